@@ -1,0 +1,53 @@
+//! The record header: CTF's compact event header with one addition.
+//!
+//! ```text
+//! tag 0–29   | time:27 tag:5 |                      4 bytes; the tag is the id
+//! tag 30     | time:27 tag:5 | id u16 |             6 bytes
+//! tag 31     | tag u8 | id u32 | time u64 |        13 bytes, unaligned
+//! ```
+//!
+//! All little endian, without gaps. `time` is the low 27 bits of the record's time in ns; the
+//! long form is used when 2^27 ns (134 ms) or more passed since the record before it in the same
+//! region, so that a reader can always rebuild the full time.
+
+/// Bits of the tag.
+pub const TAG_BITS: u32 = 5;
+/// Tag of a header with a 16-bit id.
+pub const TAG_MEDIUM: u32 = 30;
+/// Tag of a header with a 32-bit id and the full time.
+pub const TAG_EXTENDED: u32 = 31;
+/// Bits of the time in the short headers.
+pub const TIME_BITS: u32 = 27;
+
+/// Size of a header with its id in the tag, in bytes.
+pub const COMPACT_BYTES: usize = 4;
+/// Size of a header with a 16-bit id, in bytes.
+pub const MEDIUM_BYTES: usize = 6;
+/// Size of the longest header, in bytes.
+pub const EXTENDED_BYTES: usize = 13;
+
+/// Longest record, header and contexts included, in bytes.
+pub const RECORD_BYTES_MAX: usize = 4096;
+/// Free bytes that a staged payload has in front of it, for contexts and header.
+pub const HEADROOM_BYTES: usize = 64;
+/// Readable bytes behind a staged payload, so that it can be copied by words.
+pub const TAILROOM_BYTES: usize = 8;
+/// Longest payload, in bytes.
+pub const PAYLOAD_BYTES_MAX: usize = 4000;
+
+/// Context bits of a session, in the order in which contexts stand in a record.
+pub mod context {
+    /// `vpid`, i32: process id in its own namespace.
+    pub const VPID: u32 = 1;
+    /// `vtid`, i32: thread id in its own namespace.
+    pub const VTID: u32 = 2;
+    /// `procname`, char\[17\]: the thread's name.
+    pub const PROCNAME: u32 = 4;
+    /// Bytes of `procname`.
+    pub const PROCNAME_BYTES: usize = 17;
+}
+
+const _: () = assert!(
+    EXTENDED_BYTES + 8 + context::PROCNAME_BYTES <= HEADROOM_BYTES
+        && HEADROOM_BYTES + PAYLOAD_BYTES_MAX <= RECORD_BYTES_MAX
+);

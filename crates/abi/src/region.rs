@@ -1,0 +1,71 @@
+//! A region: a ring of sub-buffers with one writer at a time.
+//!
+//! ```text
+//! control lines, 256 bytes, then the sub-buffer table
+//!   0  commit   u64   head << 1 | parity            the writer that owns the moment
+//!   8  limit    u64   records end at or below it    the recorder
+//!  16  slot[0]  last_ts u64, events u64             the writer, before it commits parity 0
+//!  32  slot[1]  last_ts u64, events u64             the writer, before it commits parity 1
+//!  48  owner    u64   claim regions: who writes     claimers, the recorder
+//!  56  opened   u64   clock epoch of the open sub-buffer (informative)
+//!  64  discarded u64  records that did not fit      any writer, atomically
+//! 128  drain    u64   which of the two below holds  the recorder
+//! 136  drained[2]     position, file bytes, packets, last_ts, events
+//! 256  table    u32 × sub-buffers: where each is, in pages of the window; 0: nowhere
+//! ```
+//!
+//! `head` counts bytes and never wraps (2^63 bytes are 800 years at 360 MB/s). Position `p` of
+//! the ring is byte `p mod sub_bytes` of sub-buffer slot `(p / sub_bytes) mod count`.
+//!
+//! A sub-buffer begins with [`SUB_HEADER_BYTES`], as long as a CTF packet header, which hold:
+//!
+//! ```text
+//!   0  index    u64   number of this sub-buffer since the region began
+//!   8  begin    u64   time at which it was opened, ns
+//!  16  prev_end u64   time of the last record of the sub-buffer before it, ns
+//!  24  prev_content u64  end of the content of the sub-buffer before it (a position)
+//!  32  prev_events  u64  events so far, when it was opened
+//!  40  discarded u64  records discarded so far, when it was opened
+//!  48  epoch    u64   clock epoch
+//! ```
+//!
+//! So what closes a sub-buffer is written in the next one, beyond `head`, and the store that
+//! opens the next publishes it: a switch needs no room in the old sub-buffer and leaves no hole.
+
+/// Size of the control lines, in bytes; the table follows.
+pub const CONTROL_BYTES: usize = 256;
+/// Most sub-buffers of a region.
+pub const SUB_COUNT_MAX: usize = 256;
+/// Smallest sub-buffer, as a power of two, in bytes.
+pub const SUB_SHIFT_MIN: u32 = 12;
+/// Largest sub-buffer, as a power of two, in bytes.
+pub const SUB_SHIFT_MAX: u32 = 30;
+/// Size of a page in the sub-buffer table, as a power of two.
+pub const PAGE_SHIFT: u32 = 12;
+/// Bytes at the start of every sub-buffer: a CTF packet header and packet context.
+pub const SUB_HEADER_BYTES: usize = 84;
+/// Regions for each CPU: one written by restartable sequences, two by claim.
+pub const REGIONS_PER_CPU: usize = 3;
+/// Claim regions for each CPU.
+pub const CLAIM_REGIONS_PER_CPU: usize = 2;
+
+/// Offsets of the fields of a sub-buffer's header, in bytes.
+#[expect(missing_docs, reason = "the module's drawing explains them")]
+pub mod sub_header {
+    pub const INDEX: usize = 0;
+    pub const BEGIN: usize = 8;
+    pub const PREV_END: usize = 16;
+    pub const PREV_CONTENT: usize = 24;
+    pub const PREV_EVENTS: usize = 32;
+    pub const DISCARDED: usize = 40;
+    pub const EPOCH: usize = 48;
+    /// End of the fields; the rest of the header is zero.
+    pub const END: usize = 56;
+}
+
+/// Distance between the control lines of two regions whose tables have `sub_count` entries.
+pub const fn control_stride_bytes(sub_count: usize) -> usize {
+    (CONTROL_BYTES + 4 * sub_count).next_multiple_of(64)
+}
+
+const _: () = assert!(sub_header::END <= SUB_HEADER_BYTES);

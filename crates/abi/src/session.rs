@@ -1,0 +1,119 @@
+//! A session as it stands in the window: everything that a writer must know of it.
+
+use core::sync::atomic::{AtomicU8, AtomicU32, AtomicU64};
+
+/// Most sessions at a time: one bit each in an event's enable word.
+pub const SESSIONS_MAX: usize = 32;
+/// Longest event rules, in bytes.
+pub const RULES_BYTES_MAX: usize = 2048;
+/// Longest path of a trace folder, in bytes.
+pub const PATH_BYTES_MAX: usize = 2048;
+/// Size of a session's block, in bytes.
+pub const SESSION_BYTES: usize = 8192;
+
+/// States of a session's slot.
+pub mod state {
+    /// Nobody's.
+    pub const FREE: u32 = 0;
+    /// A recorder is filling it in; writers look away.
+    pub const BUILDING: u32 = 1;
+    /// Recording.
+    pub const ACTIVE: u32 = 2;
+    /// Stopping: no new records; the recorder (or `recover`) drains what is there.
+    pub const ENDING: u32 = 3;
+}
+
+/// Flags of a session.
+pub mod flag {
+    /// Flight recorder: the newest records overwrite the oldest.
+    pub const OVERWRITE: u32 = 1;
+    /// Only processes that hold the session's token take part (`record -- CMD`).
+    pub const TOKEN: u32 = 2;
+    /// This kernel does not abort sequences as it must: write by claim only.
+    pub const CLAIM_ONLY: u32 = 4;
+}
+
+/// How a reading of the processor's clock becomes CLOCK_MONOTONIC ns, under a sequence count:
+/// `ns = base_ns + ((tsc − base_tsc) × multiplier >> 32)`, valid while `tsc − base_tsc ≤ span`.
+///
+/// Written by the recorder: `sequence` odd, the four values, `sequence` even. A `span` of zero
+/// sends writers to clock_gettime(2), as does a calibration that was not renewed for 2 s.
+#[repr(C, align(64))]
+#[derive(Debug, Default)]
+pub struct Clock {
+    /// Odd while the recorder writes.
+    pub sequence: AtomicU64,
+    /// Time-stamp counter at the base.
+    pub base_tsc: AtomicU64,
+    /// ns per tick, as a fixed-point number with 32 fractional bits.
+    pub multiplier: AtomicU64,
+    /// CLOCK_MONOTONIC at the base, in ns.
+    pub base_ns: AtomicU64,
+    /// How many ticks this calibration holds.
+    pub span: AtomicU64,
+    /// Raised when the clock jumped (suspend, unstable counter).
+    pub epoch: AtomicU64,
+}
+
+/// A session's block.
+#[repr(C, align(64))]
+pub struct Session {
+    /// Raised whenever something that writers cache changes; checked inside every commit.
+    pub generation: AtomicU64,
+    /// One of [`state`].
+    pub state: AtomicU32,
+    /// [`flag`] bits.
+    pub flags: AtomicU32,
+    /// CLOCK_MONOTONIC ns until which the recorder is taken to be alive.
+    pub lease_until_ns: AtomicU64,
+    /// Contexts: bits of [`crate::record::context`].
+    pub contexts: AtomicU32,
+    /// CPUs that have regions.
+    pub cpus: AtomicU32,
+    /// Sub-buffer size of sequence regions, as a power of two.
+    pub sub_shift: AtomicU32,
+    /// Sub-buffers of every region, as a power of two.
+    pub count_shift: AtomicU32,
+    /// Sub-buffer size of claim regions, as a power of two.
+    pub claim_sub_shift: AtomicU32,
+    /// Next event id; ids below it are taken (or lost to a race, which leaves a gap).
+    pub next_id: AtomicU32,
+    /// Where the regions' control lines begin, in bytes of the window.
+    pub control_offset: AtomicU64,
+    /// Where the table of ids begins: `EVENTS_MAX` × u32, id + 1 by event index.
+    pub ids_offset: AtomicU64,
+    /// Where the table of discards begins: `EVENTS_MAX` × u64 by event index.
+    pub discards_offset: AtomicU64,
+    /// Processes that took part.
+    pub processes: AtomicU32,
+    /// Records cut to fit, and events refused because ids ran out.
+    pub events_refused: AtomicU32,
+    /// Random number that a process must hold to take part, when [`flag::TOKEN`] is set.
+    pub token: AtomicU64,
+    /// The recorder: its process id in its own namespace.
+    pub recorder_pid: AtomicU32,
+    /// User whose trace it is.
+    pub uid: AtomicU32,
+    /// Inode number of the recorder's process-id namespace.
+    pub recorder_pid_namespace: AtomicU64,
+    /// CLOCK_BOOTTIME ns when the recorder took the session.
+    pub recorder_since_ns: AtomicU64,
+    /// CLOCK_REALTIME − CLOCK_MONOTONIC at the start, in ns.
+    pub realtime_offset_ns: AtomicU64,
+    /// Identity of the trace, its UUID, in two halves.
+    pub trace_uuid: [AtomicU64; 2],
+    /// Bytes in use of `rules`.
+    pub rules_bytes: AtomicU32,
+    /// Bytes in use of `path`.
+    pub path_bytes: AtomicU32,
+    /// The clock, on a line of its own.
+    pub clock: Clock,
+    /// Event rules, as `trackway_schema::Rules` reads them.
+    pub rules: [AtomicU8; RULES_BYTES_MAX],
+    /// Trace folder, absolute.
+    pub path: [AtomicU8; PATH_BYTES_MAX],
+}
+
+const _: () = assert!(size_of::<Clock>() == 64);
+const _: () = assert!(size_of::<Session>() <= SESSION_BYTES);
+const _: () = assert!(core::mem::offset_of!(Session, clock).is_multiple_of(64));

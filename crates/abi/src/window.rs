@@ -1,0 +1,135 @@
+//! The window: one file per user in /dev/shm, mapped by every process that may be traced and by
+//! every recorder.
+//!
+//! ```text
+//!        0  header                                    1 page
+//!    4 KiB  32 sessions × 8 KiB
+//!  260 KiB  4096 processes × 64 bytes
+//!  516 KiB  4096 events × 64 bytes
+//!  772 KiB  granule map: 262144 × 1 byte, who holds each 256 KiB of data
+//! 1028 KiB  arena of event descriptions
+//!    2 MiB  data: control lines, tables, sub-buffers, in granules of 256 KiB
+//! ```
+//!
+//! The file is only as long as what is in use, and grown by fallocate(2): a hole below its end
+//! could become a SIGBUS in a program when the file system is full, and mlockall(2) fills holes.
+
+use core::sync::atomic::{AtomicU8, AtomicU32, AtomicU64};
+
+use crate::session::{SESSION_BYTES, SESSIONS_MAX};
+
+/// First eight bytes of a window: "trackway" as a little-endian number.
+pub const MAGIC: u64 = u64::from_le_bytes(*b"trackway");
+/// Address space of a window, in bytes.
+pub const WINDOW_BYTES: u64 = 64 << 30;
+/// Unit in which data memory is handed out, as a power of two, in bytes.
+pub const GRANULE_SHIFT: u32 = 18;
+/// Unit in which data memory is handed out, in bytes.
+pub const GRANULE_BYTES: u64 = 1 << GRANULE_SHIFT;
+/// Granules of the address space.
+pub const GRANULES_MAX: usize = (WINDOW_BYTES >> GRANULE_SHIFT) as usize;
+/// Most distinct events of a user at a time.
+pub const EVENTS_MAX: usize = 4096;
+/// Most processes in the table of hints.
+pub const PROCESSES_MAX: usize = 4096;
+
+/// Where the sessions are, in bytes.
+pub const SESSIONS_OFFSET: usize = 4096;
+/// Where the table of processes is, in bytes.
+pub const PROCESSES_OFFSET: usize = SESSIONS_OFFSET + SESSIONS_MAX * SESSION_BYTES;
+/// Where the table of events is, in bytes.
+pub const EVENTS_OFFSET: usize = PROCESSES_OFFSET + PROCESSES_MAX * size_of::<Process>();
+/// Where the granule map is, in bytes.
+pub const GRANULE_MAP_OFFSET: usize = EVENTS_OFFSET + EVENTS_MAX * size_of::<Event>();
+/// Where event descriptions are, in bytes.
+pub const ARENA_OFFSET: usize = GRANULE_MAP_OFFSET + GRANULES_MAX;
+/// Where data begins, in bytes: the length of a window that records nothing.
+pub const DATA_OFFSET: usize = 2 << 20;
+/// Room for event descriptions, in bytes.
+pub const ARENA_BYTES: usize = DATA_OFFSET - ARENA_OFFSET;
+
+/// Values of the granule map.
+pub mod granule {
+    /// Nobody's.
+    pub const FREE: u8 = 0;
+    /// Control lines, free for another session's control lines and for nothing else: a writer
+    /// that slept through the end of its session may still look at them.
+    pub const CONTROL_FREE: u8 = 1;
+    /// Added to a session's index: its control lines and tables.
+    pub const CONTROL: u8 = 0x40;
+    /// Added to a session's index: its sub-buffers.
+    pub const DATA: u8 = 0x80;
+}
+
+/// The first page.
+#[repr(C, align(64))]
+pub struct Header {
+    /// [`MAGIC`], stored last when the window is made.
+    pub magic: AtomicU64,
+    /// [`crate::ABI_VERSION`].
+    pub version: AtomicU32,
+    /// Whether restartable sequences abort here as they must: 0 untested, 1 yes, 2 no.
+    pub rseq_works: AtomicU32,
+    /// Bytes of the file that are backed by memory, from its start.
+    pub backed_bytes: AtomicU64,
+    /// Bytes in use of the arena of descriptions.
+    pub arena_used: AtomicU32,
+    /// Events that found no slot or no room for their description.
+    pub events_refused: AtomicU32,
+    /// Raised when an event was added, so that a recorder need not look at the whole table.
+    pub events_revision: AtomicU32,
+    /// One past the highest slot of the event table ever used.
+    pub events_used: AtomicU32,
+}
+
+/// A process that has the library loaded: a hint for `trackway list`, and the identity behind
+/// an owner word.
+#[repr(C, align(64))]
+pub struct Process {
+    /// Process id in its own namespace; 0: the slot is free.
+    pub pid: AtomicU32,
+    /// Raised by every process that takes the slot, so that old owner words do not match.
+    pub incarnation: AtomicU32,
+    /// Inode number of its process-id namespace.
+    pub pid_namespace: AtomicU64,
+    /// CLOCK_BOOTTIME ns when the process (or its exec) took the slot; a process with the same
+    /// id that started later is another one.
+    pub since_ns: AtomicU64,
+    /// Unused.
+    pub reserved: [AtomicU64; 5],
+}
+
+/// States of an event's slot.
+pub mod event_state {
+    /// Nobody's.
+    pub const EMPTY: u32 = 0;
+    /// Being filled in; if its process died here, the slot is lost, and nothing else.
+    pub const FILLING: u32 = 1;
+    /// An event, for as long as the window lives.
+    pub const READY: u32 = 2;
+}
+
+/// An event: its identity and its enable word.
+#[repr(C, align(64))]
+pub struct Event {
+    /// One bit a session. Call sites read it; recorders and the library write it.
+    pub enabled: AtomicU32,
+    /// One of [`event_state`].
+    pub state: AtomicU32,
+    /// `trackway_schema::hash` of its description.
+    pub hash: AtomicU64,
+    /// Where its description begins, in bytes of the window.
+    pub description_offset: AtomicU32,
+    /// How long its description is, in bytes.
+    pub description_bytes: AtomicU32,
+    /// Unused.
+    pub reserved: [AtomicU64; 5],
+}
+
+/// A granule's entry in the map.
+pub type GranuleOwner = AtomicU8;
+
+const _: () = assert!(size_of::<Header>() <= SESSIONS_OFFSET);
+const _: () = assert!(size_of::<Process>() == 64 && size_of::<Event>() == 64);
+const _: () = assert!(ARENA_OFFSET + (512 << 10) <= DATA_OFFSET);
+const _: () = assert!((DATA_OFFSET as u64).is_multiple_of(GRANULE_BYTES));

@@ -1,0 +1,1 @@
+//! The library inside the traced process: events, decisions, the recording path.

@@ -1,0 +1,1 @@
+//! libtrackway.so: the C interface over the agent.

@@ -1,0 +1,163 @@
+//! What can be wrong with a trace, and where.
+
+use std::fmt;
+
+/// Why metadata was refused, and where in its text.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct MetadataError {
+    /// Line, counted from 1; 0 if the problem is not in the text but in its packets.
+    pub line: u32,
+    /// Column in bytes, counted from 1; 0 as for `line`.
+    pub column: u32,
+    /// What is wrong there.
+    pub problem: MetadataProblem,
+}
+
+/// What is wrong with metadata.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum MetadataProblem {
+    /// A metadata packet's header is cut off, or its sizes contradict each other; with the
+    /// packet's offset in bytes.
+    Packet(usize),
+    /// The metadata is compressed, encrypted or of another version of CTF.
+    Scheme(usize),
+    /// Another token was expected here.
+    Unexpected {
+        /// What stands there.
+        found: String,
+        /// What should.
+        expected: &'static str,
+    },
+    /// No type has this name.
+    UnknownType(String),
+    /// No earlier integer field has this name, which a sequence's length or a variant's tag uses.
+    UnknownField(String),
+    /// Valid TSDL perhaps, but nothing that this library reads.
+    Unsupported(&'static str),
+    /// A value that is out of its range.
+    Value(&'static str),
+    /// Something that may be declared once is declared again.
+    Duplicate(&'static str),
+    /// More nesting or more fields than this library accepts.
+    TooComplex,
+}
+
+impl fmt::Display for MetadataError {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.line > 0 {
+            write!(formatter, "metadata line {}, column {}: ", self.line, self.column)?;
+        }
+        match &self.problem {
+            MetadataProblem::Packet(at) => write!(formatter, "bad metadata packet at byte {at}"),
+            MetadataProblem::Scheme(at) => {
+                write!(formatter, "metadata packet at byte {at} is of an unsupported kind")
+            }
+            MetadataProblem::Unexpected { found, expected } => {
+                write!(formatter, "expected {expected}, found {found}")
+            }
+            MetadataProblem::UnknownType(name) => write!(formatter, "unknown type '{name}'"),
+            MetadataProblem::UnknownField(name) => {
+                write!(formatter, "no integer field '{name}' before this one")
+            }
+            MetadataProblem::Unsupported(what) => write!(formatter, "unsupported: {what}"),
+            MetadataProblem::Value(what) => write!(formatter, "{what} out of range"),
+            MetadataProblem::Duplicate(what) => write!(formatter, "{what} declared twice"),
+            MetadataProblem::TooComplex => formatter.write_str("too deep or too many types"),
+        }
+    }
+}
+
+impl std::error::Error for MetadataError {}
+
+/// Why bytes of a data stream cannot be decoded. Every `bit` counts from the packet's start.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum DecodeError {
+    /// A field goes beyond the content of its packet, or beyond the bytes at hand.
+    Truncated {
+        /// Where the field begins.
+        bit: u64,
+    },
+    /// The packet does not begin with CTF's magic number.
+    Magic {
+        /// What it begins with.
+        found: u64,
+    },
+    /// The packet belongs to a stream class that the metadata does not declare.
+    UnknownStream {
+        /// The class's id.
+        id: u64,
+    },
+    /// The packet belongs to another stream class than the one before it.
+    StreamChanged {
+        /// The class's id.
+        id: u64,
+    },
+    /// An event that the metadata does not declare.
+    UnknownEvent {
+        /// The event's id.
+        id: u64,
+        /// Where the event begins.
+        bit: u64,
+    },
+    /// The packet's content is larger than the packet, or smaller than its header, or its size
+    /// is not a whole number of bytes.
+    Sizes {
+        /// Content in bits.
+        content: u64,
+        /// Packet in bits.
+        packet: u64,
+    },
+    /// A sequence with more elements than the packet can hold.
+    Length {
+        /// Where the sequence begins.
+        bit: u64,
+        /// Its elements.
+        length: u64,
+    },
+    /// A variant whose tag selects none of its options.
+    Tag {
+        /// Where the variant begins.
+        bit: u64,
+        /// The tag's value.
+        tag: u64,
+    },
+    /// An event that takes no space, so that there is no telling how many there are.
+    Empty {
+        /// Where it stands.
+        bit: u64,
+    },
+    /// A time that does not fit 63 bits of nanoseconds since the clock's origin.
+    Time {
+        /// Clock value.
+        cycles: u64,
+    },
+}
+
+impl fmt::Display for DecodeError {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Truncated { bit } => write!(formatter, "field cut off at bit {bit}"),
+            Self::Magic { found } => write!(formatter, "not a packet: magic number {found:#x}"),
+            Self::UnknownStream { id } => write!(formatter, "undeclared stream class {id}"),
+            Self::StreamChanged { id } => write!(formatter, "stream class changes to {id}"),
+            Self::UnknownEvent { id, bit } => {
+                write!(formatter, "undeclared event {id} at bit {bit}")
+            }
+            Self::Sizes { content, packet } => {
+                write!(formatter, "bad packet sizes: content {content}, packet {packet} bits")
+            }
+            Self::Length { bit, length } => {
+                write!(formatter, "sequence of {length} elements at bit {bit} cannot fit")
+            }
+            Self::Tag { bit, tag } => {
+                write!(formatter, "tag {tag} of the variant at bit {bit} selects nothing")
+            }
+            Self::Empty { bit } => write!(formatter, "event without size at bit {bit}"),
+            Self::Time { cycles } => write!(formatter, "time {cycles} out of range"),
+        }
+    }
+}
+
+impl std::error::Error for DecodeError {}

@@ -1,0 +1,382 @@
+//! Metadata in TSDL, the language of CTF 1.8 (§7 of its specification).
+//!
+//! The wording follows what LTTng-UST 2.13 writes, because readers test `env` word by word to
+//! know which analyses apply. Names come from traced programs: [`Members`] makes identifiers
+//! of them that no name can break out of.
+
+use std::fmt::Write as _;
+
+use trackway_schema::{EventDescription, Field, FieldKind, Label, Scalar};
+
+/// Which contexts every record carries, between its header and its payload, in this order.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Contexts {
+    /// Process id as the process sees it, `i32`.
+    pub vpid: bool,
+    /// Thread id as the process sees it, `i32`.
+    pub vtid: bool,
+    /// Name of the thread, 17 bytes, the rest NUL.
+    pub procname: bool,
+}
+
+/// Bytes of the `procname` context: the kernel's 16 and a terminator, as in LTTng.
+const PROCNAME_BYTES: usize = 17;
+
+impl Contexts {
+    /// Bytes that the contexts take in each record.
+    pub const fn size_bytes(self) -> usize {
+        4 * self.vpid as usize + 4 * self.vtid as usize + PROCNAME_BYTES * self.procname as usize
+    }
+
+    const fn is_empty(self) -> bool {
+        self.size_bytes() == 0
+    }
+}
+
+/// What a trace's metadata says before its first event.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct TraceDescription {
+    /// Identity of the trace, repeated in each packet.
+    pub uuid: [u8; 16],
+    /// Host's name.
+    pub hostname: String,
+    /// User whose programs were traced.
+    pub uid: u32,
+    /// Name of the session.
+    pub trace_name: String,
+    /// When the session was made, as LTTng writes it: `20261121T025621+0000`.
+    pub creation_datetime: String,
+    /// Identity of the clock: the kernel's boot id. Traces with equal ones correlate.
+    pub boot_uuid: [u8; 16],
+    /// `CLOCK_REALTIME` less `CLOCK_MONOTONIC` when the session began, in nanoseconds.
+    pub clock_offset_ns: i64,
+    /// What each record carries before its payload.
+    pub contexts: Contexts,
+}
+
+/// All that does not depend on events, up to the one stream class (id 0).
+const TYPES: &str = r"typealias integer { size = 8; align = 8; signed = false; } := uint8_t;
+typealias integer { size = 16; align = 8; signed = false; } := uint16_t;
+typealias integer { size = 32; align = 8; signed = false; } := uint32_t;
+typealias integer { size = 64; align = 8; signed = false; } := uint64_t;
+typealias integer { size = 64; align = 8; signed = false; } := unsigned long;
+typealias integer { size = 5; align = 1; signed = false; } := uint5_t;
+typealias integer { size = 27; align = 1; signed = false; } := uint27_t;
+";
+
+const CLOCKED_TYPES: &str = r"typealias integer {
+	size = 27; align = 1; signed = false;
+	map = clock.monotonic.value;
+} := uint27_clock_monotonic_t;
+
+typealias integer {
+	size = 64; align = 8; signed = false;
+	map = clock.monotonic.value;
+} := uint64_clock_monotonic_t;
+
+struct packet_context {
+	uint64_clock_monotonic_t timestamp_begin;
+	uint64_clock_monotonic_t timestamp_end;
+	uint64_t content_size;
+	uint64_t packet_size;
+	uint64_t packet_seq_num;
+	unsigned long events_discarded;
+	uint32_t cpu_id;
+};
+
+struct event_header {
+	enum : uint5_t { compact = 0 ... 29, medium = 30, extended = 31 } id;
+	variant <id> {
+		struct {
+			uint27_clock_monotonic_t timestamp;
+		} compact;
+		struct {
+			uint27_clock_monotonic_t timestamp;
+			uint16_t id;
+		} medium;
+		struct {
+			uint32_t id;
+			uint64_clock_monotonic_t timestamp;
+		} extended;
+	} v;
+} align(8);
+
+";
+
+/// The start of a trace's metadata, as plain text: types, `trace`, `env`, `clock` and `stream`.
+///
+/// [`event_declaration`]s follow it, each before or after the first record of its event.
+pub fn metadata_preamble(trace: &TraceDescription) -> String {
+    let mut text = format!("/* CTF 1.8 */\n\n{TYPES}\n");
+    push_trace(&mut text, trace);
+    push_environment(&mut text, trace);
+    push_clock(&mut text, trace);
+    text.push_str(CLOCKED_TYPES);
+    push_stream(&mut text, trace.contexts);
+    text
+}
+
+fn push_trace(text: &mut String, trace: &TraceDescription) {
+    let _ = write!(
+        text,
+        "trace {{
+	major = 1;
+	minor = 8;
+	uuid = \"{}\";
+	byte_order = le;
+	packet.header := struct {{
+		uint32_t magic;
+		uint8_t  uuid[16];
+		uint32_t stream_id;
+		uint64_t stream_instance_id;
+	}};
+}};
+
+",
+        Uuid(&trace.uuid)
+    );
+}
+
+fn push_environment(text: &mut String, trace: &TraceDescription) {
+    let _ = write!(
+        text,
+        "env {{
+	domain = \"ust\";
+	tracer_name = \"lttng-ust\";
+	tracer_major = 2;
+	tracer_minor = 13;
+	tracer_buffering_scheme = \"uid\";
+	tracer_buffering_id = {};
+	architecture_bit_width = 64;
+	trace_name = {};
+	trace_creation_datetime = {};
+	hostname = {};
+}};
+
+",
+        trace.uid,
+        Quoted(&trace.trace_name),
+        Quoted(&trace.creation_datetime),
+        Quoted(&trace.hostname)
+    );
+}
+
+fn push_clock(text: &mut String, trace: &TraceDescription) {
+    let _ = write!(
+        text,
+        "clock {{
+	name = \"monotonic\";
+	uuid = \"{}\";
+	description = \"Monotonic Clock\";
+	freq = 1000000000; /* Frequency, in Hz */
+	/* clock value offset from Epoch is: offset * (1/freq) */
+	offset = {};
+}};
+
+",
+        Uuid(&trace.boot_uuid),
+        trace.clock_offset_ns
+    );
+}
+
+fn push_stream(text: &mut String, contexts: Contexts) {
+    text.push_str(
+        "stream {
+	id = 0;
+	event.header := struct event_header;
+	packet.context := struct packet_context;
+",
+    );
+    if !contexts.is_empty() {
+        text.push_str("\tevent.context := struct {\n");
+        for (wanted, name) in [(contexts.vpid, "_vpid"), (contexts.vtid, "_vtid")] {
+            if wanted {
+                let _ = writeln!(text, "\t\t{} {name};", Integer(Scalar::I32));
+            }
+        }
+        if contexts.procname {
+            let _ = writeln!(text, "\t\t{CHARACTER} _procname[{PROCNAME_BYTES}];");
+        }
+        text.push_str("\t};\n");
+    }
+    text.push_str("};\n\n");
+}
+
+/// The declaration of event `id` of stream class 0, to be appended to the metadata.
+///
+/// Fields appear in babeltrace2 under their own names, except that bytes other than letters,
+/// digits and `_` become `_`, and a name that an earlier field has gets a number behind it.
+pub fn event_declaration(id: u32, event: &EventDescription) -> String {
+    let mut text = format!(
+        "event {{\n\tname = {};\n\tid = {id};\n\tstream_id = 0;\n\tloglevel = {};\n\
+         \tfields := struct {{\n",
+        Quoted(&event.full_name()),
+        event.level
+    );
+    let mut members = Members::default();
+    for field in &event.fields {
+        push_field(&mut text, &mut members, field);
+    }
+    text.push_str("\t};\n};\n\n");
+    text
+}
+
+/// How LTTng declares a byte of text.
+const CHARACTER: &str = "integer { size = 8; align = 8; signed = 1; encoding = UTF8; base = 10; }";
+
+fn push_field(text: &mut String, members: &mut Members, field: &Field) {
+    let written = match &field.kind {
+        FieldKind::Scalar(scalar) => {
+            let name = members.add(&field.name);
+            writeln!(text, "\t\t{} {name};", Integer(*scalar))
+        }
+        FieldKind::Str => writeln!(text, "\t\tstring {};", members.add(&field.name)),
+        FieldKind::Array(scalar, length) => {
+            let name = members.add(&field.name);
+            writeln!(text, "\t\t{} {name}[{length}];", Integer(*scalar))
+        }
+        FieldKind::Text => {
+            let (length, name) = members.add_with_length(&field.name);
+            writeln!(
+                text,
+                "\t\t{} {length};\n\t\t{CHARACTER} {name}[ {length} ];",
+                Integer(Scalar::U32)
+            )
+        }
+        FieldKind::Sequence(scalar) => {
+            let (length, name) = members.add_with_length(&field.name);
+            writeln!(
+                text,
+                "\t\t{} {length};\n\t\t{} {name}[ {length} ];",
+                Integer(Scalar::U32),
+                Integer(*scalar)
+            )
+        }
+        FieldKind::Enumeration(scalar, labels) => {
+            let name = members.add(&field.name);
+            push_enumeration(text, *scalar, labels);
+            writeln!(text, " {name};")
+        }
+    };
+    // Writing into a String cannot fail.
+    let _ = written;
+}
+
+/// Labels that no value of the type can have are left out: readers refuse them.
+fn push_enumeration(text: &mut String, scalar: Scalar, labels: &[Label]) {
+    let (least, greatest) = value_range(scalar);
+    let value = |number: i64| {
+        if scalar.is_signed() { i128::from(number) } else { i128::from(number as u64) }
+    };
+    let mut lines = String::new();
+    for label in labels {
+        let (first, last) = (value(label.first).max(least), value(label.last).min(greatest));
+        let name = Quoted(&label.name);
+        let _ = match first.cmp(&last) {
+            std::cmp::Ordering::Less => writeln!(lines, "\t\t\t{name} = {first} ... {last},"),
+            std::cmp::Ordering::Equal => writeln!(lines, "\t\t\t{name} = {first},"),
+            std::cmp::Ordering::Greater => Ok(()),
+        };
+    }
+    let integer = Integer(scalar);
+    let _ = if lines.is_empty() {
+        write!(text, "\t\t{integer}")
+    } else {
+        write!(text, "\t\tenum : {integer} {{\n{lines}\t\t}}")
+    };
+}
+
+fn value_range(scalar: Scalar) -> (i128, i128) {
+    let bits = 8 * scalar.size_bytes() as u32;
+    if scalar.is_signed() {
+        (-(1 << (bits - 1)), (1 << (bits - 1)) - 1)
+    } else {
+        (0, (1 << bits) - 1)
+    }
+}
+
+/// The names that a structure's members have so far.
+#[derive(Default)]
+struct Members {
+    names: Vec<String>,
+}
+
+impl Members {
+    /// An identifier for `name` that no member has yet. Its leading `_`, which readers take off
+    /// again, keeps it apart from TSDL's keywords and types.
+    fn add(&mut self, name: &str) -> String {
+        let identifier: String = std::iter::once('_')
+            .chain(name.chars().map(|c| if c.is_ascii_alphanumeric() { c } else { '_' }))
+            .collect();
+        let mut unique = identifier.clone();
+        let mut number = 2;
+        while self.names.contains(&unique) {
+            unique = format!("{identifier}_{number}");
+            number += 1;
+        }
+        self.names.push(unique.clone());
+        unique
+    }
+
+    /// Identifiers for the length and the elements of a sequence, named as in LTTng.
+    fn add_with_length(&mut self, name: &str) -> (String, String) {
+        let length = self.add(&format!("_{name}_length"));
+        (length, self.add(name))
+    }
+}
+
+/// A scalar's type in TSDL: an integer, or a floating-point number.
+struct Integer(Scalar);
+
+impl std::fmt::Display for Integer {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self.0 {
+            Scalar::F32 => {
+                formatter.write_str("floating_point { exp_dig = 8; mant_dig = 24; align = 8; }")
+            }
+            Scalar::F64 => {
+                formatter.write_str("floating_point { exp_dig = 11; mant_dig = 53; align = 8; }")
+            }
+            scalar => write!(
+                formatter,
+                "integer {{ size = {}; align = 8; signed = {}; encoding = none; base = {}; }}",
+                8 * scalar.size_bytes(),
+                u8::from(scalar.is_signed()),
+                if scalar.is_hexadecimal() { 16 } else { 10 }
+            ),
+        }
+    }
+}
+
+/// A string literal: nothing in it ends it, and control characters are escaped.
+struct Quoted<'text>(&'text str);
+
+impl std::fmt::Display for Quoted<'_> {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        formatter.write_char('"')?;
+        for c in self.0.chars() {
+            match c {
+                '"' | '\\' => write!(formatter, "\\{c}")?,
+                '\n' => formatter.write_str("\\n")?,
+                // An octal escape is at most three digits, so what follows cannot join it.
+                c if c.is_ascii_control() => write!(formatter, "\\{:03o}", u32::from(c))?,
+                c => formatter.write_char(c)?,
+            }
+        }
+        formatter.write_char('"')
+    }
+}
+
+struct Uuid<'bytes>(&'bytes [u8; 16]);
+
+impl std::fmt::Display for Uuid<'_> {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        for (index, byte) in self.0.iter().enumerate() {
+            if matches!(index, 4 | 6 | 8 | 10) {
+                formatter.write_char('-')?;
+            }
+            write!(formatter, "{byte:02x}")?;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,1 @@
+//! What tracing costs on this machine: adapters for tracers, interleaved runs, results.

@@ -1,0 +1,1 @@
+//! Records sessions: makes regions, drains them, keeps the clock, writes the trace, recovers.

@@ -1,0 +1,141 @@
+//! The control lines of a region, as `trackway_abi::region` draws them.
+
+use crate::primitive::{AtomicU64, Ordering};
+
+/// What belongs to a commit word: time of the last record and how many there were.
+#[repr(C)]
+#[derive(Debug)]
+pub struct Slot {
+    /// Time of the last record (or of the switch, if later), ns. Writer; readers.
+    pub last_ts: AtomicU64,
+    /// Records committed since the region began. Writer; readers.
+    pub events: AtomicU64,
+}
+
+/// How far the recorder has got: written by it alone, read by whoever recovers its trace.
+#[repr(C)]
+#[derive(Debug)]
+pub struct Drain {
+    position: AtomicU64,
+    file_bytes: AtomicU64,
+    packets: AtomicU64,
+    last_ts: AtomicU64,
+    events: AtomicU64,
+}
+
+/// A copy of the recorder's progress.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Drained {
+    /// Everything of the ring below this position is in the file.
+    pub position: u64,
+    /// Length of the stream file that holds it, in bytes.
+    pub file_bytes: u64,
+    /// Packets in that file.
+    pub packets: u64,
+    /// Time of the last record taken, ns.
+    pub last_ts: u64,
+    /// Records taken.
+    pub events: u64,
+}
+
+/// The control lines.
+///
+/// `commit` and the slots share a cache line with `limit`, so that a record touches one line
+/// besides its own bytes.
+#[repr(C, align(64))]
+#[derive(Debug)]
+pub struct Control {
+    /// `head << 1 | parity`; the parity says which slot belongs to it.
+    pub commit: AtomicU64,
+    /// Records end at or below it. Multiple of the sub-buffer size, or `u64::MAX`.
+    pub limit: AtomicU64,
+    /// The writer fills the one that the parity does not name, then commits.
+    pub slots: [Slot; 2],
+    /// Claim regions: zero, or who writes.
+    pub owner: AtomicU64,
+    reserved: AtomicU64,
+    /// Records that did not fit.
+    pub discarded: AtomicU64,
+    padding: [AtomicU64; 7],
+    drain: AtomicU64,
+    drained: [Drain; 2],
+}
+
+#[cfg(not(loom))]
+const _: () = {
+    use core::mem::offset_of;
+    assert!(offset_of!(Control, commit) == 0);
+    assert!(offset_of!(Control, limit) == 8);
+    assert!(offset_of!(Control, slots) == 16);
+    assert!(offset_of!(Control, owner) == 48);
+    assert!(offset_of!(Control, discarded) == 64);
+    assert!(offset_of!(Control, drain) == 128);
+    assert!(offset_of!(Control, drained) == 136);
+    assert!(size_of::<Control>() == trackway_abi::region::CONTROL_BYTES);
+};
+
+impl Control {
+    /// Control lines of a region that has never been written: all zero, as fresh memory is.
+    pub fn new() -> Self {
+        let word = || AtomicU64::new(0);
+        let slot = || Slot { last_ts: word(), events: word() };
+        let drain = || Drain {
+            position: word(),
+            file_bytes: word(),
+            packets: word(),
+            last_ts: word(),
+            events: word(),
+        };
+        Self {
+            commit: word(),
+            limit: word(),
+            slots: [slot(), slot()],
+            owner: word(),
+            reserved: word(),
+            discarded: word(),
+            padding: core::array::from_fn(|_| word()),
+            drain: word(),
+            drained: [drain(), drain()],
+        }
+    }
+
+    /// Counts a record that could not be recorded. Any thread or process, also in a signal
+    /// handler.
+    pub fn count_discarded(&self) {
+        self.discarded.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// The recorder's progress.
+    pub fn drained(&self) -> Drained {
+        // ORDERING: Acquire pairs with the Release in `set_drained`: the five values of the side
+        // that is named were stored before it was named.
+        let drain = &self.drained[(self.drain.load(Ordering::Acquire) & 1) as usize];
+        Drained {
+            position: drain.position.load(Ordering::Relaxed),
+            file_bytes: drain.file_bytes.load(Ordering::Relaxed),
+            packets: drain.packets.load(Ordering::Relaxed),
+            last_ts: drain.last_ts.load(Ordering::Relaxed),
+            events: drain.events.load(Ordering::Relaxed),
+        }
+    }
+
+    /// Publishes the recorder's progress with one store, so that a recorder killed between any
+    /// two instructions leaves either the old progress or the new. The recorder only.
+    pub fn set_drained(&self, drained: Drained) {
+        let next = self.drain.load(Ordering::Relaxed).wrapping_add(1);
+        let drain = &self.drained[(next & 1) as usize];
+        drain.position.store(drained.position, Ordering::Relaxed);
+        drain.file_bytes.store(drained.file_bytes, Ordering::Relaxed);
+        drain.packets.store(drained.packets, Ordering::Relaxed);
+        drain.last_ts.store(drained.last_ts, Ordering::Relaxed);
+        drain.events.store(drained.events, Ordering::Relaxed);
+        // ORDERING: Release pairs with the Acquire in `drained`.
+        self.drain.store(next, Ordering::Release);
+    }
+}
+
+impl Default for Control {
+    fn default() -> Self {
+        Self::new()
+    }
+}

@@ -1,0 +1,173 @@
+//! Exclusive access by restartable sequence (rseq(2)): move 3 on the CPU that owns the region.
+//!
+//! The kernel restarts a thread that was preempted, migrated or interrupted by a signal inside
+//! the sequence at its abort handler. So at most one sequence is under way on a CPU, it cannot be
+//! suspended half way, and what it does is atomic to every other sequence on that CPU; towards
+//! readers on other CPUs the order of its stores counts, and the commit store is the last.
+//!
+//! Written for x86-64 (a store is a Release, a load an Acquire). On other machines
+//! [`AVAILABLE`] is false and writers claim.
+
+use trackway_abi::region::CONTROL_BYTES;
+
+use crate::writer::Plan;
+use crate::{Control, Region};
+
+/// Whether this library has the sequence for this machine.
+pub const AVAILABLE: bool = cfg!(all(target_arch = "x86_64", not(loom), not(miri)));
+
+/// What must still hold when a sequence commits, besides the commit word.
+#[repr(C)]
+#[derive(Debug, Clone, Copy)]
+pub struct Gate {
+    /// The session's generation, in the window.
+    pub generation: *const u64,
+    /// Its value when this process decided to take part.
+    pub expected: u64,
+}
+
+/// A thread's rseq area: `struct rseq` of linux/rseq.h, registered by the C library.
+#[derive(Debug, Clone, Copy)]
+pub struct Area(*mut u8);
+
+/// Offset of `cpu_id` in `struct rseq`.
+const CPU_ID: usize = 4;
+
+impl Area {
+    /// The area at `pointer`.
+    ///
+    /// # Safety
+    /// `pointer` is the calling thread's registered `struct rseq`, used on this thread only.
+    #[inline(always)]
+    pub const unsafe fn new(pointer: *mut u8) -> Self {
+        Self(pointer)
+    }
+
+    /// The CPU that this thread runs on; `None` while the area is not registered.
+    #[inline(always)]
+    pub fn cpu(self) -> Option<u32> {
+        // SAFETY: the area is this thread's (see `new`); the kernel writes it, hence volatile.
+        let cpu = unsafe { self.0.add(CPU_ID).cast::<u32>().read_volatile() };
+        // -1: not registered, -2: registration failed.
+        (cpu.cast_signed() >= 0).then_some(cpu)
+    }
+}
+
+/// The bytes that a commit copies.
+#[derive(Debug, Clone, Copy)]
+pub struct Bytes {
+    /// Where `Plan::at` is mapped.
+    pub target: *mut u8,
+    /// What to copy.
+    pub source: *const u8,
+    /// How much; copied by words of eight.
+    pub count: usize,
+}
+
+/// Move 3: commits `plan` if this thread runs on `cpu`, the gate is open and the commit word is
+/// the expected one; else does nothing. Returns whether it committed.
+///
+/// # Safety
+/// `bytes.source` has `bytes.count` readable bytes (rounded up to eight); `bytes.target` is where
+/// `plan.at` is mapped, with as many writable ones; `gate.generation` is mapped.
+#[cfg(all(target_arch = "x86_64", not(loom), not(miri)))]
+#[inline(always)]
+pub unsafe fn commit(
+    area: Area,
+    cpu: u32,
+    gate: &Gate,
+    region: Region<'_>,
+    plan: &Plan,
+    bytes: Bytes,
+) -> bool {
+    const _: () = assert!(CONTROL_BYTES == 256 && size_of::<Gate>() == 16);
+    let control: *const Control = region.control;
+    let committed: u64;
+    // SAFETY: the caller vouches for source, target and gate. The control lines are mapped, and
+    // other writers touch them only under the same exclusion. The sequence calls nothing, makes
+    // no system call and stores to the rseq area's `rseq_cs` only.
+    unsafe {
+        core::arch::asm!(
+            // Descriptor of the sequence: version, flags, start, length, abort handler.
+            ".pushsection __rseq_cs,\"aw\"",
+            ".balign 32",
+            "33:",
+            ".long 0,0",
+            ".quad 22f,(55f-22f),44f",
+            ".popsection",
+            "lea rax,[rip+33b]",
+            "mov [{area}+8],rax",
+            "22:",
+            "cmp dword ptr [{area}+4],{cpu:e}",
+            "jne 66f",
+            "mov rax,[{gate}]",
+            "mov rcx,[{gate}+8]",
+            "cmp [rax],rcx",
+            "jne 66f",
+            "cmp [{control}],{expected}",
+            "jne 66f",
+            // The record, by words of eight; there is room behind it.
+            "xor ecx,ecx",
+            "77:",
+            "mov rax,[{source}+rcx]",
+            "mov [{target}+rcx],rax",
+            "add rcx,8",
+            "cmp rcx,{bytes}",
+            "jb 77b",
+            // The slot that the present parity does not name.
+            "mov eax,{next:e}",
+            "and eax,1",
+            "shl eax,4",
+            "mov [{control}+rax+16],{timestamp}",
+            "mov [{control}+rax+24],{events}",
+            // The one committing store.
+            "mov [{control}],{next}",
+            "55:",
+            "mov eax,1",
+            "jmp 88f",
+            // Abort handler, behind the signature that glibc registered (RSEQ_SIG).
+            ".pushsection __rseq_failure,\"ax\"",
+            ".byte 0x0f,0xb9,0x3d",
+            ".long 0x53053053",
+            "44:",
+            "jmp 66f",
+            ".popsection",
+            "66:",
+            "xor eax,eax",
+            "88:",
+            // No descriptor may stay behind: the code could be unmapped in another life.
+            "mov qword ptr [{area}+8],0",
+            area = in(reg) area.0,
+            cpu = in(reg) cpu,
+            gate = in(reg) gate,
+            control = in(reg) control,
+            expected = in(reg) plan.expected,
+            next = in(reg) plan.next,
+            source = in(reg) bytes.source,
+            target = in(reg) bytes.target,
+            bytes = in(reg) bytes.count,
+            timestamp = in(reg) plan.timestamp,
+            events = in(reg) plan.events,
+            out("rax") committed,
+            out("rcx") _,
+            options(nostack),
+        );
+    }
+    committed != 0
+}
+
+/// Move 3 where there is no sequence: never commits, so that the caller claims.
+///
+/// # Safety
+/// None needed; the signature is that of the real one.
+#[cfg(not(all(target_arch = "x86_64", not(loom), not(miri))))]
+pub unsafe fn commit(
+    _area: Area,
+    _cpu: u32,
+    _gate: &Gate,
+    _region: Region<'_>,
+    _plan: &Plan,
+    _bytes: Bytes,
+) -> bool {
+    false
+}

@@ -1,0 +1,200 @@
+//! Moves 1 and 2 of a writer: look, decide. Nothing here has an effect on shared memory.
+
+use trackway_abi::record::{
+    COMPACT_BYTES, EXTENDED_BYTES, MEDIUM_BYTES, TAG_BITS, TAG_EXTENDED, TAG_MEDIUM,
+    TAILROOM_BYTES, TIME_BITS,
+};
+use trackway_abi::region::{PAGE_SHIFT, SUB_HEADER_BYTES, sub_header};
+
+use crate::Region;
+use crate::primitive::Ordering;
+
+/// What a commit will do.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Plan {
+    /// Commit word on which the plan rests.
+    pub expected: u64,
+    /// Commit word that it stores.
+    pub next: u64,
+    /// Where its bytes go, in bytes from the window's start.
+    pub at: u64,
+    /// Its time, ns; goes to the slot that belongs to `next`.
+    pub timestamp: u64,
+    /// Records so far, this one included; goes to the same slot.
+    pub events: u64,
+}
+
+/// Why a plan could not be made.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Refusal {
+    /// The open sub-buffer has no room (or none is open): switch, then plan again.
+    Switch,
+    /// The next sub-buffer is not to be written yet: count the record as discarded.
+    Full,
+    /// The table has no memory for this place: count the record as discarded.
+    NotBacked,
+}
+
+/// The bytes that open a sub-buffer.
+pub type SubHeader = [u8; SUB_HEADER_BYTES + TAILROOM_BYTES];
+
+/// Size of the header of a record with this id when `delta` ns have passed since the last record.
+#[inline(always)]
+const fn header_bytes(id: u32, delta: u64) -> usize {
+    if delta >> TIME_BITS != 0 || id > u16::MAX as u32 {
+        EXTENDED_BYTES
+    } else if id < TAG_MEDIUM {
+        COMPACT_BYTES
+    } else {
+        MEDIUM_BYTES
+    }
+}
+
+/// Writes the header of a record into the bytes that end at `end`, and returns its size.
+///
+/// Which of the three forms it is follows from the size that [`Region::plan_record`] chose.
+///
+/// # Safety
+/// The `EXTENDED_BYTES` bytes before `end` are writable and nobody else's.
+#[inline(always)]
+pub unsafe fn write_header(end: *mut u8, id: u32, timestamp: u64, bytes: usize) {
+    let time = (timestamp as u32) << TAG_BITS;
+    // SAFETY: `bytes` is at most EXTENDED_BYTES, which the caller owns before `end`.
+    unsafe {
+        let start = end.sub(bytes);
+        match bytes {
+            COMPACT_BYTES => start.cast::<u32>().write_unaligned(time | id),
+            MEDIUM_BYTES => {
+                start.cast::<u32>().write_unaligned(time | TAG_MEDIUM);
+                start.add(4).cast::<u16>().write_unaligned(id as u16);
+            }
+            _ => {
+                start.write(TAG_EXTENDED as u8);
+                start.add(1).cast::<u32>().write_unaligned(id);
+                start.add(5).cast::<u64>().write_unaligned(timestamp);
+            }
+        }
+    }
+}
+
+impl Region<'_> {
+    /// Move 1: the commit word.
+    #[inline(always)]
+    pub fn expected(&self) -> u64 {
+        // ORDERING: Acquire pairs with the Release of the commit that stored this word; the slot
+        // that belongs to it was filled before.
+        self.control.commit.load(Ordering::Acquire)
+    }
+
+    /// Move 2 for a record of `body_bytes` (contexts and payload) after the commit word
+    /// `expected`, at time `now` (ns, read after `expected`). Returns the plan and the size of
+    /// the header to write. The caller has checked that the record can fit a sub-buffer at all.
+    #[inline(always)]
+    pub fn plan_record(
+        &self,
+        expected: u64,
+        now: u64,
+        id: u32,
+        body_bytes: usize,
+    ) -> Result<(Plan, usize), Refusal> {
+        let geometry = self.geometry;
+        let head = expected >> 1;
+        let parity = (expected & 1) as usize;
+        let within = geometry.within(head);
+        // The longest header is assumed, so that what follows has one bound; at most nine bytes
+        // a sub-buffer stay unused. `within` zero (nothing open yet) wraps around and is refused
+        // by the same comparison.
+        let needed = (EXTENDED_BYTES + TAILROOM_BYTES + body_bytes) as u64;
+        if within.wrapping_sub(1) >= geometry.sub_bytes() - needed {
+            return Err(Refusal::Switch);
+        }
+        if head + needed > self.control.limit.load(Ordering::Relaxed) {
+            return Err(Refusal::Full);
+        }
+        let slot = &self.control.slots[parity];
+        let last_ts = slot.last_ts.load(Ordering::Relaxed);
+        let timestamp = now.max(last_ts);
+        let header_bytes = header_bytes(id, timestamp - last_ts);
+        let base = self.sub_buffer_offset(geometry.index_of(head)).ok_or(Refusal::NotBacked)?;
+        let plan = Plan {
+            expected,
+            next: commit_word(head + (header_bytes + body_bytes) as u64, expected),
+            at: base + within,
+            timestamp,
+            events: slot.events.load(Ordering::Relaxed).wrapping_add(1),
+        };
+        Ok((plan, header_bytes))
+    }
+
+    /// Move 2 for opening the next sub-buffer (the first, if none was opened). Returns the plan
+    /// and the bytes to write.
+    ///
+    /// Everything that closes the sub-buffer before goes into the new one's header, beyond
+    /// `head`: the store that commits publishes both.
+    #[cold]
+    #[inline(never)]
+    pub fn plan_switch(
+        &self,
+        expected: u64,
+        now: u64,
+        epoch: u64,
+    ) -> Result<(Plan, SubHeader), Refusal> {
+        let geometry = self.geometry;
+        let head = expected >> 1;
+        let slot = &self.control.slots[(expected & 1) as usize];
+        let last_ts = slot.last_ts.load(Ordering::Relaxed);
+        let events = slot.events.load(Ordering::Relaxed);
+        let begin = now.max(last_ts);
+        let index = if head == 0 { 0 } else { geometry.index_of(head) + 1 };
+        let start = index << geometry.sub_shift();
+        // ORDERING: Acquire pairs with the Release in `raise_limit`: the table entry and the
+        // memory behind it were ready before.
+        let limit = self.control.limit.load(Ordering::Acquire);
+        if start.checked_add(geometry.sub_bytes()).is_none_or(|end| end > limit) {
+            return Err(Refusal::Full);
+        }
+        let base = self.sub_buffer_offset(index).ok_or(Refusal::NotBacked)?;
+        let mut header = [0; SUB_HEADER_BYTES + TAILROOM_BYTES];
+        let mut put = |at: usize, value: u64| {
+            header[at..at + 8].copy_from_slice(&value.to_le_bytes());
+        };
+        put(sub_header::INDEX, index);
+        put(sub_header::BEGIN, begin);
+        put(sub_header::PREV_END, last_ts);
+        put(sub_header::PREV_CONTENT, head);
+        put(sub_header::PREV_EVENTS, events);
+        put(sub_header::DISCARDED, self.control.discarded.load(Ordering::Relaxed));
+        put(sub_header::EPOCH, epoch);
+        let next = commit_word(start + SUB_HEADER_BYTES as u64, expected);
+        Ok((Plan { expected, next, at: base, timestamp: begin, events }, header))
+    }
+
+    /// Where sub-buffer `index` lies, in bytes of the window; `None` where the table has nothing.
+    #[inline(always)]
+    pub fn sub_buffer_offset(&self, index: u64) -> Option<u64> {
+        let page = self.table.get(self.geometry.slot_of(index))?.load(Ordering::Relaxed);
+        (page != 0).then_some(u64::from(page) << PAGE_SHIFT)
+    }
+
+    /// Gives sub-buffer slot `index` the memory at `offset` (bytes of the window, whole pages),
+    /// to be used once the limit allows it. The recorder only, and only for a place that no
+    /// writer may write and no reader needs.
+    pub fn back(&self, index: u64, offset: u64) {
+        let page = u32::try_from(offset >> PAGE_SHIFT).unwrap_or(0);
+        if let Some(entry) = self.table.get(self.geometry.slot_of(index)) {
+            entry.store(page, Ordering::Relaxed);
+        }
+    }
+
+    /// Lets writers go up to `limit`. The recorder only. Lowering it needs a grace period.
+    pub fn raise_limit(&self, limit: u64) {
+        // ORDERING: Release pairs with the Acquire in `plan_switch`; it publishes table entries.
+        self.control.limit.store(limit, Ordering::Release);
+    }
+}
+
+/// The commit word for `head`, with the parity that `before` has not.
+#[inline(always)]
+const fn commit_word(head: u64, before: u64) -> u64 {
+    head << 1 | ((before & 1) ^ 1)
+}

@@ -1,0 +1,1 @@
+//! The recorder's decisions: buffers, growth, limits, clock; no input or output.

@@ -1,0 +1,202 @@
+//! Descriptors and files.
+
+use core::ffi::CStr;
+
+use crate::Errno;
+
+/// A descriptor that is closed when dropped.
+#[derive(Debug)]
+pub struct Fd(i32);
+
+/// What fstat(2) says, as far as anyone here asks.
+#[derive(Debug, Clone, Copy)]
+pub struct Status {
+    /// File type and permission bits.
+    pub mode: u32,
+    /// Owner.
+    pub uid: u32,
+    /// Length, in bytes.
+    pub bytes: u64,
+    /// Device.
+    pub device: u64,
+    /// Inode.
+    pub inode: u64,
+    /// Links.
+    pub links: u64,
+}
+
+impl Status {
+    /// Whether it is a regular file.
+    pub const fn is_regular(&self) -> bool {
+        self.mode & libc::S_IFMT == libc::S_IFREG
+    }
+}
+
+impl Fd {
+    /// open(2) with these flags (O_CLOEXEC added) and mode.
+    pub fn open(path: &CStr, flags: i32, mode: u32) -> Result<Self, Errno> {
+        // SAFETY: `path` is NUL-terminated.
+        let fd = unsafe { libc::open(path.as_ptr(), flags | libc::O_CLOEXEC, mode) };
+        Errno::check(fd.into()).map(|_| Self(fd))
+    }
+
+    /// The number.
+    pub const fn raw(&self) -> i32 {
+        self.0
+    }
+
+    /// fstat(2).
+    pub fn status(&self) -> Result<Status, Errno> {
+        let mut stat = core::mem::MaybeUninit::<libc::stat>::uninit();
+        // SAFETY: `stat` has room for what fstat writes.
+        Errno::check(unsafe { libc::fstat(self.0, stat.as_mut_ptr()) }.into())?;
+        // SAFETY: fstat succeeded, so it is filled in.
+        Ok(status(&unsafe { stat.assume_init() }))
+    }
+
+    /// fallocate(2): backs `[offset, offset + bytes)` with memory and makes the file that long.
+    pub fn allocate(&self, offset: u64, bytes: u64) -> Result<(), Errno> {
+        self.fallocate(0, offset, bytes)
+    }
+
+    /// fallocate(2): gives the memory of `[offset, offset + bytes)` back; it reads as zero then.
+    pub fn punch(&self, offset: u64, bytes: u64) -> Result<(), Errno> {
+        self.fallocate(libc::FALLOC_FL_PUNCH_HOLE | libc::FALLOC_FL_KEEP_SIZE, offset, bytes)
+    }
+
+    fn fallocate(&self, mode: i32, offset: u64, bytes: u64) -> Result<(), Errno> {
+        loop {
+            // SAFETY: no memory of ours is involved.
+            let result =
+                unsafe { libc::fallocate(self.0, mode, offset.cast_signed(), bytes.cast_signed()) };
+            match Errno::check(result.into()) {
+                Err(Errno(libc::EINTR)) => {}
+                other => return other.map(|_| ()),
+            }
+        }
+    }
+
+    /// pread(2) until `into` is full; `Ok(false)` where the file ends before.
+    pub fn read_at(&self, mut into: &mut [u8], mut offset: u64) -> Result<bool, Errno> {
+        while !into.is_empty() {
+            // SAFETY: `into` is ours, with its length.
+            let read = unsafe {
+                libc::pread(self.0, into.as_mut_ptr().cast(), into.len(), offset.cast_signed())
+            };
+            match Errno::check(read as i64) {
+                Ok(0) => return Ok(false),
+                Ok(count) => {
+                    offset += count.cast_unsigned();
+                    into = &mut into[count as usize..];
+                }
+                Err(Errno(libc::EINTR)) => {}
+                Err(errno) => return Err(errno),
+            }
+        }
+        Ok(true)
+    }
+
+    /// flock(2), exclusive; waits. Held until the last copy of the descriptor is closed.
+    pub fn lock(&self) -> Result<(), Errno> {
+        loop {
+            // SAFETY: no memory of ours is involved.
+            match Errno::check(unsafe { libc::flock(self.0, libc::LOCK_EX) }.into()) {
+                Err(Errno(libc::EINTR)) => {}
+                other => return other.map(|_| ()),
+            }
+        }
+    }
+
+    /// Lets go of [`Fd::lock`].
+    pub fn unlock(&self) {
+        // SAFETY: no memory of ours is involved.
+        unsafe { libc::flock(self.0, libc::LOCK_UN) };
+    }
+
+    /// fchmod(2).
+    pub fn set_mode(&self, mode: u32) -> Result<(), Errno> {
+        // SAFETY: no memory of ours is involved.
+        Errno::check(unsafe { libc::fchmod(self.0, mode) }.into()).map(|_| ())
+    }
+
+    /// Gives the open file a name: linkat(2) of an O_TMPFILE file, through /proc as open(2)
+    /// shows. Fails with EEXIST if somebody was first.
+    pub fn link_as(&self, path: &CStr) -> Result<(), Errno> {
+        let mut name = [0_u8; 40];
+        write_fd_path(&mut name, self.0);
+        // SAFETY: both paths are NUL-terminated.
+        let result = unsafe {
+            libc::linkat(
+                libc::AT_FDCWD,
+                name.as_ptr().cast(),
+                libc::AT_FDCWD,
+                path.as_ptr(),
+                libc::AT_SYMLINK_FOLLOW,
+            )
+        };
+        Errno::check(result.into()).map(|_| ())
+    }
+}
+
+impl Drop for Fd {
+    fn drop(&mut self) {
+        // SAFETY: the descriptor is ours and is not used again.
+        unsafe { libc::close(self.0) };
+    }
+}
+
+/// stat(2), following links.
+pub fn status_of(path: &CStr) -> Result<Status, Errno> {
+    let mut stat = core::mem::MaybeUninit::<libc::stat>::uninit();
+    // SAFETY: `path` is NUL-terminated and `stat` has room for what stat writes.
+    Errno::check(unsafe { libc::stat(path.as_ptr(), stat.as_mut_ptr()) }.into())?;
+    // SAFETY: stat succeeded, so it is filled in.
+    Ok(status(&unsafe { stat.assume_init() }))
+}
+
+/// unlink(2).
+pub fn unlink(path: &CStr) -> Result<(), Errno> {
+    // SAFETY: `path` is NUL-terminated.
+    Errno::check(unsafe { libc::unlink(path.as_ptr()) }.into()).map(|_| ())
+}
+
+/// Bytes that the file system of `fd` has free for everyone.
+pub fn free_bytes(fd: &Fd) -> Result<u64, Errno> {
+    let mut status = core::mem::MaybeUninit::<libc::statvfs>::uninit();
+    // SAFETY: `status` has room for what fstatvfs writes.
+    Errno::check(unsafe { libc::fstatvfs(fd.raw(), status.as_mut_ptr()) }.into())?;
+    // SAFETY: fstatvfs succeeded, so it is filled in.
+    let status = unsafe { status.assume_init() };
+    Ok(status.f_bavail.saturating_mul(status.f_frsize))
+}
+
+fn status(stat: &libc::stat) -> Status {
+    Status {
+        mode: stat.st_mode,
+        uid: stat.st_uid,
+        bytes: stat.st_size.cast_unsigned(),
+        device: stat.st_dev,
+        inode: stat.st_ino,
+        links: stat.st_nlink,
+    }
+}
+
+/// Writes "/proc/self/fd/N" and a NUL.
+fn write_fd_path(into: &mut [u8; 40], fd: i32) {
+    let prefix = b"/proc/self/fd/";
+    into[..prefix.len()].copy_from_slice(prefix);
+    let mut digits = [0_u8; 10];
+    let mut count = 0;
+    let mut rest = fd.unsigned_abs();
+    loop {
+        digits[count] = b'0' + (rest % 10) as u8;
+        rest /= 10;
+        count += 1;
+        if rest == 0 {
+            break;
+        }
+    }
+    for place in 0..count {
+        into[prefix.len() + place] = digits[count - 1 - place];
+    }
+}

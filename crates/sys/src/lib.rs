@@ -1,0 +1,40 @@
+//! Safe wrappers over what Trackway needs of Linux and of the processor.
+//!
+//! No policy and no state: each function is one system call or one instruction with its unsafety
+//! discharged. Nothing here allocates except where its name says so, because the library inside
+//! traced processes uses it too. Errors are errno values.
+#![no_std]
+
+pub mod clock;
+pub mod file;
+pub mod memory;
+pub mod process;
+pub mod thread;
+
+/// An errno value, as errno(3) lists them.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Errno(pub i32);
+
+impl Errno {
+    /// The calling thread's errno.
+    pub fn last() -> Self {
+        // SAFETY: errno's address is valid for the calling thread.
+        Self(unsafe { *libc::__errno_location() })
+    }
+
+    /// Result of a system call that returns -1 on failure.
+    pub(crate) fn check(result: i64) -> Result<i64, Self> {
+        if result < 0 { Err(Self::last()) } else { Ok(result) }
+    }
+}
+
+impl core::fmt::Display for Errno {
+    fn fmt(&self, formatter: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        // SAFETY: strerror returns a NUL-terminated string; only the command line prints errors,
+        // from one thread.
+        let text = unsafe { core::ffi::CStr::from_ptr(libc::strerror(self.0)) };
+        formatter.write_str(text.to_str().unwrap_or("unknown error"))
+    }
+}
+
+impl core::error::Error for Errno {}

@@ -1,0 +1,85 @@
+//! The calling thread: its id, its CPU, its rseq area.
+
+use crate::Errno;
+
+/// gettid(2).
+#[inline]
+pub fn tid() -> u32 {
+    // SAFETY: gettid has no preconditions.
+    (unsafe { libc::syscall(libc::SYS_gettid) }) as u32
+}
+
+/// The CPU that the thread runs on, from getcpu(2); 0 where it cannot be told.
+pub fn cpu() -> u32 {
+    // SAFETY: sched_getcpu has no preconditions.
+    unsafe { libc::sched_getcpu() }.max(0).cast_unsigned()
+}
+
+/// The calling thread's `struct rseq`, registered by the C library (glibc 2.35 and later), or
+/// null where it registers none (`glibc.pthread.rseq=0`, musl).
+#[inline(always)]
+pub fn rseq_area() -> *mut u8 {
+    #[cfg(all(target_arch = "x86_64", target_env = "gnu"))]
+    {
+        unsafe extern "C" {
+            static __rseq_offset: isize;
+            static __rseq_size: u32;
+        }
+        // SAFETY: glibc defines both, constant since start-up.
+        let (offset, size) = unsafe { (__rseq_offset, __rseq_size) };
+        if size == 0 {
+            return core::ptr::null_mut();
+        }
+        let thread_pointer: *mut u8;
+        // SAFETY: on x86-64 the word at fs:0 is the thread pointer (ELF TLS ABI).
+        unsafe {
+            core::arch::asm!(
+                "mov {}, fs:0", out(reg) thread_pointer,
+                options(nostack, preserves_flags, readonly, pure)
+            );
+        }
+        thread_pointer.wrapping_offset(offset)
+    }
+    #[cfg(not(all(target_arch = "x86_64", target_env = "gnu")))]
+    core::ptr::null_mut()
+}
+
+/// A set of CPUs as sched_setaffinity(2) takes it.
+#[derive(Clone, Copy)]
+pub struct CpuSet(libc::cpu_set_t);
+
+impl CpuSet {
+    /// Where the calling thread may run now.
+    pub fn current() -> Result<Self, Errno> {
+        // SAFETY: an all-zero cpu_set_t is the empty set.
+        let mut set: libc::cpu_set_t = unsafe { core::mem::zeroed() };
+        // SAFETY: `set` is ours and its size is given.
+        let result = unsafe { libc::sched_getaffinity(0, size_of_val(&set), &mut set) };
+        Errno::check(result.into()).map(|_| Self(set))
+    }
+
+    /// Just `cpu`.
+    pub fn only(cpu: u32) -> Self {
+        // SAFETY: an all-zero cpu_set_t is the empty set.
+        let mut set: libc::cpu_set_t = unsafe { core::mem::zeroed() };
+        if (cpu as usize) < libc::CPU_SETSIZE as usize {
+            // SAFETY: the index was bounded.
+            unsafe { libc::CPU_SET(cpu as usize, &mut set) };
+        }
+        Self(set)
+    }
+
+    /// Whether `cpu` is in it.
+    pub fn contains(&self, cpu: u32) -> bool {
+        (cpu as usize) < libc::CPU_SETSIZE as usize
+            // SAFETY: the index was bounded.
+            && unsafe { libc::CPU_ISSET(cpu as usize, &self.0) }
+    }
+
+    /// Makes the calling thread run there; when this returns, it does.
+    pub fn apply(&self) -> Result<(), Errno> {
+        // SAFETY: the set is ours and its size is given.
+        let result = unsafe { libc::sched_setaffinity(0, size_of_val(&self.0), &self.0) };
+        Errno::check(result.into()).map(|_| ())
+    }
+}

@@ -1,0 +1,1 @@
+//! Helpers for tests: generators, oracles, temporary windows.

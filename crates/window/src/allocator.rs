@@ -1,0 +1,142 @@
+//! The window's data memory: granules, handed out under a lock, backed before anybody sees them.
+//!
+//! Recorders only. The lock is flock(2) on the window's file, which the kernel drops with its
+//! holder; the map says which session holds a granule, so that whoever finds a dead recorder's
+//! session can give its memory back.
+
+use core::sync::atomic::{AtomicU8, Ordering};
+
+use trackway_abi::window::{
+    DATA_OFFSET, GRANULE_BYTES, GRANULE_MAP_OFFSET, GRANULE_SHIFT, GRANULES_MAX, granule,
+};
+use trackway_sys::Errno;
+use trackway_sys::file::Fd;
+
+use crate::Window;
+
+const FIRST: usize = DATA_OFFSET >> GRANULE_SHIFT;
+
+/// Why memory could not be had.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum AllocateError {
+    /// No run of free granules is long enough in this process's mapping.
+    NoSpace,
+    /// The system refused: the file system is full, a limit is reached.
+    System(Errno),
+}
+
+impl core::fmt::Display for AllocateError {
+    fn fmt(&self, formatter: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        match self {
+            Self::NoSpace => formatter.write_str("the window has no free address space"),
+            Self::System(errno) => write!(formatter, "{errno}"),
+        }
+    }
+}
+
+impl core::error::Error for AllocateError {}
+
+/// Hands out a window's memory.
+#[derive(Debug)]
+pub struct Allocator {
+    window: Window,
+    file: Fd,
+}
+
+/// Holds the allocator's lock.
+struct Locked<'allocator>(&'allocator Fd);
+
+impl Drop for Locked<'_> {
+    fn drop(&mut self) {
+        self.0.unlock();
+    }
+}
+
+impl Allocator {
+    /// An allocator over `window`, whose open file is `file`.
+    pub const fn new(window: Window, file: Fd) -> Self {
+        Self { window, file }
+    }
+
+    /// The window.
+    pub const fn window(&self) -> &Window {
+        &self.window
+    }
+
+    /// The window's file.
+    pub const fn file(&self) -> &Fd {
+        &self.file
+    }
+
+    fn lock(&self) -> Result<Locked<'_>, AllocateError> {
+        self.file.lock().map_err(AllocateError::System)?;
+        Ok(Locked(&self.file))
+    }
+
+    /// Runs `body` while no other recorder changes sessions or memory.
+    pub fn exclusively<T>(&self, body: impl FnOnce() -> T) -> Result<T, AllocateError> {
+        let _locked = self.lock()?;
+        Ok(body())
+    }
+
+    fn entry(&self, granule: usize) -> &'static AtomicU8 {
+        // SAFETY: the map is part of the fixed part of the window, and the index is bounded.
+        unsafe { &*self.window.base().add(GRANULE_MAP_OFFSET + granule % GRANULES_MAX).cast() }
+    }
+
+    /// Takes `bytes` (rounded up to granules) in one run, marked `owner` (one of
+    /// [`granule`]'s); returns where it begins, in bytes. The memory is backed.
+    pub fn take(&self, bytes: u64, owner: u8) -> Result<u64, AllocateError> {
+        let _locked = self.lock()?;
+        let count = bytes.div_ceil(GRANULE_BYTES) as usize;
+        let end = (self.window.mapped_bytes() >> GRANULE_SHIFT) as usize;
+        let first = self.find_free(count, end.min(GRANULES_MAX)).ok_or(AllocateError::NoSpace)?;
+        let offset = (first as u64) << GRANULE_SHIFT;
+        let length = (count as u64) << GRANULE_SHIFT;
+        self.file.allocate(offset, length).map_err(AllocateError::System)?;
+        for granule in first..first + count {
+            self.entry(granule).store(owner, Ordering::Relaxed);
+        }
+        // ORDERING: Release pairs with the Acquire in `Window::usable_bytes`: the file is that
+        // long now.
+        self.window.header().backed_bytes.fetch_max(offset + length, Ordering::Release);
+        Ok(offset)
+    }
+
+    fn find_free(&self, count: usize, end: usize) -> Option<usize> {
+        let mut run = 0;
+        for index in FIRST..end {
+            let free = self.entry(index).load(Ordering::Relaxed) == granule::FREE;
+            run = if free { run + 1 } else { 0 };
+            if run == count {
+                return Some(index + 1 - count);
+            }
+        }
+        None
+    }
+
+    /// Gives back every granule marked `owner`: its memory reads as zero from now on. The caller
+    /// has waited until no writer of before can be at it. Returns how many bytes.
+    pub fn give_back(&self, owner: u8) -> Result<u64, AllocateError> {
+        let _locked = self.lock()?;
+        let end = (self.window.usable_bytes() >> GRANULE_SHIFT) as usize;
+        let mut bytes = 0;
+        for index in FIRST..end.min(GRANULES_MAX) {
+            if self.entry(index).load(Ordering::Relaxed) == owner {
+                let offset = (index as u64) << GRANULE_SHIFT;
+                self.file.punch(offset, GRANULE_BYTES).map_err(AllocateError::System)?;
+                self.entry(index).store(granule::FREE, Ordering::Relaxed);
+                bytes += GRANULE_BYTES;
+            }
+        }
+        Ok(bytes)
+    }
+
+    /// Memory in use by sessions' sub-buffers and control lines, in bytes.
+    pub fn bytes_in_use(&self) -> u64 {
+        let end = (self.window.usable_bytes() >> GRANULE_SHIFT) as usize;
+        let used = |&index: &usize| self.entry(index).load(Ordering::Relaxed) != granule::FREE;
+        (FIRST..end.min(GRANULES_MAX)).filter(used).count() as u64 * GRANULE_BYTES
+    }
+}

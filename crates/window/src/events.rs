@@ -1,0 +1,192 @@
+//! The table of events: descriptions interned by content, enable words, ids.
+//!
+//! Insertion is lock-free and tolerates death at any point: a slot goes EMPTY → FILLING → READY,
+//! and a process that dies in between costs that slot. Two processes that insert the same event at
+//! the same moment may make two slots of it; both work, as two events with one name.
+
+use core::sync::atomic::{AtomicU8, Ordering};
+
+use trackway_abi::session::{RULES_BYTES_MAX, state};
+use trackway_abi::window::{ARENA_BYTES, ARENA_OFFSET, EVENTS_MAX, event_state};
+use trackway_schema::{ENCODED_BYTES_MAX, Rules};
+
+use crate::{SessionLayout, Window};
+
+/// How far an insertion looks for a free slot.
+const PROBES_MAX: usize = 256;
+/// How often it looks at a slot that somebody is filling in, before it goes on to the next.
+const PATIENCE: usize = 2000;
+
+/// A copy of an encoded description.
+pub struct DescriptionBytes {
+    bytes: [u8; ENCODED_BYTES_MAX],
+    length: usize,
+}
+
+impl DescriptionBytes {
+    /// The bytes.
+    pub fn as_slice(&self) -> &[u8] {
+        &self.bytes[..self.length]
+    }
+}
+
+impl Window {
+    /// Finds or adds the event with this encoded description; its number. `None`: the table or
+    /// the arena is full (counted in the header).
+    pub fn intern_event(&self, encoded: &[u8]) -> Option<u32> {
+        let hash = trackway_schema::hash(encoded);
+        let first = hash as usize % EVENTS_MAX;
+        for index in (0..PROBES_MAX).map(|probe| (first + probe) % EVENTS_MAX) {
+            let event = self.event(index);
+            match self.settled_state(index) {
+                event_state::READY
+                    if event.hash.load(Ordering::Relaxed) == hash
+                        && self.description_is(index, encoded) =>
+                {
+                    return Some(index as u32);
+                }
+                event_state::EMPTY => {
+                    // ORDERING: Acquire orders the filling in after the taking; the partner is
+                    // the Release that made the slot READY, for those who read it.
+                    let taken = event.state.compare_exchange(
+                        event_state::EMPTY,
+                        event_state::FILLING,
+                        Ordering::Acquire,
+                        Ordering::Relaxed,
+                    );
+                    if taken.is_err() {
+                        // Somebody else took it: look again, it may be our event.
+                        if self.settled_state(index) == event_state::READY
+                            && self.description_is(index, encoded)
+                        {
+                            return Some(index as u32);
+                        }
+                        continue;
+                    }
+                    return self.fill_event(index, hash, encoded);
+                }
+                _ => {}
+            }
+        }
+        self.header().events_refused.fetch_add(1, Ordering::Relaxed);
+        None
+    }
+
+    fn settled_state(&self, index: usize) -> u32 {
+        let state = &self.event(index).state;
+        for _ in 0..PATIENCE {
+            // ORDERING: Acquire pairs with the Release that makes a slot READY.
+            match state.load(Ordering::Acquire) {
+                event_state::FILLING => core::hint::spin_loop(),
+                settled => return settled,
+            }
+        }
+        event_state::FILLING
+    }
+
+    fn fill_event(&self, index: usize, hash: u64, encoded: &[u8]) -> Option<u32> {
+        let header = self.header();
+        let event = self.event(index);
+        let bytes = u32::try_from(encoded.len()).ok()?;
+        let used = header.arena_used.fetch_add(bytes, Ordering::Relaxed);
+        let fits = used.checked_add(bytes).is_some_and(|end| end as usize <= ARENA_BYTES);
+        if !fits {
+            header.arena_used.fetch_sub(bytes, Ordering::Relaxed);
+            event.state.store(event_state::EMPTY, Ordering::Relaxed);
+            header.events_refused.fetch_add(1, Ordering::Relaxed);
+            return None;
+        }
+        for (place, &byte) in encoded.iter().enumerate() {
+            self.arena_byte(used as usize + place).store(byte, Ordering::Relaxed);
+        }
+        event.enabled.store(0, Ordering::Relaxed);
+        event.hash.store(hash, Ordering::Relaxed);
+        event.description_offset.store(used, Ordering::Relaxed);
+        event.description_bytes.store(bytes, Ordering::Relaxed);
+        // ORDERING: SeqCst, first half of a Dekker pair with `trackway_recorder`'s activation: we
+        // make the event READY, then look for active sessions; a recorder makes its session
+        // ACTIVE, then looks for READY events. One of us sees the other.
+        event.state.store(event_state::READY, Ordering::SeqCst);
+        header.events_used.fetch_max(index as u32 + 1, Ordering::Relaxed);
+        header.events_revision.fetch_add(1, Ordering::Release);
+        Some(index as u32)
+    }
+
+    /// A copy of the description of event `index`, if there is one; not yet decoded or believed.
+    pub fn description(&self, index: usize) -> Option<DescriptionBytes> {
+        let (offset, length) = self.description_range(index)?;
+        let mut copy = DescriptionBytes { bytes: [0; ENCODED_BYTES_MAX], length };
+        for (place, byte) in copy.bytes[..length].iter_mut().enumerate() {
+            *byte = self.arena_byte(offset + place).load(Ordering::Relaxed);
+        }
+        Some(copy)
+    }
+
+    fn description_range(&self, index: usize) -> Option<(usize, usize)> {
+        let event = self.event(index);
+        // ORDERING: Acquire pairs with the SeqCst store in `fill_event`.
+        if event.state.load(Ordering::Acquire) != event_state::READY {
+            return None;
+        }
+        let offset = event.description_offset.load(Ordering::Relaxed) as usize;
+        let length = event.description_bytes.load(Ordering::Relaxed) as usize;
+        let inside = length <= ENCODED_BYTES_MAX && offset.checked_add(length)? <= ARENA_BYTES;
+        inside.then_some((offset, length))
+    }
+
+    fn description_is(&self, index: usize, encoded: &[u8]) -> bool {
+        let Some((offset, length)) = self.description_range(index) else { return false };
+        length == encoded.len()
+            && encoded.iter().enumerate().all(|(place, &byte)| {
+                self.arena_byte(offset + place).load(Ordering::Relaxed) == byte
+            })
+    }
+
+    fn arena_byte(&self, place: usize) -> &'static AtomicU8 {
+        debug_assert!(place < ARENA_BYTES);
+        // SAFETY: the arena is part of the fixed part; callers bounded `place`.
+        unsafe { &*self.base().add(ARENA_OFFSET + place % ARENA_BYTES).cast() }
+    }
+
+    /// Enables event `index` (with this provider and name) in the session `layout` describes, if
+    /// its rules select it: takes an id, then sets the bit. Both the library (for new events) and
+    /// the recorder (for new rules) do this; doing it twice is harmless.
+    pub fn enable_if_selected(
+        &self,
+        layout: &SessionLayout,
+        index: usize,
+        provider: &[u8],
+        name: &[u8],
+    ) -> bool {
+        let session = self.session(layout.index);
+        let mut text = [0_u8; RULES_BYTES_MAX];
+        let length = (session.rules_bytes.load(Ordering::Relaxed) as usize).min(RULES_BYTES_MAX);
+        for (byte, shared) in text[..length].iter_mut().zip(&session.rules) {
+            *byte = shared.load(Ordering::Relaxed);
+        }
+        if !Rules::new(&text[..length]).selects(provider, name) {
+            return false;
+        }
+        let id = layout.id(self, index);
+        if id.load(Ordering::Relaxed) == 0 {
+            let taken = session.next_id.fetch_add(1, Ordering::Relaxed);
+            // Somebody else may have been first: then our number is a gap.
+            // ORDERING: Release, so that a recorder that sees records with this id (published by
+            // the commit store) finds it in the table; the partner is its Acquire scan.
+            let _ = id.compare_exchange(0, taken + 1, Ordering::Release, Ordering::Relaxed);
+        }
+        // ORDERING: Release: whoever sees the bit finds the id.
+        self.event(index).enabled.fetch_or(1 << layout.index, Ordering::Release);
+        true
+    }
+
+    /// Slots of sessions that may be recording: the second half of the Dekker pair that
+    /// `fill_event` explains.
+    pub fn active_sessions(&self) -> impl Iterator<Item = usize> + use<> {
+        let window = *self;
+        core::sync::atomic::fence(Ordering::SeqCst);
+        (0..trackway_abi::session::SESSIONS_MAX).filter(move |&index| {
+            window.session(index).state.load(Ordering::SeqCst) == state::ACTIVE
+        })
+    }
+}

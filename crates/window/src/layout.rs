@@ -1,0 +1,181 @@
+//! A session's layout: copied from the window, checked, then believed.
+
+use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+
+use trackway_abi::region::{
+    CLAIM_REGIONS_PER_CPU, CONTROL_BYTES, REGIONS_PER_CPU, SUB_COUNT_MAX, control_stride_bytes,
+};
+use trackway_abi::session::{Session, state};
+use trackway_abi::window::{DATA_OFFSET, EVENTS_MAX};
+use trackway_ring::{Control, Geometry, Region};
+
+use crate::Window;
+
+/// Which of a CPU's regions.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Way {
+    /// The one written by restartable sequences.
+    Sequence,
+    /// One of those written by claim (0 or 1).
+    Claim(usize),
+}
+
+impl Way {
+    /// All of a CPU's regions, in the order in which they lie.
+    pub const ALL: [Self; REGIONS_PER_CPU] = [Self::Sequence, Self::Claim(0), Self::Claim(1)];
+
+    /// Its place among a CPU's regions.
+    pub const fn index(self) -> usize {
+        match self {
+            Self::Sequence => 0,
+            Self::Claim(which) => 1 + which % CLAIM_REGIONS_PER_CPU,
+        }
+    }
+}
+
+/// Tables of ids and discards, then control lines. The layout is the same for all sessions of a
+/// window, so that a straggler of a session that ended finds the same kind of word where it looks.
+const IDS_AT: u64 = 0;
+const DISCARDS_AT: u64 = IDS_AT + (EVENTS_MAX * 4) as u64;
+const CONTROLS_AT: u64 = DISCARDS_AT + (EVENTS_MAX * 8) as u64;
+const STRIDE: u64 = control_stride_bytes(SUB_COUNT_MAX) as u64;
+
+/// Most CPUs of a machine.
+const CPUS_MAX: u32 = 8192;
+
+/// What a writer or reader must know of a session, checked.
+#[derive(Debug, Clone, Copy)]
+pub struct SessionLayout {
+    /// Its slot.
+    pub index: usize,
+    /// Generation for which this holds.
+    pub generation: u64,
+    /// [`trackway_abi::session::flag`] bits.
+    pub flags: u32,
+    /// [`trackway_abi::record::context`] bits.
+    pub contexts: u32,
+    /// CPUs that have regions.
+    pub cpus: u32,
+    /// Sizes of sequence regions.
+    pub geometry: Geometry,
+    /// Sizes of claim regions.
+    pub claim_geometry: Geometry,
+    control_offset: u64,
+}
+
+impl SessionLayout {
+    /// Bytes of tables and control lines for `cpus` CPUs.
+    pub const fn control_bytes(cpus: u32) -> u64 {
+        CONTROLS_AT + cpus as u64 * REGIONS_PER_CPU as u64 * STRIDE
+    }
+
+    /// Copies and checks the session in slot `index`. `None` if it is not one that may be written
+    /// or read (free, being built, or with values that no recorder writes).
+    pub fn read(window: &Window, index: usize) -> Option<Self> {
+        let session: &Session = window.session(index);
+        // ORDERING: Acquire pairs with the Release with which the recorder publishes a generation;
+        // what is read below belongs to it, or the generation has changed when we check again.
+        let generation = session.generation.load(Ordering::Acquire);
+        if session.state.load(Ordering::Acquire) < state::ACTIVE {
+            return None;
+        }
+        let load = |word: &AtomicU32| word.load(Ordering::Relaxed);
+        let cpus = load(&session.cpus);
+        let control_offset = session.control_offset.load(Ordering::Relaxed);
+        let geometry = Geometry::new(load(&session.sub_shift), load(&session.count_shift)).ok()?;
+        let claim_geometry =
+            Geometry::new(load(&session.claim_sub_shift), load(&session.count_shift)).ok()?;
+        let layout = Self {
+            index,
+            generation,
+            flags: load(&session.flags),
+            contexts: load(&session.contexts),
+            cpus,
+            geometry,
+            claim_geometry,
+            control_offset,
+        };
+        let end = control_offset.checked_add(Self::control_bytes(cpus))?;
+        let placed = control_offset >= DATA_OFFSET as u64
+            && control_offset.is_multiple_of(64)
+            && cpus > 0
+            && cpus <= CPUS_MAX
+            && end <= window.usable_bytes();
+        // ORDERING: Acquire keeps the loads above before this one, a second look at the
+        // generation that they must belong to.
+        core::sync::atomic::fence(Ordering::Acquire);
+        (placed && session.generation.load(Ordering::Relaxed) == generation).then_some(layout)
+    }
+
+    /// A region of `cpu` (below [`Self::cpus`]).
+    #[inline(always)]
+    pub fn region(&self, window: &Window, cpu: u32, way: Way) -> Option<Region<'static>> {
+        if cpu >= self.cpus {
+            return None;
+        }
+        let geometry = match way {
+            Way::Sequence => self.geometry,
+            Way::Claim(_) => self.claim_geometry,
+        };
+        let number = cpu as u64 * REGIONS_PER_CPU as u64 + way.index() as u64;
+        let offset = self.control_offset + CONTROLS_AT + number * STRIDE;
+        // SAFETY: `read` checked that the control lines of all CPUs lie in mapped, backed memory
+        // that is never used for anything else (`granule::CONTROL`); they are atomics.
+        unsafe {
+            let base = window.base().add(offset as usize);
+            Some(Region {
+                control: &*base.cast::<Control>(),
+                table: core::slice::from_raw_parts(
+                    base.add(CONTROL_BYTES).cast(),
+                    geometry.sub_count() as usize,
+                ),
+                geometry,
+            })
+        }
+    }
+
+    /// The id + 1 that event `event` has in this session; 0: none.
+    #[inline(always)]
+    pub fn id(&self, window: &Window, event: usize) -> &'static AtomicU32 {
+        let offset = self.control_offset + IDS_AT + (event % EVENTS_MAX * 4) as u64;
+        // SAFETY: as in `region`; the index was bounded.
+        unsafe { &*window.base().add(offset as usize).cast() }
+    }
+
+    /// How many records of event `event` this session discarded.
+    pub fn discards(&self, window: &Window, event: usize) -> &'static AtomicU64 {
+        let offset = self.control_offset + DISCARDS_AT + (event % EVENTS_MAX * 8) as u64;
+        // SAFETY: as in `region`; the index was bounded.
+        unsafe { &*window.base().add(offset as usize).cast() }
+    }
+
+    /// Zeroes tables and control lines: the recorder, before it publishes a session, and after a
+    /// grace period. Regions whose owner word is not zero stay as they are and unusable: their
+    /// claimer may be asleep, and has not let go.
+    pub fn reset(&self, window: &Window) {
+        for event in 0..EVENTS_MAX {
+            self.id(window, event).store(0, Ordering::Relaxed);
+            self.discards(window, event).store(0, Ordering::Relaxed);
+        }
+        for cpu in 0..self.cpus {
+            for way in Way::ALL {
+                let Some(region) = self.region(window, cpu, way) else { continue };
+                let control = region.control;
+                if control.owner.load(Ordering::Acquire) != 0 {
+                    continue;
+                }
+                control.limit.store(0, Ordering::Relaxed);
+                control.commit.store(0, Ordering::Relaxed);
+                for slot in &control.slots {
+                    slot.last_ts.store(0, Ordering::Relaxed);
+                    slot.events.store(0, Ordering::Relaxed);
+                }
+                control.discarded.store(0, Ordering::Relaxed);
+                control.set_drained(trackway_ring::Drained::default());
+                for entry in region.table {
+                    entry.store(0, Ordering::Relaxed);
+                }
+            }
+        }
+    }
+}

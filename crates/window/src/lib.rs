@@ -1,0 +1,133 @@
+//! The shared window: found or made, mapped, and its tables of sessions, events, processes and
+//! memory.
+//!
+//! Used by the library inside traced processes and by recorders, so nothing here allocates, and
+//! nothing waits except the recorder's memory allocator. Main invariant: whatever another process
+//! of the user writes into the window, no function here reads or writes outside the mapping, and
+//! none loops without a bound.
+#![no_std]
+
+mod allocator;
+mod events;
+mod layout;
+mod open;
+mod processes;
+
+pub use allocator::{AllocateError, Allocator};
+pub use events::DescriptionBytes;
+pub use layout::{SessionLayout, Way};
+pub use open::{NAME_BYTES, OpenError, window_name};
+pub use processes::{Owner, ProcessSlot};
+
+use core::sync::atomic::Ordering;
+
+use trackway_abi::session::{SESSION_BYTES, SESSIONS_MAX, Session};
+use trackway_abi::window::{
+    DATA_OFFSET, EVENTS_MAX, EVENTS_OFFSET, Event, Header, PROCESSES_MAX, PROCESSES_OFFSET,
+    Process, SESSIONS_OFFSET,
+};
+use trackway_ring::{Damage, Memory, claim};
+use trackway_sys::memory::Mapping;
+
+/// A mapped window. Copies refer to the same mapping, which is never unmapped.
+#[derive(Debug, Clone, Copy)]
+pub struct Window {
+    mapping: Mapping,
+}
+
+impl Window {
+    /// A window over memory that holds one: at least `DATA_OFFSET` bytes of it exist.
+    pub(crate) const fn new(mapping: Mapping) -> Self {
+        Self { mapping }
+    }
+
+    /// Where it is mapped.
+    #[inline(always)]
+    pub const fn base(&self) -> *mut u8 {
+        self.mapping.base()
+    }
+
+    /// How much of its address space is mapped, in bytes. Less than all of it where the process
+    /// may not have so much address space (RLIMIT_AS).
+    #[inline(always)]
+    pub const fn mapped_bytes(&self) -> u64 {
+        self.mapping.bytes()
+    }
+
+    /// The first page.
+    pub fn header(&self) -> &'static Header {
+        self.at(0)
+    }
+
+    /// The session in slot `index` (below `SESSIONS_MAX`; higher ones wrap).
+    #[inline(always)]
+    pub fn session(&self, index: usize) -> &'static Session {
+        self.at(SESSIONS_OFFSET + index % SESSIONS_MAX * SESSION_BYTES)
+    }
+
+    /// The process in slot `index` (wraps likewise).
+    pub fn process(&self, index: usize) -> &'static Process {
+        self.at(PROCESSES_OFFSET + index % PROCESSES_MAX * size_of::<Process>())
+    }
+
+    /// The event in slot `index` (wraps likewise).
+    #[inline(always)]
+    pub fn event(&self, index: usize) -> &'static Event {
+        self.at(EVENTS_OFFSET + index % EVENTS_MAX * size_of::<Event>())
+    }
+
+    /// Bytes from the start that may be touched: backed by the file, as far as they are mapped.
+    pub fn usable_bytes(&self) -> u64 {
+        // ORDERING: Acquire pairs with the Release in the allocator: the file was grown before.
+        self.header().backed_bytes.load(Ordering::Acquire).min(self.mapped_bytes())
+    }
+
+    /// A table of the fixed part.
+    ///
+    /// Private: callers above compute offsets that lie inside the fixed part by construction.
+    #[inline(always)]
+    fn at<T>(&self, offset: usize) -> &'static T {
+        debug_assert!(offset + size_of::<T>() <= DATA_OFFSET);
+        // SAFETY: the fixed part is mapped for good (open checked its length), offsets are
+        // multiples of 64 from a page boundary, and every T here consists of atomics, for which
+        // any bytes are valid and concurrent writes are defined.
+        unsafe { &*self.base().add(offset).cast::<T>() }
+    }
+}
+
+/// Access to sub-buffers through the mapping.
+#[derive(Debug, Clone, Copy)]
+pub struct MappedMemory(pub Window);
+
+impl Memory for MappedMemory {
+    fn load(&self, at: u64, into: &mut [u8]) -> Result<(), Damage> {
+        let end = at.checked_add(into.len() as u64).ok_or(Damage::Table(at))?;
+        if end > self.0.usable_bytes() {
+            return Err(Damage::Table(at));
+        }
+        // SAFETY: the range is mapped and backed. Other processes may write it meanwhile: it is
+        // copied as bytes, through a pointer, and checked afterwards by whoever asked.
+        unsafe {
+            core::ptr::copy_nonoverlapping(
+                self.0.base().add(at as usize),
+                into.as_mut_ptr(),
+                into.len(),
+            );
+        }
+        Ok(())
+    }
+}
+
+impl claim::Copy for MappedMemory {
+    unsafe fn copy(&self, at: u64, source: *const u8, bytes: usize) {
+        // SAFETY: a plan's target lies in a sub-buffer inside the usable bytes (the caller
+        // checked), with room for whole words behind; the source has as many readable bytes.
+        unsafe {
+            core::ptr::copy_nonoverlapping(
+                source,
+                self.0.base().add(at as usize),
+                bytes.next_multiple_of(8),
+            );
+        }
+    }
+}

@@ -1,0 +1,186 @@
+//! Finding or making the window's file.
+//!
+//! The file appears complete or not at all: it is made without a name (O_TMPFILE), filled in, and
+//! linked. Whoever finds it checks its owner, its mode and its length before mapping it, and
+//! follows no symbolic link.
+
+use core::ffi::CStr;
+use core::sync::atomic::Ordering;
+
+use trackway_abi::ABI_VERSION;
+use trackway_abi::window::{DATA_OFFSET, MAGIC, WINDOW_BYTES};
+use trackway_sys::Errno;
+use trackway_sys::file::Fd;
+use trackway_sys::memory::Mapping;
+
+use crate::Window;
+
+/// Room for a window's path, in bytes.
+pub const NAME_BYTES: usize = 512;
+
+/// Why there is no window.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum OpenError {
+    /// A system call failed: the file system is absent, full, read-only…
+    System(Errno),
+    /// The file is not this user's, or others may open it.
+    NotOurs,
+    /// The file is shorter than what it says is in use: somebody truncated it.
+    Truncated,
+    /// The file is not a window, or one of another version under this version's name.
+    NotAWindow,
+    /// The path is too long.
+    PathTooLong,
+    /// There is none, and none was to be made.
+    Absent,
+}
+
+impl From<Errno> for OpenError {
+    fn from(errno: Errno) -> Self {
+        Self::System(errno)
+    }
+}
+
+impl core::fmt::Display for OpenError {
+    fn fmt(&self, formatter: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        match self {
+            Self::System(errno) => write!(formatter, "{errno}"),
+            Self::NotOurs => {
+                formatter.write_str("it belongs to another user or others may open it")
+            }
+            Self::Truncated => formatter.write_str("it has been truncated"),
+            Self::NotAWindow => formatter.write_str("it is not a Trackway window"),
+            Self::PathTooLong => formatter.write_str("its path is too long"),
+            Self::Absent => formatter.write_str("there is none"),
+        }
+    }
+}
+
+impl core::error::Error for OpenError {}
+
+/// Writes the path of `uid`'s window below `folder` into `into`.
+pub fn window_name<'into>(
+    folder: &[u8],
+    uid: u32,
+    into: &'into mut [u8; NAME_BYTES],
+) -> Result<&'into CStr, OpenError> {
+    let mut at = 0;
+    let mut put = |bytes: &[u8]| {
+        let end = at + bytes.len();
+        into.get_mut(at..end)
+            .map(|room| room.copy_from_slice(bytes))
+            .ok_or(OpenError::PathTooLong)?;
+        at = end;
+        Ok::<(), OpenError>(())
+    };
+    put(folder)?;
+    put(b"/trackway-")?;
+    put_decimal(uid, &mut put)?;
+    put(b"-v")?;
+    put_decimal(ABI_VERSION, &mut put)?;
+    put(b"\0")?;
+    CStr::from_bytes_until_nul(into).map_err(|_| OpenError::PathTooLong)
+}
+
+fn put_decimal(
+    value: u32,
+    put: &mut impl FnMut(&[u8]) -> Result<(), OpenError>,
+) -> Result<(), OpenError> {
+    let mut divisor = 1_000_000_000;
+    let mut leading = true;
+    while divisor > 0 {
+        let digit = (value / divisor % 10) as u8;
+        leading &= digit == 0 && divisor > 1;
+        if !leading {
+            put(&[b'0' + digit])?;
+        }
+        divisor /= 10;
+    }
+    Ok(())
+}
+
+impl Window {
+    /// Opens the window at `path` for the user `uid`, makes it if `create` and there is none, and
+    /// maps it. The descriptor is for whoever allocates memory; others drop it.
+    pub fn open(
+        folder: &CStr,
+        path: &CStr,
+        uid: u32,
+        create: bool,
+    ) -> Result<(Self, Fd), OpenError> {
+        const TRIES: usize = 4;
+        for _ in 0..TRIES {
+            match Fd::open(path, libc::O_RDWR | libc::O_NOFOLLOW, 0) {
+                Ok(fd) => return Self::check_and_map(fd, uid),
+                Err(Errno(libc::ENOENT)) if create => {}
+                Err(Errno(libc::ENOENT)) => return Err(OpenError::Absent),
+                Err(errno) => return Err(errno.into()),
+            }
+            match Self::make(folder, path, uid) {
+                // Somebody was first: open theirs.
+                Err(OpenError::System(Errno(libc::EEXIST))) => {}
+                other => return other,
+            }
+        }
+        Err(OpenError::System(Errno(libc::EEXIST)))
+    }
+
+    fn make(folder: &CStr, path: &CStr, uid: u32) -> Result<(Self, Fd), OpenError> {
+        let fd = Fd::open(folder, libc::O_RDWR | libc::O_TMPFILE, 0o600)?;
+        fd.set_mode(0o600)?; // whatever the umask is
+        fd.allocate(0, DATA_OFFSET as u64)?;
+        let (window, fd) = Self::check_owner_and_map(fd, uid)?;
+        let header = window.header();
+        header.version.store(ABI_VERSION, Ordering::Relaxed);
+        header.backed_bytes.store(DATA_OFFSET as u64, Ordering::Relaxed);
+        // Offset zero is "none" in the tables.
+        header.arena_used.store(64, Ordering::Relaxed);
+        header.magic.store(MAGIC, Ordering::Release);
+        match fd.link_as(path) {
+            Ok(()) => Ok((window, fd)),
+            Err(errno) => {
+                // SAFETY: nobody else knows this mapping, and we drop our last reference.
+                unsafe { window.mapping.unmap() };
+                Err(errno.into())
+            }
+        }
+    }
+
+    fn check_and_map(fd: Fd, uid: u32) -> Result<(Self, Fd), OpenError> {
+        let length = fd.status()?.bytes;
+        if length < DATA_OFFSET as u64 {
+            return Err(OpenError::Truncated);
+        }
+        let (window, fd) = Self::check_owner_and_map(fd, uid)?;
+        let header = window.header();
+        let good = header.magic.load(Ordering::Acquire) == MAGIC
+            && header.version.load(Ordering::Relaxed) == ABI_VERSION;
+        let error = if !good {
+            OpenError::NotAWindow
+        } else if header.backed_bytes.load(Ordering::Acquire) > fd.status()?.bytes {
+            OpenError::Truncated
+        } else {
+            return Ok((window, fd));
+        };
+        // SAFETY: nobody else knows this mapping, and we drop our last reference.
+        unsafe { window.mapping.unmap() };
+        Err(error)
+    }
+
+    fn check_owner_and_map(fd: Fd, uid: u32) -> Result<(Self, Fd), OpenError> {
+        let status = fd.status()?;
+        if !status.is_regular() || status.uid != uid || status.mode & 0o077 != 0 {
+            return Err(OpenError::NotOurs);
+        }
+        // Address space may be limited (RLIMIT_AS): then take what there is, down to 16 MiB.
+        let mut bytes = WINDOW_BYTES;
+        loop {
+            match Mapping::new(&fd, bytes) {
+                Ok(mapping) => return Ok((Self::new(mapping), fd)),
+                Err(Errno(libc::ENOMEM)) if bytes > 16 << 20 => bytes /= 4,
+                Err(errno) => return Err(errno.into()),
+            }
+        }
+    }
+}

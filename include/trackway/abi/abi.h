@@ -1,0 +1,106 @@
+/* SPDX-License-Identifier: MIT OR Apache-2.0 */
+/*
+ * What an instrumented module and libtrackway.so agree on. Applications include
+ * <trackway/trackway.h>, whose macros build these structures; nobody writes them by hand.
+ *
+ * A module carries its events as data: an allocated ELF note (name "Trackway", type 1) gives the
+ * bounds of its array of event pointers. libtrackway.so finds the notes of all modules when it is
+ * loaded, and a module loaded later announces itself through the weak symbol
+ * trackway_abi_register(). A program without the library runs with every event disabled.
+ *
+ * Version rule: structures only grow at their end, and `size` says how much of it is there; any
+ * other change raises TRACKWAY_ABI_VERSION and the library's SONAME.
+ */
+#ifndef TRACKWAY_ABI_ABI_H
+#define TRACKWAY_ABI_ABI_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+#define TRACKWAY_ABI_VERSION 1
+
+/* Free bytes that every payload has in front of it (the library puts contexts there) and behind
+ * it (it copies by words of eight). */
+#define TRACKWAY_ABI_HEADROOM 64
+#define TRACKWAY_ABI_TAILROOM 8
+/* Longest payload, in bytes: a record of 4096 less its header and contexts. */
+#define TRACKWAY_ABI_PAYLOAD_MAX 4000
+
+/* Codes of scalars and shapes: crates/schema/src/lib.rs. */
+enum trackway_abi_scalar {
+    TRACKWAY_ABI_NONE = 0,
+    TRACKWAY_ABI_I8 = 1, TRACKWAY_ABI_I16 = 2, TRACKWAY_ABI_I32 = 3, TRACKWAY_ABI_I64 = 4,
+    TRACKWAY_ABI_U8 = 5, TRACKWAY_ABI_U16 = 6, TRACKWAY_ABI_U32 = 7, TRACKWAY_ABI_U64 = 8,
+    TRACKWAY_ABI_X8 = 9, TRACKWAY_ABI_X16 = 10, TRACKWAY_ABI_X32 = 11, TRACKWAY_ABI_X64 = 12,
+    TRACKWAY_ABI_F32 = 13, TRACKWAY_ABI_F64 = 14, TRACKWAY_ABI_BOOL = 15
+};
+enum trackway_abi_shape {
+    TRACKWAY_ABI_SCALAR = 0, TRACKWAY_ABI_STR = 1, TRACKWAY_ABI_TEXT = 2,
+    TRACKWAY_ABI_ARRAY = 3, TRACKWAY_ABI_SEQUENCE = 4, TRACKWAY_ABI_ENUMERATION = 5
+};
+
+/* A label of an enumeration: a name for the values first..last, both inclusive. */
+struct trackway_abi_label {
+    int64_t first;
+    int64_t last;
+    const char *name;
+};
+
+/* A field. Arrays have `length` elements; enumerations `length` labels. */
+struct trackway_abi_field {
+    const char *name;
+    const struct trackway_abi_label *labels;
+    uint8_t scalar; /* enum trackway_abi_scalar; NONE for str and text */
+    uint8_t shape;  /* enum trackway_abi_shape */
+    uint16_t length;
+    uint32_t reserved;
+};
+
+struct trackway_abi_event;
+
+/*
+ * Records one event, in every session that has it enabled.
+ *
+ * `payload` points at `payload_size` bytes (at most TRACKWAY_ABI_PAYLOAD_MAX), packed, little
+ * endian, with HEADROOM writable bytes before and TAILROOM readable bytes behind. Any thread, any
+ * signal handler, after fork and vfork; never blocks, allocates, or changes errno.
+ */
+typedef void (*trackway_abi_emit_fn)(struct trackway_abi_event *event, unsigned char *payload,
+                                     size_t payload_size);
+
+/*
+ * An event of this module. The module initialises it so that it is off:
+ * `enabled` points at `off`, which stays zero; the library redirects it to the event's
+ * enable word in the shared window (one bit a session) after it has set `emit`.
+ */
+struct trackway_abi_event {
+    const uint32_t *enabled;
+    trackway_abi_emit_fn emit;
+    uint32_t off;
+    uint32_t index; /* the library's number for this event */
+    uint16_t version; /* TRACKWAY_ABI_VERSION */
+    uint16_t size;    /* sizeof(struct trackway_abi_event) */
+    uint8_t level;    /* 0 (EMERG) to 14 (DEBUG) */
+    uint8_t field_count;
+    uint16_t reserved;
+    const char *provider;
+    const char *name;
+    const struct trackway_abi_field *fields;
+};
+
+/*
+ * Announces a module's events: pointers in [begin, end), null ones skipped. Called by a module's
+ * constructor when the library is there; calling it again is harmless. The array and events must
+ * stay until the module is unloaded; the library keeps no pointer to them. Not async-signal-safe.
+ */
+void trackway_abi_register(struct trackway_abi_event *const *begin,
+                           struct trackway_abi_event *const *end);
+
+#ifdef __cplusplus
+}
+#endif
+#endif
