@@ -1,1 +1,25 @@
-//! The library inside the traced process: events, decisions, the recording path.
+//! The library inside the traced process: its events, its decisions, the recording path.
+//!
+//! What is linked into somebody else's program is a guest. Invariants: nothing here allocates,
+//! blocks, starts a thread, installs a handler or changes errno; every loop has a bound; a record
+//! that cannot be written is counted. All state is static: the window's address, one cached
+//! decision a session ([`decision`]), one line of thread-local memory ([`thread`]).
+//!
+//! The life of an event: [`register`] finds a module's events at load time and points each at its
+//! enable word in the window; [`record::emit`] is called by an enabled site, puts contexts and
+//! header in front of the staged payload, and commits it (crate `trackway-ring`); whatever is not
+//! ordinary (first event of a process, sub-buffer full, stale clock, no rseq) goes to [`slow`].
+#![no_std]
+
+pub mod abi;
+mod context;
+mod decision;
+mod now;
+pub mod record;
+pub mod register;
+mod slow;
+mod start;
+mod thread;
+
+pub use start::{set_errno, start};
+pub use thread::{THREAD_STAMP_OFFSET, THREAD_VFORK_OFFSET};

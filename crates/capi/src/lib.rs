@@ -1,1 +1,66 @@
 //! libtrackway.so: the C interface over the agent.
+//!
+//! Exports exactly what include/trackway/abi/abi.h declares, the constructor that starts the
+//! agent, and `vfork`, which the library must know of (see [`vfork`]). Linked with `-z nodelete`:
+//! a restartable sequence may never be unmapped under a thread that runs it.
+
+use trackway_agent::abi::Event;
+use trackway_agent::{THREAD_STAMP_OFFSET, THREAD_VFORK_OFFSET};
+
+/// Announces a module's events; see include/trackway/abi/abi.h.
+///
+/// # Safety
+/// The range holds pointers to events of a loaded module, or nulls.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn trackway_abi_register(begin: *const *mut Event, end: *const *mut Event) {
+    // SAFETY: the caller's promise is the same.
+    unsafe { trackway_agent::register::register(begin, end) };
+}
+
+extern "C" fn constructor() {
+    trackway_agent::start();
+}
+
+#[used]
+#[unsafe(link_section = ".init_array")]
+static CONSTRUCTOR: extern "C" fn() = constructor;
+
+/// vfork(2), so that the child is known: it shares its parent's memory, thread-local storage
+/// included, while the kernel has dropped its rseq registration. Its events must not use the
+/// parent's rseq area, whose CPU number is stale: measured, a third of them were lost silently.
+///
+/// The child runs on the parent's stack and returns first, so the return address cannot stay on
+/// the stack, and nothing may be pushed: hence assembly.
+#[cfg(target_arch = "x86_64")]
+#[unsafe(naked)]
+#[unsafe(no_mangle)]
+pub extern "C" fn vfork() -> i32 {
+    core::arch::naked_asm!(
+        "pop rdi",
+        "mov rsi, qword ptr [rip + trackway_thread@GOTTPOFF]",
+        "mov qword ptr fs:[rsi + {stamp}], 0",
+        "inc dword ptr fs:[rsi + {depth}]",
+        "mov eax, 58", // SYS_vfork
+        "syscall",
+        "push rdi",
+        "test rax, rax",
+        "jz 2f", // the child
+        "dec dword ptr fs:[rsi + {depth}]",
+        "cmp rax, -4095",
+        "jae 3f",
+        "2:",
+        "ret",
+        "3:",
+        "mov edi, eax",
+        "jmp {failed}",
+        stamp = const THREAD_STAMP_OFFSET,
+        depth = const THREAD_VFORK_OFFSET,
+        failed = sym vfork_failed,
+    )
+}
+
+#[cfg(target_arch = "x86_64")]
+extern "C" fn vfork_failed(negative_errno: i32) -> i32 {
+    trackway_agent::set_errno(-negative_errno);
+    -1
+}

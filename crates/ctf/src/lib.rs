@@ -5,4 +5,6 @@
 //! with events or with an error that says where, and never panics.
 #![forbid(unsafe_code)]
 
+pub mod read;
+pub mod text;
 pub mod write;

@@ -28,6 +28,18 @@ impl Geometry {
         Ok(Self { sub_shift, count_shift })
     }
 
+    /// This geometry as one word, for caches.
+    pub const fn to_word(self) -> u64 {
+        (self.sub_shift as u64) << 32 | self.count_shift as u64
+    }
+
+    /// The geometry that [`Geometry::to_word`] gave this word for. Other words give some geometry
+    /// or other, never undefined behaviour.
+    #[inline(always)]
+    pub const fn from_word(word: u64) -> Self {
+        Self { sub_shift: (word >> 32) as u32 & 31, count_shift: word as u32 & 15 }
+    }
+
     /// Size of a sub-buffer, in bytes.
     #[inline(always)]
     pub const fn sub_bytes(self) -> u64 {

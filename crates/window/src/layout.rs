@@ -40,6 +40,30 @@ const DISCARDS_AT: u64 = IDS_AT + (EVENTS_MAX * 4) as u64;
 const CONTROLS_AT: u64 = DISCARDS_AT + (EVENTS_MAX * 8) as u64;
 const STRIDE: u64 = control_stride_bytes(SUB_COUNT_MAX) as u64;
 
+/// Distance between the control lines of two CPUs' sequence regions, in bytes.
+pub const CPU_STRIDE: usize = REGIONS_PER_CPU * STRIDE as usize;
+
+/// The region whose control lines are at `control`.
+///
+/// # Safety
+/// `control` came from [`SessionLayout::controls`] (plus whole regions of CPUs that it has), of a
+/// session with this geometry.
+#[inline(always)]
+pub unsafe fn region_at(control: *mut u8, geometry: Geometry) -> Region<'static> {
+    // SAFETY: control lines lie in mapped, backed memory that is never used for anything else
+    // (`granule::CONTROL`), are 64-byte aligned and consist of atomics; the table follows.
+    unsafe {
+        Region {
+            control: &*control.cast::<Control>(),
+            table: core::slice::from_raw_parts(
+                control.add(CONTROL_BYTES).cast(),
+                geometry.sub_count() as usize,
+            ),
+            geometry,
+        }
+    }
+}
+
 /// Most CPUs of a machine.
 const CPUS_MAX: u32 = 8192;
 
@@ -117,21 +141,20 @@ impl SessionLayout {
             Way::Sequence => self.geometry,
             Way::Claim(_) => self.claim_geometry,
         };
-        let number = cpu as u64 * REGIONS_PER_CPU as u64 + way.index() as u64;
-        let offset = self.control_offset + CONTROLS_AT + number * STRIDE;
-        // SAFETY: `read` checked that the control lines of all CPUs lie in mapped, backed memory
-        // that is never used for anything else (`granule::CONTROL`); they are atomics.
-        unsafe {
-            let base = window.base().add(offset as usize);
-            Some(Region {
-                control: &*base.cast::<Control>(),
-                table: core::slice::from_raw_parts(
-                    base.add(CONTROL_BYTES).cast(),
-                    geometry.sub_count() as usize,
-                ),
-                geometry,
-            })
-        }
+        let offset = cpu as usize * CPU_STRIDE + way.index() * STRIDE as usize;
+        // SAFETY: `read` checked that the control lines of all CPUs are mapped and backed, and
+        // the CPU was bounded.
+        Some(unsafe { region_at(self.controls(window).wrapping_add(offset), geometry) })
+    }
+
+    /// Where the control lines of CPU 0's sequence region are mapped.
+    pub fn controls(&self, window: &Window) -> *mut u8 {
+        window.base().wrapping_add((self.control_offset + CONTROLS_AT) as usize)
+    }
+
+    /// Where the table of ids is mapped: `EVENTS_MAX` words.
+    pub fn ids(&self, window: &Window) -> *mut AtomicU32 {
+        window.base().wrapping_add((self.control_offset + IDS_AT) as usize).cast()
     }
 
     /// The id + 1 that event `event` has in this session; 0: none.

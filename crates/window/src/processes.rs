@@ -23,7 +23,12 @@ impl ProcessSlot {
 
     /// The owner word of thread `tid` of this process: never zero.
     pub const fn owner_word(self, tid: u32) -> u64 {
-        self.index as u64 | (self.incarnation as u64) << 16 | (tid as u64) << 32
+        self.index as u64 | (self.incarnation as u64) << 16 | Self::tid_bits(tid)
+    }
+
+    /// The part of an owner word that names the thread.
+    pub const fn tid_bits(tid: u32) -> u64 {
+        (tid as u64) << 32
     }
 }
 

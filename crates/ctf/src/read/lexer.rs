@@ -105,9 +105,9 @@ impl<'text> Lexer<'text> {
         match first {
             b'a'..=b'z' | b'A'..=b'Z' | b'_' => Ok(Token::Word(self.word())),
             b'0'..=b'9' => self.number(),
-            b'"' => self.quoted(b'"').map(|bytes| {
-                Token::Text(String::from_utf8_lossy(&bytes).into_owned())
-            }),
+            b'"' => self
+                .quoted(b'"')
+                .map(|bytes| Token::Text(String::from_utf8_lossy(&bytes).into_owned())),
             b'\'' => {
                 let place = self.error(MetadataProblem::Value("character"));
                 match self.quoted(b'\'')?[..] {

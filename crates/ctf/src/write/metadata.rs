@@ -367,7 +367,8 @@ impl std::fmt::Display for Quoted<'_> {
     }
 }
 
-struct Uuid<'bytes>(&'bytes [u8; 16]);
+/// An identity in its usual form, `01234567-89ab-…`.
+pub(crate) struct Uuid<'bytes>(pub(crate) &'bytes [u8; 16]);
 
 impl std::fmt::Display for Uuid<'_> {
     fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {

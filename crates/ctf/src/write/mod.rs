@@ -25,6 +25,7 @@
 mod metadata;
 mod packet;
 
+pub(crate) use metadata::Uuid;
 pub use metadata::{Contexts, TraceDescription, event_declaration, metadata_preamble};
 pub use packet::{
     INDEX_ENTRY_BYTES, INDEX_HEADER_BYTES, PACKET_HEADER_BYTES, PacketFields, index_entry,

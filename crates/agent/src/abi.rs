@@ -1,0 +1,72 @@
+//! The C structures of include/trackway/abi/abi.h, as Rust sees them.
+
+use core::ffi::c_char;
+use core::sync::atomic::AtomicU32;
+
+/// `TRACKWAY_ABI_VERSION`.
+pub const VERSION: u16 = 1;
+
+/// `struct trackway_abi_label`.
+#[repr(C)]
+#[derive(Debug, Clone, Copy)]
+pub struct Label {
+    /// First value, inclusive.
+    pub first: i64,
+    /// Last value, inclusive.
+    pub last: i64,
+    /// Its name.
+    pub name: *const c_char,
+}
+
+/// `struct trackway_abi_field`.
+#[repr(C)]
+#[derive(Debug, Clone, Copy)]
+pub struct Field {
+    /// Its name.
+    pub name: *const c_char,
+    /// `length` labels, for enumerations.
+    pub labels: *const Label,
+    /// `trackway_schema::Scalar`, or 0.
+    pub scalar: u8,
+    /// `trackway_schema::Shape`.
+    pub shape: u8,
+    /// Elements of an array; labels of an enumeration.
+    pub length: u16,
+    reserved: u32,
+}
+
+/// `trackway_abi_emit_fn`.
+pub type EmitFn = unsafe extern "C" fn(*mut Event, *mut u8, usize);
+
+/// `struct trackway_abi_event`: lives in the instrumented module, which may be unloaded.
+#[repr(C)]
+#[derive(Debug)]
+pub struct Event {
+    /// The enable word: `off` below, or the one in the window.
+    pub enabled: *const AtomicU32,
+    /// How to record it.
+    pub emit: Option<EmitFn>,
+    /// Stays zero.
+    pub off: u32,
+    /// Its number in the window.
+    pub index: u32,
+    /// `TRACKWAY_ABI_VERSION` of the header that made it.
+    pub version: u16,
+    /// Its size there, in bytes.
+    pub size: u16,
+    /// Level, 0–14.
+    pub level: u8,
+    /// Number of fields.
+    pub field_count: u8,
+    reserved: u16,
+    /// Provider name.
+    pub provider: *const c_char,
+    /// Event name.
+    pub name: *const c_char,
+    /// `field_count` fields.
+    pub fields: *const Field,
+}
+
+const _: () = assert!(size_of::<Label>() == 24 && size_of::<Field>() == 24);
+const _: () = assert!(size_of::<Event>() == 56);
+const _: () = assert!(core::mem::offset_of!(Event, provider) == 32);

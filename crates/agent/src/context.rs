@@ -1,0 +1,40 @@
+//! Contexts: values that a session wants with every record, in front of the payload.
+
+use trackway_abi::record::context::{PROCNAME, PROCNAME_BYTES, VPID, VTID};
+
+/// Writes the contexts that `wanted` names so that they end at `end`; how many bytes. A record
+/// has them in the order vpid, vtid, procname, so they are written backward.
+///
+/// # Safety
+/// The headroom of a staged payload lies before `end`; `name` has `PROCNAME_BYTES` bytes.
+#[inline(always)]
+pub(crate) unsafe fn write(
+    end: *mut u8,
+    wanted: u32,
+    pid: u32,
+    tid: u32,
+    name: *const u8,
+) -> usize {
+    let mut at = end;
+    // SAFETY: the headroom has room for all contexts and the longest header (asserted in
+    // `trackway_abi::record`).
+    unsafe {
+        if wanted == VTID {
+            end.sub(4).cast::<u32>().write_unaligned(tid);
+            return 4;
+        }
+        if wanted & PROCNAME != 0 {
+            at = at.sub(PROCNAME_BYTES);
+            core::ptr::copy_nonoverlapping(name, at, PROCNAME_BYTES);
+        }
+        if wanted & VTID != 0 {
+            at = at.sub(4);
+            at.cast::<u32>().write_unaligned(tid);
+        }
+        if wanted & VPID != 0 {
+            at = at.sub(4);
+            at.cast::<u32>().write_unaligned(pid);
+        }
+        end.offset_from_unsigned(at)
+    }
+}

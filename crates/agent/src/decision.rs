@@ -1,0 +1,259 @@
+//! What this process decided about each session, remembered in its own memory.
+//!
+//! A decision holds for one generation of a session. It is kept under a sequence count, because
+//! threads and signal handlers read it while another thread replaces it: a reader that catches it
+//! in between decides for itself, on its stack. So nobody ever waits for anybody.
+
+use core::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64, Ordering, fence};
+
+use trackway_abi::session::{SESSIONS_MAX, flag};
+use trackway_ring::Geometry;
+use trackway_window::{ProcessSlot, SessionLayout, Window};
+
+/// A decision in the form that the recording path wants.
+#[repr(C, align(64))]
+pub(crate) struct Decision {
+    /// Odd while being replaced; even otherwise.
+    pub(crate) sequence: AtomicU64,
+    /// The generation that it holds for.
+    pub(crate) generation: AtomicU64,
+    /// CPUs whose sequence regions may be written without further questions; 0: ask [`crate::slow`].
+    pub(crate) cpus: AtomicU32,
+    /// Contexts wanted.
+    pub(crate) contexts: AtomicU32,
+    /// `Geometry::to_word` of sequence regions.
+    pub(crate) geometry: AtomicU64,
+    /// Control lines of CPU 0.
+    pub(crate) controls: AtomicPtr<u8>,
+    /// Table of ids.
+    pub(crate) ids: AtomicPtr<AtomicU32>,
+    /// Whether the process takes part; meaningful for `generation`.
+    participates: AtomicBool,
+    /// Trace (half of its UUID) that has counted this process.
+    counted_in: AtomicU64,
+}
+
+impl Decision {
+    const fn new() -> Self {
+        Self {
+            sequence: AtomicU64::new(0),
+            // No session has this generation.
+            generation: AtomicU64::new(u64::MAX),
+            cpus: AtomicU32::new(0),
+            contexts: AtomicU32::new(0),
+            geometry: AtomicU64::new(0),
+            controls: AtomicPtr::new(core::ptr::null_mut()),
+            ids: AtomicPtr::new(core::ptr::null_mut()),
+            participates: AtomicBool::new(false),
+            counted_in: AtomicU64::new(0),
+        }
+    }
+
+    /// Whether what was read since `sequence` was loaded belongs together.
+    #[inline(always)]
+    pub(crate) fn unchanged_since(&self, sequence: u64) -> bool {
+        // ORDERING: Acquire keeps the loads of the decision before this second look; it pairs
+        // with the Release fence in `publish`.
+        fence(Ordering::Acquire);
+        self.sequence.load(Ordering::Relaxed) == sequence && sequence & 1 == 0
+    }
+
+    /// Whether this process has decided to stay out of `generation`.
+    pub(crate) fn stays_out_of(&self, generation: u64) -> bool {
+        // ORDERING: Acquire pairs with the Release in `publish`.
+        let sequence = self.sequence.load(Ordering::Acquire);
+        let same = self.generation.load(Ordering::Relaxed) == generation;
+        let out = !self.participates.load(Ordering::Relaxed);
+        same && out && self.unchanged_since(sequence)
+    }
+
+    fn publish(&self, window: &Window, generation: u64, layout: Option<&SessionLayout>) {
+        let sequence = self.sequence.load(Ordering::Relaxed);
+        if sequence & 1 != 0
+            || self
+                .sequence
+                .compare_exchange(sequence, sequence + 1, Ordering::Acquire, Ordering::Relaxed)
+                .is_err()
+        {
+            return; // somebody else publishes
+        }
+        // ORDERING: Release keeps the odd count before the stores below, for readers that see
+        // any of them; pairs with the fence in `unchanged_since`.
+        fence(Ordering::Release);
+        self.generation.store(generation, Ordering::Relaxed);
+        self.participates.store(layout.is_some(), Ordering::Relaxed);
+        let hot = layout.filter(|layout| layout.flags & flag::CLAIM_ONLY == 0);
+        self.cpus.store(hot.map_or(0, |layout| layout.cpus), Ordering::Relaxed);
+        if let Some(layout) = layout {
+            self.contexts.store(layout.contexts, Ordering::Relaxed);
+            self.geometry.store(Geometry::to_word(layout.geometry), Ordering::Relaxed);
+            self.controls.store(layout.controls(window), Ordering::Relaxed);
+            self.ids.store(layout.ids(window), Ordering::Relaxed);
+        }
+        // ORDERING: Release pairs with the Acquire of readers.
+        self.sequence.store(sequence + 2, Ordering::Release);
+    }
+}
+
+/// Most tokens that a process may hold: recordings nested in recordings.
+const TOKENS_MAX: usize = 8;
+
+/// Everything that this process knows of Trackway, besides its threads' lines.
+pub(crate) struct Process {
+    /// Where the window is mapped; null: there is none.
+    base: AtomicPtr<u8>,
+    /// Page that a fork child finds zeroed, with the process stamp in it.
+    stamp: AtomicPtr<u64>,
+    /// Bytes of the window known to be backed: nothing beyond is touched.
+    pub(crate) usable: AtomicU64,
+    /// Process id.
+    pub(crate) pid: AtomicU32,
+    /// Place in the table of processes, as `ProcessSlot::owner_word(0)`.
+    slot: AtomicU64,
+    tokens: [AtomicU64; TOKENS_MAX],
+    pub(crate) decisions: [Decision; SESSIONS_MAX],
+}
+
+/// The one instance.
+pub(crate) static PROCESS: Process = Process {
+    base: AtomicPtr::new(core::ptr::null_mut()),
+    stamp: AtomicPtr::new(core::ptr::null_mut()),
+    usable: AtomicU64::new(0),
+    pid: AtomicU32::new(0),
+    slot: AtomicU64::new(0),
+    tokens: [const { AtomicU64::new(0) }; TOKENS_MAX],
+    decisions: [const { Decision::new() }; SESSIONS_MAX],
+};
+
+/// The window, set once by [`crate::start`].
+static WINDOW: WindowCell = WindowCell(core::cell::UnsafeCell::new(None));
+
+struct WindowCell(core::cell::UnsafeCell<Option<Window>>);
+
+// SAFETY: written once, before `Process::base` is published with Release; read only by those who
+// saw it with Acquire.
+unsafe impl Sync for WindowCell {}
+
+impl Process {
+    /// Takes the window into use. Once, by the thread that loads the library.
+    pub(crate) fn adopt(&self, window: Window, stamp_page: *mut u64, tokens: &[u64]) {
+        for (slot, token) in self.tokens.iter().zip(tokens) {
+            slot.store(*token, Ordering::Relaxed);
+        }
+        self.usable.store(window.usable_bytes(), Ordering::Relaxed);
+        self.stamp.store(stamp_page, Ordering::Relaxed);
+        // SAFETY: nobody reads it before `base` is published below.
+        unsafe { *WINDOW.0.get() = Some(window) };
+        // ORDERING: Release pairs with the Acquire in `window`.
+        self.base.store(window.base(), Ordering::Release);
+    }
+
+    /// The window, if there is one.
+    #[inline(always)]
+    pub(crate) fn window(&self) -> Option<&'static Window> {
+        // ORDERING: Acquire pairs with the Release in `adopt`.
+        if self.base.load(Ordering::Acquire).is_null() {
+            return None;
+        }
+        // SAFETY: it was written before `base` and never again.
+        unsafe { (*WINDOW.0.get()).as_ref() }
+    }
+
+    /// The window's address; null: there is none.
+    #[inline(always)]
+    pub(crate) fn base(&self) -> *mut u8 {
+        self.base.load(Ordering::Relaxed)
+    }
+
+    /// The process stamp; zero in a fork child that has not noticed yet, or without a window.
+    #[inline(always)]
+    pub(crate) fn stamp(&self) -> u64 {
+        let page = self.stamp.load(Ordering::Relaxed);
+        if page.is_null() {
+            return 0;
+        }
+        // SAFETY: the page is mapped for good.
+        unsafe { (*page.cast::<AtomicU64>()).load(Ordering::Relaxed) }
+    }
+
+    /// Makes what this process remembers its own: at start, and in a fork child at its first
+    /// event. Returns the stamp.
+    pub(crate) fn settle(&self) -> u64 {
+        let page = self.stamp.load(Ordering::Relaxed);
+        let Some(window) = self.window() else { return 0 };
+        if page.is_null() {
+            return 0;
+        }
+        // SAFETY: the page is mapped for good.
+        let word = unsafe { &*page.cast::<AtomicU64>() };
+        let who = trackway_sys::process::identity();
+        let stamp = u64::from(who.pid) << 32
+            | (trackway_sys::clock::monotonic_ns() >> 10) & 0xffff_ffff
+            | 1;
+        // Decisions of the parent are void: a namespace or token rule may say otherwise here, and
+        // a thread that was replacing one when the parent forked does not exist here.
+        for decision in &self.decisions {
+            decision.generation.store(u64::MAX, Ordering::Relaxed);
+            decision.cpus.store(0, Ordering::Relaxed);
+            decision.counted_in.store(0, Ordering::Relaxed);
+            let sequence = decision.sequence.load(Ordering::Relaxed);
+            decision.sequence.store((sequence | 1) + 1, Ordering::Release);
+        }
+        self.pid.store(who.pid, Ordering::Relaxed);
+        let slot = window.enter_process(&who);
+        self.slot.store(slot.owner_word(0), Ordering::Relaxed);
+        // ORDERING: Release: who sees the stamp sees the pid.
+        word.store(stamp, Ordering::Release);
+        stamp
+    }
+
+    /// Process id of the calling thread: a vfork child has its own, though it shares our memory.
+    pub(crate) fn pid_for(&self, thread: &crate::thread::Identity) -> u32 {
+        if thread.in_vfork_child {
+            // SAFETY: getpid has no preconditions.
+            return unsafe { libc::getpid() }.cast_unsigned();
+        }
+        self.pid.load(Ordering::Relaxed)
+    }
+
+    /// The owner word of thread `tid`.
+    pub(crate) fn owner_word(&self, tid: u32) -> u64 {
+        self.slot.load(Ordering::Relaxed) | ProcessSlot::tid_bits(tid)
+    }
+
+    /// Decides whether this process takes part in the session in slot `index`, as it is now.
+    /// Returns the checked layout if so. No system call; async-signal-safe.
+    pub(crate) fn decide(&self, window: &Window, index: usize) -> Option<SessionLayout> {
+        let decision = &self.decisions[index % SESSIONS_MAX];
+        let session = window.session(index);
+        // ORDERING: Acquire pairs with the recorder's Release of a generation.
+        let generation = session.generation.load(Ordering::Acquire);
+        self.usable.store(window.usable_bytes(), Ordering::Relaxed);
+        let layout = SessionLayout::read(window, index)
+            .filter(|layout| layout.generation == generation)
+            .filter(|layout| self.takes_part(window, layout));
+        decision.publish(window, generation, layout.as_ref());
+        if layout.is_some() {
+            let trace = session.trace_uuid[0].load(Ordering::Relaxed) | 1;
+            if decision.counted_in.swap(trace, Ordering::Relaxed) != trace {
+                session.processes.fetch_add(1, Ordering::Relaxed);
+            }
+        }
+        layout
+    }
+
+    /// Whether the session is for this process: everybody, or the holders of its token.
+    pub(crate) fn takes_part(&self, window: &Window, layout: &SessionLayout) -> bool {
+        use trackway_abi::session::state;
+        let session = window.session(layout.index);
+        if session.state.load(Ordering::Acquire) != state::ACTIVE {
+            return false;
+        }
+        let token = session.token.load(Ordering::Relaxed);
+        layout.flags & flag::TOKEN == 0
+            || self.tokens.iter().any(|held| {
+                let held = held.load(Ordering::Relaxed);
+                held != 0 && held == token
+            })
+    }
+}

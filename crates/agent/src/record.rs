@@ -1,0 +1,123 @@
+//! The recording path: from a staged payload to a committed record.
+//!
+//! Everything that happens for an ordinary record is here and inlined into one function; see its
+//! assembly (`make asm`) whenever this file or the ring's planning changes. Whatever is not
+//! ordinary is handed to [`crate::slow`], which starts again from the payload.
+
+use core::sync::atomic::{AtomicU32, Ordering};
+
+use trackway_abi::record::EXTENDED_BYTES;
+use trackway_ring::rseq::{Area, Bytes, Gate, commit};
+use trackway_ring::{Geometry, write_header};
+use trackway_window::{CPU_STRIDE, region_at};
+
+use crate::abi::Event;
+use crate::decision::PROCESS;
+use crate::{context, now, slow, thread};
+
+/// How often a sequence may be restarted before the record goes another way (a debugger that
+/// steps through it, a storm of signals).
+pub(crate) const RESTARTS_MAX: usize = 16;
+
+/// Records `event` with its staged payload in every session that has it enabled:
+/// `trackway_abi_emit_fn` of include/trackway/abi/abi.h, which states the contract.
+///
+/// Any thread, any signal handler; never blocks or allocates; errno is unchanged (the only calls
+/// out are gettid, getpid and prctl, which cannot fail here).
+///
+/// # Safety
+/// As the C declaration says: `event` is registered, and `payload` has `size` bytes with headroom
+/// before and tailroom behind.
+pub unsafe extern "C" fn emit(event: *mut Event, payload: *mut u8, size: usize) {
+    // SAFETY: the caller's event; `enabled` is replaced by `register` while sites may read it.
+    let (enabled, index) =
+        unsafe { (((*event).enabled).cast::<AtomicU32>(), (*event).index as usize) };
+    // SAFETY: the word is in the window or in the event itself.
+    let mut sessions = unsafe { (*enabled).load(Ordering::Relaxed) };
+    while sessions != 0 {
+        let session = sessions.trailing_zeros() as usize;
+        sessions &= sessions - 1;
+        // SAFETY: the caller's payload.
+        if !unsafe { try_record(session, index, payload, size) } {
+            // SAFETY: likewise.
+            unsafe { slow::record(session, index, payload, size) };
+        }
+    }
+}
+
+/// Records in one session if nothing is out of the ordinary; else has no effect and returns false.
+///
+/// # Safety
+/// As [`emit`].
+#[inline(always)]
+unsafe fn try_record(session: usize, event: usize, payload: *mut u8, size: usize) -> bool {
+    let process = &PROCESS;
+    let thread = thread::current();
+    // SAFETY: the line is the calling thread's. Its stamp is zero until it was filled in.
+    let (thread_stamp, tid, name) =
+        unsafe { ((*thread).stamp, (*thread).tid, (&raw const (*thread).name).cast()) };
+    if thread_stamp != process.stamp() || thread_stamp == 0 {
+        return false;
+    }
+    let decision = &process.decisions[session];
+    // ORDERING: Acquire pairs with the Release in `Decision::publish`.
+    let sequence = decision.sequence.load(Ordering::Acquire);
+    let area = trackway_sys::thread::rseq_area();
+    if area.is_null() {
+        return false;
+    }
+    // SAFETY: glibc registered this thread's area; a vfork child, which has none, has no stamp.
+    let area = unsafe { Area::new(area) };
+    let Some(cpu) = area.cpu() else { return false };
+    if cpu >= decision.cpus.load(Ordering::Relaxed) {
+        return false;
+    }
+    let geometry = Geometry::from_word(decision.geometry.load(Ordering::Relaxed));
+    let controls = decision.controls.load(Ordering::Relaxed);
+    let gate = Gate {
+        generation: crate::slow::generation_of(process.base(), session),
+        expected: decision.generation.load(Ordering::Relaxed),
+    };
+    let ids = decision.ids.load(Ordering::Relaxed);
+    let contexts = decision.contexts.load(Ordering::Relaxed);
+    if !decision.unchanged_since(sequence) {
+        return false;
+    }
+    // SAFETY: the decision is whole (just checked), so its addresses are those of a layout that
+    // was checked; the CPU and the event's number are within it.
+    let (region, id) = unsafe {
+        let region = region_at(controls.add(cpu as usize * CPU_STRIDE), geometry);
+        (region, (*ids.add(event)).load(Ordering::Relaxed))
+    };
+    let Some(id) = id.checked_sub(1) else { return false };
+    // SAFETY: the payload's headroom is ours; a thread's name has as many bytes.
+    let context_bytes = unsafe {
+        context::write(payload, contexts, process.pid.load(Ordering::Relaxed), tid, name)
+    };
+    let body_bytes = context_bytes + size;
+    if body_bytes + EXTENDED_BYTES > geometry.record_bytes_max() {
+        return false;
+    }
+    let usable = process.usable.load(Ordering::Relaxed);
+    let body = payload.wrapping_sub(context_bytes);
+    let expected = region.expected();
+    // SAFETY: the process has a window, or it would have no stamp; the index is below 32.
+    let clock = unsafe { crate::slow::clock_of(process.base(), session) };
+    let Some(now) = now::from_line(clock) else { return false };
+    let Ok((plan, header_bytes)) = region.plan_record(expected, now, id, body_bytes) else {
+        return false;
+    };
+    if plan.at + geometry.sub_bytes() > usable {
+        return false;
+    }
+    // SAFETY: the header goes into the headroom before the contexts.
+    unsafe { write_header(body, id, plan.timestamp, header_bytes) };
+    let bytes = Bytes {
+        target: process.base().wrapping_add(plan.at as usize),
+        source: body.wrapping_sub(header_bytes),
+        count: header_bytes + body_bytes,
+    };
+    // SAFETY: source and target were bounded above, with room for whole words behind both; the
+    // generation is in the window's fixed part.
+    unsafe { commit(area, cpu, &gate, region, &plan, bytes) }
+}

@@ -1,0 +1,185 @@
+//! A module's events, found when it is loaded.
+
+use core::ffi::{CStr, c_char, c_int, c_void};
+use core::sync::atomic::{AtomicPtr, AtomicU32, Ordering};
+
+use trackway_abi::window::EVENTS_MAX;
+use trackway_schema::{ENCODED_BYTES_MAX, EncodeError, Encoder, Scalar, Shape};
+use trackway_window::{SessionLayout, Window};
+
+use crate::abi::{Event, Field, VERSION};
+use crate::decision::PROCESS;
+use crate::record;
+
+/// Registers the events in `[begin, end)`: `trackway_abi_register` of include/trackway/abi/abi.h.
+///
+/// # Safety
+/// The range holds pointers to events of a loaded module, or nulls.
+pub unsafe fn register(begin: *const *mut Event, end: *const *mut Event) {
+    let Some(window) = PROCESS.window() else { return };
+    let mut at = begin;
+    while at < end {
+        // SAFETY: the caller's array.
+        let event = unsafe { *at };
+        if !event.is_null() {
+            // SAFETY: the caller's event.
+            unsafe { register_event(window, event) };
+        }
+        at = at.wrapping_add(1);
+    }
+}
+
+/// # Safety
+/// `event` is an event of a loaded module.
+unsafe fn register_event(window: &Window, event: *mut Event) {
+    // SAFETY: the caller's event; version and size say what is there.
+    let event = unsafe {
+        if (*event).version != VERSION || usize::from((*event).size) < size_of::<Event>() {
+            return;
+        }
+        &mut *event
+    };
+    let mut buffer = [0; ENCODED_BYTES_MAX];
+    // SAFETY: a module's event has valid names and fields.
+    let Ok(encoded) = (unsafe { encode(event, &mut buffer) }) else { return };
+    let Some(index) = window.intern_event(encoded) else { return };
+    for session in window.active_sessions() {
+        let layout = SessionLayout::read(window, session);
+        if let Some(layout) = layout.filter(|layout| PROCESS.takes_part(window, layout)) {
+            // SAFETY: encoding checked the names.
+            let (provider, name) = unsafe { (bytes(event.provider), bytes(event.name)) };
+            window.enable_if_selected(&layout, index as usize, provider, name);
+        }
+    }
+    event.index = index;
+    event.emit = Some(record::emit);
+    let word: *const AtomicU32 = &raw const window.event(index as usize % EVENTS_MAX).enabled;
+    // SAFETY: `enabled` is a pointer of the module's that sites only read.
+    let enabled = unsafe { AtomicPtr::from_ptr((&raw mut event.enabled).cast::<*mut AtomicU32>()) };
+    // ORDERING: Release: a site that sees the word (by address dependency) sees `emit` and `index`.
+    enabled.store(word.cast_mut(), Ordering::Release);
+}
+
+/// # Safety
+/// `event` has valid names and fields.
+unsafe fn encode<'buffer>(
+    event: &Event,
+    buffer: &'buffer mut [u8],
+) -> Result<&'buffer [u8], EncodeError> {
+    // SAFETY: the caller's promise, here and below.
+    let (provider, name) = unsafe { (bytes(event.provider), bytes(event.name)) };
+    let mut encoder = Encoder::new(buffer, provider, name, event.level)?;
+    for number in 0..usize::from(event.field_count) {
+        // SAFETY: `fields` has `field_count` elements.
+        let field: &Field = unsafe { &*event.fields.add(number) };
+        let shape = Shape::from_code(field.shape).ok_or(EncodeError::Limit)?;
+        let scalar = Scalar::from_code(field.scalar);
+        let (length, labels) = match shape {
+            Shape::Array => (field.length, 0),
+            Shape::Enumeration => (0, usize::from(field.length)),
+            _ => (0, 0),
+        };
+        // SAFETY: names of fields are C strings.
+        encoder.field(unsafe { bytes(field.name) }, shape, scalar, length, labels)?;
+        for label in 0..labels {
+            // SAFETY: an enumeration has `length` labels, whose names are C strings.
+            let (name, first, last) = unsafe {
+                let label = &*field.labels.add(label);
+                (bytes(label.name), label.first, label.last)
+            };
+            encoder.label(name, first, last)?;
+        }
+    }
+    Ok(encoder.finish())
+}
+
+/// The bytes of a C string; none for null.
+///
+/// # Safety
+/// `text` is null or a C string that lives as long as its module.
+unsafe fn bytes<'a>(text: *const c_char) -> &'a [u8] {
+    if text.is_null() {
+        return &[];
+    }
+    // SAFETY: the caller's promise.
+    unsafe { CStr::from_ptr(text) }.to_bytes()
+}
+
+/// Registers the events of all modules that are loaded now: each carries an ELF note of the owner
+/// "Trackway", type 1, that says where its array of events begins and ends.
+pub fn register_loaded_modules() {
+    // SAFETY: the callback only reads what the loader shows it.
+    unsafe { libc::dl_iterate_phdr(Some(visit_module), core::ptr::null_mut()) };
+}
+
+unsafe extern "C" fn visit_module(
+    info: *mut libc::dl_phdr_info,
+    _size: usize,
+    _data: *mut c_void,
+) -> c_int {
+    // SAFETY: the loader gives a valid structure with `dlpi_phnum` headers.
+    let (base, headers) = unsafe {
+        let info = &*info;
+        if info.dlpi_phdr.is_null() {
+            return 0;
+        }
+        (
+            info.dlpi_addr as usize,
+            core::slice::from_raw_parts(info.dlpi_phdr, usize::from(info.dlpi_phnum)),
+        )
+    };
+    for header in headers.iter().filter(|header| header.p_type == libc::PT_NOTE) {
+        let start = (base + header.p_vaddr as usize) as *const u8;
+        // SAFETY: a PT_NOTE segment of a loaded module is mapped (it lies in a PT_LOAD).
+        unsafe { visit_notes(start, header.p_memsz as usize, header.p_align as usize) };
+    }
+    0
+}
+
+/// # Safety
+/// `start` has `length` readable bytes.
+unsafe fn visit_notes(start: *const u8, length: usize, align: usize) {
+    const HEADER: usize = 12;
+    const OWNER: &[u8; 9] = b"Trackway\0";
+    let align = if align == 8 { 8 } else { 4 };
+    let mut at = 0;
+    while at + HEADER <= length {
+        // SAFETY: bounded by the loop's condition.
+        let word = |offset: usize| unsafe {
+            start.add(at + offset).cast::<u32>().read_unaligned() as usize
+        };
+        let (name_bytes, description_bytes, kind) = (word(0), word(4), word(8));
+        let name_at = at + HEADER;
+        let description_at = (name_at + name_bytes).next_multiple_of(align);
+        let end = description_at + description_bytes;
+        if end > length {
+            return;
+        }
+        if kind == 1 && name_bytes == OWNER.len() && description_bytes >= 12 {
+            // SAFETY: name and description lie within the segment.
+            unsafe {
+                let name = core::slice::from_raw_parts(start.add(name_at), name_bytes);
+                if name == OWNER {
+                    visit_note(start.add(description_at));
+                }
+            }
+        }
+        at = end.next_multiple_of(align);
+    }
+}
+
+/// # Safety
+/// `description` is that of a module's note: version, then two offsets relative to themselves.
+unsafe fn visit_note(description: *const u8) {
+    // SAFETY: the caller's promise; the module's own header made the note.
+    unsafe {
+        if description.cast::<u32>().read_unaligned() != u32::from(VERSION) {
+            return;
+        }
+        let target = |at: usize| {
+            let field = description.add(at);
+            field.wrapping_offset(field.cast::<i32>().read_unaligned() as isize)
+        };
+        register(target(4).cast(), target(8).cast());
+    }
+}

@@ -1,0 +1,281 @@
+//! What is not ordinary: a first event, a new generation, a full sub-buffer, a stale clock, a
+//! thread that cannot use restartable sequences.
+//!
+//! Everything here may also run in a signal handler that interrupted itself here. A record that
+//! comes in is either committed or counted, unless the session is not for this process.
+
+use core::sync::atomic::{AtomicU64, Ordering};
+
+use trackway_abi::record::EXTENDED_BYTES;
+use trackway_abi::region::CLAIM_REGIONS_PER_CPU;
+use trackway_abi::session::{Clock, SESSION_BYTES, Session, flag};
+use trackway_abi::window::SESSIONS_OFFSET;
+use trackway_ring::claim::Claim;
+use trackway_ring::rseq::{AVAILABLE, Area, Bytes, Gate, commit};
+use trackway_ring::{Plan, Refusal, Region, write_header};
+use trackway_window::{MappedMemory, SessionLayout, Way, Window};
+
+use crate::decision::PROCESS;
+use crate::record::RESTARTS_MAX;
+use crate::thread::Identity;
+use crate::{context, now, thread};
+
+/// How many claim regions a writer tries before it counts the record as discarded: its own CPU's
+/// and three neighbours'.
+const CLAIMS_MAX: usize = 4 * CLAIM_REGIONS_PER_CPU;
+
+/// Where session `index`'s generation is, in a window mapped at `base`.
+#[inline(always)]
+pub(crate) fn generation_of(base: *mut u8, index: usize) -> *const u64 {
+    const AT: usize = SESSIONS_OFFSET + core::mem::offset_of!(Session, generation);
+    base.wrapping_add(AT + index * SESSION_BYTES).cast()
+}
+
+/// Session `index`'s clock line, in a window mapped at `base`.
+///
+/// # Safety
+/// A window is mapped at `base`, and `index` is below `SESSIONS_MAX`.
+#[inline(always)]
+pub(crate) unsafe fn clock_of(base: *mut u8, index: usize) -> &'static Clock {
+    const AT: usize = SESSIONS_OFFSET + core::mem::offset_of!(Session, clock);
+    // SAFETY: the caller's promise; sessions are in the fixed part, mapped for good.
+    unsafe { &*base.wrapping_add(AT + index * SESSION_BYTES).cast() }
+}
+
+/// One record on its way.
+struct Record<'a> {
+    window: &'a Window,
+    layout: SessionLayout,
+    event: usize,
+    id: u32,
+    thread: Identity,
+    /// Contexts and payload; header room lies before.
+    body: *mut u8,
+    body_bytes: usize,
+}
+
+/// What became of an attempt.
+enum Outcome {
+    /// Committed.
+    Done,
+    /// There is no room, now.
+    Full,
+    /// Try another way.
+    Busy,
+    /// The session changed under it: decide anew.
+    Stale,
+}
+
+/// Records in session `index` by whatever way works, or counts the record as discarded.
+///
+/// # Safety
+/// As [`crate::record::emit`].
+#[cold]
+#[inline(never)]
+pub(crate) unsafe fn record(index: usize, event: usize, payload: *mut u8, size: usize) {
+    let Some(window) = PROCESS.window() else { return };
+    let generation = window.session(index).generation.load(Ordering::Acquire);
+    if PROCESS.stamp() != 0 && PROCESS.decisions[index].stays_out_of(generation) {
+        return;
+    }
+    let stamp = match PROCESS.stamp() {
+        0 => PROCESS.settle(),
+        stamp => stamp,
+    };
+    let thread = thread::refresh_if_needed(stamp);
+    // A generation may change between decision and commit; more than a few times in a row would
+    // be a recorder gone mad.
+    const DECISIONS_MAX: usize = 8;
+    for _ in 0..DECISIONS_MAX {
+        let Some(layout) = PROCESS.decide(window, index) else { return };
+        let Some(id) = layout.id(window, event).load(Ordering::Acquire).checked_sub(1) else {
+            return;
+        };
+        let pid = PROCESS.pid_for(&thread);
+        // SAFETY: the payload's headroom is ours; the name has as many bytes.
+        let context_bytes = unsafe {
+            context::write(payload, layout.contexts, pid, thread.tid, thread.name.as_ptr())
+        };
+        let record = Record {
+            window,
+            layout,
+            event,
+            id,
+            thread,
+            body: payload.wrapping_sub(context_bytes),
+            body_bytes: context_bytes + size,
+        };
+        if record.record() {
+            return;
+        }
+    }
+}
+
+impl Record<'_> {
+    /// Commits or discards; false if the session changed meanwhile.
+    fn record(&self) -> bool {
+        let cpu = trackway_sys::thread::cpu();
+        let claim_max = self.layout.claim_geometry.record_bytes_max();
+        let sequence_max = self.layout.geometry.record_bytes_max();
+        let bytes_max = self.body_bytes + EXTENDED_BYTES;
+        let outcome = if bytes_max <= sequence_max { self.by_sequence() } else { Outcome::Full };
+        let outcome = match outcome {
+            Outcome::Busy if bytes_max <= claim_max => self.by_claim(cpu),
+            Outcome::Busy => Outcome::Full,
+            outcome => outcome,
+        };
+        match outcome {
+            Outcome::Done => true,
+            Outcome::Stale => false,
+            Outcome::Full | Outcome::Busy => {
+                self.discard(cpu);
+                true
+            }
+        }
+    }
+
+    fn by_sequence(&self) -> Outcome {
+        let pointer = trackway_sys::thread::rseq_area();
+        let unusable = !AVAILABLE
+            || pointer.is_null()
+            || self.thread.in_vfork_child
+            || self.layout.flags & flag::CLAIM_ONLY != 0;
+        if unusable {
+            return Outcome::Busy;
+        }
+        // SAFETY: glibc registered this thread's area, and this is no vfork child.
+        let area = unsafe { Area::new(pointer) };
+        let gate = Gate {
+            generation: generation_of(self.window.base(), self.layout.index),
+            expected: self.layout.generation,
+        };
+        for _ in 0..RESTARTS_MAX {
+            let Some(cpu) = area.cpu() else { return Outcome::Busy };
+            let Some(region) = self.layout.region(self.window, cpu, Way::Sequence) else {
+                return Outcome::Busy;
+            };
+            let commit = |plan: &Plan, source: *const u8, count: usize| {
+                let target = self.window.base().wrapping_add(plan.at as usize);
+                // SAFETY: `step` bounded the plan's place; sources have words to spare.
+                unsafe { commit(area, cpu, &gate, region, plan, Bytes { target, source, count }) }
+            };
+            match self.step(region, commit) {
+                Step::Recorded => return Outcome::Done,
+                Step::Refused => return Outcome::Full,
+                Step::Switched | Step::Aborted => {}
+            }
+            if self.session_changed() {
+                return Outcome::Stale;
+            }
+        }
+        Outcome::Busy
+    }
+
+    fn by_claim(&self, cpu: u32) -> Outcome {
+        let owner = PROCESS.owner_word(self.thread.tid);
+        let cpus = self.layout.cpus;
+        for attempt in 0..CLAIMS_MAX {
+            let cpu = (cpu + (attempt / CLAIM_REGIONS_PER_CPU) as u32) % cpus;
+            let way = Way::Claim(attempt % CLAIM_REGIONS_PER_CPU);
+            let Some(region) = self.layout.region(self.window, cpu, way) else { continue };
+            let Some(claim) = Claim::take(region, owner) else { continue };
+            // The recorder waits for claims that it can see: ours is visible now, so if the
+            // generation is still the same, it will wait for this one.
+            if self.session_changed() {
+                return Outcome::Stale;
+            }
+            let memory = MappedMemory(*self.window);
+            let commit = |plan: &Plan, source: *const u8, count: usize| {
+                // SAFETY: `step` bounded the plan's place; sources have words to spare.
+                unsafe { claim.commit(plan, &memory, source, count) };
+                true
+            };
+            // A switch, then the record: nobody else is at it.
+            for _ in 0..2 {
+                match self.step(region, commit) {
+                    Step::Recorded => return Outcome::Done,
+                    Step::Refused => return Outcome::Full,
+                    Step::Switched | Step::Aborted => {}
+                }
+            }
+        }
+        Outcome::Busy
+    }
+
+    /// One plan and one commit: the record if the open sub-buffer has room, else a switch.
+    fn step(&self, region: Region<'_>, commit: impl Fn(&Plan, *const u8, usize) -> bool) -> Step {
+        let clock = &self.window.session(self.layout.index).clock;
+        let expected = region.expected();
+        let now = now::from_line_or_system(clock);
+        match region.plan_record(expected, now, self.id, self.body_bytes) {
+            Ok((plan, header_bytes)) => {
+                if !self.in_bounds(&plan, region) {
+                    return Step::Refused;
+                }
+                // SAFETY: the header goes into the headroom before the contexts.
+                unsafe { write_header(self.body, self.id, plan.timestamp, header_bytes) };
+                let source = self.body.wrapping_sub(header_bytes);
+                let committed = commit(&plan, source, header_bytes + self.body_bytes);
+                if committed { Step::Recorded } else { Step::Aborted }
+            }
+            Err(Refusal::Switch) => {
+                let epoch = clock.epoch.load(Ordering::Relaxed);
+                let Ok((plan, header)) = region.plan_switch(expected, now, epoch) else {
+                    return Step::Refused;
+                };
+                if !self.in_bounds(&plan, region) {
+                    return Step::Refused;
+                }
+                let bytes = trackway_abi::region::SUB_HEADER_BYTES;
+                let committed = commit(&plan, header.as_ptr(), bytes);
+                self.look_at_lease(now);
+                if committed { Step::Switched } else { Step::Aborted }
+            }
+            Err(Refusal::Full | Refusal::NotBacked) => Step::Refused,
+        }
+    }
+
+    fn in_bounds(&self, plan: &Plan, region: Region<'_>) -> bool {
+        plan.at
+            .checked_add(region.geometry.sub_bytes())
+            .is_some_and(|end| end <= self.window.usable_bytes())
+    }
+
+    fn session_changed(&self) -> bool {
+        // ORDERING: SeqCst: a claim taken before this look is seen by a recorder that raised the
+        // generation before looking for claims (Dekker), or we see the new generation here.
+        core::sync::atomic::fence(Ordering::SeqCst);
+        let generation: &AtomicU64 = &self.window.session(self.layout.index).generation;
+        generation.load(Ordering::SeqCst) != self.layout.generation
+    }
+
+    fn discard(&self, cpu: u32) {
+        let cpu = if cpu < self.layout.cpus { cpu } else { 0 };
+        if let Some(region) = self.layout.region(self.window, cpu, Way::Sequence) {
+            region.control.count_discarded();
+        }
+        self.layout.discards(self.window, self.event).fetch_add(1, Ordering::Relaxed);
+        self.look_at_lease(trackway_sys::clock::monotonic_ns());
+    }
+
+    /// A recorder that is dead, or stopped for long, has let its lease run out: then the event is
+    /// switched off for its session, so that the program does not pay for nobody. A recorder that
+    /// comes back switches it on again.
+    fn look_at_lease(&self, now: u64) {
+        let session = self.window.session(self.layout.index);
+        if session.lease_until_ns.load(Ordering::Relaxed) < now {
+            let bit = 1 << self.layout.index;
+            self.window.event(self.event).enabled.fetch_and(!bit, Ordering::Relaxed);
+        }
+    }
+}
+
+/// What one step did.
+enum Step {
+    Recorded,
+    Switched,
+    /// Nothing: somebody else committed first, or the sequence was aborted.
+    Aborted,
+    /// There is no room.
+    Refused,
+}

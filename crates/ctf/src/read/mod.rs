@@ -1,0 +1,35 @@
+//! CTF 1.8 read: metadata parsed, packets and events decoded.
+//!
+//! [`Trace::parse`] reads the metadata; a [`StreamDecoder`] walks through one stream's packets;
+//! [`read_stream`] and [`read_trace`] do it for bytes that are in memory. All of it is safe on
+//! hostile bytes: recursion, memory and work are bounded by the size of what is read, and what
+//! is wrong comes back as an error that says where.
+//!
+//! ```text
+//! metadata → packetized → lexer → parser, type_parser → node → resolve → types, trace
+//!                                                    data stream → stream → decode → Sink
+//! ```
+
+mod decode;
+mod error;
+mod lexer;
+mod node;
+mod packetized;
+mod parser;
+mod resolve;
+mod stream;
+mod trace;
+mod type_parser;
+mod types;
+mod value;
+
+pub use decode::Sink;
+pub use error::{DecodeError, MetadataError, MetadataProblem};
+pub use node::EnvironmentValue;
+pub use stream::{EventHeader, EventSink, Loss, Lost, Packet, Scope, StreamDecoder, Window};
+pub use trace::{Clock, EventClass, StreamClass, Trace};
+pub use types::{
+    Array, Base, Enumeration, Float, Integer, Member, Sequence, Struct, Type, Variant,
+    VariantOption,
+};
+pub use value::{Event, StreamEvents, Value, read_stream, read_trace};

@@ -1,0 +1,125 @@
+//! What the parser makes of metadata: types as they are written, names of types resolved, names
+//! of fields not yet.
+//!
+//! Nodes are shared, so that a short text cannot ask for much memory; each knows its depth, so
+//! that no walk over them (not even dropping them) can exhaust the stack.
+
+use std::sync::Arc;
+
+use super::types::{Base, Mapping};
+
+/// Deepest nesting of types.
+pub(crate) const DEPTH_MAX: u32 = 48;
+
+/// A type as written.
+#[derive(Debug)]
+pub(crate) struct Node {
+    pub(crate) depth: u32,
+    pub(crate) kind: NodeKind,
+}
+
+#[derive(Debug)]
+pub(crate) enum NodeKind {
+    Integer(IntegerNode),
+    Enumeration { integer: IntegerNode, labels: Arc<[Mapping]> },
+    Float { double: bool, alignment: u64, big_endian: Option<bool> },
+    Text,
+    Struct { members: Vec<Named>, alignment: u64 },
+    Variant { tag: Option<Reference>, options: Arc<[Named]> },
+    Array { element: Arc<Node>, length: u64 },
+    Sequence { element: Arc<Node>, length: Reference },
+}
+
+#[derive(Debug, Clone)]
+pub(crate) struct IntegerNode {
+    pub(crate) bits: u32,
+    pub(crate) alignment: u64,
+    pub(crate) signed: bool,
+    /// `None`: the trace's.
+    pub(crate) big_endian: Option<bool>,
+    pub(crate) base: Base,
+    pub(crate) character: bool,
+    pub(crate) clock: Option<Arc<str>>,
+}
+
+/// A member or an option.
+#[derive(Debug, Clone)]
+pub(crate) struct Named {
+    pub(crate) name: String,
+    pub(crate) node: Arc<Node>,
+}
+
+/// The path of a field that another one depends on, and where it is named.
+#[derive(Debug, Clone)]
+pub(crate) struct Reference {
+    pub(crate) path: Vec<String>,
+    pub(crate) line: u32,
+    pub(crate) column: u32,
+}
+
+impl NodeKind {
+    /// One more than the deepest of its parts.
+    pub(crate) fn depth(&self) -> u32 {
+        let parts = match self {
+            Self::Struct { members, .. } => deepest(members),
+            Self::Variant { options, .. } => deepest(options),
+            Self::Array { element, .. } | Self::Sequence { element, .. } => element.depth,
+            _ => 0,
+        };
+        parts + 1
+    }
+}
+
+fn deepest(parts: &[Named]) -> u32 {
+    parts.iter().map(|part| part.node.depth).max().unwrap_or(0)
+}
+
+/// A value of the trace's environment.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum EnvironmentValue {
+    /// A number.
+    Number(i64),
+    /// A text.
+    Text(String),
+}
+
+/// All that a metadata text says.
+#[derive(Debug, Default)]
+pub(crate) struct Document {
+    pub(crate) uuid: Option<[u8; 16]>,
+    pub(crate) big_endian: Option<bool>,
+    pub(crate) packet_header: Option<Arc<Node>>,
+    pub(crate) environment: Vec<(String, EnvironmentValue)>,
+    pub(crate) clocks: Vec<ClockNode>,
+    pub(crate) streams: Vec<StreamNode>,
+    pub(crate) events: Vec<EventNode>,
+}
+
+#[derive(Debug)]
+pub(crate) struct ClockNode {
+    pub(crate) name: String,
+    pub(crate) frequency: u64,
+    pub(crate) offset_seconds: i64,
+    pub(crate) offset_cycles: i64,
+}
+
+#[derive(Debug, Default)]
+pub(crate) struct StreamNode {
+    pub(crate) id: Option<u64>,
+    pub(crate) packet_context: Option<Arc<Node>>,
+    pub(crate) event_header: Option<Arc<Node>>,
+    pub(crate) event_context: Option<Arc<Node>>,
+}
+
+#[derive(Debug, Default)]
+pub(crate) struct EventNode {
+    pub(crate) id: Option<u64>,
+    pub(crate) stream_id: Option<u64>,
+    pub(crate) name: Option<String>,
+    pub(crate) level: Option<i64>,
+    pub(crate) context: Option<Arc<Node>>,
+    pub(crate) fields: Option<Arc<Node>>,
+    /// Where it is declared.
+    pub(crate) line: u32,
+    pub(crate) column: u32,
+}

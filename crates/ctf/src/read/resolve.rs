@@ -1,0 +1,434 @@
+//! From what metadata says to what a decoder needs: names of fields become slots, names of
+//! clocks become clocks, members learn their role and how they are shown.
+//!
+//! Types are copied into each place that uses them, because a slot belongs to one place; how
+//! many nodes that makes is bounded by [`NODES_MAX`].
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use super::error::{MetadataError, MetadataProblem};
+use super::node::{Document, EventNode, IntegerNode, Named, Node, NodeKind, Reference, StreamNode};
+use super::trace::{Clock, EventClass, StreamClass, Trace};
+use super::types::{
+    Array, Enumeration, Float, Integer, Member, Role, Sequence, Struct, Type, Variant,
+    VariantOption,
+};
+
+/// Most types in one trace, counting each use.
+const NODES_MAX: usize = 4 << 20;
+
+type Resolved<T> = Result<T, MetadataError>;
+
+/// Where a field stands: CTF's dynamic scopes, outermost first.
+const PACKET_HEADER: usize = 0;
+const PACKET_CONTEXT: usize = 1;
+const EVENT_HEADER: usize = 2;
+const STREAM_EVENT_CONTEXT: usize = 3;
+const EVENT_CONTEXT: usize = 4;
+const EVENT_FIELDS: usize = 5;
+
+/// The absolute paths of the scopes.
+const SCOPE_PATHS: [&[&str]; 6] = [
+    &["trace", "packet", "header"],
+    &["stream", "packet", "context"],
+    &["stream", "event", "header"],
+    &["stream", "event", "context"],
+    &["event", "context"],
+    &["event", "fields"],
+];
+
+/// Members whose integers tell about packets, by the name they have in LTTng's metadata.
+const HEADER_ROLES: [(&str, Role); 3] = [
+    ("magic", Role::Magic),
+    ("stream_id", Role::StreamClass),
+    ("stream_instance_id", Role::StreamInstance),
+];
+const CONTEXT_ROLES: [(&str, Role); 6] = [
+    ("timestamp_begin", Role::TimestampBegin),
+    ("timestamp_end", Role::TimestampEnd),
+    ("events_discarded", Role::EventsDiscarded),
+    ("packet_seq_num", Role::Sequence),
+    ("packet_size", Role::PacketSize),
+    ("content_size", Role::ContentSize),
+];
+
+struct Resolver<'document> {
+    document: &'document Document,
+    /// The finished scopes around the field at hand.
+    scopes: [Option<Type>; 6],
+    /// Members before the field at hand, of each structure that encloses it, innermost last.
+    frames: Vec<Vec<Member>>,
+    slots: usize,
+    nodes: usize,
+}
+
+/// Makes a trace of a document.
+pub(crate) fn resolve(document: &Document) -> Resolved<Trace> {
+    let mut resolver =
+        Resolver { document, scopes: Default::default(), frames: Vec::new(), slots: 0, nodes: 0 };
+    resolver.scope(PACKET_HEADER, document.packet_header.as_ref())?;
+    resolver.give_roles(PACKET_HEADER, &HEADER_ROLES);
+    let mut events: HashMap<u64, Vec<&EventNode>> = HashMap::new();
+    for event in &document.events {
+        let only = document.streams.first().and_then(|stream| stream.id).unwrap_or(0);
+        events.entry(event.stream_id.unwrap_or(only)).or_default().push(event);
+    }
+    let mut streams = Vec::with_capacity(document.streams.len());
+    let implied = [StreamNode::default()];
+    let declared = if document.streams.is_empty() { &implied[..] } else { &document.streams };
+    for stream in declared {
+        let id = stream.id.unwrap_or(0);
+        if streams.iter().any(|other: &StreamClass| other.id == id) {
+            return Err(nowhere(MetadataProblem::Duplicate("stream")));
+        }
+        streams.push(resolver.stream(id, stream, &events.remove(&id).unwrap_or_default())?);
+    }
+    let mut packet_header = resolver.scopes[PACKET_HEADER].take();
+    packet_header.iter_mut().for_each(finish);
+    Ok(Trace {
+        uuid: document.uuid,
+        environment: document.environment.clone(),
+        packet_header,
+        streams,
+        slots: resolver.slots,
+    })
+}
+
+fn nowhere(problem: MetadataProblem) -> MetadataError {
+    MetadataError { line: 0, column: 0, problem }
+}
+
+impl Resolver<'_> {
+    fn stream(
+        &mut self,
+        id: u64,
+        stream: &StreamNode,
+        nodes: &[&EventNode],
+    ) -> Resolved<StreamClass> {
+        self.scopes[PACKET_CONTEXT..].fill_with(|| None);
+        self.scope(PACKET_CONTEXT, stream.packet_context.as_ref())?;
+        self.give_roles(PACKET_CONTEXT, &CONTEXT_ROLES);
+        self.scope(EVENT_HEADER, stream.event_header.as_ref())?;
+        if let Some(header) = &mut self.scopes[EVENT_HEADER] {
+            give_id_role(header);
+        }
+        self.scope(STREAM_EVENT_CONTEXT, stream.event_context.as_ref())?;
+        let mut events = Vec::with_capacity(nodes.len());
+        let mut events_by_id = HashMap::with_capacity(nodes.len());
+        for node in nodes {
+            let event = self.event(node)?;
+            if events_by_id.insert(event.id, events.len()).is_some() {
+                let (line, column) = (node.line, node.column);
+                let problem = MetadataProblem::Duplicate("event");
+                return Err(MetadataError { line, column, problem });
+            }
+            events.push(event);
+        }
+        let clock = self.clock(&events)?;
+        let has_packet_times = [Role::TimestampBegin, Role::TimestampEnd].iter().all(|role| {
+            self.scopes[PACKET_CONTEXT].as_ref().is_some_and(|context| has_role(context, *role))
+        });
+        let mut take = |scope: usize| {
+            let mut kind = self.scopes[scope].take();
+            kind.iter_mut().for_each(finish);
+            kind
+        };
+        Ok(StreamClass {
+            id,
+            packet_context: take(PACKET_CONTEXT),
+            event_header: take(EVENT_HEADER),
+            event_context: take(STREAM_EVENT_CONTEXT),
+            events,
+            events_by_id,
+            clock,
+            has_packet_times,
+        })
+    }
+
+    fn event(&mut self, node: &EventNode) -> Resolved<EventClass> {
+        self.scopes[EVENT_CONTEXT..].fill_with(|| None);
+        self.scope(EVENT_CONTEXT, node.context.as_ref())?;
+        self.scope(EVENT_FIELDS, node.fields.as_ref())?;
+        let [.., context, fields] = &mut self.scopes;
+        let (mut context, mut fields) = (context.take(), fields.take());
+        context.iter_mut().for_each(finish);
+        fields.iter_mut().for_each(finish);
+        Ok(EventClass {
+            id: node.id.unwrap_or(0),
+            name: node.name.clone(),
+            level: node.level,
+            context,
+            fields,
+        })
+    }
+
+    /// The one clock that the stream's fields set.
+    fn clock(&self, events: &[EventClass]) -> Resolved<Option<Clock>> {
+        let mut name = None;
+        let scopes = self.scopes[PACKET_CONTEXT..].iter().flatten();
+        let payloads = events.iter().flat_map(|event| [&event.context, &event.fields]).flatten();
+        for kind in scopes.chain(payloads) {
+            clock_name(kind, &mut name);
+        }
+        let Some(name) = name else { return Ok(None) };
+        let found = self.document.clocks.iter().find(|clock| clock.name == **name);
+        let node = found.ok_or_else(|| nowhere(MetadataProblem::UnknownType(name.to_string())))?;
+        let clock = Clock::new(node.frequency, node.offset_seconds, node.offset_cycles);
+        clock.map(Some).ok_or_else(|| nowhere(MetadataProblem::Value("clock offset")))
+    }
+
+    fn scope(&mut self, scope: usize, node: Option<&Arc<Node>>) -> Resolved<()> {
+        self.frames.clear();
+        self.scopes[scope] = match node {
+            Some(node) if !matches!(node.kind, NodeKind::Struct { .. }) => {
+                return Err(nowhere(MetadataProblem::Unsupported("scope that is no structure")));
+            }
+            Some(node) => Some(self.compile(node)?),
+            None => None,
+        };
+        Ok(())
+    }
+
+    fn give_roles(&mut self, scope: usize, roles: &[(&str, Role)]) {
+        let Some(Type::Struct(structure)) = &mut self.scopes[scope] else { return };
+        for member in &mut structure.members {
+            let role = roles.iter().find(|(name, _)| *name == member.name());
+            let integer = member.kind.integer_mut().filter(|integer| !integer.signed);
+            if let (Some(integer), Some((_, role))) = (integer, role) {
+                integer.role = *role;
+            }
+        }
+    }
+
+    fn compile(&mut self, node: &Node) -> Resolved<Type> {
+        self.nodes += 1;
+        if self.nodes > NODES_MAX {
+            return Err(nowhere(MetadataProblem::TooComplex));
+        }
+        let big_endian = |order: Option<bool>| order.or(self.document.big_endian).unwrap_or(false);
+        Ok(match &node.kind {
+            NodeKind::Integer(integer) => {
+                Type::Integer(integer_type(integer, big_endian(integer.big_endian)))
+            }
+            NodeKind::Enumeration { integer, labels } => Type::Enumeration(Enumeration {
+                integer: integer_type(integer, big_endian(integer.big_endian)),
+                labels: Arc::clone(labels),
+            }),
+            NodeKind::Float { double, alignment, big_endian: order } => Type::Float(Float {
+                double: *double,
+                alignment: *alignment,
+                big_endian: big_endian(*order),
+            }),
+            NodeKind::Text => Type::Text,
+            NodeKind::Struct { members, alignment } => self.structure(members, *alignment)?,
+            NodeKind::Array { element, length } => {
+                let element = Box::new(self.compile(element)?);
+                let (alignment, text) = (element.alignment(), is_character(&element));
+                Type::Array(Array { element, length: *length, alignment, text })
+            }
+            NodeKind::Sequence { element, length } => {
+                let slot = self.slot(length)?.slot;
+                let element = Box::new(self.compile(element)?);
+                let (alignment, text) = (element.alignment(), is_character(&element));
+                Type::Sequence(Sequence { element, slot, alignment, text })
+            }
+            NodeKind::Variant { tag, options } => self.variant(tag.as_ref(), options)?,
+        })
+    }
+
+    fn structure(&mut self, members: &[Named], alignment: u64) -> Resolved<Type> {
+        self.frames.push(Vec::with_capacity(members.len()));
+        for named in members {
+            let kind = self.compile(&named.node)?;
+            let raw_name = named.name.clone();
+            let member = Member { raw_name, kind, hidden: false, lead: String::new() };
+            self.frames.last_mut().map(|frame| frame.push(member));
+        }
+        let members = self.frames.pop().unwrap_or_default();
+        let widest = members.iter().map(|member| member.kind.alignment()).max().unwrap_or(1);
+        Ok(Type::Struct(Struct { members, alignment: widest.max(alignment) }))
+    }
+
+    fn variant(&mut self, tag: Option<&Reference>, options: &[Named]) -> Resolved<Type> {
+        let tag =
+            tag.ok_or_else(|| nowhere(MetadataProblem::Unsupported("variant without tag")))?;
+        let found = self.slot(tag)?;
+        let labels = found.labels.ok_or_else(|| unknown(tag))?;
+        let mut resolved = Vec::with_capacity(options.len());
+        for named in options {
+            let mapping = labels.iter().find(|mapping| mapping.label == named.name);
+            resolved.push(VariantOption {
+                raw_name: named.name.clone(),
+                kind: self.compile(&named.node)?,
+                ranges: mapping.map(|mapping| mapping.ranges.clone()).unwrap_or_default(),
+            });
+        }
+        Ok(Type::Variant(Variant { slot: found.slot, signed: found.signed, options: resolved }))
+    }
+
+    /// The slot of the integer that `reference` means: looked for in the structures around it,
+    /// from the inside out, then in the scopes before its own, latest first.
+    fn slot(&mut self, reference: &Reference) -> Resolved<Found> {
+        let path: Vec<&str> = reference.path.iter().map(String::as_str).collect();
+        let slots = &mut self.slots;
+        for (scope, prefix) in SCOPE_PATHS.iter().enumerate() {
+            let Some(rest) = path.strip_prefix(*prefix).filter(|rest| !rest.is_empty()) else {
+                continue;
+            };
+            let finished = match &mut self.scopes[scope] {
+                Some(Type::Struct(structure)) => find(&mut structure.members, rest, slots),
+                _ => None,
+            };
+            let own = self.frames.first_mut().and_then(|members| find(members, rest, slots));
+            return finished.or(own).ok_or_else(|| unknown(reference));
+        }
+        let inner = self.frames.iter_mut().rev();
+        let outer = self.scopes.iter_mut().rev().filter_map(|scope| match scope {
+            Some(Type::Struct(structure)) => Some(&mut structure.members),
+            _ => None,
+        });
+        for members in inner.chain(outer) {
+            if let Some(found) = find(members, &path, slots) {
+                return Ok(found);
+            }
+        }
+        Err(unknown(reference))
+    }
+}
+
+/// An integer that others depend on.
+struct Found {
+    slot: usize,
+    signed: bool,
+    labels: Option<Arc<[super::types::Mapping]>>,
+}
+
+fn unknown(reference: &Reference) -> MetadataError {
+    let (line, column) = (reference.line, reference.column);
+    let problem = MetadataProblem::UnknownField(reference.path.join("."));
+    MetadataError { line, column, problem }
+}
+
+fn find(members: &mut [Member], path: &[&str], slots: &mut usize) -> Option<Found> {
+    let (first, rest) = path.split_first()?;
+    let member = members.iter_mut().find(|member| member.raw_name == *first)?;
+    if !rest.is_empty() {
+        let Type::Struct(structure) = &mut member.kind else { return None };
+        return find(&mut structure.members, rest, slots);
+    }
+    let labels = match &member.kind {
+        Type::Enumeration(enumeration) => Some(Arc::clone(&enumeration.labels)),
+        _ => None,
+    };
+    let integer = member.kind.integer_mut()?;
+    let slot = *integer.slot.get_or_insert_with(|| {
+        *slots += 1;
+        *slots - 1
+    });
+    Some(Found { slot, signed: integer.signed, labels })
+}
+
+fn integer_type(node: &IntegerNode, big_endian: bool) -> Integer {
+    Integer {
+        bits: node.bits,
+        alignment: node.alignment,
+        signed: node.signed,
+        big_endian,
+        base: node.base,
+        character: node.character,
+        clock: node.clock.clone(),
+        role: Role::None,
+        slot: None,
+        plain: false,
+    }
+}
+
+/// Whether an array of it is text: bytes, at byte boundaries, with an encoding.
+fn is_character(kind: &Type) -> bool {
+    match kind {
+        Type::Integer(integer) | Type::Enumeration(Enumeration { integer, .. }) => {
+            integer.character && integer.bits == 8 && integer.alignment == 8
+        }
+        _ => false,
+    }
+}
+
+/// Every integer named `id`, however deep in the event header, tells the event's class.
+fn give_id_role(kind: &mut Type) {
+    match kind {
+        Type::Struct(structure) => {
+            for member in &mut structure.members {
+                let is_id = member.name() == "id";
+                match member.kind.integer_mut() {
+                    Some(integer) if is_id => integer.role = Role::EventClass,
+                    Some(_) => {}
+                    None => give_id_role(&mut member.kind),
+                }
+            }
+        }
+        Type::Variant(variant) => {
+            variant.options.iter_mut().for_each(|option| give_id_role(&mut option.kind));
+        }
+        Type::Array(array) => give_id_role(&mut array.element),
+        Type::Sequence(sequence) => give_id_role(&mut sequence.element),
+        Type::Integer(_) | Type::Enumeration(_) | Type::Float(_) | Type::Text => {}
+    }
+}
+
+fn has_role(context: &Type, role: Role) -> bool {
+    let Type::Struct(structure) = context else { return false };
+    structure.members.iter().any(|member| match &member.kind {
+        Type::Integer(integer) | Type::Enumeration(Enumeration { integer, .. }) => {
+            integer.role == role
+        }
+        _ => false,
+    })
+}
+
+fn clock_name<'kind>(kind: &'kind Type, name: &mut Option<&'kind Arc<str>>) {
+    match kind {
+        Type::Integer(integer) | Type::Enumeration(Enumeration { integer, .. }) => {
+            if let Some(clock) = &integer.clock {
+                name.get_or_insert(clock);
+            }
+        }
+        Type::Struct(structure) => {
+            structure.members.iter().for_each(|member| clock_name(&member.kind, name));
+        }
+        Type::Variant(variant) => {
+            variant.options.iter().for_each(|option| clock_name(&option.kind, name));
+        }
+        Type::Array(array) => clock_name(&array.element, name),
+        Type::Sequence(sequence) => clock_name(&sequence.element, name),
+        Type::Float(_) | Type::Text => {}
+    }
+}
+
+/// Prepares what depends on all slots being known: what is hidden, how members are led in.
+fn finish(kind: &mut Type) {
+    match kind {
+        Type::Integer(integer) | Type::Enumeration(Enumeration { integer, .. }) => {
+            // The packet's end does not set the clock while its beginning is being read.
+            let clocked = integer.clock.is_some() && !integer.signed;
+            integer.plain = !clocked && integer.role == Role::None && integer.slot.is_none();
+        }
+        Type::Struct(structure) => {
+            let mut shown = 0;
+            for member in &mut structure.members {
+                finish(&mut member.kind);
+                member.hidden = member.kind.is_hidden();
+                let lead = if shown == 0 { ' ' } else { ',' };
+                let space = if shown == 0 { "" } else { " " };
+                member.lead = format!("{lead}{space}{} = ", member.name());
+                shown += usize::from(!member.hidden);
+            }
+        }
+        Type::Variant(variant) => {
+            variant.options.iter_mut().for_each(|option| finish(&mut option.kind));
+        }
+        Type::Array(array) => finish(&mut array.element),
+        Type::Sequence(sequence) => finish(&mut sequence.element),
+        Type::Float(_) | Type::Text => {}
+    }
+}

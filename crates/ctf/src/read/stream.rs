@@ -1,0 +1,357 @@
+//! A stream's packets and events, one after another, out of whatever piece of a packet is at
+//! hand.
+//!
+//! The decoder keeps its place in bits from the packet's start, so that its caller may hold
+//! only a window of a large packet: where an event goes beyond the window, the answer is
+//! [`DecodeError::Truncated`], nothing has changed, and the caller tries again with more.
+
+use super::decode::{Cursor, Sink, Skip, State, decode};
+use super::error::DecodeError;
+use super::trace::{EventClass, StreamClass, Trace};
+use super::types::{Role, Type};
+
+/// First word of every packet.
+const PACKET_MAGIC: u64 = 0xC1FC_1FC1;
+/// How many elements a packet's arrays may have beyond one for each of its bits.
+const SPARE_ELEMENTS: u64 = 4096;
+
+/// A piece of a packet.
+#[derive(Debug, Clone, Copy)]
+pub struct Window<'bytes> {
+    /// The bytes.
+    pub bytes: &'bytes [u8],
+    /// Where in the packet they begin; a multiple of 4096.
+    pub start: u64,
+}
+
+impl<'bytes> Window<'bytes> {
+    /// A packet from its start.
+    pub const fn whole(bytes: &'bytes [u8]) -> Self {
+        Self { bytes, start: 0 }
+    }
+}
+
+/// What a packet says of itself.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Packet {
+    /// Index of its class in [`Trace::streams`].
+    pub stream: usize,
+    /// Which of the class's streams it belongs to, if it says so.
+    pub stream_instance: Option<u64>,
+    /// Header, context and events, in bits; `None`: all there is.
+    pub content_bits: Option<u64>,
+    /// Content and padding, in bits; a multiple of 8.
+    pub packet_bits: Option<u64>,
+    /// Clock at its beginning.
+    pub timestamp_begin: Option<u64>,
+    /// Clock at its end.
+    pub timestamp_end: Option<u64>,
+    /// Its number in the stream.
+    pub sequence: Option<u64>,
+    /// Events that the stream has lost up to its end.
+    pub events_discarded: Option<u64>,
+}
+
+/// Something that the tracer lost.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Loss {
+    /// What was lost.
+    pub what: Lost,
+    /// How many; `None` if the first packet of a stream tells of losses, which may have been
+    /// before it.
+    pub count: Option<u64>,
+    /// Between which clock values, if the stream's packets have times.
+    pub between: Option<(u64, u64)>,
+}
+
+/// What can be lost.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Lost {
+    /// Events.
+    Events,
+    /// Whole packets.
+    Packets,
+}
+
+/// An event's header.
+#[derive(Debug, Clone, Copy)]
+pub struct EventHeader<'trace> {
+    /// Its class.
+    pub class: &'trace EventClass,
+    /// The stream's clock at the event; 0 if it has none.
+    pub clock: u64,
+    /// Time in nanoseconds since the clock's origin, if the stream has a clock.
+    pub time: Option<i64>,
+}
+
+/// Part of an event (CTF's dynamic scopes).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Scope {
+    /// What all events of a stream have: e.g. the thread.
+    StreamContext,
+    /// What this event's class adds.
+    EventContext,
+    /// The payload.
+    Fields,
+}
+
+/// Takes an event's parts: a [`Sink`] that is told which scope begins.
+pub trait EventSink: Sink {
+    /// A scope begins; it has something to show.
+    fn begin_scope(&mut self, scope: Scope);
+}
+
+impl EventSink for Skip {
+    fn begin_scope(&mut self, _: Scope) {}
+}
+
+/// Decodes one stream, packet by packet.
+#[derive(Debug)]
+pub struct StreamDecoder<'trace> {
+    trace: &'trace Trace,
+    class: Option<usize>,
+    state: State,
+    packet: Option<Packet>,
+    /// Next bit of the current packet.
+    position: u64,
+    /// End of the packet's content.
+    end: u64,
+    /// Where the current event began.
+    event_start: u64,
+}
+
+impl<'trace> StreamDecoder<'trace> {
+    /// A decoder before the first packet of a stream.
+    pub fn new(trace: &'trace Trace) -> Self {
+        Self {
+            trace,
+            class: None,
+            state: State::new(trace.slots),
+            packet: None,
+            position: 0,
+            end: 0,
+            event_start: 0,
+        }
+    }
+
+    /// The class of the stream, known from its first packet on.
+    pub fn class(&self) -> Option<&'trace StreamClass> {
+        self.class.and_then(|index| self.trace.streams.get(index))
+    }
+
+    /// Where in the packet the next header or payload begins, in bits.
+    pub const fn position_bits(&self) -> u64 {
+        self.position
+    }
+
+    /// The current packet's content, in bits.
+    pub const fn content_bits(&self) -> u64 {
+        self.end
+    }
+
+    /// Reads a packet's header and context, and goes to its first event. `available` is how
+    /// many bytes of the packet there are at most, e.g. in its file. The context's visible
+    /// members go to `sink`. Losses since the packet before are told to `lost`.
+    ///
+    /// After an error the decoder is where it was before.
+    pub fn begin_packet<S: Sink>(
+        &mut self,
+        window: Window<'_>,
+        available: u64,
+        sink: &mut S,
+        mut lost: impl FnMut(Loss),
+    ) -> Result<Packet, DecodeError> {
+        let mut state = self.state.clone();
+        state.roles.fill(None);
+        let available_bits = available.saturating_mul(8);
+        state.budget = available_bits.saturating_add(SPARE_ELEMENTS);
+        let mut cursor = Cursor::new(window.bytes, window.start, 0, available_bits);
+        if let Some(header) = &self.trace.packet_header {
+            decode(header, &mut cursor, &mut state, &mut Skip)?;
+        }
+        if let Some(found) = state.role(Role::Magic).filter(|&magic| magic != PACKET_MAGIC) {
+            return Err(DecodeError::Magic { found });
+        }
+        let index = self.stream_index(&state)?;
+        let class = self.trace.streams.get(index);
+        if let Some(context) = class.and_then(|class| class.packet_context.as_ref()) {
+            show(context, &mut cursor, &mut state, sink)?;
+        }
+        let packet = packet(index, &state);
+        let content = packet.content_bits.unwrap_or(available_bits);
+        let whole = packet.packet_bits.unwrap_or(available_bits);
+        if content > whole || content < cursor.position() || whole % 8 != 0 || whole == 0 {
+            return Err(DecodeError::Sizes { content, packet: whole });
+        }
+        if let Some(before) = &self.packet {
+            losses(Some(before), &packet, class, &mut lost);
+        } else {
+            losses(None, &packet, class, &mut lost);
+        }
+        state.budget = content.saturating_add(SPARE_ELEMENTS);
+        self.state = state;
+        self.class = Some(index);
+        self.packet = Some(packet);
+        self.position = cursor.position();
+        self.end = content;
+        Ok(packet)
+    }
+
+    fn stream_index(&self, state: &State) -> Result<usize, DecodeError> {
+        let streams = &self.trace.streams;
+        let index = match state.role(Role::StreamClass) {
+            None if streams.len() == 1 => 0,
+            id => {
+                let id = id.unwrap_or(0);
+                let index = streams.iter().position(|stream| stream.id == id);
+                index.ok_or(DecodeError::UnknownStream { id })?
+            }
+        };
+        if self.class.is_some_and(|before| before != index) {
+            return Err(DecodeError::StreamChanged { id: streams[index].id });
+        }
+        Ok(index)
+    }
+
+    /// Reads the next event's header; `None` at the end of the packet's content. Its body must
+    /// be read, with [`StreamDecoder::event_body`], before the next header.
+    ///
+    /// After an error the decoder is where it was before.
+    pub fn event_header(
+        &mut self,
+        window: Window<'_>,
+    ) -> Result<Option<EventHeader<'trace>>, DecodeError> {
+        let Some(class) = self.class().filter(|_| self.position < self.end) else {
+            if let Some(end) = self.packet.and_then(|packet| packet.timestamp_end) {
+                self.state.clock = self.state.clock.max(end);
+            }
+            return Ok(None);
+        };
+        let clock_before = self.state.clock;
+        let mut cursor = Cursor::new(window.bytes, window.start, self.position, self.end);
+        self.state.roles[Role::EventClass as usize] = None;
+        if let Some(header) = &class.event_header {
+            let decoded = decode(header, &mut cursor, &mut self.state, &mut Skip);
+            decoded.inspect_err(|_| self.state.clock = clock_before)?;
+        }
+        let event = match self.state.role(Role::EventClass) {
+            None if class.events.len() == 1 => class.events.first(),
+            id => class.event_index(id.unwrap_or(0)).and_then(|index| class.events.get(index)),
+        };
+        let clock = self.state.clock;
+        let time = class.clock.map(|clocked| clocked.ns_from_origin(clock)).transpose();
+        match (event, time) {
+            (Some(event), Ok(time)) => {
+                self.event_start = self.position;
+                self.position = cursor.position();
+                Ok(Some(EventHeader { class: event, clock, time }))
+            }
+            (event, time) => {
+                self.state.clock = clock_before;
+                let id = self.state.role(Role::EventClass).unwrap_or(0);
+                let unknown = DecodeError::UnknownEvent { id, bit: self.position };
+                Err(event.map_or(unknown, |_| time.err().unwrap_or(unknown)))
+            }
+        }
+    }
+
+    /// Reads the rest of the event `class`, whose header was the last thing read, into `sink`.
+    ///
+    /// After an error the decoder is where it was before, but `sink` may have got a part.
+    pub fn event_body<S: EventSink>(
+        &mut self,
+        window: Window<'_>,
+        class: &EventClass,
+        sink: &mut S,
+    ) -> Result<(), DecodeError> {
+        let stream_context = self.class().and_then(|class| class.event_context.as_ref());
+        let (clock_before, budget_before) = (self.state.clock, self.state.budget);
+        let mut cursor = Cursor::new(window.bytes, window.start, self.position, self.end);
+        let scopes = [
+            (Scope::StreamContext, stream_context),
+            (Scope::EventContext, class.context.as_ref()),
+            (Scope::Fields, class.fields.as_ref()),
+        ];
+        for (scope, kind) in scopes {
+            let Some(kind) = kind else { continue };
+            if !kind.is_hidden() {
+                sink.begin_scope(scope);
+            }
+            let decoded = show(kind, &mut cursor, &mut self.state, sink);
+            decoded.inspect_err(|_| {
+                self.state.clock = clock_before;
+                self.state.budget = budget_before;
+            })?;
+        }
+        if cursor.position() == self.event_start {
+            return Err(DecodeError::Empty { bit: self.event_start });
+        }
+        self.position = cursor.position();
+        Ok(())
+    }
+
+    /// Passes over the rest of the event `class`, as [`StreamDecoder::event_body`] reads it.
+    pub fn skip_body(&mut self, window: Window<'_>, class: &EventClass) -> Result<(), DecodeError> {
+        self.event_body(window, class, &mut Skip)
+    }
+}
+
+/// Decodes a scope, into `sink` if it has something to show.
+fn show<S: Sink>(
+    kind: &Type,
+    cursor: &mut Cursor<'_>,
+    state: &mut State,
+    sink: &mut S,
+) -> Result<(), DecodeError> {
+    if kind.is_hidden() {
+        decode(kind, cursor, state, &mut Skip)
+    } else {
+        decode(kind, cursor, state, sink)
+    }
+}
+
+fn packet(stream: usize, state: &State) -> Packet {
+    let (content, packet) = (state.role(Role::ContentSize), state.role(Role::PacketSize));
+    Packet {
+        stream,
+        stream_instance: state.role(Role::StreamInstance),
+        content_bits: content.or(packet),
+        packet_bits: packet.or(content),
+        timestamp_begin: state.role(Role::TimestampBegin),
+        timestamp_end: state.role(Role::TimestampEnd),
+        sequence: state.role(Role::Sequence),
+        events_discarded: state.role(Role::EventsDiscarded),
+    }
+}
+
+/// What was lost between two packets, by babeltrace2's rules (see the `write` module).
+fn losses(
+    before: Option<&Packet>,
+    packet: &Packet,
+    class: Option<&StreamClass>,
+    lost: &mut impl FnMut(Loss),
+) {
+    let timed = class.is_some_and(|class| class.has_packet_times);
+    let between = |from: Option<u64>, to: Option<u64>| from.zip(to).filter(|_| timed);
+    if let Some(total) = packet.events_discarded {
+        let previous = before.and_then(|before| before.events_discarded);
+        let count = previous.map(|previous| total.wrapping_sub(previous));
+        let from = match previous {
+            Some(_) => before.and_then(|before| before.timestamp_end),
+            None => packet.timestamp_begin,
+        };
+        if count.unwrap_or(total) != 0 {
+            let between = between(from, packet.timestamp_end);
+            lost(Loss { what: Lost::Events, count, between });
+        }
+    }
+    let previous = before.and_then(|before| before.sequence);
+    if let (Some(previous), Some(sequence)) = (previous, packet.sequence) {
+        let step = sequence.wrapping_sub(previous);
+        if step > 1 {
+            let from = before.and_then(|before| before.timestamp_end);
+            let between = between(from, packet.timestamp_begin);
+            lost(Loss { what: Lost::Packets, count: Some(step - 1), between });
+        }
+    }
+}

@@ -1,0 +1,159 @@
+//! A trace as its metadata describes it: classes of streams and events, ready for decoding.
+
+use std::collections::HashMap;
+
+use super::error::{DecodeError, MetadataError};
+use super::node::EnvironmentValue;
+use super::types::{Struct, Type};
+use super::{packetized, parser, resolve};
+
+/// What a trace's metadata says.
+#[derive(Debug)]
+pub struct Trace {
+    pub(crate) uuid: Option<[u8; 16]>,
+    pub(crate) environment: Vec<(String, EnvironmentValue)>,
+    pub(crate) packet_header: Option<Type>,
+    pub(crate) streams: Vec<StreamClass>,
+    pub(crate) slots: usize,
+}
+
+impl Trace {
+    /// Reads metadata: plain text, or text in packets.
+    pub fn parse(metadata: &[u8]) -> Result<Self, MetadataError> {
+        resolve::resolve(&parser::parse(&packetized::text(metadata)?)?)
+    }
+
+    /// The trace's identity, which its packets repeat.
+    pub const fn uuid(&self) -> Option<&[u8; 16]> {
+        self.uuid.as_ref()
+    }
+
+    /// What the trace's environment says of `name`, e.g. `hostname`.
+    pub fn environment(&self, name: &str) -> Option<&EnvironmentValue> {
+        self.environment.iter().find(|(found, _)| found == name).map(|(_, value)| value)
+    }
+
+    /// A text of the environment, if `name` is one.
+    pub fn environment_text(&self, name: &str) -> Option<&str> {
+        match self.environment(name) {
+            Some(EnvironmentValue::Text(text)) => Some(text),
+            _ => None,
+        }
+    }
+
+    /// Classes of streams, in the order of their declaration.
+    pub fn streams(&self) -> &[StreamClass] {
+        &self.streams
+    }
+}
+
+/// What all streams of a class have in common.
+#[derive(Debug)]
+pub struct StreamClass {
+    pub(crate) id: u64,
+    pub(crate) packet_context: Option<Type>,
+    pub(crate) event_header: Option<Type>,
+    pub(crate) event_context: Option<Type>,
+    pub(crate) events: Vec<EventClass>,
+    pub(crate) events_by_id: HashMap<u64, usize>,
+    pub(crate) clock: Option<Clock>,
+    pub(crate) has_packet_times: bool,
+}
+
+impl StreamClass {
+    /// The id that packets name it by.
+    pub const fn id(&self) -> u64 {
+        self.id
+    }
+
+    /// Its events, in the order of their declaration.
+    pub fn events(&self) -> &[EventClass] {
+        &self.events
+    }
+
+    /// Its clock, if any of its fields sets one.
+    pub const fn clock(&self) -> Option<&Clock> {
+        self.clock.as_ref()
+    }
+
+    pub(crate) fn event_index(&self, id: u64) -> Option<usize> {
+        // Nearly always, ids count up from 0 in the order of declaration.
+        let guess = usize::try_from(id).ok()?;
+        if self.events.get(guess).is_some_and(|event| event.id == id) {
+            return Some(guess);
+        }
+        self.events_by_id.get(&id).copied()
+    }
+}
+
+/// What all events of a class have in common.
+#[derive(Debug)]
+pub struct EventClass {
+    pub(crate) id: u64,
+    pub(crate) name: Option<String>,
+    pub(crate) level: Option<i64>,
+    pub(crate) context: Option<Type>,
+    pub(crate) fields: Option<Type>,
+}
+
+impl EventClass {
+    /// Its id in its stream class.
+    pub const fn id(&self) -> u64 {
+        self.id
+    }
+
+    /// Its name, for LTTng and Trackway `provider:name`.
+    pub fn name(&self) -> Option<&str> {
+        self.name.as_deref()
+    }
+
+    /// Its level, 0 the gravest.
+    pub const fn level(&self) -> Option<i64> {
+        self.level
+    }
+
+    /// Its payload.
+    pub const fn fields(&self) -> Option<&Struct> {
+        match &self.fields {
+            Some(Type::Struct(fields)) => Some(fields),
+            _ => None,
+        }
+    }
+}
+
+/// How a clock's values become times.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Clock {
+    pub(crate) frequency: u64,
+    /// Time of the clock's zero, in nanoseconds since its origin (mostly 1970).
+    pub(crate) base_ns: i64,
+}
+
+const NS_PER_SECOND: u64 = 1_000_000_000;
+
+impl Clock {
+    /// A clock of `frequency` Hz (not 0) that begins `seconds` and `cycles` after its origin.
+    /// `None` if that is beyond what 64 bits of nanoseconds hold.
+    pub(crate) fn new(frequency: u64, seconds: i64, cycles: i64) -> Option<Self> {
+        let total = i128::from(seconds) * i128::from(frequency) + i128::from(cycles);
+        let seconds = total.div_euclid(i128::from(frequency));
+        let rest = total.rem_euclid(i128::from(frequency)) as u64;
+        let base = seconds * i128::from(NS_PER_SECOND) + i128::from(scaled(frequency, rest));
+        Some(Self { frequency, base_ns: i64::try_from(base).ok()? })
+    }
+
+    /// Nanoseconds since the clock's origin at the value `cycles`.
+    pub fn ns_from_origin(&self, cycles: u64) -> Result<i64, DecodeError> {
+        let ns =
+            if self.frequency == NS_PER_SECOND { cycles } else { scaled(self.frequency, cycles) };
+        self.base_ns.checked_add_unsigned(ns).ok_or(DecodeError::Time { cycles })
+    }
+}
+
+/// Cycles as nanoseconds, rounded as babeltrace2 rounds (by a double).
+fn scaled(frequency: u64, cycles: u64) -> u64 {
+    if frequency == NS_PER_SECOND {
+        return cycles;
+    }
+    ((1e9 * cycles as f64) / frequency as f64) as u64
+}

@@ -1,0 +1,169 @@
+//! Fields' values as text.
+
+use super::number::{push_decimal, push_general, push_hexadecimal, push_signed};
+use crate::read::{Base, Enumeration, EventSink, Integer, Member, Scope, Sink, VariantOption};
+
+/// Appends values to a buffer, as they are decoded.
+pub struct FieldWriter<'buffer> {
+    out: &'buffer mut Vec<u8>,
+    /// Whether a scope was written before, so that `, ` stands before the next.
+    follows: bool,
+}
+
+impl<'buffer> FieldWriter<'buffer> {
+    /// A writer to the end of `out`; if `follows`, `, ` stands before the first scope.
+    pub const fn new(out: &'buffer mut Vec<u8>, follows: bool) -> Self {
+        Self { out, follows }
+    }
+}
+
+impl EventSink for FieldWriter<'_> {
+    fn begin_scope(&mut self, _: Scope) {
+        if self.follows {
+            self.out.extend_from_slice(b", ");
+        }
+        self.follows = true;
+    }
+}
+
+impl Sink for FieldWriter<'_> {
+    #[inline]
+    fn integer(&mut self, kind: &Integer, value: u64) {
+        push_integer(self.out, kind, value);
+    }
+
+    fn enumeration(&mut self, kind: &Enumeration, value: u64) {
+        self.out.extend_from_slice(b"( ");
+        let mut labels = kind.labels_of(value);
+        match labels.next() {
+            None => self.out.extend_from_slice(b"<unknown>"),
+            Some(first) => push_quoted(self.out, first.as_bytes()),
+        }
+        for label in labels {
+            self.out.extend_from_slice(b", ");
+            push_quoted(self.out, label.as_bytes());
+        }
+        self.out.extend_from_slice(b" : container = ");
+        push_integer(self.out, kind.integer(), value);
+        self.out.extend_from_slice(b" )");
+    }
+
+    fn float(&mut self, value: f64) {
+        push_general(self.out, value);
+    }
+
+    fn text(&mut self, bytes: &[u8]) {
+        push_quoted(self.out, bytes);
+    }
+
+    fn begin_struct(&mut self) {
+        self.out.push(b'{');
+    }
+
+    fn member(&mut self, member: &Member) {
+        self.out.extend_from_slice(member.lead.as_bytes());
+    }
+
+    fn end_struct(&mut self) {
+        self.out.extend_from_slice(b" }");
+    }
+
+    fn begin_array(&mut self) {
+        self.out.push(b'[');
+    }
+
+    fn element(&mut self, index: u64) {
+        self.out.extend_from_slice(if index == 0 { b" [" } else { b", [" });
+        push_decimal(self.out, index);
+        self.out.extend_from_slice(b"] = ");
+    }
+
+    fn end_array(&mut self) {
+        self.out.extend_from_slice(b" ]");
+    }
+
+    fn begin_variant(&mut self, _: &VariantOption) {
+        self.out.extend_from_slice(b"{ ");
+    }
+
+    fn end_variant(&mut self) {
+        self.out.extend_from_slice(b" }");
+    }
+}
+
+fn push_integer(out: &mut Vec<u8>, kind: &Integer, value: u64) {
+    // Bits of the value, rounded up to whole digits of the base.
+    let low = |per_digit: u32| {
+        let bits = kind.bits().div_ceil(per_digit) * per_digit;
+        if bits >= 64 { value } else { value & ((1 << bits) - 1) }
+    };
+    match kind.base() {
+        Base::Decimal if kind.is_signed() => push_signed(out, value as i64),
+        Base::Decimal => push_decimal(out, value),
+        Base::Hexadecimal => {
+            out.extend_from_slice(b"0x");
+            push_hexadecimal(out, low(4));
+        }
+        Base::Octal => {
+            let value = if kind.is_signed() { low(3) } else { value };
+            out.extend_from_slice(format!("0{value:o}").as_bytes());
+        }
+        Base::Binary => {
+            out.extend_from_slice(b"0b");
+            let bits = (0..kind.bits()).rev();
+            out.extend(bits.map(|bit| b'0' + (value >> bit & 1) as u8));
+        }
+    }
+}
+
+/// Appends a string in quotes, with C's escapes for what would not show or would mislead.
+pub(crate) fn push_quoted(out: &mut Vec<u8>, bytes: &[u8]) {
+    out.push(b'"');
+    let mut rest = bytes;
+    while let Some(at) = rest.iter().position(|&byte| is_escaped(byte)) {
+        let (plain, from) = rest.split_at(at);
+        out.extend_from_slice(plain);
+        if let Some((&byte, after)) = from.split_first() {
+            push_escape(out, byte);
+            rest = after;
+        }
+    }
+    out.extend_from_slice(rest);
+    out.push(b'"');
+}
+
+/// Bytes above ASCII are left as they are: they are UTF-8, or nothing that we know better.
+const fn is_escaped(byte: u8) -> bool {
+    byte < 0x20 || matches!(byte, b'\\' | b'\'' | b'"' | b'?' | 0x7f)
+}
+
+fn push_escape(out: &mut Vec<u8>, byte: u8) {
+    let letter = match byte {
+        b'\\' | b'\'' | b'"' | b'?' => byte,
+        0x07 => b'a',
+        0x08 => b'b',
+        0x1b => b'e',
+        0x0c => b'f',
+        b'\n' => b'n',
+        b'\r' => b'r',
+        b'\t' => b't',
+        0x0b => b'v',
+        _ => {
+            out.extend_from_slice(format!("\\x{byte:02x}").as_bytes());
+            return;
+        }
+    };
+    out.extend_from_slice(&[b'\\', letter]);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::push_quoted;
+
+    #[test]
+    fn strings_are_escaped() {
+        let mut out = Vec::new();
+        push_quoted(&mut out, b"a\"b\\c'?\n\x1b\x01\x7f\xc3\xa9\xff");
+        assert_eq!(out, b"\"a\\\"b\\\\c\\'\\?\\n\\e\\x01\\x7f\xc3\xa9\xff\"");
+    }
+}
