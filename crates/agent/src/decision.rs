@@ -58,13 +58,13 @@ impl Decision {
         self.sequence.load(Ordering::Relaxed) == sequence && sequence & 1 == 0
     }
 
-    /// Whether this process has decided to stay out of `generation`.
-    pub(crate) fn stays_out_of(&self, generation: u64) -> bool {
+    /// What this process has decided about `generation`: to take part or not; `None`: nothing.
+    pub(crate) fn known(&self, generation: u64) -> Option<bool> {
         // ORDERING: Acquire pairs with the Release in `publish`.
         let sequence = self.sequence.load(Ordering::Acquire);
         let same = self.generation.load(Ordering::Relaxed) == generation;
-        let out = !self.participates.load(Ordering::Relaxed);
-        same && out && self.unchanged_since(sequence)
+        let participates = self.participates.load(Ordering::Relaxed);
+        (same && self.unchanged_since(sequence)).then_some(participates)
     }
 
     fn publish(&self, window: &Window, generation: u64, layout: Option<&SessionLayout>) {
@@ -228,10 +228,20 @@ impl Process {
         let session = window.session(index);
         // ORDERING: Acquire pairs with the recorder's Release of a generation.
         let generation = session.generation.load(Ordering::Acquire);
-        self.usable.store(window.usable_bytes(), Ordering::Relaxed);
+        let usable = window.usable_bytes();
+        if self.usable.load(Ordering::Relaxed) != usable {
+            self.usable.store(usable, Ordering::Relaxed);
+        }
         let layout = SessionLayout::read(window, index)
-            .filter(|layout| layout.generation == generation)
-            .filter(|layout| self.takes_part(window, layout));
+            .filter(|layout| layout.generation == generation);
+        match decision.known(generation) {
+            // Nothing is stored then: threads that come this way for every record (claims) would
+            // fight for the cache line.
+            Some(true) => return layout,
+            Some(false) => return None,
+            None => {}
+        }
+        let layout = layout.filter(|layout| self.takes_part(window, layout));
         decision.publish(window, generation, layout.as_ref());
         if layout.is_some() {
             let trace = session.trace_uuid[0].load(Ordering::Relaxed) | 1;

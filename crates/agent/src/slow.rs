@@ -74,14 +74,14 @@ enum Outcome {
 #[inline(never)]
 pub(crate) unsafe fn record(index: usize, event: usize, payload: *mut u8, size: usize) {
     let Some(window) = PROCESS.window() else { return };
-    let generation = window.session(index).generation.load(Ordering::Acquire);
-    if PROCESS.stamp() != 0 && PROCESS.decisions[index].stays_out_of(generation) {
-        return;
-    }
     let stamp = match PROCESS.stamp() {
         0 => PROCESS.settle(),
         stamp => stamp,
     };
+    let generation = window.session(index).generation.load(Ordering::Acquire);
+    if PROCESS.decisions[index].known(generation) == Some(false) {
+        return;
+    }
     let thread = thread::refresh_if_needed(stamp);
     // A generation may change between decision and commit; more than a few times in a row would
     // be a recorder gone mad.

@@ -17,6 +17,7 @@ mod node;
 mod packetized;
 mod parser;
 mod resolve;
+mod source;
 mod stream;
 mod trace;
 mod type_parser;
@@ -26,6 +27,7 @@ mod value;
 pub use decode::Sink;
 pub use error::{DecodeError, MetadataError, MetadataProblem};
 pub use node::EnvironmentValue;
+pub use source::{Bytes, Next, SourceStream, StreamError};
 pub use stream::{EventHeader, EventSink, Loss, Lost, Packet, Scope, StreamDecoder, Window};
 pub use trace::{Clock, EventClass, StreamClass, Trace};
 pub use types::{

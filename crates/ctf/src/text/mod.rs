@@ -10,7 +10,9 @@
 mod fields;
 mod line;
 mod number;
+mod print;
 
 pub use fields::FieldWriter;
 pub use line::{LineWriter, TraceNames};
 pub use number::{push_decimal, push_general};
+pub use print::{Input, print};
