@@ -211,8 +211,8 @@ enum trackway_level {
 /* PASS of a field: the pass's variant for the field's shape, given (type, name, more…). */
 #define TRACKWAY_I_PASS(pass, type, ...)                                                          \
     TRACKWAY_I_PASS_(pass, TRACKWAY_I_TYPE_##type, type, __VA_ARGS__)
-#define TRACKWAY_I_PASS_(...) TRACKWAY_I_PASS__(__VA_ARGS__)
-#define TRACKWAY_I_PASS__(pass, shape, c_type, code, sdt_size, ...)                               \
+#define TRACKWAY_I_PASS_(...) TRACKWAY_I_FIELD_OF_KNOWN_TYPE(__VA_ARGS__)
+#define TRACKWAY_I_FIELD_OF_KNOWN_TYPE(pass, shape, c_type, code, sdt_size, ...)                  \
     TRACKWAY_I_##pass##_##shape(__VA_ARGS__)
 
 /* Pass COUNT: " + 1" for each field. */
@@ -296,7 +296,7 @@ enum trackway_level {
     TRACKWAY_I_FIFTH(__VA_ARGS__, , trackway_enum_has_more_than_64_labels,                        \
                      trackway_enum_has_more_than_64_labels, )
 
-/* The last macro of TRACKWAY_ENUM and TRACKWAY_EVENT leaves the user's semicolon something to end. */
+/* What TRACKWAY_ENUM and TRACKWAY_EVENT end with is something for the user's semicolon to end. */
 #define TRACKWAY_I_ENUM(p, n, ...)                                                                \
     static const struct trackway_abi_label trackway_enum_##p##_DOT_##n[]                          \
         __attribute__((__unused__)) = {TRACKWAY_I_EACH_LABEL(TRACKWAY_I_LABEL, __VA_ARGS__)}
@@ -321,19 +321,16 @@ void trackway_i_printf(const char *format, ...) __attribute__((__format__(__prin
 #include <errno.h>
 #include <stdarg.h>
 
-#if defined(__has_attribute)
+/* Both compilers that the header is for have __has_attribute. */
 #if __has_attribute(retain)
 #define TRACKWAY_I_RETAIN , __retain__ /* survives --gc-sections; older linkers need no telling */
-#endif
-#if __has_attribute(noclone)
-#define TRACKWAY_I_NOCLONE , __noclone__
-#endif
-#endif
-#ifndef TRACKWAY_I_RETAIN
+#else
 #define TRACKWAY_I_RETAIN
 #endif
-#ifndef TRACKWAY_I_NOCLONE
-#define TRACKWAY_I_NOCLONE
+#if __has_attribute(noclone)
+#define TRACKWAY_I_NOINLINE __noinline__, __noclone__
+#else
+#define TRACKWAY_I_NOINLINE __noinline__
 #endif
 
 #define TRACKWAY_I_STRING(x) TRACKWAY_I_STRING_(x)
@@ -341,13 +338,16 @@ void trackway_i_printf(const char *format, ...) __attribute__((__format__(__prin
 /* One definition in each executable or shared object, whatever number of files bring one. */
 #define TRACKWAY_I_ONE_PER_MODULE __weak__, __visibility__("hidden")
 #define TRACKWAY_I_HELPER static inline __attribute__((__unused__))
+#define TRACKWAY_I_INLINE static inline __attribute__((__unused__, __always_inline__))
 /* Out of line and out of the way of code that runs while tracing is off. Not `cold`: that would
  * make it small instead of fast. */
-#define TRACKWAY_I_ASIDE                                                                          \
-    static __attribute__((__unused__, __noinline__ TRACKWAY_I_NOCLONE,                            \
-                          __section__(".text.unlikely.trackway")))
+#define TRACKWAY_I_FAR __unused__, __section__(".text.unlikely.trackway")
+#define TRACKWAY_I_ASIDE static __attribute__((TRACKWAY_I_FAR, TRACKWAY_I_NOINLINE))
+/* The same for functions with variable arguments. Those are never inlined; calling them `inline`
+ * makes GCC drop them when they are not used, even at -O0. */
+#define TRACKWAY_I_ASIDE_VARIADIC static inline __attribute__((TRACKWAY_I_FAR))
 
-/* --- The module: its array of event pointers, and how libtrackway.so comes to know it ---------- */
+/* --- The module: its array of event pointers, and how libtrackway.so comes to know it -------- */
 
 #ifdef __cplusplus
 extern "C" {
@@ -373,7 +373,7 @@ __asm__(".ifndef .Ltrackway_note\n"
         ".pushsection .note.trackway, \"aG\", \"note\", trackway.module, comdat\n"
         ".balign 4\n"
         ".hidden trackway.note\n"
-        ".globl trackway.note\n"
+        ".weak trackway.note\n"
         "trackway.note:\n"
         ".long 9, 12, 1\n" /* bytes of the name, bytes of the descriptor, type */
         ".asciz \"Trackway\"\n"
@@ -418,11 +418,10 @@ extern size_t trackway_i_strnlen(const char *string, size_t size) __asm__("strnl
 }
 #endif
 
-/* --- Is it on? --------------------------------------------------------------------------------- */
+/* --- Is it on? ------------------------------------------------------------------------------- */
 
 /* The enable word, one bit a session. Relaxed, because a late answer is as good. */
-static inline __attribute__((__unused__, __always_inline__)) uint32_t
-trackway_i_wanted(const struct trackway_abi_event *event)
+TRACKWAY_I_INLINE uint32_t trackway_i_wanted(const struct trackway_abi_event *event)
 {
     return __atomic_load_n(__atomic_load_n(&event->enabled, __ATOMIC_RELAXED), __ATOMIC_RELAXED);
 }
@@ -435,7 +434,7 @@ TRACKWAY_I_HELPER trackway_abi_emit_fn trackway_i_emitter(const struct trackway_
     return __atomic_load_n(enabled, __ATOMIC_RELAXED) ? event->emit : NULL;
 }
 
-/* --- Staging: the payload is put together on the stack ------------------------------------------ */
+/* --- Staging: the payload is put together on the stack --------------------------------------- */
 
 /* Bytes that a str, text or seq would like to have (less terminator or count), and that it gets. */
 struct trackway_i_span {
@@ -540,8 +539,8 @@ TRACKWAY_I_HELPER unsigned char *trackway_i_put_seq(unsigned char *to, const voi
 }
 
 /*
- * Ends `length` bytes that were cut out of UTF-8 with "…", for which there is room, after stepping
- * back over a character that the cut has split. Returns the new length.
+ * Ends `length` bytes that were cut out of UTF-8 with "…", for which there is room. Steps back
+ * over a character that the cut has split. Returns the new length.
  */
 TRACKWAY_I_ASIDE size_t trackway_i_end_cut(unsigned char *bytes, size_t length)
 {
@@ -599,7 +598,7 @@ TRACKWAY_I_HELPER unsigned char *trackway_i_put_text(unsigned char *to, const ch
     return to + sizeof(count) + length;
 }
 
-/* --- The passes that make an event ------------------------------------------------------------- */
+/* --- The passes that make an event ----------------------------------------------------------- */
 
 /* Pass FIELD: the field's description. */
 #define TRACKWAY_I_FIELD(type, ...) TRACKWAY_I_PASS(FIELD, type, __VA_ARGS__)
@@ -685,7 +684,7 @@ TRACKWAY_I_HELPER unsigned char *trackway_i_put_text(unsigned char *to, const ch
     TRACKWAY_I_PUT_SCALAR(type, name)
 #define TRACKWAY_I_PUT_PAD(...)
 
-/* --- SDT: a probe that debuggers, perf and bpftrace know how to find and attach to -------------- */
+/* --- SDT: a probe that debuggers, perf and bpftrace know how to find and attach to ----------- */
 
 #if defined(__x86_64__) && defined(__LP64__) && defined(__ELF__)
 
@@ -778,7 +777,7 @@ TRACKWAY_I_HELPER unsigned char *trackway_i_put_text(unsigned char *to, const ch
 #define TRACKWAY_I_PROBE(p, n, ...)
 #endif
 
-/* --- The event and its call -------------------------------------------------------------------- */
+/* --- The event and its call ------------------------------------------------------------------ */
 
 /* What `event` starts as: off. */
 #define TRACKWAY_I_INITIAL(event, provider, name, level, count, fields)                           \
@@ -798,7 +797,8 @@ TRACKWAY_I_HELPER unsigned char *trackway_i_put_text(unsigned char *to, const ch
         trackway_i_fixed = 0 TRACKWAY_I_EACH(TRACKWAY_I_FIXED, __VA_ARGS__)                       \
     };                                                                                            \
     TRACKWAY_I_ASSERT(trackway_i_fixed <= TRACKWAY_ABI_PAYLOAD_MAX, "the event is too large");    \
-    const trackway_abi_emit_fn trackway_i_emit = trackway_i_emitter(event);                       \
+    struct trackway_abi_event *const trackway_i_event = (event);                                  \
+    const trackway_abi_emit_fn trackway_i_emit = trackway_i_emitter(trackway_i_event);            \
     struct trackway_i_span trackway_i_spans[trackway_i_span_count + 1];                           \
     size_t trackway_i_next = 0;                                                                   \
     unsigned char trackway_i_small[trackway_i_span_count > 0 ? 1                                  \
@@ -820,7 +820,7 @@ TRACKWAY_I_HELPER unsigned char *trackway_i_put_text(unsigned char *to, const ch
     trackway_i_end = trackway_i_payload;                                                          \
     trackway_i_next = 0;                                                                          \
     TRACKWAY_I_EACH(TRACKWAY_I_PUT, __VA_ARGS__)                                                  \
-    trackway_i_emit(event, trackway_i_payload,                                                    \
+    trackway_i_emit(trackway_i_event, trackway_i_payload,                                         \
                     TRACKWAY_I_CAST(size_t, trackway_i_end - trackway_i_payload));
 
 /* Assembler names have a dot where C names have _DOT_, so that no other names can be the same. */
@@ -852,9 +852,9 @@ TRACKWAY_I_HELPER unsigned char *trackway_i_put_text(unsigned char *to, const ch
     (__builtin_expect(TRACKWAY_I_ENABLED(p, n), 0) ? trackway_emit_##p##_DOT_##n(__VA_ARGS__)     \
                                                    : TRACKWAY_I_CAST(void, 0))
 
-/* --- trackway_printf and trackway_log ------------------------------------------------------------
- * Their events belong to each file that uses them, not to the module: they are in the array only
- * where the functions that refer to their entries are.
+/* --- trackway_printf and trackway_log --------------------------------------------------------
+ * Their events belong to each file that uses them, not to the module: they are inside functions
+ * that compilers drop with all they hold when nothing refers to them, at any optimisation level.
  */
 
 enum { TRACKWAY_I_MESSAGE_MAX = 512 };
@@ -875,30 +875,34 @@ trackway_i_format(char *message, const char *format, va_list arguments)
         TRACKWAY_I_MESSAGE_MAX - 3);
 }
 
-static const struct trackway_abi_field trackway_i_tracef_fields[] =
-    TRACKWAY_I_FIELDS((text, msg), TRACKWAY_I_PADS);
-static struct trackway_abi_event trackway_i_tracef __attribute__((__unused__)) =
-    TRACKWAY_I_INITIAL(trackway_i_tracef, "lttng_ust_tracef", "event", TRACKWAY_DEBUG, 1,
-                       trackway_i_tracef_fields);
-static struct trackway_abi_event *trackway_i_tracef_entry TRACKWAY_I_ENTRY(__unused__) =
-    &trackway_i_tracef;
+/* The event lttng_ust_tracef:event. Only what records it needs its entry. */
+TRACKWAY_I_INLINE struct trackway_abi_event *trackway_i_tracef(int entered)
+{
+    static const struct trackway_abi_field fields[] =
+        TRACKWAY_I_FIELDS((text, msg), TRACKWAY_I_PADS);
+    static struct trackway_abi_event event = TRACKWAY_I_INITIAL(
+        event, "lttng_ust_tracef", "event", TRACKWAY_DEBUG, 1, fields);
+    static struct trackway_abi_event *entry TRACKWAY_I_ENTRY(__unused__) = &event;
+    if (entered)
+        __asm__ volatile("" : : "m"(entry));
+    return &event;
+}
 
-TRACKWAY_I_ASIDE __attribute__((__format__(__printf__, 1, 2))) void
+TRACKWAY_I_ASIDE_VARIADIC __attribute__((__format__(__printf__, 1, 2))) void
 trackway_i_printf(const char *format, ...)
 {
     char trackway_i_message[TRACKWAY_I_MESSAGE_MAX + 1];
     const char *trackway_field_msg = trackway_i_message;
     size_t trackway_length_msg;
     va_list arguments;
-    __asm__ volatile("" : : "m"(trackway_i_tracef_entry));
     va_start(arguments, format);
     trackway_length_msg = trackway_i_format(trackway_i_message, format, arguments);
     va_end(arguments);
-    TRACKWAY_I_RECORD(&trackway_i_tracef, (text, msg), TRACKWAY_I_PADS)
+    TRACKWAY_I_RECORD(trackway_i_tracef(1), (text, msg), TRACKWAY_I_PADS)
 }
 
 #define TRACKWAY_I_PRINTF(...)                                                                    \
-    (__builtin_expect(trackway_i_wanted(&trackway_i_tracef) != 0, 0)                              \
+    (__builtin_expect(trackway_i_wanted(trackway_i_tracef(0)) != 0, 0)                            \
          ? trackway_i_printf(__VA_ARGS__)                                                         \
          : TRACKWAY_I_CAST(void, 0))
 
@@ -907,18 +911,25 @@ trackway_i_printf(const char *format, ...)
     m(DEBUG_PROGRAM) m(DEBUG_PROCESS) m(DEBUG_MODULE) m(DEBUG_UNIT) m(DEBUG_FUNCTION)             \
     m(DEBUG_LINE) m(DEBUG)
 #define TRACKWAY_I_LOG_EVENT(level)                                                               \
-    TRACKWAY_I_INITIAL(trackway_i_tracelog[TRACKWAY_##level], "lttng_ust_tracelog",               \
-                       "TRACE_" #level, TRACKWAY_##level, 4, trackway_i_tracelog_fields),
-#define TRACKWAY_I_LOG_ENTRY(level) &trackway_i_tracelog[TRACKWAY_##level],
+    TRACKWAY_I_INITIAL(events[TRACKWAY_##level], "lttng_ust_tracelog", "TRACE_" #level,           \
+                       TRACKWAY_##level, 4, fields),
+#define TRACKWAY_I_LOG_ENTRY(level) &events[TRACKWAY_##level],
 
-static const struct trackway_abi_field trackway_i_tracelog_fields[] =
-    TRACKWAY_I_FIELDS((i32, line), (str, file), (str, func), (text, msg), TRACKWAY_I_PADS);
-static struct trackway_abi_event trackway_i_tracelog[] __attribute__((__unused__)) = {
-    TRACKWAY_I_LEVELS(TRACKWAY_I_LOG_EVENT)};
-static struct trackway_abi_event *trackway_i_tracelog_entries[] TRACKWAY_I_ENTRY(__unused__) = {
-    TRACKWAY_I_LEVELS(TRACKWAY_I_LOG_ENTRY)};
+/* The event lttng_ust_tracelog:TRACE_… of a level. */
+TRACKWAY_I_INLINE struct trackway_abi_event *trackway_i_tracelog(enum trackway_level level,
+                                                                 int entered)
+{
+    static const struct trackway_abi_field fields[] =
+        TRACKWAY_I_FIELDS((i32, line), (str, file), (str, func), (text, msg), TRACKWAY_I_PADS);
+    static struct trackway_abi_event events[] = {TRACKWAY_I_LEVELS(TRACKWAY_I_LOG_EVENT)};
+    static struct trackway_abi_event *entries[] TRACKWAY_I_ENTRY(__unused__) = {
+        TRACKWAY_I_LEVELS(TRACKWAY_I_LOG_ENTRY)};
+    if (entered)
+        __asm__ volatile("" : : "m"(entries));
+    return &events[level];
+}
 
-TRACKWAY_I_ASIDE __attribute__((__format__(__printf__, 5, 6))) void
+TRACKWAY_I_ASIDE_VARIADIC __attribute__((__format__(__printf__, 5, 6))) void
 trackway_i_log(enum trackway_level level, const char *trackway_field_file,
                int32_t trackway_field_line, const char *trackway_field_func, const char *format,
                ...)
@@ -927,16 +938,15 @@ trackway_i_log(enum trackway_level level, const char *trackway_field_file,
     const char *trackway_field_msg = trackway_i_message;
     size_t trackway_length_msg;
     va_list arguments;
-    __asm__ volatile("" : : "m"(trackway_i_tracelog_entries));
     va_start(arguments, format);
     trackway_length_msg = trackway_i_format(trackway_i_message, format, arguments);
     va_end(arguments);
-    TRACKWAY_I_RECORD(&trackway_i_tracelog[level], (i32, line), (str, file), (str, func),
+    TRACKWAY_I_RECORD(trackway_i_tracelog(level, 1), (i32, line), (str, file), (str, func),
                       (text, msg), TRACKWAY_I_PADS)
 }
 
 #define TRACKWAY_I_LOG(level, ...)                                                                \
-    (__builtin_expect(trackway_i_wanted(&trackway_i_tracelog[(level)]) != 0, 0)                   \
+    (__builtin_expect(trackway_i_wanted(trackway_i_tracelog((level), 0)) != 0, 0)                 \
          ? trackway_i_log((level), __FILE__, __LINE__, __func__, __VA_ARGS__)                     \
          : TRACKWAY_I_CAST(void, 0))
 

@@ -1,1 +1,241 @@
-//! Helpers of the end-to-end tests.
+//! Helpers of the end-to-end tests: the built programs, run as a user runs them.
+//!
+//! Every test has a [`World`] of its own: a temporary folder and a window folder in /dev/shm that
+//! nobody else uses, both removed when it goes, also when the test fails. Nothing here touches
+//! the user's own window.
+
+use std::ffi::OsStr;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+use std::sync::atomic::{AtomicU32, Ordering};
+
+/// Where the sources are: this checkout, or the copy that `scripts/test` made for another user.
+pub fn source_dir() -> PathBuf {
+    match std::env::var_os("TRACKWAY_SOURCE_DIR") {
+        Some(dir) => dir.into(),
+        None => Path::new(env!("CARGO_MANIFEST_DIR")).join(".."),
+    }
+}
+
+/// Where the built programs and libraries are.
+pub fn build_dir() -> PathBuf {
+    match std::env::var_os("TRACKWAY_BUILD_DIR") {
+        Some(dir) => dir.into(),
+        None => source_dir().join("target/release"),
+    }
+}
+
+/// Says why a test does not run here, in the words that `scripts/test` counts.
+pub fn skipped(reason: &str) {
+    eprintln!("skipped, because {reason}");
+}
+
+/// Whether a program is installed.
+pub fn has(program: &str) -> bool {
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    std::env::split_paths(&path).any(|dir| dir.join(program).is_file())
+}
+
+/// Whether the test runs as root.
+pub fn is_root() -> bool {
+    // SAFETY: geteuid has no preconditions.
+    unsafe { libc::geteuid() == 0 }
+}
+
+/// A test's own place.
+pub struct World {
+    dir: PathBuf,
+    window: PathBuf,
+}
+
+impl World {
+    /// A new one.
+    pub fn new(name: &str) -> Self {
+        static NUMBER: AtomicU32 = AtomicU32::new(0);
+        let number = NUMBER.fetch_add(1, Ordering::Relaxed);
+        let unique = format!("trackway-test-{}-{}-{number}", name, std::process::id());
+        let dir = std::env::temp_dir().join(&unique);
+        let window = Path::new("/dev/shm").join(&unique);
+        for dir in [&dir, &window] {
+            fs::create_dir_all(dir).expect("a temporary folder");
+        }
+        Self { dir, window }
+    }
+
+    /// A path in the temporary folder.
+    pub fn path(&self, name: &str) -> PathBuf {
+        self.dir.join(name)
+    }
+
+    /// The folder of this world's window.
+    pub fn window_dir(&self) -> &Path {
+        &self.window
+    }
+
+    /// A command in this world: its window, its folder, no tracing environment from outside.
+    pub fn command(&self, program: impl AsRef<OsStr>) -> Command {
+        let mut command = Command::new(program);
+        command
+            .current_dir(&self.dir)
+            .env("TRACKWAY_WINDOW_DIR", &self.window)
+            .env("TZ", "UTC")
+            .env_remove("TRACKWAY_TOKEN")
+            .env_remove("LD_PRELOAD");
+        command
+    }
+
+    /// `trackway` with these arguments, in this world.
+    pub fn trackway<S: AsRef<OsStr>>(&self, arguments: &[S]) -> Command {
+        let mut command = self.command(build_dir().join("trackway"));
+        command.args(arguments);
+        command
+    }
+
+    /// `trackway record OPTIONS -o trace -- COMMAND`, run to its end.
+    pub fn record<S: AsRef<OsStr>>(&self, options: &[&str], command: &[S]) -> Recording {
+        let trace = self.path("trace");
+        let mut recorder = self.trackway(&["record", "-o"]);
+        recorder.arg(&trace).args(options).arg("--").args(command);
+        let output = recorder.output().expect("trackway runs");
+        Recording::new(trace, output)
+    }
+
+    /// Compiles a C program of this text, with the header, linked with libtrackway.so if `linked`.
+    pub fn compile(&self, name: &str, text: &str, linked: bool, flags: &[&str]) -> PathBuf {
+        let source = self.path(&format!("{name}.c"));
+        fs::write(&source, text).expect("the source is written");
+        let program = self.path(name);
+        let mut cc = Command::new("cc");
+        cc.arg("-O2").arg("-I").arg(source_dir().join("include")).arg(&source);
+        cc.arg("-o").arg(&program).args(flags);
+        if linked {
+            let build = build_dir();
+            cc.arg("-L").arg(&build).arg("-ltrackway");
+            cc.arg(format!("-Wl,-rpath,{}", build.display()));
+        }
+        cc.arg("-lpthread");
+        let output = cc.output().expect("cc runs");
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        program
+    }
+
+    /// Standard output of `trackway print` of a trace.
+    pub fn print(&self, trace: &Path) -> String {
+        let output = self.trackway(&[OsStr::new("print"), trace.as_os_str()]).output().unwrap();
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        String::from_utf8(output.stdout).expect("text")
+    }
+
+    /// Output of babeltrace2 for a trace, or `None` (said so) where it is not installed.
+    pub fn babeltrace(&self, trace: &Path) -> Option<Output> {
+        if !has("babeltrace2") {
+            skipped("babeltrace2 is not installed");
+            return None;
+        }
+        let output = self.command("babeltrace2").arg(trace).output().expect("babeltrace2 runs");
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        Some(output)
+    }
+}
+
+impl Drop for World {
+    fn drop(&mut self) {
+        for dir in [&self.dir, &self.window] {
+            // It may be read-only or half gone; there is nothing more to do about that here.
+            let _ = fs::remove_dir_all(dir);
+        }
+    }
+}
+
+/// What `trackway record` did.
+#[derive(Debug)]
+pub struct Recording {
+    /// The trace folder.
+    pub trace: PathBuf,
+    /// Exit status, output and messages.
+    pub output: Output,
+    /// The numbers of the summary line.
+    pub summary: Summary,
+}
+
+/// The summary line: `trackway: N events recorded, M lost, P processes, B bytes in DIR`.
+#[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
+pub struct Summary {
+    /// Events in the trace.
+    pub recorded: u64,
+    /// Events discarded.
+    pub lost: u64,
+    /// Events overwritten by newer ones.
+    pub overwritten: u64,
+    /// Processes that took part.
+    pub processes: u64,
+}
+
+impl Recording {
+    fn new(trace: PathBuf, output: Output) -> Self {
+        let summary = Summary::parse(&String::from_utf8_lossy(&output.stderr));
+        Self { trace, output, summary }
+    }
+
+    /// Messages of the recorder (and of the program).
+    pub fn messages(&self) -> String {
+        String::from_utf8_lossy(&self.output.stderr).into_owned()
+    }
+}
+
+impl Summary {
+    /// Finds the summary line in the recorder's messages; zeros if there is none.
+    pub fn parse(messages: &str) -> Self {
+        let line = messages
+            .lines()
+            .rfind(|line| line.starts_with("trackway: ") && line.contains("events recorded"))
+            .unwrap_or("");
+        let number_before = |word: &str| -> u64 {
+            let Some(at) = line.find(word) else { return 0 };
+            let before = line[..at].trim_end();
+            let digits: String = before
+                .chars()
+                .rev()
+                .take_while(|digit| digit.is_ascii_digit() || *digit == ',')
+                .filter(char::is_ascii_digit)
+                .collect();
+            digits.chars().rev().collect::<String>().parse().unwrap_or(0)
+        };
+        Self {
+            recorded: number_before(" events recorded").max(number_before(" event recorded")),
+            lost: number_before(" lost"),
+            overwritten: number_before(" overwritten"),
+            processes: number_before(" process"),
+        }
+    }
+}
+
+/// Events that babeltrace2 says were discarded, from its messages.
+pub fn discarded_by_babeltrace(messages: &str) -> u64 {
+    let mut sum = 0;
+    for line in messages.lines().filter(|line| line.contains("discarded")) {
+        let mut words = line.split_whitespace();
+        while let Some(word) = words.next() {
+            if word == "discarded" {
+                sum += words.next().and_then(|number| number.parse().ok()).unwrap_or(0);
+                break;
+            }
+        }
+    }
+    sum
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn summary_lines_are_read() {
+        let text = "x\ntrackway: 12 events recorded, 3 lost, 4 overwritten, 2 processes, \
+                    5 bytes in d\n";
+        let expected = Summary { recorded: 12, lost: 3, overwritten: 4, processes: 2 };
+        assert_eq!(Summary::parse(text), expected);
+        assert_eq!(Summary::parse("nothing"), Summary::default());
+    }
+}

@@ -17,7 +17,8 @@ pub(crate) struct Decision {
     pub(crate) sequence: AtomicU64,
     /// The generation that it holds for.
     pub(crate) generation: AtomicU64,
-    /// CPUs whose sequence regions may be written without further questions; 0: ask [`crate::slow`].
+    /// CPUs whose sequence regions may be written without further questions; 0: ask
+    /// [`crate::slow`].
     pub(crate) cpus: AtomicU32,
     /// Contexts wanted.
     pub(crate) contexts: AtomicU32,
@@ -197,6 +198,7 @@ impl Process {
             decision.cpus.store(0, Ordering::Relaxed);
             decision.counted_in.store(0, Ordering::Relaxed);
             let sequence = decision.sequence.load(Ordering::Relaxed);
+            // ORDERING: Release pairs with the Acquire of readers, as in `publish`.
             decision.sequence.store((sequence | 1) + 1, Ordering::Release);
         }
         self.pid.store(who.pid, Ordering::Relaxed);
@@ -232,8 +234,8 @@ impl Process {
         if self.usable.load(Ordering::Relaxed) != usable {
             self.usable.store(usable, Ordering::Relaxed);
         }
-        let layout = SessionLayout::read(window, index)
-            .filter(|layout| layout.generation == generation);
+        let layout =
+            SessionLayout::read(window, index).filter(|layout| layout.generation == generation);
         match decision.known(generation) {
             // Nothing is stored then: threads that come this way for every record (claims) would
             // fight for the cache line.
@@ -256,6 +258,7 @@ impl Process {
     pub(crate) fn takes_part(&self, window: &Window, layout: &SessionLayout) -> bool {
         use trackway_abi::session::state;
         let session = window.session(layout.index);
+        // ORDERING: Acquire pairs with the recorder's store of ACTIVE: rules and token were there.
         if session.state.load(Ordering::Acquire) != state::ACTIVE {
             return false;
         }

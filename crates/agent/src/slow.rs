@@ -78,6 +78,7 @@ pub(crate) unsafe fn record(index: usize, event: usize, payload: *mut u8, size: 
         0 => PROCESS.settle(),
         stamp => stamp,
     };
+    // ORDERING: Acquire pairs with the recorder's Release of a generation.
     let generation = window.session(index).generation.load(Ordering::Acquire);
     if PROCESS.decisions[index].known(generation) == Some(false) {
         return;
@@ -88,6 +89,7 @@ pub(crate) unsafe fn record(index: usize, event: usize, payload: *mut u8, size: 
     const DECISIONS_MAX: usize = 8;
     for _ in 0..DECISIONS_MAX {
         let Some(layout) = PROCESS.decide(window, index) else { return };
+        // ORDERING: Acquire pairs with the Release in `enable_if_selected`.
         let Some(id) = layout.id(window, event).load(Ordering::Acquire).checked_sub(1) else {
             return;
         };

@@ -25,6 +25,11 @@ pub trait Copy {
 
 impl<'window> Claim<'window> {
     /// Takes the region for `owner` (not zero), if it is free.
+    ///
+    /// Whoever took it reads the session's generation *again* before it plans, and lets go if it
+    /// changed: a recorder that ends a session raises the generation, visits every CPU, and then
+    /// looks at the owner word. The visit is the full barrier of both sides, so either it sees us,
+    /// and the memory stays, or we see the generation.
     pub fn take(region: Region<'window>, owner: u64) -> Option<Self> {
         // ORDERING: Acquire pairs with the Release in `drop` of the claimer before, whose commit
         // word, slots and bytes must be seen.
@@ -41,6 +46,18 @@ impl<'window> Claim<'window> {
         self.region
     }
 
+    /// Frees a region whose owner is proved dead; `false` if `owner` does not own it any more.
+    /// The recorder only.
+    ///
+    /// The dead one left a commit word and the slot that belongs to it, or stores that nobody
+    /// looks at. Whoever proved the death has synchronised with it (the kernel ended the thread,
+    /// then said so); the exchange hands that on to the next claimer.
+    pub fn free_dead(region: Region<'_>, owner: u64) -> bool {
+        // ORDERING: Release pairs with the Acquire in `take`; Acquire, in case that another
+        // recorder frees and a claimer takes and dies while we look.
+        region.control.owner.compare_exchange(owner, 0, Ordering::AcqRel, Ordering::Relaxed).is_ok()
+    }
+
     /// Move 3. Always succeeds: `plan` rests on a commit word read since the claim was taken.
     ///
     /// # Safety
@@ -48,8 +65,9 @@ impl<'window> Claim<'window> {
     pub unsafe fn commit(&self, plan: &Plan, memory: &impl Copy, source: *const u8, bytes: usize) {
         let control = self.region.control;
         debug_assert_eq!(control.commit.load(Ordering::Relaxed), plan.expected);
-        // ORDERING: this fence pairs with the one in `Region::still_valid`: a reader that saw any
-        // of the bytes below sees at least the commit word that made this place writable.
+        // ORDERING: this fence pairs with the ones in `Region::still_valid` and
+        // `Region::snapshot`: a reader that saw any of the bytes or the slot below sees at least
+        // the commit word `plan.expected`, which made both of them writable.
         fence(Ordering::Release);
         // SAFETY: the caller vouches for the source; the plan left room for whole words behind the
         // record, and the claim gives exclusive access.

@@ -1,6 +1,9 @@
 //! The control lines of a region, as `trackway_abi::region` draws them.
 
-use crate::primitive::{AtomicU64, Ordering};
+use crate::primitive::{AtomicU64, Ordering, fence};
+
+/// How often a reader of the recorder's progress tries again while a live recorder changes it.
+const DRAINED_TRIES: usize = 100;
 
 /// What belongs to a commit word: time of the last record and how many there were.
 #[repr(C)]
@@ -15,7 +18,7 @@ pub struct Slot {
 /// How far the recorder has got: written by it alone, read by whoever recovers its trace.
 #[repr(C)]
 #[derive(Debug)]
-pub struct Drain {
+struct Drain {
     position: AtomicU64,
     file_bytes: AtomicU64,
     packets: AtomicU64,
@@ -105,18 +108,29 @@ impl Control {
         self.discarded.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// The recorder's progress.
+    /// The recorder's progress: after its death, or while it works.
     pub fn drained(&self) -> Drained {
-        // ORDERING: Acquire pairs with the Release in `set_drained`: the five values of the side
-        // that is named were stored before it was named.
-        let drain = &self.drained[(self.drain.load(Ordering::Acquire) & 1) as usize];
-        Drained {
-            position: drain.position.load(Ordering::Relaxed),
-            file_bytes: drain.file_bytes.load(Ordering::Relaxed),
-            packets: drain.packets.load(Ordering::Relaxed),
-            last_ts: drain.last_ts.load(Ordering::Relaxed),
-            events: drain.events.load(Ordering::Relaxed),
+        let mut drained = Drained::default();
+        for _ in 0..DRAINED_TRIES {
+            // ORDERING: Acquire pairs with the Release in `set_drained`: the five values of the
+            // side that is named were stored before it was named.
+            let named = self.drain.load(Ordering::Acquire);
+            let drain = &self.drained[(named & 1) as usize];
+            drained = Drained {
+                position: drain.position.load(Ordering::Relaxed),
+                file_bytes: drain.file_bytes.load(Ordering::Relaxed),
+                packets: drain.packets.load(Ordering::Relaxed),
+                last_ts: drain.last_ts.load(Ordering::Relaxed),
+                events: drain.events.load(Ordering::Relaxed),
+            };
+            // ORDERING: Acquire pairs with the Release fence in `set_drained`: if any of these
+            // values is of a later change, the change before that one is seen to be named.
+            fence(Ordering::Acquire);
+            if self.drain.load(Ordering::Relaxed) == named {
+                break;
+            }
         }
+        drained
     }
 
     /// Publishes the recorder's progress with one store, so that a recorder killed between any
@@ -124,6 +138,10 @@ impl Control {
     pub fn set_drained(&self, drained: Drained) {
         let next = self.drain.load(Ordering::Relaxed).wrapping_add(1);
         let drain = &self.drained[(next & 1) as usize];
+        // ORDERING: Release keeps the stores below behind the store that named the other side: a
+        // Release store alone lets later stores pass it, and a kill would find the named side
+        // half changed. Pairs with the Acquire fence in `drained`.
+        fence(Ordering::Release);
         drain.position.store(drained.position, Ordering::Relaxed);
         drain.file_bytes.store(drained.file_bytes, Ordering::Relaxed);
         drain.packets.store(drained.packets, Ordering::Relaxed);

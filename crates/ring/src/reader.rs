@@ -58,6 +58,8 @@ pub enum Damage {
     Header(u64),
     /// The table has no memory for this sub-buffer, or memory outside the window.
     Table(u64),
+    /// The recorder's progress is where no recorder leaves it.
+    Drained(u64),
 }
 
 impl core::fmt::Display for Damage {
@@ -66,6 +68,7 @@ impl core::fmt::Display for Damage {
             Self::Head(head) => write!(formatter, "impossible commit position {head}"),
             Self::Header(index) => write!(formatter, "damaged header of sub-buffer {index}"),
             Self::Table(index) => write!(formatter, "no memory behind sub-buffer {index}"),
+            Self::Drained(position) => write!(formatter, "impossible drained position {position}"),
         }
     }
 }
@@ -95,8 +98,10 @@ impl Region<'_> {
             let last_ts = slot.last_ts.load(Ordering::Relaxed);
             let events = slot.events.load(Ordering::Relaxed);
             let discarded = self.control.discarded.load(Ordering::Relaxed);
-            // ORDERING: Acquire keeps the loads above before the load below; it pairs with the
-            // Release of the commit that a changed slot would belong to.
+            // ORDERING: Acquire keeps the loads above before the load below. It pairs with the
+            // Release fence at the start of a commit: whoever changes this slot has seen the
+            // commit after `word`, and if we saw the change, we see that commit too. (A slot is
+            // stored before the commit that it belongs to, so that one's Release is no partner.)
             fence(Ordering::Acquire);
             if self.control.commit.load(Ordering::Relaxed) == word {
                 let head = self.checked_head(word)?;
@@ -132,6 +137,12 @@ impl Region<'_> {
 
     /// The next piece from `from` on (what is drained), in the state that `snapshot` shows.
     /// With `partial`, a sub-buffer that is still open is a piece too. `None`: nothing yet.
+    ///
+    /// A piece may be empty (its sub-buffer closed without another record): then only `resume`
+    /// counts. `discarded` may be lower than that of the piece before, if that was partial: the
+    /// writer of a switch counts when it plans, the reader when it looks. Packets carry the
+    /// highest so far. Of a flight recorder, a piece and any [`Damage`] mean something only if
+    /// the sub-buffer is [`Self::still_valid`] afterwards.
     pub fn piece(
         &self,
         memory: &impl Memory,
@@ -151,6 +162,9 @@ impl Region<'_> {
         let header = self.header(memory, index)?;
         let sub_start = index << geometry.sub_shift();
         let fresh = from.position == sub_start;
+        if !fresh && geometry.within(from.position) < SUB_HEADER_BYTES as u64 {
+            return Err(Damage::Drained(from.position));
+        }
         let (start, begin_ts, events_before) = if fresh {
             (sub_start + SUB_HEADER_BYTES as u64, header.begin, header.prev_events)
         } else {
@@ -190,7 +204,7 @@ impl Region<'_> {
         if inside && in_order { Ok(Some(piece)) } else { Err(Damage::Header(index)) }
     }
 
-    /// Copies the bytes of `piece` into `into`, which has room for `piece.end - piece.start`.
+    /// Copies the bytes of `piece` into `into`, which has `piece.end - piece.start` bytes.
     pub fn copy(&self, memory: &impl Memory, piece: &Piece, into: &mut [u8]) -> Result<(), Damage> {
         let index = self.geometry.index_of(piece.start);
         let base = self.sub_buffer_offset(index).ok_or(Damage::Table(index))?;

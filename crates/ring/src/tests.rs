@@ -1,1 +1,10 @@
-//! Tests of the ring.
+//! Tests of the ring, one step at a time: what a writer commits, a reader gets, and nothing else.
+//!
+//! Interleavings of threads are the business of `tests/loom.rs`. Here one simulated machine runs
+//! histories of writers, recorder and kills against a sequential model, and damaged bytes against
+//! the reader. Everything runs without assembly, so that Miri can run it too.
+
+mod boundaries;
+mod histories;
+mod hostile;
+mod simulator;

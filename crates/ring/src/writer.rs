@@ -35,7 +35,8 @@ pub enum Refusal {
     NotBacked,
 }
 
-/// The bytes that open a sub-buffer.
+/// The bytes that open a sub-buffer: `SUB_HEADER_BYTES` are to be copied, the rest are there to be
+/// read by a copy in whole words.
 pub type SubHeader = [u8; SUB_HEADER_BYTES + TAILROOM_BYTES];
 
 /// Size of the header of a record with this id when `delta` ns have passed since the last record.
@@ -88,7 +89,8 @@ impl Region<'_> {
 
     /// Move 2 for a record of `body_bytes` (contexts and payload) after the commit word
     /// `expected`, at time `now` (ns, read after `expected`). Returns the plan and the size of
-    /// the header to write. The caller has checked that the record can fit a sub-buffer at all.
+    /// the header to write. The caller has checked that the record can fit a sub-buffer at all:
+    /// the *longest* header and the body, at most [`crate::Geometry::record_bytes_max`].
     #[inline(always)]
     pub fn plan_record(
         &self,
@@ -105,6 +107,7 @@ impl Region<'_> {
         // a sub-buffer stay unused. `within` zero (nothing open yet) wraps around and is refused
         // by the same comparison.
         let needed = (EXTENDED_BYTES + TAILROOM_BYTES + body_bytes) as u64;
+        debug_assert!(needed + SUB_HEADER_BYTES as u64 <= geometry.sub_bytes());
         if within.wrapping_sub(1) >= geometry.sub_bytes() - needed {
             return Err(Refusal::Switch);
         }
@@ -150,7 +153,8 @@ impl Region<'_> {
         // ORDERING: Acquire pairs with the Release in `raise_limit`: the table entry and the
         // memory behind it were ready before.
         let limit = self.control.limit.load(Ordering::Acquire);
-        if start.checked_add(geometry.sub_bytes()).is_none_or(|end| end > limit) {
+        // A position has 63 bits: a scribbled head at their end is full whatever the limit says.
+        if start + geometry.sub_bytes() > limit.min(1 << 63) {
             return Err(Refusal::Full);
         }
         let base = self.sub_buffer_offset(index).ok_or(Refusal::NotBacked)?;
@@ -178,7 +182,7 @@ impl Region<'_> {
 
     /// Gives sub-buffer slot `index` the memory at `offset` (bytes of the window, whole pages),
     /// to be used once the limit allows it. The recorder only, and only for a place that no
-    /// writer may write and no reader needs.
+    /// writer may write and no reader needs: above the limit, a whole ring below it drained.
     pub fn back(&self, index: u64, offset: u64) {
         let page = u32::try_from(offset >> PAGE_SHIFT).unwrap_or(0);
         if let Some(entry) = self.table.get(self.geometry.slot_of(index)) {
@@ -186,7 +190,11 @@ impl Region<'_> {
         }
     }
 
-    /// Lets writers go up to `limit`. The recorder only. Lowering it needs a grace period.
+    /// Lets writers go up to `limit`. The recorder only.
+    ///
+    /// Lowering it, or changing the table below it, takes a new generation *and then* a grace
+    /// period. The grace period alone is not enough: it ends sequences, but a plan made outside
+    /// them outlives it, and its commit word may still be the present one.
     pub fn raise_limit(&self, limit: u64) {
         // ORDERING: Release pairs with the Acquire in `plan_switch`; it publishes table entries.
         self.control.limit.store(limit, Ordering::Release);

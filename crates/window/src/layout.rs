@@ -184,6 +184,7 @@ impl SessionLayout {
             for way in Way::ALL {
                 let Some(region) = self.region(window, cpu, way) else { continue };
                 let control = region.control;
+                // ORDERING: Acquire pairs with the Release with which a claimer lets go.
                 if control.owner.load(Ordering::Acquire) != 0 {
                     continue;
                 }

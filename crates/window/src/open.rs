@@ -136,6 +136,7 @@ impl Window {
         header.backed_bytes.store(DATA_OFFSET as u64, Ordering::Relaxed);
         // Offset zero is "none" in the tables.
         header.arena_used.store(64, Ordering::Relaxed);
+        // ORDERING: Release pairs with the Acquire below: a window that says so is complete.
         header.magic.store(MAGIC, Ordering::Release);
         match fd.link_as(path) {
             Ok(()) => Ok((window, fd)),
@@ -154,6 +155,7 @@ impl Window {
         }
         let (window, fd) = Self::check_owner_and_map(fd, uid)?;
         let header = window.header();
+        // ORDERING: Acquire pairs with the Release in `make`, and (backed bytes) in the allocator.
         let good = header.magic.load(Ordering::Acquire) == MAGIC
             && header.version.load(Ordering::Relaxed) == ABI_VERSION;
         let error = if !good {

@@ -57,6 +57,7 @@ impl Window {
         for probe in 0..PROBES_MAX {
             let index = (first + probe) % PROCESSES_MAX;
             let process = self.process(index);
+            // ORDERING: Acquire pairs with the AcqRel below, of whoever took the slot.
             let pid = process.pid.load(Ordering::Acquire);
             let same = pid == who.pid
                 && process.pid_namespace.load(Ordering::Relaxed) == who.pid_namespace;
@@ -115,6 +116,7 @@ impl Window {
         let mut alive = 0;
         for index in 0..PROCESSES_MAX {
             let process = self.process(index);
+            // ORDERING: Acquire and AcqRel pair with the taking of a slot in `enter_process`.
             let pid = process.pid.load(Ordering::Acquire);
             if pid == 0 {
                 continue;

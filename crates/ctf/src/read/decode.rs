@@ -151,6 +151,7 @@ impl<'bytes> Cursor<'bytes> {
     }
 
     /// The next `bits` (1 to 64), without their sign.
+    #[inline]
     fn take(&mut self, bits: u32, big_endian: bool) -> Result<u64, DecodeError> {
         let (start, end) = (self.bit, self.bit + u64::from(bits));
         if end > self.end {
@@ -158,23 +159,17 @@ impl<'bytes> Cursor<'bytes> {
         }
         self.bit = end;
         let first = (start / 8) as usize;
-        let past = end.div_ceil(8) as usize;
-        let bytes = self.bytes.get(first..past).unwrap_or_default();
         let offset = (start % 8) as u32;
-        if offset == 0 && !big_endian {
+        let mask = u64::MAX >> (64 - bits);
+        if !big_endian && offset + bits <= 64 {
             // The common case, and the only one in what this library writes.
-            match *bytes {
-                [a] if bits == 8 => return Ok(u64::from(a)),
-                [a, b] if bits == 16 => return Ok(u64::from(u16::from_le_bytes([a, b]))),
-                [a, b, c, d] if bits == 32 => {
-                    return Ok(u64::from(u32::from_le_bytes([a, b, c, d])));
-                }
-                [a, b, c, d, e, f, g, h] if bits == 64 => {
-                    return Ok(u64::from_le_bytes([a, b, c, d, e, f, g, h]));
-                }
-                _ => {}
+            let rest = self.bytes.get(first..).unwrap_or_default();
+            if let Some(word) = rest.first_chunk::<8>() {
+                return Ok(u64::from_le_bytes(*word) >> offset & mask);
             }
         }
+        let past = end.div_ceil(8) as usize;
+        let bytes = self.bytes.get(first..past).unwrap_or_default();
         // At most nine bytes.
         let mut wide: u128 = 0;
         let value = if big_endian {
@@ -184,7 +179,7 @@ impl<'bytes> Cursor<'bytes> {
             bytes.iter().rev().for_each(|&byte| wide = wide << 8 | u128::from(byte));
             wide >> offset
         };
-        Ok(value as u64 & (u64::MAX >> (64 - bits)))
+        Ok(value as u64 & mask)
     }
 
     /// Bytes up to a NUL, which is passed over.
@@ -235,6 +230,7 @@ pub(crate) fn decode<S: Sink>(
     Ok(())
 }
 
+#[inline]
 fn integer_value(
     integer: &Integer,
     cursor: &mut Cursor<'_>,

@@ -88,11 +88,13 @@ impl<'text> Lexer<'text> {
                         found: "an open comment".to_owned(),
                         expected: "'*/'",
                     });
-                    (self.step(), self.step());
+                    self.step();
+                    self.step();
                     while (self.peek(0), self.peek(1)) != (Some(b'*'), Some(b'/')) {
                         self.step().ok_or_else(|| open.clone())?;
                     }
-                    (self.step(), self.step());
+                    self.step();
+                    self.step();
                 }
                 _ => return Ok(()),
             }

@@ -234,7 +234,6 @@ impl Parser<'_> {
                 Entry::Value(Value::Text(text)) => EnvironmentValue::Text(text),
                 _ => return Ok(()),
             };
-            document.environment.retain(|(name, _)| name != path);
             document.environment.push((path.to_owned(), value));
             Ok(())
         })

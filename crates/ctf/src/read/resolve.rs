@@ -16,7 +16,7 @@ use super::types::{
 };
 
 /// Most types in one trace, counting each use.
-const NODES_MAX: usize = 4 << 20;
+const NODES_MAX: usize = 1 << 19;
 
 type Resolved<T> = Result<T, MetadataError>;
 
@@ -243,11 +243,13 @@ impl Resolver<'_> {
             let kind = self.compile(&named.node)?;
             let raw_name = named.name.clone();
             let member = Member { raw_name, kind, hidden: false, lead: String::new() };
-            self.frames.last_mut().map(|frame| frame.push(member));
+            if let Some(frame) = self.frames.last_mut() {
+                frame.push(member);
+            }
         }
         let members = self.frames.pop().unwrap_or_default();
         let widest = members.iter().map(|member| member.kind.alignment()).max().unwrap_or(1);
-        Ok(Type::Struct(Struct { members, alignment: widest.max(alignment) }))
+        Ok(Type::Struct(Struct { members, alignment: widest.max(alignment), shown: true }))
     }
 
     fn variant(&mut self, tag: Option<&Reference>, options: &[Named]) -> Resolved<Type> {
@@ -423,6 +425,7 @@ fn finish(kind: &mut Type) {
                 member.lead = format!("{lead}{space}{} = ", member.name());
                 shown += usize::from(!member.hidden);
             }
+            structure.shown = shown > 0 || structure.members.is_empty();
         }
         Type::Variant(variant) => {
             variant.options.iter_mut().for_each(|option| finish(&mut option.kind));

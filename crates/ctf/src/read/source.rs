@@ -145,8 +145,8 @@ impl<B: Bytes> SourceStream<B> {
                     self.next_at = self.packet_at.saturating_add(whole).min(self.length);
                     return Ok(packet);
                 }
-                Err(DecodeError::Truncated { .. }) if self.extend(0).map_err(StreamError::Read)? => {
-                }
+                Err(DecodeError::Truncated { .. })
+                    if self.extend(0).map_err(StreamError::Read)? => {}
                 Err(error) => {
                     // Without its size there is no telling where the next packet begins.
                     self.next_at = self.length;

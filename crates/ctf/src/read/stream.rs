@@ -180,14 +180,11 @@ impl<'trace> StreamDecoder<'trace> {
         let packet = packet(index, &state);
         let content = packet.content_bits.unwrap_or(available_bits);
         let whole = packet.packet_bits.unwrap_or(available_bits);
-        if content > whole || content < cursor.position() || whole % 8 != 0 || whole == 0 {
+        if content > whole || content < cursor.position() || !whole.is_multiple_of(8) || whole == 0
+        {
             return Err(DecodeError::Sizes { content, packet: whole });
         }
-        if let Some(before) = &self.packet {
-            losses(Some(before), &packet, class, &mut lost);
-        } else {
-            losses(None, &packet, class, &mut lost);
-        }
+        losses(self.packet.as_ref(), &packet, class, &mut lost);
         state.budget = content.saturating_add(SPARE_ELEMENTS);
         self.state = state;
         self.class = Some(index);

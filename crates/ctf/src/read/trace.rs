@@ -30,7 +30,8 @@ impl Trace {
 
     /// What the trace's environment says of `name`, e.g. `hostname`.
     pub fn environment(&self, name: &str) -> Option<&EnvironmentValue> {
-        self.environment.iter().find(|(found, _)| found == name).map(|(_, value)| value)
+        // The latest counts.
+        self.environment.iter().rev().find(|(found, _)| found == name).map(|(_, value)| value)
     }
 
     /// A text of the environment, if `name` is one.

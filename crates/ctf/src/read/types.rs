@@ -149,13 +149,15 @@ pub struct Float {
 pub struct Struct {
     pub(crate) members: Vec<Member>,
     pub(crate) alignment: u64,
+    /// Whether it has something to show: a member that is not for the reader alone, or, if it
+    /// is empty, its emptiness.
+    pub(crate) shown: bool,
 }
 
 impl Struct {
-    /// Whether it has something to show: a member that is not for the reader alone, or, if it
-    /// is empty, its emptiness.
-    pub(crate) fn is_shown(&self) -> bool {
-        self.members.is_empty() || self.members.iter().any(|member| !member.hidden)
+    /// Its members, in the order of their bytes.
+    pub fn members(&self) -> &[Member] {
+        &self.members
     }
 }
 
@@ -252,7 +254,7 @@ impl Type {
             Self::Integer(integer) => hidden(integer),
             Self::Enumeration(enumeration) => hidden(&enumeration.integer),
             Self::Float(_) | Self::Text => false,
-            Self::Struct(structure) => !structure.is_shown(),
+            Self::Struct(structure) => !structure.shown,
             Self::Array(array) => array.element.is_hidden(),
             Self::Sequence(sequence) => sequence.element.is_hidden(),
             Self::Variant(variant) => variant.options.iter().all(|option| option.kind.is_hidden()),

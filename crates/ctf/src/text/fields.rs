@@ -120,7 +120,7 @@ fn push_integer(out: &mut Vec<u8>, kind: &Integer, value: u64) {
 pub(crate) fn push_quoted(out: &mut Vec<u8>, bytes: &[u8]) {
     out.push(b'"');
     let mut rest = bytes;
-    while let Some(at) = rest.iter().position(|&byte| is_escaped(byte)) {
+    while let Some(at) = rest.iter().position(|&byte| ESCAPED[usize::from(byte)]) {
         let (plain, from) = rest.split_at(at);
         out.extend_from_slice(plain);
         if let Some((&byte, after)) = from.split_first() {
@@ -131,6 +131,17 @@ pub(crate) fn push_quoted(out: &mut Vec<u8>, bytes: &[u8]) {
     out.extend_from_slice(rest);
     out.push(b'"');
 }
+
+/// [`is_escaped`] of each byte.
+const ESCAPED: [bool; 256] = {
+    let mut escaped = [false; 256];
+    let mut byte = 0;
+    while byte < escaped.len() {
+        escaped[byte] = is_escaped(byte as u8);
+        byte += 1;
+    }
+    escaped
+};
 
 /// Bytes above ASCII are left as they are: they are UTF-8, or nothing that we know better.
 const fn is_escaped(byte: u8) -> bool {

@@ -2,7 +2,7 @@
 //! babeltrace2's warnings about what a tracer lost.
 
 use super::fields::FieldWriter;
-use super::number::{push_decimal, push_nanoseconds, push_two};
+use super::number::{push_decimal, push_nanoseconds, two_digits};
 use crate::read::{
     Clock, DecodeError, EnvironmentValue, EventHeader, Loss, Lost, StreamDecoder, Trace, Window,
 };
@@ -134,13 +134,8 @@ impl<Local: FnMut(i64) -> Option<[u8; 3]>> LineWriter<Local> {
             return Some(clock);
         }
         let [hour, minute, second] = (self.local)(i64::try_from(seconds).ok()?)?;
-        let mut text = Vec::with_capacity(8);
-        push_two(&mut text, hour);
-        text.push(b':');
-        push_two(&mut text, minute);
-        text.push(b':');
-        push_two(&mut text, second);
-        let clock = <[u8; 8]>::try_from(text).ok()?;
+        let ([a, b], [c, d], [e, f]) = (two_digits(hour), two_digits(minute), two_digits(second));
+        let clock = [a, b, b':', c, d, b':', e, f];
         self.shown = Some((seconds, clock));
         Some(clock)
     }

@@ -2,18 +2,33 @@
 
 use std::io::Write as _;
 
+/// The numbers 00 to 99: two digits at a time halve the divisions.
+const PAIRS: [[u8; 2]; 100] = {
+    let mut pairs = [[0; 2]; 100];
+    let mut number = 0;
+    while number < pairs.len() {
+        pairs[number] = [b'0' + (number / 10) as u8, b'0' + (number % 10) as u8];
+        number += 1;
+    }
+    pairs
+};
+
 /// Appends `value` in decimal.
 pub fn push_decimal(out: &mut Vec<u8>, mut value: u64) {
     // 2^64 has 20 digits.
     let mut digits = [0_u8; 20];
     let mut first = digits.len();
-    loop {
+    while value >= 100 {
+        first -= 2;
+        digits[first..first + 2].copy_from_slice(&PAIRS[(value % 100) as usize]);
+        value /= 100;
+    }
+    let [tens, ones] = PAIRS[value as usize];
+    first -= 1;
+    digits[first] = ones;
+    if value >= 10 {
         first -= 1;
-        digits[first] = b'0' + (value % 10) as u8;
-        value /= 10;
-        if value == 0 {
-            break;
-        }
+        digits[first] = tens;
     }
     out.extend_from_slice(&digits[first..]);
 }
@@ -27,18 +42,16 @@ pub(crate) fn push_signed(out: &mut Vec<u8>, value: i64) {
 }
 
 /// Appends nine digits: the fraction of a second, in nanoseconds (below 10^9).
-pub(crate) fn push_nanoseconds(out: &mut Vec<u8>, mut value: u64) {
-    let mut digits = [b'0'; 9];
-    for digit in digits.iter_mut().rev() {
-        *digit = b'0' + (value % 10) as u8;
-        value /= 10;
-    }
-    out.extend_from_slice(&digits);
+pub(crate) fn push_nanoseconds(out: &mut Vec<u8>, nanoseconds: u64) {
+    let pair = |divisor: u64| PAIRS[(nanoseconds / divisor % 100) as usize];
+    let first = b'0' + (nanoseconds / 100_000_000 % 10) as u8;
+    let ([b, c], [d, e], [f, g], [h, i]) = (pair(1_000_000), pair(10_000), pair(100), pair(1));
+    out.extend_from_slice(&[first, b, c, d, e, f, g, h, i]);
 }
 
-/// Appends two digits (for values below 100), as clocks show them.
-pub(crate) fn push_two(out: &mut Vec<u8>, value: u8) {
-    out.extend_from_slice(&[b'0' + value / 10 % 10, b'0' + value % 10]);
+/// Two digits (for values below 100), as clocks show them.
+pub(crate) fn two_digits(value: u8) -> [u8; 2] {
+    PAIRS[usize::from(value % 100)]
 }
 
 /// Appends `value` in upper-case hexadecimal, without leading zeros.

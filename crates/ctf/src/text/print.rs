@@ -56,9 +56,9 @@ fn joined<B>(inputs: Vec<Input<B>>) -> Vec<(Trace, Vec<(String, B)>)> {
         trace.streams().iter().map(|stream| 1 + stream.events().len()).sum::<usize>()
     };
     for input in inputs {
-        let same = traces.iter_mut().find(|(trace, _)| {
-            trace.uuid().is_some() && trace.uuid() == input.trace.uuid()
-        });
+        let same = traces
+            .iter_mut()
+            .find(|(trace, _)| trace.uuid().is_some() && trace.uuid() == input.trace.uuid());
         match same {
             None => traces.push((input.trace, input.streams)),
             Some((trace, streams)) => {
@@ -155,7 +155,10 @@ fn opened<'trace, B: Bytes>(
 
 impl<'trace, B: Bytes> Stream<'trace, B> {
     /// Goes on until something is to be told: a loss or an event. Whether there is anything.
-    fn advance(&mut self, mut damage: impl FnMut(&str, &StreamError) -> io::Result<()>) -> io::Result<bool> {
+    fn advance(
+        &mut self,
+        mut damage: impl FnMut(&str, &StreamError) -> io::Result<()>,
+    ) -> io::Result<bool> {
         loop {
             if !self.losses.is_empty() || self.event.is_some() {
                 return Ok(true);
@@ -235,9 +238,10 @@ impl<'trace, B: Bytes> Stream<'trace, B> {
     fn time(&self, before: i64) -> i64 {
         let clock = self.decoder.class().and_then(StreamClass::clock);
         let time = match (self.losses.last(), &self.event) {
-            (Some(loss), _) => loss.between.zip(clock).and_then(|((begin, _), clock)| {
-                clock.ns_from_origin(begin).ok()
-            }),
+            (Some(loss), _) => loss
+                .between
+                .zip(clock)
+                .and_then(|((begin, _), clock)| clock.ns_from_origin(begin).ok()),
             (None, Some(event)) => event.time,
             (None, None) => None,
         };

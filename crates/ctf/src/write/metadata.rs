@@ -61,9 +61,12 @@ typealias integer { size = 32; align = 8; signed = false; } := uint32_t;
 typealias integer { size = 64; align = 8; signed = false; } := uint64_t;
 typealias integer { size = 64; align = 8; signed = false; } := unsigned long;
 typealias integer { size = 5; align = 1; signed = false; } := uint5_t;
+typealias integer { size = 16; align = 1; signed = false; } := uint16_packed_t;
 typealias integer { size = 27; align = 1; signed = false; } := uint27_t;
 ";
 
+/// `medium` has no member with an alignment, so that it, too, begins right behind the tag: a
+/// structure is aligned as its widest member. `extended` does have some, and begins with a byte.
 const CLOCKED_TYPES: &str = r"typealias integer {
 	size = 27; align = 1; signed = false;
 	map = clock.monotonic.value;
@@ -92,7 +95,7 @@ struct event_header {
 		} compact;
 		struct {
 			uint27_clock_monotonic_t timestamp;
-			uint16_t id;
+			uint16_packed_t id;
 		} medium;
 		struct {
 			uint32_t id;

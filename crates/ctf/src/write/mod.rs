@@ -14,13 +14,23 @@
 //!
 //! # How babeltrace2 2.0.4 counts what was lost
 //!
-//! Per stream (one data file), in the order of the file, when it reads a packet's context:
+//! Found in its source (`check_emit_msg_discarded_events` and `…_packets` in `msg-iter.c`) and
+//! held against it by the tests. Per stream, when it has read a packet's context, in the order of
+//! packets (the file's; by `timestamp_begin` where several files make up one stream):
 //!
-//! * `events_discarded` is taken as a running total of the stream. A packet that follows another
-//!   reports the difference; no difference, no warning.
-//! * Whether the very first packet's own value is reported is decided by `first packet` rules
-//!   that are described at [`PacketFields::events_discarded`].
-//! * `packet_seq_num` must grow by one; a greater step is reported as discarded packets.
+//! * `events_discarded` is a running total. A packet that follows another reports the
+//!   difference, if it is not 0, as lost between the former's end and its own end.
+//! * A *first* packet whose total is not 0 is reported without a number ("Tracer may have
+//!   discarded events"), between its own begin and end, because the loss may have been before
+//!   it. So that a loss in the very first packet is counted, begin the stream with an empty one:
+//!   content and packet 672 bits (the 84 bytes of the header alone), total 0.
+//! * `packet_seq_num` must grow by one from packet to packet; a greater step (or one backwards,
+//!   which wraps) is reported as that many packets less one, between the former's end and the
+//!   latter's begin. The first packet may have any number.
+//! * The times play no part in counting, but a message that is earlier than the one before it
+//!   ends babeltrace2 with an error: packets' times, and events' times, must not go backwards.
+//! * Two files with equal `stream_id` and `stream_instance_id` are one stream: their packets are
+//!   read as one sequence and the rules above go across both, so instance ids must differ.
 
 mod metadata;
 mod packet;

@@ -1,0 +1,86 @@
+# Trackway's commands. `make help` lists them.
+
+CARGO ?= cargo
+CC ?= cc
+PREFIX ?= /usr/local
+LIBDIR ?= $(PREFIX)/lib
+BUILD := target/release
+CFLAGS_PRELOAD := -O2 -g -std=c11 -Wall -Wextra -Wpedantic -Werror -fPIC -fvisibility=hidden \
+	-ftls-model=initial-exec -Iinclude
+LDFLAGS_PRELOAD := -shared -Wl,-z,now -Wl,-z,relro
+HEADERS := $(wildcard include/trackway/*.h include/trackway/abi/*.h)
+HELPERS := libc pthread
+HELPER_LIBRARIES := $(HELPERS:%=$(BUILD)/libtrackway-%.so)
+VERSION := 0.1.0
+
+.PHONY: help build programs demo test torture bench asm install uninstall clean
+
+help: ## list the targets
+	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
+
+build: programs $(BUILD)/libtrackway.so.1 $(HELPER_LIBRARIES) ## build everything in release mode
+
+programs:
+	$(CARGO) build --release --locked -p trackway -p trackway-capi
+
+$(BUILD)/libtrackway.so.1: programs
+	ln -sf libtrackway.so $@
+
+$(BUILD)/libtrackway-%.so: preload/%.c $(HEADERS) Makefile
+	@mkdir -p $(BUILD)
+	$(CC) $(CFLAGS_PRELOAD) $(LDFLAGS_PRELOAD) -Wl,-soname,$(notdir $@) -o $@ $<
+
+demo: ## record a real program and look at the trace
+	@scripts/packages demo
+	@$(MAKE) --no-print-directory build
+	@scripts/demo
+
+test: ## run all tests
+	@scripts/packages test
+	@scripts/test
+
+torture: ## the long torture test: make torture HOURS=n (default: ten minutes)
+	@scripts/packages test
+	@$(MAKE) --no-print-directory build
+	@scripts/torture $(HOURS)
+
+bench: ## what tracing costs on this machine, beside the other tracers
+	@scripts/packages bench
+	@$(MAKE) --no-print-directory build
+	$(BUILD)/trackway bench tracepoint --json results.json
+
+asm: programs ## the machine code of the recording path
+	@objdump -d --no-show-raw-insn -M intel $(BUILD)/libtrackway.so \
+		| awk '/^[0-9a-f]+ <.*record4emit.*>:/ {on=1} on {print} on && /^$$/ {exit}'
+
+install: build ## install below $(DESTDIR)$(PREFIX)
+	install -d $(DESTDIR)$(PREFIX)/bin $(DESTDIR)$(LIBDIR)/pkgconfig \
+		$(DESTDIR)$(PREFIX)/include/trackway/abi $(DESTDIR)$(PREFIX)/share/man/man1 \
+		$(DESTDIR)$(PREFIX)/share/bash-completion/completions
+	install -m 755 $(BUILD)/trackway $(DESTDIR)$(PREFIX)/bin/trackway
+	install -m 755 $(BUILD)/libtrackway.so $(DESTDIR)$(LIBDIR)/libtrackway.so.$(VERSION)
+	ln -sf libtrackway.so.$(VERSION) $(DESTDIR)$(LIBDIR)/libtrackway.so.1
+	ln -sf libtrackway.so.1 $(DESTDIR)$(LIBDIR)/libtrackway.so
+	install -m 755 $(HELPER_LIBRARIES) $(DESTDIR)$(LIBDIR)
+	install -m 644 include/trackway/trackway.h $(DESTDIR)$(PREFIX)/include/trackway/
+	install -m 644 include/trackway/abi/abi.h $(DESTDIR)$(PREFIX)/include/trackway/abi/
+	sed -e 's|@PREFIX@|$(PREFIX)|; s|@LIBDIR@|$(LIBDIR)|; s|@VERSION@|$(VERSION)|' \
+		packaging/trackway.pc.in > $(DESTDIR)$(LIBDIR)/pkgconfig/trackway.pc
+	$(BUILD)/trackway man --output $(DESTDIR)$(PREFIX)/share/man/man1
+	$(BUILD)/trackway completions bash \
+		> $(DESTDIR)$(PREFIX)/share/bash-completion/completions/trackway
+
+uninstall: ## remove what install installed
+	rm -f $(DESTDIR)$(PREFIX)/bin/trackway \
+		$(DESTDIR)$(LIBDIR)/libtrackway.so $(DESTDIR)$(LIBDIR)/libtrackway.so.1 \
+		$(DESTDIR)$(LIBDIR)/libtrackway.so.$(VERSION) \
+		$(HELPERS:%=$(DESTDIR)$(LIBDIR)/libtrackway-%.so) \
+		$(DESTDIR)$(LIBDIR)/pkgconfig/trackway.pc \
+		$(DESTDIR)$(PREFIX)/include/trackway/trackway.h \
+		$(DESTDIR)$(PREFIX)/include/trackway/abi/abi.h \
+		$(DESTDIR)$(PREFIX)/share/man/man1/trackway*.1 \
+		$(DESTDIR)$(PREFIX)/share/bash-completion/completions/trackway
+	-rmdir $(DESTDIR)$(PREFIX)/include/trackway/abi $(DESTDIR)$(PREFIX)/include/trackway
+
+clean: ## remove what was built
+	$(CARGO) clean

@@ -1,0 +1,222 @@
+//! What is written here is what babeltrace2 reads, and what is printed here is what it prints.
+
+mod support;
+
+use std::path::Path;
+
+use support::{
+    Folder, Header, Made, START_NS, StreamWriter, babeltrace, description, event, random_trace,
+};
+use trackway_ctf::read::Trace;
+use trackway_ctf::text::{Input, print};
+use trackway_ctf::write::{Contexts, event_declaration, metadata_preamble};
+use trackway_schema::{FieldKind, Label, Scalar};
+
+/// UTC, as the tests ask babeltrace2 for.
+fn utc(seconds: i64) -> Option<[u8; 3]> {
+    let part = |value: i64| u8::try_from(value).ok();
+    Some([part(seconds / 3600 % 24)?, part(seconds / 60 % 60)?, part(seconds % 60)?])
+}
+
+/// Our own text for a trace: events, and warnings.
+fn printed(made: &Made, folder: &Path) -> (Vec<u8>, String) {
+    let trace = Trace::parse(made.metadata.as_bytes()).expect("metadata");
+    let streams = made.streams.iter().enumerate().map(|(number, stream)| {
+        let name = folder.join(format!("channel_{number}")).display().to_string();
+        (name, &stream.bytes[..])
+    });
+    let input = Input { trace, streams: streams.collect() };
+    let (mut output, mut warnings) = (Vec::new(), Vec::new());
+    let whole = print(vec![input], utc, &mut output, &mut warnings).expect("writing to memory");
+    let warnings = String::from_utf8(warnings).expect("UTF-8");
+    assert!(whole, "{warnings}");
+    (output, warnings)
+}
+
+/// Compares with babeltrace2; our text.
+fn check(name: &str, made: &Made) -> String {
+    let folder = Folder::new(name);
+    made.save(&folder);
+    let ours = printed(made, &folder.0);
+    let text = String::from_utf8_lossy(&ours.0).into_owned();
+    if let Some(theirs) = babeltrace(&folder.0) {
+        let their_text = String::from_utf8_lossy(&theirs.0);
+        for (our_line, their_line) in text.lines().zip(their_text.lines()) {
+            assert_eq!(our_line, their_line, "{name}");
+        }
+        assert_eq!(ours.0, theirs.0, "{name}");
+        assert_eq!(ours.1, theirs.1, "{name}");
+    }
+    text
+}
+
+#[test]
+fn random_traces_print_as_babeltrace2_prints_them() {
+    for seed in 0..80 {
+        let made = random_trace(seed);
+        let text = check(&format!("random-{seed}"), &made);
+        assert_eq!(text.lines().count(), made.events, "seed {seed}");
+    }
+}
+
+#[test]
+fn all_three_headers_are_read() {
+    let contexts = Contexts::default();
+    let mut metadata = metadata_preamble(&description(contexts));
+    for id in [0, 29, 30, 65_535, 65_536, u32::MAX] {
+        let class = event(&format!("id{id}"), vec![("n", FieldKind::Scalar(Scalar::U32))]);
+        metadata.push_str(&event_declaration(id, &class));
+    }
+    let mut stream = StreamWriter::new(0);
+    // Just below a wrap of 27 bits.
+    let begin = (START_NS | ((1 << 27) - 1)) - 2;
+    stream.begin(begin);
+    let mut time = begin;
+    for (number, (header, id, step)) in [
+        (Header::Compact, 0, 0),
+        (Header::Compact, 29, 1),
+        (Header::Compact, 0, 5),
+        (Header::Medium, 30, 0),
+        (Header::Medium, 65_535, (1 << 27) - 1),
+        (Header::Medium, 3 - 3, 1),
+        (Header::Extended, 65_536, 1 << 27),
+        (Header::Extended, u32::MAX, 1 << 40),
+        (Header::Extended, 0, 1),
+        (Header::Compact, 29, (1 << 27) - 1),
+    ]
+    .into_iter()
+    .enumerate()
+    {
+        time += step;
+        stream.record_with(header, id, time, &(number as u32).to_le_bytes());
+    }
+    stream.end(time, 0);
+    let text = check("headers", &Made { metadata, streams: vec![stream], events: 10 });
+    let expected = [
+        ("?.?????????", "id0", 0),
+        ("0.000000001", "id29", 1),
+        ("0.000000005", "id0", 2),
+        ("0.000000000", "id30", 3),
+        ("0.134217727", "id65535", 4),
+        ("0.000000001", "id0", 5),
+        ("0.134217728", "id65536", 6),
+        ("1099.511627776", "id4294967295", 7),
+        ("0.000000001", "id0", 8),
+        ("0.134217727", "id29", 9),
+    ];
+    assert_eq!(text.lines().count(), expected.len());
+    for (line, (delta, name, number)) in text.lines().zip(expected) {
+        let rest = format!("(+{delta}) host app:{name}: {{ cpu_id = 0 }}, {{ n = {number} }}");
+        assert!(line.ends_with(&rest), "{line}\nnot {rest}");
+    }
+}
+
+#[test]
+fn enumerations_keep_their_ranges() {
+    let label = |name: &str, first, last| Label { name: name.to_owned(), first, last };
+    let labels = vec![
+        label("minus", -3, -1),
+        label("zero", 0, 0),
+        label("some", 1, 200),
+        label("more", 100, i64::MAX),
+        label("never", 5, 4),
+        label("minus", 7, 7),
+    ];
+    let kinds = [Scalar::I8, Scalar::U8, Scalar::X16, Scalar::I64, Scalar::U64, Scalar::Bool];
+    let fields = kinds.map(|scalar| ("e", FieldKind::Enumeration(scalar, labels.clone())));
+    let mut metadata = metadata_preamble(&description(Contexts::default()));
+    metadata.push_str(&event_declaration(0, &event("labels", fields.to_vec())));
+    let mut stream = StreamWriter::new(3);
+    stream.begin(START_NS);
+    for value in [0_i64, -2, 7, 100, 127, -128, i64::MAX, i64::MIN] {
+        let mut body = Vec::new();
+        for scalar in kinds {
+            body.extend(&value.to_le_bytes()[..scalar.size_bytes()]);
+        }
+        stream.record(0, START_NS, &body);
+    }
+    stream.end(START_NS, 5);
+    let text = check("labels", &Made { metadata, streams: vec![stream], events: 8 });
+    let sixth = text.lines().nth(5).expect("sixth line");
+    assert!(sixth.contains("e = ( <unknown> : container = -128 )"), "{sixth}");
+    let second = text.lines().nth(1).expect("second line");
+    assert!(second.contains("e = ( \"minus\" : container = -2 )"), "{second}");
+    assert!(second.contains("e_3 = ( \"more\" : container = 0xFFFE )"), "{second}");
+}
+
+/// How losses are counted: see the documentation of `trackway_ctf::write`.
+#[test]
+fn losses_are_told_as_babeltrace2_tells_them() {
+    let metadata = metadata_preamble(&description(Contexts::default()));
+    let metadata = metadata + &event_declaration(0, &event("empty", vec![]));
+    let mut streams = Vec::new();
+    // An empty first packet makes the loss before the second countable.
+    for (instance, first_is_empty) in [(0, true), (1, false)] {
+        let mut stream = StreamWriter::new(instance);
+        if first_is_empty {
+            stream.begin(START_NS);
+            stream.end(START_NS, 0);
+        }
+        for (number, discarded) in [(1, 5), (2, 5), (3, 6)] {
+            stream.begin(START_NS + 10 * number);
+            stream.record(0, START_NS + 10 * number, &[]);
+            stream.fields.events_discarded = discarded;
+            stream.fields.sequence += u64::from(number == 3) * 2;
+            stream.end(START_NS + 10 * number + 5, 0);
+        }
+        streams.push(stream);
+    }
+    let made = Made { metadata, streams, events: 6 };
+    check("losses", &made);
+    let (_, warnings) = printed(&made, Path::new("/t"));
+    let starts: Vec<&str> =
+        warnings.lines().map(|line| line.split(" between").next().unwrap_or_default()).collect();
+    assert_eq!(
+        starts,
+        [
+            "WARNING: Tracer discarded 5 events",
+            "WARNING: Tracer may have discarded events",
+            "WARNING: Tracer discarded 1 event",
+            "WARNING: Tracer discarded 2 packets",
+            "WARNING: Tracer discarded 1 event",
+            "WARNING: Tracer discarded 2 packets",
+        ]
+    );
+}
+
+/// Hostile names and texts do not break out of the metadata.
+#[test]
+fn odd_texts_are_quoted() {
+    let mut trace = description(Contexts { vpid: true, vtid: true, procname: true });
+    trace.hostname = "h\"o\\s\tt\n*/ \u{e9}7".to_owned();
+    trace.trace_name = "}; env { a = 1; };".to_owned();
+    let mut metadata = metadata_preamble(&trace);
+    let odd = "} _x; /* $ ' ? ] := <unknown>";
+    let class = event(odd, vec![(odd, FieldKind::Str), (odd, FieldKind::Sequence(Scalar::U8))]);
+    metadata.push_str(&event_declaration(0, &class));
+    let mut stream = StreamWriter::new(0);
+    stream.begin(START_NS);
+    let mut body = vec![0; 25];
+    body[8] = b'p';
+    body.extend(b"x\0\x02\0\0\0\x07\x08");
+    stream.record(0, START_NS, &body);
+    stream.end(START_NS, 0);
+    let text = check("odd", &Made { metadata, streams: vec![stream], events: 1 });
+    assert!(text.ends_with("= [ [0] = 7, [1] = 8 ] }\n"), "{text}");
+}
+
+/// babeltrace2 2.0.4 shows an empty string as the string before it; here it is empty.
+#[test]
+fn empty_strings_are_empty() {
+    let class = event("s", vec![("s", FieldKind::Str), ("t", FieldKind::Text)]);
+    let metadata =
+        metadata_preamble(&description(Contexts::default())) + &event_declaration(0, &class);
+    let mut stream = StreamWriter::new(0);
+    stream.begin(START_NS);
+    stream.record(0, START_NS, b"before\0\x01\0\0\0x");
+    stream.record(0, START_NS, b"\0\0\0\0\0");
+    stream.end(START_NS, 0);
+    let made = Made { metadata, streams: vec![stream], events: 2 };
+    let text = String::from_utf8(printed(&made, Path::new("/t")).0).expect("UTF-8");
+    assert!(text.ends_with("{ s = \"\", _t_length = 0, t = \"\" }\n"), "{text}");
+}

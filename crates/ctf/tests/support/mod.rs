@@ -1,0 +1,356 @@
+//! Traces made by the writer: a seeded generator, and what is needed to hold its traces against
+//! babeltrace2.
+#![allow(dead_code, reason = "each test uses a part")]
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use trackway_ctf::write::{
+    Contexts, INDEX_ENTRY_BYTES, PACKET_HEADER_BYTES, PacketFields, TraceDescription,
+    event_declaration, index_entry, index_header, metadata_preamble, packet_header,
+};
+use trackway_schema::{EventDescription, Field, FieldKind, Label, Scalar};
+
+/// Time at which all test traces begin.
+pub(crate) const START_NS: u64 = 1_000_000_000_000;
+
+/// SplitMix64 (Steele, Lea, Flood 2014): small, and the same on every machine.
+pub(crate) struct Random(pub(crate) u64);
+
+impl Random {
+    pub(crate) fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut z = self.0;
+        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        z ^ (z >> 31)
+    }
+
+    pub(crate) fn below(&mut self, bound: u64) -> u64 {
+        self.next() % bound
+    }
+}
+
+/// A folder that is removed when it goes out of scope, also by a failing test.
+pub(crate) struct Folder(pub(crate) PathBuf);
+
+impl Folder {
+    pub(crate) fn new(name: &str) -> Self {
+        let path = std::env::temp_dir().join(format!("trackway-ctf-{}-{name}", std::process::id()));
+        std::fs::create_dir_all(&path).expect("temporary folder");
+        Self(path)
+    }
+
+    pub(crate) fn write(&self, name: &str, bytes: &[u8]) {
+        let path = self.0.join(name);
+        if let Some(parent) = path.parent() {
+            std::fs::create_dir_all(parent).expect("folder in the temporary folder");
+        }
+        std::fs::write(path, bytes).expect("file in the temporary folder");
+    }
+}
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}
+
+/// babeltrace2's standard output and error for a trace, with times in UTC; `None`, and a note, if
+/// it is not installed.
+pub(crate) fn babeltrace(path: &Path) -> Option<(Vec<u8>, String)> {
+    let output = Command::new("babeltrace2").arg(path).env("TZ", "UTC").output();
+    let Ok(output) = output else {
+        eprintln!("skipped, because babeltrace2 is not installed");
+        return None;
+    };
+    let talk = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(output.status.success(), "babeltrace2 refuses {path:?}: {talk}");
+    Some((output.stdout, talk))
+}
+
+pub(crate) fn description(contexts: Contexts) -> TraceDescription {
+    TraceDescription {
+        uuid: *b"0123456789abcdef",
+        hostname: "host".to_owned(),
+        uid: 1000,
+        trace_name: "session".to_owned(),
+        creation_datetime: "20261121T025621+0000".to_owned(),
+        boot_uuid: *b"fedcba9876543210",
+        clock_offset_ns: 1_795_228_670_847_582_868,
+        contexts,
+    }
+}
+
+pub(crate) fn event(name: &str, fields: Vec<(&str, FieldKind)>) -> EventDescription {
+    EventDescription {
+        provider: "app".to_owned(),
+        name: name.to_owned(),
+        level: 6,
+        fields: fields
+            .into_iter()
+            .map(|(name, kind)| Field { name: name.to_owned(), kind })
+            .collect(),
+    }
+}
+
+pub(crate) const SCALARS: [Scalar; 15] = [
+    Scalar::I8,
+    Scalar::I16,
+    Scalar::I32,
+    Scalar::I64,
+    Scalar::U8,
+    Scalar::U16,
+    Scalar::U32,
+    Scalar::U64,
+    Scalar::X8,
+    Scalar::X16,
+    Scalar::X32,
+    Scalar::X64,
+    Scalar::F32,
+    Scalar::F64,
+    Scalar::Bool,
+];
+
+/// How a record's header is made.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Header {
+    Compact,
+    Medium,
+    Extended,
+}
+
+/// The shortest header that `id` and the time since the last event allow.
+pub(crate) fn shortest(id: u32, delta: u64) -> Header {
+    match id {
+        _ if delta >= 1 << 27 => Header::Extended,
+        0..=29 => Header::Compact,
+        30..=0xffff => Header::Medium,
+        _ => Header::Extended,
+    }
+}
+
+pub(crate) fn push_header(record: &mut Vec<u8>, header: Header, id: u32, time: u64) {
+    let low = ((time & ((1 << 27) - 1)) as u32) << 5;
+    match header {
+        Header::Compact => record.extend((low | id).to_le_bytes()),
+        Header::Medium => {
+            record.extend((low | 30).to_le_bytes());
+            record.extend((id as u16).to_le_bytes());
+        }
+        Header::Extended => {
+            record.push(31);
+            record.extend(id.to_le_bytes());
+            record.extend(time.to_le_bytes());
+        }
+    }
+}
+
+/// One stream, packet by packet.
+#[derive(Default)]
+pub(crate) struct StreamWriter {
+    pub(crate) bytes: Vec<u8>,
+    pub(crate) index: Vec<u8>,
+    pub(crate) fields: PacketFields,
+    records: Vec<u8>,
+    last_time: u64,
+}
+
+impl StreamWriter {
+    pub(crate) fn new(instance: u64) -> Self {
+        let fields = PacketFields {
+            stream_instance_id: instance,
+            cpu_id: instance as u32,
+            ..PacketFields::default()
+        };
+        Self { fields, index: index_header().to_vec(), ..Self::default() }
+    }
+
+    pub(crate) fn begin(&mut self, time: u64) {
+        self.fields.timestamp_begin = time;
+        self.last_time = time;
+        self.records.clear();
+    }
+
+    pub(crate) fn record(&mut self, id: u32, time: u64, body: &[u8]) {
+        let header = shortest(id, time - self.last_time);
+        self.record_with(header, id, time, body);
+    }
+
+    pub(crate) fn record_with(&mut self, header: Header, id: u32, time: u64, body: &[u8]) {
+        push_header(&mut self.records, header, id, time);
+        self.records.extend_from_slice(body);
+        self.last_time = time;
+    }
+
+    /// Ends the packet at `time`, with `padding` bytes behind its content.
+    pub(crate) fn end(&mut self, time: u64, padding: usize) {
+        self.fields.timestamp_end = time;
+        self.fields.content_bytes = (PACKET_HEADER_BYTES + self.records.len()) as u64;
+        self.fields.packet_bytes = self.fields.content_bytes + padding as u64;
+        let entry: [u8; INDEX_ENTRY_BYTES] = index_entry(self.bytes.len() as u64, &self.fields);
+        self.index.extend(entry);
+        self.bytes.extend(packet_header(b"0123456789abcdef", &self.fields));
+        self.bytes.append(&mut self.records);
+        self.bytes.resize(self.bytes.len() + padding, 0xee);
+        self.fields.sequence += 1;
+    }
+}
+
+/// A trace in memory.
+pub(crate) struct Made {
+    pub(crate) metadata: String,
+    pub(crate) streams: Vec<StreamWriter>,
+    pub(crate) events: usize,
+}
+
+impl Made {
+    pub(crate) fn save(&self, folder: &Folder) {
+        folder.write("metadata", self.metadata.as_bytes());
+        for (number, stream) in self.streams.iter().enumerate() {
+            folder.write(&format!("channel_{number}"), &stream.bytes);
+            folder.write(&format!("index/channel_{number}.idx"), &stream.index);
+        }
+    }
+}
+
+fn random_kind(random: &mut Random) -> FieldKind {
+    let scalar = SCALARS[random.below(15) as usize];
+    match random.below(6) {
+        0 => FieldKind::Scalar(scalar),
+        1 => FieldKind::Str,
+        2 => FieldKind::Text,
+        3 => FieldKind::Array(scalar, 1 + random.below(5) as u16),
+        4 => FieldKind::Sequence(scalar),
+        _ if scalar.is_float() => FieldKind::Scalar(scalar),
+        _ => FieldKind::Enumeration(scalar, random_labels(random)),
+    }
+}
+
+fn random_labels(random: &mut Random) -> Vec<Label> {
+    let label = |number: u64, random: &mut Random| {
+        let first = random.below(40) as i64 - 10;
+        let name = format!("label {}", number % 4);
+        Label { name, first, last: first + random.below(8) as i64 }
+    };
+    (0..1 + random.below(6)).map(|number| label(number, random)).collect()
+}
+
+/// Names that TSDL would trip over, were they not escaped.
+const NAMES: [&str; 8] = ["event", "struct", "a b", "x-y", "uint8_t", "_n_length", "n", "n"];
+
+fn random_scalar(random: &mut Random, scalar: Scalar, body: &mut Vec<u8>) {
+    let small = random.below(3) == 0;
+    let value = if small { random.below(30).wrapping_sub(10) } else { random.next() };
+    match scalar {
+        Scalar::F32 => body.extend((value as i64 as f32 / 1000.0).to_le_bytes()),
+        Scalar::F64 => body.extend(f64::from_bits(value).to_le_bytes()),
+        _ => body.extend(&value.to_le_bytes()[..scalar.size_bytes()]),
+    }
+}
+
+/// Never empty: babeltrace2 2.0.4 prints an empty string as the one before it
+/// (bt_field_string_clear() sets its length but leaves the bytes).
+fn random_text(random: &mut Random, body: &mut Vec<u8>) -> u32 {
+    let length = 1 + random.below(12);
+    for _ in 0..length {
+        body.push(1 + random.below(255) as u8);
+    }
+    length as u32
+}
+
+fn random_body(random: &mut Random, contexts: Contexts, event: &EventDescription) -> Vec<u8> {
+    let mut body = Vec::new();
+    for wanted in [contexts.vpid, contexts.vtid] {
+        if wanted {
+            body.extend((random.below(70_000) as i32 - 1).to_le_bytes());
+        }
+    }
+    if contexts.procname {
+        let mut name = [0_u8; 17];
+        let text = b"thread'name\n-of-15";
+        let length = 1 + random.below(16) as usize;
+        name[..length].copy_from_slice(&text[..length]);
+        body.extend(name);
+    }
+    for field in &event.fields {
+        match &field.kind {
+            FieldKind::Scalar(scalar) | FieldKind::Enumeration(scalar, _) => {
+                random_scalar(random, *scalar, &mut body);
+            }
+            FieldKind::Str => {
+                random_text(random, &mut body);
+                body.push(0);
+            }
+            FieldKind::Text => {
+                let mut text = Vec::new();
+                let length = random_text(random, &mut text);
+                body.extend(length.to_le_bytes());
+                body.extend(text);
+            }
+            FieldKind::Array(scalar, length) => {
+                (0..*length).for_each(|_| random_scalar(random, *scalar, &mut body));
+            }
+            FieldKind::Sequence(scalar) => {
+                let length = random.below(5) as u32;
+                body.extend(length.to_le_bytes());
+                (0..length).for_each(|_| random_scalar(random, *scalar, &mut body));
+            }
+        }
+    }
+    body
+}
+
+/// A trace of all that the writer can write, the same for the same seed: all types, contexts or
+/// none, ids that need each header, several streams with many equal times, padding, empty
+/// packets, losses of events and packets.
+pub(crate) fn random_trace(seed: u64) -> Made {
+    let mut random = Random(seed);
+    let contexts = Contexts {
+        vpid: random.below(2) == 0,
+        vtid: random.below(2) == 0,
+        procname: random.below(2) == 0,
+    };
+    let mut metadata = metadata_preamble(&description(contexts));
+    let mut classes = Vec::new();
+    for number in 0..1 + random.below(5) as u32 {
+        let id = match random.below(3) {
+            0 => number,
+            1 => 30 + number,
+            _ => 70_000 + number,
+        };
+        let count = random.below(7);
+        let fields = (0..count)
+            .map(|_| (NAMES[random.below(8) as usize], random_kind(&mut random)))
+            .collect();
+        let class = event(&format!("event {number}"), fields);
+        metadata.push_str(&event_declaration(id, &class));
+        classes.push((id, class));
+    }
+    let mut streams = Vec::new();
+    let mut events = 0;
+    for instance in 0..1 + random.below(4) {
+        let mut stream = StreamWriter::new(instance);
+        let mut time = START_NS + random.below(3);
+        stream.fields.sequence = random.below(3);
+        for _ in 0..random.below(5) + 1 {
+            stream.begin(time);
+            for _ in 0..random.below(12) {
+                time += match random.below(8) {
+                    0..=4 => random.below(3),
+                    5 | 6 => random.below(1 << 27),
+                    _ => (1 << 27) + random.below(1 << 30),
+                };
+                let (id, class) = &classes[random.below(classes.len() as u64) as usize];
+                stream.record(*id, time, &random_body(&mut random, contexts, class));
+                events += 1;
+            }
+            time += random.below(3);
+            stream.fields.events_discarded += [0, 0, 1, 7][random.below(4) as usize];
+            stream.end(time, random.below(40) as usize);
+            stream.fields.sequence += u64::from(random.below(8) == 0) * 3;
+        }
+        streams.push(stream);
+    }
+    Made { metadata, streams, events }
+}

@@ -1,0 +1,148 @@
+//! Bytes that no writer wrote: the reader says so or gives what is within bounds. It does not
+//! panic (these tests run with overflow checks), and it comes to an end.
+
+use std::sync::atomic::Ordering;
+
+use trackway_testkit::Random;
+
+use super::simulator::{Fate, Simulator, Step};
+use crate::{Drained, Refusal, Snapshot};
+
+/// Damaged regions to read; fewer where Miri interprets them.
+const CASES: u64 = if cfg!(miri) { 20 } else { 6000 };
+
+/// A number that somebody might find interesting.
+fn nasty(random: &mut Random) -> u64 {
+    match random.below(6) {
+        0 => random.next(),
+        1 => 1 << random.below(64),
+        2 => (1_u64 << random.below(64)).wrapping_sub(1 + random.below(100)),
+        3 => random.below(40_000),
+        4 => u64::MAX - random.below(10_000),
+        _ => random.below(20) << 12,
+    }
+}
+
+/// A region with something in it.
+fn filled(random: &mut Random) -> Simulator {
+    let overwrite = random.once_in(2);
+    let mut simulator = Simulator::new(12, 2, 4, overwrite);
+    for id in 0..random.below(20) as u32 {
+        let body_bytes = 6 + random.below(1500) as usize;
+        simulator.run(&Step::Record { id, body_bytes, gap: 10, fate: Fate::Committed });
+    }
+    simulator
+}
+
+/// Writes nonsense into some of what is shared.
+fn scribble(simulator: &Simulator, random: &mut Random) {
+    let control = &simulator.control;
+    for _ in 0..=random.below(4) {
+        let value = nasty(random);
+        match random.below(7) {
+            0 => control.commit.store(value, Ordering::Relaxed),
+            1 => control.limit.store(value, Ordering::Relaxed),
+            2 => {
+                let slot = random.pick(&control.slots);
+                slot.last_ts.store(value, Ordering::Relaxed);
+                slot.events.store(nasty(random), Ordering::Relaxed);
+            }
+            3 => control.discarded.store(value, Ordering::Relaxed),
+            4 => random.pick(&simulator.table).store(value as u32, Ordering::Relaxed),
+            _ => {
+                // A field of a sub-buffer's header, or a byte anywhere.
+                let place = (1 + random.below(4)) << 12;
+                let at = if random.once_in(2) { random.below(7) * 8 } else { random.below(4088) };
+                simulator.pages.store(place + at, &value.to_le_bytes());
+            }
+        }
+    }
+}
+
+/// A recorder's progress, believable or not.
+fn drained(random: &mut Random) -> Drained {
+    if random.once_in(3) {
+        return Drained::default();
+    }
+    Drained {
+        position: nasty(random),
+        last_ts: nasty(random),
+        events: nasty(random),
+        ..Drained::default()
+    }
+}
+
+/// Reads everything, as a recorder does: as many pieces as there are, and no more than can be.
+fn read(simulator: &Simulator, snapshot: &Snapshot, mut from: Drained) {
+    let region = simulator.region();
+    let most = region.geometry.sub_count() + 1;
+    let mut pieces = 0;
+    while let Ok(Some(piece)) = region.piece(&simulator.pages, &from, snapshot, true) {
+        pieces += 1;
+        assert!(pieces <= most, "a piece for each header at most");
+        let length = (piece.end - piece.start) as usize;
+        assert!(length < region.geometry.sub_bytes() as usize);
+        assert!(piece.resume > from.position && piece.resume >= piece.end);
+        assert!(piece.begin_ts <= piece.end_ts && piece.events_before <= piece.events);
+        let mut bytes = vec![0; length];
+        if region.copy(&simulator.pages, &piece, &mut bytes).is_err() {
+            return;
+        }
+        let _ = region.still_valid(region.geometry.index_of(piece.start));
+        from =
+            Drained { position: piece.resume, last_ts: piece.end_ts, events: piece.events, ..from };
+    }
+}
+
+#[test]
+fn a_reader_survives_any_bytes() {
+    for seed in 0..CASES {
+        let mut random = Random::new(seed);
+        let simulator = filled(&mut random);
+        scribble(&simulator, &mut random);
+        let Ok(snapshot) = simulator.region().snapshot() else { continue };
+        read(&simulator, &snapshot, drained(&mut random));
+        let oldest = simulator.region().oldest_index(snapshot.head);
+        let position = oldest << simulator.geometry.sub_shift();
+        read(&simulator, &snapshot, Drained { position, ..Drained::default() });
+    }
+}
+
+/// A writer that plans over damaged words stays inside the sub-buffer that the table names; where
+/// that is, is for whoever maps it to check.
+#[test]
+fn a_writer_stays_inside_a_sub_buffer() {
+    for seed in 0..CASES {
+        let mut random = Random::new(seed);
+        let simulator = filled(&mut random);
+        scribble(&simulator, &mut random);
+        let region = simulator.region();
+        let body_bytes = random.below(3992);
+        let (now, id) = (nasty(&mut random), random.next() as u32);
+        let expected = region.expected();
+        let record = region.plan_record(expected, now, id, body_bytes as usize);
+        if let Ok((plan, header_bytes)) = record {
+            let within = plan.at % 4096;
+            assert!(within + header_bytes as u64 + body_bytes + 8 <= 4096);
+        }
+        if let Ok((plan, _)) = region.plan_switch(expected, now, 0) {
+            assert_eq!(plan.at % 4096, 0);
+        }
+    }
+}
+
+/// The last positions there are: full, not round again.
+#[test]
+fn positions_do_not_wrap() {
+    let simulator = Simulator::new(12, 1, 2, true);
+    let region = simulator.region();
+    let last = ((1_u64 << 63) - 100) << 1;
+    simulator.control.commit.store(last, Ordering::Relaxed);
+    assert_eq!(region.plan_switch(last, 1, 0).unwrap_err(), Refusal::Full);
+    assert!(region.snapshot().is_ok());
+    let huge = u64::MAX;
+    simulator.control.commit.store(huge, Ordering::Relaxed);
+    assert!(region.plan_record(huge, 1, 1, 4).is_err());
+    assert_eq!(region.plan_switch(huge, 1, 0).unwrap_err(), Refusal::Full);
+    assert!(!region.still_valid(0));
+}

@@ -1,0 +1,227 @@
+//! The window's tables, used as processes use them: opened, refused, filled, and scribbled on.
+
+use std::ffi::CString;
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::Ordering;
+
+use trackway_abi::session::state;
+use trackway_abi::window::{DATA_OFFSET, GRANULE_BYTES, event_state, granule};
+use trackway_schema::{Encoder, Scalar, Shape};
+use trackway_sys::process::Identity;
+use trackway_window::{
+    AllocateError, Allocator, NAME_BYTES, OpenError, Owner, ProcessSlot, SessionLayout, Way,
+    Window, window_name,
+};
+
+/// A folder in /dev/shm, removed with what is in it.
+struct Folder(PathBuf);
+
+impl Folder {
+    fn new(name: &str) -> Self {
+        let path = format!("/dev/shm/trackway-test-window-{name}-{}", std::process::id());
+        std::fs::create_dir_all(&path).expect("a folder in /dev/shm");
+        Self(path.into())
+    }
+
+    fn file(&self) -> PathBuf {
+        let mut name = [0; NAME_BYTES];
+        let path = window_name(self.0.as_os_str().as_bytes(), uid(), &mut name).unwrap();
+        Path::new(std::ffi::OsStr::from_bytes(path.to_bytes())).to_owned()
+    }
+
+    fn open(&self, create: bool) -> Result<(Window, trackway_sys::file::Fd), OpenError> {
+        let folder = CString::new(self.0.as_os_str().as_bytes()).unwrap();
+        let path = CString::new(self.file().as_os_str().as_bytes()).unwrap();
+        Window::open(&folder, &path, uid(), create)
+    }
+}
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}
+
+fn uid() -> u32 {
+    // SAFETY: geteuid has no preconditions.
+    unsafe { libc::geteuid() }
+}
+
+fn description(name: &str) -> Vec<u8> {
+    let mut buffer = [0; 512];
+    let mut encoder = Encoder::new(&mut buffer, b"app", name.as_bytes(), 6).unwrap();
+    encoder.field(b"n", Shape::Scalar, Some(Scalar::U32), 0, 0).unwrap();
+    encoder.finish().to_vec()
+}
+
+#[test]
+fn the_first_makes_it_and_the_second_finds_it() {
+    let folder = Folder::new("make");
+    assert_eq!(folder.open(false).unwrap_err(), OpenError::Absent);
+    let (first, _) = folder.open(true).unwrap();
+    first.header().events_revision.store(7, Ordering::Relaxed);
+    let (second, _) = folder.open(true).unwrap();
+    assert_eq!(second.header().events_revision.load(Ordering::Relaxed), 7);
+    let metadata = std::fs::metadata(folder.file()).unwrap();
+    assert_eq!(metadata.permissions().mode() & 0o777, 0o600);
+    assert_eq!(metadata.len(), DATA_OFFSET as u64);
+}
+
+#[test]
+fn what_is_not_a_good_window_is_refused() {
+    let folder = Folder::new("refuse");
+    let path = folder.file();
+    std::fs::write(&path, b"short").unwrap();
+    std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o600)).unwrap();
+    assert_eq!(folder.open(true).unwrap_err(), OpenError::Truncated);
+    std::fs::write(&path, vec![0; DATA_OFFSET]).unwrap();
+    assert_eq!(folder.open(true).unwrap_err(), OpenError::NotAWindow);
+    std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o644)).unwrap();
+    assert_eq!(folder.open(true).unwrap_err(), OpenError::NotOurs);
+    std::fs::remove_file(&path).unwrap();
+    std::os::unix::fs::symlink("/dev/null", &path).unwrap();
+    let error = folder.open(true).unwrap_err();
+    assert_eq!(error, OpenError::System(trackway_sys::Errno(libc::ELOOP)));
+    std::fs::remove_file(&path).unwrap();
+
+    let (window, _) = folder.open(true).unwrap();
+    window.header().backed_bytes.store(1 << 30, Ordering::Relaxed);
+    assert_eq!(folder.open(true).unwrap_err(), OpenError::Truncated);
+}
+
+#[test]
+fn an_event_is_interned_once() {
+    let folder = Folder::new("intern");
+    let (window, _) = folder.open(true).unwrap();
+    let first = window.intern_event(&description("one")).unwrap();
+    let other = window.intern_event(&description("two")).unwrap();
+    assert_ne!(first, other);
+    assert_eq!(window.intern_event(&description("one")), Some(first));
+    let copy = window.description(first as usize).unwrap();
+    assert_eq!(copy.as_slice(), description("one"));
+    assert!(window.description(4095).is_none() || other == 4095 || first == 4095);
+}
+
+#[test]
+fn a_slot_whose_maker_died_costs_that_slot_only() {
+    let folder = Folder::new("filling");
+    let (window, _) = folder.open(true).unwrap();
+    let encoded = description("victim");
+    let first = trackway_schema::hash(&encoded) as usize % 4096;
+    window.event(first).state.store(event_state::FILLING, Ordering::Relaxed);
+    let index = window.intern_event(&encoded).unwrap();
+    assert_ne!(index as usize, first);
+    assert_eq!(window.intern_event(&encoded), Some(index));
+}
+
+#[test]
+fn threads_that_intern_the_same_events_agree() {
+    let folder = Folder::new("race");
+    let (window, _) = folder.open(true).unwrap();
+    let names: Vec<_> = (0..64).map(|number| description(&format!("e{number}"))).collect();
+    let found: Vec<Vec<u32>> = std::thread::scope(|scope| {
+        let intern = || names.iter().map(|name| window.intern_event(name).unwrap()).collect();
+        let threads: Vec<_> = (0..4).map(|_| scope.spawn(intern)).collect();
+        threads.into_iter().map(|thread| thread.join().unwrap()).collect()
+    });
+    // A thread that lost patience with a slot in the making may have made a second one: the same
+    // event then has two numbers, which is allowed; another event's number is not.
+    for numbers in &found {
+        for (number, name) in numbers.iter().zip(&names) {
+            assert_eq!(window.description(*number as usize).unwrap().as_slice(), name);
+        }
+    }
+}
+
+#[test]
+fn a_full_table_refuses_and_counts() {
+    let folder = Folder::new("full");
+    let (window, _) = folder.open(true).unwrap();
+    let mut refused = 0;
+    for number in 0..5000 {
+        refused += u32::from(window.intern_event(&description(&format!("e{number}"))).is_none());
+    }
+    assert!(refused >= 5000 - 4096);
+    assert_eq!(window.header().events_refused.load(Ordering::Relaxed), refused);
+}
+
+#[test]
+fn memory_is_handed_out_backed_and_given_back() {
+    let folder = Folder::new("memory");
+    let (window, file) = folder.open(true).unwrap();
+    let allocator = Allocator::new(window, file);
+    let owner = granule::DATA;
+    let first = allocator.take(1, owner).unwrap();
+    let second = allocator.take(3 * GRANULE_BYTES, owner + 1).unwrap();
+    assert_eq!(first, DATA_OFFSET as u64);
+    assert_eq!(second, first + GRANULE_BYTES);
+    assert_eq!(window.usable_bytes(), second + 3 * GRANULE_BYTES);
+    assert_eq!(allocator.give_back(owner).unwrap(), GRANULE_BYTES);
+    assert_eq!(allocator.take(1, owner).unwrap(), first, "the lowest free place is used again");
+    assert_eq!(allocator.bytes_in_use(), 4 * GRANULE_BYTES);
+    assert_eq!(allocator.take(1 << 40, owner), Err(AllocateError::NoSpace));
+}
+
+#[test]
+fn a_session_is_believed_only_if_it_can_be_true() {
+    let folder = Folder::new("layout");
+    let (window, file) = folder.open(true).unwrap();
+    let allocator = Allocator::new(window, file);
+    let session = window.session(3);
+    assert!(SessionLayout::read(&window, 3).is_none(), "a free slot");
+    let control = allocator.take(SessionLayout::control_bytes(2), granule::CONTROL + 3).unwrap();
+    session.control_offset.store(control, Ordering::Relaxed);
+    session.cpus.store(2, Ordering::Relaxed);
+    session.sub_shift.store(12, Ordering::Relaxed);
+    session.claim_sub_shift.store(12, Ordering::Relaxed);
+    session.count_shift.store(2, Ordering::Relaxed);
+    session.state.store(state::ACTIVE, Ordering::SeqCst);
+    let layout = SessionLayout::read(&window, 3).unwrap();
+    assert!(layout.region(&window, 1, Way::Claim(1)).is_some());
+    assert!(layout.region(&window, 2, Way::Sequence).is_none());
+    for (word, bad) in [
+        (&session.cpus, 0),
+        (&session.cpus, 100_000),
+        (&session.sub_shift, 11),
+        (&session.sub_shift, 63),
+        (&session.count_shift, 9),
+        (&session.count_shift, 0),
+    ] {
+        let good = word.swap(bad, Ordering::Relaxed);
+        assert!(SessionLayout::read(&window, 3).is_none());
+        word.store(good, Ordering::Relaxed);
+    }
+    for bad in [0, control + 1, u64::MAX - 4096, 1 << 35] {
+        session.control_offset.store(bad, Ordering::Relaxed);
+        assert!(SessionLayout::read(&window, 3).is_none());
+    }
+}
+
+#[test]
+fn processes_enter_leave_and_are_told_apart() {
+    let folder = Folder::new("processes");
+    let (window, _) = folder.open(true).unwrap();
+    let me = trackway_sys::process::identity();
+    let slot = window.enter_process(&me);
+    assert_ne!(slot, ProcessSlot::NONE);
+    // SAFETY: gettid has no preconditions.
+    let tid = unsafe { libc::gettid() } as u32;
+    assert!(!window.owner_is_dead(Owner::from_word(slot.owner_word(tid))));
+    assert!(window.owner_is_dead(Owner::from_word(slot.owner_word(0x3f_fff0))), "no such thread");
+
+    let dead = Identity { pid: 0x3f_fff1, ..me };
+    let dead_slot = window.enter_process(&dead);
+    assert!(window.owner_is_dead(Owner::from_word(dead_slot.owner_word(dead.pid))));
+    assert_eq!(window.sweep_processes(), 1, "this process remains");
+
+    let again = window.enter_process(&me);
+    let old = Owner::from_word(slot.owner_word(tid));
+    assert!(window.owner_is_dead(old), "exec ended every thread of before");
+    assert!(!window.owner_is_dead(Owner::from_word(again.owner_word(tid))));
+    let elsewhere = Identity { pid_namespace: me.pid_namespace ^ 1, ..dead };
+    let slot = window.enter_process(&elsewhere);
+    let word = slot.owner_word(1);
+    assert!(!window.owner_is_dead(Owner::from_word(word)), "another namespace proves nothing");
+}

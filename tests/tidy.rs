@@ -1,0 +1,252 @@
+//! The rules of ARCHITECTURE.md and STYLE.md that a program can check.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use trackway_tests::{has, skipped, source_dir};
+
+/// Crates (and the file of the command line) that may contain `unsafe`.
+const UNSAFE_ALLOWED: [&str; 11] = [
+    "crates/sys/",
+    "crates/ring/",
+    "crates/window/",
+    "crates/agent/",
+    "crates/capi/",
+    "crates/recorder/",
+    "crates/lab/",
+    "crates/cli/src/local_time.rs",
+    "crates/cli/src/os.rs",
+    "crates/testkit/",
+    "tests/",
+];
+
+fn metadata() -> Option<serde_json::Value> {
+    if !has("cargo") {
+        skipped("cargo is not installed");
+        return None;
+    }
+    let output = Command::new("cargo")
+        .args(["metadata", "--format-version", "1", "--offline", "--locked"])
+        .current_dir(source_dir())
+        .output()
+        .expect("cargo runs");
+    if !output.status.success() {
+        skipped("cargo metadata needs the registry");
+        return None;
+    }
+    Some(serde_json::from_slice(&output.stdout).expect("JSON"))
+}
+
+fn short(name: &str) -> String {
+    match name {
+        "trackway" => "cli".into(),
+        _ => name.strip_prefix("trackway-").unwrap_or(name).into(),
+    }
+}
+
+/// Normal dependencies of every crate, by crate name.
+fn dependencies(metadata: &serde_json::Value) -> BTreeMap<String, BTreeSet<String>> {
+    let mut all = BTreeMap::new();
+    for package in metadata["packages"].as_array().expect("packages") {
+        let of = package["dependencies"].as_array().expect("dependencies");
+        let names = of
+            .iter()
+            .filter(|dependency| dependency["kind"].is_null())
+            .map(|dependency| dependency["name"].as_str().expect("a name").to_owned())
+            .collect();
+        all.insert(package["name"].as_str().expect("a name").to_owned(), names);
+    }
+    all
+}
+
+#[test]
+fn crates_import_what_the_architecture_says() {
+    let Some(metadata) = metadata() else { return };
+    let text = fs::read_to_string(source_dir().join("ARCHITECTURE.md")).expect("ARCHITECTURE.md");
+    let table = text
+        .split("<!-- imports: begin -->")
+        .nth(1)
+        .and_then(|rest| rest.split("<!-- imports: end -->").next())
+        .expect("the import table");
+    let mut documented: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
+    for line in table.lines().filter(|line| line.starts_with("| ")).skip(1) {
+        let cells: Vec<&str> = line.trim_matches('|').split('|').map(str::trim).collect();
+        let imports = cells.get(1).copied().unwrap_or("");
+        let imports = imports.split(',').map(|name| name.trim().to_owned());
+        documented.insert(cells[0].to_owned(), imports.filter(|name| !name.is_empty()).collect());
+    }
+    let mut actual: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
+    for (name, dependencies) in dependencies(&metadata) {
+        if name == "trackway" || name.starts_with("trackway-") {
+            let ours = |dependency: &String| dependency.starts_with("trackway-");
+            let imports = dependencies.iter().filter(|name| ours(name)).map(|name| short(name));
+            actual.insert(short(&name), imports.collect());
+        }
+    }
+    assert_eq!(actual, documented, "left: cargo metadata; right: ARCHITECTURE.md");
+}
+
+#[test]
+fn the_agent_depends_on_nothing_but_libc() {
+    let Some(metadata) = metadata() else { return };
+    let dependencies = dependencies(&metadata);
+    let mut seen = BTreeSet::new();
+    let mut open = vec!["trackway-capi".to_owned()];
+    while let Some(name) = open.pop() {
+        if seen.insert(name.clone()) {
+            // loom is a dependency under cfg(loom) only.
+            let of = dependencies.get(&name).into_iter().flatten();
+            open.extend(of.filter(|name| *name != "loom").cloned());
+        }
+    }
+    let foreign: Vec<_> = seen.iter().filter(|name| !name.starts_with("trackway-")).collect();
+    assert_eq!(foreign, ["libc"]);
+}
+
+/// Files that git tracks (or would), with these endings.
+fn sources(endings: &[&str]) -> Vec<PathBuf> {
+    fn walk(dir: &Path, endings: &[&str], found: &mut Vec<PathBuf>) {
+        for entry in fs::read_dir(dir).expect("a readable folder").flatten() {
+            let path = entry.path();
+            let name = entry.file_name();
+            let name = name.to_string_lossy();
+            if path.is_dir() {
+                if name != "target" && !name.starts_with('.') && !name.starts_with("trackway-") {
+                    walk(&path, endings, found);
+                }
+            } else if endings.iter().any(|ending| name.ends_with(ending)) {
+                found.push(path);
+            }
+        }
+    }
+    let mut found = Vec::new();
+    walk(&source_dir(), endings, &mut found);
+    assert!(found.len() > 5, "the sources were not found");
+    found
+}
+
+fn relative(path: &Path) -> String {
+    path.strip_prefix(source_dir()).unwrap_or(path).display().to_string()
+}
+
+#[test]
+fn lines_and_files_have_a_readable_size() {
+    const LINE_MAX: usize = 100;
+    const FILE_MAX: usize = 900;
+    let mut bad = Vec::new();
+    for path in sources(&[".rs", ".c", ".h"]) {
+        let text = fs::read_to_string(&path).expect("a source file");
+        if text.lines().count() > FILE_MAX && !path.ends_with("trackway.h") {
+            bad.push(format!("{}: longer than {FILE_MAX} lines", relative(&path)));
+        }
+        for (number, line) in text.lines().enumerate() {
+            if line.chars().count() > LINE_MAX && !line.contains("http") {
+                bad.push(format!("{}:{}: longer than {LINE_MAX}", relative(&path), number + 1));
+            }
+        }
+    }
+    assert!(bad.is_empty(), "{}", bad.join("\n"));
+}
+
+#[test]
+fn unsafe_code_is_where_it_may_be_and_argued() {
+    let mut bad = Vec::new();
+    for path in sources(&[".rs"]) {
+        let name = relative(&path);
+        let text = fs::read_to_string(&path).expect("a source file");
+        let lines: Vec<&str> = text.lines().collect();
+        for (number, line) in lines.iter().enumerate() {
+            let code = line.split("//").next().unwrap_or("");
+            let is_unsafe = code.contains("unsafe {") || code.contains("unsafe impl");
+            if !is_unsafe || code.contains('"') {
+                continue;
+            }
+            if !UNSAFE_ALLOWED.iter().any(|allowed| name.starts_with(allowed)) {
+                bad.push(format!("{name}:{}: unsafe has no place here", number + 1));
+            }
+        }
+    }
+    assert!(bad.is_empty(), "{}", bad.join("\n"));
+}
+
+#[test]
+fn strong_orderings_are_argued() {
+    // The crates whose correctness rests on orderings; tests may do as they like.
+    const WATCHED: [&str; 3] = ["crates/ring/src/", "crates/window/src/", "crates/agent/src/"];
+    /// Lines above an ordering in which its argument may stand.
+    const NEAR: usize = 12;
+    let mut bad = Vec::new();
+    for path in sources(&[".rs"]) {
+        let name = relative(&path);
+        if !WATCHED.iter().any(|watched| name.starts_with(watched)) || name.contains("tests") {
+            continue;
+        }
+        let text = fs::read_to_string(&path).expect("a source file");
+        let lines: Vec<&str> = text.lines().collect();
+        for (number, line) in lines.iter().enumerate() {
+            let strong = ["Acquire", "Release", "AcqRel", "SeqCst"];
+            let code = line.split("//").next().unwrap_or("");
+            if !strong.iter().any(|word| code.contains(&format!("Ordering::{word}"))) {
+                continue;
+            }
+            let above = &lines[number.saturating_sub(NEAR)..=number];
+            if !above.iter().any(|line| line.contains("ORDERING:")) {
+                bad.push(format!("{name}:{}: {}", number + 1, line.trim()));
+            }
+        }
+    }
+    assert!(bad.is_empty(), "without an ORDERING line:\n{}", bad.join("\n"));
+}
+
+#[test]
+fn nothing_is_left_over() {
+    let words = ["todo!(", "unimplemented!(", concat!("FIX", "ME"), concat!("XX", "X"), "dbg!("];
+    let mut bad = Vec::new();
+    for path in sources(&[".rs", ".c", ".h"]) {
+        if path.ends_with("tests/tidy.rs") {
+            continue;
+        }
+        let text = fs::read_to_string(&path).expect("a source file");
+        for (number, line) in text.lines().enumerate() {
+            // mkstemp's template has six of them.
+            let line = line.replace(concat!("XXX", "XXX"), "");
+            if words.iter().any(|word| line.contains(word)) {
+                bad.push(format!("{}:{}: {}", relative(&path), number + 1, line.trim()));
+            }
+        }
+    }
+    assert!(bad.is_empty(), "{}", bad.join("\n"));
+}
+
+#[test]
+fn every_rust_file_says_what_it_is() {
+    let mut bad = Vec::new();
+    for path in sources(&[".rs"]) {
+        let text = fs::read_to_string(&path).expect("a source file");
+        if !text.starts_with("//!") {
+            bad.push(relative(&path));
+        }
+    }
+    assert!(bad.is_empty(), "without a head: {}", bad.join(", "));
+}
+
+#[test]
+fn links_between_documents_lead_somewhere() {
+    let mut bad = Vec::new();
+    for path in sources(&[".md"]) {
+        let text = fs::read_to_string(&path).expect("a document");
+        for part in text.split("](").skip(1) {
+            let target = part.split([')', '#']).next().unwrap_or("");
+            if target.is_empty() || target.contains("://") {
+                continue;
+            }
+            let base = path.parent().expect("a folder");
+            if !base.join(target).exists() {
+                bad.push(format!("{}: {target}", relative(&path)));
+            }
+        }
+    }
+    assert!(bad.is_empty(), "{}", bad.join("\n"));
+}
