@@ -96,6 +96,9 @@ impl Decision {
     }
 }
 
+/// Process stamp while it is being made. Real stamps are greater.
+const SETTLING: u64 = 1;
+
 /// Most tokens that a process may hold: recordings nested in recordings.
 const TOKENS_MAX: usize = 8;
 
@@ -166,31 +169,51 @@ impl Process {
         self.base.load(Ordering::Relaxed)
     }
 
-    /// The process stamp; zero in a fork child that has not noticed yet, or without a window.
+    /// The process stamp. Zero in a fork child that has not noticed yet, or without a window;
+    /// [`SETTLING`] while it is being made.
     #[inline(always)]
     pub(crate) fn stamp(&self) -> u64 {
-        let page = self.stamp.load(Ordering::Relaxed);
-        if page.is_null() {
-            return 0;
-        }
-        // SAFETY: the page is mapped for good.
-        unsafe { (*page.cast::<AtomicU64>()).load(Ordering::Relaxed) }
+        // ORDERING: Acquire pairs with the Release in `settle`: pid and slot belong to the stamp.
+        self.stamp_word().map_or(0, |word| word.load(Ordering::Acquire))
     }
 
-    /// Makes what this process remembers its own: at start, and in a fork child at its first
-    /// event. Returns the stamp.
-    pub(crate) fn settle(&self) -> u64 {
+    #[inline(always)]
+    fn stamp_word(&self) -> Option<&'static AtomicU64> {
         let page = self.stamp.load(Ordering::Relaxed);
-        let Some(window) = self.window() else { return 0 };
-        if page.is_null() {
-            return 0;
+        // SAFETY: the page is null or mapped for good.
+        unsafe { page.cast::<AtomicU64>().as_ref() }
+    }
+
+    /// The process stamp, made if this process has none: at start, and in a fork child at its
+    /// first event. Zero if another thread (or the code that a signal handler interrupted) is at
+    /// it: then nothing may be remembered.
+    pub(crate) fn settled_stamp(&self) -> u64 {
+        /// How long a thread looks on while another one settles.
+        const PATIENCE: usize = 10_000;
+        let Some(word) = self.stamp_word() else { return 0 };
+        for _ in 0..PATIENCE {
+            match self.stamp() {
+                0 => {
+                    // ORDERING: Acquire: what `settle` does comes after winning.
+                    let won =
+                        word.compare_exchange(0, SETTLING, Ordering::Acquire, Ordering::Relaxed);
+                    if won.is_ok() {
+                        return self.settle(word);
+                    }
+                }
+                SETTLING => core::hint::spin_loop(),
+                stamp => return stamp,
+            }
         }
-        // SAFETY: the page is mapped for good.
-        let word = unsafe { &*page.cast::<AtomicU64>() };
+        0
+    }
+
+    /// Makes what this process remembers its own.
+    fn settle(&self, word: &AtomicU64) -> u64 {
+        let Some(window) = self.window() else { return 0 };
         let who = trackway_sys::process::identity();
-        let stamp = u64::from(who.pid) << 32
-            | (trackway_sys::clock::monotonic_ns() >> 10) & 0xffff_ffff
-            | 1;
+        let moment = (trackway_sys::clock::monotonic_ns() >> 10) & 0xffff_ffff;
+        let stamp = u64::from(who.pid) << 32 | moment | 2;
         // Decisions of the parent are void: a namespace or token rule may say otherwise here, and
         // a thread that was replacing one when the parent forked does not exist here.
         for decision in &self.decisions {
@@ -204,22 +227,26 @@ impl Process {
         self.pid.store(who.pid, Ordering::Relaxed);
         let slot = window.enter_process(&who);
         self.slot.store(slot.owner_word(0), Ordering::Relaxed);
-        // ORDERING: Release: who sees the stamp sees the pid.
+        // ORDERING: Release pairs with the Acquire in `stamp`.
         word.store(stamp, Ordering::Release);
         stamp
     }
 
     /// Process id of the calling thread: a vfork child has its own, though it shares our memory.
     pub(crate) fn pid_for(&self, thread: &crate::thread::Identity) -> u32 {
-        if thread.in_vfork_child {
+        if thread.in_vfork_child || self.stamp() <= SETTLING {
             // SAFETY: getpid has no preconditions.
             return unsafe { libc::getpid() }.cast_unsigned();
         }
         self.pid.load(Ordering::Relaxed)
     }
 
-    /// The owner word of thread `tid`.
+    /// The owner word of thread `tid`. Before the process has a place of its own in the table,
+    /// its claims cannot be proved dead (its parent's place would prove it so at once).
     pub(crate) fn owner_word(&self, tid: u32) -> u64 {
+        if self.stamp() <= SETTLING {
+            return ProcessSlot::NONE.owner_word(tid);
+        }
         self.slot.load(Ordering::Relaxed) | ProcessSlot::tid_bits(tid)
     }
 

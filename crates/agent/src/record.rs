@@ -6,7 +6,7 @@
 
 use core::sync::atomic::{AtomicU32, Ordering};
 
-use trackway_abi::record::EXTENDED_BYTES;
+use trackway_abi::record::{EXTENDED_BYTES, TAILROOM_BYTES};
 use trackway_ring::rseq::{Area, Bytes, Gate, commit};
 use trackway_ring::{Geometry, write_header};
 use trackway_window::{CPU_STRIDE, region_at};
@@ -107,7 +107,8 @@ unsafe fn try_record(session: usize, event: usize, payload: *mut u8, size: usize
     let Ok((plan, header_bytes)) = region.plan_record(expected, now, id, body_bytes) else {
         return false;
     };
-    if plan.at + geometry.sub_bytes() > usable {
+    let count = header_bytes + body_bytes;
+    if plan.at + (count + TAILROOM_BYTES) as u64 > usable {
         return false;
     }
     // SAFETY: the header goes into the headroom before the contexts.
@@ -115,7 +116,7 @@ unsafe fn try_record(session: usize, event: usize, payload: *mut u8, size: usize
     let bytes = Bytes {
         target: process.base().wrapping_add(plan.at as usize),
         source: body.wrapping_sub(header_bytes),
-        count: header_bytes + body_bytes,
+        count,
     };
     // SAFETY: source and target were bounded above, with room for whole words behind both; the
     // generation is in the window's fixed part.

@@ -6,8 +6,8 @@
 
 use core::sync::atomic::{AtomicU64, Ordering};
 
-use trackway_abi::record::EXTENDED_BYTES;
-use trackway_abi::region::CLAIM_REGIONS_PER_CPU;
+use trackway_abi::record::{EXTENDED_BYTES, TAILROOM_BYTES};
+use trackway_abi::region::{CLAIM_REGIONS_PER_CPU, SUB_HEADER_BYTES};
 use trackway_abi::session::{Clock, SESSION_BYTES, Session, flag};
 use trackway_abi::window::SESSIONS_OFFSET;
 use trackway_ring::claim::Claim;
@@ -73,11 +73,18 @@ enum Outcome {
 #[cold]
 #[inline(never)]
 pub(crate) unsafe fn record(index: usize, event: usize, payload: *mut u8, size: usize) {
+    // A fork child's first event may open files in /proc, and fail to.
+    let errno = crate::start::errno();
+    // SAFETY: the caller's promise is the same.
+    unsafe { record_somehow(index, event, payload, size) };
+    crate::set_errno(errno);
+}
+
+/// # Safety
+/// As [`crate::record::emit`].
+unsafe fn record_somehow(index: usize, event: usize, payload: *mut u8, size: usize) {
     let Some(window) = PROCESS.window() else { return };
-    let stamp = match PROCESS.stamp() {
-        0 => PROCESS.settle(),
-        stamp => stamp,
-    };
+    let stamp = PROCESS.settled_stamp();
     // ORDERING: Acquire pairs with the recorder's Release of a generation.
     let generation = window.session(index).generation.load(Ordering::Acquire);
     if PROCESS.decisions[index].known(generation) == Some(false) {
@@ -211,13 +218,14 @@ impl Record<'_> {
         let now = now::from_line_or_system(clock);
         match region.plan_record(expected, now, self.id, self.body_bytes) {
             Ok((plan, header_bytes)) => {
-                if !self.in_bounds(&plan, region) {
+                let count = header_bytes + self.body_bytes;
+                if !self.in_bounds(&plan, count) {
                     return Step::Refused;
                 }
                 // SAFETY: the header goes into the headroom before the contexts.
                 unsafe { write_header(self.body, self.id, plan.timestamp, header_bytes) };
                 let source = self.body.wrapping_sub(header_bytes);
-                let committed = commit(&plan, source, header_bytes + self.body_bytes);
+                let committed = commit(&plan, source, count);
                 if committed { Step::Recorded } else { Step::Aborted }
             }
             Err(Refusal::Switch) => {
@@ -225,11 +233,10 @@ impl Record<'_> {
                 let Ok((plan, header)) = region.plan_switch(expected, now, epoch) else {
                     return Step::Refused;
                 };
-                if !self.in_bounds(&plan, region) {
+                if !self.in_bounds(&plan, SUB_HEADER_BYTES) {
                     return Step::Refused;
                 }
-                let bytes = trackway_abi::region::SUB_HEADER_BYTES;
-                let committed = commit(&plan, header.as_ptr(), bytes);
+                let committed = commit(&plan, header.as_ptr(), SUB_HEADER_BYTES);
                 self.look_at_lease(now);
                 if committed { Step::Switched } else { Step::Aborted }
             }
@@ -237,9 +244,11 @@ impl Record<'_> {
         }
     }
 
-    fn in_bounds(&self, plan: &Plan, region: Region<'_>) -> bool {
+    /// Whether `count` bytes, rounded up to words, may be written where the plan says: the table
+    /// that it came from is in shared memory.
+    fn in_bounds(&self, plan: &Plan, count: usize) -> bool {
         plan.at
-            .checked_add(region.geometry.sub_bytes())
+            .checked_add((count + TAILROOM_BYTES) as u64)
             .is_some_and(|end| end <= self.window.usable_bytes())
     }
 

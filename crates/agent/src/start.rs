@@ -21,8 +21,7 @@ const FOLDER: &CStr = c"/dev/shm";
 
 /// Starts the library in this process. Called once, by its constructor.
 pub fn start() {
-    // SAFETY: errno's address is valid for the calling thread. The program's is left as it was.
-    let errno = unsafe { *libc::__errno_location() };
+    let errno = errno(); // the program's is left as it was
     match open_window() {
         Ok(window) => {
             let Some(stamp) = trackway_sys::memory::wiped_on_fork() else {
@@ -31,7 +30,7 @@ pub fn start() {
             let mut tokens = [0; 8];
             read_tokens(&mut tokens);
             PROCESS.adopt(window, stamp, &tokens);
-            PROCESS.settle();
+            PROCESS.settled_stamp();
             register::register_loaded_modules();
         }
         Err(OpenError::Truncated) => {
@@ -40,8 +39,7 @@ pub fn start() {
         Err(OpenError::NotOurs) => explain(c"trackway: the window is not ours: not traced\n"),
         Err(_) => explain(c"trackway: no window can be opened or made: not traced\n"),
     }
-    // SAFETY: as above.
-    unsafe { *libc::__errno_location() = errno };
+    set_errno(errno);
 }
 
 fn open_window() -> Result<Window, OpenError> {
@@ -85,6 +83,12 @@ fn explain(reason: &CStr) {
         // SAFETY: the text is ours, with its length.
         unsafe { libc::write(2, text.as_ptr().cast(), text.len()) };
     }
+}
+
+/// The calling thread's errno.
+pub(crate) fn errno() -> i32 {
+    // SAFETY: errno's address is valid for the calling thread.
+    unsafe { *libc::__errno_location() }
 }
 
 /// Sets the calling thread's errno.

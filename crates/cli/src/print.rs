@@ -27,7 +27,7 @@ const STREAMS_MAX: usize = 16_384;
 /// # Errors
 ///
 /// If a folder has no trace, or cannot be read; if `output` or `warnings` cannot be written.
-pub fn run(
+pub(crate) fn run(
     paths: &[PathBuf],
     output: &mut dyn Write,
     warnings: &mut dyn Write,
@@ -41,7 +41,7 @@ pub fn run(
         find_traces(&path, 0, &mut folders)?;
         anyhow::ensure!(!folders.is_empty(), "no trace in {path:?}");
         for folder in folders {
-            match open_trace(&folder) {
+            match open_trace(&folder, &path) {
                 Ok(input) => inputs.push(input),
                 Err(error) => {
                     whole = false;
@@ -75,7 +75,7 @@ fn find_traces(folder: &Path, depth: usize, found: &mut Vec<PathBuf>) -> anyhow:
     folders.iter().try_for_each(|folder| find_traces(folder, depth + 1, found))
 }
 
-fn open_trace(folder: &Path) -> anyhow::Result<Input<OpenFile>> {
+fn open_trace(folder: &Path, root: &Path) -> anyhow::Result<Input<OpenFile>> {
     let metadata = folder.join(METADATA);
     let size = fs::metadata(&metadata)?.len();
     anyhow::ensure!(size <= METADATA_BYTES_MAX, "metadata of {size} bytes is too large");
@@ -93,7 +93,8 @@ fn open_trace(folder: &Path) -> anyhow::Result<Input<OpenFile>> {
         let length = file.metadata()?.len();
         streams.push((path.display().to_string(), OpenFile { file, length }));
     }
-    Ok(Input { trace, streams })
+    let relative = folder.strip_prefix(root).unwrap_or(folder).display().to_string();
+    Ok(Input { trace, folder: relative, streams })
 }
 
 /// A data stream's file, as long as it was when it was opened.
@@ -116,14 +117,15 @@ impl Bytes for OpenFile {
 fn local_time_of_day(seconds: i64) -> Option<[u8; 3]> {
     let time: libc::time_t = seconds;
     let mut parts = std::mem::MaybeUninit::<libc::tm>::zeroed();
-    // SAFETY: both pointers are to live variables of the right types. localtime_r reads the
-    // environment, which nothing in this program changes while it prints.
-    let filled = unsafe { libc::localtime_r(&raw const time, parts.as_mut_ptr()) };
-    if filled.is_null() {
-        return None;
-    }
-    // SAFETY: zeroed bytes are a valid `tm`, and localtime_r has filled it.
-    let parts = unsafe { parts.assume_init() };
+    // SAFETY: both pointers are to live variables of the right types; localtime_r reads the
+    // environment, which nothing in this program changes while it prints; if it answers, it has
+    // filled `parts`, and zeroed bytes were a valid `tm` before.
+    let parts = unsafe {
+        if libc::localtime_r(&raw const time, parts.as_mut_ptr()).is_null() {
+            return None;
+        }
+        parts.assume_init()
+    };
     let part = |value: libc::c_int| u8::try_from(value).ok();
     Some([part(parts.tm_hour)?, part(parts.tm_min)?, part(parts.tm_sec)?])
 }

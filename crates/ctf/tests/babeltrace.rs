@@ -25,7 +25,7 @@ fn printed(made: &Made, folder: &Path) -> (Vec<u8>, String) {
         let name = folder.join(format!("channel_{number}")).display().to_string();
         (name, &stream.bytes[..])
     });
-    let input = Input { trace, streams: streams.collect() };
+    let input = Input { trace, folder: String::new(), streams: streams.collect() };
     let (mut output, mut warnings) = (Vec::new(), Vec::new());
     let whole = print(vec![input], utc, &mut output, &mut warnings).expect("writing to memory");
     let warnings = String::from_utf8(warnings).expect("UTF-8");
@@ -219,4 +219,45 @@ fn empty_strings_are_empty() {
     let made = Made { metadata, streams: vec![stream], events: 2 };
     let text = String::from_utf8(printed(&made, Path::new("/t")).0).expect("UTF-8");
     assert!(text.ends_with("{ s = \"\", _t_length = 0, t = \"\" }\n"), "{text}");
+}
+
+/// Packets of texts; `length` gives the n-th text's length.
+fn texts(length: impl Fn(u32) -> u32) -> Made {
+    let class = event("large", vec![("t", FieldKind::Text), ("n", FieldKind::Scalar(Scalar::U8))]);
+    let metadata =
+        metadata_preamble(&description(Contexts::default())) + &event_declaration(0, &class);
+    let mut stream = StreamWriter::new(0);
+    let mut time = START_NS;
+    for packet in 0..3 {
+        stream.begin(time);
+        for number in 0..2000 {
+            let length = length(number);
+            let mut body = length.to_le_bytes().to_vec();
+            body.resize(4 + length as usize, b'a' + (number % 26) as u8);
+            body.push(packet);
+            time += 1;
+            stream.record(0, time, &body);
+        }
+        stream.end(time, 9000);
+    }
+    Made { metadata, streams: vec![stream], events: 6000 }
+}
+
+/// Packets that are larger than what is read of a stream at once.
+#[test]
+fn large_packets_are_read_piece_by_piece() {
+    check("large", &texts(|number| 100 + number % 500));
+}
+
+/// Events, too. Not compared: babeltrace2's time grows with the square of a text's length.
+#[test]
+fn large_events_are_read_whole() {
+    let length = |number: u32| if number % 999 == 5 { 700_000 } else { number };
+    let text = String::from_utf8(printed(&texts(length), Path::new("/t")).0).expect("UTF-8");
+    assert_eq!(text.lines().count(), 6000);
+    for (number, line) in text.lines().enumerate() {
+        let number = (number % 2000) as u32;
+        let quoted = line.split('"').nth(1).expect("a text in quotes");
+        assert_eq!(quoted.len() as u32, length(number), "text {number}");
+    }
 }

@@ -15,7 +15,7 @@ fn exercise(metadata: &[u8], streams: &[&[u8]]) {
     }
     let streams = streams.iter().map(|stream| ("stream".to_owned(), *stream)).collect();
     let (mut output, mut warnings) = (Vec::new(), Vec::new());
-    let input = Input { trace, streams };
+    let input = Input { trace, folder: String::new(), streams };
     print(vec![input], |_| Some([0; 3]), &mut output, &mut warnings).expect("memory");
 }
 

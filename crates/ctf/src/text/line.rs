@@ -2,7 +2,7 @@
 //! babeltrace2's warnings about what a tracer lost.
 
 use super::fields::FieldWriter;
-use super::number::{push_decimal, push_nanoseconds, two_digits};
+use super::number::{nine_digits, push_decimal, two_digits};
 use crate::read::{
     Clock, DecodeError, EnvironmentValue, EventHeader, Loss, Lost, StreamDecoder, Trace, Window,
 };
@@ -14,14 +14,15 @@ const NS_PER_SECOND: u64 = 1_000_000_000;
 pub struct TraceNames {
     /// What stands before each event's name: `host:program:(pid) `, as far as known.
     prefix: Vec<u8>,
-    /// The trace's name in warnings: its host.
+    /// The trace's name in warnings and its place among others: its host and its folder.
     name: String,
     uuid: Option<[u8; 16]>,
 }
 
 impl TraceNames {
-    /// The names in a trace's environment.
-    pub fn new(trace: &Trace) -> Self {
+    /// The names in a trace's environment; `folder` is where the trace was found, relative to
+    /// where the search began, or empty if it was there.
+    pub fn new(trace: &Trace, folder: &str) -> Self {
         let pid = match trace.environment("vpid") {
             Some(EnvironmentValue::Number(pid)) => Some(format!("({pid})")),
             _ => None,
@@ -35,7 +36,12 @@ impl TraceNames {
         }
         Self {
             prefix: prefix.into_bytes(),
-            name: host.unwrap_or_default().to_owned(),
+            name: [host.unwrap_or_default(), folder]
+                .iter()
+                .filter(|part| !part.is_empty())
+                .copied()
+                .collect::<Vec<_>>()
+                .join("/"),
             uuid: trace.uuid().copied(),
         }
     }
@@ -76,11 +82,7 @@ impl<Local: FnMut(i64) -> Option<[u8; 3]>> LineWriter<Local> {
         let start = out.len();
         let last = self.last;
         if let Some(time) = header.time {
-            out.push(b'[');
-            self.push_time(out, time);
-            out.extend_from_slice(b"] (+");
-            self.push_difference(out, time);
-            out.extend_from_slice(b") ");
+            self.push_times(out, time);
         }
         out.extend_from_slice(&names.prefix);
         out.extend_from_slice(header.class.name().unwrap_or("<unknown>").as_bytes());
@@ -96,6 +98,30 @@ impl<Local: FnMut(i64) -> Option<[u8; 3]>> LineWriter<Local> {
         Ok(())
     }
 
+    /// Appends an event's time and its difference to the one before.
+    fn push_times(&mut self, out: &mut Vec<u8>, time: i64) {
+        let difference = self.last.map(|last| time.wrapping_sub(last) as u64);
+        if let (Some((second, clock)), Some(difference)) = (self.shown, difference)
+            && second == time as u64 / NS_PER_SECOND
+            && difference < NS_PER_SECOND
+            && time >= 0
+        {
+            // Nearly always: in one piece, which is a good deal quicker.
+            let mut text = *b"[00:00:00.000000000] (+0.000000000) ";
+            text[1..9].copy_from_slice(&clock);
+            text[10..19].copy_from_slice(&nine_digits(time as u64 % NS_PER_SECOND));
+            text[25..34].copy_from_slice(&nine_digits(difference));
+            out.extend_from_slice(&text);
+            self.last = Some(time);
+            return;
+        }
+        out.push(b'[');
+        self.push_time(out, time);
+        out.extend_from_slice(b"] (+");
+        self.push_difference(out, time);
+        out.extend_from_slice(b") ");
+    }
+
     fn push_difference(&mut self, out: &mut Vec<u8>, time: i64) {
         match self.last.replace(time) {
             None => out.extend_from_slice(b"?.?????????"),
@@ -103,7 +129,7 @@ impl<Local: FnMut(i64) -> Option<[u8; 3]>> LineWriter<Local> {
                 let difference = time.wrapping_sub(last) as u64;
                 push_decimal(out, difference / NS_PER_SECOND);
                 out.push(b'.');
-                push_nanoseconds(out, difference % NS_PER_SECOND);
+                out.extend_from_slice(&nine_digits(difference % NS_PER_SECOND));
             }
         }
     }
@@ -124,7 +150,7 @@ impl<Local: FnMut(i64) -> Option<[u8; 3]>> LineWriter<Local> {
             }
         }
         out.push(b'.');
-        push_nanoseconds(out, fraction);
+        out.extend_from_slice(&nine_digits(fraction));
     }
 
     fn time_of_day(&mut self, seconds: u64) -> Option<[u8; 8]> {

@@ -41,12 +41,12 @@ pub(crate) fn push_signed(out: &mut Vec<u8>, value: i64) {
     push_decimal(out, value.unsigned_abs());
 }
 
-/// Appends nine digits: the fraction of a second, in nanoseconds (below 10^9).
-pub(crate) fn push_nanoseconds(out: &mut Vec<u8>, nanoseconds: u64) {
+/// Nine digits: the fraction of a second, in nanoseconds (below 10^9).
+pub(crate) fn nine_digits(nanoseconds: u64) -> [u8; 9] {
     let pair = |divisor: u64| PAIRS[(nanoseconds / divisor % 100) as usize];
     let first = b'0' + (nanoseconds / 100_000_000 % 10) as u8;
     let ([b, c], [d, e], [f, g], [h, i]) = (pair(1_000_000), pair(10_000), pair(100), pair(1));
-    out.extend_from_slice(&[first, b, c, d, e, f, g, h, i]);
+    [first, b, c, d, e, f, g, h, i]
 }
 
 /// Two digits (for values below 100), as clocks show them.
@@ -158,7 +158,7 @@ mod tests {
         out.push(b' ');
         push_hexadecimal(&mut out, 0x0fed_cba9_8765_4321);
         out.push(b' ');
-        push_nanoseconds(&mut out, 120);
+        out.extend(nine_digits(120));
         let expected = "0 18446744073709551615 -9223372036854775808 0 FEDCBA987654321 000000120";
         assert_eq!(String::from_utf8(out).as_deref(), Ok(expected));
     }

@@ -19,6 +19,8 @@ use crate::read::{
 pub struct Input<B> {
     /// The metadata.
     pub trace: Trace,
+    /// The trace's folder, relative to where the search began; empty if it was there.
+    pub folder: String,
     /// Data streams; their names are for messages, and order those that have no ids.
     pub streams: Vec<(String, B)>,
 }
@@ -34,10 +36,13 @@ pub fn print<B: Bytes>(
     output: &mut dyn Write,
     warnings: &mut dyn Write,
 ) -> io::Result<bool> {
-    let (traces, files): (Vec<Trace>, Vec<_>) = joined(inputs).into_iter().unzip();
-    let names: Vec<TraceNames> = traces.iter().map(TraceNames::new).collect();
+    let (mut traces, mut files) = (Vec::new(), Vec::new());
+    for Input { trace, folder, streams } in joined(inputs) {
+        traces.push((TraceNames::new(&trace, &folder), trace));
+        files.push(streams);
+    }
     let mut streams = Vec::new();
-    for ((trace, names), files) in traces.iter().zip(&names).zip(files) {
+    for ((names, trace), files) in traces.iter().zip(files) {
         streams.extend(opened(trace, names, files));
     }
     streams.sort_by(|a: &Stream<'_, B>, b| a.order().cmp(&b.order()));
@@ -50,24 +55,22 @@ pub fn print<B: Bytes>(
 }
 
 /// Traces of one identity made one: the metadata that declares most, and all the streams.
-fn joined<B>(inputs: Vec<Input<B>>) -> Vec<(Trace, Vec<(String, B)>)> {
-    let mut traces: Vec<(Trace, Vec<(String, B)>)> = Vec::new();
+fn joined<B>(inputs: Vec<Input<B>>) -> Vec<Input<B>> {
+    let mut traces: Vec<Input<B>> = Vec::new();
     let declared = |trace: &Trace| {
         trace.streams().iter().map(|stream| 1 + stream.events().len()).sum::<usize>()
     };
-    for input in inputs {
-        let same = traces
-            .iter_mut()
-            .find(|(trace, _)| trace.uuid().is_some() && trace.uuid() == input.trace.uuid());
-        match same {
-            None => traces.push((input.trace, input.streams)),
-            Some((trace, streams)) => {
-                if declared(&input.trace) > declared(trace) {
-                    *trace = input.trace;
-                }
-                streams.extend(input.streams);
-            }
+    for mut input in inputs {
+        let uuid = input.trace.uuid();
+        let same = traces.iter_mut().find(|other| uuid.is_some() && other.trace.uuid() == uuid);
+        let Some(same) = same else {
+            traces.push(input);
+            continue;
+        };
+        if declared(&input.trace) > declared(&same.trace) {
+            std::mem::swap(same, &mut input);
         }
+        same.streams.append(&mut input.streams);
     }
     traces
 }

@@ -54,6 +54,17 @@ fn geometry_has_limits() {
 }
 
 #[test]
+fn the_oldest_trusted_is_not_the_next_to_be_overwritten() {
+    let fixture = Fixture::new(100);
+    let four = Region { geometry: Geometry::new(12, 2).unwrap(), ..fixture.region() };
+    let oldest = |region: Region<'_>, open: u64| region.oldest_index(open * 4096 + 100);
+    let of_two: Vec<_> = (0..4).map(|open| oldest(fixture.region(), open)).collect();
+    let of_four: Vec<_> = (0..6).map(|open| oldest(four, open)).collect();
+    assert_eq!(of_two, [0, 1, 2, 3]);
+    assert_eq!(of_four, [0, 0, 0, 1, 2, 3]);
+}
+
+#[test]
 fn nothing_is_open_at_first() {
     assert_eq!(Fixture::new(0).plan(1, 0, 4), Err(Refusal::Switch));
     assert_eq!(Fixture::new(0).plan(1, 0, 0), Err(Refusal::Switch));

@@ -50,6 +50,7 @@ fn step() -> impl Strategy<Value = Step> {
         }),
         1 => (gap(), any::<bool>()).prop_map(|(gap, new_epoch)| Step::Switch { gap, new_epoch }),
         1 => Just(Step::LateSwitch),
+        1 => Just(Step::KilledSwitch),
         1 => Just(Step::Discard),
         1 => Just(Step::Grow),
         4 => (1..4_u8, any::<bool>()).prop_map(|(pieces, partial)| {
@@ -130,6 +131,8 @@ fn flight_recorder_keeps_the_newest() {
             let record = Step::Record { id, body_bytes: 1200, gap: 5, fate: Fate::Claimed };
             steps.push(record);
             check(12, count_shift, 8, true, &steps);
+            let killed = [steps.as_slice(), &[Step::KilledSwitch]].concat();
+            check(12, count_shift, 8, true, &killed);
         }
     }
 }

@@ -6,7 +6,7 @@ use std::sync::atomic::Ordering;
 use trackway_testkit::Random;
 
 use super::simulator::{Fate, Simulator, Step};
-use crate::{Drained, Refusal, Snapshot};
+use crate::{Damage, Drained, Refusal, Snapshot};
 
 /// Damaged regions to read; fewer where Miri interprets them.
 const CASES: u64 = if cfg!(miri) { 20 } else { 6000 };
@@ -129,6 +129,46 @@ fn a_writer_stays_inside_a_sub_buffer() {
             assert_eq!(plan.at % 4096, 0);
         }
     }
+}
+
+#[test]
+fn each_contradiction_has_a_name() {
+    let damaged = |damage: &dyn Fn(&Simulator), from: u64| {
+        let mut simulator = Simulator::new(12, 1, 2, false);
+        let record = Step::Record { id: 1, body_bytes: 1900, gap: 10, fate: Fate::Committed };
+        for _ in 0..3 {
+            simulator.run(&record);
+        }
+        damage(&simulator);
+        let snapshot = simulator.region().snapshot()?;
+        let from = Drained { position: from, ..Drained::default() };
+        simulator.region().piece(&simulator.pages, &from, &snapshot, true)
+    };
+    let place = |simulator: &Simulator, index| simulator.region().sub_buffer_offset(index).unwrap();
+    let words = |index: u64, at: u64, value: u64| {
+        move |simulator: &Simulator| {
+            simulator.pages.store(place(simulator, index) + at, &value.to_le_bytes());
+        }
+    };
+    assert!(damaged(&|_| {}, 0).unwrap().is_some());
+    assert_eq!(damaged(&words(0, 0, 1), 0), Err(Damage::Header(0)));
+    assert_eq!(damaged(&words(1, 0, 3), 0), Err(Damage::Header(1)));
+    // Content that ends in another sub-buffer, before it began, or earlier than it began.
+    assert_eq!(damaged(&words(1, 24, 4096), 0), Err(Damage::Header(0)));
+    assert_eq!(damaged(&words(1, 24, 83), 0), Err(Damage::Header(0)));
+    assert_eq!(damaged(&words(1, 16, 1), 0), Err(Damage::Header(0)));
+    assert_eq!(damaged(&words(0, 32, 9), 0), Err(Damage::Header(0)));
+    assert_eq!(damaged(&|_| {}, 83), Err(Damage::Drained(83)));
+    assert_eq!(damaged(&|_| {}, 4097), Err(Damage::Drained(4097)));
+    let commit = |word: u64| {
+        move |simulator: &Simulator| simulator.control.commit.store(word, Ordering::Relaxed)
+    };
+    assert_eq!(damaged(&commit(83 << 1), 0), Err(Damage::Head(83)));
+    assert_eq!(damaged(&commit(4096 << 1), 0), Err(Damage::Head(4096)));
+    let unbacked = |simulator: &Simulator| simulator.table[1].store(0, Ordering::Relaxed);
+    assert_eq!(damaged(&unbacked, 0), Err(Damage::Table(1)));
+    let outside = |simulator: &Simulator| simulator.table[0].store(u32::MAX, Ordering::Relaxed);
+    assert_eq!(damaged(&outside, 0), Err(Damage::Table(u64::from(u32::MAX) << 12)));
 }
 
 /// The last positions there are: full, not round again.

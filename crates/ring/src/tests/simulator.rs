@@ -76,6 +76,8 @@ pub(super) enum Step {
     Switch { gap: i64, new_epoch: bool },
     /// A switch is planned, a record is discarded, then the switch is committed.
     LateSwitch,
+    /// The writer of a switch dies after copying the header.
+    KilledSwitch,
     /// A record is given up without a plan.
     Discard,
     /// The recorder adds memory.
@@ -179,6 +181,12 @@ impl Simulator {
             }
             Step::LateSwitch => {
                 self.switch(true);
+            }
+            Step::KilledSwitch => {
+                let expected = self.region().expected();
+                if let Ok((plan, header)) = self.region().plan_switch(expected, self.now, 0) {
+                    self.copy_part(&plan, &header, header.len());
+                }
             }
             Step::Discard => self.discard(),
             Step::Grow => self.grow(),

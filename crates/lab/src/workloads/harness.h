@@ -1,0 +1,215 @@
+/* SPDX-License-Identifier: MIT OR Apache-2.0 */
+/*
+ * What all workloads share: threads, pinned one to a CPU, that meet before each batch of events
+ * and measure it by the clock.
+ *
+ *     WORKLOAD nothing                          ends at once
+ *     WORKLOAD threads                          prints "threads N": how many there are in it
+ *     WORKLOAD idle MILLISECONDS                prints "ready", then waits
+ *     WORKLOAD batches WORK THREADS COUNT EVENTS   "batch THREAD NUMBER EVENTS NS" for each
+ *     WORKLOAD for WORK THREADS MILLISECONDS       "emitted THREAD EVENTS NS" for each thread
+ *
+ * Each thread numbers its events from 0, and they carry their number, so that a reader of the
+ * trace can tell whether all of them are there.
+ */
+#ifndef LAB_HARNESS_H
+#define LAB_HARNESS_H
+
+#ifndef _GNU_SOURCE
+#define _GNU_SOURCE
+#endif
+#include <dirent.h>
+#include <pthread.h>
+#include <sched.h>
+#include <signal.h>
+#include <stdatomic.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <time.h>
+#include <unistd.h>
+
+enum { LAB_THREADS_MAX = 64, LAB_BATCHES_MAX = 10000, LAB_FOR_EVENTS = 10000 };
+
+/* Emits `count` events, numbered from `first`. */
+typedef void (*lab_loop)(uint64_t first, uint64_t count);
+
+struct lab_work {
+    const char *name;
+    lab_loop loop;
+};
+
+struct lab_thread {
+    pthread_t thread;
+    int cpu;
+    uint64_t emitted;
+    uint64_t elapsed_ns;
+    uint64_t *batches_ns;
+};
+
+static struct {
+    lab_loop loop;
+    int threads;
+    int batches;
+    uint64_t events;
+    uint64_t duration_ns;
+    atomic_uint arrived;
+} lab;
+
+/* Text of 15 bytes and a terminator; the compiler must not know its length. */
+static char lab_name[16] = "a name of 16 by";
+
+static const char *lab_text(void)
+{
+    const char *text = lab_name;
+    __asm__ volatile("" : "+r"(text));
+    return text;
+}
+
+static uint64_t lab_now_ns(void)
+{
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
+}
+
+/* Returns when all threads are here. They spin, because to be woken takes longer than to begin. */
+static void lab_meet(void)
+{
+    const unsigned mine = atomic_fetch_add(&lab.arrived, 1);
+    const unsigned all = (mine / (unsigned)lab.threads + 1) * (unsigned)lab.threads;
+    for (unsigned spins = 0; atomic_load(&lab.arrived) < all; spins++)
+        if (spins > 10000)
+            sched_yield();
+}
+
+static void lab_pin(int cpu)
+{
+    cpu_set_t set;
+    CPU_ZERO(&set);
+    CPU_SET(cpu, &set);
+    if (sched_setaffinity(0, sizeof set, &set) != 0) {
+        perror("sched_setaffinity");
+        exit(3);
+    }
+}
+
+static void *lab_run(void *argument)
+{
+    struct lab_thread *self = argument;
+    lab_pin(self->cpu);
+    if (lab.duration_ns > 0) {
+        lab_meet();
+        const uint64_t begin = lab_now_ns();
+        do {
+            lab.loop(self->emitted, LAB_FOR_EVENTS);
+            self->emitted += LAB_FOR_EVENTS;
+            self->elapsed_ns = lab_now_ns() - begin;
+        } while (self->elapsed_ns < lab.duration_ns);
+        return NULL;
+    }
+    for (int batch = 0; batch < lab.batches; batch++) {
+        lab_meet();
+        const uint64_t begin = lab_now_ns();
+        lab.loop(self->emitted, lab.events);
+        self->batches_ns[batch] = lab_now_ns() - begin;
+        self->emitted += lab.events;
+    }
+    return NULL;
+}
+
+/* The `number`th CPU of those that the process may use; the first ones again if there are fewer. */
+static int lab_cpu(int number)
+{
+    cpu_set_t set;
+    if (sched_getaffinity(0, sizeof set, &set) != 0)
+        return 0;
+    number %= CPU_COUNT(&set);
+    for (int cpu = 0; cpu < CPU_SETSIZE; cpu++)
+        if (CPU_ISSET(cpu, &set) && number-- == 0)
+            return cpu;
+    return 0;
+}
+
+static int lab_threads(void)
+{
+    int count = 0;
+    DIR *tasks = opendir("/proc/self/task");
+    if (tasks == NULL)
+        return 3;
+    for (struct dirent *entry; (entry = readdir(tasks)) != NULL;)
+        count += entry->d_name[0] != '.';
+    closedir(tasks);
+    printf("threads %d\n", count);
+    return 0;
+}
+
+static int lab_idle(long milliseconds)
+{
+    const struct timespec time = {milliseconds / 1000, milliseconds % 1000 * 1000000};
+    puts("ready");
+    fflush(stdout);
+    nanosleep(&time, NULL);
+    return 0;
+}
+
+static int lab_measure(void)
+{
+    static struct lab_thread threads[LAB_THREADS_MAX];
+    for (int i = 0; i < lab.threads; i++) {
+        threads[i].cpu = lab_cpu(i);
+        threads[i].batches_ns = calloc((size_t)lab.batches + 1, sizeof(uint64_t));
+        if (threads[i].batches_ns == NULL)
+            return 3;
+    }
+    for (int i = 0; i < lab.threads; i++)
+        if (pthread_create(&threads[i].thread, NULL, lab_run, &threads[i]) != 0)
+            return 3;
+    for (int i = 0; i < lab.threads; i++)
+        pthread_join(threads[i].thread, NULL);
+    for (int i = 0; i < lab.threads; i++) {
+        for (int batch = 0; batch < lab.batches; batch++)
+            printf("batch %d %d %llu %llu\n", i, batch, (unsigned long long)lab.events,
+                   (unsigned long long)threads[i].batches_ns[batch]);
+        if (lab.duration_ns > 0)
+            printf("emitted %d %llu %llu\n", i, (unsigned long long)threads[i].emitted,
+                   (unsigned long long)threads[i].elapsed_ns);
+    }
+    return 0;
+}
+
+static int lab_main(int argc, char **argv, const struct lab_work *works)
+{
+    const char *mode = argc > 1 ? argv[1] : "nothing";
+    /* Nothing of this outlives the laboratory, however that ends. */
+    prctl(PR_SET_PDEATHSIG, SIGKILL);
+    if (strcmp(mode, "nothing") == 0)
+        return 0;
+    if (strcmp(mode, "threads") == 0)
+        return lab_threads();
+    if (strcmp(mode, "idle") == 0 && argc == 3)
+        return lab_idle(atol(argv[2]));
+    const int is_batches = strcmp(mode, "batches") == 0 && argc == 6;
+    const int is_for = strcmp(mode, "for") == 0 && argc == 5;
+    for (const struct lab_work *work = works; (is_batches || is_for) && work->name; work++)
+        if (strcmp(work->name, argv[2]) == 0)
+            lab.loop = work->loop;
+    if (lab.loop == NULL) {
+        fprintf(stderr, "usage: see harness.h\n");
+        return 2;
+    }
+    lab.threads = atoi(argv[3]);
+    if (is_batches) {
+        lab.batches = atoi(argv[4]);
+        lab.events = strtoull(argv[5], NULL, 10);
+    } else {
+        lab.duration_ns = strtoull(argv[4], NULL, 10) * 1000000u;
+    }
+    if (lab.threads < 1 || lab.threads > LAB_THREADS_MAX || lab.batches > LAB_BATCHES_MAX)
+        return 2;
+    return lab_measure();
+}
+
+#endif
