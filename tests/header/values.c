@@ -82,7 +82,7 @@ int main(void)
     trackway(values, label, 3);
     trackway(values, thirty_two, 1, 2, 3, 4, "5", 6, 7, 8, 9, 10, 11, 12, "13", 14, 15, 16, 17, 18,
              19, 20, "21", 22, 23, 24, 25, 26, 27, 28, "29", 30, 31, 32);
-    trackway(values, strings, touch_name(), (uint8_t)touch(), "", 0, 1);
+    trackway(values, strings, touch_name(), 7, "", 0, 1);
     printf("enabled %d, evaluated %d\n", trackway_enabled(values, none), evaluated);
 
     errno = 77;

@@ -71,6 +71,8 @@ fn joined<B>(inputs: Vec<Input<B>>) -> Vec<Input<B>> {
             std::mem::swap(same, &mut input);
         }
         same.streams.append(&mut input.streams);
+        // babeltrace2 names what it found in several folders by the host alone.
+        same.folder.clear();
     }
     traces
 }

@@ -1,0 +1,106 @@
+//! What is encoded decodes to itself; what is not an encoding is an error, never a panic.
+
+use proptest::prelude::*;
+use trackway_schema::{
+    EncodeError, Encoder, EventDescription, Field, FieldKind, Label, Scalar, Shape,
+};
+
+fn encode(event: &EventDescription, buffer: &mut [u8]) -> Result<Vec<u8>, EncodeError> {
+    let provider = event.provider.as_bytes();
+    let mut encoder = Encoder::new(buffer, provider, event.name.as_bytes(), event.level)?;
+    for field in &event.fields {
+        let name = field.name.as_bytes();
+        match &field.kind {
+            FieldKind::Scalar(scalar) => encoder.field(name, Shape::Scalar, Some(*scalar), 0, 0)?,
+            FieldKind::Str => encoder.field(name, Shape::Str, None, 0, 0)?,
+            FieldKind::Text => encoder.field(name, Shape::Text, None, 0, 0)?,
+            FieldKind::Array(scalar, length) => {
+                encoder.field(name, Shape::Array, Some(*scalar), *length, 0)?;
+            }
+            FieldKind::Sequence(scalar) => {
+                encoder.field(name, Shape::Sequence, Some(*scalar), 0, 0)?;
+            }
+            FieldKind::Enumeration(scalar, labels) => {
+                encoder.field(name, Shape::Enumeration, Some(*scalar), 0, labels.len())?;
+                for label in labels {
+                    encoder.label(label.name.as_bytes(), label.first, label.last)?;
+                }
+            }
+        }
+    }
+    Ok(encoder.finish().to_vec())
+}
+
+fn name() -> impl Strategy<Value = String> {
+    "[a-zA-Z_][a-zA-Z0-9_:.]{0,30}"
+}
+
+fn scalar() -> impl Strategy<Value = Scalar> {
+    (1_u8..=15).prop_map(|code| Scalar::from_code(code).expect("a scalar's code"))
+}
+
+fn integer() -> impl Strategy<Value = Scalar> {
+    (1_u8..=12).prop_map(|code| Scalar::from_code(code).expect("a scalar's code"))
+}
+
+fn kind() -> impl Strategy<Value = FieldKind> {
+    let label = (name(), any::<i64>(), any::<i64>())
+        .prop_map(|(name, first, last)| Label { name, first, last });
+    prop_oneof![
+        scalar().prop_map(FieldKind::Scalar),
+        Just(FieldKind::Str),
+        Just(FieldKind::Text),
+        (scalar(), 1_u16..=1024).prop_map(|(scalar, length)| FieldKind::Array(scalar, length)),
+        scalar().prop_map(FieldKind::Sequence),
+        (integer(), prop::collection::vec(label, 1..5))
+            .prop_map(|(scalar, labels)| FieldKind::Enumeration(scalar, labels)),
+    ]
+}
+
+fn event() -> impl Strategy<Value = EventDescription> {
+    let field = (name(), kind()).prop_map(|(name, kind)| Field { name, kind });
+    (name(), name(), 0_u8..=14, prop::collection::vec(field, 0..=32)).prop_map(
+        |(provider, name, level, fields)| EventDescription { provider, name, level, fields },
+    )
+}
+
+proptest! {
+    #[test]
+    fn decoding_undoes_encoding(event in event()) {
+        let mut buffer = [0; 8192];
+        let encoded = encode(&event, &mut buffer).expect("it fits");
+        prop_assert_eq!(EventDescription::decode(&encoded), Ok(event));
+    }
+
+    #[test]
+    fn arbitrary_bytes_never_panic(bytes in prop::collection::vec(any::<u8>(), 0..300)) {
+        let _ = EventDescription::decode(&bytes);
+    }
+
+    #[test]
+    fn damaged_encodings_never_panic(event in event(), at in any::<usize>(), bits in 1_u8..) {
+        let mut buffer = [0; 8192];
+        let mut encoded = encode(&event, &mut buffer).expect("it fits");
+        let at = at % encoded.len();
+        encoded[at] ^= bits;
+        let _ = EventDescription::decode(&encoded);
+        let cut = EventDescription::decode(&encoded[..at]);
+        prop_assert!(cut.is_err() || at == encoded.len());
+    }
+
+    #[test]
+    fn a_buffer_that_is_too_small_is_an_error(event in event(), size in 0_usize..64) {
+        let mut buffer = vec![0; size];
+        let result = encode(&event, &mut buffer);
+        prop_assert!(result.is_err() || result.is_ok_and(|bytes| bytes.len() <= size));
+    }
+}
+
+#[test]
+fn names_that_would_break_the_metadata_are_refused() {
+    for bad in ["", "a\"b", "a\\b", "a\nb", "ä"] {
+        let mut buffer = [0; 512];
+        let refused = Encoder::new(&mut buffer, b"p", bad.as_bytes(), 6).err();
+        assert_eq!(refused, Some(EncodeError::Name), "{bad:?}");
+    }
+}
