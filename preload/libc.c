@@ -51,7 +51,7 @@ static int resolution; /* RESOLVED is stored with release order, after all of `n
  */
 static __thread unsigned depth __attribute__((tls_model("initial-exec")));
 
-/* --- The pool: memory while `next` is unknown --------------------------------------------------- */
+/* --- The pool: memory while `next` is unknown ------------------------------------------------ */
 
 enum { POOL_SIZE = 64 * 1024, POOL_ALIGNMENT = 16 };
 
@@ -97,7 +97,7 @@ static void *pool_allocate(size_t alignment, size_t size)
     return NULL;
 }
 
-/* --- Finding the real functions ------------------------------------------------------------------ */
+/* --- Finding the real functions -------------------------------------------------------------- */
 
 static void look_up(void *function, const char *name)
 {
@@ -139,7 +139,7 @@ __attribute__((constructor)) static void resolve_early(void)
     (void)resolved();
 }
 
-/* --- What programs call -------------------------------------------------------------------------- */
+/* --- What programs call ---------------------------------------------------------------------- */
 
 EXPORTED void *malloc(size_t size)
 {

@@ -163,19 +163,25 @@ fn misuse_is_refused_in_words_that_help() {
     assert!(files.len() > 10, "the misuse examples were not found");
     for entry in files {
         let name = format!("misuse/{}", entry.file_name().to_string_lossy());
-        for compiler in installed(&["gcc", "clang"]) {
-            jobs.push((name.clone(), compiler, vec!["-std=c11", "-fsyntax-only"]));
-        }
-        for compiler in installed(&["g++", "clang++"]) {
-            let flags = vec!["-std=c++17", "-x", "c++", "-fsyntax-only"];
-            jobs.push((name.clone(), compiler, flags));
+        let example = fs::read_to_string(entry.path()).expect("a source");
+        // Compiled out, arguments are still checked.
+        let off = !example.contains("// ONLY WITH TRACING ON");
+        for mode in [&[][..], &["-DTRACKWAY_DISABLE"]].into_iter().take(1 + usize::from(off)) {
+            for compiler in installed(&["gcc", "clang"]) {
+                let flags = [&["-std=c11", "-fsyntax-only"], mode].concat();
+                jobs.push((name.clone(), compiler, flags));
+            }
+            for compiler in installed(&["g++", "clang++"]) {
+                let flags = [&["-std=c++17", "-x", "c++", "-fsyntax-only"], mode].concat();
+                jobs.push((name.clone(), compiler, flags));
+            }
         }
     }
     in_parallel(&jobs, |_, (name, compiler, flags)| {
+        let example = fs::read_to_string(source(name)).expect("a source");
         let output = compile(compiler, flags, &[name], &world.path("unused"));
         let said = text(&output.stderr);
         assert!(!output.status.success(), "{compiler} accepts {name}");
-        let example = fs::read_to_string(source(name)).expect("a source");
         let expectations = example.lines().filter_map(|line| line.strip_prefix("// EXPECT: "));
         for expected in expectations {
             let found = expected.split('|').any(|words| said.contains(words));
@@ -508,14 +514,29 @@ fn preload_helpers_leave_any_program_alone() {
     }
 }
 
+/// The first program in the header's own comment.
+fn example_of_the_header() -> String {
+    let header = source_dir().join("include/trackway/trackway.h");
+    let header = fs::read_to_string(header).expect("the header");
+    let lines = header.lines().map(|line| line.trim_start_matches(" *"));
+    let lines = lines.skip_while(|line| !line.starts_with("     #include"));
+    let lines: Vec<&str> = lines.take_while(|line| !line.starts_with("     cc ")).collect();
+    lines.join("\n")
+}
+
 #[test]
-fn the_example_compiles_on_and_off() {
+fn the_examples_compile_on_and_off() {
     let world = World::new("header-example");
+    let example = world.path("example.c");
+    fs::write(&example, example_of_the_header()).expect("a source");
+    let example = example.to_string_lossy();
     for compiler in installed(&["gcc", "clang"]) {
         for mode in ["-DTRACING_ON", "-DTRACKWAY_DISABLE"] {
             let flags = ["-std=c11", "-O2", "-pthread", mode];
             let program = build(&world, compiler, &flags, &["../../examples/c/hello.c"], "hello");
             assert_eq!(run(&world, &program, &[]), "answered 4000 requests\n");
+            let program = build(&world, compiler, &flags, &[&example], "example");
+            assert_eq!(run(&world, &program, &[]), "");
         }
     }
 }

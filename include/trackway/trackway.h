@@ -91,7 +91,8 @@ enum trackway_level {
  * converted as in a function call, and evaluated once if the event is on, else not at all.
  *
  * May be called in any thread, in signal handlers, after fork and vfork, before main and in
- * destructors. Does not block, allocate, or change errno. Uses up to 4.2 KiB of stack when on.
+ * destructors. Does not block, allocate, or change errno. Uses up to 4.2 KiB of stack when on. In C,
+ * an inline function that calls it should be static, since what it calls belongs to each file.
  */
 #define trackway(...) TRACKWAY_I_CALL(__VA_ARGS__, 0)
 
@@ -686,7 +687,8 @@ TRACKWAY_I_HELPER unsigned char *trackway_i_put_text(unsigned char *to, const ch
 
 /* --- SDT: a probe that debuggers, perf and bpftrace know how to find and attach to ----------- */
 
-#if defined(__x86_64__) && defined(__LP64__) && defined(__ELF__)
+/* The large code model has no way to write a symbol's address as an operand. */
+#if defined(__x86_64__) && defined(__LP64__) && defined(__ELF__) && !defined(__code_model_large__)
 
 /*
  * A note in the format of <sys/sdt.h>, version 3 (SystemTap wiki, UserSpaceProbeImplementation).

@@ -4,6 +4,8 @@
 //! nobody else uses, both removed when it goes, also when the test fails. Nothing here touches
 //! the user's own window.
 
+pub mod steps;
+
 use std::ffi::OsStr;
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -173,7 +175,8 @@ pub struct Summary {
 }
 
 impl Recording {
-    fn new(trace: PathBuf, output: Output) -> Self {
+    /// Of what a recorder that wrote to `trace` left.
+    pub fn new(trace: PathBuf, output: Output) -> Self {
         let summary = Summary::parse(&String::from_utf8_lossy(&output.stderr));
         Self { trace, output, summary }
     }

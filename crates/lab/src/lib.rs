@@ -1,1 +1,42 @@
 //! What tracing costs on this machine: adapters for tracers, interleaved runs, results.
+//!
+//! ```text
+//! tracer    the interface; tracers/ has one adapter each: baselines, Trackway, LTTng-UST
+//! bench     all tracers, case by case and round by round, interleaved
+//! readback  every event of every run is looked for in what the tracer itself wrote
+//! results   what was measured, as JSON; table, bars and report show it to people
+//! ```
+//!
+//! Main invariant: a figure is only given beside the proof that the tracer did the work. After
+//! each run the events recorded, lost and overwritten, from the tracer's own output, must add up
+//! to the events emitted. Workloads are small C programs, compiled on the machine with its own
+//! compiler, so that every tracer is measured through the headers that its users have.
+//!
+//! No figure is ever asserted: the lab reports, people judge.
+
+mod bars;
+mod bench;
+mod case;
+mod child;
+mod error;
+mod machine;
+mod place;
+mod progress;
+mod readback;
+mod report;
+mod results;
+mod sections;
+mod signals;
+mod stats;
+mod table;
+mod tracer;
+mod tracers;
+mod workload;
+
+pub use bench::{Options, run};
+pub use case::{Case, Context, Payload};
+pub use error::Error;
+pub use machine::Machine;
+pub use report::print;
+pub use results::{Account, Bar, Cell, Flow, Memory, Note, Results, Startup, Verdict};
+pub use stats::Spread;

@@ -40,6 +40,11 @@ impl Fd {
         Errno::check(fd.into()).map(|_| Self(fd))
     }
 
+    /// Takes over a descriptor that the kernel has just given us.
+    pub(crate) const fn adopt(fd: i32) -> Self {
+        Self(fd)
+    }
+
     /// The number.
     pub const fn raw(&self) -> i32 {
         self.0

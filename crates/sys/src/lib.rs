@@ -9,7 +9,9 @@ pub mod clock;
 pub mod file;
 pub mod memory;
 pub mod process;
+pub mod signal;
 pub mod thread;
+pub mod wait;
 
 /// An errno value, as errno(3) lists them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

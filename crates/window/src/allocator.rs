@@ -85,6 +85,11 @@ impl Allocator {
         unsafe { &*self.window.base().add(GRANULE_MAP_OFFSET + granule % GRANULES_MAX).cast() }
     }
 
+    /// Who holds the granule at `offset` (bytes of the window): one of [`granule`]'s.
+    pub fn owner_at(&self, offset: u64) -> u8 {
+        self.entry((offset >> GRANULE_SHIFT) as usize).load(Ordering::Relaxed)
+    }
+
     /// Takes `bytes` (rounded up to granules) in one run, marked `owner` (one of
     /// [`granule`]'s); returns where it begins, in bytes. The memory is backed.
     pub fn take(&self, bytes: u64, owner: u8) -> Result<u64, AllocateError> {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
-// EXPECT: makes pointer from integer|incompatible integer to pointer|invalid conversion|no matching function|cannot initialize
+// EXPECT: pointer from integer|incompatible integer|invalid conversion|no matching
 #include <trackway/trackway.h>
 TRACKWAY_EVENT(misuse, request, TRACKWAY_INFO, (str, path));
 void f(int i);

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
+// ONLY WITH TRACING ON
 // EXPECT: trackway_enum_misuse_DOT_color
 // EXPECT: undeclared|not declared
 #include <trackway/trackway.h>

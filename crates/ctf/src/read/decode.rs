@@ -88,7 +88,13 @@ impl State {
         if integer.clock.is_some() && !integer.signed && integer.role != Role::TimestampEnd {
             self.clock = advanced(self.clock, value, integer.bits);
         }
-        if let Some(slot) = integer.slot.and_then(|slot| self.slots.get_mut(slot)) {
+        if let Some(slot) = integer.slot {
+            self.set_slot(slot, value);
+        }
+    }
+
+    pub(crate) fn set_slot(&mut self, slot: usize, value: u64) {
+        if let Some(slot) = self.slots.get_mut(slot) {
             *slot = value;
         }
     }
@@ -148,6 +154,19 @@ impl<'bytes> Cursor<'bytes> {
             self.bit = aligned;
         }
         Ok(())
+    }
+
+    /// Takes a compact event header, if that comes next: see `StreamClass::compact_tags`.
+    pub(crate) fn compact_header(&mut self, tags: u32) -> Option<(u64, u64)> {
+        let aligned = self.bit.next_multiple_of(8);
+        let word = self.bytes.get((aligned / 8) as usize..)?.first_chunk::<4>()?;
+        let word = u32::from_le_bytes(*word);
+        let tag = word & 31;
+        if tag > tags || aligned + 32 > self.end {
+            return None;
+        }
+        self.bit = aligned + 32;
+        Some((u64::from(tag), u64::from(word >> 5)))
     }
 
     /// The next `bits` (1 to 64), without their sign.

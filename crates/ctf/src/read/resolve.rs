@@ -134,10 +134,12 @@ impl Resolver<'_> {
             kind.iter_mut().for_each(finish);
             kind
         };
+        let event_header = take(EVENT_HEADER);
         Ok(StreamClass {
             id,
+            compact_tags: event_header.as_ref().and_then(compact_tags),
             packet_context: take(PACKET_CONTEXT),
-            event_header: take(EVENT_HEADER),
+            event_header,
             event_context: take(STREAM_EVENT_CONTEXT),
             events,
             events_by_id,
@@ -354,6 +356,29 @@ fn is_character(kind: &Type) -> bool {
         }
         _ => false,
     }
+}
+
+/// Greatest tag, and its slot, with which an event header is one little-endian word: five bits of tag, which is
+/// the event's id, and 27 bits of time. LTTng's compact headers are such ones, and Trackway's.
+/// They are by far the most frequent, so that a decoder does well to know them.
+fn compact_tags(header: &Type) -> Option<(u32, usize)> {
+    let Type::Struct(Struct { members, alignment: 8, .. }) = header else { return None };
+    let [tag, choice] = &members[..] else { return None };
+    let (Type::Enumeration(tag), Type::Variant(variant)) = (&tag.kind, &choice.kind) else {
+        return None;
+    };
+    let tag = &tag.integer;
+    let is_tag = tag.bits == 5 && tag.alignment == 1 && !tag.signed && !tag.big_endian;
+    if !is_tag || tag.role != Role::EventClass || tag.clock.is_some() {
+        return None;
+    }
+    let first = variant.options.first().filter(|_| tag.slot == Some(variant.slot))?;
+    let Type::Struct(Struct { members, alignment: 1, .. }) = &first.kind else { return None };
+    let ([time], [(0, last @ 0..=31)]) = (&members[..], &first.ranges[..]) else { return None };
+    let Type::Integer(time) = &time.kind else { return None };
+    let is_time = time.bits == 27 && time.alignment == 1 && !time.signed && !time.big_endian;
+    let is_plain = time.clock.is_some() && time.role == Role::None && time.slot.is_none();
+    (is_time && is_plain).then_some((*last as u32, variant.slot))
 }
 
 /// Every integer named `id`, however deep in the event header, tells the event's class.

@@ -5,10 +5,10 @@
 //! only a window of a large packet: where an event goes beyond the window, the answer is
 //! [`DecodeError::Truncated`], nothing has changed, and the caller tries again with more.
 
-use super::decode::{Cursor, Sink, Skip, State, decode};
+use super::decode::{Cursor, Sink, Skip, State, advanced, decode};
 use super::error::DecodeError;
 use super::trace::{EventClass, StreamClass, Trace};
-use super::types::{Role, Type};
+use super::types::Role;
 
 /// First word of every packet.
 const PACKET_MAGIC: u64 = 0xC1FC_1FC1;
@@ -175,7 +175,11 @@ impl<'trace> StreamDecoder<'trace> {
         let index = self.stream_index(&state)?;
         let class = self.trace.streams.get(index);
         if let Some(context) = class.and_then(|class| class.packet_context.as_ref()) {
-            show(context, &mut cursor, &mut state, sink)?;
+            if context.is_hidden() {
+                decode(context, &mut cursor, &mut state, &mut Skip)?;
+            } else {
+                decode(context, &mut cursor, &mut state, sink)?;
+            }
         }
         let packet = packet(index, &state);
         let content = packet.content_bits.unwrap_or(available_bits);
@@ -227,7 +231,14 @@ impl<'trace> StreamDecoder<'trace> {
         let clock_before = self.state.clock;
         let mut cursor = Cursor::new(window.bytes, window.start, self.position, self.end);
         self.state.roles[Role::EventClass as usize] = None;
-        if let Some(header) = &class.event_header {
+        let compact = class
+            .compact_tags
+            .and_then(|(tags, slot)| cursor.compact_header(tags).map(|found| (found, slot)));
+        if let Some(((id, time), slot)) = compact {
+            self.state.set_slot(slot, id);
+            self.state.roles[Role::EventClass as usize] = Some(id);
+            self.state.clock = advanced(clock_before, time, 27);
+        } else if let Some(header) = &class.event_header {
             let decoded = decode(header, &mut cursor, &mut self.state, &mut Skip);
             decoded.inspect_err(|_| self.state.clock = clock_before)?;
         }
@@ -271,10 +282,12 @@ impl<'trace> StreamDecoder<'trace> {
         ];
         for (scope, kind) in scopes {
             let Some(kind) = kind else { continue };
-            if !kind.is_hidden() {
+            let decoded = if kind.is_hidden() {
+                decode(kind, &mut cursor, &mut self.state, &mut Skip)
+            } else {
                 sink.begin_scope(scope);
-            }
-            let decoded = show(kind, &mut cursor, &mut self.state, sink);
+                decode(kind, &mut cursor, &mut self.state, sink)
+            };
             decoded.inspect_err(|_| {
                 self.state.clock = clock_before;
                 self.state.budget = budget_before;
@@ -290,20 +303,6 @@ impl<'trace> StreamDecoder<'trace> {
     /// Passes over the rest of the event `class`, as [`StreamDecoder::event_body`] reads it.
     pub fn skip_body(&mut self, window: Window<'_>, class: &EventClass) -> Result<(), DecodeError> {
         self.event_body(window, class, &mut Skip)
-    }
-}
-
-/// Decodes a scope, into `sink` if it has something to show.
-fn show<S: Sink>(
-    kind: &Type,
-    cursor: &mut Cursor<'_>,
-    state: &mut State,
-    sink: &mut S,
-) -> Result<(), DecodeError> {
-    if kind.is_hidden() {
-        decode(kind, cursor, state, &mut Skip)
-    } else {
-        decode(kind, cursor, state, sink)
     }
 }
 

@@ -59,6 +59,8 @@ pub struct StreamClass {
     pub(crate) events_by_id: HashMap<u64, usize>,
     pub(crate) clock: Option<Clock>,
     pub(crate) has_packet_times: bool,
+    /// Greatest tag of a compact event header and the tag's slot, if the class has such headers.
+    pub(crate) compact_tags: Option<(u32, usize)>,
 }
 
 impl StreamClass {

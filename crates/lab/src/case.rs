@@ -1,0 +1,133 @@
+//! What is measured: a payload, a context, a number of threads.
+
+use serde::{Deserialize, Serialize};
+
+/// What an event carries.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Payload {
+    /// One `u32`.
+    Number,
+    /// A string of 16 bytes (with its terminator), a `u32`, a `u64`.
+    Record,
+    /// A formatted text: `"%s (%d)"`.
+    Printf,
+}
+
+impl Payload {
+    /// Name of the work in the workload programs.
+    pub(crate) const fn work(self) -> &'static str {
+        match self {
+            Self::Number => "number",
+            Self::Record => "record",
+            Self::Printf => "printf",
+        }
+    }
+
+    /// Head of its columns.
+    pub(crate) const fn title(self) -> &'static str {
+        match self {
+            Self::Number => "u32",
+            Self::Record => "str,u32,u64",
+            Self::Printf => "printf",
+        }
+    }
+}
+
+/// What the tracer adds to each event.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Context {
+    /// Nothing.
+    None,
+    /// The thread's id.
+    Vtid,
+}
+
+impl Context {
+    /// Its name on Trackway's command line.
+    pub(crate) const fn name(self) -> &'static str {
+        match self {
+            Self::None => "none",
+            Self::Vtid => "vtid",
+        }
+    }
+}
+
+/// One measurement: a column of the table.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Case {
+    /// Threads that emit at once, pinned to one CPU each.
+    pub threads: u32,
+    /// What an event carries.
+    pub payload: Payload,
+    /// What is added to it.
+    pub context: Context,
+}
+
+impl Case {
+    /// The simplest case: one thread, one number.
+    pub const SIMPLEST: Self =
+        Self { threads: 1, payload: Payload::Number, context: Context::None };
+
+    /// The table's columns, for a machine with so many CPUs.
+    pub(crate) fn columns(cpus: usize) -> Vec<Self> {
+        let mut cases = Vec::new();
+        for threads in [1, 2] {
+            for payload in [Payload::Number, Payload::Record] {
+                for context in [Context::None, Context::Vtid] {
+                    cases.push(Self { threads, payload, context });
+                }
+            }
+        }
+        cases.retain(|case| case.threads as usize <= cpus);
+        cases
+    }
+
+    /// The formatted message, which has a section of its own.
+    pub const PRINTF: Self = Self { threads: 1, payload: Payload::Printf, context: Context::None };
+
+    /// The same with so many threads.
+    pub(crate) const fn with_threads(self, threads: u32) -> Self {
+        Self { threads, ..self }
+    }
+
+    /// In words.
+    pub(crate) fn words(&self) -> String {
+        let context = match self.context {
+            Context::None => "",
+            Context::Vtid => " + vtid",
+        };
+        let plural = if self.threads == 1 { "" } else { "s" };
+        format!("{}{context}, {} thread{plural}", self.payload.title(), self.threads)
+    }
+}
+
+/// How much of a case a run does.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Plan {
+    /// Batches that are not counted: until the ring has come round, and the caches are warm.
+    pub(crate) warm_up: u32,
+    /// Batches that count.
+    pub(crate) batches: u32,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn columns_follow_the_cpus() {
+        assert_eq!(Case::columns(2).len(), 8);
+        assert_eq!(Case::columns(1).len(), 4);
+        assert_eq!(Case::columns(2)[0], Case::SIMPLEST);
+        assert!(Case::columns(1).iter().all(|case| case.threads == 1));
+    }
+
+    #[test]
+    fn cases_have_words() {
+        let case = Case { threads: 2, payload: Payload::Record, context: Context::Vtid };
+        assert_eq!(case.words(), "str,u32,u64 + vtid, 2 threads");
+        assert_eq!(Case::SIMPLEST.words(), "u32, 1 thread");
+    }
+}

@@ -1,0 +1,147 @@
+//! Where the lab works: a scratch folder, the header and library beside our executable, the
+//! compiler. All that is made here is removed when it goes.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use crate::child;
+use crate::error::{Error, Result};
+use crate::workload::SOURCES;
+
+/// Folder of memory-backed files.
+const SHARED_MEMORY: &str = "/dev/shm";
+
+/// Trackway's own parts, found from where its executable is.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Kit {
+    /// The executable.
+    pub(crate) trackway: PathBuf,
+    /// Folder with trackway/trackway.h, if there is one.
+    pub(crate) include: Option<PathBuf>,
+    /// libtrackway.so, if there is one.
+    pub(crate) library: Option<PathBuf>,
+}
+
+impl Kit {
+    /// Of the executable `trackway`: in a checkout (target/release) or below a PREFIX (bin).
+    pub(crate) fn of(trackway: PathBuf) -> Self {
+        let folder = trackway.parent().unwrap_or(Path::new("/")).to_owned();
+        let includes = [folder.join("../include"), folder.join("../../include")];
+        let architecture = std::env::consts::ARCH;
+        let libraries = [
+            folder.join("libtrackway.so"),
+            folder.join("../lib/libtrackway.so"),
+            folder.join(format!("../lib/{architecture}-linux-gnu/libtrackway.so")),
+            folder.join("../lib64/libtrackway.so"),
+        ];
+        let include = includes.into_iter().find(|path| path.join("trackway/trackway.h").is_file());
+        let library = libraries.into_iter().find(|path| path.is_file());
+        Self { trackway, include, library }
+    }
+}
+
+/// The lab's place while it works.
+#[derive(Debug)]
+pub(crate) struct Place {
+    /// Trackway's parts.
+    pub(crate) kit: Kit,
+    /// Scratch folder.
+    dir: PathBuf,
+    /// Folder of a Trackway window that only the lab uses.
+    window_dir: PathBuf,
+}
+
+impl Place {
+    /// A new place, with the workloads' sources in it.
+    pub(crate) fn new(kit: Kit) -> Result<Self> {
+        let unique = format!("trackway-lab-{}", std::process::id());
+        let shared = Path::new(SHARED_MEMORY);
+        let base = std::env::temp_dir();
+        let window_base = if shared.is_dir() { shared } else { &base };
+        let window_dir = window_base.join(format!("{unique}-window"));
+        let place = Self { kit, dir: base.join(unique), window_dir };
+        for dir in [&place.dir, &place.window_dir] {
+            make_dir(dir)?;
+        }
+        for source in &SOURCES {
+            let path = place.path(source.name);
+            fs::write(&path, source.text).map_err(Error::io(format!("cannot write {path:?}")))?;
+        }
+        Ok(place)
+    }
+
+    /// A path in the scratch folder.
+    pub(crate) fn path(&self, name: &str) -> PathBuf {
+        self.dir.join(name)
+    }
+
+    /// The window's folder.
+    pub(crate) fn window_dir(&self) -> &Path {
+        &self.window_dir
+    }
+
+    /// Removes what is at `name` in the scratch folder, if anything is.
+    pub(crate) fn clear(&self, name: &str) {
+        // What is not there needs no removing; what cannot be removed goes with the folder.
+        let _ = fs::remove_dir_all(self.path(name));
+    }
+
+    /// Compiles `NAME.c` of the workloads to `NAME`, unless that was done.
+    pub(crate) fn compile(&self, name: &str, flags: &[&str]) -> Result<PathBuf> {
+        let program = self.path(name);
+        if program.is_file() {
+            return Ok(program);
+        }
+        let mut cc = Command::new("cc");
+        cc.args(["-O2", "-std=gnu11", "-D_GNU_SOURCE", "-I"]).arg(&self.dir);
+        cc.arg(self.path(&format!("{name}.c"))).arg("-o").arg(&program);
+        cc.args(flags).arg("-lpthread");
+        child::run(&mut cc, &format!("cc {name}.c"))?;
+        Ok(program)
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        for dir in [&self.dir, &self.window_dir] {
+            // There is nobody left to be told.
+            let _ = fs::remove_dir_all(dir);
+        }
+    }
+}
+
+/// Makes a folder that only this user can enter.
+pub(crate) fn make_dir(path: &Path) -> Result<()> {
+    use std::os::unix::fs::DirBuilderExt;
+    let made = fs::DirBuilder::new().recursive(true).mode(0o700).create(path);
+    made.map_err(Error::io(format!("cannot make {path:?}")))
+}
+
+/// Whether a program is installed.
+pub(crate) fn has(program: &str) -> bool {
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    std::env::split_paths(&path).any(|dir| dir.join(program).is_file())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_kit_is_found_in_a_checkout_and_below_a_prefix() {
+        let root = std::env::temp_dir().join(format!("trackway-lab-kit-{}", std::process::id()));
+        for dir in ["include/trackway", "target/release", "bin", "lib"] {
+            fs::create_dir_all(root.join(dir)).expect("a folder");
+        }
+        for file in ["include/trackway/trackway.h", "target/release/libtrackway.so"] {
+            fs::write(root.join(file), "").expect("a file");
+        }
+        let checkout = Kit::of(root.join("target/release/trackway"));
+        assert_eq!(checkout.include, Some(root.join("target/release/../../include")));
+        assert_eq!(checkout.library, Some(root.join("target/release/libtrackway.so")));
+        let prefix = Kit::of(root.join("bin/trackway"));
+        assert_eq!((prefix.include.is_some(), prefix.library), (true, None));
+        fs::remove_dir_all(root).expect("removed");
+    }
+}

@@ -1,0 +1,222 @@
+//! Traces read back: how many events are in them, how large, and whether one is missing.
+//!
+//! Trackway and LTTng-UST write the same format, so one reader counts both. The workloads number
+//! the events of each thread from 0, and each thread stays on its CPU, hence in one stream: the
+//! events of a stream that lost nothing within are numbered without a gap, and the number of its
+//! first event says how many were overwritten before it.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use trackway_ctf::read::{
+    DecodeError, Enumeration, EventSink, Integer, Member, Scope, Sink, StreamDecoder, Trace,
+    VariantOption, Window,
+};
+
+use crate::error::{Error, Result};
+
+/// What a trace holds.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(crate) struct Counted {
+    /// Events.
+    pub(crate) events: u64,
+    /// Bytes of their records: packets' contents without the packets' headers.
+    pub(crate) record_bytes: u64,
+    /// Events that the tracer says it discarded.
+    pub(crate) discarded: u64,
+    /// Numbers missing between a stream's first and last event.
+    pub(crate) gaps: u64,
+    /// Sum of the streams' first numbers: what they overwrote, if nothing was discarded.
+    pub(crate) before_first: u64,
+}
+
+/// Counts the trace in `folder` or somewhere below; `None` if there is none.
+pub(crate) fn count(folder: &Path) -> Result<Option<Counted>> {
+    let Some(folder) = trace_folder(folder, 0) else { return Ok(None) };
+    let metadata = read(&folder.join("metadata"))?;
+    let what = folder.display().to_string();
+    let trace = Trace::parse(&metadata).map_err(|error| Error::output(&what, error))?;
+    let mut counted = Counted::default();
+    for stream in files(&folder)? {
+        if stream.file_name().is_some_and(|name| name != "metadata") {
+            count_stream(&trace, &read(&stream)?, &mut counted)
+                .map_err(|error| Error::output(stream.display().to_string(), error))?;
+        }
+    }
+    Ok(Some(counted))
+}
+
+/// The first folder at or below `folder` that has metadata.
+fn trace_folder(folder: &Path, depth: u32) -> Option<PathBuf> {
+    const DEPTH_MAX: u32 = 8;
+    if folder.join("metadata").is_file() {
+        return Some(folder.to_owned());
+    }
+    let mut below: Vec<_> = fs::read_dir(folder).ok()?.filter_map(|entry| entry.ok()).collect();
+    below.sort_by_key(fs::DirEntry::file_name);
+    let mut folders = below.iter().map(fs::DirEntry::path).filter(|path| path.is_dir());
+    folders.find_map(|path| (depth < DEPTH_MAX).then(|| trace_folder(&path, depth + 1)).flatten())
+}
+
+fn files(folder: &Path) -> Result<Vec<PathBuf>> {
+    let entries = fs::read_dir(folder).map_err(Error::io(format!("cannot read {folder:?}")))?;
+    let paths = entries.filter_map(|entry| entry.ok()).map(|entry| entry.path());
+    Ok(paths.filter(|path| path.is_file()).collect())
+}
+
+fn read(path: &Path) -> Result<Vec<u8>> {
+    fs::read(path).map_err(Error::io(format!("cannot read {path:?}")))
+}
+
+/// Adds one stream's events.
+fn count_stream(
+    trace: &Trace,
+    bytes: &[u8],
+    counted: &mut Counted,
+) -> std::result::Result<(), DecodeError> {
+    let mut decoder = StreamDecoder::new(trace);
+    let mut numbers = Numbers::default();
+    let mut discarded = 0;
+    let mut at = 0;
+    while let Some(rest) = bytes.get(at..).filter(|rest| !rest.is_empty()) {
+        let window = Window::whole(rest);
+        let packet =
+            decoder.begin_packet(window, rest.len() as u64, &mut Numbers::default(), |_| ())?;
+        discarded = packet.events_discarded.unwrap_or(discarded);
+        let content_bits = decoder.content_bits() - decoder.position_bits();
+        counted.record_bytes += content_bits / 8;
+        while let Some(header) = decoder.event_header(window)? {
+            decoder.event_body(window, header.class, &mut numbers)?;
+            numbers.event_ends();
+        }
+        let size = packet.packet_bits.map_or(rest.len() as u64, |bits| bits / 8);
+        at = at.saturating_add(usize::try_from(size).unwrap_or(usize::MAX));
+    }
+    counted.events += numbers.events;
+    counted.discarded += discarded;
+    if let (Some(first), Some(last)) = (numbers.first, numbers.last) {
+        counted.before_first += first;
+        counted.gaps += (last + 1).saturating_sub(first).saturating_sub(numbers.events);
+    }
+    Ok(())
+}
+
+/// Finds each event's number: the last integer of its payload, or the one that ends a message, as
+/// in `… (17)`.
+#[derive(Default)]
+struct Numbers {
+    in_fields: bool,
+    current: Option<u64>,
+    events: u64,
+    first: Option<u64>,
+    last: Option<u64>,
+}
+
+impl Numbers {
+    fn event_ends(&mut self) {
+        self.events += 1;
+        self.last = self.current.or(self.last);
+        self.first = self.first.or(self.current);
+    }
+}
+
+impl EventSink for Numbers {
+    fn begin_scope(&mut self, scope: Scope) {
+        self.in_fields = scope == Scope::Fields;
+    }
+}
+
+impl Sink for Numbers {
+    fn integer(&mut self, _: &Integer, value: u64) {
+        if self.in_fields {
+            self.current = Some(value);
+        }
+    }
+    fn text(&mut self, bytes: &[u8]) {
+        if let Some(number) = number_at_end(bytes).filter(|_| self.in_fields) {
+            self.current = Some(number);
+        }
+    }
+    fn enumeration(&mut self, _: &Enumeration, _: u64) {}
+    fn float(&mut self, _: f64) {}
+    fn begin_struct(&mut self) {}
+    fn member(&mut self, _: &Member) {}
+    fn end_struct(&mut self) {}
+    fn begin_array(&mut self) {}
+    fn element(&mut self, _: u64) {}
+    fn end_array(&mut self) {}
+    fn begin_variant(&mut self, _: &VariantOption) {}
+    fn end_variant(&mut self) {}
+}
+
+/// The number of `… (17)`.
+fn number_at_end(text: &[u8]) -> Option<u64> {
+    let text = text.strip_suffix(b")")?;
+    let start = text.iter().rposition(|&byte| byte == b'(')?;
+    std::str::from_utf8(&text[start + 1..]).ok()?.parse().ok()
+}
+
+/// The numbers of the recorder's last line:
+/// `trackway: N events recorded, M lost, O overwritten, P processes, B bytes in DIR`.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) struct RecorderSummary {
+    /// Events in the trace.
+    pub(crate) recorded: u64,
+    /// Events discarded.
+    pub(crate) lost: u64,
+    /// Events overwritten by newer ones.
+    pub(crate) overwritten: u64,
+}
+
+impl RecorderSummary {
+    /// Finds that line among the recorder's messages.
+    pub(crate) fn parse(messages: &str) -> Option<Self> {
+        let line = messages
+            .lines()
+            .rfind(|line| line.starts_with("trackway: ") && line.contains(" recorded"))?;
+        let mut summary = Self::default();
+        for part in line.trim_start_matches("trackway: ").split(", ") {
+            let (number, rest) = part.split_once(' ').unwrap_or((part, ""));
+            let Ok(number) = number.parse() else { continue };
+            match rest.split(' ').next_back() {
+                Some("recorded") => summary.recorded = number,
+                Some("lost") => summary.lost = number,
+                Some("overwritten") => summary.overwritten = number,
+                _ => {}
+            }
+        }
+        Some(summary)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn summaries_are_read() {
+        let text = "hello\ntrackway: 12 events recorded, 3 lost, 4 overwritten, 2 processes, 5 \
+                    bytes in d\n";
+        let expected = RecorderSummary { recorded: 12, lost: 3, overwritten: 4 };
+        assert_eq!(RecorderSummary::parse(text), Some(expected));
+        let expected = RecorderSummary { recorded: 1, lost: 0, overwritten: 0 };
+        assert_eq!(
+            RecorderSummary::parse("trackway: 1 event recorded, 0 lost, 1 process"),
+            Some(expected)
+        );
+        assert_eq!(RecorderSummary::parse("trackway: cannot open it"), None);
+    }
+
+    #[test]
+    fn numbers_end_messages() {
+        assert_eq!(number_at_end(b"a name of 16 by (17)"), Some(17));
+        for text in [&b"none"[..], b"()", b"(x)", b"17)"] {
+            assert_eq!(number_at_end(text), None);
+        }
+    }
+
+    #[test]
+    fn where_there_is_no_trace_there_is_nothing() {
+        assert_eq!(count(Path::new("/nonexistent")).expect("no trace"), None);
+    }
+}

@@ -1,0 +1,100 @@
+//! Ctrl-C and its like: remembered, and passed on to the children that are waited for.
+//!
+//! Children are in process groups of their own, so that a terminal's Ctrl-C reaches only us, and
+//! what is to end ends in order: first the child in front (here), then, as the adapters are torn
+//! down, the daemons behind it. Only process ids of our own, unreaped children are ever used.
+
+use std::sync::atomic::{AtomicBool, AtomicI32, Ordering};
+
+/// Set when the user has had enough.
+static STOPPED: AtomicBool = AtomicBool::new(false);
+/// Children that are being waited for; 0 is a free place.
+static WAITED_FOR: [AtomicI32; 8] = [const { AtomicI32::new(0) }; 8];
+
+extern "C" fn stop(_signal: i32) {
+    STOPPED.store(true, Ordering::SeqCst);
+    for pid in &WAITED_FOR {
+        terminate(pid.load(Ordering::SeqCst));
+    }
+}
+
+/// Begins to catch the signals by which a user ends a program.
+pub(crate) fn catch() {
+    STOPPED.store(false, Ordering::SeqCst);
+    for signal in [libc::SIGINT, libc::SIGTERM, libc::SIGHUP] {
+        let handler = stop as extern "C" fn(i32);
+        // SAFETY: the handler does nothing but atomic operations and kill(2), which are
+        // async-signal-safe.
+        unsafe { libc::signal(signal, handler as libc::sighandler_t) };
+    }
+}
+
+/// Whether the user has had enough.
+pub(crate) fn stopped() -> bool {
+    STOPPED.load(Ordering::SeqCst)
+}
+
+/// Sends SIGTERM to a child of ours that was not reaped yet; nothing if `pid` is 0.
+pub(crate) fn terminate(pid: i32) {
+    send(pid, libc::SIGTERM);
+}
+
+/// Sends SIGKILL likewise.
+pub(crate) fn kill(pid: i32) {
+    send(pid, libc::SIGKILL);
+}
+
+fn send(pid: i32, signal: i32) {
+    if pid > 0 {
+        // SAFETY: kill has no preconditions; errno is put back for the code that was interrupted.
+        unsafe {
+            let errno = *libc::__errno_location();
+            libc::kill(pid, signal);
+            *libc::__errno_location() = errno;
+        }
+    }
+}
+
+/// A child that Ctrl-C ends, until this goes. It must not be reaped before.
+pub(crate) struct Foreground(Option<&'static AtomicI32>);
+
+impl Foreground {
+    /// `pid`, from now on.
+    pub(crate) fn new(pid: i32) -> Self {
+        let place = WAITED_FOR.iter().find(|place| {
+            place.compare_exchange(0, pid, Ordering::SeqCst, Ordering::SeqCst).is_ok()
+        });
+        // A signal may have come between the child's start and now.
+        if stopped() {
+            terminate(pid);
+        }
+        Self(place)
+    }
+}
+
+impl Drop for Foreground {
+    fn drop(&mut self) {
+        if let Some(place) = self.0 {
+            place.store(0, Ordering::SeqCst);
+        }
+    }
+}
+
+/// Waits until the child `pid` has ended, and leaves it to be reaped.
+pub(crate) fn wait_for_end(pid: i32) {
+    loop {
+        let mut info = std::mem::MaybeUninit::<libc::siginfo_t>::zeroed();
+        // SAFETY: `info` has room for what waitid writes; the child is ours.
+        let result = unsafe {
+            libc::waitid(
+                libc::P_PID,
+                pid.cast_unsigned(),
+                info.as_mut_ptr(),
+                libc::WEXITED | libc::WNOWAIT,
+            )
+        };
+        if result == 0 || std::io::Error::last_os_error().raw_os_error() != Some(libc::EINTR) {
+            return;
+        }
+    }
+}

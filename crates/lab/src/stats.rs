@@ -1,0 +1,84 @@
+//! Statistics that say what was seen, without assuming how noise is distributed.
+
+use serde::{Deserialize, Serialize};
+
+/// Median and spread of some figures.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+pub struct Spread {
+    /// How many figures there are.
+    pub count: usize,
+    /// The middle one, or the mean of the two in the middle.
+    pub median: f64,
+    /// Figure that one in twenty is below.
+    pub p5: f64,
+    /// Figure that one in twenty is above.
+    pub p95: f64,
+    /// The smallest.
+    pub min: f64,
+    /// The greatest.
+    pub max: f64,
+}
+
+impl Spread {
+    /// Of `figures`, of which there must be one; figures that are no numbers do not count.
+    pub fn of(figures: &[f64]) -> Option<Self> {
+        let mut sorted: Vec<f64> = figures.iter().copied().filter(|one| one.is_finite()).collect();
+        sorted.sort_by(f64::total_cmp);
+        Some(Self {
+            count: sorted.len(),
+            median: percentile(&sorted, 50.0)?,
+            p5: percentile(&sorted, 5.0)?,
+            p95: percentile(&sorted, 95.0)?,
+            min: *sorted.first()?,
+            max: *sorted.last()?,
+        })
+    }
+
+    /// Half of the distance between the smallest and the greatest: the `b` of `a ± b`.
+    pub fn half_range(&self) -> f64 {
+        (self.max - self.min) / 2.0
+    }
+}
+
+/// The figure that `percent` % of the sorted figures are below, interpolated between neighbours.
+fn percentile(sorted: &[f64], percent: f64) -> Option<f64> {
+    let last = sorted.len().checked_sub(1)?;
+    let place = percent / 100.0 * last as f64;
+    let below = place.floor() as usize;
+    let low = sorted.get(below)?;
+    let high = sorted.get(below + 1).unwrap_or(low);
+    Some(low + (high - low) * (place - below as f64))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn check(figures: &[f64], expect: (f64, f64, f64)) {
+        let spread = Spread::of(figures).expect("figures");
+        assert_eq!((spread.median, spread.p5, spread.p95), expect);
+    }
+
+    #[test]
+    fn medians_and_percentiles() {
+        check(&[7.0], (7.0, 7.0, 7.0));
+        check(&[3.0, 1.0, 2.0], (2.0, 1.1, 2.9));
+        check(&[4.0, 1.0, 3.0, 2.0], (2.5, 1.15, 3.8499999999999996));
+    }
+
+    #[test]
+    fn an_outlier_moves_the_maximum_but_not_the_median() {
+        let mut figures = vec![20.0; 100];
+        figures[50] = 1e6;
+        let spread = Spread::of(&figures).expect("figures");
+        assert_eq!((spread.median, spread.p95, spread.max), (20.0, 20.0, 1e6));
+        assert_eq!(spread.half_range(), (1e6 - 20.0) / 2.0);
+    }
+
+    #[test]
+    fn what_is_no_number_does_not_count() {
+        assert_eq!(Spread::of(&[]), None);
+        assert_eq!(Spread::of(&[f64::NAN]), None);
+        assert_eq!(Spread::of(&[f64::NAN, 1.0]).expect("one").count, 1);
+    }
+}

@@ -1,0 +1,70 @@
+//! The interface that every tracer is measured through.
+
+use crate::case::{Case, Plan};
+use crate::error::Result;
+use crate::place::Place;
+use crate::results::{Account, Flow};
+use crate::workload::Batch;
+
+/// Whether a tracer can be measured on this machine.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Availability {
+    /// It can.
+    Ready,
+    /// It cannot; "skipped, because …".
+    Missing(String),
+}
+
+/// How a program that is linked with a tracer starts.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct Starts {
+    /// Fork, exec, run and wait, in µs, for each start.
+    pub(crate) us: Vec<f64>,
+    /// Threads in such a program.
+    pub(crate) threads: u64,
+}
+
+/// A tracer in one way of use, and how to drive it.
+///
+/// `set_up` comes first and `tear_down` last, also after failures; in between, any number of runs
+/// in any order.
+pub(crate) trait Tracer {
+    /// Its row in the table.
+    fn name(&self) -> &'static str;
+
+    /// Whether it can be measured here; looks, but starts nothing.
+    fn availability(&self, place: &Place) -> Availability;
+
+    /// Whether `case` means anything for it.
+    fn supports(&self, case: &Case) -> bool;
+
+    /// Events of one batch: some milliseconds of work.
+    fn batch_events(&self) -> u64;
+
+    /// Compiles the workload, starts daemons.
+    fn set_up(&mut self, place: &Place) -> Result<()>;
+
+    /// Runs the workload, traced, and keeps what the tracer wrote.
+    fn run(&mut self, place: &Place, case: &Case, plan: &Plan) -> Result<Vec<Batch>>;
+
+    /// What the tracer's own output of the latest run says; `None` if it records nothing.
+    fn read_back(&mut self, place: &Place) -> Result<Option<Account>>;
+
+    /// Two threads for so long, as fast as they can, to a file; and what arrived.
+    fn stream(&mut self, _place: &Place, _milliseconds: u32) -> Result<Option<Flow>> {
+        Ok(None)
+    }
+
+    /// Bytes of memory that a session takes in which a program is traced, but nothing recorded.
+    fn idle_bytes(&mut self, _place: &Place) -> Result<Option<u64>> {
+        Ok(None)
+    }
+
+    /// Starts a program that has events, again and again.
+    fn starts(&mut self, _place: &Place, _count: u32) -> Result<Option<Starts>> {
+        Ok(None)
+    }
+
+    /// Ends what `set_up` started.
+    fn tear_down(&mut self);
+}

@@ -1,0 +1,140 @@
+//! The workload programs: their sources, and what they print.
+
+use crate::error::{Error, Result};
+
+/// A source file of the workloads.
+pub(crate) struct Source {
+    /// Its name, by which others include it.
+    pub(crate) name: &'static str,
+    /// Its text.
+    pub(crate) text: &'static str,
+}
+
+/// All of them.
+pub(crate) const SOURCES: [Source; 6] = [
+    Source { name: "harness.h", text: include_str!("workloads/harness.h") },
+    Source { name: "baseline.c", text: include_str!("workloads/baseline.c") },
+    Source { name: "trackway.c", text: include_str!("workloads/trackway.c") },
+    Source { name: "lttng.c", text: include_str!("workloads/lttng.c") },
+    Source { name: "lttng-provider.h", text: include_str!("workloads/lttng-provider.h") },
+    Source { name: "launch.c", text: include_str!("workloads/launch.c") },
+];
+
+/// One batch of one thread: a line `batch THREAD NUMBER EVENTS NS`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Batch {
+    /// Its number in its thread.
+    pub(crate) number: u32,
+    /// Events emitted.
+    pub(crate) events: u64,
+    /// Time they took, in ns.
+    pub(crate) ns: u64,
+}
+
+impl Batch {
+    /// Time of one event.
+    pub(crate) fn event_ns(&self) -> f64 {
+        self.ns as f64 / self.events as f64
+    }
+}
+
+/// What one thread emitted while it had time: a line `emitted THREAD EVENTS NS`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Emitted {
+    /// Events emitted.
+    pub(crate) events: u64,
+    /// Time they took, in ns.
+    pub(crate) ns: u64,
+}
+
+/// The batches in a workload's output; there must be some.
+pub(crate) fn batches(output: &str) -> Result<Vec<Batch>> {
+    let mut found = Vec::new();
+    for line in output.lines() {
+        let [_, number, events, ns] = numbers(line, "batch")?;
+        let number = u32::try_from(number).map_err(|error| malformed(line, error))?;
+        if events == 0 {
+            return Err(malformed(line, "no events"));
+        }
+        found.push(Batch { number, events, ns });
+    }
+    some(found)
+}
+
+/// The threads' lines in a workload's output; there must be some.
+pub(crate) fn emitted(output: &str) -> Result<Vec<Emitted>> {
+    let mut found = Vec::new();
+    for line in output.lines() {
+        let [_, events, ns] = numbers(line, "emitted")?;
+        found.push(Emitted { events, ns });
+    }
+    some(found)
+}
+
+/// The start times in the launcher's output, in µs; there must be some.
+pub(crate) fn starts_us(output: &str) -> Result<Vec<f64>> {
+    let mut found = Vec::new();
+    for line in output.lines() {
+        let [ns] = numbers(line, "start")?;
+        found.push(ns as f64 / 1000.0);
+    }
+    some(found)
+}
+
+/// How many threads a workload says it has.
+pub(crate) fn threads(output: &str) -> Result<u64> {
+    let [threads] = numbers(output.trim_end(), "threads")?;
+    Ok(threads)
+}
+
+fn numbers<const COUNT: usize>(line: &str, word: &str) -> Result<[u64; COUNT]> {
+    let mut words = line.split(' ');
+    if words.next() != Some(word) {
+        return Err(malformed(line, format_args!("not '{word}'")));
+    }
+    let mut numbers = [0; COUNT];
+    for number in &mut numbers {
+        let text = words.next().ok_or_else(|| malformed(line, "too short"))?;
+        *number = text.parse().map_err(|error| malformed(line, error))?;
+    }
+    match words.next() {
+        Some(_) => Err(malformed(line, "too long")),
+        None => Ok(numbers),
+    }
+}
+
+fn some<T>(found: Vec<T>) -> Result<Vec<T>> {
+    if found.is_empty() { Err(Error::output("workload", "it printed nothing")) } else { Ok(found) }
+}
+
+fn malformed(line: &str, message: impl std::fmt::Display) -> Error {
+    Error::output("workload", format_args!("'{line}': {message}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn batches_are_read() {
+        let found = batches("batch 0 0 1000 21500\nbatch 1 0 1000 22000\n").expect("two batches");
+        assert_eq!(found[0], Batch { number: 0, events: 1000, ns: 21_500 });
+        assert_eq!(found[1].event_ns(), 22.0);
+    }
+
+    #[test]
+    fn other_lines_are_read() {
+        assert_eq!(emitted("emitted 0 50 7\n").expect("one"), [Emitted { events: 50, ns: 7 }]);
+        assert_eq!(starts_us("start 1500\nstart 500\n").expect("two"), [1.5, 0.5]);
+        assert_eq!(threads("threads 3\n").expect("three"), 3);
+    }
+
+    #[test]
+    fn anything_else_is_an_error() {
+        for output in ["", "batch 0 0 1000", "batch 0 0 1000 1 1", "start 1", "batch 0 0 0 1"] {
+            assert!(batches(output).is_err(), "{output}");
+        }
+        let message = batches("batch 0 0 x 1").unwrap_err().to_string();
+        assert_eq!(message, "workload: 'batch 0 0 x 1': invalid digit found in string");
+    }
+}

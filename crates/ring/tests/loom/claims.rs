@@ -1,0 +1,142 @@
+//! Claims: two claimers, a reader, death between any two steps, and the recorder that frees the
+//! region of the dead.
+
+use loom::sync::Arc;
+use loom::sync::atomic::{Ordering, fence};
+use loom::thread;
+use trackway_ring::claim::Claim;
+
+use crate::world::{ALIVE, FIRST, Mistake, Reader, World, fails, holds};
+
+/// Steps of a commit of one record: two words, two of a slot, the commit word.
+const STEPS: usize = 5;
+
+/// What a claimer or the recorder does wrong.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Wrong {
+    Nothing,
+    /// The owner word is released before the commit.
+    ReleasedEarly,
+    /// The recorder frees the region of a living owner.
+    FreedAlive,
+}
+
+/// Takes the region and records `value` by the claim's own code; whether it did.
+fn record(world: &World, owner: u64, value: u32) -> bool {
+    let Some(claim) = Claim::take(world.region(), owner) else { return false };
+    let (plan, mut bytes, is_record) = world.plan(value, 100).expect("there is no limit");
+    assert!(is_record);
+    let length = bytes.len();
+    bytes.resize(length + 8, 0);
+    // SAFETY: there are eight bytes behind `length`.
+    unsafe { claim.commit(&plan, &world.memory, bytes.as_ptr(), length) };
+    true
+}
+
+/// The same in steps, by a thread that dies after `steps` of them, owning the region. The first
+/// step is the claim; whether it committed.
+fn record_and_die(world: &World, owner: u64, value: u32, steps: usize, wrong: Wrong) -> bool {
+    let Some(claim) = Claim::take(world.region(), owner) else { return false };
+    let (plan, bytes, _) = world.plan(value, 50).expect("there is no limit");
+    if wrong == Wrong::ReleasedEarly {
+        drop(claim);
+        return world.commit(&plan, &bytes, Mistake::Unchecked, ALIVE);
+    }
+    let committed = world.commit(&plan, &bytes, Mistake::None, steps);
+    if steps == ALIVE {
+        drop(claim);
+    } else {
+        std::mem::forget(claim);
+    }
+    committed
+}
+
+/// Two claimers, of whom one dies after `steps`; the recorder reads, frees, and records after.
+fn claimers(steps: usize, wrong: Wrong) -> impl Fn() + Sync + Send {
+    move || {
+        let world = Arc::new(World::new(1, FIRST, 3));
+        let spawn = |run: fn(&World, usize, Wrong) -> bool| {
+            let world = Arc::clone(&world);
+            thread::spawn(move || run(&world, steps, wrong))
+        };
+        let mortal = spawn(|world, steps, wrong| record_and_die(world, 1, 1, steps, wrong));
+        let other = spawn(|world, _, _| record(world, 2, 2));
+        let mut reader = Reader::new(FIRST);
+        if wrong == Wrong::FreedAlive {
+            Claim::free_dead(world.region(), 1);
+        } else {
+            reader.drain(&world);
+        }
+        let mut expected = Vec::new();
+        // The proof of death.
+        expected.extend(mortal.join().unwrap().then_some(1));
+        Claim::free_dead(world.region(), 1);
+        expected.extend(other.join().unwrap().then_some(2));
+        assert!(record(&world, 3, 3), "the region is free again");
+        expected.push(3);
+        reader.drain(&world);
+        reader.assert_took(expected);
+    }
+}
+
+#[test]
+fn claims_survive_death_at_every_step() {
+    for steps in 1..=STEPS + 1 {
+        holds(claimers(steps, Wrong::Nothing));
+    }
+    holds(claimers(ALIVE, Wrong::Nothing));
+}
+
+#[test]
+fn an_early_release_is_caught() {
+    fails(claimers(ALIVE, Wrong::ReleasedEarly));
+}
+
+#[test]
+fn freeing_the_living_is_caught() {
+    fails(claimers(ALIVE, Wrong::FreedAlive));
+}
+
+/// The recorder ends the session and gives the memory away, unless somebody owns the region.
+fn end_of_session(recheck: bool, foreign: u64) -> impl Fn() + Sync + Send {
+    move || {
+        let world = Arc::new(World::new(1, FIRST, 1));
+        let claimer = {
+            let world = Arc::clone(&world);
+            thread::spawn(move || {
+                let before = world.generation.load(Ordering::Acquire);
+                let Some(claim) = Claim::take(world.region(), 1) else { return };
+                // ORDERING: SeqCst stands for the recorder's visit to this CPU.
+                fence(Ordering::SeqCst);
+                if recheck && world.generation.load(Ordering::Relaxed) != before {
+                    return;
+                }
+                if before == 1 {
+                    let (plan, bytes, _) = world.plan(1, 50).expect("there is no limit");
+                    // SAFETY: a record is whole words.
+                    unsafe { claim.commit(&plan, &world.memory, bytes.as_ptr(), bytes.len()) };
+                }
+            })
+        };
+        world.generation.store(2, Ordering::Release);
+        // ORDERING: SeqCst, the other side of the visit.
+        fence(Ordering::SeqCst);
+        let given = world.control.owner.load(Ordering::Acquire) == 0;
+        let word = world.memory.word(4096 + FIRST);
+        if given {
+            word.store(foreign, Ordering::Relaxed);
+        }
+        claimer.join().unwrap();
+        assert!(!given || word.load(Ordering::Relaxed) == foreign, "wrote into foreign memory");
+    }
+}
+
+#[test]
+fn a_claim_keeps_its_memory() {
+    holds(end_of_session(true, 77));
+}
+
+#[test]
+fn a_generation_not_read_again_is_caught() {
+    fails(end_of_session(false, 77));
+}

@@ -1,0 +1,143 @@
+//! New events and new sessions, as `trackway_window` and the recorder meet: whoever adds an event
+//! makes it READY and then looks for sessions; whoever starts a session makes it ACTIVE and then
+//! looks for events. One of them sees the other, and a call site that sees the bit finds the id.
+//!
+//! A model of the protocol, not of that code, which lives above this crate.
+
+use loom::sync::Arc;
+use loom::sync::atomic::{AtomicU32, Ordering, fence};
+use loom::thread;
+
+use crate::world::{fails, holds};
+
+/// What is wrong.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Wrong {
+    Nothing,
+    /// No full fence between one's own store and the look at the other's.
+    Unfenced,
+    /// The enable bit is set before the id is there.
+    BitFirst,
+    /// The length of the table grows only after the event is READY, and its maker dies between.
+    LengthLate,
+}
+
+#[derive(Default)]
+struct Table {
+    state: AtomicU32,
+    length: AtomicU32,
+    active: AtomicU32,
+    next_id: AtomicU32,
+    id: AtomicU32,
+    enabled: AtomicU32,
+}
+
+impl Table {
+    fn enable(&self, wrong: Wrong) {
+        if wrong == Wrong::BitFirst {
+            self.enabled.fetch_or(1, Ordering::Release);
+        }
+        if self.id.load(Ordering::Relaxed) == 0 {
+            let taken = self.next_id.fetch_add(1, Ordering::Relaxed);
+            let _ = self.id.compare_exchange(0, taken + 1, Ordering::Release, Ordering::Relaxed);
+        }
+        self.enabled.fetch_or(1, Ordering::Release);
+    }
+
+    fn add_event(&self, wrong: Wrong) {
+        if wrong != Wrong::LengthLate {
+            self.length.fetch_max(1, Ordering::Relaxed);
+        }
+        self.state.store(1, Ordering::Release);
+    }
+
+    fn enable_if_active(&self, wrong: Wrong) {
+        if wrong != Wrong::Unfenced {
+            fence(Ordering::SeqCst);
+        }
+        if self.active.load(Ordering::Acquire) == 1 {
+            self.enable(wrong);
+        }
+    }
+
+    fn start_session(&self, wrong: Wrong) {
+        self.active.store(1, Ordering::Release);
+        if wrong != Wrong::Unfenced {
+            fence(Ordering::SeqCst);
+        }
+        let length = self.length.load(Ordering::Relaxed);
+        if length == 1 && self.state.load(Ordering::Acquire) == 1 {
+            self.enable(wrong);
+        }
+    }
+}
+
+fn meeting(wrong: Wrong) -> impl Fn() + Sync + Send {
+    move || {
+        let table = Arc::new(Table::default());
+        let library = {
+            let table = Arc::clone(&table);
+            thread::spawn(move || {
+                table.add_event(wrong);
+                table.enable_if_active(wrong);
+            })
+        };
+        let recorder = {
+            let table = Arc::clone(&table);
+            thread::spawn(move || table.start_session(wrong))
+        };
+        if table.enabled.load(Ordering::Acquire) == 1 {
+            assert_ne!(table.id.load(Ordering::Relaxed), 0, "enabled without an id");
+        }
+        library.join().unwrap();
+        recorder.join().unwrap();
+        assert_eq!(table.enabled.load(Ordering::Acquire), 1, "an event was missed");
+    }
+}
+
+/// The event's maker dies once it is READY; another process finds the event and takes it over.
+fn death_of_the_maker(wrong: Wrong) -> impl Fn() + Sync + Send {
+    move || {
+        let table = Arc::new(Table::default());
+        let maker = {
+            let table = Arc::clone(&table);
+            thread::spawn(move || table.add_event(wrong))
+        };
+        let finder = {
+            let table = Arc::clone(&table);
+            thread::spawn(move || {
+                let found = table.state.load(Ordering::Acquire) == 1;
+                if found {
+                    table.enable_if_active(wrong);
+                }
+                found
+            })
+        };
+        table.start_session(wrong);
+        maker.join().unwrap();
+        if finder.join().unwrap() {
+            assert_eq!(table.enabled.load(Ordering::Acquire), 1, "an event was missed");
+        }
+    }
+}
+
+#[test]
+fn event_and_session_find_each_other() {
+    holds(meeting(Wrong::Nothing));
+    holds(death_of_the_maker(Wrong::Nothing));
+}
+
+#[test]
+fn a_missing_fence_is_caught() {
+    fails(meeting(Wrong::Unfenced));
+}
+
+#[test]
+fn a_bit_before_the_id_is_caught() {
+    fails(meeting(Wrong::BitFirst));
+}
+
+#[test]
+fn a_length_behind_the_event_is_caught() {
+    fails(death_of_the_maker(Wrong::LengthLate));
+}

@@ -1,0 +1,172 @@
+//! Growth and its end: table entries and limit, memory that moves to later places, memory that is
+//! given away while somebody holds an old plan.
+
+use loom::sync::Arc;
+use loom::sync::atomic::Ordering;
+use loom::thread;
+use trackway_ring::Refusal;
+
+use crate::world::{ALIVE, FIRST, LAST, Mistake, Reader, World, fails, holds};
+
+/// What the recorder does wrong.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Wrong {
+    Nothing,
+    /// The limit is raised before the table entry is there.
+    LimitFirst,
+    /// Memory is given to a later place before its records were copied.
+    RecycledEarly,
+}
+
+/// Commits `plan`s until a record of `value` is in, or the limit stops it; whether it is in.
+fn write(world: &World, value: u32) -> bool {
+    for _ in 0..3 {
+        match world.plan(value, 50) {
+            Ok((plan, bytes, is_record)) => {
+                assert!(world.commit(&plan, &bytes, Mistake::None, ALIVE), "the only writer");
+                if is_record {
+                    return true;
+                }
+            }
+            Err(Refusal::Full) => return false,
+            Err(refusal) => panic!("no memory below the limit: {refusal:?}"),
+        }
+    }
+    panic!("a switch opened nothing");
+}
+
+/// One writer; the recorder gives the second sub-buffer its memory meanwhile, which it prepared.
+fn growth(wrong: Wrong) -> impl Fn() + Sync + Send {
+    move || {
+        let world = Arc::new(World::new(1, LAST, 1));
+        let place = world.region().sub_buffer_offset(1).unwrap();
+        world.region().back(1, 0);
+        world.region().raise_limit(4096);
+        let writer = {
+            let world = Arc::clone(&world);
+            thread::spawn(move || [1, 2].map(|value| (value, write(&world, value))))
+        };
+        let region = world.region();
+        let prepare = || {
+            // Zeroed memory arrives: were this unordered, it would wipe out a record.
+            world.memory.store(place + FIRST, &[0; 16]);
+            region.back(1, place);
+        };
+        if wrong == Wrong::LimitFirst {
+            region.raise_limit(8192);
+            prepare();
+        } else {
+            prepare();
+            region.raise_limit(8192);
+        }
+        let mut reader = Reader::new(LAST);
+        reader.drain(&world);
+        let written = writer.join().unwrap();
+        reader.drain(&world);
+        reader.assert_took(written.iter().filter(|(_, done)| *done).map(|(value, _)| *value));
+    }
+}
+
+/// A ring of two: the first sub-buffer's memory becomes the third's once it is drained.
+fn recycling(wrong: Wrong) -> impl Fn() + Sync + Send {
+    move || {
+        let world = Arc::new(World::new(1, LAST, 1));
+        world.region().raise_limit(8192);
+        let writer = {
+            let world = Arc::clone(&world);
+            thread::spawn(move || {
+                let first = write(&world, 1);
+                // Close the second sub-buffer after its one record.
+                let second = write(&world, 2);
+                let third = world.plan_switch(60).is_ok_and(|(plan, bytes)| {
+                    world.commit(&plan, &bytes, Mistake::None, ALIVE) && write(&world, 3)
+                });
+                [(1, first), (2, second), (3, third)]
+            })
+        };
+        let region = world.region();
+        let mut reader = Reader::new(LAST);
+        let raise = || {
+            region.back(2, 4096);
+            region.raise_limit(3 * 4096);
+        };
+        if wrong == Wrong::RecycledEarly {
+            raise();
+        }
+        reader.drain(&world);
+        if wrong == Wrong::Nothing && reader.drained.position >= 4096 {
+            raise();
+        }
+        let written = writer.join().unwrap();
+        reader.drain(&world);
+        reader.assert_took(written.iter().filter(|(_, done)| *done).map(|(value, _)| *value));
+    }
+}
+
+/// The recorder lowers the limit and gives the open sub-buffer's memory to somebody else. A
+/// writer may hold a plan for it; only the generation, raised before the visit, stops the plan.
+fn giving_back(raise_generation: bool, visit: bool) -> impl Fn() + Sync + Send {
+    const FOREIGN: u64 = 77;
+    move || {
+        let world = Arc::new(World::new(1, FIRST, 1));
+        let writer = {
+            let world = Arc::clone(&world);
+            thread::spawn(move || {
+                let gate = world.generation.load(Ordering::Acquire);
+                let Ok((plan, bytes, _)) = world.plan(1, 50) else { return };
+                let sequence = world.cpu.lock().unwrap();
+                if world.generation.load(Ordering::Relaxed) == gate {
+                    world.commit(&plan, &bytes, Mistake::None, ALIVE);
+                }
+                drop(sequence);
+            })
+        };
+        world.region().raise_limit(0);
+        if raise_generation {
+            world.generation.store(2, Ordering::Release);
+        }
+        if visit {
+            // The recorder on that CPU: a sequence is over, or will start again.
+            drop(world.cpu.lock().unwrap());
+        }
+        let word = world.memory.word(4096 + FIRST);
+        word.store(FOREIGN, Ordering::Relaxed);
+        writer.join().unwrap();
+        assert_eq!(word.load(Ordering::Relaxed), FOREIGN, "wrote into foreign memory");
+    }
+}
+
+#[test]
+fn memory_is_there_below_the_limit() {
+    holds(growth(Wrong::Nothing));
+}
+
+#[test]
+fn a_limit_before_its_memory_is_caught() {
+    fails(growth(Wrong::LimitFirst));
+}
+
+#[test]
+fn drained_memory_moves_on() {
+    holds(recycling(Wrong::Nothing));
+}
+
+#[test]
+fn memory_that_moves_on_undrained_is_caught() {
+    fails(recycling(Wrong::RecycledEarly));
+}
+
+#[test]
+fn memory_is_given_back_behind_a_generation_and_a_visit() {
+    holds(giving_back(true, true));
+}
+
+#[test]
+fn a_visit_without_a_generation_is_caught() {
+    fails(giving_back(false, true));
+}
+
+#[test]
+fn a_generation_without_a_visit_is_caught() {
+    fails(giving_back(true, false));
+}

@@ -1,0 +1,22 @@
+//! Models of the ring under loom: every interleaving (up to a few preemptions) and every value
+//! that weakly ordered memory may return, of tiny histories.
+//!
+//! ```text
+//! RUSTFLAGS="--cfg loom" cargo test -p trackway-ring --test loom --release
+//! ```
+//!
+//! Each model is run twice or more: as the ring is, which must hold, and with a seeded bug, which
+//! the model must catch. A model that no bug can break proves nothing.
+//!
+//! What loom cannot see: reordering of a load behind a later store (load buffering), and a total
+//! order of SeqCst accesses (it takes them for AcqRel); where the argument needs one, the models
+//! use SeqCst fences, which loom does know.
+#![cfg(loom)]
+
+mod claims;
+mod events;
+mod flight;
+mod limits;
+mod progress;
+mod sequences;
+mod world;

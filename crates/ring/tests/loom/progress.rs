@@ -1,0 +1,193 @@
+//! Values that belong together: a commit word and its slot, the recorder's progress.
+
+use loom::sync::Arc;
+use loom::sync::atomic::{AtomicU64, Ordering, fence};
+use loom::thread;
+use trackway_ring::{Control, Drained};
+
+use crate::world::{ALIVE, BEGIN, FIRST, Mistake, RECORD_BYTES, World, fails, holds};
+
+/// A writer of three records and a snapshot meanwhile: its values are of one moment.
+fn snapshots(mistake: Mistake, recheck: bool) -> impl Fn() + Sync + Send {
+    move || {
+        let world = Arc::new(World::new(1, FIRST, 3));
+        let writer = {
+            let world = Arc::clone(&world);
+            thread::spawn(move || {
+                for value in 1..4 {
+                    let now = BEGIN + u64::from(value);
+                    let (plan, bytes, _) = world.plan(value, now).expect("there is no limit");
+                    assert!(world.commit(&plan, &bytes, mistake, ALIVE));
+                }
+            })
+        };
+        let (head, last_ts, events) = if recheck {
+            let snapshot = world.region().snapshot().expect("head is where a writer left it");
+            (snapshot.head, snapshot.last_ts.unwrap(), snapshot.events.unwrap())
+        } else {
+            let word = world.region().expected();
+            let slot = &world.control.slots[(word & 1) as usize];
+            let load = |value: &AtomicU64| value.load(Ordering::Relaxed);
+            (word >> 1, load(&slot.last_ts), load(&slot.events))
+        };
+        let expected = (head - FIRST) / RECORD_BYTES;
+        assert_eq!((last_ts, events), (BEGIN + expected, expected), "a slot of another moment");
+        writer.join().unwrap();
+    }
+}
+
+#[test]
+fn a_snapshot_is_of_one_moment() {
+    holds(snapshots(Mistake::None, true));
+}
+
+#[test]
+fn a_snapshot_not_checked_is_caught() {
+    fails(snapshots(Mistake::None, false));
+}
+
+#[test]
+fn a_slot_filled_without_a_fence_is_caught() {
+    fails(snapshots(Mistake::Unfenced, true));
+}
+
+fn progress(number: u64) -> Drained {
+    Drained {
+        position: number,
+        file_bytes: number,
+        packets: number,
+        last_ts: number,
+        events: number,
+    }
+}
+
+/// A recorder that publishes its progress, and somebody who looks meanwhile.
+#[test]
+fn progress_is_of_one_moment() {
+    holds(|| {
+        let control = Arc::new(Control::new());
+        let recorder = {
+            let control = Arc::clone(&control);
+            thread::spawn(move || (1..4).for_each(|number| control.set_drained(progress(number))))
+        };
+        let seen = control.drained();
+        assert_eq!(seen, progress(seen.position));
+        recorder.join().unwrap();
+        assert_eq!(control.drained(), progress(3));
+    });
+}
+
+/// What is wrong with a recorder's way to publish.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Wrong {
+    Nothing,
+    /// One side only, changed in place.
+    InPlace,
+    /// The side is named before it is filled.
+    NamedFirst,
+    /// As `Nothing`, but the stores may pass the one that named the other side.
+    Unfenced,
+}
+
+/// `Control::set_drained` in steps, with two values a side, by a recorder that dies after `steps`.
+struct Sides {
+    named: AtomicU64,
+    sides: [[AtomicU64; 2]; 2],
+}
+
+impl Sides {
+    fn new() -> Self {
+        let side = || [AtomicU64::new(0), AtomicU64::new(0)];
+        Self { named: AtomicU64::new(0), sides: [side(), side()] }
+    }
+
+    fn set(&self, value: u64, wrong: Wrong, steps: &mut usize) {
+        let mut lives_on = || {
+            *steps = steps.saturating_sub(1);
+            *steps > 0
+        };
+        let next = self.named.load(Ordering::Relaxed) + 1;
+        let side = &self.sides[if wrong == Wrong::InPlace { 0 } else { next as usize & 1 }];
+        if wrong != Wrong::Unfenced {
+            fence(Ordering::Release);
+        }
+        if wrong == Wrong::NamedFirst && lives_on() {
+            self.named.store(next, Ordering::Release);
+        }
+        for word in side {
+            if lives_on() {
+                word.store(value, Ordering::Relaxed);
+            }
+        }
+        if !matches!(wrong, Wrong::NamedFirst | Wrong::InPlace) && lives_on() {
+            self.named.store(next, Ordering::Release);
+        }
+    }
+
+    fn get(&self) -> [u64; 2] {
+        let side = &self.sides[(self.named.load(Ordering::Acquire) & 1) as usize];
+        [side[0].load(Ordering::Relaxed), side[1].load(Ordering::Relaxed)]
+    }
+}
+
+/// A recorder that dies after `steps`, then whoever recovers.
+fn recovery(wrong: Wrong, steps: usize) -> impl Fn() + Sync + Send {
+    move || {
+        let shared = Arc::new(Sides::new());
+        let recorder = {
+            let shared = Arc::clone(&shared);
+            thread::spawn(move || {
+                let mut steps = steps;
+                (1..4).for_each(|value| shared.set(value, wrong, &mut steps));
+            })
+        };
+        recorder.join().unwrap();
+        let [first, second] = shared.get();
+        assert_eq!(first, second, "half of a change");
+    }
+}
+
+#[test]
+fn progress_survives_death_at_every_step() {
+    for steps in 1..=10 {
+        holds(recovery(Wrong::Nothing, steps));
+    }
+}
+
+#[test]
+fn progress_changed_in_place_is_caught() {
+    fails(recovery(Wrong::InPlace, 2));
+}
+
+#[test]
+fn progress_named_before_it_is_filled_is_caught() {
+    fails(recovery(Wrong::NamedFirst, 3));
+}
+
+/// Why `Control::set_drained` begins with a fence: without it, a later change may become visible
+/// before the store that moved readers away from the side that it changes.
+fn overtaking(wrong: Wrong) -> impl Fn() + Sync + Send {
+    move || {
+        let shared = Arc::new(Sides::new());
+        let recorder = {
+            let shared = Arc::clone(&shared);
+            thread::spawn(move || {
+                let mut steps = usize::MAX;
+                (1..4).for_each(|value| shared.set(value, wrong, &mut steps));
+            })
+        };
+        let named = shared.named.load(Ordering::Acquire);
+        let [first, second] = shared.get();
+        fence(Ordering::Acquire);
+        if shared.named.load(Ordering::Relaxed) == named {
+            assert_eq!(first, second, "half of a change");
+        }
+        recorder.join().unwrap();
+    }
+}
+
+#[test]
+fn a_change_that_overtakes_is_caught() {
+    holds(overtaking(Wrong::Nothing));
+    fails(overtaking(Wrong::Unfenced));
+}

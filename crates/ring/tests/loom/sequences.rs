@@ -1,0 +1,108 @@
+//! Restartable sequences: two threads on one CPU, whose moves 3 are atomic towards each other, and
+//! a reader on another CPU. Also the sub-buffer switch between them.
+
+use loom::sync::Arc;
+use loom::thread;
+
+use crate::world::{ALIVE, FIRST, LAST, Mistake, Reader, World, fails, holds};
+
+/// A writer's thread: plans outside the sequence, commits inside. The first sequence is aborted
+/// after `aborted_after` steps.
+fn write(world: &World, value: u32, now: u64, mistake: Mistake, aborted_after: usize) {
+    let mut steps = aborted_after;
+    // At most: one abort, the other's record, the other's switch, one's own switch.
+    for _ in 0..5 {
+        let (plan, bytes, is_record) = world.plan(value, now).expect("there is no limit");
+        let sequence = world.cpu.lock().unwrap();
+        let committed = world.commit(&plan, &bytes, mistake, steps);
+        drop(sequence);
+        steps = ALIVE;
+        if committed && is_record {
+            return;
+        }
+    }
+    panic!("a writer restarted without a reason");
+}
+
+/// Two writers, of whom one is aborted in its first sequence, and a reader meanwhile.
+fn two_writers(within: u64, mistake: Mistake, aborted_after: usize) -> impl Fn() + Sync + Send {
+    move || {
+        let world = Arc::new(World::new(1, within, 2));
+        let writers =
+            [(1, 100, aborted_after), (2, 50, ALIVE)].map(|(value, now, aborted_after)| {
+                let world = Arc::clone(&world);
+                thread::spawn(move || write(&world, value, now, mistake, aborted_after))
+            });
+        let mut reader = Reader::new(within);
+        reader.drain(&world);
+        for writer in writers {
+            writer.join().unwrap();
+        }
+        reader.drain(&world);
+        reader.assert_took([1, 2]);
+    }
+}
+
+/// One writer of two records, and a reader meanwhile: all that a reader's orderings depend on.
+fn one_writer(within: u64, mistake: Mistake) -> impl Fn() + Sync + Send {
+    move || {
+        let world = Arc::new(World::new(1, within, 2));
+        let writer = {
+            let world = Arc::clone(&world);
+            thread::spawn(move || {
+                write(&world, 1, 100, mistake, ALIVE);
+                write(&world, 2, 50, mistake, ALIVE);
+            })
+        };
+        let mut reader = Reader::new(within);
+        reader.drain(&world);
+        writer.join().unwrap();
+        reader.drain(&world);
+        assert_eq!(reader.values, [1, 2]);
+    }
+}
+
+#[test]
+fn records_come_out_whole_and_once() {
+    // Aborted before the first store, between the record's words, between slot and commit.
+    for aborted_after in [1, 2, 5] {
+        holds(two_writers(FIRST, Mistake::None, aborted_after));
+    }
+    holds(one_writer(FIRST, Mistake::None));
+}
+
+#[test]
+fn a_commit_on_a_word_that_changed_is_caught() {
+    fails(two_writers(FIRST, Mistake::Unchecked, ALIVE));
+}
+
+#[test]
+fn a_commit_before_its_bytes_is_caught() {
+    fails(one_writer(FIRST, Mistake::CommitFirst));
+}
+
+#[test]
+fn a_commit_without_release_is_caught() {
+    fails(one_writer(FIRST, Mistake::CommitRelaxed));
+}
+
+#[test]
+fn the_slot_of_the_same_parity_is_caught() {
+    fails(one_writer(FIRST, Mistake::SameSlot));
+}
+
+#[test]
+fn a_switch_publishes_both_sub_buffers() {
+    holds(two_writers(LAST, Mistake::None, 4));
+    holds(one_writer(LAST, Mistake::None));
+}
+
+#[test]
+fn a_switch_before_its_header_is_caught() {
+    fails(one_writer(LAST, Mistake::CommitFirst));
+}
+
+#[test]
+fn two_switches_on_one_word_are_caught() {
+    fails(two_writers(LAST, Mistake::Unchecked, ALIVE));
+}

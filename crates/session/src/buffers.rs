@@ -1,0 +1,168 @@
+//! What `--buffer-size` and `--sub-buffers` mean.
+
+use trackway_abi::region::{SUB_COUNT_MAX, SUB_SHIFT_MAX, SUB_SHIFT_MIN};
+
+/// Bytes per CPU unless told otherwise.
+const SIZE_DEFAULT: u64 = 4 << 20;
+/// Sub-buffers of a region unless told otherwise.
+const COUNT_DEFAULT: u64 = 64;
+/// What of the default is backed by memory at the start, in bytes.
+const INITIAL_BYTES: u64 = 1 << 20;
+/// Part of a CPU's SIZE that each of its claim regions has.
+const CLAIM_PART: u64 = 4;
+const SUB_MIN: u64 = 1 << SUB_SHIFT_MIN;
+
+/// What the user asked for.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct BufferOptions {
+    /// Bytes per CPU; `None`: the default, which grows on need.
+    pub size_bytes: Option<u64>,
+    /// Sub-buffers per CPU.
+    pub sub_buffers: Option<u64>,
+    /// Flight recorder.
+    pub overwrite: bool,
+}
+
+/// Sizes of a session's regions.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct BufferPlan {
+    /// Sub-buffer size of sequence regions, as a power of two.
+    pub sub_shift: u32,
+    /// Sub-buffer size of claim regions, as a power of two.
+    pub claim_sub_shift: u32,
+    /// Sub-buffers of every region, as a power of two.
+    pub count_shift: u32,
+    /// Whether all of it is backed by memory before the start.
+    pub whole: bool,
+}
+
+/// Sizes that no session can have.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum BuffersError {
+    /// The number of sub-buffers is not a power of two from 2 to 256.
+    Count(u64),
+    /// The size is too small for that number of sub-buffers; the least is given, in bytes.
+    TooSmall(u64),
+    /// The size is too large; the most is given, in bytes.
+    TooLarge(u64),
+}
+
+impl core::fmt::Display for BuffersError {
+    fn fmt(&self, formatter: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        match self {
+            Self::Count(_) => {
+                write!(formatter, "the number of sub-buffers is a power of two, 2 to 256")
+            }
+            Self::TooSmall(least) => {
+                write!(formatter, "the buffer size must be at least {}", crate::ByteCount(*least))
+            }
+            Self::TooLarge(most) => {
+                write!(formatter, "the buffer size may be at most {}", crate::ByteCount(*most))
+            }
+        }
+    }
+}
+
+impl core::error::Error for BuffersError {}
+
+impl BufferOptions {
+    /// The sizes that come of these options. A size that is not a power of two is rounded up.
+    pub fn plan(&self) -> Result<BufferPlan, BuffersError> {
+        const SIZE_MAX: u64 = (SUB_COUNT_MAX as u64) << SUB_SHIFT_MAX;
+        let size = self.size_bytes.unwrap_or(SIZE_DEFAULT);
+        let size =
+            size.checked_next_power_of_two().ok_or(BuffersError::TooLarge(SIZE_MAX))?;
+        let count = match self.sub_buffers {
+            Some(count)
+                if count.is_power_of_two() && (2..=SUB_COUNT_MAX as u64).contains(&count) =>
+            {
+                count
+            }
+            Some(count) => return Err(BuffersError::Count(count)),
+            // Small buffers have fewer sub-buffers rather than tiny ones.
+            None => (size / SUB_MIN).clamp(2, COUNT_DEFAULT),
+        };
+        if size < count * SUB_MIN {
+            return Err(BuffersError::TooSmall(count * SUB_MIN));
+        }
+        let most = count << SUB_SHIFT_MAX;
+        if size > most {
+            return Err(BuffersError::TooLarge(most));
+        }
+        let sub_shift = size.ilog2() - count.ilog2();
+        let claim_sub_shift = sub_shift.saturating_sub(CLAIM_PART.ilog2()).max(SUB_SHIFT_MIN);
+        let whole = self.size_bytes.is_some();
+        Ok(BufferPlan { sub_shift, claim_sub_shift, count_shift: count.ilog2(), whole })
+    }
+}
+
+impl BufferPlan {
+    /// Sub-buffers of a region.
+    pub const fn sub_count(&self) -> u64 {
+        1 << self.count_shift
+    }
+
+    /// Sub-buffers that a sequence region of a CPU that is online has at the start.
+    pub fn initial_subs(&self) -> u64 {
+        if self.whole {
+            return self.sub_count();
+        }
+        (INITIAL_BYTES >> self.sub_shift).clamp(2, self.sub_count())
+    }
+
+    /// Sub-buffers that a claim region has at the start.
+    pub const fn initial_claim_subs(&self) -> u64 {
+        if self.whole { self.sub_count() } else { 1 }
+    }
+
+    /// Memory of one online CPU at the start, in bytes.
+    pub fn initial_bytes_per_cpu(&self) -> u64 {
+        (self.initial_subs() << self.sub_shift)
+            + 2 * (self.initial_claim_subs() << self.claim_sub_shift)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn plan(size: Option<u64>, count: Option<u64>) -> Result<BufferPlan, BuffersError> {
+        BufferOptions { size_bytes: size, sub_buffers: count, overwrite: false }.plan()
+    }
+
+    #[test]
+    fn the_default_is_four_mebibytes_of_which_one_is_backed() {
+        let plan = plan(None, None).unwrap();
+        assert_eq!((plan.sub_shift, plan.count_shift, plan.claim_sub_shift), (16, 6, 14));
+        assert_eq!((plan.initial_subs(), plan.initial_claim_subs()), (16, 1));
+    }
+
+    #[test]
+    fn options_are_taken_at_their_word() {
+        let plan_of = |size, count| plan(size, count).map(|p| (p.sub_shift, p.count_shift));
+        assert_eq!(plan_of(Some(64 << 10), Some(4)), Ok((14, 2)));
+        assert_eq!(plan_of(Some(64 << 10), None), Ok((12, 4)));
+        assert_eq!(plan_of(Some(8 << 10), None), Ok((12, 1)));
+        assert_eq!(plan_of(Some(12 << 10), None), Ok((12, 2)));
+        assert_eq!(plan_of(Some(1 << 20), Some(3)), Err(BuffersError::Count(3)));
+        assert_eq!(plan_of(Some(4096), None), Err(BuffersError::TooSmall(8192)));
+        assert_eq!(plan_of(Some(64 << 10), Some(256)), Err(BuffersError::TooSmall(1 << 20)));
+        assert!(matches!(plan_of(Some(u64::MAX), None), Err(BuffersError::TooLarge(_))));
+    }
+
+    proptest! {
+        #[test]
+        fn every_plan_is_a_geometry(size: u64, count in prop::option::of(0_u64..300)) {
+            let size = size >> (size % 64);
+            if let Ok(plan) = plan(Some(size), count) {
+                prop_assert!((SUB_SHIFT_MIN..=SUB_SHIFT_MAX).contains(&plan.sub_shift));
+                prop_assert!((SUB_SHIFT_MIN..=plan.sub_shift).contains(&plan.claim_sub_shift));
+                prop_assert!((1..=8).contains(&plan.count_shift));
+                let ring = 1_u64 << (plan.sub_shift + plan.count_shift);
+                prop_assert!(ring >= size && ring / 2 < size.max(1));
+            }
+        }
+    }
+}

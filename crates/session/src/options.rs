@@ -1,0 +1,130 @@
+//! What the words of the command line mean.
+
+use trackway_abi::record::context;
+use trackway_abi::session::RULES_BYTES_MAX;
+
+/// A word that means nothing.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum OptionError {
+    /// No context of this name.
+    Context(String),
+    /// No preload helper of this name.
+    Preload(String),
+    /// A pattern with a byte that no pattern may have, or an empty one.
+    Pattern(String),
+    /// More patterns than a session can hold.
+    TooManyPatterns,
+}
+
+impl core::fmt::Display for OptionError {
+    fn fmt(&self, formatter: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        match self {
+            Self::Context(name) => write!(
+                formatter,
+                "no context '{name}' (there are vpid, vtid, procname; none for none at all)"
+            ),
+            Self::Preload(name) => {
+                write!(formatter, "no preload helper '{name}' (there are libc, pthread)")
+            }
+            Self::Pattern(text) => write!(formatter, "'{text}' is not a pattern"),
+            Self::TooManyPatterns => {
+                write!(formatter, "the patterns are longer than {RULES_BYTES_MAX} bytes together")
+            }
+        }
+    }
+}
+
+impl core::error::Error for OptionError {}
+
+/// Reads a list of contexts (`vpid,vtid,procname`, or `none`): bits of
+/// [`trackway_abi::record::context`].
+pub fn parse_contexts(list: &str) -> Result<u32, OptionError> {
+    if list == "none" {
+        return Ok(0);
+    }
+    words(list).try_fold(0, |bits, name| {
+        Ok(bits
+            | match name {
+                "vpid" => context::VPID,
+                "vtid" => context::VTID,
+                "procname" => context::PROCNAME,
+                _ => return Err(OptionError::Context(name.to_owned())),
+            })
+    })
+}
+
+/// Reads a list of preload helpers: names of the libraries' files.
+pub fn parse_preload(list: &str) -> Result<Vec<&'static str>, OptionError> {
+    words(list)
+        .map(|name| match name {
+            "libc" => Ok("libtrackway-libc.so"),
+            "pthread" => Ok("libtrackway-pthread.so"),
+            _ => Err(OptionError::Preload(name.to_owned())),
+        })
+        .collect()
+}
+
+fn words(list: &str) -> impl Iterator<Item = &str> {
+    list.split(',').map(str::trim).filter(|word| !word.is_empty())
+}
+
+/// The rules of a session, as `trackway_schema::Rules` reads them. A pattern without a colon is
+/// a provider's: `app` means `app:*`, as `*` means everything. No patterns mean all events.
+/// `!` in front excludes; patterns that only exclude do so from all events.
+pub fn rules_text(patterns: &[String]) -> Result<String, OptionError> {
+    let mut text = String::new();
+    if patterns.iter().all(|pattern| pattern.starts_with('!')) {
+        text.push('*');
+    }
+    for pattern in patterns {
+        let (mark, name) = match pattern.strip_prefix('!') {
+            Some(name) => ("!", name),
+            None => ("", pattern.as_str()),
+        };
+        if name.is_empty() || name.starts_with('!') || name.contains(char::is_control) {
+            return Err(OptionError::Pattern(pattern.clone()));
+        }
+        if !text.is_empty() {
+            text.push('\n');
+        }
+        text.push_str(mark);
+        text.push_str(name);
+        if !name.contains(':') && name != "*" {
+            text.push_str(":*");
+        }
+    }
+    if text.len() > RULES_BYTES_MAX {
+        return Err(OptionError::TooManyPatterns);
+    }
+    Ok(text)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn rules(patterns: &[&str]) -> Result<String, OptionError> {
+        rules_text(&patterns.iter().map(|&pattern| pattern.to_owned()).collect::<Vec<_>>())
+    }
+
+    #[test]
+    fn patterns_become_rules() {
+        assert_eq!(rules(&[]).unwrap(), "*");
+        assert_eq!(rules(&["app:req*", "db"]).unwrap(), "app:req*\ndb:*");
+        assert_eq!(rules(&["*"]).unwrap(), "*");
+        assert_eq!(rules(&["!app:noise"]).unwrap(), "*\n!app:noise");
+        assert!(rules(&[""]).is_err());
+        assert!(rules(&["a\nb"]).is_err());
+        assert_eq!(rules(&["x".repeat(3000).as_str()]), Err(OptionError::TooManyPatterns));
+    }
+
+    #[test]
+    fn lists_are_read() {
+        assert_eq!(parse_contexts("none"), Ok(0));
+        assert_eq!(parse_contexts("vpid, procname"), Ok(context::VPID | context::PROCNAME));
+        assert!(parse_contexts("pid").is_err());
+        assert_eq!(parse_preload("libc").unwrap(), ["libtrackway-libc.so"]);
+        assert!(parse_preload("libm").is_err());
+    }
+}

@@ -1,0 +1,33 @@
+//! Waiting: for processes by descriptor, for descriptors, for a time.
+
+use crate::Errno;
+use crate::file::Fd;
+
+/// pidfd_open(2): readable when the process has ended.
+pub fn process_fd(pid: u32) -> Result<Fd, Errno> {
+    // SAFETY: no memory of ours is involved.
+    let fd = unsafe { libc::syscall(libc::SYS_pidfd_open, pid, 0) };
+    Errno::check(fd).map(|fd| Fd::adopt(fd as i32))
+}
+
+/// Waits until one of two descriptors is readable, for at most `timeout_ns`; says which are.
+pub fn readable(fds: [Option<&Fd>; 2], timeout_ns: u64) -> Result<[bool; 2], Errno> {
+    let mut polled = fds.map(|fd| libc::pollfd {
+        // poll(2) passes over negative ones.
+        fd: fd.map_or(-1, Fd::raw),
+        events: libc::POLLIN,
+        revents: 0,
+    });
+    let timeout = libc::timespec {
+        tv_sec: (timeout_ns / 1_000_000_000).cast_signed(),
+        tv_nsec: (timeout_ns % 1_000_000_000).cast_signed(),
+    };
+    // SAFETY: array and time are ours; no signal mask is given.
+    let result = unsafe {
+        libc::ppoll(polled.as_mut_ptr(), polled.len() as _, &timeout, core::ptr::null())
+    };
+    match Errno::check(result.into()) {
+        Ok(_) | Err(Errno(libc::EINTR)) => Ok(polled.map(|one| one.revents != 0)),
+        Err(errno) => Err(errno),
+    }
+}

@@ -1,0 +1,173 @@
+/* SPDX-License-Identifier: MIT OR Apache-2.0 */
+/* Lives of threads, and of signal handlers in them. */
+#define _GNU_SOURCE
+#include "steps.h"
+#include <pthread.h>
+#include <time.h>
+
+enum { DEPTH_MAX = 4, CALLERS = 2 };
+
+static volatile int done;
+
+static void *short_life(void *unused)
+{
+    take_steps(new_stream(), 20);
+    return unused;
+}
+
+static void *long_life(void *unused)
+{
+    const unsigned who = new_stream();
+    while (!done)
+        step(who);
+    return unused;
+}
+
+/* Ends by pthread_exit in the middle of things. */
+static void *ends_early(void *unused)
+{
+    take_steps(new_stream(), 20);
+    pthread_exit(unused);
+}
+
+static pthread_t start(void *(*body)(void *))
+{
+    pthread_t thread;
+    if (pthread_create(&thread, NULL, body, NULL) != 0)
+        _exit(96);
+    return thread;
+}
+
+/* Many threads that live for a few steps, four at a time, while the first goes on. */
+static void mode_short(long count)
+{
+    const unsigned who = new_stream();
+    pthread_t threads[4];
+    for (long i = 0; i < count; i += 4) {
+        for (int k = 0; k < 4; k++)
+            threads[k] = start(k % 2 ? short_life : ends_early);
+        take_steps(who, 20);
+        for (int k = 0; k < 4; k++)
+            pthread_join(threads[k], NULL);
+    }
+}
+
+/* Forks while other threads trace: the child has one thread, and every memory of the others. */
+static void mode_fork(long children)
+{
+    const unsigned who = new_stream();
+    pthread_t threads[2] = {start(long_life), start(long_life)};
+    for (long i = 0; i < children; i++) {
+        step(who);
+        const pid_t child = fork();
+        if (child == 0) {
+            take_steps(new_stream(), 30);
+            _exit(5);
+        }
+        expect(child, 5);
+    }
+    done = 1;
+    for (int i = 0; i < 2; i++)
+        pthread_join(threads[i], NULL);
+}
+
+/* vfork from two threads at a time, while a third traces. */
+static void *vforks(void *argument)
+{
+    const long children = *(const long *)argument;
+    const unsigned who = new_stream(), its = new_stream();
+    for (volatile long i = 0; i < children; i++) {
+        step(who);
+        const pid_t child = vfork();
+        if (child == 0) {
+            take_steps(its, 3);
+            _exit(0);
+        }
+        step(who);
+        expect(child, 0);
+    }
+    return NULL;
+}
+
+static void mode_vfork(long children)
+{
+    pthread_t threads[CALLERS], tracing = start(long_life);
+    for (int i = 0; i < CALLERS; i++)
+        if (pthread_create(&threads[i], NULL, vforks, &children) != 0)
+            _exit(96);
+    for (int i = 0; i < CALLERS; i++)
+        pthread_join(threads[i], NULL);
+    done = 1;
+    pthread_join(tracing, NULL);
+}
+
+/* A handler that interrupts whatever the thread does, itself included, DEPTH_MAX deep. */
+static __thread volatile int depth;
+static __thread unsigned streams_of_depth[DEPTH_MAX];
+static volatile long handled, nested;
+
+static void on_timer(int signal)
+{
+    (void)signal;
+    const int mine = depth;
+    if (mine >= DEPTH_MAX)
+        return;
+    depth = mine + 1;
+    step(streams_of_depth[mine]);
+    if (mine > 0)
+        nested++;
+    else if (++handled % 16 == 0)
+        raise(SIGUSR1); /* certainly nested */
+    step(streams_of_depth[mine]);
+    depth = mine;
+}
+
+/* Steps under a timer that fires as often as the machine can, until `count` were interrupted. */
+static void mode_storm(long count)
+{
+    const unsigned who = new_stream();
+    struct sigaction action = {.sa_handler = on_timer, .sa_flags = SA_NODEFER | SA_RESTART};
+    struct sigevent event = {.sigev_notify = SIGEV_SIGNAL, .sigev_signo = SIGUSR1};
+    const struct itimerspec often = {{0, 20000}, {0, 20000}}, never = {{0, 0}, {0, 0}};
+    timer_t timer;
+    for (int i = 0; i < DEPTH_MAX; i++)
+        streams_of_depth[i] = new_stream();
+    take_steps(who, 10);
+    if (sigaction(SIGUSR1, &action, NULL) != 0 || timer_create(CLOCK_MONOTONIC, &event, &timer) != 0)
+        _exit(96);
+    timer_settime(timer, 0, &often, NULL);
+    while (handled < count)
+        step(who);
+    timer_settime(timer, 0, &never, NULL);
+    take_steps(who, 10);
+    if (nested == 0)
+        _exit(95);
+}
+
+/* The program's own end finds it in full flight in two threads. */
+static void mode_flight(long unused)
+{
+    (void)unused;
+    steps->pid = (uint32_t)getpid();
+    start(long_life);
+    steps->ready = 1;
+    long_life(NULL);
+}
+
+int main(int argc, char **argv)
+{
+    static const struct {
+        const char *name;
+        void (*run)(long number);
+    } modes[] = {
+        {"short", mode_short}, {"fork", mode_fork},     {"vfork", mode_vfork},
+        {"storm", mode_storm}, {"flight", mode_flight},
+    };
+    steps_open();
+    for (size_t i = 0; argc > 2 && i < sizeof(modes) / sizeof(modes[0]); i++)
+        if (strcmp(argv[1], modes[i].name) == 0) {
+            modes[i].run(atol(argv[2]));
+            return 0;
+        }
+    return 2;
+}

@@ -1,0 +1,370 @@
+//! Steps: programs that count their own events where the test can see it, and what the trace must
+//! then hold. `tests/lives/steps.h` is the other half.
+//!
+//! Every event carries its stream, its number there, and the ids of its process and thread. So one
+//! check serves every test: nothing twice, nothing in the wrong order, nothing that was not
+//! emitted, contexts as the program saw them, and recorded + lost = emitted.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::io::Read;
+use std::os::unix::fs::FileExt;
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Output, Stdio};
+use std::time::{Duration, Instant};
+
+use crate::{Recording, World, source_dir};
+
+/// Streams that the file has room for.
+const STREAMS: usize = 4096;
+/// Bytes before the first stream.
+const HEAD_BYTES: usize = 16;
+/// Longest that a test waits for anything.
+const PATIENCE: Duration = Duration::from_secs(40);
+
+/// One event of a trace.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Step {
+    /// Its stream.
+    pub who: u32,
+    /// Its number in the stream.
+    pub number: u64,
+    /// Process that emitted it, as that process says.
+    pub pid: u32,
+    /// Thread that emitted it, likewise.
+    pub tid: u32,
+    /// Process that emitted it, as the context says.
+    pub vpid: u32,
+    /// Thread that emitted it, likewise.
+    pub vtid: u32,
+}
+
+/// The file in which programs count their steps.
+pub struct Steps {
+    path: PathBuf,
+}
+
+/// What the programs counted.
+pub struct Counts {
+    /// Events begun, by stream.
+    pub started: BTreeMap<u32, u64>,
+    /// Calls that came back, by stream.
+    pub returned: BTreeMap<u32, u64>,
+}
+
+impl Counts {
+    /// Events begun, in all streams.
+    pub fn emitted(&self) -> u64 {
+        self.started.values().sum()
+    }
+
+    /// Calls that came back, in all streams.
+    pub fn completed(&self) -> u64 {
+        self.returned.values().sum()
+    }
+}
+
+impl Steps {
+    /// A new file in `world`, all zero.
+    pub fn new(world: &World, name: &str) -> Self {
+        let path = world.path(name);
+        fs::write(&path, vec![0; HEAD_BYTES + STREAMS * 16]).expect("the counters' file");
+        Self { path }
+    }
+
+    /// Where it is: the value of STEPS.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    fn word(&self, at: u64) -> u32 {
+        let mut bytes = [0; 4];
+        let file = fs::File::open(&self.path).expect("the counters' file");
+        file.read_exact_at(&mut bytes, at).expect("its head");
+        u32::from_le_bytes(bytes)
+    }
+
+    /// Process that the program named.
+    pub fn pid(&self) -> u32 {
+        self.word(8)
+    }
+
+    /// How far the program says that it is.
+    pub fn ready(&self) -> u32 {
+        self.word(12)
+    }
+
+    /// Tells the program to end.
+    pub fn stop(&self) {
+        let file = fs::OpenOptions::new().write(true).open(&self.path).expect("the file");
+        file.write_all_at(&1_u32.to_le_bytes(), 4).expect("its head");
+    }
+
+    /// Waits until the program has come as far as `ready`.
+    pub fn wait_ready(&self, ready: u32) {
+        wait_for("the program to be ready", || self.ready() >= ready);
+    }
+
+    /// Waits until `more` events have been emitted from now on.
+    pub fn wait_more(&self, more: u64) {
+        let now = self.counts().completed();
+        wait_for("more events", || self.counts().completed() >= now + more);
+    }
+
+    /// What is counted now.
+    pub fn counts(&self) -> Counts {
+        let bytes = fs::read(&self.path).expect("the counters' file");
+        let word = |at: usize| u64::from_le_bytes(bytes[at..at + 8].try_into().expect("8 bytes"));
+        let mut counts = Counts { started: BTreeMap::new(), returned: BTreeMap::new() };
+        for who in 0..STREAMS {
+            let at = HEAD_BYTES + who * 16;
+            if word(at) > 0 {
+                counts.started.insert(who as u32, word(at));
+                counts.returned.insert(who as u32, word(at + 8));
+            }
+        }
+        counts
+    }
+
+    /// Checks that the trace of `recording` holds exactly what was emitted, less what is said to
+    /// be lost.
+    pub fn check(&self, world: &World, recording: &Recording) {
+        let counts = self.counts();
+        assert_eq!(counts.started, counts.returned, "{}", recording.messages());
+        self.check_killed(world, recording);
+    }
+
+    /// The same where programs were killed: an event that was begun and never came back may be
+    /// there or not.
+    pub fn check_killed(&self, world: &World, recording: &Recording) {
+        let messages = recording.messages();
+        let counts = self.counts();
+        let found = self.check_order(world, recording);
+        let (recorded, lost) = (recording.summary.recorded, recording.summary.lost);
+        assert!(recorded > 0, "nothing was recorded: {messages}");
+        let sum: u64 = found.values().sum();
+        assert_eq!(sum, recorded, "the summary counts what the trace holds: {messages}");
+        assert!(
+            (counts.completed()..=counts.emitted()).contains(&(recorded + lost)),
+            "recorded {recorded} + lost {lost}, emitted {}…{}: {messages}",
+            counts.completed(),
+            counts.emitted(),
+        );
+        if lost == 0 {
+            for (who, &returned) in &counts.returned {
+                let found = found.get(who).copied().unwrap_or(0);
+                assert!(found >= returned, "stream {who}: {found} of {returned}: {messages}");
+            }
+        }
+    }
+
+    /// Checks everything but the sums; how many events of each stream there are.
+    pub fn check_order(&self, world: &World, recording: &Recording) -> BTreeMap<u32, u64> {
+        let counts = self.counts();
+        let mut found: BTreeMap<u32, u64> = BTreeMap::new();
+        let mut next: BTreeMap<u32, u64> = BTreeMap::new();
+        for step in steps_of(&world.print(&recording.trace)) {
+            assert_eq!((step.vpid, step.vtid), (step.pid, step.tid), "contexts of {step:?}");
+            let expected = next.entry(step.who).or_default();
+            assert!(step.number >= *expected, "{step:?} after number {}", *expected - 1);
+            *expected = step.number + 1;
+            let emitted = counts.started.get(&step.who).copied().unwrap_or(0);
+            assert!(step.number < emitted, "{step:?} of {emitted}");
+            *found.entry(step.who).or_default() += 1;
+        }
+        found
+    }
+}
+
+/// The events `life:step` in the output of `trackway print`.
+pub fn steps_of(text: &str) -> Vec<Step> {
+    text.lines().filter(|line| line.contains(" life:step: ")).map(parse).collect()
+}
+
+fn parse(line: &str) -> Step {
+    let field = |name: &str| -> u64 {
+        let (_, rest) = line.split_once(&format!(" {name} = ")).expect("a field");
+        let end = rest.find(|letter: char| !letter.is_ascii_digit()).unwrap_or(rest.len());
+        rest[..end].parse().expect("a number")
+    };
+    let small = |name: &str| u32::try_from(field(name)).expect("an id");
+    Step {
+        who: small("who"),
+        number: field("number"),
+        pid: small("pid"),
+        tid: small("tid"),
+        vpid: small("vpid"),
+        vtid: small("vtid"),
+    }
+}
+
+/// Waits until `done` says so.
+///
+/// # Panics
+/// After a long time.
+pub fn wait_for(what: &str, mut done: impl FnMut() -> bool) {
+    let begin = Instant::now();
+    while !done() {
+        assert!(begin.elapsed() < PATIENCE, "waited in vain for {what}");
+        std::thread::sleep(Duration::from_millis(2));
+    }
+}
+
+/// Whether a process is there and not a zombie.
+pub fn is_running(pid: u32) -> bool {
+    let text = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+    text.rsplit_once(") ").is_some_and(|(_, rest)| !rest.starts_with(['Z', 'X']))
+}
+
+/// A started program that ends with the test, whatever becomes of the test.
+pub struct Running {
+    child: Option<Child>,
+    /// Where its counters are, if a program of its own must end too.
+    steps: Option<PathBuf>,
+}
+
+impl Running {
+    /// Starts `command`, its messages kept.
+    pub fn start(command: &mut Command) -> Self {
+        // SAFETY: prctl is async-signal-safe and touches nothing of ours.
+        unsafe {
+            command.pre_exec(|| {
+                libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL);
+                Ok(())
+            });
+        }
+        let steps = command
+            .get_envs()
+            .find_map(|(key, value)| (key == "STEPS").then(|| value.map(PathBuf::from)))
+            .flatten();
+        command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        Self { child: Some(command.spawn().expect("the program starts")), steps }
+    }
+
+    /// Its process id.
+    pub fn pid(&self) -> u32 {
+        self.child.as_ref().expect("it is there until it was waited for").id()
+    }
+
+    /// Sends it a signal.
+    pub fn signal(&self, signal: i32) {
+        send(self.pid().cast_signed(), signal);
+    }
+
+    /// Whether it has not ended yet.
+    pub fn runs(&mut self) -> bool {
+        let child = self.child.as_mut().expect("it is there until it was waited for");
+        child.try_wait().expect("its state").is_none()
+    }
+
+    /// Waits for its end.
+    pub fn finish(mut self) -> Output {
+        let mut child = self.child.take().expect("it is there until now");
+        let begin = Instant::now();
+        // Its pipes are read to their ends by threads of their own, so that it never waits for us.
+        let streams = (child.stdout.take(), child.stderr.take());
+        let reader = |stream: Option<Box<dyn Read + Send>>| {
+            std::thread::spawn(move || {
+                let mut bytes = Vec::new();
+                if let Some(mut stream) = stream {
+                    let _ = stream.read_to_end(&mut bytes);
+                }
+                bytes
+            })
+        };
+        let stdout = reader(streams.0.map(|stream| Box::new(stream) as _));
+        let stderr = reader(streams.1.map(|stream| Box::new(stream) as _));
+        let status = loop {
+            if let Some(status) = child.try_wait().expect("its state") {
+                break status;
+            }
+            if begin.elapsed() > PATIENCE {
+                let pid = child.id();
+                self.child = Some(child);
+                drop(self);
+                panic!("process {pid} did not end: {}", text_of(stderr.join()));
+            }
+            std::thread::sleep(Duration::from_millis(2));
+        };
+        let take = |thread: std::thread::JoinHandle<Vec<u8>>| thread.join().expect("a reader");
+        Output { status, stdout: take(stdout), stderr: take(stderr) }
+    }
+}
+
+fn text_of(bytes: std::thread::Result<Vec<u8>>) -> String {
+    String::from_utf8_lossy(&bytes.unwrap_or_default()).into_owned()
+}
+
+/// Sends a signal to a process, or to the group of a negative number.
+pub fn send(pid: i32, signal: i32) {
+    assert!(pid != 0 && pid != -1, "only what the test started");
+    // SAFETY: kill has no memory of ours.
+    unsafe { libc::kill(pid, signal) };
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        let Some(child) = &mut self.child else { return };
+        // The command of a recorder first: it is known by what it wrote.
+        if let Some(path) = self.steps.take() {
+            let pid = Steps { path }.pid();
+            if pid != 0 && is_running(pid) {
+                send(pid.cast_signed(), libc::SIGKILL);
+            }
+        }
+        let _ = child.kill();
+        let _ = child.wait();
+    }
+}
+
+impl World {
+    /// Compiles `tests/FOLDER/NAME.c`.
+    pub fn compile_file(&self, file: &str, linked: bool, flags: &[&str]) -> PathBuf {
+        let path = source_dir().join("tests").join(file);
+        let text = fs::read_to_string(&path).expect("a test's source");
+        let folder = format!("-I{}", source_dir().join("tests/lives").display());
+        let mut all = vec![folder.as_str()];
+        all.extend(flags);
+        let name = path.file_stem().expect("a name").to_string_lossy().into_owned();
+        self.compile(&name, &text, linked, &all)
+    }
+
+    /// `trackway record OPTIONS -o TRACE -- COMMAND` that counts in `steps`, ready to be started.
+    pub fn recorder<S: AsRef<std::ffi::OsStr>>(
+        &self,
+        steps: &Steps,
+        trace: &str,
+        options: &[&str],
+        command: &[S],
+    ) -> Command {
+        let mut recorder = self.trackway(&["record", "--on", "life:*", "--context", "vpid,vtid"]);
+        recorder.arg("-o").arg(self.path(trace)).args(options).arg("--").args(command);
+        recorder.env("STEPS", steps.path());
+        recorder
+    }
+
+    /// Records a program of steps to its end.
+    pub fn record_steps<S: AsRef<std::ffi::OsStr>>(
+        &self,
+        steps: &Steps,
+        options: &[&str],
+        command: &[S],
+    ) -> Recording {
+        let mut recorder = self.recorder(steps, "trace", options, command);
+        Recording::new(self.path("trace"), Running::start(&mut recorder).finish())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lines_are_read() {
+        let line = "[03:00:00.000000001] (+?.?????????) h life:step: { cpu_id = 1 }, \
+                    { vpid = 5, vtid = 6 }, { who = 3, number = 4, pid = 7, tid = 8 }";
+        let expected = Step { who: 3, number: 4, pid: 7, tid: 8, vpid: 5, vtid: 6 };
+        assert_eq!(steps_of(line), [expected]);
+    }
+}

@@ -1,0 +1,343 @@
+//! A trace of the tortured program, read and checked in itself: packets enclose their events, time
+//! never goes backward, every record is what its lane and number say.
+
+use std::fs;
+use std::path::Path;
+
+use trackway_ctf::read::{
+    Enumeration, EventSink, Integer, Member, Packet, Scope, Sink, StreamDecoder, Trace,
+    VariantOption, Window,
+};
+
+use crate::shared::Lane;
+
+/// An event, reduced to what is to be compared.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Record {
+    /// Who emitted it.
+    pub lane: u32,
+    /// Which one of its events.
+    pub seq: u64,
+    /// When, in ns.
+    pub time: u64,
+}
+
+/// One stream file.
+#[derive(Debug, Default)]
+pub struct Stream {
+    /// Its file's name.
+    pub name: String,
+    /// Events, in the order of their bytes.
+    pub records: Vec<Record>,
+    /// Events lost, as its last packet says.
+    pub discarded: u64,
+    /// Begin and end of its packets.
+    pub packets: Vec<(u64, u64)>,
+    /// Number of its first packet: not 0 if older ones were overwritten.
+    pub first_packet: u64,
+}
+
+/// Everything wrong with a trace; empty is good.
+#[derive(Debug, Default)]
+pub struct Complaints(Vec<String>);
+
+impl Complaints {
+    /// Notes something that is wrong. The first few are enough.
+    pub fn add(&mut self, complaint: String) {
+        const MAX: usize = 12;
+        if self.0.len() < MAX {
+            self.0.push(complaint);
+        }
+    }
+
+    /// Notes it if `holds` is false.
+    pub fn unless(&mut self, holds: bool, complaint: impl FnOnce() -> String) {
+        if !holds {
+            self.add(complaint());
+        }
+    }
+
+    /// All of them, a line each.
+    pub fn text(&self) -> Option<String> {
+        (!self.0.is_empty()).then(|| self.0.join("\n"))
+    }
+}
+
+/// Reads every stream of the trace in `folder`, or in the one folder below it that has one.
+pub fn read(folder: &Path, lanes: &[Lane], body_max: u64, wrong: &mut Complaints) -> Vec<Stream> {
+    let metadata = match fs::read(folder.join("metadata")) {
+        Ok(metadata) => metadata,
+        Err(error) => {
+            wrong.add(format!("{}: no metadata: {error}", folder.display()));
+            return Vec::new();
+        }
+    };
+    let trace = match Trace::parse(&metadata) {
+        Ok(trace) => trace,
+        Err(error) => {
+            wrong.add(format!("metadata: {error}"));
+            return Vec::new();
+        }
+    };
+    let mut streams = Vec::new();
+    let mut entries: Vec<_> = fs::read_dir(folder).expect("a trace folder").flatten().collect();
+    entries.sort_by_key(fs::DirEntry::file_name);
+    for entry in entries.iter().filter(|entry| entry.path().is_file()) {
+        let name = entry.file_name().to_string_lossy().into_owned();
+        if name != "metadata" && !name.starts_with('.') {
+            let bytes = fs::read(entry.path()).expect("a stream file");
+            let reader = Reader { trace: &trace, lanes, body_max, name: &name };
+            streams.push(reader.read(&bytes, wrong));
+        }
+    }
+    streams
+}
+
+struct Reader<'a> {
+    trace: &'a Trace,
+    lanes: &'a [Lane],
+    body_max: u64,
+    name: &'a str,
+}
+
+impl Reader<'_> {
+    fn read(&self, bytes: &[u8], wrong: &mut Complaints) -> Stream {
+        let mut stream = Stream { name: self.name.to_owned(), ..Stream::default() };
+        let mut decoder = StreamDecoder::new(self.trace);
+        let mut at = 0;
+        let mut last_time = 0;
+        while at < bytes.len() {
+            let rest = &bytes[at..];
+            let mut ignored = Body::default();
+            let begun = decoder.begin_packet(
+                Window::whole(rest),
+                rest.len() as u64,
+                &mut ignored,
+                |_| {},
+            );
+            let packet = match begun {
+                Ok(packet) => packet,
+                Err(error) => {
+                    wrong.add(format!("{}: packet at byte {at}: {error}", self.name));
+                    break;
+                }
+            };
+            self.check_packet(&packet, &mut stream, wrong);
+            self.read_packet(&mut decoder, rest, &packet, &mut stream, wrong);
+            let end = stream.packets.last().map_or(0, |packet| packet.1);
+            let first_of_packet = last_time;
+            last_time = end.max(last_time);
+            wrong.unless(end >= first_of_packet, || {
+                format!("{}: packet at byte {at} ends before the one before", self.name)
+            });
+            let size = packet.packet_bits.unwrap_or(8 * rest.len() as u64) / 8;
+            if size > rest.len() as u64 {
+                wrong.add(format!("{}: packet at byte {at} is cut off", self.name));
+                break;
+            }
+            at += size as usize;
+        }
+        stream
+    }
+
+    fn check_packet(&self, packet: &Packet, stream: &mut Stream, wrong: &mut Complaints) {
+        let begin = packet.timestamp_begin.unwrap_or(0);
+        let end = packet.timestamp_end.unwrap_or(0);
+        wrong.unless(begin <= end, || format!("{}: packet {begin}…{end}", self.name));
+        if let Some(&(_, before)) = stream.packets.last() {
+            wrong.unless(before <= begin, || {
+                format!("{}: packet begins at {begin}, the one before ends at {before}", self.name)
+            });
+        } else {
+            stream.first_packet = packet.sequence.unwrap_or(0);
+        }
+        let discarded = packet.events_discarded.unwrap_or(0);
+        wrong.unless(stream.discarded <= discarded, || {
+            format!("{}: {discarded} discarded after {}", self.name, stream.discarded)
+        });
+        stream.discarded = discarded;
+        stream.packets.push((begin, end));
+    }
+
+    fn read_packet(
+        &self,
+        decoder: &mut StreamDecoder<'_>,
+        bytes: &[u8],
+        packet: &Packet,
+        stream: &mut Stream,
+        wrong: &mut Complaints,
+    ) {
+        let window = Window::whole(bytes);
+        let begin = packet.timestamp_begin.unwrap_or(0);
+        let end = packet.timestamp_end.unwrap_or(u64::MAX);
+        let mut last = begin;
+        loop {
+            let header = match decoder.event_header(window) {
+                Ok(Some(header)) => header,
+                Ok(None) => return,
+                Err(error) => {
+                    return wrong.add(format!("{}: {error}", self.name));
+                }
+            };
+            let mut body = Body::default();
+            if let Err(error) = decoder.event_body(window, header.class, &mut body) {
+                return wrong.add(format!("{}: {error}", self.name));
+            }
+            let time = header.clock;
+            wrong.unless(last <= time && time <= end, || {
+                format!("{}: event at {time} after {last} in packet {begin}…{end}", self.name)
+            });
+            last = time;
+            let name = header.class.name().unwrap_or_default();
+            if let Some(problem) = self.check_body(name, &body) {
+                wrong.add(format!("{}: {name} at {time}: {problem}: {body:?}", self.name));
+                continue;
+            }
+            stream.records.push(Record { lane: body.lane(), seq: body.seq(), time });
+        }
+    }
+
+    /// What is wrong with an event's fields and contexts, if anything.
+    fn check_body(&self, name: &str, body: &Body) -> Option<&'static str> {
+        let Some(lane) = self.lanes.get(body.lane() as usize).filter(|_| body.lane() > 0) else {
+            return Some("no such lane");
+        };
+        if body.seq() >= lane.started {
+            return Some("was never emitted");
+        }
+        let contexts_fit = body.vpid.is_none_or(|pid| pid == u64::from(lane.pid))
+            && body.vtid.is_none_or(|tid| tid == u64::from(lane.tid))
+            && body.procname.as_ref().is_none_or(|name| *name == lane.name.as_bytes());
+        if !contexts_fit {
+            return Some("contexts of another thread");
+        }
+        let hash = hash(body.lane(), body.seq());
+        if hash & 3 != 0 {
+            let expected = format!("torture:tiny{}", (hash >> 8) % TINY_COUNT);
+            return (name != expected).then_some("another event's number");
+        }
+        if name != "torture:full" {
+            return Some("another event's number");
+        }
+        let expected = Body::expected(lane, hash, self.body_max);
+        let same = body.text == expected.text
+            && body.numbers == expected.numbers
+            && body.process == expected.process
+            && body.thread == expected.thread
+            && body.in_signal == expected.in_signal;
+        (!same).then_some("damaged")
+    }
+}
+
+/// `TINY_COUNT` of workload.c.
+const TINY_COUNT: u64 = 40;
+
+/// `hash` of workload.c.
+fn hash(lane: u32, seq: u64) -> u64 {
+    let mut x = (u64::from(lane) << 40).wrapping_add(seq).wrapping_add(0x9e37_79b9_7f4a_7c15);
+    x = (x ^ (x >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    x = (x ^ (x >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    x ^ (x >> 31)
+}
+
+/// Contexts and fields of an event.
+#[derive(Default, Debug)]
+struct Body {
+    scope: Option<Scope>,
+    member: String,
+    vpid: Option<u64>,
+    vtid: Option<u64>,
+    procname: Option<Vec<u8>>,
+    lane: u64,
+    seq: u64,
+    process: u64,
+    thread: u64,
+    in_signal: u64,
+    text: Vec<u8>,
+    numbers: Vec<u32>,
+}
+
+impl Body {
+    const fn lane(&self) -> u32 {
+        self.lane as u32
+    }
+
+    const fn seq(&self) -> u64 {
+        self.seq
+    }
+
+    /// What `emit_full` of workload.c makes.
+    fn expected(lane: &Lane, hash: u64, body_max: u64) -> Self {
+        const FIXED: u64 = 2 + 2 + 1 + 4 + 8 + 1 + 4;
+        let most = match hash >> 8 & 63 {
+            0 => body_max,
+            1..8 => 512,
+            _ => 64,
+        };
+        let room = most.min(body_max) - FIXED;
+        let length = (hash >> 16) % (room + 1);
+        let count = (hash >> 40) % ((room - length) / 4 + 1);
+        Self {
+            process: lane.process.into(),
+            thread: lane.thread.into(),
+            in_signal: lane.in_signal.into(),
+            text: (0..length)
+                .map(|i| b'a' + (hash.wrapping_add(i * 7) % 26) as u8)
+                .collect(),
+            numbers: (0..count)
+                .map(|i| hash.wrapping_add(i * 0x9e37_79b9) as u32)
+                .collect(),
+            ..Self::default()
+        }
+    }
+}
+
+impl Sink for Body {
+    fn integer(&mut self, _: &Integer, value: u64) {
+        match self.member.as_str() {
+            "vpid" => self.vpid = Some(value),
+            "vtid" => self.vtid = Some(value),
+            "lane" => self.lane = value,
+            "seq" => self.seq = value,
+            "process" => self.process = value,
+            "thread" => self.thread = value,
+            "in_signal" => self.in_signal = value,
+            "numbers" => self.numbers.push(value as u32),
+            _ => {}
+        }
+    }
+
+    fn enumeration(&mut self, kind: &Enumeration, value: u64) {
+        self.integer(kind.integer(), value);
+    }
+
+    fn float(&mut self, _: f64) {}
+
+    fn text(&mut self, bytes: &[u8]) {
+        match self.member.as_str() {
+            "procname" => self.procname = Some(bytes.to_vec()),
+            "text" => self.text = bytes.to_vec(),
+            _ => {}
+        }
+    }
+
+    fn begin_struct(&mut self) {}
+
+    fn member(&mut self, member: &Member) {
+        self.member.clear();
+        self.member.push_str(member.name());
+    }
+
+    fn end_struct(&mut self) {}
+    fn begin_array(&mut self) {}
+    fn element(&mut self, _: u64) {}
+    fn end_array(&mut self) {}
+    fn begin_variant(&mut self, _: &VariantOption) {}
+    fn end_variant(&mut self) {}
+}
+
+impl EventSink for Body {
+    fn begin_scope(&mut self, scope: Scope) {
+        self.scope = Some(scope);
+    }
+}
