@@ -12,6 +12,8 @@ use anyhow::Context as _;
 use trackway_ctf::read::{Bytes, Trace};
 use trackway_ctf::text::{self, Input};
 
+use crate::local_time;
+
 /// Name of the file that makes a folder a trace.
 const METADATA: &str = "metadata";
 /// Largest metadata that is read, in bytes.
@@ -50,7 +52,7 @@ pub(crate) fn run(
             }
         }
     }
-    whole &= text::print(inputs, local_time_of_day, output, warnings)?;
+    whole &= text::print(inputs, local_time::of_day, output, warnings)?;
     Ok(whole)
 }
 
@@ -111,21 +113,4 @@ impl Bytes for OpenFile {
     fn read_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<usize> {
         self.file.read_at(buffer, offset)
     }
-}
-
-/// Hours, minutes and seconds of the local time zone (`TZ`) at `seconds` since 1970.
-fn local_time_of_day(seconds: i64) -> Option<[u8; 3]> {
-    let time: libc::time_t = seconds;
-    let mut parts = std::mem::MaybeUninit::<libc::tm>::zeroed();
-    // SAFETY: both pointers are to live variables of the right types; localtime_r reads the
-    // environment, which nothing in this program changes while it prints; if it answers, it has
-    // filled `parts`, and zeroed bytes were a valid `tm` before.
-    let parts = unsafe {
-        if libc::localtime_r(&raw const time, parts.as_mut_ptr()).is_null() {
-            return None;
-        }
-        parts.assume_init()
-    };
-    let part = |value: libc::c_int| u8::try_from(value).ok();
-    Some([part(parts.tm_hour)?, part(parts.tm_min)?, part(parts.tm_sec)?])
 }

@@ -60,7 +60,14 @@ impl Fd {
     }
 
     /// fallocate(2): backs `[offset, offset + bytes)` with memory and makes the file that long.
+    /// EFBIG where RLIMIT_FSIZE does not allow it; the kernel would send SIGXFSZ, which kills.
     pub fn allocate(&self, offset: u64, bytes: u64) -> Result<(), Errno> {
+        let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
+        // SAFETY: `limit` is ours.
+        let known = unsafe { libc::getrlimit(libc::RLIMIT_FSIZE, &mut limit) } == 0;
+        if known && offset.saturating_add(bytes) > limit.rlim_cur {
+            return Err(Errno(libc::EFBIG));
+        }
         self.fallocate(0, offset, bytes)
     }
 
