@@ -91,8 +91,9 @@ enum trackway_level {
  * converted as in a function call, and evaluated once if the event is on, else not at all.
  *
  * May be called in any thread, in signal handlers, after fork and vfork, before main and in
- * destructors. Does not block, allocate, or change errno. Uses up to 4.2 KiB of stack when on. In C,
- * an inline function that calls it should be static, since what it calls belongs to each file.
+ * destructors. Does not block, allocate, or change errno. Uses up to 4.2 KiB of stack when on.
+ *
+ * In C, an inline function that calls it should be static: what it calls belongs to each file.
  */
 #define trackway(...) TRACKWAY_I_CALL(__VA_ARGS__, 0)
 

@@ -116,18 +116,18 @@ static void on_alarm(int signal)
     (void)signal;
 }
 
-static void *work(void *unused)
+static void *work(void *argument)
 {
-    static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
+    pthread_mutex_t *mutex = argument;
     int i;
     for (i = 0; i < 20000; i++) {
         void *volatile memory = malloc((size_t)(i % 500));
-        pthread_mutex_lock(&mutex);
+        pthread_mutex_lock(mutex);
         memory = realloc(memory, 700);
-        pthread_mutex_unlock(&mutex);
+        pthread_mutex_unlock(mutex);
         free(memory);
     }
-    return unused;
+    return NULL;
 }
 
 static void count_only(const struct trackway_abi_event *event, const unsigned char *payload,
@@ -139,16 +139,19 @@ static void count_only(const struct trackway_abi_event *event, const unsigned ch
 /* Threads, signals and a fork at once: it ends, and so does the child. */
 static void everything_at_once(void)
 {
+    static pthread_mutex_t shared = PTHREAD_MUTEX_INITIALIZER;
     pthread_t threads[4];
     int i, status = -1;
     pid_t child;
     fake_agent_sink = count_only;
     signal(SIGPROF, on_alarm);
     for (i = 0; i < 4; i++)
-        CHECK(pthread_create(&threads[i], NULL, work, NULL) == 0);
+        CHECK(pthread_create(&threads[i], NULL, work, &shared) == 0);
     child = fork();
     if (child == 0) {
-        work(NULL);
+        /* Its own: the shared one may have been locked by a thread that the child has not. */
+        pthread_mutex_t own = PTHREAD_MUTEX_INITIALIZER;
+        work(&own);
         _exit(0);
     }
     for (i = 0; i < 100; i++)
@@ -160,6 +163,7 @@ static void everything_at_once(void)
 
 int main(void)
 {
+    alarm(40); /* a deadlock must not hang the tests */
     CHECK(fake_agent_registrations == 2);
     fake_agent_sink = note;
     fake_agent_enable(1);
