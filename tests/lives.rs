@@ -136,12 +136,13 @@ fn a_storm_of_signals_is_recorded() {
 fn what_was_emitted_before_a_kill_is_in_the_trace() {
     let life = Life::new("flight", "lives/threads.c");
     let command = life.command(&["flight", "0"]);
-    let mut recorder = life.world.recorder(&life.steps, "trace", &[], &command);
+    let trace = life.world.path("trace");
+    let mut recorder = life.world.recorder(&life.steps, &trace, &[], &command);
     let recorder = Running::start(&mut recorder);
     life.steps.wait_ready(1);
     life.steps.wait_more(20_000);
     send(life.steps.pid().cast_signed(), libc::SIGKILL);
-    let recording = Recording::new(life.world.path("trace"), recorder.finish());
+    let recording = Recording::new(trace, recorder.finish());
     assert_eq!(recording.output.status.signal(), Some(libc::SIGKILL), "{}", about(&recording));
     life.steps.check_killed(&life.world, &recording);
 }
@@ -276,7 +277,7 @@ fn recordings_at_the_same_time_see_their_own() {
     let theirs = Steps::new(&life.world, "theirs");
     let start = |steps: &Steps, trace: &str| {
         let command = life.command(&["busy", "200"]);
-        Running::start(&mut life.world.recorder(steps, trace, &[], &command))
+        Running::start(&mut life.world.recorder(steps, &life.world.path(trace), &[], &command))
     };
     let (ours, other) = (start(&life.steps, "ours"), start(&theirs, "other"));
     life.steps.wait_ready(1);
@@ -347,11 +348,11 @@ fn a_preloaded_library_of_the_program_stays() {
     let text = "#include <stdlib.h>\n__attribute__((constructor)) static void mark(void)\n\
                 { system(\"echo own >> own-library-was-loaded\"); }\n";
     let own = life.world.compile("own.so", text, false, &["-shared", "-fPIC", "-w"]);
+    let trace = life.world.path("trace");
     let mut recorder =
-        life.world.recorder(&life.steps, "trace", &[], &life.command(&["spawn", "2"]));
+        life.world.recorder(&life.steps, &trace, &[], &life.command(&["spawn", "2"]));
     recorder.env("LD_PRELOAD", &own);
-    let recording =
-        Recording::new(life.world.path("trace"), Running::start(&mut recorder).finish());
+    let recording = Recording::new(trace, Running::start(&mut recorder).finish());
     assert!(recording.output.status.success(), "{}", about(&recording));
     life.steps.check(&life.world, &recording);
     assert!(life.world.path("own-library-was-loaded").exists(), "{}", about(&recording));

@@ -113,7 +113,8 @@ impl World {
         cc.arg("-o").arg(&program).args(flags);
         if linked {
             let build = build_dir();
-            cc.arg("-L").arg(&build).arg("-ltrackway");
+            // Some compilers leave out libraries that nothing strong refers to.
+            cc.arg("-Wl,--no-as-needed").arg("-L").arg(&build).arg("-ltrackway");
             cc.arg(format!("-Wl,-rpath,{}", build.display()));
         }
         cc.arg("-lpthread");
@@ -192,7 +193,7 @@ impl Summary {
     pub fn parse(messages: &str) -> Self {
         let line = messages
             .lines()
-            .rfind(|line| line.starts_with("trackway: ") && line.contains("events recorded"))
+            .rfind(|line| line.starts_with("trackway: ") && line.contains(" recorded, "))
             .unwrap_or("");
         let number_before = |word: &str| -> u64 {
             let Some(at) = line.find(word) else { return 0 };
@@ -217,13 +218,13 @@ impl Summary {
 /// Events that babeltrace2 says were discarded, from its messages.
 pub fn discarded_by_babeltrace(messages: &str) -> u64 {
     let mut sum = 0;
-    for line in messages.lines().filter(|line| line.contains("discarded")) {
-        let mut words = line.split_whitespace();
-        while let Some(word) = words.next() {
-            if word == "discarded" {
-                sum += words.next().and_then(|number| number.parse().ok()).unwrap_or(0);
-                break;
-            }
+    for line in messages.lines() {
+        // "… discarded 12 events between …"; packets are a flight recorder's, overwritten.
+        let Some((_, rest)) = line.split_once("discarded ") else { continue };
+        let mut words = rest.split_whitespace();
+        let number = words.next().and_then(|number| number.parse::<u64>().ok());
+        if words.next().is_some_and(|word| word.starts_with("event")) {
+            sum += number.unwrap_or(0);
         }
     }
     sum
@@ -232,6 +233,14 @@ pub fn discarded_by_babeltrace(messages: &str) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn discarded_events_are_read_and_packets_are_not() {
+        let text = "WARNING: Tracer discarded 12 events between [1] and [2]\n\
+                    WARNING: Tracer discarded 1 event between [1] and [2]\n\
+                    WARNING: Tracer discarded 7 packets between [1] and [2]\n";
+        assert_eq!(discarded_by_babeltrace(text), 13);
+    }
 
     #[test]
     fn summary_lines_are_read() {

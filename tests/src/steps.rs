@@ -334,12 +334,12 @@ impl World {
     pub fn recorder<S: AsRef<std::ffi::OsStr>>(
         &self,
         steps: &Steps,
-        trace: &str,
+        trace: &Path,
         options: &[&str],
         command: &[S],
     ) -> Command {
         let mut recorder = self.trackway(&["record", "--on", "life:*", "--context", "vpid,vtid"]);
-        recorder.arg("-o").arg(self.path(trace)).args(options).arg("--").args(command);
+        recorder.arg("-o").arg(trace).args(options).arg("--").args(command);
         recorder.env("STEPS", steps.path());
         recorder
     }
@@ -351,8 +351,9 @@ impl World {
         options: &[&str],
         command: &[S],
     ) -> Recording {
-        let mut recorder = self.recorder(steps, "trace", options, command);
-        Recording::new(self.path("trace"), Running::start(&mut recorder).finish())
+        let trace = self.path("trace");
+        let mut recorder = self.recorder(steps, &trace, options, command);
+        Recording::new(trace, Running::start(&mut recorder).finish())
     }
 }
 

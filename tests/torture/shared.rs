@@ -3,7 +3,7 @@
 //! ```text
 //!    0  words, u64 each, as `enum word` of workload.c names them
 //! 4096  lanes, 64 bytes each: started u64 | returned u64 | pid u32 | tid u32
-//!                             | process u16 | thread u16 | in_signal u32 | credit u64 | name[16]
+//!                             | process u16 | thread u16 | in_signal u32 | credit, unused u64 | name[16]
 //! ```
 //!
 //! A lane is one writer: a thread, or one signal's handler in a thread. Its numbers survive it.
@@ -11,7 +11,8 @@
 use std::fs::{self, File};
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::process::{Child, Command, ExitStatus};
+use std::time::{Duration, Instant};
 
 use trackway_tests::{World, build_dir, source_dir};
 
@@ -22,8 +23,7 @@ const LANE_BYTES: usize = 64;
 
 /// Words of the file, in the order of `enum word` of workload.c.
 #[derive(Debug, Clone, Copy)]
-#[expect(missing_docs, reason = "workload.c explains them")]
-pub enum Word {
+pub(crate) enum Word {
     Stop,
     LanesUsed,
     Budget,
@@ -46,44 +46,46 @@ pub enum Word {
     Pace,
     Killed,
     Started,
+    EndNs,
 }
 
 /// What the program is to do: values of its words.
-pub type Orders = Vec<(Word, u64)>;
+pub(crate) type Orders = Vec<(Word, u64)>;
 
 /// The file.
-pub struct Shared {
+pub(crate) struct Shared {
     path: PathBuf,
     file: File,
 }
 
 /// One writer, as it counted itself.
 #[derive(Debug, Clone)]
-pub struct Lane {
+pub(crate) struct Lane {
     /// Events begun.
-    pub started: u64,
+    pub(crate) started: u64,
     /// Events after which the call came back.
-    pub returned: u64,
+    pub(crate) returned: u64,
     /// Its process.
-    pub pid: u32,
+    pub(crate) pid: u32,
     /// Its thread.
-    pub tid: u32,
+    pub(crate) tid: u32,
     /// Number of its process.
-    pub process: u16,
+    pub(crate) process: u16,
     /// Number of its thread in its process.
-    pub thread: u16,
+    pub(crate) thread: u16,
     /// Whether it is a handler.
-    pub in_signal: bool,
+    pub(crate) in_signal: bool,
     /// Name of its thread.
-    pub name: String,
+    pub(crate) name: String,
 }
 
 impl Shared {
     /// A new file in `world` with these orders.
-    pub fn new(world: &World, orders: &Orders) -> Self {
+    pub(crate) fn new(world: &World, orders: &Orders) -> Self {
         let path = world.path("shared");
-        let file = File::options().read(true).write(true).create(true).truncate(true);
-        let file = file.clone().open(&path).expect("the shared file is made");
+        let mut options = File::options();
+        options.read(true).write(true).create(true).truncate(true);
+        let file = options.open(&path).expect("the shared file is made");
         let length = LANES_AT + LANES_MAX * LANE_BYTES as u64;
         file.set_len(length).expect("the shared file has a length");
         let shared = Self { path, file };
@@ -97,25 +99,25 @@ impl Shared {
     }
 
     /// Where it is.
-    pub fn path(&self) -> &Path {
+    pub(crate) fn path(&self) -> &Path {
         &self.path
     }
 
     /// The value of a word.
-    pub fn get(&self, word: Word) -> u64 {
+    pub(crate) fn get(&self, word: Word) -> u64 {
         let mut bytes = [0; 8];
         self.file.read_exact_at(&mut bytes, word as u64 * 8).expect("the shared file is read");
         u64::from_le_bytes(bytes)
     }
 
     /// Changes a word.
-    pub fn set(&self, word: Word, value: u64) {
+    pub(crate) fn set(&self, word: Word, value: u64) {
         let bytes = value.to_le_bytes();
         self.file.write_all_at(&bytes, word as u64 * 8).expect("the shared file is written");
     }
 
     /// All lanes that were taken, by their number; the first is nobody's.
-    pub fn lanes(&self) -> Vec<Lane> {
+    pub(crate) fn lanes(&self) -> Vec<Lane> {
         let count = self.get(Word::LanesUsed).min(LANES_MAX) as usize;
         let mut bytes = vec![0; count * LANE_BYTES];
         self.file.read_exact_at(&mut bytes, LANES_AT).expect("the lanes are read");
@@ -143,7 +145,7 @@ impl Lane {
 }
 
 /// Compiles the program that is tortured, in `world`.
-pub fn compile_workload(world: &World) -> PathBuf {
+pub(crate) fn compile_workload(world: &World) -> PathBuf {
     let source = source_dir().join("tests/torture/workload.c");
     let text = fs::read_to_string(source).expect("the workload's source");
     let warnings = ["-Wall", "-Wextra", "-Werror"];
@@ -152,42 +154,74 @@ pub fn compile_workload(world: &World) -> PathBuf {
     program
 }
 
-/// The command that runs it: `trackway-test-workload FILE main 0`, if `claiming` without
-/// restartable sequences.
-pub fn workload(program: &Path, shared: &Shared, claiming: bool) -> Vec<String> {
+/// The command that runs it: `trackway-test-workload FILE ROLE 0`, if `claiming` without
+/// restartable sequences. `main` outlives all its children; a `process` ends at `Word::EndNs`.
+pub(crate) fn workload(program: &Path, shared: &Shared, role: &str, claiming: bool) -> Vec<String> {
     let mut command = Vec::new();
     if claiming {
         command.extend(["env".to_owned(), "GLIBC_TUNABLES=glibc.pthread.rseq=0".to_owned()]);
     }
     command.extend([program.display().to_string(), shared.path().display().to_string()]);
-    command.extend(["main".to_owned(), "0".to_owned()]);
+    command.extend([role.to_owned(), "0".to_owned()]);
     command
 }
 
 /// A process (and its group) that ends with this value, also when the test fails.
-pub struct Group {
-    child: std::process::Child,
+pub(crate) struct Group {
+    child: Child,
     stop: Option<File>,
 }
 
 impl Group {
     /// Starts `command` as the leader of a new process group. `shared`: the file whose `STOP`
     /// word ends those who left the group, or whose leader is gone.
-    pub fn start(command: &mut Command, shared: Option<&Shared>) -> Self {
+    pub(crate) fn start(command: &mut Command, shared: Option<&Shared>) -> Self {
         use std::os::unix::process::CommandExt;
+        // SAFETY: between fork and exec it makes one system call, and touches no memory.
+        unsafe {
+            command.pre_exec(|| {
+                // Ended with the test's thread, also if that has no time for `drop`.
+                libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL);
+                Ok(())
+            });
+        }
         let stop = shared.map(|shared| shared.file.try_clone().expect("a second descriptor"));
         Self { child: command.process_group(0).spawn().expect("the command starts"), stop }
     }
 
-    /// Its leader.
-    pub fn child(&mut self) -> &mut std::process::Child {
-        &mut self.child
+    /// Waits for its leader to end, at most so long.
+    pub(crate) fn wait(&mut self, limit: Duration) -> Option<ExitStatus> {
+        let deadline = Instant::now() + limit;
+        loop {
+            if let Some(status) = self.child.try_wait().expect("our child") {
+                return Some(status);
+            }
+            if Instant::now() > deadline {
+                return None;
+            }
+            std::thread::sleep(Duration::from_millis(5));
+        }
     }
 
     /// Sends a signal to its leader only, which has not been waited for.
-    pub fn signal(&self, signal: libc::c_int) {
+    pub(crate) fn signal(&self, signal: libc::c_int) {
         // SAFETY: kill has no preconditions; the child is ours and not reaped.
         unsafe { libc::kill(self.child.id().cast_signed(), signal) };
+    }
+
+    /// Sends a signal to all of it.
+    pub(crate) fn signal_all(&self, signal: libc::c_int) {
+        // SAFETY: kill has no preconditions; the leader is ours and not reaped, so the group's
+        // number is nobody else's.
+        unsafe { libc::kill(-self.child.id().cast_signed(), signal) };
+    }
+
+    /// Waits until nobody is left who holds its standard output, which is a pipe.
+    pub(crate) fn wait_for_all(&mut self) {
+        if let Some(mut output) = self.child.stdout.take() {
+            let mut rest = Vec::new();
+            std::io::Read::read_to_end(&mut output, &mut rest).expect("a pipe is read");
+        }
     }
 }
 
@@ -197,9 +231,7 @@ impl Drop for Group {
             // It may be gone with its world; whoever maps it sees the word all the same.
             let _ = stop.write_all_at(&1_u64.to_le_bytes(), Word::Stop as u64 * 8);
         }
-        // SAFETY: kill has no preconditions; the group's leader is our child, reaped below, so
-        // that no other group can have its number.
-        unsafe { libc::kill(-self.child.id().cast_signed(), libc::SIGKILL) };
+        self.signal_all(libc::SIGKILL);
         let _ = self.child.wait();
     }
 }

@@ -1,49 +1,52 @@
 //! A trace of the tortured program, read and checked in itself: packets enclose their events, time
 //! never goes backward, every record is what its lane and number say.
 
+use std::ffi::OsStr;
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use trackway_ctf::read::{
     Enumeration, EventSink, Integer, Member, Packet, Scope, Sink, StreamDecoder, Trace,
     VariantOption, Window,
 };
+use trackway_tests::{World, discarded_by_babeltrace, has};
 
+use crate::check::Totals;
 use crate::shared::Lane;
 
 /// An event, reduced to what is to be compared.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Record {
+pub(crate) struct Record {
     /// Who emitted it.
-    pub lane: u32,
+    pub(crate) lane: u32,
     /// Which one of its events.
-    pub seq: u64,
+    pub(crate) seq: u64,
     /// When, in ns.
-    pub time: u64,
+    pub(crate) time: u64,
 }
 
 /// One stream file.
 #[derive(Debug, Default)]
-pub struct Stream {
+pub(crate) struct Stream {
     /// Its file's name.
-    pub name: String,
+    pub(crate) name: String,
     /// Events, in the order of their bytes.
-    pub records: Vec<Record>,
+    pub(crate) records: Vec<Record>,
     /// Events lost, as its last packet says.
-    pub discarded: u64,
+    pub(crate) discarded: u64,
     /// Begin and end of its packets.
-    pub packets: Vec<(u64, u64)>,
+    pub(crate) packets: Vec<(u64, u64)>,
     /// Number of its first packet: not 0 if older ones were overwritten.
-    pub first_packet: u64,
+    pub(crate) first_packet: u64,
 }
 
 /// Everything wrong with a trace; empty is good.
 #[derive(Debug, Default)]
-pub struct Complaints(Vec<String>);
+pub(crate) struct Complaints(Vec<String>);
 
 impl Complaints {
     /// Notes something that is wrong. The first few are enough.
-    pub fn add(&mut self, complaint: String) {
+    pub(crate) fn add(&mut self, complaint: String) {
         const MAX: usize = 12;
         if self.0.len() < MAX {
             self.0.push(complaint);
@@ -51,20 +54,70 @@ impl Complaints {
     }
 
     /// Notes it if `holds` is false.
-    pub fn unless(&mut self, holds: bool, complaint: impl FnOnce() -> String) {
+    pub(crate) fn unless(&mut self, holds: bool, complaint: impl FnOnce() -> String) {
         if !holds {
             self.add(complaint());
         }
     }
 
     /// All of them, a line each.
-    pub fn text(&self) -> Option<String> {
+    pub(crate) fn text(&self) -> Option<String> {
         (!self.0.is_empty()).then(|| self.0.join("\n"))
     }
 }
 
-/// Reads every stream of the trace in `folder`, or in the one folder below it that has one.
-pub fn read(folder: &Path, lanes: &[Lane], body_max: u64, wrong: &mut Complaints) -> Vec<Stream> {
+/// Where the one trace in `folder` is: there, or below.
+pub(crate) fn folder_of(folder: &Path) -> PathBuf {
+    let mut open = vec![folder.to_owned()];
+    while let Some(folder) = open.pop() {
+        if folder.join("metadata").is_file() {
+            return folder;
+        }
+        let below = fs::read_dir(folder).into_iter().flatten().flatten();
+        open.extend(below.map(|entry| entry.path()).filter(|path| path.is_dir()));
+    }
+    folder.to_owned()
+}
+
+/// babeltrace2 reads the trace without an error, finds as many events, as many of them discarded,
+/// and `trackway print` prints the same.
+pub(crate) fn babeltrace_agrees(
+    world: &World,
+    folder: &Path,
+    totals: &Totals,
+    wrong: &mut Complaints,
+) {
+    if !has("babeltrace2") {
+        return;
+    }
+    let theirs = world.command("babeltrace2").arg(folder).output().expect("babeltrace2 runs");
+    let messages = String::from_utf8_lossy(&theirs.stderr);
+    wrong.unless(theirs.status.success(), || format!("babeltrace2: {messages}"));
+    let events = theirs.stdout.iter().filter(|&&byte| byte == b'\n').count() as u64;
+    let discarded = discarded_by_babeltrace(&messages);
+    wrong.unless((events, discarded) == (totals.recorded, totals.lost), || {
+        let messages: String = messages.lines().take(5).collect();
+        format!("babeltrace2 has {events} events, {discarded} discarded: {totals:?}\n{messages}")
+    });
+    let ours = world.trackway(&[OsStr::new("print"), folder.as_os_str()]).output();
+    let ours = ours.expect("trackway runs");
+    wrong.unless(ours.stdout == theirs.stdout, || {
+        let lines = ours.stdout.split(|&byte| byte == b'\n');
+        let differs = |(ours, theirs): &(&[u8], &[u8])| ours != theirs;
+        let first = lines.zip(theirs.stdout.split(|&byte| byte == b'\n')).find(differs);
+        let (ours, theirs) = first.unwrap_or_default();
+        let text = |line| String::from_utf8_lossy(line).into_owned();
+        format!("trackway print: {}\nbabeltrace2:    {}", text(ours), text(theirs))
+    });
+}
+
+/// Reads every stream of the trace in `folder`.
+pub(crate) fn read(
+    folder: &Path,
+    lanes: &[Lane],
+    body_max: u64,
+    wrong: &mut Complaints,
+) -> Vec<Stream> {
     let metadata = match fs::read(folder.join("metadata")) {
         Ok(metadata) => metadata,
         Err(error) => {
@@ -109,12 +162,8 @@ impl Reader<'_> {
         while at < bytes.len() {
             let rest = &bytes[at..];
             let mut ignored = Body::default();
-            let begun = decoder.begin_packet(
-                Window::whole(rest),
-                rest.len() as u64,
-                &mut ignored,
-                |_| {},
-            );
+            let begun =
+                decoder.begin_packet(Window::whole(rest), rest.len() as u64, &mut ignored, |_| {});
             let packet = match begun {
                 Ok(packet) => packet,
                 Err(error) => {
@@ -275,18 +324,14 @@ impl Body {
             _ => 64,
         };
         let room = most.min(body_max) - FIXED;
-        let length = (hash >> 16) % (room + 1);
+        let length = 1 + (hash >> 16) % room;
         let count = (hash >> 40) % ((room - length) / 4 + 1);
         Self {
             process: lane.process.into(),
             thread: lane.thread.into(),
             in_signal: lane.in_signal.into(),
-            text: (0..length)
-                .map(|i| b'a' + (hash.wrapping_add(i * 7) % 26) as u8)
-                .collect(),
-            numbers: (0..count)
-                .map(|i| hash.wrapping_add(i * 0x9e37_79b9) as u32)
-                .collect(),
+            text: (0..length).map(|i| b'a' + (hash.wrapping_add(i * 7) % 26) as u8).collect(),
+            numbers: (0..count).map(|i| hash.wrapping_add(i * 0x9e37_79b9) as u32).collect(),
             ..Self::default()
         }
     }

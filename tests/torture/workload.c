@@ -3,7 +3,7 @@
  * The program that is tortured: processes, threads and signal handlers that record as fast as they
  * can, end, start again, fork, exec, hop between processors and are killed.
  *
- *     workload FILE main|process|short NUMBER
+ *     workload FILE main|process|short|dying NUMBER
  *
  * FILE is shared with the test that runs it (tests/torture/shared.rs draws it): first a page of
  * words, what to do, then the *lanes*. A lane is one writer: a thread, or one signal's handler in a
@@ -80,16 +80,20 @@ struct lane {
     uint16_t process, thread;
     uint32_t in_signal;
     uint64_t credit; /* bytes that it may record before it asks for more */
+    uint64_t unused;
     char name[16];
 };
+_Static_assert(sizeof(struct lane) == 64, "shared.rs reads 64 bytes a lane");
 
 enum { LANES_MAX = 1 << 16, THREADS_MAX = 16, CHILDREN_MAX = 8, LANES_PER_THREAD = 3 };
+enum { VFORKED = 0xffff }; /* thread number of a vfork child, for which its parent takes a lane */
 
 static _Atomic uint64_t *words;
 static struct lane *lanes;
 static const char *file_name;
 static char **claiming_environment;
 static uint16_t process_number;
+static bool stormy; /* our handlers are installed */
 static __thread uint32_t own_lane __attribute__((tls_model("initial-exec")));
 
 static uint64_t get(enum word word)
@@ -149,8 +153,9 @@ static void emit_tiny(uint64_t which, uint32_t number, uint32_t seq)
     }
 }
 
-/* Text and numbers of an event; tests/torture/check.rs makes the same. */
-static void emit_full(const struct lane *lane, uint32_t number, uint64_t seq, uint64_t h)
+/* Text and numbers of an event; tests/torture/trace.rs makes the same. Returns its payload's size,
+ * in bytes. */
+static uint64_t emit_full(const struct lane *lane, uint32_t number, uint64_t seq, uint64_t h)
 {
     char text[4096];
     uint32_t numbers[1024];
@@ -158,7 +163,8 @@ static void emit_full(const struct lane *lane, uint32_t number, uint64_t seq, ui
     const uint64_t most = size_class == 0 ? get(BODY_MAX) : size_class < 8 ? 512 : 64;
     const uint64_t fixed = 2 + 2 + 1 + 4 + 8 + 1 + 4;
     const uint64_t room = (most < get(BODY_MAX) ? most : get(BODY_MAX)) - fixed;
-    const uint64_t length = (h >> 16) % (room + 1);
+    /* Never empty: babeltrace2 2.0.4 shows the string before it instead of an empty one. */
+    const uint64_t length = 1 + (h >> 16) % room;
     const uint64_t count = (h >> 40) % ((room - length) / 4 + 1);
     for (uint64_t i = 0; i < length; i++)
         text[i] = (char)('a' + (h + i * 7) % 26);
@@ -167,6 +173,7 @@ static void emit_full(const struct lane *lane, uint32_t number, uint64_t seq, ui
         numbers[i] = (uint32_t)(h + i * 0x9e3779b9);
     trackway(torture, full, lane->process, lane->thread, lane->in_signal != 0, number, seq, text,
              numbers, count);
+    return fixed + length + 4 * count;
 }
 
 /* Whether the lane may record one more event: only where the test limits the bytes in all. */
@@ -192,13 +199,14 @@ static void emit(uint32_t number)
     const uint64_t seq = atomic_load_explicit(&lane->started, memory_order_relaxed);
     const uint64_t h = hash(number, seq);
     const bool tiny = (h & 3) != 0;
-    lane->credit -= tiny ? 64 : (h >> 8 & 63) == 0 ? 4096 + 128 : 640;
     atomic_store_explicit(&lane->started, seq + 1, memory_order_release);
     atomic_signal_fence(memory_order_seq_cst);
+    uint64_t bytes = 8;
     if (tiny)
         emit_tiny((h >> 8) % TINY_COUNT, number, (uint32_t)seq);
     else
-        emit_full(lane, number, seq, h);
+        bytes = emit_full(lane, number, seq, h);
+    lane->credit -= bytes + 64; /* header and contexts */
     atomic_signal_fence(memory_order_seq_cst);
     atomic_store_explicit(&lane->returned, seq + 1, memory_order_release);
 }
@@ -213,7 +221,8 @@ static uint32_t take_lanes(uint16_t thread, uint32_t count)
     }
     char name[16];
     snprintf(name, sizeof(name), "p%ut%u", process_number & 0xffffU, thread & 0xffffU);
-    prctl(PR_SET_NAME, name);
+    if (thread != VFORKED)
+        prctl(PR_SET_NAME, name);
     for (uint32_t i = 0; i < count; i++) {
         struct lane *lane = &lanes[first + i];
         lane->pid = (uint32_t)getpid();
@@ -242,6 +251,7 @@ static void start_storm(void)
     struct sigaction action = {.sa_handler = on_signal, .sa_flags = SA_RESTART};
     sigaction(SIGALRM, &action, NULL);
     sigaction(SIGUSR1, &action, NULL);
+    stormy = true;
     if (get(ALARM_US)) {
         const struct timeval interval = {.tv_usec = (suseconds_t)get(ALARM_US)};
         const struct itimerval timer = {interval, interval};
@@ -351,8 +361,10 @@ static pid_t children[CHILDREN_MAX];
 static void short_life(uint64_t events)
 {
     own_lane = 0;
-    const uint32_t lane = take_lanes(0, 1);
+    const uint32_t lane = take_lanes(0, LANES_PER_THREAD);
     uint64_t chance = hash(lane, get(SEED));
+    own_lane = lane;
+    block_signals(SIG_UNBLOCK);
     while (lane && events-- && !get(STOP)) {
         emit(lane);
         disturb(&chance, true);
@@ -392,18 +404,25 @@ static void spawn(const char *role, uint64_t *chance, void (*life)(void))
         life();
         _exit(0);
     }
-    if (pid > 0)
-        *place = pid;
+    if (pid < 0)
+        return;
+    *place = pid;
+    /* Its handlers are ours, if we have some; its first events shall be interrupted. */
+    for (int i = 0; stormy && !exec && i < 5; i++) {
+        nanosleep(&(struct timespec){.tv_nsec = (long)below(chance, 50000)}, NULL);
+        kill(pid, SIGUSR1);
+    }
 }
 
 /* A child that shares our memory while we wait. */
 static __attribute__((noinline)) void spawn_sharing(uint64_t events)
 {
-    const uint32_t lane = take_lanes(0xffff, 1);
+    const uint32_t lane = take_lanes(VFORKED, 1);
     if (!lane)
         return;
     const pid_t pid = vfork();
     if (pid == 0) {
+        prctl(PR_SET_NAME, lanes[lane].name);
         lanes[lane].pid = (uint32_t)getpid();
         lanes[lane].tid = (uint32_t)getpid();
         for (uint64_t i = 0; i < events; i++)
@@ -454,7 +473,7 @@ static void live(void)
     uint64_t chance = hash(lane, get(SEED));
     uint16_t next_number = 1;
     pthread_t storm;
-    const bool stormy = get(DIRECTED_US) && !pthread_create(&storm, NULL, directed_storm, NULL);
+    const bool directed = get(DIRECTED_US) && !pthread_create(&storm, NULL, directed_storm, NULL);
     start_storm();
     own_lane = lane;
     while (lane && !get(STOP)) {
@@ -477,7 +496,7 @@ static void live(void)
     for (uint64_t i = 0; i < THREADS_MAX; i++)
         if (threads[i].joinable)
             pthread_join(threads[i].handle, NULL);
-    if (stormy)
+    if (directed)
         pthread_join(storm, NULL);
     while (waitpid(-1, NULL, 0) > 0)
         ;
@@ -510,6 +529,30 @@ static void supervise(void)
     emit(lane);
 }
 
+/* One child after the other is killed while it records; then we do, which must succeed. */
+static void let_children_die(void)
+{
+    uint64_t chance = get(SEED);
+    for (uint64_t left = get(KILLS); left && !get(STOP); left--) {
+        const pid_t pid = fork();
+        if (pid == 0) {
+            process_number = (uint16_t)atomic_fetch_add(&words[STARTED], 1);
+            short_life(UINT64_MAX);
+            _exit(0);
+        }
+        nanosleep(&(struct timespec){.tv_nsec = (long)below(&chance, 1000000)}, NULL);
+        kill(pid, SIGKILL);
+        waitpid(pid, NULL, 0);
+        atomic_fetch_add(&words[KILLED], 1);
+    }
+    /* Until the recorder has looked at what the last one left behind, records may be lost. */
+    nanosleep(&(struct timespec){.tv_sec = 1}, NULL);
+    own_lane = 0;
+    const uint32_t lane = take_lanes(0, 1);
+    for (int i = 0; lane && i < 1000; i++)
+        emit(lane);
+}
+
 static void prepare_environment(void)
 {
     size_t count = 0;
@@ -531,6 +574,8 @@ int main(int argc, char **argv)
         supervise();
     else if (!strcmp(argv[2], "process"))
         live();
+    else if (!strcmp(argv[2], "dying"))
+        let_children_die();
     else
         live_shortly();
     return 0;

@@ -70,8 +70,10 @@ pub struct Header {
     pub version: AtomicU32,
     /// Whether restartable sequences abort here as they must: 0 untested, 1 yes, 2 no.
     pub rseq_works: AtomicU32,
-    /// Bytes of the file that are backed by memory, from its start.
-    pub backed_bytes: AtomicU64,
+    /// How much of the file is backed by memory, from its start: granules in the upper half, their
+    /// complement in the lower. A number that somebody scribbled would otherwise send writers
+    /// behind the file's end, where SIGBUS is.
+    pub backed: AtomicU64,
     /// Bytes in use of the arena of descriptions.
     pub arena_used: AtomicU32,
     /// Events that found no slot or no room for their description.

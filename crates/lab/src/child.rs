@@ -64,7 +64,9 @@ impl Running {
     /// Its next line of output, without the end of line; empty if there is none.
     pub(crate) fn line(&mut self) -> Result<String> {
         let mut line = String::new();
-        self.stdout.read_line(&mut line).map_err(Error::io(format!("cannot read {}", self.what)))?;
+        self.stdout
+            .read_line(&mut line)
+            .map_err(Error::io(format!("cannot read {}", self.what)))?;
         Ok(line.trim_end().to_owned())
     }
 
@@ -74,7 +76,8 @@ impl Running {
         let read = self.stdout.read_to_string(&mut stdout);
         signals::wait_for_end(self.child.id().cast_signed());
         let overdue = self.watch.end();
-        let status = self.child.wait().map_err(Error::io(format!("cannot wait for {}", self.what)))?;
+        let status =
+            self.child.wait().map_err(Error::io(format!("cannot wait for {}", self.what)))?;
         let stderr = self.stderr.join().unwrap_or_default();
         if signals::stopped() {
             return Err(Error::Interrupted);
@@ -154,8 +157,8 @@ mod tests {
     #[test]
     fn lines_can_be_read_while_it_runs() {
         let mut command = Command::new("sh");
-        let mut running = Running::start(command.args(["-c", "echo ready; echo more"]), "sh")
-            .expect("it starts");
+        let mut running =
+            Running::start(command.args(["-c", "echo ready; echo more"]), "sh").expect("it starts");
         assert_eq!(running.line().expect("a line"), "ready");
         assert_eq!(running.finish().expect("it ends").stdout, "more\n");
     }

@@ -173,11 +173,12 @@ impl RecorderSummary {
     pub(crate) fn parse(messages: &str) -> Option<Self> {
         let line = messages
             .lines()
-            .rfind(|line| line.starts_with("trackway: ") && line.contains(" recorded"))?;
+            .rfind(|line| line.starts_with("trackway: ") && line.contains(" recorded, "))?;
         let mut summary = Self::default();
         for part in line.trim_start_matches("trackway: ").split(", ") {
             let (number, rest) = part.split_once(' ').unwrap_or((part, ""));
-            let Ok(number) = number.parse() else { continue };
+            // Thousands are set apart by commas.
+            let Ok(number) = number.replace(',', "").parse() else { continue };
             match rest.split(' ').next_back() {
                 Some("recorded") => summary.recorded = number,
                 Some("lost") => summary.lost = number,
@@ -195,9 +196,9 @@ mod tests {
 
     #[test]
     fn summaries_are_read() {
-        let text = "hello\ntrackway: 12 events recorded, 3 lost, 4 overwritten, 2 processes, 5 \
-                    bytes in d\n";
-        let expected = RecorderSummary { recorded: 12, lost: 3, overwritten: 4 };
+        let text = "hello\ntrackway: 1,234,567 events recorded, 3 lost, 4,000 overwritten, \
+                    2 processes, 5.0 KiB in d\ntrackway: lost 3 × lab:number\n";
+        let expected = RecorderSummary { recorded: 1_234_567, lost: 3, overwritten: 4000 };
         assert_eq!(RecorderSummary::parse(text), Some(expected));
         let expected = RecorderSummary { recorded: 1, lost: 0, overwritten: 0 };
         assert_eq!(

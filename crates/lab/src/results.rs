@@ -47,6 +47,13 @@ pub struct Cell {
     pub account: Option<Account>,
 }
 
+impl Cell {
+    /// Whether every event is accounted for, where the tracer records any.
+    pub fn is_complete(&self) -> bool {
+        self.account.is_none_or(|account| account.is_complete())
+    }
+}
+
 /// What became of the events, by the tracer's own output.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Account {
@@ -95,7 +102,7 @@ impl Account {
 /// Starts of a program linked with a tracer.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Startup {
-    /// The tracer; `plain` for none.
+    /// The tracer; the empty loop for none.
     pub tracer: String,
     /// Fork, exec, run and wait, in µs.
     pub us: Spread,
@@ -167,9 +174,11 @@ impl Results {
         self.cells.iter().find(|cell| cell.tracer == tracer && cell.case == *case)
     }
 
-    /// The median cost of an event, in ns.
+    /// The median cost of an event, in ns; `None` also where events are missing, because a figure
+    /// of a tracer that did not do its work says nothing.
     pub fn median_ns(&self, tracer: &str, case: &Case) -> Option<f64> {
-        self.cell(tracer, case).map(|cell| cell.rounds_ns.median)
+        let cell = self.cell(tracer, case)?;
+        cell.is_complete().then_some(cell.rounds_ns.median)
     }
 
     /// Whether anything that should have worked did not.
@@ -203,13 +212,8 @@ pub(crate) mod tests {
     /// Results with one figure of each kind.
     pub(crate) fn example() -> Results {
         let spread = |median: f64| Spread::of(&[median - 0.5, median, median + 0.5]).unwrap();
-        let account = Account {
-            emitted: 1000,
-            recorded: 400,
-            lost: 0,
-            overwritten: 600,
-            record_bytes: 3200,
-        };
+        let account =
+            Account { emitted: 1000, recorded: 400, lost: 0, overwritten: 600, record_bytes: 3200 };
         let cell = |tracer: &str, case: Case, ns: f64, account: Option<Account>| Cell {
             tracer: tracer.to_owned(),
             case,
@@ -229,7 +233,11 @@ pub(crate) mod tests {
                 cell("Trackway", two, 22.0, Some(account)),
                 cell("LTTng-UST", one, 127.5, Some(Account { record_bytes: 4000, ..account })),
             ],
-            startup: vec![Startup { tracer: "plain".to_owned(), us: spread(450.0), threads: 1 }],
+            startup: vec![Startup {
+                tracer: "empty loop".to_owned(),
+                us: spread(450.0),
+                threads: 1,
+            }],
             flows: vec![Flow {
                 tracer: "Trackway".to_owned(),
                 seconds: 2.0,

@@ -38,7 +38,8 @@ pub(crate) trait Tracer {
     /// Whether `case` means anything for it.
     fn supports(&self, case: &Case) -> bool;
 
-    /// Events of one batch: some milliseconds of work.
+    /// Events of one batch: a fraction of a millisecond or a few, so that most batches are not
+    /// interrupted, even where others compete for the CPUs. Twenty batches go round the ring.
     fn batch_events(&self) -> u64;
 
     /// Compiles the workload, starts daemons.

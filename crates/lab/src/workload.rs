@@ -11,11 +11,12 @@ pub(crate) struct Source {
 }
 
 /// All of them.
-pub(crate) const SOURCES: [Source; 6] = [
+pub(crate) const SOURCES: [Source; 7] = [
     Source { name: "harness.h", text: include_str!("workloads/harness.h") },
     Source { name: "baseline.c", text: include_str!("workloads/baseline.c") },
     Source { name: "trackway.c", text: include_str!("workloads/trackway.c") },
     Source { name: "lttng.c", text: include_str!("workloads/lttng.c") },
+    Source { name: "lttng-provider.c", text: include_str!("workloads/lttng-provider.c") },
     Source { name: "lttng-provider.h", text: include_str!("workloads/lttng-provider.h") },
     Source { name: "launch.c", text: include_str!("workloads/launch.c") },
 ];

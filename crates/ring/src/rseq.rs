@@ -8,10 +8,8 @@
 //! Written for x86-64 (a store is a Release, a load an Acquire). On other machines
 //! [`AVAILABLE`] is false and writers claim.
 
-use trackway_abi::region::CONTROL_BYTES;
-
+use crate::Region;
 use crate::writer::Plan;
-use crate::{Control, Region};
 
 /// Whether this library has the sequence for this machine.
 pub const AVAILABLE: bool = cfg!(all(target_arch = "x86_64", not(loom), not(miri)));
@@ -80,8 +78,8 @@ pub unsafe fn commit(
     plan: &Plan,
     bytes: Bytes,
 ) -> bool {
-    const _: () = assert!(CONTROL_BYTES == 256 && size_of::<Gate>() == 16);
-    let control: *const Control = region.control;
+    const _: () = assert!(size_of::<crate::Control>() == 256 && size_of::<Gate>() == 16);
+    let control: *const crate::Control = region.control;
     let committed: u64;
     // SAFETY: the caller vouches for source, target and gate. The control lines are mapped, and
     // other writers touch them only under the same exclusion. The sequence calls nothing, makes

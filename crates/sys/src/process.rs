@@ -49,18 +49,53 @@ pub fn life_of(who: &Identity, tid: u32) -> Life {
     if who.pid_namespace == 0 || who.pid_namespace != pid_namespace() {
         return Life::Unknown;
     }
-    match start_and_state(who.pid, if tid == 0 { who.pid } else { tid }) {
-        None => Life::Dead,
-        Some((_, b'Z' | b'X')) => Life::Dead,
-        // Start times count in ticks of 10 ms, rounded down: a later one is a later process.
-        Some((start_ns, _)) if tid == 0 && start_ns > who.since_ns => Life::Dead,
-        Some(_) => Life::Alive,
+    let Some(stat) = Stat::of(who.pid, if tid == 0 { who.pid } else { tid }) else {
+        return Life::Dead;
+    };
+    // A first thread that ended (pthread_exit) is a zombie as long as the others live.
+    let others_live = tid == 0 && stat.threads > 1;
+    // Start times count in ticks of 10 ms, rounded down: a later one is a later process.
+    let is_another = tid == 0 && stat.start_ns > who.since_ns;
+    if matches!(stat.state, b'Z' | b'X') && !others_live || is_another {
+        Life::Dead
+    } else {
+        Life::Alive
     }
 }
 
-/// Start time (ns, CLOCK_BOOTTIME, rounded down to a tick) and state letter of thread `tid` of
-/// process `pid`, from proc_pid_stat(5).
-fn start_and_state(pid: u32, tid: u32) -> Option<(u64, u8)> {
+/// What proc_pid_stat(5) says of a thread.
+struct Stat {
+    /// Its state's letter.
+    state: u8,
+    /// Threads of its process that the kernel still has, this one included.
+    threads: u32,
+    /// Start time, ns, CLOCK_BOOTTIME, rounded down to a tick.
+    start_ns: u64,
+}
+
+impl Stat {
+    /// Of thread `tid` of process `pid`; `None`: there is no such thread.
+    fn of(pid: u32, tid: u32) -> Option<Self> {
+        let mut text = [0_u8; 1024];
+        Self::parse(read_stat(pid, tid, &mut text)?)
+    }
+
+    fn parse(text: &[u8]) -> Option<Self> {
+        let number = |field: &[u8]| core::str::from_utf8(field).ok()?.parse::<u64>().ok();
+        // The name may hold anything, also spaces and parentheses: fields count from the last one.
+        let after_name = text.iter().rposition(|&byte| byte == b')')? + 2;
+        let mut fields = text.get(after_name..)?.split(|&byte| byte == b' ');
+        let state = *fields.next()?.first()?; // field 3
+        let threads = u32::try_from(number(fields.nth(16)?)?).ok()?; // field 20
+        let ticks = number(fields.nth(1)?)?; // field 22
+        // SAFETY: sysconf has no preconditions.
+        let ticks_per_second = unsafe { libc::sysconf(libc::_SC_CLK_TCK) }.max(1).cast_unsigned();
+        Some(Self { state, threads, start_ns: ticks * (1_000_000_000 / ticks_per_second) })
+    }
+}
+
+/// The text of /proc/PID/task/TID/stat.
+fn read_stat(pid: u32, tid: u32, text: &mut [u8; 1024]) -> Option<&[u8]> {
     let mut path = [0_u8; 64];
     let mut at = 0;
     let mut put = |bytes: &[u8]| {
@@ -75,18 +110,9 @@ fn start_and_state(pid: u32, tid: u32) -> Option<(u64, u8)> {
     put(b"/stat\0");
     let path = CStr::from_bytes_until_nul(&path).ok()?;
     let fd = Fd::open(path, libc::O_RDONLY, 0).ok()?;
-    let mut text = [0_u8; 1024];
     // SAFETY: `text` is ours, with its length.
     let read = unsafe { libc::read(fd.raw(), text.as_mut_ptr().cast(), text.len()) };
-    let text = text.get(..usize::try_from(read).ok()?)?;
-    // The name may hold anything, also spaces and parentheses: fields count from the last one.
-    let after_name = text.iter().rposition(|&byte| byte == b')')? + 2;
-    let mut fields = text.get(after_name..)?.split(|&byte| byte == b' ');
-    let state = *fields.next()?.first()?;
-    let ticks = core::str::from_utf8(fields.nth(18)?).ok()?.parse::<u64>().ok()?;
-    // SAFETY: sysconf has no preconditions.
-    let ticks_per_second = unsafe { libc::sysconf(libc::_SC_CLK_TCK) }.max(1).cast_unsigned();
-    Some((ticks * (1_000_000_000 / ticks_per_second), state))
+    text.get(..usize::try_from(read).ok()?)
 }
 
 /// `value` in decimal, in the end of `digits`.
@@ -100,5 +126,52 @@ fn decimal(value: u32, digits: &mut [u8; 10]) -> &[u8] {
         if rest == 0 {
             return &digits[at..];
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    extern "C" fn sleep_for_good(_: *mut libc::c_void) -> *mut libc::c_void {
+        loop {
+            // SAFETY: pause has no preconditions.
+            unsafe { libc::pause() };
+        }
+    }
+
+    #[test]
+    fn a_process_whose_first_thread_ended_is_alive_until_the_others_end() {
+        // SAFETY: the child makes a thread and ends its own; it runs no code of the test's
+        // harness. The parent kills and reaps it.
+        let child = unsafe {
+            let child = libc::fork();
+            if child == 0 {
+                libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL);
+                let mut thread = core::mem::zeroed();
+                let null = core::ptr::null_mut();
+                libc::pthread_create(&raw mut thread, core::ptr::null(), sleep_for_good, null);
+                libc::syscall(libc::SYS_exit, 0);
+            }
+            child.cast_unsigned()
+        };
+        let who = Identity {
+            pid: child,
+            pid_namespace: pid_namespace(),
+            since_ns: crate::clock::boottime_ns(),
+        };
+        let state = || Stat::of(child, child).map(|stat| stat.state);
+        while state() != Some(b'Z') {
+            assert!(state().is_some());
+            crate::clock::sleep_ns(1_000_000);
+        }
+        let (process, thread) = (life_of(&who, 0), life_of(&who, child));
+        // SAFETY: the child is ours and not reaped yet.
+        unsafe {
+            libc::kill(child.cast_signed(), libc::SIGKILL);
+            libc::waitpid(child.cast_signed(), core::ptr::null_mut(), 0);
+        }
+        assert_eq!((process, thread), (Life::Alive, Life::Dead));
+        assert_eq!(life_of(&who, 0), Life::Dead);
     }
 }

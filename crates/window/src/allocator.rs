@@ -12,7 +12,7 @@ use trackway_abi::window::{
 use trackway_sys::Errno;
 use trackway_sys::file::Fd;
 
-use crate::Window;
+use crate::{Window, backed_word};
 
 const FIRST: usize = DATA_OFFSET >> GRANULE_SHIFT;
 
@@ -105,7 +105,8 @@ impl Allocator {
         }
         // ORDERING: Release pairs with the Acquire in `Window::usable_bytes`: the file is that
         // long now.
-        self.window.header().backed_bytes.fetch_max(offset + length, Ordering::Release);
+        let end = backed_word(offset + length);
+        self.window.header().backed.fetch_max(end, Ordering::Release);
         Ok(offset)
     }
 

@@ -23,11 +23,17 @@ use core::sync::atomic::Ordering;
 
 use trackway_abi::session::{SESSION_BYTES, SESSIONS_MAX, Session};
 use trackway_abi::window::{
-    DATA_OFFSET, EVENTS_MAX, EVENTS_OFFSET, Event, Header, PROCESSES_MAX, PROCESSES_OFFSET,
-    Process, SESSIONS_OFFSET,
+    DATA_OFFSET, EVENTS_MAX, EVENTS_OFFSET, Event, GRANULE_SHIFT, Header, PROCESSES_MAX,
+    PROCESSES_OFFSET, Process, SESSIONS_OFFSET,
 };
 use trackway_ring::{Damage, Memory, claim};
 use trackway_sys::memory::Mapping;
+
+/// What the header holds where `bytes` of the file are backed: greater for more.
+pub const fn backed_word(bytes: u64) -> u64 {
+    let granules = bytes >> GRANULE_SHIFT;
+    granules << 32 | (!granules & 0xffff_ffff)
+}
 
 /// A mapped window. Copies refer to the same mapping, which is never unmapped.
 #[derive(Debug, Clone, Copy)]
@@ -78,8 +84,16 @@ impl Window {
 
     /// Bytes from the start that may be touched: backed by the file, as far as they are mapped.
     pub fn usable_bytes(&self) -> u64 {
+        self.backed_bytes().unwrap_or(DATA_OFFSET as u64).min(self.mapped_bytes())
+    }
+
+    /// Bytes from the start that are backed by the file; `None` where the header says what no
+    /// recorder writes.
+    pub(crate) fn backed_bytes(&self) -> Option<u64> {
         // ORDERING: Acquire pairs with the Release in the allocator: the file was grown before.
-        self.header().backed_bytes.load(Ordering::Acquire).min(self.mapped_bytes())
+        let word = self.header().backed.load(Ordering::Acquire);
+        let bytes = word >> 32 << GRANULE_SHIFT;
+        (word == backed_word(bytes) && bytes >= DATA_OFFSET as u64).then_some(bytes)
     }
 
     /// A table of the fixed part.

@@ -13,7 +13,7 @@ use trackway_sys::Errno;
 use trackway_sys::file::Fd;
 use trackway_sys::memory::Mapping;
 
-use crate::Window;
+use crate::{Window, backed_word};
 
 /// Room for a window's path, in bytes.
 pub const NAME_BYTES: usize = 512;
@@ -133,7 +133,7 @@ impl Window {
         let (window, fd) = Self::check_owner_and_map(fd, uid)?;
         let header = window.header();
         header.version.store(ABI_VERSION, Ordering::Relaxed);
-        header.backed_bytes.store(DATA_OFFSET as u64, Ordering::Relaxed);
+        header.backed.store(backed_word(DATA_OFFSET as u64), Ordering::Relaxed);
         // Offset zero is "none" in the tables.
         header.arena_used.store(64, Ordering::Relaxed);
         // ORDERING: Release pairs with the Acquire below: a window that says so is complete.
@@ -155,15 +155,17 @@ impl Window {
         }
         let (window, fd) = Self::check_owner_and_map(fd, uid)?;
         let header = window.header();
-        // ORDERING: Acquire pairs with the Release in `make`, and (backed bytes) in the allocator.
+        // ORDERING: Acquire pairs with the Release in `make`, and (what is backed) in the allocator.
         let good = header.magic.load(Ordering::Acquire) == MAGIC
             && header.version.load(Ordering::Relaxed) == ABI_VERSION;
-        let error = if !good {
-            OpenError::NotAWindow
-        } else if header.backed_bytes.load(Ordering::Acquire) > fd.status()?.bytes {
-            OpenError::Truncated
-        } else {
-            return Ok((window, fd));
+        let error = match window.backed_bytes() {
+            Some(bytes) if good => {
+                if bytes <= fd.status()?.bytes {
+                    return Ok((window, fd));
+                }
+                OpenError::Truncated
+            }
+            _ => OpenError::NotAWindow,
         };
         // SAFETY: nobody else knows this mapping, and we drop our last reference.
         unsafe { window.mapping.unmap() };
@@ -176,11 +178,12 @@ impl Window {
             return Err(OpenError::NotOurs);
         }
         // Address space may be limited (RLIMIT_AS): then take what there is, down to 16 MiB.
+        // valgrind says EINVAL where it has no room.
         let mut bytes = WINDOW_BYTES;
         loop {
             match Mapping::new(&fd, bytes) {
                 Ok(mapping) => return Ok((Self::new(mapping), fd)),
-                Err(Errno(libc::ENOMEM)) if bytes > 16 << 20 => bytes /= 4,
+                Err(Errno(libc::ENOMEM | libc::EINVAL)) if bytes > 16 << 20 => bytes /= 4,
                 Err(errno) => return Err(errno.into()),
             }
         }

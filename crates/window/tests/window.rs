@@ -12,7 +12,7 @@ use trackway_schema::{Encoder, Scalar, Shape};
 use trackway_sys::process::Identity;
 use trackway_window::{
     AllocateError, Allocator, NAME_BYTES, OpenError, Owner, ProcessSlot, SessionLayout, Way,
-    Window, window_name,
+    Window, backed_word, window_name,
 };
 
 /// A folder in /dev/shm, removed with what is in it.
@@ -87,8 +87,21 @@ fn what_is_not_a_good_window_is_refused() {
     std::fs::remove_file(&path).unwrap();
 
     let (window, _) = folder.open(true).unwrap();
-    window.header().backed_bytes.store(1 << 30, Ordering::Relaxed);
+    window.header().backed.store(backed_word(1 << 30), Ordering::Relaxed);
     assert_eq!(folder.open(true).unwrap_err(), OpenError::Truncated);
+}
+
+#[test]
+fn a_scribbled_length_leads_nobody_behind_the_file() {
+    let folder = Folder::new("length");
+    let (window, _) = folder.open(true).unwrap();
+    for word in [0, 1 << 40, u64::MAX, 0x5a5a_5a5a_5a5a_5a5a, 1 << 63] {
+        window.header().backed.store(word, Ordering::Relaxed);
+        assert_eq!(window.usable_bytes(), DATA_OFFSET as u64, "{word:x}");
+        assert_eq!(folder.open(true).unwrap_err(), OpenError::NotAWindow);
+    }
+    window.header().backed.store(backed_word(DATA_OFFSET as u64), Ordering::Relaxed);
+    assert!(folder.open(true).is_ok());
 }
 
 #[test]

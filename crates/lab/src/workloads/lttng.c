@@ -1,12 +1,10 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
-/* LTTng-UST's events, in the program itself, as its documentation advises for the least cost. */
-#define LTTNG_UST_TRACEPOINT_CREATE_PROBES
-#define LTTNG_UST_TRACEPOINT_DEFINE
-#include "lttng-provider.h"
+/* LTTng-UST's events, in the program itself rather than in a library that is loaded later. */
+#include "harness.h"
 
 #include <lttng/tracef.h>
 
-#include "harness.h"
+#include "lttng-provider.h"
 
 static void number(uint64_t first, uint64_t count)
 {

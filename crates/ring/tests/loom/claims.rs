@@ -24,12 +24,9 @@ enum Wrong {
 /// Takes the region and records `value` by the claim's own code; whether it did.
 fn record(world: &World, owner: u64, value: u32) -> bool {
     let Some(claim) = Claim::take(world.region(), owner) else { return false };
-    let (plan, mut bytes, is_record) = world.plan(value, 100).expect("there is no limit");
+    let (plan, bytes, is_record) = world.plan(value, 100).expect("there is no limit");
     assert!(is_record);
-    let length = bytes.len();
-    bytes.resize(length + 8, 0);
-    // SAFETY: there are eight bytes behind `length`.
-    unsafe { claim.commit(&plan, &world.memory, bytes.as_ptr(), length) };
+    world.commit_claimed(&claim, &plan, &bytes, Mistake::None);
     true
 }
 
@@ -61,17 +58,24 @@ fn claimers(steps: usize, wrong: Wrong) -> impl Fn() + Sync + Send {
         };
         let mortal = spawn(|world, steps, wrong| record_and_die(world, 1, 1, steps, wrong));
         let other = spawn(|world, _, _| record(world, 2, 2));
-        let mut reader = Reader::new(FIRST);
-        if wrong == Wrong::FreedAlive {
-            Claim::free_dead(world.region(), 1);
-        } else {
-            reader.drain(&world);
-        }
+        let recorder = {
+            let world = Arc::clone(&world);
+            thread::spawn(move || {
+                let mut reader = Reader::new(FIRST);
+                if wrong == Wrong::FreedAlive {
+                    Claim::free_dead(world.region(), 1);
+                } else {
+                    reader.drain(&world);
+                }
+                reader
+            })
+        };
         let mut expected = Vec::new();
         // The proof of death.
         expected.extend(mortal.join().unwrap().then_some(1));
         Claim::free_dead(world.region(), 1);
         expected.extend(other.join().unwrap().then_some(2));
+        let mut reader = recorder.join().unwrap();
         assert!(record(&world, 3, 3), "the region is free again");
         expected.push(3);
         reader.drain(&world);
@@ -113,21 +117,27 @@ fn end_of_session(recheck: bool, foreign: u64) -> impl Fn() + Sync + Send {
                 }
                 if before == 1 {
                     let (plan, bytes, _) = world.plan(1, 50).expect("there is no limit");
-                    // SAFETY: a record is whole words.
-                    unsafe { claim.commit(&plan, &world.memory, bytes.as_ptr(), bytes.len()) };
+                    world.commit_claimed(&claim, &plan, &bytes, Mistake::None);
                 }
             })
         };
-        world.generation.store(2, Ordering::Release);
-        // ORDERING: SeqCst, the other side of the visit.
-        fence(Ordering::SeqCst);
-        let given = world.control.owner.load(Ordering::Acquire) == 0;
-        let word = world.memory.word(4096 + FIRST);
-        if given {
-            word.store(foreign, Ordering::Relaxed);
-        }
+        let recorder = {
+            let world = Arc::clone(&world);
+            thread::spawn(move || {
+                world.generation.store(2, Ordering::Release);
+                // ORDERING: SeqCst, the other side of the visit.
+                fence(Ordering::SeqCst);
+                let given = world.control.owner.load(Ordering::Acquire) == 0;
+                if given {
+                    world.memory.word(4096 + FIRST).store(foreign, Ordering::Relaxed);
+                }
+                given
+            })
+        };
         claimer.join().unwrap();
-        assert!(!given || word.load(Ordering::Relaxed) == foreign, "wrote into foreign memory");
+        let given = recorder.join().unwrap();
+        let word = world.memory.word(4096 + FIRST).load(Ordering::Relaxed);
+        assert!(!given || word == foreign, "wrote into foreign memory");
     }
 }
 

@@ -86,11 +86,17 @@ fn meeting(wrong: Wrong) -> impl Fn() + Sync + Send {
             let table = Arc::clone(&table);
             thread::spawn(move || table.start_session(wrong))
         };
-        if table.enabled.load(Ordering::Acquire) == 1 {
-            assert_ne!(table.id.load(Ordering::Relaxed), 0, "enabled without an id");
-        }
+        let site = {
+            let table = Arc::clone(&table);
+            thread::spawn(move || {
+                if table.enabled.load(Ordering::Acquire) == 1 {
+                    assert_ne!(table.id.load(Ordering::Relaxed), 0, "enabled without an id");
+                }
+            })
+        };
         library.join().unwrap();
         recorder.join().unwrap();
+        site.join().unwrap();
         assert_eq!(table.enabled.load(Ordering::Acquire), 1, "an event was missed");
     }
 }
@@ -113,8 +119,12 @@ fn death_of_the_maker(wrong: Wrong) -> impl Fn() + Sync + Send {
                 found
             })
         };
-        table.start_session(wrong);
+        let recorder = {
+            let table = Arc::clone(&table);
+            thread::spawn(move || table.start_session(wrong))
+        };
         maker.join().unwrap();
+        recorder.join().unwrap();
         if finder.join().unwrap() {
             assert_eq!(table.enabled.load(Ordering::Acquire), 1, "an event was missed");
         }

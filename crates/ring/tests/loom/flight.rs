@@ -4,8 +4,9 @@ use loom::sync::Arc;
 use loom::thread;
 use trackway_abi::region::sub_header;
 use trackway_ring::Drained;
+use trackway_ring::claim::Claim;
 
-use crate::world::{ALIVE, FIRST, Mistake, RECORD_BYTES, Reader, World, fails, holds};
+use crate::world::{FIRST, Mistake, RECORD_BYTES, Reader, World, fails, holds};
 
 /// What reader or writer do wrong.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -20,13 +21,13 @@ enum Wrong {
 }
 
 /// Makes one commit.
-fn commit(world: &World, value: Option<u32>, mistake: Mistake) {
+fn commit(world: &World, claim: &Claim<'_>, value: Option<u32>, mistake: Mistake) {
     let (plan, bytes) = match value {
         Some(value) => world.plan(value, 50).map(|(plan, bytes, _)| (plan, bytes)),
         None => world.plan_switch(50),
     }
     .expect("a flight recorder has no limit");
-    assert!(world.commit(&plan, &bytes, mistake, ALIVE));
+    world.commit_claimed(claim, &plan, &bytes, mistake);
 }
 
 /// A ring of four, filled with a record each; the writer goes on and overwrites while the reader
@@ -34,23 +35,30 @@ fn commit(world: &World, value: Option<u32>, mistake: Mistake) {
 fn overwriting(wrong: Wrong) -> impl Fn() + Sync + Send {
     move || {
         let world = Arc::new(World::new(2, FIRST, 1));
+        let claim = Claim::take(world.region(), 1).expect("nobody else claims");
         for value in 0..4 {
             if value > 0 {
-                commit(&world, None, Mistake::None);
+                commit(&world, &claim, None, Mistake::None);
             }
-            commit(&world, Some(value), Mistake::None);
+            commit(&world, &claim, Some(value), Mistake::None);
         }
+        drop(claim);
         let writer = {
             let world = Arc::clone(&world);
             let mistake = if wrong == Wrong::Unfenced { Mistake::Unfenced } else { Mistake::None };
             thread::spawn(move || {
-                commit(&world, None, mistake);
-                commit(&world, None, mistake);
-                commit(&world, Some(9), mistake);
+                let claim = Claim::take(world.region(), 2).expect("nobody else claims");
+                commit(&world, &claim, None, mistake);
+                commit(&world, &claim, None, mistake);
+                commit(&world, &claim, Some(9), mistake);
             })
         };
-        read_oldest(&world, wrong);
+        let reader = {
+            let world = Arc::clone(&world);
+            thread::spawn(move || read_oldest(&world, wrong))
+        };
         writer.join().unwrap();
+        reader.join().unwrap();
     }
 }
 

@@ -46,22 +46,24 @@ fn growth(wrong: Wrong) -> impl Fn() + Sync + Send {
             let world = Arc::clone(&world);
             thread::spawn(move || [1, 2].map(|value| (value, write(&world, value))))
         };
-        let region = world.region();
-        let prepare = || {
-            // Zeroed memory arrives: were this unordered, it would wipe out a record.
-            world.memory.store(place + FIRST, &[0; 16]);
-            region.back(1, place);
+        let recorder = {
+            let world = Arc::clone(&world);
+            thread::spawn(move || {
+                let region = world.region();
+                if wrong == Wrong::LimitFirst {
+                    region.raise_limit(8192);
+                }
+                // Zeroed memory arrives: were this unordered, it would wipe out a record.
+                world.memory.store(place + FIRST, &[0; 16]);
+                region.back(1, place);
+                region.raise_limit(8192);
+                let mut reader = Reader::new(LAST);
+                reader.drain(&world);
+                reader
+            })
         };
-        if wrong == Wrong::LimitFirst {
-            region.raise_limit(8192);
-            prepare();
-        } else {
-            prepare();
-            region.raise_limit(8192);
-        }
-        let mut reader = Reader::new(LAST);
-        reader.drain(&world);
         let written = writer.join().unwrap();
+        let mut reader = recorder.join().unwrap();
         reader.drain(&world);
         reader.assert_took(written.iter().filter(|(_, done)| *done).map(|(value, _)| *value));
     }
@@ -84,20 +86,27 @@ fn recycling(wrong: Wrong) -> impl Fn() + Sync + Send {
                 [(1, first), (2, second), (3, third)]
             })
         };
-        let region = world.region();
-        let mut reader = Reader::new(LAST);
-        let raise = || {
-            region.back(2, 4096);
-            region.raise_limit(3 * 4096);
+        let recorder = {
+            let world = Arc::clone(&world);
+            thread::spawn(move || {
+                let region = world.region();
+                let raise = || {
+                    region.back(2, 4096);
+                    region.raise_limit(3 * 4096);
+                };
+                if wrong == Wrong::RecycledEarly {
+                    raise();
+                }
+                let mut reader = Reader::new(LAST);
+                reader.drain(&world);
+                if wrong == Wrong::Nothing && reader.drained.position >= 4096 {
+                    raise();
+                }
+                reader
+            })
         };
-        if wrong == Wrong::RecycledEarly {
-            raise();
-        }
-        reader.drain(&world);
-        if wrong == Wrong::Nothing && reader.drained.position >= 4096 {
-            raise();
-        }
         let written = writer.join().unwrap();
+        let mut reader = recorder.join().unwrap();
         reader.drain(&world);
         reader.assert_took(written.iter().filter(|(_, done)| *done).map(|(value, _)| *value));
     }
@@ -121,18 +130,24 @@ fn giving_back(raise_generation: bool, visit: bool) -> impl Fn() + Sync + Send {
                 drop(sequence);
             })
         };
-        world.region().raise_limit(0);
-        if raise_generation {
-            world.generation.store(2, Ordering::Release);
-        }
-        if visit {
-            // The recorder on that CPU: a sequence is over, or will start again.
-            drop(world.cpu.lock().unwrap());
-        }
-        let word = world.memory.word(4096 + FIRST);
-        word.store(FOREIGN, Ordering::Relaxed);
+        let recorder = {
+            let world = Arc::clone(&world);
+            thread::spawn(move || {
+                world.region().raise_limit(0);
+                if raise_generation {
+                    world.generation.store(2, Ordering::Release);
+                }
+                if visit {
+                    // The recorder on that CPU: a sequence is over, or will start again.
+                    drop(world.cpu.lock().unwrap());
+                }
+                world.memory.word(4096 + FIRST).store(FOREIGN, Ordering::Relaxed);
+            })
+        };
         writer.join().unwrap();
-        assert_eq!(word.load(Ordering::Relaxed), FOREIGN, "wrote into foreign memory");
+        recorder.join().unwrap();
+        let word = world.memory.word(4096 + FIRST).load(Ordering::Relaxed);
+        assert_eq!(word, FOREIGN, "wrote into foreign memory");
     }
 }
 

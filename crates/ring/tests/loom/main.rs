@@ -10,7 +10,9 @@
 //!
 //! What loom cannot see: reordering of a load behind a later store (load buffering), and a total
 //! order of SeqCst accesses (it takes them for AcqRel); where the argument needs one, the models
-//! use SeqCst fences, which loom does know.
+//! use SeqCst fences, which loom does know. And its search remembers one access of an object, so
+//! that a thread's own load hides another's before it: a reader is therefore spawned *last*. Loom
+//! runs it last at first, and finds its way back from there.
 #![cfg(loom)]
 
 mod claims;

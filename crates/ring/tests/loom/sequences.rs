@@ -2,7 +2,7 @@
 //! a reader on another CPU. Also the sub-buffer switch between them.
 
 use loom::sync::Arc;
-use loom::thread;
+use loom::thread::{self, JoinHandle};
 
 use crate::world::{ALIVE, FIRST, LAST, Mistake, Reader, World, fails, holds};
 
@@ -24,6 +24,16 @@ fn write(world: &World, value: u32, now: u64, mistake: Mistake, aborted_after: u
     panic!("a writer restarted without a reason");
 }
 
+/// A reader's thread, on another CPU.
+fn read(world: &Arc<World>, within: u64) -> JoinHandle<Reader> {
+    let world = Arc::clone(world);
+    thread::spawn(move || {
+        let mut reader = Reader::new(within);
+        reader.drain(&world);
+        reader
+    })
+}
+
 /// Two writers, of whom one is aborted in its first sequence, and a reader meanwhile.
 fn two_writers(within: u64, mistake: Mistake, aborted_after: usize) -> impl Fn() + Sync + Send {
     move || {
@@ -33,11 +43,11 @@ fn two_writers(within: u64, mistake: Mistake, aborted_after: usize) -> impl Fn()
                 let world = Arc::clone(&world);
                 thread::spawn(move || write(&world, value, now, mistake, aborted_after))
             });
-        let mut reader = Reader::new(within);
-        reader.drain(&world);
+        let reader = read(&world, within);
         for writer in writers {
             writer.join().unwrap();
         }
+        let mut reader = reader.join().unwrap();
         reader.drain(&world);
         reader.assert_took([1, 2]);
     }
@@ -54,9 +64,9 @@ fn one_writer(within: u64, mistake: Mistake) -> impl Fn() + Sync + Send {
                 write(&world, 2, 50, mistake, ALIVE);
             })
         };
-        let mut reader = Reader::new(within);
-        reader.drain(&world);
+        let reader = read(&world, within);
         writer.join().unwrap();
+        let mut reader = reader.join().unwrap();
         reader.drain(&world);
         assert_eq!(reader.values, [1, 2]);
     }

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use loom::sync::Mutex;
 use loom::sync::atomic::{AtomicU32, AtomicU64, Ordering, fence};
 use trackway_abi::region::{SUB_HEADER_BYTES, sub_header};
+use trackway_ring::claim::Claim;
 use trackway_ring::{
     Control, Damage, Drained, Geometry, Memory, Plan, Refusal, Region, claim, write_header,
 };
@@ -152,6 +153,22 @@ impl World {
     pub(crate) fn plan_switch(&self, now: u64) -> Result<(Plan, Vec<u8>), Refusal> {
         let (plan, header) = self.region().plan_switch(self.region().expected(), now, 0)?;
         Ok((plan, header[..SUB_HEADER_BYTES].to_vec()))
+    }
+
+    /// Move 3 by the claim's own code; in steps if there is to be a mistake.
+    pub(crate) fn commit_claimed(
+        &self,
+        claim: &Claim<'_>,
+        plan: &Plan,
+        bytes: &[u8],
+        mistake: Mistake,
+    ) {
+        if mistake == Mistake::None {
+            // SAFETY: `Words::copy` reads these bytes and no more.
+            unsafe { claim.commit(plan, &self.memory, bytes.as_ptr(), bytes.len()) };
+        } else {
+            assert!(self.commit(plan, bytes, mistake, ALIVE));
+        }
     }
 
     /// Move 3 in its steps, with one `mistake`, by a writer that dies after `steps` of them.

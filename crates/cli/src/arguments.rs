@@ -1,0 +1,168 @@
+//! The command line, declared once: parsing, help, manual pages and completions come from here.
+
+use std::ffi::OsString;
+use std::path::PathBuf;
+
+use clap::{Args, Parser, Subcommand, ValueEnum};
+
+/// Trackway records, in time order, what programs do.
+///
+/// Examples:
+///
+///   trackway record -- ./app --its-args
+///   trackway print trackway-20261121-093000
+///
+/// Events are recorded into buffers in shared memory, by restartable sequences; traces are CTF.
+#[derive(Debug, Parser)]
+#[command(name = "trackway", version, verbatim_doc_comment, max_term_width = 100)]
+pub(crate) struct Arguments {
+    #[command(subcommand)]
+    pub(crate) verb: Verb,
+}
+
+/// What to do.
+#[derive(Debug, Subcommand)]
+pub(crate) enum Verb {
+    Record(RecordArguments),
+    Recover(RecoverArguments),
+    List(ListArguments),
+    Print(PrintArguments),
+    /// Measure what tracing costs on this machine
+    Bench(crate::bench::Arguments),
+    #[command(hide = true)]
+    Completions(CompletionsArguments),
+    #[command(hide = true)]
+    Man(ManArguments),
+}
+
+/// Record a command and its children.
+///
+/// Examples:
+///
+///   trackway record -- ./app --its-args
+///   trackway record --preload libc,pthread -- xz -T2 big.tar
+///
+/// The command runs as it would without trackway: its input, output and exit status are its own.
+/// Trackway's own errors before the command starts end with status 125, a command that cannot be
+/// executed with 126, one that is not found with 127. The trace opens with trackway print,
+/// babeltrace2 and Trace Compass.
+#[derive(Debug, Args)]
+#[command(verbatim_doc_comment)]
+pub(crate) struct RecordArguments {
+    /// Folder of the trace; an earlier trace there is moved to DIR.old [default: a new folder,
+    /// trackway-DATE-TIME]
+    #[arg(short, long, value_name = "DIR")]
+    pub(crate) output: Option<PathBuf>,
+    /// Record events whose provider:name matches; * stands for anything, a provider alone for all
+    /// of its events, ! in front excludes [default: all events]
+    #[arg(long, value_name = "PATTERN")]
+    pub(crate) on: Vec<String>,
+    /// What every record says besides its fields: vpid, vtid, procname, or none
+    #[arg(long, value_name = "LIST", default_value = "vtid")]
+    pub(crate) context: String,
+    /// Trace calls of the C library in any program: libc (allocations), pthread (mutexes)
+    #[arg(long, value_name = "LIST")]
+    pub(crate) preload: Option<String>,
+    /// Buffer size for each CPU, with K, M or G; memory for all of it is taken before the command
+    /// starts [default: 4M, of which 1M at the start and more on need]
+    #[arg(long, value_name = "SIZE")]
+    pub(crate) buffer_size: Option<String>,
+    /// Sub-buffers for each CPU: a power of two, 2 to 256 [default: 64, or fewer of small buffers]
+    #[arg(long, value_name = "N")]
+    pub(crate) sub_buffers: Option<u64>,
+    /// Keep the newest events, overwrite the oldest, and write the trace at the end
+    #[arg(long, visible_alias = "flight-recorder")]
+    pub(crate) overwrite: bool,
+    /// Say nothing but errors
+    #[arg(short, long)]
+    pub(crate) quiet: bool,
+    /// The command and its arguments
+    #[arg(required = true, trailing_var_arg = true, value_name = "CMD")]
+    pub(crate) command: Vec<OsString>,
+}
+
+/// Complete the traces of recorders that were killed.
+///
+/// Examples:
+///
+///   trackway recover
+///   trackway recover trackway-20261121-093000
+///
+/// What was committed and not yet written is taken from shared memory, and the memory is freed.
+/// Every trackway record does this first.
+#[derive(Debug, Args)]
+#[command(verbatim_doc_comment)]
+pub(crate) struct RecoverArguments {
+    /// The trace's folder [default: all of this user's]
+    #[arg(value_name = "DIR")]
+    pub(crate) folder: Option<PathBuf>,
+}
+
+/// List what can be traced in running processes.
+///
+/// Examples:
+///
+///   trackway list
+///   trackway list --format json
+///
+/// Processes that have the library loaded, with their events, levels and fields.
+#[derive(Debug, Args)]
+#[command(verbatim_doc_comment)]
+pub(crate) struct ListArguments {
+    /// Form of the list
+    #[arg(long, value_enum, default_value_t = Format::Text)]
+    pub(crate) format: Format,
+}
+
+/// Form of a list.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Format {
+    /// For people.
+    Text,
+    /// For programs.
+    Json,
+}
+
+/// Print traces as text, as babeltrace2 prints them.
+///
+/// Examples:
+///
+///   trackway print trackway-20261121-093000
+///   trackway print DIR | grep myapp:request
+///
+/// Several folders are printed as one, in time order. Losses and damage are told on stderr; with
+/// damage the exit status is 1.
+#[derive(Debug, Args)]
+#[command(verbatim_doc_comment)]
+pub(crate) struct PrintArguments {
+    /// Folders of traces
+    #[arg(required = true, value_name = "DIR")]
+    pub(crate) traces: Vec<PathBuf>,
+}
+
+/// Print a completion script.
+///
+/// Examples:
+///
+///   trackway completions bash > /usr/share/bash-completion/completions/trackway
+///   trackway completions zsh > _trackway
+#[derive(Debug, Args)]
+#[command(verbatim_doc_comment)]
+pub(crate) struct CompletionsArguments {
+    /// The shell
+    pub(crate) shell: clap_complete::Shell,
+}
+
+/// Write the manual pages.
+///
+/// Examples:
+///
+///   trackway man --output man1
+///   trackway man
+#[derive(Debug, Args)]
+#[command(verbatim_doc_comment)]
+pub(crate) struct ManArguments {
+    /// Folder to write them to
+    #[arg(long, value_name = "DIR", default_value = ".")]
+    pub(crate) output: PathBuf,
+}

@@ -1,0 +1,260 @@
+//! `trackway list`: instrumentation points of running processes.
+//!
+//! The window knows events, not who has them: which process has which is read from the SDT notes
+//! of the files that the process has mapped.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use trackway_abi::window::{EVENTS_MAX, PROCESSES_MAX};
+use trackway_recorder::{Home, elf};
+use trackway_schema::{EventDescription, Field, FieldKind, LEVEL_NAMES, Scalar};
+use trackway_window::Window;
+
+use crate::arguments::Format;
+
+/// Most files of one process that are looked into.
+const MODULES_MAX: usize = 1024;
+
+/// A live process with the library.
+struct Process {
+    pid: u32,
+    name: String,
+    /// Full names of its events.
+    events: BTreeSet<String>,
+}
+
+/// What there is to list.
+struct Found {
+    processes: Vec<Process>,
+    /// Variants of each event (same name, other fields), by full name.
+    events: BTreeMap<String, Vec<EventDescription>>,
+}
+
+/// Lists what can be traced.
+pub(crate) fn run(format: Format, output: &mut dyn Write) -> anyhow::Result<ExitCode> {
+    let found = match Home::open()? {
+        Some(home) => find(home.window()),
+        None => Found { processes: Vec::new(), events: BTreeMap::new() },
+    };
+    let mut text = String::new();
+    match format {
+        Format::Text => push_text(&mut text, &found),
+        Format::Json => push_json(&mut text, &found),
+    }
+    output.write_all(text.as_bytes())?;
+    Ok(ExitCode::SUCCESS)
+}
+
+fn find(window: &Window) -> Found {
+    window.sweep_processes();
+    let mut events: BTreeMap<String, Vec<EventDescription>> = BTreeMap::new();
+    for index in 0..EVENTS_MAX {
+        let Some(bytes) = window.description(index) else { continue };
+        let Ok(event) = EventDescription::decode(bytes.as_slice()) else { continue };
+        let variants = events.entry(event.full_name()).or_default();
+        if !variants.contains(&event) {
+            variants.push(event);
+        }
+    }
+    let mut points: HashMap<PathBuf, BTreeSet<String>> = HashMap::new();
+    let mut processes = Vec::new();
+    for index in 0..PROCESSES_MAX {
+        let pid = window.identity_at(index).pid;
+        if pid == 0 {
+            continue;
+        }
+        let Ok(maps) = std::fs::read_to_string(format!("/proc/{pid}/maps")) else { continue };
+        let mut of_process = BTreeSet::new();
+        for path in mapped_files(&maps).into_iter().take(MODULES_MAX) {
+            let of_file = points.entry(path).or_insert_with_key(|path| points_of(pid, path));
+            of_process.extend(of_file.iter().filter(|name| events.contains_key(*name)).cloned());
+        }
+        let name = std::fs::read_to_string(format!("/proc/{pid}/comm")).unwrap_or_default();
+        processes.push(Process { pid, name: name.trim().to_owned(), events: of_process });
+    }
+    processes.sort_by_key(|process| process.pid);
+    Found { processes, events }
+}
+
+/// Executable files in proc_pid_maps(5).
+fn mapped_files(maps: &str) -> BTreeSet<PathBuf> {
+    maps.lines()
+        .filter(|line| line.split_whitespace().nth(1).is_some_and(|mode| mode.contains('x')))
+        .filter_map(|line| line.find('/').map(|at| PathBuf::from(&line[at..])))
+        .collect()
+}
+
+/// Through /proc, which reaches other mount namespaces.
+fn points_of(pid: u32, path: &Path) -> BTreeSet<String> {
+    let root = PathBuf::from(format!("/proc/{pid}/root"));
+    let inside = root.join(path.strip_prefix("/").unwrap_or(path));
+    elf::read(&inside).or_else(|| elf::read(path)).map(|module| module.points).unwrap_or_default()
+}
+
+impl Found {
+    /// Events that no live process has.
+    fn idle(&self) -> impl Iterator<Item = &String> {
+        self.events
+            .keys()
+            .filter(|name| !self.processes.iter().any(|process| process.events.contains(*name)))
+    }
+
+    fn variants<'found>(
+        &'found self,
+        names: impl Iterator<Item = &'found String>,
+    ) -> impl Iterator<Item = &'found EventDescription> {
+        names.flat_map(|name| self.events.get(name).into_iter().flatten())
+    }
+}
+
+fn push_text(text: &mut String, found: &Found) {
+    let push_events = |text: &mut String, events: &mut dyn Iterator<Item = &EventDescription>| {
+        for event in events {
+            let fields: Vec<String> = event.fields.iter().map(field).collect();
+            let level = LEVEL_NAMES.get(usize::from(event.level)).unwrap_or(&"");
+            text.push_str(&format!("    {} ({level}): {}\n", event.full_name(), fields.join(", ")));
+        }
+    };
+    for process in &found.processes {
+        text.push_str(&format!("{} {}\n", process.pid, process.name));
+        push_events(text, &mut found.variants(process.events.iter()));
+    }
+    let mut idle = found.variants(found.idle()).peekable();
+    if idle.peek().is_some() {
+        text.push_str("of programs that do not run now, or whose files do not name their events\n");
+        push_events(text, &mut idle);
+    }
+    if text.is_empty() {
+        text.push_str("no process has the library loaded\n");
+    }
+}
+
+fn field(field: &Field) -> String {
+    let kind = match &field.kind {
+        FieldKind::Scalar(scalar) => scalar_name(*scalar).to_owned(),
+        FieldKind::Str => "str".into(),
+        FieldKind::Text => "text".into(),
+        FieldKind::Array(scalar, length) => format!("{}[{length}]", scalar_name(*scalar)),
+        FieldKind::Sequence(scalar) => format!("{}[]", scalar_name(*scalar)),
+        FieldKind::Enumeration(scalar, _) => format!("enum {}", scalar_name(*scalar)),
+    };
+    format!("{kind} {}", field.name)
+}
+
+/// As the C header spells it.
+const fn scalar_name(scalar: Scalar) -> &'static str {
+    match scalar {
+        Scalar::I8 => "i8",
+        Scalar::I16 => "i16",
+        Scalar::I32 => "i32",
+        Scalar::I64 => "i64",
+        Scalar::U8 => "u8",
+        Scalar::U16 => "u16",
+        Scalar::U32 => "u32",
+        Scalar::U64 => "u64",
+        Scalar::X8 => "x8",
+        Scalar::X16 => "x16",
+        Scalar::X32 => "x32",
+        Scalar::X64 => "x64",
+        Scalar::F32 => "f32",
+        Scalar::F64 => "f64",
+        Scalar::Bool => "bool",
+    }
+}
+
+fn push_json(text: &mut String, found: &Found) {
+    let events = |events: &mut dyn Iterator<Item = &EventDescription>| -> String {
+        let all: Vec<String> = events
+            .map(|event| {
+                let fields: Vec<String> =
+                    event.fields.iter().map(|one| quoted(&field(one))).collect();
+                let level = LEVEL_NAMES.get(usize::from(event.level)).unwrap_or(&"");
+                format!(
+                    "{{\"name\":{},\"level\":{},\"fields\":[{}]}}",
+                    quoted(&event.full_name()),
+                    quoted(level),
+                    fields.join(",")
+                )
+            })
+            .collect();
+        format!("[{}]", all.join(","))
+    };
+    let processes: Vec<String> = found
+        .processes
+        .iter()
+        .map(|process| {
+            format!(
+                "{{\"pid\":{},\"name\":{},\"events\":{}}}",
+                process.pid,
+                quoted(&process.name),
+                events(&mut found.variants(process.events.iter()))
+            )
+        })
+        .collect();
+    text.push_str(&format!(
+        "{{\"processes\":[{}],\"other_events\":{}}}\n",
+        processes.join(","),
+        events(&mut found.variants(found.idle()))
+    ));
+}
+
+/// A JSON string (RFC 8259, section 7).
+fn quoted(text: &str) -> String {
+    let mut quoted = String::from("\"");
+    for c in text.chars() {
+        match c {
+            '"' | '\\' => quoted.extend(['\\', c]),
+            c if u32::from(c) < 0x20 => quoted.push_str(&format!("\\u{:04x}", u32::from(c))),
+            c => quoted.push(c),
+        }
+    }
+    quoted.push('"');
+    quoted
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn mapped_files_are_those_with_code() {
+        let maps = "\
+5581-5582 r--p 00000000 00:19 21 /bin/app\n\
+5582-5583 r-xp 00001000 00:19 21 /bin/my app\n\
+7f00-7f01 r-xp 00000000 00:00 0 [vdso]\n\
+7f01-7f02 rw-p 00000000 00:00 0 \n";
+        assert_eq!(mapped_files(maps), BTreeSet::from([PathBuf::from("/bin/my app")]));
+    }
+
+    #[test]
+    fn lists_are_text_and_json() {
+        let event = EventDescription {
+            provider: "app".into(),
+            name: "req\"".into(),
+            level: 6,
+            fields: vec![Field { name: "n".into(), kind: FieldKind::Scalar(Scalar::U32) }],
+        };
+        let name = event.full_name();
+        let found = Found {
+            processes: vec![Process {
+                pid: 7,
+                name: "a\nb".into(),
+                events: BTreeSet::from([name.clone()]),
+            }],
+            events: BTreeMap::from([(name, vec![event])]),
+        };
+        let mut text = String::new();
+        push_text(&mut text, &found);
+        assert_eq!(text, "7 a\nb\n    app:req\" (INFO): u32 n\n");
+        let mut json = String::new();
+        push_json(&mut json, &found);
+        assert_eq!(
+            json,
+            "{\"processes\":[{\"pid\":7,\"name\":\"a\\u000ab\",\"events\":[{\"name\":\
+             \"app:req\\\"\",\"level\":\"INFO\",\"fields\":[\"u32 n\"]}]}],\"other_events\":[]}\n"
+        );
+    }
+}

@@ -1,0 +1,66 @@
+//! `trackway record` and `trackway recover`.
+
+use std::process::ExitCode;
+
+use anyhow::Context as _;
+use trackway_recorder::{BufferOptions, CommandEnd, Notices, RecordOptions};
+
+use crate::arguments::{RecordArguments, RecoverArguments};
+
+/// Exit status of `record` when it failed before the command started, as env(1) has it.
+pub(crate) const FAILED: u8 = 125;
+
+/// Records a command; the exit status is its own.
+pub(crate) fn run(arguments: &RecordArguments) -> anyhow::Result<ExitCode> {
+    let size_bytes = arguments
+        .buffer_size
+        .as_deref()
+        .map(|text| {
+            trackway_recorder::parse_size(text)
+                .with_context(|| format!("cannot read the buffer size '{text}'"))
+        })
+        .transpose()?;
+    let options = RecordOptions {
+        output: arguments.output.clone(),
+        patterns: arguments.on.clone(),
+        contexts: trackway_recorder::parse_contexts(&arguments.context)?,
+        helpers: trackway_recorder::parse_preload(arguments.preload.as_deref().unwrap_or(""))?,
+        buffers: BufferOptions {
+            size_bytes,
+            sub_buffers: arguments.sub_buffers,
+            overwrite: arguments.overwrite,
+        },
+        command: arguments.command.clone(),
+    };
+    let notices = Notices::new(arguments.quiet);
+    match trackway_recorder::record(&options, &notices).map_err(anyhow::Error::new)? {
+        CommandEnd::Exited(code) => Ok(ExitCode::from(code)),
+        CommandEnd::Killed(signal) => trackway_sys::signal::die_of(signal),
+    }
+}
+
+/// Recovers what dead recorders left.
+pub(crate) fn recover(arguments: &RecoverArguments) -> anyhow::Result<ExitCode> {
+    let notices = Notices::new(false);
+    let folder = arguments.folder.as_deref();
+    let recovered = trackway_recorder::recover(&notices, folder).map_err(anyhow::Error::new)?;
+    let mut whole = true;
+    for one in &recovered {
+        match &one.result {
+            Ok(summary) => notices.say(format_args!(
+                "recovered {}: {} more events, {} lost in all",
+                one.folder.display(),
+                summary.recorded,
+                summary.lost
+            )),
+            Err(error) => {
+                whole = false;
+                notices.say(format_args!("cannot recover {}: {error}", one.folder.display()));
+            }
+        }
+    }
+    if recovered.is_empty() {
+        notices.say(format_args!("nothing to recover"));
+    }
+    if whole { Ok(ExitCode::SUCCESS) } else { Err(anyhow::anyhow!("not everything was recovered")) }
+}

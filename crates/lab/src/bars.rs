@@ -1,0 +1,169 @@
+//! What Trackway set out to reach, held against what was measured. Reported, never asserted.
+
+use crate::case::Case;
+use crate::results::{Bar, Results, Startup, Verdict};
+use crate::tracers::name::{EMPTY, LTTNG, LTTNG_OFF, LW_UST, RDTSC, TRACKWAY, TRACKWAY_OFF};
+
+/// Most that an event may cost beyond the clock alone, in ns.
+const ABOVE_CLOCK_NS: f64 = 8.0;
+/// How much faster than LTTng-UST it must be.
+const FASTER_THAN_LTTNG: f64 = 4.0;
+/// How much worse than the clock it may do with two threads.
+const TWO_THREADS: f64 = 1.10;
+/// Most that an event may cost while it is off, in ns.
+const OFF_NS: f64 = 0.6;
+/// How much faster than lttng_ust_tracef() trackway_printf() must be.
+const FASTER_THAN_TRACEF: f64 = 2.0;
+/// Most bytes of an event with one `u32`.
+const EVENT_BYTES: f64 = 8.0;
+/// Most that a program's start may cost, in µs.
+const START_US: f64 = 200.0;
+
+/// All bars.
+pub(crate) fn all(results: &Results) -> Vec<Bar> {
+    let one = Case::SIMPLEST;
+    let ns = |tracer: &str| results.median_ns(tracer, &one);
+    let printf_ns = |tracer: &str| results.median_ns(tracer, &Case::PRINTF);
+    vec![
+        at_most(
+            &format!("one u32: at most rdtsc + {ABOVE_CLOCK_NS} ns"),
+            difference(ns(TRACKWAY), ns(RDTSC)),
+            ABOVE_CLOCK_NS,
+            |above| format!("rdtsc {above:+.1} ns"),
+        ),
+        at_most(
+            "one u32: less than LW-UST, the survey's lower bound",
+            ratio(ns(TRACKWAY), ns(LW_UST)),
+            1.0,
+            |ratio| format!("{ratio:.2} of it"),
+        ),
+        at_least(
+            &format!("one u32: {FASTER_THAN_LTTNG} times as fast as LTTng-UST (aim: 6)"),
+            ratio(ns(LTTNG), ns(TRACKWAY)),
+            FASTER_THAN_LTTNG,
+        ),
+        at_most(
+            &format!("two threads: at most {TWO_THREADS:.2} of what two of rdtsc lose"),
+            ratio(scaling(results, TRACKWAY), scaling(results, RDTSC)),
+            TWO_THREADS,
+            |ratio| format!("{ratio:.2}"),
+        ),
+        at_most(
+            &format!("off: at most {OFF_NS} ns"),
+            difference(ns(TRACKWAY_OFF), ns(EMPTY)),
+            OFF_NS,
+            |above| format!("empty loop {above:+.2} ns"),
+        ),
+        at_least(
+            &format!("trackway_printf: {FASTER_THAN_TRACEF} times as fast as lttng_ust_tracef"),
+            ratio(printf_ns(LTTNG), printf_ns(TRACKWAY)),
+            FASTER_THAN_TRACEF,
+        ),
+        at_most(
+            &format!("bytes of an event with one u32: at most {EVENT_BYTES}"),
+            results
+                .cell(TRACKWAY, &one)
+                .and_then(|cell| cell.account?.bytes_per_event())
+                // The long header, once in so many records, is not what is asked about.
+                .map(|bytes| (bytes * 100.0).round() / 100.0),
+            EVENT_BYTES,
+            |bytes| format!("{bytes:.2}"),
+        ),
+        start(results),
+    ]
+}
+
+/// What a program's start costs, without a session, in time and in threads.
+fn start(results: &Results) -> Bar {
+    let of = |name: &str| results.startup.iter().find(|startup| startup.tracer == name);
+    let (plain, ours) = (of(EMPTY), of(TRACKWAY_OFF));
+    let added_us = difference(ours.map(median_us), plain.map(median_us));
+    let threads = ours.map_or(0, |ours| ours.threads);
+    let what = format!("start of a process: at most +{START_US} µs, and no thread");
+    let mut bar = at_most(&what, added_us, START_US, |us| format!("{us:+.0} µs, {threads} thread"));
+    if threads > 1 {
+        bar.verdict = Verdict::Misses;
+    }
+    bar
+}
+
+/// Median start of a program, in µs.
+pub(crate) const fn median_us(startup: &Startup) -> f64 {
+    startup.us.median
+}
+
+/// What an event costs in each of two threads, in terms of what it costs in one.
+fn scaling(results: &Results, tracer: &str) -> Option<f64> {
+    let one = Case::SIMPLEST;
+    ratio(results.median_ns(tracer, &one.with_threads(2)), results.median_ns(tracer, &one))
+}
+
+fn ratio(over: Option<f64>, under: Option<f64>) -> Option<f64> {
+    Some(over? / under.filter(|&under| under > 0.0)?)
+}
+
+fn difference(from: Option<f64>, less: Option<f64>) -> Option<f64> {
+    Some(from? - less?)
+}
+
+fn at_most(what: &str, measured: Option<f64>, bound: f64, words: impl Fn(f64) -> String) -> Bar {
+    bar(what, measured.map(words), measured.map(|measured| measured <= bound))
+}
+
+fn at_least(what: &str, measured: Option<f64>, bound: f64) -> Bar {
+    let words = measured.map(|times| format!("{times:.1} times"));
+    bar(what, words, measured.map(|measured| measured >= bound))
+}
+
+fn bar(what: &str, measured: Option<String>, holds: Option<bool>) -> Bar {
+    Bar {
+        what: what.to_owned(),
+        measured: measured.unwrap_or_else(|| "not measured".to_owned()),
+        verdict: match holds {
+            Some(true) => Verdict::Holds,
+            Some(false) => Verdict::Misses,
+            None => Verdict::Unknown,
+        },
+    }
+}
+
+/// Names of the reference rows, for the ratios.
+pub(crate) const REFERENCES: [&str; 2] = [RDTSC, LTTNG];
+/// Rows whose starts are shown, in words.
+pub(crate) const STARTS: [(&str, &str); 3] =
+    [(EMPTY, "plain"), (TRACKWAY_OFF, "with libtrackway.so"), (LTTNG_OFF, "with LTTng-UST")];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::results::tests::example;
+
+    #[test]
+    fn bars_follow_the_figures() {
+        let bars = all(&example());
+        let found: Vec<(&str, Verdict)> =
+            bars.iter().map(|bar| (bar.measured.as_str(), bar.verdict)).collect();
+        let expected = [
+            ("rdtsc +5.8 ns", Verdict::Holds),
+            ("not measured", Verdict::Unknown),
+            ("6.0 times", Verdict::Holds),
+            ("1.00", Verdict::Holds),
+            ("not measured", Verdict::Unknown),
+            ("not measured", Verdict::Unknown),
+            ("8.00", Verdict::Holds),
+            ("not measured", Verdict::Unknown),
+        ];
+        assert_eq!(found, expected);
+    }
+
+    #[test]
+    fn a_thread_misses_the_bar_however_fast_the_start() {
+        let mut results = example();
+        results.startup[0].tracer = EMPTY.to_owned();
+        let ours = Startup { tracer: TRACKWAY_OFF.to_owned(), ..results.startup[0].clone() };
+        results.startup.push(Startup { threads: 2, ..ours.clone() });
+        assert_eq!(start(&results).verdict, Verdict::Misses);
+        results.startup[1] = ours;
+        assert_eq!(start(&results).verdict, Verdict::Holds);
+    }
+}

@@ -1,0 +1,140 @@
+//! Where it was measured: figures of different machines do not compare.
+
+use std::ffi::CStr;
+use std::fs;
+use std::process::Command;
+
+use serde::{Deserialize, Serialize};
+
+/// A machine, and what is installed on it.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Machine {
+    /// Kernel release.
+    pub kernel: String,
+    /// Name of the processor.
+    pub cpu: String,
+    /// CPUs that we may use.
+    pub cpus: usize,
+    /// Whether it is a virtual machine, whose figures wander.
+    pub is_virtual: bool,
+    /// The kernel's clock source.
+    pub clocksource: String,
+    /// Version of the C library.
+    pub libc: String,
+    /// Version of the C compiler.
+    pub compiler: String,
+    /// Version of Trackway.
+    pub trackway: String,
+    /// Version of LTTng's tools, if installed.
+    pub lttng_tools: Option<String>,
+    /// Version of LTTng-UST, if known.
+    pub lttng_ust: Option<String>,
+    /// Load average of the last minute when the lab began.
+    pub load: String,
+}
+
+impl Machine {
+    /// This one.
+    pub fn here() -> Self {
+        let cpuinfo = fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
+        let clocksource = "/sys/devices/system/clocksource/clocksource0/current_clocksource";
+        Self {
+            kernel: line_of("/proc/sys/kernel/osrelease"),
+            cpu: value_of(&cpuinfo, "model name").unwrap_or("unknown").to_owned(),
+            cpus: std::thread::available_parallelism().map_or(1, usize::from),
+            is_virtual: value_of(&cpuinfo, "flags")
+                .is_some_and(|flags| flags.split(' ').any(|flag| flag == "hypervisor")),
+            clocksource: line_of(clocksource),
+            libc: libc_version(),
+            compiler: first_line("cc", &["--version"]).unwrap_or_default(),
+            trackway: env!("CARGO_PKG_VERSION").to_owned(),
+            lttng_tools: first_line("lttng", &["--version"])
+                .and_then(|line| line.split(' ').find(|word| is_version(word)).map(str::to_owned)),
+            lttng_ust: first_line("pkg-config", &["--modversion", "lttng-ust"]),
+            load: line_of("/proc/loadavg").split(' ').next().unwrap_or_default().to_owned(),
+        }
+    }
+
+    /// Head of the report.
+    pub(crate) fn words(&self) -> String {
+        let kind = if self.is_virtual { "virtual machine, " } else { "" };
+        let lttng = self.lttng_tools.as_ref().map_or(String::new(), |tools| {
+            let ust = self.lttng_ust.as_ref().map_or(String::new(), |ust| format!(", UST {ust}"));
+            format!(", LTTng {tools}{ust}")
+        });
+        format!(
+            "{}, {} CPUs, {kind}load {}\nLinux {}, clock source {}, {}, {}\nTrackway {}{lttng}\n",
+            self.cpu,
+            self.cpus,
+            self.load,
+            self.kernel,
+            self.clocksource,
+            self.libc,
+            self.compiler,
+            self.trackway
+        )
+    }
+}
+
+fn line_of(path: &str) -> String {
+    fs::read_to_string(path).unwrap_or_default().trim().to_owned()
+}
+
+/// The value of the first line `name : value`.
+fn value_of<'text>(text: &'text str, name: &str) -> Option<&'text str> {
+    text.lines().find_map(|line| {
+        let (key, value) = line.split_once(':')?;
+        (key.trim() == name).then_some(value.trim())
+    })
+}
+
+fn first_line(program: &str, arguments: &[&str]) -> Option<String> {
+    let output = Command::new(program).args(arguments).output().ok()?;
+    let text = String::from_utf8(output.stdout).ok()?;
+    let line = text.lines().next().filter(|_| output.status.success())?;
+    Some(line.to_owned())
+}
+
+fn is_version(word: &str) -> bool {
+    word.contains('.') && word.starts_with(|first: char| first.is_ascii_digit())
+}
+
+#[cfg(target_env = "gnu")]
+fn libc_version() -> String {
+    // SAFETY: it returns a constant string.
+    let version = unsafe { CStr::from_ptr(libc::gnu_get_libc_version()) };
+    format!("glibc {}", version.to_string_lossy())
+}
+
+#[cfg(not(target_env = "gnu"))]
+fn libc_version() -> String {
+    let _: Option<&CStr> = None;
+    "another C library".to_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn values_and_versions_are_found() {
+        let text = "processor\t: 0\nmodel name\t: A CPU: fast\nflags\t\t: a hypervisor b\n";
+        assert_eq!(value_of(text, "model name"), Some("A CPU: fast"));
+        assert_eq!(value_of(text, "absent"), None);
+        assert!(is_version("2.13.9") && !is_version("lttng") && !is_version("..."));
+    }
+
+    #[test]
+    fn the_head_names_what_is_installed() {
+        let machine = Machine {
+            cpu: "A CPU".to_owned(),
+            cpus: 2,
+            is_virtual: true,
+            lttng_tools: Some("2.13.9".to_owned()),
+            trackway: "0.1.0".to_owned(),
+            ..Machine::default()
+        };
+        assert!(machine.words().starts_with("A CPU, 2 CPUs, virtual machine, load"));
+        assert!(machine.words().ends_with("Trackway 0.1.0, LTTng 2.13.9\n"));
+    }
+}

@@ -1,0 +1,197 @@
+//! LTTng's session daemon, private to the lab: started, spoken to and ended by us, unseen by any
+//! other that runs.
+//!
+//! An ordinary user's daemon lives in LTTNG_HOME. Root's has its sockets in /var/run/lttng, which
+//! cannot be configured, and there may be only one: so each of our processes gets a mount
+//! namespace of its own, in which a folder of ours lies over that one.
+
+use std::ffi::{CStr, CString, OsStr};
+use std::io;
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use crate::child;
+use crate::error::{Error, Result};
+use crate::place::{Place, make_dir};
+use crate::signals;
+
+/// Root's folder of sockets.
+const RUN_DIR: &CStr = c"/var/run/lttng";
+/// Whether there was none before.
+static RUN_DIR_IS_OURS: AtomicBool = AtomicBool::new(false);
+/// How long the daemon may take to begin, and to end.
+const PATIENCE: Duration = Duration::from_secs(10);
+/// How often it is looked at meanwhile.
+const INTERVAL: Duration = Duration::from_millis(10);
+
+fn run_dir() -> &'static Path {
+    Path::new(OsStr::from_bytes(RUN_DIR.to_bytes()))
+}
+
+/// Where our LTTng processes find each other.
+#[derive(Debug, Clone)]
+pub(super) struct Home {
+    home: PathBuf,
+    /// For root: the folder that lies over [`RUN_DIR`].
+    run: Option<CString>,
+}
+
+impl Home {
+    /// In the scratch folder.
+    pub(super) fn new(place: &Place) -> Result<Self> {
+        let home = place.path("lttng-home");
+        make_dir(&home)?;
+        // SAFETY: geteuid has no preconditions.
+        if unsafe { libc::geteuid() } != 0 {
+            return Ok(Self { home, run: None });
+        }
+        let run = place.path("lttng-run");
+        make_dir(&run)?;
+        let over = run_dir();
+        if !over.is_dir() {
+            make_dir(over)?;
+            RUN_DIR_IS_OURS.store(true, Ordering::Relaxed);
+        }
+        let run = CString::new(run.as_os_str().as_bytes());
+        Ok(Self { home, run: Some(run.map_err(|error| Error::output("scratch folder", error))?) })
+    }
+
+    /// Makes `command` a process that finds our daemon, and no other.
+    pub(super) fn enter(&self, command: &mut Command) {
+        command.env("LTTNG_HOME", &self.home).env_remove("LTTNG_RUNDIR").env_remove("LD_PRELOAD");
+        if let Some(run) = self.run.clone() {
+            // SAFETY: between fork and exec it only makes system calls, on memory made before.
+            unsafe { command.pre_exec(move || lay_over(&run, RUN_DIR)) };
+        }
+    }
+}
+
+/// Moves the calling process to a mount namespace in which `folder` is seen at `at`.
+fn lay_over(folder: &CStr, at: &CStr) -> io::Result<()> {
+    let private = libc::MS_REC | libc::MS_PRIVATE;
+    let (none, root) = (c"none".as_ptr(), c"/".as_ptr());
+    // SAFETY: all strings are NUL-terminated; the type and data of these mounts are not looked at.
+    let done = unsafe {
+        libc::unshare(libc::CLONE_NEWNS) == 0
+            && libc::mount(none, root, none, private, std::ptr::null()) == 0
+            && libc::mount(folder.as_ptr(), at.as_ptr(), none, libc::MS_BIND, std::ptr::null()) == 0
+    };
+    if done { Ok(()) } else { Err(io::Error::last_os_error()) }
+}
+
+/// The daemon while it runs.
+#[derive(Debug)]
+pub(super) struct Daemon {
+    home: Home,
+    child: Child,
+}
+
+impl Daemon {
+    /// Starts it, and waits until it answers.
+    pub(super) fn start(place: &Place) -> Result<Self> {
+        let home = Home::new(place)?;
+        let mut command = Command::new("lttng-sessiond");
+        command.args(["--no-kernel", "--quiet"]).process_group(0);
+        command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+        home.enter(&mut command);
+        let child = command.spawn().map_err(Error::io("cannot run lttng-sessiond"))?;
+        let mut daemon = Self { home, child };
+        daemon.wait_until_ready()?;
+        Ok(daemon)
+    }
+
+    fn wait_until_ready(&mut self) -> Result<()> {
+        let begin = Instant::now();
+        loop {
+            match self.lttng(&["list"]) {
+                Ok(()) => return Ok(()),
+                Err(Error::Interrupted) => return Err(Error::Interrupted),
+                Err(error) if begin.elapsed() > PATIENCE => return Err(error),
+                Err(_) => {}
+            }
+            if let Ok(Some(status)) = self.child.try_wait() {
+                return Err(Error::output("lttng-sessiond", format_args!("it ended: {status}")));
+            }
+            std::thread::sleep(INTERVAL);
+        }
+    }
+
+    /// `lttng ARGUMENTS`.
+    pub(super) fn lttng(&self, arguments: &[&str]) -> Result<()> {
+        let mut command = self.command(Path::new("lttng"));
+        command.args(["--no-sessiond", "--quiet"]).args(arguments);
+        child::run(&mut command, &format!("lttng {}", arguments.join(" "))).map(|_| ())
+    }
+
+    /// A command that finds the daemon.
+    pub(super) fn command(&self, program: &Path) -> Command {
+        let mut command = Command::new(program);
+        self.enter(&mut command);
+        command
+    }
+
+    /// Makes `command` one that finds the daemon.
+    pub(super) fn enter(&self, command: &mut Command) {
+        self.home.enter(command);
+    }
+
+    /// Processes of the daemon: itself and its descendants.
+    pub(super) fn processes(&self) -> Vec<u32> {
+        let mut known = vec![self.child.id()];
+        let parents = parents();
+        let mut at = 0;
+        while let Some(&parent) = known.get(at) {
+            known.extend(parents.iter().filter(|pair| pair.1 == parent).map(|pair| pair.0));
+            at += 1;
+        }
+        known
+    }
+}
+
+impl Drop for Daemon {
+    fn drop(&mut self) {
+        signals::terminate(self.child.id().cast_signed());
+        let begin = Instant::now();
+        while let Ok(None) = self.child.try_wait() {
+            if begin.elapsed() > PATIENCE {
+                // Its consumer daemons end when their sockets are closed.
+                let _ = self.child.kill();
+                let _ = self.child.wait();
+                break;
+            }
+            std::thread::sleep(INTERVAL);
+        }
+        if RUN_DIR_IS_OURS.load(Ordering::Relaxed) {
+            // Fails if somebody has begun to use it, as it should.
+            let _ = std::fs::remove_dir(run_dir());
+        }
+    }
+}
+
+/// All processes with their parents, from proc_pid_stat(5).
+fn parents() -> Vec<(u32, u32)> {
+    let Ok(entries) = std::fs::read_dir("/proc") else { return Vec::new() };
+    let pids = entries.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse::<u32>().ok());
+    pids.filter_map(|pid| {
+        let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+        // The name may hold anything, also spaces and parentheses: fields count from the last.
+        let mut fields = stat[stat.rfind(')')? + 2..].split(' ');
+        Some((pid, fields.nth(1)?.parse().ok()?))
+    })
+    .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn our_parent_is_among_all() {
+        let me = std::process::id();
+        assert!(parents().iter().any(|&(pid, parent)| pid == me && parent != 0));
+    }
+}

@@ -1,0 +1,295 @@
+//! LTTng-UST 2.13, set up as its own benchmark does: a snapshot session, whose rings are
+//! overwritten and read only afterwards, so that no consumer disturbs the measurement.
+
+use std::cell::{Ref, RefCell};
+use std::collections::HashMap;
+use std::os::unix::fs::MetadataExt;
+use std::path::Path;
+use std::process::Command;
+use std::rc::Rc;
+
+use super::baseline::{launch, needs_compiler};
+use super::daemon::{Daemon, Home};
+use super::{FLOW_BYTES, RING_BYTES, batch_arguments, flow_arguments, name};
+use crate::case::{Case, Context, Payload, Plan};
+use crate::child::{self, Running};
+use crate::error::{Error, Result};
+use crate::place::{Place, has};
+use crate::readback;
+use crate::results::{Account, Flow};
+use crate::tracer::{Availability, Starts, Tracer};
+use crate::workload::{self, Batch};
+
+/// The workload.
+const PROGRAM: &str = "lttng";
+/// Where traces go, in the scratch folder.
+const TRACE: &str = "lttng-trace";
+/// Name of our sessions: there is one at a time.
+const SESSION: &str = "lab";
+/// Sub-buffers of each ring; LTTng's default.
+const SUB_BUFFERS: u64 = 4;
+
+/// The daemon that both adapters use; ended when the last lets go of it.
+pub(super) type SharedDaemon = Rc<RefCell<Option<Daemon>>>;
+
+/// A daemon that was not started yet.
+pub(super) fn shared_daemon() -> SharedDaemon {
+    Rc::default()
+}
+
+/// The adapter.
+pub(crate) struct Lttng {
+    is_on: bool,
+    daemon: SharedDaemon,
+    emitted: u64,
+}
+
+impl Lttng {
+    /// With the daemon, without a session.
+    pub(super) fn off(daemon: &SharedDaemon) -> Self {
+        Self { is_on: false, daemon: Rc::clone(daemon), emitted: 0 }
+    }
+
+    /// Recording.
+    pub(super) fn on(daemon: &SharedDaemon) -> Self {
+        Self { is_on: true, daemon: Rc::clone(daemon), emitted: 0 }
+    }
+
+    fn daemon(&self) -> Result<Ref<'_, Daemon>> {
+        Ref::filter_map(self.daemon.borrow(), Option::as_ref)
+            .map_err(|_| Error::output("lttng-sessiond", "it is not running"))
+    }
+
+    /// Makes and starts a session that writes to a new folder.
+    fn begin(&self, place: &Place, kind: Kind, case: &Case, bytes: u64) -> Result<()> {
+        place.clear(TRACE);
+        let daemon = self.daemon()?;
+        // One may be left from a run that failed.
+        let _ = daemon.lttng(&["destroy", SESSION]);
+        let output = format!("--output={}", place.path(TRACE).display());
+        let size = format!("--subbuf-size={}", bytes / SUB_BUFFERS);
+        let count = format!("--num-subbuf={SUB_BUFFERS}");
+        match kind {
+            Kind::Snapshot => daemon.lttng(&["create", SESSION, "--snapshot", &output])?,
+            Kind::File => daemon.lttng(&["create", SESSION, &output])?,
+        }
+        daemon.lttng(&["enable-channel", "--userspace", &size, &count, "channel"])?;
+        let rule = if case.payload == Payload::Printf { "lttng_ust_tracef:*" } else { "lab:*" };
+        daemon.lttng(&["enable-event", "--userspace", "--channel=channel", rule])?;
+        if case.context == Context::Vtid {
+            daemon.lttng(&["add-context", "--userspace", "--channel=channel", "--type=vtid"])?;
+        }
+        daemon.lttng(&["start"])
+    }
+
+    fn workload(&self, place: &Place) -> Result<Command> {
+        Ok(self.daemon()?.command(&place.path(PROGRAM)))
+    }
+}
+
+/// Kinds of sessions.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Kind {
+    /// A flight recorder.
+    Snapshot,
+    /// To a file, as it comes.
+    File,
+}
+
+impl Tracer for Lttng {
+    fn name(&self) -> &'static str {
+        if self.is_on { name::LTTNG } else { name::LTTNG_OFF }
+    }
+
+    fn availability(&self, place: &Place) -> Availability {
+        let missing = missing(has, |path| Path::new(path).is_file());
+        if missing != Availability::Ready {
+            return missing;
+        }
+        // Whether our processes can be kept apart from others', with any program.
+        let tried = Home::new(place).and_then(|home| {
+            let mut command = Command::new("true");
+            home.enter(&mut command);
+            child::run(&mut command, "a mount namespace")
+        });
+        match tried {
+            Ok(_) => Availability::Ready,
+            Err(error) => Availability::Missing(format!(
+                "its daemon cannot be kept apart from others here ({error})"
+            )),
+        }
+    }
+
+    fn supports(&self, case: &Case) -> bool {
+        self.is_on || (case.context == Context::None && case.payload != Payload::Printf)
+    }
+
+    fn batch_events(&self) -> u64 {
+        if self.is_on { 10_000 } else { 400_000 }
+    }
+
+    fn set_up(&mut self, place: &Place) -> Result<()> {
+        let provider = place.path("lttng-provider.c").display().to_string();
+        place.compile(PROGRAM, &[&provider, "-llttng-ust", "-ldl"])?;
+        let mut daemon = self.daemon.borrow_mut();
+        if daemon.is_none() {
+            *daemon = Some(Daemon::start(place)?);
+        }
+        Ok(())
+    }
+
+    fn run(&mut self, place: &Place, case: &Case, plan: &Plan) -> Result<Vec<Batch>> {
+        if self.is_on {
+            self.begin(place, Kind::Snapshot, case, RING_BYTES)?;
+        }
+        let mut command = self.workload(place)?;
+        command.args(batch_arguments(case.payload.work(), case, plan, self.batch_events()));
+        let finished = child::run(&mut command, self.name())?;
+        if self.is_on {
+            let daemon = self.daemon()?;
+            daemon.lttng(&["stop"])?;
+            daemon.lttng(&["snapshot", "record"])?;
+            daemon.lttng(&["destroy", SESSION])?;
+        }
+        let batches = workload::batches(&finished.stdout)?;
+        self.emitted = batches.iter().map(|batch| batch.events).sum();
+        Ok(batches)
+    }
+
+    fn read_back(&mut self, place: &Place) -> Result<Option<Account>> {
+        if !self.is_on {
+            return Ok(None);
+        }
+        let counted = readback::count(&place.path(TRACE))?.unwrap_or_default();
+        Ok(Some(Account {
+            emitted: self.emitted,
+            recorded: counted.events,
+            lost: counted.discarded,
+            overwritten: counted.before_first,
+            record_bytes: counted.record_bytes,
+        }))
+    }
+
+    fn stream(&mut self, place: &Place, milliseconds: u32) -> Result<Option<Flow>> {
+        if !self.is_on {
+            return Ok(None);
+        }
+        self.begin(place, Kind::File, &Case::SIMPLEST, FLOW_BYTES)?;
+        let mut command = self.workload(place)?;
+        let finished = child::run(command.args(flow_arguments(milliseconds)), self.name())?;
+        self.daemon()?.lttng(&["destroy", SESSION])?;
+        let threads = workload::emitted(&finished.stdout)?;
+        let longest_ns = threads.iter().map(|thread| thread.ns).max().unwrap_or_default();
+        let counted = readback::count(&place.path(TRACE))?.unwrap_or_default();
+        place.clear(TRACE);
+        Ok(Some(Flow {
+            tracer: self.name().to_owned(),
+            seconds: longest_ns as f64 / 1e9,
+            buffer_bytes: FLOW_BYTES,
+            account: Account {
+                emitted: threads.iter().map(|thread| thread.events).sum(),
+                recorded: counted.events,
+                lost: counted.discarded,
+                overwritten: 0,
+                record_bytes: counted.record_bytes,
+            },
+        }))
+    }
+
+    fn idle_bytes(&mut self, place: &Place) -> Result<Option<u64>> {
+        if !self.is_on {
+            return Ok(None);
+        }
+        self.begin(place, Kind::File, &Case::SIMPLEST, FLOW_BYTES)?;
+        let mut command = self.workload(place)?;
+        let mut running = Running::start(command.args(["idle", "300"]), self.name())?;
+        let ready = running.line()?;
+        let bytes = shared_bytes(&self.daemon()?.processes());
+        running.finish()?;
+        self.daemon()?.lttng(&["destroy", SESSION])?;
+        if ready != "ready" {
+            return Err(Error::output(self.name(), format_args!("'{ready}' is not 'ready'")));
+        }
+        Ok(bytes)
+    }
+
+    fn starts(&mut self, place: &Place, count: u32) -> Result<Option<Starts>> {
+        if self.is_on {
+            return Ok(None);
+        }
+        let daemon = self.daemon()?;
+        launch(place, PROGRAM, count, |command| daemon.enter(command)).map(Some)
+    }
+
+    fn tear_down(&mut self) {
+        self.daemon.borrow_mut().take();
+    }
+}
+
+/// Which of LTTng's packages is missing.
+fn missing(has: impl Fn(&str) -> bool, is_file: impl Fn(&str) -> bool) -> Availability {
+    let multiarch = format!("/usr/include/{}-linux-gnu", std::env::consts::ARCH);
+    let includes = ["/usr/include", "/usr/local/include", multiarch.as_str()];
+    let has_header =
+        || includes.iter().any(|folder| is_file(&format!("{folder}/lttng/tracepoint.h")));
+    if !has("lttng") {
+        Availability::Missing("lttng is not installed".to_owned())
+    } else if !has("lttng-sessiond") {
+        Availability::Missing("lttng-sessiond is not installed".to_owned())
+    } else if !has_header() {
+        Availability::Missing("liblttng-ust-dev is not installed".to_owned())
+    } else {
+        needs_compiler(has("cc"))
+    }
+}
+
+/// Memory of the shared-memory files that these processes have open, each counted once; `None` if
+/// they may not be looked into.
+fn shared_bytes(pids: &[u32]) -> Option<u64> {
+    /// Unit of `st_blocks`: stat(2).
+    const BLOCK_BYTES: u64 = 512;
+    let mut files: HashMap<(u64, u64), u64> = HashMap::new();
+    for pid in pids {
+        let entries = std::fs::read_dir(format!("/proc/{pid}/fd")).ok()?;
+        for link in entries.filter_map(|entry| entry.ok()).map(|entry| entry.path()) {
+            let target = std::fs::read_link(&link).unwrap_or_default();
+            let is_shared = is_shared_memory(&target);
+            if let Some(status) = std::fs::metadata(&link).ok().filter(|_| is_shared) {
+                files.insert((status.dev(), status.ino()), status.blocks() * BLOCK_BYTES);
+            }
+        }
+    }
+    Some(files.values().sum())
+}
+
+fn is_shared_memory(target: &Path) -> bool {
+    target.starts_with("/dev/shm")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn reason(installed: &[&str], header: bool) -> String {
+        match missing(|name| installed.contains(&name), |_| header) {
+            Availability::Missing(reason) => reason,
+            Availability::Ready => "ready".to_owned(),
+        }
+    }
+
+    #[test]
+    fn reasons_name_what_is_missing() {
+        assert_eq!(reason(&[], true), "lttng is not installed");
+        assert_eq!(reason(&["lttng"], true), "lttng-sessiond is not installed");
+        let tools = ["lttng", "lttng-sessiond", "cc"];
+        assert_eq!(reason(&tools, false), "liblttng-ust-dev is not installed");
+        assert_eq!(reason(&tools, true), "ready");
+        assert_eq!(reason(&tools[..2], true), "no C compiler (cc) is installed");
+    }
+
+    #[test]
+    fn shared_memory_is_told_by_its_path() {
+        assert!(is_shared_memory(Path::new("/dev/shm/ust-shm-consumer-1 (deleted)")));
+        assert!(!is_shared_memory(Path::new("socket:[1]")));
+    }
+}

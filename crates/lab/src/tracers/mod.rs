@@ -1,0 +1,70 @@
+//! The adapters.
+
+mod baseline;
+mod daemon;
+mod lttng;
+mod trackway;
+
+use crate::case::Case;
+use crate::case::Plan;
+use crate::tracer::Tracer;
+
+pub(crate) use baseline::Baseline;
+pub(crate) use lttng::Lttng;
+pub(crate) use trackway::Trackway;
+
+/// Names of the rows, which the bars and ratios refer to.
+pub(crate) mod name {
+    /// The loop alone.
+    pub(crate) const EMPTY: &str = "empty loop";
+    /// The processor's clock.
+    pub(crate) const RDTSC: &str = "rdtsc";
+    /// The lightest tracer there could be.
+    pub(crate) const LW_UST: &str = "LW-UST";
+    /// Ours with the library and without a session.
+    pub(crate) const TRACKWAY_OFF: &str = "Trackway, off";
+    /// Ours.
+    pub(crate) const TRACKWAY: &str = "Trackway";
+    /// Ours without restartable sequences.
+    pub(crate) const TRACKWAY_CLAIM: &str = "Trackway, claim";
+    /// LTTng-UST with its daemon and without a session.
+    pub(crate) const LTTNG_OFF: &str = "LTTng-UST, off";
+    /// LTTng-UST.
+    pub(crate) const LTTNG: &str = "LTTng-UST";
+}
+
+/// Ring of each CPU in the table's runs, in bytes: fits the second-level cache, for all tracers.
+pub(crate) const RING_BYTES: u64 = 1 << 20;
+/// Buffer of each CPU when recording at full speed, in bytes: Trackway's default.
+pub(crate) const FLOW_BYTES: u64 = 4 << 20;
+
+/// All tracers, in the order of their rows.
+pub(crate) fn all() -> Vec<Box<dyn Tracer>> {
+    let daemon = lttng::shared_daemon();
+    vec![
+        Box::new(Baseline::Empty),
+        Box::new(Baseline::Rdtsc),
+        Box::new(Trackway::off()),
+        Box::new(Lttng::off(&daemon)),
+        Box::new(Baseline::LwUst),
+        Box::new(Trackway::by_sequence()),
+        Box::new(Trackway::by_claim()),
+        Box::new(Lttng::on(&daemon)),
+    ]
+}
+
+/// Arguments of a workload program that runs a case.
+fn batch_arguments(work: &str, case: &Case, plan: &Plan, events: u64) -> [String; 5] {
+    let count = plan.warm_up + plan.batches;
+    let [threads, count, events] = [case.threads.into(), count.into(), events].map(text);
+    ["batches".to_owned(), work.to_owned(), threads, count, events]
+}
+
+/// Arguments of a workload program that emits from two threads for so long.
+fn flow_arguments(milliseconds: u32) -> [String; 4] {
+    ["for".to_owned(), "number".to_owned(), text(2), text(milliseconds.into())]
+}
+
+fn text(number: u64) -> String {
+    number.to_string()
+}

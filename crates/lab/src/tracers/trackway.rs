@@ -1,0 +1,286 @@
+//! Trackway itself, through its own command, as a user runs it: `trackway record -- WORKLOAD`.
+
+use std::os::unix::fs::{MetadataExt, symlink};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use super::baseline::{launch, needs_compiler};
+use super::{FLOW_BYTES, RING_BYTES, batch_arguments, flow_arguments, name};
+use crate::case::{Case, Context, Payload, Plan};
+use crate::child::{self, Running};
+use crate::error::{Error, Result};
+use crate::place::{Kit, Place, has, make_dir};
+use crate::readback::{self, RecorderSummary};
+use crate::results::{Account, Flow};
+use crate::tracer::{Availability, Starts, Tracer};
+use crate::workload::{self, Batch};
+
+/// The workload.
+const PROGRAM: &str = "trackway";
+/// Where traces go, in the scratch folder.
+const TRACE: &str = "trackway-trace";
+/// How a program asks the C library not to register restartable sequences.
+const NO_RSEQ: &str = "GLIBC_TUNABLES=glibc.pthread.rseq=0";
+
+/// How events are written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Way {
+    /// Not at all: the library is there, a session is not.
+    Off,
+    /// By restartable sequences.
+    Sequence,
+    /// By claims, as where there are no restartable sequences.
+    Claim,
+}
+
+/// What the latest run left.
+#[derive(Debug)]
+struct Latest {
+    messages: String,
+    emitted: u64,
+}
+
+/// The adapter.
+#[derive(Debug)]
+pub(crate) struct Trackway {
+    way: Way,
+    latest: Option<Latest>,
+}
+
+impl Trackway {
+    /// With the library, without a session.
+    pub(crate) const fn off() -> Self {
+        Self { way: Way::Off, latest: None }
+    }
+
+    /// As it is used.
+    pub(crate) const fn by_sequence() -> Self {
+        Self { way: Way::Sequence, latest: None }
+    }
+
+    /// Without restartable sequences.
+    pub(crate) const fn by_claim() -> Self {
+        Self { way: Way::Claim, latest: None }
+    }
+
+    /// The workload, recorded to a new folder.
+    fn record(&self, place: &Place, options: &[&str], bytes: u64) -> Command {
+        place.clear(TRACE);
+        let mut command = Command::new(&place.kit.trackway);
+        command.arg("record").args(options).arg("--buffer-size").arg(bytes.to_string());
+        command.arg("-o").arg(place.path(TRACE)).arg("--");
+        if self.way == Way::Claim {
+            // Only the program goes without; the recorder finds the machine as it is.
+            command.args(["env", NO_RSEQ]);
+        }
+        command.arg(place.path(PROGRAM));
+        in_window(&mut command, place.window_dir());
+        command
+    }
+
+    fn account(place: &Place, latest: &Latest) -> Result<Account> {
+        let what = "trackway record";
+        let messages = &latest.messages;
+        let summary = RecorderSummary::parse(messages)
+            .ok_or_else(|| Error::output(what, format_args!("no summary in '{messages}'")))?;
+        let counted = readback::count(&place.path(TRACE))?.unwrap_or_default();
+        if counted.events != 0 && counted.events != summary.recorded {
+            let message = format!(
+                "it says that it recorded {} events, and the trace has {}",
+                summary.recorded, counted.events
+            );
+            return Err(Error::output(what, message));
+        }
+        Ok(Account {
+            emitted: latest.emitted,
+            recorded: summary.recorded,
+            lost: summary.lost,
+            overwritten: summary.overwritten,
+            record_bytes: counted.record_bytes,
+        })
+    }
+}
+
+impl Tracer for Trackway {
+    fn name(&self) -> &'static str {
+        match self.way {
+            Way::Off => name::TRACKWAY_OFF,
+            Way::Sequence => name::TRACKWAY,
+            Way::Claim => name::TRACKWAY_CLAIM,
+        }
+    }
+
+    fn availability(&self, place: &Place) -> Availability {
+        availability(&place.kit, has("cc"))
+    }
+
+    fn supports(&self, case: &Case) -> bool {
+        match self.way {
+            Way::Off => case.context == Context::None && case.payload != Payload::Printf,
+            Way::Sequence | Way::Claim => true,
+        }
+    }
+
+    fn batch_events(&self) -> u64 {
+        if self.way == Way::Off { 400_000 } else { 10_000 }
+    }
+
+    fn set_up(&mut self, place: &Place) -> Result<()> {
+        let (Some(include), Some(library)) = (&place.kit.include, &place.kit.library) else {
+            return Err(Error::output("trackway", "its header and library are not found"));
+        };
+        // A checkout may not have the library under the name that programs load it by.
+        let folder = place.path("lib");
+        make_dir(&folder)?;
+        for name in ["libtrackway.so", "libtrackway.so.1"] {
+            let link = folder.join(name);
+            if !link.exists() {
+                symlink(library, &link).map_err(Error::io(format!("cannot make {link:?}")))?;
+            }
+        }
+        let folder = folder.display();
+        let flags = [
+            format!("-I{}", include.display()),
+            format!("-L{folder}"),
+            // The program refers to it only weakly: some linkers would leave it out.
+            "-Wl,--no-as-needed".to_owned(),
+            "-ltrackway".to_owned(),
+            format!("-Wl,-rpath,{folder}"),
+        ];
+        place.compile(PROGRAM, &flags.each_ref().map(String::as_str)).map(|_| ())
+    }
+
+    fn run(&mut self, place: &Place, case: &Case, plan: &Plan) -> Result<Vec<Batch>> {
+        let arguments = batch_arguments(case.payload.work(), case, plan, self.batch_events());
+        let mut command = if self.way == Way::Off {
+            let mut command = Command::new(place.path(PROGRAM));
+            in_window(&mut command, &off_window_dir(place)?);
+            command
+        } else {
+            let options = ["--flight-recorder", "--context", case.context.name()];
+            self.record(place, &options, RING_BYTES)
+        };
+        let finished = child::run(command.args(arguments), self.name())?;
+        let batches = workload::batches(&finished.stdout)?;
+        let emitted = batches.iter().map(|batch| batch.events).sum();
+        self.latest = Some(Latest { messages: finished.stderr, emitted });
+        Ok(batches)
+    }
+
+    fn read_back(&mut self, place: &Place) -> Result<Option<Account>> {
+        match &self.latest {
+            Some(latest) if self.way != Way::Off => Self::account(place, latest).map(Some),
+            _ => Ok(None),
+        }
+    }
+
+    fn stream(&mut self, place: &Place, milliseconds: u32) -> Result<Option<Flow>> {
+        if self.way == Way::Off {
+            return Ok(None);
+        }
+        let mut command = self.record(place, &["--context", "none"], FLOW_BYTES);
+        let finished = child::run(command.args(flow_arguments(milliseconds)), self.name())?;
+        let threads = workload::emitted(&finished.stdout)?;
+        let emitted = threads.iter().map(|thread| thread.events).sum();
+        let latest = Latest { messages: finished.stderr, emitted };
+        let longest_ns = threads.iter().map(|thread| thread.ns).max().unwrap_or_default();
+        let flow = Flow {
+            tracer: self.name().to_owned(),
+            seconds: longest_ns as f64 / 1e9,
+            buffer_bytes: FLOW_BYTES,
+            account: Self::account(place, &latest)?,
+        };
+        place.clear(TRACE);
+        Ok(Some(flow))
+    }
+
+    fn idle_bytes(&mut self, place: &Place) -> Result<Option<u64>> {
+        if self.way != Way::Sequence {
+            return Ok(None);
+        }
+        let mut command = self.record(place, &["--context", "none"], FLOW_BYTES);
+        let mut running = Running::start(command.args(["idle", "300"]), self.name())?;
+        let ready = running.line()?;
+        let bytes = allocated_bytes(place.window_dir());
+        running.finish()?;
+        if ready != "ready" {
+            return Err(Error::output(self.name(), format_args!("'{ready}' is not 'ready'")));
+        }
+        bytes.map(Some)
+    }
+
+    fn starts(&mut self, place: &Place, count: u32) -> Result<Option<Starts>> {
+        if self.way != Way::Off {
+            return Ok(None);
+        }
+        let window_dir = off_window_dir(place)?;
+        launch(place, PROGRAM, count, |command| in_window(command, &window_dir)).map(Some)
+    }
+
+    fn tear_down(&mut self) {}
+}
+
+/// Folder of a window that no session ever was in.
+fn off_window_dir(place: &Place) -> Result<PathBuf> {
+    let folder = place.window_dir().join("off");
+    make_dir(&folder)?;
+    Ok(folder)
+}
+
+/// The program, and whatever it starts, uses the lab's own window and no session of the user's.
+fn in_window(command: &mut Command, window_dir: &Path) {
+    command.env("TRACKWAY_WINDOW_DIR", window_dir);
+    command.env_remove("TRACKWAY_TOKEN").env_remove("LD_PRELOAD");
+}
+
+fn availability(kit: &Kit, has_compiler: bool) -> Availability {
+    if kit.include.is_none() {
+        Availability::Missing("trackway/trackway.h is not beside this executable".to_owned())
+    } else if kit.library.is_none() {
+        Availability::Missing("libtrackway.so is not beside this executable".to_owned())
+    } else {
+        needs_compiler(has_compiler)
+    }
+}
+
+/// Memory that the files in `folder` take: their blocks, not their lengths.
+fn allocated_bytes(folder: &Path) -> Result<u64> {
+    /// Unit of `st_blocks`, whatever the file system's block is: stat(2).
+    const BLOCK_BYTES: u64 = 512;
+    let what = || format!("cannot read {folder:?}");
+    let mut bytes = 0;
+    for entry in std::fs::read_dir(folder).map_err(Error::io(what()))? {
+        let metadata = entry.and_then(|entry| entry.metadata()).map_err(Error::io(what()))?;
+        if metadata.is_file() {
+            bytes += metadata.blocks() * BLOCK_BYTES;
+        }
+    }
+    Ok(bytes)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn reasons_name_what_is_missing() {
+        let mut kit = Kit { trackway: "trackway".into(), include: None, library: None };
+        let missing = |kit: &Kit| match availability(kit, true) {
+            Availability::Missing(reason) => reason,
+            Availability::Ready => String::new(),
+        };
+        assert_eq!(missing(&kit), "trackway/trackway.h is not beside this executable");
+        kit.include = Some("include".into());
+        assert_eq!(missing(&kit), "libtrackway.so is not beside this executable");
+        kit.library = Some("libtrackway.so".into());
+        assert_eq!(availability(&kit, true), Availability::Ready);
+        assert_ne!(availability(&kit, false), Availability::Ready);
+    }
+
+    #[test]
+    fn every_way_but_off_records_everything() {
+        assert!(Trackway::by_claim().supports(&Case::PRINTF));
+        assert!(!Trackway::off().supports(&Case::PRINTF));
+        assert!(Trackway::off().supports(&Case::SIMPLEST));
+    }
+}

@@ -1,0 +1,165 @@
+//! The traced command: found, started with the library in it, waited for.
+
+use std::ffi::{OsStr, OsString};
+use std::io;
+use std::os::unix::fs::PermissionsExt;
+use std::os::unix::process::{CommandExt, ExitStatusExt};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, ExitStatus};
+
+use trackway_sys::signal::SignalSet;
+
+use crate::RecordError;
+use crate::record::CommandEnd;
+
+/// The library that every traced program loads.
+const LIBRARY: &str = "libtrackway.so";
+/// Where libraries lie, seen from the folder of this program.
+const LIBRARY_FOLDERS: [&str; 4] = [".", "../lib", "../lib/x86_64-linux-gnu", "../lib64"];
+/// Environment variable with the tokens that a process holds.
+const TOKEN_VARIABLE: &str = "TRACKWAY_TOKEN";
+const PRELOAD_VARIABLE: &str = "LD_PRELOAD";
+
+/// What is to be run, found.
+#[derive(Debug)]
+pub(crate) struct Found {
+    /// The program's file.
+    pub(crate) file: PathBuf,
+    words: Vec<OsString>,
+}
+
+impl Found {
+    /// Looks for the command as execvp(3) does.
+    pub(crate) fn look_up(words: &[OsString]) -> Result<Self, RecordError> {
+        let name = words.first().map(OsString::as_os_str).unwrap_or_default();
+        let file = look_up(name)?;
+        Ok(Self { file, words: words.to_vec() })
+    }
+
+    /// Starts it. Signals are blocked as `signals` say, as they were before we blocked ours.
+    pub(crate) fn start(
+        &self,
+        token: u64,
+        libraries: &[PathBuf],
+        signals: SignalSet,
+    ) -> Result<Child, RecordError> {
+        let mut command = Command::new(&self.words[0]);
+        command
+            .args(&self.words[1..])
+            .env(TOKEN_VARIABLE, joined(TOKEN_VARIABLE, false, OsString::from(format!("{token:x}"))))
+            .env(PRELOAD_VARIABLE, joined(PRELOAD_VARIABLE, true, list_of(libraries)));
+        // SAFETY: between fork and exec only pthread_sigmask is called, which is
+        // async-signal-safe.
+        unsafe {
+            command.pre_exec(move || {
+                signals.make_current();
+                Ok(())
+            });
+        }
+        command.spawn().map_err(|error| match error.kind() {
+            io::ErrorKind::NotFound => RecordError::CommandNotFound(self.file.clone()),
+            _ => RecordError::CommandNotExecutable(self.file.clone(), error),
+        })
+    }
+}
+
+/// The value of `variable` with `ours` added: in front, or behind.
+fn joined(variable: &str, in_front: bool, ours: OsString) -> OsString {
+    let Some(theirs) = std::env::var_os(variable).filter(|value| !value.is_empty()) else {
+        return ours;
+    };
+    let (mut first, second) = if in_front { (ours, theirs) } else { (theirs, ours) };
+    first.push(":");
+    first.push(second);
+    first
+}
+
+fn list_of(libraries: &[PathBuf]) -> OsString {
+    libraries.iter().map(|path| path.as_os_str()).collect::<Vec<_>>().join(OsStr::new(":"))
+}
+
+fn look_up(name: &OsStr) -> Result<PathBuf, RecordError> {
+    let not_found = || RecordError::CommandNotFound(PathBuf::from(name));
+    if name.is_empty() {
+        return Err(not_found());
+    }
+    if name.as_encoded_bytes().contains(&b'/') {
+        let path = PathBuf::from(name);
+        return match path.metadata() {
+            Ok(status) if is_executable(&status) => Ok(path),
+            Ok(_) => {
+                let denied = io::Error::from_raw_os_error(libc::EACCES);
+                Err(RecordError::CommandNotExecutable(path, denied))
+            }
+            Err(_) => Err(not_found()),
+        };
+    }
+    let folders = std::env::var_os("PATH").unwrap_or_else(|| "/usr/bin:/bin".into());
+    let mut denied = None;
+    for folder in std::env::split_paths(&folders) {
+        let path = folder.join(name);
+        match path.metadata() {
+            Ok(status) if is_executable(&status) => return Ok(path),
+            Ok(_) => denied = denied.or(Some(path)),
+            Err(_) => {}
+        }
+    }
+    Err(match denied {
+        Some(path) => {
+            RecordError::CommandNotExecutable(path, io::Error::from_raw_os_error(libc::EACCES))
+        }
+        None => not_found(),
+    })
+}
+
+fn is_executable(status: &std::fs::Metadata) -> bool {
+    status.is_file() && status.permissions().mode() & 0o111 != 0
+}
+
+/// Paths of libtrackway.so and of these preload helpers, beside this program.
+pub(crate) fn libraries(helpers: &[&'static str]) -> Result<Vec<PathBuf>, RecordError> {
+    let program = std::env::current_exe().map_err(RecordError::io("find", "/proc/self/exe"))?;
+    let folder = program.parent().unwrap_or(Path::new("/"));
+    std::iter::once(LIBRARY)
+        .chain(helpers.iter().copied())
+        .map(|name| {
+            let path = LIBRARY_FOLDERS
+                .iter()
+                .map(|place| folder.join(place).join(name))
+                .find_map(|path| path.canonicalize().ok())
+                .ok_or(RecordError::LibraryMissing(name))?;
+            let bytes = path.as_os_str().as_encoded_bytes();
+            if bytes.iter().any(|byte| byte.is_ascii_whitespace() || *byte == b':') {
+                return Err(RecordError::LibraryPath(path));
+            }
+            Ok(path)
+        })
+        .collect()
+}
+
+/// How the command ended.
+pub(crate) fn end_of(status: ExitStatus) -> CommandEnd {
+    match (status.code(), status.signal()) {
+        (Some(code), _) => CommandEnd::Exited(code as u8),
+        (None, Some(signal)) => CommandEnd::Killed(signal),
+        (None, None) => CommandEnd::Exited(1),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn commands_are_found_as_the_shell_finds_them() {
+        assert!(look_up(OsStr::new("sh")).is_ok());
+        assert!(look_up(OsStr::new("/bin/sh")).is_ok());
+        for name in ["", "no-such-command-anywhere", "/no/such/command"] {
+            let error = look_up(OsStr::new(name)).unwrap_err();
+            assert_eq!(error.exit_status(), 127, "{name}");
+        }
+        for name in ["/etc/passwd", "/etc"] {
+            assert_eq!(look_up(OsStr::new(name)).unwrap_err().exit_status(), 126, "{name}");
+        }
+    }
+}

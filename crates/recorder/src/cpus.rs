@@ -1,0 +1,87 @@
+//! The machine's CPUs, and running once on each of them.
+//!
+//! A restartable sequence that was under way when a session's generation changed is gone once
+//! another thread has run on its CPU: the kernel aborts sequences when it switches threads. So a
+//! visit to every CPU is a grace period, for all processes, without their help.
+
+use trackway_sys::Errno;
+use trackway_sys::thread::CpuSet;
+
+/// Most CPUs of a machine.
+const CPUS_MAX: u32 = 8192;
+
+/// Number of CPUs that the machine could ever have: ids are below it.
+pub(crate) fn possible() -> u32 {
+    ids("/sys/devices/system/cpu/possible").last().map_or_else(fallback, |last| last + 1)
+}
+
+/// CPUs that are online.
+pub(crate) fn online() -> Vec<u32> {
+    let online = ids("/sys/devices/system/cpu/online");
+    if online.is_empty() { (0..fallback()).collect() } else { online }
+}
+
+fn fallback() -> u32 {
+    std::thread::available_parallelism().map_or(1, |count| count.get() as u32)
+}
+
+/// CPU ids in a file of the kernel's list format: `0-3,8,10-11`.
+fn ids(path: &str) -> Vec<u32> {
+    std::fs::read_to_string(path).map(|text| parse_ids(&text)).unwrap_or_default()
+}
+
+fn parse_ids(text: &str) -> Vec<u32> {
+    let mut ids = Vec::new();
+    for range in text.trim().split(',') {
+        let (first, last) = range.split_once('-').unwrap_or((range, range));
+        if let (Ok(first), Ok(last)) = (first.parse::<u32>(), last.parse::<u32>()) {
+            ids.extend(first..=last.min(CPUS_MAX - 1));
+        }
+    }
+    ids
+}
+
+/// Runs once on every CPU that is online, then where it ran before. Whether it could: it may not
+/// run on a CPU that a cpuset(7) withholds, and then old sequences may still be alive there.
+pub(crate) fn visit_all() -> bool {
+    visit(|_| ())
+}
+
+/// Calls `visitor` on every CPU that is online; whether every one could be visited.
+pub(crate) fn visit(mut visitor: impl FnMut(u32)) -> bool {
+    let Ok(before) = CpuSet::current() else { return false };
+    let mut complete = true;
+    for cpu in online() {
+        match CpuSet::only(cpu).apply() {
+            Ok(()) => visitor(cpu),
+            // It went offline meanwhile: nothing runs there.
+            Err(Errno(libc::EINVAL)) if !online().contains(&cpu) => {}
+            Err(_) => complete = false,
+        }
+    }
+    // If the set of before cannot be had back, we may run anywhere, which harms nobody.
+    let _ = before.apply();
+    complete
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn cpu_lists_are_read() {
+        assert_eq!(parse_ids("0-3,8,10-11\n"), [0, 1, 2, 3, 8, 10, 11]);
+        assert_eq!(parse_ids("0\n"), [0]);
+        assert_eq!(parse_ids("x,3-"), Vec::<u32>::new());
+        assert!(parse_ids("0-4000000000").len() <= CPUS_MAX as usize);
+    }
+
+    #[test]
+    fn every_cpu_is_visited() {
+        let mut visited = Vec::new();
+        if visit(|cpu| visited.push((cpu, trackway_sys::thread::cpu()))) {
+            assert_eq!(visited.len(), online().len());
+            assert!(visited.iter().all(|(wanted, got)| wanted == got));
+        }
+    }
+}

@@ -1,0 +1,184 @@
+//! What an ELF file says of itself: whether it is static, which libraries it needs, which
+//! instrumentation points it carries.
+//!
+//! Files are hostile: `object` checks every offset, sizes are bounded, and a file that makes no
+//! sense has simply nothing to say.
+
+use std::collections::{BTreeSet, HashSet, VecDeque};
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use object::elf::{DT_NEEDED, PT_INTERP};
+use object::endian::Endianness;
+use object::read::elf::{Dyn, ElfFile64, FileHeader, ProgramHeader};
+use object::{Object, ObjectSection};
+
+/// Largest file that is looked into, in bytes.
+const FILE_BYTES_MAX: u64 = 512 << 20;
+/// Most libraries of a program that are looked into.
+const LIBRARIES_MAX: usize = 256;
+
+/// What a file says of itself.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Module {
+    /// It is an executable that no dynamic loader runs: nothing can be preloaded into it.
+    pub is_static: bool,
+    /// `provider:name` of its instrumentation points (SDT notes).
+    pub points: BTreeSet<String>,
+    /// Libraries that it needs.
+    pub needed: Vec<String>,
+}
+
+/// Reads the 64-bit ELF file at `path`; `None` if it is none (a script, say).
+pub fn read(path: &Path) -> Option<Module> {
+    let status = fs::metadata(path).ok()?;
+    if !status.is_file() || status.len() > FILE_BYTES_MAX {
+        return None;
+    }
+    parse(&fs::read(path).ok()?)
+}
+
+fn parse(bytes: &[u8]) -> Option<Module> {
+    let file = ElfFile64::<Endianness>::parse(bytes).ok()?;
+    let endian = file.endian();
+    let segments = file.elf_program_headers();
+    let has = |kind| segments.iter().any(|segment| segment.p_type(endian) == kind);
+    let executable = file.elf_header().e_type(endian) == object::elf::ET_EXEC
+        || file.elf_header().e_type(endian) == object::elf::ET_DYN && file.entry() != 0;
+    let mut points = BTreeSet::new();
+    for section in file.sections() {
+        if section.name() == Ok(".note.stapsdt")
+            && let Ok(data) = section.data()
+        {
+            read_notes(data, &mut points);
+        }
+    }
+    Some(Module {
+        is_static: executable && !has(PT_INTERP) && !is_library(&file),
+        points,
+        needed: needed(&file, bytes).unwrap_or_default(),
+    })
+}
+
+/// Libraries have an entry point at times (libc.so.6): they have a name, too.
+fn is_library(file: &ElfFile64<'_, Endianness>) -> bool {
+    file.dynamic_symbols().next().is_some()
+}
+
+fn needed(file: &ElfFile64<'_, Endianness>, bytes: &[u8]) -> Option<Vec<String>> {
+    let endian = file.endian();
+    let sections = file.elf_section_table();
+    let (dynamic, strings) = sections.dynamic(endian, bytes).ok()??;
+    let strings = sections.strings(endian, bytes, strings).ok()?;
+    let names = dynamic
+        .iter()
+        .take_while(|entry| entry.tag32(endian) != Some(0))
+        .filter(|entry| entry.tag32(endian) == Some(DT_NEEDED))
+        .filter_map(|entry| entry.string(endian, strings).ok())
+        .filter_map(|name| core::str::from_utf8(name).ok().map(str::to_owned))
+        .take(LIBRARIES_MAX);
+    Some(names.collect())
+}
+
+/// Reads SDT notes (SystemTap wiki, "UserSpaceProbeImplementation"): three addresses, then
+/// provider, name and arguments, each ended by NUL.
+fn read_notes(mut data: &[u8], points: &mut BTreeSet<String>) {
+    const KIND: u32 = 3;
+    const ADDRESSES_BYTES: usize = 24;
+    while let Some((head, rest)) = data.split_at_checked(12) {
+        let word = |at: usize| {
+            let mut bytes = [0; 4];
+            bytes.copy_from_slice(&head[at..at + 4]);
+            u32::from_le_bytes(bytes)
+        };
+        let name_bytes = (word(0) as usize).next_multiple_of(4);
+        let body_bytes = (word(4) as usize).next_multiple_of(4);
+        let Some((name, rest)) = rest.split_at_checked(name_bytes) else { return };
+        let Some((body, rest)) = rest.split_at_checked(body_bytes.min(rest.len())) else { return };
+        if word(8) == KIND && name.starts_with(b"stapsdt\0") {
+            let mut texts = body.get(ADDRESSES_BYTES..).unwrap_or(&[]).split(|&byte| byte == 0);
+            if let (Some(provider), Some(name)) = (texts.next(), texts.next()) {
+                let text = [provider, b":", name].concat();
+                points.insert(String::from_utf8_lossy(&text).into_owned());
+            }
+        }
+        data = rest;
+    }
+}
+
+/// Instrumentation points in `files` and in the libraries that they need, as far as those lie
+/// where libraries usually lie or beside the file.
+pub fn points_in_reach(files: &[PathBuf]) -> BTreeSet<String> {
+    const FOLDERS: [&str; 5] =
+        ["/lib/x86_64-linux-gnu", "/usr/lib/x86_64-linux-gnu", "/lib64", "/usr/lib", "/usr/local/lib"];
+    let extra = std::env::var("LD_LIBRARY_PATH").unwrap_or_default();
+    let mut points = BTreeSet::new();
+    let mut seen: HashSet<PathBuf> = HashSet::new();
+    let mut open: VecDeque<PathBuf> = files.iter().cloned().collect();
+    while let Some(path) = open.pop_front() {
+        if seen.len() >= LIBRARIES_MAX || !seen.insert(path.clone()) {
+            continue;
+        }
+        let Some(module) = read(&path) else { continue };
+        points.extend(module.points);
+        let beside = path.parent().map(Path::to_owned);
+        for name in module.needed {
+            let folders = extra.split(':').chain(FOLDERS).filter(|folder| !folder.is_empty());
+            let found = folders
+                .map(PathBuf::from)
+                .chain(beside.clone())
+                .map(|folder| folder.join(&name))
+                .find(|file| file.is_file());
+            open.extend(found);
+        }
+    }
+    points
+}
+
+/// The interpreter of a script: what follows `#!`.
+pub fn interpreter(path: &Path) -> Option<PathBuf> {
+    use std::io::Read;
+    let mut head = [0; 256];
+    let count = fs::File::open(path).ok()?.read(&mut head).ok()?;
+    let line = head[..count].strip_prefix(b"#!")?.split(|&byte| byte == b'\n').next()?;
+    let text = core::str::from_utf8(line).ok()?;
+    text.split_whitespace().next().map(PathBuf::from)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn this_program_is_dynamic_and_needs_libc() {
+        let module = read(&std::env::current_exe().unwrap()).unwrap();
+        assert!(!module.is_static);
+        assert!(module.needed.iter().any(|name| name.starts_with("libc.so")), "{module:?}");
+    }
+
+    #[test]
+    fn damaged_files_say_nothing() {
+        let bytes = fs::read("/proc/self/exe").unwrap();
+        for cut in [0, 4, 63, 64, 200, 5000] {
+            let _ = parse(&bytes[..cut]);
+        }
+        let mut points = BTreeSet::new();
+        read_notes(&[0xff; 64], &mut points);
+        read_notes(&[8, 0, 0, 0, 255, 255, 0, 0, 3, 0, 0, 0], &mut points);
+        assert!(points.is_empty());
+    }
+
+    #[test]
+    fn notes_are_read() {
+        let mut note = Vec::new();
+        note.extend(8_u32.to_le_bytes());
+        let body = [&[0; 24][..], b"app\0request\0-4@%eax\0"].concat();
+        note.extend((body.len() as u32).to_le_bytes());
+        note.extend(3_u32.to_le_bytes());
+        note.extend(b"stapsdt\0");
+        note.extend(&body);
+        let mut points = BTreeSet::new();
+        read_notes(&note, &mut points);
+        assert_eq!(points, BTreeSet::from(["app:request".to_owned()]));
+    }
+}

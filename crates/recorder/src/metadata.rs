@@ -1,0 +1,121 @@
+//! A trace's metadata file: valid at any moment, because each version replaces the one before.
+
+use std::collections::HashSet;
+use std::fs;
+use std::io::{self, Write};
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
+
+use trackway_ctf::write::{TraceDescription, event_declaration, metadata_preamble};
+use trackway_schema::EventDescription;
+
+/// Largest metadata that is read back, in bytes.
+const BYTES_MAX: u64 = 256 << 20;
+
+/// The metadata file of a trace.
+#[derive(Debug)]
+pub(crate) struct Metadata {
+    path: PathBuf,
+    text: String,
+    declared: HashSet<u32>,
+    written_bytes: usize,
+}
+
+impl Metadata {
+    /// Writes the metadata of a new trace in `folder`.
+    pub(crate) fn create(folder: &Path, trace: &TraceDescription) -> io::Result<Self> {
+        let mut metadata = Self {
+            path: folder.join("metadata"),
+            text: metadata_preamble(trace),
+            declared: HashSet::new(),
+            written_bytes: 0,
+        };
+        metadata.write()?;
+        Ok(metadata)
+    }
+
+    /// Reads the metadata that a recorder wrote in `folder`.
+    pub(crate) fn reopen(folder: &Path) -> io::Result<Self> {
+        let path = folder.join("metadata");
+        if fs::metadata(&path)?.len() > BYTES_MAX {
+            return Err(io::ErrorKind::FileTooLarge.into());
+        }
+        let text = fs::read_to_string(&path)?;
+        let declared = declared_ids(&text);
+        let written_bytes = text.len();
+        Ok(Self { path, text, declared, written_bytes })
+    }
+
+    /// Adds the declaration of event `id`; it is in the file after [`Self::write`].
+    pub(crate) fn declare(&mut self, id: u32, event: &EventDescription) {
+        if self.declared.insert(id) {
+            self.text.push_str(&event_declaration(id, event));
+        }
+    }
+
+    /// Replaces the file, if anything was added.
+    pub(crate) fn write(&mut self) -> io::Result<()> {
+        if self.written_bytes == self.text.len() {
+            return Ok(());
+        }
+        // Readers pass over names that begin with a dot.
+        let next = self.path.with_file_name(".metadata.next");
+        let mut file = fs::OpenOptions::new()
+            .write(true)
+            .create(true)
+            .truncate(true)
+            .mode(0o600)
+            .open(&next)?;
+        file.write_all(self.text.as_bytes())?;
+        fs::rename(&next, &self.path)?;
+        self.written_bytes = self.text.len();
+        Ok(())
+    }
+
+    /// Size of the file, in bytes.
+    pub(crate) fn bytes(&self) -> u64 {
+        self.written_bytes as u64
+    }
+}
+
+/// Ids of the events that a metadata text of ours declares.
+fn declared_ids(text: &str) -> HashSet<u32> {
+    text.lines()
+        .filter_map(|line| line.strip_prefix("\tid = ")?.strip_suffix(';')?.parse().ok())
+        .zip(1..)
+        // The first is the stream's.
+        .filter(|&(_, number)| number > 1)
+        .map(|(id, _)| id)
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use trackway_ctf::write::Contexts;
+
+    #[test]
+    fn what_was_declared_is_known_again() {
+        let trace = TraceDescription {
+            uuid: [1; 16],
+            hostname: "host".into(),
+            uid: 0,
+            trace_name: "t".into(),
+            creation_datetime: "20261121T025621+0000".into(),
+            boot_uuid: [2; 16],
+            clock_offset_ns: 5,
+            contexts: Contexts::default(),
+        };
+        let mut text = metadata_preamble(&trace);
+        assert!(declared_ids(&text).is_empty());
+        let event = |name: &str| EventDescription {
+            provider: "a".into(),
+            name: name.into(),
+            level: 6,
+            fields: Vec::new(),
+        };
+        text.push_str(&event_declaration(0, &event("x")));
+        text.push_str(&event_declaration(77, &event("y")));
+        assert_eq!(declared_ids(&text), HashSet::from([0, 77]));
+    }
+}

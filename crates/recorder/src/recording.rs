@@ -1,0 +1,506 @@
+//! A session under way: looked at, drained, grown, kept on time, ended.
+
+use std::path::PathBuf;
+use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
+
+use trackway_abi::session::{Session, flag};
+use trackway_abi::window::EVENTS_MAX;
+use trackway_ring::claim::Claim;
+use trackway_schema::EventDescription;
+use trackway_session::{Calibrator, Change, Line, Ticker, Use};
+use trackway_sys::clock::monotonic_ns;
+use trackway_window::{AllocateError, Owner, SessionLayout, Way};
+
+use crate::memory::{FileMemory, Pool};
+use crate::region::{Drain, RegionWork};
+use crate::report::{LOST_SHOWN_MAX, Notices};
+use crate::slot::{self, SessionSettings, Slot};
+use crate::trace::{Particulars, Trace};
+use crate::{Home, RecordError, Summary, clock, clock_epoch, cpus};
+
+/// How often the lease is renewed, in ns.
+const LEASE_PERIOD_NS: u64 = 500_000_000;
+/// How often the clock is calibrated, and slow things are looked at, in ns.
+const SLOW_PERIOD_NS: u64 = 100_000_000;
+/// How long the end waits for claims of live writers.
+const CLAIMS_PATIENCE: Duration = Duration::from_millis(50);
+/// Least time between the first two readings of the clock.
+const FIRST_BASELINE: Duration = Duration::from_millis(6);
+
+/// A session that this process records.
+#[derive(Debug)]
+pub struct Recording {
+    pub(crate) home: Home,
+    pub(crate) slot: Slot,
+    pub(crate) layout: SessionLayout,
+    pub(crate) regions: Vec<RegionWork>,
+    pub(crate) trace: Trace,
+    pool: Pool,
+    /// Memory could not be had: said once.
+    pool_dry: bool,
+    calibrator: Option<Calibrator>,
+    epoch: u64,
+    ticker: Ticker,
+    begin_ts: u64,
+    lease_due_ns: u64,
+    slow_due_ns: u64,
+    /// Ids of events, as far as they were seen: by event.
+    ids_seen: Vec<u32>,
+    ids_known: u32,
+    buffer: Vec<u8>,
+}
+
+/// How much there is so far.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Totals {
+    /// Events recorded: in the trace, or still in the buffers.
+    pub events: u64,
+    /// Events lost.
+    pub lost: u64,
+    /// Bytes of the trace.
+    pub bytes: u64,
+    /// Processes that took part.
+    pub processes: u64,
+}
+
+impl Recording {
+    /// Builds a session as `settings` say, in a free slot; its trace folder is made; writers may
+    /// come in as soon as [`Self::activate`] is called.
+    pub fn build(home: Home, settings: &SessionSettings) -> Result<Self, RecordError> {
+        let mut calibrator = clock::counter_is_invariant().then(Calibrator::default);
+        if let Some(calibrator) = &mut calibrator {
+            calibrator.update(clock::read());
+        }
+        let begun = Instant::now();
+        let slot = Slot::take(&home)?;
+        let built = Self::build_in(home, slot, settings, calibrator, begun);
+        match built {
+            Ok(recording) => Ok(recording),
+            Err((error, home, slot)) => {
+                // No writer has ever been let in.
+                let _ = slot.free(&home, true);
+                Err(error)
+            }
+        }
+    }
+
+    #[expect(clippy::result_large_err, reason = "the parts come back for cleaning up, once")]
+    fn build_in(
+        home: Home,
+        slot: Slot,
+        settings: &SessionSettings,
+        calibrator: Option<Calibrator>,
+        begun: Instant,
+    ) -> Result<Self, (RecordError, Home, Slot)> {
+        let made = slot.build(&home, settings, cpus::possible()).and_then(|layout| {
+            let session = slot.session();
+            let particulars = Particulars {
+                uuid: settings.uuid,
+                uid: crate::home::user(),
+                realtime_offset_ns: session.realtime_offset_ns.load(Ordering::Relaxed) as i64,
+                contexts: settings.contexts,
+            };
+            Ok((layout, Trace::create(&settings.path, &particulars)?))
+        });
+        let (layout, trace) = match made {
+            Ok(made) => made,
+            Err(error) => return Err((error, home, slot)),
+        };
+        let modest = !settings.buffers.whole;
+        let mut recording = Self::assemble(home, slot, layout, trace, modest);
+        recording.calibrator = calibrator;
+        match recording.back_initially(settings) {
+            Ok(()) => {
+                recording.calibrate_first(begun);
+                Ok(recording)
+            }
+            Err(error) => Err((error, recording.home, recording.slot)),
+        }
+    }
+
+    /// Puts the parts together, without memory and without a clock.
+    pub(crate) fn assemble(
+        home: Home,
+        slot: Slot,
+        layout: SessionLayout,
+        trace: Trace,
+        modest: bool,
+    ) -> Self {
+        let overwrite = layout.flags & flag::OVERWRITE != 0;
+        let regions = slot::regions(home.window(), &layout)
+            .into_iter()
+            .map(|(region, cpu, way)| RegionWork::new(region, cpu, way, overwrite))
+            .collect();
+        Self {
+            pool: Pool::new(slot.index, modest),
+            home,
+            slot,
+            layout,
+            regions,
+            trace,
+            pool_dry: false,
+            calibrator: None,
+            epoch: 0,
+            ticker: Ticker::default(),
+            begin_ts: monotonic_ns(),
+            lease_due_ns: 0,
+            slow_due_ns: 0,
+            ids_seen: vec![0; EVENTS_MAX],
+            ids_known: 0,
+            buffer: Vec::new(),
+        }
+    }
+
+    fn session(&self) -> &'static Session {
+        self.slot.session()
+    }
+
+    fn back_initially(&mut self, settings: &SessionSettings) -> Result<(), RecordError> {
+        let plan = settings.buffers;
+        let online = cpus::online();
+        let needed = online.len() as u64 * plan.initial_bytes_per_cpu();
+        let folder = self.home.folder.clone();
+        for number in 0..self.regions.len() {
+            let work = &mut self.regions[number];
+            let control = work.region.0.control;
+            // A claimer of an earlier life held on to it while it was reset.
+            if control.commit.load(Ordering::Relaxed) != 0 || control.limit.load(Ordering::Relaxed) != 0 {
+                work.given_up = true;
+                continue;
+            }
+            if !online.contains(&work.cpu) {
+                continue;
+            }
+            let wanted = match work.way {
+                Way::Sequence => plan.initial_subs(),
+                Way::Claim(_) => plan.initial_claim_subs(),
+            };
+            if let Err(error) = self.back(number, wanted) {
+                // By default less will do, as long as there is a little.
+                let least = if matches!(self.regions[number].way, Way::Sequence) { 2 } else { 1 };
+                if plan.whole || self.regions[number].backing.backed() < least {
+                    return Err(RecordError::Memory(needed, folder, error));
+                }
+                self.pool_dry = true;
+            }
+        }
+        Ok(())
+    }
+
+    /// Backs sub-buffers of region `number` until `wanted` of them are, and raises its limit.
+    fn back(&mut self, number: usize, wanted: u64) -> Result<(), AllocateError> {
+        let work = &mut self.regions[number];
+        let region = work.region.0;
+        let mut result = Ok(());
+        while work.backing.backed() < wanted {
+            let missing = wanted - work.backing.backed();
+            let shift = region.geometry.sub_shift();
+            match self.pool.take(&self.home.allocator, shift, missing) {
+                Ok(offset) => {
+                    let Some(index) = work.backing.add(offset) else { break };
+                    region.back(index, offset);
+                }
+                Err(error) => {
+                    result = Err(error);
+                    break;
+                }
+            }
+        }
+        region.raise_limit(work.backing.limit());
+        result
+    }
+
+    fn calibrate_first(&mut self, begun: Instant) {
+        if self.calibrator.is_some() {
+            // Most of it has passed already, or the calibration is not due yet.
+            std::thread::sleep(FIRST_BASELINE.saturating_sub(begun.elapsed()));
+        }
+        clock::publish(&self.session().clock, None, self.epoch);
+        self.calibrate();
+        self.begin_ts = monotonic_ns();
+    }
+
+    /// Lets writers in.
+    pub fn activate(&mut self) {
+        self.slot.activate(&self.layout);
+        self.lease_due_ns = monotonic_ns() + LEASE_PERIOD_NS;
+        self.slow_due_ns = monotonic_ns() + SLOW_PERIOD_NS / 2;
+    }
+
+    /// The folder of the trace.
+    pub fn folder(&self) -> PathBuf {
+        self.trace.root.clone()
+    }
+
+    /// One look at everything: drains what is complete, gives memory back to writers, grows,
+    /// keeps lease and clock. How long to wait until the next look, in ns.
+    pub fn tick(&mut self, notices: &Notices) -> Result<u64, RecordError> {
+        self.check_window()?;
+        let now = monotonic_ns();
+        if now >= self.lease_due_ns {
+            self.lease_due_ns = now + LEASE_PERIOD_NS;
+            if slot::renew_lease(self.session()) {
+                // Writers took us for dead, and switched their events off.
+                slot::enable_selected(self.home.window(), &self.layout);
+            }
+        }
+        let (mut fill, mut data) = (0, false);
+        for work in &mut self.regions {
+            let before = work.snapshot.map_or(0, |snapshot| snapshot.head);
+            work.look();
+            if let Some(snapshot) = work.snapshot {
+                fill = fill.max(work.backing.fill(snapshot.head));
+                data |= snapshot.head != before;
+            }
+        }
+        if !self.is_overwriting() {
+            self.drain_all(false)?;
+        }
+        self.grow(notices);
+        if now >= self.slow_due_ns {
+            self.slow_due_ns = now + SLOW_PERIOD_NS;
+            self.calibrate();
+            self.free_claims_of_the_dead();
+        }
+        if self.is_overwriting() {
+            // Nothing waits for us.
+            fill = if self.regions.iter().all(|work| work.backing.limit() == u64::MAX) { 0 } else { fill };
+        }
+        Ok(self.ticker.next(fill, data))
+    }
+
+    fn check_window(&self) -> Result<(), RecordError> {
+        if !self.home.is_whole() {
+            return Err(RecordError::Lost("the window was truncated"));
+        }
+        if !self.slot.is_ours() {
+            return Err(RecordError::Lost("another trackway command took this session over"));
+        }
+        Ok(())
+    }
+
+    fn is_overwriting(&self) -> bool {
+        self.layout.flags & flag::OVERWRITE != 0
+    }
+
+    /// Writes what [`RegionWork::look`] saw: first the declarations of events, then the packets.
+    fn drain_all(&mut self, partial: bool) -> Result<(), RecordError> {
+        self.declare_events()?;
+        let memory = FileMemory(self.home.allocator.file());
+        let mut with = Drain {
+            memory: &memory,
+            trace: &self.trace,
+            begin_ts: self.begin_ts,
+            partial,
+            buffer: &mut self.buffer,
+        };
+        for work in &mut self.regions {
+            work.drain(&mut with)
+                .map_err(RecordError::io("write", self.trace.channel.join(work.name())))?;
+        }
+        Ok(())
+    }
+
+    /// Declares events that got an id since the last look. Whoever reads heads first and ids then
+    /// finds the id of every record below those heads.
+    fn declare_events(&mut self) -> Result<(), RecordError> {
+        let window = self.home.window();
+        if self.session().next_id.load(Ordering::Relaxed) == self.ids_known {
+            return Ok(());
+        }
+        for event in 0..EVENTS_MAX {
+            // ORDERING: Acquire pairs with the Release in `enable_if_selected`.
+            let id = self.layout.id(window, event).load(Ordering::Acquire);
+            if id == 0 || self.ids_seen[event] == id {
+                continue;
+            }
+            let Some(bytes) = window.description(event) else { continue };
+            self.ids_seen[event] = id;
+            self.ids_known += 1;
+            // What cannot be decoded was never an event: somebody wrote over it.
+            if let Ok(description) = EventDescription::decode(bytes.as_slice()) {
+                self.trace.metadata.declare(id - 1, &description);
+            }
+        }
+        self.trace.metadata.write().map_err(RecordError::io("write", self.trace.channel.join("metadata")))
+    }
+
+    /// Gives the memory of drained sub-buffers to the next ones, and more where writers need it.
+    fn grow(&mut self, notices: &Notices) {
+        for number in 0..self.regions.len() {
+            let work = &mut self.regions[number];
+            let Some(snapshot) = work.snapshot else { continue };
+            let region = work.region.0;
+            let wanted =
+                work.backing.wanted(Use { head: snapshot.head, discarded: snapshot.discarded });
+            work.backing.recycle(work.drained.position, |index, offset| region.back(index, offset));
+            region.raise_limit(work.backing.limit());
+            if wanted > work.backing.backed()
+                && let Err(error) = self.back(number, wanted)
+                && !self.pool_dry
+            {
+                self.pool_dry = true;
+                notices.say(format_args!(
+                    "buffers cannot grow ({error}): events may be lost; {} is nearly full",
+                    self.home.folder.display()
+                ));
+            }
+        }
+    }
+
+    fn calibrate(&mut self) {
+        let Some(calibrator) = &mut self.calibrator else { return };
+        let clock = &self.slot.session().clock;
+        match calibrator.update(clock::read()) {
+            Change::Keep => {}
+            Change::Line(line) => self.publish_line(line),
+            Change::Jump(line) => {
+                self.epoch += 1;
+                // Writers ask the system until every region has begun a packet of the new epoch.
+                clock::publish(clock, None, self.epoch);
+                clock_epoch::switch_all(&self.home, &self.slot, &self.layout, self.epoch);
+                self.publish_line(line);
+            }
+        }
+    }
+
+    fn publish_line(&mut self, line: Line) {
+        clock::publish(&self.session().clock, Some(line), self.epoch);
+        self.trace.note_calibration(self.epoch, &line);
+    }
+
+    /// Frees claim regions whose owner is proved dead: looked at when the same owner was there at
+    /// the last look.
+    fn free_claims_of_the_dead(&mut self) -> bool {
+        let mut held = false;
+        for work in self.regions.iter_mut().filter(|work| work.way != Way::Sequence) {
+            let region = work.region.0;
+            // ORDERING: SeqCst: after the generation was raised, a claim is seen here, or its
+            // taker sees the generation (Dekker).
+            let owner = region.control.owner.load(Ordering::SeqCst);
+            if owner != 0 && owner == work.owner_seen {
+                let dead = self.home.window().owner_is_dead(Owner::from_word(owner));
+                held |= !(dead && Claim::free_dead(region, owner));
+            } else {
+                held |= owner != 0;
+            }
+            work.owner_seen = owner;
+        }
+        held
+    }
+
+    /// Ends the session: keeps writers out, takes what is in the buffers, frees the slot. When
+    /// `interrupted` says so, what is left is left to `trackway recover`.
+    pub fn finish(mut self, interrupted: &dyn Fn() -> bool) -> Result<Summary, RecordError> {
+        self.check_window()?;
+        let no_sequence = self.slot.deactivate();
+        let start = Instant::now();
+        let mut held = true;
+        while held && start.elapsed() < CLAIMS_PATIENCE {
+            held = self.free_claims_of_the_dead();
+            if held {
+                std::thread::sleep(Duration::from_millis(1));
+            }
+        }
+        let drained = self.take_the_rest(interrupted);
+        let summary = self.summary();
+        match drained {
+            Ok(true) if !held => self.slot.free(&self.home, no_sequence)?,
+            // A live claimer keeps the memory, an interruption the records.
+            Ok(_) => self.slot.abandon(),
+            Err(error) => {
+                self.slot.abandon();
+                return Err(error);
+            }
+        }
+        Ok(summary)
+    }
+
+    /// Drains everything, open sub-buffers too; whether it was not interrupted.
+    fn take_the_rest(&mut self, interrupted: &dyn Fn() -> bool) -> Result<bool, RecordError> {
+        for work in &mut self.regions {
+            work.look();
+        }
+        self.declare_events()?;
+        let memory = FileMemory(self.home.allocator.file());
+        for work in &mut self.regions {
+            if interrupted() {
+                return Ok(false);
+            }
+            let mut with = Drain {
+                memory: &memory,
+                trace: &self.trace,
+                begin_ts: self.begin_ts,
+                partial: true,
+                buffer: &mut self.buffer,
+            };
+            work.drain(&mut with)
+                .and_then(|()| work.close(&self.trace, self.begin_ts))
+                .map_err(RecordError::io("write", self.trace.channel.join(work.name())))?;
+        }
+        Ok(true)
+    }
+
+    /// How much there is so far.
+    pub fn totals(&self) -> Totals {
+        let mut totals = Totals {
+            processes: self.session().processes.load(Ordering::Relaxed).into(),
+            bytes: self.trace.metadata.bytes(),
+            ..Totals::default()
+        };
+        for work in &self.regions {
+            let seen = work.snapshot.and_then(|snapshot| snapshot.events).unwrap_or(work.written);
+            totals.events = totals.events.saturating_add(seen);
+            totals.lost = totals.lost.saturating_add(work.discarded());
+            totals.bytes += work.stream.as_ref().map_or(0, |stream| stream.bytes);
+        }
+        totals
+    }
+
+    /// Full names of the events that have an id in this session.
+    pub fn event_names(&self) -> Vec<String> {
+        let window = self.home.window();
+        (0..EVENTS_MAX)
+            .filter(|&event| self.layout.id(window, event).load(Ordering::Relaxed) != 0)
+            .filter_map(|event| {
+                let bytes = window.description(event)?;
+                EventDescription::decode(bytes.as_slice()).ok().map(|event| event.full_name())
+            })
+            .collect()
+    }
+
+    fn summary(&self) -> Summary {
+        let totals = self.totals();
+        let mut summary = Summary {
+            lost: totals.lost,
+            processes: totals.processes,
+            bytes: totals.bytes,
+            lost_by_event: if totals.lost > 0 { self.lost_by_event() } else { Vec::new() },
+            ..Summary::default()
+        };
+        for work in &self.regions {
+            summary.recorded = summary.recorded.saturating_add(work.written);
+            summary.overwritten = summary.overwritten.saturating_add(work.overwritten);
+            summary.damaged = summary.damaged.saturating_add(work.damaged);
+        }
+        summary
+    }
+
+    fn lost_by_event(&self) -> Vec<(String, u64)> {
+        let window = self.home.window();
+        let mut lost: Vec<(usize, u64)> = (0..EVENTS_MAX)
+            .map(|event| (event, self.layout.discards(window, event).load(Ordering::Relaxed)))
+            .filter(|&(_, lost)| lost > 0)
+            .collect();
+        lost.sort_by_key(|&(_, lost)| std::cmp::Reverse(lost));
+        lost.truncate(LOST_SHOWN_MAX);
+        lost.into_iter()
+            .filter_map(|(event, lost)| {
+                let bytes = window.description(event)?;
+                let description = EventDescription::decode(bytes.as_slice()).ok()?;
+                Some((description.full_name(), lost))
+            })
+            .collect()
+    }
+}

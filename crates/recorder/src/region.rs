@@ -1,0 +1,254 @@
+//! Draining one region: from its ring to its stream, exactly once.
+
+use std::io;
+
+use trackway_ctf::write::PACKET_HEADER_BYTES;
+use trackway_ring::{Damage, Drained, Memory, Piece, Region, Snapshot};
+use trackway_session::Backing;
+use trackway_window::Way;
+
+use crate::stream::{Packet, Stream, StreamId};
+use crate::trace::Trace;
+
+/// How far in the future a record's time may lie before it is taken to be damaged, in ns: clock
+/// lines of writers may be that much ahead.
+const FUTURE_NS_MAX: u64 = 1_000_000_000;
+/// Smallest record, in bytes.
+const RECORD_BYTES_MIN: u64 = 4;
+
+/// A region and what we know of it. Progress is kept here, not believed from the window.
+#[derive(Debug)]
+pub(crate) struct RegionWork {
+    pub(crate) region: RegionRef,
+    pub(crate) cpu: u32,
+    pub(crate) way: Way,
+    pub(crate) backing: Backing,
+    pub(crate) drained: Drained,
+    pub(crate) stream: Option<Stream>,
+    /// Its state at the latest look; `None`: it showed nothing that makes sense.
+    pub(crate) snapshot: Option<Snapshot>,
+    pub(crate) overwrite: bool,
+    /// Records written to the stream.
+    pub(crate) written: u64,
+    /// Records that were overwritten before they could be written.
+    pub(crate) overwritten: u64,
+    /// Sub-buffers that made no sense.
+    pub(crate) damaged: u64,
+    /// Its control lines make no sense any more, or it is another's: left alone.
+    pub(crate) given_up: bool,
+    /// Sub-buffers missing before the next packet.
+    missing: u64,
+    /// Owner word at the latest look for dead claimers.
+    pub(crate) owner_seen: u64,
+}
+
+/// A region; its `Debug` says nothing, since its bytes are others'.
+#[derive(Clone, Copy)]
+pub(crate) struct RegionRef(pub(crate) Region<'static>);
+
+impl core::fmt::Debug for RegionRef {
+    fn fmt(&self, formatter: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        formatter.write_str("Region")
+    }
+}
+
+/// What draining needs besides the region.
+pub(crate) struct Drain<'a, M> {
+    pub(crate) memory: &'a M,
+    pub(crate) trace: &'a Trace,
+    /// Time at which the session began, ns.
+    pub(crate) begin_ts: u64,
+    /// Take sub-buffers that are still open, too.
+    pub(crate) partial: bool,
+    /// Room for a packet.
+    pub(crate) buffer: &'a mut Vec<u8>,
+}
+
+impl RegionWork {
+    pub(crate) fn new(region: Region<'static>, cpu: u32, way: Way, overwrite: bool) -> Self {
+        let geometry = region.geometry;
+        Self {
+            region: RegionRef(region),
+            cpu,
+            way,
+            backing: Backing::new(geometry.sub_shift(), geometry.sub_count(), overwrite),
+            drained: Drained::default(),
+            stream: None,
+            snapshot: None,
+            overwrite,
+            written: 0,
+            overwritten: 0,
+            damaged: 0,
+            given_up: false,
+            missing: 0,
+            owner_seen: 0,
+        }
+    }
+
+    /// Name of its stream's file.
+    pub(crate) fn name(&self) -> String {
+        match self.way {
+            Way::Sequence => format!("channel0_{}", self.cpu),
+            Way::Claim(which) => format!("channel0_{}_claim{which}", self.cpu),
+        }
+    }
+
+    pub(crate) fn stream_id(&self, uuid: [u8; 16]) -> StreamId {
+        let instance = u64::from(self.cpu) * Way::ALL.len() as u64 + self.way.index() as u64;
+        StreamId { uuid, instance, cpu: self.cpu }
+    }
+
+    /// Copies the region's state. A head that no writer can have reached ends the region, for us.
+    pub(crate) fn look(&mut self) {
+        self.snapshot = None;
+        if self.given_up {
+            return;
+        }
+        let region = self.region.0;
+        match region.snapshot() {
+            Ok(snapshot) if self.is_possible(&snapshot) => self.snapshot = Some(snapshot),
+            Ok(_) | Err(_) => {
+                self.damaged += 1;
+                self.given_up = true;
+            }
+        }
+    }
+
+    fn is_possible(&self, snapshot: &Snapshot) -> bool {
+        let ring_bytes = self.region.0.geometry.ring_bytes();
+        snapshot.head >= self.drained.position
+            && snapshot.head >> 62 == 0
+            && (self.overwrite || snapshot.head - self.drained.position <= 2 * ring_bytes)
+    }
+
+    /// Moves what is complete (or everything, if partial) from the ring to the stream.
+    pub(crate) fn drain<M: Memory>(&mut self, with: &mut Drain<'_, M>) -> io::Result<()> {
+        let Some(snapshot) = self.snapshot else { return Ok(()) };
+        let region = self.region.0;
+        if self.overwrite {
+            self.skip_overwritten(region.oldest_index(snapshot.head));
+        }
+        // Twice a ring is more than there can be; skipping overwritten ones counts, too.
+        for _ in 0..2 * region.geometry.sub_count() + 2 {
+            let found = region.piece(with.memory, &self.drained, &snapshot, with.partial);
+            let taken = match found {
+                Ok(None) => return Ok(()),
+                Ok(Some(piece)) => self.take(&piece, with)?,
+                Err(damage) => Err(damage),
+            };
+            let index = region.geometry.index_of(self.drained.position);
+            match taken {
+                Ok(()) => {}
+                Err(_) if self.overwrite && !region.still_valid(index) => {
+                    let head = region.expected() >> 1;
+                    self.skip_overwritten(region.oldest_index(head));
+                }
+                Err(_) => {
+                    self.damaged += 1;
+                    let next = (index + 1) << region.geometry.sub_shift();
+                    self.drained.position = next.min(snapshot.head);
+                    self.publish();
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn skip_overwritten(&mut self, oldest: u64) {
+        let geometry = self.region.0.geometry;
+        let start = oldest << geometry.sub_shift();
+        if start > self.drained.position {
+            self.missing += oldest - geometry.index_of(self.drained.position);
+            self.drained.position = start;
+        }
+    }
+
+    /// Writes one piece as a packet and publishes the progress.
+    fn take<M: Memory>(
+        &mut self,
+        piece: &Piece,
+        with: &mut Drain<'_, M>,
+    ) -> io::Result<Result<(), Damage>> {
+        let region = self.region.0;
+        let index = region.geometry.index_of(piece.start);
+        let length = piece.end - piece.start;
+        let events = piece.events - piece.events_before;
+        let latest = trackway_sys::clock::monotonic_ns().saturating_add(FUTURE_NS_MAX);
+        let end_before = self.stream.as_ref().map_or(0, |stream| stream.end_ts);
+        let sensible = length <= region.geometry.sub_bytes()
+            && events <= length / RECORD_BYTES_MIN
+            && piece.begin_ts >= end_before
+            && piece.end_ts <= latest;
+        if !sensible {
+            return Ok(Err(Damage::Header(index)));
+        }
+        if length > 0 {
+            with.buffer.clear();
+            with.buffer.resize(PACKET_HEADER_BYTES + length as usize, 0);
+            let copied =
+                region.copy(with.memory, piece, &mut with.buffer[PACKET_HEADER_BYTES..]);
+            if let Err(damage) = copied {
+                return Ok(Err(damage));
+            }
+        }
+        if self.overwrite && !region.still_valid(index) {
+            return Ok(Err(Damage::Header(index)));
+        }
+        if length > 0 {
+            let packet = Packet {
+                begin_ts: piece.begin_ts,
+                end_ts: piece.end_ts,
+                discarded: piece.discarded,
+                missing: std::mem::take(&mut self.missing),
+            };
+            let first_ts = with.begin_ts.min(piece.begin_ts);
+            self.open_stream(with.trace, first_ts)?.append(with.buffer, &packet)?;
+        }
+        self.overwritten += piece.events_before.saturating_sub(self.drained.events);
+        self.written += events;
+        self.drained.position = piece.resume;
+        self.drained.last_ts = piece.end_ts;
+        self.drained.events = piece.events;
+        self.publish();
+        Ok(Ok(()))
+    }
+
+    fn open_stream(&mut self, trace: &Trace, first_ts: u64) -> io::Result<&mut Stream> {
+        if self.stream.is_none() {
+            let id = self.stream_id(trace.uuid);
+            self.stream = Some(Stream::create(&trace.channel, &self.name(), id, first_ts)?);
+            self.publish();
+        }
+        self.stream.as_mut().ok_or_else(|| io::ErrorKind::NotFound.into())
+    }
+
+    /// Publishes the progress, for whoever might have to go on from here.
+    pub(crate) fn publish(&mut self) {
+        if let Some(stream) = &self.stream {
+            self.drained.file_bytes = stream.bytes;
+            self.drained.packets = stream.packets;
+        }
+        self.region.0.control.set_drained(self.drained);
+    }
+
+    /// Records discarded so far.
+    pub(crate) fn discarded(&self) -> u64 {
+        self.region.0.control.discarded.load(std::sync::atomic::Ordering::Relaxed)
+    }
+
+    /// Adds an empty packet if records were lost after the last one.
+    pub(crate) fn close(&mut self, trace: &Trace, begin_ts: u64) -> io::Result<()> {
+        let discarded = self.discarded();
+        let told = self.stream.as_ref().map_or(0, |stream| stream.discarded);
+        if discarded <= told || self.given_up {
+            return Ok(());
+        }
+        let stream = self.open_stream(trace, begin_ts)?;
+        let end_ts = trackway_sys::clock::monotonic_ns().max(stream.end_ts);
+        let mut empty = vec![0; PACKET_HEADER_BYTES];
+        let packet = Packet { begin_ts: end_ts, end_ts, discarded, missing: 0 };
+        stream.append(&mut empty, &packet)?;
+        self.publish();
+        Ok(())
+    }
+}

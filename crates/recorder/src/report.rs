@@ -1,0 +1,160 @@
+//! What the recorder says: notices, the status line, the summary. All of it goes to stderr, since
+//! stdout is the traced command's.
+
+use core::fmt::Arguments;
+use std::cell::{Cell, RefCell};
+use std::io::{IsTerminal, Write};
+
+use trackway_session::ByteCount;
+
+/// Where notices go.
+#[derive(Debug)]
+pub struct Notices {
+    quiet: bool,
+    terminal: bool,
+    status_shown: Cell<bool>,
+    /// In tests: kept instead of printed.
+    kept: Option<RefCell<Vec<String>>>,
+}
+
+impl Notices {
+    /// Notices on stderr; none at all if `quiet`.
+    pub fn new(quiet: bool) -> Self {
+        let terminal = std::io::stderr().is_terminal();
+        Self { quiet, terminal, status_shown: Cell::new(false), kept: None }
+    }
+
+    /// Notices that are kept, for tests.
+    pub fn kept() -> Self {
+        Self { kept: Some(RefCell::default()), ..Self::new(false) }
+    }
+
+    /// The notices so far, if they are kept.
+    pub fn all(&self) -> Vec<String> {
+        self.kept.as_ref().map(|kept| kept.borrow().clone()).unwrap_or_default()
+    }
+
+    /// Says one line.
+    pub fn say(&self, text: Arguments<'_>) {
+        if let Some(kept) = &self.kept {
+            kept.borrow_mut().push(text.to_string());
+        } else if !self.quiet {
+            self.clear_status();
+            // Nobody may be listening any more; recording goes on.
+            let _ = writeln!(std::io::stderr(), "trackway: {text}");
+        }
+    }
+
+    /// Adds advice to what was said.
+    pub fn hint(&self, text: Arguments<'_>) {
+        if let Some(kept) = &self.kept {
+            kept.borrow_mut().push(format!("hint: {text}"));
+        } else if !self.quiet {
+            let _ = writeln!(std::io::stderr(), "hint: {text}");
+        }
+    }
+
+    /// Whether a status line is wanted.
+    pub(crate) fn wants_status(&self) -> bool {
+        self.terminal && !self.quiet && self.kept.is_none()
+    }
+
+    /// Shows the status line, in place of the one before.
+    pub(crate) fn status(&self, text: Arguments<'_>) {
+        if self.wants_status() {
+            let _ = write!(std::io::stderr(), "\r\x1b[Ktrackway: {text}");
+            self.status_shown.set(true);
+        }
+    }
+
+    /// Removes the status line.
+    pub(crate) fn clear_status(&self) {
+        if self.status_shown.replace(false) {
+            let _ = write!(std::io::stderr(), "\r\x1b[K");
+        }
+    }
+}
+
+/// How a recording went.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Summary {
+    /// Events in the trace.
+    pub recorded: u64,
+    /// Events that found no room.
+    pub lost: u64,
+    /// Events that newer ones overwrote.
+    pub overwritten: u64,
+    /// Sub-buffers that could not be read: somebody wrote over them.
+    pub damaged: u64,
+    /// Processes that took part.
+    pub processes: u64,
+    /// Bytes of the trace.
+    pub bytes: u64,
+    /// Events with the most losses, most first.
+    pub lost_by_event: Vec<(String, u64)>,
+}
+
+/// Events that the summary names losses of.
+pub(crate) const LOST_SHOWN_MAX: usize = 5;
+
+impl Summary {
+    /// Says it.
+    pub fn say(&self, notices: &Notices, folder: &std::path::Path, overwrite: bool) {
+        let overwritten = if overwrite {
+            format!(", {} overwritten", Grouped(self.overwritten))
+        } else {
+            String::new()
+        };
+        notices.say(format_args!(
+            "{} event{} recorded, {} lost{overwritten}, {} process{}, {} in {}",
+            Grouped(self.recorded),
+            if self.recorded == 1 { "" } else { "s" },
+            Grouped(self.lost),
+            Grouped(self.processes),
+            if self.processes == 1 { "" } else { "es" },
+            ByteCount(self.bytes),
+            folder.display()
+        ));
+        for (name, lost) in self.lost_by_event.iter().take(LOST_SHOWN_MAX) {
+            notices.say(format_args!("lost {} × {name}", Grouped(*lost)));
+        }
+        if self.damaged > 0 {
+            notices.say(format_args!(
+                "{} sub-buffers could not be read: a process wrote over them",
+                Grouped(self.damaged)
+            ));
+        }
+    }
+}
+
+/// A number with commas between its thousands.
+pub(crate) struct Grouped(pub(crate) u64);
+
+impl core::fmt::Display for Grouped {
+    fn fmt(&self, formatter: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        let digits = self.0.to_string();
+        for (place, digit) in digits.chars().enumerate() {
+            if place > 0 && (digits.len() - place).is_multiple_of(3) {
+                formatter.write_str(",")?;
+            }
+            write!(formatter, "{digit}")?;
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_summary_is_one_line() {
+        let notices = Notices::kept();
+        let summary = Summary { recorded: 1_234_567, processes: 1, bytes: 2048, ..Summary::default() };
+        summary.say(&notices, std::path::Path::new("t"), false);
+        assert_eq!(
+            notices.all(),
+            ["1,234,567 events recorded, 0 lost, 1 process, 2.0 KiB in t"]
+        );
+    }
+}

@@ -1,0 +1,129 @@
+//! Whether restartable sequences abort on this machine as they must. Tested once for each window,
+//! because everything rests on it: under some emulators and debuggers they do not.
+
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::{Duration, Instant};
+
+use trackway_sys::thread::{CpuSet, cpu, rseq_area};
+use trackway_window::Window;
+
+/// The window's `rseq_works`: yes.
+const WORKS: u32 = 1;
+/// The window's `rseq_works`: no.
+pub(crate) const BROKEN: u32 = 2;
+
+/// How long the test waits for an abort.
+const PATIENCE: Duration = Duration::from_millis(200);
+
+/// Tests, if nobody has, and publishes the result in the window. Without sequences of its own
+/// (glibc.pthread.rseq=0) it cannot tell, and leaves it to the writers' checks.
+pub(crate) fn run(window: &Window) {
+    let result = &window.header().rseq_works;
+    if result.load(Ordering::Relaxed) != 0 || rseq_area().is_null() {
+        return;
+    }
+    if let Some(works) = sequences_abort() {
+        result.store(if works { WORKS } else { BROKEN }, Ordering::Relaxed);
+    }
+}
+
+/// Runs a thread that spins inside a sequence on one CPU, and preempts it there.
+fn sequences_abort() -> Option<bool> {
+    /// What the thread says: nothing yet, about to enter, aborted, left when told to.
+    const STARTED: u32 = 1;
+    const ABORTED: u32 = 2;
+    const LEFT: u32 = 3;
+    let before = CpuSet::current().ok()?;
+    let here = CpuSet::only(cpu());
+    let (state, stop) = (AtomicU32::new(0), AtomicU32::new(0));
+    let reached = |wanted: u32, limit: Duration| {
+        let start = Instant::now();
+        while state.load(Ordering::Relaxed) < wanted && start.elapsed() < limit {
+            // Sleeping leaves the CPU to the thread; waking preempts it.
+            std::thread::sleep(Duration::from_micros(200));
+        }
+        state.load(Ordering::Relaxed) >= wanted
+    };
+    let result = std::thread::scope(|scope| {
+        scope.spawn(|| {
+            if here.apply().is_err() || rseq_area().is_null() {
+                state.store(LEFT, Ordering::Relaxed);
+                return;
+            }
+            state.store(STARTED, Ordering::Relaxed);
+            // SAFETY: it is this thread's registered area, and `stop` outlives the scope.
+            let aborted = unsafe { spin_in_sequence(rseq_area(), &stop) };
+            state.store(if aborted { ABORTED } else { LEFT }, Ordering::Relaxed);
+        });
+        let pinned = here.apply().is_ok();
+        let done = reached(STARTED, PATIENCE) && reached(ABORTED, PATIENCE);
+        stop.store(1, Ordering::Relaxed);
+        reached(ABORTED, PATIENCE);
+        pinned.then(|| done && state.load(Ordering::Relaxed) == ABORTED)
+    });
+    let _ = before.apply();
+    result
+}
+
+/// Spins inside a restartable sequence until the kernel aborts it (true) or `stop` is not zero.
+///
+/// # Safety
+/// `area` is the calling thread's registered `struct rseq`.
+#[cfg(target_arch = "x86_64")]
+unsafe fn spin_in_sequence(area: *mut u8, stop: &AtomicU32) -> bool {
+    let aborted: u64;
+    // SAFETY: the sequence reads `stop` and stores to the area's `rseq_cs` only.
+    unsafe {
+        core::arch::asm!(
+            ".pushsection __rseq_cs,\"aw\"",
+            ".balign 32",
+            "33:",
+            ".long 0,0",
+            ".quad 22f,(55f-22f),44f",
+            ".popsection",
+            "lea rax,[rip+33b]",
+            "mov [{area}+8],rax",
+            "22:",
+            "77:",
+            "pause",
+            "cmp dword ptr [{stop}],0",
+            "je 77b",
+            "55:",
+            "xor eax,eax",
+            "jmp 88f",
+            ".pushsection __rseq_failure,\"ax\"",
+            ".byte 0x0f,0xb9,0x3d",
+            ".long 0x53053053",
+            "44:",
+            "jmp 66f",
+            ".popsection",
+            "66:",
+            "mov eax,1",
+            "88:",
+            "mov qword ptr [{area}+8],0",
+            area = in(reg) area,
+            stop = in(reg) stop.as_ptr(),
+            out("rax") aborted,
+            options(nostack),
+        );
+    }
+    aborted != 0
+}
+
+/// Sequences are written for x86-64.
+#[cfg(not(target_arch = "x86_64"))]
+unsafe fn spin_in_sequence(_area: *mut u8, _stop: &AtomicU32) -> bool {
+    false
+}
+
+#[cfg(test)]
+mod tests {
+    #[test]
+    fn sequences_abort_here_or_cannot_be_tested() {
+        if trackway_sys::thread::rseq_area().is_null() {
+            println!("skipped, because the C library registered no rseq area");
+            return;
+        }
+        assert_eq!(super::sequences_abort(), Some(true));
+    }
+}

@@ -1,0 +1,536 @@
+//! Where programs are traced: full, small and missing file systems, limits, windows that are not
+//! what they should be, recorders that stand still. The program runs on; what was lost is said.
+//!
+//! Mounts are made in private namespaces of child processes and end with them. No program may be
+//! ended by a signal of our making, so every exit status is checked.
+
+use std::fs;
+use std::os::unix::fs::{FileExt, PermissionsExt};
+use std::os::unix::process::{CommandExt, ExitStatusExt};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+use std::time::{Duration, Instant};
+
+use trackway_tests::steps::{Running, Steps, send, steps_of, wait_for};
+use trackway_tests::{Recording, World, is_root, skipped};
+
+/// Where a program of steps runs.
+struct Place {
+    world: World,
+    steps: Steps,
+    program: PathBuf,
+    trace: PathBuf,
+}
+
+impl Place {
+    fn new(name: &str) -> Self {
+        let world = World::new(name);
+        let steps = Steps::new(&world, "steps");
+        let program = world.compile_file("lives/processes.c", true, &[]);
+        let trace = world.path("trace");
+        Self { world, steps, program, trace }
+    }
+
+    /// The same place for another recording.
+    fn again(self) -> Self {
+        let steps = Steps::new(&self.world, "steps");
+        let trace = self.world.path("trace-again");
+        Self { steps, trace, ..self }
+    }
+
+    /// The same place with the trace somewhere else.
+    fn with_trace(self, trace: PathBuf) -> Self {
+        Self { trace, ..self }
+    }
+
+    /// `trackway record OPTIONS -- PROGRAM ARGUMENTS`, behind another program where one is given.
+    fn recorder(&self, wrapper: &[&str], options: &[&str], arguments: &[&str]) -> Command {
+        let mut command = vec![self.program.to_str().expect("a path of text")];
+        command.extend(arguments);
+        let recorder = self.world.recorder(&self.steps, &self.trace, options, &command);
+        behind(wrapper, recorder)
+    }
+
+    fn record(&self, wrapper: &[&str], options: &[&str], arguments: &[&str]) -> Recording {
+        let output = Running::start(&mut self.recorder(wrapper, options, arguments)).finish();
+        self.recording(output)
+    }
+
+    fn recording(&self, output: Output) -> Recording {
+        Recording::new(self.trace.clone(), output)
+    }
+
+    /// The program without a recorder: it must run as if there were no Trackway.
+    fn runs_alone(&self, wrapper: &[&str]) {
+        let steps = Steps::new(&self.world, "steps-alone");
+        let mut alone = self.world.command(&self.program);
+        alone.args(["steps", "10", "7"]).env("STEPS", steps.path());
+        let output = Running::start(&mut behind(wrapper, alone)).finish();
+        let messages = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(7), "{}: {messages}", output.status);
+        assert_eq!(messages, "");
+        assert_eq!(steps.counts().completed(), 10);
+    }
+
+    /// A recording that must not have begun: status 125, a reason, and no command.
+    fn is_refused(&self, wrapper: &[&str], options: &[&str], reason: &str) {
+        let recording = self.record(wrapper, options, &["steps", "10"]);
+        assert_eq!(recording.output.status.code(), Some(125), "{}", about(&recording));
+        assert!(recording.messages().contains(reason), "{reason}: {}", about(&recording));
+        assert_eq!(self.steps.counts().emitted(), 0, "the command ran: {}", about(&recording));
+    }
+
+    /// A recording with the program's own status, whose numbers add up.
+    fn is_recorded(&self, wrapper: &[&str], options: &[&str], count: &str) -> Recording {
+        let recording = self.record(wrapper, options, &["steps", count, "7"]);
+        assert_eq!(recording.output.status.code(), Some(7), "{}", about(&recording));
+        self.steps.check(&self.world, &recording);
+        recording
+    }
+
+    /// Where the window is.
+    fn window(&self) -> PathBuf {
+        let mut found = fs::read_dir(self.world.window_dir()).expect("the window's folder");
+        found.next().expect("a window").expect("its entry").path()
+    }
+}
+
+fn about(recording: &Recording) -> String {
+    format!("{}: {}", recording.output.status, recording.messages())
+}
+
+/// `command` behind another program, with everything that was set for it.
+fn behind(wrapper: &[&str], command: Command) -> Command {
+    let Some((first, rest)) = wrapper.split_first() else { return command };
+    let mut all = Command::new(first);
+    all.args(rest).arg(command.get_program()).args(command.get_args());
+    if let Some(dir) = command.get_current_dir() {
+        all.current_dir(dir);
+    }
+    for (key, value) in command.get_envs() {
+        match value {
+            Some(value) => all.env(key, value),
+            None => all.env_remove(key),
+        };
+    }
+    all
+}
+
+/// The wrapper that runs a command in a mount namespace of its own, after the shell commands
+/// `setup`; `None` (said so) where that cannot be had.
+fn in_namespace(setup: &str) -> Option<Vec<String>> {
+    let options: &[&str] = if is_root() { &["-m"] } else { &["-r", "-m"] };
+    let probe = Command::new("unshare").args(options).arg("true").output();
+    if !probe.is_ok_and(|output| output.status.success()) {
+        skipped("mount namespaces cannot be made here");
+        return None;
+    }
+    let mut wrapper = vec!["unshare".to_owned()];
+    wrapper.extend(options.iter().map(|&option| option.to_owned()));
+    let script = format!("{setup}\nexec \"$@\"");
+    wrapper.extend(["sh", "-ec", &script, "sh"].map(str::to_owned));
+    Some(wrapper)
+}
+
+/// The same with a tmpfs of these options where the window will be.
+fn on_tmpfs(options: &str) -> Option<Vec<String>> {
+    in_namespace(&format!(
+        "mount -t tmpfs -o {options} trackway-test-window \"$TRACKWAY_WINDOW_DIR\""
+    ))
+}
+
+fn words(wrapper: &[String]) -> Vec<&str> {
+    wrapper.iter().map(String::as_str).collect()
+}
+
+#[test]
+fn a_file_system_without_room_for_a_window_is_said() {
+    let place = Place::new("no-room");
+    let Some(wrapper) = on_tmpfs("size=1M") else { return };
+    place.runs_alone(&words(&wrapper));
+    place.is_refused(&words(&wrapper), &[], "No space");
+}
+
+#[test]
+fn a_size_that_does_not_fit_is_refused_before_the_command_starts() {
+    let place = Place::new("no-size");
+    let Some(wrapper) = on_tmpfs("size=8M") else { return };
+    place.is_refused(&words(&wrapper), &["--buffer-size", "16M"], "pace");
+}
+
+#[test]
+fn a_small_file_system_loses_events_and_says_how_many() {
+    let place = Place::new("small");
+    let Some(wrapper) = on_tmpfs("size=4M") else { return };
+    let recording = place.is_recorded(&words(&wrapper), &[], "300000");
+    assert!(recording.summary.recorded > 1000, "{}", about(&recording));
+}
+
+#[test]
+fn a_file_system_that_fills_up_meanwhile_costs_events_not_the_program() {
+    let place = Place::new("fills");
+    let Some(wrapper) = on_tmpfs("size=12M") else { return };
+    let recorder = Running::start(&mut place.recorder(&words(&wrapper), &[], &["busy", "0"]));
+    place.steps.wait_ready(1);
+    let root = PathBuf::from(format!("/proc/{}/root", place.steps.pid()));
+    let dir = place.world.window_dir().strip_prefix("/").expect("an absolute path");
+    let mut filler = fs::File::create(root.join(dir).join("filler")).expect("a file in there");
+    let full = (0..100_000).find(|_| std::io::Write::write_all(&mut filler, &[1; 4096]).is_err());
+    assert!(full.is_some(), "the file system did not fill up");
+    drop(filler);
+    place.steps.wait_more(400_000);
+    place.steps.stop();
+    let recording = place.recording(recorder.finish());
+    assert!(recording.output.status.success(), "{}", about(&recording));
+    place.steps.check(&place.world, &recording);
+}
+
+#[test]
+fn the_real_dev_shm_may_be_64_mib_and_noexec() {
+    let place = Place::new("dev-shm");
+    let setup = "mount -t tmpfs -o size=64M,noexec,nosuid,nodev trackway-test-shm /dev/shm\n\
+                 unset TRACKWAY_WINDOW_DIR";
+    let Some(wrapper) = in_namespace(setup) else { return };
+    let recording = place.is_recorded(&words(&wrapper), &[], "20000");
+    assert_eq!(recording.summary.lost, 0, "{}", about(&recording));
+}
+
+#[test]
+fn without_dev_shm_the_program_runs_and_the_recorder_says_why_it_does_not() {
+    let place = Place::new("absent");
+    let gone = ["env", "TRACKWAY_WINDOW_DIR=/nonexistent/trackway-test-none"];
+    place.runs_alone(&gone);
+    place.is_refused(&gone, &[], "No such file");
+    let Some(wrapper) = on_tmpfs("size=16M,ro") else { return };
+    place.runs_alone(&words(&wrapper));
+    place.is_refused(&words(&wrapper), &[], "Read-only");
+}
+
+#[test]
+fn a_truncated_window_is_replaced() {
+    for bytes in [0, 4096, 2 << 20] {
+        let place = Place::new("truncated");
+        // A recording of before made the window, and made it longer than it will be.
+        place.is_recorded(&[], &[], "1000");
+        let before = fs::metadata(place.window()).expect("the window").len();
+        assert!(before > 2 << 20, "{before}");
+        let file = fs::OpenOptions::new().write(true).open(place.window()).expect("the window");
+        file.set_len(bytes).expect("it is ours");
+        place.runs_alone(&[]);
+        let place = place.again();
+        let recording = place.is_recorded(&[], &[], "1000");
+        assert!(recording.messages().contains("truncated"), "{}", about(&recording));
+    }
+}
+
+/// Makes something where the window should be.
+type Spoil = fn(&Path);
+
+#[test]
+fn what_is_no_window_is_refused_and_said() {
+    let spoils: [(&str, Spoil); 5] = [
+        ("directory", |path| fs::create_dir(path).expect("a folder")),
+        ("symbolic link", |path| {
+            let target = path.with_file_name("target");
+            fs::write(&target, vec![0; 4 << 20]).expect("a file");
+            std::os::unix::fs::symlink(target, path).expect("a link");
+        }),
+        ("garbage", |path| write_private(path, &vec![0x5a; 4 << 20])),
+        ("other version", |path| {
+            let mut bytes = vec![0; 4 << 20];
+            bytes[..8].copy_from_slice(b"trackway");
+            bytes[8] = 99;
+            write_private(path, &bytes);
+        }),
+        ("open to others", |path| {
+            write_private(path, &vec![0; 4 << 20]);
+            fs::set_permissions(path, fs::Permissions::from_mode(0o666)).expect("it is ours");
+        }),
+    ];
+    for (name, spoil) in spoils {
+        let place = Place::new("no-window");
+        spoil(&window_path(&place.world));
+        place.runs_alone(&[]);
+        place.is_refused(&[], &[], "window");
+        assert!(window_path(&place.world).symlink_metadata().is_ok(), "{name} was removed");
+    }
+}
+
+#[test]
+fn the_window_of_another_user_is_refused() {
+    if !is_root() {
+        return skipped("only root can give files away");
+    }
+    let place = Place::new("foreign");
+    let path = window_path(&place.world);
+    write_private(&path, &vec![0; 4 << 20]);
+    std::os::unix::fs::chown(&path, Some(65534), Some(65534)).expect("root may");
+    place.runs_alone(&[]);
+    place.is_refused(&[], &[], "window");
+}
+
+fn write_private(path: &Path, bytes: &[u8]) {
+    fs::write(path, bytes).expect("a file");
+    fs::set_permissions(path, fs::Permissions::from_mode(0o600)).expect("it is ours");
+}
+
+/// Where the window will be: a program that starts makes it, and shows.
+fn window_path(world: &World) -> PathBuf {
+    let mut list = world.trackway(&["record", "-q", "-o", "first", "--", "true"]);
+    let output = list.output().expect("trackway runs");
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let mut found = fs::read_dir(world.window_dir()).expect("the window's folder");
+    let path = found.next().expect("a window").expect("its entry").path();
+    fs::remove_file(&path).expect("it is ours");
+    path
+}
+
+#[test]
+fn address_space_may_be_limited() {
+    for limit in ["--as=67108864", "--as=268435456", "--as=1073741824"] {
+        let place = Place::new("address-space");
+        // The program alone, then the recorder with it.
+        let mut recorder = place.world.recorder(
+            &place.steps,
+            &place.trace,
+            &[],
+            &["prlimit", limit, place.program.to_str().unwrap(), "steps", "20000", "7"],
+        );
+        let recording = place.recording(Running::start(&mut recorder).finish());
+        assert_eq!(recording.output.status.code(), Some(7), "{}", about(&recording));
+        place.steps.check(&place.world, &recording);
+    }
+    let place = Place::new("address-space-all");
+    place.runs_alone(&["prlimit", "--as=33554432"]);
+    place.is_recorded(&["prlimit", "--as=1073741824"], &[], "20000");
+}
+
+#[test]
+fn file_sizes_of_the_program_may_be_limited() {
+    for limit in ["--fsize=0", "--fsize=1048576"] {
+        let place = Place::new("file-size");
+        place.runs_alone(&["prlimit", limit]);
+        let mut recorder = place.world.recorder(
+            &place.steps,
+            &place.trace,
+            &[],
+            &["prlimit", limit, place.program.to_str().unwrap(), "fork", "20", "7"],
+        );
+        let recording = place.recording(Running::start(&mut recorder).finish());
+        assert_eq!(recording.output.status.code(), Some(7), "{}", about(&recording));
+        place.steps.check(&place.world, &recording);
+        assert_eq!(recording.summary.lost, 0, "{}", about(&recording));
+    }
+}
+
+#[test]
+fn file_sizes_of_the_recorder_may_be_limited() {
+    let place = Place::new("file-size-0");
+    place.is_refused(&["prlimit", "--fsize=0"], &[], "too large");
+    // The window exists and is long enough, so that the trace is what does not fit.
+    let place = Place::new("file-size-1m");
+    place.is_recorded(&[], &[], "1000");
+    let place = place.again();
+    let recording = place.record(&["prlimit", "--fsize=1048576"], &[], &["steps", "200000", "7"]);
+    assert!(recording.output.status.signal().is_none(), "{}", about(&recording));
+    let completed = place.steps.counts().completed();
+    assert!(completed == 200_000 || completed == 0, "{completed}: {}", about(&recording));
+    assert!(recording.messages().contains("too large"), "{}", about(&recording));
+}
+
+#[test]
+fn descriptors_of_the_recorder_may_be_few() {
+    for limit in ["--nofile=8", "--nofile=16"] {
+        let place = Place::new("descriptors");
+        let recording = place.record(&["prlimit", limit], &[], &["steps", "1000", "7"]);
+        if recording.output.status.code() == Some(125) {
+            assert!(recording.messages().contains("Too many open files"), "{}", about(&recording));
+            assert_eq!(place.steps.counts().emitted(), 0);
+        } else {
+            assert_eq!(recording.output.status.code(), Some(7), "{}", about(&recording));
+            place.steps.check(&place.world, &recording);
+        }
+    }
+}
+
+#[test]
+fn a_full_disk_is_said_and_the_program_runs_on() {
+    let place = Place::new("disk-full");
+    let output = place.world.path("output");
+    fs::create_dir(&output).expect("a folder");
+    let setup = format!("mount -t tmpfs -o size=256k trackway-test-out '{}'", output.display());
+    let Some(wrapper) = in_namespace(&setup) else { return };
+    let place = place.with_trace(output.join("trace"));
+    let recording = place.record(&words(&wrapper), &[], &["steps", "200000", "7"]);
+    assert!(recording.messages().contains("No space"), "{}", about(&recording));
+    assert!(recording.output.status.code().is_some(), "{}", about(&recording));
+    assert_ne!(recording.output.status.code(), Some(0), "{}", about(&recording));
+    assert_eq!(place.steps.counts().completed(), 200_000, "the program ran to its end");
+}
+
+#[test]
+fn an_output_folder_that_cannot_be_made_is_refused_before_the_command_starts() {
+    let place = Place::new("no-output");
+    let file = place.world.path("file");
+    fs::write(&file, "").expect("a file");
+    let place = place.with_trace(file.join("trace"));
+    place.is_refused(&[], &[], "file/trace");
+    let Some(wrapper) = in_namespace("mount -t tmpfs -o ro trackway-test-out /mnt") else { return };
+    let place = place.with_trace("/mnt/trace".into());
+    place.is_refused(&words(&wrapper), &[], "/mnt/trace");
+}
+
+/// Numbers for the scribbler: xorshift, the same in every run.
+struct Random(u64);
+
+impl Random {
+    fn next(&mut self) -> u64 {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        self.0
+    }
+}
+
+#[test]
+fn a_scribbled_window_ends_neither_the_program_nor_the_recorder() {
+    // Everywhere; the fixed part; the tables and control lines of the first session.
+    for (seed, from, to) in
+        [(1, 0, u64::MAX), (2, 0, 4096), (3, 4096, 2 << 20), (4, 2 << 20, 5 << 19)]
+    {
+        let place = Place::new("scribbled");
+        let mut recorder = Running::start(&mut place.recorder(&[], &[], &["busy", "0"]));
+        place.steps.wait_ready(1);
+        let file = fs::OpenOptions::new().write(true).open(place.window()).expect("the window");
+        let to = to.min(file.metadata().expect("its length").len());
+        let mut random = Random(seed * 0x9e37_79b9);
+        let begin = Instant::now();
+        while begin.elapsed() < Duration::from_millis(700) && recorder.runs() {
+            let at = from + random.next() % (to - from - 8);
+            let value = match random.next() % 4 {
+                0 => 0,
+                1 => u64::MAX,
+                2 => 1 << (random.next() % 64),
+                _ => random.next(),
+            };
+            file.write_all_at(&value.to_le_bytes(), at & !7).expect("the window is ours");
+        }
+        place.steps.stop();
+        let output = recorder.finish();
+        let recording = place.recording(output);
+        assert!(recording.output.status.signal().is_none(), "seed {seed}: {}", about(&recording));
+        let counts = place.steps.counts();
+        assert_eq!(counts.started, counts.returned, "seed {seed}: the program ended early");
+        assert!(recording.messages().contains("trackway: "), "seed {seed}: it says something");
+        assert!(!recording.messages().contains("panicked"), "seed {seed}: {}", about(&recording));
+    }
+}
+
+#[test]
+fn a_window_truncated_under_the_recorder_ends_the_recording_with_a_message() {
+    let place = Place::new("cut");
+    let script = "truncate -s 0 \"$TRACKWAY_WINDOW_DIR\"/trackway-*; sleep 0.3; exit 7";
+    let mut recorder = place.world.recorder(&place.steps, &place.trace, &[], &["sh", "-c", script]);
+    let recording = place.recording(Running::start(&mut recorder).finish());
+    assert!(recording.output.status.signal().is_none(), "{}", about(&recording));
+    assert!(recording.messages().contains("truncated"), "{}", about(&recording));
+}
+
+#[test]
+fn a_recorder_that_stood_still_goes_on_recording() {
+    let place = Place::new("stopped");
+    let recorder = Running::start(&mut place.recorder(&[], &[], &["busy", "20"]));
+    place.steps.wait_ready(1);
+    place.steps.wait_more(1000);
+    recorder.signal(libc::SIGSTOP);
+    let begin = Instant::now();
+    // The lease must run out, by the clock; meanwhile the program goes on.
+    wait_for("the lease to run out", || begin.elapsed() > Duration::from_secs(8));
+    place.steps.wait_more(10);
+    recorder.signal(libc::SIGCONT);
+    let resumed = place.steps.counts().started[&0];
+    place.steps.wait_more(30_000);
+    place.steps.stop();
+    let recording = place.recording(recorder.finish());
+    assert!(recording.output.status.success(), "{}", about(&recording));
+    // Events between the lease's end and the recorder's return were nobody's, and are not counted.
+    place.steps.check_order(&place.world, &recording);
+    let emitted = place.steps.counts().emitted();
+    let summary = recording.summary;
+    assert!(summary.recorded + summary.lost <= emitted, "{}", about(&recording));
+    let numbers = steps_of(&place.world.print(&recording.trace));
+    assert_eq!(numbers.len() as u64, summary.recorded, "{}", about(&recording));
+    let after = numbers.iter().filter(|step| step.number >= resumed).count();
+    assert!(after > 1000, "{after} after {resumed} of {emitted}: {}", about(&recording));
+}
+
+#[test]
+fn an_interrupt_from_the_terminal_reaches_the_command_and_the_trace_is_complete() {
+    for (mode, status) in [("interrupted", Some(3)), ("busy", None)] {
+        let place = Place::new("interrupt");
+        let mut command = place.recorder(&[], &[], &[mode, "100"]);
+        command.process_group(0);
+        let recorder = Running::start(&mut command);
+        place.steps.wait_ready(1);
+        place.steps.wait_more(100);
+        send(-recorder.pid().cast_signed(), libc::SIGINT);
+        let recording = place.recording(recorder.finish());
+        assert_eq!(recording.output.status.code(), status, "{}", about(&recording));
+        if status.is_none() {
+            assert_eq!(recording.output.status.signal(), Some(libc::SIGINT));
+        }
+        place.steps.check_killed(&place.world, &recording);
+        assert_eq!(recording.summary.lost, 0, "{}", about(&recording));
+    }
+}
+
+/// A memory cgroup of the test's own, removed when it goes.
+struct Group(PathBuf);
+
+impl Group {
+    fn new(limit_bytes: u64) -> Option<Self> {
+        let name = format!("trackway-test-{}-{limit_bytes}", std::process::id());
+        let version_1 = Path::new("/sys/fs/cgroup/memory");
+        let (root, limit) = if version_1.is_dir() {
+            (version_1, "memory.limit_in_bytes")
+        } else {
+            (Path::new("/sys/fs/cgroup"), "memory.max")
+        };
+        let group = Self(root.join(name));
+        let made = fs::create_dir(&group.0).is_ok()
+            && fs::write(group.0.join(limit), limit_bytes.to_string()).is_ok();
+        if !made {
+            skipped("memory cgroups cannot be made here");
+            return None;
+        }
+        Some(group)
+    }
+
+    fn enter(&self) -> String {
+        format!("echo $$ > '{}'\nexec \"$@\"", self.0.join("cgroup.procs").display())
+    }
+}
+
+impl Drop for Group {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir(&self.0);
+    }
+}
+
+#[test]
+fn memory_of_a_cgroup_may_be_limited() {
+    let Some(group) = Group::new(24 << 20) else { return };
+    let place = Place::new("cgroup");
+    let script = group.enter();
+    let program = place.program.to_str().unwrap();
+    // The program alone, then the recorder too.
+    let command = ["sh", "-ec", &script, "sh", program, "steps", "200000", "7"];
+    let mut recorder = place.world.recorder(&place.steps, &place.trace, &[], &command);
+    let recording = place.recording(Running::start(&mut recorder).finish());
+    assert_eq!(recording.output.status.code(), Some(7), "{}", about(&recording));
+    place.steps.check(&place.world, &recording);
+
+    let place = Place::new("cgroup-all");
+    place.is_recorded(&["sh", "-ec", &script, "sh"], &[], "200000");
+    drop(group);
+}

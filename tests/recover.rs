@@ -1,0 +1,400 @@
+//! Recovery: the recorder, the program, or both are killed at random moments, and nothing that was
+//! committed is missing afterwards. The program keeps its own count to compare with
+//! (tests/torture/shared.rs).
+
+#[path = "torture/check.rs"]
+mod check;
+#[path = "torture/seeded.rs"]
+mod seeded;
+#[path = "torture/shared.rs"]
+#[allow(dead_code, reason = "shared with tests/torture; each needs a part")]
+mod shared;
+#[path = "torture/trace.rs"]
+mod trace;
+
+use std::collections::BTreeMap;
+use std::mem::offset_of;
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+use std::process::{Output, Stdio};
+use std::time::{Duration, Instant};
+
+use shared::{Group, Lane, Orders, Shared, Word};
+use trace::{Complaints, Stream};
+use trackway_abi::session::{SESSION_BYTES, SESSIONS_MAX, Session, state};
+use trackway_abi::window as layout;
+use trackway_testkit::Random;
+use trackway_tests::{Summary, World};
+
+/// Longer than any of these takes; the program ends by itself after it.
+const LONG_MS: u64 = 60_000;
+/// How long the slowest thing that is waited for may take.
+const PATIENCE: Duration = Duration::from_secs(30);
+/// Enough memory for all that a scene records before it is cut short.
+const ROOMY: [&str; 2] = ["--buffer-size=64M", "--sub-buffers=64"];
+/// So little that sub-buffers are drained and used again all the time.
+const TINY: [&str; 2] = ["--buffer-size=64K", "--sub-buffers=16"];
+const BODY_MAX: u64 = 512;
+
+/// A program that is being recorded.
+struct Scene {
+    world: World,
+    shared: Shared,
+    group: Group,
+    trace: PathBuf,
+    random: Random,
+}
+
+impl Scene {
+    /// Starts recording the workload in `role` with `orders`, and waits until it records.
+    fn new(seed: u64, role: &str, claiming: bool, options: &[&str], orders: Orders) -> Self {
+        let world = World::new("recover");
+        let program = shared::compile_workload(&world);
+        let shared = Shared::new(&world, &orders);
+        shared.set(Word::Seed, seed);
+        shared.set(Word::BodyMax, BODY_MAX);
+        shared.set(Word::DurationMs, LONG_MS);
+        shared.set(Word::EndNs, u64::MAX);
+        let trace = world.path("trace");
+        let messages = std::fs::File::create(world.path("messages")).expect("a file");
+        let mut command = world.trackway(&["record", "--on=torture:*", "-o"]);
+        command.arg(&trace).args(options).arg("--");
+        command.args(shared::workload(&program, &shared, role, claiming));
+        command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(messages);
+        let group = Group::start(&mut command, Some(&shared));
+        let scene = Self { world, shared, group, trace, random: Random::new(seed) };
+        scene.wait_until("the program records", || scene.returned() > 100);
+        scene
+    }
+
+    /// Waits for `done`, for as long as one must on a busy machine.
+    fn wait_until(&self, what: &str, mut done: impl FnMut() -> bool) {
+        let deadline = Instant::now() + PATIENCE;
+        while !done() {
+            assert!(Instant::now() < deadline, "{what}: not after {PATIENCE:?}\n{}", self.log());
+            std::thread::sleep(Duration::from_millis(2));
+        }
+    }
+
+    fn log(&self) -> String {
+        std::fs::read_to_string(self.world.path("messages")).unwrap_or_default()
+    }
+
+    fn returned(&self) -> u64 {
+        self.shared.lanes().iter().map(|lane| lane.returned).sum()
+    }
+
+    /// Lets time pass, up to `most_ms`: the moment at which something is killed is any.
+    fn let_run(&mut self, most_ms: u64) {
+        let us = self.random.below(most_ms * 1000);
+        std::thread::sleep(Duration::from_micros(us));
+    }
+
+    fn recover(&self) -> Output {
+        let output = self.world.trackway(&["recover"]).output().expect("trackway runs");
+        let messages = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.success(), "{}: {messages}", output.status);
+        output
+    }
+
+    /// Reads and checks the trace as far as that needs no knowledge of what was killed when.
+    fn read(&self, lanes: &[Lane], wrong: &mut Complaints) -> Vec<Stream> {
+        let streams = trace::read(&trace::folder_of(&self.trace), lanes, BODY_MAX, wrong);
+        check::once_and_in_order(&streams, wrong);
+        let totals = check::totals(&streams, lanes);
+        trace::babeltrace_agrees(&self.world, &self.trace, &totals, wrong);
+        streams
+    }
+
+    /// Everything was killed and recovered: what every thread committed is there or counted.
+    fn check(&self, roomy: bool) {
+        let lanes = self.shared.lanes();
+        let wrong = &mut Complaints::default();
+        let streams = self.read(&lanes, wrong);
+        let totals = check::totals(&streams, &lanes);
+        check::sums_agree(&totals, 0, wrong);
+        if roomy {
+            wrong.unless(totals.lost == 0, || format!("lost with room to spare: {totals:?}"));
+            check::all_there(&streams, &lanes, wrong);
+        }
+        self.expect_nothing(wrong);
+        self.expect_nothing_left(wrong);
+        self.expect_nothing(wrong);
+    }
+
+    fn expect_nothing(&self, wrong: &Complaints) {
+        if let Some(complaints) = wrong.text() {
+            panic!("{complaints}\nrecorder: {}", self.log());
+        }
+    }
+
+    /// No session is in use, no memory held, no event enabled.
+    fn expect_nothing_left(&self, wrong: &mut Complaints) {
+        let window = self.window();
+        for index in 0..SESSIONS_MAX {
+            let at = layout::SESSIONS_OFFSET + index * SESSION_BYTES + offset_of!(Session, state);
+            let found = word_at(&window, at);
+            wrong.unless(found == state::FREE, || format!("session {index} is in state {found}"));
+        }
+        let map = &window[layout::GRANULE_MAP_OFFSET..][..layout::GRANULES_MAX];
+        let held = map.iter().filter(|&&owner| owner & layout::granule::DATA != 0).count();
+        wrong.unless(held == 0, || format!("{held} granules of data are held"));
+        let enabled = self.events_enabled();
+        wrong.unless(enabled == 0, || format!("{enabled} events are still enabled"));
+    }
+
+    /// The window's fixed part.
+    fn window(&self) -> Vec<u8> {
+        let mut files = std::fs::read_dir(self.world.window_dir()).expect("the window's folder");
+        let path = files.next().expect("a window").expect("a window").path();
+        let file = std::fs::File::open(path).expect("the window");
+        let mut bytes = vec![0; layout::DATA_OFFSET];
+        file.read_exact_at(&mut bytes, 0).expect("the window is read");
+        bytes
+    }
+
+    /// How many events have somebody's bit.
+    fn events_enabled(&self) -> usize {
+        let window = self.window();
+        let enabled = |index: &usize| {
+            let event = layout::EVENTS_OFFSET + index * size_of::<layout::Event>();
+            word_at(&window, event + offset_of!(layout::Event, enabled)) != 0
+        };
+        (0..layout::EVENTS_MAX).filter(enabled).count()
+    }
+}
+
+fn word_at(window: &[u8], at: usize) -> u32 {
+    u32::from_le_bytes(window[at..at + 4].try_into().expect("4 bytes"))
+}
+
+/// Every file below `folder` with its bytes.
+fn content(folder: &Path) -> BTreeMap<PathBuf, Vec<u8>> {
+    let mut files = BTreeMap::new();
+    for entry in std::fs::read_dir(folder).expect("a folder").flatten() {
+        let path = entry.path();
+        if path.is_dir() {
+            files.extend(content(&path));
+        } else {
+            files.insert(path.clone(), std::fs::read(&path).expect("a file"));
+        }
+    }
+    files
+}
+
+/// A busy program: processes that come and go, threads, signals.
+fn busy(pace: u64) -> Orders {
+    vec![
+        (Word::Processes, 2),
+        (Word::Threads, 3),
+        (Word::AlarmUs, 150),
+        (Word::DirectedUs, 150),
+        (Word::Forks, 1),
+        (Word::Kills, 1),
+        (Word::Restarts, 1),
+        (Word::Pace, pace),
+    ]
+}
+
+#[test]
+fn nothing_is_missing_when_everything_is_killed_at_once() {
+    for (seed, options) in [(1, TINY), (2, ROOMY), (3, TINY), (4, ROOMY), (5, TINY)] {
+        let mut scene = Scene::new(seed, "main", false, &options, busy(20));
+        scene.let_run(300);
+        scene.group.signal_all(libc::SIGKILL);
+        scene.group.wait_for_all();
+        scene.recover();
+        scene.check(options == ROOMY);
+    }
+}
+
+#[test]
+fn nothing_is_missing_when_the_recorder_is_killed_first() {
+    for (seed, options) in [(11, TINY), (12, ROOMY), (13, TINY), (14, ROOMY)] {
+        let mut scene = Scene::new(seed, "main", seed % 2 == 0, &options, busy(20));
+        scene.let_run(300);
+        scene.group.signal(libc::SIGKILL);
+        scene.let_run(200);
+        scene.group.signal_all(libc::SIGKILL);
+        scene.group.wait_for_all();
+        scene.recover();
+        // By claim, events are lost when all claim regions are taken.
+        scene.check(options == ROOMY && seed % 2 != 0);
+    }
+}
+
+#[test]
+fn nothing_is_missing_when_the_program_is_killed() {
+    for (seed, options) in [(21, TINY), (22, ROOMY), (23, TINY)] {
+        let orders = vec![(Word::Threads, 4), (Word::AlarmUs, 100), (Word::Pace, 20)];
+        let mut scene = Scene::new(seed, "process", false, &options, orders);
+        scene.let_run(300);
+        let pid = scene.shared.lanes()[1].pid.cast_signed();
+        // SAFETY: kill has no preconditions; the process is the recorder's child and runs until it
+        // is killed here, so its id is still its own.
+        unsafe { libc::kill(pid, libc::SIGKILL) };
+        let status = scene.group.wait(PATIENCE).expect("the recorder ends with its command");
+        assert!(!status.success(), "it passes on how its command ended");
+        scene.check(options == ROOMY);
+        let lanes = scene.shared.lanes();
+        let wrong = &mut Complaints::default();
+        let totals = check::totals(&scene.read(&lanes, wrong), &lanes);
+        let summary = Summary::parse(&scene.log());
+        assert_eq!((summary.recorded, summary.lost), (totals.recorded, totals.lost));
+    }
+}
+
+#[test]
+fn a_flight_recorder_can_be_recovered() {
+    let options = [&TINY[..], &["--overwrite"]].concat();
+    for seed in 31..34 {
+        let mut scene = Scene::new(seed, "main", false, &options, busy(100));
+        scene.let_run(300);
+        scene.group.signal_all(libc::SIGKILL);
+        scene.group.wait_for_all();
+        scene.recover();
+        let lanes = scene.shared.lanes();
+        let wrong = &mut Complaints::default();
+        let streams = scene.read(&lanes, wrong);
+        let totals = check::totals(&streams, &lanes);
+        wrong.unless(totals.recorded > 0, || "nothing was recovered".to_owned());
+        check::newest_kept(&streams, &lanes, totals.lost, wrong);
+        scene.expect_nothing_left(wrong);
+        scene.expect_nothing(wrong);
+    }
+}
+
+#[test]
+fn recovering_again_changes_nothing() {
+    let mut scene = Scene::new(41, "main", false, &TINY, busy(20));
+    scene.let_run(300);
+    scene.group.signal_all(libc::SIGKILL);
+    scene.group.wait_for_all();
+    scene.recover();
+    let before = content(&scene.trace);
+    let window = scene.window();
+    scene.recover();
+    assert!(content(&scene.trace) == before, "the trace changed");
+    assert!(scene.window() == window, "the window changed");
+    scene.check(false);
+}
+
+#[test]
+fn the_next_recording_recovers_too() {
+    let mut scene = Scene::new(51, "main", false, &TINY, busy(20));
+    scene.let_run(300);
+    scene.group.signal_all(libc::SIGKILL);
+    scene.group.wait_for_all();
+    let next = scene.world.path("next");
+    let mut record = scene.world.trackway(&["record", "-o"]);
+    let output = record.arg(&next).args(["--", "true"]).output().expect("trackway runs");
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    scene.check(false);
+}
+
+#[test]
+fn a_running_program_can_be_recovered_from() {
+    let mut scene = Scene::new(61, "main", false, &ROOMY, busy(20));
+    scene.let_run(300);
+    scene.group.signal(libc::SIGKILL);
+    let before = scene.shared.lanes();
+    scene.recover();
+    let after = scene.shared.lanes();
+    let wrong = &mut Complaints::default();
+    let streams = scene.read(&after, wrong);
+    let lanes: Vec<Lane> = after
+        .iter()
+        .enumerate()
+        .map(|(number, lane)| Lane {
+            returned: before.get(number).map_or(0, |before| before.returned),
+            ..lane.clone()
+        })
+        .collect();
+    check::all_there(&streams, &lanes, wrong);
+    scene.expect_nothing_left(wrong);
+    scene.expect_nothing(wrong);
+    let returned = scene.returned();
+    scene.wait_until("the program lives on", || scene.returned() > returned + 1000);
+}
+
+#[test]
+fn a_program_stops_paying_for_a_dead_recorder() {
+    for (seed, overwrite) in [(71, false), (72, true)] {
+        let mode: &[&str] = if overwrite { &["--overwrite"] } else { &[] };
+        let options = [&TINY[..], mode].concat();
+        let scene = Scene::new(seed, "main", false, &options, busy(1000));
+        scene.wait_until("events are enabled", || scene.events_enabled() > 30);
+        scene.group.signal(libc::SIGKILL);
+        scene.wait_until("no event is enabled", || scene.events_enabled() == 0);
+        let returned = scene.returned();
+        scene.wait_until("the program lives on", || scene.returned() > returned + 1000);
+        scene.recover();
+        let wrong = &mut Complaints::default();
+        scene.read(&scene.shared.lanes(), wrong);
+        scene.expect_nothing_left(wrong);
+        scene.expect_nothing(wrong);
+    }
+}
+
+#[test]
+fn a_recorder_that_was_stopped_goes_on() {
+    let mut scene = Scene::new(91, "main", false, &TINY, busy(1000));
+    scene.group.signal(libc::SIGSTOP);
+    scene.wait_until("no event is enabled", || scene.events_enabled() == 0);
+    scene.group.signal(libc::SIGCONT);
+    scene.wait_until("events are enabled", || scene.events_enabled() > 30);
+    let since = scene.shared.lanes();
+    scene.let_run(300);
+    scene.shared.set(Word::Stop, 1);
+    let status = scene.group.wait(PATIENCE).expect("the program ends");
+    assert!(status.success(), "{status}: {}", scene.log());
+    let wrong = &mut Complaints::default();
+    let streams = scene.read(&scene.shared.lanes(), wrong);
+    let started = |record: &trace::Record| since.get(record.lane as usize).map(|lane| lane.started);
+    let later = |record: &&trace::Record| started(record).is_none_or(|seq| record.seq > seq);
+    let found = streams.iter().flat_map(|stream| &stream.records).filter(later).count();
+    wrong.unless(found > 0, || "nothing was recorded afterwards".to_owned());
+    scene.expect_nothing_left(wrong);
+    scene.expect_nothing(wrong);
+}
+
+#[test]
+fn a_damaged_byte_is_noticed() {
+    let mut scene = Scene::new(95, "main", false, &ROOMY, busy(20));
+    scene.shared.set(Word::Stop, 1);
+    let status = scene.group.wait(PATIENCE).expect("the program ends");
+    assert!(status.success(), "{status}: {}", scene.log());
+    scene.check(true);
+    let lanes = scene.shared.lanes();
+    let folder = trace::folder_of(&scene.trace);
+    let streams = trace::read(&folder, &lanes, BODY_MAX, &mut Complaints::default());
+    let fullest = streams.iter().max_by_key(|stream| stream.records.len()).expect("a stream");
+    let path = folder.join(&fullest.name);
+    let good = std::fs::read(&path).expect("a stream file");
+    let is_text = |bytes: &[u8]| bytes.iter().all(u8::is_ascii_lowercase);
+    let text = good.windows(20).position(is_text).expect("a long text");
+    for at in text..text + 20 {
+        let mut bytes = good.clone();
+        bytes[at] ^= 1;
+        std::fs::write(&path, bytes).expect("the damage is written");
+        let wrong = &mut Complaints::default();
+        trace::read(&folder, &lanes, BODY_MAX, wrong);
+        assert!(wrong.text().is_some(), "the damage at byte {at} of {} shows", fullest.name);
+    }
+}
+
+#[test]
+fn regions_of_claimers_that_were_killed_are_used_again() {
+    const KILLS: u64 = 2000;
+    let mut scene = Scene::new(81, "dying", true, &ROOMY, vec![(Word::Kills, KILLS)]);
+    let status = scene.group.wait(2 * PATIENCE).expect("the program ends");
+    assert!(status.success(), "{status}: {}", scene.log());
+    assert_eq!(scene.shared.get(Word::Killed), KILLS);
+    scene.check(false);
+    let lanes = scene.shared.lanes();
+    let streams = scene.read(&lanes, &mut Complaints::default());
+    let last = lanes.len() as u32 - 1;
+    let records = streams.iter().flat_map(|stream| &stream.records);
+    let recorded = records.filter(|record| record.lane == last).count();
+    assert_eq!(recorded, 1000, "events after the last kill");
+}

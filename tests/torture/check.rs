@@ -1,0 +1,109 @@
+//! What was recorded, held against what the program says that it emitted.
+
+use std::collections::HashMap;
+
+use crate::shared::Lane;
+use crate::trace::{Complaints, Record, Stream};
+
+/// Sums of a round.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) struct Totals {
+    /// Events begun.
+    pub(crate) started: u64,
+    /// Events after which the call came back.
+    pub(crate) returned: u64,
+    /// Events in the trace.
+    pub(crate) recorded: u64,
+    /// Events lost, as the trace says.
+    pub(crate) lost: u64,
+}
+
+/// Sums over lanes and streams.
+pub(crate) fn totals(streams: &[Stream], lanes: &[Lane]) -> Totals {
+    Totals {
+        started: lanes.iter().map(|lane| lane.started).sum(),
+        returned: lanes.iter().map(|lane| lane.returned).sum(),
+        recorded: streams.iter().map(|stream| stream.records.len() as u64).sum(),
+        lost: streams.iter().map(|stream| stream.discarded).sum(),
+    }
+}
+
+/// recorded + lost + overwritten = emitted: exactly, but for the events that were under way in
+/// threads that were killed.
+pub(crate) fn sums_agree(totals: &Totals, overwritten: u64, wrong: &mut Complaints) {
+    let accounted = totals.recorded + totals.lost + overwritten;
+    wrong.unless((totals.returned..=totals.started).contains(&accounted), || {
+        format!("{totals:?}, {overwritten} overwritten: {accounted} accounted for")
+    });
+}
+
+/// Every event at most once, in order per lane: in each region as they lie there, and over all
+/// regions by their times.
+pub(crate) fn once_and_in_order(streams: &[Stream], wrong: &mut Complaints) {
+    for stream in streams {
+        let mut last: HashMap<u32, u64> = HashMap::new();
+        for record in &stream.records {
+            let before = last.insert(record.lane, record.seq);
+            wrong.unless(before.is_none_or(|before| before < record.seq), || {
+                format!("{}: {record:?} after number {before:?}", stream.name)
+            });
+        }
+    }
+    for (lane, records) in by_lane(streams) {
+        for pair in records.windows(2) {
+            wrong.unless(pair[0].seq != pair[1].seq, || format!("lane {lane}: {pair:?} twice"));
+            wrong.unless(pair[0].time <= pair[1].time, || {
+                format!("lane {lane}: time goes backward: {pair:?}")
+            });
+        }
+    }
+}
+
+/// Nothing missing: every event after which the call came back is there.
+pub(crate) fn all_there(streams: &[Stream], lanes: &[Lane], wrong: &mut Complaints) {
+    let all = by_lane(streams);
+    for (number, lane) in lanes.iter().enumerate().skip(1) {
+        let found = all.get(&(number as u32)).map_or(0, Vec::len) as u64;
+        // Numbers are unique and below `started`, so counting is enough.
+        wrong.unless((lane.returned..=lane.started).contains(&found), || {
+            format!("lane {number}: {found} events of {}", lane.returned)
+        });
+    }
+}
+
+/// Of a flight recorder: after the moment from which on every region is whole, nothing is missing
+/// but what was lost.
+pub(crate) fn newest_kept(streams: &[Stream], lanes: &[Lane], lost: u64, wrong: &mut Complaints) {
+    let whole_since = streams
+        .iter()
+        .filter(|stream| stream.first_packet > 0)
+        .filter_map(|stream| stream.records.first())
+        .map(|record| record.time)
+        .max()
+        .unwrap_or(0);
+    let all = by_lane(streams);
+    let mut missing = 0;
+    for (number, lane) in lanes.iter().enumerate() {
+        let kept = all.get(&(number as u32)).map_or(&[][..], Vec::as_slice);
+        let newest: Vec<_> = kept.iter().filter(|record| record.time > whole_since).collect();
+        if let Some(first) = newest.first() {
+            let expected = lane.returned.saturating_sub(first.seq);
+            missing += expected.saturating_sub(newest.len() as u64);
+        }
+    }
+    wrong.unless(missing <= lost, || {
+        format!("{missing} of the newest events are missing, {lost} were lost")
+    });
+}
+
+/// Records by lane, in the order of their numbers.
+fn by_lane(streams: &[Stream]) -> HashMap<u32, Vec<Record>> {
+    let mut lanes: HashMap<u32, Vec<Record>> = HashMap::new();
+    for record in streams.iter().flat_map(|stream| &stream.records) {
+        lanes.entry(record.lane).or_default().push(*record);
+    }
+    for records in lanes.values_mut() {
+        records.sort_by_key(|record| (record.seq, record.time));
+    }
+    lanes
+}

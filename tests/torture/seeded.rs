@@ -1,0 +1,81 @@
+//! Seeded mistakes that the checks of a trace must notice.
+
+use crate::check::{all_there, newest_kept, once_and_in_order, sums_agree, totals};
+use crate::shared::Lane;
+use crate::trace::{Complaints, Record, Stream};
+
+fn lane(started: u64, returned: u64) -> Lane {
+    let name = String::new();
+    Lane { started, returned, pid: 1, tid: 1, process: 0, thread: 0, in_signal: false, name }
+}
+
+/// Two lanes of 20 events, which lie in two streams by turns of three; and nobody's lane.
+fn good() -> (Vec<Stream>, Vec<Lane>) {
+    let mut streams = vec![Stream::default(), Stream::default()];
+    for seq in 0..20 {
+        for lane in [1, 2] {
+            let record = Record { lane, seq, time: 100 + 2 * seq };
+            streams[(seq / 3 % 2) as usize].records.push(record);
+        }
+    }
+    (streams, vec![lane(0, 0), lane(20, 20), lane(20, 20)])
+}
+
+/// Whether the checks complain after `spoil`.
+fn noticed(spoil: impl Fn(&mut Vec<Stream>, &mut Vec<Lane>)) -> bool {
+    let (mut streams, mut lanes) = good();
+    spoil(&mut streams, &mut lanes);
+    let wrong = &mut Complaints::default();
+    once_and_in_order(&streams, wrong);
+    all_there(&streams, &lanes, wrong);
+    sums_agree(&totals(&streams, &lanes), 0, wrong);
+    newest_kept(&streams, &lanes, 0, wrong);
+    wrong.text().is_some()
+}
+
+#[test]
+fn a_good_trace_is_good() {
+    assert!(!noticed(|_, _| {}));
+    // Killed in the middle of an event, which was committed or not.
+    assert!(!noticed(|_, lanes| lanes[1].returned = 19));
+    assert!(!noticed(|_, lanes| lanes[1].started = 21));
+}
+
+#[test]
+fn what_is_wrong_is_noticed() {
+    assert!(noticed(|streams, _| streams[0].records.retain(|record| record.seq != 7)));
+    assert!(noticed(|streams, _| streams[1].records.truncate(15)), "missing at the end");
+    assert!(noticed(|streams, _| streams[0].records.swap(2, 4)), "out of order");
+    assert!(noticed(|streams, _| {
+        let twice = streams[0].records[3];
+        streams[0].records[1] = twice;
+    }));
+    assert!(noticed(|streams, _| streams[1].records[5].time -= 60), "time goes backward");
+    assert!(noticed(|streams, _| streams[1].discarded = 1), "counted twice");
+    assert!(noticed(|_, lanes| {
+        lanes[2].returned = 21;
+        lanes[2].started = 21;
+    }));
+    assert!(noticed(|_, lanes| lanes[1].started = 19), "never emitted");
+}
+
+#[test]
+fn a_hole_among_the_newest_is_noticed() {
+    let overwritten = |streams: &mut Vec<Stream>| {
+        for stream in streams {
+            stream.first_packet = 3;
+            stream.records.retain(|record| record.seq > 8);
+        }
+    };
+    let check = |spoil: fn(&mut Vec<Stream>)| {
+        let (mut streams, lanes) = good();
+        overwritten(&mut streams);
+        spoil(&mut streams);
+        let wrong = &mut Complaints::default();
+        newest_kept(&streams, &lanes, 0, wrong);
+        wrong.text().is_some()
+    };
+    assert!(!check(|_| {}));
+    assert!(check(|streams| streams[0].records.retain(|record| record.seq != 14)));
+    assert!(check(|streams| streams[1].records.truncate(5)));
+}
