@@ -150,14 +150,14 @@ fn what_was_emitted_before_a_kill_is_in_the_trace() {
 #[test]
 fn children_killed_at_any_moment_leave_whole_records() {
     let life = Life::new("killed", "lives/processes.c");
-    let command = life.command(&["killed", "60"]);
+    let command = life.command(&["killed", "30"]);
     let recording = life.world.record_steps(&life.steps, &[], &command);
     assert!(recording.output.status.success(), "{}", about(&recording));
     life.steps.check_killed(&life.world, &recording);
     // A kill in the fallback leaves a claim behind, which must not cost the next ones.
     let life = Life::new("killed-claims", "lives/processes.c");
     let without = ["env", "GLIBC_TUNABLES=glibc.pthread.rseq=0"];
-    let command = life.behind(&without, &["killed", "20"]);
+    let command = life.behind(&without, &["killed", "15"]);
     let recording = life.world.record_steps(&life.steps, &[], &command);
     assert!(recording.output.status.success(), "{}", about(&recording));
     life.steps.check_killed(&life.world, &recording);
@@ -344,9 +344,9 @@ fn a_program_of_another_user_is_said_to_be_untraceable() {
 
 #[test]
 fn a_preloaded_library_of_the_program_stays() {
-    let life = Life::of("preload", "lives/processes.c", false);
-    let text = "#include <stdlib.h>\n__attribute__((constructor)) static void mark(void)\n\
-                { system(\"echo own >> own-library-was-loaded\"); }\n";
+    let life = Life::of("own-preload", "lives/processes.c", false);
+    let text = "#include <fcntl.h>\n__attribute__((constructor)) static void mark(void)\n\
+                { open(\"own-library-was-loaded\", O_CREAT | O_WRONLY, 0600); }\n";
     let own = life.world.compile("own.so", text, false, &["-shared", "-fPIC", "-w"]);
     let trace = life.world.path("trace");
     let mut recorder =

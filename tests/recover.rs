@@ -386,7 +386,9 @@ fn a_damaged_byte_is_noticed() {
 #[test]
 fn regions_of_claimers_that_were_killed_are_used_again() {
     const KILLS: u64 = 2000;
-    let mut scene = Scene::new(81, "dying", true, &ROOMY, vec![(Word::Kills, KILLS)]);
+    let orders = vec![(Word::Kills, KILLS), (Word::Pace, 500)];
+    let options = ["--buffer-size=1M", "--sub-buffers=64"];
+    let mut scene = Scene::new(81, "dying", true, &options, orders);
     let status = scene.group.wait(2 * PATIENCE).expect("the program ends");
     assert!(status.success(), "{status}: {}", scene.log());
     assert_eq!(scene.shared.get(Word::Killed), KILLS);

@@ -2,7 +2,7 @@
 /* Lives of processes: each mode takes steps before, during and after what it is named for. */
 #define _GNU_SOURCE
 #include "steps.h"
-#include <errno.h>
+#include <sched.h>
 #include <spawn.h>
 #include <sys/resource.h>
 
@@ -180,8 +180,9 @@ static void mode_killed(long children)
             for (;;)
                 step(its);
         }
+        step(who);
         while (steps->streams[its].returned < (uint64_t)(50 + 13 * i))
-            step(who);
+            sched_yield();
         kill(child, SIGKILL);
         waitpid(child, &status, 0);
         if (!WIFSIGNALED(status) || WTERMSIG(status) != SIGKILL)

@@ -76,7 +76,7 @@ pub(crate) fn all_there(streams: &[Stream], lanes: &[Lane], wrong: &mut Complain
 pub(crate) fn newest_kept(streams: &[Stream], lanes: &[Lane], lost: u64, wrong: &mut Complaints) {
     let whole_since = streams
         .iter()
-        .filter(|stream| stream.first_packet > 0)
+        .filter(|stream| stream.overwritten)
         .filter_map(|stream| stream.records.first())
         .map(|record| record.time)
         .max()

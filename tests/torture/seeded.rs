@@ -63,7 +63,7 @@ fn what_is_wrong_is_noticed() {
 fn a_hole_among_the_newest_is_noticed() {
     let overwritten = |streams: &mut Vec<Stream>| {
         for stream in streams {
-            stream.first_packet = 3;
+            stream.overwritten = true;
             stream.records.retain(|record| record.seq > 8);
         }
     };

@@ -36,8 +36,10 @@ pub(crate) struct Stream {
     pub(crate) discarded: u64,
     /// Begin and end of its packets.
     pub(crate) packets: Vec<(u64, u64)>,
-    /// Number of its first packet: not 0 if older ones were overwritten.
-    pub(crate) first_packet: u64,
+    /// Whether packets before its first record were overwritten.
+    pub(crate) overwritten: bool,
+    /// Number that its next packet has if none is missing.
+    next_packet: u64,
 }
 
 /// Everything wrong with a trace; empty is good.
@@ -197,9 +199,15 @@ impl Reader<'_> {
             wrong.unless(before <= begin, || {
                 format!("{}: packet begins at {begin}, the one before ends at {before}", self.name)
             });
-        } else {
-            stream.first_packet = packet.sequence.unwrap_or(0);
         }
+        let sequence = packet.sequence.unwrap_or(stream.next_packet);
+        if sequence != stream.next_packet {
+            stream.overwritten = true;
+            wrong.unless(stream.records.is_empty(), || {
+                format!("{}: packets before {sequence} are missing", self.name)
+            });
+        }
+        stream.next_packet = sequence + 1;
         let discarded = packet.events_discarded.unwrap_or(0);
         wrong.unless(stream.discarded <= discarded, || {
             format!("{}: {discarded} discarded after {}", self.name, stream.discarded)

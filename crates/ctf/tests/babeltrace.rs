@@ -9,7 +9,7 @@ use support::{
 };
 use trackway_ctf::read::Trace;
 use trackway_ctf::text::{Input, print};
-use trackway_ctf::write::{Contexts, event_declaration, metadata_preamble};
+use trackway_ctf::write::{Contexts, PACKET_HEADER_BYTES, event_declaration, metadata_preamble};
 use trackway_schema::{FieldKind, Label, Scalar};
 
 /// UTC, as the tests ask babeltrace2 for.
@@ -259,5 +259,29 @@ fn large_events_are_read_whole() {
         let number = (number % 2000) as u32;
         let quoted = line.split('"').nth(1).expect("a text in quotes");
         assert_eq!(quoted.len() as u32, length(number), "text {number}");
+    }
+}
+
+/// A packet's header may lie across the end of what is read at once: then it is read again, and
+/// what it shows must not be there twice.
+#[test]
+fn packet_headers_lie_anywhere() {
+    const WINDOW_BYTES: usize = 256 << 10;
+    let class = event("e", vec![("n", FieldKind::Scalar(Scalar::U8))]);
+    let metadata =
+        metadata_preamble(&description(Contexts::default())) + &event_declaration(0, &class);
+    for before in [1, 4, 40, 79, 80, 81, 83, 84, 85, 88] {
+        let mut stream = StreamWriter::new(0);
+        for packet in 0..2 {
+            stream.begin(START_NS + packet);
+            stream.record(0, START_NS + packet, &[7]);
+            let content = PACKET_HEADER_BYTES + 4 + 1;
+            let padding = if packet == 0 { WINDOW_BYTES - before - content } else { 0 };
+            stream.end(START_NS + packet, padding);
+        }
+        let made = Made { metadata: metadata.clone(), streams: vec![stream], events: 2 };
+        let text = check(&format!("header-{before}"), &made);
+        assert_eq!(text.matches("{ cpu_id").count(), 2, "{before}: {text}");
+        assert!(!text.contains("{{"), "{before}: {text}");
     }
 }

@@ -1,7 +1,7 @@
 //! What Trackway set out to reach, held against what was measured. Reported, never asserted.
 
 use crate::case::Case;
-use crate::results::{Bar, Results, Startup, Verdict};
+use crate::results::{Bar, Results, Verdict};
 use crate::tracers::name::{EMPTY, LTTNG, LTTNG_OFF, LW_UST, RDTSC, TRACKWAY, TRACKWAY_OFF};
 
 /// Most that an event may cost beyond the clock alone, in ns.
@@ -75,9 +75,8 @@ pub(crate) fn all(results: &Results) -> Vec<Bar> {
 
 /// What a program's start costs, without a session, in time and in threads.
 fn start(results: &Results) -> Bar {
-    let of = |name: &str| results.startup.iter().find(|startup| startup.tracer == name);
-    let (plain, ours) = (of(EMPTY), of(TRACKWAY_OFF));
-    let added_us = difference(ours.map(median_us), plain.map(median_us));
+    let ours = results.startup.iter().find(|startup| startup.tracer == TRACKWAY_OFF);
+    let added_us = ours.and_then(|ours| ours.added_us).map(|added| added.median);
     let threads = ours.map_or(0, |ours| ours.threads);
     let what = format!("start of a process: at most +{START_US} µs, and no thread");
     let mut bar = at_most(&what, added_us, START_US, |us| format!("{us:+.0} µs, {threads} thread"));
@@ -85,11 +84,6 @@ fn start(results: &Results) -> Bar {
         bar.verdict = Verdict::Misses;
     }
     bar
-}
-
-/// Median start of a program, in µs.
-pub(crate) const fn median_us(startup: &Startup) -> f64 {
-    startup.us.median
 }
 
 /// What an event costs in each of two threads, in terms of what it costs in one.
@@ -136,7 +130,9 @@ pub(crate) const STARTS: [(&str, &str); 3] =
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::results::Startup;
     use crate::results::tests::example;
+    use crate::stats::Spread;
 
     #[test]
     fn bars_follow_the_figures() {
@@ -159,11 +155,11 @@ mod tests {
     #[test]
     fn a_thread_misses_the_bar_however_fast_the_start() {
         let mut results = example();
-        results.startup[0].tracer = EMPTY.to_owned();
-        let ours = Startup { tracer: TRACKWAY_OFF.to_owned(), ..results.startup[0].clone() };
-        results.startup.push(Startup { threads: 2, ..ours.clone() });
-        assert_eq!(start(&results).verdict, Verdict::Misses);
-        results.startup[1] = ours;
+        let added_us = Spread::of(&[150.0]);
+        let plain = results.startup[0].clone();
+        results.startup.push(Startup { tracer: TRACKWAY_OFF.to_owned(), added_us, ..plain });
         assert_eq!(start(&results).verdict, Verdict::Holds);
+        results.startup[1].threads = 2;
+        assert_eq!(start(&results).verdict, Verdict::Misses);
     }
 }

@@ -42,7 +42,7 @@ impl Options {
     /// How much each run does. The warm-up goes round the ring, so that each of its pages has
     /// been touched before anything counts.
     const fn plan(&self) -> Plan {
-        Plan { warm_up: 20, batches: if self.quick { 40 } else { 120 } }
+        Plan { warm_up: 20, batches: if self.quick { 20 } else { 120 } }
     }
 
     fn has_time(&self, rounds: u32, elapsed: Duration) -> bool {

@@ -2,7 +2,7 @@
 
 use std::io::{self, Write};
 
-use crate::bars::{REFERENCES, STARTS, median_us};
+use crate::bars::{REFERENCES, STARTS};
 use crate::case::{Case, Context, Payload};
 use crate::results::{Cell, Results, Verdict};
 use crate::table::Table;
@@ -176,20 +176,21 @@ fn printf(results: &Results) -> Option<String> {
 }
 
 fn startup(results: &Results) -> Option<String> {
-    let plain = results.startup.iter().find(|startup| startup.tracer == STARTS[0].0);
     let mut table = Table::default();
     table.row(["", "median", "p5", "p95", "added", "threads"]);
     for (tracer, words) in STARTS {
         let Some(start) = results.startup.iter().find(|startup| startup.tracer == tracer) else {
             continue;
         };
-        let added = plain.map_or(0.0, |plain| median_us(start) - median_us(plain));
         let [median, p5, p95] =
             [start.us.median, start.us.p5, start.us.p95].map(|us| format!("{us:.0} µs"));
-        let added = format!("{added:+.0} µs");
+        let added = start.added_us.map_or("·".into(), |added| {
+            format!("{:+.0} ±{:.0} µs", added.median, (added.p95 - added.p5) / 2.0)
+        });
         table.row([words.to_owned(), median, p5, p95, added, start.threads.to_string()]);
     }
-    let title = "Start of a process that is linked with a tracer: spawn, run, wait\n\n";
+    let title = "Start of a process that is linked with a tracer: spawn, run, wait; 'added' compares the \
+                 fastest\nof each turn\n\n";
     (!results.startup.is_empty()).then(|| title.to_owned() + &table.text())
 }
 

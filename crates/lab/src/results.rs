@@ -106,6 +106,8 @@ pub struct Startup {
     pub tracer: String,
     /// Fork, exec, run and wait, in µs.
     pub us: Spread,
+    /// What that is beyond the empty loop's: between the fastest of each turn, turn by turn.
+    pub added_us: Option<Spread>,
     /// Threads in the program.
     pub threads: u64,
 }
@@ -236,6 +238,7 @@ pub(crate) mod tests {
             startup: vec![Startup {
                 tracer: "empty loop".to_owned(),
                 us: spread(450.0),
+                added_us: None,
                 threads: 1,
             }],
             flows: vec![Flow {

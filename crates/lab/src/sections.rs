@@ -7,6 +7,7 @@ use crate::progress::Progress;
 use crate::results::{Flow, Memory, Note, Startup};
 use crate::stats::Spread;
 use crate::tracers::FLOW_BYTES;
+use crate::tracers::name::EMPTY;
 
 /// What they found.
 #[derive(Debug, Default)]
@@ -57,25 +58,44 @@ fn startup(
     contestants: &mut [Contestant],
     notes: &mut Vec<Note>,
 ) -> Result<Vec<Startup>> {
-    let (turns, count) = if quick { (1, 20) } else { (5, 100) };
-    let mut found = vec![(Vec::new(), 0); contestants.len()];
+    let (turns, count) = if quick { (4, 5) } else { (20, 25) };
+    let mut found: Vec<Turns> = contestants.iter().map(|_| Turns::default()).collect();
     for _ in 0..turns {
-        for (contestant, (us, threads)) in contestants.iter_mut().zip(&mut found) {
+        let mut plain_us = None;
+        for (contestant, found) in contestants.iter_mut().zip(&mut found) {
             if !contestant.is_in {
                 continue;
             }
             progress.say(&format!("starts of processes: {}", contestant.tracer.name()));
             let done = contestant.tracer.starts(place, count);
-            if let Some(starts) = keep(done, contestant, notes)?.flatten() {
-                us.extend(starts.us);
-                *threads = starts.threads;
+            let Some(starts) = keep(done, contestant, notes)?.flatten() else { continue };
+            // The fastest: a start that the machine interrupts takes several times as long.
+            let fastest_us = Spread::of(&starts.us).map(|spread| spread.min);
+            match plain_us {
+                None if contestant.tracer.name() == EMPTY => plain_us = fastest_us,
+                None => {}
+                Some(plain_us) => found.added_us.extend(fastest_us.map(|us| us - plain_us)),
             }
+            found.us.extend(starts.us);
+            found.threads = starts.threads;
         }
     }
     let found = contestants.iter().zip(found);
-    let startup = found.filter_map(|(contestant, (us, threads))| {
-        let tracer = contestant.tracer.name().to_owned();
-        Some(Startup { tracer, us: Spread::of(&us)?, threads })
+    let startup = found.filter_map(|(contestant, found)| {
+        Some(Startup {
+            tracer: contestant.tracer.name().to_owned(),
+            us: Spread::of(&found.us)?,
+            added_us: Spread::of(&found.added_us),
+            threads: found.threads,
+        })
     });
     Ok(startup.collect())
+}
+
+/// The starts of one tracer's program, over all turns.
+#[derive(Default)]
+struct Turns {
+    us: Vec<f64>,
+    added_us: Vec<f64>,
+    threads: u64,
 }

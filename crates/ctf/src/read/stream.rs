@@ -175,10 +175,12 @@ impl<'trace> StreamDecoder<'trace> {
         let index = self.stream_index(&state)?;
         let class = self.trace.streams.get(index);
         if let Some(context) = class.and_then(|class| class.packet_context.as_ref()) {
-            if context.is_hidden() {
-                decode(context, &mut cursor, &mut state, &mut Skip)?;
-            } else {
-                decode(context, &mut cursor, &mut state, sink)?;
+            // First without `sink`, which gets all of a context or nothing: a caller whose window
+            // was too small tries again.
+            let (mut again, mut state_again) = (cursor, state.clone());
+            decode(context, &mut cursor, &mut state, &mut Skip)?;
+            if !context.is_hidden() {
+                decode(context, &mut again, &mut state_again, sink)?;
             }
         }
         let packet = packet(index, &state);
