@@ -57,7 +57,9 @@ impl Place {
     }
 
     fn recording(&self, output: Output) -> Recording {
-        Recording::new(self.trace.clone(), output)
+        let recording = Recording::new(self.trace.clone(), output);
+        println!("{}", about(&recording)); // shown where the test fails
+        recording
     }
 
     /// The program without a recorder: it must run as if there were no Trackway.
@@ -158,31 +160,47 @@ fn a_size_that_does_not_fit_is_refused_before_the_command_starts() {
     place.is_refused(&words(&wrapper), &["--buffer-size", "16M"], "pace");
 }
 
-#[test]
-fn a_small_file_system_loses_events_and_says_how_many() {
-    let place = Place::new("small");
-    let Some(wrapper) = on_tmpfs("size=4M") else { return };
-    let recording = place.is_recorded(&words(&wrapper), &[], "300000");
-    assert!(recording.summary.recorded > 1000, "{}", about(&recording));
-}
-
-#[test]
-fn a_file_system_that_fills_up_meanwhile_costs_events_not_the_program() {
-    let place = Place::new("fills");
-    let Some(wrapper) = on_tmpfs("size=12M") else { return };
-    let recorder = Running::start(&mut place.recorder(&words(&wrapper), &[], &["busy", "0"]));
+/// Starts a busy program with its window on `wrapper`'s file system, lets `meddle` do so with the
+/// root folder that it sees, then keeps the recorder from draining until events must be lost.
+fn lose_events(name: &str, wrapper: &[String], options: &[&str], meddle: impl Fn(&Path)) {
+    /// More than the buffers of any of these tests can take.
+    const EVENTS: u64 = 100_000;
+    let place = Place::new(name);
+    let mut recorder = place.recorder(&words(wrapper), options, &["busy", "0"]);
+    let recorder = Running::start(&mut recorder);
     place.steps.wait_ready(1);
     let root = PathBuf::from(format!("/proc/{}/root", place.steps.pid()));
-    let dir = place.world.window_dir().strip_prefix("/").expect("an absolute path");
-    let mut filler = fs::File::create(root.join(dir).join("filler")).expect("a file in there");
-    let full = (0..100_000).find(|_| std::io::Write::write_all(&mut filler, &[1; 4096]).is_err());
-    assert!(full.is_some(), "the file system did not fill up");
-    drop(filler);
-    place.steps.wait_more(400_000);
+    let folder = place.world.window_dir().strip_prefix("/").expect("an absolute path");
+    meddle(&root.join(folder));
+    // Much shorter than its lease.
+    recorder.signal(libc::SIGSTOP);
+    place.steps.wait_more(EVENTS);
+    recorder.signal(libc::SIGCONT);
+    place.steps.wait_more(EVENTS);
     place.steps.stop();
     let recording = place.recording(recorder.finish());
     assert!(recording.output.status.success(), "{}", about(&recording));
     place.steps.check(&place.world, &recording);
+    assert!(recording.summary.lost > 0, "the test lost nothing: {}", about(&recording));
+}
+
+#[test]
+fn a_small_file_system_loses_events_and_says_how_many() {
+    let Some(wrapper) = on_tmpfs("size=4M") else { return };
+    lose_events("small", &wrapper, &[], |_| {});
+}
+
+#[test]
+fn a_file_system_that_fills_up_meanwhile_costs_events_not_the_program() {
+    let Some(wrapper) = on_tmpfs("size=12M") else { return };
+    lose_events("fills", &wrapper, &["--buffer-size", "1M"], |folder| {
+        let mut filler = fs::File::create(folder.join("filler")).expect("a file in there");
+        let blocks = 0..100_000;
+        let filled = blocks
+            .take_while(|_| std::io::Write::write_all(&mut filler, &[1; 4096]).is_ok())
+            .count();
+        assert!(filled > 0 && filled < 100_000, "the file system did not fill up: {filled}");
+    });
 }
 
 #[test]
@@ -227,32 +245,48 @@ fn a_truncated_window_is_replaced() {
 type Spoil = fn(&Path);
 
 #[test]
-fn what_is_no_window_is_refused_and_said() {
-    let spoils: [(&str, Spoil); 5] = [
-        ("directory", |path| fs::create_dir(path).expect("a folder")),
-        ("symbolic link", |path| {
+fn what_cannot_be_a_window_is_refused_and_said() {
+    let spoils: [(&str, Spoil); 3] = [
+        ("Is a directory", |path| fs::create_dir(path).expect("a folder")),
+        ("symbolic links", |path| {
             let target = path.with_file_name("target");
-            fs::write(&target, vec![0; 4 << 20]).expect("a file");
+            write_private(&target, &vec![0; 4 << 20]);
             std::os::unix::fs::symlink(target, path).expect("a link");
         }),
-        ("garbage", |path| write_private(path, &vec![0x5a; 4 << 20])),
-        ("other version", |path| {
-            let mut bytes = vec![0; 4 << 20];
-            bytes[..8].copy_from_slice(b"trackway");
-            bytes[8] = 99;
-            write_private(path, &bytes);
-        }),
-        ("open to others", |path| {
+        ("others may open it", |path| {
             write_private(path, &vec![0; 4 << 20]);
             fs::set_permissions(path, fs::Permissions::from_mode(0o666)).expect("it is ours");
         }),
     ];
-    for (name, spoil) in spoils {
+    for (reason, spoil) in spoils {
         let place = Place::new("no-window");
+        let path = window_path(&place.world);
+        spoil(&path);
+        place.runs_alone(&[]);
+        place.is_refused(&[], &[], reason);
+        assert!(path.symlink_metadata().is_ok(), "{reason}: it was removed");
+    }
+}
+
+#[test]
+fn a_damaged_window_is_put_aside_and_said() {
+    let spoils: [Spoil; 2] = [
+        |path| write_private(path, &vec![0x5a; 4 << 20]),
+        |path| {
+            let mut bytes = vec![0; 4 << 20];
+            bytes[..8].copy_from_slice(b"trackway");
+            bytes[8] = 99; // a version that is not of this file's name
+            write_private(path, &bytes);
+        },
+    ];
+    for spoil in spoils {
+        let place = Place::new("damaged");
         spoil(&window_path(&place.world));
         place.runs_alone(&[]);
-        place.is_refused(&[], &[], "window");
-        assert!(window_path(&place.world).symlink_metadata().is_ok(), "{name} was removed");
+        let recording = place.is_recorded(&[], &[], "1000");
+        assert!(recording.messages().contains("damaged"), "{}", about(&recording));
+        let files = fs::read_dir(place.world.window_dir()).expect("the folder").count();
+        assert_eq!(files, 2, "the damaged one was kept");
     }
 }
 
@@ -327,14 +361,12 @@ fn file_sizes_of_the_program_may_be_limited() {
 fn file_sizes_of_the_recorder_may_be_limited() {
     let place = Place::new("file-size-0");
     place.is_refused(&["prlimit", "--fsize=0"], &[], "too large");
-    // The window exists and is long enough, so that the trace is what does not fit.
-    let place = Place::new("file-size-1m");
-    place.is_recorded(&[], &[], "1000");
-    let place = place.again();
-    let recording = place.record(&["prlimit", "--fsize=1048576"], &[], &["steps", "200000", "7"]);
-    assert!(recording.output.status.signal().is_none(), "{}", about(&recording));
-    let completed = place.steps.counts().completed();
-    assert!(completed == 200_000 || completed == 0, "{completed}: {}", about(&recording));
+    // Enough for the window, too little for a stream.
+    let place = Place::new("file-size-16m");
+    let limited = ["prlimit", "--fsize=16777216", "taskset", "-c", "0"];
+    let recording = place.record(&limited, &[], &["steps", "900000", "7"]);
+    assert_eq!(recording.output.status.code(), Some(7), "{}", about(&recording));
+    assert_eq!(place.steps.counts().completed(), 900_000, "{}", about(&recording));
     assert!(recording.messages().contains("too large"), "{}", about(&recording));
 }
 
@@ -423,6 +455,15 @@ fn a_scribbled_window_ends_neither_the_program_nor_the_recorder() {
         assert_eq!(counts.started, counts.returned, "seed {seed}: the program ended early");
         assert!(recording.messages().contains("trackway: "), "seed {seed}: it says something");
         assert!(!recording.messages().contains("panicked"), "seed {seed}: {}", about(&recording));
+        // What is left can be read, or a reason is given.
+        let mut print = place.world.trackway(&["print"]);
+        let print = Running::start(print.arg(&place.trace)).finish();
+        assert!(
+            print.status.success() || !print.stderr.is_empty(),
+            "seed {seed}: {}",
+            print.status
+        );
+        assert!(print.status.signal().is_none(), "seed {seed}: {}", print.status);
     }
 }
 

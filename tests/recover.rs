@@ -24,7 +24,7 @@ use trace::{Complaints, Stream};
 use trackway_abi::session::{SESSION_BYTES, SESSIONS_MAX, Session, state};
 use trackway_abi::window as layout;
 use trackway_testkit::Random;
-use trackway_tests::{Summary, World};
+use trackway_tests::{Summary, World, skipped};
 
 /// Longer than any of these takes; the program ends by itself after it.
 const LONG_MS: u64 = 60_000;
@@ -48,6 +48,12 @@ struct Scene {
 impl Scene {
     /// Starts recording the workload in `role` with `orders`, and waits until it records.
     fn new(seed: u64, role: &str, claiming: bool, options: &[&str], orders: Orders) -> Self {
+        let scene = Self::start(seed, role, claiming, options, orders);
+        scene.wait_until("the program records", || scene.returned() > 100);
+        scene
+    }
+
+    fn start(seed: u64, role: &str, claiming: bool, options: &[&str], orders: Orders) -> Self {
         let world = World::new("recover");
         let program = shared::compile_workload(&world);
         let shared = Shared::new(&world, &orders);
@@ -62,9 +68,7 @@ impl Scene {
         command.args(shared::workload(&program, &shared, role, claiming));
         command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(messages);
         let group = Group::start(&mut command, Some(&shared));
-        let scene = Self { world, shared, group, trace, random: Random::new(seed) };
-        scene.wait_until("the program records", || scene.returned() > 100);
-        scene
+        Self { world, shared, group, trace, random: Random::new(seed) }
     }
 
     /// Waits for `done`, for as long as one must on a busy machine.
@@ -143,6 +147,20 @@ impl Scene {
         wrong.unless(enabled == 0, || format!("{enabled} events are still enabled"));
     }
 
+    /// Whether writers still take the session's recorder for alive.
+    fn lease_holds(&self) -> bool {
+        let at = layout::SESSIONS_OFFSET + offset_of!(Session, lease_until_ns);
+        let lease_ns = self.window()[at..at + 8].try_into().map(u64::from_le_bytes);
+        let mut now = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+        // SAFETY: `now` is a timespec of ours.
+        unsafe { libc::clock_gettime(libc::CLOCK_MONOTONIC, &raw mut now) };
+        lease_ns.expect("8 bytes") > (now.tv_sec * 1_000_000_000 + now.tv_nsec).cast_unsigned()
+    }
+
+    fn has_window(&self) -> bool {
+        std::fs::read_dir(self.world.window_dir()).is_ok_and(|mut files| files.next().is_some())
+    }
+
     /// The window's fixed part.
     fn window(&self) -> Vec<u8> {
         let mut files = std::fs::read_dir(self.world.window_dir()).expect("the window's folder");
@@ -198,7 +216,7 @@ fn busy(pace: u64) -> Orders {
 
 #[test]
 fn nothing_is_missing_when_everything_is_killed_at_once() {
-    for (seed, options) in [(1, TINY), (2, ROOMY), (3, TINY), (4, ROOMY), (5, TINY)] {
+    for (seed, options) in [(1, TINY), (2, ROOMY), (3, TINY)] {
         let mut scene = Scene::new(seed, "main", false, &options, busy(20));
         scene.let_run(300);
         scene.group.signal_all(libc::SIGKILL);
@@ -210,16 +228,39 @@ fn nothing_is_missing_when_everything_is_killed_at_once() {
 
 #[test]
 fn nothing_is_missing_when_the_recorder_is_killed_first() {
-    for (seed, options) in [(11, TINY), (12, ROOMY), (13, TINY), (14, ROOMY)] {
-        let mut scene = Scene::new(seed, "main", seed % 2 == 0, &options, busy(20));
+    for (seed, options, claiming) in [(11, TINY, false), (12, ROOMY, false), (13, TINY, true)] {
+        let mut scene = Scene::new(seed, "main", claiming, &options, busy(20));
         scene.let_run(300);
         scene.group.signal(libc::SIGKILL);
         scene.let_run(200);
         scene.group.signal_all(libc::SIGKILL);
         scene.group.wait_for_all();
+        if !scene.lease_holds() {
+            // Rightly, events were neither recorded nor counted after it ran out.
+            return skipped("the machine is so busy that the dead recorder's lease ran out");
+        }
         scene.recover();
-        // By claim, events are lost when all claim regions are taken.
-        scene.check(options == ROOMY && seed % 2 != 0);
+        scene.check(options == ROOMY);
+    }
+}
+
+#[test]
+fn a_recorder_killed_while_it_starts_leaves_nothing_behind() {
+    let mut random = Random::new(15);
+    for _ in 0..15 {
+        let mut scene = Scene::start(15, "main", false, &TINY, busy(20));
+        std::thread::sleep(Duration::from_micros(random.below(40_000)));
+        scene.group.signal_all(libc::SIGKILL);
+        scene.group.wait_for_all();
+        scene.recover();
+        let wrong = &mut Complaints::default();
+        if trace::folder_of(&scene.trace).join("metadata").exists() {
+            scene.read(&scene.shared.lanes(), wrong);
+        }
+        if scene.has_window() {
+            scene.expect_nothing_left(wrong);
+        }
+        scene.expect_nothing(wrong);
     }
 }
 
@@ -385,7 +426,7 @@ fn a_damaged_byte_is_noticed() {
 
 #[test]
 fn regions_of_claimers_that_were_killed_are_used_again() {
-    const KILLS: u64 = 2000;
+    const KILLS: u64 = 1000;
     let orders = vec![(Word::Kills, KILLS), (Word::Pace, 500)];
     let options = ["--buffer-size=1M", "--sub-buffers=64"];
     let mut scene = Scene::new(81, "dying", true, &options, orders);

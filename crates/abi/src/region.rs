@@ -7,7 +7,7 @@
 //!  16  slot[0]  last_ts u64, events u64             the writer, before it commits parity 0
 //!  32  slot[1]  last_ts u64, events u64             the writer, before it commits parity 1
 //!  48  owner    u64   claim regions: who writes     claimers, the recorder
-//!  56  opened   u64   clock epoch of the open sub-buffer (informative)
+//!  56  reserved u64
 //!  64  discarded u64  records that did not fit      any writer, atomically
 //! 128  drain    u64   which of the two below holds  the recorder
 //! 136  drained[2]     position, file bytes, packets, last_ts, events

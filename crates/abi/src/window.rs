@@ -84,11 +84,15 @@ pub struct Header {
     pub events_used: AtomicU32,
 }
 
+/// Bit of [`Process::pid`] while a process takes the slot. No process id has it.
+pub const PROCESS_ENTERING: u32 = 1 << 31;
+
 /// A process that has the library loaded: a hint for `trackway list`, and the identity behind
 /// an owner word.
 #[repr(C, align(64))]
 pub struct Process {
-    /// Process id in its own namespace; 0: the slot is free.
+    /// Process id in its own namespace; 0: the slot is free; with [`PROCESS_ENTERING`]: its
+    /// process is filling the rest in, which still describes another.
     pub pid: AtomicU32,
     /// Raised by every process that takes the slot, so that old owner words do not match.
     pub incarnation: AtomicU32,

@@ -49,6 +49,8 @@ struct Record<'a> {
     event: usize,
     id: u32,
     thread: Identity,
+    /// The process stamp under which it is recorded.
+    stamp: u64,
     /// Contexts and payload; header room lies before.
     body: *mut u8,
     body_bytes: usize,
@@ -111,6 +113,7 @@ unsafe fn record_somehow(index: usize, event: usize, payload: *mut u8, size: usi
             event,
             id,
             thread,
+            stamp,
             body: payload.wrapping_sub(context_bytes),
             body_bytes: context_bytes + size,
         };
@@ -195,6 +198,11 @@ impl Record<'_> {
             }
             let memory = MappedMemory(*self.window);
             let commit = |plan: &Plan, source: *const u8, count: usize| {
+                // A signal handler that interrupted us here may have forked: then there are two
+                // of us, and the claim is the parent's.
+                if self.stamp != 0 && PROCESS.stamp() != self.stamp {
+                    return false;
+                }
                 // SAFETY: `step` bounded the plan's place; sources have words to spare.
                 unsafe { claim.commit(plan, &memory, source, count) };
                 true
@@ -204,7 +212,11 @@ impl Record<'_> {
                 match self.step(region, commit) {
                     Step::Recorded => return Outcome::Done,
                     Step::Refused => return Outcome::Full,
-                    Step::Switched | Step::Aborted => {}
+                    Step::Switched => {}
+                    Step::Aborted => {
+                        core::mem::forget(claim);
+                        return Outcome::Full;
+                    }
                 }
             }
         }

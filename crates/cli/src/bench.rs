@@ -17,7 +17,7 @@ const INTERRUPTED: u8 = 130;
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:\n  trackway bench tracepoint\n  \
                         trackway bench tracepoint --only lttng --rounds 10 --json lttng.json")]
-pub struct Arguments {
+pub(crate) struct Arguments {
     #[command(subcommand)]
     what: What,
 }
@@ -62,7 +62,7 @@ struct Tracepoint {
 /// # Errors
 ///
 /// If nothing can be measured, or the results cannot be written.
-pub fn run(arguments: &Arguments, output: &mut dyn Write) -> anyhow::Result<ExitCode> {
+pub(crate) fn run(arguments: &Arguments, output: &mut dyn Write) -> anyhow::Result<ExitCode> {
     let What::Tracepoint(arguments) = &arguments.what;
     let options =
         Options { quick: arguments.quick, rounds: arguments.rounds, only: arguments.only.clone() };

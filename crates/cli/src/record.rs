@@ -47,12 +47,15 @@ pub(crate) fn recover(arguments: &RecoverArguments) -> anyhow::Result<ExitCode> 
     let mut whole = true;
     for one in &recovered {
         match &one.result {
-            Ok(summary) => notices.say(format_args!(
-                "recovered {}: {} more events, {} lost in all",
-                one.folder.display(),
-                summary.recorded,
-                summary.lost
-            )),
+            Ok(summary) => {
+                notices.say(format_args!(
+                    "recovered {}: {} more events, {} lost in all",
+                    one.folder.display(),
+                    summary.recorded,
+                    summary.lost
+                ));
+                summary.say_damage(&notices);
+            }
             Err(error) => {
                 whole = false;
                 notices.say(format_args!("cannot recover {}: {error}", one.folder.display()));

@@ -25,7 +25,9 @@ pub(crate) fn read() -> Reading {
         let width = tsc().wrapping_sub(before);
         Reading { tsc: before.wrapping_add(width / 2), ns, width }
     };
-    (1..LOOKS).map(|_| look()).fold(look(), |best, one| if one.width < best.width { one } else { best })
+    (1..LOOKS)
+        .map(|_| look())
+        .fold(look(), |best, one| if one.width < best.width { one } else { best })
 }
 
 /// Publishes `line` (none: writers ask the system) and the epoch.

@@ -63,7 +63,11 @@ fn switch_sequence(home: &Home, slot: &Slot, region: Region<'static>, cpu: u32, 
 }
 
 /// A switch of a region that is in use, at a place that is backed.
-fn plan(home: &Home, region: Region<'static>, epoch: u64) -> Option<(Plan, trackway_ring::SubHeader)> {
+fn plan(
+    home: &Home,
+    region: Region<'static>,
+    epoch: u64,
+) -> Option<(Plan, trackway_ring::SubHeader)> {
     let expected = region.expected();
     if expected >> 1 == 0 {
         return None;

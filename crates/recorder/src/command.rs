@@ -46,7 +46,10 @@ impl Found {
         let mut command = Command::new(&self.words[0]);
         command
             .args(&self.words[1..])
-            .env(TOKEN_VARIABLE, joined(TOKEN_VARIABLE, false, OsString::from(format!("{token:x}"))))
+            .env(
+                TOKEN_VARIABLE,
+                joined(TOKEN_VARIABLE, false, OsString::from(format!("{token:x}"))),
+            )
             .env(PRELOAD_VARIABLE, joined(PRELOAD_VARIABLE, true, list_of(libraries)));
         // SAFETY: between fork and exec only pthread_sigmask is called, which is
         // async-signal-safe.

@@ -99,8 +99,7 @@ impl Descendants {
             names.push("…".into());
         }
         let processes = if count == 1 { "process" } else { "processes" };
-        notices
-            .say(format_args!("{count} {processes} could not be traced: {}", names.join(", ")));
+        notices.say(format_args!("{count} {processes} could not be traced: {}", names.join(", ")));
     }
 }
 

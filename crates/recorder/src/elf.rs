@@ -109,8 +109,13 @@ fn read_notes(mut data: &[u8], points: &mut BTreeSet<String>) {
 /// Instrumentation points in `files` and in the libraries that they need, as far as those lie
 /// where libraries usually lie or beside the file.
 pub fn points_in_reach(files: &[PathBuf]) -> BTreeSet<String> {
-    const FOLDERS: [&str; 5] =
-        ["/lib/x86_64-linux-gnu", "/usr/lib/x86_64-linux-gnu", "/lib64", "/usr/lib", "/usr/local/lib"];
+    const FOLDERS: [&str; 5] = [
+        "/lib/x86_64-linux-gnu",
+        "/usr/lib/x86_64-linux-gnu",
+        "/lib64",
+        "/usr/lib",
+        "/usr/local/lib",
+    ];
     let extra = std::env::var("LD_LIBRARY_PATH").unwrap_or_default();
     let mut points = BTreeSet::new();
     let mut seen: HashSet<PathBuf> = HashSet::new();

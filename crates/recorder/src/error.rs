@@ -40,7 +40,10 @@ pub enum RecordError {
 
 impl RecordError {
     /// Turns an I/O error into one of ours.
-    pub(crate) fn io(what: &'static str, path: impl Into<PathBuf>) -> impl FnOnce(io::Error) -> Self {
+    pub(crate) fn io(
+        what: &'static str,
+        path: impl Into<PathBuf>,
+    ) -> impl FnOnce(io::Error) -> Self {
         let path = path.into();
         move |error| Self::Io(what, path, error)
     }

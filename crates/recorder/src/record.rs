@@ -128,10 +128,8 @@ fn recover_the_dead(notices: &Notices) {
 
 fn warn_of_the_static(found: &Found, notices: &Notices) {
     if elf::read(&found.file).is_some_and(|module| module.is_static) {
-        notices.say(format_args!(
-            "{} is a static program: it cannot be traced",
-            found.file.display()
-        ));
+        notices
+            .say(format_args!("{} is a static program: it cannot be traced", found.file.display()));
     }
 }
 
@@ -311,8 +309,8 @@ impl Status {
             return;
         }
         let totals = recording.totals();
-        let rate = totals.events.saturating_sub(self.events) as u128 * 1000
-            / elapsed.as_millis().max(1);
+        let rate =
+            totals.events.saturating_sub(self.events) as u128 * 1000 / elapsed.as_millis().max(1);
         notices.status(format_args!(
             "{} events, {}/s, {} lost, {}, {} processes",
             Grouped(totals.events),

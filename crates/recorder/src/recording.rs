@@ -165,7 +165,9 @@ impl Recording {
             let work = &mut self.regions[number];
             let control = work.region.0.control;
             // A claimer of an earlier life held on to it while it was reset.
-            if control.commit.load(Ordering::Relaxed) != 0 || control.limit.load(Ordering::Relaxed) != 0 {
+            if control.commit.load(Ordering::Relaxed) != 0
+                || control.limit.load(Ordering::Relaxed) != 0
+            {
                 work.given_up = true;
                 continue;
             }
@@ -265,7 +267,11 @@ impl Recording {
         }
         if self.is_overwriting() {
             // Nothing waits for us.
-            fill = if self.regions.iter().all(|work| work.backing.limit() == u64::MAX) { 0 } else { fill };
+            fill = if self.regions.iter().all(|work| work.backing.limit() == u64::MAX) {
+                0
+            } else {
+                fill
+            };
         }
         Ok(self.ticker.next(fill, data))
     }
@@ -323,7 +329,10 @@ impl Recording {
                 self.trace.metadata.declare(id - 1, &description);
             }
         }
-        self.trace.metadata.write().map_err(RecordError::io("write", self.trace.channel.join("metadata")))
+        self.trace
+            .metadata
+            .write()
+            .map_err(RecordError::io("write", self.trace.channel.join("metadata")))
     }
 
     /// Gives the memory of drained sub-buffers to the next ones, and more where writers need it.

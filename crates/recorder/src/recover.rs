@@ -54,9 +54,8 @@ fn recover_one(home: Home, slot: Slot, notices: &Notices) -> Option<Recovered> {
     for (bytes, half) in uuid.chunks_exact_mut(8).zip(&session.trace_uuid) {
         bytes.copy_from_slice(&half.load(Ordering::Relaxed).to_le_bytes());
     }
-    let parts = layout.and_then(|layout| {
-        Trace::reopen(&folder, uid, uuid).ok().map(|trace| (layout, trace))
-    });
+    let parts = layout
+        .and_then(|layout| Trace::reopen(&folder, uid, uuid).ok().map(|trace| (layout, trace)));
     let Some((layout, trace)) = parts else {
         // It was never let in to, or its folder is gone: nothing can be completed.
         let no_writer = slot.deactivate();

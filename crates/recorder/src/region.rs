@@ -147,6 +147,11 @@ impl RegionWork {
                     self.damaged += 1;
                     let next = (index + 1) << region.geometry.sub_shift();
                     self.drained.position = next.min(snapshot.head);
+                    if next > snapshot.head {
+                        // What follows in the open sub-buffer counts its time from here.
+                        self.drained.last_ts = snapshot.last_ts.unwrap_or(self.drained.last_ts);
+                        self.drained.events = snapshot.events.unwrap_or(self.drained.events);
+                    }
                     self.publish();
                 }
             }
@@ -185,8 +190,7 @@ impl RegionWork {
         if length > 0 {
             with.buffer.clear();
             with.buffer.resize(PACKET_HEADER_BYTES + length as usize, 0);
-            let copied =
-                region.copy(with.memory, piece, &mut with.buffer[PACKET_HEADER_BYTES..]);
+            let copied = region.copy(with.memory, piece, &mut with.buffer[PACKET_HEADER_BYTES..]);
             if let Err(damage) = copied {
                 return Ok(Err(damage));
             }

@@ -118,6 +118,11 @@ impl Summary {
         for (name, lost) in self.lost_by_event.iter().take(LOST_SHOWN_MAX) {
             notices.say(format_args!("lost {} × {name}", Grouped(*lost)));
         }
+        self.say_damage(notices);
+    }
+
+    /// Says what could not be read, if anything.
+    pub fn say_damage(&self, notices: &Notices) {
         if self.damaged > 0 {
             notices.say(format_args!(
                 "{} sub-buffers could not be read: a process wrote over them",
@@ -150,11 +155,9 @@ mod tests {
     #[test]
     fn the_summary_is_one_line() {
         let notices = Notices::kept();
-        let summary = Summary { recorded: 1_234_567, processes: 1, bytes: 2048, ..Summary::default() };
+        let summary =
+            Summary { recorded: 1_234_567, processes: 1, bytes: 2048, ..Summary::default() };
         summary.say(&notices, std::path::Path::new("t"), false);
-        assert_eq!(
-            notices.all(),
-            ["1,234,567 events recorded, 0 lost, 1 process, 2.0 KiB in t"]
-        );
+        assert_eq!(notices.all(), ["1,234,567 events recorded, 0 lost, 1 process, 2.0 KiB in t"]);
     }
 }

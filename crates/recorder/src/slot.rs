@@ -76,8 +76,8 @@ impl Slot {
         let window = *home.window();
         let taken = home.allocator.exclusively(|| {
             let session = window.session(index);
-            let of_the_dead = session.state.load(Ordering::Relaxed) != state::FREE
-                && recorder_is_dead(session);
+            let of_the_dead =
+                session.state.load(Ordering::Relaxed) != state::FREE && recorder_is_dead(session);
             of_the_dead.then(|| Self { index, window, since_ns: sign(session) })
         });
         taken.ok().flatten()
@@ -99,9 +99,7 @@ impl Slot {
         cpus: u32,
     ) -> Result<SessionLayout, RecordError> {
         let session = self.session();
-        let fail = |bytes| {
-            move |error| RecordError::Memory(bytes, home.folder.clone(), error)
-        };
+        let fail = |bytes| move |error| RecordError::Memory(bytes, home.folder.clone(), error);
         self_test::run(&self.window);
         clear_bits(&self.window, self.index);
         let no_writer_of_before = cpus::visit_all();

@@ -87,7 +87,8 @@ impl Stream {
         };
         stream.index.write_all_at(&index_header(), 0)?;
         let mut empty = vec![0; PACKET_HEADER_BYTES];
-        stream.append(&mut empty, &Packet { begin_ts, end_ts: begin_ts, discarded: 0, missing: 0 })?;
+        stream
+            .append(&mut empty, &Packet { begin_ts, end_ts: begin_ts, discarded: 0, missing: 0 })?;
         Ok(stream)
     }
 

@@ -105,7 +105,7 @@ impl Backing {
     pub fn fill(&self, head: u64) -> u64 {
         let bytes = self.backed() << self.sub_shift;
         let used = head.saturating_sub(self.first << self.sub_shift);
-        if bytes == 0 { 0 } else { (used.saturating_mul(256) / bytes).min(256) }
+        used.saturating_mul(256).checked_div(bytes).unwrap_or(0).min(256)
     }
 }
 

@@ -103,11 +103,12 @@ impl Window {
         event.hash.store(hash, Ordering::Relaxed);
         event.description_offset.store(used, Ordering::Relaxed);
         event.description_bytes.store(bytes, Ordering::Relaxed);
+        header.events_used.fetch_max(index as u32 + 1, Ordering::Relaxed);
         // ORDERING: SeqCst, first half of a Dekker pair with `trackway_recorder`'s activation: we
         // make the event READY, then look for active sessions; a recorder makes its session
         // ACTIVE, then looks for READY events. One of us sees the other.
         event.state.store(event_state::READY, Ordering::SeqCst);
-        header.events_used.fetch_max(index as u32 + 1, Ordering::Relaxed);
+        // ORDERING: Release: who sees the revision sees the event.
         header.events_revision.fetch_add(1, Ordering::Release);
         Some(index as u32)
     }

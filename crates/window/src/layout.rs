@@ -193,11 +193,13 @@ impl SessionLayout {
             for way in Way::ALL {
                 let Some(region) = self.region(window, cpu, way) else { continue };
                 let control = region.control;
+                // First, and also where a claimer of before still holds on: nobody may go on to
+                // write where the memory was.
+                control.limit.store(0, Ordering::Relaxed);
                 // ORDERING: Acquire pairs with the Release with which a claimer lets go.
                 if control.owner.load(Ordering::Acquire) != 0 {
                     continue;
                 }
-                control.limit.store(0, Ordering::Relaxed);
                 control.commit.store(0, Ordering::Relaxed);
                 for slot in &control.slots {
                     slot.last_ts.store(0, Ordering::Relaxed);

@@ -2,7 +2,7 @@
 
 use core::sync::atomic::Ordering;
 
-use trackway_abi::window::PROCESSES_MAX;
+use trackway_abi::window::{PROCESS_ENTERING, PROCESSES_MAX};
 use trackway_sys::process::{Identity, Life, life_of};
 
 use crate::Window;
@@ -51,7 +51,7 @@ impl Owner {
 
 impl Window {
     /// Enters this process into the table, in place of its predecessor (before exec), of a dead
-    /// process, or in a free slot.
+    /// process, or in a free slot. A process that dies in here costs its slot.
     pub fn enter_process(&self, who: &Identity) -> ProcessSlot {
         let first = who.pid as usize;
         for probe in 0..PROBES_MAX {
@@ -59,21 +59,31 @@ impl Window {
             let process = self.process(index);
             // ORDERING: Acquire pairs with the AcqRel below, of whoever took the slot.
             let pid = process.pid.load(Ordering::Acquire);
+            if pid & PROCESS_ENTERING != 0 {
+                continue;
+            }
             let same = pid == who.pid
                 && process.pid_namespace.load(Ordering::Relaxed) == who.pid_namespace;
             if pid != 0 && !same && life_of(&self.identity_at(index), 0) != Life::Dead {
                 continue;
             }
             // ORDERING: AcqRel: what we write below comes after the taking, for all.
-            let taken =
-                process.pid.compare_exchange(pid, who.pid, Ordering::AcqRel, Ordering::Relaxed);
+            let taken = process.pid.compare_exchange(
+                pid,
+                who.pid | PROCESS_ENTERING,
+                Ordering::AcqRel,
+                Ordering::Relaxed,
+            );
             if taken.is_err() {
                 continue;
             }
             let incarnation = process.incarnation.fetch_add(1, Ordering::Relaxed).wrapping_add(1);
             process.pid_namespace.store(who.pid_namespace, Ordering::Relaxed);
-            // ORDERING: Release pairs with the Acquire in `identity_at`.
-            process.since_ns.store(who.since_ns, Ordering::Release);
+            process.since_ns.store(who.since_ns, Ordering::Relaxed);
+            // ORDERING: Release pairs with the Acquire in `identity_at` and above: whoever sees
+            // the id without the mark sees the identity that belongs to it. Before, it would see
+            // our id with a dead predecessor's start, and take us for dead.
+            process.pid.store(who.pid, Ordering::Release);
             return ProcessSlot { index: index as u16, incarnation: incarnation as u16 };
         }
         ProcessSlot::NONE
@@ -83,11 +93,11 @@ impl Window {
     pub fn identity_at(&self, index: usize) -> Identity {
         let process = self.process(index);
         // ORDERING: Acquire pairs with the Release in `enter_process`.
-        let since_ns = process.since_ns.load(Ordering::Acquire);
+        let pid = process.pid.load(Ordering::Acquire);
         Identity {
-            pid: process.pid.load(Ordering::Relaxed),
+            pid,
             pid_namespace: process.pid_namespace.load(Ordering::Relaxed),
-            since_ns,
+            since_ns: process.since_ns.load(Ordering::Relaxed),
         }
     }
 
@@ -100,6 +110,9 @@ impl Window {
         }
         let process = self.process(index);
         let identity = self.identity_at(index);
+        if identity.pid & PROCESS_ENTERING != 0 {
+            return false; // it cannot be told yet
+        }
         if process.incarnation.load(Ordering::Relaxed) as u16 != owner.slot.incarnation {
             // The slot was taken over, which takes a dead process or its own exec: and exec ends
             // every thread.
@@ -118,7 +131,7 @@ impl Window {
             let process = self.process(index);
             // ORDERING: Acquire and AcqRel pair with the taking of a slot in `enter_process`.
             let pid = process.pid.load(Ordering::Acquire);
-            if pid == 0 {
+            if pid == 0 || pid & PROCESS_ENTERING != 0 {
                 continue;
             }
             if life_of(&self.identity_at(index), 0) == Life::Dead {
