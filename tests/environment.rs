@@ -371,6 +371,22 @@ fn file_sizes_of_the_recorder_may_be_limited() {
 }
 
 #[test]
+fn the_command_has_the_signals_that_it_would_have_had() {
+    let world = World::new("signals");
+    let grep = ["grep", "-E", "^Sig(Blk|Ign|Cgt)", "/proc/self/status"];
+    let alone = world.command(grep[0]).args(&grep[1..]).output().expect("grep runs");
+    let recording = world.record(&["-q"], &grep);
+    // Signals 1 to 31: the C library uses the next two for itself.
+    let sets = |output: &[u8]| -> Vec<u64> {
+        let text = String::from_utf8_lossy(output);
+        let sets = text.lines().filter_map(|line| line.split_whitespace().nth(1));
+        sets.map(|set| u64::from_str_radix(set, 16).expect("a set") & 0x7fff_ffff).collect()
+    };
+    assert_eq!(sets(&alone.stdout).len(), 3);
+    assert_eq!(sets(&recording.output.stdout), sets(&alone.stdout));
+}
+
+#[test]
 fn descriptors_of_the_recorder_may_be_few() {
     for limit in ["--nofile=8", "--nofile=16"] {
         let place = Place::new("descriptors");

@@ -891,17 +891,26 @@ TRACKWAY_I_INLINE struct trackway_abi_event *trackway_i_tracef(int entered)
     return &event;
 }
 
+/* Formats where the payload is to be: its one field needs no copy. */
 TRACKWAY_I_ASIDE_VARIADIC __attribute__((__format__(__printf__, 1, 2))) void
 trackway_i_printf(const char *format, ...)
 {
-    char trackway_i_message[TRACKWAY_I_MESSAGE_MAX + 1];
-    const char *trackway_field_msg = trackway_i_message;
-    size_t trackway_length_msg;
+    struct trackway_abi_event *event = trackway_i_tracef(1);
+    unsigned char staged[TRACKWAY_ABI_HEADROOM + sizeof(uint32_t) + TRACKWAY_I_MESSAGE_MAX + 1 +
+                         TRACKWAY_ABI_TAILROOM];
+    unsigned char *payload = staged + TRACKWAY_ABI_HEADROOM;
+    const trackway_abi_emit_fn emit = trackway_i_emitter(event);
+    void *message = payload + sizeof(uint32_t);
+    uint32_t length;
     va_list arguments;
+    if (!emit)
+        return;
     va_start(arguments, format);
-    trackway_length_msg = trackway_i_format(trackway_i_message, format, arguments);
+    length = TRACKWAY_I_CAST(
+        uint32_t, trackway_i_format(TRACKWAY_I_CAST(char *, message), format, arguments));
     va_end(arguments);
-    TRACKWAY_I_RECORD(trackway_i_tracef(1), (text, msg), TRACKWAY_I_PADS)
+    __builtin_memcpy(payload, &length, sizeof(length));
+    emit(event, payload, sizeof(length) + length);
 }
 
 #define TRACKWAY_I_PRINTF(...)                                                                    \

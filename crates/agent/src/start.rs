@@ -96,3 +96,9 @@ pub fn set_errno(errno: i32) {
     // SAFETY: errno's address is valid for the calling thread.
     unsafe { *libc::__errno_location() = errno };
 }
+
+/// Ends the process: for the panic handler.
+pub fn abort() -> ! {
+    // SAFETY: abort has no preconditions.
+    unsafe { libc::abort() }
+}

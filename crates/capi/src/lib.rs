@@ -3,6 +3,10 @@
 //! Exports exactly what include/trackway/abi/abi.h declares, the constructor that starts the
 //! agent, and `vfork`, which the library must know of (see [`vfork`]). Linked with `-z nodelete`:
 //! a restartable sequence may never be unmapped under a thread that runs it.
+//!
+//! Without std, which would bring libgcc_s.so along: loading that alone takes 90 µs of a
+//! program's start, as much as all the rest.
+#![no_std]
 
 use trackway_agent::abi::Event;
 use trackway_agent::{THREAD_STAMP_OFFSET, THREAD_VFORK_OFFSET};
@@ -16,6 +20,38 @@ pub unsafe extern "C" fn trackway_abi_register(begin: *const *mut Event, end: *c
     // SAFETY: the caller's promise is the same.
     unsafe { trackway_agent::register::register(begin, end) };
 }
+
+/// The agent does not allocate. What it shares with the readers could, so there must be an
+/// allocator: one that refuses.
+struct Refusing;
+
+// SAFETY: a null pointer says that there is no memory; nothing is ever handed out.
+unsafe impl core::alloc::GlobalAlloc for Refusing {
+    unsafe fn alloc(&self, _: core::alloc::Layout) -> *mut u8 {
+        core::ptr::null_mut()
+    }
+
+    unsafe fn dealloc(&self, _: *mut u8, _: core::alloc::Layout) {}
+}
+
+#[global_allocator]
+static ALLOCATOR: Refusing = Refusing;
+
+/// Nothing in the agent panics but on a bug of ours; there is no way on from there.
+#[cfg(not(test))]
+#[panic_handler]
+fn panic(_: &core::panic::PanicInfo<'_>) -> ! {
+    trackway_agent::abort()
+}
+
+// Named by core's precompiled unwinding tables, which nobody reads: panics abort. Hidden, so that
+// it is not taken for that of another Rust library in the process.
+core::arch::global_asm!(
+    ".globl rust_eh_personality",
+    ".hidden rust_eh_personality",
+    "rust_eh_personality:",
+    "ud2",
+);
 
 extern "C" fn constructor() {
     trackway_agent::start();

@@ -105,7 +105,7 @@ fn at_most(what: &str, measured: Option<f64>, bound: f64, words: impl Fn(f64) ->
 }
 
 fn at_least(what: &str, measured: Option<f64>, bound: f64) -> Bar {
-    let words = measured.map(|times| format!("{times:.1} times"));
+    let words = measured.map(|times| format!("{times:.2} times"));
     bar(what, words, measured.map(|measured| measured >= bound))
 }
 
@@ -142,7 +142,7 @@ mod tests {
         let expected = [
             ("rdtsc +5.8 ns", Verdict::Holds),
             ("not measured", Verdict::Unknown),
-            ("6.0 times", Verdict::Holds),
+            ("6.00 times", Verdict::Holds),
             ("1.00", Verdict::Holds),
             ("not measured", Verdict::Unknown),
             ("not measured", Verdict::Unknown),

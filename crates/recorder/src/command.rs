@@ -7,7 +7,7 @@ use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus};
 
-use trackway_sys::signal::SignalSet;
+use trackway_sys::signal::{self, SignalSet};
 
 use crate::RecordError;
 use crate::record::CommandEnd;
@@ -36,12 +36,14 @@ impl Found {
         Ok(Self { file, words: words.to_vec() })
     }
 
-    /// Starts it. Signals are blocked as `signals` say, as they were before we blocked ours.
+    /// Starts it. Signals are blocked as `signals` say, as they were before we blocked ours, and
+    /// SIGXFSZ does what it did before we ignored it.
     pub(crate) fn start(
         &self,
         token: u64,
         libraries: &[PathBuf],
         signals: SignalSet,
+        ignores_size_limit: bool,
     ) -> Result<Child, RecordError> {
         let mut command = Command::new(&self.words[0]);
         command
@@ -51,11 +53,14 @@ impl Found {
                 joined(TOKEN_VARIABLE, false, OsString::from(format!("{token:x}"))),
             )
             .env(PRELOAD_VARIABLE, joined(PRELOAD_VARIABLE, true, list_of(libraries)));
-        // SAFETY: between fork and exec only pthread_sigmask is called, which is
+        // SAFETY: between fork and exec only pthread_sigmask and signal are called, which are
         // async-signal-safe.
         unsafe {
             command.pre_exec(move || {
                 signals.make_current();
+                if !ignores_size_limit {
+                    signal::heed_size_limit();
+                }
                 Ok(())
             });
         }

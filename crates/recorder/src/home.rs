@@ -81,7 +81,8 @@ impl Home {
     }
 }
 
-fn folder() -> PathBuf {
+/// The folder that the window lies in.
+pub(crate) fn folder() -> PathBuf {
     std::env::var_os(FOLDER_VARIABLE).map_or_else(|| PathBuf::from(FOLDER), PathBuf::from)
 }
 

@@ -31,7 +31,7 @@ pub use error::RecordError;
 pub use home::Home;
 pub use record::{CommandEnd, RecordOptions, record};
 pub use recording::{Recording, Totals};
-pub use recover::{Recovered, recover};
+pub use recover::{Recovered, recover, recover_in};
 pub use report::{Notices, Summary};
 pub use slot::SessionSettings;
 pub use trackway_session::{

@@ -50,6 +50,7 @@ pub enum CommandEnd {
 /// Records a command from its start to its end. Errors of the recording itself, once the command
 /// runs, are said and do not change how the command ends.
 pub fn record(options: &RecordOptions, notices: &Notices) -> Result<CommandEnd, RecordError> {
+    let ignores_size_limit = signal::ignore_size_limit();
     let rules = trackway_session::rules_text(&options.patterns)?;
     let plan = options.buffers.plan()?;
     let found = Found::look_up(&options.command)?;
@@ -84,7 +85,7 @@ pub fn record(options: &RecordOptions, notices: &Notices) -> Result<CommandEnd, 
         .and_then(|reader| Ok((reader, Recording::build(home, &settings)?)))
         .and_then(|(reader, mut recording)| {
             recording.activate();
-            match found.start(token, &libraries, before) {
+            match found.start(token, &libraries, before, ignores_size_limit) {
                 Ok(child) => Ok((reader, recording, child)),
                 Err(error) => {
                     recording.finish(&|| false)?;

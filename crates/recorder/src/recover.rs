@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::Ordering;
 
 use trackway_abi::session::{SESSIONS_MAX, state};
-use trackway_window::SessionLayout;
+use trackway_window::{OpenError, SessionLayout};
 
 use crate::recording::Recording;
 use crate::report::Notices;
@@ -26,11 +26,23 @@ pub struct Recovered {
 /// Completes the traces of recorders that are dead and frees their slots: all of this user's, or
 /// only the one in `only`.
 pub fn recover(notices: &Notices, only: Option<&Path>) -> Result<Vec<Recovered>, RecordError> {
+    recover_in(&crate::home::folder(), notices, only)
+}
+
+/// As [`recover`], in the window in `folder`.
+pub fn recover_in(
+    folder: &Path,
+    notices: &Notices,
+    only: Option<&Path>,
+) -> Result<Vec<Recovered>, RecordError> {
     let only = only.and_then(|path| std::path::absolute(path).ok());
     let mut recovered = Vec::new();
     for index in 0..SESSIONS_MAX {
         // Each needs an open file of its own, because it is kept with the session's parts.
-        let Some(home) = Home::open()? else { break };
+        let home = match Home::open_in(folder, false) {
+            Err(RecordError::Window(_, OpenError::Absent)) => break,
+            other => other?,
+        };
         let session = home.window().session(index);
         if session.state.load(Ordering::Relaxed) == state::FREE
             || only.as_ref().is_some_and(|path| *path != slot::path_of(session))

@@ -56,17 +56,22 @@ pub fn life_of(who: &Identity, tid: u32) -> Life {
     let others_live = tid == 0 && stat.threads > 1;
     // Start times count in ticks of 10 ms, rounded down: a later one is a later process.
     let is_another = tid == 0 && stat.start_ns > who.since_ns;
-    if matches!(stat.state, b'Z' | b'X') && !others_live || is_another {
+    if (stat.exiting || matches!(stat.state, b'Z' | b'X')) && !others_live || is_another {
         Life::Dead
     } else {
         Life::Alive
     }
 }
 
+/// Flag of a thread that is exiting (PF_EXITING, linux/sched.h).
+const PF_EXITING: u64 = 4;
+
 /// What proc_pid_stat(5) says of a thread.
 struct Stat {
     /// Its state's letter.
     state: u8,
+    /// It is on its way out, in the kernel: nothing of its own runs any more.
+    exiting: bool,
     /// Threads of its process that the kernel still has, this one included.
     threads: u32,
     /// Start time, ns, CLOCK_BOOTTIME, rounded down to a tick.
@@ -86,11 +91,12 @@ impl Stat {
         let after_name = text.iter().rposition(|&byte| byte == b')')? + 2;
         let mut fields = text.get(after_name..)?.split(|&byte| byte == b' ');
         let state = *fields.next()?.first()?; // field 3
-        let threads = u32::try_from(number(fields.nth(16)?)?).ok()?; // field 20
+        let exiting = number(fields.nth(5)?)? & PF_EXITING != 0; // field 9
+        let threads = u32::try_from(number(fields.nth(10)?)?).ok()?; // field 20
         let ticks = number(fields.nth(1)?)?; // field 22
         // SAFETY: sysconf has no preconditions.
         let ticks_per_second = unsafe { libc::sysconf(libc::_SC_CLK_TCK) }.max(1).cast_unsigned();
-        Some(Self { state, threads, start_ns: ticks * (1_000_000_000 / ticks_per_second) })
+        Some(Self { state, exiting, threads, start_ns: ticks * (1_000_000_000 / ticks_per_second) })
     }
 }
 

@@ -69,6 +69,19 @@ impl SignalReader {
     }
 }
 
+/// Makes a write beyond RLIMIT_FSIZE an error, not the end of this process: ignores SIGXFSZ.
+/// Whether it was ignored before.
+pub fn ignore_size_limit() -> bool {
+    // SAFETY: no handler of ours is involved.
+    (unsafe { libc::signal(libc::SIGXFSZ, libc::SIG_IGN) }) == libc::SIG_IGN
+}
+
+/// Undoes [`ignore_size_limit`], for a program that is to be started. Async-signal-safe.
+pub fn heed_size_limit() {
+    // SAFETY: no handler of ours is involved.
+    unsafe { libc::signal(libc::SIGXFSZ, libc::SIG_DFL) };
+}
+
 /// kill(2).
 pub fn send(pid: u32, signal: i32) -> Result<(), Errno> {
     // SAFETY: no memory of ours is involved.

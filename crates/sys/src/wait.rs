@@ -23,9 +23,8 @@ pub fn readable(fds: [Option<&Fd>; 2], timeout_ns: u64) -> Result<[bool; 2], Err
         tv_nsec: (timeout_ns % 1_000_000_000).cast_signed(),
     };
     // SAFETY: array and time are ours; no signal mask is given.
-    let result = unsafe {
-        libc::ppoll(polled.as_mut_ptr(), polled.len() as _, &timeout, core::ptr::null())
-    };
+    let result =
+        unsafe { libc::ppoll(polled.as_mut_ptr(), polled.len() as _, &timeout, core::ptr::null()) };
     match Errno::check(result.into()) {
         Ok(_) | Err(Errno(libc::EINTR)) => Ok(polled.map(|one| one.revents != 0)),
         Err(errno) => Err(errno),

@@ -1,0 +1,301 @@
+//! Recordings in one process: drained, counted, grown, overwritten, killed, recovered, damaged.
+
+mod world;
+
+use std::io::Write;
+use std::path::Path;
+use std::sync::atomic::{AtomicU8, Ordering};
+
+use trackway_abi::window::{DATA_OFFSET, GRANULE_MAP_OFFSET};
+use trackway_recorder::{BufferOptions, Home, RecordError, Recording, recover_in};
+use trackway_testkit::{Random, TemporaryFolder, skipped};
+use trackway_window::Way;
+use world::{World, Writer};
+
+const SMALL: BufferOptions =
+    BufferOptions { size_bytes: Some(64 << 10), sub_buffers: Some(4), overwrite: false };
+const DEFAULT: BufferOptions =
+    BufferOptions { size_bytes: None, sub_buffers: None, overwrite: false };
+
+#[test]
+fn what_is_committed_is_drained_once_and_in_order() {
+    let world = World::new();
+    let mut recording = world.record(SMALL);
+    let mut writer = Writer::new(&world.home());
+    for round in 0..100 {
+        for _ in 0..round * 7 {
+            assert!(writer.emit(Way::Sequence));
+        }
+        recording.tick(&world.notices).unwrap();
+    }
+    let summary = recording.finish(&|| false).unwrap();
+    let contents = world.read("channel0_0");
+    assert_eq!(contents.values, (0..34_650).collect::<Vec<_>>());
+    assert!(contents.sequences.iter().copied().eq(0..contents.packets() as u64));
+    assert_eq!((summary.recorded, summary.lost, summary.damaged), (34_650, 0, 0));
+    assert!(!world.stream("channel0_0_claim0").exists());
+    let metadata = std::fs::read_to_string(world.stream("metadata")).unwrap();
+    assert!(metadata.contains("name = \"app:value\""));
+}
+
+#[test]
+fn what_finds_no_room_is_counted_also_at_the_very_start() {
+    let world = World::new();
+    let mut recording = world.record(SMALL);
+    let mut writer = Writer::new(&world.home());
+    let emitted = 20_000;
+    let room = (0..emitted).filter(|_| writer.emit(Way::Sequence)).count();
+    recording.tick(&world.notices).unwrap();
+    let summary = recording.finish(&|| false).unwrap();
+    let contents = world.read("channel0_0");
+    assert_eq!(contents.values.len(), room);
+    assert!(room > 4000, "four sub-buffers of 16 KiB hold more than {room}");
+    assert_eq!(contents.discarded, (emitted - room) as u64);
+    assert_eq!((summary.recorded, summary.lost), (room as u64, contents.discarded));
+}
+
+#[test]
+fn losses_without_any_record_have_a_stream() {
+    let world = World::new();
+    let recording = world.record(SMALL);
+    let home = world.home();
+    let layout_of = |home: &Home| {
+        let window = *home.window();
+        let index = window.active_sessions().next().unwrap();
+        trackway_window::SessionLayout::read(&window, index).unwrap()
+    };
+    let region = layout_of(&home).region(home.window(), 0, Way::Sequence).unwrap();
+    region.control.count_discarded();
+    recording.finish(&|| false).unwrap();
+    let contents = world.read("channel0_0");
+    assert_eq!((contents.discarded, contents.packets()), (1, 2));
+}
+
+#[test]
+fn buffers_grow_while_writers_need_it() {
+    let world = World::new();
+    let mut recording = world.record(DEFAULT);
+    let mut writer = Writer::new(&world.home());
+    let used = || world.home().allocator.bytes_in_use();
+    let before = used();
+    let mut lost = 0;
+    for _ in 0..40 {
+        // A mebibyte is about 80,000 of these; claim regions begin with a sub-buffer.
+        lost += (0..60_000).filter(|_| !writer.emit(Way::Sequence)).count();
+        recording.tick(&world.notices).unwrap();
+    }
+    assert_eq!(lost, 0);
+    assert!(used() >= before + (1 << 20), "{} of {before}", used());
+    assert!(used() <= before + (4 << 20), "never more than SIZE");
+    let mut claimed = 0_u64;
+    for _ in 0..100 {
+        claimed += (0..1000).filter(|_| writer.emit(Way::Claim(0))).count() as u64;
+        recording.tick(&world.notices).unwrap();
+    }
+    assert!(claimed > 50_000, "{claimed}");
+    let summary = recording.finish(&|| false).unwrap();
+    assert_eq!(summary.recorded, 40 * 60_000 + claimed);
+    assert_eq!(world.read("channel0_0_claim0").values.len() as u64, claimed);
+}
+
+#[test]
+fn a_flight_recorder_keeps_the_newest_and_counts_the_rest() {
+    let world = World::new();
+    let mut recording = world.record(BufferOptions { overwrite: true, ..SMALL });
+    let mut writer = Writer::new(&world.home());
+    let emitted = 50_000_u64;
+    for number in 0..emitted {
+        assert!(writer.emit(Way::Sequence));
+        if number % 1000 == 0 {
+            recording.tick(&world.notices).unwrap();
+        }
+    }
+    let summary = recording.finish(&|| false).unwrap();
+    let contents = world.read("channel0_0");
+    let first = contents.values[0];
+    assert_eq!(contents.values, (first..emitted).collect::<Vec<_>>());
+    assert_eq!((summary.recorded, summary.overwritten), (emitted - first, first));
+    assert_eq!(summary.lost, 0);
+    assert!(contents.values.len() > 2000, "at least two of four sub-buffers");
+    // An empty packet, then a gap for what was overwritten.
+    assert_eq!(contents.sequences[0], 0);
+    assert!(contents.sequences[1] > 1);
+}
+
+#[test]
+fn a_killed_recorder_s_trace_is_completed_exactly_once() {
+    for cut in 0..4 {
+        let world = World::new();
+        let mut recording = world.record(SMALL);
+        let mut writer = Writer::new(&world.home());
+        let mut emitted = 0;
+        for _ in 0..10 {
+            emitted += (0..1500).filter(|_| writer.emit(Way::Sequence)).count() as u64;
+            recording.tick(&world.notices).unwrap();
+        }
+        emitted += (0..700).filter(|_| writer.emit(Way::Sequence)).count() as u64;
+        world.kill(recording);
+        // Killed after it wrote a packet (all, or a part) and before it said so.
+        let append = |path: &Path, bytes: &[u8]| {
+            std::fs::OpenOptions::new().append(true).open(path).unwrap().write_all(bytes).unwrap();
+        };
+        let stream = std::fs::read(world.stream("channel0_0")).unwrap();
+        let index = std::fs::read(world.index("channel0_0")).unwrap();
+        if cut > 0 {
+            append(&world.stream("channel0_0"), &stream[88..][..cut * 3000]);
+        }
+        if cut > 1 {
+            append(&world.index("channel0_0"), &index[16..][..cut * 30]);
+        }
+        let recovered = recover_in(world.folder.path(), &world.notices, None).unwrap();
+        assert_eq!(recovered.len(), 1);
+        let contents = world.read("channel0_0");
+        assert_eq!(contents.values, (0..emitted).collect::<Vec<_>>(), "cut {cut}");
+        assert!(contents.sequences.iter().copied().eq(0..contents.packets() as u64));
+        let index_bytes = std::fs::metadata(world.index("channel0_0")).unwrap().len();
+        assert_eq!(index_bytes, 16 + 72 * contents.packets() as u64);
+        assert!(recover_in(world.folder.path(), &world.notices, None).unwrap().is_empty());
+        assert_eq!(world.home().window().active_sessions().count(), 0);
+    }
+}
+
+#[test]
+fn only_the_named_trace_is_recovered_and_a_live_one_never() {
+    let world = World::new();
+    let recording = world.record(SMALL);
+    let recover = |only: Option<&Path>| {
+        recover_in(world.folder.path(), &world.notices, only).unwrap().len()
+    };
+    assert_eq!(recover(None), 0, "its recorder lives");
+    world.kill(recording);
+    assert_eq!(recover(Some(Path::new("/elsewhere"))), 0);
+    assert_eq!(recover(Some(&world.trace())), 1);
+}
+
+#[test]
+fn a_slot_is_used_again_with_nothing_of_before() {
+    let world = World::new();
+    for _ in 0..40 {
+        let _ = std::fs::remove_dir_all(world.trace());
+        let mut recording = world.record(SMALL);
+        let mut writer = Writer::new(&world.home());
+        for _ in 0..3000 {
+            assert!(writer.emit(Way::Sequence) && writer.emit(Way::Claim(1)));
+        }
+        recording.tick(&world.notices).unwrap();
+        assert_eq!(recording.finish(&|| false).unwrap().recorded, 6000);
+    }
+    // Control lines stay; sub-buffers do not.
+    assert!(world.home().allocator.bytes_in_use() <= 1 << 20);
+}
+
+/// Writes random bytes over the window, as a faulty process would.
+fn scribble(home: &Home, random: &mut Random, from: usize, to: usize) {
+    for _ in 0..64 {
+        let at = from + random.below((to - from) as u64) as usize;
+        // SAFETY: the range is mapped and backed (the caller's), and bytes are atomics to all.
+        let byte = unsafe { &*home.window().base().add(at).cast::<AtomicU8>() };
+        byte.store(random.next() as u8, Ordering::Relaxed);
+    }
+}
+
+#[test]
+fn no_byte_in_the_window_crashes_or_hangs_the_recorder() {
+    for seed in 0..60 {
+        let world = World::new();
+        let mut random = Random::new(seed);
+        let overwrite = seed % 3 == 0;
+        let mut recording = world.record(BufferOptions { overwrite, ..SMALL });
+        let home = world.home();
+        let mut writer = Writer::new(&home);
+        let end = home.window().usable_bytes() as usize;
+        // Sessions, events and data; or everything; the writer's own tables stay, or it panics.
+        let (from, to) = match seed % 4 {
+            0 => (DATA_OFFSET, end),
+            1 => (DATA_OFFSET + (48 << 10), DATA_OFFSET + (56 << 10)),
+            2 => (GRANULE_MAP_OFFSET, DATA_OFFSET),
+            _ => (64, end),
+        };
+        for _ in 0..200 {
+            writer.emit(Way::Sequence);
+        }
+        for _ in 0..20 {
+            scribble(&home, &mut random, from, to);
+            if recording.tick(&world.notices).is_err() {
+                break;
+            }
+        }
+        // It may fail, and say so; it must come back.
+        let _ = recording.finish(&|| false);
+        let _ = recover_in(world.folder.path(), &world.notices, None);
+    }
+}
+
+#[test]
+fn a_truncated_window_ends_the_recording_with_an_error() {
+    let world = World::new();
+    let mut recording = world.record(SMALL);
+    recording.tick(&world.notices).unwrap();
+    let home = world.home();
+    std::fs::OpenOptions::new()
+        .write(true)
+        .open(&home.path)
+        .unwrap()
+        .set_len(DATA_OFFSET as u64)
+        .unwrap();
+    assert!(matches!(recording.tick(&world.notices), Err(RecordError::Lost(_))));
+    assert!(matches!(recording.finish(&|| false), Err(RecordError::Lost(_))));
+    // The next one makes a new window, in place of this.
+    assert!(matches!(
+        Home::open_in(world.folder.path(), true),
+        Err(RecordError::Window(_, trackway_window::OpenError::Truncated))
+    ));
+}
+
+/// A small tmpfs, unmounted on drop.
+struct SmallFileSystem(TemporaryFolder);
+
+impl SmallFileSystem {
+    fn mount(size: &str) -> Option<Self> {
+        let folder = TemporaryFolder::new();
+        let mounted = std::process::Command::new("mount")
+            .args(["-t", "tmpfs", "-o", &format!("size={size}"), "trackway-test"])
+            .arg(folder.path())
+            .output()
+            .is_ok_and(|output| output.status.success());
+        mounted.then_some(Self(folder))
+    }
+}
+
+impl Drop for SmallFileSystem {
+    fn drop(&mut self) {
+        let _ = std::process::Command::new("umount").arg("-l").arg(self.0.path()).output();
+    }
+}
+
+#[test]
+fn a_small_file_system_is_respected() {
+    let Some(small) = SmallFileSystem::mount("16m") else {
+        return skipped("a tmpfs cannot be mounted here");
+    };
+    let world = World::new();
+    let home = || Home::open_in(small.0.path(), true).unwrap();
+    let huge = BufferOptions { size_bytes: Some(256 << 20), ..DEFAULT };
+    let refused = Recording::build(home(), &world.settings(huge));
+    assert!(matches!(refused, Err(RecordError::Memory(bytes, ..)) if bytes >= 256 << 20));
+    assert!(home().allocator.bytes_in_use() <= 1 << 20, "what was taken is given back");
+
+    let mut recording = Recording::build(home(), &world.settings(DEFAULT)).unwrap();
+    recording.activate();
+    let mut writer = Writer::new(&home());
+    for _ in 0..40 {
+        for _ in 0..60_000 {
+            writer.emit(Way::Sequence);
+        }
+        recording.tick(&world.notices).unwrap();
+    }
+    let free = trackway_sys::file::free_bytes(home().allocator.file()).unwrap();
+    assert!(free >= 2 << 20, "{free} bytes are left to others");
+    let summary = recording.finish(&|| false).unwrap();
+    assert_eq!(summary.recorded + summary.lost, 40 * 60_000);
+}
