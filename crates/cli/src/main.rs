@@ -64,7 +64,9 @@ fn run(arguments: Arguments) -> anyhow::Result<ExitCode> {
         Verb::Man(man) => {
             std::fs::create_dir_all(&man.output)
                 .and_then(|()| clap_mangen::generate_to(Arguments::command(), &man.output))
-                .with_context(|| format!("cannot write manual pages to {}", man.output.display()))?;
+                .with_context(|| {
+                    format!("cannot write manual pages to {}", man.output.display())
+                })?;
             Ok(ExitCode::SUCCESS)
         }
     }

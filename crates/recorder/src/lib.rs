@@ -7,6 +7,7 @@
 //!
 //! Decisions are [`trackway_session`]'s; here are the files, clocks, signals and processes.
 
+mod cgroup;
 mod clock;
 mod clock_epoch;
 mod command;

@@ -5,6 +5,8 @@ use trackway_ring::{Damage, Memory};
 use trackway_sys::file::{Fd, free_bytes};
 use trackway_window::{AllocateError, Allocator};
 
+use crate::cgroup;
+
 /// Sub-buffers read with pread(2): a file that was truncated is an error then, not a signal.
 pub(crate) struct FileMemory<'file>(pub(crate) &'file Fd);
 
@@ -28,7 +30,8 @@ pub(crate) struct Pool {
 }
 
 impl Pool {
-    /// The pool of the session in slot `slot`; a modest one leaves half of what is free.
+    /// The pool of the session in slot `slot`; a modest one leaves half of what is free. No
+    /// pool takes its control group to the limit.
     pub(crate) fn new(slot: usize, modest: bool) -> Self {
         Self { owner: granule::DATA + slot as u8, free: Vec::new(), modest }
     }
@@ -59,9 +62,14 @@ impl Pool {
     }
 
     fn take_granules(&self, allocator: &Allocator, bytes: u64) -> Result<u64, AllocateError> {
+        let headroom = cgroup::headroom_bytes();
+        let share = if self.modest { 2 } else { 1 };
+        if bytes > headroom / share {
+            return Err(AllocateError::System(trackway_sys::Errno(libc::ENOMEM)));
+        }
         if self.modest {
             let free = free_bytes(allocator.file()).map_err(AllocateError::System)?;
-            if bytes > free / 2 {
+            if bytes > free / share {
                 return Err(AllocateError::System(trackway_sys::Errno(libc::ENOSPC)));
             }
         }

@@ -37,12 +37,12 @@ pub fn recover_in(
 ) -> Result<Vec<Recovered>, RecordError> {
     let only = only.and_then(|path| std::path::absolute(path).ok());
     let mut recovered = Vec::new();
+    let open = || match Home::open_in(folder, false) {
+        Err(RecordError::Window(_, OpenError::Absent)) => Ok(None),
+        other => other.map(Some),
+    };
+    let Some(home) = open()? else { return Ok(recovered) };
     for index in 0..SESSIONS_MAX {
-        // Each needs an open file of its own, because it is kept with the session's parts.
-        let home = match Home::open_in(folder, false) {
-            Err(RecordError::Window(_, OpenError::Absent)) => break,
-            other => other?,
-        };
         let session = home.window().session(index);
         if session.state.load(Ordering::Relaxed) == state::FREE
             || only.as_ref().is_some_and(|path| *path != slot::path_of(session))
@@ -50,6 +50,8 @@ pub fn recover_in(
             continue;
         }
         if let Some(slot) = Slot::take_over(&home, index) {
+            // An open file of its own, because it is kept with the session's parts.
+            let Some(home) = open()? else { return Ok(recovered) };
             recovered.extend(recover_one(home, slot, notices));
         }
     }

@@ -71,8 +71,7 @@ impl BufferOptions {
     pub fn plan(&self) -> Result<BufferPlan, BuffersError> {
         const SIZE_MAX: u64 = (SUB_COUNT_MAX as u64) << SUB_SHIFT_MAX;
         let size = self.size_bytes.unwrap_or(SIZE_DEFAULT);
-        let size =
-            size.checked_next_power_of_two().ok_or(BuffersError::TooLarge(SIZE_MAX))?;
+        let size = size.checked_next_power_of_two().ok_or(BuffersError::TooLarge(SIZE_MAX))?;
         let count = match self.sub_buffers {
             Some(count)
                 if count.is_power_of_two() && (2..=SUB_COUNT_MAX as u64).contains(&count) =>

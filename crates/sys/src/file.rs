@@ -76,6 +76,12 @@ impl Fd {
         self.fallocate(libc::FALLOC_FL_PUNCH_HOLE | libc::FALLOC_FL_KEEP_SIZE, offset, bytes)
     }
 
+    /// ftruncate(2), to make the file shorter: nobody may touch what lies behind any more.
+    pub fn shorten(&self, bytes: u64) -> Result<(), Errno> {
+        // SAFETY: no memory of ours is involved.
+        Errno::check(unsafe { libc::ftruncate(self.0, bytes.cast_signed()) }.into()).map(|_| ())
+    }
+
     fn fallocate(&self, mode: i32, offset: u64, bytes: u64) -> Result<(), Errno> {
         loop {
             // SAFETY: no memory of ours is involved.

@@ -126,9 +126,9 @@ impl Allocator {
     /// has waited until no writer of before can be at it. Returns how many bytes.
     pub fn give_back(&self, owner: u8) -> Result<u64, AllocateError> {
         let _locked = self.lock()?;
-        let end = (self.window.usable_bytes() >> GRANULE_SHIFT) as usize;
+        let end = self.end();
         let mut bytes = 0;
-        for index in FIRST..end.min(GRANULES_MAX) {
+        for index in FIRST..end {
             if self.entry(index).load(Ordering::Relaxed) == owner {
                 let offset = (index as u64) << GRANULE_SHIFT;
                 self.file.punch(offset, GRANULE_BYTES).map_err(AllocateError::System)?;
@@ -136,13 +136,38 @@ impl Allocator {
                 bytes += GRANULE_BYTES;
             }
         }
+        self.shorten(end)?;
         Ok(bytes)
+    }
+
+    /// One past the last granule that is backed and mapped.
+    fn end(&self) -> usize {
+        ((self.window.usable_bytes() >> GRANULE_SHIFT) as usize).min(GRANULES_MAX)
+    }
+
+    /// Cuts free granules off the file's end: mlockall(2) in a traced process would fill them.
+    /// Under the lock. Writers touch granules only that a session holds, so none is behind the
+    /// new end; those who find the window learn of it first.
+    fn shorten(&self, end: usize) -> Result<(), AllocateError> {
+        // A mapping that is cut short (RLIMIT_AS) does not show what lies behind it.
+        let backed = self.window.header().backed_bytes.load(Ordering::Relaxed);
+        if backed > self.window.mapped_bytes() {
+            return Ok(());
+        }
+        let used = |&index: &usize| self.entry(index).load(Ordering::Relaxed) != granule::FREE;
+        let last = (FIRST..end).rev().find(used);
+        let length = (last.map_or(FIRST, |last| last + 1) as u64) << GRANULE_SHIFT;
+        if length < backed {
+            // ORDERING: Release pairs with the Acquire in `Window::usable_bytes`.
+            self.window.header().backed_bytes.store(length, Ordering::Release);
+            self.file.shorten(length).map_err(AllocateError::System)?;
+        }
+        Ok(())
     }
 
     /// Memory in use by sessions' sub-buffers and control lines, in bytes.
     pub fn bytes_in_use(&self) -> u64 {
-        let end = (self.window.usable_bytes() >> GRANULE_SHIFT) as usize;
         let used = |&index: &usize| self.entry(index).load(Ordering::Relaxed) != granule::FREE;
-        (FIRST..end.min(GRANULES_MAX)).filter(used).count() as u64 * GRANULE_BYTES
+        (FIRST..self.end()).filter(used).count() as u64 * GRANULE_BYTES
     }
 }

@@ -175,6 +175,10 @@ fn memory_is_handed_out_backed_and_given_back() {
     assert_eq!(allocator.take(1, owner).unwrap(), first, "the lowest free place is used again");
     assert_eq!(allocator.bytes_in_use(), 4 * GRANULE_BYTES);
     assert_eq!(allocator.take(1 << 40, owner), Err(AllocateError::NoSpace));
+    assert_eq!(allocator.give_back(owner + 1).unwrap(), 3 * GRANULE_BYTES);
+    assert_eq!(window.usable_bytes(), first + GRANULE_BYTES, "the file is as long as what is used");
+    assert_eq!(std::fs::metadata(folder.file()).unwrap().len(), first + GRANULE_BYTES);
+    assert_eq!(allocator.take(1, owner + 1).unwrap(), second);
 }
 
 #[test]

@@ -3,9 +3,9 @@
 use std::path::PathBuf;
 use std::sync::atomic::Ordering;
 
+use trackway_recorder::{BufferOptions, Home, Notices, Recording, SessionSettings};
 use trackway_ring::claim::Claim;
 use trackway_ring::{Refusal, write_header};
-use trackway_recorder::{BufferOptions, Home, Notices, Recording, SessionSettings};
 use trackway_schema::{Encoder, Scalar, Shape};
 use trackway_sys::clock::monotonic_ns;
 use trackway_testkit::{Records, TemporaryFolder};
@@ -14,25 +14,28 @@ use trackway_window::{MappedMemory, SessionLayout, Way, Window};
 /// Size of the fake event's payload.
 const BODY_BYTES: usize = 8;
 
-pub struct World {
-    pub folder: TemporaryFolder,
-    pub notices: Notices,
+pub(crate) struct World {
+    pub(crate) folder: TemporaryFolder,
+    pub(crate) notices: Notices,
 }
 
 impl World {
-    pub fn new() -> Self {
-        Self { folder: TemporaryFolder::below(std::path::Path::new("/dev/shm")), notices: Notices::kept() }
+    pub(crate) fn new() -> Self {
+        Self {
+            folder: TemporaryFolder::below(std::path::Path::new("/dev/shm")),
+            notices: Notices::kept(),
+        }
     }
 
-    pub fn trace(&self) -> PathBuf {
+    pub(crate) fn trace(&self) -> PathBuf {
         self.folder.join("trace")
     }
 
-    pub fn home(&self) -> Home {
+    pub(crate) fn home(&self) -> Home {
         Home::open_in(self.folder.path(), true).expect("a window")
     }
 
-    pub fn settings(&self, buffers: BufferOptions) -> SessionSettings {
+    pub(crate) fn settings(&self, buffers: BufferOptions) -> SessionSettings {
         SessionSettings {
             buffers: buffers.plan().expect("sizes"),
             overwrite: buffers.overwrite,
@@ -44,7 +47,7 @@ impl World {
         }
     }
 
-    pub fn record(&self, buffers: BufferOptions) -> Recording {
+    pub(crate) fn record(&self, buffers: BufferOptions) -> Recording {
         let mut recording =
             Recording::build(self.home(), &self.settings(buffers)).expect("a recording");
         recording.activate();
@@ -52,7 +55,7 @@ impl World {
     }
 
     /// What a killed recorder leaves, seen by whoever comes next.
-    pub fn kill(&self, recording: Recording) {
+    pub(crate) fn kill(&self, recording: Recording) {
         drop(recording);
         let home = self.home();
         let index = home.window().active_sessions().next().expect("its session");
@@ -65,21 +68,22 @@ impl World {
         self.trace().join(format!("ust/uid/{uid}/64-bit"))
     }
 
-    pub fn stream(&self, name: &str) -> PathBuf {
+    pub(crate) fn stream(&self, name: &str) -> PathBuf {
         self.streams().join(name)
     }
 
-    pub fn index(&self, name: &str) -> PathBuf {
+    pub(crate) fn index(&self, name: &str) -> PathBuf {
         self.streams().join("index").join(format!("{name}.idx"))
     }
 
     /// Everything in a stream's file; empty if there is none.
-    pub fn read(&self, name: &str) -> Contents {
+    pub(crate) fn read(&self, name: &str) -> Contents {
         let bytes = std::fs::read(self.stream(name)).unwrap_or_default();
         let mut contents = Contents::default();
         let mut rest = &bytes[..];
         while !rest.is_empty() {
-            let word = |at: usize| u64::from_le_bytes(rest[at..at + 8].try_into().expect("8 bytes"));
+            let word =
+                |at: usize| u64::from_le_bytes(rest[at..at + 8].try_into().expect("8 bytes"));
             assert_eq!(rest[..4], 0xC1FC_1FC1_u32.to_le_bytes(), "a packet's magic");
             let (begin, end) = (word(32), word(40));
             let (content, packet) = (word(48) as usize / 8, word(56) as usize / 8);
@@ -102,21 +106,21 @@ impl World {
 
 /// What a stream holds.
 #[derive(Debug, Default)]
-pub struct Contents {
-    pub values: Vec<u64>,
-    pub sequences: Vec<u64>,
-    pub discarded: u64,
+pub(crate) struct Contents {
+    pub(crate) values: Vec<u64>,
+    pub(crate) sequences: Vec<u64>,
+    pub(crate) discarded: u64,
     end_ts: u64,
 }
 
 impl Contents {
-    pub fn packets(&self) -> usize {
+    pub(crate) fn packets(&self) -> usize {
         self.sequences.len()
     }
 }
 
 /// Writes as a claimer does, into any region.
-pub struct Writer {
+pub(crate) struct Writer {
     window: Window,
     layout: SessionLayout,
     id: u32,
@@ -125,7 +129,7 @@ pub struct Writer {
 
 impl Writer {
     /// A writer of `app:value`, in the one session that is active.
-    pub fn new(home: &Home) -> Self {
+    pub(crate) fn new(home: &Home) -> Self {
         let window = *home.window();
         let index = window.active_sessions().next().expect("an active session");
         let layout = SessionLayout::read(&window, index).expect("its layout");
@@ -139,7 +143,7 @@ impl Writer {
     }
 
     /// Emits the next value; whether it found room. Counted if not.
-    pub fn emit(&mut self, way: Way) -> bool {
+    pub(crate) fn emit(&mut self, way: Way) -> bool {
         let region = self.layout.region(&self.window, 0, way).expect("CPU 0");
         let value = self.next;
         self.next += 1;

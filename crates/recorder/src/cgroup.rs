@@ -1,0 +1,108 @@
+//! How much memory this process's control group may still take.
+//!
+//! Buffers are charged to whoever allocates them, the recorder. A group that is at its limit does
+//! not answer fallocate(2) with an error: the kernel ends a process of the group. So the limit is
+//! looked at before. Both versions of cgroups (Documentation/admin-guide/cgroup-v2.rst and
+//! cgroup-v1/memory.rst of Linux); what cannot be read limits nothing.
+
+use std::fs;
+use std::path::Path;
+
+/// Where cgroups are mounted.
+const ROOT: &str = "/sys/fs/cgroup";
+/// Most levels of groups that are looked at.
+const LEVELS_MAX: usize = 32;
+/// What is left to everything else in the group: one part in so many of its limit.
+const SLACK: u64 = 8;
+
+/// Names of the files of one version.
+struct Files {
+    limit: &'static str,
+    usage: &'static str,
+    /// Lines of memory.stat: pages of files, which the kernel takes back when it needs memory.
+    reclaimable: [&'static str; 2],
+}
+
+const VERSION_1: Files = Files {
+    limit: "memory.limit_in_bytes",
+    usage: "memory.usage_in_bytes",
+    reclaimable: ["total_inactive_file", "total_active_file"],
+};
+const VERSION_2: Files = Files {
+    limit: "memory.max",
+    usage: "memory.current",
+    reclaimable: ["inactive_file", "active_file"],
+};
+
+/// Bytes that may be allocated without coming near the limit of any group that this process is
+/// in; `u64::MAX` where there is none.
+pub(crate) fn headroom_bytes() -> u64 {
+    let membership = fs::read_to_string("/proc/self/cgroup").unwrap_or_default();
+    headroom_below(Path::new(ROOT), &membership)
+}
+
+/// The same for groups mounted at `root` and a text as /proc/PID/cgroup has it.
+fn headroom_below(root: &Path, membership: &str) -> u64 {
+    let mut least = u64::MAX;
+    for line in membership.lines() {
+        let mut parts = line.splitn(3, ':').skip(1);
+        let (Some(controllers), Some(group)) = (parts.next(), parts.next()) else { continue };
+        let (mount, files) = if controllers.is_empty() {
+            (root.to_owned(), VERSION_2)
+        } else if controllers.split(',').any(|name| name == "memory") {
+            (root.join("memory"), VERSION_1)
+        } else {
+            continue;
+        };
+        // In a container the group may be mounted as the root itself: the walk ends there.
+        for level in Path::new(group.trim_start_matches('/')).ancestors().take(LEVELS_MAX) {
+            least = least.min(headroom_of(&mount.join(level), &files).unwrap_or(u64::MAX));
+        }
+    }
+    least
+}
+
+fn headroom_of(group: &Path, files: &Files) -> Option<u64> {
+    let number = |name: &str| fs::read_to_string(group.join(name)).ok()?.trim().parse::<u64>().ok();
+    // "max" is no number: no limit.
+    let limit = number(files.limit)?;
+    let usage = number(files.usage)?;
+    let statistics = fs::read_to_string(group.join("memory.stat")).unwrap_or_default();
+    let reclaimable: u64 = statistics
+        .lines()
+        .filter_map(|line| line.split_once(' '))
+        .filter(|(name, _)| files.reclaimable.contains(name))
+        .filter_map(|(_, bytes)| bytes.trim().parse::<u64>().ok())
+        .fold(0, u64::saturating_add);
+    Some((limit - limit / SLACK).saturating_sub(usage.saturating_sub(reclaimable)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn write(group: &Path, files: &[(&str, &str)]) {
+        fs::create_dir_all(group).unwrap();
+        for (name, text) in files {
+            fs::write(group.join(name), text).unwrap();
+        }
+    }
+
+    #[test]
+    fn the_tightest_group_counts() {
+        let name = format!("trackway-test-cgroup-{}", std::process::id());
+        let root = std::env::temp_dir().join(name);
+        let statistics = ("memory.stat", "inactive_file 100\nactive_file 50\nanon 3\n");
+        write(&root.join("a"), &[("memory.max", "8000"), ("memory.current", "650"), statistics]);
+        write(&root.join("a/b"), &[("memory.max", "max"), ("memory.current", "600")]);
+        assert_eq!(headroom_below(&root, "0::/a/b\n"), 7000 - 500);
+        let statistics = ("memory.stat", "inactive_file 7\ntotal_inactive_file 100\n");
+        write(
+            &root.join("memory/c"),
+            &[("memory.limit_in_bytes", "800"), ("memory.usage_in_bytes", "800"), statistics],
+        );
+        assert_eq!(headroom_below(&root, "3:cpu:/c\n2:memory,hugetlb:/c\n0::/\n"), 0);
+        assert_eq!(headroom_below(&root, "3:cpu:/c\nnonsense\n"), u64::MAX);
+        fs::remove_dir_all(&root).unwrap();
+    }
+}
