@@ -323,7 +323,6 @@ fn window_path(world: &World) -> PathBuf {
 fn address_space_may_be_limited() {
     for limit in ["--as=67108864", "--as=268435456", "--as=1073741824"] {
         let place = Place::new("address-space");
-        // The program alone, then the recorder with it.
         let mut recorder = place.world.recorder(
             &place.steps,
             &place.trace,
@@ -334,6 +333,17 @@ fn address_space_may_be_limited() {
         assert_eq!(recording.output.status.code(), Some(7), "{}", about(&recording));
         place.steps.check(&place.world, &recording);
     }
+    // More than the program can map: it records what it can, and counts the rest.
+    let place = Place::new("address-space-lost");
+    let program = place.program.to_str().unwrap();
+    let command = ["prlimit", "--as=41943040", program, "steps", "900000", "7"];
+    let options = ["--buffer-size", "32M"];
+    let mut recorder = place.world.recorder(&place.steps, &place.trace, &options, &command);
+    let recording = place.recording(Running::start(&mut recorder).finish());
+    assert_eq!(recording.output.status.code(), Some(7), "{}", about(&recording));
+    place.steps.check(&place.world, &recording);
+    assert!(recording.summary.lost > 0, "{}", about(&recording));
+    // The recorder, too.
     let place = Place::new("address-space-all");
     place.runs_alone(&["prlimit", "--as=33554432"]);
     place.is_recorded(&["prlimit", "--as=1073741824"], &[], "20000");
@@ -588,6 +598,10 @@ fn memory_of_a_cgroup_may_be_limited() {
     place.steps.check(&place.world, &recording);
 
     let place = Place::new("cgroup-all");
-    place.is_recorded(&["sh", "-ec", &script, "sh"], &[], "200000");
+    let inside = ["sh", "-ec", &script, "sh"];
+    place.is_recorded(&inside, &[], "200000");
+    // What does not fit is refused; the kernel would end a process of the group.
+    let place = Place::new("cgroup-refused");
+    place.is_refused(&inside, &["--buffer-size", "32M"], "Cannot allocate memory");
     drop(group);
 }

@@ -207,7 +207,7 @@ impl Summary {
             digits.chars().rev().collect::<String>().parse().unwrap_or(0)
         };
         Self {
-            recorded: number_before(" events recorded").max(number_before(" event recorded")),
+            recorded: number_before(" events recorded"),
             lost: number_before(" lost"),
             overwritten: number_before(" overwritten"),
             processes: number_before(" process"),

@@ -216,12 +216,20 @@ impl Group {
         unsafe { libc::kill(-self.child.id().cast_signed(), signal) };
     }
 
-    /// Waits until nobody is left who holds its standard output, which is a pipe.
+    /// Waits until nobody is left who holds its standard output, which is a pipe, and its leader
+    /// is dead to the last thread. It is not reaped: its number stays its own.
     pub(crate) fn wait_for_all(&mut self) {
         if let Some(mut output) = self.child.stdout.take() {
             let mut rest = Vec::new();
             std::io::Read::read_to_end(&mut output, &mut rest).expect("a pipe is read");
         }
+        // SAFETY: `ended` is a siginfo_t of ours, for which zeroes are valid; the child is ours.
+        let status = unsafe {
+            let mut ended: libc::siginfo_t = std::mem::zeroed();
+            let how = libc::WEXITED | libc::WNOWAIT;
+            libc::waitid(libc::P_PID, self.child.id(), &raw mut ended, how)
+        };
+        assert_eq!(status, 0, "the leader is waited for");
     }
 }
 

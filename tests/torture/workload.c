@@ -476,6 +476,8 @@ static void live(void)
     const bool directed = get(DIRECTED_US) && !pthread_create(&storm, NULL, directed_storm, NULL);
     start_storm();
     own_lane = lane;
+    if (get(VFORKS))
+        spawn_sharing(5); /* so that a process's first events are its vfork child's */
     while (lane && !get(STOP)) {
         block_signals(SIG_BLOCK);
         run_threads(&next_number, true);

@@ -191,6 +191,10 @@ impl Process {
         /// How long a thread looks on while another one settles.
         const PATIENCE: usize = 10_000;
         let Some(word) = self.stamp_word() else { return 0 };
+        if self.stamp() <= SETTLING && crate::thread::in_vfork_child() {
+            // What it would remember is its own process id, in the memory of its parent.
+            return 0;
+        }
         for _ in 0..PATIENCE {
             match self.stamp() {
                 0 => {
@@ -241,13 +245,14 @@ impl Process {
         self.pid.load(Ordering::Relaxed)
     }
 
-    /// The owner word of thread `tid`. Before the process has a place of its own in the table,
-    /// its claims cannot be proved dead (its parent's place would prove it so at once).
-    pub(crate) fn owner_word(&self, tid: u32) -> u64 {
-        if self.stamp() <= SETTLING {
-            return ProcessSlot::NONE.owner_word(tid);
+    /// The calling thread's owner word. Before the process has a place of its own in the table,
+    /// its claims cannot be proved dead (its parent's place would prove it so at once), nor can
+    /// those of a vfork child, which is no thread of the process that the table names.
+    pub(crate) fn owner_word(&self, thread: &crate::thread::Identity) -> u64 {
+        if thread.in_vfork_child || self.stamp() <= SETTLING {
+            return ProcessSlot::NONE.owner_word(thread.tid);
         }
-        self.slot.load(Ordering::Relaxed) | ProcessSlot::tid_bits(tid)
+        self.slot.load(Ordering::Relaxed) | ProcessSlot::tid_bits(thread.tid)
     }
 
     /// Decides whether this process takes part in the session in slot `index`, as it is now.

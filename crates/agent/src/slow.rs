@@ -184,7 +184,7 @@ impl Record<'_> {
     }
 
     fn by_claim(&self, cpu: u32) -> Outcome {
-        let owner = PROCESS.owner_word(self.thread.tid);
+        let owner = PROCESS.owner_word(&self.thread);
         let cpus = self.layout.cpus;
         for attempt in 0..CLAIMS_MAX {
             let cpu = (cpu + (attempt / CLAIM_REGIONS_PER_CPU) as u32) % cpus;

@@ -56,6 +56,12 @@ pub(crate) fn current() -> *mut Thread {
     thread
 }
 
+/// Whether the calling thread is a vfork child's.
+pub(crate) fn in_vfork_child() -> bool {
+    // SAFETY: the line is the calling thread's, or its suspended parent's.
+    unsafe { (&raw const (*current()).vfork_depth).read_volatile() != 0 }
+}
+
 /// What the calling thread is, from its line if that holds for `stamp`, else afresh.
 pub(crate) fn refresh_if_needed(stamp: u64) -> Identity {
     let thread = current();
@@ -83,7 +89,7 @@ fn refresh(stamp: u64) -> Identity {
     // SAFETY: the line is the calling thread's. A signal handler that comes in between writes the
     // same values; `stamp` is last, so that it never vouches for values not there yet.
     unsafe {
-        let in_vfork_child = (&raw const (*thread).vfork_depth).read_volatile() != 0;
+        let in_vfork_child = in_vfork_child();
         if !in_vfork_child {
             (&raw mut (*thread).tid).write_volatile(tid);
             (&raw mut (*thread).name).write_volatile(name);

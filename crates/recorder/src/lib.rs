@@ -26,15 +26,17 @@ mod report;
 mod self_test;
 mod slot;
 mod stream;
+mod totals;
 mod trace;
 
 pub use error::RecordError;
 pub use home::Home;
 pub use record::{CommandEnd, RecordOptions, record};
-pub use recording::{Recording, Totals};
+pub use recording::Recording;
 pub use recover::{Recovered, recover, recover_in};
 pub use report::{Notices, Summary};
 pub use slot::SessionSettings;
+pub use totals::Totals;
 pub use trackway_session::{
     BufferOptions, BuffersError, ByteCount, OptionError, parse_contexts, parse_preload, parse_size,
     rules_text,

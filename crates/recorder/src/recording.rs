@@ -14,7 +14,7 @@ use trackway_window::{AllocateError, Owner, SessionLayout, Way};
 
 use crate::memory::{FileMemory, Pool};
 use crate::region::{Drain, RegionWork};
-use crate::report::{LOST_SHOWN_MAX, Notices};
+use crate::report::Notices;
 use crate::slot::{self, SessionSettings, Slot};
 use crate::trace::{Particulars, Trace};
 use crate::{Home, RecordError, Summary, clock, clock_epoch, cpus};
@@ -49,19 +49,6 @@ pub struct Recording {
     ids_seen: Vec<u32>,
     ids_known: u32,
     buffer: Vec<u8>,
-}
-
-/// How much there is so far.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Totals {
-    /// Events recorded: in the trace, or still in the buffers.
-    pub events: u64,
-    /// Events lost.
-    pub lost: u64,
-    /// Bytes of the trace.
-    pub bytes: u64,
-    /// Processes that took part.
-    pub processes: u64,
 }
 
 impl Recording {
@@ -152,7 +139,7 @@ impl Recording {
         }
     }
 
-    fn session(&self) -> &'static Session {
+    pub(crate) fn session(&self) -> &'static Session {
         self.slot.session()
     }
 
@@ -449,67 +436,5 @@ impl Recording {
                 .map_err(RecordError::io("write", self.trace.channel.join(work.name())))?;
         }
         Ok(true)
-    }
-
-    /// How much there is so far.
-    pub fn totals(&self) -> Totals {
-        let mut totals = Totals {
-            processes: self.session().processes.load(Ordering::Relaxed).into(),
-            bytes: self.trace.metadata.bytes(),
-            ..Totals::default()
-        };
-        for work in &self.regions {
-            let seen = work.snapshot.and_then(|snapshot| snapshot.events).unwrap_or(work.written);
-            totals.events = totals.events.saturating_add(seen);
-            totals.lost = totals.lost.saturating_add(work.discarded());
-            totals.bytes += work.stream.as_ref().map_or(0, |stream| stream.bytes);
-        }
-        totals
-    }
-
-    /// Full names of the events that have an id in this session.
-    pub fn event_names(&self) -> Vec<String> {
-        let window = self.home.window();
-        (0..EVENTS_MAX)
-            .filter(|&event| self.layout.id(window, event).load(Ordering::Relaxed) != 0)
-            .filter_map(|event| {
-                let bytes = window.description(event)?;
-                EventDescription::decode(bytes.as_slice()).ok().map(|event| event.full_name())
-            })
-            .collect()
-    }
-
-    fn summary(&self) -> Summary {
-        let totals = self.totals();
-        let mut summary = Summary {
-            lost: totals.lost,
-            processes: totals.processes,
-            bytes: totals.bytes,
-            lost_by_event: if totals.lost > 0 { self.lost_by_event() } else { Vec::new() },
-            ..Summary::default()
-        };
-        for work in &self.regions {
-            summary.recorded = summary.recorded.saturating_add(work.written);
-            summary.overwritten = summary.overwritten.saturating_add(work.overwritten);
-            summary.damaged = summary.damaged.saturating_add(work.damaged);
-        }
-        summary
-    }
-
-    fn lost_by_event(&self) -> Vec<(String, u64)> {
-        let window = self.home.window();
-        let mut lost: Vec<(usize, u64)> = (0..EVENTS_MAX)
-            .map(|event| (event, self.layout.discards(window, event).load(Ordering::Relaxed)))
-            .filter(|&(_, lost)| lost > 0)
-            .collect();
-        lost.sort_by_key(|&(_, lost)| std::cmp::Reverse(lost));
-        lost.truncate(LOST_SHOWN_MAX);
-        lost.into_iter()
-            .filter_map(|(event, lost)| {
-                let bytes = window.description(event)?;
-                let description = EventDescription::decode(bytes.as_slice()).ok()?;
-                Some((description.full_name(), lost))
-            })
-            .collect()
     }
 }

@@ -5,8 +5,6 @@ use core::fmt::Arguments;
 use std::cell::{Cell, RefCell};
 use std::io::{IsTerminal, Write};
 
-use trackway_session::ByteCount;
-
 /// Where notices go.
 #[derive(Debug)]
 pub struct Notices {
@@ -98,21 +96,17 @@ pub struct Summary {
 pub(crate) const LOST_SHOWN_MAX: usize = 5;
 
 impl Summary {
-    /// Says it.
+    /// Says it: one line, in a form that scripts may read, then what was lost.
     pub fn say(&self, notices: &Notices, folder: &std::path::Path, overwrite: bool) {
-        let overwritten = if overwrite {
-            format!(", {} overwritten", Grouped(self.overwritten))
-        } else {
-            String::new()
-        };
+        let overwritten =
+            if overwrite { format!(", {} overwritten", self.overwritten) } else { String::new() };
         notices.say(format_args!(
-            "{} event{} recorded, {} lost{overwritten}, {} process{}, {} in {}",
-            Grouped(self.recorded),
-            if self.recorded == 1 { "" } else { "s" },
-            Grouped(self.lost),
-            Grouped(self.processes),
+            "{} events recorded, {} lost{overwritten}, {} process{}, {} bytes in {}",
+            self.recorded,
+            self.lost,
+            self.processes,
             if self.processes == 1 { "" } else { "es" },
-            ByteCount(self.bytes),
+            self.bytes,
             folder.display()
         ));
         for (name, lost) in self.lost_by_event.iter().take(LOST_SHOWN_MAX) {
@@ -158,6 +152,6 @@ mod tests {
         let summary =
             Summary { recorded: 1_234_567, processes: 1, bytes: 2048, ..Summary::default() };
         summary.say(&notices, std::path::Path::new("t"), false);
-        assert_eq!(notices.all(), ["1,234,567 events recorded, 0 lost, 1 process, 2.0 KiB in t"]);
+        assert_eq!(notices.all(), ["1234567 events recorded, 0 lost, 1 process, 2048 bytes in t"]);
     }
 }

@@ -44,8 +44,11 @@ fn integer() -> impl Strategy<Value = Scalar> {
 }
 
 fn kind() -> impl Strategy<Value = FieldKind> {
-    let label = (name(), any::<i64>(), any::<i64>())
-        .prop_map(|(name, first, last)| Label { name, first, last });
+    let label = (name(), any::<i64>(), any::<i64>()).prop_map(|(name, first, last)| Label {
+        name,
+        first,
+        last,
+    });
     prop_oneof![
         scalar().prop_map(FieldKind::Scalar),
         Just(FieldKind::Str),

@@ -150,7 +150,8 @@ impl Allocator {
     /// new end; those who find the window learn of it first.
     fn shorten(&self, end: usize) -> Result<(), AllocateError> {
         // A mapping that is cut short (RLIMIT_AS) does not show what lies behind it.
-        let backed = self.window.header().backed_bytes.load(Ordering::Relaxed);
+        // Nor does a header that somebody wrote over.
+        let Some(backed) = self.window.backed_bytes() else { return Ok(()) };
         if backed > self.window.mapped_bytes() {
             return Ok(());
         }
@@ -159,7 +160,7 @@ impl Allocator {
         let length = (last.map_or(FIRST, |last| last + 1) as u64) << GRANULE_SHIFT;
         if length < backed {
             // ORDERING: Release pairs with the Acquire in `Window::usable_bytes`.
-            self.window.header().backed_bytes.store(length, Ordering::Release);
+            self.window.header().backed.store(backed_word(length), Ordering::Release);
             self.file.shorten(length).map_err(AllocateError::System)?;
         }
         Ok(())

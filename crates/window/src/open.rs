@@ -155,7 +155,7 @@ impl Window {
         }
         let (window, fd) = Self::check_owner_and_map(fd, uid)?;
         let header = window.header();
-        // ORDERING: Acquire pairs with the Release in `make`, and (what is backed) in the allocator.
+        // ORDERING: Acquire pairs with the Release in `make`: the rest of the header is there.
         let good = header.magic.load(Ordering::Acquire) == MAGIC
             && header.version.load(Ordering::Relaxed) == ABI_VERSION;
         let error = match window.backed_bytes() {
