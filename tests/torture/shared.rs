@@ -2,8 +2,8 @@
 //!
 //! ```text
 //!    0  words, u64 each, as `enum word` of workload.c names them
-//! 4096  lanes, 64 bytes each: started u64 | returned u64 | pid u32 | tid u32
-//!                             | process u16 | thread u16 | in_signal u32 | credit, unused u64 | name[16]
+//! 4096  lanes, 64 bytes each: started u64 | returned u64 | pid u32 | tid u32 | process u16
+//!                             | thread u16 | in_signal u32 | credit, unused u64 | name[16]
 //! ```
 //!
 //! A lane is one writer: a thread, or one signal's handler in a thread. Its numbers survive it.

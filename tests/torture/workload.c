@@ -110,7 +110,8 @@ static void map_file(const char *name)
 {
     const size_t bytes = 4096 + sizeof(struct lane) * LANES_MAX;
     const int fd = open(name, O_RDWR | O_CLOEXEC);
-    void *start = fd < 0 ? MAP_FAILED : mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+    const int access = PROT_READ | PROT_WRITE;
+    void *start = fd < 0 ? MAP_FAILED : mmap(NULL, bytes, access, MAP_SHARED, fd, 0);
     if (start == MAP_FAILED) {
         perror(name);
         exit(2);
@@ -121,7 +122,7 @@ static void map_file(const char *name)
     lanes = (struct lane *)((char *)start + 4096);
 }
 
-/* --- Chance: the same seed, the same decisions -------------------------------------------------*/
+/* --- Chance: the same seed, the same decisions ------------------------------------------------ */
 
 static uint64_t mix(uint64_t x)
 {
@@ -135,7 +136,7 @@ static uint64_t below(uint64_t *state, uint64_t bound)
     return mix(*state += 0x9e3779b97f4a7c15) % bound;
 }
 
-/* --- Recording --------------------------------------------------------------------------------- */
+/* --- Recording -------------------------------------------------------------------------------- */
 
 static uint64_t hash(uint32_t lane, uint64_t seq)
 {
@@ -235,7 +236,7 @@ static uint32_t take_lanes(uint16_t thread, uint32_t count)
     return (uint32_t)first;
 }
 
-/* --- Signals ----------------------------------------------------------------------------------- */
+/* --- Signals ---------------------------------------------------------------------------------- */
 
 /* The two handlers may interrupt each other, so they have a lane each. */
 static void on_signal(int signal_number)
@@ -268,7 +269,7 @@ static void block_signals(int how)
     pthread_sigmask(how, &both, NULL);
 }
 
-/* --- Threads ----------------------------------------------------------------------------------- */
+/* --- Threads ---------------------------------------------------------------------------------- */
 
 struct thread {
     pthread_t handle;
@@ -354,7 +355,7 @@ static void run_threads(uint16_t *next_number, bool may_start)
     }
 }
 
-/* --- Processes --------------------------------------------------------------------------------- */
+/* --- Processes -------------------------------------------------------------------------------- */
 
 static pid_t children[CHILDREN_MAX];
 
