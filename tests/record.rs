@@ -145,6 +145,42 @@ fn exit_status_signals_and_streams_pass_through() {
 }
 
 #[test]
+fn under_sudo_command_and_trace_are_the_invoking_users() {
+    if !trackway_tests::is_root() {
+        return trackway_tests::skipped("only root can become another user");
+    }
+    let world = World::new("sudo");
+    for folder in [&world.path(""), &world.window_dir().to_owned()] {
+        let open = std::os::unix::fs::PermissionsExt::from_mode(0o777);
+        std::fs::set_permissions(folder, open).unwrap();
+    }
+    let mut record = world.trackway(&["record", "-o", "trace", "--", "sh", "-c", "id -u; id -g"]);
+    record.env("SUDO_UID", "65534").env("SUDO_GID", "65534").env("SUDO_USER", "nobody");
+    let output = record.output().unwrap();
+    assert_eq!(output.stdout, b"65534\n65534\n", "{output:?}");
+    let owner =
+        std::os::unix::fs::MetadataExt::uid(&std::fs::metadata(world.path("trace")).unwrap());
+    assert_eq!(owner, 65534);
+    let window = world.window_dir().join("trackway-65534-v1");
+    assert!(window.exists(), "the user's window served");
+}
+
+#[test]
+fn the_status_line_shows_on_a_terminal() {
+    if !trackway_tests::has("script") {
+        return trackway_tests::skipped("script (bsdutils) is not installed");
+    }
+    let world = World::new("status-line");
+    let trackway = build_dir().join("trackway");
+    // script(1) gives the command a terminal, whose output it copies.
+    let line = format!("{} record -o trace -- sleep 2.5", trackway.display());
+    let output = world.command("script").args(["-qec", &line, "/dev/null"]).output().unwrap();
+    let text = String::from_utf8_lossy(&output.stdout);
+    assert!(text.contains("\r\u{1b}[Ktrackway: 0 events"), "{text:?}");
+    assert!(text.contains("\r\u{1b}[Ktrackway: 0 events recorded, 0 lost"), "cleared: {text:?}");
+}
+
+#[test]
 fn the_list_shows_events_of_running_processes() {
     let world = World::new("list");
     let text = HELLO.replace("return 0;", "getchar(); return 0;");

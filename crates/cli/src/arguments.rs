@@ -64,7 +64,7 @@ pub(crate) struct RecordArguments {
     #[arg(long, value_name = "LIST")]
     pub(crate) preload: Option<String>,
     /// Buffer size for each CPU, with K, M or G; memory for all of it is taken before the command
-    /// starts [default: 4M, of which 1M at the start and more on need]
+    /// starts [default: 4M, on machines with many CPUs less at the start and more on need]
     #[arg(long, value_name = "SIZE")]
     pub(crate) buffer_size: Option<String>,
     /// Sub-buffers for each CPU: a power of two, 2 to 256 [default: 64, or fewer of small buffers]

@@ -189,8 +189,8 @@ fn startup(results: &Results) -> Option<String> {
         });
         table.row([words.to_owned(), median, p5, p95, added, start.threads.to_string()]);
     }
-    let title = "Start of a process that is linked with a tracer: spawn, run, wait; 'added' compares the \
-                 fastest\nof each turn\n\n";
+    let title = "Start of a process that is linked with a tracer: spawn, run, wait; 'added' \
+                 compares the fastest\nof each turn\n\n";
     (!results.startup.is_empty()).then(|| title.to_owned() + &table.text())
 }
 

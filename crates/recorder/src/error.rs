@@ -34,6 +34,8 @@ pub enum RecordError {
     LibraryMissing(&'static str),
     /// A library's path has a space or a colon, which LD_PRELOAD cannot carry.
     LibraryPath(PathBuf),
+    /// The invoking user, whom sudo(8) names, cannot be become.
+    User(trackway_sys::Errno),
     /// The window was truncated, or the session was taken over, while recording.
     Lost(&'static str),
 }
@@ -52,6 +54,9 @@ impl RecordError {
     pub fn hint(&self) -> Option<String> {
         Some(match self {
             Self::NoSlot => "end some of the user's recordings, or run trackway recover".into(),
+            Self::Memory(_, _, AllocateError::System(trackway_sys::Errno(libc::EFBIG))) => {
+                "raise the limit on the size of files (ulimit -f)".into()
+            }
             Self::Memory(_, folder, _) | Self::TooSmall(_, _, folder) => format!(
                 "use a smaller --buffer-size, or make {} larger (mount -o remount,size=…)",
                 folder.display()
@@ -115,6 +120,9 @@ impl core::fmt::Display for RecordError {
                 "cannot preload {}: there is a space or a colon in its path",
                 path.display()
             ),
+            Self::User(errno) => {
+                write!(formatter, "cannot become the user who called sudo: {errno}")
+            }
             Self::Lost(why) => write!(formatter, "recording ended: {why}"),
         }
     }

@@ -38,6 +38,6 @@ pub use report::{Notices, Summary};
 pub use slot::SessionSettings;
 pub use totals::Totals;
 pub use trackway_session::{
-    BufferOptions, BuffersError, ByteCount, OptionError, parse_contexts, parse_preload, parse_size,
-    rules_text,
+    BufferOptions, BuffersError, ByteCount, Line, OptionError, parse_contexts, parse_preload,
+    parse_size, rules_text,
 };

@@ -1,7 +1,7 @@
 //! `trackway record -- CMD`, from start to end.
 
 use std::cell::Cell;
-use std::ffi::OsString;
+use std::ffi::{CString, OsString};
 use std::path::PathBuf;
 use std::process::Child;
 use std::time::{Duration, Instant};
@@ -50,6 +50,7 @@ pub enum CommandEnd {
 /// Records a command from its start to its end. Errors of the recording itself, once the command
 /// runs, are said and do not change how the command ends.
 pub fn record(options: &RecordOptions, notices: &Notices) -> Result<CommandEnd, RecordError> {
+    become_invoking_user()?;
     let ignores_size_limit = signal::ignore_size_limit();
     let rules = trackway_session::rules_text(&options.patterns)?;
     let plan = options.buffers.plan()?;
@@ -107,6 +108,18 @@ pub fn record(options: &RecordOptions, notices: &Notices) -> Result<CommandEnd, 
     let end = live.run(recording, child);
     before.make_current();
     end
+}
+
+/// Under sudo(8) nothing here needs root: the command runs as, and the trace belongs to, the user
+/// who called it, and so the recorder serves that user's window.
+fn become_invoking_user() -> Result<(), RecordError> {
+    let number = |name: &str| std::env::var(name).ok()?.parse::<u32>().ok();
+    let (Some(uid), Some(gid)) = (number("SUDO_UID"), number("SUDO_GID")) else { return Ok(()) };
+    if uid == 0 || crate::home::user() != 0 {
+        return Ok(());
+    }
+    let name = CString::new(std::env::var("SUDO_USER").unwrap_or_default()).unwrap_or_default();
+    trackway_sys::process::become_user(uid, gid, &name).map_err(RecordError::User)
 }
 
 fn recover_the_dead(notices: &Notices) {

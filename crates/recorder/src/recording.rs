@@ -146,7 +146,7 @@ impl Recording {
     fn back_initially(&mut self, settings: &SessionSettings) -> Result<(), RecordError> {
         let plan = settings.buffers;
         let online = cpus::online();
-        let needed = online.len() as u64 * plan.initial_bytes_per_cpu();
+        let needed = online.len() as u64 * plan.initial_bytes_per_cpu(online.len() as u64);
         let folder = self.home.folder.clone();
         for number in 0..self.regions.len() {
             let work = &mut self.regions[number];
@@ -162,7 +162,7 @@ impl Recording {
                 continue;
             }
             let wanted = match work.way {
-                Way::Sequence => plan.initial_subs(),
+                Way::Sequence => plan.initial_subs(online.len() as u64),
                 Way::Claim(_) => plan.initial_claim_subs(),
             };
             if let Err(error) = self.back(number, wanted) {
@@ -268,7 +268,9 @@ impl Recording {
             return Err(RecordError::Lost("the window was truncated"));
         }
         if !self.slot.is_ours() {
-            return Err(RecordError::Lost("another trackway command took this session over"));
+            return Err(RecordError::Lost(
+                "another program wrote over the session, or another recorder took it over",
+            ));
         }
         Ok(())
     }
@@ -347,18 +349,20 @@ impl Recording {
 
     fn calibrate(&mut self) {
         let Some(calibrator) = &mut self.calibrator else { return };
-        let clock = &self.slot.session().clock;
         match calibrator.update(clock::read()) {
             Change::Keep => {}
             Change::Line(line) => self.publish_line(line),
-            Change::Jump(line) => {
-                self.epoch += 1;
-                // Writers ask the system until every region has begun a packet of the new epoch.
-                clock::publish(clock, None, self.epoch);
-                clock_epoch::switch_all(&self.home, &self.slot, &self.layout, self.epoch);
-                self.publish_line(line);
-            }
+            Change::Jump(line) => self.begin_epoch(line),
         }
+    }
+
+    /// Begins a clock epoch, as after a jump: no packet has times of two.
+    pub fn begin_epoch(&mut self, line: Line) {
+        self.epoch += 1;
+        // Writers ask the system until every region has begun a packet of the new epoch.
+        clock::publish(&self.session().clock, None, self.epoch);
+        clock_epoch::switch_all(&self.home, &self.slot, &self.layout, self.epoch);
+        self.publish_line(line);
     }
 
     fn publish_line(&mut self, line: Line) {

@@ -6,8 +6,9 @@ use trackway_abi::region::{SUB_COUNT_MAX, SUB_SHIFT_MAX, SUB_SHIFT_MIN};
 const SIZE_DEFAULT: u64 = 4 << 20;
 /// Sub-buffers of a region unless told otherwise.
 const COUNT_DEFAULT: u64 = 64;
-/// What of the default is backed by memory at the start, in bytes.
-const INITIAL_BYTES: u64 = 1 << 20;
+/// Memory of all sequence regions at the start, in bytes, where no size was asked for: a burst can
+/// fill a buffer long before the recorder looks again, so machines with few CPUs begin with all.
+const INITIAL_BYTES: u64 = 16 << 20;
 /// Part of a CPU's SIZE that each of its claim regions has.
 const CLAIM_PART: u64 = 4;
 const SUB_MIN: u64 = 1 << SUB_SHIFT_MIN;
@@ -102,12 +103,12 @@ impl BufferPlan {
         1 << self.count_shift
     }
 
-    /// Sub-buffers that a sequence region of a CPU that is online has at the start.
-    pub fn initial_subs(&self) -> u64 {
+    /// Sub-buffers that the sequence region of each of `online` CPUs has at the start.
+    pub fn initial_subs(&self, online: u64) -> u64 {
         if self.whole {
             return self.sub_count();
         }
-        (INITIAL_BYTES >> self.sub_shift).clamp(2, self.sub_count())
+        ((INITIAL_BYTES / online.max(1)) >> self.sub_shift).clamp(2, self.sub_count())
     }
 
     /// Sub-buffers that a claim region has at the start.
@@ -115,9 +116,9 @@ impl BufferPlan {
         if self.whole { self.sub_count() } else { 1 }
     }
 
-    /// Memory of one online CPU at the start, in bytes.
-    pub fn initial_bytes_per_cpu(&self) -> u64 {
-        (self.initial_subs() << self.sub_shift)
+    /// Memory of each of `online` CPUs at the start, in bytes.
+    pub fn initial_bytes_per_cpu(&self, online: u64) -> u64 {
+        (self.initial_subs(online) << self.sub_shift)
             + 2 * (self.initial_claim_subs() << self.claim_sub_shift)
     }
 }
@@ -132,10 +133,12 @@ mod tests {
     }
 
     #[test]
-    fn the_default_is_four_mebibytes_of_which_one_is_backed() {
+    fn the_default_is_four_mebibytes_backed_as_far_as_cpus_are_few() {
         let plan = plan(None, None).unwrap();
         assert_eq!((plan.sub_shift, plan.count_shift, plan.claim_sub_shift), (16, 6, 14));
-        assert_eq!((plan.initial_subs(), plan.initial_claim_subs()), (16, 1));
+        assert_eq!((plan.initial_subs(2), plan.initial_claim_subs()), (64, 1));
+        assert_eq!(plan.initial_subs(16), 16);
+        assert_eq!(plan.initial_subs(1024), 2);
     }
 
     #[test]

@@ -36,6 +36,20 @@ pub fn identity() -> Identity {
     }
 }
 
+/// Gives root's rights up for good and goes on as user `uid` in group `gid`, with the groups of
+/// the user named `name`. To be called while there is one thread.
+pub fn become_user(uid: u32, gid: u32, name: &CStr) -> Result<(), crate::Errno> {
+    // SAFETY: `name` is NUL-terminated; the calls touch no memory of ours.
+    unsafe {
+        crate::Errno::check(libc::initgroups(name.as_ptr(), gid).into())?;
+        crate::Errno::check(libc::setresgid(gid, gid, gid).into())?;
+        crate::Errno::check(libc::setresuid(uid, uid, uid).into())?;
+        // The kernel hides a process that changed its user from that user, /proc/self included.
+        crate::Errno::check(libc::prctl(libc::PR_SET_DUMPABLE, 1, 0, 0, 0).into())?;
+    }
+    Ok(())
+}
+
 /// Inode number of the calling process's process-id namespace; 0 where /proc does not tell.
 pub fn pid_namespace() -> u64 {
     file::status_of(c"/proc/self/ns/pid").map_or(0, |status| status.inode)

@@ -358,9 +358,9 @@ fn is_character(kind: &Type) -> bool {
     }
 }
 
-/// Greatest tag, and its slot, with which an event header is one little-endian word: five bits of tag, which is
-/// the event's id, and 27 bits of time. LTTng's compact headers are such ones, and Trackway's.
-/// They are by far the most frequent, so that a decoder does well to know them.
+/// Greatest tag, and its slot, with which an event header is one little-endian word: five bits of
+/// tag, which is the event's id, and 27 bits of time. LTTng's compact headers are such ones, and
+/// Trackway's. They are by far the most frequent, so that a decoder does well to know them.
 fn compact_tags(header: &Type) -> Option<(u32, usize)> {
     let Type::Struct(Struct { members, alignment: 8, .. }) = header else { return None };
     let [tag, choice] = &members[..] else { return None };

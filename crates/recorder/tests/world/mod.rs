@@ -5,7 +5,7 @@ use std::sync::atomic::Ordering;
 
 use trackway_recorder::{BufferOptions, Home, Notices, Recording, SessionSettings};
 use trackway_ring::claim::Claim;
-use trackway_ring::{Refusal, write_header};
+use trackway_ring::{Memory, Refusal, write_header};
 use trackway_schema::{Encoder, Scalar, Shape};
 use trackway_sys::clock::monotonic_ns;
 use trackway_testkit::{Records, TemporaryFolder};
@@ -140,6 +140,17 @@ impl Writer {
         assert!(window.enable_if_selected(&layout, event, b"app", b"value"));
         let id = layout.id(&window, event).load(Ordering::Acquire) - 1;
         Self { window, layout, id, next: 0 }
+    }
+
+    /// Number and clock epoch of the open sub-buffer of one of CPU 0's regions.
+    pub(crate) fn open_sub_buffer(&self, way: Way) -> (u64, u64) {
+        let region = self.layout.region(&self.window, 0, way).expect("CPU 0");
+        let index = region.geometry.index_of(region.expected() >> 1);
+        let at = region.sub_buffer_offset(index).expect("it is backed");
+        let mut epoch = [0; 8];
+        let from = at + trackway_abi::region::sub_header::EPOCH as u64;
+        MappedMemory(self.window).load(from, &mut epoch).expect("it is mapped");
+        (index, u64::from_le_bytes(epoch))
     }
 
     /// Emits the next value; whether it found room. Counted if not.
