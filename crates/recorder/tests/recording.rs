@@ -116,7 +116,7 @@ fn buffers_grow_while_writers_need_it() {
     let before = used();
     let mut claimed = 0_u64;
     for _ in 0..100 {
-        claimed += (0..1000).filter(|_| writer.emit(Way::Claim(0))).count() as u64;
+        claimed += (0..10_000).filter(|_| writer.emit(Way::Claim(0))).count() as u64;
         recording.tick(&world.notices).unwrap();
     }
     assert!(claimed > 50_000, "{claimed}");
