@@ -129,7 +129,7 @@ pub(crate) static PROCESS: Process = Process {
     decisions: [const { Decision::new() }; SESSIONS_MAX],
 };
 
-/// The window, set once by [`crate::start`].
+/// The window, set once by [`crate::start()`].
 static WINDOW: WindowCell = WindowCell(core::cell::UnsafeCell::new(None));
 
 struct WindowCell(core::cell::UnsafeCell<Option<Window>>);
