@@ -112,6 +112,8 @@ pub(crate) struct Process {
     pub(crate) usable: AtomicU64,
     /// Process id.
     pub(crate) pid: AtomicU32,
+    /// Inode number of its process-id namespace; 0: not known.
+    pid_namespace: AtomicU64,
     /// Place in the table of processes, as `ProcessSlot::owner_word(0)`.
     slot: AtomicU64,
     tokens: [AtomicU64; TOKENS_MAX],
@@ -124,6 +126,7 @@ pub(crate) static PROCESS: Process = Process {
     stamp: AtomicPtr::new(core::ptr::null_mut()),
     usable: AtomicU64::new(0),
     pid: AtomicU32::new(0),
+    pid_namespace: AtomicU64::new(0),
     slot: AtomicU64::new(0),
     tokens: [const { AtomicU64::new(0) }; TOKENS_MAX],
     decisions: [const { Decision::new() }; SESSIONS_MAX],
@@ -212,10 +215,18 @@ impl Process {
         0
     }
 
-    /// Makes what this process remembers its own.
+    /// Makes what this process remembers its own. In a fork child by getpid and getppid alone: it
+    /// may have been in a sandbox before it forked.
     fn settle(&self, word: &AtomicU64) -> u64 {
         let Some(window) = self.window() else { return 0 };
-        let who = trackway_sys::process::identity();
+        let parent = self.pid.load(Ordering::Relaxed);
+        let is_fork_child = parent != 0;
+        let who = if is_fork_child {
+            let namespace = self.pid_namespace.load(Ordering::Relaxed);
+            trackway_sys::process::identity_after_fork(parent, namespace)
+        } else {
+            trackway_sys::process::identity()
+        };
         let moment = (trackway_sys::clock::monotonic_ns() >> 10) & 0xffff_ffff;
         let stamp = u64::from(who.pid) << 32 | moment | 2;
         // Decisions of the parent are void: a namespace or token rule may say otherwise here, and
@@ -229,7 +240,9 @@ impl Process {
             decision.sequence.store((sequence | 1) + 1, Ordering::Release);
         }
         self.pid.store(who.pid, Ordering::Relaxed);
-        let slot = window.enter_process(&who);
+        self.pid_namespace.store(who.pid_namespace, Ordering::Relaxed);
+        let slot =
+            if is_fork_child { window.enter_fork_child(&who) } else { window.enter_process(&who) };
         self.slot.store(slot.owner_word(0), Ordering::Relaxed);
         // ORDERING: Release pairs with the Acquire in `stamp`.
         word.store(stamp, Ordering::Release);

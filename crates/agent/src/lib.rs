@@ -21,5 +21,5 @@ mod slow;
 mod start;
 mod thread;
 
-pub use start::{abort, set_errno, start};
+pub use start::{CloneArguments, abort, clone, set_errno, start};
 pub use thread::{THREAD_STAMP_OFFSET, THREAD_VFORK_OFFSET};

@@ -6,6 +6,7 @@
 
 use core::sync::atomic::{AtomicU32, Ordering};
 
+use trackway_abi::record::context::PROCNAME;
 use trackway_abi::record::{EXTENDED_BYTES, TAILROOM_BYTES};
 use trackway_ring::rseq::{Area, Bytes, Gate, commit};
 use trackway_ring::{Geometry, write_header};
@@ -81,6 +82,10 @@ unsafe fn try_record(session: usize, event: usize, payload: *mut u8, size: usize
     let ids = decision.ids.load(Ordering::Relaxed);
     let contexts = decision.contexts.load(Ordering::Relaxed);
     if !decision.unchanged_since(sequence) {
+        return false;
+    }
+    // SAFETY: the line is the calling thread's.
+    if contexts & PROCNAME != 0 && unsafe { (*thread).name_stamp } != thread_stamp {
         return false;
     }
     // SAFETY: the decision is whole (just checked), so its addresses are those of a layout that

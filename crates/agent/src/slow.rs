@@ -6,6 +6,7 @@
 
 use core::sync::atomic::{AtomicU64, Ordering};
 
+use trackway_abi::record::context::PROCNAME;
 use trackway_abi::record::{EXTENDED_BYTES, TAILROOM_BYTES};
 use trackway_abi::region::{CLAIM_REGIONS_PER_CPU, SUB_HEADER_BYTES};
 use trackway_abi::session::{Clock, SESSION_BYTES, Session, flag};
@@ -92,12 +93,14 @@ unsafe fn record_somehow(index: usize, event: usize, payload: *mut u8, size: usi
     if PROCESS.decisions[index].known(generation) == Some(false) {
         return;
     }
-    let thread = thread::refresh_if_needed(stamp);
     // A generation may change between decision and commit; more than a few times in a row would
     // be a recorder gone mad.
     const DECISIONS_MAX: usize = 8;
+    let mut layout = None;
     for _ in 0..DECISIONS_MAX {
-        let Some(layout) = PROCESS.decide(window, index) else { return };
+        layout = PROCESS.decide(window, index);
+        let Some(layout) = layout else { return };
+        let thread = thread::identify(stamp, layout.contexts & PROCNAME != 0);
         // ORDERING: Acquire pairs with the Release in `enable_if_selected`.
         let Some(id) = layout.id(window, event).load(Ordering::Acquire).checked_sub(1) else {
             return;
@@ -121,6 +124,18 @@ unsafe fn record_somehow(index: usize, event: usize, payload: *mut u8, size: usi
             return;
         }
     }
+    if let Some(layout) = layout {
+        discard(window, &layout, event, trackway_sys::thread::cpu());
+    }
+}
+
+/// Counts a record that could not be recorded.
+fn discard(window: &Window, layout: &SessionLayout, event: usize, cpu: u32) {
+    let cpu = if cpu < layout.cpus { cpu } else { 0 };
+    if let Some(region) = layout.region(window, cpu, Way::Sequence) {
+        region.control.count_discarded();
+    }
+    layout.discards(window, event).fetch_add(1, Ordering::Relaxed);
 }
 
 impl Record<'_> {
@@ -186,6 +201,7 @@ impl Record<'_> {
     fn by_claim(&self, cpu: u32) -> Outcome {
         let owner = PROCESS.owner_word(&self.thread);
         let cpus = self.layout.cpus;
+        let mut outcome = Outcome::Busy;
         for attempt in 0..CLAIMS_MAX {
             let cpu = (cpu + (attempt / CLAIM_REGIONS_PER_CPU) as u32) % cpus;
             let way = Way::Claim(attempt % CLAIM_REGIONS_PER_CPU);
@@ -211,7 +227,11 @@ impl Record<'_> {
             for _ in 0..2 {
                 match self.step(region, commit) {
                     Step::Recorded => return Outcome::Done,
-                    Step::Refused => return Outcome::Full,
+                    Step::Refused => {
+                        // Another one may have room.
+                        outcome = Outcome::Full;
+                        break;
+                    }
                     Step::Switched => {}
                     Step::Aborted => {
                         core::mem::forget(claim);
@@ -220,7 +240,7 @@ impl Record<'_> {
                 }
             }
         }
-        Outcome::Busy
+        outcome
     }
 
     /// One plan and one commit: the record if the open sub-buffer has room, else a switch.
@@ -273,11 +293,7 @@ impl Record<'_> {
     }
 
     fn discard(&self, cpu: u32) {
-        let cpu = if cpu < self.layout.cpus { cpu } else { 0 };
-        if let Some(region) = self.layout.region(self.window, cpu, Way::Sequence) {
-            region.control.count_discarded();
-        }
-        self.layout.discards(self.window, self.event).fetch_add(1, Ordering::Relaxed);
+        discard(self.window, &self.layout, self.event, cpu);
         self.look_at_lease(trackway_sys::clock::monotonic_ns());
     }
 
@@ -285,10 +301,17 @@ impl Record<'_> {
     /// switched off for its session, so that the program does not pay for nobody. A recorder that
     /// comes back switches it on again.
     fn look_at_lease(&self, now: u64) {
-        let session = self.window.session(self.layout.index);
-        if session.lease_until_ns.load(Ordering::Relaxed) < now {
-            let bit = 1 << self.layout.index;
-            self.window.event(self.event).enabled.fetch_and(!bit, Ordering::Relaxed);
+        let lease = &self.window.session(self.layout.index).lease_until_ns;
+        if lease.load(Ordering::Relaxed) >= now {
+            return;
+        }
+        let bit = 1 << self.layout.index;
+        let enabled = &self.window.event(self.event).enabled;
+        // ORDERING: SeqCst, a Dekker pair with a recorder that comes back: it renews the lease,
+        // then sets the bits; we clear the bit, then look at the lease again.
+        enabled.fetch_and(!bit, Ordering::SeqCst);
+        if lease.load(Ordering::SeqCst) >= now {
+            enabled.fetch_or(bit, Ordering::SeqCst);
         }
     }
 }

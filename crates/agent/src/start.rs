@@ -3,12 +3,12 @@
 //! Six system calls or so, no thread, no handler, no wait. Where anything is missing the program
 //! runs on untraced; with `TRACKWAY_DEBUG=1` the reason is written to standard error.
 
-use core::ffi::CStr;
+use core::ffi::{CStr, c_int, c_void};
 
 use trackway_window::{NAME_BYTES, OpenError, Window, window_name};
 
 use crate::decision::PROCESS;
-use crate::register;
+use crate::{register, thread};
 
 /// Environment variable that says where the window is, instead of /dev/shm.
 const FOLDER_VARIABLE: &CStr = c"TRACKWAY_WINDOW_DIR";
@@ -24,14 +24,17 @@ pub fn start() {
     let errno = errno(); // the program's is left as it was
     match open_window() {
         Ok(window) => {
-            let Some(stamp) = trackway_sys::memory::wiped_on_fork() else {
-                return explain(c"trackway: no MADV_WIPEONFORK (Linux 4.14): not traced\n");
-            };
-            let mut tokens = [0; 8];
-            read_tokens(&mut tokens);
-            PROCESS.adopt(window, stamp, &tokens);
-            PROCESS.settled_stamp();
-            register::register_loaded_modules();
+            if let Some(page) = trackway_sys::memory::wiped_on_fork() {
+                let mut tokens = [0; 8];
+                read_tokens(&mut tokens);
+                PROCESS.adopt(window, page, &tokens);
+                let stamp = PROCESS.settled_stamp();
+                // This thread's line, so that it needs no system call in a sandbox later.
+                thread::identify(stamp, true);
+                register::register_loaded_modules();
+            } else {
+                explain(c"trackway: no MADV_WIPEONFORK (Linux 4.14): not traced\n");
+            }
         }
         Err(OpenError::Truncated) => {
             explain(c"trackway: the window has been truncated: not traced\n");
@@ -95,6 +98,59 @@ pub(crate) fn errno() -> i32 {
 pub fn set_errno(errno: i32) {
     // SAFETY: errno's address is valid for the calling thread.
     unsafe { *libc::__errno_location() = errno };
+}
+
+/// clone(2) as the C library has it, for a child that may share the caller's thread-local storage:
+/// with CLONE_VM and without CLONE_SETTLS. Such a child is what a vfork child is: it sees its
+/// parent's rseq area, which is not registered for it, so both go by claim. Where the parent waits
+/// (CLONE_VFORK) that ends with the call; else it lasts, because nobody says when the child ends.
+///
+/// # Safety
+/// As clone(2): the C library's function is called with the same arguments.
+pub unsafe fn clone(arguments: &CloneArguments) -> c_int {
+    unsafe extern "C" {
+        fn __clone(
+            function: *mut c_void,
+            stack: *mut c_void,
+            flags: c_int,
+            argument: *mut c_void,
+            ...
+        ) -> c_int;
+    }
+    let flags = arguments.flags;
+    let shares_tls = flags & libc::CLONE_VM != 0 && flags & libc::CLONE_SETTLS == 0;
+    if shares_tls {
+        thread::begin_shared_tls();
+    }
+    // SAFETY: the caller's promise. The child runs `function` on `stack` and does not come here.
+    let result = unsafe {
+        __clone(
+            arguments.function,
+            arguments.stack,
+            flags,
+            arguments.argument,
+            arguments.parent_tid,
+            arguments.tls,
+            arguments.child_tid,
+        )
+    };
+    if shares_tls && (flags & libc::CLONE_VFORK != 0 || result < 0) {
+        thread::end_shared_tls();
+    }
+    result
+}
+
+/// Arguments of [`clone`]; those that the caller did not give hold anything.
+#[derive(Debug)]
+#[expect(missing_docs, reason = "clone(2) explains them")]
+pub struct CloneArguments {
+    pub function: *mut c_void,
+    pub stack: *mut c_void,
+    pub flags: c_int,
+    pub argument: *mut c_void,
+    pub parent_tid: *mut c_void,
+    pub tls: *mut c_void,
+    pub child_tid: *mut c_void,
 }
 
 /// Ends the process: for the panic handler.

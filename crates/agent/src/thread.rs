@@ -16,7 +16,10 @@ pub(crate) struct Thread {
     /// Not zero in a vfork child: it shares this memory with its parent, whose rseq area it
     /// sees but does not have.
     pub(crate) vfork_depth: u32,
-    /// Name, NUL-padded.
+    /// The process stamp for which `name` holds.
+    pub(crate) name_stamp: u64,
+    /// Name, NUL-padded; asked for only where a session wants it, because the system call may be
+    /// one that a sandbox forbids.
     pub(crate) name: [u8; 17],
 }
 
@@ -63,39 +66,58 @@ pub(crate) fn in_vfork_child() -> bool {
 }
 
 /// What the calling thread is, from its line if that holds for `stamp`, else afresh.
-pub(crate) fn refresh_if_needed(stamp: u64) -> Identity {
+///
+/// In a vfork child the line is the parent's: it is left alone.
+pub(crate) fn identify(stamp: u64, with_name: bool) -> Identity {
     let thread = current();
-    // SAFETY: the line is the calling thread's.
+    let in_vfork_child = in_vfork_child();
+    let mut identity = Identity { tid: 0, name: [0; 17], in_vfork_child };
+    // SAFETY: the line is the calling thread's. A signal handler that comes in between writes the
+    // same values; a stamp is stored last, so that it never vouches for values not there yet.
     unsafe {
-        if stamp != 0 && (*thread).stamp == stamp {
-            return Identity {
-                tid: (*thread).tid,
-                name: (*thread).name,
-                in_vfork_child: (*thread).vfork_depth != 0,
-            };
+        if stamp != 0 && !in_vfork_child && (*thread).stamp == stamp {
+            identity.tid = (*thread).tid;
+        } else {
+            identity.tid = trackway_sys::thread::tid();
+            if !in_vfork_child {
+                (&raw mut (*thread).tid).write_volatile(identity.tid);
+                (&raw mut (*thread).stamp).write_volatile(stamp);
+            }
+        }
+        if !with_name {
+            return identity;
+        }
+        if stamp != 0 && !in_vfork_child && (*thread).name_stamp == stamp {
+            identity.name = (*thread).name;
+        } else {
+            // PR_GET_NAME writes at most 16 bytes, NUL included (prctl(2)).
+            libc::prctl(libc::PR_GET_NAME, identity.name.as_mut_ptr());
+            if !in_vfork_child {
+                (&raw mut (*thread).name).write_volatile(identity.name);
+                (&raw mut (*thread).name_stamp).write_volatile(stamp);
+            }
         }
     }
-    refresh(stamp)
+    identity
 }
 
-/// Fills in the calling thread's line for the process stamp `stamp`. In a vfork child the line is
-/// the parent's: it is left alone, and the caller gets the child's own values.
-fn refresh(stamp: u64) -> Identity {
-    let thread = current();
-    let tid = trackway_sys::thread::tid();
-    let mut name = [0_u8; 17];
-    // SAFETY: PR_GET_NAME writes at most 16 bytes, NUL included (prctl(2)).
-    unsafe { libc::prctl(libc::PR_GET_NAME, name.as_mut_ptr()) };
-    // SAFETY: the line is the calling thread's. A signal handler that comes in between writes the
-    // same values; `stamp` is last, so that it never vouches for values not there yet.
+/// Notes that the calling thread is about to have a child that shares its thread-local storage.
+pub(crate) fn begin_shared_tls() {
+    // SAFETY: the line is the calling thread's.
     unsafe {
-        let in_vfork_child = in_vfork_child();
-        if !in_vfork_child {
-            (&raw mut (*thread).tid).write_volatile(tid);
-            (&raw mut (*thread).name).write_volatile(name);
-            (&raw mut (*thread).stamp).write_volatile(stamp);
-        }
-        Identity { tid, name, in_vfork_child }
+        let thread = current();
+        (&raw mut (*thread).stamp).write_volatile(0);
+        let depth = &raw mut (*thread).vfork_depth;
+        depth.write_volatile(depth.read_volatile() + 1);
+    }
+}
+
+/// Notes that the child is gone.
+pub(crate) fn end_shared_tls() {
+    // SAFETY: the line is the calling thread's, and has it alone again.
+    unsafe {
+        let depth = &raw mut (*current()).vfork_depth;
+        depth.write_volatile(depth.read_volatile().saturating_sub(1));
     }
 }
 

@@ -1,15 +1,17 @@
 //! libtrackway.so: the C interface over the agent.
 //!
 //! Exports exactly what include/trackway/abi/abi.h declares, the constructor that starts the
-//! agent, and `vfork`, which the library must know of (see [`vfork`]). Linked with `-z nodelete`:
+//! agent, and `vfork` and `clone`, which the library must know of (see [`vfork`]). Linked with `-z nodelete`:
 //! a restartable sequence may never be unmapped under a thread that runs it.
 //!
 //! Without std, which would bring libgcc_s.so along: loading that alone takes 90 µs of a
 //! program's start, as much as all the rest.
 #![no_std]
 
+use core::ffi::{c_int, c_void};
+
 use trackway_agent::abi::Event;
-use trackway_agent::{THREAD_STAMP_OFFSET, THREAD_VFORK_OFFSET};
+use trackway_agent::{CloneArguments, THREAD_STAMP_OFFSET, THREAD_VFORK_OFFSET};
 
 /// Announces a module's events; see include/trackway/abi/abi.h.
 ///
@@ -60,6 +62,27 @@ extern "C" fn constructor() {
 #[used]
 #[unsafe(link_section = ".init_array")]
 static CONSTRUCTOR: extern "C" fn() = constructor;
+
+/// clone(2): see [`trackway_agent::clone`]. The C function takes its last three arguments as
+/// variable ones, which the x86-64 ABI passes like any others.
+///
+/// # Safety
+/// As clone(2).
+#[cfg(target_arch = "x86_64")]
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn clone(
+    function: *mut c_void,
+    stack: *mut c_void,
+    flags: c_int,
+    argument: *mut c_void,
+    parent_tid: *mut c_void,
+    tls: *mut c_void,
+    child_tid: *mut c_void,
+) -> c_int {
+    let arguments = CloneArguments { function, stack, flags, argument, parent_tid, tls, child_tid };
+    // SAFETY: the caller's promise is the same.
+    unsafe { trackway_agent::clone(&arguments) }
+}
 
 /// vfork(2), so that the child is known: it shares its parent's memory, thread-local storage
 /// included, while the kernel has dropped its rseq registration. Its events must not use the

@@ -148,30 +148,33 @@ impl Recording {
         let online = cpus::online();
         let needed = online.len() as u64 * plan.initial_bytes_per_cpu(online.len() as u64);
         let folder = self.home.folder.clone();
-        for number in 0..self.regions.len() {
-            let work = &mut self.regions[number];
+        let mut used = Vec::new();
+        for (number, work) in self.regions.iter_mut().enumerate() {
             let control = work.region.0.control;
             // A claimer of an earlier life held on to it while it was reset.
             if control.commit.load(Ordering::Relaxed) != 0
                 || control.limit.load(Ordering::Relaxed) != 0
             {
                 work.given_up = true;
-                continue;
+            } else if online.contains(&work.cpu) {
+                used.push(number);
             }
-            if !online.contains(&work.cpu) {
-                continue;
-            }
-            let wanted = match work.way {
-                Way::Sequence => plan.initial_subs(online.len() as u64),
-                Way::Claim(_) => plan.initial_claim_subs(),
-            };
-            if let Err(error) = self.back(number, wanted) {
-                // By default less will do, as long as there is a little.
-                let least = if matches!(self.regions[number].way, Way::Sequence) { 2 } else { 1 };
-                if plan.whole || self.regions[number].backing.backed() < least {
-                    return Err(RecordError::Memory(needed, folder, error));
+        }
+        // First a little for every region, then what is wanted: where memory is short, no CPU
+        // may take it all. By default a little will do.
+        for least_only in [true, false] {
+            for &number in &used {
+                let (least, wanted) = match self.regions[number].way {
+                    Way::Sequence => (2, plan.initial_subs(online.len() as u64)),
+                    Way::Claim(_) => (1, plan.initial_claim_subs()),
+                };
+                let backed = self.back(number, if least_only { least } else { wanted });
+                if let Err(error) = backed {
+                    if least_only || plan.whole {
+                        return Err(RecordError::Memory(needed, folder, error));
+                    }
+                    self.pool_dry = true;
                 }
-                self.pool_dry = true;
             }
         }
         Ok(())

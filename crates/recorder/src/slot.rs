@@ -230,7 +230,9 @@ fn sign(session: &Session) -> u64 {
 /// Says that the recorder is alive; whether the lease had run out meanwhile.
 pub(crate) fn renew_lease(session: &Session) -> bool {
     let now = trackway_sys::clock::monotonic_ns();
-    session.lease_until_ns.swap(now + LEASE_NS, Ordering::Relaxed) < now
+    // ORDERING: SeqCst: first the lease, then (by whoever asked) the bits; a writer that clears a bit
+    // looks at the lease afterwards.
+    session.lease_until_ns.swap(now + LEASE_NS, Ordering::SeqCst) < now
 }
 
 /// Whether the recorder of a session that is not free is dead. A recorder that is merely stopped

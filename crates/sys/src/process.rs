@@ -15,6 +15,20 @@ pub struct Identity {
     pub since_ns: u64,
 }
 
+/// The calling process, a fork child that knows what its parent was, by system calls that no
+/// sandbox forbids (getpid, getppid). Its namespace is its parent's if that is still its parent as
+/// it sees it; else unknown (0), so that nobody draws conclusions.
+pub fn identity_after_fork(parent_pid: u32, parent_pid_namespace: u64) -> Identity {
+    // SAFETY: getppid has no preconditions.
+    let same_namespace = unsafe { libc::getppid() }.cast_unsigned() == parent_pid;
+    Identity {
+        // SAFETY: getpid has no preconditions.
+        pid: unsafe { libc::getpid() }.cast_unsigned(),
+        pid_namespace: if same_namespace { parent_pid_namespace } else { 0 },
+        since_ns: crate::clock::boottime_ns(),
+    }
+}
+
 /// What is known of another process.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Life {

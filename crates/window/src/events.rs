@@ -176,8 +176,9 @@ impl Window {
             // the commit store) finds it in the table; the partner is its Acquire scan.
             let _ = id.compare_exchange(0, taken + 1, Ordering::Release, Ordering::Relaxed);
         }
-        // ORDERING: Release: whoever sees the bit finds the id.
-        self.event(index).enabled.fetch_or(1 << layout.index, Ordering::Release);
+        // ORDERING: whoever sees the bit finds the id; SeqCst because a recorder that comes back
+        // renews its lease first (see `look_at_lease` in the agent).
+        self.event(index).enabled.fetch_or(1 << layout.index, Ordering::SeqCst);
         true
     }
 

@@ -53,6 +53,16 @@ impl Window {
     /// Enters this process into the table, in place of its predecessor (before exec), of a dead
     /// process, or in a free slot. A process that dies in here costs its slot.
     pub fn enter_process(&self, who: &Identity) -> ProcessSlot {
+        self.enter_where(who, |index| life_of(&self.identity_at(index), 0) == Life::Dead)
+    }
+
+    /// The same without a system call, for a fork child in a sandbox: other processes' slots are
+    /// left alone, dead or not.
+    pub fn enter_fork_child(&self, who: &Identity) -> ProcessSlot {
+        self.enter_where(who, |_| false)
+    }
+
+    fn enter_where(&self, who: &Identity, is_dead: impl Fn(usize) -> bool) -> ProcessSlot {
         let first = who.pid as usize;
         for probe in 0..PROBES_MAX {
             let index = (first + probe) % PROCESSES_MAX;
@@ -64,7 +74,7 @@ impl Window {
             }
             let same = pid == who.pid
                 && process.pid_namespace.load(Ordering::Relaxed) == who.pid_namespace;
-            if pid != 0 && !same && life_of(&self.identity_at(index), 0) != Life::Dead {
+            if pid != 0 && !same && !is_dead(index) {
                 continue;
             }
             // ORDERING: AcqRel: what we write below comes after the taking, for all.

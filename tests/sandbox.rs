@@ -1,0 +1,49 @@
+//! Processes that may not do much, and processes that are made in odd ways: the library makes no
+//! system call that a sandbox could kill it for, and shares no rseq area by mistake.
+
+use trackway_tests::{World, discarded_by_babeltrace};
+
+fn source(name: &str) -> String {
+    let path = trackway_tests::source_dir().join("tests/lives").join(name);
+    std::fs::read_to_string(path).expect("a source file")
+}
+
+#[test]
+fn a_sandbox_that_kills_for_system_calls_does_not_kill_for_events() {
+    let world = World::new("sandbox");
+    let program = world.compile("sandbox", &source("sandbox.c"), true, &[]);
+    let program = program.to_str().unwrap();
+    for (command, events) in [(vec![program], 3000), (vec![program, "before"], 4000)] {
+        for context in ["none", "vpid,vtid"] {
+            let _ = std::fs::remove_dir_all(world.path("trace"));
+            let recording = world.record(&["--context", context], &command);
+            if recording.output.status.code() == Some(77) {
+                return trackway_tests::skipped("seccomp filters are not available");
+            }
+            assert_eq!(recording.output.status.code(), Some(0), "{}", recording.messages());
+            let summary = recording.summary;
+            assert_eq!(summary.recorded + summary.lost, events, "{}", recording.messages());
+            assert_eq!(summary.lost, 0, "{}", recording.messages());
+        }
+    }
+}
+
+#[test]
+fn clone_children_that_share_thread_local_storage_harm_nobody() {
+    let world = World::new("clones");
+    let program = world.compile("clones", &source("clones.c"), true, &[]);
+    let options = ["--buffer-size", "32M"];
+    let recording = world.record(&options, &[program.to_str().unwrap()]);
+    assert_eq!(recording.output.status.code(), Some(0), "{}", recording.messages());
+    let summary = recording.summary;
+    assert_eq!(summary.recorded + summary.lost, 3 * 20 * 5000, "{}", recording.messages());
+    let text = world.print(&recording.trace);
+    assert_eq!(text.lines().count() as u64, summary.recorded);
+    let whole = "text = \"twenty-four characters ..\" }";
+    assert!(text.lines().all(|line| line.ends_with(whole)), "every record is whole");
+    if let Some(theirs) = world.babeltrace(&recording.trace) {
+        assert_eq!(text, String::from_utf8_lossy(&theirs.stdout));
+        let messages = String::from_utf8_lossy(&theirs.stderr);
+        assert_eq!(discarded_by_babeltrace(&messages), summary.lost);
+    }
+}
