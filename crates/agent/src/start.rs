@@ -29,8 +29,9 @@ pub fn start() {
                 read_tokens(&mut tokens);
                 PROCESS.adopt(window, page, &tokens);
                 let stamp = PROCESS.settled_stamp();
-                // This thread's line, so that it needs no system call in a sandbox later.
-                thread::identify(stamp, true);
+                // This thread's line, so that it needs no system call in a sandbox later. Not its
+                // name: programs give their threads names after this.
+                thread::identify(stamp, false);
                 register::register_loaded_modules();
             } else {
                 explain(c"trackway: no MADV_WIPEONFORK (Linux 4.14): not traced\n");

@@ -1,8 +1,8 @@
 //! libtrackway.so: the C interface over the agent.
 //!
-//! Exports exactly what include/trackway/abi/abi.h declares, the constructor that starts the
-//! agent, and `vfork` and `clone`, which the library must know of (see [`vfork`]). Linked with `-z nodelete`:
-//! a restartable sequence may never be unmapped under a thread that runs it.
+//! Exports exactly what include/trackway/abi/abi.h declares, and `vfork` and `clone`, which the
+//! library must know of (see [`vfork`]); its constructor starts the agent. Linked with
+//! `-z nodelete`: a restartable sequence may never be unmapped under a thread that runs it.
 //!
 //! Without std, which would bring libgcc_s.so along: loading that alone takes 90 µs of a
 //! program's start, as much as all the rest.
