@@ -3,7 +3,8 @@
 use std::os::unix::process::ExitStatusExt;
 use std::process::Stdio;
 
-use trackway_tests::{World, build_dir};
+use trackway_tests::steps::{Running, Steps, send, wait_for};
+use trackway_tests::{Recording, World, build_dir};
 
 const HELLO: &str = r#"
 #include <trackway/trackway.h>
@@ -158,11 +159,195 @@ fn under_sudo_command_and_trace_are_the_invoking_users() {
     record.env("SUDO_UID", "65534").env("SUDO_GID", "65534").env("SUDO_USER", "nobody");
     let output = record.output().unwrap();
     assert_eq!(output.stdout, b"65534\n65534\n", "{output:?}");
+    let messages = String::from_utf8_lossy(&output.stderr);
+    assert!(messages.contains("trackway: recording as nobody (sudo)\n"), "{messages}");
     let owner =
         std::os::unix::fs::MetadataExt::uid(&std::fs::metadata(world.path("trace")).unwrap());
     assert_eq!(owner, 65534);
     let window = world.window_dir().join("trackway-65534-v1");
     assert!(window.exists(), "the user's window served");
+}
+
+#[test]
+fn a_recording_keeps_its_folder_from_other_recorders() {
+    let world = World::new("same-folder");
+    let steps = Steps::new(&world, "steps");
+    let program = world.compile_file("lives/processes.c", true, &[]);
+    let trace = world.path("trace");
+    let command = [program.to_str().unwrap(), "busy", "100"];
+    let first = Running::start(&mut world.recorder(&steps, &trace, &[], &command));
+    steps.wait_ready(1);
+    steps.wait_more(100);
+    let second = world.record(&[], &["true"]);
+    assert_eq!(second.output.status.code(), Some(125), "{}", second.messages());
+    assert!(second.messages().contains("is being recorded into"), "{}", second.messages());
+    steps.stop();
+    let first = Recording::new(trace, first.finish());
+    steps.check(&world, &first);
+    let third = world.record(&[], &["true"]);
+    assert!(third.output.status.success(), "{}", third.messages());
+    assert!(world.path("trace.old").exists());
+}
+
+#[test]
+fn recorders_that_start_at_the_same_time_make_a_folder_each() {
+    const RECORDERS: usize = 6;
+    let world = World::new("same-time");
+    let start = |_| world.trackway(&["record", "-q", "--", "true"]).spawn().unwrap();
+    let recorders: Vec<_> = (0..RECORDERS).map(start).collect();
+    for mut recorder in recorders {
+        assert!(recorder.wait().unwrap().success());
+    }
+    let folders: Vec<_> = std::fs::read_dir(world.path("")).unwrap().flatten().collect();
+    assert_eq!(folders.len(), RECORDERS, "{folders:?}");
+    assert!(folders.iter().all(|folder| folder.path().join("ust").is_dir()), "{folders:?}");
+}
+
+#[test]
+fn a_folder_with_other_things_is_left_alone() {
+    let world = World::new("other-things");
+    std::fs::create_dir(world.path("work")).unwrap();
+    std::fs::write(world.path("work/precious"), "mine").unwrap();
+    let record = || {
+        let mut record = world.trackway(&["record", "-o", ".", "--", "true"]);
+        record.current_dir(world.path("work")).output().unwrap()
+    };
+    for folder in ["", "ust", "ust/uid"] {
+        std::fs::create_dir_all(world.path("work").join(folder)).unwrap();
+        let output = record();
+        let messages = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert_eq!(output.status.code(), Some(125), "{messages}");
+        assert!(messages.contains("exists and is not only an earlier trace"), "{messages}");
+    }
+    assert_eq!(std::fs::read(world.path("work/precious")).unwrap(), b"mine");
+    assert!(!world.path("work.old").exists());
+    std::fs::remove_file(world.path("work/precious")).unwrap();
+    assert_eq!(record().status.code(), Some(125), "we stand in it");
+    std::fs::remove_dir_all(world.path("work/ust")).unwrap();
+    assert!(record().status.success(), "an empty folder will do");
+    assert!(world.path("work/ust").is_dir());
+}
+
+#[test]
+fn a_full_table_of_events_is_said() {
+    let world = World::new("full-table");
+    let program = world.compile("hello", HELLO, true, &[]);
+    // Makes the window.
+    assert!(world.record(&["-q"], &["true"]).output.status.success());
+    let entries = std::fs::read_dir(world.window_dir()).unwrap().flatten();
+    let path = entries.map(|entry| entry.path()).next().expect("the window");
+    let text = |path: &std::path::Path| std::ffi::CString::new(path.to_str().unwrap()).unwrap();
+    let owner = std::os::unix::fs::MetadataExt::uid(&std::fs::metadata(&path).unwrap());
+    let (window, _file) =
+        trackway_window::Window::open(&text(world.window_dir()), &text(&path), owner, false)
+            .expect("the window opens");
+    // Often enough to fill every slot, wherever the hashes lead.
+    for number in 0..8 * trackway_abi::window::EVENTS_MAX {
+        let _ = window.intern_event(format!("filler {number}").as_bytes());
+    }
+    let recording = world.record(&[], &[program.to_str().unwrap()]);
+    assert!(recording.output.status.success(), "{}", recording.messages());
+    assert!(recording.messages().contains(" could not be registered"), "{}", recording.messages());
+    assert!(recording.messages().contains("hint: remove /dev/shm/"), "{}", recording.messages());
+    let listed = world.trackway(&["list"]).output().unwrap().stdout;
+    assert!(String::from_utf8_lossy(&listed).contains(" could not be registered"));
+}
+
+#[test]
+fn a_recorder_that_was_stopped_says_so() {
+    let world = World::new("stopped");
+    let mut recorder = world.trackway(&["record", "-o", "trace", "--", "cat"]);
+    recorder.stdin(Stdio::piped()).stderr(Stdio::piped());
+    let mut recorder = recorder.spawn().unwrap();
+    wait_for("the trace", || world.path("trace/ust").exists());
+    wait_for("the command", || child_of(recorder.id()).is_some());
+    send(recorder.id().cast_signed(), libc::SIGSTOP);
+    // By the clock: the lease is five seconds.
+    std::thread::sleep(std::time::Duration::from_millis(5500));
+    send(recorder.id().cast_signed(), libc::SIGCONT);
+    drop(recorder.stdin.take());
+    let messages = recorder.wait_with_output().unwrap().stderr;
+    let messages = String::from_utf8_lossy(&messages).into_owned();
+    let said = "the recorder was stopped for 5 s: events of that time may be missing, uncounted";
+    let (before, after) = messages.split_once(" recorded, ").expect("a summary");
+    assert!(before.contains(said) && after.contains(said), "{messages}");
+}
+
+/// The first child of a process.
+fn child_of(pid: u32) -> Option<i32> {
+    let children = std::fs::read_to_string(format!("/proc/{pid}/task/{pid}/children")).ok()?;
+    children.split_whitespace().next()?.parse().ok()
+}
+
+#[test]
+fn signals_sent_to_the_recorder_reach_the_command() {
+    for name in ["TERM", "HUP", "INT", "QUIT", "USR1", "USR2"] {
+        let world = World::new("forwarded");
+        let script = format!(
+            "trap 'echo got {name}; exit 9' {name}; echo ready > ready; \
+             while :; do sleep 0.01; done"
+        );
+        let mut recorder = world.trackway(&["record", "-q", "-o", "trace", "--", "sh", "-c"]);
+        let recorder = Running::start(recorder.arg(&script));
+        wait_for("the trap", || world.path("ready").exists());
+        let signal = match name {
+            "TERM" => libc::SIGTERM,
+            "HUP" => libc::SIGHUP,
+            "INT" => libc::SIGINT,
+            "QUIT" => libc::SIGQUIT,
+            "USR1" => libc::SIGUSR1,
+            _ => libc::SIGUSR2,
+        };
+        recorder.signal(signal);
+        let output = recorder.finish();
+        assert_eq!(output.status.code(), Some(9), "{name}: {output:?}");
+        assert_eq!(output.stdout, format!("got {name}\n").as_bytes());
+    }
+}
+
+#[test]
+fn a_program_with_address_sanitizer_is_recorded() {
+    let world = World::new("asan");
+    std::fs::write(world.path("empty.c"), "int main(void) { return 0; }\n").unwrap();
+    let mut gcc = world.command("gcc");
+    gcc.args(["-fsanitize=address", "empty.c", "-o", "empty"]).stderr(Stdio::null());
+    if !gcc.status().is_ok_and(|status| status.success()) {
+        return trackway_tests::skipped("gcc has no AddressSanitizer here");
+    }
+    assert!(world.command(world.path("empty")).status().unwrap().success());
+    let program = world.compile("hello", HELLO, true, &["-fsanitize=address"]);
+    let recording = world.record(&["--on", "myapp"], &[program.to_str().unwrap()]);
+    assert!(recording.output.status.success(), "{}", recording.messages());
+    assert_eq!(recording.summary.recorded, 20, "{}", recording.messages());
+}
+
+#[test]
+fn patterns_that_match_nothing_are_said_once_and_not_of_wrappers() {
+    let world = World::new("patterns");
+    let program = world.compile("hello", HELLO, false, &[]);
+    let program = program.to_str().unwrap();
+    let said = |options: &[&str], command: &[&str]| {
+        let messages = world.record(options, command).messages();
+        (messages.matches("matches no event").count(), messages.matches("matched no event").count())
+    };
+    assert_eq!(said(&["--on", "myapp"], &["env", program]), (0, 0));
+    assert_eq!(said(&["--on", "myapp"], &["sh", "-c", program]), (0, 0));
+    assert_eq!(said(&["--on", "other"], &["env", program]), (0, 1));
+    assert_eq!(said(&["--on", "other"], &[program]), (1, 0));
+    assert_eq!(said(&["--on", "!myapp"], &[program]), (0, 0));
+    assert_eq!(said(&["--on", "!myapp"], &["true"]), (0, 0));
+    let nothing = world.record(&["--on", "!*"], &["true"]);
+    assert_eq!(nothing.output.status.code(), Some(125));
+    assert!(nothing.messages().contains("'!*' excludes all events"), "{}", nothing.messages());
+}
+
+#[test]
+fn the_usage_shows_the_dashes() {
+    let world = World::new("usage");
+    let output = world.trackway(&["record", "--help"]).output().unwrap();
+    let text = String::from_utf8_lossy(&output.stdout);
+    assert!(text.contains("Usage: trackway record [OPTIONS] -- <CMD>..."), "{text}");
+    assert!(text.contains("sudo"), "{text}");
 }
 
 #[test]

@@ -46,11 +46,14 @@ pub(crate) enum Verb {
 /// Trackway's own errors before the command starts end with status 125, a command that cannot be
 /// executed with 126, one that is not found with 127. The trace opens with trackway print,
 /// babeltrace2 and Trace Compass.
+///
+/// Signals that are sent to trackway reach the command. Under sudo, command and recording run as,
+/// and the trace belongs to, the user who called sudo.
 #[derive(Debug, Args)]
-#[command(verbatim_doc_comment)]
+#[command(verbatim_doc_comment, override_usage = "trackway record [OPTIONS] -- <CMD>...")]
 pub(crate) struct RecordArguments {
-    /// Folder of the trace; an earlier trace there is moved to DIR.old [default: a new folder,
-    /// trackway-DATE-TIME]
+    /// Folder of the trace: new, empty, or with an earlier trace and nothing else, which is moved
+    /// to DIR.old [default: a new folder, trackway-DATE-TIME]
     #[arg(short, long, value_name = "DIR")]
     pub(crate) output: Option<PathBuf>,
     /// Record events whose provider:name matches; * stands for anything, a provider alone for all

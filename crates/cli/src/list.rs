@@ -7,6 +7,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+use std::sync::atomic::Ordering;
 
 use trackway_abi::window::{EVENTS_MAX, PROCESSES_MAX};
 use trackway_recorder::{Home, elf};
@@ -31,13 +32,15 @@ struct Found {
     processes: Vec<Process>,
     /// Variants of each event (same name, other fields), by full name.
     events: BTreeMap<String, Vec<EventDescription>>,
+    /// Registrations that found no place in the table, since the window was made.
+    refused: u32,
 }
 
 /// Lists what can be traced.
 pub(crate) fn run(format: Format, output: &mut dyn Write) -> anyhow::Result<ExitCode> {
     let found = match Home::open()? {
         Some(home) => find(home.window()),
-        None => Found { processes: Vec::new(), events: BTreeMap::new() },
+        None => Found { processes: Vec::new(), events: BTreeMap::new(), refused: 0 },
     };
     let mut text = String::new();
     match format {
@@ -76,7 +79,8 @@ fn find(window: &Window) -> Found {
         processes.push(Process { pid, name: name.trim().to_owned(), events: of_process });
     }
     processes.sort_by_key(|process| process.pid);
-    Found { processes, events }
+    let refused = window.header().events_refused.load(Ordering::Relaxed);
+    Found { processes, events, refused }
 }
 
 /// Executable files in proc_pid_maps(5).
@@ -126,6 +130,12 @@ fn push_text(text: &mut String, found: &Found) {
     if idle.peek().is_some() {
         text.push_str("of programs that do not run now, or whose files do not name their events\n");
         push_events(text, &mut idle);
+    }
+    if found.refused > 0 {
+        text.push_str(&format!(
+            "{} events could not be registered: the table of {EVENTS_MAX} events is full\n",
+            found.refused
+        ));
     }
     if text.is_empty() {
         text.push_str("no process has the library loaded\n");
@@ -195,9 +205,10 @@ fn push_json(text: &mut String, found: &Found) {
         })
         .collect();
     text.push_str(&format!(
-        "{{\"processes\":[{}],\"other_events\":{}}}\n",
+        "{{\"processes\":[{}],\"other_events\":{},\"events_refused\":{}}}\n",
         processes.join(","),
-        events(&mut found.variants(found.idle()))
+        events(&mut found.variants(found.idle())),
+        found.refused
     ));
 }
 
@@ -245,16 +256,22 @@ mod tests {
                 events: BTreeSet::from([name.clone()]),
             }],
             events: BTreeMap::from([(name, vec![event])]),
+            refused: 2,
         };
         let mut text = String::new();
         push_text(&mut text, &found);
-        assert_eq!(text, "7 a\nb\n    app:req\" (INFO): u32 n\n");
+        assert_eq!(
+            text,
+            "7 a\nb\n    app:req\" (INFO): u32 n\n\
+             2 events could not be registered: the table of 4096 events is full\n"
+        );
         let mut json = String::new();
         push_json(&mut json, &found);
         assert_eq!(
             json,
             "{\"processes\":[{\"pid\":7,\"name\":\"a\\u000ab\",\"events\":[{\"name\":\
-             \"app:req\\\"\",\"level\":\"INFO\",\"fields\":[\"u32 n\"]}]}],\"other_events\":[]}\n"
+             \"app:req\\\"\",\"level\":\"INFO\",\"fields\":[\"u32 n\"]}]}],\"other_events\":[],\
+             \"events_refused\":2}\n"
         );
     }
 }

@@ -2,15 +2,16 @@
 
 use std::ffi::{OsStr, OsString};
 use std::io;
+use std::mem::MaybeUninit;
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus};
 
-use trackway_sys::signal::{self, SignalSet};
+use trackway_sys::signal::{self, SignalReader, SignalSet};
 
-use crate::RecordError;
 use crate::record::CommandEnd;
+use crate::{RecordError, elf};
 
 /// The library that every traced program loads.
 const LIBRARY: &str = "libtrackway.so";
@@ -45,6 +46,12 @@ impl Found {
         signals: SignalSet,
         ignores_size_limit: bool,
     ) -> Result<Child, RecordError> {
+        let mut preload = list_of(libraries);
+        if let Some(sanitizer) = elf::sanitizer(&self.file) {
+            let ours = std::mem::replace(&mut preload, sanitizer.into());
+            preload.push(":");
+            preload.push(ours);
+        }
         let mut command = Command::new(&self.words[0]);
         command
             .args(&self.words[1..])
@@ -52,7 +59,7 @@ impl Found {
                 TOKEN_VARIABLE,
                 joined(TOKEN_VARIABLE, false, OsString::from(format!("{token:x}"))),
             )
-            .env(PRELOAD_VARIABLE, joined(PRELOAD_VARIABLE, true, list_of(libraries)));
+            .env(PRELOAD_VARIABLE, joined(PRELOAD_VARIABLE, true, preload));
         // SAFETY: between fork and exec only pthread_sigmask and signal are called, which are
         // async-signal-safe.
         unsafe {
@@ -64,10 +71,67 @@ impl Found {
                 Ok(())
             });
         }
-        command.spawn().map_err(|error| match error.kind() {
-            io::ErrorKind::NotFound => RecordError::CommandNotFound(self.file.clone()),
+        command.spawn().map_err(|error| match (error.kind(), error.raw_os_error()) {
+            (io::ErrorKind::NotFound, _) => RecordError::CommandNotFound(self.file.clone()),
+            // What we lack to get as far as exec, which says nothing of the command.
+            (_, Some(libc::EMFILE | libc::ENFILE | libc::EAGAIN)) => {
+                RecordError::io("start", &self.file)(error)
+            }
             _ => RecordError::CommandNotExecutable(self.file.clone(), error),
         })
+    }
+}
+
+/// A signal that the recorder received.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Received {
+    signal: i32,
+    /// The kernel sent it (a key on the terminal, a hangup), not a process.
+    by_kernel: bool,
+}
+
+impl Received {
+    /// Signals that users send to the programs they started, and that would end the recorder.
+    pub(crate) fn all() -> SignalSet {
+        let named = [
+            libc::SIGINT,
+            libc::SIGQUIT,
+            libc::SIGTERM,
+            libc::SIGHUP,
+            libc::SIGUSR1,
+            libc::SIGUSR2,
+            libc::SIGALRM,
+        ];
+        let all: Vec<i32> = named.into_iter().chain(libc::SIGRTMIN()..=libc::SIGRTMAX()).collect();
+        SignalSet::of(&all)
+    }
+
+    /// The next one that is pending.
+    pub(crate) fn next(reader: &SignalReader) -> Option<Self> {
+        let mut info = MaybeUninit::<libc::signalfd_siginfo>::uninit();
+        let size = size_of::<libc::signalfd_siginfo>();
+        // SAFETY: `info` has that size; signalfd(2) writes a whole one or nothing.
+        let read = unsafe { libc::read(reader.fd().raw(), info.as_mut_ptr().cast(), size) };
+        if read != size as isize {
+            return None;
+        }
+        // SAFETY: it was filled in.
+        let info = unsafe { info.assume_init() };
+        // sigaction(2): SI_USER, SI_QUEUE and SI_TKILL are not positive, SI_KERNEL is.
+        Some(Self { signal: info.ssi_signo.cast_signed(), by_kernel: info.ssi_code > 0 })
+    }
+
+    /// What is to be sent to the command. The terminal's own signals have reached it already.
+    pub(crate) const fn forwarded(self) -> Option<i32> {
+        match self.signal {
+            libc::SIGINT | libc::SIGQUIT if self.by_kernel => None,
+            signal => Some(signal),
+        }
+    }
+
+    /// Whether somebody wants us to end.
+    pub(crate) const fn asks_to_end(self) -> bool {
+        matches!(self.signal, libc::SIGINT | libc::SIGQUIT | libc::SIGTERM | libc::SIGHUP)
     }
 }
 

@@ -11,12 +11,15 @@ use std::path::{Path, PathBuf};
 use object::elf::{DT_NEEDED, PT_INTERP};
 use object::endian::Endianness;
 use object::read::elf::{Dyn, ElfFile64, FileHeader, ProgramHeader};
-use object::{Object, ObjectSection};
+use object::{Object, ObjectSection, ObjectSymbol};
 
 /// Largest file that is looked into, in bytes.
 const FILE_BYTES_MAX: u64 = 512 << 20;
 /// Most libraries of a program that are looked into.
 const LIBRARIES_MAX: usize = 256;
+
+/// What the header calls at the start of a program, weakly.
+const REGISTER: &str = "trackway_abi_register";
 
 /// What a file says of itself.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -27,6 +30,8 @@ pub struct Module {
     pub points: BTreeSet<String>,
     /// Libraries that it needs.
     pub needed: Vec<String>,
+    /// It was compiled with the header: it refers to the library's only function.
+    pub registers: bool,
 }
 
 /// Reads the 64-bit ELF file at `path`; `None` if it is none (a script, say).
@@ -57,6 +62,9 @@ fn parse(bytes: &[u8]) -> Option<Module> {
         is_static: executable && !has(PT_INTERP) && !is_library(&file),
         points,
         needed: needed(&file, bytes).unwrap_or_default(),
+        registers: file
+            .dynamic_symbols()
+            .any(|symbol| symbol.is_undefined() && symbol.name() == Ok(REGISTER)),
     })
 }
 
@@ -106,9 +114,18 @@ fn read_notes(mut data: &[u8], points: &mut BTreeSet<String>) {
     }
 }
 
-/// Instrumentation points in `files` and in the libraries that they need, as far as those lie
-/// where libraries usually lie or beside the file.
-pub fn points_in_reach(files: &[PathBuf]) -> BTreeSet<String> {
+/// What `files` and the libraries that they need have, as far as those lie where libraries
+/// usually lie or beside the file.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Reach {
+    /// `provider:name` of instrumentation points.
+    pub points: BTreeSet<String>,
+    /// Some of it was compiled with the header.
+    pub registers: bool,
+}
+
+/// Looks into `files` and the libraries that they need.
+pub fn reach(files: &[PathBuf]) -> Reach {
     const FOLDERS: [&str; 5] = [
         "/lib/x86_64-linux-gnu",
         "/usr/lib/x86_64-linux-gnu",
@@ -117,7 +134,7 @@ pub fn points_in_reach(files: &[PathBuf]) -> BTreeSet<String> {
         "/usr/local/lib",
     ];
     let extra = std::env::var("LD_LIBRARY_PATH").unwrap_or_default();
-    let mut points = BTreeSet::new();
+    let mut reach = Reach::default();
     let mut seen: HashSet<PathBuf> = HashSet::new();
     let mut open: VecDeque<PathBuf> = files.iter().cloned().collect();
     while let Some(path) = open.pop_front() {
@@ -125,7 +142,8 @@ pub fn points_in_reach(files: &[PathBuf]) -> BTreeSet<String> {
             continue;
         }
         let Some(module) = read(&path) else { continue };
-        points.extend(module.points);
+        reach.points.extend(module.points);
+        reach.registers |= module.registers;
         let beside = path.parent().map(Path::to_owned);
         for name in module.needed {
             let folders = extra.split(':').chain(FOLDERS).filter(|folder| !folder.is_empty());
@@ -137,7 +155,13 @@ pub fn points_in_reach(files: &[PathBuf]) -> BTreeSet<String> {
             open.extend(found);
         }
     }
-    points
+    reach
+}
+
+/// The AddressSanitizer runtime that the program at `path` needs, by name: it refuses to run if
+/// another library is loaded before it. Clang links it statically by default, which is no trouble.
+pub fn sanitizer(path: &Path) -> Option<String> {
+    read(path)?.needed.into_iter().find(|name| name.starts_with("libasan.so"))
 }
 
 /// The interpreter of a script: what follows `#!`.

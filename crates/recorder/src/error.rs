@@ -24,8 +24,10 @@ pub enum RecordError {
     Option(OptionError),
     /// Something that the system refused: what was done, to what.
     Io(&'static str, PathBuf, io::Error),
-    /// The trace folder exists and is not an earlier trace.
+    /// The trace folder exists and is not only an earlier trace.
     FolderInUse(PathBuf),
+    /// Another recorder writes to the trace folder.
+    FolderBusy(PathBuf),
     /// The command cannot be found.
     CommandNotFound(PathBuf),
     /// The command cannot be executed.
@@ -61,7 +63,7 @@ impl RecordError {
                 "use a smaller --buffer-size, or make {} larger (mount -o remount,size=…)",
                 folder.display()
             ),
-            Self::FolderInUse(_) => "choose another folder with -o".into(),
+            Self::FolderInUse(_) | Self::FolderBusy(_) => "choose another folder with -o".into(),
             Self::LibraryMissing(_) => {
                 "install it beside the trackway command, or in ../lib of it".into()
             }
@@ -106,7 +108,10 @@ impl core::fmt::Display for RecordError {
                 write!(formatter, "cannot {what} {}: {}", path.display(), plain(error))
             }
             Self::FolderInUse(path) => {
-                write!(formatter, "{} exists and is not an earlier trace", path.display())
+                write!(formatter, "{} exists and is not only an earlier trace", path.display())
+            }
+            Self::FolderBusy(path) => {
+                write!(formatter, "{} is being recorded into", path.display())
             }
             Self::CommandNotFound(path) => {
                 write!(formatter, "cannot run {}: no such command", path.display())

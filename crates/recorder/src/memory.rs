@@ -27,13 +27,15 @@ pub(crate) struct Pool {
     free: Vec<(u32, Vec<u64>)>,
     /// Whether to leave half of what is free to others.
     modest: bool,
+    /// Whether to wait (for a moment) while another process has the window locked.
+    pub(crate) patient: bool,
 }
 
 impl Pool {
     /// The pool of the session in slot `slot`; a modest one leaves half of what is free. No
     /// pool takes its control group to the limit.
     pub(crate) fn new(slot: usize, modest: bool) -> Self {
-        Self { owner: granule::DATA + slot as u8, free: Vec::new(), modest }
+        Self { owner: granule::DATA + slot as u8, free: Vec::new(), modest, patient: true }
     }
 
     /// A piece of `1 << shift` bytes, backed by memory. More than one is taken from the window at
@@ -52,7 +54,9 @@ impl Pool {
         let least = size.next_multiple_of(GRANULE_BYTES);
         let (start, bytes) = match self.take_granules(allocator, bytes) {
             Ok(start) => (start, bytes),
-            Err(_) if bytes > least => (self.take_granules(allocator, least)?, least),
+            Err(error) if bytes > least && error != AllocateError::Locked => {
+                (self.take_granules(allocator, least)?, least)
+            }
             Err(error) => return Err(error),
         };
         let list = self.list(shift);
@@ -73,7 +77,11 @@ impl Pool {
                 return Err(AllocateError::System(trackway_sys::Errno(libc::ENOSPC)));
             }
         }
-        allocator.take(bytes, self.owner)
+        if self.patient {
+            allocator.take(bytes, self.owner)
+        } else {
+            allocator.try_take(bytes, self.owner)
+        }
     }
 
     fn list(&mut self, shift: u32) -> &mut Vec<u64> {

@@ -4,13 +4,13 @@ use std::path::PathBuf;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
-use trackway_abi::session::{Session, flag};
+use trackway_abi::session::{PATH_BYTES_MAX, Session, flag};
 use trackway_abi::window::EVENTS_MAX;
 use trackway_ring::claim::Claim;
 use trackway_schema::EventDescription;
 use trackway_session::{Calibrator, Change, Line, Ticker, Use};
 use trackway_sys::clock::monotonic_ns;
-use trackway_window::{AllocateError, Owner, SessionLayout, Way};
+use trackway_window::{AllocateError, Owner, ProcessSlot, SessionLayout, Way};
 
 use crate::memory::{FileMemory, Pool};
 use crate::region::{Drain, RegionWork};
@@ -60,6 +60,10 @@ impl Recording {
             calibrator.update(clock::read());
         }
         let begun = Instant::now();
+        if settings.path.as_os_str().len() > PATH_BYTES_MAX {
+            let why = format!("its absolute path is longer than {PATH_BYTES_MAX} bytes");
+            return Err(RecordError::io("use", &settings.path)(std::io::Error::other(why)));
+        }
         let slot = Slot::take(&home)?;
         let built = Self::build_in(home, slot, settings, calibrator, begun);
         match built {
@@ -147,16 +151,9 @@ impl Recording {
         let plan = settings.buffers;
         let online = cpus::online();
         let needed = online.len() as u64 * plan.initial_bytes_per_cpu(online.len() as u64);
-        let folder = self.home.folder.clone();
         let mut used = Vec::new();
-        for (number, work) in self.regions.iter_mut().enumerate() {
-            let control = work.region.0.control;
-            // A claimer of an earlier life held on to it while it was reset.
-            if control.commit.load(Ordering::Relaxed) != 0
-                || control.limit.load(Ordering::Relaxed) != 0
-            {
-                work.given_up = true;
-            } else if online.contains(&work.cpu) {
+        for (number, work) in self.regions.iter().enumerate() {
+            if !work.is_foreign() && online.contains(&work.cpu) {
                 used.push(number);
             }
         }
@@ -171,7 +168,7 @@ impl Recording {
                 let backed = self.back(number, if least_only { least } else { wanted });
                 if let Err(error) = backed {
                     if least_only || plan.whole {
-                        return Err(RecordError::Memory(needed, folder, error));
+                        return Err(slot::memory_error(&self.home, needed, error));
                     }
                     self.pool_dry = true;
                 }
@@ -216,6 +213,7 @@ impl Recording {
     /// Lets writers in.
     pub fn activate(&mut self) {
         self.slot.activate(&self.layout);
+        self.pool.patient = false;
         self.lease_due_ns = monotonic_ns() + LEASE_PERIOD_NS;
         self.slow_due_ns = monotonic_ns() + SLOW_PERIOD_NS / 2;
     }
@@ -254,6 +252,7 @@ impl Recording {
             self.slow_due_ns = now + SLOW_PERIOD_NS;
             self.calibrate();
             self.free_claims_of_the_dead();
+            self.adopt_regions();
         }
         if self.is_overwriting() {
             // Nothing waits for us.
@@ -339,6 +338,7 @@ impl Recording {
             region.raise_limit(work.backing.limit());
             if wanted > work.backing.backed()
                 && let Err(error) = self.back(number, wanted)
+                && error != AllocateError::Locked // the next turn will do
                 && !self.pool_dry
             {
                 self.pool_dry = true;
@@ -373,8 +373,22 @@ impl Recording {
         self.trace.note_calibration(self.epoch, &line);
     }
 
+    /// Takes regions in whose claimers of before have let go.
+    fn adopt_regions(&mut self) {
+        for number in 0..self.regions.len() {
+            let work = &mut self.regions[number];
+            if work.is_foreign() && work.owner_seen == 0 {
+                let claimer = ProcessSlot::NONE.owner_word(trackway_sys::thread::tid());
+                if work.adopt(claimer) {
+                    // If there is none, it grows once it is needed.
+                    let _ = self.back(number, 1);
+                }
+            }
+        }
+    }
+
     /// Frees claim regions whose owner is proved dead: looked at when the same owner was there at
-    /// the last look.
+    /// the last look. Whether others are held that may write into the session's memory.
     fn free_claims_of_the_dead(&mut self) -> bool {
         let mut held = false;
         for work in self.regions.iter_mut().filter(|work| work.way != Way::Sequence) {
@@ -382,13 +396,14 @@ impl Recording {
             // ORDERING: SeqCst: after the generation was raised, a claim is seen here, or its
             // taker sees the generation (Dekker).
             let owner = region.control.owner.load(Ordering::SeqCst);
-            if owner != 0 && owner == work.owner_seen {
+            let mut free = owner == 0;
+            if !free && owner == work.owner_seen {
                 let dead = self.home.window().owner_is_dead(Owner::from_word(owner));
-                held |= !(dead && Claim::free_dead(region, owner));
-            } else {
-                held |= owner != 0;
+                free = dead && Claim::free_dead(region, owner);
             }
-            work.owner_seen = owner;
+            // Who has it since before the session sees that its own session is over.
+            held |= !free && !work.is_foreign();
+            work.owner_seen = if free { 0 } else { owner };
         }
         held
     }
@@ -409,9 +424,15 @@ impl Recording {
         let drained = self.take_the_rest(interrupted);
         let summary = self.summary();
         match drained {
-            Ok(true) if !held => self.slot.free(&self.home, no_sequence)?,
-            // A live claimer keeps the memory, an interruption the records.
-            Ok(_) => self.slot.abandon(),
+            Ok(true) => {
+                // A live claimer keeps the memory, or who keeps the window locked: whoever comes
+                // next frees it.
+                if held || self.slot.free(&self.home, no_sequence).is_err() {
+                    self.slot.abandon_complete();
+                }
+            }
+            // What is left is for whoever recovers it.
+            Ok(false) => self.slot.abandon(),
             Err(error) => {
                 self.slot.abandon();
                 return Err(error);

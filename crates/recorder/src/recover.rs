@@ -1,5 +1,6 @@
 //! What dead recorders left: their traces completed, their slots freed.
 
+use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::Ordering;
 
@@ -23,6 +24,15 @@ pub struct Recovered {
     pub result: Result<Summary, RecordError>,
 }
 
+/// What becomes of the records of a trace whose folder is gone.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Gone {
+    /// They stay in memory: the folder may come back, as with a disk.
+    Keep,
+    /// The user asked, and sees that they are not recovered.
+    Discard,
+}
+
 /// Completes the traces of recorders that are dead and frees their slots: all of this user's, or
 /// only the one in `only`.
 pub fn recover(notices: &Notices, only: Option<&Path>) -> Result<Vec<Recovered>, RecordError> {
@@ -34,6 +44,20 @@ pub fn recover_in(
     folder: &Path,
     notices: &Notices,
     only: Option<&Path>,
+) -> Result<Vec<Recovered>, RecordError> {
+    recover_as(folder, notices, only, Gone::Discard)
+}
+
+/// As [`recover`], for a command that the user gave for something else: nothing is discarded.
+pub(crate) fn recover_in_passing(notices: &Notices) -> Result<Vec<Recovered>, RecordError> {
+    recover_as(&crate::home::folder(), notices, None, Gone::Keep)
+}
+
+fn recover_as(
+    folder: &Path,
+    notices: &Notices,
+    only: Option<&Path>,
+    gone: Gone,
 ) -> Result<Vec<Recovered>, RecordError> {
     let only = only.and_then(|path| std::path::absolute(path).ok());
     let mut recovered = Vec::new();
@@ -49,47 +73,83 @@ pub fn recover_in(
         {
             continue;
         }
-        if let Some(slot) = Slot::take_over(&home, index) {
+        if let Some(slot) = Slot::take_over(&home, index)? {
             // An open file of its own, because it is kept with the session's parts.
             let Some(home) = open()? else { return Ok(recovered) };
-            recovered.extend(recover_one(home, slot, notices));
+            recovered.extend(recover_one(home, slot, notices, gone));
         }
     }
     Ok(recovered)
 }
 
-fn recover_one(home: Home, slot: Slot, notices: &Notices) -> Option<Recovered> {
+fn recover_one(home: Home, slot: Slot, notices: &Notices, gone: Gone) -> Option<Recovered> {
     let session = slot.session();
     let folder = slot::path_of(session);
+    let fail = |error| Some(Recovered { folder: folder.clone(), result: Err(error) });
     let state = session.state.load(Ordering::Relaxed);
     let layout = SessionLayout::read(home.window(), slot.index);
+    let no_sequence = slot.deactivate();
+    let Some(layout) = layout else {
+        let was_let_in_to =
+            state != state::BUILDING && session.control_offset.load(Ordering::Relaxed) != 0;
+        // A process of little address space (RLIMIT_AS) does not see all.
+        let window = home.window();
+        let may_be_elsewhere =
+            home.allocator.file().status().is_ok_and(|file| file.bytes > window.mapped_bytes());
+        if was_let_in_to && !slot.is_complete && (gone == Gone::Keep || may_be_elsewhere) {
+            slot.abandon();
+            return fail(RecordError::Lost("its session in the window makes no sense"));
+        }
+        return slot.free(&home, no_sequence).err().and_then(|error| {
+            slot.abandon_complete();
+            fail(error)
+        });
+    };
+    if slot.is_complete {
+        return slot.discard(&home, &layout, no_sequence).err().and_then(fail);
+    }
     let uid = crate::home::user();
     let mut uuid = [0; 16];
     for (bytes, half) in uuid.chunks_exact_mut(8).zip(&session.trace_uuid) {
         bytes.copy_from_slice(&half.load(Ordering::Relaxed).to_le_bytes());
     }
-    let parts = layout
-        .and_then(|layout| Trace::reopen(&folder, uid, uuid).ok().map(|trace| (layout, trace)));
-    let Some((layout, trace)) = parts else {
-        // It was never let in to, or its folder is gone: nothing can be completed.
-        let no_writer = slot.deactivate();
-        if let Err(error) = slot.free(&home, no_writer) {
-            return Some(Recovered { folder, result: Err(error) });
-        }
-        if state != state::BUILDING {
+    let trace = match Trace::reopen(&folder, uid, uuid) {
+        Ok(trace) => trace,
+        Err(_) if gone == Gone::Discard && is_gone(&folder) => {
             notices.say(format_args!("the trace {} is gone: nothing recovered", folder.display()));
+            return slot.discard(&home, &layout, no_sequence).err().and_then(fail);
         }
-        return None;
+        Err(error) => {
+            slot.abandon();
+            say_kept(notices, &folder);
+            return fail(error);
+        }
     };
     let mut recording = Recording::assemble(home, slot, layout, trace, false);
-    recording.reopen_streams();
+    if let Err(error) = recording.reopen_streams() {
+        recording.slot.abandon();
+        say_kept(notices, &folder);
+        return fail(error);
+    }
     let result = recording.finish(&|| false);
     Some(Recovered { folder, result })
 }
 
+fn is_gone(folder: &Path) -> bool {
+    let found = std::fs::symlink_metadata(folder);
+    found.is_err_and(|error| error.kind() == ErrorKind::NotFound)
+}
+
+fn say_kept(notices: &Notices, folder: &Path) {
+    notices.say(format_args!(
+        "events of {} stay in memory until the trace can be opened",
+        folder.display()
+    ));
+}
+
 impl Recording {
     /// Goes on where the progress in the window says that the dead recorder was.
-    fn reopen_streams(&mut self) {
+    fn reopen_streams(&mut self) -> Result<(), RecordError> {
         for work in &mut self.regions {
             let drained = work.region.0.control.drained();
             work.drained = drained;
@@ -100,11 +160,76 @@ impl Recording {
             match Stream::reopen(&self.trace.channel, &work.name(), id, &drained) {
                 Ok(stream) => work.stream = Some(stream),
                 // Somebody removed or cut the file, or wrote over the progress.
-                Err(_) => {
+                Err(error)
+                    if matches!(
+                        error.kind(),
+                        ErrorKind::NotFound | ErrorKind::UnexpectedEof | ErrorKind::InvalidData
+                    ) =>
+                {
                     work.given_up = true;
                     work.damaged += 1;
                 }
+                Err(error) => {
+                    let path = self.trace.channel.join(work.name());
+                    return Err(RecordError::io("open", path)(error));
+                }
             }
         }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use trackway_session::BufferOptions;
+    use trackway_testkit::TemporaryFolder;
+    use trackway_window::{ProcessSlot, Way};
+
+    use super::*;
+    use crate::SessionSettings;
+
+    #[test]
+    fn a_trace_that_is_gone_is_given_up_only_for_who_asked() {
+        let folder = TemporaryFolder::below(Path::new("/dev/shm"));
+        let buffers =
+            BufferOptions { size_bytes: Some(64 << 10), sub_buffers: Some(4), overwrite: false };
+        let settings = SessionSettings {
+            buffers: buffers.plan().expect("sizes"),
+            overwrite: false,
+            contexts: 0,
+            rules: "*".into(),
+            token: None,
+            uuid: [7; 16],
+            path: folder.join("trace"),
+        };
+        let home = || Home::open_in(folder.path(), true).expect("a window");
+        let mut recording = Recording::build(home(), &settings).expect("a recording");
+        recording.activate();
+        recording.slot.abandon();
+        drop(recording);
+        std::fs::rename(folder.join("trace"), folder.join("disk")).expect("a folder");
+        let notices = Notices::kept();
+        let recover = |gone| recover_as(folder.path(), &notices, None, gone).expect("a window");
+        assert!(recover(Gone::Keep)[0].result.is_err());
+        assert!(notices.all()[0].contains("stay in memory"), "{:?}", notices.all());
+        std::fs::rename(folder.join("disk"), folder.join("trace")).expect("a folder");
+        assert!(recover(Gone::Keep)[0].result.is_ok());
+
+        let mut recording = Recording::build(home(), &settings).expect("a recording");
+        recording.activate();
+        recording.slot.abandon();
+        let held = recording.regions.iter().find(|work| work.way != Way::Sequence).expect("one");
+        let control = held.region.0.control;
+        control.owner.store(ProcessSlot::NONE.owner_word(1), Ordering::Relaxed);
+        drop(recording);
+        std::fs::remove_dir_all(folder.join("trace")).expect("a folder");
+        let used = || home().allocator.bytes_in_use();
+        let before = used();
+        assert!(recover(Gone::Discard).is_empty());
+        assert_eq!(used(), before, "a claimer may write there");
+        control.owner.store(0, Ordering::Relaxed);
+        assert!(recover(Gone::Keep).is_empty());
+        assert!(used() < before);
+        assert_eq!(notices.all().len(), 2);
     }
 }

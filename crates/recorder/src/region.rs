@@ -3,9 +3,10 @@
 use std::io;
 
 use trackway_ctf::write::PACKET_HEADER_BYTES;
+use trackway_ring::claim::Claim;
 use trackway_ring::{Damage, Drained, Memory, Piece, Region, Snapshot};
 use trackway_session::Backing;
-use trackway_window::Way;
+use trackway_window::{NOT_OF_SESSION, Way, reset_region};
 
 use crate::stream::{Packet, Stream, StreamId};
 use crate::trace::Trace;
@@ -67,12 +68,16 @@ pub(crate) struct Drain<'a, M> {
 impl RegionWork {
     pub(crate) fn new(region: Region<'static>, cpu: u32, way: Way, overwrite: bool) -> Self {
         let geometry = region.geometry;
+        let mut drained = Drained::default();
+        if region.control.drained().position == NOT_OF_SESSION {
+            drained.position = NOT_OF_SESSION;
+        }
         Self {
             region: RegionRef(region),
             cpu,
             way,
             backing: Backing::new(geometry.sub_shift(), geometry.sub_count(), overwrite),
-            drained: Drained::default(),
+            drained,
             stream: None,
             snapshot: None,
             overwrite,
@@ -83,6 +88,23 @@ impl RegionWork {
             missing: 0,
             owner_seen: 0,
         }
+    }
+
+    /// Whether it is not part of the session: a claimer of an earlier one still has it. Losses are
+    /// counted in it, and nothing is written.
+    pub(crate) fn is_foreign(&self) -> bool {
+        self.drained.position == NOT_OF_SESSION
+    }
+
+    /// Takes a region into the session after all, if its claimer of before has let go: whether it
+    /// has. Nobody wrote in it meanwhile, since its limit is zero.
+    pub(crate) fn adopt(&mut self, claimer: u64) -> bool {
+        let Some(claim) = Claim::take(self.region.0, claimer) else { return false };
+        reset_region(self.region.0);
+        drop(claim);
+        self.drained = Drained::default();
+        self.publish();
+        true
     }
 
     /// Name of its stream's file.
@@ -101,7 +123,7 @@ impl RegionWork {
     /// Copies the region's state. A head that no writer can have reached ends the region, for us.
     pub(crate) fn look(&mut self) {
         self.snapshot = None;
-        if self.given_up {
+        if self.given_up || self.is_foreign() {
             return;
         }
         let region = self.region.0;

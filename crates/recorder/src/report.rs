@@ -5,6 +5,8 @@ use core::fmt::Arguments;
 use std::cell::{Cell, RefCell};
 use std::io::{IsTerminal, Write};
 
+use trackway_abi::window::EVENTS_MAX;
+
 /// Where notices go.
 #[derive(Debug)]
 pub struct Notices {
@@ -124,6 +126,21 @@ impl Summary {
             ));
         }
     }
+}
+
+/// Says how many events found no place in the window's table meanwhile, if some did.
+pub(crate) fn say_refused(notices: &Notices, refused: u32, window: &std::path::Path) {
+    if refused == 0 {
+        return;
+    }
+    notices.say(format_args!(
+        "{} events could not be registered: the table of {EVENTS_MAX} events of this user is full",
+        Grouped(refused.into()),
+    ));
+    notices.hint(format_args!(
+        "remove {} when none of the user's programs with events runs; it is made anew",
+        window.display()
+    ));
 }
 
 /// A number with commas between its thousands.

@@ -11,10 +11,11 @@ use std::sync::atomic::{AtomicU8, AtomicU64, Ordering, fence};
 
 use trackway_abi::session::{PATH_BYTES_MAX, SESSIONS_MAX, Session, flag, state};
 use trackway_abi::window::{DATA_OFFSET, EVENTS_MAX, GRANULE_BYTES, granule};
+use trackway_ring::claim::Claim;
 use trackway_schema::EventDescription;
 use trackway_session::BufferPlan;
-use trackway_sys::process::{Identity, Life, identity, life_of};
-use trackway_window::{SessionLayout, Way, Window};
+use trackway_sys::process::{Identity, Life, identity, life_of, pid_namespace};
+use trackway_window::{AllocateError, NOT_OF_SESSION, Owner, SessionLayout, Way, Window};
 
 use crate::{Home, RecordError, cpus, self_test};
 
@@ -46,7 +47,13 @@ pub(crate) struct Slot {
     pub(crate) index: usize,
     window: Window,
     since_ns: u64,
+    /// It was taken over with nothing left to write, see [`Self::abandon_complete`].
+    pub(crate) is_complete: bool,
 }
+
+/// Stands for the recorder's start in a session without recorder whose trace is complete, but
+/// whose memory could not be freed yet.
+const COMPLETE: u64 = u64::MAX;
 
 impl Slot {
     /// The session.
@@ -65,22 +72,30 @@ impl Slot {
             let since_ns = sign(session);
             session.state.store(state::BUILDING, Ordering::SeqCst);
             raise_generation(session);
-            Some(Self { index, window, since_ns })
+            Some(Self { index, window, since_ns, is_complete: false })
         });
-        let fail = |error| RecordError::Memory(0, home.folder.clone(), error);
-        taken.map_err(fail)?.ok_or(RecordError::NoSlot)
+        taken.map_err(|error| memory_error(home, 0, error))?.ok_or(RecordError::NoSlot)
     }
 
     /// Takes over the session of a recorder that is dead; `None` if there is none in the slot.
-    pub(crate) fn take_over(home: &Home, index: usize) -> Option<Self> {
+    pub(crate) fn take_over(home: &Home, index: usize) -> Result<Option<Self>, RecordError> {
         let window = *home.window();
+        let session = window.session(index);
+        let of_the_dead =
+            || session.state.load(Ordering::Relaxed) != state::FREE && recorder_is_dead(session);
+        // Nobody waits for the lock because of the living.
+        if !of_the_dead() {
+            return Ok(None);
+        }
         let taken = home.allocator.exclusively(|| {
-            let session = window.session(index);
-            let of_the_dead =
-                session.state.load(Ordering::Relaxed) != state::FREE && recorder_is_dead(session);
-            of_the_dead.then(|| Self { index, window, since_ns: sign(session) })
+            of_the_dead().then(|| {
+                let is_complete = session.state.load(Ordering::Relaxed) == state::ENDING
+                    && session.recorder_pid.load(Ordering::Relaxed) == 0
+                    && session.recorder_since_ns.load(Ordering::Relaxed) == COMPLETE;
+                Self { index, window, since_ns: sign(session), is_complete }
+            })
         });
-        taken.ok().flatten()
+        taken.map_err(|error| memory_error(home, 0, error))
     }
 
     /// Whether the slot is still ours: a recorder that was stopped for long may have been taken
@@ -99,7 +114,7 @@ impl Slot {
         cpus: u32,
     ) -> Result<SessionLayout, RecordError> {
         let session = self.session();
-        let fail = |bytes| move |error| RecordError::Memory(bytes, home.folder.clone(), error);
+        let fail = |bytes| move |error| memory_error(home, bytes, error);
         self_test::run(&self.window);
         clear_bits(&self.window, self.index);
         let no_writer_of_before = cpus::visit_all();
@@ -203,7 +218,7 @@ impl Slot {
         if no_writer_of_before {
             home.allocator
                 .give_back(granule::DATA + self.index as u8)
-                .map_err(|error| RecordError::Memory(0, home.folder.clone(), error))?;
+                .map_err(|error| memory_error(home, 0, error))?;
         }
         // ORDERING: Release: whoever takes the slot sees its memory given back.
         self.session().state.store(state::FREE, Ordering::Release);
@@ -214,6 +229,49 @@ impl Slot {
     pub(crate) fn abandon(&self) {
         self.session().recorder_pid.store(0, Ordering::Relaxed);
         self.session().lease_until_ns.store(0, Ordering::Relaxed);
+    }
+
+    /// As [`Self::abandon`], where nothing is left to do but to free the memory, once nobody can
+    /// write there any more.
+    pub(crate) fn abandon_complete(&self) {
+        self.session().recorder_since_ns.store(COMPLETE, Ordering::Relaxed);
+        self.abandon();
+    }
+
+    /// Frees the slot of a session that nobody drains any more, unless a claimer that is not
+    /// proved dead may write into its memory. Writers were kept out before.
+    pub(crate) fn discard(
+        &self,
+        home: &Home,
+        layout: &SessionLayout,
+        no_sequence: bool,
+    ) -> Result<(), RecordError> {
+        let is_free = |region: &trackway_ring::Region<'static>| {
+            // ORDERING: SeqCst, as in `Recording::free_claims_of_the_dead`.
+            let owner = region.control.owner.load(Ordering::SeqCst);
+            owner == 0
+                || region.control.drained().position == NOT_OF_SESSION
+                || self.window.owner_is_dead(Owner::from_word(owner))
+                    && Claim::free_dead(*region, owner)
+        };
+        let regions = regions(&self.window, layout);
+        let freed = if regions.iter().all(|(region, ..)| is_free(region)) {
+            self.free(home, no_sequence)
+        } else {
+            self.abandon_complete();
+            return Ok(());
+        };
+        freed.inspect_err(|_| self.abandon_complete())
+    }
+}
+
+/// What to say when memory cannot be had or given back.
+pub(crate) fn memory_error(home: &Home, bytes: u64, error: AllocateError) -> RecordError {
+    match error {
+        AllocateError::Locked => {
+            RecordError::io("lock the window", &home.path)(std::io::Error::other(error.to_string()))
+        }
+        other => RecordError::Memory(bytes, home.folder.clone(), other),
     }
 }
 
@@ -230,8 +288,8 @@ fn sign(session: &Session) -> u64 {
 /// Says that the recorder is alive; whether the lease had run out meanwhile.
 pub(crate) fn renew_lease(session: &Session) -> bool {
     let now = trackway_sys::clock::monotonic_ns();
-    // ORDERING: SeqCst: first the lease, then (by whoever asked) the bits; a writer that clears a bit
-    // looks at the lease afterwards.
+    // ORDERING: SeqCst: first the lease, then (by whoever asked) the bits; a writer that clears a
+    // bit looks at the lease afterwards.
     session.lease_until_ns.swap(now + LEASE_NS, Ordering::SeqCst) < now
 }
 
@@ -248,7 +306,13 @@ fn recorder_is_dead(session: &Session) -> bool {
         _ if who.pid == 0 => true,
         Life::Dead => true,
         Life::Alive => false,
-        Life::Unknown => lease < trackway_sys::clock::monotonic_ns(),
+        // It may live where we cannot look: then its lease is all there is. If the system merely
+        // refuses to tell (no descriptor is left), it is not dead.
+        Life::Unknown => {
+            let here = pid_namespace();
+            let elsewhere = who.pid_namespace == 0 || here != 0 && here != who.pid_namespace;
+            elsewhere && lease < trackway_sys::clock::monotonic_ns()
+        }
     }
 }
 

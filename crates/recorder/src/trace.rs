@@ -7,9 +7,9 @@
 //!                        trackway/clock.csv                     calibrations, never events
 //! ```
 
-use std::fs::{self, DirBuilder, File};
+use std::fs::{self, DirBuilder, File, TryLockError};
 use std::io::{self, Write};
-use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
 use trackway_abi::record::context;
@@ -107,51 +107,126 @@ impl Trace {
     }
 }
 
-/// Makes room for a trace at `root`: an earlier trace there is moved to `root.old`, as perf(1)
-/// does, in place of an even earlier one. Returns the absolute path, and where it was moved.
-pub(crate) fn prepare(root: &Path) -> Result<(PathBuf, Option<PathBuf>), RecordError> {
-    let root = std::path::absolute(root).map_err(RecordError::io("use", root))?;
-    let is_trace = |folder: &Path| folder.join("ust").is_dir();
-    let mut moved = None;
-    if is_trace(&root) {
-        let mut old = root.as_os_str().to_owned();
-        old.push(".old");
-        let old = PathBuf::from(old);
-        if is_trace(&old) {
-            fs::remove_dir_all(&old).map_err(RecordError::io("remove", &old))?;
-        }
-        fs::rename(&root, &old).map_err(RecordError::io("rename", &root))?;
-        moved = Some(old);
-    }
-    match fs::read_dir(&root) {
-        Ok(mut entries) => {
-            if entries.next().is_some() {
-                return Err(RecordError::FolderInUse(root));
-            }
-        }
-        Err(error) if error.kind() == io::ErrorKind::NotFound => {
-            DirBuilder::new()
-                .recursive(true)
-                .mode(0o700)
-                .create(&root)
-                .map_err(RecordError::io("make", &root))?;
-        }
-        Err(error) => return Err(RecordError::io("use", &root)(error)),
-    }
-    Ok((root, moved))
+/// A trace's folder that is ours alone as long as this lives: its directory is locked (flock(2)).
+#[derive(Debug)]
+pub(crate) struct Room {
+    /// Absolute.
+    pub(crate) path: PathBuf,
+    /// Where an earlier trace was moved.
+    pub(crate) moved: Option<PathBuf>,
+    _lock: File,
 }
 
-/// A new folder's name: `trackway-DATE-TIME` in the current folder, in UTC.
-pub(crate) fn default_root() -> PathBuf {
+/// Most looks at a folder that others make and move at the same time.
+const LOOKS_MAX: usize = 8;
+/// Most names that are tried for a folder that the user did not name.
+const NAMES_MAX: usize = 1000;
+
+/// Makes room for a trace at `root`: an earlier trace there is moved to `root.old`, as perf(1)
+/// does, in place of an even earlier one. Folders that hold anything else are left alone, and so
+/// are those that are being recorded into.
+pub(crate) fn prepare(root: &Path) -> Result<Room, RecordError> {
+    let absolute = std::path::absolute(root).map_err(RecordError::io("use", root))?;
+    // Without a slash at the end, which would make `root.old` lie inside.
+    let root: PathBuf = absolute.components().collect();
+    let mut moved = None;
+    for _ in 0..LOOKS_MAX {
+        make(&root).map_err(RecordError::io("make", &root))?;
+        let Some(lock) = lock(&root)? else { continue };
+        if is_empty(&root).map_err(RecordError::io("use", &root))? {
+            return Ok(Room { path: root, moved, _lock: lock });
+        }
+        moved = Some(move_aside(&root)?);
+    }
+    Err(RecordError::FolderBusy(root))
+}
+
+/// Makes a new folder for a trace: `trackway-DATE-TIME` in the current folder, in UTC.
+pub(crate) fn prepare_new() -> Result<(PathBuf, Room), RecordError> {
     let stamp = utc(trackway_sys::clock::realtime_ns() / 1_000_000_000).replace('T', "-");
-    let name = format!("trackway-{stamp}");
-    (2..1000)
-        .map(|number| PathBuf::from(format!("{name}-{number}")))
-        .fold(None, |found: Option<PathBuf>, next| {
-            found.or_else(|| (!next.exists()).then_some(next))
+    let mut name = PathBuf::from(format!("trackway-{stamp}"));
+    for number in 2..NAMES_MAX {
+        match DirBuilder::new().mode(0o700).create(&name) {
+            Ok(()) => return prepare(&name).map(|room| (name, room)),
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
+                name = PathBuf::from(format!("trackway-{stamp}-{number}"));
+            }
+            Err(error) => return Err(RecordError::io("make", &name)(error)),
+        }
+    }
+    Err(RecordError::FolderInUse(name))
+}
+
+fn make(root: &Path) -> io::Result<()> {
+    let mut builder = DirBuilder::new();
+    builder.mode(0o700);
+    if let Some(parent) = root.parent() {
+        builder.recursive(true).create(parent)?;
+    }
+    match builder.recursive(false).create(root) {
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Ok(()),
+        other => other,
+    }
+}
+
+/// Locks the folder; `None` if it was moved away meanwhile.
+fn lock(folder: &Path) -> Result<Option<File>, RecordError> {
+    let opened = fs::OpenOptions::new().read(true).custom_flags(libc::O_DIRECTORY).open(folder);
+    let file = match opened {
+        Ok(file) => file,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+        Err(error) => return Err(RecordError::io("use", folder)(error)),
+    };
+    // File systems that cannot lock folders (NFS) do not keep others away.
+    if matches!(file.try_lock(), Err(TryLockError::WouldBlock)) {
+        return Err(RecordError::FolderBusy(folder.to_owned()));
+    }
+    Ok(is_at(&file, folder).then_some(file))
+}
+
+/// Whether `path` names this open folder.
+fn is_at(file: &File, path: &Path) -> bool {
+    match (file.metadata(), fs::metadata(path)) {
+        (Ok(ours), Ok(there)) => (ours.dev(), ours.ino()) == (there.dev(), there.ino()),
+        _ => false,
+    }
+}
+
+fn is_empty(folder: &Path) -> io::Result<bool> {
+    Ok(fs::read_dir(folder)?.next().is_none())
+}
+
+/// Whether the folder holds a trace and nothing else.
+fn is_only_a_trace(folder: &Path) -> bool {
+    let holds_only = |folder: &Path, name: &str| {
+        fs::read_dir(folder).is_ok_and(|mut entries| {
+            entries.all(|entry| entry.is_ok_and(|entry| entry.file_name() == *name))
         })
-        .filter(|_| Path::new(&name).exists())
-        .unwrap_or_else(|| PathBuf::from(name))
+    };
+    let ust = folder.join("ust");
+    ust.is_dir() && holds_only(folder, "ust") && holds_only(&ust, "uid")
+}
+
+/// Moves the earlier trace at `root`, which we have locked, to `root.old`.
+fn move_aside(root: &Path) -> Result<PathBuf, RecordError> {
+    let is_here = || File::open(".").is_ok_and(|here| is_at(&here, root));
+    if !is_only_a_trace(root) || root.file_name().is_none() || is_here() {
+        return Err(RecordError::FolderInUse(root.to_owned()));
+    }
+    let mut old = root.as_os_str().to_owned();
+    old.push(".old");
+    let old = PathBuf::from(old);
+    if fs::symlink_metadata(&old).is_ok() {
+        // Whoever records there keeps it.
+        let _lock = lock(&old)?;
+        let gone = is_empty(&old).unwrap_or(false) || is_only_a_trace(&old);
+        if !gone {
+            return Err(RecordError::FolderInUse(old));
+        }
+        fs::remove_dir_all(&old).map_err(RecordError::io("remove", &old))?;
+    }
+    fs::rename(root, &old).map_err(RecordError::io("rename", root))?;
+    Ok(old)
 }
 
 fn read_line(path: &str) -> String {
@@ -217,6 +292,31 @@ mod tests {
         assert_eq!(utc(951_782_399), "20000228T235959");
         assert_eq!(utc(951_782_400), "20000229T000000");
         assert_eq!(utc(1_795_230_981), "20261121T031621");
+    }
+
+    #[test]
+    fn only_earlier_traces_are_moved_and_only_idle_ones() {
+        let base = std::env::temp_dir().join(format!("trackway-room-{}", std::process::id()));
+        let root = base.join("a").join("trace");
+        let put = |folder: &Path| fs::create_dir_all(folder.join("ust/uid/0")).unwrap();
+        let room = prepare(&root.join("")).unwrap();
+        assert_eq!((&room.path, &room.moved), (&root, &None));
+        assert!(matches!(prepare(&root), Err(RecordError::FolderBusy(_))));
+        put(&root);
+        assert!(matches!(prepare(&root), Err(RecordError::FolderBusy(_))));
+        drop(room);
+        let old = base.join("a").join("trace.old");
+        for _ in 0..2 {
+            let room = prepare(&root).unwrap();
+            assert_eq!(room.moved.as_ref(), Some(&old));
+            put(&root);
+        }
+        fs::write(old.join("mine"), "").unwrap();
+        assert!(matches!(prepare(&root), Err(RecordError::FolderInUse(path)) if path == old));
+        fs::write(root.join("mine"), "").unwrap();
+        assert!(matches!(prepare(&root), Err(RecordError::FolderInUse(path)) if path == root));
+        assert!(root.join("ust").exists() && old.join("ust").exists());
+        fs::remove_dir_all(&base).unwrap();
     }
 
     #[test]

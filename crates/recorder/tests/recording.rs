@@ -216,6 +216,160 @@ fn a_slot_is_used_again_with_nothing_of_before() {
     assert!(world.home().allocator.bytes_in_use() <= 1 << 20);
 }
 
+/// CPU 0's region of the active session.
+fn region_of(home: &Home, way: Way) -> trackway_ring::Region<'static> {
+    let window = *home.window();
+    let index = window.active_sessions().next().unwrap();
+    let layout = trackway_window::SessionLayout::read(&window, index).unwrap();
+    layout.region(&window, 0, way).unwrap()
+}
+
+/// A claimer that cannot be proved dead: in no place of the table of processes.
+fn somebody() -> u64 {
+    trackway_window::ProcessSlot::NONE.owner_word(1)
+}
+
+#[test]
+fn a_region_held_since_before_is_left_alone_and_taken_in_when_it_is_free() {
+    let world = World::new();
+    let home = world.home();
+    let mut recording = world.record(SMALL);
+    let mut writer = Writer::new(&home);
+    for _ in 0..3000 {
+        writer.emit(Way::Claim(0));
+    }
+    let control = region_of(&home, Way::Claim(0)).control;
+    recording.tick(&world.notices).unwrap();
+    assert!(recording.finish(&|| false).unwrap().recorded > 1000);
+    // A straggler took it after the session's end, and was stopped before it looked again.
+    control.owner.store(somebody(), Ordering::Relaxed);
+    assert_ne!(control.commit.load(Ordering::Relaxed), 0);
+
+    let record_again = |free: bool| {
+        std::fs::remove_dir_all(world.trace()).unwrap();
+        let mut recording = world.record(SMALL);
+        let mut writer = Writer::new(&home);
+        assert!(writer.emit(Way::Claim(1)));
+        control.count_discarded();
+        recording.tick(&world.notices).unwrap();
+        if free {
+            control.owner.store(0, Ordering::Release);
+            while control.limit.load(Ordering::Relaxed) == 0 {
+                std::thread::yield_now();
+                recording.tick(&world.notices).unwrap();
+            }
+            assert!(writer.emit(Way::Claim(0)));
+        }
+        recording
+    };
+    let summary = record_again(false).finish(&|| false).unwrap();
+    assert_eq!((summary.recorded, summary.lost, summary.damaged), (1, 1, 0));
+    assert_eq!(world.read("channel0_0_claim0").discarded, 1);
+    world.kill(record_again(false));
+    let recovered = recover_in(world.folder.path(), &world.notices, None).unwrap();
+    let summary = recovered[0].result.as_ref().unwrap();
+    assert_eq!((summary.recorded, summary.lost, summary.damaged), (1, 1, 0));
+    assert_eq!(world.read("channel0_0_claim1").values, [0]);
+    assert!(recover_in(world.folder.path(), &world.notices, None).unwrap().is_empty());
+    let summary = record_again(true).finish(&|| false).unwrap();
+    assert_eq!((summary.recorded, summary.lost, summary.damaged), (2, 1, 0));
+    assert_eq!(world.read("channel0_0_claim0").values, [1]);
+}
+
+#[test]
+fn a_session_that_only_waits_for_a_claimer_is_not_spoken_of_again() {
+    let world = World::new();
+    let home = world.home();
+    let recording = world.record(SMALL);
+    let mut writer = Writer::new(&home);
+    assert!(writer.emit(Way::Claim(0)));
+    let control = region_of(&home, Way::Claim(0)).control;
+    control.owner.store(somebody(), Ordering::Relaxed);
+    world.kill(recording);
+    let recover = || recover_in(world.folder.path(), &world.notices, None).unwrap();
+    let used = || home.allocator.bytes_in_use();
+    let before = used();
+    assert_eq!(recover().len(), 1);
+    std::fs::remove_dir_all(world.trace()).unwrap();
+    assert!(recover().is_empty() && recover().is_empty());
+    assert_eq!(used(), before, "the claimer may wake up and write");
+    control.owner.store(0, Ordering::Release);
+    assert!(recover().is_empty());
+    assert!(used() < before);
+    assert_eq!(world.notices.all(), [""; 0]);
+}
+
+#[test]
+fn a_trace_that_cannot_be_opened_keeps_its_events_until_it_can() {
+    for of_metadata in [true, false] {
+        let world = World::new();
+        let mut recording = world.record(SMALL);
+        let mut writer = Writer::new(&world.home());
+        assert!((0..100).all(|_| writer.emit(Way::Sequence)));
+        recording.tick(&world.notices).unwrap();
+        while !world.stream("channel0_0").exists() {
+            writer.emit(Way::Sequence);
+            recording.tick(&world.notices).unwrap();
+        }
+        let emitted = (0..100).filter(|_| writer.emit(Way::Sequence)).count();
+        assert_eq!(emitted, 100);
+        world.kill(recording);
+        let file = world.stream(if of_metadata { "metadata" } else { "channel0_0" });
+        let aside = world.folder.join("aside");
+        std::fs::rename(&file, &aside).unwrap();
+        // As any error but absence: root may open everything.
+        std::fs::create_dir(&file).unwrap();
+        let recover = || recover_in(world.folder.path(), &world.notices, None).unwrap();
+        for _ in 0..2 {
+            assert!(matches!(recover()[0].result, Err(RecordError::Io(..))));
+        }
+        std::fs::remove_dir(&file).unwrap();
+        std::fs::rename(&aside, &file).unwrap();
+        assert!(recover()[0].result.as_ref().unwrap().recorded >= 100);
+        let values = world.read("channel0_0").values;
+        assert!(values.len() > 200 && values.iter().copied().eq(0..values.len() as u64));
+    }
+}
+
+#[test]
+fn a_path_that_recovery_could_not_read_is_refused() {
+    let world = World::new();
+    let settings = trackway_recorder::SessionSettings {
+        path: world.folder.join("x/".repeat(1024)),
+        ..world.settings(SMALL)
+    };
+    let refused = Recording::build(world.home(), &settings);
+    assert!(refused.is_err_and(|error| error.to_string().contains("longer than 2048 bytes")));
+}
+
+#[test]
+fn a_recorder_never_waits_for_good_for_the_window_s_lock() {
+    let world = World::new();
+    let home = world.home();
+    let other = world.home();
+    assert_eq!(other.allocator.file().try_lock(), Ok(true));
+    let refused = Recording::build(world.home(), &world.settings(SMALL));
+    assert!(refused.is_err_and(|error| error.to_string().contains("locked")));
+    other.allocator.file().unlock();
+
+    let mut recording = world.record(DEFAULT);
+    let mut writer = Writer::new(&home);
+    assert_eq!(other.allocator.file().try_lock(), Ok(true));
+    let mut emitted = 0;
+    for _ in 0..100 {
+        emitted += (0..10_000).filter(|_| writer.emit(Way::Claim(0))).count() as u64;
+        recording.tick(&world.notices).unwrap();
+    }
+    assert_eq!(world.notices.all(), [""; 0], "buffers may still grow later");
+    let used = home.allocator.bytes_in_use();
+    assert_eq!(recording.finish(&|| false).unwrap().recorded, emitted);
+    assert_eq!(home.allocator.bytes_in_use(), used);
+    assert!(recover_in(world.folder.path(), &world.notices, None).is_err());
+    other.allocator.file().unlock();
+    assert!(recover_in(world.folder.path(), &world.notices, None).unwrap().is_empty());
+    assert!(home.allocator.bytes_in_use() < used);
+}
+
 /// Writes random bytes over the window, as a faulty process would.
 fn scribble(home: &Home, random: &mut Random, from: usize, to: usize) {
     for _ in 0..64 {

@@ -13,6 +13,8 @@ pub enum OptionError {
     Preload(String),
     /// A pattern with a byte that no pattern may have, or an empty one.
     Pattern(String),
+    /// A pattern that excludes all events.
+    ExcludesAll(String),
     /// More patterns than a session can hold.
     TooManyPatterns,
 }
@@ -28,6 +30,7 @@ impl core::fmt::Display for OptionError {
                 write!(formatter, "no preload helper '{name}' (there are libc, pthread)")
             }
             Self::Pattern(text) => write!(formatter, "'{text}' is not a pattern"),
+            Self::ExcludesAll(text) => write!(formatter, "'{text}' excludes all events"),
             Self::TooManyPatterns => {
                 write!(formatter, "the patterns are longer than {RULES_BYTES_MAX} bytes together")
             }
@@ -85,6 +88,9 @@ pub fn rules_text(patterns: &[String]) -> Result<String, OptionError> {
         if name.is_empty() || name.starts_with('!') || name.contains(char::is_control) {
             return Err(OptionError::Pattern(pattern.clone()));
         }
+        if mark == "!" && matches!(name, "*" | "*:*") {
+            return Err(OptionError::ExcludesAll(pattern.clone()));
+        }
         if !text.is_empty() {
             text.push('\n');
         }
@@ -114,6 +120,8 @@ mod tests {
         assert_eq!(rules(&["app:req*", "db"]).unwrap(), "app:req*\ndb:*");
         assert_eq!(rules(&["*"]).unwrap(), "*");
         assert_eq!(rules(&["!app:noise"]).unwrap(), "*\n!app:noise");
+        assert_eq!(rules(&["!*"]), Err(OptionError::ExcludesAll("!*".into())));
+        assert_eq!(rules(&["app", "!*:*"]), Err(OptionError::ExcludesAll("!*:*".into())));
         assert!(rules(&[""]).is_err());
         assert!(rules(&["a\nb"]).is_err());
         assert_eq!(rules(&["x".repeat(3000).as_str()]), Err(OptionError::TooManyPatterns));

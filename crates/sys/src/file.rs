@@ -114,18 +114,19 @@ impl Fd {
         Ok(true)
     }
 
-    /// flock(2), exclusive; waits. Held until the last copy of the descriptor is closed.
-    pub fn lock(&self) -> Result<(), Errno> {
-        loop {
-            // SAFETY: no memory of ours is involved.
-            match Errno::check(unsafe { libc::flock(self.0, libc::LOCK_EX) }.into()) {
-                Err(Errno(libc::EINTR)) => {}
-                other => return other.map(|_| ()),
-            }
+    /// flock(2), exclusive; whether nobody else has it. Held until the last copy of the descriptor
+    /// is closed. Never waits: whoever can open the file may hold the lock for good.
+    pub fn try_lock(&self) -> Result<bool, Errno> {
+        // SAFETY: no memory of ours is involved.
+        let result = unsafe { libc::flock(self.0, libc::LOCK_EX | libc::LOCK_NB) };
+        match Errno::check(result.into()) {
+            Ok(_) => Ok(true),
+            Err(Errno(libc::EWOULDBLOCK | libc::EINTR)) => Ok(false),
+            Err(errno) => Err(errno),
         }
     }
 
-    /// Lets go of [`Fd::lock`].
+    /// Lets go of [`Fd::try_lock`].
     pub fn unlock(&self) {
         // SAFETY: no memory of ours is involved.
         unsafe { libc::flock(self.0, libc::LOCK_UN) };

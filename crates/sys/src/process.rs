@@ -2,6 +2,7 @@
 
 use core::ffi::CStr;
 
+use crate::Errno;
 use crate::file::{self, Fd};
 
 /// A process as others can recognise it later.
@@ -36,7 +37,8 @@ pub enum Life {
     Alive,
     /// It is proved to have ended.
     Dead,
-    /// It lives in another namespace: nothing can be said from here.
+    /// It lives in another namespace, or the system refused to tell (no descriptor, no memory,
+    /// no right): nothing can be said from here.
     Unknown,
 }
 
@@ -52,14 +54,14 @@ pub fn identity() -> Identity {
 
 /// Gives root's rights up for good and goes on as user `uid` in group `gid`, with the groups of
 /// the user named `name`. To be called while there is one thread.
-pub fn become_user(uid: u32, gid: u32, name: &CStr) -> Result<(), crate::Errno> {
+pub fn become_user(uid: u32, gid: u32, name: &CStr) -> Result<(), Errno> {
     // SAFETY: `name` is NUL-terminated; the calls touch no memory of ours.
     unsafe {
-        crate::Errno::check(libc::initgroups(name.as_ptr(), gid).into())?;
-        crate::Errno::check(libc::setresgid(gid, gid, gid).into())?;
-        crate::Errno::check(libc::setresuid(uid, uid, uid).into())?;
+        Errno::check(libc::initgroups(name.as_ptr(), gid).into())?;
+        Errno::check(libc::setresgid(gid, gid, gid).into())?;
+        Errno::check(libc::setresuid(uid, uid, uid).into())?;
         // The kernel hides a process that changed its user from that user, /proc/self included.
-        crate::Errno::check(libc::prctl(libc::PR_SET_DUMPABLE, 1, 0, 0, 0).into())?;
+        Errno::check(libc::prctl(libc::PR_SET_DUMPABLE, 1, 0, 0, 0).into())?;
     }
     Ok(())
 }
@@ -77,8 +79,11 @@ pub fn life_of(who: &Identity, tid: u32) -> Life {
     if who.pid_namespace == 0 || who.pid_namespace != pid_namespace() {
         return Life::Unknown;
     }
-    let Some(stat) = Stat::of(who.pid, if tid == 0 { who.pid } else { tid }) else {
-        return Life::Dead;
+    let thread = if tid == 0 { who.pid } else { tid };
+    let stat = match Stat::of(who.pid, thread) {
+        Ok(stat) => stat,
+        Err(Errno(libc::ENOENT | libc::ESRCH)) => return Life::Dead,
+        Err(_) => return Life::Unknown,
     };
     // A first thread that ended (pthread_exit) is a zombie as long as the others live.
     let others_live = tid == 0 && stat.threads > 1;
@@ -107,10 +112,10 @@ struct Stat {
 }
 
 impl Stat {
-    /// Of thread `tid` of process `pid`; `None`: there is no such thread.
-    fn of(pid: u32, tid: u32) -> Option<Self> {
+    /// Of thread `tid` of process `pid`; ENOENT or ESRCH: /proc shows no such thread.
+    fn of(pid: u32, tid: u32) -> Result<Self, Errno> {
         let mut text = [0_u8; 1024];
-        Self::parse(read_stat(pid, tid, &mut text)?)
+        Self::parse(read_stat(pid, tid, &mut text)?).ok_or(Errno(libc::EBADMSG))
     }
 
     fn parse(text: &[u8]) -> Option<Self> {
@@ -129,7 +134,7 @@ impl Stat {
 }
 
 /// The text of /proc/PID/task/TID/stat.
-fn read_stat(pid: u32, tid: u32, text: &mut [u8; 1024]) -> Option<&[u8]> {
+fn read_stat(pid: u32, tid: u32, text: &mut [u8; 1024]) -> Result<&[u8], Errno> {
     let mut path = [0_u8; 64];
     let mut at = 0;
     let mut put = |bytes: &[u8]| {
@@ -142,11 +147,12 @@ fn read_stat(pid: u32, tid: u32, text: &mut [u8; 1024]) -> Option<&[u8]> {
     put(b"/task/");
     put(decimal(tid, &mut digits));
     put(b"/stat\0");
-    let path = CStr::from_bytes_until_nul(&path).ok()?;
-    let fd = Fd::open(path, libc::O_RDONLY, 0).ok()?;
+    let path = CStr::from_bytes_until_nul(&path).map_err(|_| Errno(libc::ENAMETOOLONG))?;
+    let fd = Fd::open(path, libc::O_RDONLY, 0)?;
     // SAFETY: `text` is ours, with its length.
     let read = unsafe { libc::read(fd.raw(), text.as_mut_ptr().cast(), text.len()) };
-    text.get(..usize::try_from(read).ok()?)
+    let bytes = Errno::check(read as i64)? as usize;
+    Ok(&text[..bytes.min(text.len())])
 }
 
 /// `value` in decimal, in the end of `digits`.
@@ -166,6 +172,27 @@ fn decimal(value: u32, digits: &mut [u8; 10]) -> &[u8] {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn nobody_is_dead_because_we_may_not_look() {
+        let me = identity();
+        let gone = Identity { pid: 0x3f_fff1, ..me };
+        assert_eq!((life_of(&me, 0), life_of(&gone, 0)), (Life::Alive, Life::Dead));
+        // SAFETY: the child lowers its own limit, looks, and ends; it allocates nothing.
+        let status = unsafe {
+            let child = libc::fork();
+            if child == 0 {
+                // The namespace may be asked for without a descriptor, the thread may not.
+                let limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
+                libc::setrlimit(libc::RLIMIT_NOFILE, &raw const limit);
+                libc::_exit(i32::from(life_of(&me, 0) == Life::Dead));
+            }
+            let mut status = -1;
+            libc::waitpid(child, &raw mut status, 0);
+            status
+        };
+        assert_eq!(status, 0, "the parent is alive, and no descriptor is left to see it");
+    }
 
     extern "C" fn sleep_for_good(_: *mut libc::c_void) -> *mut libc::c_void {
         loop {
@@ -195,8 +222,8 @@ mod tests {
             since_ns: crate::clock::boottime_ns(),
         };
         let state = || Stat::of(child, child).map(|stat| stat.state);
-        while state() != Some(b'Z') {
-            assert!(state().is_some());
+        while state() != Ok(b'Z') {
+            assert!(state().is_ok());
             crate::clock::sleep_ns(1_000_000);
         }
         let (process, thread) = (life_of(&who, 0), life_of(&who, child));

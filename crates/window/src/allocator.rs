@@ -1,20 +1,33 @@
 //! The window's data memory: granules, handed out under a lock, backed before anybody sees them.
 //!
 //! Recorders only. The lock is flock(2) on the window's file, which the kernel drops with its
-//! holder; the map says which session holds a granule, so that whoever finds a dead recorder's
-//! session can give its memory back.
+//! holder, and for which nobody waits for good: any process of the user may hold it. The map says
+//! which session holds a granule, so that whoever finds a dead recorder's session can give its
+//! memory back.
+//!
+//! Control lines stay for good, so they lie low, and sub-buffers above: when no session is left,
+//! the file ends with control lines.
 
 use core::sync::atomic::{AtomicU8, Ordering};
 
+use trackway_abi::session::SESSIONS_MAX;
 use trackway_abi::window::{
     DATA_OFFSET, GRANULE_BYTES, GRANULE_MAP_OFFSET, GRANULE_SHIFT, GRANULES_MAX, granule,
 };
 use trackway_sys::Errno;
+use trackway_sys::clock::{monotonic_ns, sleep_ns};
 use trackway_sys::file::Fd;
 
 use crate::{Window, backed_word};
 
 const FIRST: usize = DATA_OFFSET >> GRANULE_SHIFT;
+/// First granule of sub-buffers, as long as there is room: below it one for each session's control
+/// lines (enough for 55 CPUs), which are not backed before they are used.
+const FIRST_OF_DATA: usize = FIRST + SESSIONS_MAX;
+/// How long the lock is waited for, in ns.
+const LOCK_PATIENCE_NS: u64 = 2_000_000_000;
+/// How often it is asked for, in ns.
+const LOCK_PERIOD_NS: u64 = 2_000_000;
 
 /// Why memory could not be had.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -24,6 +37,8 @@ pub enum AllocateError {
     NoSpace,
     /// The system refused: the file system is full, a limit is reached.
     System(Errno),
+    /// Another process has the window locked, and keeps it so.
+    Locked,
 }
 
 impl core::fmt::Display for AllocateError {
@@ -31,6 +46,7 @@ impl core::fmt::Display for AllocateError {
         match self {
             Self::NoSpace => formatter.write_str("the window has no free address space"),
             Self::System(errno) => write!(formatter, "{errno}"),
+            Self::Locked => formatter.write_str("another process keeps it locked"),
         }
     }
 }
@@ -69,9 +85,22 @@ impl Allocator {
         &self.file
     }
 
+    fn try_lock(&self) -> Result<Locked<'_>, AllocateError> {
+        match self.file.try_lock() {
+            Ok(true) => Ok(Locked(&self.file)),
+            Ok(false) => Err(AllocateError::Locked),
+            Err(errno) => Err(AllocateError::System(errno)),
+        }
+    }
+
     fn lock(&self) -> Result<Locked<'_>, AllocateError> {
-        self.file.lock().map_err(AllocateError::System)?;
-        Ok(Locked(&self.file))
+        let deadline = monotonic_ns() + LOCK_PATIENCE_NS;
+        loop {
+            match self.try_lock() {
+                Err(AllocateError::Locked) if monotonic_ns() < deadline => sleep_ns(LOCK_PERIOD_NS),
+                other => return other,
+            }
+        }
     }
 
     /// Runs `body` while no other recorder changes sessions or memory.
@@ -93,10 +122,31 @@ impl Allocator {
     /// Takes `bytes` (rounded up to granules) in one run, marked `owner` (one of
     /// [`granule`]'s); returns where it begins, in bytes. The memory is backed.
     pub fn take(&self, bytes: u64, owner: u8) -> Result<u64, AllocateError> {
-        let _locked = self.lock()?;
+        self.take_locked(&self.lock()?, bytes, owner)
+    }
+
+    /// As [`Self::take`], but waits for nobody.
+    pub fn try_take(&self, bytes: u64, owner: u8) -> Result<u64, AllocateError> {
+        self.take_locked(&self.try_lock()?, bytes, owner)
+    }
+
+    fn take_locked(&self, _: &Locked<'_>, bytes: u64, owner: u8) -> Result<u64, AllocateError> {
         let count = bytes.div_ceil(GRANULE_BYTES) as usize;
-        let end = (self.window.mapped_bytes() >> GRANULE_SHIFT) as usize;
-        let first = self.find_free(count, end.min(GRANULES_MAX)).ok_or(AllocateError::NoSpace)?;
+        let end = ((self.window.mapped_bytes() >> GRANULE_SHIFT) as usize).min(GRANULES_MAX);
+        if owner >= granule::DATA
+            && let Some(first) = self.find_free(count, FIRST_OF_DATA..end)
+        {
+            match self.back(first, count, owner) {
+                // The limit on the size of files (RLIMIT_FSIZE) may have room further down.
+                Err(AllocateError::System(Errno(libc::EFBIG))) => {}
+                other => return other,
+            }
+        }
+        let first = self.find_free(count, FIRST..end).ok_or(AllocateError::NoSpace)?;
+        self.back(first, count, owner)
+    }
+
+    fn back(&self, first: usize, count: usize, owner: u8) -> Result<u64, AllocateError> {
         let offset = (first as u64) << GRANULE_SHIFT;
         let length = (count as u64) << GRANULE_SHIFT;
         self.file.allocate(offset, length).map_err(AllocateError::System)?;
@@ -110,9 +160,9 @@ impl Allocator {
         Ok(offset)
     }
 
-    fn find_free(&self, count: usize, end: usize) -> Option<usize> {
+    fn find_free(&self, count: usize, among: core::ops::Range<usize>) -> Option<usize> {
         let mut run = 0;
-        for index in FIRST..end {
+        for index in among {
             let free = self.entry(index).load(Ordering::Relaxed) == granule::FREE;
             run = if free { run + 1 } else { 0 };
             if run == count {
@@ -124,20 +174,40 @@ impl Allocator {
 
     /// Gives back every granule marked `owner`: its memory reads as zero from now on. The caller
     /// has waited until no writer of before can be at it. Returns how many bytes.
+    ///
+    /// So are free granules in between: mlockall(2) in a traced process may have filled them.
     pub fn give_back(&self, owner: u8) -> Result<u64, AllocateError> {
         let _locked = self.lock()?;
         let end = self.end();
         let mut bytes = 0;
+        let mut run = FIRST..FIRST;
         for index in FIRST..end {
-            if self.entry(index).load(Ordering::Relaxed) == owner {
-                let offset = (index as u64) << GRANULE_SHIFT;
-                self.file.punch(offset, GRANULE_BYTES).map_err(AllocateError::System)?;
-                self.entry(index).store(granule::FREE, Ordering::Relaxed);
-                bytes += GRANULE_BYTES;
+            let held = self.entry(index).load(Ordering::Relaxed);
+            if held == owner || held == granule::FREE {
+                run.end = index + 1;
+                bytes += if held == owner { GRANULE_BYTES } else { 0 };
+            } else {
+                self.free(run)?;
+                run = index + 1..index + 1;
             }
         }
+        self.free(run)?;
         self.shorten(end)?;
         Ok(bytes)
+    }
+
+    /// Gives the memory of a run of granules back. Under the lock.
+    fn free(&self, run: core::ops::Range<usize>) -> Result<(), AllocateError> {
+        if run.is_empty() {
+            return Ok(());
+        }
+        let offset = (run.start as u64) << GRANULE_SHIFT;
+        let length = (run.len() as u64) << GRANULE_SHIFT;
+        self.file.punch(offset, length).map_err(AllocateError::System)?;
+        for index in run {
+            self.entry(index).store(granule::FREE, Ordering::Relaxed);
+        }
+        Ok(())
     }
 
     /// One past the last granule that is backed and mapped.

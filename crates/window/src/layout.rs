@@ -64,6 +64,24 @@ pub unsafe fn region_at(control: *mut u8, geometry: Geometry) -> Region<'static>
     }
 }
 
+/// Position that the recorder's progress names in a region that is not part of the session: a
+/// claimer of before held on to it when it was reset. No writer gets that far.
+pub const NOT_OF_SESSION: u64 = u64::MAX;
+
+/// Zeroes a region, except for what other processes may change at any time: nobody may write in
+/// it, which its limit of zero sees to.
+pub fn reset_region(region: Region<'_>) {
+    let control = region.control;
+    control.commit.store(0, Ordering::Relaxed);
+    for slot in &control.slots {
+        slot.last_ts.store(0, Ordering::Relaxed);
+        slot.events.store(0, Ordering::Relaxed);
+    }
+    for entry in region.table {
+        entry.store(0, Ordering::Relaxed);
+    }
+}
+
 /// Most CPUs of a machine.
 const CPUS_MAX: u32 = 8192;
 
@@ -182,8 +200,8 @@ impl SessionLayout {
     }
 
     /// Zeroes tables and control lines: the recorder, before it publishes a session, and after a
-    /// grace period. Regions whose owner word is not zero stay as they are and unusable: their
-    /// claimer may be asleep, and has not let go.
+    /// grace period. Regions whose owner word is not zero stay as they are and unusable, and say so
+    /// ([`NOT_OF_SESSION`]): their claimer may be asleep, and has not let go.
     pub fn reset(&self, window: &Window) {
         for event in 0..EVENTS_MAX {
             self.id(window, event).store(0, Ordering::Relaxed);
@@ -196,20 +214,15 @@ impl SessionLayout {
                 // First, and also where a claimer of before still holds on: nobody may go on to
                 // write where the memory was.
                 control.limit.store(0, Ordering::Relaxed);
-                // ORDERING: Acquire pairs with the Release with which a claimer lets go.
-                if control.owner.load(Ordering::Acquire) != 0 {
-                    continue;
-                }
-                control.commit.store(0, Ordering::Relaxed);
-                for slot in &control.slots {
-                    slot.last_ts.store(0, Ordering::Relaxed);
-                    slot.events.store(0, Ordering::Relaxed);
-                }
                 control.discarded.store(0, Ordering::Relaxed);
-                control.set_drained(trackway_ring::Drained::default());
-                for entry in region.table {
-                    entry.store(0, Ordering::Relaxed);
+                let mut drained = trackway_ring::Drained::default();
+                // ORDERING: Acquire pairs with the Release with which a claimer lets go.
+                if control.owner.load(Ordering::Acquire) == 0 {
+                    reset_region(region);
+                } else {
+                    drained.position = NOT_OF_SESSION;
                 }
+                control.set_drained(drained);
             }
         }
     }

@@ -15,7 +15,7 @@ mod processes;
 
 pub use allocator::{AllocateError, Allocator};
 pub use events::DescriptionBytes;
-pub use layout::{CPU_STRIDE, SessionLayout, Way, region_at};
+pub use layout::{CPU_STRIDE, NOT_OF_SESSION, SessionLayout, Way, region_at, reset_region};
 pub use open::{NAME_BYTES, OpenError, window_name};
 pub use processes::{Owner, ProcessSlot};
 

@@ -166,19 +166,74 @@ fn memory_is_handed_out_backed_and_given_back() {
     let (window, file) = folder.open(true).unwrap();
     let allocator = Allocator::new(window, file);
     let owner = granule::DATA;
+    let control = allocator.take(1, granule::CONTROL).unwrap();
+    assert_eq!(control, DATA_OFFSET as u64, "control lines lie low");
     let first = allocator.take(1, owner).unwrap();
     let second = allocator.take(3 * GRANULE_BYTES, owner + 1).unwrap();
-    assert_eq!(first, DATA_OFFSET as u64);
+    assert!(first > control);
     assert_eq!(second, first + GRANULE_BYTES);
     assert_eq!(window.usable_bytes(), second + 3 * GRANULE_BYTES);
     assert_eq!(allocator.give_back(owner).unwrap(), GRANULE_BYTES);
     assert_eq!(allocator.take(1, owner).unwrap(), first, "the lowest free place is used again");
-    assert_eq!(allocator.bytes_in_use(), 4 * GRANULE_BYTES);
+    assert_eq!(allocator.bytes_in_use(), 5 * GRANULE_BYTES);
     assert_eq!(allocator.take(1 << 40, owner), Err(AllocateError::NoSpace));
     assert_eq!(allocator.give_back(owner + 1).unwrap(), 3 * GRANULE_BYTES);
     assert_eq!(window.usable_bytes(), first + GRANULE_BYTES, "the file is as long as what is used");
     assert_eq!(std::fs::metadata(folder.file()).unwrap().len(), first + GRANULE_BYTES);
     assert_eq!(allocator.take(1, owner + 1).unwrap(), second);
+}
+
+#[test]
+fn after_all_sessions_the_file_ends_with_control_lines() {
+    let folder = Folder::new("short");
+    let (window, file) = folder.open(true).unwrap();
+    let allocator = Allocator::new(window, file);
+    let sessions = trackway_abi::session::SESSIONS_MAX as u8;
+    for session in 0..sessions {
+        allocator.take(1, granule::CONTROL + session).unwrap();
+        allocator.take(3 * GRANULE_BYTES, granule::DATA + session).unwrap();
+    }
+    for session in 0..sessions {
+        allocator.give_back(granule::DATA + session).unwrap();
+    }
+    let control_bytes = u64::from(sessions) * GRANULE_BYTES;
+    assert_eq!(allocator.bytes_in_use(), control_bytes);
+    let length = std::fs::metadata(folder.file()).unwrap().len();
+    assert_eq!(length, DATA_OFFSET as u64 + control_bytes);
+}
+
+#[test]
+fn what_fills_free_memory_is_given_back_when_a_session_ends() {
+    let folder = Folder::new("filled");
+    let (window, file) = folder.open(true).unwrap();
+    let allocator = Allocator::new(window, file);
+    let blocks =
+        || std::os::unix::fs::MetadataExt::blocks(&std::fs::metadata(folder.file()).unwrap());
+    let first = allocator.take(1, granule::DATA).unwrap();
+    allocator.take(1, granule::DATA + 1).unwrap();
+    allocator.take(1, granule::DATA + 2).unwrap();
+    allocator.give_back(granule::DATA).unwrap();
+    let before = blocks();
+    // As mlockall(2) does, in a traced program.
+    allocator.file().allocate(first, GRANULE_BYTES).unwrap();
+    allocator.file().allocate(DATA_OFFSET as u64, GRANULE_BYTES).unwrap();
+    assert!(blocks() > before);
+    allocator.give_back(granule::DATA + 2).unwrap();
+    assert_eq!(blocks(), before - GRANULE_BYTES / 512);
+}
+
+#[test]
+fn nobody_waits_for_good_for_a_lock() {
+    let folder = Folder::new("lock");
+    let (window, file) = folder.open(true).unwrap();
+    let allocator = Allocator::new(window, file);
+    let (_, other) = folder.open(false).unwrap();
+    assert_eq!(other.try_lock(), Ok(true));
+    assert_eq!(allocator.try_take(1, granule::DATA), Err(AllocateError::Locked));
+    assert_eq!(allocator.take(1, granule::DATA), Err(AllocateError::Locked));
+    assert_eq!(allocator.exclusively(|| ()), Err(AllocateError::Locked));
+    other.unlock();
+    assert!(allocator.try_take(1, granule::DATA).is_ok());
 }
 
 #[test]
