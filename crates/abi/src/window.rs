@@ -13,7 +13,8 @@
 //!
 //! The file is only as long as what is in use, and grown by fallocate(2): a hole below its end
 //! could become a SIGBUS in a program when the file system is full, and mlockall(2) fills holes.
-//! When a session ends, what is free at the file's end is cut off.
+//! When a session ends, what is free at the file's end is cut off. Control lines, which stay, lie
+//! lowest; data begins a few MiB above them, so that sessions' ends leave a short file.
 
 use core::sync::atomic::{AtomicU8, AtomicU32, AtomicU64};
 

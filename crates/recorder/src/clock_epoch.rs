@@ -6,7 +6,7 @@ use trackway_ring::rseq::{AVAILABLE, Area, Bytes, Gate, commit};
 use trackway_ring::{Plan, Region};
 use trackway_sys::clock::monotonic_ns;
 use trackway_sys::thread::{rseq_area, tid};
-use trackway_window::{MappedMemory, ProcessSlot, SessionLayout, Way};
+use trackway_window::{MappedMemory, SessionLayout, Way};
 
 use crate::slot::Slot;
 use crate::{Home, cpus};
@@ -20,13 +20,15 @@ const SWITCH_BYTES: usize = trackway_abi::region::SUB_HEADER_BYTES;
 /// that a writer opens will be of the new epoch.
 pub(crate) fn switch_all(home: &Home, slot: &Slot, layout: &SessionLayout, epoch: u64) {
     let window = *home.window();
+    // A recorder killed in here must be proved dead like any claimer.
+    let me = window.enter_process(&trackway_sys::process::identity());
     cpus::visit(|cpu| {
         if let Some(region) = layout.region(&window, cpu, Way::Sequence) {
             switch_sequence(home, slot, region, cpu, epoch);
         }
         for which in [Way::Claim(0), Way::Claim(1)] {
             let Some(region) = layout.region(&window, cpu, which) else { continue };
-            let owner = ProcessSlot::NONE.owner_word(tid());
+            let owner = me.owner_word(tid());
             let Some(claim) = Claim::take(region, owner) else { continue };
             if let Some((plan, header)) = plan(home, region, epoch) {
                 // SAFETY: the header has room for whole words; `plan` bounded its place.

@@ -2,7 +2,6 @@
 
 use std::ffi::{OsStr, OsString};
 use std::io;
-use std::mem::MaybeUninit;
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::path::{Path, PathBuf};
@@ -108,17 +107,7 @@ impl Received {
 
     /// The next one that is pending.
     pub(crate) fn next(reader: &SignalReader) -> Option<Self> {
-        let mut info = MaybeUninit::<libc::signalfd_siginfo>::uninit();
-        let size = size_of::<libc::signalfd_siginfo>();
-        // SAFETY: `info` has that size; signalfd(2) writes a whole one or nothing.
-        let read = unsafe { libc::read(reader.fd().raw(), info.as_mut_ptr().cast(), size) };
-        if read != size as isize {
-            return None;
-        }
-        // SAFETY: it was filled in.
-        let info = unsafe { info.assume_init() };
-        // sigaction(2): SI_USER, SI_QUEUE and SI_TKILL are not positive, SI_KERNEL is.
-        Some(Self { signal: info.ssi_signo.cast_signed(), by_kernel: info.ssi_code > 0 })
+        reader.next().map(|(signal, by_kernel)| Self { signal, by_kernel })
     }
 
     /// What is to be sent to the command. The terminal's own signals have reached it already.

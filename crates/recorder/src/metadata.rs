@@ -65,6 +65,7 @@ impl Metadata {
             .create(true)
             .truncate(true)
             .mode(0o600)
+            .custom_flags(libc::O_NOFOLLOW)
             .open(&next)?;
         file.write_all(self.text.as_bytes())?;
         fs::rename(&next, &self.path)?;

@@ -100,7 +100,10 @@ impl Stream {
         id: StreamId,
         drained: &Drained,
     ) -> io::Result<Self> {
-        let open = |path: &Path| fs::OpenOptions::new().read(true).write(true).open(path);
+        let open = |path: &Path| {
+            let flags = libc::O_NOFOLLOW;
+            fs::OpenOptions::new().read(true).write(true).custom_flags(flags).open(path)
+        };
         let file = open(&folder.join(name))?;
         let index = open(&folder.join("index").join(format!("{name}.idx")))?;
         let index_bytes = drained

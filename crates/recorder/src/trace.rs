@@ -90,6 +90,17 @@ impl Trace {
     /// Opens the trace that a dead recorder left at `root`.
     pub(crate) fn reopen(root: &Path, uid: u32, uuid: [u8; 16]) -> Result<Self, RecordError> {
         let channel = channel_of(root, uid);
+        // The path comes from the window. Whoever could write there must not lead us elsewhere:
+        // every folder from the root down is this user's, so no link in them is anybody else's.
+        for folder in channel.ancestors().take_while(|folder| folder.starts_with(root)) {
+            let owner = fs::symlink_metadata(folder)
+                .map_err(RecordError::io("open", folder.to_owned()))?
+                .uid();
+            if owner != crate::home::user() {
+                let error = io::Error::from(io::ErrorKind::PermissionDenied);
+                return Err(RecordError::Io("trust another user's folder", folder.into(), error));
+            }
+        }
         let metadata = Metadata::reopen(&channel)
             .map_err(RecordError::io("read", channel.join("metadata")))?;
         Ok(Self { root: root.to_owned(), channel, metadata, uuid, clock: None })

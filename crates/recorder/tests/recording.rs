@@ -200,6 +200,27 @@ fn only_the_named_trace_is_recovered_and_a_live_one_never() {
 }
 
 #[test]
+fn a_trace_folder_of_another_user_is_not_written_to() {
+    // SAFETY: geteuid has no preconditions.
+    if unsafe { libc::geteuid() } != 0 {
+        return skipped("only root can give a folder away");
+    }
+    let world = World::new();
+    let recording = world.record(SMALL);
+    assert!(Writer::new(&world.home()).emit(Way::Sequence));
+    world.kill(recording);
+    let streams = world.stream("metadata").parent().unwrap().to_owned();
+    std::os::unix::fs::chown(&streams, Some(65534), None).unwrap();
+    let recovered = recover_in(world.folder.path(), &world.notices, None).unwrap();
+    assert!(matches!(recovered[0].result, Err(RecordError::Io(..))), "{:?}", recovered[0].result);
+    assert!(!world.stream("channel0_0").exists());
+    std::os::unix::fs::chown(&streams, Some(0), None).unwrap();
+    let recovered = recover_in(world.folder.path(), &world.notices, None).unwrap();
+    assert_eq!(recovered[0].result.as_ref().unwrap().recorded, 1, "it was kept in memory");
+    assert_eq!(world.read("channel0_0").values, [0]);
+}
+
+#[test]
 fn a_slot_is_used_again_with_nothing_of_before() {
     let world = World::new();
     for _ in 0..40 {

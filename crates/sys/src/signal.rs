@@ -58,14 +58,20 @@ impl SignalReader {
         &self.0
     }
 
-    /// The next pending signal, if there is one.
-    pub fn next(&self) -> Option<i32> {
+    /// The next pending signal, if there is one, and whether the kernel sent it: a terminal's keys,
+    /// not kill(2).
+    pub fn next(&self) -> Option<(i32, bool)> {
         let mut info = MaybeUninit::<libc::signalfd_siginfo>::uninit();
         let size = size_of::<libc::signalfd_siginfo>();
         // SAFETY: `info` has that size; the kernel writes a whole one or nothing.
         let read = unsafe { libc::read(self.0.raw(), info.as_mut_ptr().cast(), size) };
+        if read != size as isize {
+            return None;
+        }
         // SAFETY: it was filled in.
-        (read == size as isize).then(|| unsafe { info.assume_init() }.ssi_signo.cast_signed())
+        let info = unsafe { info.assume_init() };
+        // sigaction(2): SI_USER, SI_QUEUE and SI_TKILL are not positive, SI_KERNEL is.
+        Some((info.ssi_signo.cast_signed(), info.ssi_code > 0))
     }
 }
 
