@@ -84,6 +84,30 @@ fn contexts_are_those_asked_for() {
 }
 
 #[test]
+fn losses_are_counted_for_every_event() {
+    let world = World::new("losses");
+    let program = world.compile("hello", HELLO, true, &[]);
+    let options = ["--buffer-size", "8K", "--sub-buffers", "2", "--on", "myapp:*"];
+    let recording = world.record(&options, &[program.to_str().unwrap(), "300000"]);
+    let summary = recording.summary;
+    assert!(summary.lost > 0, "{}", recording.messages());
+    assert_eq!(summary.recorded + summary.lost, 600_000);
+    let messages = recording.messages();
+    let mut by_event = 0;
+    for name in ["myapp:request", "myapp:tick"] {
+        let line = messages.lines().find(|line| line.ends_with(&format!("× {name}")));
+        let line = line.unwrap_or_else(|| panic!("no losses of {name}: {messages}"));
+        let number = line.split_whitespace().nth(2).unwrap().replace(',', "");
+        by_event += number.parse::<u64>().unwrap();
+    }
+    assert_eq!(by_event, summary.lost);
+    if let Some(theirs) = world.babeltrace(&recording.trace) {
+        let messages = String::from_utf8_lossy(&theirs.stderr);
+        assert_eq!(trackway_tests::discarded_by_babeltrace(&messages), summary.lost);
+    }
+}
+
+#[test]
 fn a_filled_flight_recorder_keeps_the_newest() {
     let world = World::new("flight");
     let program = world.compile("hello", HELLO, true, &[]);

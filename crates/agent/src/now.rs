@@ -38,3 +38,39 @@ pub(crate) fn from_line_or_system(clock: &Clock) -> u64 {
     }
     trackway_sys::clock::monotonic_ns()
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn line(base_tsc: u64, span: u64) -> Clock {
+        let clock = Clock::default();
+        clock.base_tsc.store(base_tsc, Ordering::Relaxed);
+        clock.multiplier.store(1 << 31, Ordering::Relaxed); // two ticks a nanosecond
+        clock.base_ns.store(5_000, Ordering::Relaxed);
+        clock.span.store(span, Ordering::Relaxed);
+        clock
+    }
+
+    #[test]
+    fn a_line_is_followed_while_it_holds() {
+        let now = trackway_sys::clock::tsc();
+        let before = trackway_sys::clock::tsc();
+        let read = from_line(&line(now, 1 << 40)).expect("a fresh line");
+        let after = trackway_sys::clock::tsc();
+        assert!(read >= 5_000 + (before - now) / 2 && read <= 5_000 + (after - now) / 2);
+    }
+
+    #[test]
+    fn a_line_that_is_stale_absent_or_in_the_making_is_not_followed() {
+        let now = trackway_sys::clock::tsc();
+        assert_eq!(from_line(&line(now - (1 << 33), 1 << 32)), None, "older than its span");
+        assert_eq!(from_line(&line(now + (1 << 40), 1 << 32)), None, "from the future");
+        assert_eq!(from_line(&Clock::default()), None, "no calibration");
+        let changing = line(now, 1 << 40);
+        changing.sequence.store(1, Ordering::Relaxed);
+        assert_eq!(from_line(&changing), None, "being written");
+        let system = trackway_sys::clock::monotonic_ns();
+        assert!(from_line_or_system(&changing) >= system);
+    }
+}
