@@ -88,6 +88,12 @@ impl Scene {
         self.shared.lanes().iter().map(|lane| lane.returned).sum()
     }
 
+    /// Kills the recorder, and waits until it is dead: a recorder inside a write(2) is not at once.
+    fn kill_recorder(&self) {
+        self.group.signal(libc::SIGKILL);
+        self.group.wait_for_leader();
+    }
+
     /// Lets time pass, up to `most_ms`: the moment at which something is killed is any.
     fn let_run(&mut self, most_ms: u64) {
         let us = self.random.below(most_ms * 1000);
@@ -231,7 +237,7 @@ fn nothing_is_missing_when_the_recorder_is_killed_first() {
     for (seed, options, claiming) in [(11, TINY, false), (12, ROOMY, false), (13, TINY, true)] {
         let mut scene = Scene::new(seed, "main", claiming, &options, busy(20));
         scene.let_run(300);
-        scene.group.signal(libc::SIGKILL);
+        scene.kill_recorder();
         scene.let_run(200);
         scene.group.signal_all(libc::SIGKILL);
         scene.group.wait_for_all();
@@ -337,7 +343,7 @@ fn the_next_recording_recovers_too() {
 fn a_running_program_can_be_recovered_from() {
     let mut scene = Scene::new(61, "main", false, &ROOMY, busy(20));
     scene.let_run(300);
-    scene.group.signal(libc::SIGKILL);
+    scene.kill_recorder();
     let before = scene.shared.lanes();
     scene.recover();
     let after = scene.shared.lanes();
@@ -365,7 +371,7 @@ fn a_program_stops_paying_for_a_dead_recorder() {
         let options = [&TINY[..], mode].concat();
         let scene = Scene::new(seed, "main", false, &options, busy(1000));
         scene.wait_until("events are enabled", || scene.events_enabled() > 30);
-        scene.group.signal(libc::SIGKILL);
+        scene.kill_recorder();
         scene.wait_until("no event is enabled", || scene.events_enabled() == 0);
         let returned = scene.returned();
         scene.wait_until("the program lives on", || scene.returned() > returned + 1000);

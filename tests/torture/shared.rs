@@ -223,6 +223,11 @@ impl Group {
             let mut rest = Vec::new();
             std::io::Read::read_to_end(&mut output, &mut rest).expect("a pipe is read");
         }
+        self.wait_for_leader();
+    }
+
+    /// Waits until its leader is dead. It is not reaped: its number stays its own.
+    pub(crate) fn wait_for_leader(&self) {
         // SAFETY: `ended` is a siginfo_t of ours, for which zeroes are valid; the child is ours.
         let status = unsafe {
             let mut ended: libc::siginfo_t = std::mem::zeroed();
