@@ -21,5 +21,6 @@ mod slow;
 mod start;
 mod thread;
 
-pub use start::{CloneArguments, abort, clone, set_errno, start};
+pub use start::{CloneArguments, abort, clone, start};
 pub use thread::{THREAD_STAMP_OFFSET, THREAD_VFORK_OFFSET};
+pub use trackway_sys::Errno;

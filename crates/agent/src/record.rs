@@ -16,10 +16,6 @@ use crate::abi::Event;
 use crate::decision::PROCESS;
 use crate::{context, now, slow, thread};
 
-/// How often a sequence may be restarted before the record goes another way (a debugger that
-/// steps through it, a storm of signals).
-pub(crate) const RESTARTS_MAX: usize = 16;
-
 /// Records `event` with its staged payload in every session that has it enabled:
 /// `trackway_abi_emit_fn` of include/trackway/abi/abi.h, which states the contract.
 ///

@@ -14,13 +14,16 @@ use trackway_abi::window::SESSIONS_OFFSET;
 use trackway_ring::claim::Claim;
 use trackway_ring::rseq::{AVAILABLE, Area, Bytes, Gate, commit};
 use trackway_ring::{Plan, Refusal, Region, write_header};
+use trackway_sys::Errno;
 use trackway_window::{MappedMemory, SessionLayout, Way, Window};
 
 use crate::decision::PROCESS;
-use crate::record::RESTARTS_MAX;
 use crate::thread::Identity;
 use crate::{context, now, thread};
 
+/// How often a sequence may be restarted before the record goes another way (a debugger that
+/// steps through it, a storm of signals).
+const RESTARTS_MAX: usize = 16;
 /// How many claim regions a writer tries before it counts the record as discarded: its own CPU's
 /// and three neighbours'.
 const CLAIMS_MAX: usize = 4 * CLAIM_REGIONS_PER_CPU;
@@ -77,10 +80,10 @@ enum Outcome {
 #[inline(never)]
 pub(crate) unsafe fn record(index: usize, event: usize, payload: *mut u8, size: usize) {
     // A fork child's first event may open files in /proc, and fail to.
-    let errno = crate::start::errno();
+    let errno = Errno::last();
     // SAFETY: the caller's promise is the same.
     unsafe { record_somehow(index, event, payload, size) };
-    crate::set_errno(errno);
+    errno.set();
 }
 
 /// # Safety

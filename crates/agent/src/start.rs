@@ -5,6 +5,7 @@
 
 use core::ffi::{CStr, c_int, c_void};
 
+use trackway_sys::Errno;
 use trackway_window::{NAME_BYTES, OpenError, Window, window_name};
 
 use crate::decision::PROCESS;
@@ -21,7 +22,7 @@ const FOLDER: &CStr = c"/dev/shm";
 
 /// Starts the library in this process. Called once, by its constructor.
 pub fn start() {
-    let errno = errno(); // the program's is left as it was
+    let errno = Errno::last(); // the program's is left as it was
     match open_window() {
         Ok(window) => {
             if let Some(page) = trackway_sys::memory::wiped_on_fork() {
@@ -43,7 +44,7 @@ pub fn start() {
         Err(OpenError::NotOurs) => explain(c"trackway: the window is not ours: not traced\n"),
         Err(_) => explain(c"trackway: no window can be opened or made: not traced\n"),
     }
-    set_errno(errno);
+    errno.set();
 }
 
 fn open_window() -> Result<Window, OpenError> {
@@ -87,18 +88,6 @@ fn explain(reason: &CStr) {
         // SAFETY: the text is ours, with its length.
         unsafe { libc::write(2, text.as_ptr().cast(), text.len()) };
     }
-}
-
-/// The calling thread's errno.
-pub(crate) fn errno() -> i32 {
-    // SAFETY: errno's address is valid for the calling thread.
-    unsafe { *libc::__errno_location() }
-}
-
-/// Sets the calling thread's errno.
-pub fn set_errno(errno: i32) {
-    // SAFETY: errno's address is valid for the calling thread.
-    unsafe { *libc::__errno_location() = errno };
 }
 
 /// clone(2) as the C library has it, for a child that may share the caller's thread-local storage:

@@ -120,6 +120,6 @@ pub extern "C" fn vfork() -> i32 {
 
 #[cfg(target_arch = "x86_64")]
 extern "C" fn vfork_failed(negative_errno: i32) -> i32 {
-    trackway_agent::set_errno(-negative_errno);
+    trackway_agent::Errno(-negative_errno).set();
     -1
 }

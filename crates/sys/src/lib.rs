@@ -24,6 +24,12 @@ impl Errno {
         Self(unsafe { *libc::__errno_location() })
     }
 
+    /// Makes it the calling thread's errno.
+    pub fn set(self) {
+        // SAFETY: errno's address is valid for the calling thread.
+        unsafe { *libc::__errno_location() = self.0 };
+    }
+
     /// Result of a system call that returns -1 on failure.
     pub(crate) fn check(result: i64) -> Result<i64, Self> {
         if result < 0 { Err(Self::last()) } else { Ok(result) }
