@@ -374,6 +374,61 @@ fn the_usage_shows_the_dashes() {
     assert!(text.contains("sudo"), "{text}");
 }
 
+/// A second after the start and each second: what there is so far, in place of the line before.
+#[test]
+fn the_status_line_tells_how_it_goes() {
+    if !trackway_tests::has("script") {
+        return trackway_tests::skipped("script (bsdutils) is not installed");
+    }
+    let source = r#"
+#include <trackway/trackway.h>
+#include <unistd.h>
+TRACKWAY_EVENT(myapp, tick, TRACKWAY_INFO, (u32, n));
+int main(void) {
+    for (unsigned round = 0; round < 26; round++) {
+        for (unsigned n = 0; n < 20000; n++)
+            trackway(myapp, tick, n);
+        usleep(100 * 1000);
+    }
+    return 0;
+}
+"#;
+    let world = World::new("status-events");
+    let program = world.compile("ticker", source, true, &[]);
+    let trackway = build_dir().join("trackway");
+    // Each burst is larger than the buffer, so that some are lost.
+    let options = "-o trace --buffer-size 16K --sub-buffers 2";
+    let line = format!("{} record {options} -- {}", trackway.display(), program.display());
+    let output = world.command("script").args(["-qec", &line, "/dev/null"]).output().unwrap();
+    let text = String::from_utf8_lossy(&output.stdout);
+    let lines: Vec<&str> = text.split("\r\u{1b}[K").collect();
+    let shown: Vec<Vec<u64>> = lines
+        .iter()
+        .filter_map(|line| line.strip_prefix("trackway: ")?.strip_suffix(", 1 process"))
+        .map(status_numbers)
+        .collect();
+    assert!(shown.len() >= 2, "{text:?}");
+    let [first, .., last] = &shown[..] else { unreachable!() };
+    assert!(first.iter().all(|&number| number > 0), "events, rate, lost, bytes: {text:?}");
+    assert!(last[0] > first[0] && last[2] > first[2] && last[3] >= first[3], "{text:?}");
+    assert!(last[0] + last[2] < 26 * 20_000, "before the end: {text:?}");
+    let summary = trackway_tests::Summary::parse(lines.last().unwrap());
+    assert_eq!(summary.recorded + summary.lost, 26 * 20_000, "{text:?}");
+}
+
+/// The numbers in `1,234 events, 1,234/s, 5 lost, 12.3 KiB`; of the last, its whole part.
+fn status_numbers(line: &str) -> Vec<u64> {
+    let number = |word: &str| {
+        let digits: String =
+            word.replace(',', "").chars().take_while(char::is_ascii_digit).collect();
+        digits.parse::<u64>().unwrap_or_else(|_| panic!("{word} in {line}"))
+    };
+    let parts: Vec<&str> = line.split(", ").collect();
+    let ends = [" events", "/s", " lost", "B"];
+    assert!(parts.len() == 4 && parts.iter().zip(ends).all(|(part, end)| part.ends_with(end)));
+    parts.into_iter().map(number).collect()
+}
+
 #[test]
 fn the_status_line_shows_on_a_terminal() {
     if !trackway_tests::has("script") {
@@ -387,6 +442,49 @@ fn the_status_line_shows_on_a_terminal() {
     let text = String::from_utf8_lossy(&output.stdout);
     assert!(text.contains("\r\u{1b}[Ktrackway: 0 events"), "{text:?}");
     assert!(text.contains("\r\u{1b}[Ktrackway: 0 events recorded, 0 lost"), "cleared: {text:?}");
+}
+
+/// Strings show it by "…", sequences by nothing: so the summary counts them.
+#[test]
+fn records_that_were_cut_are_counted() {
+    let source = r#"
+#include <trackway/trackway.h>
+#include <string.h>
+TRACKWAY_EVENT(myapp, text, TRACKWAY_INFO, (str, path));
+TRACKWAY_EVENT(myapp, numbers, TRACKWAY_INFO, (seq, all, u64));
+int main(void) {
+    static char path[9000];
+    static unsigned long all[1000];
+    memset(path, 'x', sizeof(path) - 1);
+    trackway(myapp, text, "short");
+    trackway(myapp, text, path);
+    for (unsigned long i = 0; i < 1000; i++)
+        all[i] = i;
+    trackway(myapp, numbers, (const uint64_t *)all, 499);
+    for (int i = 0; i < 3; i++)
+        trackway(myapp, numbers, (const uint64_t *)all, 1000);
+    return 0;
+}
+"#;
+    let world = World::new("cut");
+    let program = world.compile("cutter", source, true, &[]);
+    let recording = world.record(&[], &[program.to_str().unwrap()]);
+    let messages = recording.messages();
+    assert_eq!((recording.summary.recorded, recording.summary.lost), (6, 0), "{messages}");
+    let line = "trackway: 4 records were cut to fit, the last of myapp:numbers";
+    assert!(messages.lines().any(|said| said == line), "{messages}");
+    let text = world.print(&recording.trace);
+    assert_eq!(text.matches("_all_length = 499").count(), 4, "{text}");
+    assert!(text.contains("x…\""), "{text}");
+    // Too large for a sub-buffer of 4 KiB: lost, so not counted as cut.
+    let options = ["--buffer-size", "8K", "--sub-buffers", "2"];
+    let recording = world.record(&options, &[program.to_str().unwrap()]);
+    let messages = recording.messages();
+    assert_eq!((recording.summary.recorded, recording.summary.lost), (1, 5), "{messages}");
+    assert!(!messages.contains("cut to fit"), "{messages}");
+    // Nothing was cut: nothing is said.
+    let recording = world.record(&[], &["true"]);
+    assert!(!recording.messages().contains("cut to fit"), "{}", recording.messages());
 }
 
 #[test]

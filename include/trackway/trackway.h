@@ -69,7 +69,8 @@ enum trackway_level {
  * where T is one of the scalar types above, E was declared by TRACKWAY_ENUM, and LENGTH is a
  * constant up to 1024. A null str or text is recorded as "(null)", a null array as zeros, a null
  * seq as empty. A payload has at most TRACKWAY_ABI_PAYLOAD_MAX bytes: where the fields that can
- * shrink (str, text, seq) do not fit, the longest are cut. Cut strings end with "…".
+ * shrink (str, text, seq) do not fit, the longest are cut. Cut strings end with "…", and the
+ * summary of a recording says how many records were cut.
  */
 #define TRACKWAY_EVENT(...) TRACKWAY_I_EVENT(__VA_ARGS__, TRACKWAY_I_PADS)
 
@@ -470,15 +471,22 @@ TRACKWAY_I_ASIDE size_t trackway_i_share(struct trackway_i_span *spans, size_t c
     return room;
 }
 
-/* Grants every span what it wants, if there is room. Returns the sum of what it grants. */
-TRACKWAY_I_HELPER size_t trackway_i_grant(struct trackway_i_span *spans, size_t count, size_t room)
+/*
+ * Grants every span what it wants, if there is room; else sets `cut` to TRACKWAY_ABI_CUT. Returns
+ * the sum of what it grants.
+ */
+TRACKWAY_I_HELPER size_t trackway_i_grant(struct trackway_i_span *spans, size_t count, size_t room,
+                                          size_t *cut)
 {
     size_t sum = 0, i;
     for (i = 0; i < count; i++) {
         spans[i].granted = spans[i].wanted;
         sum += spans[i].wanted;
     }
-    return sum <= room ? sum : trackway_i_share(spans, count, room);
+    if (sum <= room)
+        return sum;
+    *cut = TRACKWAY_ABI_CUT;
+    return trackway_i_share(spans, count, room);
 }
 
 /* What a str, a text and a seq want: at most PAYLOAD_MAX, which is more than there ever is. */
@@ -793,8 +801,9 @@ TRACKWAY_I_HELPER unsigned char *trackway_i_put_text(unsigned char *to, const ch
 #define TRACKWAY_I_ENTRY(use)                                                                     \
     __attribute__((use, __section__("trackway_events") TRACKWAY_I_RETAIN))
 
-/* Stages the fields, which are variables named trackway_field_NAME, and records them. */
-#define TRACKWAY_I_RECORD(event, ...)                                                             \
+/* Stages the fields, which are variables named trackway_field_NAME, and records them. `cut` is
+ * TRACKWAY_ABI_CUT if one of them was cut before, else 0. */
+#define TRACKWAY_I_RECORD(event, cut, ...)                                                         \
     enum {                                                                                        \
         trackway_i_span_count = 0 TRACKWAY_I_EACH(TRACKWAY_I_SPAN, __VA_ARGS__),                  \
         trackway_i_fixed = 0 TRACKWAY_I_EACH(TRACKWAY_I_FIXED, __VA_ARGS__)                       \
@@ -803,7 +812,7 @@ TRACKWAY_I_HELPER unsigned char *trackway_i_put_text(unsigned char *to, const ch
     struct trackway_abi_event *const trackway_i_event = (event);                                  \
     const trackway_abi_emit_fn trackway_i_emit = trackway_i_emitter(trackway_i_event);            \
     struct trackway_i_span trackway_i_spans[trackway_i_span_count + 1];                           \
-    size_t trackway_i_next = 0;                                                                   \
+    size_t trackway_i_next = 0, trackway_i_cut = (cut);                                           \
     unsigned char trackway_i_small[trackway_i_span_count > 0 ? 1                                  \
                                                          : TRACKWAY_ABI_HEADROOM +                \
                                                                trackway_i_fixed +                 \
@@ -817,14 +826,15 @@ TRACKWAY_I_HELPER unsigned char *trackway_i_put_text(unsigned char *to, const ch
             unsigned char *,                                                                      \
             __builtin_alloca(TRACKWAY_ABI_HEADROOM + trackway_i_fixed +                           \
                              trackway_i_grant(trackway_i_spans, trackway_i_next,                  \
-                                              TRACKWAY_ABI_PAYLOAD_MAX - trackway_i_fixed) +      \
+                                              TRACKWAY_ABI_PAYLOAD_MAX - trackway_i_fixed,        \
+                                              &trackway_i_cut) +                                  \
                              TRACKWAY_ABI_TAILROOM));                                             \
     trackway_i_payload += TRACKWAY_ABI_HEADROOM;                                                  \
     trackway_i_end = trackway_i_payload;                                                          \
     trackway_i_next = 0;                                                                          \
     TRACKWAY_I_EACH(TRACKWAY_I_PUT, __VA_ARGS__)                                                  \
     trackway_i_emit(trackway_i_event, trackway_i_payload,                                         \
-                    TRACKWAY_I_CAST(size_t, trackway_i_end - trackway_i_payload));
+                    TRACKWAY_I_CAST(size_t, trackway_i_end - trackway_i_payload) | trackway_i_cut);
 
 /* Assembler names have a dot where C names have _DOT_, so that no other names can be the same. */
 #define TRACKWAY_I_EVENT(p, n, level, ...)                                                        \
@@ -843,7 +853,7 @@ TRACKWAY_I_HELPER unsigned char *trackway_i_put_text(unsigned char *to, const ch
     {                                                                                             \
         TRACKWAY_I_CAST(void, trackway_i_last);                                                   \
         TRACKWAY_I_PROBE(p, n, __VA_ARGS__)                                                       \
-        TRACKWAY_I_RECORD(&trackway_event_##p##_DOT_##n, __VA_ARGS__)                             \
+        TRACKWAY_I_RECORD(&trackway_event_##p##_DOT_##n, 0, __VA_ARGS__)                          \
     }                                                                                             \
     TRACKWAY_I_CHECK_EVENT(p, n, level, __VA_ARGS__)
 
@@ -862,9 +872,12 @@ TRACKWAY_I_HELPER unsigned char *trackway_i_put_text(unsigned char *to, const ch
 
 enum { TRACKWAY_I_MESSAGE_MAX = 512 };
 
-/* Formats at most MESSAGE_MAX bytes and a terminator. Returns their length without that. */
-TRACKWAY_I_HELPER __attribute__((__format__(__printf__, 2, 0))) size_t
-trackway_i_format(char *message, const char *format, va_list arguments)
+/*
+ * Formats at most MESSAGE_MAX bytes and a terminator; sets `cut` to TRACKWAY_ABI_CUT if there were
+ * more. Returns their length without the terminator.
+ */
+TRACKWAY_I_HELPER __attribute__((__format__(__printf__, 3, 0))) size_t
+trackway_i_format(char *message, size_t *cut, const char *format, va_list arguments)
 {
     const int saved_errno = errno;
     const int length = __builtin_vsnprintf(message, TRACKWAY_I_MESSAGE_MAX + 1, format, arguments);
@@ -873,6 +886,7 @@ trackway_i_format(char *message, const char *format, va_list arguments)
         return 0;
     if (length <= TRACKWAY_I_MESSAGE_MAX)
         return TRACKWAY_I_CAST(size_t, length);
+    *cut = TRACKWAY_ABI_CUT;
     return trackway_i_end_cut(
         TRACKWAY_I_CAST(unsigned char *, TRACKWAY_I_CAST(void *, message)),
         TRACKWAY_I_MESSAGE_MAX - 3);
@@ -901,16 +915,17 @@ trackway_i_printf(const char *format, ...)
     unsigned char *payload = staged + TRACKWAY_ABI_HEADROOM;
     const trackway_abi_emit_fn emit = trackway_i_emitter(event);
     void *message = payload + sizeof(uint32_t);
+    size_t cut = 0;
     uint32_t length;
     va_list arguments;
     if (!emit)
         return;
     va_start(arguments, format);
     length = TRACKWAY_I_CAST(
-        uint32_t, trackway_i_format(TRACKWAY_I_CAST(char *, message), format, arguments));
+        uint32_t, trackway_i_format(TRACKWAY_I_CAST(char *, message), &cut, format, arguments));
     va_end(arguments);
     __builtin_memcpy(payload, &length, sizeof(length));
-    emit(event, payload, sizeof(length) + length);
+    emit(event, payload, (sizeof(length) + length) | cut);
 }
 
 #define TRACKWAY_I_PRINTF(...)                                                                    \
@@ -948,13 +963,13 @@ trackway_i_log(enum trackway_level level, const char *trackway_field_file,
 {
     char trackway_i_message[TRACKWAY_I_MESSAGE_MAX + 1];
     const char *trackway_field_msg = trackway_i_message;
-    size_t trackway_length_msg;
+    size_t trackway_length_msg, message_cut = 0;
     va_list arguments;
     va_start(arguments, format);
-    trackway_length_msg = trackway_i_format(trackway_i_message, format, arguments);
+    trackway_length_msg = trackway_i_format(trackway_i_message, &message_cut, format, arguments);
     va_end(arguments);
-    TRACKWAY_I_RECORD(trackway_i_tracelog(level, 1), (i32, line), (str, file), (str, func),
-                      (text, msg), TRACKWAY_I_PADS)
+    TRACKWAY_I_RECORD(trackway_i_tracelog(level, 1), message_cut, (i32, line), (str, file),
+                      (str, func), (text, msg), TRACKWAY_I_PADS)
 }
 
 #define TRACKWAY_I_LOG(level, ...)                                                                \

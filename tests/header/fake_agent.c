@@ -8,6 +8,7 @@
 #include <string.h>
 
 int fake_agent_registrations;
+int fake_agent_cut;
 static uint32_t word;
 
 static void print(const struct trackway_abi_event *event, const unsigned char *payload,
@@ -27,6 +28,8 @@ static void emit(struct trackway_abi_event *event, unsigned char *payload, size_
 {
     volatile unsigned char sum = 0;
     size_t i;
+    fake_agent_cut = (payload_size & TRACKWAY_ABI_CUT) != 0;
+    payload_size &= ~TRACKWAY_ABI_CUT;
     if (payload_size > TRACKWAY_ABI_PAYLOAD_MAX)
         abort();
     /* The room that the contract promises: address sanitizers watch. */

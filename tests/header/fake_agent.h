@@ -13,6 +13,9 @@ extern "C" {
 extern void (*fake_agent_sink)(const struct trackway_abi_event *event,
                                const unsigned char *payload, size_t payload_size);
 
+/* Whether the latest record said that a field was cut. */
+extern int fake_agent_cut;
+
 /* Switches all events on or off. They start off. */
 void fake_agent_enable(int on);
 

@@ -56,6 +56,7 @@ static void one_string(void)
         else
             CHECK(size == TRACKWAY_ABI_PAYLOAD_MAX &&
                   memcmp(bytes + size - 8, "\xe2\x80\xa6\0", 4) == 0);
+        CHECK(fake_agent_cut == (length > ROOM));
     }
 }
 
@@ -93,6 +94,13 @@ static void several(void)
     CHECK(number_at(a + 1) == 5 && memcmp(bytes + a + 5, "short", 5) == 0);
     CHECK(number_at(a + 10) == 2);
     CHECK(number_at(size - 4) == 7 && size == TRACKWAY_ABI_PAYLOAD_MAX);
+    CHECK(fake_agent_cut);
+
+    /* The most elements that fit, and one more: only the flag tells that it is missing. */
+    trackway(limits, shared, "", "", 0, numbers, ROOM / 8, 7);
+    CHECK(number_at(5) == ROOM / 8 && !fake_agent_cut);
+    trackway(limits, shared, "", "", 0, numbers, ROOM / 8 + 1, 7);
+    CHECK(number_at(5) == ROOM / 8 && fake_agent_cut);
 
     trackway(limits, shared, string, string, SIZE_MAX, numbers, SIZE_MAX, 7);
     a = strlen((char *)bytes);
@@ -116,9 +124,13 @@ static void messages(void)
     memset(string, 'x', sizeof(string) - 1);
     trackway_printf("%s", string);
     CHECK(size == 4 + 512 && number_at(0) == 512);
-    CHECK(memcmp(bytes + size - 4, "x\xe2\x80\xa6", 4) == 0);
+    CHECK(memcmp(bytes + size - 4, "x\xe2\x80\xa6", 4) == 0 && fake_agent_cut);
     trackway_printf("%.512s", string);
-    CHECK(size == 4 + 512 && bytes[size - 1] == 'x');
+    CHECK(size == 4 + 512 && bytes[size - 1] == 'x' && !fake_agent_cut);
+    trackway_log(TRACKWAY_INFO, "%s", string);
+    CHECK(memcmp(bytes + size - 4, "x\xe2\x80\xa6", 4) == 0 && fake_agent_cut);
+    trackway_log(TRACKWAY_INFO, "%.512s", string);
+    CHECK(bytes[size - 1] == 'x' && !fake_agent_cut);
 }
 
 int main(void)

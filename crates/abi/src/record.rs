@@ -34,6 +34,9 @@ pub const HEADROOM_BYTES: usize = 64;
 pub const TAILROOM_BYTES: usize = 8;
 /// Longest payload, in bytes.
 pub const PAYLOAD_BYTES_MAX: usize = 4000;
+/// `TRACKWAY_ABI_CUT`: set in a payload's size if a field was cut to fit. No record has room for a
+/// payload of such a size, so it costs the recording path nothing to see it.
+pub const CUT: usize = !(usize::MAX >> 1);
 
 /// Context bits of a session, in the order in which contexts stand in a record.
 pub mod context {

@@ -86,8 +86,10 @@ pub struct Session {
     pub discards_offset: AtomicU64,
     /// Processes that took part.
     pub processes: AtomicU32,
-    /// Records cut to fit, and events refused because ids ran out.
-    pub events_refused: AtomicU32,
+    /// Index of the event whose record was cut last.
+    pub cut_event: AtomicU32,
+    /// Records with a field that was cut to fit.
+    pub records_cut: AtomicU64,
     /// Random number that a process must hold to take part, when [`flag::TOKEN`] is set.
     pub token: AtomicU64,
     /// The recorder: its process id in its own namespace.

@@ -20,7 +20,10 @@ use crate::{context, now, slow, thread};
 /// `trackway_abi_emit_fn` of include/trackway/abi/abi.h, which states the contract.
 ///
 /// Any thread, any signal handler; never blocks or allocates; errno is unchanged (the only calls
-/// out are gettid, getpid and prctl, which cannot fail here).
+/// out are gettid, getpid and prctl, which cannot fail here). A `size` with [`CUT`] set is too
+/// large for the path here: such records, which are rare, are counted in [`crate::slow`].
+///
+/// [`CUT`]: trackway_abi::record::CUT
 ///
 /// # Safety
 /// As the C declaration says: `event` is registered, and `payload` has `size` bytes with headroom

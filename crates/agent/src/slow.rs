@@ -7,7 +7,7 @@
 use core::sync::atomic::{AtomicU64, Ordering};
 
 use trackway_abi::record::context::PROCNAME;
-use trackway_abi::record::{EXTENDED_BYTES, TAILROOM_BYTES};
+use trackway_abi::record::{CUT, EXTENDED_BYTES, TAILROOM_BYTES};
 use trackway_abi::region::{CLAIM_REGIONS_PER_CPU, SUB_HEADER_BYTES};
 use trackway_abi::session::{Clock, SESSION_BYTES, Session, flag};
 use trackway_abi::window::SESSIONS_OFFSET;
@@ -58,6 +58,8 @@ struct Record<'a> {
     /// Contexts and payload; header room lies before.
     body: *mut u8,
     body_bytes: usize,
+    /// Whether a field was cut to fit.
+    cut: bool,
 }
 
 /// What became of an attempt.
@@ -121,7 +123,8 @@ unsafe fn record_somehow(index: usize, event: usize, payload: *mut u8, size: usi
             thread,
             stamp,
             body: payload.wrapping_sub(context_bytes),
-            body_bytes: context_bytes + size,
+            body_bytes: context_bytes + (size & !CUT),
+            cut: size & CUT != 0,
         };
         if record.record() {
             return;
@@ -155,7 +158,12 @@ impl Record<'_> {
             outcome => outcome,
         };
         match outcome {
-            Outcome::Done => true,
+            Outcome::Done => {
+                if self.cut {
+                    self.count_cut();
+                }
+                true
+            }
             Outcome::Stale => false,
             Outcome::Full | Outcome::Busy => {
                 self.discard(cpu);
@@ -293,6 +301,13 @@ impl Record<'_> {
         core::sync::atomic::fence(Ordering::SeqCst);
         let generation: &AtomicU64 = &self.window.session(self.layout.index).generation;
         generation.load(Ordering::SeqCst) != self.layout.generation
+    }
+
+    /// After the commit: a kill in between leaves one cut record uncounted, not a count of none.
+    fn count_cut(&self) {
+        let session = self.window.session(self.layout.index);
+        session.cut_event.store(self.event as u32, Ordering::Relaxed);
+        session.records_cut.fetch_add(1, Ordering::Relaxed);
     }
 
     fn discard(&self, cpu: u32) {

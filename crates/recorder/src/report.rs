@@ -84,6 +84,8 @@ pub struct Summary {
     pub lost: u64,
     /// Events that newer ones overwrote.
     pub overwritten: u64,
+    /// Records with a field that was cut to fit, and the event that was cut last.
+    pub cut: Option<(u64, String)>,
     /// Sub-buffers that could not be read: somebody wrote over them.
     pub damaged: u64,
     /// Processes that took part.
@@ -113,6 +115,13 @@ impl Summary {
         ));
         for (name, lost) in self.lost_by_event.iter().take(LOST_SHOWN_MAX) {
             notices.say(format_args!("lost {} × {name}", Grouped(*lost)));
+        }
+        if let Some((records, event)) = &self.cut {
+            notices.say(format_args!(
+                "{} record{} cut to fit, the last of {event}",
+                Grouped(*records),
+                if *records == 1 { " was" } else { "s were" },
+            ));
         }
         self.say_damage(notices);
     }

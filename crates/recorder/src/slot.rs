@@ -161,11 +161,12 @@ impl Slot {
             (&session.claim_sub_shift, plan.claim_sub_shift),
             (&session.next_id, 0),
             (&session.processes, 0),
-            (&session.events_refused, 0),
+            (&session.cut_event, 0),
             (&session.uid, crate::home::user()),
         ] {
             word.store(value, Ordering::Relaxed);
         }
+        session.records_cut.store(0, Ordering::Relaxed);
         let realtime = trackway_sys::clock::realtime_ns();
         let offset = realtime.wrapping_sub(trackway_sys::clock::monotonic_ns());
         session.realtime_offset_ns.store(offset, Ordering::Relaxed);

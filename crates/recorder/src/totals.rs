@@ -43,10 +43,7 @@ impl Recording {
         let window = self.home.window();
         (0..EVENTS_MAX)
             .filter(|&event| self.layout.id(window, event).load(Ordering::Relaxed) != 0)
-            .filter_map(|event| {
-                let bytes = window.description(event)?;
-                EventDescription::decode(bytes.as_slice()).ok().map(|event| event.full_name())
-            })
+            .filter_map(|event| self.event_name(event))
             .collect()
     }
 
@@ -56,6 +53,7 @@ impl Recording {
             lost: totals.lost,
             processes: totals.processes,
             bytes: totals.bytes,
+            cut: self.cut(),
             lost_by_event: if totals.lost > 0 { self.lost_by_event() } else { Vec::new() },
             ..Summary::default()
         };
@@ -67,6 +65,18 @@ impl Recording {
         summary
     }
 
+    fn cut(&self) -> Option<(u64, String)> {
+        let session = self.session();
+        let records = session.records_cut.load(Ordering::Relaxed);
+        let event = session.cut_event.load(Ordering::Relaxed) as usize;
+        (records > 0).then(|| (records, self.event_name(event).unwrap_or_default()))
+    }
+
+    fn event_name(&self, event: usize) -> Option<String> {
+        let bytes = self.home.window().description(event)?;
+        Some(EventDescription::decode(bytes.as_slice()).ok()?.full_name())
+    }
+
     fn lost_by_event(&self) -> Vec<(String, u64)> {
         let window = self.home.window();
         let mut lost: Vec<(usize, u64)> = (0..EVENTS_MAX)
@@ -75,12 +85,6 @@ impl Recording {
             .collect();
         lost.sort_by_key(|&(_, lost)| std::cmp::Reverse(lost));
         lost.truncate(LOST_SHOWN_MAX);
-        lost.into_iter()
-            .filter_map(|(event, lost)| {
-                let bytes = window.description(event)?;
-                let description = EventDescription::decode(bytes.as_slice()).ok()?;
-                Some((description.full_name(), lost))
-            })
-            .collect()
+        lost.into_iter().filter_map(|(event, lost)| Some((self.event_name(event)?, lost))).collect()
     }
 }

@@ -29,6 +29,8 @@ extern "C" {
 #define TRACKWAY_ABI_TAILROOM 8
 /* Longest payload, in bytes: a record of 4096 less its header and contexts. */
 #define TRACKWAY_ABI_PAYLOAD_MAX 4000
+/* Set in `payload_size` if a field was cut to fit: the library counts such records. */
+#define TRACKWAY_ABI_CUT (~(SIZE_MAX >> 1))
 
 /* Codes of scalars and shapes: crates/schema/src/lib.rs. */
 enum trackway_abi_scalar {
@@ -65,9 +67,10 @@ struct trackway_abi_event;
 /*
  * Records one event, in every session that has it enabled.
  *
- * `payload` points at `payload_size` bytes (at most TRACKWAY_ABI_PAYLOAD_MAX), packed, little
- * endian, with HEADROOM writable bytes before and TAILROOM readable bytes behind. Any thread, any
- * signal handler, after fork and vfork; never blocks, allocates, or changes errno.
+ * `payload` points at `payload_size` bytes (at most TRACKWAY_ABI_PAYLOAD_MAX; TRACKWAY_ABI_CUT may
+ * be added to it), packed, little endian, with HEADROOM writable bytes before and TAILROOM readable
+ * bytes behind. Any thread, any signal handler, after fork and vfork; never blocks, allocates, or
+ * changes errno.
  */
 typedef void (*trackway_abi_emit_fn)(struct trackway_abi_event *event, unsigned char *payload,
                                      size_t payload_size);
