@@ -1,5 +1,6 @@
 //! `trackway record` as its users know it: what it passes through, what it records, what it says.
 
+use std::io::Write;
 use std::os::unix::process::ExitStatusExt;
 use std::process::Stdio;
 
@@ -372,6 +373,50 @@ fn the_usage_shows_the_dashes() {
     let text = String::from_utf8_lossy(&output.stdout);
     assert!(text.contains("Usage: trackway record [OPTIONS] -- <CMD>..."), "{text}");
     assert!(text.contains("sudo"), "{text}");
+}
+
+/// However few there are: a sub-buffer is written before it is full, and the next packet goes on
+/// in the middle of it.
+#[test]
+fn events_reach_the_trace_while_the_program_runs() {
+    let source = r#"
+#include <trackway/trackway.h>
+#include <stdio.h>
+TRACKWAY_EVENT(myapp, tick, TRACKWAY_INFO, (u32, n));
+int main(void) {
+    for (unsigned n = 0; getchar() != EOF; n++)
+        trackway(myapp, tick, n);
+    return 0;
+}
+"#;
+    let world = World::new("flushed");
+    let program = world.compile("answerer", source, true, &[]);
+    let trace = world.path("trace");
+    let mut recorder = world.trackway(&["record", "-o"]);
+    let mut recorder = recorder
+        .arg(&trace)
+        .arg("--")
+        .arg(&program)
+        .stdin(Stdio::piped())
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .spawn()
+        .expect("trackway runs");
+    let mut input = recorder.stdin.take().expect("a pipe");
+    let ticks = || {
+        let output = world.trackway(&["print"]).arg(&trace).output().expect("trackway runs");
+        String::from_utf8_lossy(&output.stdout).matches("myapp:tick").count()
+    };
+    for n in 1..=4 {
+        input.write_all(b"x").expect("the program reads");
+        wait_for("the event", || ticks() == n);
+    }
+    drop(input);
+    assert!(recorder.wait().expect("it ends").success());
+    assert_eq!(ticks(), 4);
+    if let Some(theirs) = world.babeltrace(&trace) {
+        assert_eq!(world.print(&trace), String::from_utf8_lossy(&theirs.stdout));
+    }
 }
 
 /// A second after the start and each second: what there is so far, in place of the line before.

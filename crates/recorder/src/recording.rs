@@ -23,6 +23,9 @@ use crate::{Home, RecordError, Summary, clock, clock_epoch, cpus};
 const LEASE_PERIOD_NS: u64 = 500_000_000;
 /// How often the clock is calibrated, and slow things are looked at, in ns.
 const SLOW_PERIOD_NS: u64 = 100_000_000;
+/// How often sub-buffers that are still open are written as far as they are, in ns: who follows the
+/// trace sees events that much later at most, however few there are.
+const FLUSH_PERIOD_NS: u64 = 500_000_000;
 /// How long the end waits for claims of live writers.
 const CLAIMS_PATIENCE: Duration = Duration::from_millis(50);
 /// Least time between the first two readings of the clock.
@@ -45,6 +48,7 @@ pub struct Recording {
     begin_ts: u64,
     lease_due_ns: u64,
     slow_due_ns: u64,
+    flush_due_ns: u64,
     /// Ids of events, as far as they were seen: by event.
     ids_seen: Vec<u32>,
     ids_known: u32,
@@ -137,6 +141,7 @@ impl Recording {
             begin_ts: monotonic_ns(),
             lease_due_ns: 0,
             slow_due_ns: 0,
+            flush_due_ns: 0,
             ids_seen: vec![0; EVENTS_MAX],
             ids_known: 0,
             buffer: Vec::new(),
@@ -216,6 +221,7 @@ impl Recording {
         self.pool.patient = false;
         self.lease_due_ns = monotonic_ns() + LEASE_PERIOD_NS;
         self.slow_due_ns = monotonic_ns() + SLOW_PERIOD_NS / 2;
+        self.flush_due_ns = monotonic_ns() + FLUSH_PERIOD_NS;
     }
 
     /// The folder of the trace.
@@ -223,8 +229,9 @@ impl Recording {
         self.trace.root.clone()
     }
 
-    /// One look at everything: drains what is complete, gives memory back to writers, grows,
-    /// keeps lease and clock. How long to wait until the next look, in ns.
+    /// One look at everything: drains what is complete (twice a second also what is not), gives
+    /// memory back to writers, grows, keeps lease and clock. How long to wait until the next look,
+    /// in ns.
     pub fn tick(&mut self, notices: &Notices) -> Result<u64, RecordError> {
         self.check_window()?;
         let now = monotonic_ns();
@@ -245,7 +252,11 @@ impl Recording {
             }
         }
         if !self.is_overwriting() {
-            self.drain_all(false)?;
+            let flush = now >= self.flush_due_ns;
+            if flush {
+                self.flush_due_ns = now + FLUSH_PERIOD_NS;
+            }
+            self.drain_all(flush)?;
         }
         self.grow(notices);
         if now >= self.slow_due_ns {
