@@ -69,8 +69,8 @@ enum trackway_level {
  * where T is one of the scalar types above, E was declared by TRACKWAY_ENUM, and LENGTH is a
  * constant up to 1024. A null str or text is recorded as "(null)", a null array as zeros, a null
  * seq as empty. A payload has at most TRACKWAY_ABI_PAYLOAD_MAX bytes: where the fields that can
- * shrink (str, text, seq) do not fit, the longest are cut. Cut strings end with "…", and the
- * summary of a recording says how many records were cut.
+ * shrink (str, text, seq) do not fit, the longest are cut. Cut strings end with "…" if they
+ * have room for it; the summary of a recording says how many records were cut.
  */
 #define TRACKWAY_EVENT(...) TRACKWAY_I_EVENT(__VA_ARGS__, TRACKWAY_I_PADS)
 
@@ -948,7 +948,10 @@ TRACKWAY_I_INLINE struct trackway_abi_event *trackway_i_tracelog(enum trackway_l
 {
     static const struct trackway_abi_field fields[] =
         TRACKWAY_I_FIELDS((i32, line), (str, file), (str, func), (text, msg), TRACKWAY_I_PADS);
-    static struct trackway_abi_event events[] = {TRACKWAY_I_LEVELS(TRACKWAY_I_LOG_EVENT)};
+    /* With its bound: elements refer to the array, which g++ else initialises only when it is first
+     * used, over what the library has put there. */
+    static struct trackway_abi_event events[TRACKWAY_DEBUG + 1] = {
+        TRACKWAY_I_LEVELS(TRACKWAY_I_LOG_EVENT)};
     static struct trackway_abi_event *entries[] TRACKWAY_I_ENTRY(__unused__) = {
         TRACKWAY_I_LEVELS(TRACKWAY_I_LOG_ENTRY)};
     if (entered)

@@ -105,10 +105,23 @@ impl World {
 
     /// Compiles a C program of this text, with the header, linked with libtrackway.so if `linked`.
     pub fn compile(&self, name: &str, text: &str, linked: bool, flags: &[&str]) -> PathBuf {
-        let source = self.path(&format!("{name}.c"));
+        self.compile_with("cc", &format!("{name}.c"), text, linked, flags)
+    }
+
+    /// The same by another compiler, of a source file of this name; the program is called as the
+    /// file without its extension.
+    pub fn compile_with(
+        &self,
+        compiler: &str,
+        file: &str,
+        text: &str,
+        linked: bool,
+        flags: &[&str],
+    ) -> PathBuf {
+        let source = self.path(file);
         fs::write(&source, text).expect("the source is written");
-        let program = self.path(name);
-        let mut cc = Command::new("cc");
+        let program = source.with_extension("");
+        let mut cc = Command::new(compiler);
         cc.arg("-O2").arg("-I").arg(source_dir().join("include")).arg(&source);
         cc.arg("-o").arg(&program).args(flags);
         if linked {

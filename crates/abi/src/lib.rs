@@ -5,9 +5,9 @@
 //! made of atomics only (any process of the user may write at any time), and its size and offsets
 //! are asserted below the type. Whoever reads a value copies it, bounds it, then believes it.
 //!
-//! **Version rule.** Any change of a layout or of a meaning raises [`ABI_VERSION`], and with it
-//! the name of the window file: old and new libraries then use different windows side by side,
-//! and a recorder serves both.
+//! **Version rule**, from the first release on. Any change of a layout or of a meaning raises
+//! [`ABI_VERSION`], and with it the name of the window file: old and new libraries then use
+//! different windows side by side, and a recorder serves both.
 #![no_std]
 #![forbid(unsafe_code)]
 

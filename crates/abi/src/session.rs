@@ -88,7 +88,7 @@ pub struct Session {
     pub processes: AtomicU32,
     /// Index of the event whose record was cut last.
     pub cut_event: AtomicU32,
-    /// Records with a field that was cut to fit.
+    /// Records with a field that was cut to fit, those overwritten since included.
     pub records_cut: AtomicU64,
     /// Random number that a process must hold to take part, when [`flag::TOKEN`] is set.
     pub token: AtomicU64,

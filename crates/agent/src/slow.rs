@@ -303,7 +303,8 @@ impl Record<'_> {
         generation.load(Ordering::SeqCst) != self.layout.generation
     }
 
-    /// After the commit: a kill in between leaves one cut record uncounted, not a count of none.
+    /// After the commit: whoever is killed in between leaves one cut record uncounted. (Who sleeps
+    /// in between while the session ends counts it in the next one of that slot.)
     fn count_cut(&self) {
         let session = self.window.session(self.layout.index);
         session.cut_event.store(self.event as u32, Ordering::Relaxed);

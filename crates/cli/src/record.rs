@@ -54,6 +54,7 @@ pub(crate) fn recover(arguments: &RecoverArguments) -> anyhow::Result<ExitCode> 
                     summary.recorded,
                     summary.lost
                 ));
+                summary.say_cut(&notices);
                 summary.say_damage(&notices);
             }
             Err(error) => {

@@ -84,8 +84,10 @@ pub struct Summary {
     pub lost: u64,
     /// Events that newer ones overwrote.
     pub overwritten: u64,
-    /// Records with a field that was cut to fit, and the event that was cut last.
-    pub cut: Option<(u64, String)>,
+    /// Records with a field that was cut to fit, those overwritten since included.
+    pub cut: u64,
+    /// The event of which a record was cut last, if its name can be read.
+    pub cut_last: Option<String>,
     /// Sub-buffers that could not be read: somebody wrote over them.
     pub damaged: u64,
     /// Processes that took part.
@@ -116,14 +118,23 @@ impl Summary {
         for (name, lost) in self.lost_by_event.iter().take(LOST_SHOWN_MAX) {
             notices.say(format_args!("lost {} × {name}", Grouped(*lost)));
         }
-        if let Some((records, event)) = &self.cut {
-            notices.say(format_args!(
-                "{} record{} cut to fit, the last of {event}",
-                Grouped(*records),
-                if *records == 1 { " was" } else { "s were" },
-            ));
-        }
+        self.say_cut(notices);
         self.say_damage(notices);
+    }
+
+    /// Says how many records were cut, if any were: a sequence does not show it.
+    pub fn say_cut(&self, notices: &Notices) {
+        if self.cut == 0 {
+            return;
+        }
+        let last = self.cut_last.as_ref().map(|event| format!(", the last of {event}"));
+        notices.say(format_args!(
+            "{} record{} cut to fit{}{}",
+            Grouped(self.cut),
+            if self.cut == 1 { " was" } else { "s were" },
+            if self.overwritten > 0 { " (overwritten ones included)" } else { "" },
+            last.unwrap_or_default(),
+        ));
     }
 
     /// Says what could not be read, if anything.
@@ -179,5 +190,21 @@ mod tests {
             Summary { recorded: 1_234_567, processes: 1, bytes: 2048, ..Summary::default() };
         summary.say(&notices, std::path::Path::new("t"), false);
         assert_eq!(notices.all(), ["1234567 events recorded, 0 lost, 1 process, 2048 bytes in t"]);
+    }
+
+    #[test]
+    fn cut_records_are_told_of() {
+        let said = |cut, overwritten, last: Option<&str>| {
+            let notices = Notices::kept();
+            let cut_last = last.map(str::to_owned);
+            Summary { cut, overwritten, cut_last, ..Summary::default() }.say_cut(&notices);
+            notices.all().join("|")
+        };
+        assert_eq!(said(0, 7, Some("app:request")), "");
+        assert_eq!(said(1, 0, None), "1 record was cut to fit");
+        assert_eq!(
+            said(2000, 3, Some("app:request")),
+            "2,000 records were cut to fit (overwritten ones included), the last of app:request"
+        );
     }
 }

@@ -53,7 +53,8 @@ impl Recording {
             lost: totals.lost,
             processes: totals.processes,
             bytes: totals.bytes,
-            cut: self.cut(),
+            cut: self.session().records_cut.load(Ordering::Relaxed),
+            cut_last: self.event_name(self.session().cut_event.load(Ordering::Relaxed) as usize),
             lost_by_event: if totals.lost > 0 { self.lost_by_event() } else { Vec::new() },
             ..Summary::default()
         };
@@ -63,13 +64,6 @@ impl Recording {
             summary.damaged = summary.damaged.saturating_add(work.damaged);
         }
         summary
-    }
-
-    fn cut(&self) -> Option<(u64, String)> {
-        let session = self.session();
-        let records = session.records_cut.load(Ordering::Relaxed);
-        let event = session.cut_event.load(Ordering::Relaxed) as usize;
-        (records > 0).then(|| (records, self.event_name(event).unwrap_or_default()))
     }
 
     fn event_name(&self, event: usize) -> Option<String> {

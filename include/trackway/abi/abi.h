@@ -8,8 +8,8 @@
  * loaded, and a module loaded later announces itself through the weak symbol
  * trackway_abi_register(). A program without the library runs with every event disabled.
  *
- * Version rule: structures only grow at their end, and `size` says how much of it is there; any
- * other change raises TRACKWAY_ABI_VERSION and the library's SONAME.
+ * Version rule, from the first release on: structures only grow at their end, and `size` says how
+ * much of it is there; any other change raises TRACKWAY_ABI_VERSION and the library's SONAME.
  */
 #ifndef TRACKWAY_ABI_ABI_H
 #define TRACKWAY_ABI_ABI_H
