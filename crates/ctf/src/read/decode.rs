@@ -5,7 +5,11 @@
 //! content, and a budget of elements per packet bounds its work even where elements take no
 //! space.
 
+use std::ffi::CStr;
+use std::slice::Iter;
+
 use super::error::DecodeError;
+use super::runs::{Elements, Place, Run};
 use super::types::{
     Array, Enumeration, Float, Integer, Member, ROLES, Role, Sequence, Struct, Type, Variant,
     VariantOption, in_range,
@@ -144,6 +148,7 @@ impl<'bytes> Cursor<'bytes> {
         DecodeError::Truncated { bit: self.position() }
     }
 
+    #[inline]
     fn align(&mut self, alignment: u64) -> Result<(), DecodeError> {
         if alignment > 1 {
             // Alignments are powers of two, and pieces begin at multiples of the greatest.
@@ -156,17 +161,47 @@ impl<'bytes> Cursor<'bytes> {
         Ok(())
     }
 
-    /// Takes a compact event header, if that comes next: see `StreamClass::compact_tags`.
-    pub(crate) fn compact_header(&mut self, tags: u32) -> Option<(u64, u64)> {
-        let aligned = self.bit.next_multiple_of(8);
-        let word = self.bytes.get((aligned / 8) as usize..)?.first_chunk::<4>()?;
-        let word = u32::from_le_bytes(*word);
-        let tag = word & 31;
-        if tag > tags || aligned + 32 > self.end {
-            return None;
+    /// The next `reach` bytes from a multiple of `alignment` bits (at least 8) on, if they are at
+    /// hand, and how many bits of content there are from there.
+    #[inline]
+    pub(crate) fn at_hand(&self, alignment: u64, reach: usize) -> Option<(&'bytes [u8], u64)> {
+        let start = (self.bit + (alignment - 1)) & !(alignment - 1);
+        let bytes = self.bytes.get((start / 8) as usize..)?.get(..reach)?;
+        Some((bytes, self.end.checked_sub(start)?))
+    }
+
+    /// Goes to a multiple of `alignment` bits, and `bits` beyond; they are known to be there.
+    #[inline]
+    pub(crate) fn pass(&mut self, alignment: u64, bits: u64) {
+        self.bit = ((self.bit + (alignment - 1)) & !(alignment - 1)) + bits;
+    }
+
+    /// Goes to a multiple of `alignment` bits, and `bits` beyond, if they are there.
+    #[inline]
+    pub(crate) fn skip(&mut self, alignment: u64, bits: u64) -> Option<()> {
+        self.align(alignment).ok()?;
+        self.bit = self.bit.checked_add(bits).filter(|&bit| bit <= self.end)?;
+        Some(())
+    }
+
+    /// Gives to `each` the elements of an array of `length` whose words are at hand, and goes
+    /// behind them; how many that are: none, or all but the last few.
+    #[inline]
+    fn run_of(&mut self, places: Elements, length: u64, mut each: impl FnMut(u64, u64)) -> u64 {
+        if !self.bit.is_multiple_of(8) {
+            return 0;
         }
-        self.bit = aligned + 32;
-        Some((u64::from(tag), u64::from(word >> 5)))
+        let Elements { place, stride } = places;
+        let (rest, reach) = (self.rest(), place.reach());
+        let mut index = 0;
+        let mut at = 0;
+        while let Some(bytes) = rest.get(at..at + reach).filter(|_| index < length) {
+            each(index, place.read(bytes));
+            index += 1;
+            at += stride;
+        }
+        self.bit += 8 * at as u64;
+        index
     }
 
     /// The next `bits` (1 to 64), without their sign.
@@ -204,10 +239,10 @@ impl<'bytes> Cursor<'bytes> {
     /// Bytes up to a NUL, which is passed over.
     fn string(&mut self) -> Result<&'bytes [u8], DecodeError> {
         self.align(8)?;
-        let rest = self.rest();
-        let length = rest.iter().position(|&byte| byte == 0).ok_or_else(|| self.truncated())?;
-        self.bit += 8 * (length as u64 + 1);
-        Ok(rest.get(..length).unwrap_or_default())
+        // Looks at words, not bytes.
+        let text = CStr::from_bytes_until_nul(self.rest()).map_err(|_| self.truncated())?;
+        self.bit += 8 * (text.count_bytes() as u64 + 1);
+        Ok(text.to_bytes())
     }
 
     /// `length` bytes; the cursor is at a byte's start.
@@ -285,16 +320,81 @@ pub(crate) fn decode_struct<S: Sink>(
 ) -> Result<(), DecodeError> {
     cursor.align(structure.alignment)?;
     sink.begin_struct();
-    for member in &structure.members {
-        if member.hidden {
-            decode(&member.kind, cursor, state, &mut Skip)?;
-        } else {
-            sink.member(member);
-            decode(&member.kind, cursor, state, sink)?;
+    let mut members = structure.members.iter();
+    for run in &structure.runs {
+        for member in members.by_ref().take(run.before) {
+            decode_member(member, cursor, state, sink)?;
         }
+        decode_run(run, &mut members, cursor, state, sink)?;
+    }
+    for member in members {
+        decode_member(member, cursor, state, sink)?;
     }
     sink.end_struct();
     Ok(())
+}
+
+fn decode_member<S: Sink>(
+    member: &Member,
+    cursor: &mut Cursor<'_>,
+    state: &mut State,
+    sink: &mut S,
+) -> Result<(), DecodeError> {
+    if member.hidden {
+        return decode(&member.kind, cursor, state, &mut Skip);
+    }
+    sink.member(member);
+    decode(&member.kind, cursor, state, sink)
+}
+
+/// Decodes the members of a run: with one check of bounds if its bytes are at hand.
+#[inline]
+fn decode_run<S: Sink>(
+    run: &Run,
+    members: &mut Iter<'_, Member>,
+    cursor: &mut Cursor<'_>,
+    state: &mut State,
+    sink: &mut S,
+) -> Result<(), DecodeError> {
+    match cursor.at_hand(run.alignment, run.reach) {
+        Some((bytes, rest)) if run.bits <= rest => {
+            cursor.pass(run.alignment, run.bits);
+            for (place, member) in run.places.iter().zip(members) {
+                placed(member, *place, bytes, state, sink);
+            }
+            Ok(())
+        }
+        _ => members
+            .take(run.places.len())
+            .try_for_each(|member| decode_member(member, cursor, state, sink)),
+    }
+}
+
+/// A number at a known place.
+#[inline]
+fn placed<S: Sink>(member: &Member, place: Place, run: &[u8], state: &mut State, sink: &mut S) {
+    let value = place.read(run);
+    if let Type::Integer(integer) | Type::Enumeration(Enumeration { integer, .. }) = &member.kind
+        && !integer.plain
+    {
+        state.note(integer, value);
+    }
+    if !member.hidden {
+        sink.member(member);
+        show(&member.kind, value, sink);
+    }
+}
+
+/// Gives a number to `sink`; `value` holds its bits.
+#[inline]
+fn show<S: Sink>(kind: &Type, value: u64, sink: &mut S) {
+    match kind {
+        Type::Integer(integer) => sink.integer(integer, value),
+        Type::Enumeration(enumeration) => sink.enumeration(enumeration, value),
+        Type::Float(float) if float.double => sink.float(f64::from_bits(value)),
+        Type::Float(_) => sink.float(f64::from(f32::from_bits(value as u32))),
+        Type::Text | Type::Struct(_) | Type::Array(_) | Type::Sequence(_) | Type::Variant(_) => {}
+    }
 }
 
 fn decode_array<S: Sink>(
@@ -308,7 +408,7 @@ fn decode_array<S: Sink>(
         text(cursor.bytes(array.length)?, sink);
         return Ok(());
     }
-    elements(&array.element, array.length, cursor, state, sink)
+    elements(&array.element, array.elements, array.length, cursor, state, sink)
 }
 
 fn decode_sequence<S: Sink>(
@@ -323,7 +423,7 @@ fn decode_sequence<S: Sink>(
         text(cursor.bytes(length)?, sink);
         return Ok(());
     }
-    elements(&sequence.element, length, cursor, state, sink)
+    elements(&sequence.element, sequence.elements, length, cursor, state, sink)
 }
 
 /// Text ends at its first NUL, if it has one.
@@ -334,6 +434,7 @@ fn text<S: Sink>(bytes: &[u8], sink: &mut S) {
 
 fn elements<S: Sink>(
     element: &Type,
+    places: Option<Elements>,
     length: u64,
     cursor: &mut Cursor<'_>,
     state: &mut State,
@@ -342,7 +443,14 @@ fn elements<S: Sink>(
     let too_long = DecodeError::Length { bit: cursor.position(), length };
     state.budget = state.budget.checked_sub(length).ok_or(too_long)?;
     sink.begin_array();
-    for index in 0..length {
+    let mut first = 0;
+    if let Some(places) = places {
+        first = cursor.run_of(places, length, |index, value| {
+            sink.element(index);
+            show(element, value, sink);
+        });
+    }
+    for index in first..length {
         sink.element(index);
         decode(element, cursor, state, sink)?;
     }

@@ -12,11 +12,13 @@
 
 mod decode;
 mod error;
+mod header;
 mod lexer;
 mod node;
 mod packetized;
 mod parser;
 mod resolve;
+mod runs;
 mod source;
 mod stream;
 mod trace;

@@ -8,7 +8,9 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use super::error::{MetadataError, MetadataProblem};
+use super::header::HeaderPlan;
 use super::node::{Document, EventNode, IntegerNode, Named, Node, NodeKind, Reference, StreamNode};
+use super::runs::{elements, fixed_bits, runs};
 use super::trace::{Clock, EventClass, StreamClass, Trace};
 use super::types::{
     Array, Enumeration, Float, Integer, Member, Role, Sequence, Struct, Type, Variant,
@@ -135,12 +137,16 @@ impl Resolver<'_> {
             kind
         };
         let event_header = take(EVENT_HEADER);
+        let event_context = take(STREAM_EVENT_CONTEXT);
+        for event in &mut events {
+            event.fixed = fixed([&event_context, &event.context, &event.fields]);
+        }
         Ok(StreamClass {
             id,
-            compact_tags: event_header.as_ref().and_then(compact_tags),
+            header_plan: event_header.as_ref().and_then(HeaderPlan::new),
             packet_context: take(PACKET_CONTEXT),
             event_header,
-            event_context: take(STREAM_EVENT_CONTEXT),
+            event_context,
             events,
             events_by_id,
             clock,
@@ -162,6 +168,7 @@ impl Resolver<'_> {
             level: node.level,
             context,
             fields,
+            fixed: None,
         })
     }
 
@@ -227,13 +234,13 @@ impl Resolver<'_> {
             NodeKind::Array { element, length } => {
                 let element = Box::new(self.compile(element)?);
                 let (alignment, text) = (element.alignment(), is_character(&element));
-                Type::Array(Array { element, length: *length, alignment, text })
+                Type::Array(Array { element, length: *length, alignment, text, elements: None })
             }
             NodeKind::Sequence { element, length } => {
                 let slot = self.slot(length)?.slot;
                 let element = Box::new(self.compile(element)?);
                 let (alignment, text) = (element.alignment(), is_character(&element));
-                Type::Sequence(Sequence { element, slot, alignment, text })
+                Type::Sequence(Sequence { element, slot, alignment, text, elements: None })
             }
             NodeKind::Variant { tag, options } => self.variant(tag.as_ref(), options)?,
         })
@@ -251,7 +258,8 @@ impl Resolver<'_> {
         }
         let members = self.frames.pop().unwrap_or_default();
         let widest = members.iter().map(|member| member.kind.alignment()).max().unwrap_or(1);
-        Ok(Type::Struct(Struct { members, alignment: widest.max(alignment), shown: true }))
+        let alignment = widest.max(alignment);
+        Ok(Type::Struct(Struct { members, alignment, shown: true, runs: Vec::new() }))
     }
 
     fn variant(&mut self, tag: Option<&Reference>, options: &[Named]) -> Resolved<Type> {
@@ -358,29 +366,6 @@ fn is_character(kind: &Type) -> bool {
     }
 }
 
-/// Greatest tag, and its slot, with which an event header is one little-endian word: five bits of
-/// tag, which is the event's id, and 27 bits of time. LTTng's compact headers are such ones, and
-/// Trackway's. They are by far the most frequent, so that a decoder does well to know them.
-fn compact_tags(header: &Type) -> Option<(u32, usize)> {
-    let Type::Struct(Struct { members, alignment: 8, .. }) = header else { return None };
-    let [tag, choice] = &members[..] else { return None };
-    let (Type::Enumeration(tag), Type::Variant(variant)) = (&tag.kind, &choice.kind) else {
-        return None;
-    };
-    let tag = &tag.integer;
-    let is_tag = tag.bits == 5 && tag.alignment == 1 && !tag.signed && !tag.big_endian;
-    if !is_tag || tag.role != Role::EventClass || tag.clock.is_some() {
-        return None;
-    }
-    let first = variant.options.first().filter(|_| tag.slot == Some(variant.slot))?;
-    let Type::Struct(Struct { members, alignment: 1, .. }) = &first.kind else { return None };
-    let ([time], [(0, last @ 0..=31)]) = (&members[..], &first.ranges[..]) else { return None };
-    let Type::Integer(time) = &time.kind else { return None };
-    let is_time = time.bits == 27 && time.alignment == 1 && !time.signed && !time.big_endian;
-    let is_plain = time.clock.is_some() && time.role == Role::None && time.slot.is_none();
-    (is_time && is_plain).then_some((*last as u32, variant.slot))
-}
-
 /// Every integer named `id`, however deep in the event header, tells the event's class.
 fn give_id_role(kind: &mut Type) {
     match kind {
@@ -401,6 +386,12 @@ fn give_id_role(kind: &mut Type) {
         Type::Sequence(sequence) => give_id_role(&mut sequence.element),
         Type::Integer(_) | Type::Enumeration(_) | Type::Float(_) | Type::Text => {}
     }
+}
+
+/// Alignments and sizes of the parts that there are, if none depends on its values.
+fn fixed(parts: [&Option<Type>; 3]) -> Option<Vec<(u64, u64)>> {
+    let parts = parts.into_iter().flatten();
+    parts.map(|part| fixed_bits(part).map(|bits| (part.alignment(), bits))).collect()
 }
 
 fn has_role(context: &Type, role: Role) -> bool {
@@ -451,12 +442,19 @@ fn finish(kind: &mut Type) {
                 shown += usize::from(!member.hidden);
             }
             structure.shown = shown > 0 || structure.members.is_empty();
+            structure.runs = runs(&structure.members, structure.alignment);
         }
         Type::Variant(variant) => {
             variant.options.iter_mut().for_each(|option| finish(&mut option.kind));
         }
-        Type::Array(array) => finish(&mut array.element),
-        Type::Sequence(sequence) => finish(&mut sequence.element),
+        Type::Array(array) => {
+            finish(&mut array.element);
+            array.elements = elements(&array.element);
+        }
+        Type::Sequence(sequence) => {
+            finish(&mut sequence.element);
+            sequence.elements = elements(&sequence.element);
+        }
         Type::Float(_) | Type::Text => {}
     }
 }

@@ -5,7 +5,7 @@
 //! only a window of a large packet: where an event goes beyond the window, the answer is
 //! [`DecodeError::Truncated`], nothing has changed, and the caller tries again with more.
 
-use super::decode::{Cursor, Sink, Skip, State, advanced, decode};
+use super::decode::{Cursor, Sink, Skip, State, decode};
 use super::error::DecodeError;
 use super::trace::{EventClass, StreamClass, Trace};
 use super::types::Role;
@@ -109,7 +109,7 @@ impl EventSink for Skip {
 #[derive(Debug)]
 pub struct StreamDecoder<'trace> {
     trace: &'trace Trace,
-    class: Option<usize>,
+    class: Option<(usize, &'trace StreamClass)>,
     state: State,
     packet: Option<Packet>,
     /// Next bit of the current packet.
@@ -136,7 +136,7 @@ impl<'trace> StreamDecoder<'trace> {
 
     /// The class of the stream, known from its first packet on.
     pub fn class(&self) -> Option<&'trace StreamClass> {
-        self.class.and_then(|index| self.trace.streams.get(index))
+        self.class.map(|(_, class)| class)
     }
 
     /// Where in the packet the next header or payload begins, in bits.
@@ -172,9 +172,8 @@ impl<'trace> StreamDecoder<'trace> {
         if let Some(found) = state.role(Role::Magic).filter(|&magic| magic != PACKET_MAGIC) {
             return Err(DecodeError::Magic { found });
         }
-        let index = self.stream_index(&state)?;
-        let class = self.trace.streams.get(index);
-        if let Some(context) = class.and_then(|class| class.packet_context.as_ref()) {
+        let (index, class) = self.stream_class(&state)?;
+        if let Some(context) = &class.packet_context {
             // First without `sink`, which gets all of a context or nothing: a caller whose window
             // was too small tries again.
             let (mut again, mut state_again) = (cursor, state.clone());
@@ -193,33 +192,33 @@ impl<'trace> StreamDecoder<'trace> {
         losses(self.packet.as_ref(), &packet, class, &mut lost);
         state.budget = content.saturating_add(SPARE_ELEMENTS);
         self.state = state;
-        self.class = Some(index);
+        self.class = Some((index, class));
         self.packet = Some(packet);
         self.position = cursor.position();
         self.end = content;
         Ok(packet)
     }
 
-    fn stream_index(&self, state: &State) -> Result<usize, DecodeError> {
+    fn stream_class(&self, state: &State) -> Result<(usize, &'trace StreamClass), DecodeError> {
         let streams = &self.trace.streams;
-        let index = match state.role(Role::StreamClass) {
-            None if streams.len() == 1 => 0,
-            id => {
-                let id = id.unwrap_or(0);
-                let index = streams.iter().position(|stream| stream.id == id);
-                index.ok_or(DecodeError::UnknownStream { id })?
-            }
+        let mut found = streams.iter().enumerate();
+        let id = state.role(Role::StreamClass);
+        let found = match (id, streams.len()) {
+            (None, 1) => found.next(),
+            _ => found.find(|(_, stream)| stream.id == id.unwrap_or(0)),
         };
-        if self.class.is_some_and(|before| before != index) {
-            return Err(DecodeError::StreamChanged { id: streams[index].id });
+        let (index, class) = found.ok_or(DecodeError::UnknownStream { id: id.unwrap_or(0) })?;
+        if self.class.is_some_and(|(before, _)| before != index) {
+            return Err(DecodeError::StreamChanged { id: class.id });
         }
-        Ok(index)
+        Ok((index, class))
     }
 
     /// Reads the next event's header; `None` at the end of the packet's content. Its body must
     /// be read, with [`StreamDecoder::event_body`], before the next header.
     ///
     /// After an error the decoder is where it was before.
+    #[inline]
     pub fn event_header(
         &mut self,
         window: Window<'_>,
@@ -232,21 +231,14 @@ impl<'trace> StreamDecoder<'trace> {
         };
         let clock_before = self.state.clock;
         let mut cursor = Cursor::new(window.bytes, window.start, self.position, self.end);
-        self.state.roles[Role::EventClass as usize] = None;
-        let compact = class
-            .compact_tags
-            .and_then(|(tags, slot)| cursor.compact_header(tags).map(|found| (found, slot)));
-        if let Some(((id, time), slot)) = compact {
-            self.state.set_slot(slot, id);
-            self.state.roles[Role::EventClass as usize] = Some(id);
-            self.state.clock = advanced(clock_before, time, 27);
-        } else if let Some(header) = &class.event_header {
-            let decoded = decode(header, &mut cursor, &mut self.state, &mut Skip);
-            decoded.inspect_err(|_| self.state.clock = clock_before)?;
-        }
-        let event = match self.state.role(Role::EventClass) {
+        let plan = class.header_plan.as_ref();
+        let id = match plan.and_then(|plan| plan.read(&mut cursor, &mut self.state)) {
+            Some(id) => id,
+            None => self.walk_header(class, &mut cursor, clock_before)?,
+        };
+        let event = match id {
             None if class.events.len() == 1 => class.events.first(),
-            id => class.event_index(id.unwrap_or(0)).and_then(|index| class.events.get(index)),
+            id => class.event(id.unwrap_or(0)),
         };
         let clock = self.state.clock;
         let time = class.clock.map(|clocked| clocked.ns_from_origin(clock)).transpose();
@@ -258,11 +250,25 @@ impl<'trace> StreamDecoder<'trace> {
             }
             (event, time) => {
                 self.state.clock = clock_before;
-                let id = self.state.role(Role::EventClass).unwrap_or(0);
-                let unknown = DecodeError::UnknownEvent { id, bit: self.position };
+                let unknown = DecodeError::UnknownEvent { id: id.unwrap_or(0), bit: self.position };
                 Err(event.map_or(unknown, |_| time.err().unwrap_or(unknown)))
             }
         }
+    }
+
+    /// Reads a header of any type; the event's id, if it has one.
+    fn walk_header(
+        &mut self,
+        class: &StreamClass,
+        cursor: &mut Cursor<'_>,
+        clock_before: u64,
+    ) -> Result<Option<u64>, DecodeError> {
+        self.state.roles[Role::EventClass as usize] = None;
+        if let Some(header) = &class.event_header {
+            let decoded = decode(header, cursor, &mut self.state, &mut Skip);
+            decoded.inspect_err(|_| self.state.clock = clock_before)?;
+        }
+        Ok(self.state.role(Role::EventClass))
     }
 
     /// Reads the rest of the event `class`, whose header was the last thing read, into `sink`.
@@ -274,9 +280,9 @@ impl<'trace> StreamDecoder<'trace> {
         class: &EventClass,
         sink: &mut S,
     ) -> Result<(), DecodeError> {
-        let stream_context = self.class().and_then(|class| class.event_context.as_ref());
         let (clock_before, budget_before) = (self.state.clock, self.state.budget);
         let mut cursor = Cursor::new(window.bytes, window.start, self.position, self.end);
+        let stream_context = self.class().and_then(|class| class.event_context.as_ref());
         let scopes = [
             (Scope::StreamContext, stream_context),
             (Scope::EventContext, class.context.as_ref()),
@@ -295,6 +301,10 @@ impl<'trace> StreamDecoder<'trace> {
                 self.state.budget = budget_before;
             })?;
         }
+        self.end_event(cursor)
+    }
+
+    fn end_event(&mut self, cursor: Cursor<'_>) -> Result<(), DecodeError> {
         if cursor.position() == self.event_start {
             return Err(DecodeError::Empty { bit: self.event_start });
         }
@@ -302,9 +312,18 @@ impl<'trace> StreamDecoder<'trace> {
         Ok(())
     }
 
-    /// Passes over the rest of the event `class`, as [`StreamDecoder::event_body`] reads it.
+    /// Passes over the rest of the event `class`, as [`StreamDecoder::event_body`] reads it; at
+    /// once if all its events are of one size.
     pub fn skip_body(&mut self, window: Window<'_>, class: &EventClass) -> Result<(), DecodeError> {
-        self.event_body(window, class, &mut Skip)
+        let mut cursor = Cursor::new(window.bytes, window.start, self.position, self.end);
+        let skipped = class.fixed.as_ref().and_then(|parts| {
+            parts.iter().try_for_each(|&(alignment, bits)| cursor.skip(alignment, bits))
+        });
+        match skipped {
+            Some(()) => self.end_event(cursor),
+            // Also where it is cut off, for an error that says in which field.
+            None => self.event_body(window, class, &mut Skip),
+        }
     }
 }
 
@@ -326,10 +345,10 @@ fn packet(stream: usize, state: &State) -> Packet {
 fn losses(
     before: Option<&Packet>,
     packet: &Packet,
-    class: Option<&StreamClass>,
+    class: &StreamClass,
     lost: &mut impl FnMut(Loss),
 ) {
-    let timed = class.is_some_and(|class| class.has_packet_times);
+    let timed = class.has_packet_times;
     let between = |from: Option<u64>, to: Option<u64>| from.zip(to).filter(|_| timed);
     if let Some(total) = packet.events_discarded {
         let previous = before.and_then(|before| before.events_discarded);

@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 
 use super::error::{DecodeError, MetadataError};
+use super::header::HeaderPlan;
 use super::node::EnvironmentValue;
 use super::types::{Struct, Type};
 use super::{packetized, parser, resolve};
@@ -59,8 +60,8 @@ pub struct StreamClass {
     pub(crate) events_by_id: HashMap<u64, usize>,
     pub(crate) clock: Option<Clock>,
     pub(crate) has_packet_times: bool,
-    /// Greatest tag of a compact event header and the tag's slot, if the class has such headers.
-    pub(crate) compact_tags: Option<(u32, usize)>,
+    /// How event headers are read without walking through them, if they can be.
+    pub(crate) header_plan: Option<HeaderPlan>,
 }
 
 impl StreamClass {
@@ -79,13 +80,15 @@ impl StreamClass {
         self.clock.as_ref()
     }
 
-    pub(crate) fn event_index(&self, id: u64) -> Option<usize> {
+    /// The event that headers name by `id`.
+    #[inline]
+    pub fn event(&self, id: u64) -> Option<&EventClass> {
         // Nearly always, ids count up from 0 in the order of declaration.
         let guess = usize::try_from(id).ok()?;
-        if self.events.get(guess).is_some_and(|event| event.id == id) {
-            return Some(guess);
+        match self.events.get(guess) {
+            Some(event) if event.id == id => Some(event),
+            _ => self.events.get(*self.events_by_id.get(&id)?),
         }
-        self.events_by_id.get(&id).copied()
     }
 }
 
@@ -97,6 +100,9 @@ pub struct EventClass {
     pub(crate) level: Option<i64>,
     pub(crate) context: Option<Type>,
     pub(crate) fields: Option<Type>,
+    /// Alignment and size in bits of each part of its events (contexts and payload), if they are
+    /// the same for all of them.
+    pub(crate) fixed: Option<Vec<(u64, u64)>>,
 }
 
 impl EventClass {

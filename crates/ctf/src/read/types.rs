@@ -5,6 +5,8 @@
 
 use std::sync::Arc;
 
+use super::runs::{Elements, Run};
+
 /// A field's type.
 #[derive(Debug, Clone)]
 pub enum Type {
@@ -152,6 +154,8 @@ pub struct Struct {
     /// Whether it has something to show: a member that is not for the reader alone, or, if it
     /// is empty, its emptiness.
     pub(crate) shown: bool,
+    /// Its members whose places are known, in order; empty until all is known of them.
+    pub(crate) runs: Vec<Run>,
 }
 
 impl Struct {
@@ -195,6 +199,8 @@ pub struct Array {
     pub(crate) length: u64,
     pub(crate) alignment: u64,
     pub(crate) text: bool,
+    /// Its elements, if their places are known.
+    pub(crate) elements: Option<Elements>,
 }
 
 /// As many elements as an earlier field says.
@@ -204,6 +210,8 @@ pub struct Sequence {
     pub(crate) slot: usize,
     pub(crate) alignment: u64,
     pub(crate) text: bool,
+    /// Its elements, if their places are known.
+    pub(crate) elements: Option<Elements>,
 }
 
 /// One of several types, as an earlier field says.

@@ -1,0 +1,234 @@
+//! How many events a second one core decodes: `cargo bench -p trackway-ctf`.
+//!
+//! The traces are made in memory, as `trackway record` and LTTng write them. Decoding means that
+//! every value of every field reaches a [`Sink`], here one that adds them up: what a value costs
+//! beyond that is its user's affair. Beside it stand what skipping and printing cost.
+
+use std::fmt::Write as _;
+use std::hint::black_box;
+use std::time::Instant;
+
+use trackway_ctf::read::{
+    Enumeration, EventSink, Integer, Member, Scope, Sink, StreamDecoder, Trace, VariantOption,
+    Window,
+};
+use trackway_ctf::text::{LineWriter, TraceNames};
+use trackway_ctf::write::{
+    Contexts, PACKET_HEADER_BYTES, PacketFields, TraceDescription, event_declaration,
+    metadata_preamble, packet_header,
+};
+use trackway_schema::{EventDescription, Field, FieldKind, Scalar};
+
+const UUID: [u8; 16] = *b"0123456789abcdef";
+const START_NS: u64 = 1_000_000_000_000;
+const PACKET_BYTES: usize = 256 << 10;
+const PACKETS: usize = 64;
+/// Each figure is the best of so many rounds.
+const ROUNDS: usize = 5;
+
+/// Adds up all values, so that none can be left out.
+#[derive(Default)]
+struct Sum(u64);
+
+impl Sink for Sum {
+    #[inline]
+    fn integer(&mut self, _: &Integer, value: u64) {
+        self.0 = self.0.wrapping_add(value);
+    }
+    #[inline]
+    fn enumeration(&mut self, _: &Enumeration, value: u64) {
+        self.0 = self.0.wrapping_add(value);
+    }
+    #[inline]
+    fn float(&mut self, value: f64) {
+        self.0 = self.0.wrapping_add(value.to_bits());
+    }
+    #[inline]
+    fn text(&mut self, bytes: &[u8]) {
+        self.0 = self.0.wrapping_add(bytes.len() as u64);
+    }
+    fn begin_struct(&mut self) {}
+    fn member(&mut self, _: &Member) {}
+    fn end_struct(&mut self) {}
+    fn begin_array(&mut self) {}
+    fn element(&mut self, _: u64) {}
+    fn end_array(&mut self) {}
+    fn begin_variant(&mut self, _: &VariantOption) {}
+    fn end_variant(&mut self) {}
+}
+
+impl EventSink for Sum {
+    fn begin_scope(&mut self, _: Scope) {}
+}
+
+/// A trace of one stream in memory.
+struct Made {
+    metadata: String,
+    packets: Vec<Vec<u8>>,
+}
+
+/// Packets full of records: header word (five bits of id, 27 of time), then `body`.
+fn packets(mut body: impl FnMut(u64, &mut Vec<u8>), header: fn(u64, &mut Vec<u8>)) -> Vec<Vec<u8>> {
+    let mut time = START_NS;
+    (0..PACKETS as u64)
+        .map(|sequence| {
+            let mut records = Vec::with_capacity(PACKET_BYTES);
+            let begin = time;
+            while records.len() + PACKET_HEADER_BYTES + 256 < PACKET_BYTES {
+                time += 21;
+                header(time, &mut records);
+                body(time, &mut records);
+            }
+            let content_bytes = (PACKET_HEADER_BYTES + records.len()) as u64;
+            let fields = PacketFields {
+                timestamp_begin: begin,
+                timestamp_end: time,
+                content_bytes,
+                packet_bytes: PACKET_BYTES as u64,
+                sequence,
+                ..PacketFields::default()
+            };
+            let mut packet = packet_header(&UUID, &fields).to_vec();
+            packet.append(&mut records);
+            packet.resize(PACKET_BYTES, 0);
+            packet
+        })
+        .collect()
+}
+
+fn compact(time: u64, record: &mut Vec<u8>) {
+    record.extend((((time & ((1 << 27) - 1)) as u32) << 5).to_le_bytes());
+}
+
+fn preamble(vtid: bool) -> String {
+    metadata_preamble(&TraceDescription {
+        uuid: UUID,
+        hostname: "host".to_owned(),
+        uid: 1000,
+        trace_name: "session".to_owned(),
+        creation_datetime: "20261121T025621+0000".to_owned(),
+        boot_uuid: *b"fedcba9876543210",
+        clock_offset_ns: 1_795_228_670_847_582_868,
+        contexts: Contexts { vtid, ..Contexts::default() },
+    })
+}
+
+fn declared(fields: Vec<(&str, FieldKind)>) -> String {
+    let fields =
+        fields.into_iter().map(|(name, kind)| Field { name: name.to_owned(), kind }).collect();
+    let (provider, name) = ("app".to_owned(), "request".to_owned());
+    event_declaration(0, &EventDescription { provider, name, level: 6, fields })
+}
+
+/// One u32 and the thread's id: what `trackway record` writes for the smallest useful event.
+fn trackway() -> Made {
+    let metadata = preamble(true) + &declared(vec![("n", FieldKind::Scalar(Scalar::U32))]);
+    let body = |time: u64, record: &mut Vec<u8>| {
+        record.extend(4711_i32.to_le_bytes());
+        record.extend((time as u32).to_le_bytes());
+    };
+    Made { metadata, packets: packets(body, compact) }
+}
+
+/// Fields of all kinds.
+fn mixed() -> Made {
+    let fields = vec![
+        ("a", FieldKind::Scalar(Scalar::U64)),
+        ("b", FieldKind::Scalar(Scalar::I16)),
+        ("c", FieldKind::Scalar(Scalar::X64)),
+        ("path", FieldKind::Str),
+        ("f", FieldKind::Scalar(Scalar::F64)),
+        ("list", FieldKind::Sequence(Scalar::U32)),
+    ];
+    let body = |time: u64, record: &mut Vec<u8>| {
+        record.extend(4711_i32.to_le_bytes());
+        record.extend(time.to_le_bytes());
+        record.extend((-3_i16).to_le_bytes());
+        record.extend(time.to_le_bytes());
+        record.extend(b"/usr/share/zoneinfo\0");
+        record.extend(0.25_f64.to_le_bytes());
+        record.extend(3_u32.to_le_bytes());
+        record.extend([time as u32, 2, 3].iter().flat_map(|value| value.to_le_bytes()));
+    };
+    Made { metadata: preamble(true) + &declared(fields), packets: packets(body, compact) }
+}
+
+/// LTTng-UST's headers for many events: 16 bits of id, 32 of time; one i32.
+fn lttng_large() -> Made {
+    let mut metadata = preamble(false);
+    let large = "struct large {
+        enum : uint16_t { compact = 0 ... 65534, extended = 65535 } id;
+        variant <id> {
+            struct { integer { size = 32; align = 8; map = clock.monotonic.value; } timestamp; }
+                compact;
+            struct { uint32_t id; uint64_clock_monotonic_t timestamp; } extended;
+        } v;
+    } align(8);\nstream {";
+    metadata = metadata.replace("stream {", large).replace("struct event_header;", "struct large;");
+    let _ = write!(metadata, "{}", declared(vec![("n", FieldKind::Scalar(Scalar::I32))]));
+    let header = |time: u64, record: &mut Vec<u8>| {
+        record.extend(0_u16.to_le_bytes());
+        record.extend((time as u32).to_le_bytes());
+    };
+    let body = |time: u64, record: &mut Vec<u8>| record.extend((time as u32).to_le_bytes());
+    Made { metadata, packets: packets(body, header) }
+}
+
+/// What is done with each event.
+#[derive(Clone, Copy)]
+enum Work {
+    Decode,
+    Skip,
+    Text,
+}
+
+/// Events, and a sum over what came of them.
+fn pass(trace: &Trace, packets: &[Vec<u8>], work: Work) -> (u64, u64) {
+    let mut decoder = StreamDecoder::new(trace);
+    let (mut sum, mut events) = (Sum::default(), 0);
+    let names = TraceNames::new(trace, "");
+    let mut lines = LineWriter::new(|_| Some([1, 2, 3]));
+    let mut text = Vec::with_capacity(1 << 20);
+    for packet in packets {
+        let window = Window::whole(packet);
+        decoder.begin_packet(window, packet.len() as u64, &mut sum, |_| {}).expect("a packet");
+        while let Some(header) = decoder.event_header(window).expect("a header") {
+            match work {
+                Work::Decode => decoder.event_body(window, header.class, &mut sum),
+                Work::Skip => decoder.skip_body(window, header.class),
+                Work::Text => {
+                    let context = b"{ cpu_id = 0 }";
+                    lines.event(&mut text, &names, context, &header, &mut decoder, window)
+                }
+            }
+            .expect("a body");
+            sum.0 = sum.0.wrapping_add(header.time.unwrap_or(0) as u64);
+            events += 1;
+            if text.len() > 1 << 19 {
+                black_box(&text);
+                text.clear();
+            }
+        }
+    }
+    (events, sum.0)
+}
+
+fn main() {
+    for (name, made) in
+        [("trackway", trackway()), ("lttng large", lttng_large()), ("mixed", mixed())]
+    {
+        let trace = Trace::parse(made.metadata.as_bytes()).expect("metadata");
+        for (what, work) in [("decode", Work::Decode), ("skip", Work::Skip), ("text", Work::Text)] {
+            let mut best = f64::MAX;
+            let mut events = 0;
+            for _ in 0..ROUNDS {
+                let start = Instant::now();
+                let (count, sum) = pass(&trace, black_box(&made.packets), work);
+                best = best.min(start.elapsed().as_secs_f64());
+                black_box(sum);
+                events = count;
+            }
+            println!("{name:12} {what:7} {:8.2} million events/s", events as f64 / best / 1e6);
+        }
+    }
+}

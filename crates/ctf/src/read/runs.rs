@@ -1,0 +1,187 @@
+//! What can be known of a field's place before its bytes are: the decoder's fast path.
+//!
+//! Most structures are runs of numbers whose places follow from where the first of them begins.
+//! A [`Run`] holds these places, worked out once, when metadata is read: the decoder then checks
+//! bounds once for a run and takes each number out of one 8-byte load. Wherever a run does not
+//! apply (numbers across nine bytes, bytes near the end of what is at hand, strings, …) the
+//! general walk in `decode.rs` does it, with the same result: a test holds one against the other.
+
+use super::types::{Array, Enumeration, Float, Integer, Member, Struct, Type};
+
+/// Where a number lies in a run, and how it comes out of the 8 bytes there.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Place {
+    byte: u32,
+    /// How far the word is shifted left, then right, to leave the number alone.
+    left: u8,
+    right: u8,
+    signed: bool,
+    big_endian: bool,
+}
+
+impl Place {
+    /// The place of a number of `bits` at `bit` from the run's start; `None` if it is not within
+    /// 8 bytes.
+    pub(crate) fn new(bit: u64, bits: u32, signed: bool, big_endian: bool) -> Option<Self> {
+        let before = (bit % 8) as u32;
+        let after = 64_u32.checked_sub(before + bits)?;
+        let left = if big_endian { before } else { after };
+        let byte = u32::try_from(bit / 8).ok()?;
+        Some(Self { byte, left: left as u8, right: (64 - bits) as u8, signed, big_endian })
+    }
+
+    /// Where the word that it is in ends, in bytes from the run's start.
+    pub(crate) const fn reach(self) -> usize {
+        self.byte as usize + 8
+    }
+
+    /// The number, sign-extended if it is signed; `run` is at least as long as its reach.
+    #[inline]
+    pub(crate) fn read(self, run: &[u8]) -> u64 {
+        let word = run.get(self.byte as usize..).and_then(|rest| rest.first_chunk::<8>());
+        let word = word.copied().unwrap_or_default();
+        let word =
+            if self.big_endian { u64::from_be_bytes(word) } else { u64::from_le_bytes(word) };
+        let top = word << self.left;
+        if self.signed { ((top as i64) >> self.right) as u64 } else { top >> self.right }
+    }
+}
+
+/// Members of a structure that are numbers at known places.
+#[derive(Debug, Clone)]
+pub(crate) struct Run {
+    /// How many members stand between the run before, or the structure's start, and this one.
+    pub(crate) before: usize,
+    /// Where it begins: at a multiple of this many bits, at least 8.
+    pub(crate) alignment: u64,
+    /// From its start to the end of its last number, in bits.
+    pub(crate) bits: u64,
+    /// How many bytes from its start must be at hand.
+    pub(crate) reach: usize,
+    /// The places of its members.
+    pub(crate) places: Vec<Place>,
+}
+
+/// An array's elements: numbers of which each begins with a byte if the first does.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Elements {
+    pub(crate) place: Place,
+    /// From one to the next, in bytes.
+    pub(crate) stride: usize,
+}
+
+/// Size, alignment, sign and byte order of a number.
+fn number(kind: &Type) -> Option<(u32, u64, bool, bool)> {
+    match kind {
+        Type::Integer(integer) | Type::Enumeration(Enumeration { integer, .. }) => {
+            let Integer { bits, alignment, signed, big_endian, .. } = *integer;
+            Some((bits, alignment, signed, big_endian))
+        }
+        Type::Float(Float { double, alignment, big_endian }) => {
+            Some((if *double { 64 } else { 32 }, *alignment, false, *big_endian))
+        }
+        _ => None,
+    }
+}
+
+/// The runs of a structure that begins at a multiple of `alignment` bits.
+pub(crate) fn runs(members: &[Member], alignment: u64) -> Vec<Run> {
+    let mut runs: Vec<Run> = Vec::new();
+    let mut before = 0;
+    // At a multiple of how many bits the next member begins at least.
+    let mut known = alignment;
+    let mut open: Option<Run> = None;
+    for member in members {
+        let placed = number(&member.kind)
+            .and_then(|number| extend(open.as_mut(), number).or_else(|| begin(number, known)));
+        match placed {
+            Some(Extended::Same) => {}
+            Some(Extended::New(run)) => {
+                runs.extend(open.replace(Run { before, ..run }));
+                before = 0;
+            }
+            None => {
+                runs.extend(open.take());
+                before += 1;
+            }
+        }
+        known = if ends_at_byte(&member.kind) { 8 } else { 1 };
+    }
+    runs.extend(open);
+    runs
+}
+
+enum Extended {
+    Same,
+    New(Run),
+}
+
+/// Adds a number to a run, if its place in it is known.
+fn extend(run: Option<&mut Run>, number: (u32, u64, bool, bool)) -> Option<Extended> {
+    let (bits, alignment, signed, big_endian) = number;
+    let run = run.filter(|run| alignment <= run.alignment)?;
+    let at = run.bits.next_multiple_of(alignment);
+    let place = Place::new(at, bits, signed, big_endian)?;
+    run.bits = at + u64::from(bits);
+    run.reach = run.reach.max(place.reach());
+    run.places.push(place);
+    Some(Extended::Same)
+}
+
+/// Begins a run with a number, if it begins with a byte.
+fn begin(number: (u32, u64, bool, bool), known: u64) -> Option<Extended> {
+    let (bits, alignment, signed, big_endian) = number;
+    let alignment = alignment.max(known);
+    let place = Place::new(0, bits, signed, big_endian).filter(|_| alignment >= 8)?;
+    let (bits, reach) = (u64::from(bits), place.reach());
+    Some(Extended::New(Run { before: 0, alignment, bits, reach, places: vec![place] }))
+}
+
+/// Whether what follows a field of this type begins with a byte, wherever the field began.
+fn ends_at_byte(kind: &Type) -> bool {
+    match kind {
+        Type::Text => true,
+        Type::Array(array) => array.text,
+        Type::Sequence(sequence) => sequence.text,
+        _ => false,
+    }
+}
+
+/// The elements of an array of `element`.
+pub(crate) fn elements(element: &Type) -> Option<Elements> {
+    let (bits, alignment, signed, big_endian) = number(element)?;
+    let is_plain = match element {
+        Type::Integer(integer) | Type::Enumeration(Enumeration { integer, .. }) => integer.plain,
+        _ => true,
+    };
+    // Without padding between them, which the last one would not have.
+    if !bits.is_multiple_of(8) || !u64::from(bits).is_multiple_of(alignment) || !is_plain {
+        return None;
+    }
+    let place = Place::new(0, bits, signed, big_endian)?;
+    Some(Elements { place, stride: bits as usize / 8 })
+}
+
+/// How many bits a field takes from an aligned start, if that depends on nothing, and nothing
+/// depends on its value: then it can be passed over without a look.
+pub(crate) fn fixed_bits(kind: &Type) -> Option<u64> {
+    match kind {
+        Type::Integer(integer) | Type::Enumeration(Enumeration { integer, .. }) => {
+            integer.plain.then_some(u64::from(integer.bits))
+        }
+        Type::Float(float) => Some(if float.double { 64 } else { 32 }),
+        Type::Struct(Struct { members, .. }) => members.iter().try_fold(0_u64, |at, member| {
+            let at = at.checked_next_multiple_of(member.kind.alignment())?;
+            at.checked_add(fixed_bits(&member.kind)?)
+        }),
+        Type::Array(Array { element, length, .. }) => {
+            // Elements that are structures or arrays would have to be counted: see `decode`.
+            number(element)?;
+            let bits = fixed_bits(element)?;
+            let Some(others) = length.checked_sub(1) else { return Some(0) };
+            let stride = bits.next_multiple_of(element.alignment());
+            others.checked_mul(stride)?.checked_add(bits)
+        }
+        Type::Text | Type::Sequence(_) | Type::Variant(_) => None,
+    }
+}
