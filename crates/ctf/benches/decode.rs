@@ -1,4 +1,5 @@
-//! How many events a second one core decodes: `cargo bench -p trackway-ctf`.
+//! How many events a second one core decodes: `cargo bench -p trackway-ctf`, or, for one of
+//! its lines, `cargo bench -p trackway-ctf --bench decode -- 'trackway decode'`.
 //!
 //! The traces are made in memory, as `trackway record` and LTTng write them. Decoding means that
 //! every value of every field reaches a [`Sink`], here one that adds them up: what a value costs
@@ -214,11 +215,18 @@ fn pass(trace: &Trace, packets: &[Vec<u8>], work: Work) -> (u64, u64) {
 }
 
 fn main() {
+    // Whatever cargo passes besides (`--bench`) selects nothing.
+    let wanted: Vec<String> =
+        std::env::args().skip(1).filter(|arg| !arg.starts_with('-')).collect();
     for (name, made) in
         [("trackway", trackway()), ("lttng large", lttng_large()), ("mixed", mixed())]
     {
         let trace = Trace::parse(made.metadata.as_bytes()).expect("metadata");
         for (what, work) in [("decode", Work::Decode), ("skip", Work::Skip), ("text", Work::Text)] {
+            let label = format!("{name} {what}");
+            if !wanted.is_empty() && !wanted.contains(&label) {
+                continue;
+            }
             let mut best = f64::MAX;
             let mut events = 0;
             for _ in 0..ROUNDS {
@@ -228,7 +236,7 @@ fn main() {
                 black_box(sum);
                 events = count;
             }
-            println!("{name:12} {what:7} {:8.2} million events/s", events as f64 / best / 1e6);
+            println!("{label:20} {:8.2} million events/s", events as f64 / best / 1e6);
         }
     }
 }

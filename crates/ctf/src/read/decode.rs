@@ -135,7 +135,8 @@ impl<'bytes> Cursor<'bytes> {
     /// that begins at byte `start`.
     pub(crate) fn new(bytes: &'bytes [u8], start: u64, bit: u64, end: u64) -> Self {
         let origin = start.saturating_mul(8);
-        let end = end.saturating_sub(origin).min((bytes.len() as u64).saturating_mul(8));
+        // A slice is never so long that its bits could not be counted in 64 bits.
+        let end = end.saturating_sub(origin).min(bytes.len() as u64 * 8);
         Self { bytes, origin, bit: bit.saturating_sub(origin), end }
     }
 
@@ -360,7 +361,7 @@ fn decode_run<S: Sink>(
         Some((bytes, rest)) if run.bits <= rest => {
             cursor.pass(run.alignment, run.bits);
             for (place, member) in run.places.iter().zip(members) {
-                placed(member, *place, bytes, state, sink);
+                placed(member, place, bytes, state, sink);
             }
             Ok(())
         }
@@ -370,9 +371,25 @@ fn decode_run<S: Sink>(
     }
 }
 
+/// A structure of numbers, all at known places.
+#[inline]
+pub(crate) fn decode_flat<S: Sink>(
+    structure: &Struct,
+    places: &[Place],
+    run: &[u8],
+    state: &mut State,
+    sink: &mut S,
+) {
+    sink.begin_struct();
+    for (place, member) in places.iter().zip(&structure.members) {
+        placed(member, place, run, state, sink);
+    }
+    sink.end_struct();
+}
+
 /// A number at a known place.
 #[inline]
-fn placed<S: Sink>(member: &Member, place: Place, run: &[u8], state: &mut State, sink: &mut S) {
+fn placed<S: Sink>(member: &Member, place: &Place, run: &[u8], state: &mut State, sink: &mut S) {
     let value = place.read(run);
     if let Type::Integer(integer) | Type::Enumeration(Enumeration { integer, .. }) = &member.kind
         && !integer.plain

@@ -27,9 +27,20 @@ struct Shape {
     first: u64,
     last: u64,
     bits: u64,
-    id: Option<Place>,
+    id: Id,
     /// Low bits of the clock, and how many.
     clock: Option<(Place, u32)>,
+}
+
+/// What tells the event's class.
+#[derive(Debug, Clone)]
+enum Id {
+    /// Nothing: the stream has one class of events.
+    None,
+    /// The tag.
+    Tag,
+    /// Another number.
+    At(Place),
 }
 
 impl HeaderPlan {
@@ -74,7 +85,10 @@ impl HeaderPlan {
     #[inline]
     pub(crate) fn read(&self, cursor: &mut Cursor<'_>, state: &mut State) -> Option<Option<u64>> {
         let (bytes, rest) = cursor.at_hand(self.alignment, self.reach)?;
-        let tag = self.tag.map_or(0, |(place, _)| place.read(bytes));
+        let tag = match &self.tag {
+            Some((place, _)) => place.read(bytes),
+            None => 0,
+        };
         let mut shapes = self.shapes.iter();
         let shape = shapes.find(|shape| (shape.first..=shape.last).contains(&tag))?;
         if shape.bits > rest {
@@ -84,16 +98,20 @@ impl HeaderPlan {
         if let Some((_, slot)) = self.tag {
             state.set_slot(slot, tag);
         }
-        if let Some((place, bits)) = shape.clock {
-            state.clock = advanced(state.clock, place.read(bytes), bits);
+        if let Some((place, bits)) = &shape.clock {
+            state.clock = advanced(state.clock, place.read(bytes), *bits);
         }
-        Some(shape.id.map(|place| place.read(bytes)))
+        Some(match &shape.id {
+            Id::None => None,
+            Id::Tag => Some(tag),
+            Id::At(place) => Some(place.read(bytes)),
+        })
     }
 }
 
 impl Shape {
     const fn new(first: u64, last: u64) -> Self {
-        Self { first, last, bits: 0, id: None, clock: None }
+        Self { first, last, bits: 0, id: Id::None, clock: None }
     }
 
     /// Adds the next number; `None` if there is more to it than an id or a clock.
@@ -108,7 +126,7 @@ impl Shape {
         match integer.role {
             Role::None => {}
             // Of several ids the last counts.
-            Role::EventClass => self.id = Some(place),
+            Role::EventClass => self.id = if tag.is_some() { Id::Tag } else { Id::At(place) },
             _ => return None,
         }
         if integer.clock.is_some() {
@@ -121,7 +139,10 @@ impl Shape {
     }
 
     fn reach(&self) -> usize {
-        let clock = self.clock.map(|(place, _)| place.reach());
-        [self.id.map(Place::reach), clock].into_iter().flatten().max().unwrap_or(0)
+        let id = match &self.id {
+            Id::At(place) => place.reach(),
+            Id::None | Id::Tag => 0,
+        };
+        self.clock.map_or(0, |(place, _)| place.reach()).max(id)
     }
 }

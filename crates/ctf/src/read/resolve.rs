@@ -10,7 +10,7 @@ use std::sync::Arc;
 use super::error::{MetadataError, MetadataProblem};
 use super::header::HeaderPlan;
 use super::node::{Document, EventNode, IntegerNode, Named, Node, NodeKind, Reference, StreamNode};
-use super::runs::{elements, fixed_bits, runs};
+use super::runs::{Flat, elements, fixed_bits, runs};
 use super::trace::{Clock, EventClass, StreamClass, Trace};
 use super::types::{
     Array, Enumeration, Float, Integer, Member, Role, Sequence, Struct, Type, Variant,
@@ -139,7 +139,8 @@ impl Resolver<'_> {
         let event_header = take(EVENT_HEADER);
         let event_context = take(STREAM_EVENT_CONTEXT);
         for event in &mut events {
-            event.fixed = fixed([&event_context, &event.context, &event.fields]);
+            let parts = [event_context.as_ref(), event.context.as_ref(), event.fields.as_ref()];
+            (event.fixed, event.flat) = (fixed(parts), Flat::new(parts));
         }
         Ok(StreamClass {
             id,
@@ -169,6 +170,7 @@ impl Resolver<'_> {
             context,
             fields,
             fixed: None,
+            flat: None,
         })
     }
 
@@ -389,7 +391,7 @@ fn give_id_role(kind: &mut Type) {
 }
 
 /// Alignments and sizes of the parts that there are, if none depends on its values.
-fn fixed(parts: [&Option<Type>; 3]) -> Option<Vec<(u64, u64)>> {
+fn fixed(parts: [Option<&Type>; 3]) -> Option<Vec<(u64, u64)>> {
     let parts = parts.into_iter().flatten();
     parts.map(|part| fixed_bits(part).map(|bits| (part.alignment(), bits))).collect()
 }

@@ -12,22 +12,28 @@ use super::types::{Array, Enumeration, Float, Integer, Member, Struct, Type};
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Place {
     byte: u32,
-    /// How far the word is shifted left, then right, to leave the number alone.
-    left: u8,
-    right: u8,
-    signed: bool,
+    /// How far the word is shifted right to have the number at its low end.
+    shift: u8,
     big_endian: bool,
+    /// The number's bits.
+    mask: u64,
+    /// The number's highest bit if that is its sign, else 0.
+    sign: u64,
 }
 
 impl Place {
-    /// The place of a number of `bits` at `bit` from the run's start; `None` if it is not within
-    /// 8 bytes.
+    /// The place of a number of `bits` (1 to 64) at `bit` from the run's start; `None` if it is
+    /// not within 8 bytes.
     pub(crate) fn new(bit: u64, bits: u32, signed: bool, big_endian: bool) -> Option<Self> {
         let before = (bit % 8) as u32;
         let after = 64_u32.checked_sub(before + bits)?;
-        let left = if big_endian { before } else { after };
-        let byte = u32::try_from(bit / 8).ok()?;
-        Some(Self { byte, left: left as u8, right: (64 - bits) as u8, signed, big_endian })
+        Some(Self {
+            byte: u32::try_from(bit / 8).ok()?,
+            shift: if big_endian { after } else { before } as u8,
+            big_endian,
+            mask: u64::MAX >> (64 - bits),
+            sign: u64::from(signed) << (bits - 1),
+        })
     }
 
     /// Where the word that it is in ends, in bytes from the run's start.
@@ -37,13 +43,14 @@ impl Place {
 
     /// The number, sign-extended if it is signed; `run` is at least as long as its reach.
     #[inline]
-    pub(crate) fn read(self, run: &[u8]) -> u64 {
-        let word = run.get(self.byte as usize..).and_then(|rest| rest.first_chunk::<8>());
-        let word = word.copied().unwrap_or_default();
+    pub(crate) fn read(&self, run: &[u8]) -> u64 {
+        let start = self.byte as usize;
+        let Some(Ok(word)) = run.get(start..start + 8).map(<[u8; 8]>::try_from) else { return 0 };
         let word =
             if self.big_endian { u64::from_be_bytes(word) } else { u64::from_le_bytes(word) };
-        let top = word << self.left;
-        if self.signed { ((top as i64) >> self.right) as u64 } else { top >> self.right }
+        let number = word >> self.shift & self.mask;
+        // Extends the sign, if there is one.
+        (number ^ self.sign).wrapping_sub(self.sign)
     }
 }
 
@@ -68,6 +75,44 @@ pub(crate) struct Elements {
     pub(crate) place: Place,
     /// From one to the next, in bytes.
     pub(crate) stride: usize,
+}
+
+/// The contexts and the payload of an event, if all of them are structures of numbers whose
+/// places are known from where the first of them begins.
+#[derive(Debug, Clone)]
+pub(crate) struct Flat {
+    /// As in [`Run`].
+    pub(crate) alignment: u64,
+    pub(crate) bits: u64,
+    pub(crate) reach: usize,
+    /// The places of each part's members; none for a part that there is not.
+    pub(crate) parts: [Vec<Place>; 3],
+}
+
+impl Flat {
+    /// The places of `parts`, if they are known.
+    pub(crate) fn new(parts: [Option<&Type>; 3]) -> Option<Self> {
+        let first = parts.iter().flatten().next()?;
+        let mut run =
+            Run { before: 0, alignment: first.alignment(), bits: 0, reach: 0, places: Vec::new() };
+        let mut places = [const { Vec::new() }; 3];
+        for (part, places) in parts.into_iter().zip(&mut places) {
+            let Some(part) = part else { continue };
+            let Type::Struct(Struct { members, alignment, shown: true, .. }) = part else {
+                return None;
+            };
+            if run.alignment < 8.max(*alignment) {
+                return None;
+            }
+            run.bits = run.bits.next_multiple_of(*alignment);
+            for member in members {
+                extend(Some(&mut run), number(&member.kind)?)?;
+            }
+            *places = std::mem::take(&mut run.places);
+        }
+        let Run { alignment, bits, reach, .. } = run;
+        Some(Self { alignment, bits, reach, parts: places })
+    }
 }
 
 /// Size, alignment, sign and byte order of a number.

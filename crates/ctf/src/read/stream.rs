@@ -5,10 +5,11 @@
 //! only a window of a large packet: where an event goes beyond the window, the answer is
 //! [`DecodeError::Truncated`], nothing has changed, and the caller tries again with more.
 
-use super::decode::{Cursor, Sink, Skip, State, decode};
+use super::decode::{Cursor, Sink, Skip, State, decode, decode_flat};
 use super::error::DecodeError;
+use super::runs::Place;
 use super::trace::{EventClass, StreamClass, Trace};
-use super::types::Role;
+use super::types::{Role, Type};
 
 /// First word of every packet.
 const PACKET_MAGIC: u64 = 0xC1FC_1FC1;
@@ -274,13 +275,13 @@ impl<'trace> StreamDecoder<'trace> {
     /// Reads the rest of the event `class`, whose header was the last thing read, into `sink`.
     ///
     /// After an error the decoder is where it was before, but `sink` may have got a part.
+    #[inline]
     pub fn event_body<S: EventSink>(
         &mut self,
         window: Window<'_>,
         class: &EventClass,
         sink: &mut S,
     ) -> Result<(), DecodeError> {
-        let (clock_before, budget_before) = (self.state.clock, self.state.budget);
         let mut cursor = Cursor::new(window.bytes, window.start, self.position, self.end);
         let stream_context = self.class().and_then(|class| class.event_context.as_ref());
         let scopes = [
@@ -288,6 +289,30 @@ impl<'trace> StreamDecoder<'trace> {
             (Scope::EventContext, class.context.as_ref()),
             (Scope::Fields, class.fields.as_ref()),
         ];
+        if let Some(flat) = &class.flat
+            && let Some((bytes, rest)) = cursor.at_hand(flat.alignment, flat.reach)
+            && flat.bits <= rest
+        {
+            cursor.pass(flat.alignment, flat.bits);
+            // Unrolled: a loop over the three would cost more than they do.
+            let [first, second, third] = scopes;
+            let [places, more_places, last_places] = &flat.parts;
+            flat_part(first, places, bytes, &mut self.state, sink);
+            flat_part(second, more_places, bytes, &mut self.state, sink);
+            flat_part(third, last_places, bytes, &mut self.state, sink);
+            return self.end_event(&cursor);
+        }
+        self.walk_body(cursor, scopes, sink)
+    }
+
+    /// Reads an event's parts, whatever they are.
+    fn walk_body<S: EventSink>(
+        &mut self,
+        mut cursor: Cursor<'_>,
+        scopes: [(Scope, Option<&Type>); 3],
+        sink: &mut S,
+    ) -> Result<(), DecodeError> {
+        let (clock_before, budget_before) = (self.state.clock, self.state.budget);
         for (scope, kind) in scopes {
             let Some(kind) = kind else { continue };
             let decoded = if kind.is_hidden() {
@@ -301,10 +326,10 @@ impl<'trace> StreamDecoder<'trace> {
                 self.state.budget = budget_before;
             })?;
         }
-        self.end_event(cursor)
+        self.end_event(&cursor)
     }
 
-    fn end_event(&mut self, cursor: Cursor<'_>) -> Result<(), DecodeError> {
+    fn end_event(&mut self, cursor: &Cursor<'_>) -> Result<(), DecodeError> {
         if cursor.position() == self.event_start {
             return Err(DecodeError::Empty { bit: self.event_start });
         }
@@ -320,10 +345,25 @@ impl<'trace> StreamDecoder<'trace> {
             parts.iter().try_for_each(|&(alignment, bits)| cursor.skip(alignment, bits))
         });
         match skipped {
-            Some(()) => self.end_event(cursor),
+            Some(()) => self.end_event(&cursor),
             // Also where it is cut off, for an error that says in which field.
             None => self.event_body(window, class, &mut Skip),
         }
+    }
+}
+
+/// Decodes a part of an event, if there is one, whose numbers are at known places.
+#[inline]
+fn flat_part<S: EventSink>(
+    (scope, kind): (Scope, Option<&Type>),
+    places: &[Place],
+    bytes: &[u8],
+    state: &mut State,
+    sink: &mut S,
+) {
+    if let Some(Type::Struct(structure)) = kind {
+        sink.begin_scope(scope);
+        decode_flat(structure, places, bytes, state, sink);
     }
 }
 

@@ -5,6 +5,7 @@ use std::collections::HashMap;
 use super::error::{DecodeError, MetadataError};
 use super::header::HeaderPlan;
 use super::node::EnvironmentValue;
+use super::runs::Flat;
 use super::types::{Struct, Type};
 use super::{packetized, parser, resolve};
 
@@ -103,6 +104,8 @@ pub struct EventClass {
     /// Alignment and size in bits of each part of its events (contexts and payload), if they are
     /// the same for all of them.
     pub(crate) fixed: Option<Vec<(u64, u64)>>,
+    /// The same parts, if all are numbers at known places.
+    pub(crate) flat: Option<Flat>,
 }
 
 impl EventClass {
