@@ -5,7 +5,8 @@
 //! is worked out once, when metadata is read, into a [`HeaderPlan`]; what is none is walked
 //! through as any other structure, and so is a header near the end of the bytes at hand.
 
-use super::decode::{Cursor, State, advanced};
+use super::cursor::Cursor;
+use super::decode::{State, advanced};
 use super::runs::Place;
 use super::types::{Enumeration, Integer, Member, Role, Struct, Type};
 
@@ -67,11 +68,17 @@ impl HeaderPlan {
         let place = Place::new(0, tag.bits, false, tag.big_endian)?;
         let mut shapes = Vec::new();
         for option in &choice.options {
-            let Type::Struct(Struct { members, alignment, .. }) = &option.kind else { return None };
+            let Type::Struct(Struct { members, alignment: within, .. }) = &option.kind else {
+                return None;
+            };
+            // Beyond the header's own alignment, places depend on where the header is.
+            if *within > alignment {
+                return None;
+            }
             for &(first, last) in &option.ranges {
                 let mut shape = Shape::new(first, last);
                 shape.add(&numbers[0].kind, Some(slot))?;
-                shape.bits = shape.bits.next_multiple_of(*alignment);
+                shape.bits = shape.bits.next_multiple_of(*within);
                 members.iter().try_for_each(|member| shape.add(&member.kind, None))?;
                 shapes.push(shape);
             }

@@ -10,6 +10,7 @@
 //!                                                    data stream → stream → decode → Sink
 //! ```
 
+mod cursor;
 mod decode;
 mod error;
 mod header;

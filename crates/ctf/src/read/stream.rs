@@ -5,7 +5,8 @@
 //! only a window of a large packet: where an event goes beyond the window, the answer is
 //! [`DecodeError::Truncated`], nothing has changed, and the caller tries again with more.
 
-use super::decode::{Cursor, Sink, Skip, State, decode, decode_flat};
+use super::cursor::Cursor;
+use super::decode::{Sink, Skip, State, decode, decode_flat};
 use super::error::DecodeError;
 use super::runs::Place;
 use super::trace::{EventClass, StreamClass, Trace};
@@ -107,7 +108,7 @@ impl EventSink for Skip {
 }
 
 /// Decodes one stream, packet by packet.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub struct StreamDecoder<'trace> {
     trace: &'trace Trace,
     class: Option<(usize, &'trace StreamClass)>,
@@ -230,12 +231,12 @@ impl<'trace> StreamDecoder<'trace> {
             }
             return Ok(None);
         };
-        let clock_before = self.state.clock;
+        let (clock_before, budget_before) = (self.state.clock, self.state.budget);
         let mut cursor = Cursor::new(window.bytes, window.start, self.position, self.end);
         let plan = class.header_plan.as_ref();
         let id = match plan.and_then(|plan| plan.read(&mut cursor, &mut self.state)) {
             Some(id) => id,
-            None => self.walk_header(class, &mut cursor, clock_before)?,
+            None => self.walk_header(class, &mut cursor)?,
         };
         let event = match id {
             None if class.events.len() == 1 => class.events.first(),
@@ -250,7 +251,7 @@ impl<'trace> StreamDecoder<'trace> {
                 Ok(Some(EventHeader { class: event, clock, time }))
             }
             (event, time) => {
-                self.state.clock = clock_before;
+                (self.state.clock, self.state.budget) = (clock_before, budget_before);
                 let unknown = DecodeError::UnknownEvent { id: id.unwrap_or(0), bit: self.position };
                 Err(event.map_or(unknown, |_| time.err().unwrap_or(unknown)))
             }
@@ -262,12 +263,15 @@ impl<'trace> StreamDecoder<'trace> {
         &mut self,
         class: &StreamClass,
         cursor: &mut Cursor<'_>,
-        clock_before: u64,
     ) -> Result<Option<u64>, DecodeError> {
+        let (clock_before, budget_before) = (self.state.clock, self.state.budget);
         self.state.roles[Role::EventClass as usize] = None;
         if let Some(header) = &class.event_header {
             let decoded = decode(header, cursor, &mut self.state, &mut Skip);
-            decoded.inspect_err(|_| self.state.clock = clock_before)?;
+            decoded.inspect_err(|_| {
+                self.state.clock = clock_before;
+                self.state.budget = budget_before;
+            })?;
         }
         Ok(self.state.role(Role::EventClass))
     }
@@ -412,3 +416,7 @@ fn losses(
         }
     }
 }
+
+#[cfg(test)]
+#[path = "tests.rs"]
+mod tests;

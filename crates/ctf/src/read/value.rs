@@ -141,8 +141,8 @@ fn read_packet(
 }
 
 /// Builds values.
-#[derive(Default)]
-struct ValueSink {
+#[derive(Debug, Default)]
+pub(crate) struct ValueSink {
     /// Values that are still open: structures, arrays, variants.
     open: Vec<Value>,
     /// Values of whole scopes.

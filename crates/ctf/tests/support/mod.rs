@@ -2,9 +2,13 @@
 //! babeltrace2.
 #![allow(dead_code, reason = "each test uses a part")]
 
+mod random;
+pub(crate) mod random_types;
+
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+pub(crate) use random::Random;
 use trackway_ctf::write::{
     Contexts, INDEX_ENTRY_BYTES, PACKET_HEADER_BYTES, PacketFields, TraceDescription,
     event_declaration, index_entry, index_header, metadata_preamble, packet_header,
@@ -13,23 +17,6 @@ use trackway_schema::{EventDescription, Field, FieldKind, Label, Scalar};
 
 /// Time at which all test traces begin.
 pub(crate) const START_NS: u64 = 1_000_000_000_000;
-
-/// SplitMix64 (Steele, Lea, Flood 2014): small, and the same on every machine.
-pub(crate) struct Random(pub(crate) u64);
-
-impl Random {
-    pub(crate) fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut z = self.0;
-        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        z ^ (z >> 31)
-    }
-
-    pub(crate) fn below(&mut self, bound: u64) -> u64 {
-        self.next() % bound
-    }
-}
 
 /// A folder that is removed when it goes out of scope, also by a failing test.
 pub(crate) struct Folder(pub(crate) PathBuf);

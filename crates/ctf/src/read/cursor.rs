@@ -1,0 +1,169 @@
+//! Bits taken out of a piece of a packet, one field after another, never beyond its content.
+
+use std::ffi::CStr;
+
+use super::error::DecodeError;
+use super::runs::Elements;
+
+/// Where the walk is in a piece of a packet.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Cursor<'bytes> {
+    bytes: &'bytes [u8],
+    /// Bit in the packet at which `bytes` begin.
+    origin: u64,
+    /// Next bit, counted from `origin`.
+    bit: u64,
+    /// End of what may be read, counted from `origin`.
+    end: u64,
+}
+
+impl<'bytes> Cursor<'bytes> {
+    /// A cursor at `bit` of a packet whose content ends at `end`, of which `bytes` are the part
+    /// that begins at byte `start`.
+    pub(crate) fn new(bytes: &'bytes [u8], start: u64, bit: u64, end: u64) -> Self {
+        let origin = start.saturating_mul(8);
+        // A slice is never so long that its bits could not be counted in 64 bits.
+        let end = end.saturating_sub(origin).min(bytes.len() as u64 * 8);
+        Self { bytes, origin, bit: bit.saturating_sub(origin), end }
+    }
+
+    /// The next bit, counted from the packet's start.
+    pub(crate) fn position(&self) -> u64 {
+        self.origin + self.bit
+    }
+
+    pub(crate) fn truncated(&self) -> DecodeError {
+        DecodeError::Truncated { bit: self.position() }
+    }
+
+    #[inline]
+    pub(crate) fn align(&mut self, alignment: u64) -> Result<(), DecodeError> {
+        if alignment > 1 {
+            // Alignments are powers of two, and pieces begin at multiples of the greatest.
+            let aligned = (self.bit + (alignment - 1)) & !(alignment - 1);
+            if aligned > self.end {
+                return Err(self.truncated());
+            }
+            self.bit = aligned;
+        }
+        Ok(())
+    }
+
+    /// The next `reach` bytes from a multiple of `alignment` bits (at least 8) on, if they are at
+    /// hand, and how many bits of content there are from there.
+    #[inline]
+    pub(crate) fn at_hand(&self, alignment: u64, reach: usize) -> Option<(&'bytes [u8], u64)> {
+        let start = (self.bit + (alignment - 1)) & !(alignment - 1);
+        let bytes = self.bytes.get((start / 8) as usize..)?.get(..reach)?;
+        Some((bytes, self.end.checked_sub(start)?))
+    }
+
+    /// Goes to a multiple of `alignment` bits, and `bits` beyond; they are known to be there.
+    #[inline]
+    pub(crate) fn pass(&mut self, alignment: u64, bits: u64) {
+        self.bit = ((self.bit + (alignment - 1)) & !(alignment - 1)) + bits;
+    }
+
+    /// Goes to a multiple of `alignment` bits, and `bits` beyond, if they are there.
+    #[inline]
+    pub(crate) fn skip(&mut self, alignment: u64, bits: u64) -> Option<()> {
+        self.align(alignment).ok()?;
+        self.bit = self.bit.checked_add(bits).filter(|&bit| bit <= self.end)?;
+        Some(())
+    }
+
+    /// Gives to `each` the elements of an array of `length` whose words are at hand, and goes
+    /// behind them; how many that are: none, or all but the last few.
+    #[inline]
+    pub(crate) fn run_of(
+        &mut self,
+        places: Elements,
+        length: u64,
+        mut each: impl FnMut(u64, u64),
+    ) -> u64 {
+        if !self.bit.is_multiple_of(8) {
+            return 0;
+        }
+        let Elements { place, stride } = places;
+        let (rest, reach) = (self.rest(), place.reach());
+        let mut index = 0;
+        let mut at = 0;
+        while let Some(bytes) = rest.get(at..at + reach).filter(|_| index < length) {
+            each(index, place.read(bytes));
+            index += 1;
+            at += stride;
+        }
+        self.bit += 8 * at as u64;
+        index
+    }
+
+    /// The next `bits` (1 to 64), without their sign.
+    #[inline]
+    pub(crate) fn take(&mut self, bits: u32, big_endian: bool) -> Result<u64, DecodeError> {
+        let (start, end) = (self.bit, self.bit + u64::from(bits));
+        if end > self.end {
+            return Err(self.truncated());
+        }
+        self.bit = end;
+        let first = (start / 8) as usize;
+        let offset = (start % 8) as u32;
+        let mask = u64::MAX >> (64 - bits);
+        if !big_endian && offset + bits <= 64 {
+            // The common case, and the only one in what this library writes.
+            let rest = self.bytes.get(first..).unwrap_or_default();
+            if let Some(word) = rest.first_chunk::<8>() {
+                return Ok(u64::from_le_bytes(*word) >> offset & mask);
+            }
+        }
+        let past = end.div_ceil(8) as usize;
+        let bytes = self.bytes.get(first..past).unwrap_or_default();
+        // At most nine bytes.
+        let mut wide: u128 = 0;
+        let value = if big_endian {
+            bytes.iter().for_each(|&byte| wide = wide << 8 | u128::from(byte));
+            wide >> (8 * bytes.len() as u32 - offset - bits)
+        } else {
+            bytes.iter().rev().for_each(|&byte| wide = wide << 8 | u128::from(byte));
+            wide >> offset
+        };
+        Ok(value as u64 & mask)
+    }
+
+    /// Bytes up to a NUL, which is passed over.
+    pub(crate) fn string(&mut self) -> Result<&'bytes [u8], DecodeError> {
+        self.align(8)?;
+        // Looks at words, not bytes.
+        let text = CStr::from_bytes_until_nul(self.rest()).map_err(|_| self.truncated())?;
+        self.bit += 8 * (text.count_bytes() as u64 + 1);
+        Ok(text.to_bytes())
+    }
+
+    /// `length` bytes; the cursor is at a byte's start.
+    pub(crate) fn bytes(&mut self, length: u64) -> Result<&'bytes [u8], DecodeError> {
+        let length = usize::try_from(length).map_err(|_| self.truncated())?;
+        let taken = self.rest().get(..length).ok_or_else(|| self.truncated())?;
+        self.bit += 8 * length as u64;
+        Ok(taken)
+    }
+
+    fn rest(&self) -> &'bytes [u8] {
+        self.bytes.get((self.bit / 8) as usize..(self.end / 8) as usize).unwrap_or_default()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn bits_come_from_the_right_end() {
+        let bytes = [0b1010_0101, 0x12, 0x34];
+        let mut little = Cursor::new(&bytes, 0, 0, 24);
+        assert_eq!((little.take(5, false), little.take(3, false)), (Ok(0b00101), Ok(0b101)));
+        assert_eq!(little.take(16, false), Ok(0x3412));
+        assert_eq!(little.take(1, false), Err(DecodeError::Truncated { bit: 24 }));
+        let mut big = Cursor::new(&bytes, 0, 0, 24);
+        assert_eq!((big.take(5, true), big.take(3, true)), (Ok(0b10100), Ok(0b101)));
+        assert_eq!(big.take(16, true), Ok(0x1234));
+    }
+}
