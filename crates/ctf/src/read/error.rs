@@ -13,6 +13,13 @@ pub struct MetadataError {
     pub problem: MetadataProblem,
 }
 
+impl MetadataError {
+    /// A problem at a line and a column.
+    pub(crate) const fn at((line, column): (u32, u32), problem: MetadataProblem) -> Self {
+        Self { line, column, problem }
+    }
+}
+
 /// What is wrong with metadata.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
@@ -22,6 +29,8 @@ pub enum MetadataProblem {
     Packet(usize),
     /// The metadata is compressed, encrypted or of another version of CTF.
     Scheme(usize),
+    /// The trace is of this version of CTF.
+    Version(String),
     /// Another token was expected here.
     Unexpected {
         /// What stands there.
@@ -31,6 +40,11 @@ pub enum MetadataProblem {
     },
     /// No type has this name.
     UnknownType(String),
+    /// No clock has this name.
+    UnknownClock(String),
+    /// The fields of one stream set this clock and another one; or the packet header sets it,
+    /// which is no stream's.
+    SecondClock(String),
     /// No earlier integer field has this name, which a sequence's length or a variant's tag uses.
     UnknownField(String),
     /// Valid TSDL perhaps, but nothing that this library reads.
@@ -52,6 +66,13 @@ impl fmt::Display for MetadataError {
             MetadataProblem::Packet(at) => write!(formatter, "bad metadata packet at byte {at}"),
             MetadataProblem::Scheme(at) => {
                 write!(formatter, "metadata packet at byte {at} is of an unsupported kind")
+            }
+            MetadataProblem::Version(version) => {
+                write!(formatter, "CTF {version} is not supported (only 1.8 and 2)")
+            }
+            MetadataProblem::UnknownClock(name) => write!(formatter, "unknown clock '{name}'"),
+            MetadataProblem::SecondClock(name) => {
+                write!(formatter, "clock '{name}' is not the stream's only clock")
             }
             MetadataProblem::Unexpected { found, expected } => {
                 write!(formatter, "expected {expected}, found {found}")

@@ -37,6 +37,7 @@ const SYMBOLS: [&str; 19] = [
 ];
 
 /// Walks over text, token by token.
+#[derive(Clone)]
 pub(crate) struct Lexer<'text> {
     text: &'text [u8],
     at: usize,
@@ -82,6 +83,11 @@ impl<'text> Lexer<'text> {
                 (Some(b' ' | b'\t' | b'\r' | b'\n'), _) => {
                     self.step();
                 }
+                // A line that goes on.
+                (Some(b'\\'), Some(b'\n')) => {
+                    self.step();
+                    self.step();
+                }
                 (Some(b'/'), Some(b'/')) => while self.step().is_some_and(|byte| byte != b'\n') {},
                 (Some(b'/'), Some(b'*')) => {
                     let open = self.error(MetadataProblem::Unexpected {
@@ -104,6 +110,11 @@ impl<'text> Lexer<'text> {
     /// The token at the current place, blanks before it already skipped.
     pub(crate) fn token(&mut self) -> Result<Token, MetadataError> {
         let Some(first) = self.peek(0) else { return Ok(Token::End) };
+        // Strings and characters that C calls wide are not.
+        if first == b'L' && matches!(self.peek(1), Some(b'"' | b'\'')) {
+            self.step();
+            return self.token();
+        }
         match first {
             b'a'..=b'z' | b'A'..=b'Z' | b'_' => Ok(Token::Word(self.word())),
             b'0'..=b'9' => self.number(),
@@ -164,7 +175,10 @@ impl<'text> Lexer<'text> {
         loop {
             match self.step().ok_or_else(|| open.clone())? {
                 byte if byte == quote => return Ok(bytes),
-                b'\\' => bytes.push(self.escape().ok_or_else(|| open.clone())?),
+                b'\\' => {
+                    let place = self.error(MetadataProblem::Value("escape"));
+                    bytes.push(self.escape().ok_or(place)?);
+                }
                 byte => bytes.push(byte),
             }
         }
@@ -180,9 +194,10 @@ impl<'text> Lexer<'text> {
             b'r' => b'\r',
             b't' => b'\t',
             b'v' => 11,
+            byte @ (b'\\' | b'\'' | b'"' | b'?') => byte,
             byte @ b'0'..=b'7' => self.digits(u32::from(byte - b'0'), 8, 2),
             b'x' => self.digits(0, 16, 2),
-            byte => byte,
+            _ => return None,
         })
     }
 

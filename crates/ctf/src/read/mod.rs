@@ -32,7 +32,7 @@ pub use error::{DecodeError, MetadataError, MetadataProblem};
 pub use node::EnvironmentValue;
 pub use source::{Bytes, Next, SourceStream, StreamError};
 pub use stream::{EventHeader, EventSink, Loss, Lost, Packet, Scope, StreamDecoder, Window};
-pub use trace::{Clock, EventClass, StreamClass, Trace};
+pub use trace::{Clock, ClockClass, EventClass, StreamClass, Trace};
 pub use types::{
     Array, Base, Enumeration, Float, Integer, Member, Sequence, Struct, Type, Variant,
     VariantOption,

@@ -6,15 +6,21 @@
 
 use std::sync::Arc;
 
+use super::trace::ClockClass;
 use super::types::{Base, Mapping};
 
 /// Deepest nesting of types.
 pub(crate) const DEPTH_MAX: u32 = 48;
 
+/// Line and column in the metadata's text, both from 1.
+pub(crate) type Place = (u32, u32);
+
 /// A type as written.
 #[derive(Debug)]
 pub(crate) struct Node {
     pub(crate) depth: u32,
+    /// Where it, or what encloses it most closely, is declared.
+    pub(crate) place: Place,
     pub(crate) kind: NodeKind,
 }
 
@@ -39,6 +45,7 @@ pub(crate) struct IntegerNode {
     pub(crate) big_endian: Option<bool>,
     pub(crate) base: Base,
     pub(crate) character: bool,
+    /// The clock that it sets.
     pub(crate) clock: Option<Arc<str>>,
 }
 
@@ -53,8 +60,7 @@ pub(crate) struct Named {
 #[derive(Debug, Clone)]
 pub(crate) struct Reference {
     pub(crate) path: Vec<String>,
-    pub(crate) line: u32,
-    pub(crate) column: u32,
+    pub(crate) place: Place,
 }
 
 impl NodeKind {
@@ -97,10 +103,8 @@ pub(crate) struct Document {
 
 #[derive(Debug)]
 pub(crate) struct ClockNode {
-    pub(crate) name: String,
-    pub(crate) frequency: u64,
-    pub(crate) offset_seconds: i64,
-    pub(crate) offset_cycles: i64,
+    pub(crate) clock: ClockClass,
+    pub(crate) place: Place,
 }
 
 #[derive(Debug, Default)]
@@ -109,6 +113,7 @@ pub(crate) struct StreamNode {
     pub(crate) packet_context: Option<Arc<Node>>,
     pub(crate) event_header: Option<Arc<Node>>,
     pub(crate) event_context: Option<Arc<Node>>,
+    pub(crate) place: Place,
 }
 
 #[derive(Debug, Default)]
@@ -117,9 +122,8 @@ pub(crate) struct EventNode {
     pub(crate) stream_id: Option<u64>,
     pub(crate) name: Option<String>,
     pub(crate) level: Option<i64>,
+    pub(crate) emf_uri: Option<String>,
     pub(crate) context: Option<Arc<Node>>,
     pub(crate) fields: Option<Arc<Node>>,
-    /// Where it is declared.
-    pub(crate) line: u32,
-    pub(crate) column: u32,
+    pub(crate) place: Place,
 }

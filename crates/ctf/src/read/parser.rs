@@ -9,8 +9,9 @@ use std::sync::Arc;
 use super::error::{MetadataError, MetadataProblem};
 use super::lexer::{Lexer, Token};
 use super::node::{
-    ClockNode, DEPTH_MAX, Document, EnvironmentValue, EventNode, Node, NodeKind, StreamNode,
+    ClockNode, DEPTH_MAX, Document, EnvironmentValue, EventNode, Node, NodeKind, Place, StreamNode,
 };
+use super::trace::ClockClass;
 
 /// What may stand behind `=`.
 #[derive(Debug, Clone)]
@@ -24,47 +25,69 @@ pub(crate) enum Value {
 /// Reads tokens and builds a [`Document`].
 pub(crate) struct Parser<'text> {
     lexer: Lexer<'text>,
+    /// The lexer before the token not yet taken.
+    token_at: Lexer<'text>,
     /// The token not yet taken.
     pub(crate) token: Token,
     /// Where it stands.
     pub(crate) place: (u32, u32),
     /// Names of types, innermost scope last; `struct x`, `variant x`, `enum x` among them.
     pub(crate) scopes: Vec<HashMap<String, Arc<Node>>>,
+    /// What is known of the trace's environment: lengths of arrays may be in it.
+    pub(crate) environment: Vec<(String, EnvironmentValue)>,
     nesting: u32,
 }
 
 pub(crate) type Parsed<T> = Result<T, MetadataError>;
 
+/// The kinds of blocks, in the order in which they are read: each may use what an earlier one
+/// says, wherever that stands in the text. (The order is babeltrace2's.)
+const BLOCKS: [&str; 5] = ["env", "clock", "", "trace", "stream"];
+/// Which of them declarations of types are.
+const DECLARATIONS: usize = 2;
+/// Deepest braces: types in a block, and the attributes of the innermost one.
+const BRACES_MAX: u32 = DEPTH_MAX + 4;
+
 /// Parses all of `text`.
 pub(crate) fn parse(text: &[u8]) -> Parsed<Document> {
     let mut parser = Parser {
         lexer: Lexer::new(text),
+        token_at: Lexer::new(text),
         token: Token::End,
         place: (1, 1),
         scopes: vec![HashMap::new()],
+        environment: Vec::new(),
         nesting: 0,
     };
     parser.advance()?;
-    let mut document = Document::default();
+    let mut marks: [Vec<Lexer<'_>>; BLOCKS.len()] = Default::default();
+    let mut events = Vec::new();
     while parser.token != Token::End {
+        parser.find_block(&mut marks, &mut events)?;
+    }
+    let mut document = Document::default();
+    for mark in marks.into_iter().flatten().chain(events) {
+        parser.lexer = mark;
+        parser.advance()?;
         parser.block(&mut document)?;
     }
+    document.environment = parser.environment;
     Ok(document)
 }
 
-impl Parser<'_> {
+impl<'text> Parser<'text> {
     /// Takes the current token and looks at the next.
     pub(crate) fn advance(&mut self) -> Parsed<Token> {
         self.lexer.skip_blanks()?;
         self.place = self.lexer.place();
+        self.token_at = self.lexer.clone();
         let next = self.lexer.token()?;
         Ok(std::mem::replace(&mut self.token, next))
     }
 
     /// An error at the current token.
     pub(crate) fn error(&self, problem: MetadataProblem) -> MetadataError {
-        let (line, column) = self.place;
-        MetadataError { line, column, problem }
+        MetadataError::at(self.place, problem)
     }
 
     pub(crate) fn unexpected(&self, expected: &'static str) -> MetadataError {
@@ -116,13 +139,62 @@ impl Parser<'_> {
         result
     }
 
-    /// A node, unless it is too deep.
-    pub(crate) fn node(&self, kind: NodeKind) -> Parsed<Arc<Node>> {
+    /// A node that is declared at `place`, unless it is too deep.
+    pub(crate) fn node(&self, place: Place, kind: NodeKind) -> Parsed<Arc<Node>> {
         let depth = kind.depth();
         if depth > DEPTH_MAX {
             return Err(self.error(MetadataProblem::TooComplex));
         }
-        Ok(Arc::new(Node { depth, kind }))
+        Ok(Arc::new(Node { depth, place, kind }))
+    }
+
+    /// Finds where the block at the current token ends, and remembers where it begins: in
+    /// `marks` by its kind, or, if it is an event, in `events`.
+    fn find_block(
+        &mut self,
+        marks: &mut [Vec<Lexer<'text>>; BLOCKS.len()],
+        events: &mut Vec<Lexer<'text>>,
+    ) -> Parsed<()> {
+        let Token::Word(word) = &self.token else {
+            return if self.take(";")? { Ok(()) } else { Err(self.unexpected("a declaration")) };
+        };
+        let mark = self.token_at.clone();
+        let kind = BLOCKS.iter().position(|kind| kind == word);
+        let is_declaration = match (kind, word.as_str()) {
+            (Some(kind), _) => {
+                marks[kind].push(mark);
+                false
+            }
+            (None, "event") => {
+                events.push(mark);
+                false
+            }
+            // Says where an event is emitted; nothing depends on it.
+            (None, "callsite") => false,
+            (None, _) => {
+                marks[DECLARATIONS].push(mark);
+                true
+            }
+        };
+        let mut open = 0;
+        loop {
+            let ends = open == 0 && self.at_symbol(";");
+            if self.at_symbol("{") {
+                open += 1;
+                if open > BRACES_MAX {
+                    return Err(self.error(MetadataProblem::TooComplex));
+                }
+            } else if self.at_symbol("}") {
+                open = open.checked_sub(1).ok_or_else(|| self.unexpected("a declaration"))?;
+            } else if self.token == Token::End {
+                return Err(self.unexpected(if open > 0 { "'}'" } else { "';'" }));
+            }
+            let closes = open == 0 && !is_declaration && self.at_symbol("}");
+            self.advance()?;
+            if ends || closes {
+                return self.take(";").map(drop);
+            }
+        }
     }
 
     fn block(&mut self, document: &mut Document) -> Parsed<()> {
@@ -131,11 +203,10 @@ impl Parser<'_> {
         };
         match word.as_str() {
             "trace" => self.trace(document),
-            "env" => self.environment(document),
+            "env" => self.environment(),
             "clock" => self.clock(document),
             "stream" => self.stream(document),
             "event" => self.event(document),
-            "callsite" => self.entries(|_, _, _| Ok(())),
             _ => self.declaration(),
         }
     }
@@ -201,6 +272,8 @@ impl Parser<'_> {
     }
 
     fn trace(&mut self, document: &mut Document) -> Parsed<()> {
+        let place = self.place;
+        let (mut major, mut minor) = (1, 8);
         self.entries(|parser, path, entry| {
             match (path, entry) {
                 ("byte_order", Entry::Value(Value::Path(order))) => {
@@ -216,61 +289,88 @@ impl Parser<'_> {
                         Some(uuid.ok_or_else(|| parser.error(MetadataProblem::Value("uuid")))?);
                 }
                 ("packet.header", Entry::Type(node)) => document.packet_header = Some(node),
-                ("major", Entry::Value(Value::Number(1)))
-                | ("minor", Entry::Value(Value::Number(8))) => {}
-                ("major" | "minor", _) => {
-                    return Err(parser.error(MetadataProblem::Unsupported("version of CTF")));
-                }
+                ("major", Entry::Value(Value::Number(number))) => major = number,
+                ("minor", Entry::Value(Value::Number(number))) => minor = number,
                 _ => {}
             }
             Ok(())
-        })
+        })?;
+        if (major, minor) != (1, 8) {
+            let problem = MetadataProblem::Version(format!("{major}.{minor}"));
+            return Err(MetadataError::at(place, problem));
+        }
+        Ok(())
     }
 
-    fn environment(&mut self, document: &mut Document) -> Parsed<()> {
-        self.entries(|_, path, entry| {
+    fn environment(&mut self) -> Parsed<()> {
+        self.entries(|parser, path, entry| {
             let value = match entry {
                 Entry::Value(Value::Number(number)) => EnvironmentValue::Number(number as i64),
                 Entry::Value(Value::Text(text)) => EnvironmentValue::Text(text),
-                _ => return Ok(()),
+                Entry::Value(Value::Path(path)) => EnvironmentValue::Text(path.join(".")),
+                Entry::Type(_) => return Err(parser.unexpected("'='")),
             };
-            document.environment.push((path.to_owned(), value));
+            parser.environment.push((path.to_owned(), value));
             Ok(())
         })
     }
 
     fn clock(&mut self, document: &mut Document) -> Parsed<()> {
-        let mut clock = ClockNode {
-            name: String::new(),
-            frequency: 1_000_000_000,
-            offset_seconds: 0,
-            offset_cycles: 0,
-        };
+        let place = self.place;
+        let mut clock = ClockClass::new();
         self.entries(|parser, path, entry| {
-            let out_of_range = || parser.error(MetadataProblem::Value("clock"));
-            match (path, entry) {
-                ("name", Entry::Value(Value::Text(name))) => clock.name = name,
-                ("name", Entry::Value(Value::Path(name))) => clock.name = name.join("."),
-                ("freq", Entry::Value(Value::Number(number))) => {
-                    let frequency = u64::try_from(number).ok().filter(|&frequency| frequency > 0);
-                    clock.frequency = frequency.ok_or_else(out_of_range)?;
-                }
-                ("offset_s", Entry::Value(Value::Number(number))) => {
-                    clock.offset_seconds = i64::try_from(number).map_err(|_| out_of_range())?;
-                }
-                ("offset", Entry::Value(Value::Number(number))) => {
-                    clock.offset_cycles = i64::try_from(number).map_err(|_| out_of_range())?;
-                }
-                _ => {}
-            }
-            Ok(())
+            let Entry::Value(value) = entry else { return Err(parser.unexpected("'='")) };
+            parser.clock_attribute(&mut clock, path, value)
         })?;
-        document.clocks.push(clock);
+        if clock.name.is_empty() {
+            return Err(MetadataError::at(place, MetadataProblem::Value("clock name")));
+        }
+        // Old versions of LTTng did not say so of theirs (babeltrace2's rule).
+        let is_lttng = self.environment.iter().any(|(name, value)| {
+            let is_tracer = |text: &String| text.starts_with("lttng");
+            name == "tracer_name" && matches!(value, EnvironmentValue::Text(t) if is_tracer(t))
+        });
+        clock.absolute |= is_lttng && clock.name == "monotonic";
+        document.clocks.push(ClockNode { clock, place });
+        Ok(())
+    }
+
+    fn clock_attribute(&mut self, clock: &mut ClockClass, name: &str, value: Value) -> Parsed<()> {
+        let out_of_range = |what| self.error(MetadataProblem::Value(what));
+        match (name, value) {
+            ("name", Value::Text(name)) => clock.name = name,
+            ("name", Value::Path(name)) => clock.name = name.join("."),
+            ("uuid", Value::Text(text)) => {
+                clock.uuid = Some(parse_uuid(&text).ok_or_else(|| out_of_range("uuid"))?);
+            }
+            ("description", Value::Text(text)) => clock.description = Some(text),
+            ("freq", Value::Number(number)) => {
+                let frequency = u64::try_from(number).ok().filter(|&frequency| frequency > 0);
+                clock.frequency = frequency.ok_or_else(|| out_of_range("clock frequency"))?;
+            }
+            ("precision", Value::Number(number)) => {
+                clock.precision =
+                    u64::try_from(number).map_err(|_| out_of_range("clock precision"))?;
+            }
+            ("offset_s", Value::Number(number)) => {
+                clock.offset_seconds =
+                    i64::try_from(number).map_err(|_| out_of_range("clock offset"))?;
+            }
+            ("offset", Value::Number(number)) => {
+                clock.offset_cycles =
+                    i64::try_from(number).map_err(|_| out_of_range("clock offset"))?;
+            }
+            ("absolute", value) => clock.absolute = self.boolean(&value, "absolute")?,
+            ("uuid" | "freq" | "precision" | "offset_s" | "offset" | "name", _) => {
+                return Err(out_of_range("clock attribute"));
+            }
+            _ => {}
+        }
         Ok(())
     }
 
     fn stream(&mut self, document: &mut Document) -> Parsed<()> {
-        let mut stream = StreamNode::default();
+        let mut stream = StreamNode { place: self.place, ..StreamNode::default() };
         self.entries(|parser, path, entry| {
             match (path, entry) {
                 ("id", Entry::Value(Value::Number(id))) => stream.id = Some(parser.id(id)?),
@@ -286,8 +386,7 @@ impl Parser<'_> {
     }
 
     fn event(&mut self, document: &mut Document) -> Parsed<()> {
-        let (line, column) = self.place;
-        let mut event = EventNode { line, column, ..EventNode::default() };
+        let mut event = EventNode { place: self.place, ..EventNode::default() };
         self.entries(|parser, path, entry| {
             match (path, entry) {
                 ("name", Entry::Value(Value::Text(name))) => event.name = Some(name),
@@ -298,6 +397,9 @@ impl Parser<'_> {
                 }
                 ("loglevel", Entry::Value(Value::Number(level))) => {
                     event.level = Some(level as i64)
+                }
+                ("model.emf.uri", Entry::Value(Value::Text(uri))) if !uri.is_empty() => {
+                    event.emf_uri = Some(uri);
                 }
                 ("context", Entry::Type(node)) => event.context = Some(node),
                 ("fields", Entry::Type(node)) => event.fields = Some(node),

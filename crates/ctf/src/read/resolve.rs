@@ -9,9 +9,11 @@ use std::sync::Arc;
 
 use super::error::{MetadataError, MetadataProblem};
 use super::header::HeaderPlan;
-use super::node::{Document, EventNode, IntegerNode, Named, Node, NodeKind, Reference, StreamNode};
+use super::node::{
+    Document, EventNode, IntegerNode, Named, Node, NodeKind, Place, Reference, StreamNode,
+};
 use super::runs::{Flat, elements, fixed_bits, runs};
-use super::trace::{Clock, EventClass, StreamClass, Trace};
+use super::trace::{ClockClass, EventClass, StreamClass, Trace};
 use super::types::{
     Array, Enumeration, Float, Integer, Member, Role, Sequence, Struct, Type, Variant,
     VariantOption,
@@ -57,6 +59,7 @@ const CONTEXT_ROLES: [(&str, Role); 6] = [
 
 struct Resolver<'document> {
     document: &'document Document,
+    clocks: Vec<ClockClass>,
     /// The finished scopes around the field at hand.
     scopes: [Option<Type>; 6],
     /// Members before the field at hand, of each structure that encloses it, innermost last.
@@ -67,10 +70,27 @@ struct Resolver<'document> {
 
 /// Makes a trace of a document.
 pub(crate) fn resolve(document: &Document) -> Resolved<Trace> {
-    let mut resolver =
-        Resolver { document, scopes: Default::default(), frames: Vec::new(), slots: 0, nodes: 0 };
+    let mut resolver = Resolver {
+        document,
+        clocks: document.clocks.iter().map(|node| node.clock.clone()).collect(),
+        scopes: Default::default(),
+        frames: Vec::new(),
+        slots: 0,
+        nodes: 0,
+    };
+    for node in &document.clocks {
+        let problem = MetadataProblem::Value("clock offset");
+        node.clock.clock().ok_or_else(|| MetadataError::at(node.place, problem))?;
+    }
     resolver.scope(PACKET_HEADER, document.packet_header.as_ref())?;
     resolver.give_roles(PACKET_HEADER, &HEADER_ROLES);
+    let mut clock = None;
+    if let (Some(header), Some(node)) = (&resolver.scopes[PACKET_HEADER], &document.packet_header)
+        && one_clock(header, &mut clock).is_err() | clock.is_some()
+    {
+        let name = clock.map(|name| name.to_string()).unwrap_or_default();
+        return Err(MetadataError::at(node.place, MetadataProblem::SecondClock(name)));
+    }
     let mut events: HashMap<u64, Vec<&EventNode>> = HashMap::new();
     for event in &document.events {
         let only = document.streams.first().and_then(|stream| stream.id).unwrap_or(0);
@@ -82,7 +102,7 @@ pub(crate) fn resolve(document: &Document) -> Resolved<Trace> {
     for stream in declared {
         let id = stream.id.unwrap_or(0);
         if streams.iter().any(|other: &StreamClass| other.id == id) {
-            return Err(nowhere(MetadataProblem::Duplicate("stream")));
+            return Err(MetadataError::at(stream.place, MetadataProblem::Duplicate("stream")));
         }
         streams.push(resolver.stream(id, stream, &events.remove(&id).unwrap_or_default())?);
     }
@@ -92,13 +112,11 @@ pub(crate) fn resolve(document: &Document) -> Resolved<Trace> {
         uuid: document.uuid,
         environment: document.environment.clone(),
         packet_header,
+        clocks: resolver.clocks,
         streams,
         slots: resolver.slots,
+        big_endian: document.big_endian.unwrap_or(false),
     })
-}
-
-fn nowhere(problem: MetadataProblem) -> MetadataError {
-    MetadataError { line: 0, column: 0, problem }
 }
 
 impl Resolver<'_> {
@@ -111,7 +129,9 @@ impl Resolver<'_> {
         self.scopes[PACKET_CONTEXT..].fill_with(|| None);
         self.scope(PACKET_CONTEXT, stream.packet_context.as_ref())?;
         self.give_roles(PACKET_CONTEXT, &CONTEXT_ROLES);
+        self.map_times(PACKET_CONTEXT, &["timestamp_begin", "timestamp_end"], stream.place)?;
         self.scope(EVENT_HEADER, stream.event_header.as_ref())?;
+        self.map_times(EVENT_HEADER, &["timestamp"], stream.place)?;
         if let Some(header) = &mut self.scopes[EVENT_HEADER] {
             give_id_role(header);
         }
@@ -121,13 +141,11 @@ impl Resolver<'_> {
         for node in nodes {
             let event = self.event(node)?;
             if events_by_id.insert(event.id, events.len()).is_some() {
-                let (line, column) = (node.line, node.column);
-                let problem = MetadataProblem::Duplicate("event");
-                return Err(MetadataError { line, column, problem });
+                return Err(MetadataError::at(node.place, MetadataProblem::Duplicate("event")));
             }
             events.push(event);
         }
-        let clock = self.clock(&events)?;
+        let clock = self.clock(&events, stream.place)?.cloned();
         let has_packet_times = [Role::TimestampBegin, Role::TimestampEnd].iter().all(|role| {
             self.scopes[PACKET_CONTEXT].as_ref().is_some_and(|context| has_role(context, *role))
         });
@@ -150,7 +168,8 @@ impl Resolver<'_> {
             event_context,
             events,
             events_by_id,
-            clock,
+            clock: clock.as_ref().and_then(ClockClass::clock),
+            clock_name: clock.map(|clock| clock.name),
             has_packet_times,
         })
     }
@@ -167,6 +186,7 @@ impl Resolver<'_> {
             id: node.id.unwrap_or(0),
             name: node.name.clone(),
             level: node.level,
+            emf_uri: node.emf_uri.clone(),
             context,
             fields,
             fixed: None,
@@ -175,25 +195,33 @@ impl Resolver<'_> {
     }
 
     /// The one clock that the stream's fields set.
-    fn clock(&self, events: &[EventClass]) -> Resolved<Option<Clock>> {
+    fn clock(&self, events: &[EventClass], place: Place) -> Resolved<Option<&ClockClass>> {
         let mut name = None;
         let scopes = self.scopes[PACKET_CONTEXT..].iter().flatten();
         let payloads = events.iter().flat_map(|event| [&event.context, &event.fields]).flatten();
         for kind in scopes.chain(payloads) {
-            clock_name(kind, &mut name);
+            one_clock(kind, &mut name).map_err(|problem| MetadataError::at(place, problem))?;
         }
-        let Some(name) = name else { return Ok(None) };
-        let found = self.document.clocks.iter().find(|clock| clock.name == **name);
-        let node = found.ok_or_else(|| nowhere(MetadataProblem::UnknownType(name.to_string())))?;
-        let clock = Clock::new(node.frequency, node.offset_seconds, node.offset_cycles);
-        clock.map(Some).ok_or_else(|| nowhere(MetadataProblem::Value("clock offset")))
+        Ok(name.and_then(|name| self.clocks.iter().find(|clock| clock.name == **name)))
+    }
+
+    /// Lets the integers of these names, however deep, set the trace's only clock, if they set
+    /// none: babeltrace2 does, and makes a clock if there is none.
+    fn map_times(&mut self, scope: usize, names: &[&str], place: Place) -> Resolved<()> {
+        let clocks = &mut self.clocks;
+        let Some(kind) = &mut self.scopes[scope] else { return Ok(()) };
+        for name in names {
+            map_time(kind, name, clocks).map_err(|problem| MetadataError::at(place, problem))?;
+        }
+        Ok(())
     }
 
     fn scope(&mut self, scope: usize, node: Option<&Arc<Node>>) -> Resolved<()> {
         self.frames.clear();
         self.scopes[scope] = match node {
             Some(node) if !matches!(node.kind, NodeKind::Struct { .. }) => {
-                return Err(nowhere(MetadataProblem::Unsupported("scope that is no structure")));
+                let problem = MetadataProblem::Unsupported("scope that is no structure");
+                return Err(MetadataError::at(node.place, problem));
             }
             Some(node) => Some(self.compile(node)?),
             None => None,
@@ -215,9 +243,16 @@ impl Resolver<'_> {
     fn compile(&mut self, node: &Node) -> Resolved<Type> {
         self.nodes += 1;
         if self.nodes > NODES_MAX {
-            return Err(nowhere(MetadataProblem::TooComplex));
+            return Err(MetadataError::at(node.place, MetadataProblem::TooComplex));
         }
         let big_endian = |order: Option<bool>| order.or(self.document.big_endian).unwrap_or(false);
+        if let NodeKind::Integer(integer) | NodeKind::Enumeration { integer, .. } = &node.kind
+            && let Some(name) = &integer.clock
+            && !self.clocks.iter().any(|clock| clock.name == **name)
+        {
+            let problem = MetadataProblem::UnknownClock(name.to_string());
+            return Err(MetadataError::at(node.place, problem));
+        }
         Ok(match &node.kind {
             NodeKind::Integer(integer) => {
                 Type::Integer(integer_type(integer, big_endian(integer.big_endian)))
@@ -239,12 +274,21 @@ impl Resolver<'_> {
                 Type::Array(Array { element, length: *length, alignment, text, elements: None })
             }
             NodeKind::Sequence { element, length } => {
-                let slot = self.slot(length)?.slot;
+                let found = self.slot(length)?;
+                if found.signed {
+                    return Err(unknown(length));
+                }
+                let slot = found.slot;
                 let element = Box::new(self.compile(element)?);
                 let (alignment, text) = (element.alignment(), is_character(&element));
                 Type::Sequence(Sequence { element, slot, alignment, text, elements: None })
             }
-            NodeKind::Variant { tag, options } => self.variant(tag.as_ref(), options)?,
+            NodeKind::Variant { tag, options } => {
+                let untagged = MetadataProblem::Unsupported("variant without tag");
+                let tag = tag.as_ref();
+                let tag = tag.ok_or_else(|| MetadataError::at(node.place, untagged))?;
+                self.variant(tag, options)?
+            }
         })
     }
 
@@ -264,9 +308,7 @@ impl Resolver<'_> {
         Ok(Type::Struct(Struct { members, alignment, shown: true, runs: Vec::new() }))
     }
 
-    fn variant(&mut self, tag: Option<&Reference>, options: &[Named]) -> Resolved<Type> {
-        let tag =
-            tag.ok_or_else(|| nowhere(MetadataProblem::Unsupported("variant without tag")))?;
+    fn variant(&mut self, tag: &Reference, options: &[Named]) -> Resolved<Type> {
         let found = self.slot(tag)?;
         let labels = found.labels.ok_or_else(|| unknown(tag))?;
         let mut resolved = Vec::with_capacity(options.len());
@@ -319,9 +361,7 @@ struct Found {
 }
 
 fn unknown(reference: &Reference) -> MetadataError {
-    let (line, column) = (reference.line, reference.column);
-    let problem = MetadataProblem::UnknownField(reference.path.join("."));
-    MetadataError { line, column, problem }
+    MetadataError::at(reference.place, MetadataProblem::UnknownField(reference.path.join(".")))
 }
 
 fn find(members: &mut [Member], path: &[&str], slots: &mut usize) -> Option<Found> {
@@ -406,23 +446,69 @@ fn has_role(context: &Type, role: Role) -> bool {
     })
 }
 
-fn clock_name<'kind>(kind: &'kind Type, name: &mut Option<&'kind Arc<str>>) {
+/// Finds the clock that a field sets; an error if there are several.
+fn one_clock<'kind>(
+    kind: &'kind Type,
+    name: &mut Option<&'kind Arc<str>>,
+) -> Result<(), MetadataProblem> {
     match kind {
         Type::Integer(integer) | Type::Enumeration(Enumeration { integer, .. }) => {
-            if let Some(clock) = &integer.clock {
-                name.get_or_insert(clock);
+            match (&integer.clock, &name) {
+                (Some(clock), Some(before)) if clock != *before => {
+                    return Err(MetadataProblem::SecondClock(clock.to_string()));
+                }
+                (Some(clock), None) => *name = Some(clock),
+                _ => {}
             }
+            Ok(())
         }
         Type::Struct(structure) => {
-            structure.members.iter().for_each(|member| clock_name(&member.kind, name));
+            structure.members.iter().try_for_each(|member| one_clock(&member.kind, name))
         }
         Type::Variant(variant) => {
-            variant.options.iter().for_each(|option| clock_name(&option.kind, name));
+            variant.options.iter().try_for_each(|option| one_clock(&option.kind, name))
         }
-        Type::Array(array) => clock_name(&array.element, name),
-        Type::Sequence(sequence) => clock_name(&sequence.element, name),
-        Type::Float(_) | Type::Text => {}
+        Type::Array(array) => one_clock(&array.element, name),
+        Type::Sequence(sequence) => one_clock(&sequence.element, name),
+        Type::Float(_) | Type::Text => Ok(()),
     }
+}
+
+/// See [`Resolver::map_times`].
+fn map_time(
+    kind: &mut Type,
+    name: &str,
+    clocks: &mut Vec<ClockClass>,
+) -> Result<(), MetadataProblem> {
+    match kind {
+        Type::Struct(structure) => structure.members.iter_mut().try_for_each(|member| {
+            if member.name() == name {
+                set_clock(&mut member.kind, clocks)?;
+            }
+            map_time(&mut member.kind, name, clocks)
+        }),
+        Type::Variant(variant) => variant.options.iter_mut().try_for_each(|option| {
+            if option.name() == name {
+                set_clock(&mut option.kind, clocks)?;
+            }
+            map_time(&mut option.kind, name, clocks)
+        }),
+        _ => Ok(()),
+    }
+}
+
+fn set_clock(kind: &mut Type, clocks: &mut Vec<ClockClass>) -> Result<(), MetadataProblem> {
+    let Some(integer) = kind.integer_mut().filter(|integer| integer.clock.is_none()) else {
+        return Ok(());
+    };
+    if clocks.is_empty() {
+        clocks.push(ClockClass { name: "default".to_owned(), ..ClockClass::new() });
+    }
+    match &clocks[..] {
+        [only] => integer.clock = Some(Arc::from(only.name.as_str())),
+        _ => return Err(MetadataProblem::Unsupported("time that sets none of several clocks")),
+    }
+    Ok(())
 }
 
 /// Prepares what depends on all slots being known: what is hidden, how members are led in.

@@ -15,8 +15,10 @@ pub struct Trace {
     pub(crate) uuid: Option<[u8; 16]>,
     pub(crate) environment: Vec<(String, EnvironmentValue)>,
     pub(crate) packet_header: Option<Type>,
+    pub(crate) clocks: Vec<ClockClass>,
     pub(crate) streams: Vec<StreamClass>,
     pub(crate) slots: usize,
+    pub(crate) big_endian: bool,
 }
 
 impl Trace {
@@ -44,6 +46,26 @@ impl Trace {
         }
     }
 
+    /// All that the trace's environment says, in the order of its declaration.
+    pub fn environment_entries(&self) -> &[(String, EnvironmentValue)] {
+        &self.environment
+    }
+
+    /// Clocks, in the order of their declaration.
+    pub fn clocks(&self) -> &[ClockClass] {
+        &self.clocks
+    }
+
+    /// Whether its numbers are big endian where they do not say otherwise.
+    pub const fn is_big_endian(&self) -> bool {
+        self.big_endian
+    }
+
+    /// What every packet begins with.
+    pub const fn packet_header(&self) -> Option<&Type> {
+        self.packet_header.as_ref()
+    }
+
     /// Classes of streams, in the order of their declaration.
     pub fn streams(&self) -> &[StreamClass] {
         &self.streams
@@ -60,6 +82,7 @@ pub struct StreamClass {
     pub(crate) events: Vec<EventClass>,
     pub(crate) events_by_id: HashMap<u64, usize>,
     pub(crate) clock: Option<Clock>,
+    pub(crate) clock_name: Option<String>,
     pub(crate) has_packet_times: bool,
     /// How event headers are read without walking through them, if they can be.
     pub(crate) header_plan: Option<HeaderPlan>,
@@ -74,6 +97,26 @@ impl StreamClass {
     /// Its events, in the order of their declaration.
     pub fn events(&self) -> &[EventClass] {
         &self.events
+    }
+
+    /// What follows each packet's header.
+    pub const fn packet_context(&self) -> Option<&Type> {
+        self.packet_context.as_ref()
+    }
+
+    /// What every event begins with.
+    pub const fn event_header(&self) -> Option<&Type> {
+        self.event_header.as_ref()
+    }
+
+    /// What follows each event's header.
+    pub const fn event_context(&self) -> Option<&Type> {
+        self.event_context.as_ref()
+    }
+
+    /// Name of its clock in [`Trace::clocks`].
+    pub fn clock_name(&self) -> Option<&str> {
+        self.clock_name.as_deref()
     }
 
     /// Its clock, if any of its fields sets one.
@@ -99,6 +142,7 @@ pub struct EventClass {
     pub(crate) id: u64,
     pub(crate) name: Option<String>,
     pub(crate) level: Option<i64>,
+    pub(crate) emf_uri: Option<String>,
     pub(crate) context: Option<Type>,
     pub(crate) fields: Option<Type>,
     /// Alignment and size in bits of each part of its events (contexts and payload), if they are
@@ -124,12 +168,94 @@ impl EventClass {
         self.level
     }
 
+    /// Where its model is described (Eclipse Modeling Framework).
+    pub fn emf_uri(&self) -> Option<&str> {
+        self.emf_uri.as_deref()
+    }
+
+    /// Its own context, between the stream's and the payload.
+    pub const fn context(&self) -> Option<&Struct> {
+        match &self.context {
+            Some(Type::Struct(context)) => Some(context),
+            _ => None,
+        }
+    }
+
     /// Its payload.
     pub const fn fields(&self) -> Option<&Struct> {
         match &self.fields {
             Some(Type::Struct(fields)) => Some(fields),
             _ => None,
         }
+    }
+}
+
+/// A clock as the metadata describes it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ClockClass {
+    pub(crate) name: String,
+    pub(crate) uuid: Option<[u8; 16]>,
+    pub(crate) description: Option<String>,
+    pub(crate) frequency: u64,
+    pub(crate) precision: u64,
+    pub(crate) offset_seconds: i64,
+    pub(crate) offset_cycles: i64,
+    pub(crate) absolute: bool,
+}
+
+impl ClockClass {
+    /// A clock of 1 GHz that begins at its origin: what CTF 1.8 says of a clock by default.
+    pub(crate) const fn new() -> Self {
+        Self {
+            name: String::new(),
+            uuid: None,
+            description: None,
+            frequency: NS_PER_SECOND,
+            precision: 1,
+            offset_seconds: 0,
+            offset_cycles: 0,
+            absolute: false,
+        }
+    }
+
+    /// Its name.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// Its identity: clocks that have the same are the same.
+    pub const fn uuid(&self) -> Option<&[u8; 16]> {
+        self.uuid.as_ref()
+    }
+
+    /// What it is.
+    pub fn description(&self) -> Option<&str> {
+        self.description.as_deref()
+    }
+
+    /// In Hz, never 0.
+    pub const fn frequency(&self) -> u64 {
+        self.frequency
+    }
+
+    /// Uncertainty of its values, in cycles.
+    pub const fn precision(&self) -> u64 {
+        self.precision
+    }
+
+    /// From its origin to its zero: seconds, and cycles to be added.
+    pub const fn offset(&self) -> (i64, i64) {
+        (self.offset_seconds, self.offset_cycles)
+    }
+
+    /// Whether its origin is the same as that of all other absolute clocks.
+    pub const fn is_absolute(&self) -> bool {
+        self.absolute
+    }
+
+    /// How its values become times; `None` if its zero is beyond what 64 bits of nanoseconds hold.
+    pub(crate) fn clock(&self) -> Option<Clock> {
+        Clock::new(self.frequency, self.offset_seconds, self.offset_cycles)
     }
 }
 

@@ -2,9 +2,9 @@
 
 use std::sync::Arc;
 
-use super::error::MetadataProblem;
+use super::error::{MetadataError, MetadataProblem};
 use super::lexer::Token;
-use super::node::{IntegerNode, Named, Node, NodeKind, Reference};
+use super::node::{EnvironmentValue, IntegerNode, Named, Node, NodeKind, Place, Reference};
 use super::parser::{Parsed, Parser, Value};
 use super::types::{Base, Mapping};
 
@@ -44,11 +44,15 @@ impl Parser<'_> {
                 node = self.dimensions(node)?;
             }
             self.expect(":=")?;
-            let mut words = vec![self.word()?];
-            while matches!(self.token, Token::Word(_)) {
-                words.push(self.word()?);
+            if !matches!(self.token, Token::Word(_)) {
+                return Err(self.unexpected("a name"));
             }
-            self.define(words.join(" "), node);
+            let mut name = self.type_name()?;
+            // A name of several words that are no words of C.
+            while matches!(self.token, Token::Word(_)) {
+                name = format!("{name} {}", self.type_name()?);
+            }
+            self.define(name, node);
         } else if self.at_word("typedef") {
             self.advance()?;
             let node = self.type_specifier()?;
@@ -69,9 +73,10 @@ impl Parser<'_> {
         }
     }
 
-    fn lookup(&self, name: &str) -> Parsed<Arc<Node>> {
+    fn lookup(&self, place: Place, name: &str) -> Parsed<Arc<Node>> {
         let found = self.scopes.iter().rev().find_map(|scope| scope.get(name));
-        found.cloned().ok_or_else(|| self.error(MetadataProblem::UnknownType(name.to_owned())))
+        let unknown = || MetadataError::at(place, MetadataProblem::UnknownType(name.to_owned()));
+        found.cloned().ok_or_else(unknown)
     }
 
     /// A type, without a declarator.
@@ -79,11 +84,12 @@ impl Parser<'_> {
         while self.at_word("const") {
             self.advance()?;
         }
+        let place = self.place;
         let Token::Word(word) = &self.token else { return Err(self.unexpected("a type")) };
         match word.as_str() {
             "integer" => {
                 let integer = self.integer()?;
-                self.node(NodeKind::Integer(integer))
+                self.node(place, NodeKind::Integer(integer))
             }
             "floating_point" => self.floating_point(),
             "string" => self.string(),
@@ -94,11 +100,27 @@ impl Parser<'_> {
         }
     }
 
+    /// A type by its name: a word, or several of C's, and `*` behind them for a pointer.
     fn named_type(&mut self) -> Parsed<Arc<Node>> {
+        let place = self.place;
+        let name = self.type_name()?;
+        let node = self.lookup(place, &name)?;
+        match &node.kind {
+            // Pointers are shown as addresses.
+            NodeKind::Integer(integer) if name.ends_with('*') => {
+                let integer = IntegerNode { base: Base::Hexadecimal, ..integer.clone() };
+                self.node(place, NodeKind::Integer(integer))
+            }
+            _ => Ok(node),
+        }
+    }
+
+    /// A name of a type; `const` says nothing about bytes, and is left out.
+    fn type_name(&mut self) -> Parsed<String> {
         let mut name = String::new();
         while let Token::Word(word) = &self.token {
-            let is_c = TYPE_WORDS.contains(&word.as_str());
             if word != "const" {
+                let is_c = TYPE_WORDS.contains(&word.as_str());
                 if !name.is_empty() && !is_c {
                     break;
                 }
@@ -106,17 +128,20 @@ impl Parser<'_> {
                     name.push(' ');
                 }
                 name.push_str(word);
-            }
-            let ends = !is_c && word != "const";
-            if ends {
-                // Looked up before the next token is read, for the error's place.
-                let node = self.lookup(&name);
-                self.advance()?;
-                return node;
+                if !is_c {
+                    self.advance()?;
+                    break;
+                }
             }
             self.advance()?;
         }
-        self.lookup(&name)
+        while self.at_word("const") || self.at_symbol("*") {
+            if self.at_symbol("*") {
+                name.push_str(" *");
+            }
+            self.advance()?;
+        }
+        Ok(name)
     }
 
     /// `{ name = value; … }` behind a type's keyword.
@@ -151,7 +176,7 @@ impl Parser<'_> {
             match (name, value) {
                 ("size", Value::Number(number)) => bits = *number,
                 ("align", value) => alignment = Some(parser.alignment(value)?),
-                ("signed", value) => integer.signed = parser.boolean(value)?,
+                ("signed", value) => integer.signed = parser.boolean(value, "signed")?,
                 ("byte_order", Value::Path(path)) => {
                     integer.big_endian = parser.byte_order(path)?
                 }
@@ -179,15 +204,15 @@ impl Parser<'_> {
         }
     }
 
-    fn boolean(&self, value: &Value) -> Parsed<bool> {
+    pub(crate) fn boolean(&self, value: &Value, what: &'static str) -> Parsed<bool> {
         match value {
             Value::Number(number) => Ok(*number != 0),
             Value::Path(path) => match path.first().map(String::as_str) {
                 Some("true" | "TRUE") => Ok(true),
                 Some("false" | "FALSE") => Ok(false),
-                _ => Err(self.error(MetadataProblem::Value("signed"))),
+                _ => Err(self.error(MetadataProblem::Value(what))),
             },
-            Value::Text(_) => Err(self.error(MetadataProblem::Value("signed"))),
+            Value::Text(_) => Err(self.error(MetadataProblem::Value(what))),
         }
     }
 
@@ -235,6 +260,7 @@ impl Parser<'_> {
     }
 
     fn floating_point(&mut self) -> Parsed<Arc<Node>> {
+        let place = self.place;
         let (mut exponent, mut mantissa, mut alignment) = (0, 0, 8);
         let mut big_endian = None;
         self.advance()?;
@@ -253,10 +279,11 @@ impl Parser<'_> {
             (11, 53) => true,
             _ => return Err(self.error(MetadataProblem::Unsupported("floating-point format"))),
         };
-        self.node(NodeKind::Float { double, alignment, big_endian })
+        self.node(place, NodeKind::Float { double, alignment, big_endian })
     }
 
     fn string(&mut self) -> Parsed<Arc<Node>> {
+        let place = self.place;
         self.advance()?;
         if self.at_symbol("{") {
             self.attributes(|parser, name, value| match name {
@@ -264,15 +291,16 @@ impl Parser<'_> {
                 _ => Ok(()),
             })?;
         }
-        self.node(NodeKind::Text)
+        self.node(place, NodeKind::Text)
     }
 
     fn structure(&mut self) -> Parsed<Arc<Node>> {
+        let place = self.place;
         self.advance()?;
         let name = self.optional_name("struct")?;
         if !self.at_symbol("{") {
             let name = name.ok_or_else(|| self.unexpected("'{'"))?;
-            return self.lookup(&name);
+            return self.lookup(place, &name);
         }
         let members = self.members()?;
         let mut alignment = 1;
@@ -283,7 +311,7 @@ impl Parser<'_> {
             alignment = self.alignment(&value)?;
             self.expect(")")?;
         }
-        let node = self.node(NodeKind::Struct { members, alignment })?;
+        let node = self.node(place, NodeKind::Struct { members, alignment })?;
         if let Some(name) = name {
             self.define(name, Arc::clone(&node));
         }
@@ -321,9 +349,6 @@ impl Parser<'_> {
     fn declarators(&mut self, node: &Arc<Node>) -> Parsed<Vec<Named>> {
         let mut named = Vec::new();
         loop {
-            if self.at_symbol("*") {
-                return Err(self.error(MetadataProblem::Unsupported("pointers")));
-            }
             let name = self.word()?;
             let node = self.dimensions(Arc::clone(node))?;
             named.push(Named { name, node });
@@ -335,11 +360,12 @@ impl Parser<'_> {
 
     /// The brackets behind a name; as in C, the first is the outermost.
     fn dimensions(&mut self, element: Arc<Node>) -> Parsed<Arc<Node>> {
+        let place = self.place;
         if !self.take("[")? {
             return Ok(element);
         }
         let length = if matches!(self.token, Token::Word(_)) {
-            Err(self.reference()?)
+            self.named_length()?
         } else {
             let number = self.number()?;
             Ok(u64::try_from(number)
@@ -347,18 +373,39 @@ impl Parser<'_> {
         };
         self.expect("]")?;
         let element = self.nested(|parser| parser.dimensions(element))?;
-        self.node(match length {
-            Ok(length) => NodeKind::Array { element, length },
-            Err(length) => NodeKind::Sequence { element, length },
-        })
+        self.node(
+            place,
+            match length {
+                Ok(length) => NodeKind::Array { element, length },
+                Err(length) => NodeKind::Sequence { element, length },
+            },
+        )
+    }
+
+    /// A length by its name: that of a field, or of a number of the trace's environment.
+    fn named_length(&mut self) -> Parsed<Result<u64, Reference>> {
+        let reference = self.reference()?;
+        let [env, names @ ..] = &reference.path[..] else { return Ok(Err(reference)) };
+        if env != "env" || names.is_empty() {
+            return Ok(Err(reference));
+        }
+        let name = names.join(".");
+        let entry = self.environment.iter().find(|(found, _)| *found == name);
+        let Some((_, EnvironmentValue::Number(number))) = entry else {
+            return Err(MetadataError::at(reference.place, MetadataProblem::UnknownField(name)));
+        };
+        let problem = MetadataProblem::Value("array length");
+        let length = u64::try_from(*number);
+        length.map(Ok).map_err(|_| MetadataError::at(reference.place, problem))
     }
 
     fn reference(&mut self) -> Parsed<Reference> {
-        let (line, column) = self.place;
-        Ok(Reference { path: self.path()?, line, column })
+        let place = self.place;
+        Ok(Reference { path: self.path()?, place })
     }
 
     fn variant(&mut self) -> Parsed<Arc<Node>> {
+        let place = self.place;
         self.advance()?;
         let name = self.optional_name("variant")?;
         let tag = if self.take("<")? {
@@ -373,40 +420,41 @@ impl Parser<'_> {
             if let Some(name) = name {
                 let untagged =
                     NodeKind::Variant { tag: tag.clone(), options: Arc::clone(&options) };
-                let node = self.node(untagged)?;
+                let node = self.node(place, untagged)?;
                 self.define(name, node);
             }
             options
         } else {
             let name = name.ok_or_else(|| self.unexpected("'{'"))?;
-            match &self.lookup(&name)?.kind {
+            match &self.lookup(place, &name)?.kind {
                 NodeKind::Variant { options, .. } => Arc::clone(options),
                 _ => return Err(self.error(MetadataProblem::UnknownType(name))),
             }
         };
-        self.node(NodeKind::Variant { tag, options })
+        self.node(place, NodeKind::Variant { tag, options })
     }
 
     fn enumeration(&mut self) -> Parsed<Arc<Node>> {
+        let place = self.place;
         self.advance()?;
         let name = self.optional_name("enum")?;
         let base = if self.take(":")? {
             Some(self.type_specifier()?)
         } else if self.at_symbol("{") {
-            Some(self.lookup("int")?)
+            Some(self.lookup(place, "int")?)
         } else {
             None
         };
         let Some(base) = base else {
             let name = name.ok_or_else(|| self.unexpected("'{'"))?;
-            return self.lookup(&name);
+            return self.lookup(place, &name);
         };
         let NodeKind::Integer(integer) = &base.kind else {
             return Err(self.error(MetadataProblem::Value("type of enumeration")));
         };
         let integer = integer.clone();
         let labels = Arc::from(self.labels()?);
-        let node = self.node(NodeKind::Enumeration { integer, labels })?;
+        let node = self.node(place, NodeKind::Enumeration { integer, labels })?;
         if let Some(name) = name {
             self.define(name, Arc::clone(&node));
         }
