@@ -64,7 +64,7 @@ pub(crate) fn push_hexadecimal(out: &mut Vec<u8>, value: u64) {
 }
 
 /// Significant digits of `%g`.
-const PRECISION: i32 = 6;
+const PRECISION: usize = 6;
 
 /// Appends `value` as `printf("%g")` does.
 pub fn push_general(out: &mut Vec<u8>, value: f64) {
@@ -75,34 +75,78 @@ pub fn push_general(out: &mut Vec<u8>, value: f64) {
         let _ = write!(out, "{sign}{text}");
         return;
     }
-    let start = out.len();
-    let _ = write!(out, "{value:.*e}", (PRECISION - 1) as usize);
-    // The exponent after rounding, e.g. of `9.99999e5`.
-    let mantissa_end = out.iter().rposition(|&byte| byte == b'e').unwrap_or(start);
-    let exponent = out.get(mantissa_end + 1..).and_then(|text| std::str::from_utf8(text).ok());
-    let exponent = exponent.and_then(|text| text.parse::<i32>().ok()).unwrap_or(0);
-    if (-4..PRECISION).contains(&exponent) {
-        out.truncate(start);
-        let _ = write!(out, "{value:.*}", (PRECISION - 1 - exponent) as usize);
-        trim_zeros(out, start);
-    } else {
-        out.truncate(mantissa_end);
-        trim_zeros(out, start);
-        let sign = if exponent < 0 { '-' } else { '+' };
-        let _ = write!(out, "e{sign}{:02}", exponent.unsigned_abs());
+    if value.is_sign_negative() {
+        out.push(b'-');
+    }
+    // The digits and the exponent after rounding, e.g. of `9.99999e5`: formatting is what costs, so
+    // the other notation is made of the same digits.
+    let mut text = ArrayWriter::default();
+    let _ = write!(text, "{:.*e}", PRECISION - 1, value.abs());
+    let (mantissa, exponent) = text.split_at_exponent();
+    let mut digits = [b'0'; PRECISION];
+    digits.iter_mut().zip(mantissa.iter().filter(|&&byte| byte != b'.')).for_each(|(to, from)| {
+        *to = *from;
+    });
+    match usize::try_from(exponent) {
+        Ok(whole) if whole < PRECISION => {
+            let (whole, fraction) = digits.split_at(whole + 1);
+            push_trimmed(out, whole, b"", fraction);
+        }
+        Err(_) if exponent >= -4 => {
+            let zeros = [b'0'; 3];
+            let zeros = zeros.get(..exponent.unsigned_abs() as usize - 1).unwrap_or_default();
+            push_trimmed(out, b"0", zeros, &digits);
+        }
+        _ => {
+            let (whole, fraction) = digits.split_at(1);
+            push_trimmed(out, whole, b"", fraction);
+            let sign = if exponent < 0 { '-' } else { '+' };
+            let _ = write!(out, "e{sign}{:02}", exponent.unsigned_abs());
+        }
     }
 }
 
-/// Takes trailing zeros off the fraction that ends `out`, and its point if nothing is left.
-fn trim_zeros(out: &mut Vec<u8>, start: usize) {
-    if !out.get(start..).is_some_and(|number| number.contains(&b'.')) {
-        return;
+/// What `{:e}` writes of a double with [`PRECISION`] digits, without an allocation.
+#[derive(Default)]
+struct ArrayWriter {
+    bytes: [u8; 16],
+    length: usize,
+}
+
+impl std::io::Write for ArrayWriter {
+    fn write(&mut self, from: &[u8]) -> std::io::Result<usize> {
+        let room = self.bytes.get_mut(self.length..).unwrap_or_default();
+        let count = room.len().min(from.len());
+        room[..count].copy_from_slice(&from[..count]);
+        self.length += count;
+        Ok(count)
     }
-    while out.last() == Some(&b'0') {
-        out.pop();
+
+    fn flush(&mut self) -> std::io::Result<()> {
+        Ok(())
     }
-    if out.last() == Some(&b'.') {
-        out.pop();
+}
+
+impl ArrayWriter {
+    /// The digits with their point, and the exponent.
+    fn split_at_exponent(&self) -> (&[u8], i32) {
+        let text = self.bytes.get(..self.length).unwrap_or_default();
+        let end = text.iter().rposition(|&byte| byte == b'e').unwrap_or(text.len());
+        let (mantissa, exponent) = text.split_at(end);
+        let exponent = exponent.get(1..).and_then(|text| std::str::from_utf8(text).ok());
+        (mantissa, exponent.and_then(|text| text.parse().ok()).unwrap_or(0))
+    }
+}
+
+/// Appends a number without the zeros at the end of its fraction, and without the point if nothing
+/// is left behind it.
+fn push_trimmed(out: &mut Vec<u8>, whole: &[u8], zeros: &[u8], digits: &[u8]) {
+    out.extend_from_slice(whole);
+    let length = digits.iter().rposition(|&digit| digit != b'0').map_or(0, |last| last + 1);
+    if length > 0 {
+        out.push(b'.');
+        out.extend_from_slice(zeros);
+        out.extend_from_slice(digits.get(..length).unwrap_or_default());
     }
 }
 
