@@ -1,6 +1,7 @@
 //! The command line, declared once: parsing, help, manual pages and completions come from here.
 
 use std::ffi::OsString;
+use std::num::NonZero;
 use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
@@ -141,6 +142,9 @@ pub(crate) struct PrintArguments {
     /// Folders of traces
     #[arg(required = true, value_name = "DIR")]
     pub(crate) traces: Vec<PathBuf>,
+    /// Threads to read with [default: one for each processor]
+    #[arg(short, long, value_name = "N")]
+    pub(crate) jobs: Option<NonZero<usize>>,
 }
 
 /// Print a completion script.

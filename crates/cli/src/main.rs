@@ -9,7 +9,9 @@ mod local_time;
 mod print;
 mod record;
 
-use std::io::{self, Write};
+use std::fs::File;
+use std::io::{self, Write as _};
+use std::os::fd::AsFd as _;
 use std::process::ExitCode;
 
 use anyhow::Context as _;
@@ -44,9 +46,9 @@ fn run(arguments: Arguments) -> anyhow::Result<ExitCode> {
         Verb::Recover(recover) => record::recover(&recover),
         Verb::List(list) => list::run(list.format, &mut io::stdout().lock()),
         Verb::Print(print) => {
-            let mut output = io::BufWriter::with_capacity(1 << 16, io::stdout().lock());
-            let whole = print::run(&print.traces, &mut output, &mut io::stderr())?;
-            output.flush()?;
+            // Not through `io::stdout`, which would look for line ends in all that is written.
+            let mut output = File::from(io::stdout().as_fd().try_clone_to_owned()?);
+            let whole = print::run(&print, &mut output, &mut io::stderr())?;
             Ok(if whole { ExitCode::SUCCESS } else { ExitCode::from(NEGATIVE) })
         }
         Verb::Bench(arguments) => bench::run(&arguments, &mut io::stdout()),

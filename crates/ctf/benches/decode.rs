@@ -13,7 +13,7 @@ use trackway_ctf::read::{
     Enumeration, EventSink, Integer, Member, Scope, Sink, StreamDecoder, Trace, VariantOption,
     Window,
 };
-use trackway_ctf::text::{LineWriter, TraceNames};
+use trackway_ctf::text::{Line, LineFormat as _, Pretty, Stamp};
 use trackway_ctf::write::{
     Contexts, PACKET_HEADER_BYTES, PacketFields, TraceDescription, event_declaration,
     metadata_preamble, packet_header,
@@ -187,8 +187,7 @@ enum Work {
 fn pass(trace: &Trace, packets: &[Vec<u8>], work: Work) -> (u64, u64) {
     let mut decoder = StreamDecoder::new(trace);
     let (mut sum, mut events) = (Sum::default(), 0);
-    let names = TraceNames::new(trace, "");
-    let mut lines = LineWriter::new(|_| Some([1, 2, 3]));
+    let mut lines = Pretty::new(|_| Some([1, 2, 3]));
     let mut text = Vec::with_capacity(1 << 20);
     for packet in packets {
         let window = Window::whole(packet);
@@ -198,8 +197,15 @@ fn pass(trace: &Trace, packets: &[Vec<u8>], work: Work) -> (u64, u64) {
                 Work::Decode => decoder.event_body(window, header.class, &mut sum),
                 Work::Skip => decoder.skip_body(window, header.class),
                 Work::Text => {
-                    let context = b"{ cpu_id = 0 }";
-                    lines.event(&mut text, &names, context, &header, &mut decoder, window)
+                    let line = Line {
+                        class: header.class,
+                        stamp: header.time.map(|time| Stamp { time, clock: header.clock }),
+                        previous: None,
+                        stream_text: b"host ",
+                        class_text: b"app:event: ",
+                        packet_text: b"{ cpu_id = 0 }",
+                    };
+                    lines.event(&mut text, line, &mut decoder, window).map(|_| ())
                 }
             }
             .expect("a body");

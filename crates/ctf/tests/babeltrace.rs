@@ -8,8 +8,9 @@ use support::{
     Folder, Header, Made, START_NS, StreamWriter, babeltrace, description, event, random_trace,
 };
 use trackway_ctf::read::Trace;
-use trackway_ctf::text::{Input, print};
+use trackway_ctf::text::Pretty;
 use trackway_ctf::write::{Contexts, PACKET_HEADER_BYTES, event_declaration, metadata_preamble};
+use trackway_reader::{DataFile, Input, Settings, print};
 use trackway_schema::{FieldKind, Label, Scalar};
 
 /// UTC, as the tests ask babeltrace2 for.
@@ -23,13 +24,15 @@ fn printed(made: &Made, folder: &Path) -> (Vec<u8>, String) {
     let trace = Trace::parse(made.metadata.as_bytes()).expect("metadata");
     let streams = made.streams.iter().enumerate().map(|(number, stream)| {
         let name = folder.join(format!("channel_{number}")).display().to_string();
-        (name, &stream.bytes[..])
+        DataFile { name, bytes: &stream.bytes[..] }
     });
-    let input = Input { trace, folder: String::new(), streams: streams.collect() };
+    let input = Input { trace, folder: String::new(), files: streams.collect() };
     let (mut output, mut warnings) = (Vec::new(), Vec::new());
-    let whole = print(vec![input], utc, &mut output, &mut warnings).expect("writing to memory");
+    let format = Pretty::new(utc);
+    let settings = Settings::default();
+    let summary = print(vec![input], &format, &settings, &mut output, &mut warnings);
     let warnings = String::from_utf8(warnings).expect("UTF-8");
-    assert!(whole, "{warnings}");
+    assert!(summary.expect("writing to memory").is_whole, "{warnings}");
     (output, warnings)
 }
 

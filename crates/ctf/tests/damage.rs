@@ -5,18 +5,22 @@ mod support;
 use proptest::prelude::*;
 use support::{Made, Random, random_trace};
 use trackway_ctf::read::{DecodeError, MetadataProblem, Trace, read_stream};
-use trackway_ctf::text::{Input, print};
+use trackway_ctf::text::Pretty;
+use trackway_reader::{DataFile, Input, Settings, print};
 
 /// Reads and prints whatever this is.
-fn exercise(metadata: &[u8], streams: &[&[u8]]) {
+fn exercise<'s>(metadata: &[u8], streams: &[&'s [u8]]) {
     let Ok(trace) = Trace::parse(metadata) else { return };
     for stream in streams {
         let _ = read_stream(&trace, stream);
     }
-    let streams = streams.iter().map(|stream| ("stream".to_owned(), *stream)).collect();
+    let file = |bytes: &&'s [u8]| DataFile { name: "stream".to_owned(), bytes: *bytes };
+    let files = streams.iter().map(file).collect();
     let (mut output, mut warnings) = (Vec::new(), Vec::new());
-    let input = Input { trace, folder: String::new(), streams };
-    print(vec![input], |_| Some([0; 3]), &mut output, &mut warnings).expect("memory");
+    let inputs = vec![Input { trace, folder: String::new(), files }];
+    let format = Pretty::new(|_| Some([0; 3]));
+    let settings = Settings { jobs: std::num::NonZero::<usize>::MIN, ..Settings::default() };
+    print(inputs, &format, &settings, &mut output, &mut warnings).expect("memory");
 }
 
 fn mutate(random: &mut Random, bytes: &mut Vec<u8>) {

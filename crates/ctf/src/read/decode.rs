@@ -44,7 +44,8 @@ pub trait Sink {
 }
 
 /// Takes nothing.
-pub(crate) struct Skip;
+#[derive(Debug, Clone, Copy)]
+pub struct Skip;
 
 impl Sink for Skip {
     fn integer(&mut self, _: &Integer, _: u64) {}

@@ -27,10 +27,10 @@ mod type_parser;
 mod types;
 mod value;
 
-pub use decode::Sink;
+pub use decode::{Sink, Skip};
 pub use error::{DecodeError, MetadataError, MetadataProblem};
 pub use node::EnvironmentValue;
-pub use source::{Bytes, Next, SourceStream, StreamError};
+pub use source::{Bytes, Damage, Next, SourceStream, StreamError, packets_stand_alone};
 pub use stream::{EventHeader, EventSink, Loss, Lost, Packet, Scope, StreamDecoder, Window};
 pub use trace::{Clock, ClockClass, EventClass, StreamClass, Trace};
 pub use types::{

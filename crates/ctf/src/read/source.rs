@@ -1,5 +1,5 @@
 //! One stream read through a window, whatever its size: the bytes come from a [`Bytes`], mostly
-//! a file, and no more of them are held than [`WINDOW_BYTES`], or one event if that is larger.
+//! a file, and no more of them are held than a window's, or one event's if that is larger.
 //!
 //! Damage does not end a stream while the next packet can still be found.
 
@@ -8,7 +8,8 @@ use std::io;
 use super::decode::Sink;
 use super::error::DecodeError;
 use super::stream::{EventHeader, Loss, Packet, StreamDecoder, Window};
-use super::trace::Trace;
+use super::trace::{StreamClass, Trace};
+use super::types::{Integer, Role, Type};
 
 /// Something that has bytes at offsets.
 pub trait Bytes {
@@ -18,7 +19,17 @@ pub trait Bytes {
     fn read_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<usize>;
 }
 
-impl Bytes for &[u8] {
+impl<B: Bytes + ?Sized> Bytes for &B {
+    fn length(&self) -> u64 {
+        (**self).length()
+    }
+
+    fn read_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<usize> {
+        (**self).read_at(buffer, offset)
+    }
+}
+
+impl Bytes for [u8] {
     fn length(&self) -> u64 {
         self.len() as u64
     }
@@ -31,33 +42,43 @@ impl Bytes for &[u8] {
     }
 }
 
-/// How many bytes are read at once.
+/// How many bytes are read at once, unless [`SourceStream::with_window`] says otherwise.
 const WINDOW_BYTES: usize = 256 << 10;
 /// Largest event; a larger one is damage.
 const EVENT_BYTES_MAX: usize = 64 << 20;
 /// Windows begin at multiples of this, so that alignment in a window is alignment in its packet.
 const WINDOW_ALIGNMENT: u64 = 4096;
 
-/// What stopped, or interrupted, the reading of a stream.
+/// What stopped, or interrupted, the reading of a stream, and where.
+#[derive(Debug)]
+pub struct StreamError {
+    /// Which of the stream's packets it is, from 0.
+    pub packet: u64,
+    /// Where in the stream that packet begins, in bytes.
+    pub at: u64,
+    /// What is wrong with it.
+    pub damage: Damage,
+}
+
+/// What is wrong with a packet.
 #[derive(Debug)]
 #[non_exhaustive]
-pub enum StreamError {
-    /// The bytes could not be read.
+pub enum Damage {
+    /// Its bytes could not be read.
     Read(io::Error),
-    /// The packet at this byte is damaged; reading goes on with the next, if that can be found.
-    Packet(u64, DecodeError),
-    /// The packet at this byte is cut off: so many bytes of it are missing.
-    Missing(u64, u64),
+    /// It is damaged; reading goes on with the next, if that can be found.
+    Packet(DecodeError),
+    /// It is cut off: so many bytes of it are missing.
+    Missing(u64),
 }
 
 impl std::fmt::Display for StreamError {
     fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        match self {
-            Self::Read(error) => write!(formatter, "{error}"),
-            Self::Packet(at, error) => write!(formatter, "packet at byte {at}: {error}"),
-            Self::Missing(at, bytes) => {
-                write!(formatter, "packet at byte {at}: its last {bytes} bytes are missing")
-            }
+        write!(formatter, "packet {} at byte {}: ", self.packet, self.at)?;
+        match &self.damage {
+            Damage::Read(error) => write!(formatter, "{error}"),
+            Damage::Packet(error) => write!(formatter, "{error}"),
+            Damage::Missing(bytes) => write!(formatter, "its last {bytes} bytes are missing"),
         }
     }
 }
@@ -77,9 +98,15 @@ pub enum Next<'trace> {
 pub struct SourceStream<B> {
     bytes: B,
     length: u64,
+    /// How many bytes are read at once.
+    window_bytes: usize,
+    /// Up to where bytes are wanted, as far as known: no more are read ahead.
+    wanted_to: u64,
     buffer: Vec<u8>,
     /// Where in the stream `buffer` begins.
     buffer_at: u64,
+    /// The current packet's number.
+    packet: u64,
     /// Where the current packet begins.
     packet_at: u64,
     /// How many bytes of the current packet there are.
@@ -88,6 +115,8 @@ pub struct SourceStream<B> {
     window_start: u64,
     /// Where the next packet begins.
     next_at: u64,
+    /// The next packet's number.
+    next: u64,
 }
 
 impl<B: Bytes> SourceStream<B> {
@@ -97,13 +126,44 @@ impl<B: Bytes> SourceStream<B> {
         Self {
             bytes,
             length,
+            window_bytes: WINDOW_BYTES,
+            wanted_to: u64::MAX,
             buffer: Vec::new(),
             buffer_at: 0,
+            packet: 0,
             packet_at: 0,
             available: 0,
             window_start: 0,
             next_at: 0,
+            next: 0,
         }
+    }
+
+    /// The same, reading `window_bytes` (not 0) at once, into memory that is at hand.
+    pub fn with_window(self, window_bytes: usize, mut memory: Vec<u8>) -> Self {
+        memory.clear();
+        Self { window_bytes: window_bytes.max(1), buffer: memory, ..self }
+    }
+
+    /// The same, where nothing from byte `end` on will be wanted.
+    pub fn until(self, end: u64) -> Self {
+        Self { wanted_to: end, ..self }
+    }
+
+    /// Gives its memory back.
+    pub fn into_memory(self) -> Vec<u8> {
+        self.buffer
+    }
+
+    /// Goes to the packet at byte `at`, whose number is `number`: it is the next.
+    pub fn go_to(&mut self, at: u64, number: u64) {
+        self.next_at = at.min(self.length);
+        self.next = number;
+    }
+
+    /// Where the next packet begins, and its number.
+    pub const fn next(&self) -> (u64, u64) {
+        (self.next_at, self.next)
     }
 
     /// Whether no packet is left.
@@ -114,16 +174,16 @@ impl<B: Bytes> SourceStream<B> {
     /// What the next packet says of itself, if it can be read; it stays the next.
     pub fn peek(&mut self, trace: &Trace) -> Option<Packet> {
         let mut decoder = StreamDecoder::new(trace);
-        let next_at = self.next_at;
+        let (next_at, next) = self.next();
         let packet = self.begin(&mut decoder, &mut super::decode::Skip, |_| {}).ok();
-        self.next_at = next_at;
+        self.go_to(next_at, next);
         packet
     }
 
     /// Passes over the next packet without reading it.
     pub fn skip(&mut self, packet: &Packet) {
         let bytes = packet.packet_bits.map_or(u64::MAX, |bits| bits / 8);
-        self.next_at = self.next_at.saturating_add(bytes).min(self.length);
+        self.go_to(self.next_at.saturating_add(bytes), self.next + 1);
     }
 
     /// Begins the next packet; see [`StreamDecoder::begin_packet`]. There must be one.
@@ -133,7 +193,8 @@ impl<B: Bytes> SourceStream<B> {
         sink: &mut S,
         mut lost: impl FnMut(Loss),
     ) -> Result<Packet, StreamError> {
-        self.packet_at = self.next_at;
+        (self.packet_at, self.packet) = self.next();
+        self.next += 1;
         self.available = self.length.saturating_sub(self.packet_at);
         self.window_start = 0;
         loop {
@@ -145,12 +206,17 @@ impl<B: Bytes> SourceStream<B> {
                     self.next_at = self.packet_at.saturating_add(whole).min(self.length);
                     return Ok(packet);
                 }
-                Err(DecodeError::Truncated { .. })
-                    if self.extend(0).map_err(StreamError::Read)? => {}
                 Err(error) => {
-                    // Without its size there is no telling where the next packet begins.
-                    self.next_at = self.length;
-                    return Err(StreamError::Packet(self.packet_at, error));
+                    let more = match error {
+                        DecodeError::Truncated { .. } => self.extend(0),
+                        _ => Ok(false),
+                    };
+                    if !matches!(more, Ok(true)) {
+                        // Without its size there is no telling where the next packet begins.
+                        self.next_at = self.length;
+                        more?;
+                        return Err(self.damaged(Damage::Packet(error)));
+                    }
                 }
             }
         }
@@ -195,15 +261,19 @@ impl<B: Bytes> SourceStream<B> {
         error: DecodeError,
     ) -> Result<(), StreamError> {
         if matches!(error, DecodeError::Truncated { .. }) {
-            if self.extend(decoder.position_bits() / 8).map_err(StreamError::Read)? {
+            if self.extend(decoder.position_bits() / 8)? {
                 return Ok(());
             }
             let missing = (decoder.content_bits() / 8).saturating_sub(self.available);
             if missing > 0 {
-                return Err(StreamError::Missing(self.packet_at, missing));
+                return Err(self.damaged(Damage::Missing(missing)));
             }
         }
-        Err(StreamError::Packet(self.packet_at, error))
+        Err(self.damaged(Damage::Packet(error)))
+    }
+
+    const fn damaged(&self, damage: Damage) -> StreamError {
+        StreamError { packet: self.packet, at: self.packet_at, damage }
     }
 
     fn window(&self) -> Window<'_> {
@@ -217,26 +287,29 @@ impl<B: Bytes> SourceStream<B> {
 
     /// Moves the window to `position` in the packet, or enlarges it if it is there already.
     /// Whether there is anything new in it.
-    fn extend(&mut self, position: u64) -> io::Result<bool> {
+    fn extend(&mut self, position: u64) -> Result<bool, StreamError> {
         let seen = self.window_start + self.window().bytes.len() as u64;
         if seen >= self.available {
             return Ok(false);
         }
         self.window_start = position - position % WINDOW_ALIGNMENT;
         let at = self.packet_at + self.window_start;
-        let mut wanted = WINDOW_BYTES;
+        let mut wanted = self.window_bytes;
         if at == self.buffer_at && !self.buffer.is_empty() {
             wanted = self.buffer.len().saturating_mul(2);
         }
         if wanted > EVENT_BYTES_MAX {
             return Ok(false);
         }
-        self.fill(at, wanted)?;
+        self.fill(at, wanted).map_err(|error| self.damaged(Damage::Read(error)))?;
         Ok(self.window_start + self.window().bytes.len() as u64 > seen)
     }
 
     fn fill(&mut self, at: u64, wanted: usize) -> io::Result<()> {
-        let rest = usize::try_from(self.length.saturating_sub(at)).unwrap_or(usize::MAX);
+        // Beyond what is wanted too, if a packet says that it is there: only the end of the
+        // bytes is certain.
+        let end = if at < self.wanted_to { self.length.min(self.wanted_to) } else { self.length };
+        let rest = usize::try_from(end.saturating_sub(at)).unwrap_or(usize::MAX);
         self.buffer_at = at;
         self.buffer.resize(wanted.min(rest), 0);
         let mut filled = 0;
@@ -251,4 +324,21 @@ impl<B: Bytes> SourceStream<B> {
         self.buffer.truncate(filled);
         Ok(())
     }
+}
+
+/// Whether each packet of a class can be decoded without the ones before it: nothing that it
+/// shows depends on what the clock was at their end.
+pub fn packets_stand_alone(class: &StreamClass) -> bool {
+    let sets_clock = |integer: &Integer| {
+        integer.role == Role::TimestampBegin
+            && integer.clock.is_some()
+            && integer.bits == 64
+            && !integer.signed
+    };
+    let context = match &class.packet_context {
+        Some(Type::Struct(context)) => &context.members[..],
+        _ => &[],
+    };
+    class.clock.is_none()
+        || context.iter().any(|member| matches!(&member.kind, Type::Integer(i) if sets_clock(i)))
 }

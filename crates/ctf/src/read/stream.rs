@@ -107,7 +107,7 @@ impl EventSink for Skip {
     fn begin_scope(&mut self, _: Scope) {}
 }
 
-/// Decodes one stream, packet by packet.
+/// Decodes one stream, packet by packet. A clone goes on from the same place.
 #[derive(Debug, Clone)]
 pub struct StreamDecoder<'trace> {
     trace: &'trace Trace,
@@ -165,6 +165,8 @@ impl<'trace> StreamDecoder<'trace> {
     ) -> Result<Packet, DecodeError> {
         let mut state = self.state.clone();
         state.roles.fill(None);
+        // What a packet shows depends on no other's fields.
+        state.slots.fill(0);
         let available_bits = available.saturating_mul(8);
         state.budget = available_bits.saturating_add(SPARE_ELEMENTS);
         let mut cursor = Cursor::new(window.bytes, window.start, 0, available_bits);

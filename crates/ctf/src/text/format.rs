@@ -1,0 +1,123 @@
+//! What it takes to write events as lines: the interface that every format implements.
+//!
+//! Lines are written by many threads, each for a piece of one stream; only when the streams are
+//! merged does it become known which event comes before which. So a format writes a line as if
+//! the event before it in its own stream were the one before it in all, says where in the line
+//! that shows ([`Head`]), and mends it in the merged text where it is not so
+//! ([`LineFormat::relate`]). Runs of events of one stream are copied without another look.
+
+use crate::read::{
+    Clock, DecodeError, EventClass, Loss, Sink, StreamClass, StreamDecoder, Trace, Window,
+};
+
+/// When an event was.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Stamp {
+    /// Nanoseconds since the clock's origin.
+    pub time: i64,
+    /// Value of the stream's clock.
+    pub clock: u64,
+}
+
+/// What a line shows besides its event's fields.
+#[derive(Debug, Clone, Copy)]
+pub struct Line<'a> {
+    /// The event's class.
+    pub class: &'a EventClass,
+    /// When the event was; `None` if its stream has no clock.
+    pub stamp: Option<Stamp>,
+    /// When the event before it in its stream was, if that is known here.
+    pub previous: Option<Stamp>,
+    /// What [`LineFormat::stream_text`] gave.
+    pub stream_text: &'a [u8],
+    /// What [`LineFormat::class_text`] gave.
+    pub class_text: &'a [u8],
+    /// What [`LineFormat::packet_sink`] wrote.
+    pub packet_text: &'a [u8],
+}
+
+/// What of a line depends on the events before it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Head {
+    /// Where in the line the difference to the event before stands.
+    pub difference_at: u8,
+    /// How long it is; 0 if the line shows none.
+    pub difference_bytes: u8,
+    /// Whether more than the difference depends on events before, so that
+    /// [`LineFormat::relate`] must see the line even if the event before it is the one before it
+    /// in its stream.
+    pub always: bool,
+}
+
+/// What was shown so far, of all streams.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Shown {
+    /// When the latest event that has a time was.
+    pub last: Option<Stamp>,
+    /// What its difference to the one before was, in nanoseconds.
+    pub difference: Option<u64>,
+    /// Whether a time before the clock's origin was shown.
+    pub negative: bool,
+}
+
+/// Where a loss was.
+#[derive(Debug, Clone, Copy)]
+pub struct LossPlace<'a> {
+    /// The trace's name.
+    pub trace_name: &'a str,
+    /// The trace's identity.
+    pub uuid: Option<&'a [u8; 16]>,
+    /// The stream's clock.
+    pub clock: Option<&'a Clock>,
+    /// The stream's name: the path of its first file.
+    pub stream_name: &'a str,
+    /// Id of the stream's class.
+    pub class_id: u64,
+    /// Id of the stream, unique in its class.
+    pub stream_id: u64,
+}
+
+/// Writes events as lines. Each thread has its own, by `Clone`.
+pub trait LineFormat: Clone + Send {
+    /// What stands before the first line; mostly nothing.
+    fn preamble(&self) -> Vec<u8> {
+        Vec::new()
+    }
+
+    /// What all lines of a stream's class have in common.
+    fn stream_text(&self, trace: &Trace, stream: &StreamClass) -> Vec<u8>;
+
+    /// What all lines of an event's class have in common.
+    fn class_text(&self, trace: &Trace, stream: &StreamClass, event: &EventClass) -> Vec<u8>;
+
+    /// Takes the visible members of a packet's context, of which it makes, at the end of `out`,
+    /// what all lines of the packet have in common. Called with an empty `out`.
+    fn packet_sink(&self, out: &mut Vec<u8>) -> impl Sink;
+
+    /// Appends the line of the event whose header `decoder` just read, with its newline. After an
+    /// error, what was appended is to be taken away again.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`StreamDecoder::event_body`].
+    fn event(
+        &mut self,
+        out: &mut Vec<u8>,
+        line: Line<'_>,
+        decoder: &mut StreamDecoder<'_>,
+        window: Window<'_>,
+    ) -> Result<Head, DecodeError>;
+
+    /// Appends `line`, which [`LineFormat::event`] wrote, as it is after what was `shown`.
+    fn relate(
+        &mut self,
+        out: &mut Vec<u8>,
+        line: &[u8],
+        head: Head,
+        stamp: Option<Stamp>,
+        shown: &mut Shown,
+    );
+
+    /// Appends a message about a loss, with its newline, for standard error.
+    fn loss(&mut self, out: &mut Vec<u8>, place: LossPlace<'_>, loss: &Loss, shown: &mut Shown);
+}

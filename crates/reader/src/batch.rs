@@ -1,0 +1,84 @@
+//! A piece of one stream as lines: what is handed from those who decode to the one who merges.
+
+use trackway_ctf::read::Loss;
+use trackway_ctf::text::{Head, Stamp};
+
+/// Lines of events that follow each other in one stream.
+#[derive(Default)]
+pub(crate) struct Batch {
+    /// The lines, one after another.
+    pub(crate) text: Vec<u8>,
+    /// The events.
+    pub(crate) marks: Vec<Mark>,
+    /// What is to be told between them.
+    pub(crate) notes: Vec<Note>,
+}
+
+/// An event.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Mark {
+    /// When it was; meaningless if `is_timed` is false.
+    stamp: Stamp,
+    /// Where its line ends.
+    pub(crate) end: u32,
+    pub(crate) head: Head,
+    is_timed: bool,
+}
+
+impl Mark {
+    pub(crate) fn new(stamp: Option<Stamp>, end: u32, head: Head) -> Self {
+        let is_timed = stamp.is_some();
+        Self { stamp: stamp.unwrap_or(Stamp { time: 0, clock: 0 }), end, head, is_timed }
+    }
+
+    /// When it was, if its stream has a clock.
+    pub(crate) const fn stamp(&self) -> Option<Stamp> {
+        if self.is_timed { Some(self.stamp) } else { None }
+    }
+
+    /// When it was, for the order of events: one without time comes at once, `now`.
+    pub(crate) const fn time(&self, now: i64) -> i64 {
+        if self.is_timed { self.stamp.time } else { now }
+    }
+}
+
+/// Something to tell besides events.
+pub(crate) struct Note {
+    /// Before which of the batch's events.
+    pub(crate) before: usize,
+    pub(crate) what: Told,
+}
+
+/// What is told besides events.
+pub(crate) enum Told {
+    /// The tracer lost something. It has a time, and waits its turn.
+    Loss(Loss),
+    /// Something is damaged. It is told as soon as the event before it has been.
+    Damage(String),
+}
+
+impl Batch {
+    /// How much memory it takes, in bytes.
+    pub(crate) const fn size(&self) -> usize {
+        self.text.len() + self.marks.len() * size_of::<Mark>() + self.notes.len() * NOTE_BYTES
+    }
+
+    pub(crate) fn clear(&mut self) {
+        self.text.clear();
+        self.marks.clear();
+        self.notes.clear();
+    }
+
+    /// Where an event's line begins.
+    pub(crate) fn start(&self, mark: usize) -> usize {
+        let before = mark.checked_sub(1).and_then(|before| self.marks.get(before));
+        before.map_or(0, |before| before.end as usize)
+    }
+
+    pub(crate) fn note(&mut self, what: Told) {
+        self.notes.push(Note { before: self.marks.len(), what });
+    }
+}
+
+/// About what a note takes: most of them are losses, a damage's message is a line.
+const NOTE_BYTES: usize = 2 * size_of::<Note>();

@@ -1,0 +1,191 @@
+//! A task: packets of one file, decoded into batches.
+//!
+//! However large a packet is, a batch is bounded: the task stops where it is and goes on with
+//! the next batch when it is asked again, by any thread.
+
+use trackway_ctf::read::{
+    Bytes, EventClass, EventHeader, Next, SourceStream, StreamDecoder, StreamError,
+};
+use trackway_ctf::text::{Head, Line, LineFormat, Stamp};
+
+use crate::batch::{Batch, Mark, Told};
+use crate::input::DataFile;
+use crate::plan::Planner;
+use crate::stream::{ClassTexts, Stream};
+
+/// Packets of one file that are decoded one after another.
+pub(crate) struct Task<'t, B> {
+    stream: &'t Stream<'t, B>,
+    file: &'t DataFile<B>,
+    source: SourceStream<&'t B>,
+    /// Where the packet after the last one begins.
+    end: u64,
+    decoder: StreamDecoder<'t>,
+    /// What lines of the current packet's class have in common; `None` between packets.
+    texts: Option<&'t ClassTexts>,
+    /// What lines of the current packet have in common.
+    packet_text: Vec<u8>,
+    /// When the event before was.
+    previous: Option<Stamp>,
+    /// The stream's planner, if it cannot go on before this task is done.
+    planner: Option<Box<Planner<'t, B>>>,
+}
+
+impl<'t, B: Bytes> Task<'t, B> {
+    /// The packets from the one at byte `start.0`, whose number is `start.1`, up to byte `end`.
+    pub(crate) fn new(
+        stream: &'t Stream<'t, B>,
+        file: &'t DataFile<B>,
+        start: (u64, u64),
+        end: u64,
+        decoder: StreamDecoder<'t>,
+    ) -> Self {
+        let mut source = SourceStream::new(&file.bytes).until(end);
+        source.go_to(start.0, start.1);
+        Self {
+            stream,
+            file,
+            source,
+            end,
+            decoder,
+            texts: None,
+            packet_text: Vec::new(),
+            previous: None,
+            planner: None,
+        }
+    }
+
+    /// The same, reading `window_bytes` at once, into memory that is at hand.
+    pub(crate) fn with_window(self, window_bytes: usize, memory: Vec<u8>) -> Self {
+        Self { source: self.source.with_window(window_bytes, memory), ..self }
+    }
+
+    /// When the last event was.
+    pub(crate) fn reached(&self) -> Option<i64> {
+        self.previous.map(|stamp| stamp.time)
+    }
+
+    /// Takes the planner along, because the next task needs what this one leaves behind.
+    pub(crate) fn carry(&mut self, planner: Box<Planner<'t, B>>) {
+        self.planner = Some(planner);
+    }
+
+    /// Ends a task that is done: the planner that it carried, and its memory.
+    pub(crate) fn finish(self) -> (Option<Box<Planner<'t, B>>>, Vec<u8>) {
+        let mut planner = self.planner;
+        if let Some(planner) = &mut planner {
+            planner.resume(self.decoder);
+        }
+        (planner, self.source.into_memory())
+    }
+
+    /// Fills `batch` up to about `size` bytes. Whether something is left for the next.
+    pub(crate) fn fill(
+        &mut self,
+        format: &mut impl LineFormat,
+        batch: &mut Batch,
+        size: usize,
+    ) -> bool {
+        while batch.size() < size {
+            match self.texts {
+                None if self.source.next().0 >= self.end => return false,
+                None => self.begin_packet(format, batch),
+                Some(texts) => {
+                    if let Err(error) = self.events(texts, format, batch, size) {
+                        self.texts = None;
+                        self.damaged(&error, batch);
+                    }
+                }
+            }
+        }
+        true
+    }
+
+    fn begin_packet(&mut self, format: &impl LineFormat, batch: &mut Batch) {
+        self.packet_text.clear();
+        let mut sink = format.packet_sink(&mut self.packet_text);
+        let lost = |loss| batch.note(Told::Loss(loss));
+        match self.source.begin(&mut self.decoder, &mut sink, lost) {
+            Ok(packet) => self.texts = self.stream.texts.get(packet.stream),
+            Err(error) => {
+                drop(sink);
+                self.damaged(&error, batch);
+            }
+        }
+    }
+
+    /// Appends events of the current packet, until it ends or the batch is full.
+    fn events(
+        &mut self,
+        texts: &ClassTexts,
+        format: &mut impl LineFormat,
+        batch: &mut Batch,
+        size: usize,
+    ) -> Result<(), StreamError> {
+        while batch.size() < size {
+            let header = match self.source.header(&mut self.decoder)? {
+                Next::Event(header) => header,
+                Next::PacketEnd => {
+                    self.texts = None;
+                    break;
+                }
+            };
+            self.event(texts, &header, format, batch)?;
+        }
+        Ok(())
+    }
+
+    #[inline]
+    fn event(
+        &mut self,
+        texts: &ClassTexts,
+        header: &EventHeader<'t>,
+        format: &mut impl LineFormat,
+        batch: &mut Batch,
+    ) -> Result<(), StreamError> {
+        let events = self.decoder.class().map_or(&[][..], |class| class.events());
+        let class_text = texts.events.get(index_of(events, header.class));
+        let stamp = header.time.map(|time| Stamp { time, clock: header.clock });
+        let line = Line {
+            class: header.class,
+            stamp,
+            previous: self.previous,
+            stream_text: &texts.stream,
+            class_text: class_text.map_or(&[], |text| text),
+            packet_text: &self.packet_text,
+        };
+        let start = batch.text.len();
+        let text = &mut batch.text;
+        let mut head = Head::default();
+        let told = self.source.body(&mut self.decoder, |decoder, window| {
+            match format.event(text, line, decoder, window) {
+                Ok(written) => head = written,
+                Err(error) => {
+                    text.truncate(start);
+                    return Err(error);
+                }
+            }
+            Ok(())
+        });
+        told?;
+        let Ok(end) = u32::try_from(text.len()) else {
+            text.truncate(start);
+            let message = format!("{}: an event's text is larger than 4 GiB", self.file.name);
+            batch.note(Told::Damage(message));
+            return Ok(());
+        };
+        batch.marks.push(Mark::new(stamp, end, head));
+        self.previous = stamp.or(self.previous);
+        Ok(())
+    }
+
+    fn damaged(&self, error: &StreamError, batch: &mut Batch) {
+        batch.note(Told::Damage(format!("{}: {error}", self.file.name)));
+    }
+}
+
+/// Where among `events` the class is that is borrowed from there.
+fn index_of(events: &[EventClass], class: &EventClass) -> usize {
+    let offset = (&raw const *class).addr().wrapping_sub(events.as_ptr().addr());
+    offset / size_of::<EventClass>()
+}

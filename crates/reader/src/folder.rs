@@ -1,0 +1,260 @@
+//! Traces found in folders, at any depth, and opened.
+//!
+//! A folder is a trace if it has a file `metadata`; all other regular files in it are streams,
+//! but those whose names begin with a dot. Folders are not searched through symbolic links, which
+//! may lead in circles; what is no regular file is never opened: a FIFO would wait for its
+//! writer, a device may do anything.
+
+use std::fmt;
+use std::fs::{self, File};
+use std::io::{self, Read as _, Write};
+use std::os::unix::fs::{FileExt as _, OpenOptionsExt as _};
+use std::path::{Path, PathBuf};
+
+use trackway_ctf::read::{Bytes, MetadataError, Trace};
+
+use crate::input::{DataFile, Input};
+
+/// Name of the file that makes a folder a trace.
+const METADATA: &str = "metadata";
+/// Largest metadata that is read, in bytes.
+const METADATA_BYTES_MAX: u64 = 256 << 20;
+/// Deepest folder that is searched for traces, counted from the one given.
+const DEPTH_MAX: usize = 64;
+/// Most data files of one trace.
+const FILES_MAX: usize = 1 << 20;
+/// Files that are kept open; beyond them, a file is opened anew for each read.
+const OPEN_MAX: usize = 512;
+
+/// Why no trace can be read from a path.
+#[derive(Debug)]
+#[non_exhaustive]
+pub enum OpenError {
+    /// A path that was given cannot be read.
+    Path(PathBuf, io::Error),
+    /// No trace is in a path that was given.
+    NoTrace(PathBuf),
+    /// A message could not be written.
+    Message(io::Error),
+}
+
+impl fmt::Display for OpenError {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Path(path, error) => write!(formatter, "cannot open {path:?}: {error}"),
+            Self::NoTrace(path) => write!(formatter, "no trace in {path:?}"),
+            Self::Message(error) => write!(formatter, "cannot write messages: {error}"),
+        }
+    }
+}
+
+impl std::error::Error for OpenError {}
+
+/// Why a folder's trace, or one of its files, cannot be read.
+#[derive(Debug)]
+enum FileError {
+    Io(io::Error),
+    Metadata(MetadataError),
+    NotRegular,
+    TooLarge(u64),
+    TooMany,
+}
+
+impl fmt::Display for FileError {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Io(error) => write!(formatter, "{error}"),
+            Self::Metadata(error) => write!(formatter, "{error}"),
+            Self::NotRegular => formatter.write_str("not a regular file"),
+            Self::TooLarge(bytes) => write!(formatter, "{bytes} bytes are too many"),
+            Self::TooMany => write!(formatter, "more than {FILES_MAX} files"),
+        }
+    }
+}
+
+impl From<io::Error> for FileError {
+    fn from(error: io::Error) -> Self {
+        Self::Io(error)
+    }
+}
+
+/// The traces in some folders.
+pub struct Found {
+    /// Those that can be read.
+    pub inputs: Vec<Input<TraceFile>>,
+    /// Whether nothing was damaged.
+    pub is_whole: bool,
+}
+
+/// Opens all traces in the folders `paths`, at any depth; what is damaged is told to `messages`.
+///
+/// # Errors
+///
+/// If one of `paths` cannot be read, or has no trace.
+pub fn open(paths: &[PathBuf], messages: &mut dyn Write) -> Result<Found, OpenError> {
+    let mut search = Search { inputs: Vec::new(), is_whole: true, open_files: 0, messages };
+    for path in paths {
+        let cannot = |error| OpenError::Path(path.clone(), error);
+        // As babeltrace2, whose warnings name streams by their absolute path.
+        let root = fs::canonicalize(path).map_err(cannot)?;
+        fs::read_dir(&root).map_err(cannot)?;
+        if !search.folder(&root, &root, 0).map_err(OpenError::Message)? {
+            return Err(OpenError::NoTrace(path.clone()));
+        }
+    }
+    Ok(Found { inputs: search.inputs, is_whole: search.is_whole })
+}
+
+struct Search<'m> {
+    inputs: Vec<Input<TraceFile>>,
+    is_whole: bool,
+    open_files: usize,
+    messages: &'m mut dyn Write,
+}
+
+impl Search<'_> {
+    /// Adds the traces at and below `folder`, in the order of their names. Whether there are any,
+    /// readable or not.
+    fn folder(&mut self, folder: &Path, root: &Path, depth: usize) -> io::Result<bool> {
+        let mut found = false;
+        if fs::metadata(folder.join(METADATA)).is_ok_and(|metadata| metadata.is_file()) {
+            found = true;
+            match self.trace(folder, root)? {
+                Ok(input) => self.inputs.push(input),
+                Err(error) => self.damaged(&folder.join(METADATA), &error)?,
+            }
+        }
+        if depth == DEPTH_MAX {
+            return Ok(found);
+        }
+        let folders = match subfolders(folder) {
+            Ok(folders) => folders,
+            Err(error) => {
+                self.damaged(folder, &error.into())?;
+                return Ok(found);
+            }
+        };
+        for folder in folders {
+            found |= self.folder(&folder, root, depth + 1)?;
+        }
+        Ok(found)
+    }
+
+    fn damaged(&mut self, path: &Path, error: &FileError) -> io::Result<()> {
+        self.is_whole = false;
+        writeln!(self.messages, "trackway: {}: {error}", path.display())
+    }
+
+    fn trace(
+        &mut self,
+        folder: &Path,
+        root: &Path,
+    ) -> io::Result<Result<Input<TraceFile>, FileError>> {
+        let (trace, paths) = match metadata(folder).and_then(|trace| Ok((trace, files(folder)?))) {
+            Ok(read) => read,
+            Err(error) => return Ok(Err(error)),
+        };
+        let mut files = Vec::new();
+        for path in paths {
+            match TraceFile::open(&path, self.open_files < OPEN_MAX) {
+                Ok(bytes) => {
+                    self.open_files += 1;
+                    files.push(DataFile { name: path.display().to_string(), bytes });
+                }
+                Err(error) => self.damaged(&path, &error)?,
+            }
+        }
+        let relative = folder.strip_prefix(root).unwrap_or(folder).display().to_string();
+        Ok(Ok(Input { trace, folder: relative, files }))
+    }
+}
+
+/// The folders in a folder, by name; links to folders are none.
+fn subfolders(folder: &Path) -> io::Result<Vec<PathBuf>> {
+    let mut folders = Vec::new();
+    for entry in fs::read_dir(folder)? {
+        let entry = entry?;
+        if entry.file_type()?.is_dir() {
+            folders.push(entry.path());
+        }
+    }
+    folders.sort();
+    Ok(folders)
+}
+
+fn metadata(folder: &Path) -> Result<Trace, FileError> {
+    let file = regular(&folder.join(METADATA))?;
+    let size = file.metadata()?.len();
+    if size > METADATA_BYTES_MAX {
+        return Err(FileError::TooLarge(size));
+    }
+    let mut bytes = Vec::new();
+    // It may be growing.
+    file.take(METADATA_BYTES_MAX).read_to_end(&mut bytes)?;
+    Trace::parse(&bytes).map_err(FileError::Metadata)
+}
+
+/// The data files of a trace.
+fn files(folder: &Path) -> Result<Vec<PathBuf>, FileError> {
+    let mut files = Vec::new();
+    for entry in fs::read_dir(folder)? {
+        let entry = entry?;
+        let (name, path) = (entry.file_name(), entry.path());
+        let is_ignored = name == METADATA || name.as_encoded_bytes().starts_with(b".");
+        // Through links: a file may lie elsewhere.
+        if is_ignored || !fs::metadata(&path).is_ok_and(|metadata| metadata.is_file()) {
+            continue;
+        }
+        if files.len() == FILES_MAX {
+            return Err(FileError::TooMany);
+        }
+        files.push(path);
+    }
+    Ok(files)
+}
+
+/// Opens a regular file.
+fn regular(path: &Path) -> Result<File, FileError> {
+    if !fs::metadata(path)?.is_file() {
+        return Err(FileError::NotRegular);
+    }
+    // It may have become something else since: then this does not wait, and is found out.
+    let file = File::options().read(true).custom_flags(libc::O_NONBLOCK).open(path)?;
+    if !file.metadata()?.is_file() {
+        return Err(FileError::NotRegular);
+    }
+    Ok(file)
+}
+
+/// A data file, as long as it was when it was opened.
+pub struct TraceFile {
+    path: PathBuf,
+    /// `None` if it is opened anew for each read.
+    file: Option<File>,
+    length: u64,
+}
+
+impl TraceFile {
+    fn open(path: &Path, keep: bool) -> Result<Self, FileError> {
+        let file = regular(path)?;
+        let length = file.metadata()?.len();
+        Ok(Self { path: path.to_owned(), file: keep.then_some(file), length })
+    }
+}
+
+impl Bytes for TraceFile {
+    fn length(&self) -> u64 {
+        self.length
+    }
+
+    fn read_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<usize> {
+        match &self.file {
+            Some(file) => file.read_at(buffer, offset),
+            None => match regular(&self.path) {
+                Ok(file) => file.read_at(buffer, offset),
+                Err(FileError::Io(error)) => Err(error),
+                Err(error) => Err(io::Error::other(error.to_string())),
+            },
+        }
+    }
+}

@@ -1,0 +1,125 @@
+//! Traces read: their streams decoded in parallel, and merged in time order.
+//!
+//! [`print`] writes the events of traces as lines of any [`LineFormat`], what tracers lost, and
+//! what is damaged. Memory does not grow with the traces, and what is written is the same for
+//! any number of threads.
+//!
+//! ```text
+//! folder → input → stream → plan ──tasks──→ decode ──batches──→ merge → lines
+//!                                 └─────── pipeline ───────┘
+//! ```
+#![forbid(unsafe_code)]
+
+mod batch;
+mod decode;
+mod folder;
+mod input;
+mod merge;
+mod pipeline;
+mod plan;
+mod stream;
+
+use std::io::{self, Write};
+use std::num::NonZero;
+
+use trackway_ctf::read::Bytes;
+use trackway_ctf::text::{LineFormat, Shown};
+
+pub use folder::{Found, OpenError, TraceFile, open};
+pub use input::{DataFile, Input};
+
+use input::{NamedTrace, joined};
+use merge::Merge;
+use pipeline::{Limits, Pipeline, Tools};
+use stream::{ClassTexts, streams};
+
+/// How reading is done; nothing of it changes what is read.
+#[derive(Debug, Clone, Copy)]
+pub struct Settings {
+    /// Threads, the caller's among them.
+    pub jobs: NonZero<usize>,
+    /// Size of the pieces, in bytes of what is written, that threads hand to each other.
+    pub batch_bytes: usize,
+}
+
+impl Default for Settings {
+    /// A thread for each processor, and pieces that stay in a processor's cache.
+    fn default() -> Self {
+        let jobs = std::thread::available_parallelism().unwrap_or(NonZero::<usize>::MIN);
+        Self { jobs, batch_bytes: 128 << 10 }
+    }
+}
+
+/// What was done.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Summary {
+    /// Whether nothing was damaged.
+    pub is_whole: bool,
+    /// The most bytes of decoded events that were held at once for the merge.
+    pub most_bytes: usize,
+}
+
+/// Writes the events of `inputs` to `output` as lines of `format`, in time order, and what the
+/// tracer lost and what is damaged to `messages`.
+///
+/// # Errors
+///
+/// If `output` or `messages` cannot be written.
+pub fn print<B: Bytes + Sync>(
+    inputs: Vec<Input<B>>,
+    format: &(impl LineFormat + Sync),
+    settings: &Settings,
+    output: &mut dyn Write,
+    messages: &mut dyn Write,
+) -> io::Result<Summary> {
+    let traces: Vec<(NamedTrace, Vec<DataFile<B>>)> = joined(inputs)
+        .into_iter()
+        .map(|input| (NamedTrace::new(input.trace, &input.folder), input.files))
+        .collect();
+    let texts: Vec<_> = traces.iter().map(|(trace, _)| ClassTexts::of(trace, format)).collect();
+    let streams = streams(&traces, &texts);
+    let pipeline = Pipeline::new(&streams, limits(settings, streams.len()));
+    let mut merge = Merge {
+        streams: &streams,
+        pipeline: &pipeline,
+        tools: Tools::new(format.clone()),
+        format: format.clone(),
+        output,
+        messages,
+        out: format.preamble(),
+        shown: Shown::default(),
+        is_whole: true,
+    };
+    let run = std::thread::scope(|scope| {
+        for _ in 1..settings.jobs.get() {
+            scope.spawn(|| pipeline.help(&mut Tools::new(format.clone())));
+        }
+        let _stop = pipeline.stop_at_end();
+        merge.run()
+    });
+    let is_whole = merge.is_whole;
+    run.map(|()| Summary { is_whole, most_bytes: pipeline.most_bytes() })
+}
+
+/// Batches for each thread that may wait for the merge.
+const BATCHES_AHEAD: usize = 16;
+/// How much memory the batches and windows of all streams may take that are needed at once,
+/// whatever the number of streams.
+const STREAMS_BYTES: usize = 64 << 20;
+/// Smallest batch and window, in bytes.
+const PIECE_BYTES_MIN: usize = 4 << 10;
+/// Size of each stream's first batch, in bytes.
+const FIRST_BATCH_BYTES: usize = 4 << 10;
+/// Largest window, in bytes.
+const WINDOW_BYTES: usize = 128 << 10;
+
+fn limits(settings: &Settings, streams: usize) -> Limits {
+    let share = (STREAMS_BYTES / streams.max(1)).max(PIECE_BYTES_MIN);
+    let batch_bytes = settings.batch_bytes.min(share);
+    Limits {
+        batch_bytes,
+        first_batch_bytes: FIRST_BATCH_BYTES.min(batch_bytes),
+        window_bytes: WINDOW_BYTES.min(share),
+        ahead_bytes: batch_bytes.saturating_mul(BATCHES_AHEAD * settings.jobs.get()),
+    }
+}

@@ -1,0 +1,173 @@
+//! Streams merged in time order, by a heap of what comes next in each.
+//!
+//! The heap is as large as there are streams. Events are not looked at one by one if they need
+//! not be: the longest run of one stream's events before any other's is copied at once.
+
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+use std::io::{self, Write};
+
+use trackway_ctf::read::{Bytes, Clock, Loss};
+use trackway_ctf::text::{LineFormat, Shown};
+
+use crate::batch::{Batch, Told};
+use crate::pipeline::{Pipeline, Tools};
+use crate::stream::Stream;
+
+/// How much text is gathered before it is written.
+const OUTPUT_BYTES: usize = 128 << 10;
+
+/// Where the merge is in one stream.
+#[derive(Default)]
+struct Cursor {
+    batch: Batch,
+    /// The next event in `batch`.
+    mark: usize,
+    /// The next note in `batch`.
+    note: usize,
+}
+
+/// Merges the streams of a pipeline.
+pub(crate) struct Merge<'m, 't, B, F> {
+    pub(crate) streams: &'m [Stream<'t, B>],
+    pub(crate) pipeline: &'m Pipeline<'t, B>,
+    pub(crate) tools: Tools<F>,
+    /// The format, for what is known only in the merged order.
+    pub(crate) format: F,
+    pub(crate) output: &'m mut dyn Write,
+    pub(crate) messages: &'m mut dyn Write,
+    /// Text that is not written yet.
+    pub(crate) out: Vec<u8>,
+    pub(crate) shown: Shown,
+    /// Whether nothing is damaged.
+    pub(crate) is_whole: bool,
+}
+
+impl<B: Bytes, F: LineFormat> Merge<'_, '_, B, F> {
+    /// Writes everything.
+    pub(crate) fn run(&mut self) -> io::Result<()> {
+        let mut cursors: Vec<Cursor> = Vec::new();
+        cursors.resize_with(self.streams.len(), Cursor::default);
+        let mut heap = BinaryHeap::with_capacity(cursors.len());
+        let mut now = i64::MIN;
+        for (index, cursor) in cursors.iter_mut().enumerate() {
+            if let Some(time) = self.advance(cursor, index, now)? {
+                heap.push(Reverse((time, index)));
+            }
+        }
+        while let Some(Reverse((time, index))) = heap.pop() {
+            let limit = heap.peek().map(|&Reverse(next)| next);
+            let Some(cursor) = cursors.get_mut(index) else { continue };
+            now = time;
+            loop {
+                now = self.tell(cursor, index, now, limit)?;
+                let Some(time) = self.advance(cursor, index, now)? else { break };
+                if limit.is_some_and(|limit| (time, index) > limit) {
+                    heap.push(Reverse((time, index)));
+                    break;
+                }
+                now = time;
+            }
+        }
+        self.write()?;
+        self.output.flush()
+    }
+
+    /// Goes on to what has to wait for its turn, a loss or an event, and tells of damage before
+    /// it; its time, or `None` at the stream's end.
+    fn advance(&mut self, cursor: &mut Cursor, index: usize, now: i64) -> io::Result<Option<i64>> {
+        loop {
+            match cursor.batch.notes.get(cursor.note).filter(|note| note.before == cursor.mark) {
+                Some(note) => match &note.what {
+                    Told::Loss(loss) => {
+                        let clock = self.streams.get(index).and_then(Stream::clock);
+                        return Ok(Some(time_of(loss, clock).unwrap_or(now)));
+                    }
+                    Told::Damage(message) => {
+                        self.is_whole = false;
+                        writeln!(self.messages, "trackway: {message}")?;
+                        cursor.note += 1;
+                    }
+                },
+                None => {
+                    if let Some(mark) = cursor.batch.marks.get(cursor.mark) {
+                        return Ok(Some(mark.time(now)));
+                    }
+                    let used = std::mem::take(&mut cursor.batch);
+                    match self.pipeline.take(index, used, &mut self.tools) {
+                        Some(batch) => *cursor = Cursor { batch, mark: 0, note: 0 },
+                        None => return Ok(None),
+                    }
+                }
+            }
+        }
+    }
+
+    /// Tells what comes next in a stream: a loss, or all events up to `limit`, which is what
+    /// comes next in the other streams. The time that was reached.
+    fn tell(
+        &mut self,
+        cursor: &mut Cursor,
+        index: usize,
+        mut now: i64,
+        limit: Option<(i64, usize)>,
+    ) -> io::Result<i64> {
+        let note = cursor.batch.notes.get(cursor.note);
+        if let Some(note) = note.filter(|note| note.before == cursor.mark) {
+            cursor.note += 1;
+            if let (Told::Loss(loss), Some(stream)) = (&note.what, self.streams.get(index)) {
+                let mut text = Vec::new();
+                self.format.loss(&mut text, stream.loss_place(), loss, &mut self.shown);
+                self.messages.write_all(&text)?;
+            }
+            return Ok(now);
+        }
+        let first = cursor.mark;
+        let end = note.map_or(cursor.batch.marks.len(), |note| note.before);
+        let is_late = |time| limit.is_some_and(|limit| (time, index) > limit);
+        let marks = cursor.batch.marks.get(first..end).unwrap_or_default();
+        let mut run = 0;
+        for mark in marks {
+            let time = mark.time(now);
+            if run > 0 && (mark.head.always || is_late(time)) {
+                break;
+            }
+            now = time;
+            run += 1;
+        }
+        cursor.mark = first + run;
+        self.copy(&cursor.batch, first, cursor.mark);
+        if self.out.len() >= OUTPUT_BYTES {
+            self.write()?;
+        }
+        Ok(now)
+    }
+
+    /// Copies the lines of the events from `first` up to `end`.
+    fn copy(&mut self, batch: &Batch, first: usize, end: usize) {
+        let Some(mark) = batch.marks.get(first) else { return };
+        let (start, rest) = (batch.start(first), mark.end as usize);
+        let line = batch.text.get(start..rest).unwrap_or_default();
+        let (out, shown) = (&mut self.out, &mut self.shown);
+        self.format.relate(out, line, mark.head, mark.stamp(), shown);
+        if end - first > 1 {
+            let lines = batch.text.get(rest..batch.start(end)).unwrap_or_default();
+            out.extend_from_slice(lines);
+            let marks = batch.marks.get(first..end).unwrap_or_default();
+            if let Some(last) = marks.iter().rev().find_map(|mark| mark.stamp()) {
+                shown.last = Some(last);
+            }
+        }
+    }
+
+    fn write(&mut self) -> io::Result<()> {
+        self.output.write_all(&self.out)?;
+        self.out.clear();
+        Ok(())
+    }
+}
+
+fn time_of(loss: &Loss, clock: Option<&Clock>) -> Option<i64> {
+    let ((begin, _), clock) = loss.between.zip(clock)?;
+    clock.ns_from_origin(begin).ok()
+}

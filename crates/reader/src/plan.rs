@@ -1,0 +1,179 @@
+//! A stream cut into tasks: runs of packets that can be decoded by themselves.
+//!
+//! The planner walks along the headers of a stream's packets, just ahead of those who decode
+//! them, and notes what decoding needs of the packets before: what the tracer had lost up to
+//! there. Where packets depend on more than that (a clock of few bits that no packet sets
+//! anew), there is one task at a time, which takes the planner along.
+
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+
+use trackway_ctf::read::{Bytes, Packet, Skip, SourceStream, StreamDecoder, packets_stand_alone};
+
+use crate::decode::Task;
+use crate::stream::Stream;
+
+/// How much of a packet is read at first to get at its header.
+pub(crate) const HEADER_WINDOW_BYTES: usize = 4 << 10;
+/// Small packets are decoded together up to this size, so that handing them out costs little.
+const TASK_BYTES: u64 = 64 << 10;
+
+/// Cuts one stream into tasks.
+pub(crate) struct Planner<'t, B> {
+    stream: &'t Stream<'t, B>,
+    /// Of each file, where its next packet begins, and that packet's number.
+    next: Vec<(u64, u64)>,
+    /// If there are several files: those with packets left, the earliest first.
+    order: BinaryHeap<Reverse<(Place, usize)>>,
+    /// What the packets up to here leave behind.
+    decoder: StreamDecoder<'t>,
+    is_begun: bool,
+}
+
+/// Where a file's next packet stands among those of others.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Place {
+    /// It cannot be read: first, for its damage to be told.
+    Damaged,
+    /// It begins at this clock value, if it says so.
+    Begins(Option<u64>),
+}
+
+/// A task, and what it means for the tasks after it.
+pub(crate) struct Planned<'t, B> {
+    pub(crate) task: Task<'t, B>,
+    /// Whether the next task can be planned before this one has ended; if not, the decoder that
+    /// it leaves behind is to be given to [`Planner::resume`].
+    pub(crate) stands_alone: bool,
+    /// About when the next task begins: how urgent it is.
+    pub(crate) until: i64,
+}
+
+impl<'t, B: Bytes> Planner<'t, B> {
+    /// A planner before a stream's first packet.
+    pub(crate) fn new(stream: &'t Stream<'t, B>) -> Self {
+        Self {
+            stream,
+            next: vec![(0, 0); stream.files.len()],
+            order: BinaryHeap::new(),
+            decoder: StreamDecoder::new(&stream.trace.trace),
+            is_begun: false,
+        }
+    }
+
+    /// Goes on with what a task that does not stand alone left behind.
+    pub(crate) fn resume(&mut self, decoder: StreamDecoder<'t>) {
+        self.decoder = decoder;
+    }
+
+    /// The next task, if any packet is left. `memory` is for reading headers.
+    pub(crate) fn plan(&mut self, memory: &mut Vec<u8>) -> Option<Planned<'t, B>> {
+        let index = self.choose(memory)?;
+        let mut source = self.source(index, memory)?;
+        let (start, number) = source.next();
+        let decoder = self.decoder.clone();
+        let mut packet;
+        loop {
+            packet = source.begin(&mut self.decoder, &mut Skip, |_| {}).ok();
+            let bytes = source.next().0.saturating_sub(start);
+            if packet.is_none()
+                || source.is_at_end()
+                || bytes >= TASK_BYTES
+                || !self.is_first(&mut source)
+            {
+                break;
+            }
+        }
+        let (end, _) = source.next();
+        let class = self.decoder.class();
+        let stands_alone = class.is_none_or(packets_stand_alone);
+        if !stands_alone {
+            self.decoder = decoder.clone();
+        }
+        let until = packet.zip(class).and_then(|(packet, class)| {
+            let clock = packet.timestamp_end.or(packet.timestamp_begin)?;
+            class.clock()?.ns_from_origin(clock).ok()
+        });
+        self.put_back(index, source, memory);
+        let file = self.stream.files.get(index)?;
+        let task = Task::new(self.stream, file, (start, number), end, decoder);
+        Some(Planned { task, stands_alone, until: until.unwrap_or(i64::MIN) })
+    }
+
+    /// The file whose next packet is the earliest. Packets that two files both have (snapshots
+    /// overlap) are passed over in all but one.
+    fn choose(&mut self, memory: &mut Vec<u8>) -> Option<usize> {
+        if let [_] = self.next[..] {
+            let source = self.source(0, memory)?;
+            let is_at_end = source.is_at_end();
+            *memory = source.into_memory();
+            return (!is_at_end).then_some(0);
+        }
+        if !std::mem::replace(&mut self.is_begun, true) {
+            for index in 0..self.next.len() {
+                let source = self.source(index, memory)?;
+                self.put_back(index, source, memory);
+            }
+        }
+        let Reverse((place, first)) = self.order.pop()?;
+        let packet = self.peek(first, memory);
+        let mut others = Vec::new();
+        while let Some(&Reverse((other, index))) = self.order.peek()
+            && other == place
+            && packet.is_some()
+        {
+            self.order.pop();
+            others.push(index);
+        }
+        for index in others {
+            let mut source = self.source(index, memory)?;
+            if let Some(packet) = packet
+                && source.peek(&self.stream.trace.trace) == Some(packet)
+            {
+                source.skip(&packet);
+            }
+            self.put_back(index, source, memory);
+        }
+        Some(first)
+    }
+
+    fn peek(&self, index: usize, memory: &mut Vec<u8>) -> Option<Packet> {
+        let mut source = self.source(index, memory)?;
+        let packet = source.peek(&self.stream.trace.trace);
+        *memory = source.into_memory();
+        packet
+    }
+
+    /// Whether what comes next in the chosen file comes before all others' packets.
+    fn is_first(&self, source: &mut SourceStream<&'t B>) -> bool {
+        let Some(&Reverse((other, _))) = self.order.peek() else { return true };
+        self.place(source) < other
+    }
+
+    fn place(&self, source: &mut SourceStream<&'t B>) -> Place {
+        let packet = source.peek(&self.stream.trace.trace);
+        packet.map_or(Place::Damaged, |packet| Place::Begins(packet.timestamp_begin))
+    }
+
+    /// A file, at its next packet. It is to be put back, or its memory.
+    fn source(&self, index: usize, memory: &mut Vec<u8>) -> Option<SourceStream<&'t B>> {
+        let file = self.stream.files.get(index)?;
+        let &(at, number) = self.next.get(index)?;
+        let source = SourceStream::new(&file.bytes);
+        let mut source = source.with_window(HEADER_WINDOW_BYTES, std::mem::take(memory));
+        source.go_to(at, number);
+        Some(source)
+    }
+
+    /// Notes where a file's next packet is.
+    fn put_back(&mut self, index: usize, mut source: SourceStream<&'t B>, memory: &mut Vec<u8>) {
+        if let Some(next) = self.next.get_mut(index) {
+            *next = source.next();
+        }
+        if self.stream.files.len() > 1 && !source.is_at_end() {
+            let place = self.place(&mut source);
+            self.order.push(Reverse((place, index)));
+        }
+        *memory = source.into_memory();
+    }
+}
