@@ -12,7 +12,7 @@ mod random;
 mod random_types;
 
 use random::Random;
-use random_types::{Choice, random_metadata};
+use random_types::{Limits, random_metadata, random_packet};
 
 /// Takes away all that was worked out for speed; how much that was.
 fn strip(trace: &mut Trace) -> usize {
@@ -50,22 +50,6 @@ fn strip_type(kind: &mut Type) -> usize {
         }
         Type::Integer(_) | Type::Enumeration(_) | Type::Float(_) | Type::Text => 0,
     }
-}
-
-/// A packet of anything, with its magic number and sizes where they belong.
-fn packet(random: &mut Random, big_endian: bool, bytes: usize) -> Vec<u8> {
-    let mut packet: Vec<u8> =
-        (0..bytes).map(|_| if random.below(4) == 0 { 0 } else { random.next() as u8 }).collect();
-    let size = 8 * bytes as u64;
-    let (magic, size) = if big_endian {
-        (0xc1fc_1fc1_u32.to_be_bytes(), size.to_be_bytes())
-    } else {
-        (0xc1fc_1fc1_u32.to_le_bytes(), size.to_le_bytes())
-    };
-    packet[..4].copy_from_slice(&magic);
-    packet[4..12].copy_from_slice(&size);
-    packet[12..20].copy_from_slice(&size);
-    packet
 }
 
 /// What an event's header and body gave, as something that can be compared.
@@ -117,11 +101,11 @@ struct Compared {
 
 fn compare(seed: u64, total: &mut Compared) {
     let mut random = Random(seed);
-    let metadata = random_metadata(&mut random, Choice { texts: true });
+    let metadata = random_metadata(&mut random, Limits::Format);
     let parse = || Trace::parse(metadata.as_bytes()).unwrap_or_else(|e| panic!("{e}: {metadata}"));
     let (fast, mut slow) = (parse(), parse());
     total.worked_out += strip(&mut slow);
-    let bytes = packet(&mut random, metadata.contains("byte_order = be;\n"), 400);
+    let bytes = random_packet(&mut random, &metadata, 400);
     let whole = Window::whole(&bytes);
     let [mut fast, mut slow] = [&fast, &slow].map(StreamDecoder::new);
     let begun = [&mut fast, &mut slow].map(|decoder| {

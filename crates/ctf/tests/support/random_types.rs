@@ -2,33 +2,69 @@
 
 use super::Random;
 
-/// What a generated trace is made of.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct Choice {
-    /// Whether there are strings and arrays of characters.
-    pub(crate) texts: bool,
+/// What generated metadata keeps to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Limits {
+    /// CTF 1.8.
+    Format,
+    /// What babeltrace2 2.0.4 reads rightly of it. It prints an empty text as the one before it,
+    /// refuses bytes that are in two byte orders, fails an assertion if an event's own context has
+    /// a sequence or a variant, crashes if an event header has a sequence, and reads as 0 some
+    /// integers of 61 to 63 bits that lie across nine bytes.
+    Babeltrace,
 }
 
 /// Most nesting of generated types.
 const DEPTH: u32 = 3;
 
+/// Byte at which a packet's content size stands, in a trace of [`random_metadata`].
+/// No generated type has an alignment that would move it.
+const CONTENT_SIZE_BYTE: usize = 8;
+
+/// Whether such a trace is big endian.
+pub(crate) fn is_big_endian(metadata: &str) -> bool {
+    metadata.contains("byte_order = be;\n")
+}
+
+/// A packet of any `bytes`, with its magic number and sizes where they belong.
+pub(crate) fn random_packet(random: &mut Random, metadata: &str, bytes: usize) -> Vec<u8> {
+    let mut packet: Vec<u8> =
+        (0..bytes).map(|_| if random.below(4) == 0 { 0 } else { random.next() as u8 }).collect();
+    let magic = 0xc1fc_1fc1_u32;
+    let magic = if is_big_endian(metadata) { magic.to_be_bytes() } else { magic.to_le_bytes() };
+    packet[..4].copy_from_slice(&magic);
+    set_content_size(&mut packet, metadata, 8 * bytes as u64);
+    let sizes = CONTENT_SIZE_BYTE..CONTENT_SIZE_BYTE + 8;
+    packet.copy_within(sizes, CONTENT_SIZE_BYTE + 8);
+    packet
+}
+
+/// Says in a packet's context that its content is of so many bits.
+pub(crate) fn set_content_size(packet: &mut [u8], metadata: &str, bits: u64) {
+    let bits = if is_big_endian(metadata) { bits.to_be_bytes() } else { bits.to_le_bytes() };
+    packet[CONTENT_SIZE_BYTE..CONTENT_SIZE_BYTE + 8].copy_from_slice(&bits);
+}
+
 struct Generator<'random> {
     random: &'random mut Random,
-    choice: Choice,
+    limits: Limits,
     /// How many names there are so far; each is used once.
     names: u32,
 }
 
 /// TSDL of one stream class with a packet header (a magic number) and a packet context (content
 /// and packet size as the first 16 bytes behind it), an event header and a few events.
-pub(crate) fn random_metadata(random: &mut Random, choice: Choice) -> String {
-    let mut generator = Generator { random, choice, names: 0 };
+pub(crate) fn random_metadata(random: &mut Random, limits: Limits) -> String {
+    let mut generator = Generator { random, limits, names: 0 };
     let order = if generator.chance(2) { "le" } else { "be" };
     let mut text = format!(
         "/* CTF 1.8 */
 trace {{
     major = 1; minor = 8; byte_order = {order};
-    packet.header := struct {{ integer {{ size = 32; align = 8; }} magic; }};
+    packet.header := struct {{
+        integer {{ size = 32; align = 8; }} magic;
+        integer {{ size = 32; align = 8; }} spare;
+    }};
 }};
 clock {{ name = monotonic; freq = {}; offset_s = 1000; offset = {}; }};
 ",
@@ -50,7 +86,8 @@ clock {{ name = monotonic; freq = {}; offset_s = 1000; offset = {}; }};
 }};\n"
     );
     for id in 0..classes {
-        let own = if generator.chance(3) { generator.members(1) } else { String::new() };
+        let own_depth = u32::from(limits == Limits::Format);
+        let own = if generator.chance(3) { generator.members(own_depth) } else { String::new() };
         let own = if own.is_empty() { own } else { format!("context := struct {{ {own} }};") };
         let fields = generator.members(DEPTH);
         let alignment = generator.struct_alignment();
@@ -99,6 +136,9 @@ impl Generator<'_> {
                 );
                 (header, 4)
             }
+            _ if self.limits == Limits::Babeltrace => {
+                (format!("struct {{ {time} {} spare; }}", self.integer(64)), 1)
+            }
             _ => (format!("struct {{ {time} {} }}", self.members(1)), 1),
         }
     }
@@ -119,7 +159,7 @@ impl Generator<'_> {
             0..=2 => format!("{} {name};", self.integer(64)),
             3 => format!("{} {name};", self.enumeration()),
             4 => format!("{} {name};", self.float()),
-            5 if self.choice.texts => match self.below(3) {
+            5 if self.limits == Limits::Format => match self.below(3) {
                 0 => format!("string {name};"),
                 1 => format!("{} {name}[{}];", self.character(), self.below(9)),
                 _ => {
@@ -182,7 +222,10 @@ impl Generator<'_> {
     fn integer(&mut self, most: u64) -> String {
         let common = [8, 16, 32, 64][self.below(4)];
         let bits = if self.chance(2) { common } else { 1 + self.random.below(most) };
-        let bits = bits.min(most);
+        let bits = match bits.min(most) {
+            61..=63 if self.limits == Limits::Babeltrace => 60,
+            bits => bits,
+        };
         let alignment = match self.below(3) {
             0 => String::new(),
             1 => "align = 8; ".to_owned(),
@@ -191,6 +234,12 @@ impl Generator<'_> {
         let signed = ["", "signed = true; ", "signed = 0; "][self.below(3)];
         let base = ["", "base = 2; ", "base = 8; ", "base = hex; "][self.below(4)];
         let order = self.byte_order();
+        let any_place = order.is_empty() || self.limits == Limits::Format;
+        let (bits, alignment) = if any_place {
+            (bits, alignment)
+        } else {
+            (bits.next_multiple_of(8), format!("align = {}; ", 8 << self.below(3)))
+        };
         format!("integer {{ size = {bits}; {alignment}{signed}{order}{base}}}")
     }
 
@@ -217,7 +266,9 @@ impl Generator<'_> {
     fn float(&mut self) -> String {
         let digits =
             ["exp_dig = 8; mant_dig = 24; ", "exp_dig = 11; mant_dig = 53; "][self.below(2)];
-        let alignment = ["", "align = 1; ", "align = 32; "][self.below(3)];
-        format!("floating_point {{ {digits}{alignment}{}}}", self.byte_order())
+        let order = self.byte_order();
+        let packed = order.is_empty() || self.limits == Limits::Format;
+        let alignments = ["", if packed { "align = 1; " } else { "align = 8; " }, "align = 32; "];
+        format!("floating_point {{ {digits}{}{order}}}", alignments[self.below(3)])
     }
 }

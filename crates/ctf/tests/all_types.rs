@@ -1,0 +1,65 @@
+//! Types of all kinds, in both byte orders, at any bit: what is printed of them is what
+//! babeltrace2 prints.
+
+mod support;
+
+use support::random_types::{Limits, random_metadata, random_packet, set_content_size};
+use support::{Folder, Random, babeltrace};
+use trackway_ctf::read::{StreamDecoder, Trace, Window};
+use trackway_ctf::text::{FieldWriter, Input, print};
+
+const PACKET_BYTES: usize = 300;
+
+/// A packet of random bytes, cut behind the last event that can be read; how many there are.
+fn readable_packet(random: &mut Random, metadata: &str, trace: &Trace) -> Option<(Vec<u8>, usize)> {
+    let mut packet = random_packet(random, metadata, PACKET_BYTES);
+    let mut decoder = StreamDecoder::new(trace);
+    let window = Window::whole(&packet);
+    let mut text = Vec::new();
+    let mut sink = FieldWriter::new(&mut text, false);
+    decoder.begin_packet(window, PACKET_BYTES as u64, &mut sink, |_| {}).ok()?;
+    let (mut events, mut end) = (0, decoder.position_bits());
+    while let Ok(Some(header)) = decoder.event_header(window) {
+        if decoder.event_body(window, header.class, &mut sink).is_err() {
+            break;
+        }
+        (events, end) = (events + 1, decoder.position_bits());
+    }
+    set_content_size(&mut packet, metadata, end);
+    Some((packet, events))
+}
+
+/// UTC, as the tests ask babeltrace2 for.
+fn utc(seconds: i64) -> Option<[u8; 3]> {
+    let part = |value: i64| u8::try_from(value).ok();
+    Some([part(seconds / 3600 % 24)?, part(seconds / 60 % 60)?, part(seconds % 60)?])
+}
+
+#[test]
+fn any_types_print_as_babeltrace2_prints_them() {
+    let mut compared = 0;
+    for seed in 0..300 {
+        let mut random = Random(seed);
+        let metadata = random_metadata(&mut random, Limits::Babeltrace);
+        let trace = Trace::parse(metadata.as_bytes()).expect("metadata");
+        let Some((packet, events)) = readable_packet(&mut random, &metadata, &trace) else {
+            continue;
+        };
+        let folder = Folder::new(&format!("types-{seed}"));
+        folder.write("metadata", metadata.as_bytes());
+        folder.write("stream", &packet);
+        let streams = vec![("stream".to_owned(), &packet[..])];
+        let input = Input { trace, folder: String::new(), streams };
+        let (mut ours, mut warnings) = (Vec::new(), Vec::new());
+        print(vec![input], utc, &mut ours, &mut warnings).expect("memory");
+        assert_eq!(String::from_utf8_lossy(&warnings), "", "seed {seed}: {metadata}");
+        let Some((theirs, _)) = babeltrace(&folder.0) else { return };
+        let (ours, theirs) = (String::from_utf8_lossy(&ours), String::from_utf8_lossy(&theirs));
+        for (our_line, their_line) in ours.lines().zip(theirs.lines()) {
+            assert_eq!(our_line, their_line, "seed {seed}: {metadata}");
+        }
+        assert_eq!(ours, theirs, "seed {seed}: {metadata}");
+        compared += events;
+    }
+    assert!(compared > 500, "only {compared} events");
+}
