@@ -6,7 +6,8 @@ mod support;
 use support::random_types::{Limits, random_metadata, random_packet, set_content_size};
 use support::{Folder, Random, babeltrace};
 use trackway_ctf::read::{StreamDecoder, Trace, Window};
-use trackway_ctf::text::{FieldWriter, Input, print};
+use trackway_ctf::text::{FieldWriter, Pretty};
+use trackway_reader::{DataFile, Input, Settings, print};
 
 const PACKET_BYTES: usize = 300;
 
@@ -48,10 +49,11 @@ fn any_types_print_as_babeltrace2_prints_them() {
         let folder = Folder::new(&format!("types-{seed}"));
         folder.write("metadata", metadata.as_bytes());
         folder.write("stream", &packet);
-        let streams = vec![("stream".to_owned(), &packet[..])];
-        let input = Input { trace, folder: String::new(), streams };
+        let files = vec![DataFile { name: "stream".to_owned(), bytes: &packet[..] }];
+        let input = Input { trace, folder: String::new(), files };
         let (mut ours, mut warnings) = (Vec::new(), Vec::new());
-        print(vec![input], utc, &mut ours, &mut warnings).expect("memory");
+        let settings = Settings::default();
+        print(vec![input], &Pretty::new(utc), &settings, &mut ours, &mut warnings).expect("memory");
         assert_eq!(String::from_utf8_lossy(&warnings), "", "seed {seed}: {metadata}");
         let Some((theirs, _)) = babeltrace(&folder.0) else { return };
         let (ours, theirs) = (String::from_utf8_lossy(&ours), String::from_utf8_lossy(&theirs));

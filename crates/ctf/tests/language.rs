@@ -5,7 +5,8 @@ mod support;
 
 use support::{Folder, babeltrace};
 use trackway_ctf::read::{EnvironmentValue, MetadataProblem, Trace, Value, read_stream};
-use trackway_ctf::text::{Input, print};
+use trackway_ctf::text::Pretty;
+use trackway_reader::{DataFile, Input, Settings, print};
 
 /// UTC, as the tests ask babeltrace2 for.
 fn utc(seconds: i64) -> Option<[u8; 3]> {
@@ -16,10 +17,11 @@ fn utc(seconds: i64) -> Option<[u8; 3]> {
 /// Our text for a trace of one stream, which is babeltrace2's.
 fn check(name: &str, metadata: &str, stream: &[u8]) -> String {
     let trace = Trace::parse(metadata.as_bytes()).unwrap_or_else(|error| panic!("{name}: {error}"));
-    let streams = vec![("stream".to_owned(), stream)];
-    let input = Input { trace, folder: String::new(), streams };
+    let files = vec![DataFile { name: "stream".to_owned(), bytes: stream }];
+    let input = Input { trace, folder: String::new(), files };
     let (mut ours, mut warnings) = (Vec::new(), Vec::new());
-    print(vec![input], utc, &mut ours, &mut warnings).expect("memory");
+    let settings = Settings::default();
+    print(vec![input], &Pretty::new(utc), &settings, &mut ours, &mut warnings).expect("memory");
     let ours = String::from_utf8(ours).expect("UTF-8");
     assert_eq!(String::from_utf8_lossy(&warnings), "", "{name}");
     let folder = Folder::new(&format!("language-{name}"));

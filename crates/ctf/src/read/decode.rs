@@ -104,7 +104,7 @@ impl State {
         }
     }
 
-    fn slot(&self, slot: usize) -> u64 {
+    pub(crate) fn slot(&self, slot: usize) -> u64 {
         self.slots.get(slot).copied().unwrap_or(0)
     }
 }
@@ -145,8 +145,9 @@ pub(crate) fn decode<S: Sink>(
     Ok(())
 }
 
+/// The next integer, its sign extended; what depends on it is noted.
 #[inline]
-fn integer_value(
+pub(crate) fn integer_value(
     integer: &Integer,
     cursor: &mut Cursor<'_>,
     state: &mut State,
@@ -317,8 +318,7 @@ fn elements<S: Sink>(
     state: &mut State,
     sink: &mut S,
 ) -> Result<(), DecodeError> {
-    let too_long = DecodeError::Length { bit: cursor.position(), length };
-    state.budget = state.budget.checked_sub(length).ok_or(too_long)?;
+    take_elements(length, cursor, state)?;
     sink.begin_array();
     let mut first = 0;
     if let Some(places) = places {
@@ -335,21 +335,41 @@ fn elements<S: Sink>(
     Ok(())
 }
 
+/// Takes so many elements from what the packet may have.
+pub(crate) fn take_elements(
+    length: u64,
+    cursor: &Cursor<'_>,
+    state: &mut State,
+) -> Result<(), DecodeError> {
+    let too_long = DecodeError::Length { bit: cursor.position(), length };
+    state.budget = state.budget.checked_sub(length).ok_or(too_long)?;
+    Ok(())
+}
+
 fn decode_variant<S: Sink>(
     variant: &Variant,
     cursor: &mut Cursor<'_>,
     state: &mut State,
     sink: &mut S,
 ) -> Result<(), DecodeError> {
-    let tag = state.slot(variant.slot);
-    let chosen = variant.options.iter().find(|option| {
-        option.ranges.iter().any(|&(first, last)| in_range(tag, first, last, variant.signed))
-    });
-    let option = chosen.ok_or(DecodeError::Tag { bit: cursor.position(), tag })?;
+    let option = chosen_option(variant, cursor, state)?;
     sink.begin_variant(option);
     decode(&option.kind, cursor, state, sink)?;
     sink.end_variant();
     Ok(())
+}
+
+/// The option that a variant's tag chooses.
+pub(crate) fn chosen_option<'v>(
+    variant: &'v Variant,
+    cursor: &Cursor<'_>,
+    state: &State,
+) -> Result<&'v VariantOption, DecodeError> {
+    let tag = state.slot(variant.slot);
+    let chosen = variant.options.iter().find(|option| {
+        option.ranges.iter().any(|&(first, last)| in_range(tag, first, last, variant.signed))
+    });
+    chosen.ok_or(DecodeError::Tag { bit: cursor.position(), tag })
 }
 
 #[cfg(test)]

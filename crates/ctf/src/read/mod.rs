@@ -27,12 +27,15 @@ mod type_parser;
 mod types;
 mod value;
 
+pub(crate) use cursor::Cursor;
 pub use decode::{Sink, Skip};
+pub(crate) use decode::{State, chosen_option, integer_value, take_elements};
 pub use error::{DecodeError, MetadataError, MetadataProblem};
 pub use node::EnvironmentValue;
 pub use source::{Bytes, Damage, Next, SourceStream, StreamError, packets_stand_alone};
 pub use stream::{EventHeader, EventSink, Loss, Lost, Packet, Scope, StreamDecoder, Window};
 pub use trace::{Clock, ClockClass, EventClass, StreamClass, Trace};
+pub(crate) use types::Role;
 pub use types::{
     Array, Base, Enumeration, Float, Integer, Member, Sequence, Struct, Type, Variant,
     VariantOption,

@@ -141,6 +141,11 @@ impl<'trace> StreamDecoder<'trace> {
         self.class.map(|(_, class)| class)
     }
 
+    /// What the fields before left behind.
+    pub(crate) const fn state(&self) -> &State {
+        &self.state
+    }
+
     /// Where in the packet the next header or payload begins, in bits.
     pub const fn position_bits(&self) -> u64 {
         self.position

@@ -34,6 +34,7 @@
 
 mod metadata;
 mod packet;
+mod rewrite;
 
 pub(crate) use metadata::Uuid;
 pub use metadata::{Contexts, TraceDescription, event_declaration, metadata_preamble};
@@ -41,3 +42,4 @@ pub use packet::{
     INDEX_ENTRY_BYTES, INDEX_HEADER_BYTES, PACKET_HEADER_BYTES, PacketFields, index_entry,
     index_header, packet_header,
 };
+pub use rewrite::{NewPacket, PacketRewriter};

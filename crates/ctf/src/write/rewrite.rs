@@ -1,0 +1,371 @@
+//! Packets written anew with only some of their events: the rest is cut out, and what is kept
+//! stays as it was, bit by bit.
+//!
+//! Nothing is taken for what it means: header, context and events are copied field by field to
+//! where they stand now, which is elsewhere where alignment asks for it. Then the fields that tell
+//! of the packet itself (sizes, times, numbers) are written over. So any packet can be cut, of any
+//! tracer and of any type, and what this library does not know of is not lost. (But where fields
+//! of different byte orders share a byte, which CTF 1.8 forbids, they share bits.)
+//!
+//! A packet is written piece by piece: [`PacketRewriter::drain`] hands out what is finished, and
+//! only the header is kept until the end, for its sizes.
+
+use crate::read::{
+    Cursor, DecodeError, EventClass, Integer, Role, State, StreamClass, StreamDecoder, Trace, Type,
+    Window, chosen_option, integer_value, take_elements,
+};
+
+/// Most elements of an array in a packet's header or context: there are none of more.
+const HEADER_ELEMENTS_MAX: u64 = 1 << 12;
+
+/// What a rewritten packet says of itself where that differs from the one that it was cut from.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct NewPacket {
+    /// Clock when it begins; `None`: as before.
+    pub timestamp_begin: Option<u64>,
+    /// Clock when it ends; `None`: as before.
+    pub timestamp_end: Option<u64>,
+    /// Its number in the stream; `None`: as before.
+    pub sequence: Option<u64>,
+}
+
+/// Writes one packet with some of the events of another.
+#[derive(Debug, Clone)]
+pub struct PacketRewriter<'trace> {
+    class: &'trace StreamClass,
+    /// Header and context.
+    head: Vec<u8>,
+    places: Vec<Place>,
+    events: Bits,
+}
+
+/// Where a field stands that tells of the packet.
+#[derive(Debug, Clone, Copy)]
+struct Place {
+    role: Role,
+    bit: u64,
+    bits: u32,
+    big_endian: bool,
+}
+
+impl<'trace> PacketRewriter<'trace> {
+    /// A packet without events, with the header and context of the one that `decoder` has just
+    /// begun, of which `window` is the start.
+    ///
+    /// `None` if it cannot be rewritten: it does not say its sizes, or says them behind something
+    /// of no known size (a string), or its first event does not begin with a byte.
+    pub fn new(
+        trace: &'trace Trace,
+        decoder: &StreamDecoder<'trace>,
+        window: Window<'_>,
+    ) -> Option<Self> {
+        let class = decoder.class()?;
+        let header_bits = decoder.position_bits();
+        let head_bytes = usize::try_from(header_bits / 8).ok()?;
+        let head = window.bytes.get(..head_bytes).filter(|_| window.start == 0)?;
+        let mut places = Places { found: Vec::new(), bit: 0 };
+        let kinds = [trace.packet_header.as_ref(), class.packet_context.as_ref()];
+        // Where this ends early, what was found is good, and what is missing is missed below.
+        let _ = kinds.into_iter().flatten().try_for_each(|kind| places.walk(kind));
+        let has = |role| places.found.iter().any(|place| place.role == role);
+        if !header_bits.is_multiple_of(8) || !has(Role::ContentSize) || !has(Role::PacketSize) {
+            return None;
+        }
+        let events = Bits { bytes: Vec::new(), origin: head_bytes as u64, position: header_bits };
+        Some(Self { class, head: head.to_vec(), places: places.found, events })
+    }
+
+    /// Appends the event that begins where `before` is; `before` is a decoder as it was before
+    /// the event's header. The event must have been decoded from `window` without an error.
+    ///
+    /// # Errors
+    ///
+    /// Those of decoding; none if the event was decoded before.
+    pub fn event(
+        &mut self,
+        before: &StreamDecoder<'_>,
+        window: Window<'_>,
+        event: &EventClass,
+    ) -> Result<(), DecodeError> {
+        let mut state = before.state().clone();
+        let (start, end) = (before.position_bits(), before.content_bits());
+        let mut cursor = Cursor::new(window.bytes, window.start, start, end);
+        let class = self.class;
+        let kinds = [&class.event_header, &class.event_context, &event.context, &event.fields];
+        for kind in kinds.into_iter().flatten() {
+            copy(kind, &mut cursor, &mut state, &mut self.events)?;
+        }
+        Ok(())
+    }
+
+    /// Bytes of the packet so far, header and context included.
+    pub const fn bytes(&self) -> u64 {
+        self.events.position.div_ceil(8)
+    }
+
+    /// Bytes that wait for [`PacketRewriter::drain`].
+    pub const fn waiting_bytes(&self) -> usize {
+        self.events.bytes.len()
+    }
+
+    /// How many bytes of the packet's start are handed out by [`PacketRewriter::finish`] alone.
+    pub const fn head_bytes(&self) -> usize {
+        self.head.len()
+    }
+
+    /// Appends to `out` what is finished of the packet behind its head.
+    pub fn drain(&mut self, out: &mut Vec<u8>) {
+        self.events.drain(out);
+    }
+
+    /// Ends the packet: its last bytes are appended to `out`, as by [`PacketRewriter::drain`],
+    /// and its head is the answer. Its size is that of its content, in whole bytes.
+    pub fn finish(mut self, new: &NewPacket, out: &mut Vec<u8>) -> Vec<u8> {
+        let content_bits = self.events.position;
+        let packet_bits = self.bytes() * 8;
+        out.append(&mut self.events.bytes);
+        for place in &self.places {
+            let value = match place.role {
+                Role::ContentSize => Some(content_bits),
+                Role::PacketSize => Some(packet_bits),
+                Role::TimestampBegin => new.timestamp_begin,
+                Role::TimestampEnd => new.timestamp_end,
+                Role::Sequence => new.sequence,
+                _ => None,
+            };
+            if let Some(value) = value {
+                store(&mut self.head, place.bit, place.bits, place.big_endian, value);
+            }
+        }
+        self.head
+    }
+}
+
+/// Finds the places of fields as long as they are the same in all packets.
+struct Places {
+    found: Vec<Place>,
+    bit: u64,
+}
+
+impl Places {
+    /// `None` as soon as something has no known size.
+    fn walk(&mut self, kind: &Type) -> Option<()> {
+        match kind {
+            Type::Integer(integer) => self.integer(integer),
+            Type::Enumeration(enumeration) => self.integer(&enumeration.integer),
+            Type::Float(float) => self.pass(float.alignment, if float.double { 64 } else { 32 }),
+            Type::Struct(structure) => {
+                self.pass(structure.alignment, 0)?;
+                structure.members.iter().try_for_each(|member| self.walk(&member.kind))
+            }
+            Type::Array(array) if array.length <= HEADER_ELEMENTS_MAX => {
+                self.pass(array.alignment, 0)?;
+                (0..array.length).try_for_each(|_| self.walk(&array.element))
+            }
+            Type::Array(_) | Type::Text | Type::Sequence(_) | Type::Variant(_) => None,
+        }
+    }
+
+    fn integer(&mut self, integer: &Integer) -> Option<()> {
+        self.pass(integer.alignment, u64::from(integer.bits))?;
+        if integer.role != Role::None {
+            let bits = integer.bits;
+            let (role, big_endian) = (integer.role, integer.big_endian);
+            self.found.push(Place { role, bit: self.bit - u64::from(bits), bits, big_endian });
+        }
+        Some(())
+    }
+
+    fn pass(&mut self, alignment: u64, bits: u64) -> Option<()> {
+        self.bit = self.bit.checked_next_multiple_of(alignment.max(1))?.checked_add(bits)?;
+        Some(())
+    }
+}
+
+/// Copies a field from where `cursor` is to the end of `out`.
+fn copy(
+    kind: &Type,
+    cursor: &mut Cursor<'_>,
+    state: &mut State,
+    out: &mut Bits,
+) -> Result<(), DecodeError> {
+    match kind {
+        Type::Integer(integer) => copy_integer(integer, cursor, state, out)?,
+        Type::Enumeration(enumeration) => {
+            copy_integer(&enumeration.integer, cursor, state, out)?;
+        }
+        Type::Float(float) => {
+            let bits = if float.double { 64 } else { 32 };
+            cursor.align(float.alignment)?;
+            out.align(float.alignment);
+            out.put(bits, float.big_endian, cursor.take(bits, float.big_endian)?);
+        }
+        Type::Text => {
+            let text = cursor.string()?;
+            out.align(8);
+            out.put_bytes(text);
+            out.put_bytes(&[0]);
+        }
+        Type::Struct(structure) => {
+            cursor.align(structure.alignment)?;
+            out.align(structure.alignment);
+            for member in &structure.members {
+                copy(&member.kind, cursor, state, out)?;
+            }
+        }
+        Type::Array(array) => {
+            let length = array.length;
+            copy_elements(
+                &array.element,
+                (array.alignment, length, array.text),
+                cursor,
+                state,
+                out,
+            )?;
+        }
+        Type::Sequence(sequence) => {
+            let length = state.slot(sequence.slot);
+            let form = (sequence.alignment, length, sequence.text);
+            copy_elements(&sequence.element, form, cursor, state, out)?;
+        }
+        Type::Variant(variant) => {
+            let option = chosen_option(variant, cursor, state)?;
+            copy(&option.kind, cursor, state, out)?;
+        }
+    }
+    Ok(())
+}
+
+fn copy_integer(
+    integer: &Integer,
+    cursor: &mut Cursor<'_>,
+    state: &mut State,
+    out: &mut Bits,
+) -> Result<(), DecodeError> {
+    let value = integer_value(integer, cursor, state)?;
+    out.align(integer.alignment);
+    out.put(integer.bits, integer.big_endian, value);
+    Ok(())
+}
+
+/// Copies elements; `form` is their alignment, their number, and whether they are text.
+fn copy_elements(
+    element: &Type,
+    form: (u64, u64, bool),
+    cursor: &mut Cursor<'_>,
+    state: &mut State,
+    out: &mut Bits,
+) -> Result<(), DecodeError> {
+    let (alignment, length, is_text) = form;
+    cursor.align(alignment)?;
+    out.align(alignment);
+    if is_text {
+        out.put_bytes(cursor.bytes(length)?);
+        return Ok(());
+    }
+    take_elements(length, cursor, state)?;
+    (0..length).try_for_each(|_| copy(element, cursor, state, out))
+}
+
+/// A piece of a packet that grows bit by bit.
+#[derive(Debug, Clone)]
+struct Bits {
+    bytes: Vec<u8>,
+    /// Where in the packet `bytes` begin, in bytes.
+    origin: u64,
+    /// The next bit, counted from the packet's start.
+    position: u64,
+}
+
+impl Bits {
+    fn align(&mut self, alignment: u64) {
+        self.position = self.position.next_multiple_of(alignment.max(1));
+        self.extend();
+    }
+
+    /// Makes all bytes up to the position.
+    fn extend(&mut self) {
+        let length = self.position.div_ceil(8) - self.origin;
+        self.bytes.resize(length as usize, 0);
+    }
+
+    fn put(&mut self, bits: u32, big_endian: bool, value: u64) {
+        let at = self.position - self.origin * 8;
+        self.position += u64::from(bits);
+        self.extend();
+        store(&mut self.bytes, at, bits, big_endian, value);
+    }
+
+    /// The position is at a byte's start: strings and text are aligned so.
+    fn put_bytes(&mut self, bytes: &[u8]) {
+        self.bytes.extend_from_slice(bytes);
+        self.position += bytes.len() as u64 * 8;
+    }
+
+    /// Moves to `out` all bytes but one that has bits left.
+    fn drain(&mut self, out: &mut Vec<u8>) {
+        let whole = (self.position / 8 - self.origin) as usize;
+        out.extend(self.bytes.drain(..whole));
+        self.origin += whole as u64;
+    }
+}
+
+/// Writes the low `bits` (1 to 64) of `value` over those from bit `at` of `bytes` on. Bits of a
+/// byte count from its lowest, or, if the first byte is the highest, from its highest (CTF 1.8,
+/// §4.1.2).
+fn store(bytes: &mut [u8], at: u64, bits: u32, big_endian: bool, value: u64) {
+    let (mut at, mut left) = (at, bits);
+    while left > 0 {
+        let offset = (at % 8) as u32;
+        let count = left.min(8 - offset);
+        let (from, to) = match big_endian {
+            true => (left - count, 8 - offset - count),
+            false => (bits - left, offset),
+        };
+        let mask = ((1_u32 << count) - 1) as u8;
+        let part = (value >> from) as u8 & mask;
+        if let Some(byte) = bytes.get_mut((at / 8) as usize) {
+            *byte = *byte & !(mask << to) | part << to;
+        }
+        at += u64::from(count);
+        left -= count;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_stored_is_what_is_taken() {
+        let mut value = 0x0123_4567_89ab_cdef_u64;
+        for bits in 1..=64_u32 {
+            for at in 0..9 {
+                for big_endian in [false, true] {
+                    value = value.rotate_left(7) ^ u64::from(bits);
+                    let mut bytes = [0x5a_u8; 10];
+                    store(&mut bytes, at, bits, big_endian, value);
+                    let mut cursor = Cursor::new(&bytes, 0, at, 80);
+                    let expected = value & (u64::MAX >> (64 - bits));
+                    assert_eq!(cursor.take(bits, big_endian), Ok(expected), "{bits} at {at}");
+                    // And nothing else has changed.
+                    store(&mut bytes, at, bits, big_endian, 0);
+                    let mut untouched = [0x5a_u8; 10];
+                    store(&mut untouched, at, bits, big_endian, 0);
+                    assert_eq!(bytes, untouched);
+                    let is_zero = |index: u64| {
+                        let mut bit = Cursor::new(&untouched, 0, index, 80);
+                        bit.take(1, big_endian)
+                    };
+                    let mut original = Cursor::new(&[0x5a_u8; 10], 0, 0, 80);
+                    for index in 0..80 {
+                        let before = original.take(1, big_endian);
+                        let is_inside = (at..at + u64::from(bits)).contains(&index);
+                        let expected = if is_inside { Ok(0) } else { before };
+                        assert_eq!(is_zero(index), expected);
+                    }
+                }
+            }
+        }
+    }
+}
