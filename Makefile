@@ -44,10 +44,11 @@ torture: ## the long torture test: make torture HOURS=n (default: ten minutes)
 	@$(MAKE) --no-print-directory build
 	@scripts/torture $(HOURS)
 
-bench: ## what tracing costs on this machine, beside the other tracers
+bench: ## what tracing and reading cost on this machine, beside other programs
 	@scripts/packages bench
 	@$(MAKE) --no-print-directory build
 	$(BUILD)/trackway bench tracepoint --json results.json
+	$(BUILD)/trackway bench reader --json results-reader.json
 
 asm: programs ## the machine code of the recording path
 	@objdump -d --no-show-raw-insn -M intel $(BUILD)/libtrackway.so \

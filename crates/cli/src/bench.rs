@@ -1,21 +1,21 @@
-//! `trackway bench`: what tracing costs on this machine, beside the other tracers.
+//! `trackway bench`: what tracing and reading cost on this machine, beside other programs.
 //!
 //! The measuring is `trackway_lab`'s; here is only what the command line says and where the
 //! results go.
 
 use std::io::Write;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use anyhow::Context as _;
-use trackway_lab::{Error, Options};
+use trackway_lab::{Error, Options, ReadingOptions};
 
 /// Exit status of a program that Ctrl-C ended, as shells have it: 128 + SIGINT.
 const INTERRUPTED: u8 = 130;
 
 /// Arguments of `trackway bench`.
 #[derive(Debug, clap::Args)]
-#[command(after_help = "Examples:\n  trackway bench tracepoint\n  \
+#[command(after_help = "Examples:\n  trackway bench tracepoint\n  trackway bench reader\n  \
                         trackway bench tracepoint --only lttng --rounds 10 --json lttng.json")]
 pub(crate) struct Arguments {
     #[command(subcommand)]
@@ -33,6 +33,15 @@ enum What {
     #[command(after_help = "Examples:\n  trackway bench tracepoint --quick\n  \
                             trackway bench tracepoint --json results.json")]
     Tracepoint(Tracepoint),
+    /// What reading a trace costs: trackway print beside babeltrace2
+    ///
+    /// Traces of twenty million events are written, and one is recorded by LTTng where that is
+    /// installed; both readers print them, or only decode them, on one CPU and on more. They need
+    /// up to 3 GiB in the folder for temporary files (TMPDIR). Figures of different machines do
+    /// not compare; ratios do.
+    #[command(after_help = "Examples:\n  trackway bench reader --quick\n  \
+                            trackway bench reader --rounds 5 --json reader.json")]
+    Reader(Reader),
 }
 
 /// Arguments of `trackway bench tracepoint`.
@@ -57,28 +66,78 @@ struct Tracepoint {
     json: Option<PathBuf>,
 }
 
+/// Arguments of `trackway bench reader`.
+#[derive(Debug, clap::Args)]
+struct Reader {
+    /// Half a minute instead of a quarter of an hour: to see that all works, not for figures
+    #[arg(long)]
+    quick: bool,
+    /// Measure so many rounds [default: 3]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1000))]
+    rounds: Option<u32>,
+    /// Read traces of so many events, and of a tenth of that [default: 20000000]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(10..))]
+    events: Option<u64>,
+    /// Write all figures to FILE, too
+    #[arg(
+        long,
+        value_name = "FILE",
+        num_args = 0..=1,
+        default_missing_value = "results-reader.json"
+    )]
+    json: Option<PathBuf>,
+}
+
 /// Runs it, with the table on `output`. 1 if something failed that should have worked.
 ///
 /// # Errors
 ///
 /// If nothing can be measured, or the results cannot be written.
 pub(crate) fn run(arguments: &Arguments, output: &mut dyn Write) -> anyhow::Result<ExitCode> {
-    let What::Tracepoint(arguments) = &arguments.what;
+    let done = match &arguments.what {
+        What::Tracepoint(arguments) => tracepoint(arguments, output),
+        What::Reader(arguments) => reader(arguments, output),
+    };
+    match done {
+        Ok(has_failures) => Ok(if has_failures { ExitCode::from(1) } else { ExitCode::SUCCESS }),
+        Err(error) if matches!(error.downcast_ref(), Some(Error::Interrupted)) => {
+            eprintln!("trackway: interrupted");
+            Ok(ExitCode::from(INTERRUPTED))
+        }
+        Err(error) => Err(error),
+    }
+}
+
+/// Whether something failed.
+fn tracepoint(arguments: &Tracepoint, output: &mut dyn Write) -> anyhow::Result<bool> {
     let options =
         Options { quick: arguments.quick, rounds: arguments.rounds, only: arguments.only.clone() };
-    let results = match trackway_lab::run(&options) {
-        Ok(results) => results,
-        Err(Error::Interrupted) => {
-            eprintln!("trackway: interrupted");
-            return Ok(ExitCode::from(INTERRUPTED));
-        }
-        Err(error) => return Err(error.into()),
-    };
+    let results = trackway_lab::run(&options)?;
     // First to the file: a pipe that was closed early must not cost the figures.
-    if let Some(path) = &arguments.json {
-        let write = || anyhow::Ok(std::fs::write(path, results.to_json()?)?);
-        write().with_context(|| format!("cannot write {}", path.display()))?;
-    }
+    save(arguments.json.as_deref(), || results.to_json())?;
     trackway_lab::print(&results, output).context("cannot write the table")?;
-    Ok(if results.has_failures() { ExitCode::from(1) } else { ExitCode::SUCCESS })
+    Ok(results.has_failures())
+}
+
+/// Whether something failed.
+fn reader(arguments: &Reader, output: &mut dyn Write) -> anyhow::Result<bool> {
+    let options = ReadingOptions {
+        quick: arguments.quick,
+        rounds: arguments.rounds,
+        events: arguments.events,
+    };
+    let results = trackway_lab::run_reading(&options)?;
+    save(arguments.json.as_deref(), || results.to_json())?;
+    trackway_lab::print_reading(&results, output).context("cannot write the table")?;
+    Ok(results.has_failures())
+}
+
+/// Writes what `json` makes to the file `path`, if there is one.
+fn save<E>(path: Option<&Path>, json: impl FnOnce() -> Result<String, E>) -> anyhow::Result<()>
+where
+    E: std::error::Error + Send + Sync + 'static,
+{
+    let Some(path) = path else { return Ok(()) };
+    let write = || anyhow::Ok(std::fs::write(path, json()?)?);
+    write().with_context(|| format!("cannot write {}", path.display()))
 }

@@ -92,7 +92,8 @@ fn scaling(results: &Results, tracer: &str) -> Option<f64> {
     ratio(results.median_ns(tracer, &one.with_threads(2)), results.median_ns(tracer, &one))
 }
 
-fn ratio(over: Option<f64>, under: Option<f64>) -> Option<f64> {
+/// A ratio, where both are known and there is something to divide by.
+pub(crate) fn ratio(over: Option<f64>, under: Option<f64>) -> Option<f64> {
     Some(over? / under.filter(|&under| under > 0.0)?)
 }
 
@@ -100,11 +101,18 @@ fn difference(from: Option<f64>, less: Option<f64>) -> Option<f64> {
     Some(from? - less?)
 }
 
-fn at_most(what: &str, measured: Option<f64>, bound: f64, words: impl Fn(f64) -> String) -> Bar {
+/// A bar that figures up to `bound` hold.
+pub(crate) fn at_most(
+    what: &str,
+    measured: Option<f64>,
+    bound: f64,
+    words: impl Fn(f64) -> String,
+) -> Bar {
     bar(what, measured.map(words), measured.map(|measured| measured <= bound))
 }
 
-fn at_least(what: &str, measured: Option<f64>, bound: f64) -> Bar {
+/// A bar that figures from `bound` on hold.
+pub(crate) fn at_least(what: &str, measured: Option<f64>, bound: f64) -> Bar {
     let words = measured.map(|times| format!("{times:.2} times"));
     bar(what, words, measured.map(|measured| measured >= bound))
 }

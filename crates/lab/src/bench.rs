@@ -246,12 +246,14 @@ fn note_missing_events(results: &mut Results) {
 }
 
 impl Note {
-    fn skipped(about: &str, reason: &str) -> Self {
+    /// Something is not here, or cannot be.
+    pub(crate) fn skipped(about: &str, reason: &str) -> Self {
         let text = format!("skipped, because {reason}");
         Self { about: about.to_owned(), text, is_failure: false }
     }
 
-    fn failed(about: &str, error: &Error) -> Self {
+    /// Something should have worked.
+    pub(crate) fn failed(about: &str, error: &Error) -> Self {
         let text = format!("failed: {error}");
         Self { about: about.to_owned(), text, is_failure: true }
     }

@@ -10,7 +10,7 @@ use std::time::Duration;
 use crate::error::{Error, Result};
 use crate::signals::{self, Foreground};
 
-/// Longest time that any program has, in seconds.
+/// Longest time that a program of the table has, in seconds.
 const LIMIT_S: u64 = 60;
 /// How long a program may take to end when told to.
 const GRACE: Duration = Duration::from_secs(5);
@@ -47,7 +47,7 @@ impl Running {
         command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
         command.process_group(0);
         let mut child = command.spawn().map_err(Error::io(format!("cannot run {what}")))?;
-        let watch = Watch::new(child.id().cast_signed());
+        let watch = Watch::new(child.id().cast_signed(), Duration::from_secs(LIMIT_S));
         let (stdout, stderr) = (child.stdout.take(), child.stderr.take());
         let (Some(stdout), Some(stderr)) = (stdout, stderr) else {
             return Err(Error::output(what, "its output is not piped"));
@@ -94,7 +94,8 @@ impl Running {
     }
 }
 
-fn read_all(mut from: ChildStderr) -> String {
+/// All that a program says.
+pub(crate) fn read_all(mut from: ChildStderr) -> String {
     let mut bytes = Vec::new();
     // What could be read is all there is to show.
     let _ = from.read_to_end(&mut bytes);
@@ -102,17 +103,17 @@ fn read_all(mut from: ChildStderr) -> String {
 }
 
 /// Ends a child that takes too long, and one that the user is tired of.
-struct Watch {
+pub(crate) struct Watch {
     foreground: Foreground,
     done: Sender<()>,
     thread: JoinHandle<bool>,
 }
 
 impl Watch {
-    fn new(pid: i32) -> Self {
+    /// Of the child `pid`, which has so long.
+    pub(crate) fn new(pid: i32, limit: Duration) -> Self {
         let (done, waiting) = channel::<()>();
         let thread = std::thread::spawn(move || {
-            let limit = Duration::from_secs(LIMIT_S);
             let overdue = waiting.recv_timeout(limit).is_err();
             if overdue {
                 signals::terminate(pid);
@@ -126,7 +127,7 @@ impl Watch {
     }
 
     /// To be called before the child is reaped. Whether it was overdue.
-    fn end(self) -> bool {
+    pub(crate) fn end(self) -> bool {
         // Fails only if the thread has gone, because the child was overdue.
         let _ = self.done.send(());
         drop(self.foreground);

@@ -1,10 +1,11 @@
-//! What tracing costs on this machine: adapters for tracers, interleaved runs, results.
+//! What tracing, and reading traces, cost on this machine: adapters, interleaved runs, results.
 //!
 //! ```text
 //! tracer    the interface; tracers/ has one adapter each: baselines, Trackway, LTTng-UST
 //! bench     all tracers, case by case and round by round, interleaved
 //! readback  every event of every run is looked for in what the tracer itself wrote
 //! results   what was measured, as JSON; table, bars and report show it to people
+//! reader    the same for readers of traces: ours beside babeltrace2
 //! ```
 //!
 //! Main invariant: a figure is only given beside the proof that the tracer did the work. After
@@ -23,6 +24,7 @@ mod machine;
 mod place;
 mod progress;
 mod readback;
+mod reader;
 mod report;
 mod results;
 mod sections;
@@ -37,6 +39,10 @@ pub use bench::{Options, run};
 pub use case::{Case, Context, Payload};
 pub use error::Error;
 pub use machine::Machine;
+pub use reader::{
+    Agreement, ReadingOptions, ReadingResults, Size, Speed, Tool, TraceKind, TraceMeasured, Work,
+    print_reading, run_reading,
+};
 pub use report::print;
 pub use results::{Account, Bar, Cell, Flow, Memory, Note, Results, Startup, Verdict};
 pub use stats::Spread;

@@ -6,6 +6,8 @@ use std::process::Command;
 
 use serde::{Deserialize, Serialize};
 
+use crate::error::{Error, Result};
+
 /// A machine, and what is installed on it.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Machine {
@@ -88,11 +90,25 @@ fn value_of<'text>(text: &'text str, name: &str) -> Option<&'text str> {
     })
 }
 
-fn first_line(program: &str, arguments: &[&str]) -> Option<String> {
+/// The first line that a program prints, if it runs and succeeds.
+pub(crate) fn first_line(program: &str, arguments: &[&str]) -> Option<String> {
     let output = Command::new(program).args(arguments).output().ok()?;
     let text = String::from_utf8(output.stdout).ok()?;
     let line = text.lines().next().filter(|_| output.status.success())?;
     Some(line.to_owned())
+}
+
+/// The CPUs that we may use, in the order of their numbers.
+pub(crate) fn allowed_cpus() -> Result<Vec<usize>> {
+    // SAFETY: all-zero bytes are a valid, empty set.
+    let mut set = unsafe { std::mem::zeroed::<libc::cpu_set_t>() };
+    // SAFETY: `set` has the size that is said.
+    if unsafe { libc::sched_getaffinity(0, size_of_val(&set), &raw mut set) } != 0 {
+        return Err(Error::io("cannot ask for our CPUs")(std::io::Error::last_os_error()));
+    }
+    let size = 8 * size_of_val(&set);
+    // SAFETY: `set` is a set, and the numbers are within it.
+    Ok((0..size).filter(|&cpu| unsafe { libc::CPU_ISSET(cpu, &set) }).collect())
 }
 
 fn is_version(word: &str) -> bool {

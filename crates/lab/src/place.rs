@@ -71,6 +71,13 @@ impl Place {
         Ok(place)
     }
 
+    /// A place with nothing in it but a name for the executable.
+    #[cfg(test)]
+    pub(crate) fn at(trackway: PathBuf) -> Self {
+        let kit = Kit { trackway, include: None, library: None };
+        Self { kit, dir: PathBuf::new(), window_dir: PathBuf::new() }
+    }
+
     /// A path in the scratch folder.
     pub(crate) fn path(&self, name: &str) -> PathBuf {
         self.dir.join(name)

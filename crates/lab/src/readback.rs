@@ -46,6 +46,17 @@ pub(crate) fn count(folder: &Path) -> Result<Option<Counted>> {
     Ok(Some(counted))
 }
 
+/// Bytes of the data streams of the trace in `folder` or somewhere below.
+pub(crate) fn stream_bytes(folder: &Path) -> Result<u64> {
+    let Some(folder) = trace_folder(folder, 0) else { return Ok(0) };
+    let streams = files(&folder)?.into_iter().filter(|path| !path.ends_with("metadata"));
+    let sizes = streams.map(|path| {
+        let metadata = fs::metadata(&path);
+        metadata.map(|it| it.len()).map_err(Error::io(format!("cannot look at {path:?}")))
+    });
+    sizes.sum()
+}
+
 /// The first folder at or below `folder` that has metadata.
 fn trace_folder(folder: &Path, depth: u32) -> Option<PathBuf> {
     const DEPTH_MAX: u32 = 8;

@@ -4,7 +4,7 @@ use std::io::{self, Write};
 
 use crate::bars::{REFERENCES, STARTS};
 use crate::case::{Case, Context, Payload};
-use crate::results::{Cell, Results, Verdict};
+use crate::results::{Bar, Cell, Results, Verdict};
 use crate::table::Table;
 use crate::tracers::name::{LTTNG, TRACKWAY, TRACKWAY_CLAIM};
 
@@ -29,7 +29,7 @@ pub fn print(results: &Results, output: &mut dyn Write) -> io::Result<()> {
         startup(results),
         flows(results),
         memory(results),
-        bars(results),
+        bars_text(&results.bars),
     ];
     let sections: Vec<String> = sections.into_iter().flatten().collect();
     output.write_all(sections.join("\n").as_bytes())
@@ -225,13 +225,15 @@ fn memory(results: &Results) -> Option<String> {
     (!results.memory.is_empty()).then(|| title.to_owned() + &table.text())
 }
 
-fn mebibytes(bytes: u64) -> String {
+/// Bytes, in MiB.
+pub(crate) fn mebibytes(bytes: u64) -> String {
     format!("{:.1} MiB", bytes as f64 / f64::from(1 << 20))
 }
 
-fn bars(results: &Results) -> Option<String> {
+/// The bars, line by line.
+pub(crate) fn bars_text(bars: &[Bar]) -> Option<String> {
     let mut text = "What Trackway set out to reach\n\n".to_owned();
-    for bar in &results.bars {
+    for bar in bars {
         let verdict = match bar.verdict {
             Verdict::Holds => "holds",
             Verdict::Misses => "misses",
@@ -241,7 +243,7 @@ fn bars(results: &Results) -> Option<String> {
         text += line.trim_end();
         text.push('\n');
     }
-    (!results.bars.is_empty()).then_some(text)
+    (!bars.is_empty()).then_some(text)
 }
 
 #[cfg(test)]

@@ -14,6 +14,7 @@ use super::{FLOW_BYTES, RING_BYTES, batch_arguments, flow_arguments, name};
 use crate::case::{Case, Context, Payload, Plan};
 use crate::child::{self, Running};
 use crate::error::{Error, Result};
+use crate::machine::Machine;
 use crate::place::{Place, has};
 use crate::readback;
 use crate::results::{Account, Flow};
@@ -50,6 +51,11 @@ impl Lttng {
         Self { is_on: false, daemon: Rc::clone(daemon), emitted: 0 }
     }
 
+    /// Recording, with a daemon that nobody else uses.
+    pub(crate) fn alone() -> Self {
+        Self::on(&shared_daemon())
+    }
+
     /// Recording.
     pub(super) fn on(daemon: &SharedDaemon) -> Self {
         Self { is_on: true, daemon: Rc::clone(daemon), emitted: 0 }
@@ -80,6 +86,30 @@ impl Lttng {
             daemon.lttng(&["add-context", "--userspace", "--channel=channel", "--type=vtid"])?;
         }
         daemon.lttng(&["start"])
+    }
+
+    /// Records at least so many events, numbered and with the thread's id, to `folder`, and loses
+    /// none: the program waits where it is too fast. How many there are.
+    pub(crate) fn record_all(&self, place: &Place, folder: &Path, events: u64) -> Result<u64> {
+        const BATCH_EVENTS: u64 = 10_000;
+        let threads = Machine::here().cpus.min(2) as u64;
+        let batches = events.div_ceil(threads * BATCH_EVENTS);
+        let daemon = self.daemon()?;
+        // One may be left from a run that failed.
+        let _ = daemon.lttng(&["destroy", SESSION]);
+        daemon.lttng(&["create", SESSION, &format!("--output={}", folder.display())])?;
+        let channel = ["--userspace", "--num-subbuf=64", "--blocking-timeout=inf", "channel"];
+        daemon.lttng(&[&["enable-channel"], &channel[..]].concat())?;
+        daemon.lttng(&["enable-event", "--userspace", "--channel=channel", "lab:*"])?;
+        daemon.lttng(&["add-context", "--userspace", "--channel=channel", "--type=vtid"])?;
+        daemon.lttng(&["start"])?;
+        let mut command = self.workload(place)?;
+        // LTTng asks the program, too, whether it may wait.
+        command.env("LTTNG_UST_ALLOW_BLOCKING", "1").args(["batches", "number"]);
+        command.args([threads, batches, BATCH_EVENTS].map(|number| number.to_string()));
+        child::run(&mut command, self.name())?;
+        daemon.lttng(&["destroy", SESSION])?;
+        Ok(threads * batches * BATCH_EVENTS)
     }
 
     fn workload(&self, place: &Place) -> Result<Command> {
