@@ -133,6 +133,7 @@ pub(crate) enum Format {
 ///
 ///   trackway print trackway-20261121-093000
 ///   trackway print DIR | grep myapp:request
+///   trackway print --format json DIR | jq .fields
 ///
 /// Several folders are printed as one, in time order. Losses and damage are told on stderr; with
 /// damage the exit status is 1.
@@ -145,6 +146,22 @@ pub(crate) struct PrintArguments {
     /// Threads to read with [default: one for each processor]
     #[arg(short, long, value_name = "N")]
     pub(crate) jobs: Option<NonZero<usize>>,
+    /// Form of an event
+    #[arg(long, value_enum, default_value_t = EventFormat::Text)]
+    pub(crate) format: EventFormat,
+}
+
+/// Form of an event.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum EventFormat {
+    /// As babeltrace2 prints it
+    Text,
+    /// An object on a line of its own
+    Json,
+    /// Comma-separated values, with a column for each field if all events are of one kind
+    Csv,
+    /// Nothing: read, decode, and tell of damage alone
+    None,
 }
 
 /// Print a completion script.

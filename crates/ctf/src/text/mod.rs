@@ -5,16 +5,24 @@
 //! ```
 //!
 //! [`LineFormat`] is what a format implements; [`Pretty`] is the format of babeltrace2's
-//! `sink.text.pretty`. Nothing is allocated per event: everything goes into a buffer that the
-//! caller keeps. Which events there are, and in which order, is the business of the crate
-//! `reader`.
+//! `sink.text.pretty`; [`Json`] and [`Csv`] are for programs, [`Nothing`] for nobody. Nothing is
+//! allocated per event: everything goes into a buffer that the caller keeps. Which events there
+//! are, and in which order, is the business of the crate `reader`.
 
+mod csv;
+mod details;
 mod fields;
 mod format;
+mod json;
+mod nothing;
 mod number;
 mod pretty;
 
+pub use csv::{Csv, event_columns};
+pub use details::{push_details, push_details_json};
 pub use fields::FieldWriter;
 pub use format::{Head, Line, LineFormat, LossPlace, Shown, Stamp};
+pub use json::Json;
+pub use nothing::Nothing;
 pub use number::{push_decimal, push_general};
 pub use pretty::Pretty;

@@ -1,0 +1,375 @@
+//! Events as comma-separated values (RFC 4180), for spreadsheets and pandas.
+//!
+//! ```text
+//! time,name,hostname,procname,vpid,stream,cpu_id,context,event_context,fields
+//! 1795228670847582868,app:request,host,,,0,0,"{""vtid"":7}",,"{""n"":1}"
+//! ```
+//!
+//! Events of different kinds have different fields, so that in general fields are one column, of
+//! JSON. Where all events are of one kind ([`Csv::with_columns`]), each of its fields has a column
+//! of its own. The first line names the columns; lines end in a newline alone, which all readers
+//! take.
+
+use std::io::Write as _;
+use std::sync::Arc;
+
+use super::format::{Head, Line, LineFormat, LossPlace, Shown, Stamp};
+use super::json::{JsonWriter, float_word, push_integer};
+use super::number::{push_decimal, push_signed};
+use super::pretty::Pretty;
+use crate::read::{
+    DecodeError, Enumeration, EnvironmentValue, EventClass, EventSink, Integer, Loss, Member,
+    Scope, Sink, StreamClass, StreamDecoder, Trace, Type, VariantOption, Window,
+};
+
+/// Columns that every line has.
+const COMMON: &str = "time,name,hostname,procname,vpid,stream,cpu_id";
+/// How many columns scopes have where each is one.
+const SCOPES: usize = 3;
+/// Member of a packet's context that has a column.
+const CPU_ID: &str = "cpu_id";
+
+/// Writes events as lines of comma-separated values. Losses are told as [`Pretty`] tells them.
+#[derive(Debug, Clone)]
+pub struct Csv<Local> {
+    messages: Pretty<Local>,
+    /// Names of the columns beyond the common ones, if each field is to have one.
+    columns: Option<Arc<[String]>>,
+}
+
+impl<Local> Csv<Local> {
+    /// The format for events of any kind; `messages` tells of losses.
+    pub const fn new(messages: Pretty<Local>) -> Self {
+        Self { messages, columns: None }
+    }
+
+    /// The format for events of one kind: `columns` are those of [`event_columns`], and all
+    /// events have them.
+    pub fn with_columns(messages: Pretty<Local>, columns: Vec<String>) -> Self {
+        Self { messages, columns: Some(columns.into()) }
+    }
+}
+
+/// The columns that an event's contexts and fields fill, in their order, if each is to have one:
+/// members of the stream's context, of the event's, of the payload. `None` if the event has
+/// something that is no structure there.
+///
+/// A name that is there before gets the name of its scope in front.
+pub fn event_columns(stream: &StreamClass, event: &EventClass) -> Option<Vec<String>> {
+    let mut columns: Vec<String> = Vec::new();
+    let scopes = [
+        ("context", stream.event_context.as_ref()),
+        ("event_context", event.context.as_ref()),
+        ("fields", event.fields.as_ref()),
+    ];
+    for (scope, kind) in scopes {
+        let Some(kind) = kind.filter(|kind| !kind.is_hidden()) else { continue };
+        let Type::Struct(structure) = kind else { return None };
+        for member in structure.members().iter().filter(|member| !member.hidden) {
+            let name = member.name();
+            let is_taken = columns.iter().any(|column| column == name)
+                || COMMON.split(',').any(|column| column == name);
+            columns.push(if is_taken { format!("{scope}.{name}") } else { name.to_owned() });
+        }
+    }
+    Some(columns)
+}
+
+impl<Local: Fn(i64) -> Option<[u8; 3]> + Clone + Send> LineFormat for Csv<Local> {
+    fn preamble(&self) -> Vec<u8> {
+        let mut out = COMMON.as_bytes().to_vec();
+        match &self.columns {
+            None => out.extend_from_slice(b",context,event_context,fields"),
+            Some(columns) => {
+                for column in columns.iter() {
+                    out.push(b',');
+                    push_cell(&mut out, column.as_bytes());
+                }
+            }
+        }
+        out.push(b'\n');
+        out
+    }
+
+    fn stream_text(&self, trace: &Trace, stream: &StreamClass) -> Vec<u8> {
+        let mut out = Vec::new();
+        for name in ["hostname", "procname", "vpid"] {
+            out.push(b',');
+            match trace.environment(name) {
+                Some(EnvironmentValue::Text(text)) => push_cell(&mut out, text.as_bytes()),
+                Some(EnvironmentValue::Number(number)) => push_signed(&mut out, *number),
+                None => {}
+            }
+        }
+        out.push(b',');
+        push_decimal(&mut out, stream.id());
+        out
+    }
+
+    fn class_text(&self, _: &Trace, _: &StreamClass, event: &EventClass) -> Vec<u8> {
+        let mut out = vec![b','];
+        push_cell(&mut out, event.name().unwrap_or_default().as_bytes());
+        out
+    }
+
+    fn packet_sink(&self, out: &mut Vec<u8>) -> impl Sink {
+        CpuWriter { out, depth: 0, is_next: false }
+    }
+
+    fn event(
+        &mut self,
+        out: &mut Vec<u8>,
+        line: Line<'_>,
+        decoder: &mut StreamDecoder<'_>,
+        window: Window<'_>,
+    ) -> Result<Head, DecodeError> {
+        if let Some(stamp) = line.stamp {
+            push_signed(out, stamp.time);
+        }
+        out.extend_from_slice(line.class_text);
+        out.extend_from_slice(line.stream_text);
+        out.push(b',');
+        out.extend_from_slice(line.packet_text);
+        let mut sink = CellWriter {
+            out,
+            is_column_each: self.columns.is_some(),
+            scopes: 0,
+            depth: 0,
+            json: Vec::new(),
+        };
+        decoder.event_body(window, line.class, &mut sink)?;
+        sink.finish();
+        out.push(b'\n');
+        Ok(Head::default())
+    }
+
+    fn relate(&mut self, out: &mut Vec<u8>, line: &[u8], _: Head, _: Option<Stamp>, _: &mut Shown) {
+        out.extend_from_slice(line);
+    }
+
+    fn loss(&mut self, out: &mut Vec<u8>, place: LossPlace<'_>, loss: &Loss, shown: &mut Shown) {
+        self.messages.loss(out, place, loss, shown);
+    }
+}
+
+/// Appends a cell: in quotes if it has something in it that ends cells, and always UTF-8.
+fn push_cell(out: &mut Vec<u8>, bytes: &[u8]) {
+    let text = String::from_utf8_lossy(bytes);
+    let bytes = text.as_bytes();
+    if !bytes.iter().any(|byte| matches!(byte, b',' | b'"' | b'\n' | b'\r')) {
+        out.extend_from_slice(bytes);
+        return;
+    }
+    out.push(b'"');
+    for &byte in bytes {
+        if byte == b'"' {
+            out.push(b'"');
+        }
+        out.push(byte);
+    }
+    out.push(b'"');
+}
+
+/// Writes a packet context's `cpu_id`, and nothing else of it.
+struct CpuWriter<'buffer> {
+    out: &'buffer mut Vec<u8>,
+    depth: u32,
+    /// Whether the next value is the one.
+    is_next: bool,
+}
+
+impl Sink for CpuWriter<'_> {
+    fn integer(&mut self, kind: &Integer, value: u64) {
+        if std::mem::take(&mut self.is_next) {
+            push_integer(self.out, kind, value);
+        }
+    }
+
+    fn enumeration(&mut self, kind: &Enumeration, value: u64) {
+        self.integer(kind.integer(), value);
+    }
+
+    fn member(&mut self, member: &Member) {
+        self.is_next = self.depth == 1 && member.name() == CPU_ID;
+    }
+
+    fn begin_struct(&mut self) {
+        self.depth += 1;
+    }
+
+    fn end_struct(&mut self) {
+        self.depth -= 1;
+    }
+
+    // In none of these is a CPU's number.
+    fn float(&mut self, _: f64) {}
+    fn text(&mut self, _: &[u8]) {}
+    fn begin_array(&mut self) {
+        self.is_next = false;
+    }
+    fn element(&mut self, _: u64) {}
+    fn end_array(&mut self) {}
+    fn begin_variant(&mut self, _: &VariantOption) {}
+    fn end_variant(&mut self) {}
+}
+
+/// Writes an event's contexts and fields as cells, each after its comma: one for each scope, or
+/// one for each member of a scope. What has parts is JSON.
+struct CellWriter<'buffer> {
+    out: &'buffer mut Vec<u8>,
+    is_column_each: bool,
+    /// Scopes whose cell was begun, of those that were and of those that were left out.
+    scopes: usize,
+    /// Structures, arrays and variants that are open.
+    depth: u32,
+    /// The text of a value that has parts, while it has not ended.
+    json: Vec<u8>,
+}
+
+impl CellWriter<'_> {
+    /// Cells of scopes that the event does not have are empty.
+    fn finish(&mut self) {
+        if !self.is_column_each {
+            for _ in self.scopes..SCOPES {
+                self.out.push(b',');
+            }
+        }
+    }
+
+    /// The depth at which the value of a cell stands.
+    const fn cell_depth(&self) -> u32 {
+        self.is_column_each as u32
+    }
+
+    /// Whether the value that comes next is a part of a cell's.
+    const fn is_part(&self) -> bool {
+        self.depth > self.cell_depth()
+    }
+
+    fn begin(&mut self, to_json: impl FnOnce(&mut JsonWriter<'_>)) {
+        if self.depth >= self.cell_depth() {
+            to_json(&mut JsonWriter::new(&mut self.json));
+        }
+        self.depth += 1;
+    }
+
+    fn end(&mut self, to_json: impl FnOnce(&mut JsonWriter<'_>)) {
+        self.depth -= 1;
+        if self.depth >= self.cell_depth() {
+            to_json(&mut JsonWriter::new(&mut self.json));
+        }
+        if self.depth == self.cell_depth() {
+            push_cell(self.out, &self.json);
+            self.json.clear();
+        }
+    }
+}
+
+impl EventSink for CellWriter<'_> {
+    fn begin_scope(&mut self, scope: Scope) {
+        if self.is_column_each {
+            return;
+        }
+        let index = match scope {
+            Scope::StreamContext => 0,
+            Scope::EventContext => 1,
+            Scope::Fields => 2,
+        };
+        while self.scopes <= index {
+            self.out.push(b',');
+            self.scopes += 1;
+        }
+    }
+}
+
+impl Sink for CellWriter<'_> {
+    fn integer(&mut self, kind: &Integer, value: u64) {
+        push_integer(if self.is_part() { &mut self.json } else { self.out }, kind, value);
+    }
+
+    /// Its label, where it has just one: that is what its reader wants to see and to group by.
+    fn enumeration(&mut self, kind: &Enumeration, value: u64) {
+        if self.is_part() {
+            return JsonWriter::new(&mut self.json).enumeration(kind, value);
+        }
+        let mut labels = kind.labels_of(value);
+        match (labels.next(), labels.next()) {
+            (Some(label), None) => push_cell(self.out, label.as_bytes()),
+            _ => push_integer(self.out, kind.integer(), value),
+        }
+    }
+
+    fn float(&mut self, value: f64) {
+        if self.is_part() {
+            return JsonWriter::new(&mut self.json).float(value);
+        }
+        // Writing into a vector cannot fail.
+        let _ = match float_word(value) {
+            Some(word) => write!(self.out, "{word}"),
+            None => write!(self.out, "{value:?}"),
+        };
+    }
+
+    fn text(&mut self, bytes: &[u8]) {
+        if self.is_part() {
+            return JsonWriter::new(&mut self.json).text(bytes);
+        }
+        push_cell(self.out, bytes);
+    }
+
+    fn begin_struct(&mut self) {
+        self.begin(|json| json.begin_struct());
+    }
+
+    fn member(&mut self, member: &Member) {
+        if self.is_part() {
+            JsonWriter::new(&mut self.json).member(member);
+        } else {
+            self.out.push(b',');
+        }
+    }
+
+    fn end_struct(&mut self) {
+        self.end(|json| json.end_struct());
+    }
+
+    fn begin_array(&mut self) {
+        self.begin(|json| json.begin_array());
+    }
+
+    fn element(&mut self, index: u64) {
+        JsonWriter::new(&mut self.json).element(index);
+    }
+
+    fn end_array(&mut self) {
+        self.end(|json| json.end_array());
+    }
+
+    fn begin_variant(&mut self, option: &VariantOption) {
+        self.begin(|json| json.begin_variant(option));
+    }
+
+    fn end_variant(&mut self) {
+        self.end(|json| json.end_variant());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::push_cell;
+
+    #[test]
+    fn cells_are_quoted_where_they_must_be() {
+        let cell = |bytes: &[u8]| {
+            let mut out = Vec::new();
+            push_cell(&mut out, bytes);
+            String::from_utf8(out).expect("UTF-8")
+        };
+        assert_eq!(cell(b""), "");
+        assert_eq!(cell(b"plain text; 'quoted'"), "plain text; 'quoted'");
+        assert_eq!(cell(b"a,b"), "\"a,b\"");
+        assert_eq!(cell(b"say \"it\""), "\"say \"\"it\"\"\"");
+        assert_eq!(cell(b"two\nlines\r"), "\"two\nlines\r\"");
+        assert_eq!(cell(b"\xff"), "\u{fffd}");
+    }
+}
