@@ -1,0 +1,43 @@
+//! Real traces beside the checkout, in `../shared/traces`.
+
+use std::path::Path;
+
+use trackway_tests::{World, skipped, source_dir};
+
+use crate::support::traces_below;
+use crate::support::{babeltrace, compared, first_difference, has_babeltrace, print, talk};
+
+#[test]
+fn real_traces_print_as_babeltrace2_prints_them() {
+    let shared = source_dir().join("../shared/traces");
+    if !shared.is_dir() {
+        return skipped("../shared/traces is not there");
+    }
+    if !has_babeltrace() {
+        return;
+    }
+    let world = World::new("real");
+    let traces = traces_below(&shared);
+    assert!(!traces.is_empty(), "no trace in {shared:?}");
+    for trace in traces {
+        // One at a time: the clocks of the two hosts in `synctraces` disagree.
+        compare(&world, &trace);
+    }
+}
+
+fn compare(world: &World, trace: &Path) {
+    let (ours, theirs) = (print(world, &[trace]), babeltrace(world, &[trace]));
+    assert!(!theirs.stdout.is_empty(), "babeltrace2 on {trace:?}: {}", talk(&theirs));
+    // In `synctraces`, packets end later than the next one's first event. babeltrace2 2.0.4 gives
+    // up there ("Youngest upstream message iterator wrapper's timestamp is less than …"): what it
+    // has printed by then must be the beginning of what we print.
+    if !theirs.status.success() && talk(&theirs).contains("Youngest upstream message iterator") {
+        let both = ours.stdout.get(..theirs.stdout.len()).unwrap_or(&ours.stdout);
+        assert!(both == theirs.stdout, "{trace:?}: {}", first_difference(both, &theirs.stdout));
+        assert!(ours.status.success(), "{trace:?}: {}", talk(&ours));
+        return;
+    }
+    if let Err(difference) = compared(&ours, &theirs) {
+        panic!("{trace:?}: {difference}");
+    }
+}
