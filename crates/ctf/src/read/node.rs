@@ -92,6 +92,8 @@ pub enum EnvironmentValue {
 /// All that a metadata text says.
 #[derive(Debug, Default)]
 pub(crate) struct Document {
+    /// Size of the text that it was read from.
+    pub(crate) text_bytes: usize,
     pub(crate) uuid: Option<[u8; 16]>,
     pub(crate) big_endian: Option<bool>,
     pub(crate) packet_header: Option<Arc<Node>>,

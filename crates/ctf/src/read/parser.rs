@@ -65,7 +65,7 @@ pub(crate) fn parse(text: &[u8]) -> Parsed<Document> {
     while parser.token != Token::End {
         parser.find_block(&mut marks, &mut events)?;
     }
-    let mut document = Document::default();
+    let mut document = Document { text_bytes: text.len(), ..Document::default() };
     for mark in marks.into_iter().flatten().chain(events) {
         parser.lexer = mark;
         parser.advance()?;

@@ -2,7 +2,7 @@
 //! clocks become clocks, members learn their role and how they are shown.
 //!
 //! Types are copied into each place that uses them, because a slot belongs to one place; how
-//! many nodes that makes is bounded by [`NODES_MAX`].
+//! many nodes that makes is bounded by the metadata's size.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -19,8 +19,9 @@ use super::types::{
     VariantOption,
 };
 
-/// Most types in one trace, counting each use.
-const NODES_MAX: usize = 1 << 19;
+/// Most types in one trace, counting each use, beyond one for each byte of the metadata: few
+/// lines of types made of types would otherwise become any number of them.
+const NODES_SPARE: usize = 1 << 16;
 
 type Resolved<T> = Result<T, MetadataError>;
 
@@ -242,7 +243,7 @@ impl Resolver<'_> {
 
     fn compile(&mut self, node: &Node) -> Resolved<Type> {
         self.nodes += 1;
-        if self.nodes > NODES_MAX {
+        if self.nodes > self.document.text_bytes.saturating_add(NODES_SPARE) {
             return Err(MetadataError::at(node.place, MetadataProblem::TooComplex));
         }
         let big_endian = |order: Option<bool>| order.or(self.document.big_endian).unwrap_or(false);
