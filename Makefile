@@ -13,7 +13,7 @@ HELPERS := libc pthread
 HELPER_LIBRARIES := $(HELPERS:%=$(BUILD)/libtrackway-%.so)
 VERSION := 0.1.0
 
-.PHONY: help build programs demo test torture bench asm install uninstall clean
+.PHONY: help build programs demo test fuzz torture bench asm install uninstall clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -38,6 +38,10 @@ demo: ## record a real program and look at the trace
 test: ## run all tests
 	@scripts/packages test
 	@scripts/test
+
+fuzz: ## look for inputs that break the reader: make fuzz [SECONDS=60] [TARGET=name]
+	@scripts/packages test
+	@scripts/fuzz "$(or $(SECONDS),60)" $(TARGET)
 
 torture: ## the long torture test: make torture HOURS=n (default: ten minutes)
 	@scripts/packages test

@@ -1,13 +1,16 @@
-//! Helpers for tests: temporary folders, a seeded generator, a second opinion on record bytes.
+//! Helpers for tests: temporary folders, a seeded generator, allocations counted, a second
+//! opinion on record bytes.
 //!
 //! Imports no crate of ours: [`record`] states the header's format in its own words, so that it
 //! can catch a mistake in the constants that writers and readers share.
-#![forbid(unsafe_code)]
+#![deny(unsafe_code)]
 
+pub mod allocations;
 pub mod folder;
 pub mod random;
 pub mod record;
 
+pub use allocations::{Allocated, CountingAllocator, measured};
 pub use folder::TemporaryFolder;
 pub use random::Random;
 pub use record::{Header, Record, Records};

@@ -1,0 +1,103 @@
+//! What a piece of code allocates: a global allocator that counts, for each thread on its own, so
+//! that tests beside each other do not disturb one another.
+//!
+//! ```text
+//! #[global_allocator]
+//! static ALLOCATOR: CountingAllocator = CountingAllocator;
+//! ```
+#![allow(unsafe_code, reason = "a global allocator is an unsafe interface")]
+
+use std::alloc::{GlobalAlloc, Layout, System};
+use std::cell::Cell;
+
+/// The system's allocator, counted.
+#[derive(Debug, Clone, Copy)]
+pub struct CountingAllocator;
+
+/// What was allocated.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Allocated {
+    /// The most bytes that were there at once, beyond those that were there before.
+    pub most_bytes: u64,
+    /// How often memory was asked for: a measure of work that no clock is needed for.
+    pub times: u64,
+}
+
+thread_local! {
+    /// Bytes that this thread has allocated and not freed. Below zero where it frees others'.
+    static NOW: Cell<i64> = const { Cell::new(0) };
+    static MOST: Cell<i64> = const { Cell::new(0) };
+    static TIMES: Cell<u64> = const { Cell::new(0) };
+}
+
+fn grown(bytes: usize) {
+    // While a thread ends, its counters may be gone: there is nothing to measure then.
+    let _ = NOW.try_with(|now| {
+        now.set(now.get() + bytes as i64);
+        let _ = MOST.try_with(|most| most.set(most.get().max(now.get())));
+    });
+    let _ = TIMES.try_with(|times| times.set(times.get() + 1));
+}
+
+fn shrunk(bytes: usize) {
+    let _ = NOW.try_with(|now| now.set(now.get() - bytes as i64));
+}
+
+// SAFETY: all is done by `System`, whose contract is the same; counting allocates nothing.
+unsafe impl GlobalAlloc for CountingAllocator {
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        grown(layout.size());
+        // SAFETY: the caller's obligation is the same.
+        unsafe { System.alloc(layout) }
+    }
+
+    unsafe fn alloc_zeroed(&self, layout: Layout) -> *mut u8 {
+        grown(layout.size());
+        // SAFETY: the caller's obligation is the same.
+        unsafe { System.alloc_zeroed(layout) }
+    }
+
+    unsafe fn dealloc(&self, memory: *mut u8, layout: Layout) {
+        shrunk(layout.size());
+        // SAFETY: the caller's obligation is the same.
+        unsafe { System.dealloc(memory, layout) }
+    }
+
+    unsafe fn realloc(&self, memory: *mut u8, layout: Layout, size: usize) -> *mut u8 {
+        // Both are there while it copies.
+        grown(size);
+        shrunk(layout.size());
+        // SAFETY: the caller's obligation is the same.
+        unsafe { System.realloc(memory, layout, size) }
+    }
+}
+
+/// Runs `code` and says what this thread allocated meanwhile. Zeros if the process's allocator is
+/// not a [`CountingAllocator`].
+pub fn measured<R>(code: impl FnOnce() -> R) -> (R, Allocated) {
+    let before = NOW.get();
+    MOST.set(before);
+    let times = TIMES.get();
+    let result = code();
+    let most_bytes = u64::try_from(MOST.get() - before).unwrap_or(0);
+    (result, Allocated { most_bytes, times: TIMES.get() - times })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{CountingAllocator, measured};
+
+    #[global_allocator]
+    static ALLOCATOR: CountingAllocator = CountingAllocator;
+
+    #[test]
+    fn counts_what_is_there_at_once() {
+        let ((), first) = measured(|| {
+            drop(std::hint::black_box(vec![0_u8; 1000]));
+            drop(std::hint::black_box(vec![1_u8; 3000]));
+        });
+        assert_eq!((first.most_bytes, first.times), (3000, 2));
+        let ((), none) = measured(|| {});
+        assert_eq!((none.most_bytes, none.times), (0, 0));
+    }
+}

@@ -1,0 +1,92 @@
+//! The reader's sides that get bytes from strangers, each as a function of bytes alone: called by
+//! the fuzzers (`fuzz/`), and on a kept corpus by the smoke test (`tests/reader/fuzz.rs`).
+//!
+//! A target panics if what it calls panics, or breaks a promise that the target can check; it
+//! returns how much work was done, so that a test can hold that against the input's size. Memory
+//! is watched from outside, by whoever calls.
+#![forbid(unsafe_code)]
+
+mod metadata;
+mod mutate;
+mod packets;
+
+pub use metadata::tsdl;
+pub use mutate::mutated;
+pub use packets::packets;
+
+/// A side of the reader.
+#[derive(Debug, Clone, Copy)]
+pub struct Target {
+    /// Its name: of its folder in `fuzz/corpus`, and for `make fuzz TARGET=`.
+    pub name: &'static str,
+    /// Reads the bytes; how much work that was, in values given out.
+    pub run: fn(&[u8]) -> u64,
+    /// How many values that may be.
+    pub values: Bound,
+    /// How many bytes of memory may be held at once.
+    pub memory: Bound,
+    /// How often memory may be asked for.
+    pub allocations: Bound,
+}
+
+impl Target {
+    /// Holds what reading `bytes` took against this target's bounds.
+    ///
+    /// # Panics
+    /// If it was more.
+    pub fn check(&self, bytes: &[u8], values: u64, memory: u64, allocations: u64) {
+        let size = bytes.len();
+        for (what, much, bound) in [
+            ("values", values, self.values),
+            ("bytes of memory", memory, self.memory),
+            ("allocations", allocations, self.allocations),
+        ] {
+            let most = bound.of(size);
+            assert!(much <= most, "{}: {much} {what} of {size} bytes, {most} at most", self.name);
+        }
+    }
+}
+
+/// A bound that grows with the input.
+#[derive(Debug, Clone, Copy)]
+pub struct Bound {
+    /// For each byte of input.
+    pub per_byte: u64,
+    /// For any input.
+    pub base: u64,
+}
+
+impl Bound {
+    /// The bound for an input of `bytes`.
+    pub const fn of(self, bytes: usize) -> u64 {
+        self.per_byte * bytes as u64 + self.base
+    }
+}
+
+/// Memory that reading may take: for each byte of metadata a type, for any at least some types.
+const MEMORY: Bound = Bound { per_byte: 256, base: 16 << 20 };
+/// Allocations for metadata: a few for each token, and types once more for each use.
+const ALLOCATIONS: Bound = Bound { per_byte: 16, base: 64 << 10 };
+
+/// All of them.
+pub const TARGETS: [Target; 2] = [
+    Target {
+        name: "tsdl",
+        run: tsdl,
+        values: Bound { per_byte: 1, base: 1 },
+        memory: MEMORY,
+        allocations: ALLOCATIONS,
+    },
+    Target {
+        name: "packets",
+        run: packets,
+        values: packets::VALUES,
+        memory: MEMORY,
+        allocations: ALLOCATIONS,
+    },
+];
+
+/// The target of this name.
+pub fn target(name: &str) -> Option<&'static Target> {
+    TARGETS.iter().find(|target| target.name == name)
+}
