@@ -53,9 +53,9 @@ pub(crate) struct ClassTexts {
 impl ClassTexts {
     /// The texts of all of a trace's stream classes.
     pub(crate) fn of(trace: &NamedTrace, format: &impl LineFormat) -> Vec<Self> {
-        let trace = &trace.trace;
+        let (trace, name) = (&trace.trace, trace.name.as_str());
         let texts = |stream: &StreamClass| Self {
-            stream: format.stream_text(trace, stream),
+            stream: format.stream_text(trace, name, stream),
             events: stream
                 .events()
                 .iter()

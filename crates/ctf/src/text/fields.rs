@@ -1,28 +1,49 @@
 //! Fields' values as text.
 
 use super::number::{push_decimal, push_general, push_hexadecimal, push_signed};
+use super::options::Names;
 use crate::read::{Base, Enumeration, EventSink, Integer, Member, Scope, Sink, VariantOption};
 
 /// Appends values to a buffer, as they are decoded.
 pub struct FieldWriter<'buffer> {
     out: &'buffer mut Vec<u8>,
+    names: Names,
+    /// Whether fields' names are shown in this scope.
+    has_names: bool,
     /// Whether a scope was written before, so that `, ` stands before the next.
     follows: bool,
+    /// What is to be written before the packet's context.
+    lead: &'static [u8],
 }
 
 impl<'buffer> FieldWriter<'buffer> {
-    /// A writer to the end of `out`; if `follows`, `, ` stands before the first scope.
-    pub const fn new(out: &'buffer mut Vec<u8>, follows: bool) -> Self {
-        Self { out, follows }
+    /// A writer of events' parts to the end of `out`; if `follows`, `, ` stands before the first.
+    pub const fn new(out: &'buffer mut Vec<u8>, names: Names, follows: bool) -> Self {
+        Self { out, names, has_names: names.payload, follows, lead: b"" }
+    }
+
+    /// A writer of a packet's context.
+    pub const fn packet(out: &'buffer mut Vec<u8>, names: Names) -> Self {
+        let lead: &[u8] = if names.scope { b"stream.packet.context = " } else { b"" };
+        Self { out, names, has_names: names.context, follows: false, lead }
     }
 }
 
 impl EventSink for FieldWriter<'_> {
-    fn begin_scope(&mut self, _: Scope) {
+    fn begin_scope(&mut self, scope: Scope) {
         if self.follows {
             self.out.extend_from_slice(b", ");
         }
         self.follows = true;
+        self.has_names =
+            if scope == Scope::Fields { self.names.payload } else { self.names.context };
+        if self.names.scope {
+            self.out.extend_from_slice(match scope {
+                Scope::StreamContext => b"stream.event.context = ",
+                Scope::EventContext => b"event.context = ",
+                Scope::Fields => b"event.fields = ",
+            });
+        }
     }
 }
 
@@ -57,11 +78,22 @@ impl Sink for FieldWriter<'_> {
     }
 
     fn begin_struct(&mut self) {
+        if !self.lead.is_empty() {
+            self.out.extend_from_slice(self.lead);
+            self.lead = b"";
+        }
         self.out.push(b'{');
     }
 
     fn member(&mut self, member: &Member) {
-        self.out.extend_from_slice(member.lead.as_bytes());
+        let lead = member.lead.as_bytes();
+        if self.has_names {
+            self.out.extend_from_slice(lead);
+        } else {
+            // Up to its space; then comes the name.
+            let before = if lead.first() == Some(&b',') { 2 } else { 1 };
+            self.out.extend_from_slice(lead.get(..before).unwrap_or_default());
+        }
     }
 
     fn end_struct(&mut self) {
@@ -73,9 +105,12 @@ impl Sink for FieldWriter<'_> {
     }
 
     fn element(&mut self, index: u64) {
-        self.out.extend_from_slice(if index == 0 { b" [" } else { b", [" });
-        push_decimal(self.out, index);
-        self.out.extend_from_slice(b"] = ");
+        self.out.extend_from_slice(if index == 0 { b" " } else { b", " });
+        if self.has_names {
+            self.out.push(b'[');
+            push_decimal(self.out, index);
+            self.out.extend_from_slice(b"] = ");
+        }
     }
 
     fn end_array(&mut self) {

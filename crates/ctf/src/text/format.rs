@@ -54,7 +54,7 @@ pub struct Head {
 pub struct Shown {
     /// When the latest event that has a time was.
     pub last: Option<Stamp>,
-    /// What its difference to the one before was, in nanoseconds.
+    /// What its difference to the one before was, in nanoseconds or cycles.
     pub difference: Option<u64>,
     /// Whether a time before the clock's origin was shown.
     pub negative: bool,
@@ -84,8 +84,9 @@ pub trait LineFormat: Clone + Send {
         Vec::new()
     }
 
-    /// What all lines of a stream's class have in common.
-    fn stream_text(&self, trace: &Trace, stream: &StreamClass) -> Vec<u8>;
+    /// What all lines of a stream's class have in common; `trace_name` is what messages call the
+    /// trace.
+    fn stream_text(&self, trace: &Trace, trace_name: &str, stream: &StreamClass) -> Vec<u8>;
 
     /// What all lines of an event's class have in common.
     fn class_text(&self, trace: &Trace, stream: &StreamClass, event: &EventClass) -> Vec<u8>;

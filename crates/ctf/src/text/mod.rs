@@ -16,7 +16,9 @@ mod format;
 mod json;
 mod nothing;
 mod number;
+mod options;
 mod pretty;
+mod time;
 
 pub use csv::{Csv, event_columns};
 pub use details::{push_details, push_details_json};
@@ -25,4 +27,6 @@ pub use format::{Head, Line, LineFormat, LossPlace, Shown, Stamp};
 pub use json::Json;
 pub use nothing::Nothing;
 pub use number::{push_decimal, push_general};
+pub use options::{Fields, Names, PrettyOptions, UnknownName};
 pub use pretty::Pretty;
+pub use time::{DateTime, seconds_of, utc};

@@ -3,130 +3,129 @@
 
 use super::fields::FieldWriter;
 use super::format::{Head, Line, LineFormat, LossPlace, Shown, Stamp};
-use super::number::{nine_digits, push_decimal, two_digits};
+use super::options::PrettyOptions;
+use super::time::{DateTime, TimeWriter};
 use crate::read::{
-    DecodeError, EnvironmentValue, EventClass, Loss, Lost, Sink, StreamClass, StreamDecoder, Trace,
-    Window,
+    DecodeError, EnvironmentValue, EventClass, Loss, Lost, Sink, StreamClass, StreamDecoder,
+    Trace, Window,
 };
 
-const NS_PER_SECOND: u64 = 1_000_000_000;
-/// Bytes of a difference below ten seconds, as of nearly all events: `0.000000000`.
-const DIFFERENCE_BYTES: u8 = 11;
+/// Names of levels, by their number.
+const LEVELS: [&str; 15] = [
+    "TRACE_EMERG",
+    "TRACE_ALERT",
+    "TRACE_CRIT",
+    "TRACE_ERR",
+    "TRACE_WARNING",
+    "TRACE_NOTICE",
+    "TRACE_INFO",
+    "TRACE_DEBUG_SYSTEM",
+    "TRACE_DEBUG_PROGRAM",
+    "TRACE_DEBUG_PROCESS",
+    "TRACE_DEBUG_MODULE",
+    "TRACE_DEBUG_UNIT",
+    "TRACE_DEBUG_FUNCTION",
+    "TRACE_DEBUG_LINE",
+    "TRACE_DEBUG",
+];
 
-/// Writes lines as babeltrace2's `sink.text.pretty` does. `Local` gives the local time of day
-/// (hours, minutes, seconds) at a time in seconds since 1970, or `None` if it cannot.
+/// Writes lines as babeltrace2's `sink.text.pretty` does. `Calendar` gives the date and time of
+/// day at a time in seconds since 1970, or `None` if it cannot: [`super::utc`], or the local one.
 #[derive(Debug, Clone)]
-pub struct Pretty<Local> {
-    local: Local,
-    /// A second, and how it is shown: most events share theirs with the one before.
-    second: Option<(u64, [u8; 8])>,
+pub struct Pretty<Calendar> {
+    options: PrettyOptions,
+    times: TimeWriter<Calendar>,
 }
 
-impl<Local: Fn(i64) -> Option<[u8; 3]>> Pretty<Local> {
-    /// The default format.
-    pub const fn new(local: Local) -> Self {
-        Self { local, second: None }
+impl<Calendar: Fn(i64) -> Option<DateTime>> Pretty<Calendar> {
+    /// The format that babeltrace2 has with these options.
+    pub fn new(options: PrettyOptions, calendar: Calendar) -> Self {
+        Self { options, times: TimeWriter::new(&options, calendar) }
     }
 
-    /// Appends an event's time and its difference to the one before.
-    fn push_times(&mut self, out: &mut Vec<u8>, time: i64, previous: Option<i64>) -> Head {
-        let difference = previous.map_or(0, |previous| time.wrapping_sub(previous) as u64);
-        if let Some((second, clock)) = self.second
-            && second == time as u64 / NS_PER_SECOND
-            && difference < NS_PER_SECOND
-            && time >= 0
-        {
-            // Nearly always: in one piece, which is a good deal quicker.
-            let mut text = *b"[00:00:00.000000000] (+0.000000000) ";
-            text[1..9].copy_from_slice(&clock);
-            text[10..19].copy_from_slice(&nine_digits(time as u64 % NS_PER_SECOND));
-            text[25..34].copy_from_slice(&nine_digits(difference));
-            out.extend_from_slice(&text);
-            return Head { difference_at: 23, difference_bytes: DIFFERENCE_BYTES, always: false };
-        }
-        let start = out.len();
-        out.push(b'[');
-        self.push_time(out, time, &mut Shown { negative: true, ..Shown::default() });
-        out.extend_from_slice(b"] (+");
-        let at = out.len();
-        push_difference(out, Some(difference));
-        let end = out.len();
-        out.extend_from_slice(b") ");
-        Head {
-            difference_at: (at - start) as u8,
-            difference_bytes: (end - at) as u8,
-            always: time < 0 || previous.is_some_and(|previous| previous < 0),
-        }
+    /// Whether `, ` stands before each part of what stands before the name.
+    fn has_commas(&self, stream: &StreamClass) -> bool {
+        self.options.names.header && stream.clock().is_some()
     }
 
-    /// Appends a time of day, or for the first time before 1970, seconds: so does babeltrace2.
-    fn push_time(&mut self, out: &mut Vec<u8>, time: i64, shown: &mut Shown) {
-        let (seconds, fraction) =
-            (time.unsigned_abs() / NS_PER_SECOND, time.unsigned_abs() % NS_PER_SECOND);
-        let as_seconds = time < 0 && !std::mem::replace(&mut shown.negative, true);
-        let clock = if as_seconds { None } else { self.time_of_day(seconds) };
-        match clock {
-            Some(clock) => out.extend_from_slice(&clock),
-            None => {
-                if time < 0 {
-                    out.push(b'-');
-                }
-                push_decimal(out, seconds);
-            }
-        }
-        out.push(b'.');
-        out.extend_from_slice(&nine_digits(fraction));
-    }
-
-    fn time_of_day(&mut self, seconds: u64) -> Option<[u8; 8]> {
-        if let Some((shown, clock)) = self.second
-            && shown == seconds
-        {
-            return Some(clock);
-        }
-        let [hour, minute, second] = (self.local)(i64::try_from(seconds).ok()?)?;
-        let ([a, b], [c, d], [e, f]) = (two_digits(hour), two_digits(minute), two_digits(second));
-        let clock = [a, b, b':', c, d, b':', e, f];
-        self.second = Some((seconds, clock));
-        Some(clock)
-    }
-}
-
-/// Appends a difference; babeltrace2 takes one of -1 ns for none.
-fn push_difference(out: &mut Vec<u8>, difference: Option<u64>) {
-    match difference.filter(|&difference| difference != u64::MAX) {
-        None => out.extend_from_slice(b"?.?????????"),
-        Some(difference) => {
-            push_decimal(out, difference / NS_PER_SECOND);
-            out.push(b'.');
-            out.extend_from_slice(&nine_digits(difference % NS_PER_SECOND));
-        }
-    }
-}
-
-impl<Local: Fn(i64) -> Option<[u8; 3]> + Clone + Send> LineFormat for Pretty<Local> {
-    /// What stands before each event's name: `host:program:(pid) `, as far as known.
-    fn stream_text(&self, trace: &Trace, _: &StreamClass) -> Vec<u8> {
+    /// Appends the environment's part of a line. Whether it has anything to set off by colons.
+    fn push_environment(&self, text: &mut String, trace: &Trace, commas: bool) -> bool {
+        let fields = &self.options.fields;
+        let entry = |name| match trace.environment(name) {
+            Some(EnvironmentValue::Text(text)) => Some(text.clone()),
+            _ => None,
+        };
         let pid = match trace.environment("vpid") {
             Some(EnvironmentValue::Number(pid)) => Some(format!("({pid})")),
             _ => None,
         };
-        let host = trace.environment_text("hostname");
-        let program = trace.environment_text("procname");
-        let known: Vec<&str> = [host, program, pid.as_deref()].into_iter().flatten().collect();
-        let mut text = known.join(":");
-        if !known.is_empty() {
-            text.push(' ');
+        let parts = [
+            (fields.hostname, "trace:hostname", entry("hostname")),
+            (fields.domain, "trace:domain", entry("domain")),
+            (fields.procname, "trace:procname", entry("procname")),
+            (fields.vpid, "trace:vpid", pid),
+        ];
+        let mut follows = false;
+        for (is_shown, name, value) in parts {
+            if let Some(value) = value.filter(|_| is_shown) {
+                self.push_part(text, commas, follows, name, &value);
+                follows = true;
+            }
         }
+        follows
+    }
+
+    fn push_part(&self, text: &mut String, commas: bool, follows: bool, name: &str, value: &str) {
+        if commas {
+            text.push_str(", ");
+        }
+        if self.options.names.header {
+            text.push_str(name);
+            text.push_str(" = ");
+        } else if follows {
+            text.push(':');
+        }
+        text.push_str(value);
+    }
+}
+
+impl<Calendar: Fn(i64) -> Option<DateTime> + Clone + Send> LineFormat for Pretty<Calendar> {
+    /// What stands before each event's name: `host:program:(pid)`, as far as known.
+    fn stream_text(&self, trace: &Trace, trace_name: &str, stream: &StreamClass) -> Vec<u8> {
+        let commas = self.has_commas(stream);
+        let mut text = String::new();
+        if self.options.fields.trace {
+            self.push_part(&mut text, commas, false, "trace", trace_name);
+            if self.options.names.header {
+                text.push_str(", ");
+            }
+        }
+        self.push_environment(&mut text, trace, commas);
         text.into_bytes()
     }
 
-    fn class_text(&self, _: &Trace, _: &StreamClass, event: &EventClass) -> Vec<u8> {
-        format!("{}: ", event.name().unwrap_or("<unknown>")).into_bytes()
+    fn class_text(&self, trace: &Trace, stream: &StreamClass, event: &EventClass) -> Vec<u8> {
+        let commas = self.has_commas(stream);
+        let mut follows = self.push_environment(&mut String::new(), trace, commas);
+        let mut text = String::new();
+        let level = event.level().filter(|_| self.options.fields.loglevel);
+        let name = level.and_then(|level| LEVELS.get(usize::try_from(level).ok()?));
+        if let Some((level, name)) = level.zip(name) {
+            let level = format!("{name} ({level})");
+            self.push_part(&mut text, commas, follows, "loglevel", &level);
+            follows = true;
+        }
+        if follows && !self.options.names.header {
+            text.push(' ');
+        }
+        let name = event.name().unwrap_or("<unknown>");
+        self.push_part(&mut text, commas, false, "name", name);
+        text.push_str(if self.options.names.header { ", " } else { ": " });
+        text.into_bytes()
     }
 
     fn packet_sink(&self, out: &mut Vec<u8>) -> impl Sink {
-        FieldWriter::new(out, false)
+        FieldWriter::packet(out, self.options.names)
     }
 
     #[inline]
@@ -137,13 +136,14 @@ impl<Local: Fn(i64) -> Option<[u8; 3]> + Clone + Send> LineFormat for Pretty<Loc
         decoder: &mut StreamDecoder<'_>,
         window: Window<'_>,
     ) -> Result<Head, DecodeError> {
-        let previous = line.previous.map(|stamp| stamp.time);
-        let head =
-            line.stamp.map_or(Head::default(), |stamp| self.push_times(out, stamp.time, previous));
+        let head = match line.stamp {
+            Some(stamp) => self.times.push(out, stamp, line.previous),
+            None => Head::default(),
+        };
         out.extend_from_slice(line.stream_text);
         out.extend_from_slice(line.class_text);
         out.extend_from_slice(line.packet_text);
-        let mut sink = FieldWriter::new(out, !line.packet_text.is_empty());
+        let mut sink = FieldWriter::new(out, self.options.names, !line.packet_text.is_empty());
         decoder.event_body(window, line.class, &mut sink)?;
         out.push(b'\n');
         Ok(head)
@@ -158,39 +158,10 @@ impl<Local: Fn(i64) -> Option<[u8; 3]> + Clone + Send> LineFormat for Pretty<Loc
         stamp: Option<Stamp>,
         shown: &mut Shown,
     ) {
-        let Some(stamp) = stamp else {
-            out.extend_from_slice(line);
-            return;
-        };
-        // babeltrace2 takes a time of -1 ns for none.
-        if let Some(last) = shown.last.filter(|last| last.time != -1) {
-            shown.difference = Some(stamp.time.wrapping_sub(last.time) as u64);
+        match stamp {
+            Some(stamp) => self.times.relate(out, line, head, stamp, shown),
+            None => out.extend_from_slice(line),
         }
-        shown.last = Some(stamp);
-        let at = usize::from(head.difference_at);
-        if head.difference_bytes == DIFFERENCE_BYTES
-            && let Some(difference) = shown.difference
-            && difference < 10 * NS_PER_SECOND
-            && !head.always
-        {
-            let start = out.len() + at;
-            out.extend_from_slice(line);
-            if let Some(digits) = out.get_mut(start..start + usize::from(DIFFERENCE_BYTES)) {
-                digits[0] = b'0' + (difference / NS_PER_SECOND) as u8;
-                digits[2..].copy_from_slice(&nine_digits(difference % NS_PER_SECOND));
-            }
-            return;
-        }
-        if head.always {
-            out.push(b'[');
-            self.push_time(out, stamp.time, shown);
-            out.extend_from_slice(b"] (+");
-        } else {
-            out.extend_from_slice(line.get(..at).unwrap_or_default());
-        }
-        push_difference(out, shown.difference);
-        let rest = line.get(at + usize::from(head.difference_bytes)..);
-        out.extend_from_slice(rest.unwrap_or_default());
     }
 
     fn loss(&mut self, out: &mut Vec<u8>, place: LossPlace<'_>, loss: &Loss, shown: &mut Shown) {
@@ -214,9 +185,9 @@ impl<Local: Fn(i64) -> Option<[u8; 3]> + Clone + Send> LineFormat for Pretty<Loc
         match times {
             Some((begin, end)) => {
                 out.extend_from_slice(b"between [");
-                self.push_time(out, begin, shown);
+                self.times.push_time(out, begin, shown);
                 out.extend_from_slice(b"] and [");
-                self.push_time(out, end, shown);
+                self.times.push_time(out, end, shown);
                 out.push(b']');
             }
             None => out.extend_from_slice(b"(unknown time range)"),

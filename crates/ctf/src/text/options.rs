@@ -1,0 +1,166 @@
+//! What babeltrace2's text shows: its options `--names`, `--fields` and `--clock-…`.
+
+use std::fmt;
+
+/// Which names stand before values.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Names {
+    /// Those of the payload's fields.
+    pub payload: bool,
+    /// Those of the contexts' fields.
+    pub context: bool,
+    /// Those of what stands before an event's fields: `timestamp`, `name`.
+    pub header: bool,
+    /// Those of the contexts and the payload themselves: `event.fields`.
+    pub scope: bool,
+}
+
+impl Default for Names {
+    fn default() -> Self {
+        Self { payload: true, context: true, header: false, scope: false }
+    }
+}
+
+/// What stands between an event's time and its name.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[expect(missing_docs, reason = "the names say it: they are those of the environment's entries")]
+pub struct Fields {
+    /// The trace's name.
+    pub trace: bool,
+    pub hostname: bool,
+    pub domain: bool,
+    pub procname: bool,
+    pub vpid: bool,
+    /// The level of the event's class.
+    pub loglevel: bool,
+    /// Where the event's model is described.
+    pub emf: bool,
+}
+
+impl Default for Fields {
+    fn default() -> Self {
+        Self { hostname: true, procname: true, vpid: true, ..Self::all(false) }
+    }
+}
+
+impl Fields {
+    const fn all(shown: bool) -> Self {
+        Self {
+            trace: shown,
+            hostname: shown,
+            domain: shown,
+            procname: shown,
+            vpid: shown,
+            loglevel: shown,
+            emf: shown,
+        }
+    }
+}
+
+/// What babeltrace2's text shows, as by its options.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct PrettyOptions {
+    /// `--names`
+    pub names: Names,
+    /// `--fields`
+    pub fields: Fields,
+    /// `--clock-date`: the date before the time of day.
+    pub clock_date: bool,
+    /// `--clock-seconds`: seconds since the clock's origin instead of the time of day.
+    pub clock_seconds: bool,
+    /// `--clock-cycles`: events' times as the clock's values.
+    pub clock_cycles: bool,
+    /// `--no-delta`: not the time since the event before.
+    pub no_delta: bool,
+}
+
+/// Not the name of anything that can be shown.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct UnknownName(String);
+
+impl fmt::Display for UnknownName {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(formatter, "unknown name '{}'", self.0)
+    }
+}
+
+impl std::error::Error for UnknownName {}
+
+/// The words of a list: between commas, without spaces.
+fn words(list: &str) -> impl Iterator<Item = &str> {
+    list.split([',', ' ', '\t', '\n']).filter(|word| !word.is_empty())
+}
+
+impl Names {
+    /// What a list asks for: `payload`, `context`, `scope`, `header`, `all`, `none`. Without
+    /// `all`, what it does not name is not shown.
+    ///
+    /// # Errors
+    ///
+    /// If there is another word in it.
+    pub fn of_list(list: &str) -> Result<Self, UnknownName> {
+        let all = words(list).any(|word| word == "all");
+        let mut names = Self { payload: all, context: all, header: all, scope: all };
+        if words(list).next().is_none() {
+            names = Self::default();
+        }
+        for word in words(list) {
+            match word {
+                "payload" | "args" | "arg" => names.payload = true,
+                "context" | "ctx" => names.context = true,
+                "header" => names.header = true,
+                "scope" => names.scope = true,
+                "all" | "none" => {}
+                _ => return Err(UnknownName(word.to_owned())),
+            }
+        }
+        Ok(names)
+    }
+}
+
+impl Fields {
+    /// What a list asks for: `trace`, `trace:hostname`, `trace:domain`, `trace:procname`,
+    /// `trace:vpid`, `loglevel`, `emf`, `callsite` (which babeltrace2 knows, and never shows),
+    /// `all`, `none`. Without `all`, what it does not name is not shown.
+    ///
+    /// # Errors
+    ///
+    /// If there is another word in it.
+    pub fn of_list(list: &str) -> Result<Self, UnknownName> {
+        let mut fields = Self::all(words(list).any(|word| word == "all"));
+        if words(list).next().is_none() {
+            fields = Self::default();
+        }
+        for word in words(list) {
+            match word {
+                "trace" => fields.trace = true,
+                "trace:hostname" => fields.hostname = true,
+                "trace:domain" => fields.domain = true,
+                "trace:procname" => fields.procname = true,
+                "trace:vpid" => fields.vpid = true,
+                "loglevel" => fields.loglevel = true,
+                "emf" => fields.emf = true,
+                "callsite" | "all" | "none" => {}
+                _ => return Err(UnknownName(word.to_owned())),
+            }
+        }
+        Ok(fields)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lists_show_what_they_name() {
+        let none = Names { payload: false, context: false, header: false, scope: false };
+        assert_eq!(Names::of_list("none"), Ok(none));
+        assert_eq!(Names::of_list("ctx, scope"), Ok(Names { context: true, scope: true, ..none }));
+        assert_eq!(Names::of_list(""), Ok(Names::default()));
+        assert_eq!(Names::of_list("scopes"), Err(UnknownName("scopes".to_owned())));
+        assert_eq!(Fields::of_list("all,trace"), Ok(Fields::all(true)));
+        assert_eq!(Fields::of_list("emf"), Ok(Fields { emf: true, ..Fields::all(false) }));
+        assert_eq!(Fields::of_list(","), Ok(Fields::default()));
+    }
+}
