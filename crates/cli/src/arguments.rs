@@ -132,23 +132,86 @@ pub(crate) enum Format {
 /// Examples:
 ///
 ///   trackway print trackway-20261121-093000
-///   trackway print DIR | grep myapp:request
+///   trackway print --on 'myapp:req*' --begin 09:30 --end 09:31 DIR
 ///   trackway print --format json DIR | jq .fields
 ///
 /// Several folders are printed as one, in time order. Losses and damage are told on stderr; with
-/// damage the exit status is 1.
+/// damage the exit status is 1, and 2 if a folder holds no trace.
+///
+/// A TIME is 2026-11-21 09:30:00.5, 2026-11-21, 09:30:00.5 or 09:30 (of the first event's day),
+/// or seconds since 1970.
 #[derive(Debug, Args)]
 #[command(verbatim_doc_comment)]
 pub(crate) struct PrintArguments {
     /// Folders of traces
     #[arg(required = true, value_name = "DIR")]
     pub(crate) traces: Vec<PathBuf>,
-    /// Threads to read with [default: one for each processor]
-    #[arg(short, long, value_name = "N")]
-    pub(crate) jobs: Option<NonZero<usize>>,
     /// Form of an event
     #[arg(long, value_enum, default_value_t = EventFormat::Text)]
     pub(crate) format: EventFormat,
+    /// Write to this file [default: standard output]
+    #[arg(short, long, value_name = "FILE")]
+    pub(crate) output: Option<PathBuf>,
+    /// Only events whose name matches; * stands for anything, a provider alone for all of its
+    /// events, ! in front excludes
+    #[arg(long, value_name = "PATTERN")]
+    pub(crate) on: Vec<String>,
+    /// Only events at and after this time
+    #[arg(short, long, value_name = "TIME", allow_hyphen_values = true)]
+    pub(crate) begin: Option<String>,
+    /// Only events up to this time
+    #[arg(short, long, value_name = "TIME", allow_hyphen_values = true)]
+    pub(crate) end: Option<String>,
+    /// Only events of this time: BEGIN,END
+    #[arg(long, value_name = "RANGE", allow_hyphen_values = true,
+        conflicts_with_all = ["begin", "end"])]
+    pub(crate) timerange: Option<String>,
+    /// Show dates
+    #[arg(long)]
+    pub(crate) clock_date: bool,
+    /// Show times in UTC instead of the local time zone
+    #[arg(long)]
+    pub(crate) clock_gmt: bool,
+    /// Show times as seconds since 1970
+    #[arg(long)]
+    pub(crate) clock_seconds: bool,
+    /// Show times as the clock's values
+    #[arg(long)]
+    pub(crate) clock_cycles: bool,
+    /// Move all times by so many seconds
+    #[arg(
+        long,
+        value_name = "SECONDS",
+        allow_hyphen_values = true,
+        default_value_t = 0,
+        hide_default_value = true
+    )]
+    pub(crate) clock_offset: i64,
+    /// Move all times by so many nanoseconds
+    #[arg(
+        long,
+        value_name = "NS",
+        allow_hyphen_values = true,
+        default_value_t = 0,
+        hide_default_value = true
+    )]
+    pub(crate) clock_offset_ns: i64,
+    /// Nothing: clocks of several traces always share their origin here
+    #[arg(long, hide = true)]
+    pub(crate) clock_force_correlate: bool,
+    /// Do not show the time since the event before
+    #[arg(long)]
+    pub(crate) no_delta: bool,
+    /// Which names to show: payload, context, header, scope, all, none
+    #[arg(short, long, value_name = "LIST")]
+    pub(crate) names: Option<String>,
+    /// What to show before events' names: trace, trace:hostname, trace:domain, trace:procname,
+    /// trace:vpid, loglevel, emf, callsite, all, none
+    #[arg(short, long, value_name = "LIST")]
+    pub(crate) fields: Option<String>,
+    /// Threads to read with [default: one for each processor]
+    #[arg(short, long, value_name = "N")]
+    pub(crate) jobs: Option<NonZero<usize>>,
 }
 
 /// Form of an event.

@@ -1,7 +1,9 @@
 //! The local time zone, from the C library: the one place in the command that needs `unsafe`.
 
-/// Hours, minutes and seconds of the local time zone (`TZ`) at `seconds` since 1970.
-pub(crate) fn of_day(seconds: i64) -> Option<[u8; 3]> {
+use trackway_ctf::text::DateTime;
+
+/// Date and time of day in the local time zone (`TZ`) at `seconds` since 1970.
+pub(crate) fn local(seconds: i64) -> Option<DateTime> {
     let time: libc::time_t = seconds;
     let mut parts = std::mem::MaybeUninit::<libc::tm>::zeroed();
     // SAFETY: both pointers are to live variables of the right types; localtime_r reads the
@@ -14,5 +16,29 @@ pub(crate) fn of_day(seconds: i64) -> Option<[u8; 3]> {
         parts.assume_init()
     };
     let part = |value: libc::c_int| u8::try_from(value).ok();
-    Some([part(parts.tm_hour)?, part(parts.tm_min)?, part(parts.tm_sec)?])
+    Some(DateTime {
+        year: i64::from(parts.tm_year) + 1900,
+        month: part(parts.tm_mon + 1)?,
+        day: part(parts.tm_mday)?,
+        hour: part(parts.tm_hour)?,
+        minute: part(parts.tm_min)?,
+        second: part(parts.tm_sec)?,
+    })
+}
+
+/// Seconds since 1970 at a date and time of day in the local time zone; of an hour that the clocks
+/// are put back for, whichever the C library takes.
+pub(crate) fn seconds_of_local(time: &DateTime) -> Option<i64> {
+    // SAFETY: zeroed bytes are a valid `tm`.
+    let mut parts: libc::tm = unsafe { std::mem::zeroed() };
+    parts.tm_year = i32::try_from(time.year - 1900).ok()?;
+    parts.tm_mon = i32::from(time.month) - 1;
+    parts.tm_mday = time.day.into();
+    parts.tm_hour = time.hour.into();
+    parts.tm_min = time.minute.into();
+    parts.tm_sec = time.second.into();
+    parts.tm_isdst = -1;
+    // SAFETY: `parts` is a live variable; as for localtime_r.
+    let seconds = unsafe { libc::mktime(&raw mut parts) };
+    (seconds >= 0).then_some(seconds)
 }

@@ -6,12 +6,12 @@ mod bench;
 mod list;
 #[expect(unsafe_code, reason = "the C library's time zone has no safe interface")]
 mod local_time;
+mod patterns;
 mod print;
 mod record;
+mod time_range;
 
-use std::fs::File;
 use std::io::{self, Write as _};
-use std::os::fd::AsFd as _;
 use std::process::ExitCode;
 
 use anyhow::Context as _;
@@ -46,9 +46,7 @@ fn run(arguments: Arguments) -> anyhow::Result<ExitCode> {
         Verb::Recover(recover) => record::recover(&recover),
         Verb::List(list) => list::run(list.format, &mut io::stdout().lock()),
         Verb::Print(print) => {
-            // Not through `io::stdout`, which would look for line ends in all that is written.
-            let mut output = File::from(io::stdout().as_fd().try_clone_to_owned()?);
-            let whole = print::run(&print, &mut output, &mut io::stderr())?;
+            let whole = print::run(&print, &mut io::stderr())?;
             Ok(if whole { ExitCode::SUCCESS } else { ExitCode::from(NEGATIVE) })
         }
         Verb::Bench(arguments) => bench::run(&arguments, &mut io::stdout()),

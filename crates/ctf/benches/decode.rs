@@ -13,7 +13,7 @@ use trackway_ctf::read::{
     Enumeration, EventSink, Integer, Member, Scope, Sink, StreamDecoder, Trace, VariantOption,
     Window,
 };
-use trackway_ctf::text::{Line, LineFormat as _, Pretty, Stamp};
+use trackway_ctf::text::{Line, LineFormat as _, Pretty, PrettyOptions, Stamp, utc};
 use trackway_ctf::write::{
     Contexts, PACKET_HEADER_BYTES, PacketFields, TraceDescription, event_declaration,
     metadata_preamble, packet_header,
@@ -187,7 +187,7 @@ enum Work {
 fn pass(trace: &Trace, packets: &[Vec<u8>], work: Work) -> (u64, u64) {
     let mut decoder = StreamDecoder::new(trace);
     let (mut sum, mut events) = (Sum::default(), 0);
-    let mut lines = Pretty::new(|_| Some([1, 2, 3]));
+    let mut lines = Pretty::new(PrettyOptions::default(), utc);
     let mut text = Vec::with_capacity(1 << 20);
     for packet in packets {
         let window = Window::whole(packet);

@@ -6,8 +6,8 @@ mod support;
 use support::random_types::{Limits, random_metadata, random_packet, set_content_size};
 use support::{Folder, Random, babeltrace};
 use trackway_ctf::read::{StreamDecoder, Trace, Window};
-use trackway_ctf::text::{FieldWriter, Pretty};
-use trackway_reader::{DataFile, Input, Settings, print};
+use trackway_ctf::text::{FieldWriter, Names, Pretty, PrettyOptions, utc};
+use trackway_reader::{DataFile, Input, Selection, Settings, print};
 
 const PACKET_BYTES: usize = 300;
 
@@ -17,7 +17,7 @@ fn readable_packet(random: &mut Random, metadata: &str, trace: &Trace) -> Option
     let mut decoder = StreamDecoder::new(trace);
     let window = Window::whole(&packet);
     let mut text = Vec::new();
-    let mut sink = FieldWriter::new(&mut text, false);
+    let mut sink = FieldWriter::new(&mut text, Names::default(), false);
     decoder.begin_packet(window, PACKET_BYTES as u64, &mut sink, |_| {}).ok()?;
     let (mut events, mut end) = (0, decoder.position_bits());
     while let Ok(Some(header)) = decoder.event_header(window) {
@@ -28,12 +28,6 @@ fn readable_packet(random: &mut Random, metadata: &str, trace: &Trace) -> Option
     }
     set_content_size(&mut packet, metadata, end);
     Some((packet, events))
-}
-
-/// UTC, as the tests ask babeltrace2 for.
-fn utc(seconds: i64) -> Option<[u8; 3]> {
-    let part = |value: i64| u8::try_from(value).ok();
-    Some([part(seconds / 3600 % 24)?, part(seconds / 60 % 60)?, part(seconds % 60)?])
 }
 
 #[test]
@@ -53,7 +47,15 @@ fn any_types_print_as_babeltrace2_prints_them() {
         let input = Input { trace, folder: String::new(), files };
         let (mut ours, mut warnings) = (Vec::new(), Vec::new());
         let settings = Settings::default();
-        print(vec![input], &Pretty::new(utc), &settings, &mut ours, &mut warnings).expect("memory");
+        print(
+            vec![input],
+            &Selection::default(),
+            &Pretty::new(PrettyOptions::default(), utc),
+            &settings,
+            &mut ours,
+            &mut warnings,
+        )
+        .expect("memory");
         assert_eq!(String::from_utf8_lossy(&warnings), "", "seed {seed}: {metadata}");
         let Some((theirs, _)) = babeltrace(&folder.0) else { return };
         let (ours, theirs) = (String::from_utf8_lossy(&ours), String::from_utf8_lossy(&theirs));

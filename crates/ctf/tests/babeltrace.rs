@@ -8,16 +8,10 @@ use support::{
     Folder, Header, Made, START_NS, StreamWriter, babeltrace, description, event, random_trace,
 };
 use trackway_ctf::read::Trace;
-use trackway_ctf::text::Pretty;
+use trackway_ctf::text::{Pretty, PrettyOptions, utc};
 use trackway_ctf::write::{Contexts, PACKET_HEADER_BYTES, event_declaration, metadata_preamble};
-use trackway_reader::{DataFile, Input, Settings, print};
+use trackway_reader::{DataFile, Input, Selection, Settings, print};
 use trackway_schema::{FieldKind, Label, Scalar};
-
-/// UTC, as the tests ask babeltrace2 for.
-fn utc(seconds: i64) -> Option<[u8; 3]> {
-    let part = |value: i64| u8::try_from(value).ok();
-    Some([part(seconds / 3600 % 24)?, part(seconds / 60 % 60)?, part(seconds % 60)?])
-}
 
 /// Our own text for a trace: events, and warnings.
 fn printed(made: &Made, folder: &Path) -> (Vec<u8>, String) {
@@ -28,9 +22,10 @@ fn printed(made: &Made, folder: &Path) -> (Vec<u8>, String) {
     });
     let input = Input { trace, folder: String::new(), files: streams.collect() };
     let (mut output, mut warnings) = (Vec::new(), Vec::new());
-    let format = Pretty::new(utc);
+    let format = Pretty::new(PrettyOptions::default(), utc);
     let settings = Settings::default();
-    let summary = print(vec![input], &format, &settings, &mut output, &mut warnings);
+    let summary =
+        print(vec![input], &Selection::default(), &format, &settings, &mut output, &mut warnings);
     let warnings = String::from_utf8(warnings).expect("UTF-8");
     assert!(summary.expect("writing to memory").is_whole, "{warnings}");
     (output, warnings)

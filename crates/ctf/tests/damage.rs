@@ -5,8 +5,8 @@ mod support;
 use proptest::prelude::*;
 use support::{Made, Random, random_trace};
 use trackway_ctf::read::{DecodeError, MetadataProblem, Trace, read_stream};
-use trackway_ctf::text::Pretty;
-use trackway_reader::{DataFile, Input, Settings, print};
+use trackway_ctf::text::{Pretty, PrettyOptions, utc};
+use trackway_reader::{DataFile, Input, Selection, Settings, print};
 
 /// Reads and prints whatever this is.
 fn exercise<'s>(metadata: &[u8], streams: &[&'s [u8]]) {
@@ -18,9 +18,10 @@ fn exercise<'s>(metadata: &[u8], streams: &[&'s [u8]]) {
     let files = streams.iter().map(file).collect();
     let (mut output, mut warnings) = (Vec::new(), Vec::new());
     let inputs = vec![Input { trace, folder: String::new(), files }];
-    let format = Pretty::new(|_| Some([0; 3]));
+    let format = Pretty::new(PrettyOptions::default(), utc);
     let settings = Settings { jobs: std::num::NonZero::<usize>::MIN, ..Settings::default() };
-    print(inputs, &format, &settings, &mut output, &mut warnings).expect("memory");
+    print(inputs, &Selection::default(), &format, &settings, &mut output, &mut warnings)
+        .expect("memory");
 }
 
 fn mutate(random: &mut Random, bytes: &mut Vec<u8>) {

@@ -7,15 +7,13 @@ use support::random_trace;
 use trackway_ctf::read::{
     Event, EventClass, StreamClass, StreamDecoder, Trace, Value, Window, read_stream,
 };
-use trackway_ctf::text::{Csv, Json, Line, LineFormat, Pretty, Stamp, event_columns};
+use trackway_ctf::text::{
+    Calendar, Csv, Json, Line, LineFormat, Pretty, PrettyOptions, Stamp, event_columns, utc,
+};
 
 /// Nobody asks for the time of day here.
-fn no_time(_: i64) -> Option<[u8; 3]> {
-    None
-}
-
-fn messages() -> Pretty<impl Fn(i64) -> Option<[u8; 3]> + Clone + Send> {
-    Pretty::new(no_time)
+fn messages() -> Pretty<impl Calendar> {
+    Pretty::new(PrettyOptions::default(), utc)
 }
 
 /// The lines of the events that are `wanted`, in the order of their bytes.
@@ -44,7 +42,7 @@ fn lines<F: LineFormat>(
                 class: header.class,
                 stamp: header.time.map(|time| Stamp { time, clock: header.clock }),
                 previous: None,
-                stream_text: &format.stream_text(trace, stream),
+                stream_text: &format.stream_text(trace, "", stream),
                 class_text: &format.class_text(trace, stream, header.class),
                 packet_text: &packet_text,
             };

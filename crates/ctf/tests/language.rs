@@ -5,14 +5,8 @@ mod support;
 
 use support::{Folder, babeltrace};
 use trackway_ctf::read::{EnvironmentValue, MetadataProblem, Trace, Value, read_stream};
-use trackway_ctf::text::Pretty;
-use trackway_reader::{DataFile, Input, Settings, print};
-
-/// UTC, as the tests ask babeltrace2 for.
-fn utc(seconds: i64) -> Option<[u8; 3]> {
-    let part = |value: i64| u8::try_from(value).ok();
-    Some([part(seconds / 3600 % 24)?, part(seconds / 60 % 60)?, part(seconds % 60)?])
-}
+use trackway_ctf::text::{Pretty, PrettyOptions, utc};
+use trackway_reader::{DataFile, Input, Selection, Settings, print};
 
 /// Our text for a trace of one stream, which is babeltrace2's.
 fn check(name: &str, metadata: &str, stream: &[u8]) -> String {
@@ -21,7 +15,15 @@ fn check(name: &str, metadata: &str, stream: &[u8]) -> String {
     let input = Input { trace, folder: String::new(), files };
     let (mut ours, mut warnings) = (Vec::new(), Vec::new());
     let settings = Settings::default();
-    print(vec![input], &Pretty::new(utc), &settings, &mut ours, &mut warnings).expect("memory");
+    print(
+        vec![input],
+        &Selection::default(),
+        &Pretty::new(PrettyOptions::default(), utc),
+        &settings,
+        &mut ours,
+        &mut warnings,
+    )
+    .expect("memory");
     let ours = String::from_utf8(ours).expect("UTF-8");
     assert_eq!(String::from_utf8_lossy(&warnings), "", "{name}");
     let folder = Folder::new(&format!("language-{name}"));

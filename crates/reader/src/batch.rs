@@ -51,8 +51,9 @@ pub(crate) struct Note {
 
 /// What is told besides events.
 pub(crate) enum Told {
-    /// The tracer lost something. It has a time, and waits its turn.
-    Loss(Loss),
+    /// The tracer lost something, between these times, in nanoseconds since the clock's origin.
+    /// It waits for its turn.
+    Loss(Loss, Option<(i64, i64)>),
     /// Something is damaged. It is told as soon as the event before it has been.
     Damage(String),
 }

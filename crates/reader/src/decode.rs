@@ -4,7 +4,8 @@
 //! the next batch when it is asked again, by any thread.
 
 use trackway_ctf::read::{
-    Bytes, EventClass, EventHeader, Next, SourceStream, StreamDecoder, StreamError,
+    Bytes, EventClass, EventHeader, Loss, Next, SourceStream, StreamClass, StreamDecoder,
+    StreamError,
 };
 use trackway_ctf::text::{Head, Line, LineFormat, Stamp};
 
@@ -103,14 +104,28 @@ impl<'t, B: Bytes> Task<'t, B> {
 
     fn begin_packet(&mut self, format: &impl LineFormat, batch: &mut Batch) {
         self.packet_text.clear();
-        let mut sink = format.packet_sink(&mut self.packet_text);
-        let lost = |loss| batch.note(Told::Loss(loss));
-        match self.source.begin(&mut self.decoder, &mut sink, lost) {
-            Ok(packet) => self.texts = self.stream.texts.get(packet.stream),
-            Err(error) => {
-                drop(sink);
-                self.damaged(&error, batch);
+        let mut losses = Vec::new();
+        let begun = {
+            let mut sink = format.packet_sink(&mut self.packet_text);
+            let lost = |loss| losses.push(loss);
+            self.source.begin(&mut self.decoder, &mut sink, lost)
+        };
+        match begun {
+            Ok(packet) => {
+                self.texts = self.stream.texts.get(packet.stream);
+                losses.into_iter().for_each(|loss| self.lost(loss, batch));
             }
+            Err(error) => self.damaged(&error, batch),
+        }
+    }
+
+    fn lost(&self, loss: Loss, batch: &mut Batch) {
+        let clock = self.decoder.class().and_then(StreamClass::clock);
+        let between = loss.between.zip(clock).and_then(|((begin, end), clock)| {
+            clock.ns_from_origin(begin).ok().zip(clock.ns_from_origin(end).ok())
+        });
+        if let Some((loss, between)) = self.stream.range.clip(loss, between) {
+            batch.note(Told::Loss(loss, between));
         }
     }
 
@@ -146,12 +161,19 @@ impl<'t, B: Bytes> Task<'t, B> {
         let events = self.decoder.class().map_or(&[][..], |class| class.events());
         let class_text = texts.events.get(index_of(events, header.class));
         let stamp = header.time.map(|time| Stamp { time, clock: header.clock });
+        let class_text = class_text.and_then(Option::as_deref);
+        let Some(class_text) = class_text.filter(|_| self.stream.range.has(header.time)) else {
+            let class = header.class;
+            return self
+                .source
+                .body(&mut self.decoder, |decoder, window| decoder.skip_body(window, class));
+        };
         let line = Line {
             class: header.class,
             stamp,
             previous: self.previous,
             stream_text: &texts.stream,
-            class_text: class_text.map_or(&[], |text| text),
+            class_text,
             packet_text: &self.packet_text,
         };
         let start = batch.text.len();

@@ -17,16 +17,18 @@ mod input;
 mod merge;
 mod pipeline;
 mod plan;
+mod select;
 mod stream;
 
 use std::io::{self, Write};
 use std::num::NonZero;
 
-use trackway_ctf::read::Bytes;
+use trackway_ctf::read::{Bytes, SourceStream};
 use trackway_ctf::text::{LineFormat, Shown};
 
 pub use folder::{Found, OpenError, TraceFile, open};
 pub use input::{DataFile, Input};
+pub use select::{Range, Selection};
 
 use input::{NamedTrace, joined};
 use merge::Merge;
@@ -59,7 +61,7 @@ pub struct Summary {
     pub most_bytes: usize,
 }
 
-/// Writes the events of `inputs` to `output` as lines of `format`, in time order, and what the
+/// Writes the events of `inputs` that are asked for to `output` as lines of `format`, in time order, and what the
 /// tracer lost and what is damaged to `messages`.
 ///
 /// # Errors
@@ -67,6 +69,7 @@ pub struct Summary {
 /// If `output` or `messages` cannot be written.
 pub fn print<B: Bytes + Sync>(
     inputs: Vec<Input<B>>,
+    selection: &Selection<'_>,
     format: &(impl LineFormat + Sync),
     settings: &Settings,
     output: &mut dyn Write,
@@ -76,8 +79,9 @@ pub fn print<B: Bytes + Sync>(
         .into_iter()
         .map(|input| (NamedTrace::new(input.trace, &input.folder), input.files))
         .collect();
-    let texts: Vec<_> = traces.iter().map(|(trace, _)| ClassTexts::of(trace, format)).collect();
-    let streams = streams(&traces, &texts);
+    let texts = |(trace, _): &(NamedTrace, _)| ClassTexts::of(trace, format, selection);
+    let texts: Vec<_> = traces.iter().map(texts).collect();
+    let streams = streams(&traces, &texts, selection.range);
     let pipeline = Pipeline::new(&streams, limits(settings, streams.len()));
     let mut merge = Merge {
         streams: &streams,
@@ -99,6 +103,19 @@ pub fn print<B: Bytes + Sync>(
     });
     let is_whole = merge.is_whole;
     run.map(|()| Summary { is_whole, most_bytes: pipeline.most_bytes() })
+}
+
+/// When the first packet of `inputs` begins, in nanoseconds since the clocks' origin.
+pub fn first_time<B: Bytes>(inputs: &[Input<B>]) -> Option<i64> {
+    let files = inputs.iter().flat_map(|input| input.files.iter().map(|file| (&input.trace, file)));
+    let times = files.filter_map(|(trace, file)| {
+        let packet = SourceStream::new(&file.bytes)
+            .with_window(plan::HEADER_WINDOW_BYTES, Vec::new())
+            .peek(trace)?;
+        let clock = trace.streams().get(packet.stream)?.clock()?;
+        clock.ns_from_origin(packet.timestamp_begin?).ok()
+    });
+    times.min()
 }
 
 /// Batches for each thread that may wait for the merge.

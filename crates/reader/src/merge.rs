@@ -7,7 +7,7 @@ use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 use std::io::{self, Write};
 
-use trackway_ctf::read::{Bytes, Clock, Loss};
+use trackway_ctf::read::Bytes;
 use trackway_ctf::text::{LineFormat, Shown};
 
 use crate::batch::{Batch, Told};
@@ -79,9 +79,8 @@ impl<B: Bytes, F: LineFormat> Merge<'_, '_, B, F> {
         loop {
             match cursor.batch.notes.get(cursor.note).filter(|note| note.before == cursor.mark) {
                 Some(note) => match &note.what {
-                    Told::Loss(loss) => {
-                        let clock = self.streams.get(index).and_then(Stream::clock);
-                        return Ok(Some(time_of(loss, clock).unwrap_or(now)));
+                    Told::Loss(_, between) => {
+                        return Ok(Some(between.map_or(now, |(begin, _)| begin)));
                     }
                     Told::Damage(message) => {
                         self.is_whole = false;
@@ -115,9 +114,11 @@ impl<B: Bytes, F: LineFormat> Merge<'_, '_, B, F> {
         let note = cursor.batch.notes.get(cursor.note);
         if let Some(note) = note.filter(|note| note.before == cursor.mark) {
             cursor.note += 1;
-            if let (Told::Loss(loss), Some(stream)) = (&note.what, self.streams.get(index)) {
+            if let (Told::Loss(loss, between), Some(stream)) = (&note.what, self.streams.get(index))
+            {
                 let mut text = Vec::new();
-                self.format.loss(&mut text, stream.loss_place(), loss, &mut self.shown);
+                let place = stream.loss_place(*between);
+                self.format.loss(&mut text, place, loss, &mut self.shown);
                 self.messages.write_all(&text)?;
             }
             return Ok(now);
@@ -165,9 +166,4 @@ impl<B: Bytes, F: LineFormat> Merge<'_, '_, B, F> {
         self.out.clear();
         Ok(())
     }
-}
-
-fn time_of(loss: &Loss, clock: Option<&Clock>) -> Option<i64> {
-    let ((begin, _), clock) = loss.between.zip(clock)?;
-    clock.ns_from_origin(begin).ok()
 }

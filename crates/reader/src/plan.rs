@@ -28,6 +28,8 @@ pub(crate) struct Planner<'t, B> {
     /// What the packets up to here leave behind.
     decoder: StreamDecoder<'t>,
     is_begun: bool,
+    /// Whether all that follows is later than what is asked for.
+    is_over: bool,
 }
 
 /// Where a file's next packet stands among those of others.
@@ -58,6 +60,7 @@ impl<'t, B: Bytes> Planner<'t, B> {
             order: BinaryHeap::new(),
             decoder: StreamDecoder::new(&stream.trace.trace),
             is_begun: false,
+            is_over: false,
         }
     }
 
@@ -66,36 +69,58 @@ impl<'t, B: Bytes> Planner<'t, B> {
         self.decoder = decoder;
     }
 
-    /// The next task, if any packet is left. `memory` is for reading headers.
+    /// The next task, if any packet is left that is asked for. `memory` is for reading headers.
     pub(crate) fn plan(&mut self, memory: &mut Vec<u8>) -> Option<Planned<'t, B>> {
-        let index = self.choose(memory)?;
-        let mut source = self.source(index, memory)?;
+        while !self.is_over {
+            let index = self.choose(memory)?;
+            let mut source = self.source(index, memory)?;
+            let planned = self.plan_from(index, &mut source);
+            self.put_back(index, source, memory);
+            if planned.is_some() {
+                return planned;
+            }
+        }
+        None
+    }
+
+    /// A task of the next packets of a file; `None` if the first of them is passed over.
+    fn plan_from(
+        &mut self,
+        index: usize,
+        source: &mut SourceStream<&'t B>,
+    ) -> Option<Planned<'t, B>> {
+        let file = self.stream.files.get(index)?;
         let (start, number) = source.next();
         let decoder = self.decoder.clone();
-        let mut packet;
+        let mut until = None;
         loop {
-            packet = source.begin(&mut self.decoder, &mut Skip, |_| {}).ok();
+            let packet = source.begin(&mut self.decoder, &mut Skip, |_| {}).ok();
             let bytes = source.next().0.saturating_sub(start);
+            if let Some((packet, class)) = packet.zip(self.decoder.class()) {
+                let clock = class.clock();
+                let range = &self.stream.range;
+                if range.is_after(&packet, clock) && packets_stand_alone(class) && until.is_none() {
+                    return None;
+                }
+                let end = packet.timestamp_end.or(packet.timestamp_begin);
+                until = end.zip(clock).and_then(|(end, clock)| clock.ns_from_origin(end).ok());
+                // This packet is read, for what was lost before it.
+                self.is_over = range.is_before(&packet, clock);
+            }
             if packet.is_none()
+                || self.is_over
                 || source.is_at_end()
                 || bytes >= TASK_BYTES
-                || !self.is_first(&mut source)
+                || !self.is_first(source)
             {
                 break;
             }
         }
         let (end, _) = source.next();
-        let class = self.decoder.class();
-        let stands_alone = class.is_none_or(packets_stand_alone);
+        let stands_alone = self.decoder.class().is_none_or(packets_stand_alone);
         if !stands_alone {
             self.decoder = decoder.clone();
         }
-        let until = packet.zip(class).and_then(|(packet, class)| {
-            let clock = packet.timestamp_end.or(packet.timestamp_begin)?;
-            class.clock()?.ns_from_origin(clock).ok()
-        });
-        self.put_back(index, source, memory);
-        let file = self.stream.files.get(index)?;
         let task = Task::new(self.stream, file, (start, number), end, decoder);
         Some(Planned { task, stands_alone, until: until.unwrap_or(i64::MIN) })
     }

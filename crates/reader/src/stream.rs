@@ -6,11 +6,12 @@
 
 use std::collections::HashMap;
 
-use trackway_ctf::read::{Bytes, Clock, SourceStream, StreamClass};
+use trackway_ctf::read::{Bytes, SourceStream, StreamClass};
 use trackway_ctf::text::{LineFormat, LossPlace};
 
 use crate::input::{DataFile, NamedTrace};
 use crate::plan::HEADER_WINDOW_BYTES;
+use crate::select::{Range, Selection};
 
 /// One stream.
 pub(crate) struct Stream<'t, B> {
@@ -19,23 +20,19 @@ pub(crate) struct Stream<'t, B> {
     pub(crate) texts: &'t [ClassTexts],
     pub(crate) class_id: u64,
     pub(crate) id: u64,
+    /// Which of its times are asked for.
+    pub(crate) range: Range,
     /// Its files, in the order of their names.
     pub(crate) files: Vec<&'t DataFile<B>>,
 }
 
-impl<'t, B> Stream<'t, B> {
-    /// Its clock, if it has one.
-    pub(crate) fn clock(&self) -> Option<&'t Clock> {
-        let classes = self.trace.trace.streams();
-        classes.iter().find(|class| class.id() == self.class_id).and_then(StreamClass::clock)
-    }
-
-    /// Where a loss in this stream is, for messages.
-    pub(crate) fn loss_place(&self) -> LossPlace<'_> {
+impl<B> Stream<'_, B> {
+    /// Where and when a loss in this stream was, for messages.
+    pub(crate) fn loss_place(&self, between: Option<(i64, i64)>) -> LossPlace<'_> {
         LossPlace {
             trace_name: &self.trace.name,
             uuid: self.trace.trace.uuid(),
-            clock: self.clock(),
+            between,
             stream_name: self.files.first().map_or("", |file| &file.name),
             class_id: self.class_id,
             stream_id: self.id,
@@ -46,20 +43,27 @@ impl<'t, B> Stream<'t, B> {
 /// What lines of a stream class's events have in common.
 pub(crate) struct ClassTexts {
     pub(crate) stream: Vec<u8>,
-    /// By the event's index in its class.
-    pub(crate) events: Vec<Vec<u8>>,
+    /// By the event's index in its class; `None` for events that are not asked for.
+    pub(crate) events: Vec<Option<Vec<u8>>>,
 }
 
 impl ClassTexts {
     /// The texts of all of a trace's stream classes.
-    pub(crate) fn of(trace: &NamedTrace, format: &impl LineFormat) -> Vec<Self> {
+    pub(crate) fn of(
+        trace: &NamedTrace,
+        format: &impl LineFormat,
+        selection: &Selection<'_>,
+    ) -> Vec<Self> {
         let (trace, name) = (&trace.trace, trace.name.as_str());
         let texts = |stream: &StreamClass| Self {
             stream: format.stream_text(trace, name, stream),
             events: stream
                 .events()
                 .iter()
-                .map(|event| format.class_text(trace, stream, event))
+                .map(|event| {
+                    let is_wanted = (selection.events)(event.name().unwrap_or_default());
+                    is_wanted.then(|| format.class_text(trace, stream, event))
+                })
                 .collect(),
         };
         trace.streams().iter().map(texts).collect()
@@ -70,10 +74,11 @@ impl ClassTexts {
 pub(crate) fn streams<'t, B: Bytes>(
     traces: &'t [(NamedTrace, Vec<DataFile<B>>)],
     texts: &'t [Vec<ClassTexts>],
+    range: Range,
 ) -> Vec<Stream<'t, B>> {
     let mut streams = Vec::new();
     for ((trace, files), texts) in traces.iter().zip(texts) {
-        streams.extend(streams_of(trace, files, texts));
+        streams.extend(streams_of(trace, files, texts, range));
     }
     streams.sort_by(|a, b| {
         let order = |stream: &Stream<'t, B>| {
@@ -90,6 +95,7 @@ fn streams_of<'t, B: Bytes>(
     trace: &'t NamedTrace,
     files: &'t [DataFile<B>],
     texts: &'t [ClassTexts],
+    range: Range,
 ) -> Vec<Stream<'t, B>> {
     let mut files: Vec<&DataFile<B>> = files.iter().collect();
     files.sort_by(|a, b| a.name.cmp(&b.name));
@@ -122,7 +128,7 @@ fn streams_of<'t, B: Bytes>(
             next_id += 1;
             next_id - 1
         });
-        streams.push(Stream { trace, texts, class_id, id, files: vec![file] });
+        streams.push(Stream { trace, texts, class_id, id, range, files: vec![file] });
     }
     streams
 }

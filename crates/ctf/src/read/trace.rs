@@ -66,6 +66,39 @@ impl Trace {
         self.packet_header.as_ref()
     }
 
+    /// Moves all clocks by `seconds` and `nanoseconds`. Whether their times are still within what
+    /// 64 bits of nanoseconds hold; if not, nothing has changed.
+    pub fn shift_clocks(&mut self, seconds: i64, nanoseconds: i64) -> bool {
+        let (seconds, nanoseconds) = (
+            seconds.saturating_add(nanoseconds.div_euclid(NS_PER_SECOND as i64)),
+            nanoseconds.rem_euclid(NS_PER_SECOND as i64) as u64,
+        );
+        let mut clocks = self.clocks.clone();
+        for clock in &mut clocks {
+            let cycles = match clock.frequency {
+                NS_PER_SECOND => nanoseconds as i64,
+                // As babeltrace2 rounds.
+                hz => (nanoseconds as f64 * hz as f64 / 1e9) as i64,
+            };
+            clock.offset_seconds = clock.offset_seconds.saturating_add(seconds);
+            clock.offset_cycles = clock.offset_cycles.saturating_add(cycles);
+        }
+        let of = |class: &StreamClass| {
+            let name = class.clock_name.as_deref();
+            clocks.iter().find(|clock| Some(clock.name.as_str()) == name)?.clock()
+        };
+        let moved: Vec<Option<Clock>> = self.streams.iter().map(of).collect();
+        let mut pairs = self.streams.iter().zip(&moved);
+        if pairs.any(|(class, moved)| class.clock.is_some() && moved.is_none()) {
+            return false;
+        }
+        for (class, moved) in self.streams.iter_mut().zip(moved) {
+            class.clock = moved;
+        }
+        self.clocks = clocks;
+        true
+    }
+
     /// Classes of streams, in the order of their declaration.
     pub fn streams(&self) -> &[StreamClass] {
         &self.streams

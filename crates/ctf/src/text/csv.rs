@@ -17,6 +17,7 @@ use super::format::{Head, Line, LineFormat, LossPlace, Shown, Stamp};
 use super::json::{JsonWriter, float_word, push_integer};
 use super::number::{push_decimal, push_signed};
 use super::pretty::Pretty;
+use super::time::Calendar;
 use crate::read::{
     DecodeError, Enumeration, EnvironmentValue, EventClass, EventSink, Integer, Loss, Member,
     Scope, Sink, StreamClass, StreamDecoder, Trace, Type, VariantOption, Window,
@@ -31,21 +32,21 @@ const CPU_ID: &str = "cpu_id";
 
 /// Writes events as lines of comma-separated values. Losses are told as [`Pretty`] tells them.
 #[derive(Debug, Clone)]
-pub struct Csv<Local> {
-    messages: Pretty<Local>,
+pub struct Csv<C> {
+    messages: Pretty<C>,
     /// Names of the columns beyond the common ones, if each field is to have one.
     columns: Option<Arc<[String]>>,
 }
 
-impl<Local> Csv<Local> {
+impl<C> Csv<C> {
     /// The format for events of any kind; `messages` tells of losses.
-    pub const fn new(messages: Pretty<Local>) -> Self {
+    pub const fn new(messages: Pretty<C>) -> Self {
         Self { messages, columns: None }
     }
 
     /// The format for events of one kind: `columns` are those of [`event_columns`], and all
     /// events have them.
-    pub fn with_columns(messages: Pretty<Local>, columns: Vec<String>) -> Self {
+    pub fn with_columns(messages: Pretty<C>, columns: Vec<String>) -> Self {
         Self { messages, columns: Some(columns.into()) }
     }
 }
@@ -75,7 +76,7 @@ pub fn event_columns(stream: &StreamClass, event: &EventClass) -> Option<Vec<Str
     Some(columns)
 }
 
-impl<Local: Fn(i64) -> Option<[u8; 3]> + Clone + Send> LineFormat for Csv<Local> {
+impl<C: Calendar> LineFormat for Csv<C> {
     fn preamble(&self) -> Vec<u8> {
         let mut out = COMMON.as_bytes().to_vec();
         match &self.columns {
@@ -91,7 +92,7 @@ impl<Local: Fn(i64) -> Option<[u8; 3]> + Clone + Send> LineFormat for Csv<Local>
         out
     }
 
-    fn stream_text(&self, trace: &Trace, stream: &StreamClass) -> Vec<u8> {
+    fn stream_text(&self, trace: &Trace, _: &str, stream: &StreamClass) -> Vec<u8> {
         let mut out = Vec::new();
         for name in ["hostname", "procname", "vpid"] {
             out.push(b',');

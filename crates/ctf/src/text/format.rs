@@ -6,9 +6,7 @@
 //! that shows ([`Head`]), and mends it in the merged text where it is not so
 //! ([`LineFormat::relate`]). Runs of events of one stream are copied without another look.
 
-use crate::read::{
-    Clock, DecodeError, EventClass, Loss, Sink, StreamClass, StreamDecoder, Trace, Window,
-};
+use crate::read::{DecodeError, EventClass, Loss, Sink, StreamClass, StreamDecoder, Trace, Window};
 
 /// When an event was.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -60,15 +58,15 @@ pub struct Shown {
     pub negative: bool,
 }
 
-/// Where a loss was.
+/// Where and when a loss was.
 #[derive(Debug, Clone, Copy)]
 pub struct LossPlace<'a> {
     /// The trace's name.
     pub trace_name: &'a str,
     /// The trace's identity.
     pub uuid: Option<&'a [u8; 16]>,
-    /// The stream's clock.
-    pub clock: Option<&'a Clock>,
+    /// Between which times, in nanoseconds since the clock's origin, if that is known.
+    pub between: Option<(i64, i64)>,
     /// The stream's name: the path of its first file.
     pub stream_name: &'a str,
     /// Id of the stream's class.

@@ -16,6 +16,7 @@ use std::io::Write as _;
 use super::format::{Head, Line, LineFormat, LossPlace, Shown, Stamp};
 use super::number::{nine_digits, push_decimal, push_signed};
 use super::pretty::Pretty;
+use super::time::Calendar;
 use crate::read::{
     DecodeError, Enumeration, EnvironmentValue, EventClass, EventSink, Integer, Loss, Member,
     Scope, Sink, StreamClass, StreamDecoder, Trace, VariantOption, Window,
@@ -25,20 +26,20 @@ const NS_PER_SECOND: u64 = 1_000_000_000;
 
 /// Writes events as objects, one a line. Losses are told as [`Pretty`] tells them.
 #[derive(Debug, Clone)]
-pub struct Json<Local> {
-    messages: Pretty<Local>,
+pub struct Json<C> {
+    messages: Pretty<C>,
 }
 
-impl<Local> Json<Local> {
+impl<C> Json<C> {
     /// The format; `messages` tells of losses.
-    pub const fn new(messages: Pretty<Local>) -> Self {
+    pub const fn new(messages: Pretty<C>) -> Self {
         Self { messages }
     }
 }
 
-impl<Local: Fn(i64) -> Option<[u8; 3]> + Clone + Send> LineFormat for Json<Local> {
+impl<C: Calendar> LineFormat for Json<C> {
     /// Where the events of a trace come from, as far as known.
-    fn stream_text(&self, trace: &Trace, stream: &StreamClass) -> Vec<u8> {
+    fn stream_text(&self, trace: &Trace, _: &str, stream: &StreamClass) -> Vec<u8> {
         let mut out = Vec::new();
         for name in ["hostname", "procname", "vpid"] {
             let Some(value) = trace.environment(name) else { continue };

@@ -29,4 +29,4 @@ pub use nothing::Nothing;
 pub use number::{push_decimal, push_general};
 pub use options::{Fields, Names, PrettyOptions, UnknownName};
 pub use pretty::Pretty;
-pub use time::{DateTime, seconds_of, utc};
+pub use time::{Calendar, DateTime, seconds_of, utc};

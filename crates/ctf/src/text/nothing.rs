@@ -2,6 +2,7 @@
 
 use super::format::{Head, Line, LineFormat, LossPlace, Shown, Stamp};
 use super::pretty::Pretty;
+use super::time::Calendar;
 use crate::read::{
     DecodeError, Enumeration, EventClass, EventSink, Integer, Loss, Member, Scope, Sink,
     StreamClass, StreamDecoder, Trace, VariantOption, Window,
@@ -10,20 +11,20 @@ use crate::read::{
 /// Decodes every field of every event, and writes nothing. Losses are told as [`Pretty`] tells
 /// them.
 #[derive(Debug, Clone)]
-pub struct Nothing<Local> {
-    messages: Pretty<Local>,
+pub struct Nothing<C> {
+    messages: Pretty<C>,
     sum: Sum,
 }
 
-impl<Local> Nothing<Local> {
+impl<C> Nothing<C> {
     /// The format; `messages` tells of losses.
-    pub const fn new(messages: Pretty<Local>) -> Self {
+    pub const fn new(messages: Pretty<C>) -> Self {
         Self { messages, sum: Sum(0) }
     }
 }
 
-impl<Local: Fn(i64) -> Option<[u8; 3]> + Clone + Send> LineFormat for Nothing<Local> {
-    fn stream_text(&self, _: &Trace, _: &StreamClass) -> Vec<u8> {
+impl<C: Calendar> LineFormat for Nothing<C> {
+    fn stream_text(&self, _: &Trace, _: &str, _: &StreamClass) -> Vec<u8> {
         Vec::new()
     }
 

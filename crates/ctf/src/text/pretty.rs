@@ -4,10 +4,10 @@
 use super::fields::FieldWriter;
 use super::format::{Head, Line, LineFormat, LossPlace, Shown, Stamp};
 use super::options::PrettyOptions;
-use super::time::{DateTime, TimeWriter};
+use super::time::{Calendar, TimeWriter};
 use crate::read::{
-    DecodeError, EnvironmentValue, EventClass, Loss, Lost, Sink, StreamClass, StreamDecoder,
-    Trace, Window,
+    DecodeError, EnvironmentValue, EventClass, Loss, Lost, Sink, StreamClass, StreamDecoder, Trace,
+    Window,
 };
 
 /// Names of levels, by their number.
@@ -29,17 +29,16 @@ const LEVELS: [&str; 15] = [
     "TRACE_DEBUG",
 ];
 
-/// Writes lines as babeltrace2's `sink.text.pretty` does. `Calendar` gives the date and time of
-/// day at a time in seconds since 1970, or `None` if it cannot: [`super::utc`], or the local one.
+/// Writes lines as babeltrace2's `sink.text.pretty` does.
 #[derive(Debug, Clone)]
-pub struct Pretty<Calendar> {
+pub struct Pretty<C> {
     options: PrettyOptions,
-    times: TimeWriter<Calendar>,
+    times: TimeWriter<C>,
 }
 
-impl<Calendar: Fn(i64) -> Option<DateTime>> Pretty<Calendar> {
+impl<C: Calendar> Pretty<C> {
     /// The format that babeltrace2 has with these options.
-    pub fn new(options: PrettyOptions, calendar: Calendar) -> Self {
+    pub fn new(options: PrettyOptions, calendar: C) -> Self {
         Self { options, times: TimeWriter::new(&options, calendar) }
     }
 
@@ -89,7 +88,7 @@ impl<Calendar: Fn(i64) -> Option<DateTime>> Pretty<Calendar> {
     }
 }
 
-impl<Calendar: Fn(i64) -> Option<DateTime> + Clone + Send> LineFormat for Pretty<Calendar> {
+impl<C: Calendar> LineFormat for Pretty<C> {
     /// What stands before each event's name: `host:program:(pid)`, as far as known.
     fn stream_text(&self, trace: &Trace, trace_name: &str, stream: &StreamClass) -> Vec<u8> {
         let commas = self.has_commas(stream);
@@ -179,10 +178,7 @@ impl<Calendar: Fn(i64) -> Option<DateTime> + Clone + Send> LineFormat for Pretty
                 out.extend_from_slice(text.as_bytes());
             }
         }
-        let times = loss.between.zip(place.clock).and_then(|((begin, end), clock)| {
-            clock.ns_from_origin(begin).ok().zip(clock.ns_from_origin(end).ok())
-        });
-        match times {
+        match place.between {
             Some((begin, end)) => {
                 out.extend_from_slice(b"between [");
                 self.times.push_time(out, begin, shown);

@@ -24,9 +24,9 @@ pub struct DateTime {
     pub second: u8,
 }
 
-/// The date and time of day in UTC at `seconds` since 1970. (The proleptic Gregorian calendar,
+/// The date and time of day in UTC at `seconds` since 1970; there always is one. (The proleptic Gregorian calendar,
 /// by H. Hinnant's "chrono-compatible low-level date algorithms": years begin in March.)
-pub fn utc(seconds: i64) -> DateTime {
+pub fn utc(seconds: i64) -> Option<DateTime> {
     let days = seconds.div_euclid(SECONDS_PER_DAY) + 719_468;
     let rest = seconds.rem_euclid(SECONDS_PER_DAY);
     let era = days.div_euclid(146_097);
@@ -36,14 +36,14 @@ pub fn utc(seconds: i64) -> DateTime {
     let day_of_year = day_of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
     let shifted = (5 * day_of_year + 2) / 153;
     let month = if shifted < 10 { shifted + 3 } else { shifted - 9 };
-    DateTime {
+    Some(DateTime {
         year: year_of_era + era * 400 + i64::from(month <= 2),
         month: month as u8,
         day: (day_of_year - (153 * shifted + 2) / 5 + 1) as u8,
         hour: (rest / 3600) as u8,
         minute: (rest / 60 % 60) as u8,
         second: (rest % 60) as u8,
-    }
+    })
 }
 
 /// Seconds since 1970 at a date and time of day in UTC; the inverse of [`utc`]. Parts beyond
@@ -63,11 +63,16 @@ pub fn seconds_of(time: &DateTime) -> i64 {
     days * SECONDS_PER_DAY + hour * 3600 + minute * 60 + i64::from(time.second)
 }
 
-/// Writes times. `Calendar` gives the date and time of day at a time in seconds since 1970, or
-/// `None` if it cannot.
+/// Gives the date and time of day at a time in seconds since 1970, or `None` if it cannot: [`utc`],
+/// or the local one.
+pub trait Calendar: Fn(i64) -> Option<DateTime> + Clone + Send {}
+
+impl<C: Fn(i64) -> Option<DateTime> + Clone + Send> Calendar for C {}
+
+/// Writes times.
 #[derive(Debug, Clone)]
-pub(super) struct TimeWriter<Calendar> {
-    calendar: Calendar,
+pub(super) struct TimeWriter<C> {
+    calendar: C,
     options: PrettyOptions,
     /// What stands before the time, between it and the difference, and behind.
     around: [&'static str; 3],
@@ -86,8 +91,8 @@ struct Second {
     difference_at: usize,
 }
 
-impl<Calendar: Fn(i64) -> Option<DateTime>> TimeWriter<Calendar> {
-    pub(super) fn new(options: &PrettyOptions, calendar: Calendar) -> Self {
+impl<C: Calendar> TimeWriter<C> {
+    pub(super) fn new(options: &PrettyOptions, calendar: C) -> Self {
         let around = match (options.names.header, options.no_delta) {
             (false, false) => ["[", "] (+", ") "],
             (false, true) => ["[", "] ", ""],
@@ -215,8 +220,7 @@ impl<Calendar: Fn(i64) -> Option<DateTime>> TimeWriter<Calendar> {
 
     fn push_second(&self, out: &mut Vec<u8>, seconds: u64, is_negative: bool, shown: &mut Shown) {
         let is_calendar = !self.options.clock_seconds;
-        let is_first =
-            is_calendar && is_negative && !std::mem::replace(&mut shown.negative, true);
+        let is_first = is_calendar && is_negative && !std::mem::replace(&mut shown.negative, true);
         let time = i64::try_from(seconds).ok().filter(|_| is_calendar && !is_first);
         let Some(time) = time.and_then(|seconds| (self.calendar)(seconds)) else {
             if is_negative {
@@ -299,7 +303,7 @@ mod tests {
     #[test]
     fn days_are_counted_right() {
         let parts = |seconds| {
-            let time = utc(seconds);
+            let time = utc(seconds).expect("a date");
             assert_eq!(seconds_of(&time), seconds);
             (time.year, time.month, time.day, time.hour, time.minute, time.second)
         };

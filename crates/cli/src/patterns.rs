@@ -1,0 +1,68 @@
+//! Names of events that users ask for: as for `record`, and for events without a provider too.
+
+use trackway_schema::glob_matches;
+
+/// Patterns for events' names. A pattern without a colon is for the whole name, or for the
+/// provider. `!` in front excludes; patterns that only exclude do so from all events.
+pub(crate) struct Patterns<'a> {
+    included: Vec<&'a str>,
+    excluded: Vec<&'a str>,
+}
+
+impl<'a> Patterns<'a> {
+    /// Patterns as they were typed.
+    ///
+    /// # Errors
+    ///
+    /// If one is empty.
+    pub(crate) fn new(patterns: &'a [String]) -> anyhow::Result<Self> {
+        let (mut included, mut excluded) = (Vec::new(), Vec::new());
+        for pattern in patterns {
+            let (list, name) = match pattern.strip_prefix('!') {
+                Some(name) => (&mut excluded, name),
+                None => (&mut included, pattern.as_str()),
+            };
+            anyhow::ensure!(!name.is_empty(), "'{pattern}' is no pattern of events' names");
+            list.push(name);
+        }
+        Ok(Self { included, excluded })
+    }
+
+    /// Whether events of this name are asked for.
+    pub(crate) fn select(&self, name: &str) -> bool {
+        let matches = |patterns: &[&str]| patterns.iter().any(|pattern| matches(pattern, name));
+        (self.included.is_empty() || matches(&self.included)) && !matches(&self.excluded)
+    }
+}
+
+fn matches(pattern: &str, name: &str) -> bool {
+    let is_whole = glob_matches(pattern.as_bytes(), name.as_bytes());
+    let provider = name.split_once(':').map(|(provider, _)| provider);
+    is_whole
+        || !pattern.contains(':')
+            && provider
+                .is_some_and(|provider| glob_matches(pattern.as_bytes(), provider.as_bytes()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_selected_as_users_expect() {
+        let select = |patterns: &[&str], name: &str| {
+            let patterns: Vec<String> = patterns.iter().map(|&text| text.to_owned()).collect();
+            Patterns::new(&patterns).expect("patterns").select(name)
+        };
+        assert!(select(&[], "app:request"));
+        assert!(select(&["app"], "app:request"));
+        assert!(select(&["app:req*"], "app:request"));
+        assert!(select(&["sched_*"], "sched_switch"));
+        assert!(!select(&["sched_*"], "irq_handler_entry"));
+        assert!(!select(&["app", "!*:request"], "app:request"));
+        assert!(select(&["!app"], "db:query"));
+        assert!(!select(&["!app"], "app:request"));
+        assert!(!select(&["request"], "app:request"));
+        assert!(Patterns::new(&["!".to_owned()]).is_err());
+    }
+}

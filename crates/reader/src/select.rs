@@ -1,0 +1,109 @@
+//! Which events are asked for.
+
+use trackway_ctf::read::{Clock, Loss, Packet};
+
+/// Which events are asked for.
+#[derive(Clone, Copy)]
+pub struct Selection<'s> {
+    /// Which times.
+    pub range: Range,
+    /// Whether events of this name are wanted.
+    pub events: &'s dyn Fn(&str) -> bool,
+}
+
+impl Default for Selection<'_> {
+    /// All events.
+    fn default() -> Self {
+        Self { range: Range::default(), events: &|_| true }
+    }
+}
+
+/// A range of times, in nanoseconds since the clocks' origin, with both its ends. A range with an
+/// end has no events that have no time.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Range {
+    /// The first; `None`: there is none.
+    pub begin: Option<i64>,
+    /// The last; `None`: there is none.
+    pub end: Option<i64>,
+}
+
+/// A loss, and between which times it was.
+type TimedLoss = (Loss, Option<(i64, i64)>);
+
+impl Range {
+    /// Whether an event at this time is in it.
+    #[inline]
+    pub(crate) fn has(&self, time: Option<i64>) -> bool {
+        match (self.begin, self.end, time) {
+            (None, None, _) => true,
+            (_, _, None) => false,
+            (begin, end, Some(time)) => {
+                begin.is_none_or(|begin| begin <= time) && end.is_none_or(|end| time <= end)
+            }
+        }
+    }
+
+    /// The part of a loss that is in it. How much of a loss lies before or behind an end is not
+    /// known, so that a part has no count: so babeltrace2 says it.
+    pub(crate) fn clip(&self, loss: Loss, between: Option<(i64, i64)>) -> Option<TimedLoss> {
+        let Some((mut from, mut to)) = between else { return Some((loss, between)) };
+        let mut count = loss.count;
+        if let Some(begin) = self.begin.filter(|&begin| from < begin) {
+            if to < begin {
+                return None;
+            }
+            (from, count) = (begin, None);
+        }
+        if let Some(end) = self.end.filter(|&end| to > end) {
+            if from > end {
+                return None;
+            }
+            (to, count) = (end, None);
+        }
+        Some((Loss { count, ..loss }, Some((from, to))))
+    }
+
+    /// Whether a packet ends before it begins.
+    pub(crate) fn is_after(&self, packet: &Packet, clock: Option<&Clock>) -> bool {
+        let times = times(packet, clock);
+        self.begin.zip(times).is_some_and(|(begin, (from, to))| from <= to && to < begin)
+    }
+
+    /// Whether a packet begins after it ends.
+    pub(crate) fn is_before(&self, packet: &Packet, clock: Option<&Clock>) -> bool {
+        let times = times(packet, clock);
+        self.end.zip(times).is_some_and(|(end, (from, to))| from <= to && end < from)
+    }
+}
+
+/// When a packet begins and ends, if it says so.
+fn times(packet: &Packet, clock: Option<&Clock>) -> Option<(i64, i64)> {
+    let time = |cycles: u64| clock?.ns_from_origin(cycles).ok();
+    packet.timestamp_begin.and_then(time).zip(packet.timestamp_end.and_then(time))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use trackway_ctf::read::Lost;
+
+    #[test]
+    fn losses_are_cut_to_the_range() {
+        let range = Range { begin: Some(10), end: Some(20) };
+        let loss = Loss { what: Lost::Events, count: Some(3), between: None };
+        let clipped = |from, to| {
+            let (loss, between) = range.clip(loss, Some((from, to)))?;
+            between.map(|between| (between, loss.count))
+        };
+        assert_eq!(clipped(10, 20), Some(((10, 20), Some(3))));
+        assert_eq!(clipped(9, 20), Some(((10, 20), None)));
+        assert_eq!(clipped(10, 21), Some(((10, 20), None)));
+        assert_eq!(clipped(0, 10), Some(((10, 10), None)));
+        assert_eq!(clipped(20, 30), Some(((20, 20), None)));
+        assert_eq!(clipped(0, 9), None);
+        assert_eq!(clipped(21, 30), None);
+        assert!(range.has(Some(10)) && range.has(Some(20)) && !range.has(None));
+        assert!(!range.has(Some(9)) && !range.has(Some(21)) && Range::default().has(None));
+    }
+}
