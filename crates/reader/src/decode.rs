@@ -61,6 +61,11 @@ impl<'t, B: Bytes> Task<'t, B> {
         Self { source: self.source.with_window(window_bytes, memory), ..self }
     }
 
+    /// Its file; where its first packet begins, and that packet's number; where its last ends.
+    pub(crate) const fn range(&self) -> (&'t DataFile<B>, (u64, u64), u64) {
+        (self.file, self.source.next(), self.end)
+    }
+
     /// When the last event was.
     pub(crate) fn reached(&self) -> Option<i64> {
         self.previous.map(|stamp| stamp.time)

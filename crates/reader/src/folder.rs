@@ -16,7 +16,7 @@ use trackway_ctf::read::{Bytes, MetadataError, Trace};
 use crate::input::{DataFile, Input};
 
 /// Name of the file that makes a folder a trace.
-const METADATA: &str = "metadata";
+pub(crate) const METADATA: &str = "metadata";
 /// Largest metadata that is read, in bytes.
 const METADATA_BYTES_MAX: u64 = 256 << 20;
 /// Deepest folder that is searched for traces, counted from the one given.
@@ -82,6 +82,8 @@ impl From<io::Error> for FileError {
 pub struct Found {
     /// Those that can be read.
     pub inputs: Vec<Input<TraceFile>>,
+    /// The folder of each of them.
+    pub folders: Vec<PathBuf>,
     /// Whether nothing was damaged.
     pub is_whole: bool,
 }
@@ -92,7 +94,8 @@ pub struct Found {
 ///
 /// If one of `paths` cannot be read, or has no trace.
 pub fn open(paths: &[PathBuf], messages: &mut dyn Write) -> Result<Found, OpenError> {
-    let mut search = Search { inputs: Vec::new(), is_whole: true, open_files: 0, messages };
+    let (inputs, folders) = (Vec::new(), Vec::new());
+    let mut search = Search { inputs, folders, is_whole: true, open_files: 0, messages };
     for path in paths {
         let cannot = |error| OpenError::Path(path.clone(), error);
         // As babeltrace2, whose warnings name streams by their absolute path.
@@ -102,11 +105,13 @@ pub fn open(paths: &[PathBuf], messages: &mut dyn Write) -> Result<Found, OpenEr
             return Err(OpenError::NoTrace(path.clone()));
         }
     }
-    Ok(Found { inputs: search.inputs, is_whole: search.is_whole })
+    let Search { inputs, folders, is_whole, .. } = search;
+    Ok(Found { inputs, folders, is_whole })
 }
 
 struct Search<'m> {
     inputs: Vec<Input<TraceFile>>,
+    folders: Vec<PathBuf>,
     is_whole: bool,
     open_files: usize,
     messages: &'m mut dyn Write,
@@ -120,7 +125,10 @@ impl Search<'_> {
         if fs::metadata(folder.join(METADATA)).is_ok_and(|metadata| metadata.is_file()) {
             found = true;
             match self.trace(folder, root)? {
-                Ok(input) => self.inputs.push(input),
+                Ok(input) => {
+                    self.inputs.push(input);
+                    self.folders.push(folder.to_owned());
+                }
                 Err(error) => self.damaged(&folder.join(METADATA), &error)?,
             }
         }

@@ -36,25 +36,26 @@ impl NamedTrace {
     }
 }
 
-/// Traces of one identity made one: the metadata that declares most, and all the files.
-pub(crate) fn joined<B>(inputs: Vec<Input<B>>) -> Vec<Input<B>> {
-    let mut traces: Vec<Input<B>> = Vec::new();
+/// Traces of one identity made one: the metadata that declares most, and all the files. With
+/// each goes what it comes with; of several, that of the metadata.
+pub(crate) fn joined<B, With>(inputs: Vec<(Input<B>, With)>) -> Vec<(Input<B>, With)> {
+    let mut traces: Vec<(Input<B>, With)> = Vec::new();
     let declared = |trace: &Trace| {
         trace.streams().iter().map(|stream| 1 + stream.events().len()).sum::<usize>()
     };
-    for mut input in inputs {
-        let uuid = input.trace.uuid();
-        let same = traces.iter_mut().find(|other| uuid.is_some() && other.trace.uuid() == uuid);
+    for mut one in inputs {
+        let uuid = one.0.trace.uuid();
+        let same = traces.iter_mut().find(|other| uuid.is_some() && other.0.trace.uuid() == uuid);
         let Some(same) = same else {
-            traces.push(input);
+            traces.push(one);
             continue;
         };
-        if declared(&input.trace) > declared(&same.trace) {
-            std::mem::swap(same, &mut input);
+        if declared(&one.0.trace) > declared(&same.0.trace) {
+            std::mem::swap(same, &mut one);
         }
-        same.files.append(&mut input.files);
+        same.0.files.append(&mut one.0.files);
         // babeltrace2 names what it found in several folders by the host alone.
-        same.folder.clear();
+        same.0.folder.clear();
     }
     traces
 }

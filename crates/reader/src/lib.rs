@@ -12,6 +12,7 @@
 
 mod batch;
 mod decode;
+mod export;
 mod folder;
 mod input;
 mod merge;
@@ -26,6 +27,7 @@ use std::num::NonZero;
 use trackway_ctf::read::{Bytes, SourceStream};
 use trackway_ctf::text::{LineFormat, Shown};
 
+pub use export::{Export, ExportError, Exported, Keep, merge, trim};
 pub use folder::{Found, OpenError, TraceFile, open};
 pub use input::{DataFile, Input};
 pub use select::{Range, Selection};
@@ -75,9 +77,10 @@ pub fn print<B: Bytes + Sync>(
     output: &mut dyn Write,
     messages: &mut dyn Write,
 ) -> io::Result<Summary> {
-    let traces: Vec<(NamedTrace, Vec<DataFile<B>>)> = joined(inputs)
+    let alone = inputs.into_iter().map(|input| (input, ())).collect();
+    let traces: Vec<(NamedTrace, Vec<DataFile<B>>)> = joined(alone)
         .into_iter()
-        .map(|input| (NamedTrace::new(input.trace, &input.folder), input.files))
+        .map(|(input, ())| (NamedTrace::new(input.trace, &input.folder), input.files))
         .collect();
     let texts = |(trace, _): &(NamedTrace, _)| ClassTexts::of(trace, format, selection);
     let texts: Vec<_> = traces.iter().map(texts).collect();

@@ -91,7 +91,7 @@ pub(crate) fn streams<'t, B: Bytes>(
 }
 
 /// The streams in a trace's files.
-fn streams_of<'t, B: Bytes>(
+pub(crate) fn streams_of<'t, B: Bytes>(
     trace: &'t NamedTrace,
     files: &'t [DataFile<B>],
     texts: &'t [ClassTexts],

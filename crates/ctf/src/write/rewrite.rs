@@ -11,8 +11,8 @@
 //! only the header is kept until the end, for its sizes.
 
 use crate::read::{
-    Cursor, DecodeError, EventClass, Integer, Role, State, StreamClass, StreamDecoder, Trace, Type,
-    Window, chosen_option, integer_value, take_elements,
+    Cursor, DecodeError, Enumeration, EventClass, Integer, Role, State, StreamClass, StreamDecoder,
+    Trace, Type, Window, chosen_option, integer_value, take_elements,
 };
 
 /// Most elements of an array in a packet's header or context: there are none of more.
@@ -37,6 +37,7 @@ pub struct PacketRewriter<'trace> {
     head: Vec<u8>,
     places: Vec<Place>,
     events: Bits,
+    reach_cycles: Option<u64>,
 }
 
 /// Where a field stands that tells of the packet.
@@ -72,7 +73,9 @@ impl<'trace> PacketRewriter<'trace> {
             return None;
         }
         let events = Bits { bytes: Vec::new(), origin: head_bytes as u64, position: header_bits };
-        Some(Self { class, head: head.to_vec(), places: places.found, events })
+        let header_clock_bits = class.event_header.as_ref().and_then(fewest_clock_bits);
+        let reach_cycles = header_clock_bits.and_then(|bits| 1_u64.checked_shl(bits));
+        Some(Self { class, head: head.to_vec(), places: places.found, events, reach_cycles })
     }
 
     /// Appends the event that begins where `before` is; `before` is a decoder as it was before
@@ -101,6 +104,13 @@ impl<'trace> PacketRewriter<'trace> {
     /// Bytes of the packet so far, header and context included.
     pub const fn bytes(&self) -> u64 {
         self.events.position.div_ceil(8)
+    }
+
+    /// How far apart, in cycles of the clock, two events of the packet that follow each other may
+    /// be at most, exclusively; `None` if it does not matter: their headers have all bits of the
+    /// time, or none.
+    pub fn reach_cycles(&self) -> Option<u64> {
+        self.reach_cycles
     }
 
     /// Bytes that wait for [`PacketRewriter::drain`].
@@ -179,6 +189,24 @@ impl Places {
     fn pass(&mut self, alignment: u64, bits: u64) -> Option<()> {
         self.bit = self.bit.checked_next_multiple_of(alignment.max(1))?.checked_add(bits)?;
         Some(())
+    }
+}
+
+/// The fewest bits that an integer in `kind` has which sets a clock.
+fn fewest_clock_bits(kind: &Type) -> Option<u32> {
+    match kind {
+        Type::Integer(integer) | Type::Enumeration(Enumeration { integer, .. }) => {
+            integer.clock.is_some().then_some(integer.bits)
+        }
+        Type::Float(_) | Type::Text => None,
+        Type::Struct(structure) => {
+            structure.members.iter().filter_map(|member| fewest_clock_bits(&member.kind)).min()
+        }
+        Type::Array(array) => fewest_clock_bits(&array.element),
+        Type::Sequence(sequence) => fewest_clock_bits(&sequence.element),
+        Type::Variant(variant) => {
+            variant.options.iter().filter_map(|option| fewest_clock_bits(&option.kind)).min()
+        }
     }
 }
 

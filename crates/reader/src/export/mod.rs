@@ -1,0 +1,102 @@
+//! Traces written from traces: cut to a range ([`trim`]), put together ([`merge`]).
+//!
+//! Packets go over as they are, byte for byte, wherever they can; what has to be cut is rewritten
+//! by [`trackway_ctf::write::PacketRewriter`], which keeps every bit that it does not have to
+//! change. Nothing is held but a window of a file and one packet's header, whatever the size.
+//!
+//! A folder that is written to is new or empty, and if the writing fails or is stopped, nothing
+//! is left in it.
+
+mod merge;
+mod output;
+mod packets;
+mod trim;
+
+use std::fmt;
+use std::io;
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+pub use merge::merge;
+pub use trim::{Keep, trim};
+
+/// How a trace is written.
+pub struct Export<'a> {
+    /// The folder: new, or empty.
+    pub folder: PathBuf,
+    /// When this becomes true, the writing stops, and nothing is left.
+    pub stop: &'a AtomicBool,
+    /// Told now and then how many bytes of how many were read.
+    pub progress: &'a (dyn Fn(u64, u64) + Sync),
+}
+
+impl Export<'_> {
+    fn check(&self) -> Result<(), ExportError> {
+        // A flag alone: nothing else is published with it.
+        if self.stop.load(Ordering::Relaxed) { Err(ExportError::Stopped) } else { Ok(()) }
+    }
+}
+
+/// What was written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Exported {
+    /// Traces.
+    pub traces: u64,
+    /// Files of packets.
+    pub streams: u64,
+    /// Packets, also rewritten ones.
+    pub packets: u64,
+    /// Packets that were rewritten.
+    pub rewritten: u64,
+    /// Bytes of packets.
+    pub bytes: u64,
+    /// Whether nothing was damaged.
+    pub is_whole: bool,
+}
+
+impl Exported {
+    fn add(&mut self, other: &Self) {
+        self.streams += other.streams;
+        self.packets += other.packets;
+        self.rewritten += other.rewritten;
+        self.bytes += other.bytes;
+        self.is_whole &= other.is_whole;
+    }
+}
+
+/// Why no trace was written.
+#[derive(Debug)]
+#[non_exhaustive]
+pub enum ExportError {
+    /// The folder is there, and not empty.
+    NotEmpty(PathBuf),
+    /// Something could not be written.
+    Write(PathBuf, io::Error),
+    /// A message could not be written.
+    Message(io::Error),
+    /// It was stopped.
+    Stopped,
+}
+
+impl ExportError {
+    /// A map for errors with the file or folder `path`.
+    fn write(path: impl Into<PathBuf>) -> impl FnOnce(io::Error) -> Self {
+        let path = path.into();
+        move |error| Self::Write(path, error)
+    }
+}
+
+impl fmt::Display for ExportError {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::NotEmpty(path) => write!(formatter, "{} is not empty", path.display()),
+            Self::Write(path, error) => {
+                write!(formatter, "cannot write {}: {error}", path.display())
+            }
+            Self::Message(error) => write!(formatter, "cannot write messages: {error}"),
+            Self::Stopped => formatter.write_str("stopped"),
+        }
+    }
+}
+
+impl std::error::Error for ExportError {}

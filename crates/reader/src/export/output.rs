@@ -1,0 +1,267 @@
+//! The folder that is written to, and the files in it.
+
+use std::collections::HashSet;
+use std::fs::{self, File};
+use std::io::{self, Write as _};
+use std::os::unix::fs::FileExt as _;
+use std::path::{Path, PathBuf};
+
+use trackway_ctf::read::Bytes;
+
+use super::ExportError;
+
+/// How much is gathered before it is written, and read at once to be copied.
+const BUFFER_BYTES: usize = 1 << 20;
+
+/// A folder that is emptied again unless its writing comes to its end.
+pub(super) struct Folder {
+    path: PathBuf,
+    was_there: bool,
+    is_done: bool,
+}
+
+impl Folder {
+    /// Makes the folder, or takes an empty one.
+    pub(super) fn new(path: &Path) -> Result<Self, ExportError> {
+        let failed = |error| ExportError::Write(path.to_owned(), error);
+        let was_there = match fs::read_dir(path) {
+            Ok(mut entries) => {
+                if entries.next().is_some() {
+                    return Err(ExportError::NotEmpty(path.to_owned()));
+                }
+                true
+            }
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                fs::create_dir_all(path).map_err(failed)?;
+                false
+            }
+            Err(error) => return Err(failed(error)),
+        };
+        Ok(Self { path: path.to_owned(), was_there, is_done: false })
+    }
+
+    /// What was written stays.
+    pub(super) fn done(mut self) {
+        self.is_done = true;
+    }
+}
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        if self.is_done {
+            return;
+        }
+        // What cannot be removed is left: there is an error already to be told of.
+        if self.was_there {
+            for entry in fs::read_dir(&self.path).into_iter().flatten().flatten() {
+                let path = entry.path();
+                let is_folder = entry.file_type().is_ok_and(|kind| kind.is_dir());
+                let _ = if is_folder { fs::remove_dir_all(path) } else { fs::remove_file(path) };
+            }
+        } else {
+            let _ = fs::remove_dir_all(&self.path);
+        }
+    }
+}
+
+/// Names that are given once each: what comes later under the same gets a number.
+#[derive(Default)]
+pub(super) struct Names {
+    given: HashSet<String>,
+}
+
+impl Names {
+    /// `wanted`, or if that is taken, the same with a number behind it.
+    pub(super) fn give(&mut self, wanted: &str) -> String {
+        let mut name = wanted.to_owned();
+        let mut number = 2;
+        while !self.given.insert(name.clone()) {
+            name = format!("{wanted}-{number}");
+            number += 1;
+        }
+        name
+    }
+}
+
+/// A file of packets while it is written; made with its first packet, so that a stream without
+/// any leaves none.
+pub(super) struct PacketFile {
+    path: PathBuf,
+    file: Option<File>,
+    /// What was not written yet.
+    buffer: Vec<u8>,
+    /// Where in the file `buffer` begins.
+    at: u64,
+}
+
+impl PacketFile {
+    pub(super) const fn new(path: PathBuf) -> Self {
+        Self { path, file: None, buffer: Vec::new(), at: 0 }
+    }
+
+    /// How long the file is.
+    pub(super) const fn length(&self) -> u64 {
+        self.at + self.buffer.len() as u64
+    }
+
+    /// Appends bytes through `write`, which gets the buffer's end.
+    pub(super) fn append(&mut self, write: impl FnOnce(&mut Vec<u8>)) -> Result<(), ExportError> {
+        write(&mut self.buffer);
+        if self.buffer.len() >= BUFFER_BYTES { self.flush() } else { Ok(()) }
+    }
+
+    /// Appends `length` bytes of `from`, from `at` on; whether they were there.
+    pub(super) fn copy(
+        &mut self,
+        from: &impl Bytes,
+        at: u64,
+        length: u64,
+    ) -> Result<io::Result<()>, ExportError> {
+        let mut left = length;
+        while left > 0 {
+            let count = left.min((BUFFER_BYTES - self.buffer.len().min(BUFFER_BYTES - 1)) as u64);
+            let start = self.buffer.len();
+            self.buffer.resize(start + count as usize, 0);
+            let piece = self.buffer.get_mut(start..).unwrap_or_default();
+            if let Err(error) = read_exact_at(from, piece, at + (length - left)) {
+                return Ok(Err(error));
+            }
+            left -= count;
+            if self.buffer.len() >= BUFFER_BYTES {
+                self.flush()?;
+            }
+        }
+        Ok(Ok(()))
+    }
+
+    /// Writes over bytes that were appended before.
+    pub(super) fn write_over(&mut self, at: u64, bytes: &[u8]) -> Result<(), ExportError> {
+        if let Some(start) = at.checked_sub(self.at)
+            && let Some(place) = self.buffer.get_mut(start as usize..)
+            && let Some(place) = place.get_mut(..bytes.len())
+        {
+            place.copy_from_slice(bytes);
+            return Ok(());
+        }
+        self.flush()?;
+        let Some(file) = &self.file else { return Ok(()) };
+        file.write_all_at(bytes, at).map_err(ExportError::write(&self.path))
+    }
+
+    /// Takes back what was appended from `length` on.
+    pub(super) fn cut(&mut self, length: u64) -> Result<(), ExportError> {
+        if let Some(keep) = length.checked_sub(self.at) {
+            self.buffer.truncate(keep as usize);
+            return Ok(());
+        }
+        self.buffer.clear();
+        self.at = length;
+        let Some(file) = &self.file else { return Ok(()) };
+        file.set_len(length).map_err(ExportError::write(&self.path))
+    }
+
+    fn flush(&mut self) -> Result<(), ExportError> {
+        let failed = || ExportError::write(&self.path);
+        let file = match &mut self.file {
+            Some(file) => file,
+            none => none.insert(File::create_new(&self.path).map_err(failed())?),
+        };
+        file.write_all_at(&self.buffer, self.at).map_err(failed())?;
+        self.at += self.buffer.len() as u64;
+        self.buffer.clear();
+        Ok(())
+    }
+
+    /// Writes what is left; whether there is a file.
+    pub(super) fn finish(mut self) -> Result<bool, ExportError> {
+        if self.length() == 0 {
+            if self.file.is_some() {
+                fs::remove_file(&self.path).map_err(ExportError::write(&self.path))?;
+            }
+            return Ok(false);
+        }
+        self.flush()?;
+        if let Some(file) = &mut self.file {
+            file.flush().map_err(ExportError::write(&self.path))?;
+        }
+        Ok(true)
+    }
+}
+
+fn read_exact_at(from: &impl Bytes, mut buffer: &mut [u8], mut at: u64) -> io::Result<()> {
+    while !buffer.is_empty() {
+        match from.read_at(buffer, at) {
+            Ok(0) => return Err(io::ErrorKind::UnexpectedEof.into()),
+            Ok(count) => {
+                buffer = buffer.get_mut(count..).unwrap_or_default();
+                at += count as u64;
+            }
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use trackway_testkit::TemporaryFolder;
+
+    use super::*;
+
+    #[test]
+    fn what_fails_leaves_nothing() {
+        let place = TemporaryFolder::new();
+        for was_there in [false, true] {
+            let path = place.join("out");
+            if was_there {
+                fs::create_dir(&path).unwrap();
+            }
+            let folder = Folder::new(&path).unwrap();
+            fs::create_dir(path.join("sub")).unwrap();
+            fs::write(path.join("sub/file"), "x").unwrap();
+            fs::write(path.join("file"), "x").unwrap();
+            drop(folder);
+            assert_eq!(path.exists(), was_there);
+            assert_eq!(fs::read_dir(&path).into_iter().flatten().count(), 0);
+        }
+        fs::write(place.join("out/file"), "x").unwrap();
+        assert!(matches!(Folder::new(&place.join("out")), Err(ExportError::NotEmpty(_))));
+        fs::remove_file(place.join("out/file")).unwrap();
+        let folder = Folder::new(&place.join("out")).unwrap();
+        fs::write(place.join("out/file"), "x").unwrap();
+        folder.done();
+        assert!(place.join("out/file").exists());
+    }
+
+    #[test]
+    fn files_are_written_over_and_cut_anywhere() {
+        let place = TemporaryFolder::new();
+        let bytes: Vec<u8> = (0..3 * BUFFER_BYTES + 7).map(|index| (index * 31) as u8).collect();
+        let mut expected = bytes.clone();
+        let mut file = PacketFile::new(place.join("file"));
+        file.copy(&&bytes[..], 0, bytes.len() as u64).unwrap().unwrap();
+        for at in [0, BUFFER_BYTES - 1, 3 * BUFFER_BYTES - 1, 3 * BUFFER_BYTES + 4] {
+            file.write_over(at as u64, b"new").unwrap();
+            expected[at..at + 3].copy_from_slice(b"new");
+        }
+        assert!(file.copy(&&bytes[..], 5, bytes.len() as u64).unwrap().is_err());
+        for length in [3 * BUFFER_BYTES + 5, 2 * BUFFER_BYTES - 9] {
+            file.cut(length as u64).unwrap();
+            expected.truncate(length);
+        }
+        file.append(|buffer| buffer.extend(b"more")).unwrap();
+        expected.extend(b"more");
+        assert!(file.finish().unwrap());
+        assert!(fs::read(place.join("file")).unwrap() == expected);
+        assert!(!PacketFile::new(place.join("none")).finish().unwrap());
+        assert!(!place.join("none").exists());
+    }
+
+    #[test]
+    fn names_are_given_once() {
+        let mut names = Names::default();
+        let given = ["a", "b", "a", "a-2", "a"].map(|name| names.give(name));
+        assert_eq!(given, ["a", "b", "a-2", "a-2-2", "a-3"]);
+    }
+}

@@ -1,0 +1,308 @@
+//! One file of packets on its way from one place to another: packet by packet, whole or cut.
+
+use std::fmt::Write as _;
+
+use trackway_ctf::read::{
+    Bytes, EventHeader, Packet, Skip, SourceStream, StreamDecoder, StreamError, Trace,
+};
+use trackway_ctf::write::{NewPacket, PacketRewriter};
+
+use super::output::PacketFile;
+use super::{ExportError, Exported};
+use crate::input::DataFile;
+
+/// How much of a rewritten packet may wait.
+const WAITING_BYTES: usize = 256 << 10;
+
+/// Where packets go, and what became of them.
+pub(super) struct Target {
+    pub(super) file: PacketFile,
+    pub(super) done: Exported,
+    /// What is damaged, line by line.
+    pub(super) messages: String,
+    /// If packets are left out or cut in two among others: how they are numbered.
+    pub(super) numbers: Option<Numbers>,
+}
+
+/// Numbers of packets in their stream, where some are left out: without gaps, except where there
+/// was one before.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct Numbers {
+    /// Of the latest packet that was read.
+    read: Option<u64>,
+    /// Of the latest packet that was written.
+    written: Option<u64>,
+    /// How many were missing between the latest one written and the latest one read.
+    missing: u64,
+}
+
+impl Numbers {
+    /// A packet was read.
+    fn read(&mut self, sequence: Option<u64>) {
+        if let (Some(before), Some(sequence)) = (self.read, sequence) {
+            let step = sequence.wrapping_sub(before);
+            // As readers count them: no step or one is none missing.
+            self.missing = self.missing.wrapping_add(step.max(1) - 1);
+        }
+        self.read = sequence.or(self.read);
+    }
+
+    /// The number of a packet that is to be written.
+    fn next(&mut self) -> Option<u64> {
+        let first = self.read?;
+        let next = self
+            .written
+            .map_or(first, |written| written.wrapping_add(1).wrapping_add(self.missing));
+        self.missing = 0;
+        self.written = Some(next);
+        Some(next)
+    }
+}
+
+impl Target {
+    pub(super) fn new(file: PacketFile) -> Self {
+        let done = Exported { is_whole: true, ..Exported::default() };
+        Self { file, done, messages: String::new(), numbers: None }
+    }
+
+    /// Notes that something could not be read.
+    pub(super) fn damaged(&mut self, name: &str, what: impl std::fmt::Display) {
+        self.done.is_whole = false;
+        // Writing into a string cannot fail.
+        let _ = writeln!(self.messages, "trackway: {name}: {what}");
+    }
+
+    /// Begins the next packet of `source`: where it is, how many of its bytes there are, and what
+    /// it says of itself; `None` if it is damaged.
+    pub(super) fn begin<B: Bytes>(
+        &mut self,
+        name: &str,
+        source: &mut SourceStream<&B>,
+        decoder: &mut StreamDecoder<'_>,
+    ) -> Option<Found> {
+        let (at, _) = source.next();
+        let packet = match source.begin(decoder, &mut Skip, |_| {}) {
+            Ok(packet) => packet,
+            Err(error) => {
+                self.damaged(name, error);
+                return None;
+            }
+        };
+        if let Some(numbers) = &mut self.numbers {
+            numbers.read(packet.sequence);
+        }
+        let bytes = source.next().0 - at;
+        let is_complete = packet.packet_bits.is_none_or(|bits| bits / 8 == bytes);
+        Some(Found { at, bytes, packet, is_complete })
+    }
+
+    /// Copies a packet as it is.
+    pub(super) fn copy<B: Bytes>(
+        &mut self,
+        file: &DataFile<B>,
+        found: &Found,
+    ) -> Result<(), ExportError> {
+        let start = self.file.length();
+        if let Err(error) = self.file.copy(&file.bytes, found.at, found.bytes)? {
+            self.damaged(&file.name, error);
+            return self.file.cut(start);
+        }
+        self.done.packets += 1;
+        self.done.bytes += found.bytes;
+        Ok(())
+    }
+
+    /// Writes those events of the packet that was just begun which `keep` chooses, and no packet
+    /// if there are none.
+    pub(super) fn cut<B: Bytes>(
+        &mut self,
+        trace: &Trace,
+        name: &str,
+        source: &mut SourceStream<&B>,
+        decoder: &mut StreamDecoder<'_>,
+        keep: impl Fn(&EventHeader<'_>) -> bool,
+    ) -> Result<(), ExportError> {
+        let mut rewriter = None;
+        // Its header was just read, so that it is at hand.
+        let begun = source.body(decoder, |decoder, window| {
+            rewriter = PacketRewriter::new(trace, decoder, window);
+            Ok(())
+        });
+        let (Ok(()), Some(empty)) = (begun, rewriter) else {
+            self.damaged(name, "a packet that does not say its size cannot be cut");
+            return Ok(());
+        };
+        let mut cut = Cut { empty, written: None, clock: 0, is_skipping: false };
+        loop {
+            match cut.next(source, decoder, &keep) {
+                Ok(Step::End) => break,
+                Ok(Step::Event) => cut.drain(&mut self.file)?,
+                Ok(Step::TooFar) => self.end(&mut cut)?,
+                Err(error) => {
+                    self.damaged(name, error);
+                    break;
+                }
+            }
+        }
+        self.end(&mut cut)
+    }
+
+    /// Ends the packet that is written, if one is.
+    fn end(&mut self, cut: &mut Cut<'_>) -> Result<(), ExportError> {
+        let Some(Written { rewriter, at: Some(at), times }) = cut.written.take() else {
+            return Ok(());
+        };
+        let sequence = self.numbers.as_mut().and_then(Numbers::next);
+        let mut head = Vec::new();
+        self.file.append(|out| head = rewriter.finish(&NewPacket { sequence, ..times }, out))?;
+        self.file.write_over(at, &head)?;
+        self.done.packets += 1;
+        self.done.rewritten += 1;
+        self.done.bytes += self.file.length() - at;
+        Ok(())
+    }
+}
+
+/// A packet in a file.
+pub(super) struct Found {
+    /// Where it begins, in bytes.
+    pub(super) at: u64,
+    /// How many of its bytes there are.
+    pub(super) bytes: u64,
+    /// What it says of itself.
+    pub(super) packet: Packet,
+    /// Whether all of its bytes are there.
+    pub(super) is_complete: bool,
+}
+
+/// A packet while it is cut.
+struct Cut<'t> {
+    /// A packet with its header and no events.
+    empty: PacketRewriter<'t>,
+    written: Option<Written<'t>>,
+    /// The clock at the latest event that was kept.
+    clock: u64,
+    /// Whether events were left out since.
+    is_skipping: bool,
+}
+
+/// A packet that is written.
+struct Written<'t> {
+    rewriter: PacketRewriter<'t>,
+    /// Where it begins in the file, as soon as something of it is there.
+    at: Option<u64>,
+    times: NewPacket,
+}
+
+/// What a step in a packet came to.
+enum Step {
+    /// An event, kept or left out.
+    Event,
+    /// An event that cannot be in one packet with the one that was kept before it.
+    TooFar,
+    /// The packet's end.
+    End,
+}
+
+impl<'t> Cut<'t> {
+    fn next<B: Bytes>(
+        &mut self,
+        source: &mut SourceStream<&B>,
+        decoder: &mut StreamDecoder<'_>,
+        keep: impl Fn(&EventHeader<'_>) -> bool,
+    ) -> Result<Step, StreamError> {
+        let mut step = Step::End;
+        source.body(decoder, |decoder, window| {
+            // As an event is copied from its header on, all of it must be at hand at once.
+            let before = decoder.clone();
+            let Some(header) = decoder.event_header(window)? else { return Ok(()) };
+            if let Err(error) = decoder.skip_body(window, header.class) {
+                *decoder = before;
+                return Err(error);
+            }
+            step = Step::Event;
+            if !keep(&header) {
+                self.leave_out();
+                return Ok(());
+            }
+            if self.is_too_far(header.clock) {
+                *decoder = before;
+                step = Step::TooFar;
+                return Ok(());
+            }
+            self.take(header.clock).event(&before, window, header.class)
+        })?;
+        Ok(step)
+    }
+
+    /// What was written ends with the last event that was kept, unless another comes.
+    fn leave_out(&mut self) {
+        self.is_skipping = true;
+        if let Some(written) = &mut self.written {
+            written.times.timestamp_end = Some(self.clock);
+        }
+    }
+
+    /// Whether an event's header does not have enough bits of its time for readers to know it
+    /// after the latest event that was kept.
+    fn is_too_far(&self, clock: u64) -> bool {
+        let distance = clock.wrapping_sub(self.clock);
+        let is_beyond = self.empty.reach_cycles().is_some_and(|reach| distance >= reach);
+        self.is_skipping && self.written.is_some() && is_beyond
+    }
+
+    /// The packet for an event at `clock`: if it is the first and not the first that there was,
+    /// the packet begins with it.
+    fn take(&mut self, clock: u64) -> &mut PacketRewriter<'t> {
+        let is_skipping = std::mem::take(&mut self.is_skipping);
+        self.clock = clock;
+        let written = self.written.get_or_insert_with(|| Written {
+            rewriter: self.empty.clone(),
+            at: None,
+            times: NewPacket {
+                timestamp_begin: is_skipping.then_some(clock),
+                ..NewPacket::default()
+            },
+        });
+        written.times.timestamp_end = None;
+        &mut written.rewriter
+    }
+
+    /// Hands what is finished to `file`.
+    fn drain(&mut self, file: &mut PacketFile) -> Result<(), ExportError> {
+        let Some(Written { rewriter, at, .. }) = &mut self.written else { return Ok(()) };
+        if at.is_none() {
+            *at = Some(file.length());
+            // Room for the head, which is known in the end.
+            file.append(|out| out.resize(out.len() + rewriter.head_bytes(), 0))?;
+        }
+        if rewriter.waiting_bytes() >= WAITING_BYTES {
+            file.append(|out| rewriter.drain(out))?;
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Numbers;
+
+    #[test]
+    fn numbers_have_the_gaps_that_there_were() {
+        let mut numbers = Numbers::default();
+        // Written or not, of packets with a gap of two after the second.
+        let steps = [(5, true), (6, false), (9, true), (10, true), (11, false), (12, true)];
+        let mut written = Vec::new();
+        for (sequence, is_written) in steps {
+            numbers.read(Some(sequence));
+            if is_written {
+                written.extend(numbers.next());
+            }
+        }
+        assert_eq!(written, [5, 8, 9, 10]);
+        // A packet that becomes two.
+        numbers.read(Some(13));
+        assert_eq!([numbers.next(), numbers.next()], [Some(11), Some(12)]);
+        assert_eq!(Numbers::default().next(), None);
+    }
+}

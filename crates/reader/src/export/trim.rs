@@ -1,0 +1,228 @@
+//! Traces cut to a range of time, or to some of their events.
+//!
+//! Packets within the range go over as they are; those that its ends cut, and all packets where
+//! only some events are wanted, are rewritten. Counts of what the tracer lost stay what they were:
+//! they are totals, so that those of packets that are left out are still in those that follow.
+
+use std::fs;
+use std::io::Write;
+use std::num::NonZero;
+use std::path::{Path, PathBuf};
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+
+use trackway_ctf::read::{
+    Bytes, Packet, SourceStream, StreamClass, StreamDecoder, Trace, packets_stand_alone,
+};
+
+use super::output::{Folder, Names, PacketFile};
+use super::packets::{Found, Numbers, Target};
+use super::{Export, ExportError, Exported};
+use crate::folder::METADATA;
+use crate::input::{DataFile, Input};
+
+/// What is kept of traces.
+#[derive(Clone, Copy, Default)]
+pub struct Keep<'a> {
+    /// Events from this time on, in nanoseconds since the clock's origin.
+    pub begin: Option<i64>,
+    /// Events up to and at this time, likewise.
+    pub end: Option<i64>,
+    /// Events with a name that this chooses.
+    pub is_wanted: Option<&'a (dyn Fn(&str) -> bool + Sync)>,
+}
+
+impl Keep<'_> {
+    const fn is_everything(&self) -> bool {
+        self.begin.is_none() && self.end.is_none() && self.is_wanted.is_none()
+    }
+
+    /// Whether a time is not before the range, and not behind it.
+    fn has(&self, time: i64) -> bool {
+        self.begin.is_none_or(|begin| begin <= time) && self.end.is_none_or(|end| time <= end)
+    }
+
+    /// What becomes of a packet of the class.
+    fn place(&self, class: &StreamClass, packet: &Packet) -> Place {
+        let time = |clock: Option<u64>| class.clock()?.ns_from_origin(clock?).ok();
+        let times = time(packet.timestamp_begin).zip(time(packet.timestamp_end));
+        let is_outside = times.is_some_and(|(begin, end)| {
+            self.begin.is_some_and(|from| end < from) || self.end.is_some_and(|to| begin > to)
+        });
+        let is_inside = times.is_some_and(|(begin, end)| self.has(begin) && self.has(end));
+        match (is_outside, is_inside) {
+            (true, _) => Place::Outside,
+            _ if self.is_everything() => Place::Inside,
+            (_, true) if self.is_wanted.is_none() => Place::Inside,
+            _ => Place::Across,
+        }
+    }
+}
+
+/// Where a packet is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Place {
+    /// All of it is kept.
+    Inside,
+    /// A part of it may be.
+    Across,
+    /// Nothing of it is.
+    Outside,
+}
+
+/// Writes what `keep` says of `inputs` to the folder of `export`, by `jobs` threads: each trace in
+/// the folder of `folders`, relative to that of `export`. Damage is told to `messages`.
+///
+/// # Errors
+///
+/// If the folder is not empty, something cannot be written, or the writing was stopped; then
+/// nothing is left of it.
+pub fn trim<B: Bytes + Sync>(
+    inputs: &[(Input<B>, PathBuf)],
+    keep: &Keep<'_>,
+    export: &Export<'_>,
+    jobs: NonZero<usize>,
+    messages: &mut dyn Write,
+) -> Result<Exported, ExportError> {
+    let folder = Folder::new(&export.folder)?;
+    let mut works = Vec::new();
+    for (index, (place, (input, source))) in places(inputs).into_iter().zip(inputs).enumerate() {
+        let to = export.folder.join(place);
+        let metadata = to.join(METADATA);
+        fs::create_dir_all(&to).map_err(ExportError::write(&to))?;
+        fs::copy(source.join(METADATA), &metadata).map_err(ExportError::write(&metadata))?;
+        let mut names = Names::default();
+        names.give(METADATA);
+        for file in &input.files {
+            let name = Path::new(&file.name).file_name().unwrap_or_default().to_string_lossy();
+            works.push((index, file, to.join(names.give(&name))));
+        }
+    }
+    let total = works.iter().map(|(_, file, _)| file.bytes.length()).sum();
+    let done = AtomicU64::new(0);
+    let step = |bytes| {
+        let done = done.fetch_add(bytes, Ordering::Relaxed) + bytes;
+        (export.progress)(done, total);
+        export.check()
+    };
+    let results = in_parallel(&works, jobs, |(index, file, to)| {
+        let (input, _) = inputs.get(*index)?;
+        Some(trim_file(&input.trace, file, to, keep, step))
+    });
+    let mut all = Exported { is_whole: true, traces: inputs.len() as u64, ..Exported::default() };
+    for result in results.into_iter().flatten() {
+        let (exported, text) = result?;
+        messages.write_all(text.as_bytes()).map_err(ExportError::Message)?;
+        all.add(&exported);
+    }
+    folder.done();
+    Ok(all)
+}
+
+/// Where each trace goes: where it is below the folder that was searched, and if several were,
+/// below that one's name.
+fn places<B>(inputs: &[(Input<B>, PathBuf)]) -> Vec<PathBuf> {
+    let root = |(input, path): &(Input<B>, PathBuf)| -> PathBuf {
+        let depth = Path::new(&input.folder).components().count();
+        path.ancestors().nth(depth).unwrap_or(path).to_owned()
+    };
+    let mut roots: Vec<PathBuf> = inputs.iter().map(root).collect();
+    roots.dedup();
+    let mut names = Names::default();
+    let named: Vec<(PathBuf, String)> = roots
+        .into_iter()
+        .map(|root| {
+            let name = root.file_name().unwrap_or_default().to_string_lossy().into_owned();
+            let name = names.give(&name);
+            (root, name)
+        })
+        .collect();
+    let place = |input: &(Input<B>, PathBuf)| {
+        let root = root(input);
+        let name = named.iter().find(|(known, _)| *known == root).map(|(_, name)| name);
+        let name = name.filter(|_| named.len() > 1);
+        PathBuf::from(name.map_or("", String::as_str)).join(&input.0.folder)
+    };
+    inputs.iter().map(place).collect()
+}
+
+/// What `work` makes of each of `works`, in their order, by `jobs` threads.
+pub(super) fn in_parallel<W: Sync, R: Send>(
+    works: &[W],
+    jobs: NonZero<usize>,
+    work: impl Fn(&W) -> R + Sync,
+) -> Vec<R> {
+    let next = AtomicUsize::new(0);
+    let results = Mutex::new(Vec::with_capacity(works.len()));
+    std::thread::scope(|scope| {
+        for _ in 0..jobs.get().min(works.len()) {
+            scope.spawn(|| {
+                loop {
+                    let index = next.fetch_add(1, Ordering::Relaxed);
+                    let Some(one) = works.get(index) else { return };
+                    let result = work(one);
+                    let mut results = results.lock().unwrap_or_else(|locked| locked.into_inner());
+                    results.push((index, result));
+                }
+            });
+        }
+    });
+    let mut results = results.into_inner().unwrap_or_else(|locked| locked.into_inner());
+    results.sort_by_key(|(index, _)| *index);
+    results.into_iter().map(|(_, result)| result).collect()
+}
+
+/// Writes one file's packets; what was done, and what is damaged.
+fn trim_file<B: Bytes>(
+    trace: &Trace,
+    file: &DataFile<B>,
+    to: &Path,
+    keep: &Keep<'_>,
+    step: impl Fn(u64) -> Result<(), ExportError>,
+) -> Result<(Exported, String), ExportError> {
+    let mut target = Target::new(PacketFile::new(to.to_owned()));
+    target.numbers = keep.is_wanted.map(|_| Numbers::default());
+    let mut source = SourceStream::new(&file.bytes);
+    let mut decoder = StreamDecoder::new(trace);
+    while !source.is_at_end() {
+        let before = source.next().0;
+        let Some(found) = target.begin(&file.name, &mut source, &mut decoder) else { continue };
+        let Some(class) = decoder.class() else { continue };
+        if !keep.is_everything() && !packets_stand_alone(class) {
+            let why = "nothing can be cut out: its packets do not say in full when they begin";
+            target.damaged(&file.name, why);
+            break;
+        }
+        packet(trace, file, &mut target, &mut source, &mut decoder, &found, keep)?;
+        step(source.next().0 - before)?;
+    }
+    if target.file.finish()? {
+        target.done.streams += 1;
+    }
+    Ok((target.done, target.messages))
+}
+
+/// Writes the packet that was just begun, or what is kept of it.
+fn packet<B: Bytes>(
+    trace: &Trace,
+    file: &DataFile<B>,
+    target: &mut Target,
+    source: &mut SourceStream<&B>,
+    decoder: &mut StreamDecoder<'_>,
+    found: &Found,
+    keep: &Keep<'_>,
+) -> Result<(), ExportError> {
+    let place = decoder.class().map(|class| keep.place(class, &found.packet));
+    match place {
+        Some(Place::Inside) if found.is_complete => target.copy(file, found),
+        Some(Place::Inside | Place::Across) => {
+            target.cut(trace, &file.name, source, decoder, |event| {
+                event.time.is_none_or(|time| keep.has(time))
+                    && keep
+                        .is_wanted
+                        .is_none_or(|is_wanted| is_wanted(event.class.name().unwrap_or_default()))
+            })
+        }
+        Some(Place::Outside) | None => Ok(()),
+    }
+}
