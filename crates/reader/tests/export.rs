@@ -1,0 +1,344 @@
+//! Traces written from traces: what is in them is what was asked for, and any reader reads them.
+
+#[path = "../../ctf/tests/support/mod.rs"]
+mod support;
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::num::NonZero;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use support::{Made, Random, START_NS, StreamWriter, babeltrace, description, event, random_trace};
+use trackway_ctf::read::{Event, Trace, read_stream, read_trace};
+use trackway_ctf::write::{Contexts, event_declaration, metadata_preamble};
+use trackway_reader::{Export, ExportError, Exported, Input, Keep, TraceFile, merge, open, trim};
+use trackway_schema::{FieldKind, Scalar};
+use trackway_testkit::TemporaryFolder;
+
+const JOBS: NonZero<usize> = NonZero::new(2).unwrap();
+
+fn save(made: &Made, folder: &Path) {
+    fs::create_dir_all(folder.join("index")).expect("a folder");
+    fs::write(folder.join("metadata"), &made.metadata).expect("a file");
+    for (number, stream) in made.streams.iter().enumerate() {
+        fs::write(folder.join(format!("channel_{number}")), &stream.bytes).expect("a file");
+    }
+}
+
+fn inputs(paths: &[PathBuf]) -> Vec<(Input<TraceFile>, PathBuf)> {
+    let mut messages = Vec::new();
+    let found = open(paths, &mut messages).expect("traces");
+    assert!(found.is_whole, "{}", String::from_utf8_lossy(&messages));
+    found.inputs.into_iter().zip(found.folders).collect()
+}
+
+fn trimmed(from: &Path, to: &Path, keep: &Keep<'_>) -> (Exported, String) {
+    let mut messages = Vec::new();
+    let (folder, stop) = (to.to_owned(), AtomicBool::new(false));
+    let export = Export { folder, stop: &stop, progress: &|_, _| {} };
+    let inputs = inputs(&[from.to_owned()]);
+    let done = trim(&inputs, keep, &export, JOBS, &mut messages).expect("a trace");
+    (done, String::from_utf8(messages).expect("UTF-8"))
+}
+
+fn merged(from: &[PathBuf], to: &Path) -> (Exported, String) {
+    let mut messages = Vec::new();
+    let (folder, stop) = (to.to_owned(), AtomicBool::new(false));
+    let export = Export { folder, stop: &stop, progress: &|_, _| {} };
+    let done = merge(inputs(from), &export, JOBS, &mut messages).expect("a trace");
+    (done, String::from_utf8(messages).expect("UTF-8"))
+}
+
+/// The files of a trace's streams, by name.
+fn files(folder: &Path) -> BTreeMap<String, Vec<u8>> {
+    let mut files = BTreeMap::new();
+    for entry in fs::read_dir(folder).expect("a folder") {
+        let entry = entry.expect("an entry");
+        let name = entry.file_name().into_string().expect("UTF-8");
+        if name != "metadata" && entry.path().is_file() {
+            files.insert(name, fs::read(entry.path()).expect("a file"));
+        }
+    }
+    files
+}
+
+/// All events of a trace, in order, without the number of their stream.
+fn events(folder: &Path) -> Vec<Event> {
+    let metadata = fs::read(folder.join("metadata")).expect("metadata");
+    let trace = Trace::parse(&metadata).expect("metadata");
+    let files = files(folder);
+    let streams: Vec<&[u8]> = files.values().map(Vec::as_slice).collect();
+    let (events, is_whole) = read_trace(&trace, &streams);
+    assert!(is_whole, "{folder:?} is damaged");
+    events.into_iter().map(|event| Event { stream: 0, ..event }).collect()
+}
+
+/// As text: not all numbers equal themselves.
+fn shown(events: &[Event]) -> Vec<String> {
+    events.iter().map(|event| format!("{event:?}")).collect()
+}
+
+/// babeltrace2 reads the trace, and finds so many events in it.
+fn check_by_babeltrace(folder: &Path, events: usize) {
+    if let Some((text, _)) = babeltrace(folder) {
+        let lines = text.iter().filter(|&&byte| byte == b'\n').count();
+        assert_eq!(lines, events, "{folder:?}");
+    }
+}
+
+#[test]
+fn a_range_has_the_events_of_that_range() {
+    let (mut kept, mut rewritten) = (0, 0);
+    for seed in 0..40 {
+        let place = TemporaryFolder::new();
+        let (from, to) = (place.join("from"), place.join("to"));
+        save(&random_trace(seed), &from);
+        let all = events(&from);
+        let mut random = Random(seed);
+        let mut time = || {
+            let event = all.get(random.below(all.len().max(1) as u64) as usize);
+            event.and_then(|event| event.time).map(|time| time + random.below(3) as i64 - 1)
+        };
+        let (mut begin, mut end) = (time(), time());
+        if begin > end {
+            std::mem::swap(&mut begin, &mut end);
+        }
+        match seed % 5 {
+            0 => begin = None,
+            1 => end = None,
+            _ => {}
+        }
+        let (done, messages) = trimmed(&from, &to, &Keep { begin, end, is_wanted: None });
+        assert_eq!((done.is_whole, messages.as_str()), (true, ""), "seed {seed}");
+        let expected: Vec<Event> = all
+            .into_iter()
+            .filter(|event| {
+                begin.is_none_or(|begin| event.time >= Some(begin))
+                    && end.is_none_or(|end| event.time <= Some(end))
+            })
+            .collect();
+        assert_eq!(shown(&events(&to)), shown(&expected), "seed {seed}");
+        check_by_babeltrace(&to, expected.len());
+        kept += expected.len();
+        rewritten += done.rewritten;
+    }
+    assert!(kept > 100 && rewritten > 20, "{kept} events, {rewritten} packets");
+}
+
+#[test]
+fn some_events_can_be_chosen_by_name() {
+    let mut kept = 0;
+    for seed in 0..40 {
+        let place = TemporaryFolder::new();
+        let (from, to) = (place.join("from"), place.join("to"));
+        save(&random_trace(seed), &from);
+        let all = events(&from);
+        let is_wanted = |name: &str| name.ends_with(['0', '2', '4']) == (seed % 2 == 0);
+        let keep = Keep { is_wanted: Some(&is_wanted), ..Keep::default() };
+        let (done, messages) = trimmed(&from, &to, &keep);
+        assert_eq!((done.is_whole, messages.as_str()), (true, ""), "seed {seed}");
+        let expected: Vec<Event> = all.into_iter().filter(|event| is_wanted(&event.name)).collect();
+        assert_eq!(shown(&events(&to)), shown(&expected), "seed {seed}");
+        check_by_babeltrace(&to, expected.len());
+        kept += expected.len();
+    }
+    assert!(kept > 100, "{kept} events");
+}
+
+#[test]
+fn everything_is_the_same_bytes() {
+    let place = TemporaryFolder::new();
+    let (from, to) = (place.join("from"), place.join("to"));
+    for seed in 0..5 {
+        save(&random_trace(seed), &from.join(format!("sub/{seed}")));
+    }
+    let (done, _) = trimmed(&from, &to, &Keep::default());
+    assert_eq!((done.traces, done.rewritten, done.is_whole), (5, 0, true));
+    for seed in 0..5 {
+        let sub = format!("sub/{seed}");
+        assert_eq!(files(&from.join(&sub)), files(&to.join(&sub)));
+        let metadata = |folder: &Path| fs::read(folder.join("metadata")).expect("metadata");
+        assert_eq!(metadata(&from.join(&sub)), metadata(&to.join(&sub)));
+    }
+    assert!(!to.join("sub/0/index").exists());
+}
+
+/// Two events of one kind with more than 2^27 ns of another kind between them: headers of the
+/// compact form cannot tell how much time went by.
+fn far_apart() -> Made {
+    let mut metadata = metadata_preamble(&description(Contexts::default()));
+    for (id, name) in ["rare", "often"].into_iter().enumerate() {
+        let class = event(name, vec![("n", FieldKind::Scalar(Scalar::U8))]);
+        metadata += &event_declaration(id as u32, &class);
+    }
+    let mut stream = StreamWriter::new(0);
+    stream.fields.events_discarded = 3;
+    let mut time = START_NS;
+    let mut events = 0;
+    for packet in 0..3_u8 {
+        stream.begin(time);
+        for _ in 0..3 {
+            stream.record(0, time, &[packet]);
+            for _ in 0..5 {
+                time += 100_000_000;
+                stream.record(1, time, &[packet]);
+            }
+            events += 6;
+        }
+        stream.end(time, 7);
+        // One packet is lost after each.
+        stream.fields.sequence += 1;
+    }
+    Made { metadata, streams: vec![stream], events }
+}
+
+#[test]
+fn times_survive_what_was_between() {
+    let place = TemporaryFolder::new();
+    let (from, to) = (place.join("from"), place.join("to"));
+    save(&far_apart(), &from);
+    let is_wanted = |name: &str| name == "app:rare";
+    let keep = Keep { is_wanted: Some(&is_wanted), ..Keep::default() };
+    let (done, _) = trimmed(&from, &to, &keep);
+    let expected: Vec<Event> =
+        events(&from).into_iter().filter(|event| event.name == "app:rare").collect();
+    assert_eq!(shown(&events(&to)), shown(&expected));
+    // Each event has a packet of its own, and only what was lost is missing between them.
+    assert_eq!((done.packets, done.rewritten), (9, 9));
+    let metadata = fs::read(to.join("metadata")).expect("metadata");
+    let trace = Trace::parse(&metadata).expect("metadata");
+    let read = read_stream(&trace, &files(&to)["channel_0"]);
+    let numbers: Vec<u64> = read.packets.iter().filter_map(|packet| packet.sequence).collect();
+    assert_eq!(numbers, [0, 1, 2, 4, 5, 6, 8, 9, 10]);
+    assert!(read.packets.iter().all(|packet| packet.events_discarded == Some(3)));
+    check_by_babeltrace(&to, 9);
+}
+
+/// Where the packets of a stream begin and end.
+fn packets(trace: &Trace, bytes: &[u8]) -> Vec<std::ops::Range<usize>> {
+    let mut at = 0;
+    let sizes = read_stream(trace, bytes).packets;
+    let range = |size: u64| {
+        at += size as usize;
+        at - size as usize..at
+    };
+    sizes.iter().map(|packet| packet.packet_bits.expect("a size") / 8).map(range).collect()
+}
+
+#[test]
+fn chunks_become_the_trace_that_they_were_cut_from() {
+    let mut compared = 0;
+    for seed in 0..20 {
+        let place = TemporaryFolder::new();
+        let made = random_trace(seed);
+        let trace = Trace::parse(made.metadata.as_bytes()).expect("metadata");
+        let mut random = Random(seed);
+        let chunks: Vec<PathBuf> = (0..3).map(|chunk| place.join(format!("c{chunk}"))).collect();
+        for chunk in &chunks {
+            fs::create_dir_all(chunk).expect("a folder");
+            fs::write(chunk.join("metadata"), &made.metadata).expect("a file");
+        }
+        for (number, stream) in made.streams.iter().enumerate() {
+            let packets = packets(&trace, &stream.bytes);
+            let mut cut = [0; 2].map(|_| random.below(packets.len() as u64 + 1) as usize);
+            cut.sort_unstable();
+            // They overlap, as snapshots do.
+            let back = |at: usize, by: usize| at.saturating_sub(by);
+            let pieces = [0..cut[0], back(cut[0], 1)..cut[1], back(cut[1], 2)..packets.len()];
+            for (chunk, piece) in chunks.iter().zip(pieces) {
+                let bytes: Vec<u8> = packets[piece]
+                    .iter()
+                    .flat_map(|range| stream.bytes[range.clone()].iter().copied())
+                    .collect();
+                fs::write(chunk.join(format!("channel_{number}")), bytes).expect("a file");
+            }
+        }
+        let to = place.join("to");
+        let (done, messages) = merged(&chunks, &to);
+        assert_eq!((done.traces, done.is_whole, messages.as_str()), (1, true, ""), "seed {seed}");
+        // Packets that are equal in all that they say are one: streams of such ones have fewer.
+        let unique = made.streams.iter().all(|stream| {
+            let mut said = read_stream(&trace, &stream.bytes).packets;
+            let count = said.len();
+            said.sort_by_key(|packet| (packet.timestamp_begin, packet.sequence));
+            said.dedup_by_key(|packet| packet.timestamp_begin);
+            said.len() == count
+        });
+        if unique {
+            let expected: BTreeMap<String, Vec<u8>> = made
+                .streams
+                .iter()
+                .enumerate()
+                .map(|(number, stream)| (format!("channel_{number}"), stream.bytes.clone()))
+                .collect();
+            assert!(files(&to) == expected, "seed {seed}");
+            compared += 1;
+        }
+        check_by_babeltrace(&to, events(&to).len());
+    }
+    assert!(compared > 5, "{compared} traces");
+}
+
+#[test]
+fn different_traces_lie_side_by_side() {
+    let place = TemporaryFolder::new();
+    let mut made = random_trace(1);
+    save(&made, &place.join("a/run"));
+    made.metadata = made.metadata.replacen("30313233-3435", "30313233-9999", 1);
+    for stream in &mut made.streams {
+        // What packets say of their trace is not looked at.
+        assert_eq!(&stream.bytes[4..8], b"0123");
+    }
+    save(&made, &place.join("b/run"));
+    let to = place.join("to");
+    let from = [place.join("a/run"), place.join("b/run")];
+    let (done, _) = merged(&from, &to);
+    assert_eq!((done.traces, done.is_whole), (2, true));
+    assert_eq!(files(&to.join("run")), files(&from[0]));
+    assert_eq!(files(&to.join("run-2")), files(&from[1]));
+}
+
+#[test]
+fn damage_is_told_and_what_is_readable_stays() {
+    let place = TemporaryFolder::new();
+    let (from, to) = (place.join("from"), place.join("to"));
+    let made = far_apart();
+    save(&made, &from);
+    let path = from.join("channel_0");
+    let whole = fs::read(&path).expect("a file");
+    // The last packet ends within its last event.
+    fs::write(&path, &whole[..whole.len() - 8]).expect("a file");
+    for to in [to.join("trimmed"), to.join("merged")] {
+        let (done, messages) = match to.ends_with("merged") {
+            true => merged(std::slice::from_ref(&from), &to),
+            false => trimmed(&from, &to, &Keep::default()),
+        };
+        assert!(!done.is_whole);
+        assert!(messages.contains("channel_0: packet 2 at byte"), "{messages}");
+        assert_eq!(events(&to).len(), made.events - 1);
+        check_by_babeltrace(&to, made.events - 1);
+    }
+}
+
+#[test]
+fn what_is_stopped_leaves_nothing() {
+    let place = TemporaryFolder::new();
+    let (from, to) = (place.join("from"), place.join("to"));
+    save(&random_trace(3), &from);
+    let stop = AtomicBool::new(false);
+    let export = Export {
+        folder: to.clone(),
+        stop: &stop,
+        progress: &|_, _| stop.store(true, Ordering::Relaxed),
+    };
+    let inputs = inputs(std::slice::from_ref(&from));
+    let result = trim(&inputs, &Keep::default(), &export, JOBS, &mut Vec::new());
+    assert!(matches!(result, Err(ExportError::Stopped)));
+    assert!(!to.exists());
+    // And what is there is not written to.
+    let export = Export { folder: from.clone(), ..export };
+    let result = trim(&inputs, &Keep::default(), &export, JOBS, &mut Vec::new());
+    assert!(matches!(result, Err(ExportError::NotEmpty(_))));
+    assert!(from.join("metadata").exists());
+}
