@@ -66,6 +66,14 @@ impl<'t, B: Bytes> Task<'t, B> {
         (self.file, self.source.next(), self.end)
     }
 
+    /// Its file, its packets, the byte at which the last of them ends, and what the packets before
+    /// leave behind.
+    pub(crate) fn into_parts(
+        self,
+    ) -> (&'t DataFile<B>, SourceStream<&'t B>, u64, StreamDecoder<'t>) {
+        (self.file, self.source, self.end, self.decoder)
+    }
+
     /// When the last event was.
     pub(crate) fn reached(&self) -> Option<i64> {
         self.previous.map(|stamp| stamp.time)
@@ -212,7 +220,7 @@ impl<'t, B: Bytes> Task<'t, B> {
 }
 
 /// Where among `events` the class is that is borrowed from there.
-fn index_of(events: &[EventClass], class: &EventClass) -> usize {
+pub(crate) fn index_of(events: &[EventClass], class: &EventClass) -> usize {
     let offset = (&raw const *class).addr().wrapping_sub(events.as_ptr().addr());
     offset / size_of::<EventClass>()
 }

@@ -19,6 +19,7 @@ mod merge;
 mod pipeline;
 mod plan;
 mod select;
+mod stats;
 mod stream;
 
 use std::io::{self, Write};
@@ -31,6 +32,7 @@ pub use export::{Export, ExportError, Exported, Keep, merge, trim};
 pub use folder::{Found, OpenError, TraceFile, open};
 pub use input::{DataFile, Input};
 pub use select::{Range, Selection};
+pub use stats::{EventCount, Statistics, StreamCount, statistics};
 
 use input::{NamedTrace, joined};
 use merge::Merge;

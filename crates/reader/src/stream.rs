@@ -26,7 +26,12 @@ pub(crate) struct Stream<'t, B> {
     pub(crate) files: Vec<&'t DataFile<B>>,
 }
 
-impl<B> Stream<'_, B> {
+impl<'t, B> Stream<'t, B> {
+    /// Its class.
+    pub(crate) fn class(&self) -> Option<&'t StreamClass> {
+        self.trace.trace.streams().iter().find(|class| class.id() == self.class_id)
+    }
+
     /// Where and when a loss in this stream was, for messages.
     pub(crate) fn loss_place(&self, between: Option<(i64, i64)>) -> LossPlace<'_> {
         LossPlace {

@@ -10,6 +10,7 @@
 //!                                                    data stream → stream → decode → Sink
 //! ```
 
+mod cpu;
 mod cursor;
 mod decode;
 mod error;
@@ -27,6 +28,7 @@ mod type_parser;
 mod types;
 mod value;
 
+pub use cpu::CpuId;
 pub(crate) use cursor::Cursor;
 pub use decode::{Sink, Skip};
 pub(crate) use decode::{State, chosen_option, integer_value, take_elements};

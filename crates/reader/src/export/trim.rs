@@ -42,6 +42,16 @@ impl Keep<'_> {
         self.begin.is_none_or(|begin| begin <= time) && self.end.is_none_or(|end| time <= end)
     }
 
+    /// Whether events of this name are kept.
+    pub(crate) fn wants(&self, name: &str) -> bool {
+        self.is_wanted.is_none_or(|is_wanted| is_wanted(name))
+    }
+
+    /// Whether events at this time are kept. One without a time is in no range.
+    pub(crate) fn has_time(&self, time: Option<i64>) -> bool {
+        time.map_or(self.begin.is_none() && self.end.is_none(), |time| self.has(time))
+    }
+
     /// What becomes of a packet of the class.
     fn place(&self, class: &StreamClass, packet: &Packet) -> Place {
         let time = |clock: Option<u64>| class.clock()?.ns_from_origin(clock?).ok();
@@ -217,10 +227,7 @@ fn packet<B: Bytes>(
         Some(Place::Inside) if found.is_complete => target.copy(file, found),
         Some(Place::Inside | Place::Across) => {
             target.cut(trace, &file.name, source, decoder, |event| {
-                event.time.is_none_or(|time| keep.has(time))
-                    && keep
-                        .is_wanted
-                        .is_none_or(|is_wanted| is_wanted(event.class.name().unwrap_or_default()))
+                keep.has_time(event.time) && keep.wants(event.class.name().unwrap_or_default())
             })
         }
         Some(Place::Outside) | None => Ok(()),

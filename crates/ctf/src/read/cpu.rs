@@ -1,0 +1,60 @@
+//! The CPU that a packet's events were recorded on, as its context says.
+
+use super::decode::Sink;
+use super::types::{Enumeration, Integer, Member, VariantOption};
+
+/// Name of the member that says it, as in LTTng's traces.
+const CPU_ID: &str = "cpu_id";
+
+/// Takes the member `cpu_id` of a packet's context, and nothing else of it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct CpuId {
+    id: Option<u64>,
+    /// Structures that are open.
+    depth: u32,
+    /// Whether the next value is the one.
+    is_next: bool,
+}
+
+impl CpuId {
+    /// The CPU's number, if there was one.
+    pub const fn id(&self) -> Option<u64> {
+        self.id
+    }
+}
+
+impl Sink for CpuId {
+    fn integer(&mut self, _: &Integer, value: u64) {
+        if std::mem::take(&mut self.is_next) {
+            self.id = Some(value);
+        }
+    }
+
+    fn enumeration(&mut self, kind: &Enumeration, value: u64) {
+        self.integer(kind.integer(), value);
+    }
+
+    fn member(&mut self, member: &Member) {
+        self.is_next = self.depth == 1 && member.name() == CPU_ID;
+    }
+
+    fn begin_struct(&mut self) {
+        self.depth += 1;
+    }
+
+    fn end_struct(&mut self) {
+        self.depth = self.depth.saturating_sub(1);
+    }
+
+    fn begin_array(&mut self) {
+        self.is_next = false;
+    }
+
+    // In none of these is a CPU's number.
+    fn float(&mut self, _: f64) {}
+    fn text(&mut self, _: &[u8]) {}
+    fn element(&mut self, _: u64) {}
+    fn end_array(&mut self) {}
+    fn begin_variant(&mut self, _: &VariantOption) {}
+    fn end_variant(&mut self) {}
+}

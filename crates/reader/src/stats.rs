@@ -1,0 +1,336 @@
+//! What traces hold, counted: events by name and by stream, bytes, losses, times.
+//!
+//! Streams are cut into tasks as for printing, and the tasks counted by several threads, in any
+//! order; nothing is merged, and no field is looked at. What is held are the counts: one for each
+//! class of events and each stream, for each thread.
+
+use std::collections::BTreeMap;
+use std::io::{self, Write};
+use std::num::NonZero;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use trackway_ctf::read::{
+    Bytes, CpuId, EventClass, Loss, Lost, Next, SourceStream, StreamClass, StreamDecoder,
+    StreamError,
+};
+
+use crate::decode::{Task, index_of};
+use crate::export::Keep;
+use crate::input::{DataFile, Input, NamedTrace, joined};
+use crate::plan::Planner;
+use crate::stream::{Stream, streams};
+
+/// What traces hold.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Statistics {
+    /// Events by their name; the most frequent first.
+    pub events: Vec<EventCount>,
+    /// Streams, in the order in which they come at equal times.
+    pub streams: Vec<StreamCount>,
+    /// How many traces there are.
+    pub traces: usize,
+    /// Time of the first event that was counted and has one, in nanoseconds since the clock's
+    /// origin.
+    pub first: Option<i64>,
+    /// Time of the last one.
+    pub last: Option<i64>,
+    /// Whether nothing is damaged.
+    pub is_whole: bool,
+}
+
+/// Events of one name.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct EventCount {
+    /// The name.
+    pub name: String,
+    /// How many there are.
+    pub count: u64,
+    /// What they take in the streams, in bits: header, contexts and payload.
+    pub bits: u64,
+}
+
+/// A stream.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct StreamCount {
+    /// The path of its first file.
+    pub name: String,
+    /// The CPU that it is of, if its packets name just one.
+    pub cpu: Option<u64>,
+    /// Packets, whatever events are counted.
+    pub packets: u64,
+    /// Bytes of its files.
+    pub bytes: u64,
+    /// Events that were counted.
+    pub events: u64,
+    /// Events that the tracer lost.
+    pub lost_events: u64,
+    /// Packets that the tracer lost.
+    pub lost_packets: u64,
+    /// Whether it may have lost more before its first packet.
+    pub is_loss_uncertain: bool,
+    /// Time of the first event that was counted.
+    pub first: Option<i64>,
+    /// Time of the last one.
+    pub last: Option<i64>,
+}
+
+impl Statistics {
+    /// All events.
+    pub fn count(&self) -> u64 {
+        self.events.iter().map(|event| event.count).sum()
+    }
+
+    /// What all events take, in bits.
+    pub fn bits(&self) -> u64 {
+        self.events.iter().map(|event| event.bits).sum()
+    }
+
+    /// Time from the first event to the last, in nanoseconds.
+    pub fn duration_ns(&self) -> u64 {
+        self.first.zip(self.last).map_or(0, |(first, last)| last.abs_diff(first))
+    }
+}
+
+/// Counts what `keep` says of `inputs`, by `jobs` threads. Damage is told to `messages`.
+///
+/// # Errors
+///
+/// If `messages` cannot be written.
+pub fn statistics<B: Bytes + Sync>(
+    inputs: Vec<Input<B>>,
+    keep: &Keep<'_>,
+    jobs: NonZero<usize>,
+    messages: &mut dyn Write,
+) -> io::Result<Statistics> {
+    let alone = inputs.into_iter().map(|input| (input, ())).collect();
+    let traces: Vec<(NamedTrace, Vec<DataFile<B>>)> = joined(alone)
+        .into_iter()
+        .map(|(input, ())| (NamedTrace::new(input.trace, &input.folder), input.files))
+        .collect();
+    let texts: Vec<_> = traces.iter().map(|_| Vec::new()).collect();
+    let streams = streams(&traces, &texts);
+    let planners: Vec<_> =
+        streams.iter().map(|stream| Mutex::new(Some(Planner::new(stream)))).collect();
+    let counts: Vec<Counts> = std::thread::scope(|scope| {
+        let workers: Vec<_> = (0..jobs.get())
+            .map(|number| {
+                scope.spawn({
+                    let (streams, planners) = (&streams, &planners);
+                    move || count(streams, planners, number, keep)
+                })
+            })
+            .collect();
+        // One that panicked, as in a test, has nothing to give.
+        workers.into_iter().filter_map(|worker| worker.join().ok()).collect()
+    });
+    let mut all = Counts::new(&streams);
+    counts.iter().for_each(|counts| all.add(counts));
+    all.damage.sort();
+    for text in &all.damage {
+        writeln!(messages, "trackway: {text}")?;
+    }
+    Ok(all.told(&streams, traces.len()))
+}
+
+/// What one thread counted.
+struct Counts {
+    /// For each stream, what it has, and its classes by their index.
+    streams: Vec<(StreamCount, Vec<ClassCount>)>,
+    damage: Vec<String>,
+}
+
+/// Events of one class in one stream.
+#[derive(Debug, Clone, Copy)]
+struct ClassCount {
+    is_wanted: bool,
+    count: u64,
+    bits: u64,
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Counts tasks of all streams until none is left; the thread of this `number` begins with that
+/// stream.
+fn count<'t, B: Bytes>(
+    streams: &[Stream<'t, B>],
+    planners: &[Mutex<Option<Planner<'t, B>>>],
+    number: usize,
+    keep: &Keep<'_>,
+) -> Counts {
+    let mut counts = Counts::new(streams);
+    let mut memory = Vec::new();
+    for turn in 0..planners.len() {
+        let index = (number + turn) % planners.len();
+        let Some((planner, counted)) = planners.get(index).zip(counts.streams.get_mut(index))
+        else {
+            continue;
+        };
+        loop {
+            let mut planner = lock(planner);
+            let planned = planner.as_mut().and_then(|planner| planner.plan(&mut memory));
+            let Some(planned) = planned else { break };
+            let mut work = Work { counted, damage: &mut counts.damage, keep };
+            if planned.stands_alone {
+                drop(planner);
+                work.task(planned.task);
+            } else {
+                // The next task needs what this one leaves behind, and waits for it.
+                let decoder = work.task(planned.task);
+                if let Some(planner) = planner.as_mut() {
+                    planner.resume(decoder);
+                }
+            }
+        }
+    }
+    counts
+}
+
+impl Counts {
+    fn new<B>(streams: &[Stream<'_, B>]) -> Self {
+        let none = |_: &Stream<'_, B>| (StreamCount::default(), Vec::new());
+        Self { streams: streams.iter().map(none).collect(), damage: Vec::new() }
+    }
+
+    fn add(&mut self, other: &Self) {
+        for ((stream, classes), (more, more_classes)) in self.streams.iter_mut().zip(&other.streams)
+        {
+            stream.add(more);
+            if classes.is_empty() {
+                classes.clone_from(more_classes);
+                continue;
+            }
+            for (class, more) in classes.iter_mut().zip(more_classes) {
+                class.count += more.count;
+                class.bits += more.bits;
+            }
+        }
+        self.damage.extend(other.damage.iter().cloned());
+    }
+
+    fn told<B: Bytes>(self, streams: &[Stream<'_, B>], traces: usize) -> Statistics {
+        let mut all = Statistics { traces, is_whole: self.damage.is_empty(), ..Default::default() };
+        let mut names: BTreeMap<&str, (u64, u64)> = BTreeMap::new();
+        for (stream, (mut counted, classes)) in streams.iter().zip(self.streams) {
+            let class = stream.class().map_or(&[][..], StreamClass::events);
+            for (event, ClassCount { count, bits, .. }) in class.iter().zip(classes) {
+                if count > 0 {
+                    let sum = names.entry(event.name().unwrap_or("<unknown>")).or_default();
+                    *sum = (sum.0 + count, sum.1 + bits);
+                }
+            }
+            let name = stream.files.first().map_or("", |file| &file.name);
+            name.clone_into(&mut counted.name);
+            counted.bytes = stream.files.iter().map(|file| file.bytes.length()).sum();
+            all.first = earliest(all.first, counted.first);
+            all.last = all.last.max(counted.last);
+            all.streams.push(counted);
+        }
+        let counts = names.into_iter();
+        all.events = counts
+            .map(|(name, (count, bits))| EventCount { name: name.to_owned(), count, bits })
+            .collect();
+        // Those of equal counts stay in the order of their names.
+        all.events.sort_by_key(|event| std::cmp::Reverse(event.count));
+        all
+    }
+}
+
+fn earliest(a: Option<i64>, b: Option<i64>) -> Option<i64> {
+    a.into_iter().chain(b).min()
+}
+
+impl StreamCount {
+    fn add(&mut self, other: &Self) {
+        self.cpu = if self.packets == 0 || other.packets == 0 || self.cpu == other.cpu {
+            self.cpu.or(other.cpu)
+        } else {
+            None
+        };
+        self.packets += other.packets;
+        self.events += other.events;
+        self.lost_events = self.lost_events.saturating_add(other.lost_events);
+        self.lost_packets = self.lost_packets.saturating_add(other.lost_packets);
+        self.is_loss_uncertain |= other.is_loss_uncertain;
+        self.first = earliest(self.first, other.first);
+        self.last = self.last.max(other.last);
+    }
+
+    fn lose(&mut self, loss: Loss) {
+        let sum = match loss.what {
+            Lost::Events => &mut self.lost_events,
+            Lost::Packets => &mut self.lost_packets,
+        };
+        match loss.count {
+            // Hostile numbers may be anything.
+            Some(count) => *sum = sum.saturating_add(count),
+            None => self.is_loss_uncertain = true,
+        }
+    }
+}
+
+/// A thread's work on one stream.
+struct Work<'w, 'k> {
+    counted: &'w mut (StreamCount, Vec<ClassCount>),
+    damage: &'w mut Vec<String>,
+    keep: &'w Keep<'k>,
+}
+
+impl Work<'_, '_> {
+    /// Counts a task; what it leaves behind.
+    fn task<'t, B: Bytes>(&mut self, task: Task<'t, B>) -> StreamDecoder<'t> {
+        let (file, mut source, end, mut decoder) = task.into_parts();
+        while source.next().0 < end {
+            if let Err(error) = self.packet(&mut source, &mut decoder) {
+                self.damage.push(format!("{}: {error}", file.name));
+            }
+        }
+        decoder
+    }
+
+    fn packet<B: Bytes>(
+        &mut self,
+        source: &mut SourceStream<&B>,
+        decoder: &mut StreamDecoder<'_>,
+    ) -> Result<(), StreamError> {
+        let mut cpu = CpuId::default();
+        let mut losses = StreamCount::default();
+        source.begin(decoder, &mut cpu, |loss| losses.lose(loss))?;
+        let packet = StreamCount { cpu: cpu.id(), packets: 1, ..losses };
+        self.counted.0.add(&packet);
+        let events = decoder.class().map_or(&[][..], StreamClass::events);
+        if self.counted.1.is_empty() {
+            // Asked once for each class, not for each event.
+            self.counted.1 = events.iter().map(|event| self.class(event)).collect();
+        }
+        let mut before = decoder.position_bits();
+        while let Next::Event(header) = source.header(decoder)? {
+            source.body(decoder, |decoder, window| decoder.skip_body(window, header.class))?;
+            let bits = decoder.position_bits() - before;
+            before = decoder.position_bits();
+            self.event(header.time, index_of(events, header.class), bits);
+        }
+        Ok(())
+    }
+
+    fn class(&self, event: &EventClass) -> ClassCount {
+        let is_wanted = self.keep.wants(event.name().unwrap_or_default());
+        ClassCount { is_wanted, count: 0, bits: 0 }
+    }
+
+    fn event(&mut self, time: Option<i64>, index: usize, bits: u64) {
+        let (stream, classes) = &mut *self.counted;
+        let Some(class) = classes.get_mut(index) else { return };
+        if !class.is_wanted || !self.keep.has_time(time) {
+            return;
+        }
+        class.count += 1;
+        class.bits += bits;
+        stream.events += 1;
+        if let Some(time) = time {
+            stream.first = Some(stream.first.map_or(time, |first| first.min(time)));
+            stream.last = stream.last.max(Some(time));
+        }
+    }
+}
