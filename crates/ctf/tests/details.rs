@@ -13,7 +13,7 @@ trace {
     packet.header := struct { integer { size = 32; align = 8; base = 16; } magic; u8 uuid[16]; };
 };
 env { hostname = "a\nhost"; n = -3; n = 4; };
-clock { name = mono; freq = 1000; offset_s = 17; offset = 500; };
+clock { name = mono; description = "A clock"; freq = 1000; offset_s = 17; offset = 500; };
 stream {
     id = 3;
     packet.context := struct { time timestamp_begin; u8 cpu_id; };
@@ -45,9 +45,9 @@ const TEXT: &str = r"trace a/folder
     hostname  a\nhost
     n         -3
     n         4
+  clock mono: 1000 Hz, its zero is at 17.500000000 s, A clock
   packet header  { hex u32 magic; u8 uuid[16]; }
-  stream class 3
-    clock mono: 1000 Hz, its zero is at 17.500000000 s
+  stream class 3, clock mono
     packet context  { u64 timestamp_begin; u8 cpu_id; }
     event header  { u8 id; u64 t; }
     event context  { i32 vtid; }
@@ -78,10 +78,13 @@ fn details_are_json_for_programs() {
     let parsed: serde_json::Value = serde_json::from_slice(&out).expect("JSON");
     assert_eq!(parsed["uuid"], "00010203-0405-0607-0809-0a0b0c0d0e0f");
     assert_eq!(parsed["environment"], serde_json::json!({ "hostname": "a\nhost", "n": 4 }));
+    let clock = serde_json::json!({
+        "name": "mono", "uuid": null, "description": "A clock",
+        "frequency": 1000, "precision": 1, "zero_ns": 17_500_000_000_u64,
+    });
+    assert_eq!(parsed["clocks"], serde_json::json!([clock]));
     let stream = &parsed["streams"][0];
-    let clock =
-        serde_json::json!({ "name": "mono", "frequency": 1000, "zero_ns": 17_500_000_000_u64 });
-    assert_eq!(stream["clock"], clock);
+    assert_eq!(stream["clock"], "mono");
     let event = &stream["events"][1];
     assert_eq!((&event["id"], &event["name"]), (&7.into(), &"app:all".into()));
     assert_eq!(event["level"], serde_json::Value::Null);

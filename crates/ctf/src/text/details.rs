@@ -2,10 +2,10 @@
 //! its packets, contexts and events hold.
 //!
 //! ```text
-//!   stream 0, clock monotonic
+//!   stream class 0, clock monotonic
 //!     packet context  { u64 timestamp_begin; u64 timestamp_end; u32 cpu_id; }
 //!     event context   { i32 vtid; }
-//!     1 event
+//!     1 event class
 //!       0  lab:request  INFO  { u32 status; string path; }
 //! ```
 //!
@@ -18,7 +18,8 @@ use trackway_schema::LEVEL_NAMES;
 use super::json::{push_environment_value, push_json_text, push_name, push_seconds};
 use super::number::{push_decimal, push_signed};
 use crate::read::{
-    Base, Clock, EnvironmentValue, EventClass, Integer, StreamClass, Struct, Trace, Type,
+    Base, Clock, ClockClass, EnvironmentValue, EventClass, Integer, StreamClass, Struct, Trace,
+    Type,
 };
 use crate::write::Uuid;
 
@@ -32,6 +33,7 @@ pub fn push_details(out: &mut Vec<u8>, folder: &str, trace: &Trace) {
         push_line(out, 1, &format!("uuid {}", Uuid(uuid)));
     }
     push_environment(out, trace);
+    trace.clocks().iter().for_each(|clock| push_clock(out, clock));
     let slots = SlotNames::of(trace);
     push_scope(out, 1, &slots, "packet header", trace.packet_header.as_ref());
     for stream in trace.streams() {
@@ -66,16 +68,25 @@ fn printable(text: &str) -> String {
         .collect()
 }
 
-fn push_stream(out: &mut Vec<u8>, slots: &SlotNames, stream: &StreamClass) {
-    push_line(out, 1, &format!("stream class {}", stream.id()));
-    if let Some(clock) = stream.clock() {
-        let name = clock_name(stream).map_or(String::new(), |name| format!(" {}", printable(name)));
+fn push_clock(out: &mut Vec<u8>, clock: &ClockClass) {
+    let mut text = format!("clock {}: {} Hz", clock.name(), clock.frequency());
+    if let Some(Clock { base_ns, .. }) = clock.clock() {
         let mut zero = Vec::new();
-        push_seconds(&mut zero, clock.base_ns);
-        let zero = String::from_utf8_lossy(&zero);
-        let hertz = clock.frequency;
-        push_line(out, 2, &format!("clock{name}: {hertz} Hz, its zero is at {zero} s"));
+        push_seconds(&mut zero, base_ns);
+        text += &format!(", its zero is at {} s", String::from_utf8_lossy(&zero));
     }
+    if let Some(uuid) = clock.uuid() {
+        text += &format!(", uuid {}", Uuid(uuid));
+    }
+    if let Some(description) = clock.description() {
+        text += &format!(", {description}");
+    }
+    push_line(out, 1, &printable(&text));
+}
+
+fn push_stream(out: &mut Vec<u8>, slots: &SlotNames, stream: &StreamClass) {
+    let clock = clock_name(stream).map_or(String::new(), |name| format!(", clock {name}"));
+    push_line(out, 1, &format!("stream class {}{}", stream.id(), printable(&clock)));
     push_scope(out, 2, slots, "packet context", stream.packet_context.as_ref());
     push_scope(out, 2, slots, "event header", stream.event_header.as_ref());
     push_scope(out, 2, slots, "event context", stream.event_context.as_ref());
@@ -283,10 +294,7 @@ pub fn push_details_json(out: &mut Vec<u8>, folder: &str, trace: &Trace) {
     push_name(out, "folder");
     push_json_text(out, folder.as_bytes());
     push_name(out, "uuid");
-    match trace.uuid() {
-        Some(uuid) => push_json_text(out, Uuid(uuid).to_string().as_bytes()),
-        None => out.extend_from_slice(b"null"),
-    }
+    push_json_text_or_null(out, trace.uuid().map(|uuid| Uuid(uuid).to_string()).as_deref());
     push_name(out, "environment");
     out.push(b'{');
     for (index, (name, value)) in trace.environment.iter().enumerate() {
@@ -298,6 +306,8 @@ pub fn push_details_json(out: &mut Vec<u8>, folder: &str, trace: &Trace) {
         }
     }
     out.push(b'}');
+    push_name(out, "clocks");
+    push_list(out, trace.clocks(), push_json_clock);
     let slots = SlotNames::of(trace);
     push_json_scope(out, "packet_header", trace.packet_header.as_ref(), &slots);
     push_name(out, "streams");
@@ -322,10 +332,7 @@ fn push_json_stream(out: &mut Vec<u8>, stream: &StreamClass, slots: &SlotNames) 
     push_name(out, "id");
     push_decimal(out, stream.id());
     push_name(out, "clock");
-    match stream.clock() {
-        Some(clock) => push_json_clock(out, clock_name(stream).unwrap_or_default(), clock),
-        None => out.extend_from_slice(b"null"),
-    }
+    push_json_text_or_null(out, clock_name(stream));
     push_json_scope(out, "packet_context", stream.packet_context.as_ref(), slots);
     push_json_scope(out, "event_header", stream.event_header.as_ref(), slots);
     push_json_scope(out, "event_context", stream.event_context.as_ref(), slots);
@@ -335,10 +342,7 @@ fn push_json_stream(out: &mut Vec<u8>, stream: &StreamClass, slots: &SlotNames) 
         push_name(out, "id");
         push_decimal(out, event.id());
         push_name(out, "name");
-        match event.name() {
-            Some(name) => push_json_text(out, name.as_bytes()),
-            None => out.extend_from_slice(b"null"),
-        }
+        push_json_text_or_null(out, event.name());
         push_name(out, "level");
         match event.level() {
             Some(level) => push_signed(out, level),
@@ -351,15 +355,31 @@ fn push_json_stream(out: &mut Vec<u8>, stream: &StreamClass, slots: &SlotNames) 
     out.push(b'}');
 }
 
-fn push_json_clock(out: &mut Vec<u8>, name: &str, clock: &Clock) {
+fn push_json_clock(out: &mut Vec<u8>, clock: &ClockClass) {
     out.push(b'{');
     push_name(out, "name");
-    push_json_text(out, name.as_bytes());
+    push_json_text(out, clock.name().as_bytes());
+    push_name(out, "uuid");
+    push_json_text_or_null(out, clock.uuid().map(|uuid| Uuid(uuid).to_string()).as_deref());
+    push_name(out, "description");
+    push_json_text_or_null(out, clock.description());
     push_name(out, "frequency");
-    push_decimal(out, clock.frequency);
+    push_decimal(out, clock.frequency());
+    push_name(out, "precision");
+    push_decimal(out, clock.precision());
     push_name(out, "zero_ns");
-    push_signed(out, clock.base_ns);
+    match clock.clock() {
+        Some(clock) => push_signed(out, clock.base_ns),
+        None => out.extend_from_slice(b"null"),
+    }
     out.push(b'}');
+}
+
+fn push_json_text_or_null(out: &mut Vec<u8>, text: Option<&str>) {
+    match text {
+        Some(text) => push_json_text(out, text.as_bytes()),
+        None => out.extend_from_slice(b"null"),
+    }
 }
 
 fn push_json_scope(out: &mut Vec<u8>, name: &str, kind: Option<&Type>, slots: &SlotNames) {
