@@ -28,6 +28,8 @@ pub(crate) enum Verb {
     Recover(RecoverArguments),
     List(ListArguments),
     Print(PrintArguments),
+    Trim(TrimArguments),
+    Merge(MergeArguments),
     /// Measure what tracing costs on this machine
     Bench(crate::bench::Arguments),
     #[command(hide = true)]
@@ -134,6 +136,7 @@ pub(crate) enum Format {
 ///   trackway print trackway-20261121-093000
 ///   trackway print --on 'myapp:req*' --begin 09:30 --end 09:31 DIR
 ///   trackway print --format json DIR | jq .fields
+///   trackway print --stats DIR
 ///
 /// Several folders are printed as one, in time order. Losses and damage are told on stderr; with
 /// damage the exit status is 1, and 2 if a folder holds no trace.
@@ -149,23 +152,19 @@ pub(crate) struct PrintArguments {
     /// Form of an event
     #[arg(long, value_enum, default_value_t = EventFormat::Text)]
     pub(crate) format: EventFormat,
+    /// Instead of events, what there is: events by name with their number, rate and size, streams
+    /// with their losses, times (--format csv: the events alone)
+    #[arg(long, conflicts_with = "details")]
+    pub(crate) stats: bool,
+    /// Instead of events, what the traces say of themselves: where they are from, clocks, kinds of
+    /// events with their fields
+    #[arg(long)]
+    pub(crate) details: bool,
     /// Write to this file [default: standard output]
     #[arg(short, long, value_name = "FILE")]
     pub(crate) output: Option<PathBuf>,
-    /// Only events whose name matches; * stands for anything, a provider alone for all of its
-    /// events, ! in front excludes
-    #[arg(long, value_name = "PATTERN")]
-    pub(crate) on: Vec<String>,
-    /// Only events at and after this time
-    #[arg(short, long, value_name = "TIME", allow_hyphen_values = true)]
-    pub(crate) begin: Option<String>,
-    /// Only events up to this time
-    #[arg(short, long, value_name = "TIME", allow_hyphen_values = true)]
-    pub(crate) end: Option<String>,
-    /// Only events of this time: BEGIN,END
-    #[arg(long, value_name = "RANGE", allow_hyphen_values = true,
-        conflicts_with_all = ["begin", "end"])]
-    pub(crate) timerange: Option<String>,
+    #[command(flatten)]
+    pub(crate) selection: SelectionArguments,
     /// Show dates
     #[arg(long)]
     pub(crate) clock_date: bool,
@@ -214,6 +213,25 @@ pub(crate) struct PrintArguments {
     pub(crate) jobs: Option<NonZero<usize>>,
 }
 
+/// Which events.
+#[derive(Debug, Args)]
+pub(crate) struct SelectionArguments {
+    /// Only events whose name matches; * stands for anything, a provider alone for all of its
+    /// events, ! in front excludes
+    #[arg(long, value_name = "PATTERN")]
+    pub(crate) on: Vec<String>,
+    /// Only events at and after this time
+    #[arg(short, long, value_name = "TIME", allow_hyphen_values = true)]
+    pub(crate) begin: Option<String>,
+    /// Only events up to this time
+    #[arg(short, long, value_name = "TIME", allow_hyphen_values = true)]
+    pub(crate) end: Option<String>,
+    /// Only events of this time: BEGIN,END
+    #[arg(long, value_name = "RANGE", allow_hyphen_values = true,
+        conflicts_with_all = ["begin", "end"])]
+    pub(crate) timerange: Option<String>,
+}
+
 /// Form of an event.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(crate) enum EventFormat {
@@ -225,6 +243,62 @@ pub(crate) enum EventFormat {
     Csv,
     /// Nothing: read, decode, and tell of damage alone
     None,
+}
+
+/// Cut traces to a range of time, or to some events.
+///
+/// Examples:
+///
+///   trackway trim --begin 09:30 --end 09:31 -o minute DIR
+///   trackway trim --on myapp --on '!myapp:noise' -o myapp DIR
+///
+/// What is written is a trace like the one that it was cut from. Damage is told on stderr, and
+/// what is readable is written; the exit status is 1 then, and 2 if nothing was written.
+///
+/// A TIME is as for trackway print. All fields of an event stay as they were; so do the tracer's
+/// counts of what it lost.
+#[derive(Debug, Args)]
+#[command(verbatim_doc_comment)]
+pub(crate) struct TrimArguments {
+    /// Folders of traces; those below keep their place there
+    #[arg(required = true, value_name = "DIR")]
+    pub(crate) traces: Vec<PathBuf>,
+    /// Folder to write to: new, or empty
+    #[arg(short, long, value_name = "OUT")]
+    pub(crate) output: PathBuf,
+    #[command(flatten)]
+    pub(crate) selection: SelectionArguments,
+    /// Times are UTC instead of the local time zone
+    #[arg(long)]
+    pub(crate) clock_gmt: bool,
+    /// Threads to work with [default: one for each processor]
+    #[arg(short, long, value_name = "N")]
+    pub(crate) jobs: Option<NonZero<usize>>,
+}
+
+/// Put traces together.
+///
+/// Examples:
+///
+///   trackway merge -o whole chunk-1 chunk-2 chunk-3
+///   trackway merge -o all app-trace kernel-trace
+///
+/// Pieces of one trace (rotated chunks, snapshots; they have the same uuid) become one, in which
+/// packets that several of them have are there once. Different traces lie side by side, and are
+/// read as one by any reader. Damage is told on stderr, and what is readable is written; the exit
+/// status is 1 then, and 2 if nothing was written.
+#[derive(Debug, Args)]
+#[command(verbatim_doc_comment)]
+pub(crate) struct MergeArguments {
+    /// Folders of traces
+    #[arg(required = true, value_name = "DIR")]
+    pub(crate) traces: Vec<PathBuf>,
+    /// Folder to write to: new, or empty
+    #[arg(short, long, value_name = "OUT")]
+    pub(crate) output: PathBuf,
+    /// Threads to work with [default: one for each processor]
+    #[arg(short, long, value_name = "N")]
+    pub(crate) jobs: Option<NonZero<usize>>,
 }
 
 /// Print a completion script.

@@ -213,7 +213,7 @@ fn push_json(text: &mut String, found: &Found) {
 }
 
 /// A JSON string (RFC 8259, section 7).
-fn quoted(text: &str) -> String {
+pub(crate) fn quoted(text: &str) -> String {
     let mut quoted = String::from("\"");
     for c in text.chars() {
         match c {

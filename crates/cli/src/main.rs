@@ -3,12 +3,14 @@
 
 mod arguments;
 mod bench;
+mod export;
 mod list;
 #[expect(unsafe_code, reason = "the C library's time zone has no safe interface")]
 mod local_time;
 mod patterns;
 mod print;
 mod record;
+mod stats;
 mod time_range;
 
 use std::io::{self, Write as _};
@@ -49,6 +51,8 @@ fn run(arguments: Arguments) -> anyhow::Result<ExitCode> {
             let whole = print::run(&print, &mut io::stderr())?;
             Ok(if whole { ExitCode::SUCCESS } else { ExitCode::from(NEGATIVE) })
         }
+        Verb::Trim(arguments) => export::trim(&arguments),
+        Verb::Merge(arguments) => export::merge(&arguments),
         Verb::Bench(arguments) => bench::run(&arguments, &mut io::stdout()),
         Verb::Completions(completions) => {
             let mut script = Vec::new();

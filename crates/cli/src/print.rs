@@ -6,20 +6,21 @@
 use std::fs::File;
 use std::io::{self, Write};
 use std::os::fd::AsFd as _;
+use std::path::PathBuf;
 
 use anyhow::Context as _;
-use trackway_ctf::read::{EventClass, Trace};
+use trackway_ctf::read::EventClass;
 use trackway_ctf::text::{
     Csv, DateTime, Fields, Json, LineFormat, Names, Nothing, Pretty, PrettyOptions, event_columns,
-    utc,
+    push_details, push_details_json, utc,
 };
 use trackway_reader::{
-    Found, Input, Selection, Settings, Summary, TraceFile, first_time, open, print,
+    Found, Input, Selection, Settings, Summary, TraceFile, first_time, open, print, statistics,
 };
 
 use crate::arguments::{EventFormat, PrintArguments};
 use crate::patterns::Patterns;
-use crate::{local_time, time_range};
+use crate::{local_time, stats, time_range};
 
 /// Prints traces, and to `messages` what tracers lost and what is damaged. Whether everything was
 /// read: `false` if damage was told of.
@@ -29,22 +30,39 @@ use crate::{local_time, time_range};
 /// If a folder has no trace, or cannot be read; if the output or `messages` cannot be written.
 pub(crate) fn run(arguments: &PrintArguments, messages: &mut dyn Write) -> anyhow::Result<bool> {
     let options = options(arguments)?;
-    let patterns = Patterns::new(&arguments.on)?;
-    let Found { mut inputs, is_whole } = open(&arguments.traces, messages)?;
+    let patterns = Patterns::new(&arguments.selection.on)?;
+    let Found { mut inputs, folders, is_whole } = open(&arguments.traces, messages)?;
     for input in &mut inputs {
         let (seconds, ns) = (arguments.clock_offset, arguments.clock_offset_ns);
         let moved = (seconds, ns) == (0, 0) || input.trace.shift_clocks(seconds, ns);
         anyhow::ensure!(moved, "the clock offset is too large for the clocks of the trace");
     }
-    let range = time_range::of(arguments, || first_time(&inputs))?;
+    let range = time_range::of(&arguments.selection, arguments.clock_gmt, || first_time(&inputs))?;
     let selection = Selection { range, events: &|name| patterns.select(name) };
     let mut settings = Settings::default();
     settings.jobs = arguments.jobs.unwrap_or(settings.jobs);
     let mut output = output(arguments)?;
     let calendar = if arguments.clock_gmt { utc } else { local_time::local };
-    let pretty = Pretty::new(options, calendar as fn(i64) -> Option<DateTime>);
+    let calendar = calendar as fn(i64) -> Option<DateTime>;
+    if arguments.details {
+        output.write_all(&details(&inputs, &folders, arguments.format))?;
+        return Ok(is_whole);
+    }
+    if arguments.stats {
+        let clocks = clocks(&inputs);
+        let all = statistics(inputs, &selection, settings.jobs, messages)?;
+        let text = match arguments.format {
+            EventFormat::Text => stats::text(&all, calendar, &clocks),
+            EventFormat::Json => stats::json(&all),
+            EventFormat::Csv => stats::csv(&all),
+            EventFormat::None => String::new(),
+        };
+        output.write_all(text.as_bytes())?;
+        return Ok(is_whole && all.is_whole);
+    }
+    let pretty = Pretty::new(options, calendar);
     let columns = match arguments.format {
-        EventFormat::Csv => common_columns(inputs.iter().map(|input| &input.trace)),
+        EventFormat::Csv => common_columns(&inputs, &selection),
         _ => None,
     };
     let format = arguments.format;
@@ -100,12 +118,39 @@ fn output(arguments: &PrintArguments) -> anyhow::Result<File> {
     }
 }
 
-/// The columns of the only kind of event that there is, if there is only one: of one name, with
-/// the same fields wherever it is declared.
-fn common_columns<'t>(traces: impl Iterator<Item = &'t Trace>) -> Option<Vec<String>> {
-    let classes = traces.flat_map(Trace::streams);
-    let mut events =
-        classes.flat_map(|class| class.events().iter().map(move |event| (class, event)));
+/// What the traces say of themselves.
+fn details(inputs: &[Input<TraceFile>], folders: &[PathBuf], format: EventFormat) -> Vec<u8> {
+    let mut out = Vec::new();
+    for (input, folder) in inputs.iter().zip(folders) {
+        let folder = folder.display().to_string();
+        match format {
+            EventFormat::Text => push_details(&mut out, &folder, &input.trace),
+            EventFormat::Json => push_details_json(&mut out, &folder, &input.trace),
+            EventFormat::Csv | EventFormat::None => {}
+        }
+    }
+    out
+}
+
+/// The traces' clocks, each in words, and once.
+fn clocks(inputs: &[Input<TraceFile>]) -> Vec<String> {
+    let mut clocks = Vec::new();
+    for clock in inputs.iter().flat_map(|input| input.trace.clocks()) {
+        let words = format!("{}, {} Hz", clock.name(), stats::grouped(clock.frequency()));
+        if !clocks.contains(&words) {
+            clocks.push(words);
+        }
+    }
+    clocks
+}
+
+/// The columns of the only kind of event that is asked for, if there is only one: of one name,
+/// with the same fields wherever it is declared.
+fn common_columns(inputs: &[Input<TraceFile>], selection: &Selection<'_>) -> Option<Vec<String>> {
+    let classes = inputs.iter().flat_map(|input| input.trace.streams());
+    let mut events = classes
+        .flat_map(|class| class.events().iter().map(move |event| (class, event)))
+        .filter(|(_, event)| (selection.events)(event.name().unwrap_or_default()));
     let (first_class, first) = events.next()?;
     let columns = event_columns(first_class, first)?;
     let is_same = |class, event: &EventClass| {

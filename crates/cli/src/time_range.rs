@@ -5,7 +5,7 @@ use anyhow::Context as _;
 use trackway_ctf::text::{DateTime, seconds_of, utc};
 use trackway_reader::Range;
 
-use crate::arguments::PrintArguments;
+use crate::arguments::SelectionArguments;
 use crate::local_time;
 
 const NS_PER_SECOND: i64 = 1_000_000_000;
@@ -21,9 +21,10 @@ enum Bound {
     TimeOfDay(DateTime, i64),
 }
 
-/// The range that was asked for; `first` gives the time of the first event.
+/// The range that was asked for, in UTC if `gmt`; `first` gives the time of the first event.
 pub(crate) fn of(
-    arguments: &PrintArguments,
+    arguments: &SelectionArguments,
+    gmt: bool,
     first: impl Fn() -> Option<i64>,
 ) -> anyhow::Result<Range> {
     let (begin, end) = match &arguments.timerange {
@@ -32,7 +33,6 @@ pub(crate) fn of(
     };
     let ns = |text: &str| {
         let bound = parse(text).with_context(|| format!("'{text}' is not a time"))?;
-        let gmt = arguments.clock_gmt;
         resolve(bound, gmt, &first).with_context(|| format!("there is no time '{text}'"))
     };
     let range = Range { begin: begin.map(ns).transpose()?, end: end.map(ns).transpose()? };

@@ -134,10 +134,7 @@ impl<'t, B: Bytes> Task<'t, B> {
 
     fn lost(&self, loss: Loss, batch: &mut Batch) {
         let clock = self.decoder.class().and_then(StreamClass::clock);
-        let between = loss.between.zip(clock).and_then(|((begin, end), clock)| {
-            clock.ns_from_origin(begin).ok().zip(clock.ns_from_origin(end).ok())
-        });
-        if let Some((loss, between)) = self.stream.range.clip(loss, between) {
+        if let Some((loss, between)) = self.stream.range.clip_clocked(loss, clock) {
             batch.note(Told::Loss(loss, between));
         }
     }

@@ -28,7 +28,7 @@ use std::num::NonZero;
 use trackway_ctf::read::{Bytes, SourceStream};
 use trackway_ctf::text::{LineFormat, Shown};
 
-pub use export::{Export, ExportError, Exported, Keep, merge, trim};
+pub use export::{Export, ExportError, Exported, merge, trim};
 pub use folder::{Found, OpenError, TraceFile, open};
 pub use input::{DataFile, Input};
 pub use select::{Range, Selection};
@@ -65,8 +65,8 @@ pub struct Summary {
     pub most_bytes: usize,
 }
 
-/// Writes the events of `inputs` that are asked for to `output` as lines of `format`, in time order, and what the
-/// tracer lost and what is damaged to `messages`.
+/// Writes the events of `inputs` that are asked for to `output` as lines of `format`, in time
+/// order, and what the tracer lost and what is damaged to `messages`.
 ///
 /// # Errors
 ///

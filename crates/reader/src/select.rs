@@ -1,6 +1,6 @@
 //! Which events are asked for.
 
-use trackway_ctf::read::{Clock, Loss, Packet};
+use trackway_ctf::read::{Clock, EventClass, Loss, Packet, StreamClass, Trace};
 
 /// Which events are asked for.
 #[derive(Clone, Copy)]
@@ -8,7 +8,20 @@ pub struct Selection<'s> {
     /// Which times.
     pub range: Range,
     /// Whether events of this name are wanted.
-    pub events: &'s dyn Fn(&str) -> bool,
+    pub events: &'s (dyn Fn(&str) -> bool + Sync),
+}
+
+impl Selection<'_> {
+    /// Whether all events of `trace` are wanted, at whatever time.
+    pub(crate) fn wants_all_names(&self, trace: &Trace) -> bool {
+        let mut events = trace.streams().iter().flat_map(StreamClass::events);
+        events.all(|event| self.wants(event))
+    }
+
+    /// Whether events of this class are wanted.
+    pub(crate) fn wants(&self, event: &EventClass) -> bool {
+        (self.events)(event.name().unwrap_or_default())
+    }
 }
 
 impl Default for Selection<'_> {
@@ -46,7 +59,7 @@ impl Range {
 
     /// The part of a loss that is in it. How much of a loss lies before or behind an end is not
     /// known, so that a part has no count: so babeltrace2 says it.
-    pub(crate) fn clip(&self, loss: Loss, between: Option<(i64, i64)>) -> Option<TimedLoss> {
+    fn clip(&self, loss: Loss, between: Option<(i64, i64)>) -> Option<TimedLoss> {
         let Some((mut from, mut to)) = between else { return Some((loss, between)) };
         let mut count = loss.count;
         if let Some(begin) = self.begin.filter(|&begin| from < begin) {
@@ -62,6 +75,26 @@ impl Range {
             (to, count) = (end, None);
         }
         Some((Loss { count, ..loss }, Some((from, to))))
+    }
+
+    /// Whether nothing is outside.
+    pub(crate) const fn is_everything(&self) -> bool {
+        self.begin.is_none() && self.end.is_none()
+    }
+
+    /// Whether all of a packet is in it.
+    pub(crate) fn contains(&self, packet: &Packet, clock: Option<&Clock>) -> bool {
+        let times = times(packet, clock);
+        self.is_everything()
+            || times.is_some_and(|(from, to)| self.has(Some(from)) && self.has(Some(to)))
+    }
+
+    /// The part of a loss in a stream with this clock that is in it; see [`Range::clip`].
+    pub(crate) fn clip_clocked(&self, loss: Loss, clock: Option<&Clock>) -> Option<TimedLoss> {
+        let between = loss.between.zip(clock).and_then(|((begin, end), clock)| {
+            clock.ns_from_origin(begin).ok().zip(clock.ns_from_origin(end).ok())
+        });
+        self.clip(loss, between)
     }
 
     /// Whether a packet ends before it begins.

@@ -15,9 +15,9 @@ use trackway_ctf::read::{
 };
 
 use crate::decode::{Task, index_of};
-use crate::export::Keep;
 use crate::input::{DataFile, Input, NamedTrace, joined};
 use crate::plan::Planner;
+use crate::select::Selection;
 use crate::stream::{Stream, streams};
 
 /// What traces hold.
@@ -56,7 +56,7 @@ pub struct StreamCount {
     pub name: String,
     /// The CPU that it is of, if its packets name just one.
     pub cpu: Option<u64>,
-    /// Packets, whatever events are counted.
+    /// Packets that may have events of the time that is asked for.
     pub packets: u64,
     /// Bytes of its files.
     pub bytes: u64,
@@ -66,7 +66,8 @@ pub struct StreamCount {
     pub lost_events: u64,
     /// Packets that the tracer lost.
     pub lost_packets: u64,
-    /// Whether it may have lost more before its first packet.
+    /// Whether it may have lost more, before its first packet or across an end of the time that
+    /// is asked for.
     pub is_loss_uncertain: bool,
     /// Time of the first event that was counted.
     pub first: Option<i64>,
@@ -91,14 +92,14 @@ impl Statistics {
     }
 }
 
-/// Counts what `keep` says of `inputs`, by `jobs` threads. Damage is told to `messages`.
+/// Counts those events of `inputs` that are asked for, by `jobs` threads. Damage is told to `messages`.
 ///
 /// # Errors
 ///
 /// If `messages` cannot be written.
 pub fn statistics<B: Bytes + Sync>(
     inputs: Vec<Input<B>>,
-    keep: &Keep<'_>,
+    selection: &Selection<'_>,
     jobs: NonZero<usize>,
     messages: &mut dyn Write,
 ) -> io::Result<Statistics> {
@@ -108,7 +109,7 @@ pub fn statistics<B: Bytes + Sync>(
         .map(|(input, ())| (NamedTrace::new(input.trace, &input.folder), input.files))
         .collect();
     let texts: Vec<_> = traces.iter().map(|_| Vec::new()).collect();
-    let streams = streams(&traces, &texts);
+    let streams = streams(&traces, &texts, selection.range);
     let planners: Vec<_> =
         streams.iter().map(|stream| Mutex::new(Some(Planner::new(stream)))).collect();
     let counts: Vec<Counts> = std::thread::scope(|scope| {
@@ -116,7 +117,7 @@ pub fn statistics<B: Bytes + Sync>(
             .map(|number| {
                 scope.spawn({
                     let (streams, planners) = (&streams, &planners);
-                    move || count(streams, planners, number, keep)
+                    move || count(streams, planners, number, selection)
                 })
             })
             .collect();
@@ -157,7 +158,7 @@ fn count<'t, B: Bytes>(
     streams: &[Stream<'t, B>],
     planners: &[Mutex<Option<Planner<'t, B>>>],
     number: usize,
-    keep: &Keep<'_>,
+    selection: &Selection<'_>,
 ) -> Counts {
     let mut counts = Counts::new(streams);
     let mut memory = Vec::new();
@@ -171,7 +172,7 @@ fn count<'t, B: Bytes>(
             let mut planner = lock(planner);
             let planned = planner.as_mut().and_then(|planner| planner.plan(&mut memory));
             let Some(planned) = planned else { break };
-            let mut work = Work { counted, damage: &mut counts.damage, keep };
+            let mut work = Work { counted, damage: &mut counts.damage, selection };
             if planned.stands_alone {
                 drop(planner);
                 work.task(planned.task);
@@ -274,7 +275,7 @@ impl StreamCount {
 struct Work<'w, 'k> {
     counted: &'w mut (StreamCount, Vec<ClassCount>),
     damage: &'w mut Vec<String>,
-    keep: &'w Keep<'k>,
+    selection: &'w Selection<'k>,
 }
 
 impl Work<'_, '_> {
@@ -295,9 +296,14 @@ impl Work<'_, '_> {
         decoder: &mut StreamDecoder<'_>,
     ) -> Result<(), StreamError> {
         let mut cpu = CpuId::default();
-        let mut losses = StreamCount::default();
-        source.begin(decoder, &mut cpu, |loss| losses.lose(loss))?;
-        let packet = StreamCount { cpu: cpu.id(), packets: 1, ..losses };
+        let mut losses = Vec::new();
+        source.begin(decoder, &mut cpu, |loss| losses.push(loss))?;
+        let mut packet = StreamCount { cpu: cpu.id(), packets: 1, ..StreamCount::default() };
+        let clock = decoder.class().and_then(StreamClass::clock);
+        let range = self.selection.range;
+        for (loss, _) in losses.into_iter().filter_map(|loss| range.clip_clocked(loss, clock)) {
+            packet.lose(loss);
+        }
         self.counted.0.add(&packet);
         let events = decoder.class().map_or(&[][..], StreamClass::events);
         if self.counted.1.is_empty() {
@@ -315,14 +321,13 @@ impl Work<'_, '_> {
     }
 
     fn class(&self, event: &EventClass) -> ClassCount {
-        let is_wanted = self.keep.wants(event.name().unwrap_or_default());
-        ClassCount { is_wanted, count: 0, bits: 0 }
+        ClassCount { is_wanted: self.selection.wants(event), count: 0, bits: 0 }
     }
 
     fn event(&mut self, time: Option<i64>, index: usize, bits: u64) {
         let (stream, classes) = &mut *self.counted;
         let Some(class) = classes.get_mut(index) else { return };
-        if !class.is_wanted || !self.keep.has_time(time) {
+        if !class.is_wanted || !self.selection.range.has(time) {
             return;
         }
         class.count += 1;

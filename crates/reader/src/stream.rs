@@ -66,8 +66,7 @@ impl ClassTexts {
                 .events()
                 .iter()
                 .map(|event| {
-                    let is_wanted = (selection.events)(event.name().unwrap_or_default());
-                    is_wanted.then(|| format.class_text(trace, stream, event))
+                    selection.wants(event).then(|| format.class_text(trace, stream, event))
                 })
                 .collect(),
         };

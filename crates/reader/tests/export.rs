@@ -12,7 +12,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use support::{Made, Random, START_NS, StreamWriter, babeltrace, description, event, random_trace};
 use trackway_ctf::read::{Event, Trace, read_stream, read_trace};
 use trackway_ctf::write::{Contexts, event_declaration, metadata_preamble};
-use trackway_reader::{Export, ExportError, Exported, Input, Keep, TraceFile, merge, open, trim};
+use trackway_reader::{
+    Export, ExportError, Exported, Input, Range, Selection, TraceFile, merge, open, trim,
+};
 use trackway_schema::{FieldKind, Scalar};
 use trackway_testkit::TemporaryFolder;
 
@@ -33,12 +35,12 @@ fn inputs(paths: &[PathBuf]) -> Vec<(Input<TraceFile>, PathBuf)> {
     found.inputs.into_iter().zip(found.folders).collect()
 }
 
-fn trimmed(from: &Path, to: &Path, keep: &Keep<'_>) -> (Exported, String) {
+fn trimmed(from: &Path, to: &Path, selection: &Selection<'_>) -> (Exported, String) {
     let mut messages = Vec::new();
     let (folder, stop) = (to.to_owned(), AtomicBool::new(false));
     let export = Export { folder, stop: &stop, progress: &|_, _| {} };
     let inputs = inputs(&[from.to_owned()]);
-    let done = trim(&inputs, keep, &export, JOBS, &mut messages).expect("a trace");
+    let done = trim(&inputs, selection, &export, JOBS, &mut messages).expect("a trace");
     (done, String::from_utf8(messages).expect("UTF-8"))
 }
 
@@ -109,7 +111,8 @@ fn a_range_has_the_events_of_that_range() {
             1 => end = None,
             _ => {}
         }
-        let (done, messages) = trimmed(&from, &to, &Keep { begin, end, is_wanted: None });
+        let (done, messages) =
+            trimmed(&from, &to, &Selection { range: Range { begin, end }, ..Selection::default() });
         assert_eq!((done.is_whole, messages.as_str()), (true, ""), "seed {seed}");
         let expected: Vec<Event> = all
             .into_iter()
@@ -135,8 +138,8 @@ fn some_events_can_be_chosen_by_name() {
         save(&random_trace(seed), &from);
         let all = events(&from);
         let is_wanted = |name: &str| name.ends_with(['0', '2', '4']) == (seed % 2 == 0);
-        let keep = Keep { is_wanted: Some(&is_wanted), ..Keep::default() };
-        let (done, messages) = trimmed(&from, &to, &keep);
+        let selection = Selection { events: &is_wanted, ..Selection::default() };
+        let (done, messages) = trimmed(&from, &to, &selection);
         assert_eq!((done.is_whole, messages.as_str()), (true, ""), "seed {seed}");
         let expected: Vec<Event> = all.into_iter().filter(|event| is_wanted(&event.name)).collect();
         assert_eq!(shown(&events(&to)), shown(&expected), "seed {seed}");
@@ -153,7 +156,7 @@ fn everything_is_the_same_bytes() {
     for seed in 0..5 {
         save(&random_trace(seed), &from.join(format!("sub/{seed}")));
     }
-    let (done, _) = trimmed(&from, &to, &Keep::default());
+    let (done, _) = trimmed(&from, &to, &Selection::default());
     assert_eq!((done.traces, done.rewritten, done.is_whole), (5, 0, true));
     for seed in 0..5 {
         let sub = format!("sub/{seed}");
@@ -199,8 +202,8 @@ fn times_survive_what_was_between() {
     let (from, to) = (place.join("from"), place.join("to"));
     save(&far_apart(), &from);
     let is_wanted = |name: &str| name == "app:rare";
-    let keep = Keep { is_wanted: Some(&is_wanted), ..Keep::default() };
-    let (done, _) = trimmed(&from, &to, &keep);
+    let selection = Selection { events: &is_wanted, ..Selection::default() };
+    let (done, _) = trimmed(&from, &to, &selection);
     let expected: Vec<Event> =
         events(&from).into_iter().filter(|event| event.name == "app:rare").collect();
     assert_eq!(shown(&events(&to)), shown(&expected));
@@ -312,7 +315,7 @@ fn damage_is_told_and_what_is_readable_stays() {
     for to in [to.join("trimmed"), to.join("merged")] {
         let (done, messages) = match to.ends_with("merged") {
             true => merged(std::slice::from_ref(&from), &to),
-            false => trimmed(&from, &to, &Keep::default()),
+            false => trimmed(&from, &to, &Selection::default()),
         };
         assert!(!done.is_whole);
         assert!(messages.contains("channel_0: packet 2 at byte"), "{messages}");
@@ -333,12 +336,12 @@ fn what_is_stopped_leaves_nothing() {
         progress: &|_, _| stop.store(true, Ordering::Relaxed),
     };
     let inputs = inputs(std::slice::from_ref(&from));
-    let result = trim(&inputs, &Keep::default(), &export, JOBS, &mut Vec::new());
+    let result = trim(&inputs, &Selection::default(), &export, JOBS, &mut Vec::new());
     assert!(matches!(result, Err(ExportError::Stopped)));
     assert!(!to.exists());
     // And what is there is not written to.
     let export = Export { folder: from.clone(), ..export };
-    let result = trim(&inputs, &Keep::default(), &export, JOBS, &mut Vec::new());
+    let result = trim(&inputs, &Selection::default(), &export, JOBS, &mut Vec::new());
     assert!(matches!(result, Err(ExportError::NotEmpty(_))));
     assert!(from.join("metadata").exists());
 }

@@ -84,7 +84,7 @@ impl<C: Calendar> LineFormat for Csv<C> {
             Some(columns) => {
                 for column in columns.iter() {
                     out.push(b',');
-                    push_cell(&mut out, column.as_bytes());
+                    push_csv_cell(&mut out, column.as_bytes());
                 }
             }
         }
@@ -97,7 +97,7 @@ impl<C: Calendar> LineFormat for Csv<C> {
         for name in ["hostname", "procname", "vpid"] {
             out.push(b',');
             match trace.environment(name) {
-                Some(EnvironmentValue::Text(text)) => push_cell(&mut out, text.as_bytes()),
+                Some(EnvironmentValue::Text(text)) => push_csv_cell(&mut out, text.as_bytes()),
                 Some(EnvironmentValue::Number(number)) => push_signed(&mut out, *number),
                 None => {}
             }
@@ -109,7 +109,7 @@ impl<C: Calendar> LineFormat for Csv<C> {
 
     fn class_text(&self, _: &Trace, _: &StreamClass, event: &EventClass) -> Vec<u8> {
         let mut out = vec![b','];
-        push_cell(&mut out, event.name().unwrap_or_default().as_bytes());
+        push_csv_cell(&mut out, event.name().unwrap_or_default().as_bytes());
         out
     }
 
@@ -154,7 +154,7 @@ impl<C: Calendar> LineFormat for Csv<C> {
 }
 
 /// Appends a cell: in quotes if it has something in it that ends cells, and always UTF-8.
-fn push_cell(out: &mut Vec<u8>, bytes: &[u8]) {
+pub fn push_csv_cell(out: &mut Vec<u8>, bytes: &[u8]) {
     let text = String::from_utf8_lossy(bytes);
     let bytes = text.as_bytes();
     if !bytes.iter().any(|byte| matches!(byte, b',' | b'"' | b'\n' | b'\r')) {
@@ -260,7 +260,7 @@ impl CellWriter<'_> {
             to_json(&mut JsonWriter::new(&mut self.json));
         }
         if self.depth == self.cell_depth() {
-            push_cell(self.out, &self.json);
+            push_csv_cell(self.out, &self.json);
             self.json.clear();
         }
     }
@@ -295,7 +295,7 @@ impl Sink for CellWriter<'_> {
         }
         let mut labels = kind.labels_of(value);
         match (labels.next(), labels.next()) {
-            (Some(label), None) => push_cell(self.out, label.as_bytes()),
+            (Some(label), None) => push_csv_cell(self.out, label.as_bytes()),
             _ => push_integer(self.out, kind.integer(), value),
         }
     }
@@ -315,7 +315,7 @@ impl Sink for CellWriter<'_> {
         if self.is_part() {
             return JsonWriter::new(&mut self.json).text(bytes);
         }
-        push_cell(self.out, bytes);
+        push_csv_cell(self.out, bytes);
     }
 
     fn begin_struct(&mut self) {
@@ -357,13 +357,13 @@ impl Sink for CellWriter<'_> {
 
 #[cfg(test)]
 mod tests {
-    use super::push_cell;
+    use super::push_csv_cell;
 
     #[test]
     fn cells_are_quoted_where_they_must_be() {
         let cell = |bytes: &[u8]| {
             let mut out = Vec::new();
-            push_cell(&mut out, bytes);
+            push_csv_cell(&mut out, bytes);
             String::from_utf8(out).expect("UTF-8")
         };
         assert_eq!(cell(b""), "");

@@ -20,7 +20,7 @@ mod options;
 mod pretty;
 mod time;
 
-pub use csv::{Csv, event_columns};
+pub use csv::{Csv, event_columns, push_csv_cell};
 pub use details::{push_details, push_details_json};
 pub use fields::FieldWriter;
 pub use format::{Head, Line, LineFormat, LossPlace, Shown, Stamp};

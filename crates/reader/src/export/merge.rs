@@ -19,6 +19,7 @@ use super::{Export, ExportError, Exported};
 use crate::folder::METADATA;
 use crate::input::{Input, NamedTrace, joined};
 use crate::plan::{HEADER_WINDOW_BYTES, Planner};
+use crate::select::Range;
 use crate::stream::{Stream, streams_of};
 
 /// Writes `inputs` to the folder of `export`, by `jobs` threads; with each input is the folder
@@ -54,7 +55,7 @@ pub fn merge<B: Bytes + Sync>(
     for (trace, files, to) in &traces {
         let mut names = Names::default();
         names.give(METADATA);
-        for stream in streams_of(trace, files, &[]) {
+        for stream in streams_of(trace, files, &[], Range::default()) {
             let name = stream.files.first().map_or("stream", |file| &file.name);
             let name = Path::new(name).file_name().unwrap_or_default().to_string_lossy();
             let to = to.join(names.give(&name));

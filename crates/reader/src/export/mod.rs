@@ -18,7 +18,7 @@ use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 pub use merge::merge;
-pub use trim::{Keep, trim};
+pub use trim::trim;
 
 /// How a trace is written.
 pub struct Export<'a> {

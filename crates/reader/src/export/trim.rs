@@ -12,7 +12,7 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
 use trackway_ctf::read::{
-    Bytes, Packet, SourceStream, StreamClass, StreamDecoder, Trace, packets_stand_alone,
+    Bytes, SourceStream, StreamClass, StreamDecoder, Trace, packets_stand_alone,
 };
 
 use super::output::{Folder, Names, PacketFile};
@@ -20,67 +20,9 @@ use super::packets::{Found, Numbers, Target};
 use super::{Export, ExportError, Exported};
 use crate::folder::METADATA;
 use crate::input::{DataFile, Input};
+use crate::select::Selection;
 
-/// What is kept of traces.
-#[derive(Clone, Copy, Default)]
-pub struct Keep<'a> {
-    /// Events from this time on, in nanoseconds since the clock's origin.
-    pub begin: Option<i64>,
-    /// Events up to and at this time, likewise.
-    pub end: Option<i64>,
-    /// Events with a name that this chooses.
-    pub is_wanted: Option<&'a (dyn Fn(&str) -> bool + Sync)>,
-}
-
-impl Keep<'_> {
-    const fn is_everything(&self) -> bool {
-        self.begin.is_none() && self.end.is_none() && self.is_wanted.is_none()
-    }
-
-    /// Whether a time is not before the range, and not behind it.
-    fn has(&self, time: i64) -> bool {
-        self.begin.is_none_or(|begin| begin <= time) && self.end.is_none_or(|end| time <= end)
-    }
-
-    /// Whether events of this name are kept.
-    pub(crate) fn wants(&self, name: &str) -> bool {
-        self.is_wanted.is_none_or(|is_wanted| is_wanted(name))
-    }
-
-    /// Whether events at this time are kept. One without a time is in no range.
-    pub(crate) fn has_time(&self, time: Option<i64>) -> bool {
-        time.map_or(self.begin.is_none() && self.end.is_none(), |time| self.has(time))
-    }
-
-    /// What becomes of a packet of the class.
-    fn place(&self, class: &StreamClass, packet: &Packet) -> Place {
-        let time = |clock: Option<u64>| class.clock()?.ns_from_origin(clock?).ok();
-        let times = time(packet.timestamp_begin).zip(time(packet.timestamp_end));
-        let is_outside = times.is_some_and(|(begin, end)| {
-            self.begin.is_some_and(|from| end < from) || self.end.is_some_and(|to| begin > to)
-        });
-        let is_inside = times.is_some_and(|(begin, end)| self.has(begin) && self.has(end));
-        match (is_outside, is_inside) {
-            (true, _) => Place::Outside,
-            _ if self.is_everything() => Place::Inside,
-            (_, true) if self.is_wanted.is_none() => Place::Inside,
-            _ => Place::Across,
-        }
-    }
-}
-
-/// Where a packet is.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Place {
-    /// All of it is kept.
-    Inside,
-    /// A part of it may be.
-    Across,
-    /// Nothing of it is.
-    Outside,
-}
-
-/// Writes what `keep` says of `inputs` to the folder of `export`, by `jobs` threads: each trace in
+/// Writes those events of `inputs` that are asked for to the folder of `export`, by `jobs` threads: each trace in
 /// the folder of `folders`, relative to that of `export`. Damage is told to `messages`.
 ///
 /// # Errors
@@ -89,7 +31,7 @@ enum Place {
 /// nothing is left of it.
 pub fn trim<B: Bytes + Sync>(
     inputs: &[(Input<B>, PathBuf)],
-    keep: &Keep<'_>,
+    selection: &Selection<'_>,
     export: &Export<'_>,
     jobs: NonZero<usize>,
     messages: &mut dyn Write,
@@ -117,7 +59,13 @@ pub fn trim<B: Bytes + Sync>(
     };
     let results = in_parallel(&works, jobs, |(index, file, to)| {
         let (input, _) = inputs.get(*index)?;
-        Some(trim_file(&input.trace, file, to, keep, step))
+        let trim = Trim {
+            trace: &input.trace,
+            file,
+            selection,
+            is_every_name: selection.wants_all_names(&input.trace),
+        };
+        Some(trim.write(to, step))
     });
     let mut all = Exported { is_whole: true, traces: inputs.len() as u64, ..Exported::default() };
     for result in results.into_iter().flatten() {
@@ -182,54 +130,65 @@ pub(super) fn in_parallel<W: Sync, R: Send>(
     results.into_iter().map(|(_, result)| result).collect()
 }
 
-/// Writes one file's packets; what was done, and what is damaged.
-fn trim_file<B: Bytes>(
-    trace: &Trace,
-    file: &DataFile<B>,
-    to: &Path,
-    keep: &Keep<'_>,
-    step: impl Fn(u64) -> Result<(), ExportError>,
-) -> Result<(Exported, String), ExportError> {
-    let mut target = Target::new(PacketFile::new(to.to_owned()));
-    target.numbers = keep.is_wanted.map(|_| Numbers::default());
-    let mut source = SourceStream::new(&file.bytes);
-    let mut decoder = StreamDecoder::new(trace);
-    while !source.is_at_end() {
-        let before = source.next().0;
-        let Some(found) = target.begin(&file.name, &mut source, &mut decoder) else { continue };
-        let Some(class) = decoder.class() else { continue };
-        if !keep.is_everything() && !packets_stand_alone(class) {
-            let why = "nothing can be cut out: its packets do not say in full when they begin";
-            target.damaged(&file.name, why);
-            break;
-        }
-        packet(trace, file, &mut target, &mut source, &mut decoder, &found, keep)?;
-        step(source.next().0 - before)?;
-    }
-    if target.file.finish()? {
-        target.done.streams += 1;
-    }
-    Ok((target.done, target.messages))
+/// What is done with one file.
+struct Trim<'a, B> {
+    trace: &'a Trace,
+    file: &'a DataFile<B>,
+    selection: &'a Selection<'a>,
+    /// Whether the time alone says what is kept.
+    is_every_name: bool,
 }
 
-/// Writes the packet that was just begun, or what is kept of it.
-fn packet<B: Bytes>(
-    trace: &Trace,
-    file: &DataFile<B>,
-    target: &mut Target,
-    source: &mut SourceStream<&B>,
-    decoder: &mut StreamDecoder<'_>,
-    found: &Found,
-    keep: &Keep<'_>,
-) -> Result<(), ExportError> {
-    let place = decoder.class().map(|class| keep.place(class, &found.packet));
-    match place {
-        Some(Place::Inside) if found.is_complete => target.copy(file, found),
-        Some(Place::Inside | Place::Across) => {
-            target.cut(trace, &file.name, source, decoder, |event| {
-                keep.has_time(event.time) && keep.wants(event.class.name().unwrap_or_default())
-            })
+impl<B: Bytes> Trim<'_, B> {
+    /// Writes the file's packets; what was done, and what is damaged.
+    fn write(
+        &self,
+        to: &Path,
+        step: impl Fn(u64) -> Result<(), ExportError>,
+    ) -> Result<(Exported, String), ExportError> {
+        let Self { trace, file, selection, is_every_name } = *self;
+        let mut target = Target::new(PacketFile::new(to.to_owned()));
+        // Packets that are left out within a stream must not look like lost ones.
+        target.numbers = (!is_every_name).then(Numbers::default);
+        let mut source = SourceStream::new(&file.bytes);
+        let mut decoder = StreamDecoder::new(trace);
+        while !source.is_at_end() {
+            let before = source.next().0;
+            let Some(found) = target.begin(&file.name, &mut source, &mut decoder) else { continue };
+            let Some(class) = decoder.class() else { continue };
+            let is_all = selection.range.is_everything() && is_every_name;
+            if !is_all && !packets_stand_alone(class) {
+                let why = "nothing can be cut out: its packets do not say in full when they begin";
+                target.damaged(&file.name, why);
+                break;
+            }
+            self.packet(&mut target, &mut source, &mut decoder, &found)?;
+            step(source.next().0 - before)?;
         }
-        Some(Place::Outside) | None => Ok(()),
+        if target.file.finish()? {
+            target.done.streams += 1;
+        }
+        Ok((target.done, target.messages))
+    }
+
+    /// Writes the packet that was just begun, or what is kept of it.
+    fn packet(
+        &self,
+        target: &mut Target,
+        source: &mut SourceStream<&B>,
+        decoder: &mut StreamDecoder<'_>,
+        found: &Found,
+    ) -> Result<(), ExportError> {
+        let Self { trace, file, selection, is_every_name } = *self;
+        let (range, clock) = (selection.range, decoder.class().and_then(StreamClass::clock));
+        if range.is_after(&found.packet, clock) || range.is_before(&found.packet, clock) {
+            return Ok(());
+        }
+        if is_every_name && found.is_complete && range.contains(&found.packet, clock) {
+            return target.copy(file, found);
+        }
+        target.cut(trace, &file.name, source, decoder, |event| {
+            range.has(event.time) && selection.wants(event.class)
+        })
     }
 }

@@ -1,0 +1,191 @@
+//! `trackway trim` and `trackway merge`: traces written from traces.
+//!
+//! Ctrl-C and its like end it in order: what was begun is removed, and the command ends by that
+//! signal, as if it had not caught it.
+
+use std::io::{self, IsTerminal as _, Write};
+use std::num::NonZero;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::sync::atomic::{AtomicBool, AtomicI32, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+use anyhow::Context as _;
+use trackway_reader::{
+    Export, ExportError, Exported, Found, Input, Selection, Settings, TraceFile, first_time, open,
+};
+use trackway_sys::signal::{self, SignalReader, SignalSet};
+use trackway_sys::wait::readable;
+
+use crate::arguments::{MergeArguments, TrimArguments};
+use crate::patterns::Patterns;
+use crate::stats::grouped;
+use crate::{NEGATIVE, time_range};
+
+/// So long a wait that it is for ever: a day.
+const FOREVER_NS: u64 = 86_400_000_000_000;
+/// How often progress is shown.
+const INTERVAL: Duration = Duration::from_millis(100);
+
+/// `trackway trim`.
+///
+/// # Errors
+///
+/// If a folder has no trace, or cannot be read; if nothing can be written.
+pub(crate) fn trim(arguments: &TrimArguments) -> anyhow::Result<ExitCode> {
+    let patterns = Patterns::new(&arguments.selection.on)?;
+    let found = open(&arguments.traces, &mut io::stderr())?;
+    let first = || first_time(&found.inputs);
+    let range = time_range::of(&arguments.selection, arguments.clock_gmt, first)?;
+    let selection = Selection { range, events: &|name| patterns.select(name) };
+    run(found, &arguments.output, arguments.jobs, |inputs, export, jobs, messages| {
+        trackway_reader::trim(&inputs, &selection, export, jobs, messages)
+    })
+}
+
+/// `trackway merge`.
+///
+/// # Errors
+///
+/// As for [`trim`].
+pub(crate) fn merge(arguments: &MergeArguments) -> anyhow::Result<ExitCode> {
+    let found = open(&arguments.traces, &mut io::stderr())?;
+    run(found, &arguments.output, arguments.jobs, trackway_reader::merge)
+}
+
+/// A trace, and the folder that it was found in.
+type InFolder = (Input<TraceFile>, PathBuf);
+
+/// Writes to `folder` what `write` makes of what was `found`.
+fn run(
+    found: Found,
+    folder: &Path,
+    jobs: Option<NonZero<usize>>,
+    write: impl FnOnce(
+        Vec<InFolder>,
+        &Export<'_>,
+        NonZero<usize>,
+        &mut dyn Write,
+    ) -> Result<Exported, ExportError>,
+) -> anyhow::Result<ExitCode> {
+    anyhow::ensure!(!found.inputs.is_empty(), "there is no trace that can be read");
+    let inputs: Vec<InFolder> = found.inputs.into_iter().zip(found.folders).collect();
+    let jobs = jobs.unwrap_or(Settings::default().jobs);
+    let stop = Arc::new(Stop::default());
+    Stop::catch(&stop)?;
+    let progress = Progress::new();
+    let export = Export {
+        folder: folder.to_owned(),
+        stop: &stop.is_asked,
+        progress: &|done, total| progress.show(done, total),
+    };
+    let mut messages = Vec::new();
+    let result = write(inputs, &export, jobs, &mut messages);
+    progress.end();
+    io::stderr().write_all(&messages)?;
+    let done = match result {
+        Err(ExportError::Stopped) => signal::die_of(stop.signal.load(Ordering::Relaxed)),
+        result => result?,
+    };
+    eprintln!("trackway: {}", summary(&done, &folder.display().to_string()));
+    let is_whole = done.is_whole && found.is_whole;
+    Ok(if is_whole { ExitCode::SUCCESS } else { ExitCode::from(NEGATIVE) })
+}
+
+/// What was written, in words.
+fn summary(done: &Exported, folder: &str) -> String {
+    let plural = |count: u64, what: &str| {
+        format!("{} {what}{}", grouped(count), if count == 1 { "" } else { "s" })
+    };
+    let rewritten = match done.rewritten {
+        0 => String::new(),
+        count => format!(" ({} rewritten)", grouped(count)),
+    };
+    format!(
+        "{}, {}, {}{rewritten}, {:.1} MiB in {folder}",
+        plural(done.traces, "trace"),
+        plural(done.streams, "stream"),
+        plural(done.packets, "packet"),
+        done.bytes as f64 / f64::from(1 << 20),
+    )
+}
+
+/// A signal's wish that all this should end.
+#[derive(Default)]
+struct Stop {
+    is_asked: AtomicBool,
+    signal: AtomicI32,
+}
+
+impl Stop {
+    /// From now on, signals that end programs only ask for it; to be called before there are
+    /// other threads, which inherit that. The thread that waits for them ends with the program.
+    fn catch(stop: &Arc<Self>) -> anyhow::Result<()> {
+        let signals = SignalSet::of(&[libc::SIGINT, libc::SIGTERM, libc::SIGHUP]);
+        signals.block();
+        let reader = SignalReader::new(&signals).context("cannot wait for signals")?;
+        let stop = Arc::clone(stop);
+        std::thread::spawn(move || {
+            loop {
+                // Whatever it says, what there is is read.
+                let _ = readable([Some(reader.fd()), None], FOREVER_NS);
+                if let Some((signal, _)) = reader.next() {
+                    stop.signal.store(signal, Ordering::SeqCst);
+                    stop.is_asked.store(true, Ordering::SeqCst);
+                    return;
+                }
+            }
+        });
+        Ok(())
+    }
+}
+
+/// One line on standard error that says how far it has come, where somebody looks at it.
+struct Progress {
+    shown: Option<Mutex<Instant>>,
+}
+
+impl Progress {
+    fn new() -> Self {
+        let is_shown = io::stderr().is_terminal();
+        Self { shown: is_shown.then(|| Mutex::new(Instant::now())) }
+    }
+
+    fn show(&self, done: u64, total: u64) {
+        // Who finds another thread at it has nothing newer to say.
+        let Some(Ok(mut shown)) = self.shown.as_ref().map(Mutex::try_lock) else { return };
+        if shown.elapsed() >= INTERVAL {
+            *shown = Instant::now();
+            let percent = 100.0 * done as f64 / total.max(1) as f64;
+            // Not to be told about progress is no reason to stop.
+            let _ = write!(io::stderr(), "\r\x1b[K{percent:.0} % of {} MiB", total >> 20);
+        }
+    }
+
+    fn end(&self) {
+        if self.shown.is_some() {
+            let _ = write!(io::stderr(), "\r\x1b[K");
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn summaries_read_as_intended() {
+        let done = Exported {
+            traces: 1,
+            streams: 2,
+            packets: 1234,
+            bytes: 3 << 19,
+            is_whole: true,
+            ..Exported::default()
+        };
+        assert_eq!(summary(&done, "o"), "1 trace, 2 streams, 1,234 packets, 1.5 MiB in o");
+        let done = Exported { rewritten: 7, ..done };
+        assert!(summary(&done, "o").contains("1,234 packets (7 rewritten), "));
+    }
+}
