@@ -8,14 +8,13 @@ use std::fs;
 use std::io::Write;
 use std::num::NonZero;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicU64, Ordering};
 
 use trackway_ctf::read::{Bytes, SourceStream, StreamDecoder};
 
 use super::output::{Folder, Names, PacketFile};
 use super::packets::Target;
 use super::trim::in_parallel;
-use super::{Export, ExportError, Exported};
+use super::{Export, ExportError, Exported, Steps};
 use crate::folder::METADATA;
 use crate::input::{Input, NamedTrace, joined};
 use crate::plan::{HEADER_WINDOW_BYTES, Planner};
@@ -64,19 +63,15 @@ pub fn merge<B: Bytes + Sync>(
     }
     let files = works.iter().flat_map(|(stream, _)| &stream.files);
     let total = files.map(|file| file.bytes.length()).sum();
-    let done = AtomicU64::new(0);
-    let step = |bytes| {
-        let done = done.fetch_add(bytes, Ordering::Relaxed) + bytes;
-        (export.progress)(done, total);
-        export.check()
-    };
-    let results = in_parallel(&works, jobs, |(stream, to)| merge_stream(stream, to, step));
+    let steps = Steps::new(export, total);
+    let results = in_parallel(&works, jobs, |(stream, to)| merge_stream(stream, to, &steps));
     let mut all = Exported { is_whole: true, traces: traces.len() as u64, ..Exported::default() };
     for result in results {
         let (exported, text) = result?;
         messages.write_all(text.as_bytes()).map_err(ExportError::Message)?;
         all.add(&exported);
     }
+    steps.check()?;
     folder.done();
     Ok(all)
 }
@@ -94,10 +89,10 @@ fn name_of(folder: &str, path: &Path) -> String {
 fn merge_stream<B: Bytes>(
     stream: &Stream<'_, B>,
     to: &Path,
-    step: impl Fn(u64) -> Result<(), ExportError>,
+    steps: &Steps<'_>,
 ) -> Result<(Exported, String), ExportError> {
     let trace = &stream.trace.trace;
-    let mut target = Target::new(PacketFile::new(to.to_owned()));
+    let mut target = Target::new(steps, PacketFile::new(to.to_owned()));
     let mut planner = Planner::new(stream);
     let mut memory = Vec::new();
     let mut window = Vec::new();
@@ -116,7 +111,7 @@ fn merge_stream<B: Bytes>(
             } else {
                 target.cut(trace, &file.name, &mut source, &mut decoder, |_| true)?;
             }
-            step(source.next().0 - before)?;
+            steps.read(source.next().0 - before);
         }
         window = source.into_memory();
     }

@@ -15,7 +15,7 @@ mod trim;
 use std::fmt;
 use std::io;
 use std::path::PathBuf;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 pub use merge::merge;
 pub use trim::trim;
@@ -30,10 +30,29 @@ pub struct Export<'a> {
     pub progress: &'a (dyn Fn(u64, u64) + Sync),
 }
 
-impl Export<'_> {
+/// How far the writing has come.
+struct Steps<'a> {
+    export: &'a Export<'a>,
+    /// Bytes to be read, and those that were.
+    total: u64,
+    done: AtomicU64,
+}
+
+impl<'a> Steps<'a> {
+    const fn new(export: &'a Export<'a>, total: u64) -> Self {
+        Self { export, total, done: AtomicU64::new(0) }
+    }
+
+    /// Fails if the writing is to stop.
     fn check(&self) -> Result<(), ExportError> {
         // A flag alone: nothing else is published with it.
-        if self.stop.load(Ordering::Relaxed) { Err(ExportError::Stopped) } else { Ok(()) }
+        if self.export.stop.load(Ordering::Relaxed) { Err(ExportError::Stopped) } else { Ok(()) }
+    }
+
+    /// So many more bytes were read.
+    fn read(&self, bytes: u64) {
+        let done = self.done.fetch_add(bytes, Ordering::Relaxed) + bytes;
+        (self.export.progress)(done, self.total);
     }
 }
 

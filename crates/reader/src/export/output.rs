@@ -110,15 +110,18 @@ impl PacketFile {
         if self.buffer.len() >= BUFFER_BYTES { self.flush() } else { Ok(()) }
     }
 
-    /// Appends `length` bytes of `from`, from `at` on; whether they were there.
+    /// Appends `length` bytes of `from`, from `at` on, as long as `check` lets it; whether they
+    /// were there.
     pub(super) fn copy(
         &mut self,
         from: &impl Bytes,
         at: u64,
         length: u64,
+        check: impl Fn() -> Result<(), ExportError>,
     ) -> Result<io::Result<()>, ExportError> {
         let mut left = length;
         while left > 0 {
+            check()?;
             let count = left.min((BUFFER_BYTES - self.buffer.len().min(BUFFER_BYTES - 1)) as u64);
             let start = self.buffer.len();
             self.buffer.resize(start + count as usize, 0);
@@ -240,12 +243,12 @@ mod tests {
         let bytes: Vec<u8> = (0..3 * BUFFER_BYTES + 7).map(|index| (index * 31) as u8).collect();
         let mut expected = bytes.clone();
         let mut file = PacketFile::new(place.join("file"));
-        file.copy(&&bytes[..], 0, bytes.len() as u64).unwrap().unwrap();
+        file.copy(&&bytes[..], 0, bytes.len() as u64, || Ok(())).unwrap().unwrap();
         for at in [0, BUFFER_BYTES - 1, 3 * BUFFER_BYTES - 1, 3 * BUFFER_BYTES + 4] {
             file.write_over(at as u64, b"new").unwrap();
             expected[at..at + 3].copy_from_slice(b"new");
         }
-        assert!(file.copy(&&bytes[..], 5, bytes.len() as u64).unwrap().is_err());
+        assert!(file.copy(&&bytes[..], 5, bytes.len() as u64, || Ok(())).unwrap().is_err());
         for length in [3 * BUFFER_BYTES + 5, 2 * BUFFER_BYTES - 9] {
             file.cut(length as u64).unwrap();
             expected.truncate(length);

@@ -8,14 +8,15 @@ use trackway_ctf::read::{
 use trackway_ctf::write::{NewPacket, PacketRewriter};
 
 use super::output::PacketFile;
-use super::{ExportError, Exported};
+use super::{ExportError, Exported, Steps};
 use crate::input::DataFile;
 
 /// How much of a rewritten packet may wait.
 const WAITING_BYTES: usize = 256 << 10;
 
 /// Where packets go, and what became of them.
-pub(super) struct Target {
+pub(super) struct Target<'a> {
+    steps: &'a Steps<'a>,
     pub(super) file: PacketFile,
     pub(super) done: Exported,
     /// What is damaged, line by line.
@@ -59,10 +60,10 @@ impl Numbers {
     }
 }
 
-impl Target {
-    pub(super) fn new(file: PacketFile) -> Self {
+impl<'a> Target<'a> {
+    pub(super) fn new(steps: &'a Steps<'a>, file: PacketFile) -> Self {
         let done = Exported { is_whole: true, ..Exported::default() };
-        Self { file, done, messages: String::new(), numbers: None }
+        Self { steps, file, done, messages: String::new(), numbers: None }
     }
 
     /// Notes that something could not be read.
@@ -103,7 +104,8 @@ impl Target {
         found: &Found,
     ) -> Result<(), ExportError> {
         let start = self.file.length();
-        if let Err(error) = self.file.copy(&file.bytes, found.at, found.bytes)? {
+        let check = || self.steps.check();
+        if let Err(error) = self.file.copy(&file.bytes, found.at, found.bytes, check)? {
             self.damaged(&file.name, error);
             return self.file.cut(start);
         }
@@ -134,6 +136,7 @@ impl Target {
         };
         let mut cut = Cut { empty, written: None, clock: 0, is_skipping: false };
         loop {
+            self.steps.check()?;
             match cut.next(source, decoder, &keep) {
                 Ok(Step::End) => break,
                 Ok(Step::Event) => cut.drain(&mut self.file)?,

@@ -9,7 +9,7 @@ use std::io::Write;
 use std::num::NonZero;
 use std::path::{Path, PathBuf};
 use std::sync::Mutex;
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use trackway_ctf::read::{
     Bytes, SourceStream, StreamClass, StreamDecoder, Trace, packets_stand_alone,
@@ -17,7 +17,7 @@ use trackway_ctf::read::{
 
 use super::output::{Folder, Names, PacketFile};
 use super::packets::{Found, Numbers, Target};
-use super::{Export, ExportError, Exported};
+use super::{Export, ExportError, Exported, Steps};
 use crate::folder::METADATA;
 use crate::input::{DataFile, Input};
 use crate::select::Selection;
@@ -51,12 +51,7 @@ pub fn trim<B: Bytes + Sync>(
         }
     }
     let total = works.iter().map(|(_, file, _)| file.bytes.length()).sum();
-    let done = AtomicU64::new(0);
-    let step = |bytes| {
-        let done = done.fetch_add(bytes, Ordering::Relaxed) + bytes;
-        (export.progress)(done, total);
-        export.check()
-    };
+    let steps = Steps::new(export, total);
     let results = in_parallel(&works, jobs, |(index, file, to)| {
         let (input, _) = inputs.get(*index)?;
         let trim = Trim {
@@ -65,7 +60,7 @@ pub fn trim<B: Bytes + Sync>(
             selection,
             is_every_name: selection.wants_all_names(&input.trace),
         };
-        Some(trim.write(to, step))
+        Some(trim.write(to, &steps))
     });
     let mut all = Exported { is_whole: true, traces: inputs.len() as u64, ..Exported::default() };
     for result in results.into_iter().flatten() {
@@ -73,6 +68,7 @@ pub fn trim<B: Bytes + Sync>(
         messages.write_all(text.as_bytes()).map_err(ExportError::Message)?;
         all.add(&exported);
     }
+    steps.check()?;
     folder.done();
     Ok(all)
 }
@@ -141,13 +137,9 @@ struct Trim<'a, B> {
 
 impl<B: Bytes> Trim<'_, B> {
     /// Writes the file's packets; what was done, and what is damaged.
-    fn write(
-        &self,
-        to: &Path,
-        step: impl Fn(u64) -> Result<(), ExportError>,
-    ) -> Result<(Exported, String), ExportError> {
+    fn write(&self, to: &Path, steps: &Steps<'_>) -> Result<(Exported, String), ExportError> {
         let Self { trace, file, selection, is_every_name } = *self;
-        let mut target = Target::new(PacketFile::new(to.to_owned()));
+        let mut target = Target::new(steps, PacketFile::new(to.to_owned()));
         // Packets that are left out within a stream must not look like lost ones.
         target.numbers = (!is_every_name).then(Numbers::default);
         let mut source = SourceStream::new(&file.bytes);
@@ -163,7 +155,7 @@ impl<B: Bytes> Trim<'_, B> {
                 break;
             }
             self.packet(&mut target, &mut source, &mut decoder, &found)?;
-            step(source.next().0 - before)?;
+            steps.read(source.next().0 - before);
         }
         if target.file.finish()? {
             target.done.streams += 1;
@@ -174,7 +166,7 @@ impl<B: Bytes> Trim<'_, B> {
     /// Writes the packet that was just begun, or what is kept of it.
     fn packet(
         &self,
-        target: &mut Target,
+        target: &mut Target<'_>,
         source: &mut SourceStream<&B>,
         decoder: &mut StreamDecoder<'_>,
         found: &Found,
