@@ -61,8 +61,8 @@ pub struct Summary {
     pub most_bytes: usize,
 }
 
-/// Writes the events of `inputs` that are asked for to `output` as lines of `format`, in time order, and what the
-/// tracer lost and what is damaged to `messages`.
+/// Writes the events of `inputs` that are asked for to `output` as lines of `format`, in time
+/// order, and what the tracer lost and what is damaged to `messages`.
 ///
 /// # Errors
 ///

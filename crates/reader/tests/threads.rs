@@ -34,8 +34,7 @@ fn printed(
     settings: Settings,
 ) -> (String, String, Summary) {
     let trace = Trace::parse(metadata.as_bytes()).expect("metadata");
-    let file =
-        |(name, bytes)| DataFile { name: String::clone(name), bytes: &Vec::as_slice(bytes)[..] };
+    let file = |(name, bytes)| DataFile { name: String::clone(name), bytes: Vec::as_slice(bytes) };
     let files = files.iter().map(|(name, bytes)| file((name, bytes))).collect();
     let input = Input { trace, folder: String::new(), files };
     let (mut output, mut messages) = (Vec::new(), Vec::new());

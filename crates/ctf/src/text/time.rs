@@ -24,8 +24,9 @@ pub struct DateTime {
     pub second: u8,
 }
 
-/// The date and time of day in UTC at `seconds` since 1970; there always is one. (The proleptic Gregorian calendar,
-/// by H. Hinnant's "chrono-compatible low-level date algorithms": years begin in March.)
+/// The date and time of day in UTC at `seconds` since 1970; there always is one. (The proleptic
+/// Gregorian calendar, by H. Hinnant's "chrono-compatible low-level date algorithms": years begin
+/// in March.)
 pub fn utc(seconds: i64) -> Option<DateTime> {
     let days = seconds.div_euclid(SECONDS_PER_DAY) + 719_468;
     let rest = seconds.rem_euclid(SECONDS_PER_DAY);
