@@ -4,6 +4,7 @@
 //! Damage does not end a stream while the next packet can still be found.
 
 use std::io;
+use std::ops::Range;
 
 use super::decode::Sink;
 use super::error::DecodeError;
@@ -113,6 +114,8 @@ pub struct SourceStream<B> {
     available: u64,
     /// Where the window begins in the packet.
     window_start: u64,
+    /// The window in `buffer`.
+    window: Range<usize>,
     /// Where the next packet begins.
     next_at: u64,
     /// The next packet's number.
@@ -134,6 +137,7 @@ impl<B: Bytes> SourceStream<B> {
             packet_at: 0,
             available: 0,
             window_start: 0,
+            window: 0..0,
             next_at: 0,
             next: 0,
         }
@@ -197,12 +201,14 @@ impl<B: Bytes> SourceStream<B> {
         self.next += 1;
         self.available = self.length.saturating_sub(self.packet_at);
         self.window_start = 0;
+        self.set_window();
         loop {
             let window = self.window();
             match decoder.begin_packet(window, self.available, sink, &mut lost) {
                 Ok(packet) => {
                     let whole = packet.packet_bits.map_or(self.available, |bits| bits / 8);
                     self.available = self.available.min(whole);
+                    self.set_window();
                     self.next_at = self.packet_at.saturating_add(whole).min(self.length);
                     return Ok(packet);
                 }
@@ -276,13 +282,20 @@ impl<B: Bytes> SourceStream<B> {
         StreamError { packet: self.packet, at: self.packet_at, damage }
     }
 
+    #[inline]
     fn window(&self) -> Window<'_> {
+        let bytes = self.buffer.get(self.window.clone()).unwrap_or_default();
+        Window { bytes, start: self.window_start }
+    }
+
+    /// Lets the window be what the buffer has of the packet from `window_start` on.
+    fn set_window(&mut self) {
         let from = (self.packet_at + self.window_start).checked_sub(self.buffer_at);
         let from = from.and_then(|from| usize::try_from(from).ok()).unwrap_or(usize::MAX);
+        let from = from.min(self.buffer.len());
         let most = self.available.saturating_sub(self.window_start);
-        let bytes = self.buffer.get(from..).unwrap_or_default();
-        let length = usize::try_from(most).unwrap_or(usize::MAX).min(bytes.len());
-        Window { bytes: &bytes[..length], start: self.window_start }
+        let most = usize::try_from(most).unwrap_or(usize::MAX);
+        self.window = from..from.saturating_add(most).min(self.buffer.len());
     }
 
     /// Moves the window to `position` in the packet, or enlarges it if it is there already.
@@ -301,7 +314,9 @@ impl<B: Bytes> SourceStream<B> {
         if wanted > EVENT_BYTES_MAX {
             return Ok(false);
         }
-        self.fill(at, wanted).map_err(|error| self.damaged(Damage::Read(error)))?;
+        let filled = self.fill(at, wanted);
+        self.set_window();
+        filled.map_err(|error| self.damaged(Damage::Read(error)))?;
         Ok(self.window_start + self.window().bytes.len() as u64 > seen)
     }
 

@@ -1,6 +1,6 @@
 //! Fields' values as text.
 
-use super::number::{push_decimal, push_general, push_hexadecimal, push_signed};
+use super::number::{push_decimal, push_general, push_hexadecimal, push_short, push_signed};
 use super::options::Names;
 use crate::read::{Base, Enumeration, EventSink, Integer, Member, Scope, Sink, VariantOption};
 
@@ -88,7 +88,7 @@ impl Sink for FieldWriter<'_> {
     fn member(&mut self, member: &Member) {
         let lead = member.lead.as_bytes();
         if self.has_names {
-            self.out.extend_from_slice(lead);
+            push_short(self.out, lead);
         } else {
             // Up to its space; then comes the name.
             let before = if lead.first() == Some(&b',') { 2 } else { 1 };

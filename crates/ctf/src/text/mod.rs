@@ -27,6 +27,6 @@ pub use format::{Head, Line, LineFormat, LossPlace, Shown, Stamp};
 pub use json::Json;
 pub use nothing::Nothing;
 pub use number::{push_decimal, push_general};
-pub use options::{Fields, Names, PrettyOptions, UnknownName};
+pub use options::{Fields, ListError, Names, PrettyOptions};
 pub use pretty::Pretty;
 pub use time::{Calendar, DateTime, seconds_of, utc};

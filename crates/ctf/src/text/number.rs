@@ -30,7 +30,32 @@ pub fn push_decimal(out: &mut Vec<u8>, mut value: u64) {
         first -= 1;
         digits[first] = tens;
     }
-    out.extend_from_slice(&digits[first..]);
+    push_short(out, &digits[first..]);
+}
+
+/// Appends a few bytes: most texts are so short that calling the C library to copy them costs
+/// more than the copy. Two pieces of constant size, which may overlap, are any size in between.
+#[inline]
+pub(crate) fn push_short(out: &mut Vec<u8>, text: &[u8]) {
+    match text.len() {
+        ..4 => out.extend(text),
+        4..8 => push_pieces::<4>(out, text),
+        8..16 => push_pieces::<8>(out, text),
+        16..32 => push_pieces::<16>(out, text),
+        32..64 => push_pieces::<32>(out, text),
+        _ => out.extend_from_slice(text),
+    }
+}
+
+/// Appends `PIECE` to twice as many bytes.
+#[inline]
+fn push_pieces<const PIECE: usize>(out: &mut Vec<u8>, text: &[u8]) {
+    if let (Some(first), Some(last)) = (text.first_chunk::<PIECE>(), text.last_chunk::<PIECE>()) {
+        let end = out.len() + text.len();
+        out.extend_from_slice(first);
+        out.truncate(end - PIECE);
+        out.extend_from_slice(last);
+    }
 }
 
 /// Appends `value` in decimal, with its sign.
@@ -186,6 +211,16 @@ mod tests {
             (2.5e-5, "2.5e-05"),
         ] {
             assert_eq!(general(value), expected, "{value:e}");
+        }
+    }
+
+    #[test]
+    fn short_texts_are_copied_whole() {
+        let text: Vec<u8> = (0..200).collect();
+        for length in 0..text.len() {
+            let mut out = b"before".to_vec();
+            push_short(&mut out, &text[..length]);
+            assert_eq!(out, [b"before", &text[..length]].concat(), "{length}");
         }
     }
 

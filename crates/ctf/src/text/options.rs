@@ -74,17 +74,32 @@ pub struct PrettyOptions {
     pub no_delta: bool,
 }
 
-/// Not the name of anything that can be shown.
+/// Why a list does not say what is to be shown.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct UnknownName(String);
+#[non_exhaustive]
+pub enum ListError {
+    /// Not the name of anything that can be shown.
+    Unknown(String),
+    /// It asks for all and for none.
+    AllAndNone,
+}
 
-impl fmt::Display for UnknownName {
+impl fmt::Display for ListError {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(formatter, "unknown name '{}'", self.0)
+        match self {
+            Self::Unknown(name) => write!(formatter, "unknown name '{name}'"),
+            Self::AllAndNone => formatter.write_str("both all and none are asked for"),
+        }
     }
 }
 
-impl std::error::Error for UnknownName {}
+impl std::error::Error for ListError {}
+
+/// Whether a list asks for all.
+fn asks_for_all(list: &str) -> Result<bool, ListError> {
+    let has = |wanted| words(list).any(|word| word == wanted);
+    if has("all") && has("none") { Err(ListError::AllAndNone) } else { Ok(has("all")) }
+}
 
 /// The words of a list: between commas, without spaces.
 fn words(list: &str) -> impl Iterator<Item = &str> {
@@ -97,9 +112,9 @@ impl Names {
     ///
     /// # Errors
     ///
-    /// If there is another word in it.
-    pub fn of_list(list: &str) -> Result<Self, UnknownName> {
-        let all = words(list).any(|word| word == "all");
+    /// If there is another word in it, or both `all` and `none`.
+    pub fn of_list(list: &str) -> Result<Self, ListError> {
+        let all = asks_for_all(list)?;
         let mut names = Self { payload: all, context: all, header: all, scope: all };
         if words(list).next().is_none() {
             names = Self::default();
@@ -111,7 +126,7 @@ impl Names {
                 "header" => names.header = true,
                 "scope" => names.scope = true,
                 "all" | "none" => {}
-                _ => return Err(UnknownName(word.to_owned())),
+                _ => return Err(ListError::Unknown(word.to_owned())),
             }
         }
         Ok(names)
@@ -125,9 +140,9 @@ impl Fields {
     ///
     /// # Errors
     ///
-    /// If there is another word in it.
-    pub fn of_list(list: &str) -> Result<Self, UnknownName> {
-        let mut fields = Self::all(words(list).any(|word| word == "all"));
+    /// If there is another word in it, or both `all` and `none`.
+    pub fn of_list(list: &str) -> Result<Self, ListError> {
+        let mut fields = Self::all(asks_for_all(list)?);
         if words(list).next().is_none() {
             fields = Self::default();
         }
@@ -141,7 +156,7 @@ impl Fields {
                 "loglevel" => fields.loglevel = true,
                 "emf" => fields.emf = true,
                 "callsite" | "all" | "none" => {}
-                _ => return Err(UnknownName(word.to_owned())),
+                _ => return Err(ListError::Unknown(word.to_owned())),
             }
         }
         Ok(fields)
@@ -157,8 +172,9 @@ mod tests {
         let none = Names { payload: false, context: false, header: false, scope: false };
         assert_eq!(Names::of_list("none"), Ok(none));
         assert_eq!(Names::of_list("ctx, scope"), Ok(Names { context: true, scope: true, ..none }));
+        assert_eq!(Names::of_list("all,none"), Err(ListError::AllAndNone));
         assert_eq!(Names::of_list(""), Ok(Names::default()));
-        assert_eq!(Names::of_list("scopes"), Err(UnknownName("scopes".to_owned())));
+        assert_eq!(Names::of_list("scopes"), Err(ListError::Unknown("scopes".to_owned())));
         assert_eq!(Fields::of_list("all,trace"), Ok(Fields::all(true)));
         assert_eq!(Fields::of_list("emf"), Ok(Fields { emf: true, ..Fields::all(false) }));
         assert_eq!(Fields::of_list(","), Ok(Fields::default()));

@@ -3,6 +3,7 @@
 
 use super::fields::FieldWriter;
 use super::format::{Head, Line, LineFormat, LossPlace, Shown, Stamp};
+use super::number::push_short;
 use super::options::PrettyOptions;
 use super::time::{Calendar, TimeWriter};
 use crate::read::{
@@ -139,9 +140,9 @@ impl<C: Calendar> LineFormat for Pretty<C> {
             Some(stamp) => self.times.push(out, stamp, line.previous),
             None => Head::default(),
         };
-        out.extend_from_slice(line.stream_text);
-        out.extend_from_slice(line.class_text);
-        out.extend_from_slice(line.packet_text);
+        push_short(out, line.stream_text);
+        push_short(out, line.class_text);
+        push_short(out, line.packet_text);
         let mut sink = FieldWriter::new(out, self.options.names, !line.packet_text.is_empty());
         decoder.event_body(window, line.class, &mut sink)?;
         out.push(b'\n');

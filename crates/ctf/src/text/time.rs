@@ -1,7 +1,7 @@
 //! Times as babeltrace2 writes them.
 
 use super::format::{Head, Shown, Stamp};
-use super::number::{nine_digits, push_decimal, two_digits};
+use super::number::{nine_digits, push_decimal, push_short, two_digits};
 use super::options::PrettyOptions;
 
 const NS_PER_SECOND: u64 = 1_000_000_000;
@@ -24,8 +24,9 @@ pub struct DateTime {
     pub second: u8,
 }
 
-/// The date and time of day in UTC at `seconds` since 1970; there always is one. (The proleptic Gregorian calendar,
-/// by H. Hinnant's "chrono-compatible low-level date algorithms": years begin in March.)
+/// The date and time of day in UTC at `seconds` since 1970; there always is one. (The proleptic
+/// Gregorian calendar, by H. Hinnant's "chrono-compatible low-level date algorithms": years begin
+/// in March.)
 pub fn utc(seconds: i64) -> Option<DateTime> {
     let days = seconds.div_euclid(SECONDS_PER_DAY) + 719_468;
     let rest = seconds.rem_euclid(SECONDS_PER_DAY);
@@ -121,7 +122,7 @@ impl<C: Calendar> TimeWriter<C> {
         {
             // Nearly always: a copy, and digits in their places, which is a good deal quicker.
             let start = out.len();
-            out.extend_from_slice(&second.text);
+            push_short(out, &second.text);
             let text = out.get_mut(start..).unwrap_or_default();
             let fraction = second.fraction_at..second.fraction_at + 9;
             if let Some(digits) = text.get_mut(fraction) {

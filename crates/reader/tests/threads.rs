@@ -1,0 +1,256 @@
+//! What is printed does not depend on how: on threads, on the size of batches, on how streams lie
+//! in files.
+
+#[path = "../../ctf/tests/support/mod.rs"]
+mod support;
+
+use std::io::{self, Write};
+use std::num::NonZero;
+
+use support::{Header, Made, Random, START_NS, StreamWriter, description, event, random_trace};
+use trackway_ctf::read::{SourceStream, Trace};
+use trackway_ctf::text::{Pretty, PrettyOptions, utc};
+use trackway_ctf::write::{Contexts, event_declaration, metadata_preamble};
+use trackway_reader::{DataFile, Input, Range, Selection, Settings, Summary, print};
+use trackway_schema::{FieldKind, Scalar};
+
+/// Files of a trace: names and bytes.
+type Files = Vec<(String, Vec<u8>)>;
+
+fn files_of(made: &Made) -> Files {
+    let streams = made.streams.iter().enumerate();
+    streams.map(|(number, stream)| (format!("stream_{number}"), stream.bytes.clone())).collect()
+}
+
+fn settings(jobs: usize, batch_bytes: usize) -> Settings {
+    Settings { jobs: NonZero::new(jobs).expect("threads"), batch_bytes }
+}
+
+/// Text and messages of a trace.
+fn printed(
+    metadata: &str,
+    files: &Files,
+    range: Range,
+    settings: Settings,
+) -> (String, String, Summary) {
+    let trace = Trace::parse(metadata.as_bytes()).expect("metadata");
+    let file = |(name, bytes)| DataFile { name: String::clone(name), bytes: Vec::as_slice(bytes) };
+    let files = files.iter().map(|(name, bytes)| file((name, bytes))).collect();
+    let input = Input { trace, folder: String::new(), files };
+    let (mut output, mut messages) = (Vec::new(), Vec::new());
+    let format = Pretty::new(PrettyOptions::default(), utc);
+    let selection = Selection { range, ..Selection::default() };
+    let summary = print(vec![input], &selection, &format, &settings, &mut output, &mut messages);
+    let text = |bytes| String::from_utf8_lossy(bytes).into_owned();
+    (text(&output), text(&messages), summary.expect("memory can be written"))
+}
+
+/// Prints in many ways, which must agree; the text and the messages.
+fn same_however(what: &str, metadata: &str, files: &Files, range: Range) -> (String, String) {
+    let (text, messages, _) = printed(metadata, files, range, settings(1, 1 << 20));
+    for jobs in [1, 2, 8] {
+        for batch_bytes in [1, 300, 128 << 10] {
+            let other = printed(metadata, files, range, settings(jobs, batch_bytes));
+            assert_eq!(other.0, text, "{what}: {jobs} threads, batches of {batch_bytes}");
+            assert_eq!(other.1, messages, "{what}: {jobs} threads, batches of {batch_bytes}");
+        }
+    }
+    (text, messages)
+}
+
+#[test]
+fn threads_and_batches_change_nothing() {
+    for seed in 0..60 {
+        let made = random_trace(seed);
+        let what = format!("seed {seed}");
+        let (text, _) = same_however(&what, &made.metadata, &files_of(&made), Range::default());
+        assert_eq!(text.lines().count(), made.events, "{what}");
+    }
+}
+
+#[test]
+fn threads_and_batches_change_nothing_about_damage() {
+    let mut random = Random(7);
+    let mut damaged = 0;
+    for seed in 0..60 {
+        let made = random_trace(seed);
+        let mut files = files_of(&made);
+        for (_, bytes) in &mut files {
+            let at = random.below(bytes.len() as u64) as usize;
+            match random.below(3) {
+                0 => bytes.truncate(at),
+                1 => bytes[at] ^= 1 << random.below(8),
+                _ => bytes[at] = random.next() as u8,
+            }
+        }
+        let (_, messages) =
+            same_however(&format!("seed {seed}"), &made.metadata, &files, Range::default());
+        damaged += usize::from(messages.contains("trackway: stream_"));
+    }
+    assert!(damaged > 20, "only {damaged} traces were damaged");
+}
+
+/// Where the packets of a stream lie.
+fn packets(metadata: &str, bytes: &[u8]) -> Vec<Vec<u8>> {
+    let trace = Trace::parse(metadata.as_bytes()).expect("metadata");
+    let mut source = SourceStream::new(bytes);
+    let mut packets = Vec::new();
+    while !source.is_at_end() {
+        let start = source.next().0 as usize;
+        let packet = source.peek(&trace).expect("a packet");
+        source.skip(&packet);
+        packets.push(bytes[start..source.next().0 as usize].to_vec());
+    }
+    packets
+}
+
+/// Rotated traces and snapshots: the packets of one stream in several files, some of them twice.
+#[test]
+fn a_stream_may_lie_in_several_files() {
+    let mut random = Random(11);
+    for seed in 0..60 {
+        let made = random_trace(seed);
+        let whole = files_of(&made);
+        let mut pieces = Files::new();
+        for (name, bytes) in &whole {
+            let mut parts = vec![Vec::new(); 3];
+            let mut part = 0;
+            for packet in packets(&made.metadata, bytes) {
+                part = (part + random.below(2) as usize).min(2);
+                parts[part].extend(&packet);
+                if random.below(4) == 0 && part < 2 {
+                    parts[part + 1].extend(packet);
+                }
+            }
+            let named = parts.into_iter().enumerate();
+            pieces.extend(named.map(|(number, part)| (format!("{name}-{number}"), part)));
+        }
+        let what = format!("seed {seed}");
+        let one = same_however(&what, &made.metadata, &whole, Range::default());
+        let several = same_however(&what, &made.metadata, &pieces, Range::default());
+        assert_eq!(one.0, several.0, "{what}");
+    }
+}
+
+/// A range gives the lines that lie in it, whichever packets are passed over for it.
+#[test]
+fn a_range_is_cut_out() {
+    let line_ns = |line: &str| {
+        // All random traces lie within some minutes.
+        let part = |at: usize| line.get(at..at + 2).and_then(|text| text.parse::<i64>().ok());
+        let seconds = part(1)? * 3600 + part(4)? * 60 + part(7)?;
+        let ns: i64 = line.get(10..19)?.parse().ok()?;
+        Some(seconds * 1_000_000_000 + ns)
+    };
+    let without_difference = |line: &str| {
+        let (time, rest) = line.split_once("(+").expect("a difference");
+        time.to_owned() + rest.split_once(')').expect("its end").1
+    };
+    let mut compared = 0;
+    for seed in 0..60 {
+        let made = random_trace(seed);
+        let files = files_of(&made);
+        let (all, _) = same_however("all", &made.metadata, &files, Range::default());
+        let times: Vec<i64> = all.lines().filter_map(line_ns).collect();
+        let (Some(first), true) = (times.first(), times.is_sorted()) else { continue };
+        // Times in UTC, so that a day's beginning is a multiple.
+        let day = 1_795_228_670_847_582_868 / 86_400_000_000_000 * 86_400_000_000_000;
+        let (begin, end) = (times[times.len() / 3], times[2 * times.len() / 3]);
+        assert!(begin >= *first);
+        let range = Range { begin: Some(day + begin), end: Some(day + end) };
+        let (some, _) = same_however("some", &made.metadata, &files, range);
+        let expected: Vec<String> = all
+            .lines()
+            .zip(&times)
+            .filter(|&(_, &time)| begin <= time && time <= end)
+            .map(|(line, _)| without_difference(line))
+            .collect();
+        let lines: Vec<String> = some.lines().map(without_difference).collect();
+        assert_eq!(lines, expected, "seed {seed}");
+        compared += 1;
+    }
+    assert!(compared > 30, "only {compared} traces were compared");
+}
+
+/// A trace of many streams, or of large packets.
+fn large(streams: u64, packets: u64, events: u64) -> Made {
+    let class = event("e", vec![("n", FieldKind::Scalar(Scalar::U64))]);
+    let metadata =
+        metadata_preamble(&description(Contexts::default())) + &event_declaration(0, &class);
+    let mut made = Made { metadata, streams: Vec::new(), events: 0 };
+    for instance in 0..streams {
+        let mut stream = StreamWriter::new(instance);
+        let mut time = START_NS;
+        for _ in 0..packets {
+            stream.begin(time);
+            for number in 0..events {
+                time += 1 + instance % 3;
+                stream.record_with(Header::Compact, 0, time, &number.to_le_bytes());
+                made.events += 1;
+            }
+            stream.end(time, 0);
+        }
+        made.streams.push(stream);
+    }
+    made
+}
+
+/// Memory is bounded by the settings, whatever the trace.
+#[test]
+fn memory_does_not_grow_with_the_trace() {
+    const BATCH_BYTES: usize = 16 << 10;
+    // What a batch may be larger than asked for: one line, and its mark.
+    const SPARE_BYTES: usize = 1 << 10;
+    for (streams, packets, events) in
+        [(1, 1, 50_000), (1, 500, 100), (3, 40, 400), (300, 2, 80), (3, 1, 20_000)]
+    {
+        let made = large(streams, packets, events);
+        let files = files_of(&made);
+        for jobs in [1, 4] {
+            let settings = settings(jobs, BATCH_BYTES);
+            let (text, _, summary) = printed(&made.metadata, &files, Range::default(), settings);
+            assert_eq!(text.lines().count(), made.events);
+            // Those ahead, and for each stream and each thread one that is needed.
+            let batches = 16 * jobs + streams as usize + jobs;
+            let bound = batches * (BATCH_BYTES + SPARE_BYTES);
+            assert!(summary.most_bytes <= bound, "{streams} streams, {jobs} threads: {summary:?}");
+        }
+    }
+}
+
+/// Fails after some bytes, as a pipe does whose reader has gone.
+struct Closed(usize);
+
+impl Write for Closed {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        if self.0 == 0 {
+            return Err(io::ErrorKind::BrokenPipe.into());
+        }
+        let count = self.0.min(bytes.len());
+        self.0 -= count;
+        Ok(count)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+#[test]
+fn an_output_that_closes_ends_all_threads() {
+    let made = large(3, 40, 400);
+    for jobs in [1, 2, 8] {
+        let trace = Trace::parse(made.metadata.as_bytes()).expect("metadata");
+        let file = |(name, bytes): (String, Vec<u8>)| DataFile { name, bytes };
+        let files: Vec<(String, Vec<u8>)> = files_of(&made);
+        let files = files.into_iter().map(file).collect::<Vec<_>>();
+        let files =
+            files.iter().map(|file| DataFile { name: file.name.clone(), bytes: &file.bytes[..] });
+        let input = Input { trace, folder: String::new(), files: files.collect() };
+        let format = Pretty::new(PrettyOptions::default(), utc);
+        let (selection, settings) = (Selection::default(), settings(jobs, 4 << 10));
+        let printed =
+            print(vec![input], &selection, &format, &settings, &mut Closed(1000), &mut io::sink());
+        assert_eq!(printed.expect_err("closed").kind(), io::ErrorKind::BrokenPipe);
+    }
+}

@@ -1,0 +1,173 @@
+//! `trackway print` with babeltrace2's options, held against babeltrace2 with the same.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Output;
+
+use trackway_tests::{World, has, skipped, source_dir};
+
+/// Options of both, each with its value in the same word.
+const OPTIONS: [&[&str]; 40] = [
+    &[],
+    &["--no-delta"],
+    &["--clock-seconds"],
+    &["--clock-date"],
+    &["--clock-gmt"],
+    &["--clock-cycles"],
+    &["--clock-date", "--clock-gmt"],
+    &["--clock-cycles", "--no-delta"],
+    &["--clock-cycles", "--clock-date"],
+    &["--clock-seconds", "--clock-date"],
+    &["--clock-offset=100"],
+    &["--clock-offset-ns=-1500000001"],
+    &["--clock-offset=-3", "--clock-offset-ns=7"],
+    &["--names=payload"],
+    &["--names=context"],
+    &["--names=scope"],
+    &["--names=header"],
+    &["--names=header", "--no-delta"],
+    &["--names=header", "--clock-cycles"],
+    &["--names=all"],
+    &["--names=all", "--no-delta", "--clock-seconds"],
+    &["--names=none"],
+    &["--names=all,none"],
+    &["--names=arg, ctx"],
+    &["--names=none,scope"],
+    &["--names=scopes"],
+    &["--fields=trace"],
+    &["--fields=trace", "--names=header"],
+    &["--fields=trace:hostname"],
+    &["--fields=trace:domain"],
+    &["--fields=trace:procname"],
+    &["--fields=trace:vpid"],
+    &["--fields=loglevel"],
+    &["--fields=emf"],
+    &["--fields=callsite"],
+    &["--fields=all"],
+    &["--fields=all", "--names=all"],
+    &["--fields=all", "--names=all", "--no-delta"],
+    &["--fields=trace,loglevel"],
+    &["--fields=hostname"],
+];
+
+/// A zone far from UTC, with other dates.
+const ZONE: &str = "AWAY12";
+
+fn run(world: &World, babeltrace: bool, options: &[&str], traces: &[PathBuf]) -> Output {
+    let mut command =
+        if babeltrace { world.command("babeltrace2") } else { world.trackway(&["print"]) };
+    command.args(options).args(traces).env("TZ", ZONE);
+    command.output().expect("it runs")
+}
+
+/// Compares standard output and error, and whether it is refused.
+fn compare(world: &World, options: &[&str], traces: &[PathBuf]) {
+    let theirs = run(world, true, options, traces);
+    let ours = run(world, false, options, traces);
+    let what = format!("{options:?} {traces:?}");
+    let refused = |output: &Output| !output.status.success();
+    let talk = String::from_utf8_lossy(&ours.stderr);
+    assert_eq!(refused(&ours), refused(&theirs), "{what}: {talk}");
+    if refused(&theirs) {
+        return;
+    }
+    let (text, their_text) =
+        (String::from_utf8_lossy(&ours.stdout), String::from_utf8_lossy(&theirs.stdout));
+    for (number, (line, their_line)) in text.lines().zip(their_text.lines()).enumerate() {
+        assert_eq!(line, their_line, "{what}, line {number}");
+    }
+    assert!(ours.stdout == theirs.stdout, "{what}: one ends before the other");
+    assert_eq!(talk, String::from_utf8_lossy(&theirs.stderr), "{what}");
+}
+
+/// Times of a trace's events, as these options show them.
+fn times(world: &World, options: &[&str], trace: &[PathBuf]) -> Vec<String> {
+    let options = [options, &["--no-delta"]].concat();
+    let text = run(world, false, &options, trace).stdout;
+    let text = String::from_utf8_lossy(&text);
+    let time = |line: &str| Some(line.strip_prefix('[')?.split_once(']')?.0.to_owned());
+    text.lines().filter_map(time).collect()
+}
+
+/// Ranges of a trace's times, in all forms in which they can be asked for.
+fn compare_ranges(world: &World, trace: &[PathBuf]) {
+    for form in [&["--clock-seconds"][..], &["--clock-date"], &["--clock-date", "--clock-gmt"]] {
+        let times = times(world, form, trace);
+        let (begin, end) = (&times[times.len() / 3], &times[2 * times.len() / 3]);
+        let zone = if form.contains(&"--clock-gmt") { "--clock-gmt" } else { "--clock-date" };
+        let mut forms = vec![(begin.as_str(), end.as_str())];
+        if let (Some((_, begin_time)), Some((_, end_time))) =
+            (begin.split_once(' '), end.split_once(' '))
+        {
+            forms.push((begin_time, end_time));
+            forms.push((&begin_time[..8], &end_time[..11]));
+            forms.push((&begin[..10], &end[..16]));
+        }
+        for (begin, end) in forms {
+            let (from, to) = (format!("--begin={begin}"), format!("--end={end}"));
+            compare(world, &[zone, &from], trace);
+            compare(world, &[zone, &to], trace);
+            compare(world, &[zone, &from, &to], trace);
+            compare(world, &[zone, &format!("--timerange=[{begin},{end}]")], trace);
+            compare(world, &[zone, &from, &format!("--end={begin}")], trace);
+        }
+    }
+    for wrong in [
+        &["--begin=soon"][..],
+        &["--begin=2", "--end=1"],
+        &["--timerange=1"],
+        &["--begin=1.0123456789"],
+        &["--begin=1", "--timerange=1,2"],
+    ] {
+        compare(world, wrong, trace);
+    }
+}
+
+/// A trace of ours with all contexts and with losses, which ranges cut through.
+fn recorded(world: &World) -> PathBuf {
+    let program = world.compile(
+        "lossy",
+        "#include <trackway/trackway.h>\n\
+         TRACKWAY_EVENT(myapp, request, TRACKWAY_WARNING, (str, path), (u32, status));\n\
+         int main(void) {\n\
+             for (int n = 0; n < 60000; n++) trackway(myapp, request, \"/index.html\", n);\n\
+             return 0;\n\
+         }\n",
+        false,
+        &[],
+    );
+    let options = ["--context", "vpid,vtid,procname", "--buffer-size", "128K"];
+    let program = program.display().to_string();
+    let recording = world.record(&options, &[program.as_str()]);
+    assert!(recording.output.status.success(), "{:?}", recording.output);
+    recording.trace
+}
+
+/// Real traces, if they are beside the checkout.
+fn shared(name: &str) -> Option<PathBuf> {
+    let path = source_dir().join("../shared/traces").join(name);
+    let path = fs::canonicalize(path).ok().filter(|path| Path::is_dir(path));
+    if path.is_none() {
+        skipped("the real traces are not here");
+    }
+    path
+}
+
+#[test]
+fn options_do_what_they_do_in_babeltrace2() {
+    if !has("babeltrace2") {
+        return skipped("babeltrace2 is not installed");
+    }
+    let world = World::new("options");
+    let mut traces = vec![recorded(&world)];
+    traces.extend(shared("context-switches"));
+    for trace in &traces {
+        let trace = [trace.clone()];
+        OPTIONS.iter().for_each(|options| compare(&world, options, &trace));
+        compare_ranges(&world, &trace);
+    }
+    // Several at once, and one twice.
+    traces.extend(shared("cyg-profile"));
+    traces.push(traces[0].clone());
+    compare(&world, &["--fields=all"], &traces);
+}
