@@ -143,6 +143,114 @@ fn errors_say_where() {
     }
 }
 
+/// Metadata of CTF 2 with a field of each class.
+const CTF2: &str = r#"^{ "type": "preamble", "version": 2,
+    "uuid": [1, 2, 3, 4, 5, 6, 7, 8, 9, 0, 1, 2, 3, 4, 5, 6] }
+^{ "type": "field-class-alias", "name": "u8", "field-class": {
+    "type": "fixed-length-unsigned-integer", "length": 8, "byte-order": "little-endian" } }
+^{ "type": "trace-class", "environment": { "a": 1 } }
+^{ "type": "clock-class", "id": "c", "frequency": 1000, "offset-from-origin": { "seconds": -1 } }
+^{ "type": "data-stream-class", "default-clock-class-id": "c",
+    "event-record-header-field-class": { "type": "structure", "member-classes": [
+        { "name": "t", "field-class": { "type": "variable-length-unsigned-integer",
+            "roles": ["default-clock-timestamp"] } },
+        { "name": "i", "field-class": { "type": "fixed-length-unsigned-integer", "length": 1,
+            "byte-order": "big-endian", "roles": ["event-record-class-id"] } }] } }
+^{ "type": "event-record-class", "payload-field-class": { "type": "structure",
+    "member-classes": [
+        { "name": "n", "field-class": "u8" },
+        { "name": "s", "field-class": { "type": "dynamic-length-string", "encoding": "utf-16le",
+            "length-field-location": { "origin": "event-record-payload", "path": ["n"] } } },
+        { "name": "b", "field-class": { "type": "fixed-length-boolean", "length": 3,
+            "byte-order": "little-endian", "bit-order": "last-to-first" } },
+        { "name": "v", "field-class": { "type": "variant",
+            "selector-field-location": { "path": ["n"] }, "options": [
+            { "selector-field-ranges": [[0, 3]], "field-class": "u8" },
+            { "selector-field-ranges": [[4, 255]],
+              "field-class": { "type": "null-terminated-string", "encoding": "utf-32be" } }] } },
+        { "name": "o", "field-class": { "type": "optional",
+            "selector-field-location": { "path": ["b"] },
+            "field-class": { "type": "variable-length-signed-integer" } } },
+        { "name": "h", "field-class": { "type": "fixed-length-floating-point-number",
+            "length": 16, "byte-order": "big-endian", "alignment": 16 } }] } }
+^{ "type": "event-record-class", "id": 1, "payload-field-class": { "type": "structure",
+    "member-classes": [
+        { "name": "m", "field-class": { "type": "fixed-length-bit-map", "length": 7,
+            "byte-order": "big-endian", "flags": { "x": [[0, 3]], "y": [[2, 70]] } } },
+        { "name": "a", "field-class": { "type": "static-length-array", "length": 2,
+            "minimum-alignment": 32, "element-field-class": "u8" } },
+        { "name": "z", "field-class": { "type": "dynamic-length-blob",
+            "length-field-location": { "path": ["m"] } } }] } }
+"#;
+
+#[test]
+fn mutated_metadata_of_ctf2_does_no_harm() {
+    let metadata = CTF2.replace('^', "\x1e");
+    let whole = Trace::parse(metadata.as_bytes()).expect("metadata");
+    assert_eq!(whole.streams()[0].events().len(), 2);
+    let mut random = Random(3);
+    for seed in 0..2000 {
+        let mut bytes = metadata.clone().into_bytes();
+        if seed > 0 {
+            mutate(&mut random, &mut bytes);
+        }
+        let stream: Vec<u8> =
+            (0..60).map(|_| if random.below(3) == 0 { 0 } else { random.next() as u8 }).collect();
+        exercise(&bytes, &[&stream]);
+    }
+}
+
+/// Metadata of CTF 2 that is small but asks for much.
+#[test]
+fn greedy_metadata_of_ctf2_is_refused() {
+    let preamble = "\x1e{ \"type\": \"preamble\", \"version\": 2 }\n";
+    let structure = |members: &[String]| {
+        format!("{{ \"type\": \"structure\", \"member-classes\": [{}] }}", members.join(","))
+    };
+    let member =
+        |name: &str, class: &str| format!("{{ \"name\": \"{name}\", \"field-class\": {class} }}");
+    let alias = |name: usize, class: &str| {
+        format!(
+            "\x1e{{ \"type\": \"field-class-alias\", \"name\": \"t{name}\",
+            \"field-class\": {class} }}\n"
+        )
+    };
+    let text = "{ \"type\": \"null-terminated-string\" }";
+    let mut chain = preamble.to_owned() + &alias(0, &structure(&[member("a", text)]));
+    let mut bomb = chain.clone();
+    for number in 1..60 {
+        let before = format!("\"t{}\"", number - 1);
+        chain += &alias(number, &structure(&[member("a", &before)]));
+        if number < 40 {
+            bomb += &alias(number, &structure(&[member("a", &before), member("b", &before)]));
+        }
+    }
+    bomb += "\x1e{ \"type\": \"data-stream-class\", \"packet-context-field-class\": \"t39\" }";
+    for (name, metadata) in [("chain", chain), ("bomb", bomb)] {
+        let error = Trace::parse(metadata.as_bytes()).expect_err(name);
+        assert_eq!(error.problem, MetadataProblem::TooComplex, "{name}");
+        assert!(error.line > 1 && error.column > 0, "{name}: {error}");
+    }
+    // JSON in JSON, as deep as anybody likes.
+    for piece in ["[", "{ \"a\": ", "{ \"type\": \"structure\", \"member-classes\": [ "] {
+        let deep = format!("{preamble}\x1e{}", piece.repeat(200_000));
+        let error = Trace::parse(deep.as_bytes()).expect_err(piece);
+        assert!(matches!(error.problem, MetadataProblem::Json(_)), "{error}");
+    }
+    // An array of 2^60 elements that take no space.
+    let array = "{ \"type\": \"static-length-array\", \"length\": 1152921504606846976,
+        \"element-field-class\": { \"type\": \"structure\" } }";
+    let metadata = format!(
+        "{preamble}\x1e{{ \"type\": \"data-stream-class\" }}
+        \x1e{{ \"type\": \"event-record-class\", \"payload-field-class\": {} }}",
+        structure(&[member("a", array)])
+    );
+    let trace = Trace::parse(metadata.as_bytes()).expect("metadata");
+    let read = read_stream(&trace, b"x");
+    let length = 1 << 60;
+    assert_eq!(read.damage, Some((0, DecodeError::Length { bit: 0, length })));
+}
+
 proptest! {
     #[test]
     fn any_bytes_are_no_metadata_but_no_harm(bytes: Vec<u8>) {

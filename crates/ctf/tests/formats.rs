@@ -77,6 +77,8 @@ fn as_json(value: &Value) -> Parsed {
         Value::Variant(option, value) => {
             Parsed::Object([(option.clone(), as_json(value))].into_iter().collect())
         }
+        Value::Boolean(value) => json!(value),
+        Value::Nothing => Parsed::Null,
     }
 }
 

@@ -138,6 +138,17 @@ impl<'bytes> Cursor<'bytes> {
         Ok(text.to_bytes())
     }
 
+    /// Bytes up to `unit` (2 or 4) of them that are 0 and begin at a multiple of `unit`, which
+    /// are passed over.
+    pub(crate) fn wide_string(&mut self, unit: usize) -> Result<&'bytes [u8], DecodeError> {
+        let rest = self.rest();
+        let mut units = rest.chunks_exact(unit);
+        let length = units.position(|unit| unit.iter().all(|&byte| byte == 0));
+        let length = unit * length.ok_or_else(|| self.truncated())?;
+        self.bit += 8 * (length + unit) as u64;
+        Ok(rest.get(..length).unwrap_or_default())
+    }
+
     /// `length` bytes; the cursor is at a byte's start.
     pub(crate) fn bytes(&mut self, length: u64) -> Result<&'bytes [u8], DecodeError> {
         let length = usize::try_from(length).map_err(|_| self.truncated())?;

@@ -11,8 +11,8 @@ use super::cursor::Cursor;
 use super::error::DecodeError;
 use super::runs::{Elements, Place, Run};
 use super::types::{
-    Array, Enumeration, Float, Integer, Member, ROLES, Role, Sequence, Struct, Type, Variant,
-    VariantOption, in_range,
+    Array, Encoding, Enumeration, Float, Integer, Member, ROLES, Role, Sequence, Struct, TextEnd,
+    Type, Variant, VariantOption, WideText, in_range,
 };
 
 /// Takes decoded values, in the order of their bytes.
@@ -21,7 +21,7 @@ pub trait Sink {
     fn integer(&mut self, kind: &Integer, value: u64);
     /// An integer with labels; `value` as in [`Sink::integer`].
     fn enumeration(&mut self, kind: &Enumeration, value: u64);
-    /// A floating-point number; 32-bit ones are widened.
+    /// A floating-point number; narrower ones are widened.
     fn float(&mut self, value: f64);
     /// A string without its NUL: any bytes but NUL.
     fn text(&mut self, bytes: &[u8]);
@@ -41,6 +41,8 @@ pub trait Sink {
     fn begin_variant(&mut self, option: &VariantOption);
     /// A variant ends.
     fn end_variant(&mut self);
+    /// Instead of a value, there is nothing (CTF 2's optional fields).
+    fn nothing(&mut self) {}
 }
 
 /// Takes nothing.
@@ -85,13 +87,13 @@ impl State {
     }
 
     /// What to do with an integer's value besides showing it.
-    fn note(&mut self, integer: &Integer, value: u64) {
+    fn note(&mut self, integer: &Integer, value: u64, bits: u32) {
         if integer.role != Role::None {
             self.roles[integer.role as usize] = Some(value);
         }
         // The end of the packet is not the time of its first event.
         if integer.clock.is_some() && !integer.signed && integer.role != Role::TimestampEnd {
-            self.clock = advanced(self.clock, value, integer.bits);
+            self.clock = advanced(self.clock, value, bits);
         }
         if let Some(slot) = integer.slot {
             self.set_slot(slot, value);
@@ -135,12 +137,13 @@ pub(crate) fn decode<S: Sink>(
             let value = integer_value(&enumeration.integer, cursor, state)?;
             sink.enumeration(enumeration, value);
         }
-        Type::Float(float) => sink.float(float_value(*float, cursor)?),
+        Type::Float(kind) => sink.float(float(*kind, float_value(*kind, cursor)?)),
         Type::Text => sink.text(cursor.string()?),
         Type::Struct(structure) => decode_struct(structure, cursor, state, sink)?,
         Type::Array(array) => decode_array(array, cursor, state, sink)?,
         Type::Sequence(sequence) => decode_sequence(sequence, cursor, state, sink)?,
         Type::Variant(variant) => decode_variant(variant, cursor, state, sink)?,
+        Type::WideText(text) => wide_text(*text, cursor, state, sink)?,
     }
     Ok(())
 }
@@ -152,25 +155,137 @@ pub(crate) fn integer_value(
     cursor: &mut Cursor<'_>,
     state: &mut State,
 ) -> Result<u64, DecodeError> {
+    if integer.variable {
+        return variable_value(integer, cursor, state);
+    }
     cursor.align(integer.alignment)?;
     let mut value = cursor.take(integer.bits, integer.big_endian)?;
+    if integer.reversed {
+        value = reversed(value, integer.bits);
+    }
     if integer.signed {
-        let spare = 64 - integer.bits;
-        value = (((value << spare) as i64) >> spare) as u64;
+        value = sign_extended(value, integer.bits);
     }
     if !integer.plain {
-        state.note(integer, value);
+        state.note(integer, value, integer.bits);
     }
     Ok(value)
 }
 
-fn float_value(float: Float, cursor: &mut Cursor<'_>) -> Result<f64, DecodeError> {
-    cursor.align(float.alignment)?;
-    if float.double {
-        Ok(f64::from_bits(cursor.take(64, float.big_endian)?))
-    } else {
-        Ok(f64::from(f32::from_bits(cursor.take(32, float.big_endian)? as u32)))
+/// An integer of as many bytes as have their highest bit set, and one more (LEB128).
+fn variable_value(
+    integer: &Integer,
+    cursor: &mut Cursor<'_>,
+    state: &mut State,
+) -> Result<u64, DecodeError> {
+    cursor.align(8)?;
+    let too_long = DecodeError::Integer { bit: cursor.position() };
+    let (mut wide, mut bits) = (0_u128, 0);
+    loop {
+        let byte = cursor.take(8, false)?;
+        wide |= u128::from(byte & 0x7f) << bits;
+        bits += 7;
+        if byte < 0x80 {
+            break;
+        }
+        if bits >= VARIABLE_BITS_MAX {
+            return Err(too_long);
+        }
     }
+    let value = if integer.signed {
+        let spare = 128 - bits;
+        i64::try_from(((wide << spare) as i128) >> spare).map(|value| value as u64).ok()
+    } else {
+        u64::try_from(wide).ok()
+    };
+    let value = value.ok_or(too_long)?;
+    if !integer.plain {
+        state.note(integer, value, bits);
+    }
+    Ok(value)
+}
+
+/// Most bits, seven of each byte, that an integer of variable length may have: those that hold
+/// 64.
+const VARIABLE_BITS_MAX: u32 = 70;
+
+/// The lowest `bits` (1 to 64), the last of them as the sign.
+fn sign_extended(value: u64, bits: u32) -> u64 {
+    let spare = 64 - bits;
+    (((value << spare) as i64) >> spare) as u64
+}
+
+/// The lowest `bits` (1 to 64) the other way round.
+pub(crate) fn reversed(value: u64, bits: u32) -> u64 {
+    value.reverse_bits() >> (64 - bits)
+}
+
+fn float_value(float: Float, cursor: &mut Cursor<'_>) -> Result<u64, DecodeError> {
+    cursor.align(float.alignment)?;
+    let value = cursor.take(float.bits, float.big_endian)?;
+    Ok(if float.reversed { reversed(value, float.bits) } else { value })
+}
+
+/// The number that `bits` stand for in IEEE 754.
+fn float(kind: Float, bits: u64) -> f64 {
+    match kind.bits {
+        64 => f64::from_bits(bits),
+        32 => f64::from(f32::from_bits(bits as u32)),
+        _ => half(bits as u16),
+    }
+}
+
+/// A number of 16 bits: sign, five bits of exponent, ten of fraction.
+fn half(bits: u16) -> f64 {
+    let (exponent, fraction) = (i32::from(bits >> 10 & 31), f64::from(bits & 1023));
+    let magnitude = match exponent {
+        0 => fraction * 2_f64.powi(-24),
+        31 if fraction == 0.0 => f64::INFINITY,
+        31 => f64::NAN,
+        _ => (1024.0 + fraction) * 2_f64.powi(exponent - 25),
+    };
+    if bits >> 15 == 1 { -magnitude } else { magnitude }
+}
+
+/// The bytes of a text of wide characters, without those that end it.
+pub(crate) fn wide_bytes<'bytes>(
+    kind: WideText,
+    cursor: &mut Cursor<'bytes>,
+    state: &State,
+) -> Result<&'bytes [u8], DecodeError> {
+    cursor.align(8)?;
+    match kind.end {
+        TextEnd::Nul => cursor.wide_string(kind.encoding.unit_bytes()),
+        TextEnd::Bytes(length) => cursor.bytes(length),
+        TextEnd::Slot(slot) => cursor.bytes(state.slot(slot)),
+    }
+}
+
+/// Text of wide characters, as UTF-8. What is no character becomes U+FFFD.
+fn wide_text<S: Sink>(
+    kind: WideText,
+    cursor: &mut Cursor<'_>,
+    state: &State,
+    sink: &mut S,
+) -> Result<(), DecodeError> {
+    let unit_bytes = kind.encoding.unit_bytes();
+    let bytes = wide_bytes(kind, cursor, state)?;
+    let units = bytes.chunks_exact(unit_bytes).map(|unit| match (kind.encoding, unit) {
+        (Encoding::Utf16Be, &[a, b]) => u32::from(u16::from_be_bytes([a, b])),
+        (Encoding::Utf16Le, &[a, b]) => u32::from(u16::from_le_bytes([a, b])),
+        (Encoding::Utf32Be, &[a, b, c, d]) => u32::from_be_bytes([a, b, c, d]),
+        (Encoding::Utf32Le, &[a, b, c, d]) => u32::from_le_bytes([a, b, c, d]),
+        _ => 0,
+    });
+    let units = units.take_while(|&unit| unit != 0);
+    let text: String = if unit_bytes == 2 {
+        let decoded = char::decode_utf16(units.map(|unit| unit as u16));
+        decoded.map(|character| character.unwrap_or(char::REPLACEMENT_CHARACTER)).collect()
+    } else {
+        units.map(|unit| char::from_u32(unit).unwrap_or(char::REPLACEMENT_CHARACTER)).collect()
+    };
+    sink.text(text.as_bytes());
+    Ok(())
 }
 
 /// Decodes a structure.
@@ -255,7 +370,7 @@ fn placed<S: Sink>(member: &Member, place: &Place, run: &[u8], state: &mut State
     if let Type::Integer(integer) | Type::Enumeration(Enumeration { integer, .. }) = &member.kind
         && !integer.plain
     {
-        state.note(integer, value);
+        state.note(integer, value, integer.bits);
     }
     if !member.hidden {
         sink.member(member);
@@ -269,9 +384,9 @@ fn show<S: Sink>(kind: &Type, value: u64, sink: &mut S) {
     match kind {
         Type::Integer(integer) => sink.integer(integer, value),
         Type::Enumeration(enumeration) => sink.enumeration(enumeration, value),
-        Type::Float(float) if float.double => sink.float(f64::from_bits(value)),
-        Type::Float(_) => sink.float(f64::from(f32::from_bits(value as u32))),
-        Type::Text | Type::Struct(_) | Type::Array(_) | Type::Sequence(_) | Type::Variant(_) => {}
+        Type::Float(kind) => sink.float(float(*kind, value)),
+        // No number.
+        _ => {}
     }
 }
 
@@ -352,24 +467,30 @@ fn decode_variant<S: Sink>(
     state: &mut State,
     sink: &mut S,
 ) -> Result<(), DecodeError> {
-    let option = chosen_option(variant, cursor, state)?;
+    let Some(option) = chosen_option(variant, cursor, state)? else {
+        sink.nothing();
+        return Ok(());
+    };
     sink.begin_variant(option);
     decode(&option.kind, cursor, state, sink)?;
     sink.end_variant();
     Ok(())
 }
 
-/// The option that a variant's tag chooses.
+/// The option that a variant's tag chooses; `None` if there is nothing, as may be.
 pub(crate) fn chosen_option<'v>(
     variant: &'v Variant,
     cursor: &Cursor<'_>,
     state: &State,
-) -> Result<&'v VariantOption, DecodeError> {
+) -> Result<Option<&'v VariantOption>, DecodeError> {
     let tag = state.slot(variant.slot);
     let chosen = variant.options.iter().find(|option| {
         option.ranges.iter().any(|&(first, last)| in_range(tag, first, last, variant.signed))
     });
-    chosen.ok_or(DecodeError::Tag { bit: cursor.position(), tag })
+    if chosen.is_none() && !variant.optional {
+        return Err(DecodeError::Tag { bit: cursor.position(), tag });
+    }
+    Ok(chosen)
 }
 
 #[cfg(test)]

@@ -38,6 +38,12 @@ pub enum MetadataProblem {
         /// What should.
         expected: &'static str,
     },
+    /// JSON that is none; with what kind of problem that is.
+    Json(String),
+    /// A property of a JSON object is missing, or is not what it must be.
+    Property(String),
+    /// An extension that this library does not know, which may change anything.
+    Extension(String),
     /// No type has this name.
     UnknownType(String),
     /// No clock has this name.
@@ -69,6 +75,13 @@ impl fmt::Display for MetadataError {
             }
             MetadataProblem::Version(version) => {
                 write!(formatter, "CTF {version} is not supported (only 1.8 and 2)")
+            }
+            MetadataProblem::Json(what) => write!(formatter, "not JSON: {what}"),
+            MetadataProblem::Property(name) => {
+                write!(formatter, "property '{name}' is missing or wrong")
+            }
+            MetadataProblem::Extension(name) => {
+                write!(formatter, "unsupported: extension '{name}'")
             }
             MetadataProblem::UnknownClock(name) => write!(formatter, "unknown clock '{name}'"),
             MetadataProblem::SecondClock(name) => {
@@ -137,6 +150,11 @@ pub enum DecodeError {
         /// Its elements.
         length: u64,
     },
+    /// An integer of variable length that is longer than 64 bits.
+    Integer {
+        /// Where the integer begins.
+        bit: u64,
+    },
     /// A variant whose tag selects none of its options.
     Tag {
         /// Where the variant begins.
@@ -171,6 +189,9 @@ impl fmt::Display for DecodeError {
             }
             Self::Length { bit, length } => {
                 write!(formatter, "sequence of {length} elements at bit {bit} cannot fit")
+            }
+            Self::Integer { bit } => {
+                write!(formatter, "integer at bit {bit} is longer than 64 bits")
             }
             Self::Tag { bit, tag } => {
                 write!(formatter, "tag {tag} of the variant at bit {bit} selects nothing")

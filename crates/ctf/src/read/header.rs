@@ -127,11 +127,15 @@ impl Shape {
             return None;
         };
         let Integer { bits, alignment, signed, big_endian, .. } = *integer;
+        if integer.reversed || integer.variable {
+            return None;
+        }
         let at = self.bits.checked_next_multiple_of(alignment)?;
         let place = Place::new(at, bits, signed, big_endian)?;
         self.bits = at + u64::from(bits);
         match integer.role {
-            Role::None => {}
+            // Of events nobody asks for the latter.
+            Role::None | Role::TimestampBegin => {}
             // Of several ids the last counts.
             Role::EventClass => self.id = if tag.is_some() { Id::Tag } else { Id::At(place) },
             _ => return None,

@@ -1,4 +1,4 @@
-//! CTF 1.8 read: metadata parsed, packets and events decoded.
+//! CTF 1.8 and 2 read: metadata parsed, packets and events decoded.
 //!
 //! [`Trace::parse`] reads the metadata; a [`StreamDecoder`] walks through one stream's packets;
 //! [`read_stream`] and [`read_trace`] do it for bytes that are in memory. All of it is safe on
@@ -7,6 +7,7 @@
 //!
 //! ```text
 //! metadata → packetized → lexer → parser, type_parser → node → resolve → types, trace
+//!                       → json (CTF 2)               ↗
 //!                                                    data stream → stream → decode → Sink
 //! ```
 
@@ -15,6 +16,7 @@ mod cursor;
 mod decode;
 mod error;
 mod header;
+mod json;
 mod lexer;
 mod node;
 mod packetized;
@@ -23,6 +25,8 @@ mod resolve;
 mod runs;
 mod source;
 mod stream;
+#[cfg(test)]
+mod testing;
 mod trace;
 mod type_parser;
 mod types;
@@ -31,15 +35,15 @@ mod value;
 pub use cpu::CpuId;
 pub(crate) use cursor::Cursor;
 pub use decode::{Sink, Skip};
-pub(crate) use decode::{State, chosen_option, integer_value, take_elements};
+pub(crate) use decode::{State, chosen_option, integer_value, reversed, take_elements, wide_bytes};
 pub use error::{DecodeError, MetadataError, MetadataProblem};
 pub use node::EnvironmentValue;
 pub use source::{Bytes, Damage, Next, SourceStream, StreamError, packets_stand_alone};
 pub use stream::{EventHeader, EventSink, Loss, Lost, Packet, Scope, StreamDecoder, Window};
 pub use trace::{Clock, ClockClass, EventClass, StreamClass, Trace};
-pub(crate) use types::Role;
 pub use types::{
-    Array, Base, Enumeration, Float, Integer, Member, Sequence, Struct, Type, Variant,
-    VariantOption,
+    Array, Base, Encoding, Enumeration, Float, Integer, Member, Sequence, Struct, Type, Variant,
+    VariantOption, WideText,
 };
+pub(crate) use types::{Role, TextEnd};
 pub use value::{Event, StreamEvents, Value, read_stream, read_trace};

@@ -6,8 +6,9 @@
 
 use std::sync::Arc;
 
+use super::error::{MetadataError, MetadataProblem};
 use super::trace::ClockClass;
-use super::types::{Base, Mapping};
+use super::types::{Base, Encoding, Mapping, Role};
 
 /// Deepest nesting of types.
 pub(crate) const DEPTH_MAX: u32 = 48;
@@ -24,16 +25,36 @@ pub(crate) struct Node {
     pub(crate) kind: NodeKind,
 }
 
+impl Node {
+    /// A node that is declared at `place`, unless it is too deep.
+    pub(crate) fn shared(place: Place, kind: NodeKind) -> Result<Arc<Self>, MetadataError> {
+        let depth = kind.depth();
+        if depth > DEPTH_MAX {
+            return Err(MetadataError::at(place, MetadataProblem::TooComplex));
+        }
+        Ok(Arc::new(Self { depth, place, kind }))
+    }
+}
+
 #[derive(Debug)]
 pub(crate) enum NodeKind {
     Integer(IntegerNode),
-    Enumeration { integer: IntegerNode, labels: Arc<[Mapping]> },
-    Float { double: bool, alignment: u64, big_endian: Option<bool> },
+    Enumeration { integer: IntegerNode, labels: Arc<[Mapping]>, flags: bool },
+    Float { bits: u32, alignment: u64, big_endian: Option<bool>, reversed: bool },
     Text,
+    WideText { encoding: Encoding, end: TextEndNode },
     Struct { members: Vec<Named>, alignment: u64 },
-    Variant { tag: Option<Reference>, options: Arc<[Named]> },
-    Array { element: Arc<Node>, length: u64 },
-    Sequence { element: Arc<Node>, length: Reference },
+    Variant { tag: Option<Reference>, options: Arc<[Named]>, optional: bool },
+    Array { element: Arc<Node>, length: u64, alignment: u64 },
+    Sequence { element: Arc<Node>, length: Reference, alignment: u64 },
+}
+
+/// See [`super::types::TextEnd`].
+#[derive(Debug)]
+pub(crate) enum TextEndNode {
+    Nul,
+    Bytes(u64),
+    Field(Reference),
 }
 
 #[derive(Debug, Clone)]
@@ -47,6 +68,33 @@ pub(crate) struct IntegerNode {
     pub(crate) character: bool,
     /// The clock that it sets.
     pub(crate) clock: Option<Arc<str>>,
+    /// Whether it sets its stream's default clock (CTF 2).
+    pub(crate) default_clock: bool,
+    /// What it tells the reader, if it is not its name that says so (CTF 2).
+    pub(crate) role: Role,
+    pub(crate) boolean: bool,
+    pub(crate) reversed: bool,
+    pub(crate) variable: bool,
+}
+
+impl IntegerNode {
+    /// An unsigned integer of `bits`, as its byte order has it.
+    pub(crate) const fn new(bits: u32) -> Self {
+        Self {
+            bits,
+            alignment: 1,
+            signed: false,
+            big_endian: None,
+            base: Base::Decimal,
+            character: false,
+            clock: None,
+            default_clock: false,
+            role: Role::None,
+            boolean: false,
+            reversed: false,
+            variable: false,
+        }
+    }
 }
 
 /// A member or an option.
@@ -54,12 +102,26 @@ pub(crate) struct IntegerNode {
 pub(crate) struct Named {
     pub(crate) name: String,
     pub(crate) node: Arc<Node>,
+    /// Which tags select it, if labels of the tag do not say so (CTF 2).
+    pub(crate) ranges: Option<Vec<(u64, u64)>>,
+}
+
+/// Where the path of a reference begins.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Start {
+    /// To be found out (CTF 1.8): at a scope's name, or in the structures around.
+    Anywhere,
+    /// In a scope, by its number in `resolve.rs`.
+    Scope(usize),
+    /// So many structures above the one that the dependent field is in.
+    Above(usize),
 }
 
 /// The path of a field that another one depends on, and where it is named.
 #[derive(Debug, Clone)]
 pub(crate) struct Reference {
     pub(crate) path: Vec<String>,
+    pub(crate) start: Start,
     pub(crate) place: Place,
 }
 
@@ -94,6 +156,8 @@ pub enum EnvironmentValue {
 pub(crate) struct Document {
     /// Size of the text that it was read from.
     pub(crate) text_bytes: usize,
+    /// Whether it is CTF 2: then names mean nothing, and times are only where a role says so.
+    pub(crate) is_version_2: bool,
     pub(crate) uuid: Option<[u8; 16]>,
     pub(crate) big_endian: Option<bool>,
     pub(crate) packet_header: Option<Arc<Node>>,
@@ -115,6 +179,8 @@ pub(crate) struct StreamNode {
     pub(crate) packet_context: Option<Arc<Node>>,
     pub(crate) event_header: Option<Arc<Node>>,
     pub(crate) event_context: Option<Arc<Node>>,
+    /// Name of its default clock (CTF 2).
+    pub(crate) clock: Option<Arc<str>>,
     pub(crate) place: Place,
 }
 

@@ -8,9 +8,7 @@ use std::sync::Arc;
 
 use super::error::{MetadataError, MetadataProblem};
 use super::lexer::{Lexer, Token};
-use super::node::{
-    ClockNode, DEPTH_MAX, Document, EnvironmentValue, EventNode, Node, NodeKind, Place, StreamNode,
-};
+use super::node::{ClockNode, DEPTH_MAX, Document, EnvironmentValue, EventNode, Node, StreamNode};
 use super::trace::ClockClass;
 
 /// What may stand behind `=`.
@@ -137,15 +135,6 @@ impl<'text> Parser<'text> {
         self.scopes.pop();
         self.nesting -= 1;
         result
-    }
-
-    /// A node that is declared at `place`, unless it is too deep.
-    pub(crate) fn node(&self, place: Place, kind: NodeKind) -> Parsed<Arc<Node>> {
-        let depth = kind.depth();
-        if depth > DEPTH_MAX {
-            return Err(self.error(MetadataProblem::TooComplex));
-        }
-        Ok(Arc::new(Node { depth, place, kind }))
     }
 
     /// Finds where the block at the current token ends, and remembers where it begins: in
@@ -330,6 +319,7 @@ impl<'text> Parser<'text> {
             let is_tracer = |text: &String| text.starts_with("lttng");
             name == "tracer_name" && matches!(value, EnvironmentValue::Text(t) if is_tracer(t))
         });
+        clock.id.clone_from(&clock.name);
         clock.absolute |= is_lttng && clock.name == "monotonic";
         document.clocks.push(ClockNode { clock, place });
         Ok(())

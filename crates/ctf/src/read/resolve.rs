@@ -10,13 +10,14 @@ use std::sync::Arc;
 use super::error::{MetadataError, MetadataProblem};
 use super::header::HeaderPlan;
 use super::node::{
-    Document, EventNode, IntegerNode, Named, Node, NodeKind, Place, Reference, StreamNode,
+    Document, EventNode, IntegerNode, Named, Node, NodeKind, Place, Reference, Start, StreamNode,
+    TextEndNode,
 };
 use super::runs::{Flat, elements, fixed_bits, runs};
 use super::trace::{ClockClass, EventClass, StreamClass, Trace};
 use super::types::{
-    Array, Enumeration, Float, Integer, Member, Role, Sequence, Struct, Type, Variant,
-    VariantOption,
+    Array, Enumeration, Float, Integer, Member, Role, Sequence, Struct, TextEnd, Type, Variant,
+    VariantOption, WideText,
 };
 
 /// Most types in one trace, counting each use, beyond one for each byte of the metadata: few
@@ -58,13 +59,24 @@ const CONTEXT_ROLES: [(&str, Role); 6] = [
     ("content_size", Role::ContentSize),
 ];
 
+/// A structure that is being compiled.
+#[derive(Default)]
+struct Frame {
+    /// The members before the field at hand.
+    members: Vec<Member>,
+    /// The name of the member that the field at hand is, or is in.
+    current: String,
+}
+
 struct Resolver<'document> {
     document: &'document Document,
     clocks: Vec<ClockClass>,
     /// The finished scopes around the field at hand.
     scopes: [Option<Type>; 6],
-    /// Members before the field at hand, of each structure that encloses it, innermost last.
-    frames: Vec<Vec<Member>>,
+    /// The structures around the field at hand, innermost last.
+    frames: Vec<Frame>,
+    /// The default clock of the stream at hand (CTF 2).
+    default_clock: Option<Arc<str>>,
     slots: usize,
     nodes: usize,
 }
@@ -76,6 +88,7 @@ pub(crate) fn resolve(document: &Document) -> Resolved<Trace> {
         clocks: document.clocks.iter().map(|node| node.clock.clone()).collect(),
         scopes: Default::default(),
         frames: Vec::new(),
+        default_clock: None,
         slots: 0,
         nodes: 0,
     };
@@ -107,6 +120,9 @@ pub(crate) fn resolve(document: &Document) -> Resolved<Trace> {
         }
         streams.push(resolver.stream(id, stream, &events.remove(&id).unwrap_or_default())?);
     }
+    if let Some(event) = events.values().flatten().next() {
+        return Err(MetadataError::at(event.place, MetadataProblem::Value("stream_id")));
+    }
     let mut packet_header = resolver.scopes[PACKET_HEADER].take();
     packet_header.iter_mut().for_each(finish);
     Ok(Trace {
@@ -117,6 +133,7 @@ pub(crate) fn resolve(document: &Document) -> Resolved<Trace> {
         streams,
         slots: resolver.slots,
         big_endian: document.big_endian.unwrap_or(false),
+        major: if document.is_version_2 { 2 } else { 1 },
     })
 }
 
@@ -128,12 +145,15 @@ impl Resolver<'_> {
         nodes: &[&EventNode],
     ) -> Resolved<StreamClass> {
         self.scopes[PACKET_CONTEXT..].fill_with(|| None);
+        self.default_clock = stream.clock.clone();
         self.scope(PACKET_CONTEXT, stream.packet_context.as_ref())?;
         self.give_roles(PACKET_CONTEXT, &CONTEXT_ROLES);
         self.map_times(PACKET_CONTEXT, &["timestamp_begin", "timestamp_end"], stream.place)?;
         self.scope(EVENT_HEADER, stream.event_header.as_ref())?;
         self.map_times(EVENT_HEADER, &["timestamp"], stream.place)?;
-        if let Some(header) = &mut self.scopes[EVENT_HEADER] {
+        if let Some(header) = &mut self.scopes[EVENT_HEADER]
+            && !self.document.is_version_2
+        {
             give_id_role(header);
         }
         self.scope(STREAM_EVENT_CONTEXT, stream.event_context.as_ref())?;
@@ -203,14 +223,15 @@ impl Resolver<'_> {
         for kind in scopes.chain(payloads) {
             one_clock(kind, &mut name).map_err(|problem| MetadataError::at(place, problem))?;
         }
-        Ok(name.and_then(|name| self.clocks.iter().find(|clock| clock.name == **name)))
+        Ok(name.and_then(|name| self.clocks.iter().find(|clock| clock.id == **name)))
     }
 
     /// Lets the integers of these names, however deep, set the trace's only clock, if they set
     /// none: babeltrace2 does, and makes a clock if there is none.
     fn map_times(&mut self, scope: usize, names: &[&str], place: Place) -> Resolved<()> {
         let clocks = &mut self.clocks;
-        let Some(kind) = &mut self.scopes[scope] else { return Ok(()) };
+        let kind = self.scopes[scope].as_mut().filter(|_| !self.document.is_version_2);
+        let Some(kind) = kind else { return Ok(()) };
         for name in names {
             map_time(kind, name, clocks).map_err(|problem| MetadataError::at(place, problem))?;
         }
@@ -231,6 +252,9 @@ impl Resolver<'_> {
     }
 
     fn give_roles(&mut self, scope: usize, roles: &[(&str, Role)]) {
+        if self.document.is_version_2 {
+            return;
+        }
         let Some(Type::Struct(structure)) = &mut self.scopes[scope] else { return };
         for member in &mut structure.members {
             let role = roles.iter().find(|(name, _)| *name == member.name());
@@ -249,104 +273,156 @@ impl Resolver<'_> {
         let big_endian = |order: Option<bool>| order.or(self.document.big_endian).unwrap_or(false);
         if let NodeKind::Integer(integer) | NodeKind::Enumeration { integer, .. } = &node.kind
             && let Some(name) = &integer.clock
-            && !self.clocks.iter().any(|clock| clock.name == **name)
+            && !self.clocks.iter().any(|clock| clock.id == **name)
         {
             let problem = MetadataProblem::UnknownClock(name.to_string());
             return Err(MetadataError::at(node.place, problem));
         }
+        if let NodeKind::Integer(integer) | NodeKind::Enumeration { integer, .. } = &node.kind
+            && integer.default_clock
+            && self.default_clock.is_none()
+        {
+            let problem = MetadataProblem::UnknownClock("default-clock-class-id".to_owned());
+            return Err(MetadataError::at(node.place, problem));
+        }
+        let integer = |node: &IntegerNode| {
+            let mut integer = integer_type(node, big_endian(node.big_endian));
+            if node.default_clock {
+                integer.clock = self.default_clock.clone();
+            }
+            integer
+        };
         Ok(match &node.kind {
-            NodeKind::Integer(integer) => {
-                Type::Integer(integer_type(integer, big_endian(integer.big_endian)))
+            NodeKind::Integer(node) => Type::Integer(integer(node)),
+            NodeKind::Enumeration { integer: node, labels, flags } => {
+                let (integer, labels) = (integer(node), Arc::clone(labels));
+                Type::Enumeration(Enumeration { integer, labels, flags: *flags })
             }
-            NodeKind::Enumeration { integer, labels } => Type::Enumeration(Enumeration {
-                integer: integer_type(integer, big_endian(integer.big_endian)),
-                labels: Arc::clone(labels),
-            }),
-            NodeKind::Float { double, alignment, big_endian: order } => Type::Float(Float {
-                double: *double,
-                alignment: *alignment,
-                big_endian: big_endian(*order),
-            }),
+            NodeKind::Float { bits, alignment, big_endian: order, reversed } => {
+                Type::Float(Float {
+                    bits: *bits,
+                    alignment: *alignment,
+                    big_endian: big_endian(*order),
+                    reversed: *reversed,
+                })
+            }
             NodeKind::Text => Type::Text,
-            NodeKind::Struct { members, alignment } => self.structure(members, *alignment)?,
-            NodeKind::Array { element, length } => {
-                let element = Box::new(self.compile(element)?);
-                let (alignment, text) = (element.alignment(), is_character(&element));
-                Type::Array(Array { element, length: *length, alignment, text, elements: None })
+            NodeKind::WideText { encoding, end } => {
+                let end = match end {
+                    TextEndNode::Nul => TextEnd::Nul,
+                    TextEndNode::Bytes(length) => TextEnd::Bytes(*length),
+                    TextEndNode::Field(length) => TextEnd::Slot(self.length_slot(length)?),
+                };
+                Type::WideText(WideText { encoding: *encoding, end })
             }
-            NodeKind::Sequence { element, length } => {
-                let found = self.slot(length)?;
-                if found.signed {
-                    return Err(unknown(length));
-                }
-                let slot = found.slot;
+            NodeKind::Struct { members, alignment } => self.structure(members, *alignment)?,
+            NodeKind::Array { element, length, alignment } => {
                 let element = Box::new(self.compile(element)?);
-                let (alignment, text) = (element.alignment(), is_character(&element));
+                let (within, text) = (element.alignment(), is_character(&element));
+                let (length, alignment) = (*length, within.max(*alignment));
+                Type::Array(Array { element, length, alignment, text, elements: None })
+            }
+            NodeKind::Sequence { element, length, alignment } => {
+                let slot = self.length_slot(length)?;
+                let element = Box::new(self.compile(element)?);
+                let (within, text) = (element.alignment(), is_character(&element));
+                let alignment = within.max(*alignment);
                 Type::Sequence(Sequence { element, slot, alignment, text, elements: None })
             }
-            NodeKind::Variant { tag, options } => {
+            NodeKind::Variant { tag, options, optional } => {
                 let untagged = MetadataProblem::Unsupported("variant without tag");
                 let tag = tag.as_ref();
                 let tag = tag.ok_or_else(|| MetadataError::at(node.place, untagged))?;
-                self.variant(tag, options)?
+                self.variant(tag, options, *optional)?
             }
         })
     }
 
+    /// The slot of a length: an integer without sign.
+    fn length_slot(&mut self, length: &Reference) -> Resolved<usize> {
+        let found = self.slot(length)?;
+        if found.signed { Err(unknown(length)) } else { Ok(found.slot) }
+    }
+
     fn structure(&mut self, members: &[Named], alignment: u64) -> Resolved<Type> {
-        self.frames.push(Vec::with_capacity(members.len()));
+        let members_before = Vec::with_capacity(members.len());
+        self.frames.push(Frame { members: members_before, current: String::new() });
         for named in members {
+            if let Some(frame) = self.frames.last_mut() {
+                frame.current.clone_from(&named.name);
+            }
             let kind = self.compile(&named.node)?;
             let raw_name = named.name.clone();
             let member = Member { raw_name, kind, hidden: false, lead: String::new() };
             if let Some(frame) = self.frames.last_mut() {
-                frame.push(member);
+                frame.members.push(member);
             }
         }
-        let members = self.frames.pop().unwrap_or_default();
+        let members = self.frames.pop().unwrap_or_default().members;
         let widest = members.iter().map(|member| member.kind.alignment()).max().unwrap_or(1);
         let alignment = widest.max(alignment);
         Ok(Type::Struct(Struct { members, alignment, shown: true, runs: Vec::new() }))
     }
 
-    fn variant(&mut self, tag: &Reference, options: &[Named]) -> Resolved<Type> {
+    fn variant(&mut self, tag: &Reference, options: &[Named], optional: bool) -> Resolved<Type> {
         let found = self.slot(tag)?;
-        let labels = found.labels.ok_or_else(|| unknown(tag))?;
+        let labels = found.labels.unwrap_or_else(|| Arc::from([]));
         let mut resolved = Vec::with_capacity(options.len());
         for named in options {
             let mapping = labels.iter().find(|mapping| mapping.label == named.name);
+            let by_label = || mapping.map(|mapping| mapping.ranges.clone()).unwrap_or_default();
             resolved.push(VariantOption {
                 raw_name: named.name.clone(),
                 kind: self.compile(&named.node)?,
-                ranges: mapping.map(|mapping| mapping.ranges.clone()).unwrap_or_default(),
+                ranges: named.ranges.clone().unwrap_or_else(by_label),
             });
         }
-        Ok(Type::Variant(Variant { slot: found.slot, signed: found.signed, options: resolved }))
+        // In CTF 1.8, a tag is an enumeration.
+        if labels.is_empty() && !self.document.is_version_2 {
+            return Err(unknown(tag));
+        }
+        let (slot, signed) = (found.slot, found.signed);
+        Ok(Type::Variant(Variant { slot, signed, options: resolved, optional }))
     }
 
-    /// The slot of the integer that `reference` means: looked for in the structures around it,
-    /// from the inside out, then in the scopes before its own, latest first.
+    /// The slot of the integer that `reference` means. Where it does not say from where: looked
+    /// for in the structures around it, from the inside out, then in the scopes before its own,
+    /// latest first.
     fn slot(&mut self, reference: &Reference) -> Resolved<Found> {
         let path: Vec<&str> = reference.path.iter().map(String::as_str).collect();
-        let slots = &mut self.slots;
-        for (scope, prefix) in SCOPE_PATHS.iter().enumerate() {
-            let Some(rest) = path.strip_prefix(*prefix).filter(|rest| !rest.is_empty()) else {
-                continue;
-            };
+        let (frames, slots) = (&mut self.frames[..], &mut self.slots);
+        let from = match reference.start {
+            Start::Above(count) => {
+                let frame = frames.len().checked_sub(count + 1);
+                return match frame.and_then(|frame| frames.get_mut(frame..)) {
+                    Some(around) => find_around(around, &path, slots),
+                    None => None,
+                }
+                .ok_or_else(|| unknown(reference));
+            }
+            Start::Scope(scope) => Some((scope, &path[..])),
+            Start::Anywhere => SCOPE_PATHS.iter().enumerate().find_map(|(scope, prefix)| {
+                let rest = path.strip_prefix(*prefix).filter(|rest| !rest.is_empty())?;
+                Some((scope, rest))
+            }),
+        };
+        if let Some((scope, rest)) = from {
             let finished = match &mut self.scopes[scope] {
                 Some(Type::Struct(structure)) => find(&mut structure.members, rest, slots),
                 _ => None,
             };
-            let own = self.frames.first_mut().and_then(|members| find(members, rest, slots));
-            return finished.or(own).ok_or_else(|| unknown(reference));
+            let own = || find_around(frames, rest, slots);
+            return finished.or_else(own).ok_or_else(|| unknown(reference));
         }
-        let inner = self.frames.iter_mut().rev();
-        let outer = self.scopes.iter_mut().rev().filter_map(|scope| match scope {
-            Some(Type::Struct(structure)) => Some(&mut structure.members),
-            _ => None,
-        });
-        for members in inner.chain(outer) {
-            if let Some(found) = find(members, &path, slots) {
+        for frame in (0..frames.len()).rev() {
+            if let Some(found) = find_around(&mut frames[frame..], &path, slots) {
+                return Ok(found);
+            }
+        }
+        for scope in self.scopes.iter_mut().rev() {
+            if let Some(Type::Struct(structure)) = scope
+                && let Some(found) = find(&mut structure.members, &path, slots)
+            {
                 return Ok(found);
             }
         }
@@ -365,23 +441,68 @@ fn unknown(reference: &Reference) -> MetadataError {
     MetadataError::at(reference.place, MetadataProblem::UnknownField(reference.path.join(".")))
 }
 
+/// Finds a field from the first of `frames` on: among its members, or, where it is being
+/// compiled itself, in the next.
+fn find_around(frames: &mut [Frame], path: &[&str], slots: &mut usize) -> Option<Found> {
+    let (frame, inner) = frames.split_first_mut()?;
+    match path {
+        [first, rest @ ..] if *first == frame.current && !rest.is_empty() => {
+            find_around(inner, rest, slots)
+        }
+        _ => find(&mut frame.members, path, slots),
+    }
+}
+
 fn find(members: &mut [Member], path: &[&str], slots: &mut usize) -> Option<Found> {
+    let mut integers = Vec::new();
+    let mut found = None;
     let (first, rest) = path.split_first()?;
     let member = members.iter_mut().find(|member| member.raw_name == *first)?;
-    if !rest.is_empty() {
-        let Type::Struct(structure) = &mut member.kind else { return None };
-        return find(&mut structure.members, rest, slots);
+    gather(&mut member.kind, rest, &mut integers, &mut found);
+    // Where a variant may hold it in several places, all of them have one slot.
+    let before = integers.iter().find_map(|integer| integer.slot);
+    let is_one = |slot: Option<usize>| slot.is_none() || slot == before;
+    if integers.is_empty() || !integers.iter().all(|integer| is_one(integer.slot)) {
+        return None;
     }
-    let labels = match &member.kind {
-        Type::Enumeration(enumeration) => Some(Arc::clone(&enumeration.labels)),
-        _ => None,
-    };
-    let integer = member.kind.integer_mut()?;
-    let slot = *integer.slot.get_or_insert_with(|| {
-        *slots += 1;
-        *slots - 1
-    });
-    Some(Found { slot, signed: integer.signed, labels })
+    let slot = before.unwrap_or(*slots);
+    *slots = (*slots).max(slot + 1);
+    integers.iter_mut().for_each(|integer| integer.slot = Some(slot));
+    let (signed, labels) = found?;
+    Some(Found { slot, signed, labels })
+}
+
+type Labels = Option<Arc<[super::types::Mapping]>>;
+
+/// Gathers the integers at `path` below `kind`, and the sign and the labels of the first.
+fn gather<'kind>(
+    kind: &'kind mut Type,
+    path: &[&str],
+    integers: &mut Vec<&'kind mut Integer>,
+    found: &mut Option<(bool, Labels)>,
+) {
+    match (kind, path) {
+        (Type::Integer(integer), []) => {
+            found.get_or_insert((integer.signed, None));
+            integers.push(integer);
+        }
+        (Type::Enumeration(Enumeration { integer, labels, .. }), []) => {
+            found.get_or_insert_with(|| (integer.signed, Some(Arc::clone(labels))));
+            integers.push(integer);
+        }
+        (Type::Struct(structure), [first, rest @ ..]) => {
+            let member = structure.members.iter_mut().find(|member| member.raw_name == *first);
+            if let Some(member) = member {
+                gather(&mut member.kind, rest, integers, found);
+            }
+        }
+        (Type::Variant(variant), path) => {
+            for option in &mut variant.options {
+                gather(&mut option.kind, path, integers, found);
+            }
+        }
+        _ => {}
+    }
 }
 
 fn integer_type(node: &IntegerNode, big_endian: bool) -> Integer {
@@ -393,9 +514,12 @@ fn integer_type(node: &IntegerNode, big_endian: bool) -> Integer {
         base: node.base,
         character: node.character,
         clock: node.clock.clone(),
-        role: Role::None,
+        role: node.role,
         slot: None,
         plain: false,
+        boolean: node.boolean,
+        reversed: node.reversed,
+        variable: node.variable,
     }
 }
 
@@ -427,7 +551,11 @@ fn give_id_role(kind: &mut Type) {
         }
         Type::Array(array) => give_id_role(&mut array.element),
         Type::Sequence(sequence) => give_id_role(&mut sequence.element),
-        Type::Integer(_) | Type::Enumeration(_) | Type::Float(_) | Type::Text => {}
+        Type::Integer(_)
+        | Type::Enumeration(_)
+        | Type::Float(_)
+        | Type::Text
+        | Type::WideText(_) => {}
     }
 }
 
@@ -471,7 +599,7 @@ fn one_clock<'kind>(
         }
         Type::Array(array) => one_clock(&array.element, name),
         Type::Sequence(sequence) => one_clock(&sequence.element, name),
-        Type::Float(_) | Type::Text => Ok(()),
+        Type::Float(_) | Type::Text | Type::WideText(_) => Ok(()),
     }
 }
 
@@ -503,10 +631,11 @@ fn set_clock(kind: &mut Type, clocks: &mut Vec<ClockClass>) -> Result<(), Metada
         return Ok(());
     };
     if clocks.is_empty() {
-        clocks.push(ClockClass { name: "default".to_owned(), ..ClockClass::new() });
+        let (id, name) = ("default".to_owned(), "default".to_owned());
+        clocks.push(ClockClass { id, name, ..ClockClass::new() });
     }
     match &clocks[..] {
-        [only] => integer.clock = Some(Arc::from(only.name.as_str())),
+        [only] => integer.clock = Some(Arc::from(only.id.as_str())),
         _ => return Err(MetadataProblem::Unsupported("time that sets none of several clocks")),
     }
     Ok(())
@@ -544,6 +673,6 @@ fn finish(kind: &mut Type) {
             finish(&mut sequence.element);
             sequence.elements = elements(&sequence.element);
         }
-        Type::Float(_) | Type::Text => {}
+        Type::Float(_) | Type::Text | Type::WideText(_) => {}
     }
 }

@@ -115,15 +115,16 @@ impl Flat {
     }
 }
 
-/// Size, alignment, sign and byte order of a number.
+/// Size, alignment, sign and byte order of a number that lies as numbers usually do.
 fn number(kind: &Type) -> Option<(u32, u64, bool, bool)> {
     match kind {
         Type::Integer(integer) | Type::Enumeration(Enumeration { integer, .. }) => {
             let Integer { bits, alignment, signed, big_endian, .. } = *integer;
-            Some((bits, alignment, signed, big_endian))
+            let is_usual = !integer.reversed && !integer.variable;
+            is_usual.then_some((bits, alignment, signed, big_endian))
         }
-        Type::Float(Float { double, alignment, big_endian }) => {
-            Some((if *double { 64 } else { 32 }, *alignment, false, *big_endian))
+        Type::Float(Float { bits, alignment, big_endian, reversed: false }) => {
+            Some((*bits, *alignment, false, *big_endian))
         }
         _ => None,
     }
@@ -185,7 +186,8 @@ fn begin(number: (u32, u64, bool, bool), known: u64) -> Option<Extended> {
 /// Whether what follows a field of this type begins with a byte, wherever the field began.
 fn ends_at_byte(kind: &Type) -> bool {
     match kind {
-        Type::Text => true,
+        Type::Text | Type::WideText(_) => true,
+        Type::Integer(integer) => integer.variable,
         Type::Array(array) => array.text,
         Type::Sequence(sequence) => sequence.text,
         _ => false,
@@ -212,9 +214,9 @@ pub(crate) fn elements(element: &Type) -> Option<Elements> {
 pub(crate) fn fixed_bits(kind: &Type) -> Option<u64> {
     match kind {
         Type::Integer(integer) | Type::Enumeration(Enumeration { integer, .. }) => {
-            integer.plain.then_some(u64::from(integer.bits))
+            (integer.plain && !integer.variable).then_some(u64::from(integer.bits))
         }
-        Type::Float(float) => Some(if float.double { 64 } else { 32 }),
+        Type::Float(float) => Some(u64::from(float.bits)),
         Type::Struct(Struct { members, .. }) => members.iter().try_fold(0_u64, |at, member| {
             let at = at.checked_next_multiple_of(member.kind.alignment())?;
             at.checked_add(fixed_bits(&member.kind)?)
@@ -227,6 +229,6 @@ pub(crate) fn fixed_bits(kind: &Type) -> Option<u64> {
             let stride = bits.next_multiple_of(element.alignment());
             others.checked_mul(stride)?.checked_add(bits)
         }
-        Type::Text | Type::Sequence(_) | Type::Variant(_) => None,
+        Type::Text | Type::WideText(_) | Type::Sequence(_) | Type::Variant(_) => None,
     }
 }

@@ -7,7 +7,7 @@ use super::header::HeaderPlan;
 use super::node::EnvironmentValue;
 use super::runs::Flat;
 use super::types::{Struct, Type};
-use super::{packetized, parser, resolve};
+use super::{json, packetized, parser, resolve};
 
 /// What a trace's metadata says.
 #[derive(Debug)]
@@ -19,12 +19,21 @@ pub struct Trace {
     pub(crate) streams: Vec<StreamClass>,
     pub(crate) slots: usize,
     pub(crate) big_endian: bool,
+    pub(crate) major: u32,
 }
 
 impl Trace {
-    /// Reads metadata: plain text, or text in packets.
+    /// Reads metadata: plain text, or text in packets; TSDL (CTF 1.8) or JSON (CTF 2).
     pub fn parse(metadata: &[u8]) -> Result<Self, MetadataError> {
-        resolve::resolve(&parser::parse(&packetized::text(metadata)?)?)
+        let text = packetized::text(metadata)?;
+        let is_json = json::is_version_2(&text);
+        let document = if is_json { json::parse(&text)? } else { parser::parse(&text)? };
+        resolve::resolve(&document)
+    }
+
+    /// The version of CTF: 1 (which is 1.8) or 2.
+    pub const fn major_version(&self) -> u32 {
+        self.major
     }
 
     /// The trace's identity, which its packets repeat.
@@ -226,6 +235,8 @@ impl EventClass {
 /// A clock as the metadata describes it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ClockClass {
+    /// What fields and streams call it: in CTF 1.8, its name.
+    pub(crate) id: String,
     pub(crate) name: String,
     pub(crate) uuid: Option<[u8; 16]>,
     pub(crate) description: Option<String>,
@@ -240,6 +251,7 @@ impl ClockClass {
     /// A clock of 1 GHz that begins at its origin: what CTF 1.8 says of a clock by default.
     pub(crate) const fn new() -> Self {
         Self {
+            id: String::new(),
             name: String::new(),
             uuid: None,
             description: None,

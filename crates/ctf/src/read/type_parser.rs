@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use super::error::{MetadataError, MetadataProblem};
 use super::lexer::Token;
-use super::node::{EnvironmentValue, IntegerNode, Named, Node, NodeKind, Place, Reference};
+use super::node::{EnvironmentValue, IntegerNode, Named, Node, NodeKind, Place, Reference, Start};
 use super::parser::{Parsed, Parser, Value};
 use super::types::{Base, Mapping};
 
@@ -89,7 +89,7 @@ impl Parser<'_> {
         match word.as_str() {
             "integer" => {
                 let integer = self.integer()?;
-                self.node(place, NodeKind::Integer(integer))
+                Node::shared(place, NodeKind::Integer(integer))
             }
             "floating_point" => self.floating_point(),
             "string" => self.string(),
@@ -109,7 +109,7 @@ impl Parser<'_> {
             // Pointers are shown as addresses.
             NodeKind::Integer(integer) if name.ends_with('*') => {
                 let integer = IntegerNode { base: Base::Hexadecimal, ..integer.clone() };
-                self.node(place, NodeKind::Integer(integer))
+                Node::shared(place, NodeKind::Integer(integer))
             }
             _ => Ok(node),
         }
@@ -162,15 +162,7 @@ impl Parser<'_> {
 
     fn integer(&mut self) -> Parsed<IntegerNode> {
         let (mut bits, mut alignment) = (0, None);
-        let mut integer = IntegerNode {
-            bits: 0,
-            alignment: 1,
-            signed: false,
-            big_endian: None,
-            base: Base::Decimal,
-            character: false,
-            clock: None,
-        };
+        let mut integer = IntegerNode::new(0);
         self.advance()?;
         self.attributes(|parser, name, value| {
             match (name, value) {
@@ -274,12 +266,12 @@ impl Parser<'_> {
             }
             Ok(())
         })?;
-        let double = match (exponent, mantissa) {
-            (8, 24) => false,
-            (11, 53) => true,
+        let bits = match (exponent, mantissa) {
+            (8, 24) => 32,
+            (11, 53) => 64,
             _ => return Err(self.error(MetadataProblem::Unsupported("floating-point format"))),
         };
-        self.node(place, NodeKind::Float { double, alignment, big_endian })
+        Node::shared(place, NodeKind::Float { bits, alignment, big_endian, reversed: false })
     }
 
     fn string(&mut self) -> Parsed<Arc<Node>> {
@@ -291,7 +283,7 @@ impl Parser<'_> {
                 _ => Ok(()),
             })?;
         }
-        self.node(place, NodeKind::Text)
+        Node::shared(place, NodeKind::Text)
     }
 
     fn structure(&mut self) -> Parsed<Arc<Node>> {
@@ -311,7 +303,7 @@ impl Parser<'_> {
             alignment = self.alignment(&value)?;
             self.expect(")")?;
         }
-        let node = self.node(place, NodeKind::Struct { members, alignment })?;
+        let node = Node::shared(place, NodeKind::Struct { members, alignment })?;
         if let Some(name) = name {
             self.define(name, Arc::clone(&node));
         }
@@ -351,7 +343,7 @@ impl Parser<'_> {
         loop {
             let name = self.word()?;
             let node = self.dimensions(Arc::clone(node))?;
-            named.push(Named { name, node });
+            named.push(Named { name, node, ranges: None });
             if !self.take(",")? {
                 return Ok(named);
             }
@@ -373,11 +365,11 @@ impl Parser<'_> {
         };
         self.expect("]")?;
         let element = self.nested(|parser| parser.dimensions(element))?;
-        self.node(
+        Node::shared(
             place,
             match length {
-                Ok(length) => NodeKind::Array { element, length },
-                Err(length) => NodeKind::Sequence { element, length },
+                Ok(length) => NodeKind::Array { element, length, alignment: 1 },
+                Err(length) => NodeKind::Sequence { element, length, alignment: 1 },
             },
         )
     }
@@ -401,7 +393,7 @@ impl Parser<'_> {
 
     fn reference(&mut self) -> Parsed<Reference> {
         let place = self.place;
-        Ok(Reference { path: self.path()?, place })
+        Ok(Reference { path: self.path()?, start: Start::Anywhere, place })
     }
 
     fn variant(&mut self) -> Parsed<Arc<Node>> {
@@ -418,9 +410,12 @@ impl Parser<'_> {
         let options: Arc<[Named]> = if self.at_symbol("{") {
             let options = Arc::from(self.members()?);
             if let Some(name) = name {
-                let untagged =
-                    NodeKind::Variant { tag: tag.clone(), options: Arc::clone(&options) };
-                let node = self.node(place, untagged)?;
+                let untagged = NodeKind::Variant {
+                    tag: tag.clone(),
+                    options: Arc::clone(&options),
+                    optional: false,
+                };
+                let node = Node::shared(place, untagged)?;
                 self.define(name, node);
             }
             options
@@ -431,7 +426,7 @@ impl Parser<'_> {
                 _ => return Err(self.error(MetadataProblem::UnknownType(name))),
             }
         };
-        self.node(place, NodeKind::Variant { tag, options })
+        Node::shared(place, NodeKind::Variant { tag, options, optional: false })
     }
 
     fn enumeration(&mut self) -> Parsed<Arc<Node>> {
@@ -454,7 +449,7 @@ impl Parser<'_> {
         };
         let integer = integer.clone();
         let labels = Arc::from(self.labels()?);
-        let node = self.node(place, NodeKind::Enumeration { integer, labels })?;
+        let node = Node::shared(place, NodeKind::Enumeration { integer, labels, flags: false })?;
         if let Some(name) = name {
             self.define(name, Arc::clone(&node));
         }

@@ -26,6 +26,8 @@ pub enum Type {
     Sequence(Sequence),
     /// One of several types, as an earlier field says.
     Variant(Variant),
+    /// Text whose characters are wider than a byte, or whose length an earlier field says.
+    WideText(WideText),
 }
 
 /// In which base an integer is shown.
@@ -73,6 +75,12 @@ pub struct Integer {
     pub(crate) slot: Option<usize>,
     /// Whether nothing but showing it is to be done with it.
     pub(crate) plain: bool,
+    /// Whether it stands for a truth: all but 0 is true.
+    pub(crate) boolean: bool,
+    /// Whether its bits are in the order that is unusual for its byte order.
+    pub(crate) reversed: bool,
+    /// Whether it is as long as its bytes say (LEB128), at most `bits` long.
+    pub(crate) variable: bool,
 }
 
 impl Integer {
@@ -86,6 +94,16 @@ impl Integer {
         self.signed
     }
 
+    /// Whether it is as long as its bytes say (LEB128).
+    pub const fn is_variable(&self) -> bool {
+        self.variable
+    }
+
+    /// Whether it stands for a truth: all but 0 is true.
+    pub const fn is_boolean(&self) -> bool {
+        self.boolean
+    }
+
     /// In which base it is shown.
     pub const fn base(&self) -> Base {
         self.base
@@ -97,6 +115,8 @@ impl Integer {
 pub struct Enumeration {
     pub(crate) integer: Integer,
     pub(crate) labels: Arc<[Mapping]>,
+    /// Whether labels stand for bits, by their number from the lowest, not for values.
+    pub(crate) flags: bool,
 }
 
 /// A label and the values that it stands for.
@@ -110,6 +130,11 @@ pub(crate) struct Mapping {
 impl Mapping {
     pub(crate) fn contains(&self, value: u64, signed: bool) -> bool {
         self.ranges.iter().any(|&(first, last)| in_range(value, first, last, signed))
+    }
+
+    /// Whether a bit of `value` is set of those that the ranges name.
+    fn has_bit(&self, value: u64) -> bool {
+        (0..64).any(|bit| value >> bit & 1 == 1 && self.contains(bit, false))
     }
 }
 
@@ -128,20 +153,31 @@ impl Enumeration {
         &self.integer
     }
 
+    /// Whether labels stand for bits rather than for values.
+    pub const fn is_flags(&self) -> bool {
+        self.flags
+    }
+
     /// The labels of `value` (two's complement), in the order of their declaration.
     pub fn labels_of(&self, value: u64) -> impl Iterator<Item = &str> {
-        let signed = self.integer.signed;
+        let (signed, flags) = (self.integer.signed, self.flags);
         self.labels
             .iter()
-            .filter(move |mapping| mapping.contains(value, signed))
+            .filter(
+                move |mapping| {
+                    if flags { mapping.has_bit(value) } else { mapping.contains(value, signed) }
+                },
+            )
             .map(|mapping| mapping.label.as_str())
     }
 }
 
-/// An IEEE 754 number of 32 or 64 bits.
+/// An IEEE 754 number of 16, 32 or 64 bits.
 #[derive(Debug, Clone, Copy)]
 pub struct Float {
-    pub(crate) double: bool,
+    pub(crate) bits: u32,
+    /// As in [`Integer`].
+    pub(crate) reversed: bool,
     pub(crate) alignment: u64,
     pub(crate) big_endian: bool,
 }
@@ -220,6 +256,65 @@ pub struct Variant {
     pub(crate) slot: usize,
     pub(crate) signed: bool,
     pub(crate) options: Vec<VariantOption>,
+    /// Whether there may be nothing, where no option is selected.
+    pub(crate) optional: bool,
+}
+
+impl Variant {
+    /// The types that it may have.
+    pub fn options(&self) -> &[VariantOption] {
+        &self.options
+    }
+
+    /// Whether there may be nothing instead.
+    pub const fn is_optional(&self) -> bool {
+        self.optional
+    }
+}
+
+/// How characters are encoded.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[expect(missing_docs, reason = "the names say it")]
+pub enum Encoding {
+    Utf16Be,
+    Utf16Le,
+    Utf32Be,
+    Utf32Le,
+}
+
+impl Encoding {
+    /// Bytes of its unit: 2 or 4.
+    pub const fn unit_bytes(self) -> usize {
+        match self {
+            Self::Utf16Be | Self::Utf16Le => 2,
+            Self::Utf32Be | Self::Utf32Le => 4,
+        }
+    }
+}
+
+/// Where a text ends.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum TextEnd {
+    /// Behind a character 0.
+    Nul,
+    /// After so many bytes.
+    Bytes(u64),
+    /// After as many bytes as a slot says.
+    Slot(usize),
+}
+
+/// Text of characters of 16 or 32 bits.
+#[derive(Debug, Clone, Copy)]
+pub struct WideText {
+    pub(crate) encoding: Encoding,
+    pub(crate) end: TextEnd,
+}
+
+impl WideText {
+    /// How its characters are encoded.
+    pub const fn encoding(&self) -> Encoding {
+        self.encoding
+    }
 }
 
 /// A type that a variant may have.
@@ -235,6 +330,47 @@ impl VariantOption {
     pub fn name(&self) -> &str {
         display_name(&self.raw_name)
     }
+
+    /// Its type.
+    pub const fn kind(&self) -> &Type {
+        &self.kind
+    }
+}
+
+impl Array {
+    /// The type of its elements.
+    pub fn element(&self) -> &Type {
+        &self.element
+    }
+
+    /// How many there are.
+    pub const fn length(&self) -> u64 {
+        self.length
+    }
+
+    /// Whether it is text rather than elements.
+    pub const fn is_text(&self) -> bool {
+        self.text
+    }
+}
+
+impl Sequence {
+    /// The type of its elements.
+    pub fn element(&self) -> &Type {
+        &self.element
+    }
+
+    /// Whether it is text rather than elements.
+    pub const fn is_text(&self) -> bool {
+        self.text
+    }
+}
+
+impl Float {
+    /// Size in bits: 16, 32 or 64.
+    pub const fn bits(&self) -> u32 {
+        self.bits
+    }
 }
 
 impl Type {
@@ -244,7 +380,7 @@ impl Type {
             Self::Integer(integer) => integer.alignment,
             Self::Enumeration(enumeration) => enumeration.integer.alignment,
             Self::Float(float) => float.alignment,
-            Self::Text => 8,
+            Self::Text | Self::WideText(_) => 8,
             Self::Struct(structure) => structure.alignment,
             Self::Array(array) => array.alignment,
             Self::Sequence(sequence) => sequence.alignment,
@@ -261,7 +397,7 @@ impl Type {
         match self {
             Self::Integer(integer) => hidden(integer),
             Self::Enumeration(enumeration) => hidden(&enumeration.integer),
-            Self::Float(_) | Self::Text => false,
+            Self::Float(_) | Self::Text | Self::WideText(_) => false,
             Self::Struct(structure) => !structure.shown,
             Self::Array(array) => array.element.is_hidden(),
             Self::Sequence(sequence) => sequence.element.is_hidden(),

@@ -25,6 +25,10 @@ pub enum Value {
     Struct(Vec<(String, Value)>),
     /// A variant's chosen option.
     Variant(String, Box<Value>),
+    /// A truth.
+    Boolean(bool),
+    /// An optional field that there is not.
+    Nothing,
 }
 
 impl Value {
@@ -172,7 +176,11 @@ impl ValueSink {
 }
 
 fn integer_value(kind: &Integer, value: u64) -> Value {
-    if kind.is_signed() { Value::Signed(value as i64) } else { Value::Unsigned(value) }
+    match kind.is_signed() {
+        _ if kind.is_boolean() => Value::Boolean(value != 0),
+        true => Value::Signed(value as i64),
+        false => Value::Unsigned(value),
+    }
 }
 
 impl Sink for ValueSink {
@@ -221,6 +229,10 @@ impl Sink for ValueSink {
 
     fn end_variant(&mut self) {
         self.close();
+    }
+
+    fn nothing(&mut self) {
+        self.put(Value::Nothing);
     }
 }
 

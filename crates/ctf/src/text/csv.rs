@@ -353,6 +353,13 @@ impl Sink for CellWriter<'_> {
     fn end_variant(&mut self) {
         self.end(|json| json.end_variant());
     }
+
+    /// An empty cell, or JSON's word for it.
+    fn nothing(&mut self) {
+        if self.is_part() {
+            JsonWriter::new(&mut self.json).nothing();
+        }
+    }
 }
 
 #[cfg(test)]

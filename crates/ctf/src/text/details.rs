@@ -18,8 +18,8 @@ use trackway_schema::LEVEL_NAMES;
 use super::json::{push_environment_value, push_json_text, push_name, push_seconds};
 use super::number::{push_decimal, push_signed};
 use crate::read::{
-    Base, Clock, ClockClass, EnvironmentValue, EventClass, Integer, StreamClass, Struct, Trace,
-    Type,
+    Base, Clock, ClockClass, Encoding, EnvironmentValue, EventClass, Integer, StreamClass, Struct,
+    Trace, Type,
 };
 use crate::write::Uuid;
 
@@ -137,7 +137,7 @@ fn clock_of(kind: &Type) -> Option<&str> {
     match kind {
         Type::Integer(integer) => integer.clock.as_deref(),
         Type::Enumeration(enumeration) => enumeration.integer.clock.as_deref(),
-        Type::Float(_) | Type::Text => None,
+        Type::Float(_) | Type::Text | Type::WideText(_) => None,
         Type::Struct(structure) => {
             structure.members.iter().find_map(|member| clock_of(&member.kind))
         }
@@ -222,10 +222,13 @@ fn push_type(out: &mut Vec<u8>, kind: &Type, name: &str, slots: &SlotNames) {
         }
         Type::Float(float) => {
             let order = if float.big_endian { "be " } else { "" };
-            let size = if float.double { "f64" } else { "f32" };
-            out.extend_from_slice(format!("{order}{size}").as_bytes());
+            out.extend_from_slice(format!("{order}f{}", float.bits()).as_bytes());
         }
         Type::Text => out.extend_from_slice(b"string"),
+        Type::WideText(text) => out.extend_from_slice(match text.encoding() {
+            Encoding::Utf16Be | Encoding::Utf16Le => b"string16",
+            Encoding::Utf32Be | Encoding::Utf32Le => b"string32",
+        }),
         Type::Struct(structure) => {
             // As what a scope holds, it needs no more words.
             out.extend_from_slice(if name.is_empty() { b"{ " } else { b"struct { " });
@@ -237,7 +240,8 @@ fn push_type(out: &mut Vec<u8>, kind: &Type, name: &str, slots: &SlotNames) {
         }
         Type::Variant(variant) => {
             let tag = slots.name(variant.slot);
-            out.extend_from_slice(format!("variant <{tag}> {{ ").as_bytes());
+            let word = if variant.is_optional() { "optional" } else { "variant" };
+            out.extend_from_slice(format!("{word} <{tag}> {{ ").as_bytes());
             for option in &variant.options {
                 push_type(out, &option.kind, option.name(), slots);
                 out.extend_from_slice(b"; ");
@@ -255,6 +259,12 @@ fn push_type(out: &mut Vec<u8>, kind: &Type, name: &str, slots: &SlotNames) {
 }
 
 fn push_integer_type(out: &mut Vec<u8>, integer: &Integer) {
+    if integer.is_boolean() {
+        out.extend_from_slice(b"bool ");
+    }
+    if integer.is_variable() {
+        out.extend_from_slice(b"varying ");
+    }
     if integer.big_endian {
         out.extend_from_slice(b"be ");
     }

@@ -124,6 +124,10 @@ impl Sink for FieldWriter<'_> {
     fn end_variant(&mut self) {
         self.out.extend_from_slice(b" }");
     }
+
+    fn nothing(&mut self) {
+        self.out.extend_from_slice(b"<none>");
+    }
 }
 
 fn push_integer(out: &mut Vec<u8>, kind: &Integer, value: u64) {
@@ -133,6 +137,9 @@ fn push_integer(out: &mut Vec<u8>, kind: &Integer, value: u64) {
         if bits >= 64 { value } else { value & ((1 << bits) - 1) }
     };
     match kind.base() {
+        _ if kind.is_boolean() => {
+            out.extend_from_slice(if value == 0 { b"false" } else { b"true" });
+        }
         Base::Decimal if kind.is_signed() => push_signed(out, value as i64),
         Base::Decimal => push_decimal(out, value),
         Base::Hexadecimal => {

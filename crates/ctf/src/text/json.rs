@@ -218,6 +218,10 @@ impl Sink for JsonWriter<'_> {
     fn end_variant(&mut self) {
         self.out.push(b'}');
     }
+
+    fn nothing(&mut self) {
+        self.out.extend_from_slice(b"null");
+    }
 }
 
 impl EventSink for JsonWriter<'_> {
@@ -234,7 +238,9 @@ impl EventSink for JsonWriter<'_> {
 /// Appends an integer in decimal, whatever base its type is shown in.
 #[inline]
 pub(crate) fn push_integer(out: &mut Vec<u8>, kind: &Integer, value: u64) {
-    if kind.is_signed() {
+    if kind.is_boolean() {
+        out.extend_from_slice(if value == 0 { b"false" } else { b"true" });
+    } else if kind.is_signed() {
         push_signed(out, value as i64);
     } else {
         push_decimal(out, value);

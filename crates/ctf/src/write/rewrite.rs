@@ -12,7 +12,8 @@
 
 use crate::read::{
     Cursor, DecodeError, Enumeration, EventClass, Integer, Role, State, StreamClass, StreamDecoder,
-    Trace, Type, Window, chosen_option, integer_value, take_elements,
+    TextEnd, Trace, Type, Window, chosen_option, integer_value, reversed, take_elements,
+    wide_bytes,
 };
 
 /// Most elements of an array in a packet's header or context: there are none of more.
@@ -163,7 +164,7 @@ impl Places {
         match kind {
             Type::Integer(integer) => self.integer(integer),
             Type::Enumeration(enumeration) => self.integer(&enumeration.integer),
-            Type::Float(float) => self.pass(float.alignment, if float.double { 64 } else { 32 }),
+            Type::Float(float) => self.pass(float.alignment, float.bits.into()),
             Type::Struct(structure) => {
                 self.pass(structure.alignment, 0)?;
                 structure.members.iter().try_for_each(|member| self.walk(&member.kind))
@@ -172,11 +173,18 @@ impl Places {
                 self.pass(array.alignment, 0)?;
                 (0..array.length).try_for_each(|_| self.walk(&array.element))
             }
-            Type::Array(_) | Type::Text | Type::Sequence(_) | Type::Variant(_) => None,
+            Type::Array(_)
+            | Type::Text
+            | Type::WideText(_)
+            | Type::Sequence(_)
+            | Type::Variant(_) => None,
         }
     }
 
     fn integer(&mut self, integer: &Integer) -> Option<()> {
+        if integer.variable || integer.reversed && integer.role != Role::None {
+            return None;
+        }
         self.pass(integer.alignment, u64::from(integer.bits))?;
         if integer.role != Role::None {
             let bits = integer.bits;
@@ -198,7 +206,7 @@ fn fewest_clock_bits(kind: &Type) -> Option<u32> {
         Type::Integer(integer) | Type::Enumeration(Enumeration { integer, .. }) => {
             integer.clock.is_some().then_some(integer.bits)
         }
-        Type::Float(_) | Type::Text => None,
+        Type::Float(_) | Type::Text | Type::WideText(_) => None,
         Type::Struct(structure) => {
             structure.members.iter().filter_map(|member| fewest_clock_bits(&member.kind)).min()
         }
@@ -223,16 +231,23 @@ fn copy(
             copy_integer(&enumeration.integer, cursor, state, out)?;
         }
         Type::Float(float) => {
-            let bits = if float.double { 64 } else { 32 };
             cursor.align(float.alignment)?;
             out.align(float.alignment);
-            out.put(bits, float.big_endian, cursor.take(bits, float.big_endian)?);
+            out.put(float.bits, float.big_endian, cursor.take(float.bits, float.big_endian)?);
         }
         Type::Text => {
             let text = cursor.string()?;
             out.align(8);
             out.put_bytes(text);
             out.put_bytes(&[0]);
+        }
+        Type::WideText(text) => {
+            let bytes = wide_bytes(*text, cursor, state)?;
+            out.align(8);
+            out.put_bytes(bytes);
+            if text.end == TextEnd::Nul {
+                out.put_bytes(&[0; 4][..text.encoding.unit_bytes()]);
+            }
         }
         Type::Struct(structure) => {
             cursor.align(structure.alignment)?;
@@ -257,8 +272,9 @@ fn copy(
             copy_elements(&sequence.element, form, cursor, state, out)?;
         }
         Type::Variant(variant) => {
-            let option = chosen_option(variant, cursor, state)?;
-            copy(&option.kind, cursor, state, out)?;
+            if let Some(option) = chosen_option(variant, cursor, state)? {
+                copy(&option.kind, cursor, state, out)?;
+            }
         }
     }
     Ok(())
@@ -270,10 +286,28 @@ fn copy_integer(
     state: &mut State,
     out: &mut Bits,
 ) -> Result<(), DecodeError> {
+    let start = cursor.position().next_multiple_of(8);
     let value = integer_value(integer, cursor, state)?;
     out.align(integer.alignment);
-    out.put(integer.bits, integer.big_endian, value);
+    if integer.variable {
+        let bytes = cursor.position().saturating_sub(start) / 8;
+        put_variable(value, integer.signed, bytes, out);
+    } else {
+        let value = if integer.reversed { reversed(value, integer.bits) } else { value };
+        out.put(integer.bits, integer.big_endian, value);
+    }
     Ok(())
+}
+
+/// Puts an integer of variable length into as many bytes as it had, which may be more than it
+/// needs.
+fn put_variable(value: u64, signed: bool, bytes: u64, out: &mut Bits) {
+    let mut rest = if signed { i128::from(value as i64) } else { i128::from(value) };
+    for left in (0..bytes).rev() {
+        let low = (rest & 0x7f) as u8;
+        out.put_bytes(&[if left > 0 { low | 0x80 } else { low }]);
+        rest >>= 7;
+    }
 }
 
 /// Copies elements; `form` is their alignment, their number, and whether they are text.
