@@ -65,6 +65,11 @@ fn packets() {
     smoke("packets");
 }
 
+#[test]
+fn folders() {
+    smoke("folder");
+}
+
 /// A bound that nothing can break would find nothing.
 #[test]
 fn bounds_can_be_broken() {

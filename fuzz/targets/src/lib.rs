@@ -6,10 +6,12 @@
 //! is watched from outside, by whoever calls.
 #![forbid(unsafe_code)]
 
+mod folder;
 mod metadata;
 mod mutate;
 mod packets;
 
+pub use folder::folder;
 pub use metadata::tsdl;
 pub use mutate::mutated;
 pub use packets::packets;
@@ -69,7 +71,7 @@ const MEMORY: Bound = Bound { per_byte: 256, base: 16 << 20 };
 const ALLOCATIONS: Bound = Bound { per_byte: 16, base: 64 << 10 };
 
 /// All of them.
-pub const TARGETS: [Target; 2] = [
+pub const TARGETS: [Target; 3] = [
     Target {
         name: "tsdl",
         run: tsdl,
@@ -83,6 +85,13 @@ pub const TARGETS: [Target; 2] = [
         values: packets::VALUES,
         memory: MEMORY,
         allocations: ALLOCATIONS,
+    },
+    Target {
+        name: "folder",
+        run: folder,
+        values: folder::LINES,
+        memory: folder::MEMORY,
+        allocations: folder::ALLOCATIONS,
     },
 ];
 
