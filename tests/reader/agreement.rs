@@ -4,6 +4,7 @@
 //! The writers: babeltrace2's own CTF sink ([`bt2`]), barectf's C tracers ([`barectf`]),
 //! lttng-tools ([`lttng`]), and real traces that lie beside the checkout ([`real`]).
 
+mod barectf;
 mod bt2;
 mod real;
 mod support;

@@ -6,17 +6,14 @@ use std::process::Command;
 
 use trackway_tests::{World, skipped};
 
-use crate::support::{babeltrace, compared, guarded, has_babeltrace, print, script, talk};
+use crate::support::{
+    babeltrace, compared, guarded, has_babeltrace, number_from, print, script, talk,
+};
 
 /// Debian's Python, which is the one that has the bindings.
 const PYTHON: &str = "/usr/bin/python3";
 /// How many traces are compared, unless `TRACKWAY_READER_SEEDS` says another number.
 const SEEDS: u64 = 200;
-
-fn number_from(variable: &str, otherwise: u64) -> u64 {
-    let value = std::env::var(variable).ok();
-    value.map_or(otherwise, |value| value.parse().expect("a number"))
-}
 
 fn has_bindings() -> bool {
     let imported = Command::new(PYTHON).args(["-c", "import bt2"]).output();

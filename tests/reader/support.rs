@@ -39,6 +39,12 @@ pub(crate) fn has_babeltrace() -> bool {
     there
 }
 
+/// The number in an environment variable, if it is set.
+pub(crate) fn number_from(variable: &str, otherwise: u64) -> u64 {
+    let value = std::env::var(variable).ok();
+    value.map_or(otherwise, |value| value.parse().expect("a number"))
+}
+
 /// A file of this folder, e.g. a script.
 pub(crate) fn script(name: &str) -> PathBuf {
     source_dir().join("tests/reader").join(name)
