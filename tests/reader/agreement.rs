@@ -6,5 +6,6 @@
 
 mod barectf;
 mod bt2;
+mod lttng;
 mod real;
 mod support;
