@@ -7,5 +7,6 @@
 mod barectf;
 mod bt2;
 mod lttng;
+mod options;
 mod real;
 mod support;
