@@ -66,6 +66,11 @@ fn packets() {
 }
 
 #[test]
+fn metadata_and_packets_of_ctf_2() {
+    smoke("ctf2");
+}
+
+#[test]
 fn folders() {
     smoke("folder");
 }
