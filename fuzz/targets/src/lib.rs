@@ -67,8 +67,8 @@ impl Bound {
 
 /// Memory that reading may take: for each byte of metadata a type, for any at least some types.
 const MEMORY: Bound = Bound { per_byte: 256, base: 16 << 20 };
-/// Allocations for metadata: a few for each token, and types once more for each use.
-const ALLOCATIONS: Bound = Bound { per_byte: 16, base: 64 << 10 };
+/// Allocations for metadata: a few for each token, and for each of the types that any may have.
+const ALLOCATIONS: Bound = Bound { per_byte: 16, base: 256 << 10 };
 
 /// All of them.
 pub const TARGETS: [Target; 4] = [
