@@ -1,7 +1,7 @@
 //! The options that `trackway print` has from babeltrace2, in random combinations on random
 //! traces: both readers must print the same.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use trackway_testkit::Random;
 use trackway_tests::World;
@@ -51,10 +51,10 @@ fn list(random: &mut Random, words: &[&str]) -> String {
 }
 
 /// Times of events in each of the forms that `--begin` takes: seconds, times of the day, dates.
-fn times(world: &World, trace: &PathBuf) -> Vec<Vec<String>> {
+fn times(world: &World, trace: &Path) -> Vec<Vec<String>> {
     let of_form = |options: &&[&str]| {
         let mut arguments: Vec<_> = options.iter().map(PathBuf::from).collect();
-        arguments.push(trace.clone());
+        arguments.push(trace.to_owned());
         let text = babeltrace(world, &arguments).stdout;
         let text = String::from_utf8_lossy(&text).into_owned();
         let stamps = text.lines().filter_map(|line| line.strip_prefix('[')?.split(']').next());
