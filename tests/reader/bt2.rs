@@ -1,30 +1,42 @@
 //! Traces of everything that babeltrace2's own CTF sink writes, made at random through its
 //! Python bindings by `bt2_generate.py`.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use trackway_tests::{World, skipped};
 
-use crate::support::{babeltrace, compared, guarded, has_babeltrace, print, script, talk};
+use crate::support::{
+    babeltrace, compared, guarded, has_babeltrace, number_from, print, script, talk,
+};
 
 /// Debian's Python, which is the one that has the bindings.
 const PYTHON: &str = "/usr/bin/python3";
 /// How many traces are compared, unless `TRACKWAY_READER_SEEDS` says another number.
 const SEEDS: u64 = 200;
 
-fn number_from(variable: &str, otherwise: u64) -> u64 {
-    let value = std::env::var(variable).ok();
-    value.map_or(otherwise, |value| value.parse().expect("a number"))
-}
-
-fn has_bindings() -> bool {
+/// Whether the bindings are there; says so if not.
+pub(crate) fn has_bindings() -> bool {
     let imported = Command::new(PYTHON).args(["-c", "import bt2"]).output();
     let there = imported.is_ok_and(|output| output.status.success());
     if !there {
         skipped("babeltrace2's Python bindings (python3-bt2) are not installed");
     }
     there
+}
+
+/// Traces of so many seeds.
+pub(crate) fn generate(world: &World, first: u64, count: u64) -> Vec<PathBuf> {
+    let folder = world.path("traces");
+    std::fs::create_dir(&folder).unwrap();
+    let made = guarded(world, PYTHON)
+        .arg(script("bt2_generate.py"))
+        .arg(&folder)
+        .args([first.to_string(), count.to_string()])
+        .output()
+        .expect("timeout runs");
+    assert!(made.status.success(), "bt2_generate.py: {}", talk(&made));
+    (first..first + count).map(|seed| folder.join(seed.to_string())).collect()
 }
 
 #[test]
@@ -35,18 +47,10 @@ fn what_babeltrace2_writes_reads_as_it_reads_it() {
     let (first, count) =
         (number_from("TRACKWAY_READER_SEED", 1), number_from("TRACKWAY_READER_SEEDS", SEEDS));
     let world = World::new("bt2");
-    let folder = world.path("traces");
-    std::fs::create_dir(&folder).unwrap();
-    let made = guarded(&world, PYTHON)
-        .arg(script("bt2_generate.py"))
-        .arg(&folder)
-        .args([first.to_string(), count.to_string()])
-        .output()
-        .expect("timeout runs");
-    assert!(made.status.success(), "bt2_generate.py: {}", talk(&made));
+    let traces = generate(&world, first, count);
     let (mut refused, mut failures, mut lines) = (0, Vec::new(), 0);
-    for seed in first..first + count {
-        match compare(&world, &folder.join(seed.to_string())) {
+    for (seed, trace) in (first..).zip(&traces) {
+        match compare(&world, trace) {
             Some(Ok(printed)) => lines += printed,
             Some(Err(difference)) => failures.push(format!("seed {seed}: {difference}")),
             None => refused += 1,

@@ -12,7 +12,7 @@ use trackway_tests::source_dir;
 static ALLOCATOR: CountingAllocator = CountingAllocator;
 
 /// Changes tried of each input.
-const CHANGES: u64 = 2000;
+const CHANGES: u64 = 1000;
 
 fn corpus(target: &Target) -> Vec<(PathBuf, Vec<u8>)> {
     let folder = source_dir().join("fuzz/corpus").join(target.name);
@@ -63,6 +63,16 @@ fn metadata_in_tsdl() {
 #[test]
 fn packets() {
     smoke("packets");
+}
+
+#[test]
+fn metadata_and_packets_of_ctf_2() {
+    smoke("ctf2");
+}
+
+#[test]
+fn folders() {
+    smoke("folder");
 }
 
 /// A bound that nothing can break would find nothing.

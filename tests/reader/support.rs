@@ -19,10 +19,16 @@ pub(crate) fn guarded(world: &World, program: impl AsRef<OsStr>) -> Command {
     command
 }
 
+/// `trackway print`, without arguments yet.
+pub(crate) fn guarded_print(world: &World) -> Command {
+    let mut command = guarded(world, build_dir().join("trackway"));
+    command.arg("print");
+    command
+}
+
 /// `trackway print` with these arguments.
 pub(crate) fn print<S: AsRef<OsStr>>(world: &World, arguments: &[S]) -> Output {
-    let mut command = guarded(world, build_dir().join("trackway"));
-    command.arg("print").args(arguments).output().expect("timeout runs")
+    guarded_print(world).args(arguments).output().expect("timeout runs")
 }
 
 /// babeltrace2 with these arguments.
@@ -37,6 +43,12 @@ pub(crate) fn has_babeltrace() -> bool {
         skipped("babeltrace2 is not installed");
     }
     there
+}
+
+/// The number in an environment variable, if it is set.
+pub(crate) fn number_from(variable: &str, otherwise: u64) -> u64 {
+    let value = std::env::var(variable).ok();
+    value.map_or(otherwise, |value| value.parse().expect("a number"))
 }
 
 /// A file of this folder, e.g. a script.

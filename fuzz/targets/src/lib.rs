@@ -6,10 +6,12 @@
 //! is watched from outside, by whoever calls.
 #![forbid(unsafe_code)]
 
+mod folder;
 mod metadata;
 mod mutate;
 mod packets;
 
+pub use folder::folder;
 pub use metadata::tsdl;
 pub use mutate::mutated;
 pub use packets::packets;
@@ -65,11 +67,11 @@ impl Bound {
 
 /// Memory that reading may take: for each byte of metadata a type, for any at least some types.
 const MEMORY: Bound = Bound { per_byte: 256, base: 16 << 20 };
-/// Allocations for metadata: a few for each token, and types once more for each use.
-const ALLOCATIONS: Bound = Bound { per_byte: 16, base: 64 << 10 };
+/// Allocations for metadata: a few for each token, and for each of the types that any may have.
+const ALLOCATIONS: Bound = Bound { per_byte: 16, base: 256 << 10 };
 
 /// All of them.
-pub const TARGETS: [Target; 2] = [
+pub const TARGETS: [Target; 4] = [
     Target {
         name: "tsdl",
         run: tsdl,
@@ -83,6 +85,21 @@ pub const TARGETS: [Target; 2] = [
         values: packets::VALUES,
         memory: MEMORY,
         allocations: ALLOCATIONS,
+    },
+    // The same, but its kept inputs are in JSON.
+    Target {
+        name: "ctf2",
+        run: packets,
+        values: packets::VALUES,
+        memory: MEMORY,
+        allocations: ALLOCATIONS,
+    },
+    Target {
+        name: "folder",
+        run: folder,
+        values: folder::LINES,
+        memory: folder::MEMORY,
+        allocations: folder::ALLOCATIONS,
     },
 ];
 

@@ -1,7 +1,7 @@
 //! Metadata and one stream's bytes: events, or damage that says where.
 //!
 //! ```text
-//! size of the metadata u16, little endian | metadata | stream
+//! size of the metadata u16, little endian | metadata, in TSDL or in JSON | stream
 //! ```
 
 use trackway_ctf::read::{

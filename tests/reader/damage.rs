@@ -1,0 +1,326 @@
+//! `trackway print` on folders that are damaged, hostile, or still being written: it prints all
+//! that can be read, names each damage with its file, its packet and its place, and always ends.
+
+mod made;
+mod support;
+
+use std::fs;
+use std::os::unix::fs::{PermissionsExt as _, symlink};
+use std::path::Path;
+use std::process::{Command, Output};
+
+use made::{EVENT_BYTES, HEADER_BYTES, METADATA, SIZES_AT, packet, set_size, ticks, write_trace};
+use support::{guarded, print, talk};
+use trackway_tests::{World, build_dir, is_root, skipped};
+
+/// All is well.
+const WHOLE: Option<i32> = Some(0);
+/// Something is damaged; all else was printed.
+const DAMAGED: Option<i32> = Some(1);
+/// There is no trace.
+const NO_TRACE: Option<i32> = Some(2);
+
+/// Expects a status, and each of `words` in one line of what was said.
+fn expect(output: &Output, status: Option<i32>, words: &[&str]) {
+    let said = talk(output);
+    assert_eq!(output.status.code(), status, "{said}");
+    let has_all = |line: &str| words.iter().all(|word| line.contains(word));
+    assert!(words.is_empty() || said.lines().any(has_all), "{words:?} not in: {said}");
+    assert!(!said.contains("panicked"), "{said}");
+}
+
+/// Makes a FIFO.
+fn fifo(path: &Path) {
+    assert!(Command::new("mkfifo").arg(path).status().expect("mkfifo runs").success());
+}
+
+/// A trace in the world's folder `trace`, of one stream.
+fn printed(world: &World, metadata: &str, stream: &[u8]) -> Output {
+    let trace = world.path("trace");
+    let _ = fs::remove_dir_all(&trace);
+    write_trace(&trace, metadata, &[("stream", stream)]);
+    print(world, &[trace])
+}
+
+#[test]
+fn a_folder_without_a_trace_is_status_2() {
+    let world = World::new("none");
+    let folder = world.path("empty");
+    fs::create_dir_all(folder.join("also/empty")).unwrap();
+    expect(&print(&world, &[&folder]), NO_TRACE, &["no trace", "empty"]);
+    expect(&print(&world, &[world.path("missing")]), NO_TRACE, &["missing"]);
+    fs::write(folder.join("stream"), packet(&[1])).unwrap();
+    expect(&print(&world, &[&folder]), NO_TRACE, &["no trace"]);
+    // A file is not a folder.
+    expect(&print(&world, &[folder.join("stream")]), NO_TRACE, &["stream"]);
+}
+
+#[test]
+fn fifos_are_not_waited_for() {
+    let world = World::new("fifo");
+    let trace = world.path("trace");
+    write_trace(&trace, METADATA, &[("stream", &packet(&[1, 2]))]);
+    fifo(&trace.join("stream2"));
+    let output = print(&world, &[&trace]);
+    expect(&output, WHOLE, &[]);
+    assert_eq!(ticks(&output.stdout), [1, 2]);
+    let other = world.path("other");
+    fs::create_dir_all(&other).unwrap();
+    fifo(&other.join("metadata"));
+    expect(&print(&world, &[&other]), NO_TRACE, &["no trace", "other"]);
+}
+
+#[test]
+fn links_that_lead_in_circles_end() {
+    let world = World::new("links");
+    let trace = world.path("root/trace");
+    write_trace(&trace, METADATA, &[("stream", &packet(&[1, 2]))]);
+    symlink("..", trace.join("up")).unwrap();
+    symlink("self", trace.join("self")).unwrap();
+    symlink("/nowhere/at/all", trace.join("gone")).unwrap();
+    symlink(&trace, world.path("root/again")).unwrap();
+    let output = print(&world, &[world.path("root")]);
+    expect(&output, WHOLE, &[]);
+    assert_eq!(ticks(&output.stdout), [1, 2]);
+    let looped = world.path("looped");
+    fs::create_dir(&looped).unwrap();
+    symlink("metadata", looped.join("metadata")).unwrap();
+    expect(&print(&world, &[&looped]), NO_TRACE, &["no trace"]);
+    // A link that is given is followed.
+    let output = print(&world, &[world.path("root/again")]);
+    assert_eq!(ticks(&output.stdout), [1, 2]);
+}
+
+#[test]
+fn files_that_may_not_be_read_are_named() {
+    if is_root() {
+        return skipped("root may read everything");
+    }
+    let world = World::new("unreadable");
+    let trace = world.path("trace");
+    let streams: [(&str, &[u8]); 2] = [("a", &packet(&[1])), ("b", &packet(&[2]))];
+    write_trace(&trace, METADATA, &streams);
+    let forbid = |name: &str, mode| {
+        fs::set_permissions(trace.join(name), fs::Permissions::from_mode(mode)).unwrap();
+    };
+    forbid("a", 0);
+    let output = print(&world, &[&trace]);
+    expect(&output, DAMAGED, &["trace/a", "ermission denied"]);
+    assert_eq!(ticks(&output.stdout), [2]);
+    forbid("metadata", 0);
+    expect(&print(&world, &[&trace]), DAMAGED, &["metadata", "ermission denied"]);
+}
+
+#[test]
+fn other_versions_are_refused() {
+    let world = World::new("versions");
+    for (from, to, word) in [
+        ("minor = 8", "minor = 9", "1.9"),
+        ("major = 1", "major = 2", "2.8"),
+        ("major = 1", "major = 3", "3.8"),
+    ] {
+        let output = printed(&world, &METADATA.replace(from, to), &packet(&[1]));
+        expect(&output, DAMAGED, &["metadata", "line 4, column"]);
+        assert!(talk(&output).contains(word) || talk(&output).contains("version"), "{to}");
+        assert!(output.stdout.is_empty());
+    }
+}
+
+#[test]
+fn metadata_that_cannot_be_read_says_line_and_column() {
+    let world = World::new("metadata");
+    let places = [
+        ("u32 n;", "u32 n!", "line 18, column 71:"),
+        ("freq = 1000000000", "freq = 0", "line 9"),
+        ("clock.mono.value", "clock.other.value", "clock"),
+        ("{ u32 n; }", "{ nothing n; }", "line 18, column 66:"),
+        ("event { name", "event { {{{{ name", "line 19, column 1:"),
+    ];
+    for (from, to, place) in places {
+        let output = printed(&world, &METADATA.replace(from, to), &packet(&[1]));
+        expect(&output, DAMAGED, &["trace/metadata", place]);
+        assert!(talk(&output).contains("column"), "{}", talk(&output));
+        assert!(output.stdout.is_empty());
+    }
+    // What stands beside a trace that cannot be read is read.
+    write_trace(&world.path("traces/bad"), "/* CTF 1.8 */ trace {", &[]);
+    write_trace(&world.path("traces/good"), METADATA, &[("stream", &packet(&[7]))]);
+    let output = print(&world, &[world.path("traces")]);
+    expect(&output, DAMAGED, &["bad/metadata", "line 1, column"]);
+    assert_eq!(ticks(&output.stdout), [7]);
+}
+
+#[test]
+fn recursion_ends() {
+    let world = World::new("recursion");
+    let nested =
+        |count: usize| format!("{}u32 n;{}", "struct { ".repeat(count), " } a;".repeat(count));
+    let deep = METADATA.replace("u32 n;", &nested(100_000));
+    expect(&printed(&world, &deep, &packet(&[1])), DAMAGED, &["metadata", "line 18"]);
+    let braces = METADATA.replace("u32 n;", &"{".repeat(1_000_000));
+    expect(&printed(&world, &braces, &packet(&[1])), DAMAGED, &["metadata", "line 18"]);
+    let variants = "enum : u32 { a } t; ".to_owned() + &"variant <t> { ".repeat(100_000);
+    let variants = METADATA.replace("u32 n;", &variants);
+    expect(&printed(&world, &variants, &packet(&[1])), DAMAGED, &["metadata", "line 18"]);
+    let folders = (0..200).fold(world.path("deep"), |path, _| path.join("d"));
+    fs::create_dir_all(&folders).unwrap();
+    expect(&print(&world, &[world.path("deep")]), NO_TRACE, &[]);
+}
+
+#[test]
+fn a_stream_cut_short_is_read_up_to_there() {
+    let world = World::new("short");
+    let (first, second) = (packet(&[1, 2]), packet(&[3, 4, 5]));
+    for missing in 1..second.len() {
+        let mut stream = [&first[..], &second].concat();
+        stream.truncate(stream.len() - missing);
+        let output = printed(&world, METADATA, &stream);
+        let at = format!("byte {}", first.len());
+        expect(&output, DAMAGED, &["trace/stream", "packet 1", &at]);
+        let whole = (second.len() - missing).saturating_sub(HEADER_BYTES) / EVENT_BYTES;
+        let all = [1, 2, 3, 4, 5];
+        assert_eq!(ticks(&output.stdout), all[..2 + whole], "{missing} bytes are missing");
+    }
+}
+
+#[test]
+fn a_packet_damaged_in_the_middle_costs_no_other() {
+    let world = World::new("middle");
+    let mut damaged = packet(&[3, 4, 5]);
+    // The id of its second event.
+    damaged[HEADER_BYTES + EVENT_BYTES] = 0x77;
+    let (before, after) = (packet(&[1, 2]), packet(&[6, 7]));
+    let output = printed(&world, METADATA, &[&before[..], &damaged, &after].concat());
+    let (at, bit) =
+        (format!("byte {}", before.len()), format!("bit {}", 8 * (HEADER_BYTES + EVENT_BYTES)));
+    expect(&output, DAMAGED, &["trace/stream", "packet 1", &at, &bit]);
+    assert_eq!(ticks(&output.stdout), [1, 2, 3, 6, 7]);
+}
+
+#[test]
+fn packets_that_lie_about_their_size_are_found_out() {
+    let world = World::new("sizes");
+    let whole = packet(&[3, 4]);
+    let true_bits = 8 * whole.len() as u64;
+    for (packet_bits, content_bits) in [
+        (0, 0),
+        (0, true_bits),
+        (1, 1),
+        (7, 7),
+        (8, 8),
+        (true_bits, true_bits + 8),
+        (8 * HEADER_BYTES as u64 - 8, 8 * HEADER_BYTES as u64 - 8),
+        (true_bits + 1, true_bits),
+        (1 << 63, 1 << 63),
+        (u64::MAX - 7, 64),
+        (u64::MAX, u64::MAX),
+    ] {
+        let mut lying = whole.clone();
+        set_size(&mut lying, SIZES_AT, packet_bits);
+        set_size(&mut lying, SIZES_AT + 8, content_bits);
+        let before = packet(&[1, 2]);
+        let output = printed(&world, METADATA, &[&before[..], &lying].concat());
+        let at = format!("byte {}", before.len());
+        expect(&output, DAMAGED, &["trace/stream", "packet 1", &at]);
+        let read = ticks(&output.stdout);
+        assert!(read.starts_with(&[1, 2]), "{packet_bits}, {content_bits}: {read:?}");
+        assert!(read.len() <= 4, "{packet_bits}, {content_bits}: {read:?}");
+    }
+}
+
+#[test]
+fn sequences_that_cannot_be_are_not_waited_for() {
+    let world = World::new("sequence");
+    let sequence = METADATA.replace("u32 n;", "u64 length; u32 n[length];");
+    let long = |length: u64| {
+        let mut bytes = packet(&[1]);
+        let at = HEADER_BYTES + EVENT_BYTES - 4;
+        bytes.truncate(at);
+        bytes.extend(length.to_le_bytes());
+        bytes.extend([0; 16]);
+        let bits = 8 * bytes.len() as u64;
+        set_size(&mut bytes, SIZES_AT, bits);
+        set_size(&mut bytes, SIZES_AT + 8, bits);
+        bytes
+    };
+    for length in [1_u64 << 60, u64::MAX, 1 << 32, 5] {
+        let output = printed(&world, &sequence, &long(length));
+        expect(&output, DAMAGED, &["trace/stream", "packet 0", "byte 0", "bit"]);
+        assert!(output.stdout.is_empty());
+    }
+    let output = printed(&world, &sequence, &long(4));
+    expect(&output, WHOLE, &[]);
+    // Elements that take no space do not end with the packet.
+    let nothing = METADATA.replace("u32 n;", "u64 length; struct { } n[length];");
+    expect(&printed(&world, &nothing, &long(1 << 60)), DAMAGED, &["packet 0", "byte 0"]);
+}
+
+#[test]
+fn clocks_beyond_all_bounds_are_damage() {
+    let world = World::new("clock");
+    let zero = METADATA.replace("freq = 1000000000", "freq = 0");
+    expect(&printed(&world, &zero, &packet(&[1])), DAMAGED, &["metadata", "line 9"]);
+    let far = METADATA.replace("freq = 1000000000", "freq = 1; offset_s = 9223372036854775807");
+    expect(&printed(&world, &far, &packet(&[1])), DAMAGED, &["trace/"]);
+    let slow = METADATA.replace("freq = 1000000000", "freq = 1");
+    let mut late = packet(&[1, 2]);
+    late[HEADER_BYTES + EVENT_BYTES + 4..][..8].copy_from_slice(&u64::MAX.to_le_bytes());
+    let output = printed(&world, &slow, &late);
+    expect(&output, DAMAGED, &["trace/stream", "packet 0", "byte 0"]);
+    assert_eq!(ticks(&output.stdout), [1]);
+}
+
+#[test]
+fn indexes_that_lie_change_nothing() {
+    let world = World::new("index");
+    let trace = world.path("trace");
+    let stream = [packet(&[1, 2]), packet(&[3])].concat();
+    write_trace(&trace, METADATA, &[("stream", &stream)]);
+    fs::create_dir(trace.join("index")).unwrap();
+    let mut header = [0xC1F1_DCC1_u32, 1, 1, 64].map(u32::to_be_bytes).concat();
+    for entry in [[u64::MAX; 8], [0; 8], [1 << 62; 8]] {
+        header.extend(entry.into_iter().flat_map(u64::to_be_bytes));
+    }
+    for index in [&header[..], &header[..20], b"", &[0xff; 4096]] {
+        fs::write(trace.join("index/stream.idx"), index).unwrap();
+        let output = print(&world, &[&trace]);
+        assert_eq!(ticks(&output.stdout), [1, 2, 3], "{}", talk(&output));
+        assert_ne!(output.status.code(), NO_TRACE);
+    }
+}
+
+#[test]
+fn more_streams_than_files_may_be_open_are_merged() {
+    const STREAMS: u32 = 3000;
+    let world = World::new("streams");
+    let trace = world.path("trace");
+    write_trace(&trace, METADATA, &[]);
+    for number in 0..STREAMS {
+        let bytes = packet(&[number, STREAMS + number]);
+        fs::write(trace.join(format!("stream{number}")), bytes).unwrap();
+    }
+    let mut command = guarded(&world, "prlimit");
+    command.arg("--nofile=1024").arg(build_dir().join("trackway")).arg("print").arg(&trace);
+    let output = command.output().expect("prlimit runs");
+    expect(&output, WHOLE, &[]);
+    assert_eq!(ticks(&output.stdout), (0..2 * STREAMS).collect::<Vec<_>>());
+}
+
+#[test]
+fn a_trace_being_written_prints_what_is_there() {
+    let world = World::new("written");
+    let trace = world.path("trace");
+    // A stream that has nothing yet, one whose packet has its size but not its bytes, and
+    // metadata whose last event is not there yet.
+    let begun = packet(&[4, 5, 6]);
+    let begun = &begun[..HEADER_BYTES + EVENT_BYTES + 3];
+    let streams: [(&str, &[u8]); 3] = [("a", b""), ("b", begun), ("c", &packet(&[1, 9]))];
+    write_trace(&trace, METADATA, &streams);
+    let output = print(&world, &[&trace]);
+    expect(&output, DAMAGED, &["trace/b", "packet 0", "missing"]);
+    assert_eq!(ticks(&output.stdout), [1, 4, 9]);
+    let (known, unknown) = METADATA.split_at(METADATA.len() - 20);
+    fs::write(trace.join("metadata"), known).unwrap();
+    expect(&print(&world, &[&trace]), DAMAGED, &["trace/metadata", "line 18, column"]);
+    assert!(!unknown.is_empty());
+}

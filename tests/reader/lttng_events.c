@@ -1,0 +1,4 @@
+/* The code of the events in lttng_events.h; apart, or it would define those of tracef(), too. */
+#define LTTNG_UST_TRACEPOINT_CREATE_PROBES
+#define LTTNG_UST_TRACEPOINT_DEFINE
+#include "lttng_events.h"

@@ -1,0 +1,75 @@
+//! Small traces made by hand, for tests that then do something to them.
+
+use std::fs;
+use std::path::Path;
+
+/// Metadata of one class of events, `tick: { n = … }`, in packets of all that packets can say.
+pub(crate) const METADATA: &str = r#"/* CTF 1.8 */
+typealias integer { size = 32; } := u32;
+typealias integer { size = 64; } := u64;
+trace {
+    major = 1; minor = 8; byte_order = le;
+    packet.header := struct { u32 magic; u32 stream_id; };
+};
+env { hostname = "here"; };
+clock { name = mono; freq = 1000000000; };
+typealias integer { size = 64; map = clock.mono.value; } := time;
+stream {
+    id = 0;
+    packet.context := struct {
+        u64 packet_size; u64 content_size; time timestamp_begin; time timestamp_end;
+    };
+    event.header := struct { u32 id; time timestamp; };
+};
+event { name = "tick"; id = 0; stream_id = 0; fields := struct { u32 n; }; };
+"#;
+
+/// First word of every packet.
+const MAGIC: u32 = 0xC1FC_1FC1;
+/// Size of a packet's header and context.
+pub(crate) const HEADER_BYTES: usize = 8 + 32;
+/// Size of an event.
+pub(crate) const EVENT_BYTES: usize = 16;
+/// Where a packet says how large it is, in bits: packet, then content.
+pub(crate) const SIZES_AT: usize = 8;
+
+/// A packet with an event `tick` for each of `numbers`, at as many nanoseconds.
+pub(crate) fn packet(numbers: &[u32]) -> Vec<u8> {
+    let events: Vec<u8> = numbers.iter().flat_map(|&number| event(number)).collect();
+    let bits = 8 * (HEADER_BYTES + events.len()) as u64;
+    let first = u64::from(numbers.first().copied().unwrap_or(0));
+    let last = u64::from(numbers.last().copied().unwrap_or(0));
+    let mut bytes = [MAGIC.to_le_bytes(), [0; 4]].concat();
+    bytes.extend([bits, bits, first, last].into_iter().flat_map(u64::to_le_bytes));
+    bytes.extend(events);
+    bytes
+}
+
+fn event(number: u32) -> Vec<u8> {
+    let time = u64::from(number).to_le_bytes();
+    [&0_u32.to_le_bytes()[..], &time, &number.to_le_bytes()].concat()
+}
+
+/// Puts a number where a packet says its size (`SIZES_AT`) or its content's (8 behind it).
+pub(crate) fn set_size(packet: &mut [u8], at: usize, bits: u64) {
+    packet[at..at + 8].copy_from_slice(&bits.to_le_bytes());
+}
+
+/// Writes a trace of this metadata and these streams.
+pub(crate) fn write_trace(folder: &Path, metadata: &str, streams: &[(&str, &[u8])]) {
+    fs::create_dir_all(folder).unwrap();
+    fs::write(folder.join("metadata"), metadata).unwrap();
+    for (name, bytes) in streams {
+        fs::write(folder.join(name), bytes).unwrap();
+    }
+}
+
+/// Numbers of the ticks in printed text, in order.
+pub(crate) fn ticks(text: &[u8]) -> Vec<u32> {
+    let text = String::from_utf8_lossy(text);
+    let number = |line: &str| {
+        let (_, rest) = line.split_once("tick: { n = ")?;
+        rest.strip_suffix(" }")?.parse().ok()
+    };
+    text.lines().map(|line| number(line).unwrap_or_else(|| panic!("no tick: {line}"))).collect()
+}

@@ -1,0 +1,142 @@
+//! The options that `trackway print` has from babeltrace2, in random combinations on random
+//! traces: both readers must print the same.
+
+use std::path::{Path, PathBuf};
+
+use trackway_testkit::Random;
+use trackway_tests::World;
+
+use crate::bt2::{generate, has_bindings};
+use crate::support::{babeltrace, compared, guarded, guarded_print, has_babeltrace};
+
+/// Traces that are printed.
+const TRACES: u64 = 24;
+/// Combinations tried on each.
+const COMBINATIONS: u64 = 10;
+/// Time zones, as POSIX writes them: east and west of Greenwich, with half an hour.
+const ZONES: [&str; 3] = ["UTC", "EAST-5:30", "WEST+9"];
+
+const CLOCKS: [&[&str]; 8] = [
+    &[],
+    &[],
+    &["--clock-seconds"],
+    &["--clock-gmt"],
+    &["--clock-date"],
+    &["--clock-date", "--clock-gmt"],
+    &["--clock-cycles"],
+    &["--clock-seconds", "--clock-date"],
+];
+const NAMES: [&str; 4] = ["payload", "context", "header", "scope"];
+const FIELDS: [&str; 8] = [
+    "trace",
+    "trace:hostname",
+    "trace:domain",
+    "trace:procname",
+    "trace:vpid",
+    "loglevel",
+    "emf",
+    "callsite",
+];
+
+/// Some of `words` as a list, or `all`.
+fn list(random: &mut Random, words: &[&str]) -> String {
+    match random.below(6) {
+        0 => "all".to_owned(),
+        _ => {
+            let count = 1 + random.below(3);
+            let some: Vec<_> = (0..count).map(|_| *random.pick(words)).collect();
+            some.join(",")
+        }
+    }
+}
+
+/// Times of events in each of the forms that `--begin` takes: seconds, times of the day, dates.
+fn times(world: &World, trace: &Path) -> Vec<Vec<String>> {
+    let of_form = |options: &&[&str]| {
+        let mut arguments: Vec<_> = options.iter().map(PathBuf::from).collect();
+        arguments.push(trace.to_owned());
+        let text = babeltrace(world, &arguments).stdout;
+        let text = String::from_utf8_lossy(&text).into_owned();
+        let stamps = text.lines().filter_map(|line| line.strip_prefix('[')?.split(']').next());
+        stamps.map(str::to_owned).collect()
+    };
+    let forms = [&["--clock-seconds"][..], &["--clock-gmt"], &["--clock-gmt", "--clock-date"]];
+    forms.iter().map(of_form).filter(|times: &Vec<String>| !times.is_empty()).collect()
+}
+
+fn random_options(random: &mut Random, times: &[Vec<String>]) -> Vec<String> {
+    let mut options: Vec<_> = random.pick(&CLOCKS).iter().map(|&word| word.to_owned()).collect();
+    if random.once_in(3) {
+        options.push("--no-delta".to_owned());
+    }
+    if random.once_in(2) {
+        // (`--fields none` is unknown to babeltrace2 2.0.4.)
+        let names = if random.once_in(6) { "none".to_owned() } else { list(random, &NAMES) };
+        options.extend(["--names".to_owned(), names]);
+    }
+    if random.once_in(2) {
+        options.extend(["--fields".to_owned(), list(random, &FIELDS)]);
+    }
+    if random.once_in(4) {
+        options.push(format!("--clock-offset={}", random.below(100_000) as i64 - 50_000));
+    }
+    if random.once_in(4) {
+        options.push(format!("--clock-offset-ns={}", random.below(1 << 40) as i64 - (1 << 39)));
+    }
+    if !times.is_empty() && random.once_in(2) {
+        let times = random.pick(times);
+        let (one, other) = (random.pick(times), random.pick(times));
+        let (begin, end) = (one.min(other), one.max(other));
+        match random.below(4) {
+            0 => options.push(format!("--begin={begin}")),
+            1 => options.push(format!("--end={end}")),
+            2 => options.extend([format!("--begin={begin}"), format!("--end={end}")]),
+            _ => options.push(format!("--timerange={begin},{end}")),
+        }
+    }
+    options
+}
+
+#[test]
+fn options_of_babeltrace2_do_what_they_do_there() {
+    if !has_babeltrace() || !has_bindings() {
+        return;
+    }
+    let world = World::new("options");
+    let traces = generate(&world, 5000, TRACES);
+    let (mut refused, mut failures) = (0, Vec::new());
+    for (number, trace) in traces.iter().enumerate() {
+        let mut random = Random::new(number as u64);
+        let times = times(&world, trace);
+        for _ in 0..COMBINATIONS {
+            let mut arguments: Vec<PathBuf> =
+                random_options(&mut random, &times).into_iter().map(PathBuf::from).collect();
+            arguments.push(trace.clone());
+            if random.once_in(4) {
+                // Several inputs, given in any order. (Not the same twice: without a clock, the
+                // order of its packets is babeltrace2's own secret.)
+                let other = random.pick(&traces).clone();
+                arguments.extend((other != *trace).then_some(other));
+            }
+            let zone = *random.pick(&ZONES);
+            let theirs = guarded(&world, "babeltrace2")
+                .args(&arguments)
+                .env("TZ", zone)
+                .output()
+                .expect("timeout runs");
+            if !theirs.status.success() {
+                // E.g. traces whose clocks have nothing to do with each other.
+                refused += 1;
+                continue;
+            }
+            let ours = guarded_print(&world).args(&arguments).env("TZ", zone).output();
+            if let Err(difference) = compared(&ours.expect("timeout runs"), &theirs) {
+                failures.push(format!("TZ={zone} {arguments:?}: {difference}"));
+            }
+        }
+    }
+    let few = failures.iter().take(8).cloned().collect::<Vec<_>>().join("\n");
+    let all = TRACES * COMBINATIONS;
+    assert!(failures.is_empty(), "{} of {all} differ:\n{few}", failures.len());
+    assert!(refused * 2 <= all, "babeltrace2 refuses {refused} of {all}");
+}
