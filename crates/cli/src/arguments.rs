@@ -149,6 +149,10 @@ pub(crate) struct PrintArguments {
     /// Folders of traces
     #[arg(required = true, value_name = "DIR")]
     pub(crate) traces: Vec<PathBuf>,
+    /// Go on with what is written to the traces meanwhile, until trackway record ends them (those
+    /// of other tracers: until Ctrl-C); events show one to two seconds after they happened
+    #[arg(long, conflicts_with_all = ["stats", "details"])]
+    pub(crate) follow: bool,
     /// Form of an event
     #[arg(long, value_enum, default_value_t = EventFormat::Text)]
     pub(crate) format: EventFormat,

@@ -9,13 +9,13 @@ use std::os::fd::AsFd as _;
 use std::path::PathBuf;
 
 use anyhow::Context as _;
-use trackway_ctf::read::EventClass;
+use trackway_ctf::read::{EventClass, Trace};
 use trackway_ctf::text::{
     Csv, DateTime, Fields, Json, LineFormat, Names, Nothing, Pretty, PrettyOptions, event_columns,
     push_details, push_details_json, utc,
 };
 use trackway_reader::{
-    Found, Input, Selection, Settings, Summary, TraceFile, first_time, open, print, statistics,
+    Found, Input, OpenError, Selection, Settings, TraceFile, first_time, open, print, statistics,
 };
 
 use crate::arguments::{EventFormat, PrintArguments};
@@ -31,10 +31,11 @@ use crate::{local_time, stats, time_range};
 pub(crate) fn run(arguments: &PrintArguments, messages: &mut dyn Write) -> anyhow::Result<bool> {
     let options = options(arguments)?;
     let patterns = Patterns::new(&arguments.selection.on)?;
-    let Found { mut inputs, folders, is_whole } = open(&arguments.traces, messages)?;
+    let Found { mut inputs, folders, is_whole } = opened(arguments, messages)?;
+    let (seconds, ns) = (arguments.clock_offset, arguments.clock_offset_ns);
+    let shift = |trace: &mut Trace| (seconds, ns) == (0, 0) || trace.shift_clocks(seconds, ns);
     for input in &mut inputs {
-        let (seconds, ns) = (arguments.clock_offset, arguments.clock_offset_ns);
-        let moved = (seconds, ns) == (0, 0) || input.trace.shift_clocks(seconds, ns);
+        let moved = shift(&mut input.trace);
         anyhow::ensure!(moved, "the clock offset is too large for the clocks of the trace");
     }
     let range = time_range::of(&arguments.selection, arguments.clock_gmt, || first_time(&inputs))?;
@@ -62,12 +63,14 @@ pub(crate) fn run(arguments: &PrintArguments, messages: &mut dyn Write) -> anyho
     }
     let pretty = Pretty::new(options, calendar);
     let columns = match arguments.format {
-        EventFormat::Csv => common_columns(&inputs, &selection),
+        // Of growing traces it is not known what kinds of events will come.
+        EventFormat::Csv if !arguments.follow => common_columns(&inputs, &selection),
         _ => None,
     };
     let format = arguments.format;
-    let task = Task { inputs, selection, settings, output: &mut output, messages };
-    let summary = match format {
+    let follow = arguments.follow.then_some((&arguments.traces[..], &shift as &_));
+    let task = Task { inputs, follow, selection, settings, output: &mut output, messages };
+    let printed_whole = match format {
         EventFormat::Text => task.print(&pretty),
         EventFormat::Json => task.print(&Json::new(pretty)),
         EventFormat::Csv => match columns {
@@ -76,12 +79,32 @@ pub(crate) fn run(arguments: &PrintArguments, messages: &mut dyn Write) -> anyho
         },
         EventFormat::None => task.print(&Nothing::new(pretty)),
     }?;
-    Ok(summary.is_whole && is_whole)
+    Ok(printed_whole && is_whole)
 }
+
+/// The traces that are there. What is damaged of growing ones is told while they are followed, and
+/// a folder without one is waited for.
+fn opened(arguments: &PrintArguments, messages: &mut dyn Write) -> Result<Found, OpenError> {
+    if !arguments.follow {
+        return open(&arguments.traces, messages);
+    }
+    match open(&arguments.traces, &mut io::sink()) {
+        Ok(found) => Ok(Found { is_whole: true, ..found }),
+        Err(OpenError::NoTrace(_)) => {
+            Ok(Found { inputs: Vec::new(), folders: Vec::new(), is_whole: true })
+        }
+        Err(error) => Err(error),
+    }
+}
+
+/// Moves a trace's clocks as it was asked for; whether that can be done.
+type Shift<'a> = &'a dyn Fn(&mut Trace) -> bool;
 
 /// All that printing needs but the format.
 struct Task<'a> {
     inputs: Vec<Input<TraceFile>>,
+    /// If traces are followed: where they are, and what to do with their clocks.
+    follow: Option<(&'a [PathBuf], Shift<'a>)>,
     selection: Selection<'a>,
     settings: Settings,
     output: &'a mut dyn Write,
@@ -89,9 +112,21 @@ struct Task<'a> {
 }
 
 impl Task<'_> {
-    fn print(self, format: &(impl LineFormat + Sync)) -> io::Result<Summary> {
-        let Self { inputs, selection, settings, output, messages } = self;
-        print(inputs, &selection, format, &settings, output, messages)
+    /// Prints; whether nothing was damaged.
+    fn print(self, format: &(impl LineFormat + Sync)) -> anyhow::Result<bool> {
+        let Self { inputs, follow, selection, settings, output, messages } = self;
+        if let Some((paths, shift)) = follow {
+            let prepare = |trace: &mut Trace| {
+                // Those that are there were checked; one that comes later may keep its clocks.
+                let _ = shift(trace);
+            };
+            let (selection, settings) = (&selection, &settings);
+            let (prepare, format) = (&prepare, format);
+            return Ok(trackway_reader::follow(
+                paths, prepare, selection, format, settings, output, messages,
+            )?);
+        }
+        Ok(print(inputs, &selection, format, &settings, output, messages)?.is_whole)
     }
 }
 

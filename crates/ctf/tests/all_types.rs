@@ -43,7 +43,7 @@ fn any_types_print_as_babeltrace2_prints_them() {
         let folder = Folder::new(&format!("types-{seed}"));
         folder.write("metadata", metadata.as_bytes());
         folder.write("stream", &packet);
-        let files = vec![DataFile { name: "stream".to_owned(), bytes: &packet[..] }];
+        let files = vec![DataFile::new("stream".to_owned(), &packet[..])];
         let input = Input { trace, folder: String::new(), files };
         let (mut ours, mut warnings) = (Vec::new(), Vec::new());
         let settings = Settings::default();

@@ -18,7 +18,7 @@ fn printed(made: &Made, folder: &Path) -> (Vec<u8>, String) {
     let trace = Trace::parse(made.metadata.as_bytes()).expect("metadata");
     let streams = made.streams.iter().enumerate().map(|(number, stream)| {
         let name = folder.join(format!("channel_{number}")).display().to_string();
-        DataFile { name, bytes: &stream.bytes[..] }
+        DataFile::new(name, &stream.bytes[..])
     });
     let input = Input { trace, folder: String::new(), files: streams.collect() };
     let (mut output, mut warnings) = (Vec::new(), Vec::new());

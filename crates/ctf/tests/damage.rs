@@ -14,7 +14,7 @@ fn exercise<'s>(metadata: &[u8], streams: &[&'s [u8]]) {
     for stream in streams {
         let _ = read_stream(&trace, stream);
     }
-    let file = |bytes: &&'s [u8]| DataFile { name: "stream".to_owned(), bytes: *bytes };
+    let file = |bytes: &&'s [u8]| DataFile::new("stream".to_owned(), *bytes);
     let files = streams.iter().map(file).collect();
     let (mut output, mut warnings) = (Vec::new(), Vec::new());
     let inputs = vec![Input { trace, folder: String::new(), files }];

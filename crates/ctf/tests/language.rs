@@ -11,7 +11,7 @@ use trackway_reader::{DataFile, Input, Selection, Settings, print};
 /// Our text for a trace of one stream, which is babeltrace2's.
 fn check(name: &str, metadata: &str, stream: &[u8]) -> String {
     let trace = Trace::parse(metadata.as_bytes()).unwrap_or_else(|error| panic!("{name}: {error}"));
-    let files = vec![DataFile { name: "stream".to_owned(), bytes: stream }];
+    let files = vec![DataFile::new("stream".to_owned(), stream)];
     let input = Input { trace, folder: String::new(), files };
     let (mut ours, mut warnings) = (Vec::new(), Vec::new());
     let settings = Settings::default();

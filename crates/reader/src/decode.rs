@@ -3,6 +3,8 @@
 //! However large a packet is, a batch is bounded: the task stops where it is and goes on with
 //! the next batch when it is asked again, by any thread.
 
+use std::ops::Range;
+
 use trackway_ctf::read::{
     Bytes, EventClass, EventHeader, Loss, Next, SourceStream, StreamClass, StreamDecoder,
     StreamError,
@@ -10,7 +12,7 @@ use trackway_ctf::read::{
 use trackway_ctf::text::{Head, Line, LineFormat, Stamp};
 
 use crate::batch::{Batch, Mark, Told};
-use crate::input::DataFile;
+use crate::input::{DataFile, Part};
 use crate::plan::Planner;
 use crate::stream::{ClassTexts, Stream};
 
@@ -26,6 +28,9 @@ pub(crate) struct Task<'t, B> {
     texts: Option<&'t ClassTexts>,
     /// What lines of the current packet have in common.
     packet_text: Vec<u8>,
+    /// Events of the current packet that were begun, and between which of them it is read.
+    events: u64,
+    wanted: Range<u64>,
     /// When the event before was.
     previous: Option<Stamp>,
     /// The stream's planner, if it cannot go on before this task is done.
@@ -51,6 +56,8 @@ impl<'t, B: Bytes> Task<'t, B> {
             decoder,
             texts: None,
             packet_text: Vec::new(),
+            events: 0,
+            wanted: 0..u64::MAX,
             previous: None,
             planner: None,
         }
@@ -117,6 +124,8 @@ impl<'t, B: Bytes> Task<'t, B> {
 
     fn begin_packet(&mut self, format: &impl LineFormat, batch: &mut Batch) {
         self.packet_text.clear();
+        self.events = 0;
+        self.wanted = wanted(&self.file.part, self.source.next().0);
         let mut losses = Vec::new();
         let begun = {
             let mut sink = format.packet_sink(&mut self.packet_text);
@@ -155,9 +164,24 @@ impl<'t, B: Bytes> Task<'t, B> {
                     break;
                 }
             };
+            self.events += 1;
+            if self.events > self.wanted.end {
+                self.texts = None;
+                break;
+            }
+            if self.events <= self.wanted.start {
+                self.skip(&header)?;
+                continue;
+            }
             self.event(texts, &header, format, batch)?;
         }
         Ok(())
+    }
+
+    /// Passes over an event.
+    fn skip(&mut self, header: &EventHeader<'t>) -> Result<(), StreamError> {
+        self.source
+            .body(&mut self.decoder, |decoder, window| decoder.skip_body(window, header.class))
     }
 
     #[inline]
@@ -173,10 +197,7 @@ impl<'t, B: Bytes> Task<'t, B> {
         let stamp = header.time.map(|time| Stamp { time, clock: header.clock });
         let class_text = class_text.and_then(Option::as_deref);
         let Some(class_text) = class_text.filter(|_| self.stream.range.has(header.time)) else {
-            let class = header.class;
-            return self
-                .source
-                .body(&mut self.decoder, |decoder, window| decoder.skip_body(window, class));
+            return self.skip(header);
         };
         let line = Line {
             class: header.class,
@@ -214,6 +235,13 @@ impl<'t, B: Bytes> Task<'t, B> {
     fn damaged(&self, error: &StreamError, batch: &mut Batch) {
         batch.note(Told::Damage(format!("{}: {error}", self.file.name)));
     }
+}
+
+/// Which events are wanted of the packet that begins at byte `at`.
+fn wanted(part: &Part, at: u64) -> Range<u64> {
+    let first = if at == part.from.0 { part.skip } else { 0 };
+    let last = part.last.filter(|&(last, _)| last == at);
+    first..last.map_or(u64::MAX, |(_, events)| events)
 }
 
 /// Where among `events` the class is that is borrowed from there.

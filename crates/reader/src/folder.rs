@@ -8,7 +8,7 @@
 use std::fmt;
 use std::fs::{self, File};
 use std::io::{self, Read as _, Write};
-use std::os::unix::fs::{FileExt as _, OpenOptionsExt as _};
+use std::os::unix::fs::{FileExt as _, MetadataExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
 
 use trackway_ctf::read::{Bytes, MetadataError, Trace};
@@ -20,7 +20,7 @@ pub(crate) const METADATA: &str = "metadata";
 /// Largest metadata that is read, in bytes.
 const METADATA_BYTES_MAX: u64 = 256 << 20;
 /// Deepest folder that is searched for traces, counted from the one given.
-const DEPTH_MAX: usize = 64;
+pub(crate) const DEPTH_MAX: usize = 64;
 /// Most data files of one trace.
 const FILES_MAX: usize = 1 << 20;
 /// Files that are kept open; beyond them, a file is opened anew for each read.
@@ -109,6 +109,26 @@ pub fn open(paths: &[PathBuf], messages: &mut dyn Write) -> Result<Found, OpenEr
     Ok(Found { inputs, folders, is_whole })
 }
 
+/// Which files there are in the folders `paths`, at any depth, and how long they are: what changes
+/// if a trace grows.
+pub(crate) fn sizes(paths: &[PathBuf]) -> Vec<(u64, u64, u64)> {
+    fn add(folder: &Path, depth: usize, sizes: &mut Vec<(u64, u64, u64)>) {
+        let Ok(entries) = fs::read_dir(folder) else { return };
+        for entry in entries.flatten() {
+            let Ok(metadata) = entry.metadata() else { continue };
+            if metadata.is_dir() && depth < DEPTH_MAX {
+                add(&entry.path(), depth + 1, sizes);
+            } else if metadata.is_file() {
+                sizes.push((metadata.dev(), metadata.ino(), metadata.len()));
+            }
+        }
+    }
+    let mut sizes = Vec::new();
+    paths.iter().for_each(|path| add(path, 0, &mut sizes));
+    sizes.sort_unstable();
+    sizes
+}
+
 struct Search<'m> {
     inputs: Vec<Input<TraceFile>>,
     folders: Vec<PathBuf>,
@@ -167,7 +187,7 @@ impl Search<'_> {
             match TraceFile::open(&path, self.open_files < OPEN_MAX) {
                 Ok(bytes) => {
                     self.open_files += 1;
-                    files.push(DataFile { name: path.display().to_string(), bytes });
+                    files.push(DataFile::new(path.display().to_string(), bytes));
                 }
                 Err(error) => self.damaged(&path, &error)?,
             }
@@ -178,7 +198,7 @@ impl Search<'_> {
 }
 
 /// The folders in a folder, by name; links to folders are none.
-fn subfolders(folder: &Path) -> io::Result<Vec<PathBuf>> {
+pub(crate) fn subfolders(folder: &Path) -> io::Result<Vec<PathBuf>> {
     let mut folders = Vec::new();
     for entry in fs::read_dir(folder)? {
         let entry = entry?;
@@ -237,6 +257,8 @@ fn regular(path: &Path) -> Result<File, FileError> {
 /// A data file, as long as it was when it was opened.
 pub struct TraceFile {
     path: PathBuf,
+    /// Device and inode: the same file, wherever it is moved.
+    id: (u64, u64),
     /// `None` if it is opened anew for each read.
     file: Option<File>,
     length: u64,
@@ -245,8 +267,19 @@ pub struct TraceFile {
 impl TraceFile {
     fn open(path: &Path, keep: bool) -> Result<Self, FileError> {
         let file = regular(path)?;
-        let length = file.metadata()?.len();
-        Ok(Self { path: path.to_owned(), file: keep.then_some(file), length })
+        let metadata = file.metadata()?;
+        let (id, length) = ((metadata.dev(), metadata.ino()), metadata.len());
+        Ok(Self { path: path.to_owned(), id, file: keep.then_some(file), length })
+    }
+
+    /// Its device and inode.
+    pub(crate) const fn id(&self) -> (u64, u64) {
+        self.id
+    }
+
+    /// Lets it end at byte `length`.
+    pub(crate) fn limit(&mut self, length: u64) {
+        self.length = self.length.min(length);
     }
 }
 

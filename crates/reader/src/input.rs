@@ -1,6 +1,6 @@
 //! What is read: traces, each with its metadata and its data files.
 
-use trackway_ctf::read::Trace;
+use trackway_ctf::read::{Carry, Trace};
 
 /// A trace: its metadata, and its data files.
 pub struct Input<B> {
@@ -18,6 +18,28 @@ pub struct DataFile<B> {
     pub name: String,
     /// What is in it.
     pub bytes: B,
+    /// Which part of it is read.
+    pub(crate) part: Part,
+}
+
+impl<B> DataFile<B> {
+    /// A file, all of which is read.
+    pub fn new(name: String, bytes: B) -> Self {
+        Self { name, bytes, part: Part::default() }
+    }
+}
+
+/// A part of a data file: from a packet to the file's end, or less.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Part {
+    /// Where its first packet begins, in bytes, and that packet's number.
+    pub(crate) from: (u64, u64),
+    /// What the packets before leave behind.
+    pub(crate) carry: Carry,
+    /// How many events of the first packet are left out.
+    pub(crate) skip: u64,
+    /// The packet, by where it begins, that is read only up to so many events.
+    pub(crate) last: Option<(u64, u64)>,
 }
 
 /// A trace and what messages call it.

@@ -14,6 +14,7 @@ mod batch;
 mod decode;
 mod export;
 mod folder;
+mod follow;
 mod input;
 mod merge;
 mod pipeline;
@@ -30,6 +31,7 @@ use trackway_ctf::text::{LineFormat, Shown};
 
 pub use export::{Export, ExportError, Exported, merge, trim};
 pub use folder::{Found, OpenError, TraceFile, open};
+pub use follow::follow;
 pub use input::{DataFile, Input};
 pub use select::{Range, Selection};
 pub use stats::{EventCount, Statistics, StreamCount, statistics};
@@ -79,6 +81,26 @@ pub fn print<B: Bytes + Sync>(
     output: &mut dyn Write,
     messages: &mut dyn Write,
 ) -> io::Result<Summary> {
+    let before = Before { shown: Shown::default(), preamble: format.preamble() };
+    print_on(inputs, selection, format, settings, before, (output, messages)).map(|done| done.0)
+}
+
+/// What was written before.
+struct Before {
+    shown: Shown,
+    /// What is still to be written before the first line.
+    preamble: Vec<u8>,
+}
+
+/// As [`print`], to an output and messages, after what was written before; also what is shown now.
+fn print_on<B: Bytes + Sync>(
+    inputs: Vec<Input<B>>,
+    selection: &Selection<'_>,
+    format: &(impl LineFormat + Sync),
+    settings: &Settings,
+    before: Before,
+    (output, messages): (&mut dyn Write, &mut dyn Write),
+) -> io::Result<(Summary, Shown)> {
     let alone = inputs.into_iter().map(|input| (input, ())).collect();
     let traces: Vec<(NamedTrace, Vec<DataFile<B>>)> = joined(alone)
         .into_iter()
@@ -95,8 +117,8 @@ pub fn print<B: Bytes + Sync>(
         format: format.clone(),
         output,
         messages,
-        out: format.preamble(),
-        shown: Shown::default(),
+        out: before.preamble,
+        shown: before.shown,
         is_whole: true,
     };
     let run = std::thread::scope(|scope| {
@@ -107,7 +129,8 @@ pub fn print<B: Bytes + Sync>(
         merge.run()
     });
     let is_whole = merge.is_whole;
-    run.map(|()| Summary { is_whole, most_bytes: pipeline.most_bytes() })
+    let shown = merge.shown;
+    run.map(|()| (Summary { is_whole, most_bytes: pipeline.most_bytes() }, shown))
 }
 
 /// When the first packet of `inputs` begins, in nanoseconds since the clocks' origin.

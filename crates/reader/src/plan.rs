@@ -8,7 +8,9 @@
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
-use trackway_ctf::read::{Bytes, Packet, Skip, SourceStream, StreamDecoder, packets_stand_alone};
+use trackway_ctf::read::{
+    Bytes, Carry, Packet, Skip, SourceStream, StreamDecoder, packets_stand_alone,
+};
 
 use crate::decode::Task;
 use crate::stream::Stream;
@@ -54,11 +56,14 @@ pub(crate) struct Planned<'t, B> {
 impl<'t, B: Bytes> Planner<'t, B> {
     /// A planner before a stream's first packet.
     pub(crate) fn new(stream: &'t Stream<'t, B>) -> Self {
+        // The file that was read last says what came before.
+        let carry = stream.files.iter().map(|file| file.part.carry);
+        let carry = carry.max_by_key(Carry::clock).unwrap_or_default();
         Self {
             stream,
-            next: vec![(0, 0); stream.files.len()],
+            next: stream.files.iter().map(|file| file.part.from).collect(),
             order: BinaryHeap::new(),
-            decoder: StreamDecoder::new(&stream.trace.trace),
+            decoder: StreamDecoder::resumed(&stream.trace.trace, carry),
             is_begun: false,
             is_over: false,
         }

@@ -17,7 +17,7 @@ fn counted(
     jobs: usize,
 ) -> (Statistics, String) {
     let trace = Trace::parse(metadata.as_bytes()).expect("metadata");
-    let file = |(number, bytes)| DataFile { name: format!("s{number}"), bytes };
+    let file = |(number, bytes)| DataFile::new(format!("s{number}"), bytes);
     let files = streams.iter().copied().enumerate().map(file).collect();
     let input = Input { trace, folder: String::new(), files };
     let mut messages = Vec::new();

@@ -12,8 +12,8 @@ use std::io::{self, Write};
 use std::num::NonZero;
 
 use trackway_ctf::read::Trace;
-use trackway_ctf::text::Pretty;
-use trackway_reader::{DataFile, Input, Settings, print};
+use trackway_ctf::text::{Pretty, PrettyOptions, utc};
+use trackway_reader::{DataFile, Input, Selection, Settings, print};
 
 use crate::Bound;
 
@@ -65,7 +65,7 @@ fn text(folders: &Folders<'_>, settings: Settings) -> Text {
             continue;
         };
         let streams = files.iter().filter(|(name, _)| **name != 0);
-        let files = streams.map(|(name, bytes)| DataFile { name: name.to_string(), bytes: *bytes });
+        let files = streams.map(|(name, bytes)| DataFile::new(name.to_string(), *bytes));
         inputs.push(Input { trace, folder: name.to_string(), files: files.collect() });
     }
     let mut text = Text::default();
@@ -74,7 +74,8 @@ fn text(folders: &Folders<'_>, settings: Settings) -> Text {
     // It may end early: then there was too much text.
     let _ = print(
         inputs,
-        &Pretty::new(|_| Some([1, 2, 3])),
+        &Selection::default(),
+        &Pretty::new(PrettyOptions::default(), utc),
         &settings,
         &mut Taken(output),
         &mut messages,

@@ -39,7 +39,7 @@ pub(crate) use decode::{State, chosen_option, integer_value, reversed, take_elem
 pub use error::{DecodeError, MetadataError, MetadataProblem};
 pub use node::EnvironmentValue;
 pub use source::{Bytes, Damage, Next, SourceStream, StreamError, packets_stand_alone};
-pub use stream::{EventHeader, EventSink, Loss, Lost, Packet, Scope, StreamDecoder, Window};
+pub use stream::{Carry, EventHeader, EventSink, Loss, Lost, Packet, Scope, StreamDecoder, Window};
 pub use trace::{Clock, ClockClass, EventClass, StreamClass, Trace};
 pub use types::{
     Array, Base, Encoding, Enumeration, Float, Integer, Member, Sequence, Struct, Type, Variant,

@@ -107,6 +107,22 @@ impl EventSink for Skip {
     fn begin_scope(&mut self, _: Scope) {}
 }
 
+/// What a stream's packets leave behind for those that follow: enough to go on from the next
+/// packet later, even with metadata that has grown meanwhile.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Carry {
+    packet: Option<Packet>,
+    clock: u64,
+}
+
+impl Carry {
+    /// When the latest packet ended, by the stream's clock; `None` before the first packet, and
+    /// where packets do not say so.
+    pub fn clock(&self) -> Option<u64> {
+        self.packet?.timestamp_end
+    }
+}
+
 /// Decodes one stream, packet by packet. A clone goes on from the same place.
 #[derive(Debug, Clone)]
 pub struct StreamDecoder<'trace> {
@@ -134,6 +150,22 @@ impl<'trace> StreamDecoder<'trace> {
             end: 0,
             event_start: 0,
         }
+    }
+
+    /// A decoder that goes on behind the packets that left `carry`.
+    pub fn resumed(trace: &'trace Trace, carry: Carry) -> Self {
+        let mut decoder = Self::new(trace);
+        decoder.packet = carry.packet;
+        decoder.state.clock = carry.clock;
+        decoder.class = carry
+            .packet
+            .and_then(|packet| Some((packet.stream, trace.streams.get(packet.stream)?)));
+        decoder
+    }
+
+    /// What the packets up to here leave behind. To be asked between packets.
+    pub const fn carry(&self) -> Carry {
+        Carry { packet: self.packet, clock: self.state.clock }
     }
 
     /// The class of the stream, known from its first packet on.

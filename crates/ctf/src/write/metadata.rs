@@ -154,13 +154,16 @@ fn push_environment(text: &mut String, trace: &TraceDescription) {
 	trace_name = {};
 	trace_creation_datetime = {};
 	hostname = {};
+	trackway_version = \"{}\";
 }};
 
 ",
         trace.uid,
         Quoted(&trace.trace_name),
         Quoted(&trace.creation_datetime),
-        Quoted(&trace.hostname)
+        Quoted(&trace.hostname),
+        // Says whose trace it is really: the names above are what Trace Compass looks for.
+        env!("CARGO_PKG_VERSION"),
     );
 }
 

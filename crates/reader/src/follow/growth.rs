@@ -1,0 +1,250 @@
+//! What has come since the last look, and how much of it may be written.
+//!
+//! A packet comes into its file some time after its events happened, and a stream in which nothing
+//! happened yet has no file at all; so what is newest in one stream may be older than what comes in
+//! another. Events are written up to the *horizon*: [`LAG_NS`] before the newest time that was seen
+//! in any stream, where time goes on by the clock of whoever follows. Of the packet in which the
+//! horizon lies, so many events are written as are before it.
+
+use std::collections::{HashMap, VecDeque};
+use std::time::Duration;
+
+use trackway_ctf::read::{
+    Bytes, Carry, Damage, DecodeError, Next, Skip, SourceStream, StreamDecoder, StreamError, Trace,
+    packets_stand_alone,
+};
+
+use crate::folder::TraceFile;
+use crate::input::{Input, Part};
+use crate::plan::HEADER_WINDOW_BYTES;
+
+/// How much later than its time an event may come into its file and still be written in order, in
+/// ns. `trackway record` writes twice a second.
+pub(crate) const LAG_NS: i64 = 1_000_000_000;
+/// How long a packet's header may be nonsense before it is taken to be damaged: it may be half
+/// written.
+const PATIENCE: Duration = Duration::from_secs(2);
+
+/// What is known of growing traces.
+#[derive(Default)]
+pub(crate) struct Growth {
+    /// By device and inode: files may be moved, as when a trace is rotated.
+    files: HashMap<(u64, u64), Progress>,
+    /// The newest time that is known, and when it was seen first.
+    newest: Option<(i64, Duration)>,
+}
+
+/// What is known of one file.
+#[derive(Default)]
+struct Progress {
+    /// Packets that are whole, and not written to their end.
+    pending: VecDeque<Seen>,
+    /// How many events of the first of them are written.
+    written: u64,
+    /// Where the packet after them begins, and its number.
+    next: (u64, u64),
+    /// What all packets before `next` leave behind.
+    carry: Carry,
+    /// Where a packet cannot be read, and since when.
+    unreadable: Option<(u64, Duration)>,
+}
+
+/// A packet.
+#[derive(Debug, Clone, Copy)]
+struct Seen {
+    at: (u64, u64),
+    end_at: u64,
+    /// When it begins and ends; `None` if it does not say so.
+    begin: Option<i64>,
+    end: Option<i64>,
+    /// What the packets before leave behind.
+    before: Carry,
+}
+
+impl Growth {
+    /// Looks at `inputs` at the instant `now` (since any fixed one), and leaves of each file what
+    /// is to be written. Whether there is anything. If the traces have `ended`, all that is left
+    /// is to be written, whole or not.
+    pub(crate) fn look(
+        &mut self,
+        inputs: &mut [Input<TraceFile>],
+        now: Duration,
+        ended: bool,
+    ) -> bool {
+        for Input { trace, files, .. } in &*inputs {
+            for file in files {
+                let progress = self.files.entry(file.bytes.id()).or_default();
+                if let Some(end) = progress.look(trace, &file.bytes, now)
+                    && self.newest.is_none_or(|(newest, _)| newest < end)
+                {
+                    self.newest = Some((end, now));
+                }
+            }
+        }
+        let horizon = if ended { i64::MAX } else { self.horizon(now) };
+        let mut any = false;
+        for Input { trace, files, .. } in inputs {
+            for file in files {
+                let Some(progress) = self.files.get_mut(&file.bytes.id()) else { continue };
+                if ended {
+                    any |= progress.next.0 < file.bytes.length() || !progress.pending.is_empty();
+                    file.part = progress.part();
+                } else {
+                    let part = progress.take(trace, &file.bytes, horizon);
+                    any |= part.is_some();
+                    let (part, end) = part.unwrap_or((progress.part(), progress.part().from.0));
+                    file.part = part;
+                    file.bytes.limit(end);
+                }
+            }
+        }
+        any
+    }
+
+    /// Whether something is there that is not to be written yet.
+    pub(crate) fn is_waiting(&self) -> bool {
+        let waits = |file: &Progress| !file.pending.is_empty() || file.unreadable.is_some();
+        self.files.values().any(waits)
+    }
+
+    /// Up to when no more events are to come.
+    fn horizon(&self, now: Duration) -> i64 {
+        let Some((newest, seen)) = self.newest else { return i64::MIN };
+        let since = i64::try_from(now.saturating_sub(seen).as_nanos()).unwrap_or(i64::MAX);
+        newest.saturating_add(since).saturating_sub(LAG_NS)
+    }
+}
+
+impl Progress {
+    /// Finds the packets that have come; when the newest ends.
+    fn look(&mut self, trace: &Trace, file: &TraceFile, now: Duration) -> Option<i64> {
+        let mut newest = None;
+        let mut source = SourceStream::new(file).with_window(HEADER_WINDOW_BYTES, Vec::new());
+        source.go_to(self.next.0, self.next.1);
+        let mut decoder = StreamDecoder::resumed(trace, self.carry);
+        while !source.is_at_end() {
+            let at = source.next();
+            match seen(&mut source, &mut decoder, at, file.length()) {
+                Ok(packet) => {
+                    newest = packet.end.max(newest);
+                    self.pending.push_back(packet);
+                    self.next = source.next();
+                    self.carry = decoder.carry();
+                    self.unreadable = None;
+                }
+                Err(NotYet::Incomplete) => break,
+                Err(NotYet::Nonsense) => {
+                    let since = self.unreadable.filter(|&(place, _)| place == at.0);
+                    let (_, since) = *self.unreadable.insert(since.unwrap_or((at.0, now)));
+                    if now.saturating_sub(since) >= PATIENCE {
+                        // Nothing can be found behind it; it is written for its damage to be told.
+                        let before = decoder.carry();
+                        let end_at = file.length();
+                        self.pending.push_back(Seen { at, end_at, begin: None, end: None, before });
+                        self.next = (end_at, at.1 + 1);
+                    }
+                    break;
+                }
+            }
+        }
+        newest
+    }
+
+    /// All that is left.
+    fn part(&self) -> Part {
+        match self.pending.front() {
+            Some(first) => {
+                Part { from: first.at, carry: first.before, skip: self.written, last: None }
+            }
+            None => Part { from: self.next, carry: self.carry, skip: 0, last: None },
+        }
+    }
+
+    /// What is to be written up to the horizon, and where that ends, if there is anything; it is
+    /// taken to be written.
+    fn take(&mut self, trace: &Trace, file: &TraceFile, horizon: i64) -> Option<(Part, u64)> {
+        let mut part = self.part();
+        let mut end = None;
+        while let Some(&packet) = self.pending.front() {
+            if packet.begin.is_some_and(|begin| begin > horizon) {
+                break;
+            }
+            if packet.end.is_some_and(|end| end > horizon) {
+                let events = events_until(trace, file, &packet, horizon);
+                if events > self.written {
+                    self.written = events;
+                    part.last = Some((packet.at.0, events));
+                    end = Some(packet.end_at);
+                }
+                break;
+            }
+            end = Some(packet.end_at);
+            self.pending.pop_front();
+            self.written = 0;
+        }
+        end.map(|end| (part, end))
+    }
+}
+
+/// Why a packet is not taken.
+enum NotYet {
+    /// It is not there to its end, or that is where the file ends, which is not known yet.
+    Incomplete,
+    /// Its header cannot be read.
+    Nonsense,
+}
+
+/// The next packet, if it is there to its end.
+fn seen(
+    source: &mut SourceStream<&TraceFile>,
+    decoder: &mut StreamDecoder<'_>,
+    at: (u64, u64),
+    length: u64,
+) -> Result<Seen, NotYet> {
+    let before = decoder.carry();
+    let packet = source.begin(decoder, &mut Skip, |_| {}).map_err(|error| match error.damage {
+        Damage::Packet(DecodeError::Truncated { .. }) | Damage::Missing(_) => NotYet::Incomplete,
+        _ => NotYet::Nonsense,
+    })?;
+    let bits = packet.packet_bits.ok_or(NotYet::Incomplete)?;
+    let end_at = at.0.saturating_add(bits / 8);
+    if end_at > length {
+        return Err(NotYet::Incomplete);
+    }
+    let class = decoder.class();
+    if !class.is_none_or(packets_stand_alone) {
+        // The next one's times depend on this one's.
+        while let Ok(Some(_)) = skip_event(source, decoder) {}
+    }
+    let time = |clock: Option<u64>| class?.clock()?.ns_from_origin(clock?).ok();
+    let (begin, end) = (time(packet.timestamp_begin), time(packet.timestamp_end));
+    Ok(Seen { at, end_at, begin, end, before })
+}
+
+/// Passes over an event; its time. `None` at the packet's end.
+fn skip_event(
+    source: &mut SourceStream<&TraceFile>,
+    decoder: &mut StreamDecoder<'_>,
+) -> Result<Option<Option<i64>>, StreamError> {
+    let Next::Event(header) = source.header(decoder)? else { return Ok(None) };
+    source.body(decoder, |decoder, window| decoder.skip_body(window, header.class))?;
+    Ok(Some(header.time))
+}
+
+/// How many events a packet has up to the horizon; all, if it is damaged.
+fn events_until(trace: &Trace, file: &TraceFile, packet: &Seen, horizon: i64) -> u64 {
+    let mut source = SourceStream::new(file);
+    source.go_to(packet.at.0, packet.at.1);
+    let mut decoder = StreamDecoder::resumed(trace, packet.before);
+    if source.begin(&mut decoder, &mut Skip, |_| {}).is_err() {
+        return u64::MAX;
+    }
+    let mut events = 0;
+    loop {
+        match skip_event(&mut source, &mut decoder) {
+            Ok(Some(time)) if time.is_none_or(|time| time <= horizon) => events += 1,
+            Ok(_) => return events,
+            Err(_) => return u64::MAX,
+        }
+    }
+}
