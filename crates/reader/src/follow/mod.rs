@@ -1,9 +1,9 @@
 //! Growing traces followed: what has come is written in time order, as soon as that is known.
 //!
-//! Ten times a second the traces are looked at. Each look finds the packets that are new and whole,
-//! and says up to which time no more events are to come ([`growth`]); events up to there are written
-//! through the same pipeline as those of a trace that has ended. What comes later than it should
-//! (a tracer that lags) is written when it comes.
+//! Ten times a second the traces are looked at. Each look finds the packets that are new and
+//! whole, and says up to which time no more events are to come ([`growth`]); events up to there are
+//! written through the same pipeline as those of a trace that has ended. What comes later than it
+//! should (a tracer that lags) is written when it comes.
 //!
 //! A trace that `trackway record` writes has ended when nobody holds its folder's lock any more;
 //! of others' that cannot be known.
@@ -32,8 +32,8 @@ const PERIOD: Duration = Duration::from_millis(100);
 const TRACKWAY: &str = "trackway_version";
 
 /// Writes the events of the traces in `paths` as [`crate::print`] does, and those that come, until
-/// the traces have ended, if that can be known, or the program is. `prepare` changes each trace that
-/// was read before it is used, mostly its clocks. Whether nothing was damaged.
+/// the traces have ended, if that can be known, or the program is. `prepare` changes each trace
+/// that was read before it is used, mostly its clocks. Whether nothing was damaged.
 ///
 /// # Errors
 ///

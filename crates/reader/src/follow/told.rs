@@ -1,4 +1,5 @@
-//! Messages told once: every look at a growing trace finds the same damage and the same losses again.
+//! Messages told once: every look at a growing trace finds the same damage and the same losses
+//! again.
 
 use std::collections::{HashSet, VecDeque};
 use std::io::{self, Write};
