@@ -1,5 +1,5 @@
-//! `trackway print --stats`, `--details`, `--format`, `trackway trim` and `trackway merge`, as their
-//! users know them.
+//! `trackway print --stats`, `--details` and `--format`, `trackway trim` and `trackway merge`, as
+//! their users know them.
 
 use std::fs::{self, File};
 use std::os::unix::process::ExitStatusExt as _;

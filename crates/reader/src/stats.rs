@@ -92,7 +92,8 @@ impl Statistics {
     }
 }
 
-/// Counts those events of `inputs` that are asked for, by `jobs` threads. Damage is told to `messages`.
+/// Counts those events of `inputs` that are asked for, by `jobs` threads. Damage is told to
+/// `messages`.
 ///
 /// # Errors
 ///
