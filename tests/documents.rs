@@ -34,11 +34,38 @@ fn the_readmes_program_compiles_and_its_commands_show_the_events() {
 }
 
 #[test]
+fn the_commands_of_the_reading_guide_work() {
+    let world = World::new("guide");
+    let program = world.compile("myapp", &block("TRACKWAY_EVENT"), true, &[]);
+    let recording = world.record(&[], &[program.to_str().unwrap()]);
+    assert!(recording.output.status.success(), "{}", recording.messages());
+    let guide = fs::read_to_string(source_dir().join("docs/guides/reading.md")).expect("a guide");
+    let trackway = build_dir().join("trackway");
+    let mut lines = 0;
+    for block in guide.split("```sh\n").skip(1) {
+        let commands = block.split("```").next().expect("an end");
+        for command in commands.lines() {
+            let command = command.replacen("trackway", &trackway.display().to_string(), 1);
+            let output = world.command("sh").args(["-c", &command]).output().unwrap();
+            let messages = String::from_utf8_lossy(&output.stderr);
+            assert!(output.status.success(), "{command}: {messages}");
+            lines += 1;
+        }
+    }
+    assert!(lines > 10, "{lines} commands");
+    let csv = fs::read_to_string(world.path("requests.csv")).expect("a table");
+    assert!(csv.starts_with("time,name,hostname,procname,vpid,stream,cpu_id,vtid,path,"), "{csv}");
+    let print = |trace: &str| world.print(&world.path(trace));
+    assert_eq!(print("whole"), print("trace"));
+    assert_eq!(print("myapp-only").lines().count(), 1);
+}
+
+#[test]
 fn every_command_of_the_readme_exists_and_helps() {
     let world = World::new("help");
     let help = world.trackway(&["--help"]).output().unwrap();
     let help = String::from_utf8(help.stdout).unwrap();
-    for command in ["record", "print", "list", "recover", "bench"] {
+    for command in ["record", "print", "trim", "merge", "list", "recover", "bench"] {
         assert!(help.contains(command), "{help}");
         let output = world.trackway(&[command, "--help"]).output().unwrap();
         let text = String::from_utf8(output.stdout).unwrap();

@@ -1,4 +1,4 @@
-//! `trackway print --stats`, `--details`, `--format`, `trackway trim` and `trackway merge`, as
+//! `trackway print --stats`, `--details` and `--format`, `trackway trim` and `trackway merge`, as
 //! their users know them.
 
 use std::fs::{self, File};

@@ -1,8 +1,9 @@
-//! Traces read: their streams decoded in parallel, and merged in time order.
+//! Traces read: their streams decoded in parallel, and merged in time order; counted; written
+//! anew, in part or put together.
 //!
-//! [`print`] writes the events of traces as lines of any [`LineFormat`], what tracers lost, and
+//! [`print()`] writes the events of traces as lines of any [`LineFormat`], what tracers lost, and
 //! what is damaged. Memory does not grow with the traces, and what is written is the same for
-//! any number of threads.
+//! any number of threads. [`statistics`] counts them; [`trim()`] and [`merge()`] write traces.
 //!
 //! ```text
 //! folder → input → stream → plan ──tasks──→ decode ──batches──→ merge → lines

@@ -22,9 +22,9 @@ use crate::folder::METADATA;
 use crate::input::{DataFile, Input};
 use crate::select::Selection;
 
-/// Writes those events of `inputs` that are asked for to the folder of `export`, by `jobs` threads:
-/// each trace in the folder of `folders`, relative to that of `export`. Damage is told to
-/// `messages`.
+/// Writes those events of `inputs` that are asked for to the folder of `export`, by `jobs`
+/// threads; with each input is the folder that it was found in, and it keeps its place below the
+/// one that was searched. Damage is told to `messages`.
 ///
 /// # Errors
 ///
