@@ -63,6 +63,8 @@ impl Default for Settings {
 pub struct Summary {
     /// Whether nothing was damaged.
     pub is_whole: bool,
+    /// Events that were asked for.
+    pub events: u64,
     /// The most bytes of decoded events that were held at once for the merge.
     pub most_bytes: usize,
 }
@@ -120,6 +122,7 @@ fn print_on<B: Bytes + Sync>(
         out: before.preamble,
         shown: before.shown,
         is_whole: true,
+        events: 0,
     };
     let run = std::thread::scope(|scope| {
         for _ in 1..settings.jobs.get() {
@@ -128,9 +131,8 @@ fn print_on<B: Bytes + Sync>(
         let _stop = pipeline.stop_at_end();
         merge.run()
     });
-    let is_whole = merge.is_whole;
-    let shown = merge.shown;
-    run.map(|()| (Summary { is_whole, most_bytes: pipeline.most_bytes() }, shown))
+    let (is_whole, events, shown) = (merge.is_whole, merge.events, merge.shown);
+    run.map(|()| (Summary { is_whole, events, most_bytes: pipeline.most_bytes() }, shown))
 }
 
 /// When the first packet of `inputs` begins, in nanoseconds since the clocks' origin.
