@@ -34,7 +34,7 @@ fn printed(
     settings: Settings,
 ) -> (String, String, Summary) {
     let trace = Trace::parse(metadata.as_bytes()).expect("metadata");
-    let file = |(name, bytes)| DataFile { name: String::clone(name), bytes: Vec::as_slice(bytes) };
+    let file = |(name, bytes)| DataFile::new(String::clone(name), Vec::as_slice(bytes));
     let files = files.iter().map(|(name, bytes)| file((name, bytes))).collect();
     let input = Input { trace, folder: String::new(), files };
     let (mut output, mut messages) = (Vec::new(), Vec::new());
@@ -242,11 +242,10 @@ fn an_output_that_closes_ends_all_threads() {
     let made = large(3, 40, 400);
     for jobs in [1, 2, 8] {
         let trace = Trace::parse(made.metadata.as_bytes()).expect("metadata");
-        let file = |(name, bytes): (String, Vec<u8>)| DataFile { name, bytes };
+        let file = |(name, bytes): (String, Vec<u8>)| DataFile::new(name, bytes);
         let files: Vec<(String, Vec<u8>)> = files_of(&made);
         let files = files.into_iter().map(file).collect::<Vec<_>>();
-        let files =
-            files.iter().map(|file| DataFile { name: file.name.clone(), bytes: &file.bytes[..] });
+        let files = files.iter().map(|file| DataFile::new(file.name.clone(), &file.bytes[..]));
         let input = Input { trace, folder: String::new(), files: files.collect() };
         let format = Pretty::new(PrettyOptions::default(), utc);
         let (selection, settings) = (Selection::default(), settings(jobs, 4 << 10));
