@@ -1,6 +1,6 @@
 //! Traces read: their streams decoded in parallel, and merged in time order.
 //!
-//! [`print`] writes the events of traces as lines of any [`LineFormat`], what tracers lost, and
+//! [`print()`] writes the events of traces as lines of any [`LineFormat`], what tracers lost, and
 //! what is damaged. Memory does not grow with the traces, and what is written is the same for
 //! any number of threads.
 //!

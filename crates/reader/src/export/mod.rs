@@ -1,4 +1,4 @@
-//! Traces written from traces: cut to a range ([`trim`]), put together ([`merge`]).
+//! Traces written from traces: cut to a range ([`trim()`]), put together ([`merge()`]).
 //!
 //! Packets go over as they are, byte for byte, wherever they can; what has to be cut is rewritten
 //! by [`trackway_ctf::write::PacketRewriter`], which keeps every bit that it does not have to
