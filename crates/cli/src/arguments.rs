@@ -164,6 +164,9 @@ pub(crate) struct PrintArguments {
     /// events with their fields
     #[arg(long)]
     pub(crate) details: bool,
+    /// Only say how many events there are
+    #[arg(long, conflicts_with_all = ["format", "stats", "details", "follow"])]
+    pub(crate) count: bool,
     /// Write to this file [default: standard output]
     #[arg(short, long, value_name = "FILE")]
     pub(crate) output: Option<PathBuf>,

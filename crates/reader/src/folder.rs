@@ -13,6 +13,7 @@ use std::path::{Path, PathBuf};
 
 use trackway_ctf::read::{Bytes, MetadataError, Trace};
 
+use crate::index::{Index, IndexError};
 use crate::input::{DataFile, Input};
 
 /// Name of the file that makes a folder a trace.
@@ -55,6 +56,7 @@ impl std::error::Error for OpenError {}
 enum FileError {
     Io(io::Error),
     Metadata(MetadataError),
+    Index(IndexError),
     NotRegular,
     TooLarge(u64),
     TooMany,
@@ -65,6 +67,7 @@ impl fmt::Display for FileError {
         match self {
             Self::Io(error) => write!(formatter, "{error}"),
             Self::Metadata(error) => write!(formatter, "{error}"),
+            Self::Index(error) => write!(formatter, "{error}"),
             Self::NotRegular => formatter.write_str("not a regular file"),
             Self::TooLarge(bytes) => write!(formatter, "{bytes} bytes are too many"),
             Self::TooMany => write!(formatter, "more than {FILES_MAX} files"),
@@ -173,6 +176,20 @@ impl Search<'_> {
         writeln!(self.messages, "trackway: {}: {error}", path.display())
     }
 
+    /// The index of a stream's file, if it has one and it is whole.
+    fn index(&mut self, file: &Path) -> io::Result<Option<Index<TraceFile>>> {
+        let Some(path) = index_of(file) else { return Ok(None) };
+        let opened = TraceFile::open(&path, false)
+            .and_then(|bytes| Index::open(bytes).map_err(FileError::Index));
+        match opened {
+            Ok(index) => Ok(Some(index)),
+            Err(error) => {
+                self.damaged(&path, &error)?;
+                Ok(None)
+            }
+        }
+    }
+
     fn trace(
         &mut self,
         folder: &Path,
@@ -187,7 +204,9 @@ impl Search<'_> {
             match TraceFile::open(&path, self.open_files < OPEN_MAX) {
                 Ok(bytes) => {
                     self.open_files += 1;
-                    files.push(DataFile::new(path.display().to_string(), bytes));
+                    let mut file = DataFile::new(path.display().to_string(), bytes);
+                    file.index = self.index(&path)?;
+                    files.push(file);
                 }
                 Err(error) => self.damaged(&path, &error)?,
             }
@@ -195,6 +214,14 @@ impl Search<'_> {
         let relative = folder.strip_prefix(root).unwrap_or(folder).display().to_string();
         Ok(Ok(Input { trace, folder: relative, files }))
     }
+}
+
+/// Where the index of a stream's file is, if it has one.
+fn index_of(file: &Path) -> Option<PathBuf> {
+    let mut name = file.file_name()?.to_owned();
+    name.push(".idx");
+    let path = file.parent()?.join("index").join(name);
+    fs::metadata(&path).is_ok_and(|metadata| metadata.is_file()).then_some(path)
 }
 
 /// The folders in a folder, by name; links to folders are none.

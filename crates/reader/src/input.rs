@@ -2,6 +2,8 @@
 
 use trackway_ctf::read::{Carry, Trace};
 
+use crate::index::Index;
+
 /// A trace: its metadata, and its data files.
 pub struct Input<B> {
     /// The metadata.
@@ -18,14 +20,16 @@ pub struct DataFile<B> {
     pub name: String,
     /// What is in it.
     pub bytes: B,
+    /// The index of its packets, if there is one.
+    pub index: Option<Index<B>>,
     /// Which part of it is read.
     pub(crate) part: Part,
 }
 
 impl<B> DataFile<B> {
-    /// A file, all of which is read.
+    /// A file without an index, all of which is read.
     pub fn new(name: String, bytes: B) -> Self {
-        Self { name, bytes, part: Part::default() }
+        Self { name, bytes, index: None, part: Part::default() }
     }
 }
 

@@ -16,6 +16,7 @@ mod decode;
 mod export;
 mod folder;
 mod follow;
+mod index;
 mod input;
 mod merge;
 mod pipeline;
@@ -33,6 +34,7 @@ use trackway_ctf::text::{LineFormat, Shown};
 pub use export::{Export, ExportError, Exported, merge, trim};
 pub use folder::{Found, OpenError, TraceFile, open};
 pub use follow::follow;
+pub use index::{Index, IndexError};
 pub use input::{DataFile, Input};
 pub use select::{Range, Selection};
 pub use stats::{EventCount, Statistics, StreamCount, statistics};
@@ -64,6 +66,8 @@ impl Default for Settings {
 pub struct Summary {
     /// Whether nothing was damaged.
     pub is_whole: bool,
+    /// Events that were asked for.
+    pub events: u64,
     /// The most bytes of decoded events that were held at once for the merge.
     pub most_bytes: usize,
 }
@@ -121,6 +125,7 @@ fn print_on<B: Bytes + Sync>(
         out: before.preamble,
         shown: before.shown,
         is_whole: true,
+        events: 0,
     };
     let run = std::thread::scope(|scope| {
         for _ in 1..settings.jobs.get() {
@@ -129,9 +134,8 @@ fn print_on<B: Bytes + Sync>(
         let _stop = pipeline.stop_at_end();
         merge.run()
     });
-    let is_whole = merge.is_whole;
-    let shown = merge.shown;
-    run.map(|()| (Summary { is_whole, most_bytes: pipeline.most_bytes() }, shown))
+    let (is_whole, events, shown) = (merge.is_whole, merge.events, merge.shown);
+    run.map(|()| (Summary { is_whole, events, most_bytes: pipeline.most_bytes() }, shown))
 }
 
 /// When the first packet of `inputs` begins, in nanoseconds since the clocks' origin.

@@ -41,6 +41,8 @@ pub(crate) struct Merge<'m, 't, B, F> {
     pub(crate) shown: Shown,
     /// Whether nothing is damaged.
     pub(crate) is_whole: bool,
+    /// How many events were written.
+    pub(crate) events: u64,
 }
 
 impl<B: Bytes, F: LineFormat> Merge<'_, '_, B, F> {
@@ -137,6 +139,7 @@ impl<B: Bytes, F: LineFormat> Merge<'_, '_, B, F> {
             run += 1;
         }
         cursor.mark = first + run;
+        self.events += run as u64;
         self.copy(&cursor.batch, first, cursor.mark);
         if self.out.len() >= OUTPUT_BYTES {
             self.write()?;

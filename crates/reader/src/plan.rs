@@ -76,6 +76,9 @@ impl<'t, B: Bytes> Planner<'t, B> {
 
     /// The next task, if any packet is left that is asked for. `memory` is for reading headers.
     pub(crate) fn plan(&mut self, memory: &mut Vec<u8>) -> Option<Planned<'t, B>> {
+        if !std::mem::replace(&mut self.is_begun, true) {
+            self.begin(memory)?;
+        }
         while !self.is_over {
             let index = self.choose(memory)?;
             let mut source = self.source(index, memory)?;
@@ -86,6 +89,43 @@ impl<'t, B: Bytes> Planner<'t, B> {
             }
         }
         None
+    }
+
+    /// Goes to the first packets that may be asked for.
+    fn begin(&mut self, memory: &mut Vec<u8>) -> Option<()> {
+        for index in 0..self.next.len() {
+            let mut source = self.source(index, memory)?;
+            self.seek(index, &mut source);
+            self.put_back(index, source, memory);
+        }
+        Some(())
+    }
+
+    /// Goes to the last packet before the range, which tells what was lost before the next one,
+    /// if the file's index knows where that is.
+    fn seek(&self, index: usize, source: &mut SourceStream<&'t B>) -> Option<()> {
+        let begin = self.stream.range.begin.filter(|_| source.next() == (0, 0))?;
+        let packets = self.stream.files.get(index)?.index.as_ref()?;
+        let trace = &self.stream.trace.trace;
+        let class = trace.streams().get(source.peek(trace)?.stream)?;
+        let clock = class.clock().filter(|_| packets_stand_alone(class))?;
+        let is_before = |cycles| clock.ns_from_origin(cycles).is_ok_and(|time| time < begin);
+        let entry = packets.last(|entry| is_before(entry.end))?;
+        source.go_to(entry.offset, entry.number);
+        if !source.peek(trace).is_some_and(|packet| entry.is(&packet)) {
+            source.go_to(0, 0);
+        }
+        Some(())
+    }
+
+    /// After damage that says nothing of where the next packet is: goes where the file's index
+    /// says that one is. If there is none, that is damage again, and told of.
+    fn find_next(&self, index: usize, damaged: u64, source: &mut SourceStream<&'t B>) {
+        let file = self.stream.files.get(index);
+        let packets = file.and_then(|file| file.index.as_ref());
+        if let Some(entry) = packets.and_then(|packets| packets.after(damaged)) {
+            source.go_to(entry.offset, entry.number);
+        }
     }
 
     /// A task of the next packets of a file; `None` if the first of them is passed over.
@@ -99,7 +139,11 @@ impl<'t, B: Bytes> Planner<'t, B> {
         let decoder = self.decoder.clone();
         let mut until = None;
         loop {
+            let (at, _) = source.next();
             let packet = source.begin(&mut self.decoder, &mut Skip, |_| {}).ok();
+            if packet.is_none() {
+                self.find_next(index, at, source);
+            }
             let bytes = source.next().0.saturating_sub(start);
             if let Some((packet, class)) = packet.zip(self.decoder.class()) {
                 let clock = class.clock();
@@ -138,12 +182,6 @@ impl<'t, B: Bytes> Planner<'t, B> {
             let is_at_end = source.is_at_end();
             *memory = source.into_memory();
             return (!is_at_end).then_some(0);
-        }
-        if !std::mem::replace(&mut self.is_begun, true) {
-            for index in 0..self.next.len() {
-                let source = self.source(index, memory)?;
-                self.put_back(index, source, memory);
-            }
         }
         let Reverse((place, first)) = self.order.pop()?;
         let packet = self.peek(first, memory);

@@ -210,6 +210,7 @@ fn memory_does_not_grow_with_the_trace() {
             let settings = settings(jobs, BATCH_BYTES);
             let (text, _, summary) = printed(&made.metadata, &files, Range::default(), settings);
             assert_eq!(text.lines().count(), made.events);
+            assert_eq!(summary.events, made.events as u64);
             // Those ahead, and for each stream and each thread one that is needed.
             let batches = 16 * jobs + streams as usize + jobs;
             let bound = batches * (BATCH_BYTES + SPARE_BYTES);

@@ -17,6 +17,7 @@ mod json;
 mod nothing;
 mod number;
 mod options;
+mod passed;
 mod pretty;
 mod time;
 
@@ -28,5 +29,6 @@ pub use json::Json;
 pub use nothing::Nothing;
 pub use number::{push_decimal, push_general};
 pub use options::{Fields, ListError, Names, PrettyOptions};
+pub use passed::Passed;
 pub use pretty::Pretty;
 pub use time::{Calendar, DateTime, seconds_of, utc};

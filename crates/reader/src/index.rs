@@ -1,0 +1,202 @@
+//! Index files, as LTTng writes them beside its streams: where packets are, and when.
+//!
+//! ```text
+//! magic u32, major u32, minor u32, bytes of an entry u32         all big endian
+//! entry: offset of the packet in bytes u64, its size and its content in bits u64 each,
+//!        its begin and end u64 each (the stream's clock), events discarded u64, and more
+//! ```
+//!
+//! An index is for finding packets without reading all before them: after damage, and where only
+//! a range of time is asked for. It is not believed: a packet is where it says only if the stream
+//! says the same. Nothing of it is kept in memory; it is searched where it lies.
+
+use std::fmt;
+use std::io;
+
+use trackway_ctf::read::{Bytes, Packet};
+
+const MAGIC: u32 = 0xC1F1_DCC1;
+const MAJOR: u32 = 1;
+const HEADER_BYTES: usize = 16;
+/// What of an entry is read.
+const ENTRY_BYTES: usize = 48;
+/// Largest entry that makes sense.
+const ENTRY_BYTES_MAX: u32 = 4096;
+
+/// An index file.
+#[derive(Debug)]
+pub struct Index<B> {
+    bytes: B,
+    entry_bytes: u64,
+    entries: u64,
+}
+
+/// Why an index file is of no use.
+#[derive(Debug)]
+#[non_exhaustive]
+pub enum IndexError {
+    /// It cannot be read.
+    Read(io::Error),
+    /// It does not begin as an index file of a known version does.
+    Header,
+    /// It ends within an entry.
+    CutOff,
+}
+
+impl fmt::Display for IndexError {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Read(error) => write!(formatter, "{error}"),
+            Self::Header => formatter.write_str("not an index of packets, as version 1 has it"),
+            Self::CutOff => formatter.write_str("index of packets: its last entry is cut off"),
+        }
+    }
+}
+
+impl std::error::Error for IndexError {}
+
+/// What an index says of a packet.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Entry {
+    /// Its number in the file, from 0.
+    pub(crate) number: u64,
+    /// Where it begins, in bytes.
+    pub(crate) offset: u64,
+    packet_bits: u64,
+    content_bits: u64,
+    begin: u64,
+    /// Clock at its end.
+    pub(crate) end: u64,
+}
+
+impl Entry {
+    /// Whether a packet that is there is the one that is meant.
+    pub(crate) fn is(&self, packet: &Packet) -> bool {
+        packet.packet_bits == Some(self.packet_bits)
+            && packet.content_bits == Some(self.content_bits)
+            && packet.timestamp_begin == Some(self.begin)
+            && packet.timestamp_end == Some(self.end)
+    }
+}
+
+impl<B: Bytes> Index<B> {
+    /// An index in these bytes.
+    ///
+    /// # Errors
+    ///
+    /// If it is damaged.
+    pub fn open(bytes: B) -> Result<Self, IndexError> {
+        let mut header = [0; HEADER_BYTES];
+        if !read(&bytes, &mut header, 0).map_err(IndexError::Read)? {
+            return Err(IndexError::Header);
+        }
+        let word = |at: usize| {
+            let word = header.get(at..).and_then(|rest| rest.first_chunk::<4>());
+            word.map_or(0, |word| u32::from_be_bytes(*word))
+        };
+        let entry_bytes = word(12);
+        let is_sane = (ENTRY_BYTES as u32..=ENTRY_BYTES_MAX).contains(&entry_bytes);
+        if word(0) != MAGIC || word(4) != MAJOR || !is_sane {
+            return Err(IndexError::Header);
+        }
+        let entry_bytes = u64::from(entry_bytes);
+        let rest = bytes.length().saturating_sub(HEADER_BYTES as u64);
+        if !rest.is_multiple_of(entry_bytes) {
+            return Err(IndexError::CutOff);
+        }
+        Ok(Self { bytes, entry_bytes, entries: rest / entry_bytes })
+    }
+
+    fn entry(&self, number: u64) -> Option<Entry> {
+        let mut entry = [0; ENTRY_BYTES];
+        let at = HEADER_BYTES as u64 + number.checked_mul(self.entry_bytes)?;
+        if number >= self.entries || !read(&self.bytes, &mut entry, at).ok()? {
+            return None;
+        }
+        let mut words = entry.chunks_exact(8).map_while(|word| word.first_chunk::<8>());
+        let mut next = || words.next().map(|word| u64::from_be_bytes(*word));
+        let (offset, packet_bits, content_bits) = (next()?, next()?, next()?);
+        Some(Entry { number, offset, packet_bits, content_bits, begin: next()?, end: next()? })
+    }
+
+    /// The last entry of those at its beginning for which `is_before` holds; it must hold for
+    /// none behind one for which it does not.
+    pub(crate) fn last(&self, is_before: impl Fn(&Entry) -> bool) -> Option<Entry> {
+        self.entry(self.count(is_before)?.checked_sub(1)?)
+    }
+
+    /// The first entry of a packet that begins behind byte `offset`.
+    pub(crate) fn after(&self, offset: u64) -> Option<Entry> {
+        self.entry(self.count(|entry| entry.offset <= offset)?)
+    }
+
+    /// How many entries at its beginning have a property that none behind them has; `None` if it
+    /// cannot be read.
+    fn count(&self, has: impl Fn(&Entry) -> bool) -> Option<u64> {
+        let (mut from, mut to) = (0, self.entries);
+        while from < to {
+            let middle = from + (to - from) / 2;
+            if has(&self.entry(middle)?) { from = middle + 1 } else { to = middle }
+        }
+        Some(from)
+    }
+}
+
+/// Whether all of `into` could be read at `offset`.
+fn read(bytes: &impl Bytes, into: &mut [u8], offset: u64) -> io::Result<bool> {
+    let mut filled = 0;
+    while let Some(rest) = into.get_mut(filled..).filter(|rest| !rest.is_empty()) {
+        match bytes.read_at(rest, offset.saturating_add(filled as u64)) {
+            Ok(0) => return Ok(false),
+            Ok(count) => filled += count,
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(true)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use trackway_ctf::write::{PacketFields, index_entry, index_header};
+
+    fn written() -> Vec<u8> {
+        let mut bytes = index_header().to_vec();
+        for number in 0..10 {
+            let fields = PacketFields {
+                timestamp_begin: 100 * number,
+                timestamp_end: 100 * number + 50,
+                packet_bytes: 4096,
+                ..PacketFields::default()
+            };
+            bytes.extend(index_entry(4096 * number, &fields));
+        }
+        bytes
+    }
+
+    #[test]
+    fn packets_are_found() {
+        let bytes = written();
+        let index = Index::open(&bytes[..]).expect("an index");
+        let last = |end| index.last(|entry| entry.end < end).map(|entry| entry.number);
+        assert_eq!((last(0), last(51), last(250), last(9999)), (None, Some(0), Some(1), Some(9)));
+        let after = |offset| index.after(offset).map(|entry| (entry.number, entry.offset));
+        assert_eq!((after(0), after(4095)), (Some((1, 4096)), Some((1, 4096))));
+        assert_eq!((after(4096), after(9 * 4096)), (Some((2, 8192)), None));
+    }
+
+    #[test]
+    fn damage_is_found() {
+        let bytes = written();
+        for length in 0..bytes.len() {
+            let opened = Index::open(&bytes[..length]);
+            assert_eq!(opened.is_ok(), length >= 16 && (length - 16) % 72 == 0, "{length} bytes");
+        }
+        for at in [0, 4, 12] {
+            let mut bytes = bytes.clone();
+            bytes[at] ^= 0x80;
+            assert!(matches!(Index::open(&bytes[..]), Err(IndexError::Header)), "byte {at}");
+        }
+    }
+}

@@ -1,0 +1,102 @@
+//! Indexes find packets, and are not believed.
+
+#[path = "../../ctf/tests/support/mod.rs"]
+mod support;
+
+use support::{Made, Random, START_NS, random_trace};
+use trackway_ctf::read::Trace;
+use trackway_ctf::text::{Pretty, PrettyOptions, utc};
+use trackway_ctf::write::INDEX_HEADER_BYTES;
+use trackway_reader::{DataFile, Index, Input, Range, Selection, Settings, print};
+
+/// Clock of the random traces at its zero, in nanoseconds since 1970.
+const ZERO_NS: i64 = 1_795_228_670_847_582_868;
+
+/// Text and messages of a trace whose streams have these bytes and indexes.
+fn printed(made: &Made, streams: &[(Vec<u8>, Option<Vec<u8>>)], range: Range) -> (String, String) {
+    let trace = Trace::parse(made.metadata.as_bytes()).expect("metadata");
+    let files = streams.iter().enumerate().map(|(number, (bytes, index))| {
+        let mut file = DataFile::new(format!("stream_{number}"), &bytes[..]);
+        file.index = index.as_ref().and_then(|index| Index::open(&index[..]).ok());
+        file
+    });
+    let input = Input { trace, folder: String::new(), files: files.collect() };
+    let (mut output, mut messages) = (Vec::new(), Vec::new());
+    let format = Pretty::new(PrettyOptions::default(), utc);
+    let (selection, settings) = (Selection { range, ..Selection::default() }, Settings::default());
+    print(vec![input], &selection, &format, &settings, &mut output, &mut messages).expect("memory");
+    let text = |bytes| String::from_utf8_lossy(bytes).into_owned();
+    (text(&output), text(&messages))
+}
+
+fn with_indexes(made: &Made) -> Vec<(Vec<u8>, Option<Vec<u8>>)> {
+    let streams = made.streams.iter();
+    streams.map(|stream| (stream.bytes.clone(), Some(stream.index.clone()))).collect()
+}
+
+/// Where packets begin, as their index has it.
+fn offsets(index: &[u8]) -> Vec<usize> {
+    let entries = index[INDEX_HEADER_BYTES..].chunks(72);
+    entries
+        .map(|entry| u64::from_be_bytes(entry[..8].try_into().expect("8 bytes")) as usize)
+        .collect()
+}
+
+#[test]
+fn packets_behind_a_damaged_one_are_read() {
+    let mut damaged = 0;
+    for seed in 0..60 {
+        let made = random_trace(seed);
+        let mut streams = with_indexes(&made);
+        let Some((bytes, Some(index))) = streams.first_mut() else { continue };
+        let offsets = offsets(index);
+        if offsets.len() < 3 {
+            continue;
+        }
+        let at = offsets[1];
+        // The magic number of the second packet.
+        bytes[at] ^= 1;
+        // All but that packet.
+        let mut without = with_indexes(&made);
+        without[0] = ([&bytes[..at], &bytes[offsets[2]..]].concat(), None);
+        let expected = printed(&made, &without, Range::default());
+        let (text, messages) = printed(&made, &streams, Range::default());
+        assert_eq!(text, expected.0, "seed {seed}");
+        let start = format!("trackway: stream_0: packet 1 at byte {at}: not a packet");
+        let told: Vec<&str> = messages.lines().filter(|line| !line.starts_with("WARN")).collect();
+        assert!(matches!(told[..], [line] if line.starts_with(&start)), "{messages}");
+        damaged += 1;
+    }
+    assert!(damaged > 20, "only {damaged} traces were damaged");
+}
+
+/// Whatever an index says, a range has the same events in it.
+#[test]
+fn a_range_does_not_depend_on_the_index() {
+    let mut random = Random(3);
+    for seed in 0..60 {
+        let made = random_trace(seed);
+        let mut streams = with_indexes(&made);
+        let begin = ZERO_NS + START_NS as i64 + random.below(5_000_000_000) as i64;
+        let end = begin + random.below(2_000_000_000) as i64;
+        for range in [
+            Range { begin: Some(begin), end: None },
+            Range { begin: Some(begin), end: Some(end) },
+            Range { begin: None, end: Some(end) },
+        ] {
+            let with = printed(&made, &streams, range);
+            for (_, index) in &mut streams {
+                if let Some(index) = index {
+                    let at = random.below(index.len() as u64) as usize;
+                    index[at] = random.next() as u8;
+                }
+            }
+            let with_damaged = printed(&made, &streams, range);
+            let bytes = streams.iter().map(|(bytes, _)| (bytes.clone(), None));
+            let without = printed(&made, &bytes.collect::<Vec<_>>(), range);
+            assert_eq!(with, without, "seed {seed}, {range:?}");
+            assert_eq!(with_damaged, without, "seed {seed}, {range:?}, damaged index");
+            streams = with_indexes(&made);
+        }
+    }
+}
