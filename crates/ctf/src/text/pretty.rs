@@ -115,6 +115,10 @@ impl<C: Calendar> LineFormat for Pretty<C> {
             self.push_part(&mut text, commas, follows, "loglevel", &level);
             follows = true;
         }
+        if let Some(uri) = event.emf_uri().filter(|_| self.options.fields.emf) {
+            self.push_part(&mut text, commas, follows, "model.emf.uri", uri);
+            follows = true;
+        }
         if follows && !self.options.names.header {
             text.push(' ');
         }
