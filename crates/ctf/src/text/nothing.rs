@@ -78,7 +78,11 @@ impl Sink for Sum {
     }
 
     fn text(&mut self, bytes: &[u8]) {
-        self.0 = bytes.iter().fold(self.0, |sum, &byte| sum.wrapping_add(byte.into()));
+        // By words: all bytes are looked at, as cheaply as they could be copied.
+        let (words, rest) = bytes.as_chunks::<8>();
+        let sum =
+            words.iter().fold(self.0, |sum, word| sum.wrapping_add(u64::from_le_bytes(*word)));
+        self.0 = rest.iter().fold(sum, |sum, &byte| sum.wrapping_add(byte.into()));
     }
 
     fn begin_struct(&mut self) {}
