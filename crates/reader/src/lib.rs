@@ -97,7 +97,8 @@ struct Before {
     preamble: Vec<u8>,
 }
 
-/// As [`print`], to an output and messages, after what was written before; also what is shown now.
+/// As [`print()`], to an output and messages, after what was written before; also what is shown
+/// now.
 fn print_on<B: Bytes + Sync>(
     inputs: Vec<Input<B>>,
     selection: &Selection<'_>,
