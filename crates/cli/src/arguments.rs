@@ -137,6 +137,7 @@ pub(crate) enum Format {
 ///   trackway print --on 'myapp:req*' --begin 09:30 --end 09:31 DIR
 ///   trackway print --format json DIR | jq .fields
 ///   trackway print --stats DIR
+///   trackway print --follow DIR
 ///
 /// Several folders are printed as one, in time order. Losses and damage are told on stderr; with
 /// damage the exit status is 1, and 2 if a folder holds no trace.
@@ -151,7 +152,7 @@ pub(crate) struct PrintArguments {
     pub(crate) traces: Vec<PathBuf>,
     /// Go on with what is written to the traces meanwhile, until trackway record ends them (those
     /// of other tracers: until Ctrl-C); events show one to two seconds after they happened
-    #[arg(long, conflicts_with_all = ["stats", "details"])]
+    #[arg(long, conflicts_with_all = ["stats", "details", "count"])]
     pub(crate) follow: bool,
     /// Form of an event
     #[arg(long, value_enum, default_value_t = EventFormat::Text)]
