@@ -10,6 +10,8 @@ pub(crate) struct Batch {
     pub(crate) text: Vec<u8>,
     /// The events.
     pub(crate) marks: Vec<Mark>,
+    /// How many events there were beside them, of a format without lines.
+    pub(crate) unmarked: u64,
     /// What is to be told between them.
     pub(crate) notes: Vec<Note>,
 }
@@ -67,6 +69,7 @@ impl Batch {
     pub(crate) fn clear(&mut self) {
         self.text.clear();
         self.marks.clear();
+        self.unmarked = 0;
         self.notes.clear();
     }
 

@@ -185,11 +185,11 @@ impl<'t, B: Bytes> Task<'t, B> {
     }
 
     #[inline]
-    fn event(
+    fn event<F: LineFormat>(
         &mut self,
         texts: &ClassTexts,
         header: &EventHeader<'t>,
-        format: &mut impl LineFormat,
+        format: &mut F,
         batch: &mut Batch,
     ) -> Result<(), StreamError> {
         let events = self.decoder.class().map_or(&[][..], |class| class.events());
@@ -221,6 +221,10 @@ impl<'t, B: Bytes> Task<'t, B> {
             Ok(())
         });
         told?;
+        if !F::HAS_LINES {
+            batch.unmarked += 1;
+            return Ok(());
+        }
         let Ok(end) = u32::try_from(text.len()) else {
             text.truncate(start);
             let message = format!("{}: an event's text is larger than 4 GiB", self.file.name);

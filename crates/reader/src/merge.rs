@@ -96,7 +96,10 @@ impl<B: Bytes, F: LineFormat> Merge<'_, '_, B, F> {
                     }
                     let used = std::mem::take(&mut cursor.batch);
                     match self.pipeline.take(index, used, &mut self.tools) {
-                        Some(batch) => *cursor = Cursor { batch, mark: 0, note: 0 },
+                        Some(batch) => {
+                            self.events += batch.unmarked;
+                            *cursor = Cursor { batch, mark: 0, note: 0 };
+                        }
                         None => return Ok(None),
                     }
                 }

@@ -259,7 +259,7 @@ impl<'trace> StreamDecoder<'trace> {
     /// be read, with [`StreamDecoder::event_body`], before the next header.
     ///
     /// After an error the decoder is where it was before.
-    #[inline]
+    #[inline(always)]
     pub fn event_header(
         &mut self,
         window: Window<'_>,

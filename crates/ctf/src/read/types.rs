@@ -390,7 +390,16 @@ impl Type {
 
     /// Whether the field is for the reader alone: babeltrace2 keeps integers that set a clock,
     /// or that tell about packets and events, to itself unless another field needs them.
+    #[inline]
     pub(crate) fn is_hidden(&self) -> bool {
+        // Nearly always: the parts of events are structures.
+        if let Self::Struct(structure) = self {
+            return !structure.shown;
+        }
+        self.is_part_hidden()
+    }
+
+    fn is_part_hidden(&self) -> bool {
         let hidden = |integer: &Integer| {
             (integer.clock.is_some() || integer.role != Role::None) && integer.slot.is_none()
         };

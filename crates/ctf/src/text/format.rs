@@ -77,6 +77,9 @@ pub struct LossPlace<'a> {
 
 /// Writes events as lines. Each thread has its own, by `Clone`.
 pub trait LineFormat: Clone + Send {
+    /// Whether events have lines. If not, their order is of no matter: nothing is kept of them.
+    const HAS_LINES: bool = true;
+
     /// What stands before the first line; mostly nothing.
     fn preamble(&self) -> Vec<u8> {
         Vec::new()

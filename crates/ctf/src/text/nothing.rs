@@ -24,6 +24,8 @@ impl<C> Nothing<C> {
 }
 
 impl<C: Calendar> LineFormat for Nothing<C> {
+    const HAS_LINES: bool = false;
+
     fn stream_text(&self, _: &Trace, _: &str, _: &StreamClass) -> Vec<u8> {
         Vec::new()
     }
