@@ -121,7 +121,7 @@ fn other_versions_are_refused() {
     ] {
         let output = printed(&world, &METADATA.replace(from, to), &packet(&[1]));
         expect(&output, DAMAGED, &["metadata", "line 4, column"]);
-        assert!(talk(&output).contains(word) || talk(&output).contains("version"), "{to}");
+        assert!(talk(&output).contains(&format!("CTF {word}")), "{}", talk(&output));
         assert!(output.stdout.is_empty());
     }
 }
@@ -195,6 +195,53 @@ fn a_packet_damaged_in_the_middle_costs_no_other() {
         (format!("byte {}", before.len()), format!("bit {}", 8 * (HEADER_BYTES + EVENT_BYTES)));
     expect(&output, DAMAGED, &["trace/stream", "packet 1", &at, &bit]);
     assert_eq!(ticks(&output.stdout), [1, 2, 3, 6, 7]);
+}
+
+/// Without an index, the next packet is found by its magic number.
+#[test]
+fn a_packet_whose_header_is_damaged_costs_no_other() {
+    let world = World::new("header");
+    let (before, after) = (packet(&[1, 2]), packet(&[6, 7]));
+    for (at, bytes) in [(0, &[0; 40][..]), (0, b"x"), (4, &[0x77])] {
+        let mut damaged = packet(&[3, 4, 5]);
+        damaged[at..at + bytes.len()].copy_from_slice(bytes);
+        let stream = [&before[..], &damaged, &after, &after].concat();
+        let output = printed(&world, METADATA, &stream);
+        let place = format!("byte {}", before.len());
+        expect(&output, DAMAGED, &["trace/stream", "packet 1", &place]);
+        assert_eq!(ticks(&output.stdout), [1, 2, 6, 7, 6, 7], "{}", talk(&output));
+        // What is not read was not lost by the tracer.
+        assert!(!talk(&output).contains("discarded"), "{}", talk(&output));
+    }
+    // Full of what looks like a packet's beginning: it ends.
+    let magic = packet(&[1])[..4].repeat(1 << 20);
+    expect(&printed(&world, METADATA, &magic), DAMAGED, &["trace/stream", "packet 0"]);
+}
+
+#[test]
+fn an_output_in_a_trace_is_refused() {
+    let world = World::new("inside");
+    let trace = world.path("trace");
+    write_trace(&trace, METADATA, &[("stream", &packet(&[1, 2]))]);
+    let before = fs::read(trace.join("stream")).unwrap();
+    let status = |arguments: &[&str]| {
+        let output = world.trackway(arguments).output().expect("trackway runs");
+        (output.status.code(), talk(&output))
+    };
+    for arguments in [
+        &["print", "-o", "trace/stream", "trace"][..],
+        &["print", "-o", "trace/new", "trace"],
+        &["trim", "-o", "trace/part", "trace"],
+        &["merge", "-o", "trace", "trace"],
+    ] {
+        let (code, said) = status(arguments);
+        assert_eq!(code, NO_TRACE, "{said}");
+        assert!(said.contains("is in"), "{said}");
+    }
+    assert_eq!(fs::read(trace.join("stream")).unwrap(), before);
+    assert_eq!(fs::read_dir(&trace).unwrap().count(), 2);
+    let (code, said) = status(&["print", "-o", "text", "--on", "nosuch", "trace"]);
+    assert!(code == WHOLE && said.contains("no kind of event matches --on"), "{said}");
 }
 
 #[test]

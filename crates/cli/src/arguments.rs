@@ -309,6 +309,12 @@ pub(crate) struct MergeArguments {
     pub(crate) jobs: Option<NonZero<usize>>,
 }
 
+/// Threads to work with: as asked for, but no more than anybody can use.
+pub(crate) fn threads(asked: Option<NonZero<usize>>) -> NonZero<usize> {
+    const MOST: NonZero<usize> = NonZero::new(256).expect("not zero");
+    asked.unwrap_or(trackway_reader::Settings::default().jobs).min(MOST)
+}
+
 /// Print a completion script.
 ///
 /// Examples:

@@ -13,12 +13,13 @@ use std::time::{Duration, Instant};
 
 use anyhow::Context as _;
 use trackway_reader::{
-    Export, ExportError, Exported, Found, Input, Selection, Settings, TraceFile, first_time, open,
+    Export, ExportError, Exported, Found, Input, Selection, TraceFile, first_time, open,
 };
 use trackway_sys::signal::{self, SignalReader, SignalSet};
 use trackway_sys::wait::readable;
 
-use crate::arguments::{MergeArguments, TrimArguments};
+use crate::arguments::{MergeArguments, TrimArguments, threads};
+use crate::inside;
 use crate::patterns::Patterns;
 use crate::stats::grouped;
 use crate::{NEGATIVE, time_range};
@@ -35,10 +36,12 @@ const INTERVAL: Duration = Duration::from_millis(100);
 /// If a folder has no trace, or cannot be read; if nothing can be written.
 pub(crate) fn trim(arguments: &TrimArguments) -> anyhow::Result<ExitCode> {
     let patterns = Patterns::new(&arguments.selection.on)?;
+    inside::refuse_folder(&arguments.output, &arguments.traces)?;
     let found = open(&arguments.traces, &mut io::stderr())?;
     let first = || first_time(&found.inputs);
     let range = time_range::of(&arguments.selection, arguments.clock_gmt, first)?;
     let selection = Selection { range, events: &|name| patterns.select(name) };
+    patterns.warn_if_none(&found.inputs, &mut io::stderr())?;
     run(found, &arguments.output, arguments.jobs, |inputs, export, jobs, messages| {
         trackway_reader::trim(&inputs, &selection, export, jobs, messages)
     })
@@ -50,6 +53,7 @@ pub(crate) fn trim(arguments: &TrimArguments) -> anyhow::Result<ExitCode> {
 ///
 /// As for [`trim`].
 pub(crate) fn merge(arguments: &MergeArguments) -> anyhow::Result<ExitCode> {
+    inside::refuse_folder(&arguments.output, &arguments.traces)?;
     let found = open(&arguments.traces, &mut io::stderr())?;
     run(found, &arguments.output, arguments.jobs, trackway_reader::merge)
 }
@@ -71,7 +75,7 @@ fn run(
 ) -> anyhow::Result<ExitCode> {
     anyhow::ensure!(!found.inputs.is_empty(), "there is no trace that can be read");
     let inputs: Vec<InFolder> = found.inputs.into_iter().zip(found.folders).collect();
-    let jobs = jobs.unwrap_or(Settings::default().jobs);
+    let jobs = threads(jobs);
     let stop = Arc::new(Stop::default());
     Stop::catch(&stop)?;
     let progress = Progress::new();

@@ -4,11 +4,13 @@
 mod arguments;
 mod bench;
 mod export;
+mod inside;
 mod list;
 #[expect(unsafe_code, reason = "the C library's time zone has no safe interface")]
 mod local_time;
 mod patterns;
 mod print;
+mod progress;
 mod record;
 mod stats;
 mod time_range;
@@ -48,7 +50,9 @@ fn run(arguments: Arguments) -> anyhow::Result<ExitCode> {
         Verb::Recover(recover) => record::recover(&recover),
         Verb::List(list) => list::run(list.format, &mut io::stdout().lock()),
         Verb::Print(print) => {
-            let whole = print::run(&print, &mut io::stderr())?;
+            let printed = print::run(&print, &mut progress::Messages);
+            progress::clear();
+            let whole = printed?;
             Ok(if whole { ExitCode::SUCCESS } else { ExitCode::from(NEGATIVE) })
         }
         Verb::Trim(arguments) => export::trim(&arguments),

@@ -1,5 +1,9 @@
 //! Names of events that users ask for: as for `record`, and for events without a provider too.
 
+use std::io::{self, Write};
+
+use trackway_ctf::read::{EventClass, StreamClass};
+use trackway_reader::Input;
 use trackway_schema::glob_matches;
 
 /// Patterns for events' names. A pattern without a colon is for the whole name, or for the
@@ -26,6 +30,21 @@ impl<'a> Patterns<'a> {
             list.push(name);
         }
         Ok(Self { included, excluded })
+    }
+
+    /// Says so if no kind of event in `inputs` is asked for: mostly a name is misspelt then.
+    pub(crate) fn warn_if_none<B>(
+        &self,
+        inputs: &[Input<B>],
+        messages: &mut dyn Write,
+    ) -> io::Result<()> {
+        let classes = inputs.iter().flat_map(|input| input.trace.streams());
+        let mut names = classes.flat_map(StreamClass::events).filter_map(EventClass::name);
+        let is_asked = !self.included.is_empty() || !self.excluded.is_empty();
+        if is_asked && !inputs.is_empty() && !names.any(|name| self.select(name)) {
+            writeln!(messages, "trackway: no kind of event matches --on")?;
+        }
+        Ok(())
     }
 
     /// Whether events of this name are asked for.

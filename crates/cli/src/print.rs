@@ -18,9 +18,9 @@ use trackway_reader::{
     Found, Input, OpenError, Selection, Settings, TraceFile, first_time, open, print, statistics,
 };
 
-use crate::arguments::{EventFormat, PrintArguments};
+use crate::arguments::{EventFormat, PrintArguments, threads};
 use crate::patterns::Patterns;
-use crate::{local_time, stats, time_range};
+use crate::{inside, local_time, progress, stats, time_range};
 
 /// Prints traces, and to `messages` what tracers lost and what is damaged. Whether everything was
 /// read: `false` if damage was told of.
@@ -40,9 +40,14 @@ pub(crate) fn run(arguments: &PrintArguments, messages: &mut dyn Write) -> anyho
     }
     let range = time_range::of(&arguments.selection, arguments.clock_gmt, || first_time(&inputs))?;
     let selection = Selection { range, events: &|name| patterns.select(name) };
-    let mut settings = Settings::default();
-    settings.jobs = arguments.jobs.unwrap_or(settings.jobs);
+    if !arguments.follow {
+        patterns.warn_if_none(&inputs, messages)?;
+    }
+    let mut settings = Settings { jobs: threads(arguments.jobs), ..Settings::default() };
     let mut output = output(arguments)?;
+    if !arguments.follow {
+        settings.progress = progress::wanted(&output);
+    }
     let calendar = if arguments.clock_gmt { utc } else { local_time::local };
     let calendar = calendar as fn(i64) -> Option<DateTime>;
     if arguments.details {
@@ -54,7 +59,7 @@ pub(crate) fn run(arguments: &PrintArguments, messages: &mut dyn Write) -> anyho
         let all = statistics(inputs, &selection, settings.jobs, messages)?;
         let text = match arguments.format {
             EventFormat::Text => stats::text(&all, calendar, &clocks),
-            EventFormat::Json => stats::json(&all),
+            EventFormat::Json => stats::json(&all, &clocks),
             EventFormat::Csv => stats::csv(&all),
             EventFormat::None => String::new(),
         };
@@ -153,7 +158,10 @@ fn options(arguments: &PrintArguments) -> anyhow::Result<PrettyOptions> {
 /// Where to write.
 fn output(arguments: &PrintArguments) -> anyhow::Result<File> {
     match &arguments.output {
-        Some(path) => File::create(path).with_context(|| format!("cannot create {path:?}")),
+        Some(path) => {
+            inside::refuse_file(path)?;
+            File::create(path).with_context(|| format!("cannot create {path:?}"))
+        }
         // Not through `io::stdout`, which would look for line ends in all that is written.
         None => Ok(File::from(io::stdout().as_fd().try_clone_to_owned()?)),
     }

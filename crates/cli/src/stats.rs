@@ -9,7 +9,6 @@ use crate::list::quoted;
 
 const NS_IN_SECOND: i64 = 1_000_000_000;
 const NS_PER_SECOND: f64 = 1e9;
-const BYTES_PER_MIB: f64 = 1_048_576.0;
 
 /// As tables; `calendar` gives the date and time at a time in seconds since 1970, and `clocks` are
 /// the traces' clocks, each in words.
@@ -27,12 +26,12 @@ pub(crate) fn text(
 }
 
 fn head(all: &Statistics, time: impl Fn(i64) -> String, clocks: &[String]) -> String {
-    let bytes: u64 = all.streams.iter().map(|stream| stream.bytes).sum();
+    let bytes = sum(all, |stream| stream.bytes);
     let mut text = format!(
         "{}, {}, {}; {}",
         counted(all.traces as u64, "trace"),
         counted(all.streams.len() as u64, "stream"),
-        mebibytes(8 * bytes),
+        size(bytes),
         counted(all.count(), "event"),
     );
     // Writing into a string cannot fail; so below.
@@ -41,8 +40,8 @@ fn head(all: &Statistics, time: impl Fn(i64) -> String, clocks: &[String]) -> St
         let _ = write!(text, " in {seconds:.9} s\nfrom {} to {}", time(first), time(last));
     }
     text.push('\n');
-    let sum = |lost: fn(&StreamCount) -> u64| all.streams.iter().map(lost).sum();
-    let (events, packets) = (sum(|stream| stream.lost_events), sum(|stream| stream.lost_packets));
+    let events = sum(all, |stream| stream.lost_events);
+    let packets = sum(all, |stream| stream.lost_packets);
     let _ = write!(text, "lost: {}, {}", counted(events, "event"), counted(packets, "packet"));
     let uncertain = all.streams.iter().filter(|stream| stream.is_loss_uncertain).count();
     if uncertain > 0 {
@@ -73,7 +72,7 @@ fn event_row(all: &Statistics, name: &str, count: u64, bits: u64) -> [String; 6]
         name.to_owned(),
         grouped(count),
         format!("{:.1} %", 100.0 * share(all, count)),
-        mebibytes(bits),
+        size(bits / 8),
         format!("{:.1}", mean_bytes(count, bits)),
         rate(all, count).map_or("·".to_owned(), |rate| grouped(rate.round() as u64)),
     ]
@@ -88,7 +87,7 @@ fn streams(all: &Statistics) -> String {
             stream.name.clone(),
             stream.cpu.map_or("·".to_owned(), |cpu| cpu.to_string()),
             grouped(stream.packets),
-            mebibytes(8 * stream.bytes),
+            size(stream.bytes),
             grouped(stream.events),
             format!("{mark}{}", grouped(stream.lost_events)),
             grouped(stream.lost_packets),
@@ -146,12 +145,18 @@ pub(crate) fn grouped(number: u64) -> String {
     text
 }
 
-fn mebibytes(bits: u64) -> String {
-    let bytes = bits as f64 / 8.0;
-    if bytes < BYTES_PER_MIB / 10.0 {
-        format!("{:.1} KiB", bytes / 1024.0)
-    } else {
-        format!("{:.1} MiB", bytes / BYTES_PER_MIB)
+/// A figure of all streams: what packets say of themselves may be anything.
+fn sum(all: &Statistics, figure: fn(&StreamCount) -> u64) -> u64 {
+    all.streams.iter().map(figure).fold(0, u64::saturating_add)
+}
+
+/// `12.3 KiB`
+fn size(bytes: u64) -> String {
+    match bytes {
+        0..1024 => format!("{bytes} B"),
+        1024..1_048_576 => format!("{:.1} KiB", bytes as f64 / 1024.0),
+        1_048_576..1_073_741_824 => format!("{:.1} MiB", bytes as f64 / 1_048_576.0),
+        _ => format!("{:.1} GiB", bytes as f64 / 1_073_741_824.0),
     }
 }
 
@@ -170,7 +175,7 @@ fn rate(all: &Statistics, count: u64) -> Option<f64> {
 }
 
 /// As a JSON object, on one line.
-pub(crate) fn json(all: &Statistics) -> String {
+pub(crate) fn json(all: &Statistics, clocks: &[String]) -> String {
     let number = |number: Option<i64>| number.map_or("null".to_owned(), |it| it.to_string());
     let events: Vec<String> = all
         .events
@@ -211,12 +216,17 @@ pub(crate) fn json(all: &Statistics) -> String {
         .collect();
     format!(
         "{{\"traces\":{},\"count\":{},\"first\":{},\"last\":{},\"duration_ns\":{},\
+         \"bytes\":{},\"lost_events\":{},\"lost_packets\":{},\"clocks\":[{}],\
          \"events\":[{}],\"streams\":[{}]}}\n",
         all.traces,
         all.count(),
         number(all.first),
         number(all.last),
         all.duration_ns(),
+        sum(all, |stream| stream.bytes),
+        sum(all, |stream| stream.lost_events),
+        sum(all, |stream| stream.lost_packets),
+        clocks.iter().map(|clock| quoted(clock)).collect::<Vec<_>>().join(","),
         events.join(","),
         streams.join(","),
     )
@@ -282,7 +292,7 @@ clock mono: 1000 Hz
 
 event        count    share     bytes  mean  a second
 app:often    3,000   75.0 %  35.2 KiB  12.0     1,500
-app, \"rare\"  1,000   25.0 %   1.0 KiB   1.0       500
+app, \"rare\"  1,000   25.0 %    1012 B   1.0       500
 all          4,000  100.0 %  36.1 KiB   9.3     2,000
 
 stream       CPU  packets     size  events  lost  lost packets
@@ -295,9 +305,10 @@ stream       CPU  packets     size  events  lost  lost packets
     #[test]
     fn programs_get_the_same() {
         assert_eq!(
-            json(&example()),
+            json(&example(), &["mono".to_owned()]),
             "{\"traces\":1,\"count\":4000,\"first\":1000000000,\"last\":3000000000,\
-             \"duration_ns\":2000000000,\"events\":[\
+             \"duration_ns\":2000000000,\"bytes\":5242880,\"lost_events\":7,\"lost_packets\":0,\
+             \"clocks\":[\"mono\"],\"events\":[\
              {\"name\":\"app:often\",\"count\":3000,\"share\":0.75,\"bytes\":36000.0,\
              \"mean_bytes\":12.0,\"rate_per_s\":1500.0},\
              {\"name\":\"app, \\\"rare\\\"\",\"count\":1000,\"share\":0.25,\"bytes\":1012.5,\
@@ -318,8 +329,8 @@ stream       CPU  packets     size  events  lost  lost packets
     fn nothing_is_no_reason_to_divide_by_zero() {
         let none = Statistics::default();
         let text = text(&none, utc, &[]);
-        assert!(text.starts_with("0 traces, 0 streams, 0.0 KiB; 0 events\n"), "{text}");
-        assert!(json(&none).contains("\"first\":null"));
+        assert!(text.starts_with("0 traces, 0 streams, 0 B; 0 events\n"), "{text}");
+        assert!(json(&none, &[]).contains("\"first\":null"));
         assert_eq!(grouped(999), "999");
         assert_eq!(grouped(1_234_567), "1,234,567");
     }

@@ -80,8 +80,8 @@ fn date_of(text: &str) -> Option<DateTime> {
     }
     Some(DateTime {
         year: digits(year, 4, 4)?.try_into().ok()?,
-        month: digits(month, 2, 2)? as u8,
-        day: digits(day, 2, 2)? as u8,
+        month: between(month, 1, 12)?,
+        day: between(day, 1, 31)?,
         hour: 0,
         minute: 0,
         second: 0,
@@ -100,11 +100,18 @@ fn time_of_day(text: &str) -> Option<(DateTime, i64)> {
         year: 1970,
         month: 1,
         day: 1,
-        hour: digits(hour, 2, 2)? as u8,
-        minute: digits(minute, 2, 2)? as u8,
-        second: digits(second, 2, 2)? as u8,
+        hour: between(hour, 0, 23)?,
+        minute: between(minute, 0, 59)?,
+        // A leap second is one.
+        second: between(second, 0, 60)?,
     };
     Some((time, ns))
+}
+
+/// Two digits of a part of a date or a time. (babeltrace2 takes 25:00, and prints nothing.)
+fn between(text: &str, first: u8, last: u8) -> Option<u8> {
+    let number = u8::try_from(digits(text, 2, 2)?).ok()?;
+    (first..=last).contains(&number).then_some(number)
 }
 
 /// Splits off a fraction of up to nine digits, in nanoseconds.
@@ -129,7 +136,7 @@ fn resolve(bound: Bound, gmt: bool, first: impl Fn() -> Option<i64>) -> Option<i
         Bound::Ns(ns) => return Some(ns),
         Bound::Date(date, ns) => (date, ns),
         Bound::TimeOfDay(time, ns) => {
-            let seconds = first()? / NS_PER_SECOND;
+            let seconds = first()?.div_euclid(NS_PER_SECOND);
             let day = if gmt { utc(seconds) } else { local_time::local(seconds) }?;
             let DateTime { hour, minute, second, .. } = time;
             (DateTime { hour, minute, second, ..day }, ns)
@@ -154,7 +161,19 @@ mod tests {
         assert_eq!(parse("-1.000000001"), Some(Bound::Ns(-1_000_000_001)));
         assert_eq!(parse("12"), Some(Bound::Ns(12_000_000_000)));
         assert_eq!(parse("9999999999"), Some(Bound::Ns(i64::MAX)));
-        for wrong in ["", "9:30", "09:30:5", "1.", "1.1234567890", "26-11-21", "x", "1e3"] {
+        for wrong in [
+            "",
+            "9:30",
+            "09:30:5",
+            "1.",
+            "1.1234567890",
+            "26-11-21",
+            "x",
+            "1e3",
+            "25:00",
+            "09:60",
+            "2026-13-01",
+        ] {
             assert_eq!(parse(wrong), None, "{wrong}");
         }
         assert_eq!(split("[1,2]"), Some((Some("1"), Some("2"))));

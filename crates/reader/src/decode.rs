@@ -135,7 +135,10 @@ impl<'t, B: Bytes> Task<'t, B> {
         match begun {
             Ok(packet) => {
                 self.texts = self.stream.texts.get(packet.stream);
-                losses.into_iter().for_each(|loss| self.lost(loss, batch));
+                // Of a packet that was begun before, they were told then.
+                if self.wanted.start == 0 {
+                    losses.into_iter().for_each(|loss| self.lost(loss, batch));
+                }
             }
             Err(error) => self.damaged(&error, batch),
         }

@@ -24,10 +24,21 @@ const METADATA_BYTES_MAX: u64 = 256 << 20;
 pub(crate) const DEPTH_MAX: usize = 64;
 /// Most data files of one trace.
 const FILES_MAX: usize = 1 << 20;
-/// Files that are kept open; beyond them, a file is opened anew for each read.
+/// Most files that are kept open; beyond them, a file is opened anew for each read.
 const OPEN_MAX: usize = 512;
 
+/// How many files may be kept open: a quarter of what the system lets this process have
+/// (getrlimit(2)): their indexes are as many, and files are opened for reads, and by whoever calls.
+fn open_max() -> usize {
+    let limits = fs::read_to_string("/proc/self/limits").unwrap_or_default();
+    let line = limits.lines().find_map(|line| line.strip_prefix("Max open files"));
+    let soft = line.and_then(|line| line.split_whitespace().next()?.parse::<usize>().ok());
+    soft.map_or(OPEN_MAX, |soft| (soft / 4).min(OPEN_MAX))
+}
+
 /// Why no trace can be read from a path.
+///
+/// What the system said is its source, not in its text.
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum OpenError {
@@ -35,21 +46,28 @@ pub enum OpenError {
     Path(PathBuf, io::Error),
     /// No trace is in a path that was given.
     NoTrace(PathBuf),
-    /// A message could not be written.
+    /// A message, or what was asked for, could not be written.
     Message(io::Error),
 }
 
 impl fmt::Display for OpenError {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Path(path, error) => write!(formatter, "cannot open {path:?}: {error}"),
+            Self::Path(path, _) => write!(formatter, "cannot open {path:?}"),
             Self::NoTrace(path) => write!(formatter, "no trace in {path:?}"),
-            Self::Message(error) => write!(formatter, "cannot write messages: {error}"),
+            Self::Message(_) => formatter.write_str("cannot write"),
         }
     }
 }
 
-impl std::error::Error for OpenError {}
+impl std::error::Error for OpenError {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        match self {
+            Self::Path(_, error) | Self::Message(error) => Some(error),
+            Self::NoTrace(_) => None,
+        }
+    }
+}
 
 /// Why a folder's trace, or one of its files, cannot be read.
 #[derive(Debug)]
@@ -98,7 +116,8 @@ pub struct Found {
 /// If one of `paths` cannot be read, or has no trace.
 pub fn open(paths: &[PathBuf], messages: &mut dyn Write) -> Result<Found, OpenError> {
     let (inputs, folders) = (Vec::new(), Vec::new());
-    let mut search = Search { inputs, folders, is_whole: true, open_files: 0, messages };
+    let mut search =
+        Search { inputs, folders, is_whole: true, open_files: 0, open_max: open_max(), messages };
     for path in paths {
         let cannot = |error| OpenError::Path(path.clone(), error);
         // As babeltrace2, whose warnings name streams by their absolute path.
@@ -137,6 +156,7 @@ struct Search<'m> {
     folders: Vec<PathBuf>,
     is_whole: bool,
     open_files: usize,
+    open_max: usize,
     messages: &'m mut dyn Write,
 }
 
@@ -201,7 +221,7 @@ impl Search<'_> {
         };
         let mut files = Vec::new();
         for path in paths {
-            match TraceFile::open(&path, self.open_files < OPEN_MAX) {
+            match TraceFile::open(&path, self.open_files < self.open_max) {
                 Ok(bytes) => {
                     self.open_files += 1;
                     let mut file = DataFile::new(path.display().to_string(), bytes);

@@ -119,10 +119,15 @@ impl<B: Bytes> Index<B> {
         Some(Entry { number, offset, packet_bits, content_bits, begin: next()?, end: next()? })
     }
 
-    /// The last entry of those at its beginning for which `is_before` holds; it must hold for
-    /// none behind one for which it does not.
+    /// The last entry of those at its beginning for which `is_before` holds. They are looked at
+    /// one by one: times may go backward.
     pub(crate) fn last(&self, is_before: impl Fn(&Entry) -> bool) -> Option<Entry> {
-        self.entry(self.count(is_before)?.checked_sub(1)?)
+        let mut entries = (0..self.entries).map_while(|number| self.entry(number));
+        let mut last = None;
+        while let Some(entry) = entries.next().filter(&is_before) {
+            last = Some(entry);
+        }
+        last
     }
 
     /// The first entry of a packet that begins behind byte `offset`.
@@ -180,6 +185,7 @@ mod tests {
         let bytes = written();
         let index = Index::open(&bytes[..]).expect("an index");
         let last = |end| index.last(|entry| entry.end < end).map(|entry| entry.number);
+        assert_eq!(index.last(|entry| entry.number != 2).map(|entry| entry.number), Some(1));
         assert_eq!((last(0), last(51), last(250), last(9999)), (None, Some(0), Some(1), Some(9)));
         let after = |offset| index.after(offset).map(|entry| (entry.number, entry.offset));
         assert_eq!((after(0), after(4095)), (Some((1, 4096)), Some((1, 4096))));

@@ -51,13 +51,15 @@ pub struct Settings {
     pub jobs: NonZero<usize>,
     /// Size of the pieces, in bytes of what is written, that threads hand to each other.
     pub batch_bytes: usize,
+    /// Is told now and then how many events are done.
+    pub progress: Option<fn(u64)>,
 }
 
 impl Default for Settings {
     /// A thread for each processor, and pieces that stay in a processor's cache.
     fn default() -> Self {
         let jobs = std::thread::available_parallelism().unwrap_or(NonZero::<usize>::MIN);
-        Self { jobs, batch_bytes: 128 << 10 }
+        Self { jobs, batch_bytes: 128 << 10, progress: None }
     }
 }
 
@@ -127,6 +129,8 @@ fn print_on<B: Bytes + Sync>(
         shown: before.shown,
         is_whole: true,
         events: 0,
+        progress: settings.progress,
+        written: None,
     };
     let run = std::thread::scope(|scope| {
         for _ in 1..settings.jobs.get() {

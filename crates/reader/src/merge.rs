@@ -6,6 +6,7 @@
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 use std::io::{self, Write};
+use std::time::{Duration, Instant};
 
 use trackway_ctf::read::Bytes;
 use trackway_ctf::text::{LineFormat, Shown};
@@ -16,6 +17,9 @@ use crate::stream::Stream;
 
 /// How much text is gathered before it is written.
 const OUTPUT_BYTES: usize = 128 << 10;
+
+/// How long text waits for more at most, while there is more to be looked at.
+const WRITE_PERIOD: Duration = Duration::from_millis(50);
 
 /// Where the merge is in one stream.
 #[derive(Default)]
@@ -43,6 +47,10 @@ pub(crate) struct Merge<'m, 't, B, F> {
     pub(crate) is_whole: bool,
     /// How many events were written.
     pub(crate) events: u64,
+    /// Is told of them.
+    pub(crate) progress: Option<fn(u64)>,
+    /// When text was written last.
+    pub(crate) written: Option<Instant>,
 }
 
 impl<B: Bytes, F: LineFormat> Merge<'_, '_, B, F> {
@@ -94,10 +102,14 @@ impl<B: Bytes, F: LineFormat> Merge<'_, '_, B, F> {
                     if let Some(mark) = cursor.batch.marks.get(cursor.mark) {
                         return Ok(Some(mark.time(now)));
                     }
+                    self.write_if_due()?;
                     let used = std::mem::take(&mut cursor.batch);
                     match self.pipeline.take(index, used, &mut self.tools) {
                         Some(batch) => {
                             self.events += batch.unmarked;
+                            if let Some(progress) = self.progress {
+                                progress(self.events);
+                            }
                             *cursor = Cursor { batch, mark: 0, note: 0 };
                         }
                         None => return Ok(None),
@@ -167,7 +179,14 @@ impl<B: Bytes, F: LineFormat> Merge<'_, '_, B, F> {
         }
     }
 
+    /// Writes what there is before a wait that may be long, as where few events are asked for.
+    fn write_if_due(&mut self) -> io::Result<()> {
+        let is_due = self.written.is_none_or(|written| written.elapsed() >= WRITE_PERIOD);
+        if is_due && !self.out.is_empty() { self.write() } else { Ok(()) }
+    }
+
     fn write(&mut self) -> io::Result<()> {
+        self.written = Some(Instant::now());
         self.output.write_all(&self.out)?;
         self.out.clear();
         Ok(())

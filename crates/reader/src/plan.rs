@@ -17,6 +17,10 @@ use crate::stream::Stream;
 
 /// How much of a packet is read at first to get at its header.
 pub(crate) const HEADER_WINDOW_BYTES: usize = 4 << 10;
+/// How much is searched at once for the packet after a damaged one.
+const SEARCH_BYTES: usize = 64 << 10;
+/// Most places in one stream that are tried as a packet's beginning after damage.
+const SEARCHES_MAX: u32 = 1 << 16;
 /// Small packets are decoded together up to this size, so that handing them out costs little.
 const TASK_BYTES: u64 = 64 << 10;
 
@@ -29,6 +33,8 @@ pub(crate) struct Planner<'t, B> {
     order: BinaryHeap<Reverse<(Place, usize)>>,
     /// What the packets up to here leave behind.
     decoder: StreamDecoder<'t>,
+    /// How many places were looked at after damage.
+    searched: u32,
     is_begun: bool,
     /// Whether all that follows is later than what is asked for.
     is_over: bool,
@@ -64,6 +70,7 @@ impl<'t, B: Bytes> Planner<'t, B> {
             next: stream.files.iter().map(|file| file.part.from).collect(),
             order: BinaryHeap::new(),
             decoder: StreamDecoder::resumed(&stream.trace.trace, carry),
+            searched: 0,
             is_begun: false,
             is_over: false,
         }
@@ -119,12 +126,49 @@ impl<'t, B: Bytes> Planner<'t, B> {
     }
 
     /// After damage that says nothing of where the next packet is: goes where the file's index
-    /// says that one is. If there is none, that is damage again, and told of.
-    fn find_next(&self, index: usize, damaged: u64, source: &mut SourceStream<&'t B>) {
-        let file = self.stream.files.get(index);
-        let packets = file.and_then(|file| file.index.as_ref());
-        if let Some(entry) = packets.and_then(|packets| packets.after(damaged)) {
+    /// says that one is, if the stream says the same; else to the next place that looks like one.
+    fn find_next(&mut self, index: usize, damaged: u64, source: &mut SourceStream<&'t B>) {
+        // Packets that are not read were not lost by the tracer.
+        self.decoder.forget_sequence();
+        let Some(file) = self.stream.files.get(index) else { return };
+        let (end, number) = source.next();
+        if let Some(entry) = file.index.as_ref().and_then(|packets| packets.after(damaged)) {
             source.go_to(entry.offset, entry.number);
+            let packet = source.peek(&self.stream.trace.trace);
+            if packet.is_some_and(|packet| entry.is(&packet)) {
+                return;
+            }
+        }
+        let at = self.search(&file.bytes, damaged + 1, number, source);
+        source.go_to(at.unwrap_or(end), number);
+    }
+
+    /// The next place from `from` on with the magic number of packets and what can be read as
+    /// one's header. How often it is looked at more closely is bounded: a file may be full of such
+    /// numbers.
+    fn search(
+        &mut self,
+        bytes: &B,
+        mut from: u64,
+        number: u64,
+        source: &mut SourceStream<&'t B>,
+    ) -> Option<u64> {
+        let trace = &self.stream.trace.trace;
+        let magic = trace.packet_magic()?;
+        let mut piece = vec![0; SEARCH_BYTES];
+        loop {
+            let filled = bytes.read_at(&mut piece, from).ok()?;
+            let found = piece.get(..filled)?.windows(magic.len()).enumerate();
+            for (at, _) in found.filter(|(_, window)| *window == magic) {
+                let at = from + at as u64;
+                self.searched = self.searched.checked_add(1).filter(|&n| n <= SEARCHES_MAX)?;
+                source.go_to(at, number);
+                if source.peek(trace).is_some() {
+                    return Some(at);
+                }
+            }
+            // What is cut off by the piece's end is in the next.
+            from += filled.checked_sub(magic.len() - 1).filter(|&step| step > 0)? as u64;
         }
     }
 

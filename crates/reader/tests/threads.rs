@@ -23,7 +23,7 @@ fn files_of(made: &Made) -> Files {
 }
 
 fn settings(jobs: usize, batch_bytes: usize) -> Settings {
-    Settings { jobs: NonZero::new(jobs).expect("threads"), batch_bytes }
+    Settings { jobs: NonZero::new(jobs).expect("threads"), batch_bytes, progress: None }
 }
 
 /// Text and messages of a trace.

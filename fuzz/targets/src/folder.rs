@@ -13,13 +13,15 @@ use std::num::NonZero;
 
 use trackway_ctf::read::Trace;
 use trackway_ctf::text::{Pretty, PrettyOptions, utc};
-use trackway_reader::{DataFile, Input, Selection, Settings, print};
+use trackway_reader::{DataFile, Index, Input, Selection, Settings, print};
 
 use crate::Bound;
 
 /// Folders and files that are told apart.
 const FOLDERS: u8 = 4;
 const FILES: u8 = 8;
+/// The first name of an index.
+const INDEXES: u8 = 5;
 /// How much text is taken of an input. An event's line repeats its packet's context, so text may
 /// be the square of its input.
 const TEXT_BYTES_MAX: usize = 1 << 20;
@@ -36,7 +38,7 @@ pub fn folder(bytes: &[u8]) -> u64 {
     let folders = folders(bytes);
     let alone = text(&folders, Settings { jobs: NonZero::<usize>::MIN, ..Settings::default() });
     let jobs = NonZero::new(2).unwrap_or(NonZero::<usize>::MIN);
-    let small = text(&folders, Settings { jobs, batch_bytes: 64 });
+    let small = text(&folders, Settings { jobs, batch_bytes: 64, progress: None });
     assert!(alone.output == small.output, "lines depend on threads or batches");
     // Where the text was cut, so were they, in other places.
     let is_cut = alone.output.len() == TEXT_BYTES_MAX;
@@ -64,8 +66,14 @@ fn text(folders: &Folders<'_>, settings: Settings) -> Text {
         let Some(Ok(trace)) = files.get(&0).map(|metadata| Trace::parse(metadata)) else {
             continue;
         };
-        let streams = files.iter().filter(|(name, _)| **name != 0);
-        let files = streams.map(|(name, bytes)| DataFile::new(name.to_string(), *bytes));
+        // Names 1 to 4 are streams, 5 to 7 the indexes of the first three.
+        let streams = files.iter().filter(|(name, _)| (1..INDEXES).contains(*name));
+        let files = streams.map(|(name, bytes)| {
+            let mut file = DataFile::new(name.to_string(), *bytes);
+            let index = files.get(&(name + INDEXES - 1)).copied();
+            file.index = index.and_then(|index| Index::open(index).ok());
+            file
+        });
         inputs.push(Input { trace, folder: name.to_string(), files: files.collect() });
     }
     let mut text = Text::default();

@@ -13,7 +13,7 @@ use super::trace::{EventClass, StreamClass, Trace};
 use super::types::{Role, Type};
 
 /// First word of every packet.
-const PACKET_MAGIC: u64 = 0xC1FC_1FC1;
+pub(super) const PACKET_MAGIC: u64 = 0xC1FC_1FC1;
 /// How many elements a packet's arrays may have beyond one for each of its bits.
 const SPARE_ELEMENTS: u64 = 4096;
 
@@ -161,6 +161,13 @@ impl<'trace> StreamDecoder<'trace> {
             .packet
             .and_then(|packet| Some((packet.stream, trace.streams.get(packet.stream)?)));
         decoder
+    }
+
+    /// Lets the next packet's number follow on any: packets between were there, and not read.
+    pub const fn forget_sequence(&mut self) {
+        if let Some(packet) = &mut self.packet {
+            packet.sequence = None;
+        }
     }
 
     /// What the packets up to here leave behind. To be asked between packets.

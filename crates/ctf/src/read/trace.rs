@@ -6,7 +6,8 @@ use super::error::{DecodeError, MetadataError};
 use super::header::HeaderPlan;
 use super::node::EnvironmentValue;
 use super::runs::Flat;
-use super::types::{Struct, Type};
+use super::stream::PACKET_MAGIC;
+use super::types::{Role, Struct, Type};
 use super::{json, packetized, parser, resolve};
 
 /// What a trace's metadata says.
@@ -106,6 +107,18 @@ impl Trace {
         }
         self.clocks = clocks;
         true
+    }
+
+    /// The bytes that each packet begins with, if that is CTF's magic number.
+    pub fn packet_magic(&self) -> Option<[u8; 4]> {
+        let Some(Type::Struct(header)) = &self.packet_header else { return None };
+        match &header.members.first()?.kind {
+            Type::Integer(magic) if magic.role == Role::Magic && magic.bits == 32 => {
+                let bytes = PACKET_MAGIC as u32;
+                Some(if magic.big_endian { bytes.to_be_bytes() } else { bytes.to_le_bytes() })
+            }
+            _ => None,
+        }
     }
 
     /// Classes of streams, in the order of their declaration.

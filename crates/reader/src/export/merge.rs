@@ -41,9 +41,9 @@ pub fn merge<B: Bytes + Sync>(
     let mut traces = Vec::new();
     for (input, path) in groups {
         let to = if is_one {
-            export.folder.clone()
+            folder.place().to_owned()
         } else {
-            export.folder.join(names.give(&name_of(&input.folder, &path)))
+            folder.place().join(names.give(&name_of(&input.folder, &path)))
         };
         let metadata = to.join(METADATA);
         fs::create_dir_all(&to).map_err(ExportError::write(&to))?;
@@ -72,7 +72,7 @@ pub fn merge<B: Bytes + Sync>(
         all.add(&exported);
     }
     steps.check()?;
-    folder.done();
+    folder.done()?;
     Ok(all)
 }
 

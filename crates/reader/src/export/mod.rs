@@ -83,7 +83,7 @@ impl Exported {
     }
 }
 
-/// Why no trace was written.
+/// Why no trace was written. What the system said is its source, not in its text.
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum ExportError {
@@ -109,13 +109,18 @@ impl fmt::Display for ExportError {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::NotEmpty(path) => write!(formatter, "{} is not empty", path.display()),
-            Self::Write(path, error) => {
-                write!(formatter, "cannot write {}: {error}", path.display())
-            }
-            Self::Message(error) => write!(formatter, "cannot write messages: {error}"),
+            Self::Write(path, _) => write!(formatter, "cannot write {}", path.display()),
+            Self::Message(_) => formatter.write_str("cannot write messages"),
             Self::Stopped => formatter.write_str("stopped"),
         }
     }
 }
 
-impl std::error::Error for ExportError {}
+impl std::error::Error for ExportError {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        match self {
+            Self::Write(_, error) | Self::Message(error) => Some(error),
+            Self::NotEmpty(_) | Self::Stopped => None,
+        }
+    }
+}

@@ -13,10 +13,13 @@ use super::ExportError;
 /// How much is gathered before it is written, and read at once to be copied.
 const BUFFER_BYTES: usize = 1 << 20;
 
-/// A folder that is emptied again unless its writing comes to its end.
+/// A folder that is written to in a folder of its own below it, which becomes its contents once all
+/// is written, and else goes with all that is in it: nothing of anybody else's is touched.
 pub(super) struct Folder {
     path: PathBuf,
-    was_there: bool,
+    /// Folders that were made for it, innermost first.
+    made: Vec<PathBuf>,
+    staging: PathBuf,
     is_done: bool,
 }
 
@@ -24,25 +27,34 @@ impl Folder {
     /// Makes the folder, or takes an empty one.
     pub(super) fn new(path: &Path) -> Result<Self, ExportError> {
         let failed = |error| ExportError::Write(path.to_owned(), error);
-        let was_there = match fs::read_dir(path) {
-            Ok(mut entries) => {
-                if entries.next().is_some() {
-                    return Err(ExportError::NotEmpty(path.to_owned()));
-                }
-                true
-            }
-            Err(error) if error.kind() == io::ErrorKind::NotFound => {
-                fs::create_dir_all(path).map_err(failed)?;
-                false
-            }
-            Err(error) => return Err(failed(error)),
-        };
-        Ok(Self { path: path.to_owned(), was_there, is_done: false })
+        let missing = |path: &&Path| !path.as_os_str().is_empty() && !path.exists();
+        let made = path.ancestors().take_while(missing).map(Path::to_owned).collect();
+        fs::create_dir_all(path).map_err(failed)?;
+        let staging = path.join(format!(".trackway-{}", std::process::id()));
+        // From here on, what was made goes again.
+        let folder = Self { path: path.to_owned(), made, staging, is_done: false };
+        if fs::read_dir(path).map_err(failed)?.next().is_some() {
+            return Err(ExportError::NotEmpty(path.to_owned()));
+        }
+        fs::create_dir(&folder.staging).map_err(failed)?;
+        Ok(folder)
+    }
+
+    /// Where to write.
+    pub(super) fn place(&self) -> &Path {
+        &self.staging
     }
 
     /// What was written stays.
-    pub(super) fn done(mut self) {
+    pub(super) fn done(mut self) -> Result<(), ExportError> {
+        let failed = |error| ExportError::Write(self.path.clone(), error);
+        for entry in fs::read_dir(&self.staging).map_err(failed)? {
+            let entry = entry.map_err(failed)?;
+            fs::rename(entry.path(), self.path.join(entry.file_name())).map_err(failed)?;
+        }
+        fs::remove_dir(&self.staging).map_err(failed)?;
         self.is_done = true;
+        Ok(())
     }
 }
 
@@ -52,14 +64,9 @@ impl Drop for Folder {
             return;
         }
         // What cannot be removed is left: there is an error already to be told of.
-        if self.was_there {
-            for entry in fs::read_dir(&self.path).into_iter().flatten().flatten() {
-                let path = entry.path();
-                let is_folder = entry.file_type().is_ok_and(|kind| kind.is_dir());
-                let _ = if is_folder { fs::remove_dir_all(path) } else { fs::remove_file(path) };
-            }
-        } else {
-            let _ = fs::remove_dir_all(&self.path);
+        let _ = fs::remove_dir_all(&self.staging);
+        for made in &self.made {
+            let _ = fs::remove_dir(made);
         }
     }
 }
@@ -221,20 +228,39 @@ mod tests {
                 fs::create_dir(&path).unwrap();
             }
             let folder = Folder::new(&path).unwrap();
-            fs::create_dir(path.join("sub")).unwrap();
-            fs::write(path.join("sub/file"), "x").unwrap();
-            fs::write(path.join("file"), "x").unwrap();
+            fs::create_dir(folder.place().join("sub")).unwrap();
+            fs::write(folder.place().join("sub/file"), "x").unwrap();
+            // Two at a time cannot write to one folder.
+            assert!(matches!(Folder::new(&path), Err(ExportError::NotEmpty(_))));
             drop(folder);
             assert_eq!(path.exists(), was_there);
             assert_eq!(fs::read_dir(&path).into_iter().flatten().count(), 0);
         }
-        fs::write(place.join("out/file"), "x").unwrap();
-        assert!(matches!(Folder::new(&place.join("out")), Err(ExportError::NotEmpty(_))));
-        fs::remove_file(place.join("out/file")).unwrap();
+        drop(Folder::new(&place.join("deep/in/it")).unwrap());
+        assert!(!place.join("deep").exists());
+    }
+
+    #[test]
+    fn what_others_put_there_stays() {
+        let place = TemporaryFolder::new();
         let folder = Folder::new(&place.join("out")).unwrap();
-        fs::write(place.join("out/file"), "x").unwrap();
-        folder.done();
-        assert!(place.join("out/file").exists());
+        fs::write(folder.place().join("ours"), "x").unwrap();
+        fs::write(place.join("out/theirs"), "x").unwrap();
+        drop(folder);
+        let left = fs::read_dir(place.join("out")).unwrap().map(|entry| entry.unwrap().file_name());
+        assert_eq!(left.collect::<Vec<_>>(), ["theirs"]);
+        assert!(matches!(Folder::new(&place.join("out")), Err(ExportError::NotEmpty(_))));
+    }
+
+    #[test]
+    fn what_is_done_stays() {
+        let place = TemporaryFolder::new();
+        let folder = Folder::new(&place.join("out")).unwrap();
+        fs::create_dir(folder.place().join("sub")).unwrap();
+        fs::write(folder.place().join("sub/file"), "x").unwrap();
+        folder.done().unwrap();
+        assert!(place.join("out/sub/file").exists());
+        assert_eq!(fs::read_dir(place.join("out")).unwrap().count(), 1);
     }
 
     #[test]

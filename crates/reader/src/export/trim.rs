@@ -40,7 +40,7 @@ pub fn trim<B: Bytes + Sync>(
     let folder = Folder::new(&export.folder)?;
     let mut works = Vec::new();
     for (index, (place, (input, source))) in places(inputs).into_iter().zip(inputs).enumerate() {
-        let to = export.folder.join(place);
+        let to = folder.place().join(place);
         let metadata = to.join(METADATA);
         fs::create_dir_all(&to).map_err(ExportError::write(&to))?;
         fs::copy(source.join(METADATA), &metadata).map_err(ExportError::write(&metadata))?;
@@ -70,7 +70,7 @@ pub fn trim<B: Bytes + Sync>(
         all.add(&exported);
     }
     steps.check()?;
-    folder.done();
+    folder.done()?;
     Ok(all)
 }
 

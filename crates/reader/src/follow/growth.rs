@@ -6,25 +6,22 @@
 //! in any stream, where time goes on by the clock of whoever follows. Of the packet in which the
 //! horizon lies, so many events are written as are before it.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::{HashMap, HashSet, VecDeque};
 use std::time::Duration;
 
 use trackway_ctf::read::{
-    Bytes, Carry, Damage, DecodeError, Next, Skip, SourceStream, StreamDecoder, StreamError, Trace,
-    packets_stand_alone,
+    Bytes, Carry, Damage, DecodeError, Next, Packet, Skip, SourceStream, StreamDecoder,
+    StreamError, Trace, packets_stand_alone,
 };
 
 use crate::folder::TraceFile;
+use crate::follow::told::PATIENCE;
 use crate::input::{Input, Part};
 use crate::plan::HEADER_WINDOW_BYTES;
 
 /// How much later than its time an event may come into its file and still be written in order, in
 /// ns. `trackway record` writes twice a second.
 pub(crate) const LAG_NS: i64 = 1_000_000_000;
-/// How long a packet's header may be nonsense before it is taken to be damaged: it may be half
-/// written.
-const PATIENCE: Duration = Duration::from_secs(2);
-
 /// What is known of growing traces.
 #[derive(Default)]
 pub(crate) struct Growth {
@@ -45,6 +42,8 @@ struct Progress {
     next: (u64, u64),
     /// What all packets before `next` leave behind.
     carry: Carry,
+    /// The file's first packet.
+    first: Option<Packet>,
     /// Where a packet cannot be read, and since when.
     unreadable: Option<(u64, Duration)>,
 }
@@ -71,9 +70,13 @@ impl Growth {
         now: Duration,
         ended: bool,
     ) -> bool {
+        let there: HashSet<_> =
+            inputs.iter().flat_map(|input| &input.files).map(|file| file.bytes.id()).collect();
+        self.files.retain(|id, _| there.contains(id));
         for Input { trace, files, .. } in &*inputs {
             for file in files {
                 let progress = self.files.entry(file.bytes.id()).or_default();
+                progress.begin_anew_if_replaced(trace, &file.bytes);
                 if let Some(end) = progress.look(trace, &file.bytes, now)
                     && self.newest.is_none_or(|(newest, _)| newest < end)
                 {
@@ -116,6 +119,19 @@ impl Growth {
 }
 
 impl Progress {
+    /// Forgets what is known of a file that was written over, as tracers do that keep a number of
+    /// files of some size.
+    fn begin_anew_if_replaced(&mut self, trace: &Trace, file: &TraceFile) {
+        let mut source = SourceStream::new(file).with_window(HEADER_WINDOW_BYTES, Vec::new());
+        let first = if source.is_at_end() { None } else { source.peek(trace) };
+        let begin = |packet: Packet| (packet.timestamp_begin, packet.sequence);
+        let is_other = self.first.is_some() && first.map(begin) != self.first.map(begin);
+        if is_other || file.length() < self.next.0 {
+            *self = Self::default();
+        }
+        self.first = first.or(self.first);
+    }
+
     /// Finds the packets that have come; when the newest ends.
     fn look(&mut self, trace: &Trace, file: &TraceFile, now: Duration) -> Option<i64> {
         let mut newest = None;

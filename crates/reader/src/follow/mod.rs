@@ -66,17 +66,21 @@ pub fn follow(
         }
         let mut said = Vec::new();
         let mut found = look(paths, &mut said)?;
-        // What is wrong now may be half written.
-        told.say(&said, !ended, messages).map_err(OpenError::Message)?;
-        found.inputs.iter_mut().for_each(|input| prepare(&mut input.trace));
         let now = begin.elapsed();
+        let saying = match ended {
+            true => told.say(&said, messages),
+            // What is wrong now may be half written.
+            false => told.doubt(&said, now, messages),
+        };
+        saying.map_err(OpenError::Message)?;
+        found.inputs.iter_mut().for_each(|input| prepare(&mut input.trace));
         if growth.look(&mut found.inputs, now, ended) {
             let mut said = Vec::new();
             let before = Before { shown, preamble: std::mem::take(&mut preamble) };
             let streams: (&mut dyn Write, &mut dyn Write) = (&mut *output, &mut said);
             let printed = print_on(found.inputs, selection, format, settings, before, streams);
             (_, shown) = printed.map_err(OpenError::Message)?;
-            told.say(&said, false, messages).map_err(OpenError::Message)?;
+            told.say(&said, messages).map_err(OpenError::Message)?;
         }
         if ended {
             return Ok(!told.damage());

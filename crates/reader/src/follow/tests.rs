@@ -109,7 +109,7 @@ fn grows(seed: u64) {
             let selection = Selection::default();
             let printed = print_on(inputs, &selection, &format(), &settings, before, streams);
             (_, shown) = printed.expect("memory");
-            told.say(&messages, false, &mut said).expect("memory");
+            told.say(&messages, &mut said).expect("memory");
         }
     };
     let mut now = 0;
@@ -149,6 +149,47 @@ fn look_is_quiet(look: &mut impl FnMut(u64, bool), mut now: u64) -> u64 {
 #[test]
 fn what_is_followed_is_the_whole_trace_in_order() {
     (0..40).for_each(grows);
+}
+
+/// As LTTng does with `--tracefile-count`.
+#[test]
+fn a_file_that_is_written_over_is_read_again() {
+    let folder = TemporaryFolder::new();
+    fs::write(folder.join("metadata"), METADATA).expect("metadata");
+    let mut random = Random::new(3);
+    let packets: Vec<Packet> = std::iter::repeat_with(|| stream(&mut random, 0))
+        .find(|packets| packets.len() > 2)
+        .expect("a stream of several packets");
+    let mut growth = Growth::default();
+    let mut events = 0;
+    let mut look = |now_s, ended| {
+        let mut inputs =
+            folder::open(&[folder.path().to_owned()], &mut Vec::new()).expect("a trace").inputs;
+        if growth.look(&mut inputs, Duration::from_secs(now_s), ended) {
+            let before = Before { shown: Shown::default(), preamble: Vec::new() };
+            let (mut out, mut said) = (Vec::new(), Vec::new());
+            let streams: (&mut dyn Write, &mut dyn Write) = (&mut out, &mut said);
+            let selection = Selection::default();
+            let settings = Settings::default();
+            let printed = print_on(inputs, &selection, &format(), &settings, before, streams);
+            events += printed.expect("memory").0.events;
+        }
+    };
+    let count = |packets: &[Packet]| {
+        fs::write(
+            folder.join("s"),
+            packets.iter().flat_map(|(_, bytes)| bytes.clone()).collect::<Vec<u8>>(),
+        )
+        .expect("a stream");
+        whole(&folder)[0].lines().count() as u64
+    };
+    let first = count(&packets[..2]);
+    look(0, false);
+    look(5, false);
+    let second = count(&packets[2..]);
+    look(6, false);
+    look(12, true);
+    assert_eq!(events, first + second);
 }
 
 /// Others may have earlier ones; but not much earlier.

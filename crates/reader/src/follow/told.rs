@@ -1,61 +1,76 @@
-//! Messages told once: every look at a growing trace finds the same damage and the same losses
-//! again.
+//! Messages told once: every look at a growing trace finds the same damage again.
 
-use std::collections::{HashSet, VecDeque};
+use std::collections::{HashMap, HashSet, VecDeque};
 use std::io::{self, Write};
+use std::time::Duration;
 
 /// How many messages are remembered; older ones may be told again.
 const REMEMBERED: usize = 4096;
+
+/// How long something must be wrong before it is told of: it may be half written.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(2);
 
 /// What was told.
 #[derive(Default)]
 pub(crate) struct Told {
     told: HashSet<Vec<u8>>,
     order: VecDeque<Vec<u8>>,
-    /// What the latest look said that may be passing.
-    doubted: HashSet<Vec<u8>>,
+    /// What the latest look said that may be passing, and since when it is said.
+    doubted: HashMap<Vec<u8>, Duration>,
     damage: bool,
 }
 
 impl Told {
-    /// Tells the lines `said` that were not told before to `messages`; those of which there is
-    /// `doubt` only if they were said the last time, too.
-    pub(crate) fn say(
-        &mut self,
-        said: &[u8],
-        doubt: bool,
-        messages: &mut dyn Write,
-    ) -> io::Result<()> {
-        let doubted = std::mem::take(&mut self.doubted);
+    /// Tells the lines `said` to `messages`: damage that was not told before, and all losses.
+    pub(crate) fn say(&mut self, said: &[u8], messages: &mut dyn Write) -> io::Result<()> {
         for line in said.split_inclusive(|&byte| byte == b'\n') {
-            if self.told.contains(line) {
+            // Losses are the tracer's, and each is found once; damage is found by every look.
+            let is_damage = line.starts_with(b"trackway: ");
+            if is_damage && !self.remember(line.to_vec()) {
                 continue;
             }
-            if doubt && !doubted.contains(line) {
-                self.doubted.insert(line.to_vec());
-                continue;
-            }
-            // Losses are the tracer's; what is ours to say is damage.
-            self.damage |= line.starts_with(b"trackway: ");
+            self.damage |= is_damage;
             messages.write_all(line)?;
-            self.remember(line.to_vec());
         }
         Ok(())
     }
 
-    fn remember(&mut self, line: Vec<u8>) {
+    /// The same at the instant `now` of what may be passing: it is told once it was said for
+    /// [`PATIENCE`].
+    pub(crate) fn doubt(
+        &mut self,
+        said: &[u8],
+        now: Duration,
+        messages: &mut dyn Write,
+    ) -> io::Result<()> {
+        let before = std::mem::take(&mut self.doubted);
+        for line in said.split_inclusive(|&byte| byte == b'\n') {
+            let since = before.get(line).copied().unwrap_or(now);
+            if now.saturating_sub(since) >= PATIENCE {
+                self.say(line, messages)?;
+            }
+            self.doubted.insert(line.to_vec(), since);
+        }
+        Ok(())
+    }
+
+    /// Whether a line is new.
+    fn remember(&mut self, line: Vec<u8>) -> bool {
+        if self.told.contains(&line) {
+            return false;
+        }
         if self.order.len() == REMEMBERED
             && let Some(oldest) = self.order.pop_front()
         {
             self.told.remove(&oldest);
         }
         self.order.push_back(line.clone());
-        self.told.insert(line);
+        self.told.insert(line)
     }
 
-    /// Whether there is something that was said once and may be said again.
+    /// Whether there is something that may have to be told.
     pub(crate) fn is_doubtful(&self) -> bool {
-        !self.doubted.is_empty()
+        self.doubted.keys().any(|line| !self.told.contains(line))
     }
 
     /// Whether damage was told of.
@@ -69,26 +84,32 @@ mod tests {
     use super::*;
 
     #[test]
-    fn lines_are_told_once_and_doubtful_ones_the_second_time() {
+    fn damage_is_told_once_and_what_is_doubtful_once_it_lasts() {
         let (mut told, mut out) = (Told::default(), Vec::new());
-        told.say(b"WARNING: lost\n", false, &mut out).expect("memory");
-        told.say(b"WARNING: lost\ntrackway: torn\n", true, &mut out).expect("memory");
-        assert_eq!(out, b"WARNING: lost\n");
-        assert!(!told.damage());
+        let at = Duration::from_millis;
+        told.say(b"WARNING: lost\ntrackway: bad\n", &mut out).expect("memory");
+        told.say(b"WARNING: lost\ntrackway: bad\n", &mut out).expect("memory");
+        assert_eq!(out, b"WARNING: lost\ntrackway: bad\nWARNING: lost\n");
+        out.clear();
+        told.doubt(b"trackway: torn\n", at(0), &mut out).expect("memory");
+        assert!(told.is_doubtful());
         // Gone, then back: it was passing.
-        told.say(b"", true, &mut out).expect("memory");
-        told.say(b"trackway: torn\n", true, &mut out).expect("memory");
-        assert_eq!(out, b"WARNING: lost\n");
-        told.say(b"trackway: torn\n", true, &mut out).expect("memory");
-        assert_eq!(out, b"WARNING: lost\ntrackway: torn\n");
-        assert!(told.damage());
+        told.doubt(b"", at(1000), &mut out).expect("memory");
+        assert!(!told.is_doubtful());
+        told.doubt(b"trackway: torn\n", at(1100), &mut out).expect("memory");
+        told.doubt(b"trackway: torn\n", at(3000), &mut out).expect("memory");
+        assert_eq!(out, b"");
+        told.doubt(b"trackway: torn\n", at(3100), &mut out).expect("memory");
+        told.doubt(b"trackway: torn\n", at(3200), &mut out).expect("memory");
+        assert_eq!(out, b"trackway: torn\n");
+        assert!(told.damage() && !told.is_doubtful());
     }
 
     #[test]
     fn what_is_remembered_is_bounded() {
         let (mut told, mut out) = (Told::default(), Vec::new());
         for number in 0..REMEMBERED + 10 {
-            told.say(format!("{number}\n").as_bytes(), false, &mut out).expect("memory");
+            told.say(format!("trackway: {number}\n").as_bytes(), &mut out).expect("memory");
         }
         assert_eq!((told.told.len(), told.order.len()), (REMEMBERED, REMEMBERED));
     }

@@ -1,0 +1,60 @@
+//! How far long work is: a line on standard error, each time in place of the one before.
+
+use std::io::{self, IsTerminal as _, Write};
+use std::sync::{Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use crate::stats::grouped;
+
+/// How long work is before anything is said of it.
+const SILENCE: Duration = Duration::from_secs(2);
+/// How often the line is written anew.
+const PERIOD: Duration = Duration::from_millis(500);
+
+/// When work began, and when the line was written last. One command works at a time.
+static LINE: Mutex<Line> = Mutex::new(Line { begun: None, shown: None });
+
+struct Line {
+    begun: Option<Instant>,
+    shown: Option<Instant>,
+}
+
+/// What is to be told how many events are done; `None` if nobody would see it, or if the events
+/// themselves are seen.
+pub(crate) fn wanted(output: &impl io::IsTerminal) -> Option<fn(u64)> {
+    (io::stderr().is_terminal() && !output.is_terminal()).then_some(show)
+}
+
+fn show(events: u64) {
+    let mut line = LINE.lock().unwrap_or_else(PoisonError::into_inner);
+    let now = Instant::now();
+    let begun = *line.begun.get_or_insert(now);
+    let is_due = line.shown.is_none_or(|shown| now - shown >= PERIOD);
+    if now - begun >= SILENCE && is_due {
+        line.shown = Some(now);
+        // It may be closed; the work goes on.
+        let _ = write!(io::stderr(), "\r\x1b[Ktrackway: {} events", grouped(events));
+    }
+}
+
+/// Removes the line, if there is one.
+pub(crate) fn clear() {
+    let mut line = LINE.lock().unwrap_or_else(PoisonError::into_inner);
+    if line.shown.take().is_some() {
+        let _ = write!(io::stderr(), "\r\x1b[K");
+    }
+}
+
+/// Standard error for messages, which take the line's place.
+pub(crate) struct Messages;
+
+impl Write for Messages {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        clear();
+        io::stderr().write(bytes)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        io::stderr().flush()
+    }
+}
