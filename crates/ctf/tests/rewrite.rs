@@ -4,8 +4,8 @@ mod support;
 
 use support::random_types::{Limits, random_metadata, random_packet};
 use support::{Random, random_trace};
-use trackway_ctf::read::{Event, Skip, StreamDecoder, Trace, Window, read_stream};
-use trackway_ctf::write::{NewPacket, PacketRewriter};
+use trackway_ctf::read::{Event, Packet, Skip, StreamDecoder, Trace, Window, read_stream};
+use trackway_ctf::write::{NewPacket, PACKET_HEADER_BYTES, PacketRewriter};
 
 /// Rewrites the first packet of `bytes` with the events whose numbers `keep` chooses; the packet,
 /// and how many events were read. `None` if it cannot be rewritten.
@@ -86,6 +86,57 @@ fn our_own_packets_can_be_cut_anywhere() {
         }
     }
     assert!(checked > 100, "{checked} events");
+}
+
+/// Written, read and written again: the same bytes, padding aside.
+#[test]
+fn packets_that_are_written_again_are_the_same() {
+    let mut checked = 0;
+    for seed in 0..60 {
+        let made = random_trace(seed);
+        let trace = Trace::parse(made.metadata.as_bytes()).expect("metadata");
+        for stream in &made.streams {
+            let mut rest = &stream.bytes[..];
+            for packet in read_stream(&trace, rest).packets {
+                let size = (packet.packet_bits.expect("a size") / 8) as usize;
+                let content = (packet.content_bits.expect("a size") / 8) as usize;
+                let (bytes, behind) = rest.split_at(size);
+                rest = behind;
+                let again = written_again(&trace, bytes, &packet);
+                let (head, events) = again.split_at(PACKET_HEADER_BYTES);
+                assert_eq!(events, &bytes[PACKET_HEADER_BYTES..content], "seed {seed}");
+                // All but the packet's size, of which padding is a part.
+                let differing = head.iter().zip(bytes).filter(|(a, b)| a != b).count();
+                assert!(differing <= 8 && (differing == 0 || content < size), "seed {seed}");
+                assert_eq!(written_again(&trace, &again, &packet), again, "seed {seed}");
+                checked += 1;
+            }
+        }
+    }
+    assert!(checked > 100, "{checked} packets");
+}
+
+/// A packet with all its events, as the rewriter writes it.
+fn written_again(trace: &Trace, bytes: &[u8], packet: &Packet) -> Vec<u8> {
+    let window = Window::whole(bytes);
+    let mut decoder = StreamDecoder::new(trace);
+    decoder.begin_packet(window, bytes.len() as u64, &mut Skip, |_| {}).expect("a packet");
+    let mut rewriter = PacketRewriter::new(trace, &decoder, window).expect("can be rewritten");
+    loop {
+        let before = decoder.clone();
+        let Some(header) = decoder.event_header(window).expect("an event") else { break };
+        decoder.skip_body(window, header.class).expect("an event");
+        rewriter.event(&before, window, header.class).expect("it was decoded before");
+    }
+    let new = NewPacket {
+        timestamp_begin: packet.timestamp_begin,
+        timestamp_end: packet.timestamp_end,
+        sequence: packet.sequence,
+    };
+    let mut behind = Vec::new();
+    let mut again = rewriter.finish(&new, &mut behind);
+    again.append(&mut behind);
+    again
 }
 
 /// Random bytes are packets of any types, up to where they are damaged.
