@@ -10,8 +10,7 @@ use std::hint::black_box;
 use std::time::Instant;
 
 use trackway_ctf::read::{
-    Enumeration, EventSink, Integer, Member, Scope, Sink, StreamDecoder, Trace, VariantOption,
-    Window,
+    Enumeration, EventSink, Integer, Scope, Sink, StreamDecoder, Trace, Window,
 };
 use trackway_ctf::text::{Line, LineFormat as _, Pretty, PrettyOptions, Stamp, utc};
 use trackway_ctf::write::{
@@ -48,14 +47,6 @@ impl Sink for Sum {
     fn text(&mut self, bytes: &[u8]) {
         self.0 = self.0.wrapping_add(bytes.len() as u64);
     }
-    fn begin_struct(&mut self) {}
-    fn member(&mut self, _: &Member) {}
-    fn end_struct(&mut self) {}
-    fn begin_array(&mut self) {}
-    fn element(&mut self, _: u64) {}
-    fn end_array(&mut self) {}
-    fn begin_variant(&mut self, _: &VariantOption) {}
-    fn end_variant(&mut self) {}
 }
 
 impl EventSink for Sum {

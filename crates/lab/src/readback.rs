@@ -9,8 +9,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use trackway_ctf::read::{
-    DecodeError, Enumeration, EventSink, Integer, Member, Scope, Sink, StreamDecoder, Trace,
-    VariantOption, Window,
+    DecodeError, Enumeration, EventSink, Integer, Scope, Sink, StreamDecoder, Trace, Window,
 };
 
 use crate::error::{Error, Result};
@@ -150,14 +149,6 @@ impl Sink for Numbers {
     }
     fn enumeration(&mut self, _: &Enumeration, _: u64) {}
     fn float(&mut self, _: f64) {}
-    fn begin_struct(&mut self) {}
-    fn member(&mut self, _: &Member) {}
-    fn end_struct(&mut self) {}
-    fn begin_array(&mut self) {}
-    fn element(&mut self, _: u64) {}
-    fn end_array(&mut self) {}
-    fn begin_variant(&mut self, _: &VariantOption) {}
-    fn end_variant(&mut self) {}
 }
 
 /// The number of `… (17)`.

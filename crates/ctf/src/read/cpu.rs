@@ -1,7 +1,7 @@
 //! The CPU that a packet's events were recorded on, as its context says.
 
 use super::decode::Sink;
-use super::types::{Enumeration, Integer, Member, VariantOption};
+use super::types::{Enumeration, Integer, Member};
 
 /// Name of the member that says it, as in LTTng's traces.
 const CPU_ID: &str = "cpu_id";
@@ -53,8 +53,4 @@ impl Sink for CpuId {
     // In none of these is a CPU's number.
     fn float(&mut self, _: f64) {}
     fn text(&mut self, _: &[u8]) {}
-    fn element(&mut self, _: u64) {}
-    fn end_array(&mut self) {}
-    fn begin_variant(&mut self, _: &VariantOption) {}
-    fn end_variant(&mut self) {}
 }

@@ -15,7 +15,8 @@ use super::types::{
     Type, Variant, VariantOption, WideText, in_range,
 };
 
-/// Takes decoded values, in the order of their bytes.
+/// Takes decoded values, in the order of their bytes. Whoever wants values alone need not be told
+/// of what they are parts.
 pub trait Sink {
     /// An integer; if it is signed, `value` is sign-extended two's complement.
     fn integer(&mut self, kind: &Integer, value: u64);
@@ -26,21 +27,21 @@ pub trait Sink {
     /// A string without its NUL: any bytes but NUL.
     fn text(&mut self, bytes: &[u8]);
     /// A structure begins.
-    fn begin_struct(&mut self);
+    fn begin_struct(&mut self) {}
     /// A structure's next member; its value follows.
-    fn member(&mut self, member: &Member);
+    fn member(&mut self, _member: &Member) {}
     /// A structure ends.
-    fn end_struct(&mut self);
+    fn end_struct(&mut self) {}
     /// An array or a sequence begins.
-    fn begin_array(&mut self);
+    fn begin_array(&mut self) {}
     /// An array's next element; its value follows.
-    fn element(&mut self, index: u64);
+    fn element(&mut self, _index: u64) {}
     /// An array ends.
-    fn end_array(&mut self);
+    fn end_array(&mut self) {}
     /// A variant begins; its value follows.
-    fn begin_variant(&mut self, option: &VariantOption);
+    fn begin_variant(&mut self, _option: &VariantOption) {}
     /// A variant ends.
-    fn end_variant(&mut self);
+    fn end_variant(&mut self) {}
     /// Instead of a value, there is nothing (CTF 2's optional fields).
     fn nothing(&mut self) {}
 }
@@ -54,14 +55,6 @@ impl Sink for Skip {
     fn enumeration(&mut self, _: &Enumeration, _: u64) {}
     fn float(&mut self, _: f64) {}
     fn text(&mut self, _: &[u8]) {}
-    fn begin_struct(&mut self) {}
-    fn member(&mut self, _: &Member) {}
-    fn end_struct(&mut self) {}
-    fn begin_array(&mut self) {}
-    fn element(&mut self, _: u64) {}
-    fn end_array(&mut self) {}
-    fn begin_variant(&mut self, _: &VariantOption) {}
-    fn end_variant(&mut self) {}
 }
 
 /// What decoding leaves behind for later fields.

@@ -217,8 +217,6 @@ impl Sink for ValueSink {
         self.open.push(Value::Array(Vec::new()));
     }
 
-    fn element(&mut self, _: u64) {}
-
     fn end_array(&mut self) {
         self.close();
     }

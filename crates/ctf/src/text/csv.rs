@@ -208,10 +208,6 @@ impl Sink for CpuWriter<'_> {
     fn begin_array(&mut self) {
         self.is_next = false;
     }
-    fn element(&mut self, _: u64) {}
-    fn end_array(&mut self) {}
-    fn begin_variant(&mut self, _: &VariantOption) {}
-    fn end_variant(&mut self) {}
 }
 
 /// Writes an event's contexts and fields as cells, each after its comma: one for each scope, or

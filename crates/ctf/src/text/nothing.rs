@@ -4,8 +4,8 @@ use super::format::{Head, Line, LineFormat, LossPlace, Shown, Stamp};
 use super::pretty::Pretty;
 use super::time::Calendar;
 use crate::read::{
-    DecodeError, Enumeration, EventClass, EventSink, Integer, Loss, Member, Scope, Sink,
-    StreamClass, StreamDecoder, Trace, VariantOption, Window,
+    DecodeError, Enumeration, EventClass, EventSink, Integer, Loss, Scope, Sink, StreamClass,
+    StreamDecoder, Trace, Window,
 };
 
 /// Decodes every field of every event, and writes nothing. Losses are told as [`Pretty`] tells
@@ -86,15 +86,6 @@ impl Sink for Sum {
             words.iter().fold(self.0, |sum, word| sum.wrapping_add(u64::from_le_bytes(*word)));
         self.0 = rest.iter().fold(sum, |sum, &byte| sum.wrapping_add(byte.into()));
     }
-
-    fn begin_struct(&mut self) {}
-    fn member(&mut self, _: &Member) {}
-    fn end_struct(&mut self) {}
-    fn begin_array(&mut self) {}
-    fn element(&mut self, _: u64) {}
-    fn end_array(&mut self) {}
-    fn begin_variant(&mut self, _: &VariantOption) {}
-    fn end_variant(&mut self) {}
 }
 
 impl EventSink for Sum {
