@@ -2,15 +2,18 @@
 
 use super::results::{ReadingResults, Size, TraceKind};
 use super::tools::{Tool, Work};
-use crate::bars::{at_least, at_most, ratio};
+use crate::bars::{at_least, at_most};
 use crate::results::Bar;
 
 /// How much faster than babeltrace2 it must be.
 const TIMES: f64 = 10.0;
 /// Most that the first line may take, in ms.
 const FIRST_LINE_MS: f64 = 100.0;
-/// How much more memory a trace ten times as large may need: what runs of one size differ by.
-const GROWTH: f64 = 1.15;
+/// How many MiB more a trace ten times as large may need: what is left of the reader's buffers
+/// where the smaller one does not fill them. A reader that kept a byte of each event would need
+/// more than that from four million events on.
+const GROWTH_MIB: f64 = 4.0;
+const MIB: f64 = 1_048_576.0;
 
 /// All bars.
 pub(super) fn all(results: &ReadingResults) -> Vec<Bar> {
@@ -46,9 +49,9 @@ fn size_bars(results: &ReadingResults, kind: TraceKind) -> [Bar; 2] {
     [
         at_most(
             &format!("{trace}: memory does not grow with the trace"),
-            ratio(peak(large), peak(small)),
-            GROWTH,
-            |times| format!("{times:.2} times"),
+            peak(large).zip(peak(small)).map(|(large, small)| (large - small) / MIB),
+            GROWTH_MIB,
+            |mib| format!("{mib:+.1} MiB"),
         ),
         at_most(
             &format!("{trace}: first line within {FIRST_LINE_MS} ms"),
@@ -76,13 +79,13 @@ mod tests {
             ("not measured".to_owned(), Verdict::Unknown),
             ("8.00 times".to_owned(), Verdict::Misses),
             ("not measured".to_owned(), Verdict::Unknown),
-            ("1.05 times".to_owned(), Verdict::Holds),
+            ("+1.0 MiB".to_owned(), Verdict::Holds),
             ("11.0 ms".to_owned(), Verdict::Holds),
         ];
         assert_eq!(told(&results), expected);
         results.sizes[1].peak_bytes.median *= 2.0;
         results.sizes[0].first_line_ms.median = 100.5;
-        expected[4] = ("2.11 times".to_owned(), Verdict::Misses);
+        expected[4] = ("+21.0 MiB".to_owned(), Verdict::Misses);
         expected[5] = ("100.5 ms".to_owned(), Verdict::Misses);
         assert_eq!(told(&results), expected);
     }
