@@ -12,7 +12,7 @@ use std::time::Instant;
 use trackway_ctf::read::{
     Enumeration, EventSink, Integer, Scope, Sink, StreamDecoder, Trace, Window,
 };
-use trackway_ctf::text::{Line, LineFormat as _, Pretty, PrettyOptions, Stamp, utc};
+use trackway_ctf::text::{Line, LineFormat as _, Literal, Pretty, PrettyOptions, Stamp, utc};
 use trackway_ctf::write::{
     Contexts, PACKET_HEADER_BYTES, PacketFields, TraceDescription, event_declaration,
     metadata_preamble, packet_header,
@@ -180,6 +180,7 @@ fn pass(trace: &Trace, packets: &[Vec<u8>], work: Work) -> (u64, u64) {
     let (mut sum, mut events) = (Sum::default(), 0);
     let mut lines = Pretty::new(PrettyOptions::default(), utc);
     let mut text = Vec::with_capacity(1 << 20);
+    let prefix = Literal::new(b"host app:event: { cpu_id = 0 }");
     for packet in packets {
         let window = Window::whole(packet);
         decoder.begin_packet(window, packet.len() as u64, &mut sum, |_| {}).expect("a packet");
@@ -195,6 +196,7 @@ fn pass(trace: &Trace, packets: &[Vec<u8>], work: Work) -> (u64, u64) {
                         stream_text: b"host ",
                         class_text: b"app:event: ",
                         packet_text: b"{ cpu_id = 0 }",
+                        prefix: &prefix,
                     };
                     lines.event(&mut text, line, &mut decoder, window).map(|_| ())
                 }

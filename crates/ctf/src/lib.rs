@@ -5,6 +5,7 @@
 //! with events or with an error that says where, and never panics.
 #![forbid(unsafe_code)]
 
+mod literal;
 pub mod read;
 pub mod text;
 pub mod write;

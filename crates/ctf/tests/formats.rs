@@ -8,7 +8,8 @@ use trackway_ctf::read::{
     Event, EventClass, StreamClass, StreamDecoder, Trace, Value, Window, read_stream,
 };
 use trackway_ctf::text::{
-    Calendar, Csv, Json, Line, LineFormat, Pretty, PrettyOptions, Stamp, event_columns, utc,
+    Calendar, Csv, Json, Line, LineFormat, Literal, Pretty, PrettyOptions, Stamp, event_columns,
+    utc,
 };
 
 /// Nobody asks for the time of day here.
@@ -38,13 +39,20 @@ fn lines<F: LineFormat>(
                 decoder.skip_body(window, header.class).expect("a body");
                 continue;
             }
+            let [stream_text, class_text] = [
+                format.stream_text(trace, "", stream),
+                format.class_text(trace, stream, header.class),
+            ];
+            let mut prefix = Literal::default();
+            prefix.set(&[&stream_text, &class_text, &packet_text]);
             let line = Line {
                 class: header.class,
                 stamp: header.time.map(|time| Stamp { time, clock: header.clock }),
                 previous: None,
-                stream_text: &format.stream_text(trace, "", stream),
-                class_text: &format.class_text(trace, stream, header.class),
+                stream_text: &stream_text,
+                class_text: &class_text,
                 packet_text: &packet_text,
+                prefix: &prefix,
             };
             let mut out = Vec::new();
             format.event(&mut out, line, &mut decoder, window).expect("a body");

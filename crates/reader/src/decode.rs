@@ -9,7 +9,7 @@ use trackway_ctf::read::{
     Bytes, EventClass, EventHeader, Loss, Next, SourceStream, StreamClass, StreamDecoder,
     StreamError,
 };
-use trackway_ctf::text::{Head, Line, LineFormat, Stamp};
+use trackway_ctf::text::{Head, Line, LineFormat, Literal, Stamp};
 
 use crate::batch::{Batch, Mark, Told};
 use crate::input::{DataFile, Part};
@@ -28,6 +28,8 @@ pub(crate) struct Task<'t, B> {
     texts: Option<&'t ClassTexts>,
     /// What lines of the current packet have in common.
     packet_text: Vec<u8>,
+    /// The prefix of each class's lines in this packet; empty until there is a line.
+    prefixes: Vec<Literal>,
     /// Events of the current packet that were begun, and between which of them it is read.
     events: u64,
     wanted: Range<u64>,
@@ -56,6 +58,7 @@ impl<'t, B: Bytes> Task<'t, B> {
             decoder,
             texts: None,
             packet_text: Vec::new(),
+            prefixes: Vec::new(),
             events: 0,
             wanted: 0..u64::MAX,
             previous: None,
@@ -124,6 +127,7 @@ impl<'t, B: Bytes> Task<'t, B> {
 
     fn begin_packet(&mut self, format: &impl LineFormat, batch: &mut Batch) {
         self.packet_text.clear();
+        self.prefixes.clear();
         self.events = 0;
         self.wanted = wanted(&self.file.part, self.source.next().0);
         let mut losses = Vec::new();
@@ -196,12 +200,16 @@ impl<'t, B: Bytes> Task<'t, B> {
         batch: &mut Batch,
     ) -> Result<(), StreamError> {
         let events = self.decoder.class().map_or(&[][..], |class| class.events());
-        let class_text = texts.events.get(index_of(events, header.class));
+        let class_index = index_of(events, header.class);
+        let class_text = texts.events.get(class_index);
         let stamp = header.time.map(|time| Stamp { time, clock: header.clock });
         let class_text = class_text.and_then(Option::as_deref);
         let Some(class_text) = class_text.filter(|_| self.stream.range.has(header.time)) else {
             return self.skip(header);
         };
+        if F::HAS_LINES && self.prefixes.get(class_index).is_none_or(Literal::is_empty) {
+            self.make_prefix(class_index, [&texts.stream, class_text]);
+        }
         let line = Line {
             class: header.class,
             stamp,
@@ -209,6 +217,7 @@ impl<'t, B: Bytes> Task<'t, B> {
             stream_text: &texts.stream,
             class_text,
             packet_text: &self.packet_text,
+            prefix: self.prefixes.get(class_index).unwrap_or(&NO_TEXT),
         };
         let start = batch.text.len();
         let text = &mut batch.text;
@@ -239,10 +248,24 @@ impl<'t, B: Bytes> Task<'t, B> {
         Ok(())
     }
 
+    /// Makes what lines of a class have in common in this packet.
+    #[cold]
+    fn make_prefix(&mut self, class_index: usize, [stream, class]: [&[u8]; 2]) {
+        if self.prefixes.len() <= class_index {
+            self.prefixes.resize_with(class_index + 1, Literal::default);
+        }
+        if let Some(prefix) = self.prefixes.get_mut(class_index) {
+            prefix.set(&[stream, class, &self.packet_text]);
+        }
+    }
+
     fn damaged(&self, error: &StreamError, batch: &mut Batch) {
         batch.note(Told::Damage(format!("{}: {error}", self.file.name)));
     }
 }
+
+/// The prefix where there are no lines.
+static NO_TEXT: Literal = Literal::empty();
 
 /// Which events are wanted of the packet that begins at byte `at`.
 fn wanted(part: &Part, at: u64) -> Range<u64> {

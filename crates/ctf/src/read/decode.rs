@@ -290,20 +290,31 @@ pub(crate) fn decode_struct<S: Sink>(
 ) -> Result<(), DecodeError> {
     cursor.align(structure.alignment)?;
     sink.begin_struct();
-    let mut members = structure.members.iter();
-    for run in &structure.runs {
+    decode_members(&structure.members, &structure.runs, cursor, state, sink)?;
+    sink.end_struct();
+    Ok(())
+}
+
+/// Decodes members of a structure, of which these are the runs.
+#[inline]
+pub(crate) fn decode_members<S: Sink>(
+    members: &[Member],
+    runs: &[Run],
+    cursor: &mut Cursor<'_>,
+    state: &mut State,
+    sink: &mut S,
+) -> Result<(), DecodeError> {
+    let mut members = members.iter();
+    for run in runs {
         for member in members.by_ref().take(run.before) {
             decode_member(member, cursor, state, sink)?;
         }
         decode_run(run, &mut members, cursor, state, sink)?;
     }
-    for member in members {
-        decode_member(member, cursor, state, sink)?;
-    }
-    sink.end_struct();
-    Ok(())
+    members.try_for_each(|member| decode_member(member, cursor, state, sink))
 }
 
+#[inline]
 fn decode_member<S: Sink>(
     member: &Member,
     cursor: &mut Cursor<'_>,
@@ -314,6 +325,11 @@ fn decode_member<S: Sink>(
         return decode(&member.kind, cursor, state, &mut Skip);
     }
     sink.member(member);
+    // What most often stands between numbers, without a call.
+    if let Type::Text = member.kind {
+        sink.text(cursor.string()?);
+        return Ok(());
+    }
     decode(&member.kind, cursor, state, sink)
 }
 
@@ -340,7 +356,7 @@ fn decode_run<S: Sink>(
     }
 }
 
-/// A structure of numbers, all at known places.
+/// The first members of a structure: numbers at known places.
 #[inline]
 pub(crate) fn decode_flat<S: Sink>(
     structure: &Struct,
@@ -349,11 +365,9 @@ pub(crate) fn decode_flat<S: Sink>(
     state: &mut State,
     sink: &mut S,
 ) {
-    sink.begin_struct();
     for (place, member) in places.iter().zip(&structure.members) {
         placed(member, place, run, state, sink);
     }
-    sink.end_struct();
 }
 
 /// A number at a known place.

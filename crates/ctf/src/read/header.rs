@@ -19,6 +19,39 @@ pub(crate) struct HeaderPlan {
     /// How many bytes from the header's start must be at hand for any shape.
     reach: usize,
     shapes: Vec<Shape>,
+    /// The first shape, if it is within one word.
+    word: Option<Word>,
+}
+
+/// A form that a header may have, of which all is in its first eight bytes: that of nearly every
+/// event of LTTng and of Trackway.
+#[derive(Debug, Clone, Copy)]
+struct Word {
+    big_endian: bool,
+    tag: Bits,
+    /// The tags that select it: this one, and so many more.
+    first: u64,
+    others: u64,
+    bits: u64,
+    /// The tag or another number; `None`: the stream has one class of events.
+    id: Option<Bits>,
+    /// Low bits of the clock, and how many.
+    clock: Bits,
+    clock_bits: u32,
+}
+
+/// A number in a word.
+#[derive(Debug, Clone, Copy)]
+struct Bits {
+    shift: u32,
+    mask: u64,
+}
+
+impl Bits {
+    #[inline]
+    const fn of(self, word: u64) -> u64 {
+        word >> self.shift & self.mask
+    }
 }
 
 /// One of the forms that a header may have.
@@ -57,8 +90,8 @@ impl HeaderPlan {
         let Some(choice) = choice else {
             let mut shape = Shape::new(0, u64::MAX);
             numbers.iter().try_for_each(|member| shape.add(&member.kind, None))?;
-            let reach = shape.reach();
-            return Some(Self { alignment, tag: None, reach, shapes: vec![shape] });
+            let (reach, word) = (shape.reach(), Word::new(None, &shape));
+            return Some(Self { alignment, tag: None, reach, shapes: vec![shape], word });
         };
         let [Member { kind: Type::Enumeration(Enumeration { integer: tag, .. }), .. }] = numbers
         else {
@@ -84,13 +117,40 @@ impl HeaderPlan {
             }
         }
         let reach = shapes.iter().map(Shape::reach).max()?.max(place.reach());
-        Some(Self { alignment, tag: Some((place, slot)), reach, shapes })
+        let word = shapes.first().and_then(|shape| Word::new(Some(place), shape));
+        Some(Self { alignment, tag: Some((place, slot)), reach, shapes, word })
     }
 
     /// Reads the header that comes next, and goes behind it: the event's id, if it has one. `None`,
     /// with nothing changed, if it must be walked through.
     #[inline]
     pub(crate) fn read(&self, cursor: &mut Cursor<'_>, state: &mut State) -> Option<Option<u64>> {
+        self.read_word(cursor, state).or_else(|| self.read_shape(cursor, state))
+    }
+
+    /// Reads a header that is within one word.
+    #[inline]
+    fn read_word(&self, cursor: &mut Cursor<'_>, state: &mut State) -> Option<Option<u64>> {
+        let word = self.word?;
+        let (bytes, rest) = cursor.at_hand(self.alignment, 8)?;
+        let bytes = <[u8; 8]>::try_from(bytes).ok()?;
+        let read =
+            if word.big_endian { u64::from_be_bytes(bytes) } else { u64::from_le_bytes(bytes) };
+        let tag = word.tag.of(read);
+        if tag.wrapping_sub(word.first) > word.others || word.bits > rest {
+            return None;
+        }
+        cursor.pass(self.alignment, word.bits);
+        if let Some((_, slot)) = self.tag {
+            state.set_slot(slot, tag);
+        }
+        state.clock = advanced(state.clock, word.clock.of(read), word.clock_bits);
+        Some(word.id.map(|id| id.of(read)))
+    }
+
+    /// Reads a header of any shape.
+    #[inline(never)]
+    fn read_shape(&self, cursor: &mut Cursor<'_>, state: &mut State) -> Option<Option<u64>> {
         let (bytes, rest) = cursor.at_hand(self.alignment, self.reach)?;
         let tag = match &self.tag {
             Some((place, _)) => place.read(bytes),
@@ -112,6 +172,32 @@ impl HeaderPlan {
             Id::None => None,
             Id::Tag => Some(tag),
             Id::At(place) => Some(place.read(bytes)),
+        })
+    }
+}
+
+impl Word {
+    /// The shape that `tag` selects, if it has a clock and is within a word.
+    fn new(tag: Option<Place>, shape: &Shape) -> Option<Self> {
+        let (clock, clock_bits) = shape.clock?;
+        let big_endian = clock.is_big_endian();
+        let bits = |place: Place| {
+            let shift = place.shift_in_first_word().filter(|_| place.is_big_endian() == big_endian);
+            Some(Bits { shift: shift?, mask: place.mask() })
+        };
+        Some(Self {
+            big_endian,
+            tag: tag.map_or(Some(Bits { shift: 0, mask: 0 }), bits)?,
+            first: tag.map_or(0, |_| shape.first),
+            others: tag.map_or(u64::MAX, |_| shape.last.wrapping_sub(shape.first)),
+            bits: shape.bits,
+            id: match &shape.id {
+                Id::None => None,
+                Id::Tag => Some(bits(tag?)?),
+                Id::At(place) => Some(bits(*place)?),
+            },
+            clock: bits(clock)?,
+            clock_bits,
         })
     }
 }

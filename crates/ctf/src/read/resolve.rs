@@ -19,6 +19,7 @@ use super::types::{
     Array, Enumeration, Float, Integer, Member, Role, Sequence, Struct, TextEnd, Type, Variant,
     VariantOption, WideText,
 };
+use crate::literal::Literal;
 
 /// Most types in one trace, counting each use, beyond one for each byte of the metadata: few
 /// lines of types made of types would otherwise become any number of them.
@@ -353,7 +354,7 @@ impl Resolver<'_> {
             }
             let kind = self.compile(&named.node)?;
             let raw_name = named.name.clone();
-            let member = Member { raw_name, kind, hidden: false, lead: String::new() };
+            let member = Member { raw_name, kind, hidden: false, lead: Literal::default() };
             if let Some(frame) = self.frames.last_mut() {
                 frame.members.push(member);
             }
@@ -656,7 +657,8 @@ fn finish(kind: &mut Type) {
                 member.hidden = member.kind.is_hidden();
                 let lead = if shown == 0 { ' ' } else { ',' };
                 let space = if shown == 0 { "" } else { " " };
-                member.lead = format!("{lead}{space}{} = ", member.name());
+                let text = format!("{lead}{space}{} = ", member.name());
+                member.lead = Literal::new(text.as_bytes());
                 shown += usize::from(!member.hidden);
             }
             structure.shown = shown > 0 || structure.members.is_empty();

@@ -36,6 +36,26 @@ impl Place {
         })
     }
 
+    pub(crate) const fn is_big_endian(self) -> bool {
+        self.big_endian
+    }
+
+    pub(crate) const fn mask(self) -> u64 {
+        self.mask
+    }
+
+    /// How far the run's first eight bytes are shifted right to have the number at their low end,
+    /// if it is within them and has no sign.
+    pub(crate) fn shift_in_first_word(self) -> Option<u32> {
+        let (shift, before) = (u32::from(self.shift), self.byte.checked_mul(8)?);
+        let bits = self.mask.count_ones();
+        match (self.sign, self.big_endian) {
+            (0, false) => Some(shift + before).filter(|shift| shift + bits <= 64),
+            (0, true) => shift.checked_sub(before),
+            _ => None,
+        }
+    }
+
     /// Where the word that it is in ends, in bytes from the run's start.
     pub(crate) const fn reach(self) -> usize {
         self.byte as usize + 8
@@ -77,27 +97,43 @@ pub(crate) struct Elements {
     pub(crate) stride: usize,
 }
 
-/// The contexts and the payload of an event, if all of them are structures of numbers whose
-/// places are known from where the first of them begins.
+/// The numbers with which an event begins, contexts and payload taken together, whose places are
+/// known from where the first of them begins: all there is of most events, all but a string or
+/// two of the others.
 #[derive(Debug, Clone)]
 pub(crate) struct Flat {
     /// As in [`Run`].
     pub(crate) alignment: u64,
     pub(crate) bits: u64,
     pub(crate) reach: usize,
-    /// The places of each part's members; none for a part that there is not.
+    /// The places of the first members of each part; none for a part that there is not.
     pub(crate) parts: [Vec<Place>; 3],
+    /// How many parts are described whole by their places. The next one is a structure of which
+    /// the other members are to be walked through, and so are the parts behind it.
+    pub(crate) whole: usize,
+    /// The runs in that structure, counted from the first of these other members.
+    pub(crate) runs: Vec<Run>,
 }
 
 impl Flat {
-    /// The places of `parts`, if they are known.
+    /// The places of `parts`, if it begins with a structure.
     pub(crate) fn new(parts: [Option<&Type>; 3]) -> Option<Self> {
         let first = parts.iter().flatten().next()?;
         let mut run =
             Run { before: 0, alignment: first.alignment(), bits: 0, reach: 0, places: Vec::new() };
-        let mut places = [const { Vec::new() }; 3];
-        for (part, places) in parts.into_iter().zip(&mut places) {
-            let Some(part) = part else { continue };
+        let mut flat = Self {
+            alignment: 8,
+            bits: 0,
+            reach: 0,
+            parts: Default::default(),
+            whole: 0,
+            runs: vec![],
+        };
+        for (part, places) in parts.into_iter().zip(&mut flat.parts) {
+            let Some(part) = part else {
+                flat.whole += 1;
+                continue;
+            };
             let Type::Struct(Struct { members, alignment, shown: true, .. }) = part else {
                 return None;
             };
@@ -105,13 +141,19 @@ impl Flat {
                 return None;
             }
             run.bits = run.bits.next_multiple_of(*alignment);
-            for member in members {
-                extend(Some(&mut run), number(&member.kind)?)?;
-            }
+            let known = members.iter().take_while(|member| {
+                number(&member.kind).and_then(|number| extend(Some(&mut run), number)).is_some()
+            });
+            let known = known.count();
             *places = std::mem::take(&mut run.places);
+            if let Some(others) = members.get(known..).filter(|others| !others.is_empty()) {
+                flat.runs = runs(others, 1);
+                break;
+            }
+            flat.whole += 1;
         }
-        let Run { alignment, bits, reach, .. } = run;
-        Some(Self { alignment, bits, reach, parts: places })
+        (flat.alignment, flat.bits, flat.reach) = (run.alignment, run.bits, run.reach);
+        Some(flat)
     }
 }
 

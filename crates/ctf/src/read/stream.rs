@@ -6,9 +6,9 @@
 //! [`DecodeError::Truncated`], nothing has changed, and the caller tries again with more.
 
 use super::cursor::Cursor;
-use super::decode::{Sink, Skip, State, decode, decode_flat};
+use super::decode::{Sink, Skip, State, decode, decode_flat, decode_members};
 use super::error::DecodeError;
-use super::runs::Place;
+use super::runs::{Flat, Place};
 use super::trace::{EventClass, StreamClass, Trace};
 use super::types::{Role, Type};
 
@@ -344,6 +344,9 @@ impl<'trace> StreamDecoder<'trace> {
             && flat.bits <= rest
         {
             cursor.pass(flat.alignment, flat.bits);
+            if flat.whole < scopes.len() {
+                return self.rest_of_body(cursor, flat, bytes, scopes, sink);
+            }
             // Unrolled: a loop over the three would cost more than they do.
             let [first, second, third] = scopes;
             let [places, more_places, last_places] = &flat.parts;
@@ -356,27 +359,69 @@ impl<'trace> StreamDecoder<'trace> {
     }
 
     /// Reads an event's parts, whatever they are.
+    #[inline(never)]
     fn walk_body<S: EventSink>(
         &mut self,
         mut cursor: Cursor<'_>,
         scopes: [(Scope, Option<&Type>); 3],
         sink: &mut S,
     ) -> Result<(), DecodeError> {
-        let (clock_before, budget_before) = (self.state.clock, self.state.budget);
-        for (scope, kind) in scopes {
-            let Some(kind) = kind else { continue };
-            let decoded = if kind.is_hidden() {
-                decode(kind, &mut cursor, &mut self.state, &mut Skip)
-            } else {
-                sink.begin_scope(scope);
-                decode(kind, &mut cursor, &mut self.state, sink)
-            };
-            decoded.inspect_err(|_| {
-                self.state.clock = clock_before;
-                self.state.budget = budget_before;
-            })?;
+        let (before, state) = ((self.state.clock, self.state.budget), &mut self.state);
+        let walked = scopes
+            .into_iter()
+            .try_for_each(|(scope, kind)| walk_part(scope, kind, &mut cursor, state, sink));
+        self.end_walk(walked, &cursor, before)
+    }
+
+    /// Reads an event's parts: the numbers in `bytes` whose places are known, and what is left.
+    // Not inlined: so the path of events that are numbers alone stays small.
+    #[inline]
+    fn rest_of_body<S: EventSink>(
+        &mut self,
+        mut cursor: Cursor<'_>,
+        flat: &Flat,
+        bytes: &[u8],
+        scopes: [(Scope, Option<&Type>); 3],
+        sink: &mut S,
+    ) -> Result<(), DecodeError> {
+        let (before, state) = ((self.state.clock, self.state.budget), &mut self.state);
+        let mut walk = || {
+            for (index, &(scope, kind)) in scopes.iter().enumerate() {
+                match kind {
+                    Some(Type::Struct(structure)) if index <= flat.whole => {
+                        let places = &flat.parts[index];
+                        sink.begin_scope(scope);
+                        sink.begin_struct();
+                        decode_flat(structure, places, bytes, state, sink);
+                        if index == flat.whole {
+                            let others = structure.members.get(places.len()..).unwrap_or_default();
+                            decode_members(others, &flat.runs, &mut cursor, state, sink)?;
+                        }
+                        sink.end_struct();
+                    }
+                    _ => walk_part(scope, kind, &mut cursor, state, sink)?,
+                }
+            }
+            Ok(())
+        };
+        let walked = walk();
+        self.end_walk(walked, &cursor, before)
+    }
+
+    /// Ends an event that was walked through: as if it had not been begun, if that failed. What
+    /// the clock and the budget were before it is `before`.
+    #[inline]
+    fn end_walk(
+        &mut self,
+        walked: Result<(), DecodeError>,
+        cursor: &Cursor<'_>,
+        before: (u64, u64),
+    ) -> Result<(), DecodeError> {
+        if let Err(error) = walked {
+            (self.state.clock, self.state.budget) = before;
+            return Err(error);
         }
-        self.end_event(&cursor)
+        self.end_event(cursor)
     }
 
     fn end_event(&mut self, cursor: &Cursor<'_>) -> Result<(), DecodeError> {
@@ -413,8 +458,26 @@ fn flat_part<S: EventSink>(
 ) {
     if let Some(Type::Struct(structure)) = kind {
         sink.begin_scope(scope);
+        sink.begin_struct();
         decode_flat(structure, places, bytes, state, sink);
+        sink.end_struct();
     }
+}
+
+/// Decodes a part of an event, if there is one, whatever it is.
+fn walk_part<S: EventSink>(
+    scope: Scope,
+    kind: Option<&Type>,
+    cursor: &mut Cursor<'_>,
+    state: &mut State,
+    sink: &mut S,
+) -> Result<(), DecodeError> {
+    let Some(kind) = kind else { return Ok(()) };
+    if kind.is_hidden() {
+        return decode(kind, cursor, state, &mut Skip);
+    }
+    sink.begin_scope(scope);
+    decode(kind, cursor, state, sink)
 }
 
 fn packet(stream: usize, state: &State) -> Packet {

@@ -6,6 +6,7 @@
 use std::sync::Arc;
 
 use super::runs::{Elements, Run};
+use crate::literal::Literal;
 
 /// A field's type.
 #[derive(Debug, Clone)]
@@ -209,7 +210,7 @@ pub struct Member {
     /// Whether it is for the reader alone, such as a timestamp.
     pub(crate) hidden: bool,
     /// What stands before its value in text: ` name = ` or `, name = `.
-    pub(crate) lead: String,
+    pub(crate) lead: Literal,
 }
 
 impl Member {

@@ -30,6 +30,7 @@ impl<'buffer> FieldWriter<'buffer> {
 }
 
 impl EventSink for FieldWriter<'_> {
+    #[inline]
     fn begin_scope(&mut self, scope: Scope) {
         if self.follows {
             self.out.extend_from_slice(b", ");
@@ -38,12 +39,19 @@ impl EventSink for FieldWriter<'_> {
         self.has_names =
             if scope == Scope::Fields { self.names.payload } else { self.names.context };
         if self.names.scope {
-            self.out.extend_from_slice(match scope {
-                Scope::StreamContext => b"stream.event.context = ",
-                Scope::EventContext => b"event.context = ",
-                Scope::Fields => b"event.fields = ",
-            });
+            self.name_scope(scope);
         }
+    }
+}
+
+impl FieldWriter<'_> {
+    #[cold]
+    fn name_scope(&mut self, scope: Scope) {
+        self.out.extend_from_slice(match scope {
+            Scope::StreamContext => b"stream.event.context = ",
+            Scope::EventContext => b"event.context = ",
+            Scope::Fields => b"event.fields = ",
+        });
     }
 }
 
@@ -77,6 +85,7 @@ impl Sink for FieldWriter<'_> {
         push_quoted(self.out, bytes);
     }
 
+    #[inline]
     fn begin_struct(&mut self) {
         if !self.lead.is_empty() {
             self.out.extend_from_slice(self.lead);
@@ -85,17 +94,18 @@ impl Sink for FieldWriter<'_> {
         self.out.push(b'{');
     }
 
+    #[inline]
     fn member(&mut self, member: &Member) {
-        let lead = member.lead.as_bytes();
         if self.has_names {
-            push_short(self.out, lead);
+            member.lead.push(self.out);
         } else {
             // Up to its space; then comes the name.
-            let before = if lead.first() == Some(&b',') { 2 } else { 1 };
-            self.out.extend_from_slice(lead.get(..before).unwrap_or_default());
+            let is_first = member.lead.as_bytes().first() == Some(&b' ');
+            self.out.extend_from_slice(if is_first { b" " } else { b", " });
         }
     }
 
+    #[inline]
     fn end_struct(&mut self) {
         self.out.extend_from_slice(b" }");
     }
@@ -162,32 +172,38 @@ fn push_integer(out: &mut Vec<u8>, kind: &Integer, value: u64) {
 pub(crate) fn push_quoted(out: &mut Vec<u8>, bytes: &[u8]) {
     out.push(b'"');
     let mut rest = bytes;
-    while let Some(at) = rest.iter().position(|&byte| ESCAPED[usize::from(byte)]) {
-        let (plain, from) = rest.split_at(at);
-        out.extend_from_slice(plain);
-        if let Some((&byte, after)) = from.split_first() {
-            push_escape(out, byte);
-            rest = after;
-        }
+    loop {
+        let (plain, from) = rest.split_at(plain_length(rest));
+        push_short(out, plain);
+        let Some((&byte, after)) = from.split_first() else { break };
+        push_escape(out, byte);
+        rest = after;
     }
-    out.extend_from_slice(rest);
     out.push(b'"');
 }
 
-/// [`is_escaped`] of each byte.
-const ESCAPED: [bool; 256] = {
-    let mut escaped = [false; 256];
-    let mut byte = 0;
-    while byte < escaped.len() {
-        escaped[byte] = is_escaped(byte as u8);
-        byte += 1;
+/// How many of the first bytes are not escaped.
+fn plain_length(bytes: &[u8]) -> usize {
+    let first_escaped = |bytes: &[u8]| bytes.iter().position(|&byte| is_escaped(byte));
+    let (pieces, rest) = bytes.as_chunks::<16>();
+    for (index, piece) in pieces.iter().enumerate() {
+        // Without a way out, so that all of a piece is compared at once.
+        if piece.iter().fold(false, |any, &byte| any | is_escaped(byte)) {
+            return 16 * index + first_escaped(piece).unwrap_or(16);
+        }
     }
-    escaped
-};
+    16 * pieces.len() + first_escaped(rest).unwrap_or(rest.len())
+}
 
 /// Bytes above ASCII are left as they are: they are UTF-8, or nothing that we know better.
 const fn is_escaped(byte: u8) -> bool {
-    byte < 0x20 || matches!(byte, b'\\' | b'\'' | b'"' | b'?' | 0x7f)
+    // By `|`, not `||`: without branches, many bytes are compared at once.
+    (byte < 0x20)
+        | (byte == b'\\')
+        | (byte == b'\'')
+        | (byte == b'"')
+        | (byte == b'?')
+        | (byte == 0x7f)
 }
 
 fn push_escape(out: &mut Vec<u8>, byte: u8) {

@@ -6,6 +6,7 @@
 //! that shows ([`Head`]), and mends it in the merged text where it is not so
 //! ([`LineFormat::relate`]). Runs of events of one stream are copied without another look.
 
+use crate::literal::Literal;
 use crate::read::{DecodeError, EventClass, Loss, Sink, StreamClass, StreamDecoder, Trace, Window};
 
 /// When an event was.
@@ -32,6 +33,8 @@ pub struct Line<'a> {
     pub class_text: &'a [u8],
     /// What [`LineFormat::packet_sink`] wrote.
     pub packet_text: &'a [u8],
+    /// The three together, in this order.
+    pub prefix: &'a Literal,
 }
 
 /// What of a line depends on the events before it.

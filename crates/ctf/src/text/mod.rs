@@ -21,6 +21,7 @@ mod passed;
 mod pretty;
 mod time;
 
+pub use crate::literal::Literal;
 pub use csv::{Csv, event_columns, push_csv_cell};
 pub use details::{push_details, push_details_json};
 pub use fields::FieldWriter;

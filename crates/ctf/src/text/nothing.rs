@@ -80,11 +80,8 @@ impl Sink for Sum {
     }
 
     fn text(&mut self, bytes: &[u8]) {
-        // By words: all bytes are looked at, as cheaply as they could be copied.
-        let (words, rest) = bytes.as_chunks::<8>();
-        let sum =
-            words.iter().fold(self.0, |sum, word| sum.wrapping_add(u64::from_le_bytes(*word)));
-        self.0 = rest.iter().fold(sum, |sum, &byte| sum.wrapping_add(byte.into()));
+        // The search for its end looked at every byte.
+        self.0 = self.0.wrapping_add(std::hint::black_box(bytes).len() as u64);
     }
 }
 

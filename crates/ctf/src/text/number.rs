@@ -14,24 +14,57 @@ const PAIRS: [[u8; 2]; 100] = {
 };
 
 /// Appends `value` in decimal.
-pub fn push_decimal(out: &mut Vec<u8>, mut value: u64) {
-    // 2^64 has 20 digits.
-    let mut digits = [0_u8; 20];
-    let mut first = digits.len();
-    while value >= 100 {
-        first -= 2;
-        digits[first..first + 2].copy_from_slice(&PAIRS[(value % 100) as usize]);
+#[inline]
+pub fn push_decimal(out: &mut Vec<u8>, value: u64) {
+    if value < 10 {
+        out.push(b'0' + value as u8);
+        return;
+    }
+    push_digits(out, value);
+}
+
+/// Appends `value`, which is at least 10.
+fn push_digits(out: &mut Vec<u8>, mut value: u64) {
+    // Into their places at once: digits written one by one cannot be read back by words before
+    // they have left the processor's store buffer.
+    let start = out.len();
+    out.extend_from_slice(&[0; DIGITS_MAX]);
+    let count = decimal_digits(value);
+    out.truncate(start + count);
+    let digits = out.get_mut(start..).unwrap_or_default();
+    let (pairs, first) = {
+        let (first, pairs) = digits.split_at_mut(count % 2);
+        (pairs.as_chunks_mut::<2>().0, first.first_mut())
+    };
+    for pair in pairs.iter_mut().rev() {
+        *pair = PAIRS[(value % 100) as usize];
         value /= 100;
     }
-    let [tens, ones] = PAIRS[value as usize];
-    first -= 1;
-    digits[first] = ones;
-    if value >= 10 {
-        first -= 1;
-        digits[first] = tens;
+    if let Some(first) = first {
+        *first = b'0' + value as u8;
     }
-    push_short(out, &digits[first..]);
 }
+
+/// 2^64 has 20 digits.
+const DIGITS_MAX: usize = 20;
+
+/// How many digits `value`, which is not 0, has.
+fn decimal_digits(value: u64) -> usize {
+    // 1233 / 4096 is a little more than the logarithm of 2 (Warren, "Hacker's Delight", 11-4).
+    let guess = ((64 - value.leading_zeros() as usize) * 1233) >> 12;
+    guess + usize::from(POWERS.get(guess).is_none_or(|&power| value >= power))
+}
+
+/// Powers of ten.
+const POWERS: [u64; DIGITS_MAX] = {
+    let mut powers = [1; DIGITS_MAX];
+    let mut exponent = 1;
+    while exponent < powers.len() {
+        powers[exponent] = 10 * powers[exponent - 1];
+        exponent += 1;
+    }
+    powers
+};
 
 /// Appends a few bytes: most texts are so short that calling the C library to copy them costs
 /// more than the copy. Two pieces of constant size, which may overlap, are any size in between.
@@ -227,6 +260,14 @@ mod tests {
     #[test]
     fn integers_are_written_whole() {
         let mut out = Vec::new();
+        for power in (0..20).map(|exponent| 10_u64.pow(exponent)) {
+            for value in [power - 1, power, power + power / 2] {
+                out.clear();
+                push_decimal(&mut out, value);
+                assert_eq!(out, value.to_string().as_bytes());
+            }
+        }
+        out.clear();
         push_decimal(&mut out, 0);
         out.push(b' ');
         push_decimal(&mut out, u64::MAX);

@@ -3,7 +3,6 @@
 
 use super::fields::FieldWriter;
 use super::format::{Head, Line, LineFormat, LossPlace, Shown, Stamp};
-use super::number::push_short;
 use super::options::PrettyOptions;
 use super::time::{Calendar, TimeWriter};
 use crate::read::{
@@ -144,9 +143,7 @@ impl<C: Calendar> LineFormat for Pretty<C> {
             Some(stamp) => self.times.push(out, stamp, line.previous),
             None => Head::default(),
         };
-        push_short(out, line.stream_text);
-        push_short(out, line.class_text);
-        push_short(out, line.packet_text);
+        line.prefix.push(out);
         let mut sink = FieldWriter::new(out, self.options.names, !line.packet_text.is_empty());
         decoder.event_body(window, line.class, &mut sink)?;
         out.push(b'\n');

@@ -1,0 +1,85 @@
+//! Constant text that is appended often.
+
+/// How much is copied at once, in bytes.
+const PIECE: usize = 32;
+
+/// Text that is the same in many lines, such as a field's name. Most texts are so short that
+/// calling the C library to copy one costs more than the copy; so this one is padded to pieces of
+/// a constant size, which are copied in line, and the padding is cut off.
+#[derive(Debug, Clone, Default)]
+pub struct Literal {
+    pieces: Vec<[u8; PIECE]>,
+    length: usize,
+}
+
+impl Literal {
+    /// No text.
+    pub const fn empty() -> Self {
+        Self { pieces: Vec::new(), length: 0 }
+    }
+
+    /// The text `bytes`.
+    pub fn new(bytes: &[u8]) -> Self {
+        let mut literal = Self::default();
+        literal.set(&[bytes]);
+        literal
+    }
+
+    /// Becomes the text that `parts` make together.
+    pub fn set(&mut self, parts: &[&[u8]]) {
+        let parts = parts.iter().copied().flatten();
+        self.length = 0;
+        self.pieces.clear();
+        for (index, &byte) in parts.enumerate() {
+            if index.is_multiple_of(PIECE) {
+                self.pieces.push([0; PIECE]);
+            }
+            if let Some(piece) = self.pieces.last_mut() {
+                piece[index % PIECE] = byte;
+            }
+            self.length = index + 1;
+        }
+    }
+
+    /// Its length in bytes.
+    pub const fn len(&self) -> usize {
+        self.length
+    }
+
+    /// Whether it is empty.
+    pub const fn is_empty(&self) -> bool {
+        self.length == 0
+    }
+
+    /// Its bytes.
+    pub fn as_bytes(&self) -> &[u8] {
+        self.pieces.as_flattened().get(..self.length).unwrap_or_default()
+    }
+
+    /// Appends it to `out`.
+    #[inline]
+    pub fn push(&self, out: &mut Vec<u8>) {
+        let end = out.len() + self.length;
+        for piece in &self.pieces {
+            out.extend_from_slice(piece);
+        }
+        out.truncate(end);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn texts_of_all_lengths_are_appended_whole() {
+        let text: Vec<u8> = (0..200).collect();
+        for length in 0..text.len() {
+            let literal = Literal::new(&text[..length]);
+            let mut out = b"before".to_vec();
+            literal.push(&mut out);
+            assert_eq!(out, [b"before", &text[..length]].concat(), "{length}");
+            assert_eq!((literal.as_bytes(), literal.len()), (&text[..length], length));
+        }
+    }
+}
