@@ -64,9 +64,9 @@ impl Whole<'_> {
         for (input, folder) in self.inputs.iter().zip(folders) {
             let folder = folder.display().to_string();
             match self.asked.arguments.format {
-                EventFormat::Text => push_details(&mut out, &folder, &input.trace),
                 EventFormat::Json => push_details_json(&mut out, &folder, &input.trace),
-                EventFormat::Csv | EventFormat::None => {}
+                // Other forms are refused where the command line is read.
+                _ => push_details(&mut out, &folder, &input.trace),
             }
         }
         self.output.write_all(&out)?;
@@ -78,10 +78,10 @@ impl Whole<'_> {
         let clocks = clocks(&self.inputs);
         let all = statistics(self.inputs, &self.selection, self.settings.jobs, self.messages)?;
         let text = match self.asked.arguments.format {
-            EventFormat::Text => stats::text(&all, self.asked.calendar(), &clocks),
             EventFormat::Json => stats::json(&all, &clocks),
             EventFormat::Csv => stats::csv(&all),
-            EventFormat::None => String::new(),
+            // As in `details`.
+            _ => stats::text(&all, self.asked.calendar(), &clocks),
         };
         self.output.write_all(text.as_bytes())?;
         Ok(all.is_whole)
