@@ -118,7 +118,9 @@ pub(crate) struct RecordArguments {
 ///   trackway recover trackway-20261121-093000
 ///
 /// What was committed and not yet written is taken from shared memory, and the memory is freed.
-/// Every trackway record does this first.
+/// Every trackway record does this first, for all traces that are where they were recorded. A DIR
+/// may have been moved since; if nothing of it is in memory any more (as after the machine was
+/// restarted), it is marked as complete as it is.
 #[derive(Debug, Args)]
 #[command(verbatim_doc_comment)]
 pub(crate) struct RecoverArguments {

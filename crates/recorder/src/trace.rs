@@ -5,6 +5,7 @@
 //!                        channel0_CPU, channel0_CPU_claim0, …   one file per region with data
 //!                        index/…idx
 //!                        trackway/clock.csv                     calibrations, never events
+//!                        trackway/complete                      the mark of `completion`
 //! ```
 
 use std::fs::{self, DirBuilder, File, TryLockError};
@@ -18,6 +19,12 @@ use trackway_session::Line;
 
 use crate::RecordError;
 use crate::metadata::Metadata;
+
+/// Folder of what readers of CTF pass over: facts about the recording.
+pub(crate) const FACTS: &str = "trackway";
+/// Name of the calibrations there: what only traces have that were recorded here, not those that
+/// were made of them. `reader::recording` knows it too.
+pub(crate) const CALIBRATIONS: &str = "clock.csv";
 
 /// A trace being written.
 #[derive(Debug)]
@@ -40,7 +47,8 @@ pub(crate) struct Particulars {
     pub(crate) contexts: u32,
 }
 
-fn channel_of(root: &Path, uid: u32) -> PathBuf {
+/// The folder of the streams of the trace at `root`.
+pub(crate) fn channel_of(root: &Path, uid: u32) -> PathBuf {
     root.join("ust").join("uid").join(uid.to_string()).join("64-bit")
 }
 
@@ -48,7 +56,7 @@ impl Trace {
     /// Makes the folder of a new trace at `root`, which [`prepare`] made room for.
     pub(crate) fn create(root: &Path, of: &Particulars) -> Result<Self, RecordError> {
         let channel = channel_of(root, of.uid);
-        for folder in [channel.join("index"), channel.join("trackway")] {
+        for folder in [channel.join("index"), channel.join(FACTS)] {
             DirBuilder::new()
                 .recursive(true)
                 .mode(0o700)
@@ -77,12 +85,12 @@ impl Trace {
             .create(true)
             .append(true)
             .mode(0o600)
-            .open(channel.join("trackway").join("clock.csv"))
+            .open(channel.join(FACTS).join(CALIBRATIONS))
             .and_then(|mut file| {
                 writeln!(file, "epoch,base_tsc,multiplier_32,base_ns,span_ticks")?;
                 Ok(file)
             })
-            .map_err(RecordError::io("write", channel.join("trackway")))?;
+            .map_err(RecordError::io("write", channel.join(FACTS)))?;
         let root = root.to_owned();
         Ok(Self { root, channel, metadata, uuid: of.uuid, clock: Some(clock) })
     }
@@ -181,7 +189,7 @@ fn make(root: &Path) -> io::Result<()> {
 }
 
 /// Locks the folder; `None` if it was moved away meanwhile.
-fn lock(folder: &Path) -> Result<Option<File>, RecordError> {
+pub(crate) fn lock(folder: &Path) -> Result<Option<File>, RecordError> {
     let opened = fs::OpenOptions::new().read(true).custom_flags(libc::O_DIRECTORY).open(folder);
     let file = match opened {
         Ok(file) => file,
@@ -278,7 +286,7 @@ fn parse_uuid(text: &str) -> [u8; 16] {
 
 /// `20261121T025621`, from seconds since the epoch. After Hinnant, "chrono-Compatible Low-Level
 /// Date Algorithms", civil_from_days.
-fn utc(seconds: u64) -> String {
+pub(crate) fn utc(seconds: u64) -> String {
     let (days, time) = (seconds / 86_400, seconds % 86_400);
     let shifted = days + 719_468;
     let (era, day_of_era) = (shifted / 146_097, shifted % 146_097);
