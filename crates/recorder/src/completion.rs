@@ -15,12 +15,12 @@
 use std::fs::{self, File};
 use std::io::{self, Write};
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use trackway_sys::clock::realtime_ns;
 
 use crate::Summary;
-use crate::trace::{FACTS, utc};
+use crate::trace::utc;
 
 /// Name of the mark; `reader::recording` knows it too.
 const MARK: &str = "complete";
@@ -36,14 +36,13 @@ pub(crate) enum By<'a> {
     Nobody,
 }
 
-/// Marks the trace whose streams are in `channel`.
+/// Marks the trace whose facts are in `folder`.
 ///
 /// # Errors
 ///
 /// If the mark cannot be written; then there is none, or one of before.
-pub(crate) fn mark(channel: &Path, by: By<'_>) -> io::Result<()> {
-    let folder = channel.join(FACTS);
-    match fs::DirBuilder::new().mode(0o700).create(&folder) {
+pub(crate) fn mark(folder: &Path, by: By<'_>) -> io::Result<()> {
+    match fs::DirBuilder::new().mode(0o700).create(folder) {
         Err(error) if error.kind() != io::ErrorKind::AlreadyExists => return Err(error),
         _ => {}
     }
@@ -57,15 +56,15 @@ pub(crate) fn mark(channel: &Path, by: By<'_>) -> io::Result<()> {
         .open(&next)?;
     file.write_all(line(realtime_ns() / 1_000_000_000, by).as_bytes())?;
     file.sync_all()?;
-    fs::rename(&next, path_in(channel))?;
+    fs::rename(&next, folder.join(MARK))?;
     // Not all file systems can; the mark is there whether or not they do.
-    let _ = File::open(&folder).and_then(|folder| folder.sync_all());
+    let _ = File::open(folder).and_then(|folder| folder.sync_all());
     Ok(())
 }
 
-/// Where the mark of the trace is whose streams are in `channel`.
-pub(crate) fn path_in(channel: &Path) -> PathBuf {
-    channel.join(FACTS).join(MARK)
+/// Whether there is a mark in the folder of facts `folder`.
+pub(crate) fn is_marked(folder: &Path) -> bool {
+    folder.join(MARK).exists()
 }
 
 fn line(ended_s: u64, by: By<'_>) -> String {
@@ -95,12 +94,15 @@ mod tests {
         let facts = "by=record events=12 lost=3 overwritten=4 damaged=1\n";
         assert_eq!(text, format!("ended=20261121T031621Z {facts}"));
         let folder = TemporaryFolder::new();
+        let facts = folder.join("facts");
+        assert!(!is_marked(&facts));
         for (by, word) in [(By::Nobody, "memory=gone"), (By::Recover(&summary), "by=recover e")] {
-            mark(folder.path(), by).expect("a folder");
-            let text = fs::read_to_string(path_in(folder.path())).expect("a mark");
+            mark(&facts, by).expect("a folder");
+            let text = fs::read_to_string(facts.join(MARK)).expect("a mark");
             assert!(text.contains(word) && text.lines().count() == 1, "{text}");
+            assert!(is_marked(&facts));
         }
-        let files = fs::read_dir(folder.join(FACTS)).expect("a folder").count();
+        let files = fs::read_dir(&facts).expect("a folder").count();
         assert_eq!(files, 1, "nothing else is left there");
     }
 }

@@ -466,9 +466,8 @@ impl Recording {
     /// Says in the trace that it is complete.
     fn mark(&self, summary: &Summary) -> Result<(), RecordError> {
         let by = if self.is_recovery { By::Recover(summary) } else { By::Record(summary) };
-        let channel = &self.trace.channel;
-        completion::mark(channel, by)
-            .map_err(RecordError::io("write", completion::path_in(channel)))
+        let facts = self.trace.facts();
+        completion::mark(&facts, by).map_err(RecordError::io("write", facts))
     }
 
     /// Drains everything, open sub-buffers too; whether it was not interrupted.

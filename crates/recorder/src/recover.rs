@@ -128,14 +128,12 @@ impl Named {
     /// Marks the trace, of which nothing is in memory, if it was recorded here, is not complete,
     /// and nobody writes to it: it will not become more.
     fn settle(&self, notices: &Notices) -> Result<(), RecordError> {
-        let channel = channel_of(&self.path, crate::home::user());
-        let is_ours = channel.join(FACTS).join(CALIBRATIONS).is_file();
-        if !is_ours || completion::path_in(&channel).exists() {
+        let facts = channel_of(&self.path, crate::home::user()).join(FACTS);
+        if !facts.join(CALIBRATIONS).is_file() || completion::is_marked(&facts) {
             return Ok(());
         }
         let Ok(Some(_lock)) = trace::lock(&self.path) else { return Ok(()) };
-        completion::mark(&channel, By::Nobody)
-            .map_err(RecordError::io("write", completion::path_in(&channel)))?;
+        completion::mark(&facts, By::Nobody).map_err(RecordError::io("write", facts))?;
         notices.say(format_args!(
             "nothing of {} is in memory any more: what is written is all there is",
             self.path.display()

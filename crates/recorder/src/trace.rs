@@ -10,6 +10,7 @@
 
 use std::fs::{self, DirBuilder, File, TryLockError};
 use std::io::{self, Write};
+use std::os::fd::AsRawFd;
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
@@ -36,6 +37,8 @@ pub(crate) struct Trace {
     pub(crate) metadata: Metadata,
     pub(crate) uuid: [u8; 16],
     clock: Option<File>,
+    /// The folder of facts, opened: it stays ours wherever the trace is moved meanwhile.
+    facts: Option<File>,
 }
 
 /// What is particular to a session's trace.
@@ -92,7 +95,8 @@ impl Trace {
             })
             .map_err(RecordError::io("write", channel.join(FACTS)))?;
         let root = root.to_owned();
-        Ok(Self { root, channel, metadata, uuid: of.uuid, clock: Some(clock) })
+        let facts = File::open(channel.join(FACTS)).ok();
+        Ok(Self { root, channel, metadata, uuid: of.uuid, clock: Some(clock), facts })
     }
 
     /// Opens the trace that a dead recorder left at `root`.
@@ -111,7 +115,14 @@ impl Trace {
         }
         let metadata = Metadata::reopen(&channel)
             .map_err(RecordError::io("read", channel.join("metadata")))?;
-        Ok(Self { root: root.to_owned(), channel, metadata, uuid, clock: None })
+        Ok(Self { root: root.to_owned(), channel, metadata, uuid, clock: None, facts: None })
+    }
+
+    /// The folder of facts about the recording, where it is now.
+    pub(crate) fn facts(&self) -> PathBuf {
+        let now = |folder: &File| fs::canonicalize(format!("/proc/self/fd/{}", folder.as_raw_fd()));
+        let now = self.facts.as_ref().and_then(|folder| now(folder).ok());
+        now.unwrap_or_else(|| self.channel.join(FACTS))
     }
 
     /// Notes a calibration beside the streams; without it the trace is no less valid.
