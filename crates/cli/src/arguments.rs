@@ -176,7 +176,8 @@ pub(crate) struct PrintArguments {
     #[arg(required = true, value_name = "DIR")]
     pub(crate) traces: Vec<PathBuf>,
     /// Go on with what is written to the traces meanwhile, until trackway record ends them (those
-    /// of other tracers: until Ctrl-C); events show one to two seconds after they happened
+    /// of other tracers: until Ctrl-C), or past the time of --end; events show one to two seconds
+    /// after they happened; the exit status is 1 if the recorder was killed
     #[arg(long, conflicts_with_all = ["stats", "details", "count"])]
     pub(crate) follow: bool,
     /// Form of an event

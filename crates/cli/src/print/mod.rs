@@ -7,9 +7,11 @@ mod events;
 mod follow;
 mod whole;
 
-use std::fs::File;
+use std::fs::{self, File};
 use std::io::{self, Write};
 use std::os::fd::AsFd as _;
+use std::os::unix::fs::MetadataExt as _;
+use std::path::{Path, PathBuf};
 
 use anyhow::Context as _;
 use trackway_ctf::read::Trace;
@@ -20,7 +22,7 @@ use crate::patterns::Patterns;
 use crate::{inside, local_time};
 
 /// Prints traces, and to `messages` what tracers lost and what is damaged. Whether everything was
-/// read: `false` if damage was told of.
+/// read: `false` if damage was told of, or a trace that was followed has no end.
 ///
 /// # Errors
 ///
@@ -72,6 +74,28 @@ impl Asked<'_> {
             None => Ok(File::from(io::stdout().as_fd().try_clone_to_owned()?)),
         }
     }
+}
+
+/// Tells of traces that were recorded into these folders and not finished, and what to do.
+fn tell_unfinished(folders: &[PathBuf], messages: &mut dyn Write) -> io::Result<()> {
+    let whoever = |folder: &Path| fs::metadata(folder).map(|metadata| metadata.uid()).ok();
+    let me = whoever(Path::new("/proc/self"));
+    for folder in folders {
+        let name = folder.display();
+        writeln!(messages, "trackway: {name} is not complete: its recorder was killed")?;
+        // Memory is each user's own.
+        let by = match whoever(folder) {
+            owner if owner.is_some() && me.is_some() && owner != me => {
+                ", if whoever recorded it calls it,"
+            }
+            _ => "",
+        };
+        writeln!(
+            messages,
+            "hint: trackway recover {name}{by} completes it with what is still in memory"
+        )?;
+    }
+    Ok(())
 }
 
 /// What babeltrace2's options ask for.

@@ -6,10 +6,10 @@ use std::path::PathBuf;
 
 use trackway_ctf::text::{LineFormat, Passed, push_details, push_details_json};
 use trackway_reader::{
-    Found, Input, Selection, Settings, TraceFile, first_time, open, print, statistics,
+    Found, Input, Selection, Settings, TraceFile, first_time, open, print, statistics, unfinished,
 };
 
-use super::{Asked, events};
+use super::{Asked, events, tell_unfinished};
 use crate::arguments::{EventFormat, threads};
 use crate::{progress, stats, time_range};
 
@@ -34,7 +34,7 @@ pub(super) fn run(asked: &Asked<'_>, messages: &mut dyn Write) -> anyhow::Result
         ..Settings::default()
     };
     let selection = Selection { range, events: &|name| asked.patterns.select(name) };
-    let whole = Whole { asked, inputs, selection, settings, output, messages };
+    let whole = Whole { asked, inputs, selection, settings, output, messages: &mut *messages };
     let read_whole = if arguments.details {
         whole.details(&folders)
     } else if arguments.stats {
@@ -44,6 +44,7 @@ pub(super) fn run(asked: &Asked<'_>, messages: &mut dyn Write) -> anyhow::Result
     } else {
         whole.events()
     }?;
+    tell_unfinished(&unfinished(&folders), messages)?;
     Ok(is_whole && read_whole)
 }
 
