@@ -13,6 +13,7 @@ use std::io::{self, Write};
 use std::os::fd::AsRawFd;
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use trackway_abi::record::context;
 use trackway_ctf::write::{Contexts, TraceDescription};
@@ -147,6 +148,10 @@ pub(crate) struct Room {
     _lock: File,
 }
 
+/// How often a lock is tried, and how long between: readers take it for a moment, to see whether a
+/// recorder has it.
+const LOCK_TRIES: usize = 100;
+const LOCK_PAUSE: Duration = Duration::from_millis(1);
 /// Most looks at a folder that others make and move at the same time.
 const LOOKS_MAX: usize = 8;
 /// Most names that are tried for a folder that the user did not name.
@@ -208,8 +213,13 @@ pub(crate) fn lock(folder: &Path) -> Result<Option<File>, RecordError> {
         Err(error) => return Err(RecordError::io("use", folder)(error)),
     };
     // File systems that cannot lock folders (NFS) do not keep others away.
-    if matches!(file.try_lock(), Err(TryLockError::WouldBlock)) {
-        return Err(RecordError::FolderBusy(folder.to_owned()));
+    let mut tries = 1;
+    while matches!(file.try_lock(), Err(TryLockError::WouldBlock)) {
+        if tries == LOCK_TRIES {
+            return Err(RecordError::FolderBusy(folder.to_owned()));
+        }
+        tries += 1;
+        std::thread::sleep(LOCK_PAUSE);
     }
     Ok(is_at(&file, folder).then_some(file))
 }
@@ -314,6 +324,8 @@ pub(crate) fn utc(seconds: u64) -> String {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Barrier;
+
     use super::*;
 
     #[test]
@@ -347,6 +359,25 @@ mod tests {
         assert!(matches!(prepare(&root), Err(RecordError::FolderInUse(path)) if path == root));
         assert!(root.join("ust").exists() && old.join("ust").exists());
         fs::remove_dir_all(&base).unwrap();
+    }
+
+    #[test]
+    fn who_looks_whether_a_folder_is_recorded_into_keeps_no_recorder_away() {
+        let base = std::env::temp_dir().join(format!("trackway-look-{}", std::process::id()));
+        let root = base.join("trace");
+        make(&root).expect("a folder");
+        let looked = Barrier::new(2);
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                let folder = File::open(&root).expect("a folder");
+                folder.try_lock_shared().expect("a lock");
+                looked.wait();
+                std::thread::sleep(LOCK_PAUSE);
+            });
+            looked.wait();
+            assert!(prepare(&root).is_ok());
+        });
+        fs::remove_dir_all(&base).expect("a folder");
     }
 
     #[test]

@@ -34,9 +34,17 @@ pub(super) fn run(asked: &Asked<'_>, messages: &mut dyn Write) -> anyhow::Result
         ..Settings::default()
     };
     let selection = Selection { range, events: &|name| asked.patterns.select(name) };
-    let whole = Whole { asked, inputs, selection, settings, output, messages: &mut *messages };
+    let whole = Whole {
+        asked,
+        inputs,
+        folders: &folders,
+        selection,
+        settings,
+        output,
+        messages: &mut *messages,
+    };
     let read_whole = if arguments.details {
-        whole.details(&folders)
+        whole.details()
     } else if arguments.stats {
         whole.stats()
     } else if arguments.count {
@@ -52,6 +60,8 @@ pub(super) fn run(asked: &Asked<'_>, messages: &mut dyn Write) -> anyhow::Result
 struct Whole<'a> {
     asked: &'a Asked<'a>,
     inputs: Vec<Input<TraceFile>>,
+    /// The folder of each of them.
+    folders: &'a [PathBuf],
     selection: Selection<'a>,
     settings: Settings,
     output: File,
@@ -59,10 +69,10 @@ struct Whole<'a> {
 }
 
 impl Whole<'_> {
-    /// Prints what the traces, which are in `folders`, say of themselves.
-    fn details(mut self, folders: &[PathBuf]) -> anyhow::Result<bool> {
+    /// Prints what the traces say of themselves.
+    fn details(mut self) -> anyhow::Result<bool> {
         let mut out = Vec::new();
-        for (input, folder) in self.inputs.iter().zip(folders) {
+        for (input, folder) in self.inputs.iter().zip(self.folders) {
             let folder = folder.display().to_string();
             match self.asked.arguments.format {
                 EventFormat::Json => push_details_json(&mut out, &folder, &input.trace),
@@ -90,7 +100,7 @@ impl Whole<'_> {
 
     /// Prints how many events there are.
     fn count(self) -> anyhow::Result<bool> {
-        let Self { asked, inputs, selection, settings, mut output, messages } = self;
+        let Self { asked, inputs, selection, settings, mut output, messages, .. } = self;
         let passed = Passed::new(asked.pretty());
         let mut nowhere = io::sink();
         let summary = print(inputs, &selection, &passed, &settings, &mut nowhere, messages)?;
@@ -111,7 +121,7 @@ impl Whole<'_> {
 
 impl events::Writes for Whole<'_> {
     fn write(self, format: &(impl LineFormat + Sync)) -> anyhow::Result<bool> {
-        let Self { asked: _, inputs, selection, settings, mut output, messages } = self;
+        let Self { inputs, selection, settings, mut output, messages, .. } = self;
         Ok(print(inputs, &selection, format, &settings, &mut output, messages)?.is_whole)
     }
 }
