@@ -318,14 +318,8 @@ fn times_of_the_day_are_those_of_the_first_event_whenever_it_comes() {
     let mut recorded = Recorded::start(&world);
     recorded.tick();
     wait_for("the tick", || follower.shown() == 1);
-    // All of it is later than the day's beginning: there is nothing to wait for.
-    let (out, said) = (follower.out.clone(), follower.messages.clone());
-    let early = recorded.print(&["--follow", "--end", "00:00"]);
-    assert!(early.status.success() && early.stdout.is_empty(), "{}", text(&early.stderr));
     recorded.finish();
-    assert_eq!(follower.finish().0, Some(0));
-    assert_eq!(ticks(&fs::read(out).expect("text")), 1);
-    assert_eq!(fs::read_to_string(said).expect("text"), "");
+    assert_eq!(follower.finish(), (Some(0), 1, String::new()));
 }
 
 #[test]
@@ -336,18 +330,17 @@ fn following_ends_with_the_range_whether_or_not_anything_happens() {
         let now = SystemTime::now().duration_since(UNIX_EPOCH).expect("a time");
         (now + Duration::from_secs(1)).as_secs().to_string()
     };
+    let ended = |shown| (Some(0), shown, String::new());
     // Nothing has happened at all.
-    let idle = recorded.print(&["--follow", "--end", &soon()]);
-    assert!(idle.status.success() && idle.stdout.is_empty(), "{}", text(&idle.stderr));
+    assert_eq!(recorded.follow(&["--end", &soon()]).finish(), ended(0));
     recorded.tick();
     // Nothing happens any more.
     let end = soon();
-    let quiet = recorded.print(&["--follow", "--begin", "0", "--end", &end]);
-    assert!(quiet.status.success(), "{}", text(&quiet.stderr));
+    assert_eq!(recorded.follow(&["--begin", "0", "--end", &end]).finish(), ended(1));
     recorded.tick();
-    let shown = ticks(&quiet.stdout);
-    let all = ticks(&recorded.print(&["--end", &end]).stdout);
-    assert_eq!((shown, all), (1, 1));
+    assert_eq!(recorded.follow(&["--begin", "0", "--end", &end]).finish(), ended(1));
+    // All of it is later than the day's beginning: there is nothing to wait for.
+    assert_eq!(recorded.follow(&["--end", "00:00"]).finish(), ended(0));
     recorded.finish();
 }
 

@@ -1,9 +1,9 @@
 //! A packet that does not say its size: it goes on as long as its file.
 //!
-//! How far it is whole is only known by decoding it from its beginning. It is decoded anew twice a
-//! second, but so seldom that decoding takes a small share of the time, however long it becomes.
+//! How far it is whole is only known by decoding it from its beginning. It is decoded anew as its
+//! file grows, but so seldom that this takes a small share of the time, however long it becomes.
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use trackway_ctf::read::{
     Bytes, Carry, Damage, DecodeError, Skip, SourceStream, StreamDecoder, StreamError, Trace,
@@ -15,8 +15,8 @@ use crate::folder::TraceFile;
 
 /// How often it is decoded at most.
 const PERIOD: Duration = Duration::from_millis(500);
-/// How many times longer than decoding the time between is at least.
-const PAUSE: u32 = 20;
+/// How much is decoded in a second at most: a small part of what a processor can.
+const BYTES_PER_SECOND: u64 = 8 << 20;
 
 /// What is known of it.
 pub(super) struct OpenPacket {
@@ -58,9 +58,9 @@ impl OpenPacket {
         self.length = file.length();
         // What was found before is written first: else it would wait for what follows it.
         if self.length != self.decoded && self.events <= self.written && now >= self.due {
-            let begin = Instant::now();
             self.decode(trace, file, at, now);
-            self.due = now + PERIOD.max(begin.elapsed() * PAUSE);
+            let bytes_ms = self.length.saturating_sub(at.0).saturating_mul(1000);
+            self.due = now + PERIOD.max(Duration::from_millis(bytes_ms / BYTES_PER_SECOND));
         }
         // As of other packets: what is wrong may be half written.
         if self.wrong.is_some_and(|since| now.saturating_sub(since) >= PATIENCE) {

@@ -293,6 +293,28 @@ fn packets_that_do_not_say_their_size_are_shown_as_they_grow() {
 }
 
 #[test]
+fn a_packet_that_grows_all_the_time_is_shown_all_the_same() {
+    let folder = TemporaryFolder::new();
+    fs::write(folder.join("metadata"), metadata_without_sizes()).expect("metadata");
+    let mut bytes = 0xc1fc_1fc1_u32.to_le_bytes().to_vec();
+    bytes.extend(0_u32.to_le_bytes());
+    for word in [0_u64, 0, 0] {
+        bytes.extend(word.to_le_bytes());
+    }
+    let mut simulation = Simulation::default();
+    for n in 0..100_u64 {
+        bytes.extend((n * PERIOD_NS).to_le_bytes());
+        bytes.extend(u32::try_from(n).expect("a number").to_le_bytes());
+        bytes.push(0);
+        write_piece(&folder, "stream", &bytes, 0);
+        simulation.look(&folder, n * PERIOD_NS, false);
+        // The lag, how long it may wait to be decoded, and for what was decoded before.
+        let due = n.saturating_sub(26);
+        assert!(simulation.events >= due, "{} of {n}, {due} are due", simulation.events);
+    }
+}
+
+#[test]
 fn damage_in_a_packet_that_does_not_say_its_size_is_told_once_it_lasts() {
     let folder = TemporaryFolder::new();
     let metadata = metadata_without_sizes().replace(
