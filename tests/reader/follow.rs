@@ -245,7 +245,10 @@ fn a_trace_whose_recorder_was_killed_is_said_to_be_incomplete_until_it_is_recove
     assert_eq!((status, shown), (Some(1), 1), "{said}");
     let place = fs::canonicalize(&trace).expect("a folder");
     let hint = format!("hint: trackway recover {} completes it", place.display());
-    assert!(said.contains(" is not complete: its recorder was killed\n") && said.contains(&hint));
+    assert!(
+        said.contains(" is not complete: its recorder was killed or interrupted\n")
+            && said.contains(&hint)
+    );
 
     let print = |options: &[&str]| {
         let output = world.trackway(&["print"]).args(options).arg(&trace).output();

@@ -82,7 +82,10 @@ fn tell_unfinished(folders: &[PathBuf], messages: &mut dyn Write) -> io::Result<
     let me = whoever(Path::new("/proc/self"));
     for folder in folders {
         let name = folder.display();
-        writeln!(messages, "trackway: {name} is not complete: its recorder was killed")?;
+        writeln!(
+            messages,
+            "trackway: {name} is not complete: its recorder was killed or interrupted"
+        )?;
         // Memory is each user's own.
         let by = match whoever(folder) {
             owner if owner.is_some() && me.is_some() && owner != me => {
