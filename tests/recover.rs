@@ -127,6 +127,8 @@ impl Scene {
             wrong.unless(totals.lost == 0, || format!("lost with room to spare: {totals:?}"));
             check::all_there(&streams, &lanes, wrong);
         }
+        let mark = trace::folder_of(&self.trace).join("trackway/complete");
+        wrong.unless(mark.is_file(), || "the trace is not marked as complete".to_owned());
         self.expect_nothing(wrong);
         self.expect_nothing_left(wrong);
         self.expect_nothing(wrong);

@@ -7,7 +7,7 @@
 mod barectf;
 mod bt2;
 mod lttng;
-mod options;
+mod random_options;
 mod real;
 mod support;
 

@@ -4,7 +4,8 @@ use std::ffi::OsString;
 use std::num::NonZero;
 use std::path::PathBuf;
 
-use clap::{Args, Parser, Subcommand, ValueEnum};
+use clap::error::ErrorKind;
+use clap::{Args, CommandFactory as _, Parser, Subcommand, ValueEnum};
 
 /// Trackway records, in time order, what programs do.
 ///
@@ -19,6 +20,28 @@ use clap::{Args, Parser, Subcommand, ValueEnum};
 pub(crate) struct Arguments {
     #[command(subcommand)]
     pub(crate) verb: Verb,
+}
+
+impl Arguments {
+    /// Reads the command line.
+    ///
+    /// # Errors
+    ///
+    /// If it is wrong, or asks for what there is not; or for help or the version.
+    pub(crate) fn read() -> Result<Self, clap::Error> {
+        Self::try_parse()?.checked()
+    }
+
+    /// Refuses what each option alone allows, but not all of them together.
+    fn checked(self) -> Result<Self, clap::Error> {
+        let Verb::Print(print) = &self.verb else { return Ok(self) };
+        let Some(why) = print.has_no_form() else { return Ok(self) };
+        let mut command = Self::command();
+        // So that the verb's usage has the command's name in front.
+        command.build();
+        let verb = command.find_subcommand_mut("print");
+        Err(verb.unwrap_or(&mut Self::command()).error(ErrorKind::ArgumentConflict, why))
+    }
 }
 
 /// What to do.
@@ -95,7 +118,9 @@ pub(crate) struct RecordArguments {
 ///   trackway recover trackway-20261121-093000
 ///
 /// What was committed and not yet written is taken from shared memory, and the memory is freed.
-/// Every trackway record does this first.
+/// Every trackway record does this first, for all traces that are where they were recorded. A DIR
+/// may have been moved since; if nothing of it is in memory any more (as after the machine was
+/// restarted), it is marked as complete as it is.
 #[derive(Debug, Args)]
 #[command(verbatim_doc_comment)]
 pub(crate) struct RecoverArguments {
@@ -151,7 +176,8 @@ pub(crate) struct PrintArguments {
     #[arg(required = true, value_name = "DIR")]
     pub(crate) traces: Vec<PathBuf>,
     /// Go on with what is written to the traces meanwhile, until trackway record ends them (those
-    /// of other tracers: until Ctrl-C); events show one to two seconds after they happened
+    /// of other tracers: until Ctrl-C), or past the time of --end; events show one to two seconds
+    /// after they happened; the exit status is 1 if the recorder was killed
     #[arg(long, conflicts_with_all = ["stats", "details", "count"])]
     pub(crate) follow: bool,
     /// Form of an event
@@ -217,8 +243,25 @@ pub(crate) struct PrintArguments {
     #[arg(short, long, value_name = "LIST")]
     pub(crate) fields: Option<String>,
     /// Threads to read with [default: one for each processor]
-    #[arg(short, long, value_name = "N")]
+    #[arg(short, long, value_name = "N", value_parser = jobs)]
     pub(crate) jobs: Option<NonZero<usize>>,
+}
+
+impl PrintArguments {
+    /// Why there is nothing to print in the form that was asked for, if so.
+    fn has_no_form(&self) -> Option<&'static str> {
+        match self.format {
+            EventFormat::Csv if self.details => Some(
+                "--details has no --format csv: what traces say of themselves is no table; \
+                 use --format json",
+            ),
+            EventFormat::None if self.details || self.stats => Some(
+                "--format none prints nothing: leave it out with --stats and --details, or leave \
+                 these out to see whether something is damaged",
+            ),
+            _ => None,
+        }
+    }
 }
 
 /// Which events.
@@ -280,7 +323,7 @@ pub(crate) struct TrimArguments {
     #[arg(long)]
     pub(crate) clock_gmt: bool,
     /// Threads to work with [default: one for each processor]
-    #[arg(short, long, value_name = "N")]
+    #[arg(short, long, value_name = "N", value_parser = jobs)]
     pub(crate) jobs: Option<NonZero<usize>>,
 }
 
@@ -305,8 +348,14 @@ pub(crate) struct MergeArguments {
     #[arg(short, long, value_name = "OUT")]
     pub(crate) output: PathBuf,
     /// Threads to work with [default: one for each processor]
-    #[arg(short, long, value_name = "N")]
+    #[arg(short, long, value_name = "N", value_parser = jobs)]
     pub(crate) jobs: Option<NonZero<usize>>,
+}
+
+/// A number of threads, as it is typed.
+fn jobs(text: &str) -> Result<NonZero<usize>, String> {
+    let count = text.parse::<usize>().map_err(|_| "it is not a number of threads".to_owned())?;
+    NonZero::new(count).ok_or_else(|| "at least one thread is needed".to_owned())
 }
 
 /// Threads to work with: as asked for, but no more than anybody can use.
@@ -340,4 +389,47 @@ pub(crate) struct ManArguments {
     /// Folder to write them to
     #[arg(long, value_name = "DIR", default_value = ".")]
     pub(crate) output: PathBuf,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parse(words: &str) -> Result<Arguments, String> {
+        let words = std::iter::once("trackway").chain(words.split(' '));
+        let parsed = Arguments::try_parse_from(words).and_then(Arguments::checked);
+        parsed.map_err(|error| error.to_string())
+    }
+
+    #[test]
+    fn the_declaration_is_sound() {
+        Arguments::command().debug_assert();
+    }
+
+    #[test]
+    fn forms_that_would_print_nothing_are_refused() {
+        for wrong in ["--details --format csv", "--details --format none", "--stats --format none"]
+        {
+            let error = parse(&format!("print {wrong} d")).expect_err(wrong);
+            let (option, _) = wrong.split_once(' ').expect("two options");
+            let advice = ["leave it out", "use --format json"];
+            let has_advice = advice.iter().any(|advice| error.contains(advice));
+            assert!(error.contains(option) && has_advice, "{error}");
+            assert!(error.contains("Usage: trackway print "), "{error}");
+        }
+        for right in ["--details --format json", "--stats --format csv", "--format none"] {
+            parse(&format!("print {right} d")).expect(right);
+        }
+        assert!(parse("print --count --format csv d").is_err());
+    }
+
+    #[test]
+    fn numbers_of_threads_are_refused_in_words() {
+        for verb in ["print d", "trim -o out d", "merge -o out d"] {
+            let refused = |number| parse(&format!("{verb} -j {number}")).expect_err("refused");
+            assert!(refused("0").contains("at least one thread is needed"), "{}", refused("0"));
+            assert!(refused("two").contains("not a number of threads"), "{}", refused("two"));
+            parse(&format!("{verb} -j 2")).expect("two threads");
+        }
+    }
 }

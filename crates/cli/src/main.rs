@@ -19,7 +19,7 @@ use std::io::{self, Write as _};
 use std::process::ExitCode;
 
 use anyhow::Context as _;
-use clap::{CommandFactory as _, Parser as _};
+use clap::CommandFactory as _;
 
 use arguments::{Arguments, Verb};
 
@@ -29,7 +29,7 @@ const FAILED: u8 = 2;
 const NEGATIVE: u8 = 1;
 
 fn main() -> ExitCode {
-    let arguments = match Arguments::try_parse() {
+    let arguments = match Arguments::read() {
         Ok(arguments) => arguments,
         Err(error) => return usage(&error),
     };

@@ -21,18 +21,24 @@ enum Bound {
     TimeOfDay(DateTime, i64),
 }
 
+/// Whether the range that was asked for depends on the first event's day.
+///
+/// # Errors
+///
+/// If what was asked for is no range.
+pub(crate) fn needs_first(arguments: &SelectionArguments) -> anyhow::Result<bool> {
+    let (begin, end) = bounds(arguments)?;
+    Ok([begin, end].iter().any(|bound| matches!(bound, Some((_, Bound::TimeOfDay(..))))))
+}
+
 /// The range that was asked for, in UTC if `gmt`; `first` gives the time of the first event.
 pub(crate) fn of(
     arguments: &SelectionArguments,
     gmt: bool,
     first: impl Fn() -> Option<i64>,
 ) -> anyhow::Result<Range> {
-    let (begin, end) = match &arguments.timerange {
-        Some(range) => split(range).with_context(|| format!("'{range}' is not BEGIN,END"))?,
-        None => (arguments.begin.as_deref(), arguments.end.as_deref()),
-    };
-    let ns = |text: &str| {
-        let bound = parse(text).with_context(|| format!("'{text}' is not a time"))?;
+    let (begin, end) = bounds(arguments)?;
+    let ns = |(text, bound): Written<'_>| {
         resolve(bound, gmt, &first).with_context(|| format!("there is no time '{text}'"))
     };
     let range = Range { begin: begin.map(ns).transpose()?, end: end.map(ns).transpose()? };
@@ -40,6 +46,24 @@ pub(crate) fn of(
         anyhow::ensure!(begin <= end, "the time range ends before it begins");
     }
     Ok(range)
+}
+
+/// A bound, and how it was written.
+type Written<'a> = (&'a str, Bound);
+
+/// What was asked for.
+fn bounds(
+    arguments: &SelectionArguments,
+) -> anyhow::Result<(Option<Written<'_>>, Option<Written<'_>>)> {
+    let (begin, end) = match &arguments.timerange {
+        Some(range) => split(range).with_context(|| format!("'{range}' is not BEGIN,END"))?,
+        None => (arguments.begin.as_deref(), arguments.end.as_deref()),
+    };
+    let read = |text| {
+        let bound = parse(text).with_context(|| format!("'{text}' is not a time"))?;
+        anyhow::Ok((text, bound))
+    };
+    Ok((begin.map(read).transpose()?, end.map(read).transpose()?))
 }
 
 /// `BEGIN,END`, perhaps in brackets.

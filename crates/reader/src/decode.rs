@@ -164,6 +164,11 @@ impl<'t, B: Bytes> Task<'t, B> {
         size: usize,
     ) -> Result<(), StreamError> {
         while batch.size() < size {
+            if self.events >= self.wanted.end {
+                // What comes next may be half written.
+                self.texts = None;
+                break;
+            }
             let header = match self.source.header(&mut self.decoder)? {
                 Next::Event(header) => header,
                 Next::PacketEnd => {
@@ -172,10 +177,6 @@ impl<'t, B: Bytes> Task<'t, B> {
                 }
             };
             self.events += 1;
-            if self.events > self.wanted.end {
-                self.texts = None;
-                break;
-            }
             if self.events <= self.wanted.start {
                 self.skip(&header)?;
                 continue;

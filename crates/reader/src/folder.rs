@@ -46,6 +46,8 @@ pub enum OpenError {
     Path(PathBuf, io::Error),
     /// No trace is in a path that was given.
     NoTrace(PathBuf),
+    /// A folder that was followed was removed.
+    Gone(PathBuf),
     /// A message, or what was asked for, could not be written.
     Message(io::Error),
 }
@@ -55,6 +57,7 @@ impl fmt::Display for OpenError {
         match self {
             Self::Path(path, _) => write!(formatter, "cannot open {path:?}"),
             Self::NoTrace(path) => write!(formatter, "no trace in {path:?}"),
+            Self::Gone(path) => write!(formatter, "{path:?} was removed while it was followed"),
             Self::Message(_) => formatter.write_str("cannot write"),
         }
     }
@@ -64,7 +67,7 @@ impl std::error::Error for OpenError {
     fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
         match self {
             Self::Path(_, error) | Self::Message(error) => Some(error),
-            Self::NoTrace(_) => None,
+            Self::NoTrace(_) | Self::Gone(_) => None,
         }
     }
 }

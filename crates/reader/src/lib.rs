@@ -21,6 +21,7 @@ mod input;
 mod merge;
 mod pipeline;
 mod plan;
+mod recording;
 mod select;
 mod stats;
 mod stream;
@@ -33,9 +34,10 @@ use trackway_ctf::text::{LineFormat, Shown};
 
 pub use export::{Export, ExportError, Exported, merge, trim};
 pub use folder::{Found, OpenError, TraceFile, open};
-pub use follow::follow;
+pub use follow::{Followed, FollowedRange, Following, follow};
 pub use index::{Index, IndexError};
 pub use input::{DataFile, Input};
+pub use recording::unfinished;
 pub use select::{Range, Selection};
 pub use stats::{EventCount, Statistics, StreamCount, statistics};
 

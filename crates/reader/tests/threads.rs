@@ -6,9 +6,10 @@ mod support;
 
 use std::io::{self, Write};
 use std::num::NonZero;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use support::{Header, Made, Random, START_NS, StreamWriter, description, event, random_trace};
-use trackway_ctf::read::{SourceStream, Trace};
+use trackway_ctf::read::{Bytes, SourceStream, Trace};
 use trackway_ctf::text::{Pretty, PrettyOptions, utc};
 use trackway_ctf::write::{Contexts, event_declaration, metadata_preamble};
 use trackway_reader::{DataFile, Input, Range, Selection, Settings, Summary, print};
@@ -237,20 +238,43 @@ impl Write for Closed {
     }
 }
 
+/// Bytes that count how many of them are read.
+struct Counted<'b> {
+    bytes: &'b [u8],
+    read: &'b AtomicU64,
+}
+
+impl Bytes for Counted<'_> {
+    fn length(&self) -> u64 {
+        self.bytes.length()
+    }
+
+    fn read_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<usize> {
+        let count = self.bytes.read_at(buffer, offset)?;
+        self.read.fetch_add(count as u64, Ordering::Relaxed);
+        Ok(count)
+    }
+}
+
 #[test]
-fn an_output_that_closes_ends_all_threads() {
-    let made = large(3, 40, 400);
+fn an_output_that_closes_ends_all_threads_and_their_work() {
+    let made = large(3, 500, 300);
+    let files = files_of(&made);
+    let total: u64 = files.iter().map(|(_, bytes)| bytes.len() as u64).sum();
     for jobs in [1, 2, 8] {
         let trace = Trace::parse(made.metadata.as_bytes()).expect("metadata");
-        let file = |(name, bytes): (String, Vec<u8>)| DataFile::new(name, bytes);
-        let files: Vec<(String, Vec<u8>)> = files_of(&made);
-        let files = files.into_iter().map(file).collect::<Vec<_>>();
-        let files = files.iter().map(|file| DataFile::new(file.name.clone(), &file.bytes[..]));
+        let read = AtomicU64::new(0);
+        let files = files.iter().map(|(name, bytes)| {
+            DataFile::new(name.clone(), Counted { bytes: bytes.as_slice(), read: &read })
+        });
         let input = Input { trace, folder: String::new(), files: files.collect() };
         let format = Pretty::new(PrettyOptions::default(), utc);
         let (selection, settings) = (Selection::default(), settings(jobs, 4 << 10));
         let printed =
             print(vec![input], &selection, &format, &settings, &mut Closed(1000), &mut io::sink());
         assert_eq!(printed.expect_err("closed").kind(), io::ErrorKind::BrokenPipe);
+        // What may have been decoded ahead, and no more.
+        let read = read.into_inner();
+        assert!(read < total / 2, "{jobs} threads read {read} of {total} bytes");
     }
 }

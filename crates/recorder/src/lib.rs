@@ -11,6 +11,7 @@ mod cgroup;
 mod clock;
 mod clock_epoch;
 mod command;
+mod completion;
 mod cpus;
 mod descendants;
 pub mod elf;

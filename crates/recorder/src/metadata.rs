@@ -6,6 +6,7 @@ use std::io::{self, Write};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
+use trackway_ctf::read::Trace;
 use trackway_ctf::write::{TraceDescription, event_declaration, metadata_preamble};
 use trackway_schema::EventDescription;
 
@@ -32,6 +33,15 @@ impl Metadata {
         };
         metadata.write()?;
         Ok(metadata)
+    }
+
+    /// The identity of the trace in `folder`, if it has one that can be read.
+    pub(crate) fn uuid_in(folder: &Path) -> Option<[u8; 16]> {
+        let path = folder.join("metadata");
+        if fs::metadata(&path).ok()?.len() > BYTES_MAX {
+            return None;
+        }
+        Trace::parse(&fs::read(&path).ok()?).ok()?.uuid().copied()
     }
 
     /// Reads the metadata that a recorder wrote in `folder`.

@@ -12,6 +12,7 @@ use trackway_session::{Calibrator, Change, Line, Ticker, Use};
 use trackway_sys::clock::monotonic_ns;
 use trackway_window::{AllocateError, Owner, ProcessSlot, SessionLayout, Way};
 
+use crate::completion::{self, By};
 use crate::memory::{FileMemory, Pool};
 use crate::region::{Drain, RegionWork};
 use crate::report::Notices;
@@ -46,6 +47,8 @@ pub struct Recording {
     epoch: u64,
     ticker: Ticker,
     begin_ts: u64,
+    /// Whether it completes what another recorder left.
+    pub(crate) is_recovery: bool,
     lease_due_ns: u64,
     slow_due_ns: u64,
     flush_due_ns: u64,
@@ -139,6 +142,7 @@ impl Recording {
             epoch: 0,
             ticker: Ticker::default(),
             begin_ts: monotonic_ns(),
+            is_recovery: false,
             lease_due_ns: 0,
             slow_due_ns: 0,
             flush_due_ns: 0,
@@ -419,8 +423,9 @@ impl Recording {
         held
     }
 
-    /// Ends the session: keeps writers out, takes what is in the buffers, frees the slot. When
-    /// `interrupted` says so, what is left is left to `trackway recover`.
+    /// Ends the session: keeps writers out, takes what is in the buffers, marks the trace as
+    /// complete, frees the slot. When `interrupted` says so, what is left is left to
+    /// `trackway recover`.
     pub fn finish(mut self, interrupted: &dyn Fn() -> bool) -> Result<Summary, RecordError> {
         self.check_window()?;
         let no_sequence = self.slot.deactivate();
@@ -434,7 +439,13 @@ impl Recording {
         }
         let drained = self.take_the_rest(interrupted);
         let summary = self.summary();
-        match drained {
+        let completed = drained.and_then(|is_all| {
+            if is_all {
+                self.mark(&summary)?;
+            }
+            Ok(is_all)
+        });
+        match completed {
             Ok(true) => {
                 // A live claimer keeps the memory, or who keeps the window locked: whoever comes
                 // next frees it.
@@ -450,6 +461,13 @@ impl Recording {
             }
         }
         Ok(summary)
+    }
+
+    /// Says in the trace that it is complete.
+    fn mark(&self, summary: &Summary) -> Result<(), RecordError> {
+        let by = if self.is_recovery { By::Recover(summary) } else { By::Record(summary) };
+        let facts = self.trace.facts();
+        completion::mark(&facts, by).map_err(RecordError::io("write", facts))
     }
 
     /// Drains everything, open sub-buffers too; whether it was not interrupted.

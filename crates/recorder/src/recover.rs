@@ -4,14 +4,16 @@ use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::Ordering;
 
-use trackway_abi::session::{SESSIONS_MAX, state};
+use trackway_abi::session::{SESSIONS_MAX, Session, state};
 use trackway_window::{OpenError, SessionLayout};
 
+use crate::completion::{self, By};
+use crate::metadata::Metadata;
 use crate::recording::Recording;
 use crate::report::Notices;
 use crate::slot::{self, Slot};
 use crate::stream::Stream;
-use crate::trace::Trace;
+use crate::trace::{self, CALIBRATIONS, FACTS, Trace, channel_of};
 use crate::{Home, RecordError, Summary};
 
 /// A session that was recovered.
@@ -34,7 +36,10 @@ enum Gone {
 }
 
 /// Completes the traces of recorders that are dead and frees their slots: all of this user's, or
-/// only the one in `only`.
+/// only the one in `only`, wherever it was when it was recorded.
+///
+/// If nothing of the trace in `only` is in memory any more, it is marked as complete: what is
+/// written of it is all there is.
 pub fn recover(notices: &Notices, only: Option<&Path>) -> Result<Vec<Recovered>, RecordError> {
     recover_in(&crate::home::folder(), notices, only)
 }
@@ -59,32 +64,102 @@ fn recover_as(
     only: Option<&Path>,
     gone: Gone,
 ) -> Result<Vec<Recovered>, RecordError> {
-    let only = only.and_then(|path| std::path::absolute(path).ok());
-    let mut recovered = Vec::new();
+    let only = only.map(Named::new);
+    let (mut recovered, mut is_in_memory) = (Vec::new(), false);
     let open = || match Home::open_in(folder, false) {
         Err(RecordError::Window(_, OpenError::Absent)) => Ok(None),
         other => other.map(Some),
     };
-    let Some(home) = open()? else { return Ok(recovered) };
-    for index in 0..SESSIONS_MAX {
-        let session = home.window().session(index);
-        if session.state.load(Ordering::Relaxed) == state::FREE
-            || only.as_ref().is_some_and(|path| *path != slot::path_of(session))
-        {
-            continue;
+    if let Some(home) = open()? {
+        for index in 0..SESSIONS_MAX {
+            let session = home.window().session(index);
+            if session.state.load(Ordering::Relaxed) == state::FREE {
+                continue;
+            }
+            let folder = match &only {
+                Some(named) if !named.is_of(session) => continue,
+                Some(named) => named.path.clone(),
+                None => slot::path_of(session),
+            };
+            is_in_memory = true;
+            if let Some(slot) = Slot::take_over(&home, index)? {
+                // An open file of its own, because it is kept with the session's parts.
+                let Some(home) = open()? else { return Ok(recovered) };
+                recovered.extend(recover_one(home, slot, folder, notices, gone));
+            }
         }
-        if let Some(slot) = Slot::take_over(&home, index)? {
-            // An open file of its own, because it is kept with the session's parts.
-            let Some(home) = open()? else { return Ok(recovered) };
-            recovered.extend(recover_one(home, slot, notices, gone));
-        }
+    }
+    if let Some(named) = only.filter(|_| !is_in_memory) {
+        named.settle(notices)?;
     }
     Ok(recovered)
 }
 
-fn recover_one(home: Home, slot: Slot, notices: &Notices, gone: Gone) -> Option<Recovered> {
+/// The trace that a user named.
+struct Named {
+    /// Absolute.
+    path: PathBuf,
+    /// Where it really is, if it is there.
+    real: Option<PathBuf>,
+    /// Its identity, if it can be read.
+    uuid: Option<[u8; 16]>,
+}
+
+impl Named {
+    fn new(path: &Path) -> Self {
+        let uuid = Metadata::uuid_in(&channel_of(path, crate::home::user()));
+        let absolute = std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
+        // Without a slash at the end, as `trace::prepare` makes it.
+        Self { path: absolute.components().collect(), real: path.canonicalize().ok(), uuid }
+    }
+
+    /// Whether it is the trace of `session`: it is there, or it was, and has been moved since.
+    fn is_of(&self, session: &Session) -> bool {
+        let place = slot::path_of(session);
+        if place == self.path {
+            return true;
+        }
+        match place.canonicalize() {
+            Ok(real) => self.real.as_ref() == Some(&real),
+            Err(_) => is_gone(&place) && self.uuid == Some(uuid_of(session)),
+        }
+    }
+
+    /// Marks the trace, of which nothing is in memory, if it was recorded here, is not complete,
+    /// and nobody writes to it: it will not become more.
+    fn settle(&self, notices: &Notices) -> Result<(), RecordError> {
+        let facts = channel_of(&self.path, crate::home::user()).join(FACTS);
+        if !facts.join(CALIBRATIONS).is_file() || completion::is_marked(&facts) {
+            return Ok(());
+        }
+        let Ok(Some(_lock)) = trace::lock(&self.path) else { return Ok(()) };
+        completion::mark(&facts, By::Nobody).map_err(RecordError::io("write", facts))?;
+        notices.say(format_args!(
+            "nothing of {} is in memory any more: what is written is all there is",
+            self.path.display()
+        ));
+        Ok(())
+    }
+}
+
+/// Identity of a session's trace.
+fn uuid_of(session: &Session) -> [u8; 16] {
+    let mut uuid = [0; 16];
+    for (bytes, half) in uuid.chunks_exact_mut(8).zip(&session.trace_uuid) {
+        bytes.copy_from_slice(&half.load(Ordering::Relaxed).to_le_bytes());
+    }
+    uuid
+}
+
+/// Completes the trace of a session, which is in `folder`.
+fn recover_one(
+    home: Home,
+    slot: Slot,
+    folder: PathBuf,
+    notices: &Notices,
+    gone: Gone,
+) -> Option<Recovered> {
     let session = slot.session();
-    let folder = slot::path_of(session);
     let fail = |error| Some(Recovered { folder: folder.clone(), result: Err(error) });
     let state = session.state.load(Ordering::Relaxed);
     let layout = SessionLayout::read(home.window(), slot.index);
@@ -109,11 +184,7 @@ fn recover_one(home: Home, slot: Slot, notices: &Notices, gone: Gone) -> Option<
         return slot.discard(&home, &layout, no_sequence).err().and_then(fail);
     }
     let uid = crate::home::user();
-    let mut uuid = [0; 16];
-    for (bytes, half) in uuid.chunks_exact_mut(8).zip(&session.trace_uuid) {
-        bytes.copy_from_slice(&half.load(Ordering::Relaxed).to_le_bytes());
-    }
-    let trace = match Trace::reopen(&folder, uid, uuid) {
+    let trace = match Trace::reopen(&folder, uid, uuid_of(session)) {
         Ok(trace) => trace,
         Err(_) if gone == Gone::Discard && is_gone(&folder) => {
             notices.say(format_args!("the trace {} is gone: nothing recovered", folder.display()));
@@ -126,6 +197,7 @@ fn recover_one(home: Home, slot: Slot, notices: &Notices, gone: Gone) -> Option<
         }
     };
     let mut recording = Recording::assemble(home, slot, layout, trace, false);
+    recording.is_recovery = true;
     if let Err(error) = recording.reopen_streams() {
         recording.slot.abandon();
         say_kept(notices, &folder);

@@ -5,12 +5,15 @@
 //!                        channel0_CPU, channel0_CPU_claim0, …   one file per region with data
 //!                        index/…idx
 //!                        trackway/clock.csv                     calibrations, never events
+//!                        trackway/complete                      the mark of `completion`
 //! ```
 
 use std::fs::{self, DirBuilder, File, TryLockError};
 use std::io::{self, Write};
+use std::os::fd::AsRawFd;
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use trackway_abi::record::context;
 use trackway_ctf::write::{Contexts, TraceDescription};
@@ -18,6 +21,12 @@ use trackway_session::Line;
 
 use crate::RecordError;
 use crate::metadata::Metadata;
+
+/// Folder of what readers of CTF pass over: facts about the recording.
+pub(crate) const FACTS: &str = "trackway";
+/// Name of the calibrations there: what only traces have that were recorded here, not those that
+/// were made of them. `reader::recording` knows it too.
+pub(crate) const CALIBRATIONS: &str = "clock.csv";
 
 /// A trace being written.
 #[derive(Debug)]
@@ -29,6 +38,8 @@ pub(crate) struct Trace {
     pub(crate) metadata: Metadata,
     pub(crate) uuid: [u8; 16],
     clock: Option<File>,
+    /// The folder of facts, opened: it stays ours wherever the trace is moved meanwhile.
+    facts: Option<File>,
 }
 
 /// What is particular to a session's trace.
@@ -40,7 +51,8 @@ pub(crate) struct Particulars {
     pub(crate) contexts: u32,
 }
 
-fn channel_of(root: &Path, uid: u32) -> PathBuf {
+/// The folder of the streams of the trace at `root`.
+pub(crate) fn channel_of(root: &Path, uid: u32) -> PathBuf {
     root.join("ust").join("uid").join(uid.to_string()).join("64-bit")
 }
 
@@ -48,7 +60,7 @@ impl Trace {
     /// Makes the folder of a new trace at `root`, which [`prepare`] made room for.
     pub(crate) fn create(root: &Path, of: &Particulars) -> Result<Self, RecordError> {
         let channel = channel_of(root, of.uid);
-        for folder in [channel.join("index"), channel.join("trackway")] {
+        for folder in [channel.join("index"), channel.join(FACTS)] {
             DirBuilder::new()
                 .recursive(true)
                 .mode(0o700)
@@ -77,14 +89,15 @@ impl Trace {
             .create(true)
             .append(true)
             .mode(0o600)
-            .open(channel.join("trackway").join("clock.csv"))
+            .open(channel.join(FACTS).join(CALIBRATIONS))
             .and_then(|mut file| {
                 writeln!(file, "epoch,base_tsc,multiplier_32,base_ns,span_ticks")?;
                 Ok(file)
             })
-            .map_err(RecordError::io("write", channel.join("trackway")))?;
+            .map_err(RecordError::io("write", channel.join(FACTS)))?;
         let root = root.to_owned();
-        Ok(Self { root, channel, metadata, uuid: of.uuid, clock: Some(clock) })
+        let facts = File::open(channel.join(FACTS)).ok();
+        Ok(Self { root, channel, metadata, uuid: of.uuid, clock: Some(clock), facts })
     }
 
     /// Opens the trace that a dead recorder left at `root`.
@@ -103,7 +116,14 @@ impl Trace {
         }
         let metadata = Metadata::reopen(&channel)
             .map_err(RecordError::io("read", channel.join("metadata")))?;
-        Ok(Self { root: root.to_owned(), channel, metadata, uuid, clock: None })
+        Ok(Self { root: root.to_owned(), channel, metadata, uuid, clock: None, facts: None })
+    }
+
+    /// The folder of facts about the recording, where it is now.
+    pub(crate) fn facts(&self) -> PathBuf {
+        let now = |folder: &File| fs::canonicalize(format!("/proc/self/fd/{}", folder.as_raw_fd()));
+        let now = self.facts.as_ref().and_then(|folder| now(folder).ok());
+        now.unwrap_or_else(|| self.channel.join(FACTS))
     }
 
     /// Notes a calibration beside the streams; without it the trace is no less valid.
@@ -128,6 +148,10 @@ pub(crate) struct Room {
     _lock: File,
 }
 
+/// How often a lock is tried, and how long between: readers take it for a moment, to see whether a
+/// recorder has it.
+const LOCK_TRIES: usize = 100;
+const LOCK_PAUSE: Duration = Duration::from_millis(1);
 /// Most looks at a folder that others make and move at the same time.
 const LOOKS_MAX: usize = 8;
 /// Most names that are tried for a folder that the user did not name.
@@ -181,7 +205,7 @@ fn make(root: &Path) -> io::Result<()> {
 }
 
 /// Locks the folder; `None` if it was moved away meanwhile.
-fn lock(folder: &Path) -> Result<Option<File>, RecordError> {
+pub(crate) fn lock(folder: &Path) -> Result<Option<File>, RecordError> {
     let opened = fs::OpenOptions::new().read(true).custom_flags(libc::O_DIRECTORY).open(folder);
     let file = match opened {
         Ok(file) => file,
@@ -189,8 +213,13 @@ fn lock(folder: &Path) -> Result<Option<File>, RecordError> {
         Err(error) => return Err(RecordError::io("use", folder)(error)),
     };
     // File systems that cannot lock folders (NFS) do not keep others away.
-    if matches!(file.try_lock(), Err(TryLockError::WouldBlock)) {
-        return Err(RecordError::FolderBusy(folder.to_owned()));
+    let mut tries = 1;
+    while matches!(file.try_lock(), Err(TryLockError::WouldBlock)) {
+        if tries == LOCK_TRIES {
+            return Err(RecordError::FolderBusy(folder.to_owned()));
+        }
+        tries += 1;
+        std::thread::sleep(LOCK_PAUSE);
     }
     Ok(is_at(&file, folder).then_some(file))
 }
@@ -278,7 +307,7 @@ fn parse_uuid(text: &str) -> [u8; 16] {
 
 /// `20261121T025621`, from seconds since the epoch. After Hinnant, "chrono-Compatible Low-Level
 /// Date Algorithms", civil_from_days.
-fn utc(seconds: u64) -> String {
+pub(crate) fn utc(seconds: u64) -> String {
     let (days, time) = (seconds / 86_400, seconds % 86_400);
     let shifted = days + 719_468;
     let (era, day_of_era) = (shifted / 146_097, shifted % 146_097);
@@ -295,6 +324,8 @@ fn utc(seconds: u64) -> String {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Barrier;
+
     use super::*;
 
     #[test]
@@ -328,6 +359,25 @@ mod tests {
         assert!(matches!(prepare(&root), Err(RecordError::FolderInUse(path)) if path == root));
         assert!(root.join("ust").exists() && old.join("ust").exists());
         fs::remove_dir_all(&base).unwrap();
+    }
+
+    #[test]
+    fn who_looks_whether_a_folder_is_recorded_into_keeps_no_recorder_away() {
+        let base = std::env::temp_dir().join(format!("trackway-look-{}", std::process::id()));
+        let root = base.join("trace");
+        make(&root).expect("a folder");
+        let looked = Barrier::new(2);
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                let folder = File::open(&root).expect("a folder");
+                folder.try_lock_shared().expect("a lock");
+                looked.wait();
+                std::thread::sleep(LOCK_PAUSE);
+            });
+            looked.wait();
+            assert!(prepare(&root).is_ok());
+        });
+        fs::remove_dir_all(&base).expect("a folder");
     }
 
     #[test]

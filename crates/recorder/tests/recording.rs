@@ -200,6 +200,75 @@ fn only_the_named_trace_is_recovered_and_a_live_one_never() {
 }
 
 #[test]
+fn a_trace_is_marked_once_nothing_is_left_in_memory() {
+    let world = World::new();
+    let mark = |world: &World| std::fs::read_to_string(world.stream("trackway/complete")).ok();
+    let recover = |only: &Path| recover_in(world.folder.path(), &world.notices, Some(only));
+    let mut recording = world.record(SMALL);
+    let mut writer = Writer::new(&world.home());
+    assert!(writer.emit(Way::Sequence) && writer.emit(Way::Sequence));
+    recording.tick(&world.notices).unwrap();
+    assert_eq!(mark(&world), None, "it is being recorded");
+    recording.finish(&|| false).unwrap();
+    let said = mark(&world).expect("a mark");
+    assert!(said.ends_with(" by=record events=2 lost=0 overwritten=0 damaged=0\n"), "{said}");
+
+    std::fs::remove_dir_all(world.trace()).unwrap();
+    let recording = world.record(SMALL);
+    assert!(Writer::new(&world.home()).emit(Way::Sequence));
+    recording.finish(&|| true).unwrap();
+    assert_eq!(mark(&world), None, "its end was interrupted");
+    // By another path, as through a link.
+    let link = world.folder.join("link");
+    std::os::unix::fs::symlink(world.trace(), &link).unwrap();
+    assert_eq!(recover(&link).unwrap().len(), 1);
+    let said = mark(&world).expect("a mark");
+    assert!(said.contains(" by=recover events=1 "), "{said}");
+}
+
+#[test]
+fn a_named_trace_is_recovered_where_it_is_now() {
+    let world = World::new();
+    let recover = |only: &Path| recover_in(world.folder.path(), &world.notices, Some(only));
+    let recording = world.record(SMALL);
+    assert!(Writer::new(&world.home()).emit(Way::Sequence));
+    world.kill(recording);
+    let moved = world.folder.join("moved");
+    std::fs::rename(world.trace(), &moved).unwrap();
+    let recovered = recover(&moved).unwrap();
+    assert_eq!(recovered[0].folder, moved);
+    assert_eq!(recovered[0].result.as_ref().unwrap().recorded, 1);
+    std::fs::rename(&moved, world.trace()).unwrap();
+    assert_eq!(world.read("channel0_0").values, [0]);
+    assert!(world.stream("trackway/complete").exists());
+}
+
+#[test]
+fn a_named_trace_whose_memory_is_gone_is_all_there_is() {
+    let world = World::new();
+    let recover = |only: &Path| recover_in(world.folder.path(), &world.notices, Some(only));
+    let recording = world.record(SMALL);
+    let other = TemporaryFolder::new();
+    assert!(recover_in(other.path(), &world.notices, None).unwrap().is_empty());
+    let mark = world.stream("trackway/complete");
+    assert!(recover(&world.trace()).unwrap().is_empty());
+    assert!(!mark.exists(), "its recorder lives");
+    // Locked by a recorder whose window is elsewhere.
+    let lock = std::fs::File::open(world.trace()).unwrap();
+    lock.lock().unwrap();
+    assert!(recover_in(other.path(), &world.notices, Some(&world.trace())).unwrap().is_empty());
+    assert!(!mark.exists(), "somebody writes to it");
+    drop(lock);
+    world.kill(recording);
+    assert!(recover_in(other.path(), &world.notices, Some(&world.trace())).unwrap().is_empty());
+    assert!(std::fs::read_to_string(&mark).unwrap().ends_with(" by=recover memory=gone\n"));
+    assert!(world.notices.all().iter().any(|said| said.contains("all there is")));
+    // What never was a trace of ours is left alone.
+    assert!(recover(other.path()).unwrap().is_empty());
+    assert_eq!(std::fs::read_dir(other.path()).unwrap().count(), 0);
+}
+
+#[test]
 fn a_trace_folder_of_another_user_is_not_written_to() {
     // SAFETY: geteuid has no preconditions.
     if unsafe { libc::geteuid() } != 0 {

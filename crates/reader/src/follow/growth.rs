@@ -14,8 +14,9 @@ use trackway_ctf::read::{
     StreamError, Trace, packets_stand_alone,
 };
 
+use super::open::OpenPacket;
+use super::told::PATIENCE;
 use crate::folder::TraceFile;
-use crate::follow::told::PATIENCE;
 use crate::input::{Input, Part};
 use crate::plan::HEADER_WINDOW_BYTES;
 
@@ -46,6 +47,8 @@ struct Progress {
     first: Option<Packet>,
     /// Where a packet cannot be read, and since when.
     unreadable: Option<(u64, Duration)>,
+    /// The packet at `next`, if it does not say its size: it has all that comes into the file.
+    open: Option<OpenPacket>,
 }
 
 /// A packet.
@@ -106,8 +109,32 @@ impl Growth {
 
     /// Whether something is there that is not to be written yet.
     pub(crate) fn is_waiting(&self) -> bool {
-        let waits = |file: &Progress| !file.pending.is_empty() || file.unreadable.is_some();
+        let waits = |file: &Progress| {
+            !file.pending.is_empty()
+                || file.unreadable.is_some()
+                || file.open.as_ref().is_some_and(OpenPacket::is_waiting)
+        };
         self.files.values().any(waits)
+    }
+
+    /// Whether something cannot be read that may be half written.
+    pub(crate) fn is_doubtful(&self) -> bool {
+        let doubts = |file: &Progress| {
+            file.unreadable.is_some() || file.open.as_ref().is_some_and(OpenPacket::is_doubtful)
+        };
+        self.files.values().any(doubts)
+    }
+
+    /// Whether anything was seen whose time is known.
+    pub(crate) const fn is_begun(&self) -> bool {
+        self.newest.is_some()
+    }
+
+    /// Whether at the instant `now` no event up to `time` is to come any more, as far as that can
+    /// be known.
+    pub(crate) fn is_past(&self, time: i64, now: Duration) -> bool {
+        let mut open = self.files.values().filter_map(|file| file.open.as_ref());
+        self.horizon(now) >= time && open.all(|packet| packet.is_past(time))
     }
 
     /// Up to when no more events are to come.
@@ -126,7 +153,8 @@ impl Progress {
         let first = if source.is_at_end() { None } else { source.peek(trace) };
         let begin = |packet: Packet| (packet.timestamp_begin, packet.sequence);
         let is_other = self.first.is_some() && first.map(begin) != self.first.map(begin);
-        if is_other || file.length() < self.next.0 {
+        let is_cut = self.open.as_ref().is_some_and(|open| file.length() < open.length);
+        if is_other || is_cut || file.length() < self.next.0 {
             *self = Self::default();
         }
         self.first = first.or(self.first);
@@ -149,6 +177,12 @@ impl Progress {
                     self.unreadable = None;
                 }
                 Err(NotYet::Incomplete) => break,
+                Err(NotYet::Sizeless) => {
+                    let open = self.open.get_or_insert_with(|| OpenPacket::new(self.carry));
+                    open.look(trace, file, at, now);
+                    newest = open.end.max(newest);
+                    break;
+                }
                 Err(NotYet::Nonsense) => {
                     let since = self.unreadable.filter(|&(place, _)| place == at.0);
                     let (_, since) = *self.unreadable.insert(since.unwrap_or((at.0, now)));
@@ -172,7 +206,10 @@ impl Progress {
             Some(first) => {
                 Part { from: first.at, carry: first.before, skip: self.written, last: None }
             }
-            None => Part { from: self.next, carry: self.carry, skip: 0, last: None },
+            None => {
+                let skip = self.open.as_ref().map_or(0, |open| open.written);
+                Part { from: self.next, carry: self.carry, skip, last: None }
+            }
         }
     }
 
@@ -198,14 +235,23 @@ impl Progress {
             self.pending.pop_front();
             self.written = 0;
         }
+        if self.pending.is_empty()
+            && let Some(open) = &mut self.open
+            && open.take(horizon)
+        {
+            part.last = Some((self.next.0, open.events));
+            end = Some(file.length());
+        }
         end.map(|end| (part, end))
     }
 }
 
 /// Why a packet is not taken.
 enum NotYet {
-    /// It is not there to its end, or that is where the file ends, which is not known yet.
+    /// It is not there to its end.
     Incomplete,
+    /// Its end is where the file ends, which is not known yet.
+    Sizeless,
     /// Its header cannot be read.
     Nonsense,
 }
@@ -222,7 +268,7 @@ fn seen(
         Damage::Packet(DecodeError::Truncated { .. }) | Damage::Missing(_) => NotYet::Incomplete,
         _ => NotYet::Nonsense,
     })?;
-    let bits = packet.packet_bits.ok_or(NotYet::Incomplete)?;
+    let bits = packet.packet_bits.ok_or(NotYet::Sizeless)?;
     let end_at = at.0.saturating_add(bits / 8);
     if end_at > length {
         return Err(NotYet::Incomplete);
@@ -238,7 +284,7 @@ fn seen(
 }
 
 /// Passes over an event; its time. `None` at the packet's end.
-fn skip_event(
+pub(super) fn skip_event(
     source: &mut SourceStream<&TraceFile>,
     decoder: &mut StreamDecoder<'_>,
 ) -> Result<Option<Option<i64>>, StreamError> {

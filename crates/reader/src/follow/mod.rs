@@ -9,113 +9,234 @@
 //! of others' that cannot be known.
 
 mod growth;
+mod open;
+mod places;
 #[cfg(test)]
 mod tests;
 mod told;
 
-use std::fs::File;
 use std::io::Write;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use trackway_ctf::read::Trace;
 use trackway_ctf::text::{LineFormat, Shown};
 
 use crate::folder::{self, Found, OpenError};
-use crate::{Before, Selection, Settings, print_on};
-use growth::Growth;
-use told::Told;
+use crate::recording::{is_live, is_live_below, unfinished};
+use crate::{Before, Range, Selection, Settings, first_time, print_on};
+use growth::{Growth, LAG_NS};
+use places::Places;
+use told::{PATIENCE, Told};
 
 /// How often traces are looked at.
 const PERIOD: Duration = Duration::from_millis(100);
 /// What a trace's environment has if `trackway record` wrote it.
 const TRACKWAY: &str = "trackway_version";
 
-/// Writes the events of the traces in `paths` as [`crate::print`] does, and those that come, until
-/// the traces have ended, if that can be known, or the program is. `prepare` changes each trace
-/// that was read before it is used, mostly its clocks. Whether nothing was damaged.
+/// What is followed, and how.
+pub struct Following<'a> {
+    /// Folders of traces, or where there will be some.
+    pub paths: &'a [PathBuf],
+    /// Changes each trace that was read before it is used, mostly its clocks.
+    pub prepare: &'a dyn Fn(&mut Trace),
+    /// The time now on the clock of what `trackway record` writes, as `prepare` leaves it, in
+    /// nanoseconds since 1970.
+    pub now: &'a dyn Fn() -> i64,
+    /// Whether events of this name are wanted.
+    pub events: &'a (dyn Fn(&str) -> bool + Sync),
+    /// How reading is done.
+    pub settings: Settings,
+}
+
+/// Which times are wanted of traces that are followed.
+pub enum FollowedRange<'a, E> {
+    /// These.
+    Known(Range),
+    /// That depends on when the first packet begins; `None`: it does not say so.
+    OfFirst(&'a dyn Fn(Option<i64>) -> Result<Range, E>),
+}
+
+/// What became of traces that were followed.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Followed {
+    /// Whether nothing was damaged.
+    pub is_whole: bool,
+    /// The folders whose recorder was killed, as [`crate::unfinished`] gives them.
+    pub unfinished: Vec<PathBuf>,
+}
+
+/// Writes the events of traces as [`crate::print`] does, and those that come, until the traces have
+/// ended, if that can be known, or the range has, or the program is.
 ///
 /// # Errors
 ///
-/// If one of `paths` cannot be read, or `output` or `messages` cannot be written. A folder that has
-/// no trace yet is waited for.
-pub fn follow(
-    paths: &[PathBuf],
-    prepare: &dyn Fn(&mut Trace),
-    selection: &Selection<'_>,
+/// If a folder cannot be read, or is removed, or `output` or `messages` cannot be written; or what
+/// the range's function says. A folder that has no trace yet is waited for; one that is moved is
+/// followed where it is.
+pub fn follow<E: From<OpenError>>(
+    following: &Following<'_>,
+    range: FollowedRange<'_, E>,
     format: &(impl LineFormat + Sync),
-    settings: &Settings,
     output: &mut dyn Write,
     messages: &mut dyn Write,
-) -> Result<bool, OpenError> {
-    let begin = Instant::now();
-    let mut growth = Growth::default();
-    let mut told = Told::default();
-    let mut shown = Shown::default();
-    let mut preamble = format.preamble();
-    let mut before = None;
+) -> Result<Followed, E> {
+    let mut follower = Follower {
+        following,
+        range: None,
+        places: Places::open(following.paths)?,
+        begin: Instant::now(),
+        sizes: None,
+        changed: Duration::ZERO,
+        growth: Growth::default(),
+        told: Told::default(),
+        shown: Shown::default(),
+        preamble: format.preamble(),
+        is_ours: false,
+    };
+    let resolve = match range {
+        FollowedRange::Known(range) => {
+            follower.range = Some(range);
+            None
+        }
+        FollowedRange::OfFirst(resolve) => Some(resolve),
+    };
     loop {
-        let sizes = Some(folder::sizes(paths));
-        let is_same = sizes == before;
-        before = sizes;
+        let paths = follower.places.look(messages)?;
+        let is_changed = follower.sizes_changed(&paths);
         // In this order: what was written before the end is seen by the look after it.
-        let ended = is_same && has_ended(paths);
-        if is_same && !ended && !growth.is_waiting() && !told.is_doubtful() {
-            std::thread::sleep(PERIOD);
-            continue;
+        let unfinished = if is_changed { None } else { follower.end(&paths) };
+        let has_ended = unfinished.is_some();
+        if is_changed || has_ended || follower.is_waiting() {
+            let mut found = follower.look(&paths, has_ended, messages)?;
+            let resolve = resolve.filter(|_| follower.range.is_none());
+            let first = resolve.and_then(|_| first_time(&found.inputs));
+            let now = follower.begin.elapsed();
+            let is_news = follower.growth.look(&mut found.inputs, now, has_ended);
+            if let Some(resolve) = resolve.filter(|_| is_news || first.is_some()) {
+                follower.range = Some(resolve(first)?);
+            }
+            if is_news {
+                follower.write(found, format, output, messages)?;
+            }
         }
-        let mut said = Vec::new();
-        let mut found = look(paths, &mut said)?;
-        let now = begin.elapsed();
-        let saying = match ended {
-            true => told.say(&said, messages),
-            // What is wrong now may be half written.
-            false => told.doubt(&said, now, messages),
-        };
-        saying.map_err(OpenError::Message)?;
-        found.inputs.iter_mut().for_each(|input| prepare(&mut input.trace));
-        if growth.look(&mut found.inputs, now, ended) {
-            let mut said = Vec::new();
-            let before = Before { shown, preamble: std::mem::take(&mut preamble) };
-            let streams: (&mut dyn Write, &mut dyn Write) = (&mut *output, &mut said);
-            let printed = print_on(found.inputs, selection, format, settings, before, streams);
-            (_, shown) = printed.map_err(OpenError::Message)?;
-            told.say(&said, messages).map_err(OpenError::Message)?;
-        }
-        if ended {
-            return Ok(!told.damage());
+        if has_ended || follower.is_range_over() {
+            let is_whole = !follower.told.damage();
+            return Ok(Followed { is_whole, unfinished: unfinished.unwrap_or_default() });
         }
         std::thread::sleep(PERIOD);
     }
 }
 
-/// The traces that are there.
-fn look(paths: &[PathBuf], said: &mut Vec<u8>) -> Result<Found, OpenError> {
-    match folder::open(paths, said) {
-        Err(OpenError::NoTrace(_)) => {
-            Ok(Found { inputs: Vec::new(), folders: Vec::new(), is_whole: true })
+/// Whoever follows traces.
+struct Follower<'a> {
+    following: &'a Following<'a>,
+    /// Which times are wanted, once that is known.
+    range: Option<Range>,
+    places: Places,
+    /// What instants are counted from.
+    begin: Instant,
+    /// What the latest look found, and when that was first.
+    sizes: Option<Vec<(u64, u64, u64)>>,
+    changed: Duration,
+    growth: Growth,
+    told: Told,
+    shown: Shown,
+    /// What is to be written before the first event.
+    preamble: Vec<u8>,
+    /// Whether `trackway record` writes all of the traces, as far as there are any.
+    is_ours: bool,
+}
+
+impl Follower<'_> {
+    /// Whether files have come, grown or gone since this was asked last.
+    fn sizes_changed(&mut self, paths: &[PathBuf]) -> bool {
+        let sizes = Some(folder::sizes(paths));
+        let is_changed = sizes != self.sizes;
+        if is_changed {
+            (self.sizes, self.changed) = (sizes, self.begin.elapsed());
         }
-        found => found,
+        is_changed
+    }
+
+    /// Whether a look may find more without any file having changed.
+    fn is_waiting(&self) -> bool {
+        self.growth.is_waiting() || self.told.is_doubtful()
+    }
+
+    /// If the traces are known to have ended: those of them that were not finished.
+    fn end(&self, paths: &[PathBuf]) -> Option<Vec<PathBuf>> {
+        let found = folder::open(paths, &mut std::io::sink()).ok()?;
+        let has_ended = found.is_whole
+            && is_ours(&found)
+            && !found.folders.iter().any(|folder| is_live(folder))
+            && !paths.iter().any(|path| is_live_below(path, 0));
+        let unfinished = if has_ended { unfinished(&found.folders) } else { return None };
+        // Somebody may be about to recover it, or writes where folders cannot be locked.
+        let is_quiet = self.begin.elapsed().saturating_sub(self.changed) >= PATIENCE;
+        (unfinished.is_empty() || is_quiet).then_some(unfinished)
+    }
+
+    /// Whether nothing more is to come of the times that are wanted.
+    fn is_range_over(&self) -> bool {
+        let Some(end) = self.range.and_then(|range| range.end) else { return false };
+        let is_past = match self.growth.is_begun() {
+            true => self.growth.is_past(end, self.begin.elapsed()),
+            // Nothing tells what time it is there; but here the clock is the same.
+            false => self.is_ours && (self.following.now)().saturating_sub(LAG_NS) >= end,
+        };
+        is_past && !self.growth.is_doubtful() && !self.told.is_doubtful()
+    }
+
+    /// The traces that are there. What is wrong with them is told, if they have `ended` or once it
+    /// lasts.
+    fn look(
+        &mut self,
+        paths: &[PathBuf],
+        ended: bool,
+        messages: &mut dyn Write,
+    ) -> Result<Found, OpenError> {
+        let mut said = Vec::new();
+        let mut found = match folder::open(paths, &mut said) {
+            Err(OpenError::NoTrace(_)) => {
+                Found { inputs: Vec::new(), folders: Vec::new(), is_whole: true }
+            }
+            found => found?,
+        };
+        let saying = match ended {
+            true => self.told.say(&said, messages),
+            // What is wrong now may be half written.
+            false => self.told.doubt(&said, self.begin.elapsed(), messages),
+        };
+        saying.map_err(OpenError::Message)?;
+        found.inputs.iter_mut().for_each(|input| (self.following.prepare)(&mut input.trace));
+        self.is_ours = is_ours(&found);
+        Ok(found)
+    }
+
+    /// Writes the events that were found.
+    fn write(
+        &mut self,
+        found: Found,
+        format: &(impl LineFormat + Sync),
+        output: &mut dyn Write,
+        messages: &mut dyn Write,
+    ) -> Result<(), OpenError> {
+        let range = self.range.unwrap_or_default();
+        let selection = Selection { range, events: self.following.events };
+        let mut said = Vec::new();
+        let preamble = std::mem::take(&mut self.preamble);
+        let before = Before { shown: std::mem::take(&mut self.shown), preamble };
+        let streams: (&mut dyn Write, &mut dyn Write) = (output, &mut said);
+        let settings = &self.following.settings;
+        let printed = print_on(found.inputs, &selection, format, settings, before, streams);
+        (_, self.shown) = printed.map_err(OpenError::Message)?;
+        self.told.say(&said, messages).map_err(OpenError::Message)
     }
 }
 
-/// Whether all traces in `paths` are known to have ended.
-fn has_ended(paths: &[PathBuf]) -> bool {
-    let Ok(found) = folder::open(paths, &mut std::io::sink()) else { return false };
-    let is_ours = |trace: &Trace| trace.environment(TRACKWAY).is_some();
-    found.is_whole
-        && !found.inputs.is_empty()
-        && found.inputs.iter().all(|input| is_ours(&input.trace))
-        && !paths.iter().any(|path| is_recorded(path, 0))
-}
-
-/// Whether the folder `path`, or one below, is locked by a recorder.
-fn is_recorded(path: &Path, depth: usize) -> bool {
-    let Ok(folder) = File::open(path) else { return false };
-    if matches!(folder.try_lock_shared(), Err(std::fs::TryLockError::WouldBlock)) {
-        return true;
-    }
-    drop(folder);
-    let below = if depth < folder::DEPTH_MAX { folder::subfolders(path) } else { return false };
-    below.unwrap_or_default().iter().any(|folder| is_recorded(folder, depth + 1))
+/// Whether `trackway record` wrote all traces that were found, and there are some.
+fn is_ours(found: &Found) -> bool {
+    !found.inputs.is_empty()
+        && found.inputs.iter().all(|input| input.trace.environment(TRACKWAY).is_some())
 }

@@ -1,0 +1,49 @@
+//! Events in the form that was asked for, whoever writes them.
+
+use trackway_ctf::read::EventClass;
+use trackway_ctf::text::{Csv, Json, LineFormat, Nothing, Pretty, event_columns};
+use trackway_reader::{Input, Selection};
+
+use super::Clock;
+use crate::arguments::EventFormat;
+
+/// Something that writes events, in whatever form.
+pub(super) trait Writes {
+    /// Writes them as lines of `format`; whether nothing was damaged.
+    fn write(self, format: &(impl LineFormat + Sync)) -> anyhow::Result<bool>;
+}
+
+/// Writes events in the form `format`: as comma-separated values with these columns, if the events
+/// have the same.
+pub(super) fn write(
+    format: EventFormat,
+    columns: Option<Vec<String>>,
+    pretty: Pretty<Clock>,
+    events: impl Writes,
+) -> anyhow::Result<bool> {
+    match (format, columns) {
+        (EventFormat::Text, _) => events.write(&pretty),
+        (EventFormat::Json, _) => events.write(&Json::new(pretty)),
+        (EventFormat::Csv, Some(columns)) => events.write(&Csv::with_columns(pretty, columns)),
+        (EventFormat::Csv, None) => events.write(&Csv::new(pretty)),
+        (EventFormat::None, _) => events.write(&Nothing::new(pretty)),
+    }
+}
+
+/// The columns of the only kind of event that is asked for, if there is only one: of one name,
+/// with the same fields wherever it is declared.
+pub(super) fn common_columns<B>(
+    inputs: &[Input<B>],
+    selection: &Selection<'_>,
+) -> Option<Vec<String>> {
+    let classes = inputs.iter().flat_map(|input| input.trace.streams());
+    let mut events = classes
+        .flat_map(|class| class.events().iter().map(move |event| (class, event)))
+        .filter(|(_, event)| (selection.events)(event.name().unwrap_or_default()));
+    let (first_class, first) = events.next()?;
+    let columns = event_columns(first_class, first)?;
+    let is_same = |class, event: &EventClass| {
+        event.name() == first.name() && event_columns(class, event).as_ref() == Some(&columns)
+    };
+    events.all(|(class, event)| is_same(class, event)).then_some(columns)
+}

@@ -1,0 +1,86 @@
+//! Traces that are printed while they grow.
+
+use std::fs::File;
+use std::io::{self, Write};
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use trackway_ctf::read::Trace;
+use trackway_ctf::text::LineFormat;
+use trackway_reader::{
+    FollowedRange, Following, Input, OpenError, Settings, TraceFile, follow, open,
+};
+
+use super::{Asked, events, tell_unfinished};
+use crate::arguments::threads;
+use crate::time_range;
+
+/// Prints the events of traces and those that come; whether nothing is damaged or missing.
+///
+/// # Errors
+///
+/// As [`super::run`]; but a folder that has no trace yet is waited for.
+pub(super) fn run(asked: &Asked<'_>, messages: &mut dyn Write) -> anyhow::Result<bool> {
+    for input in &mut there(asked)? {
+        let moved = asked.shift(&mut input.trace);
+        anyhow::ensure!(moved, "the clock offset is too large for the clocks of the trace");
+    }
+    // What is wrong with it is said before anything is waited for.
+    let needs_first = time_range::needs_first(&asked.arguments.selection)?;
+    let output = asked.output()?;
+    let growing = Growing { asked, needs_first, output, messages };
+    // Of growing traces it is not known what kinds of events will come, so there are no columns.
+    events::write(asked.arguments.format, None, asked.pretty(), growing)
+}
+
+/// The traces that are there. What is damaged is told while they are followed.
+fn there(asked: &Asked<'_>) -> Result<Vec<Input<TraceFile>>, OpenError> {
+    match open(&asked.arguments.traces, &mut io::sink()) {
+        Ok(found) => Ok(found.inputs),
+        Err(OpenError::NoTrace(_)) => Ok(Vec::new()),
+        Err(error) => Err(error),
+    }
+}
+
+/// What following needs but the format.
+struct Growing<'a> {
+    asked: &'a Asked<'a>,
+    /// Whether the range of time depends on the first event's day.
+    needs_first: bool,
+    output: File,
+    messages: &'a mut dyn Write,
+}
+
+impl events::Writes for Growing<'_> {
+    fn write(self, format: &(impl LineFormat + Sync)) -> anyhow::Result<bool> {
+        let Self { asked, needs_first, mut output, messages } = self;
+        let arguments = asked.arguments;
+        let prepare = |trace: &mut Trace| {
+            // Those that are there were checked; one that comes later may keep its clocks.
+            let _ = asked.shift(trace);
+        };
+        let following = Following {
+            paths: &arguments.traces,
+            prepare: &prepare,
+            now: &|| now(arguments.clock_offset, arguments.clock_offset_ns),
+            events: &|name| asked.patterns.select(name),
+            settings: Settings { jobs: threads(arguments.jobs), ..Settings::default() },
+        };
+        let of_first = |first: Option<i64>| {
+            time_range::of(&arguments.selection, arguments.clock_gmt, || first)
+        };
+        let range = match needs_first {
+            true => FollowedRange::OfFirst(&of_first),
+            false => FollowedRange::Known(of_first(None)?),
+        };
+        let followed = follow(&following, range, format, &mut output, messages)?;
+        tell_unfinished(&followed.unfinished, messages)?;
+        Ok(followed.is_whole && followed.unfinished.is_empty())
+    }
+}
+
+/// The time now in nanoseconds since 1970, moved by so much.
+fn now(seconds: i64, ns: i64) -> i64 {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    let now = i64::try_from(since.as_nanos()).unwrap_or(i64::MAX);
+    now.saturating_add(seconds.saturating_mul(1_000_000_000)).saturating_add(ns)
+}

@@ -1,0 +1,116 @@
+//! `trackway print`: traces as text, byte for byte as babeltrace2 prints them.
+//!
+//! Reading, decoding and merging is `trackway_reader`'s, what lines look like is
+//! `trackway_ctf::text`'s; here is only what was asked for.
+
+mod events;
+mod follow;
+mod whole;
+
+use std::fs::{self, File};
+use std::io::{self, Write};
+use std::os::fd::AsFd as _;
+use std::os::unix::fs::MetadataExt as _;
+use std::path::{Path, PathBuf};
+
+use anyhow::Context as _;
+use trackway_ctf::read::Trace;
+use trackway_ctf::text::{DateTime, Fields, Names, Pretty, PrettyOptions, utc};
+
+use crate::arguments::PrintArguments;
+use crate::patterns::Patterns;
+use crate::{inside, local_time};
+
+/// Prints traces, and to `messages` what tracers lost and what is damaged. Whether everything was
+/// read: `false` if damage was told of, or a trace that was followed has no end.
+///
+/// # Errors
+///
+/// If a folder has no trace, or cannot be read; if the output or `messages` cannot be written.
+pub(crate) fn run(arguments: &PrintArguments, messages: &mut dyn Write) -> anyhow::Result<bool> {
+    let asked = Asked {
+        arguments,
+        options: options(arguments)?,
+        patterns: Patterns::new(&arguments.selection.on)?,
+    };
+    if arguments.follow { follow::run(&asked, messages) } else { whole::run(&asked, messages) }
+}
+
+/// What was asked for.
+struct Asked<'a> {
+    arguments: &'a PrintArguments,
+    options: PrettyOptions,
+    patterns: Patterns<'a>,
+}
+
+/// Gives the date and time at a time in seconds since 1970.
+type Clock = fn(i64) -> Option<DateTime>;
+
+impl Asked<'_> {
+    /// In the time zone that was asked for.
+    fn calendar(&self) -> Clock {
+        if self.arguments.clock_gmt { utc } else { local_time::local }
+    }
+
+    /// Events as babeltrace2 writes them.
+    fn pretty(&self) -> Pretty<Clock> {
+        Pretty::new(self.options, self.calendar())
+    }
+
+    /// Moves a trace's clocks; whether that can be done.
+    fn shift(&self, trace: &mut Trace) -> bool {
+        let (seconds, ns) = (self.arguments.clock_offset, self.arguments.clock_offset_ns);
+        (seconds, ns) == (0, 0) || trace.shift_clocks(seconds, ns)
+    }
+
+    /// Where to write.
+    fn output(&self) -> anyhow::Result<File> {
+        match &self.arguments.output {
+            Some(path) => {
+                inside::refuse_file(path)?;
+                File::create(path).with_context(|| format!("cannot create {path:?}"))
+            }
+            // Not through `io::stdout`, which would look for line ends in all that is written.
+            None => Ok(File::from(io::stdout().as_fd().try_clone_to_owned()?)),
+        }
+    }
+}
+
+/// Tells of traces that were recorded into these folders and not finished, and what to do.
+fn tell_unfinished(folders: &[PathBuf], messages: &mut dyn Write) -> io::Result<()> {
+    let whoever = |folder: &Path| fs::metadata(folder).map(|metadata| metadata.uid()).ok();
+    let me = whoever(Path::new("/proc/self"));
+    for folder in folders {
+        let name = folder.display();
+        writeln!(
+            messages,
+            "trackway: {name} is not complete: its recorder was killed or interrupted"
+        )?;
+        // Memory is each user's own.
+        let by = match whoever(folder) {
+            owner if owner.is_some() && me.is_some() && owner != me => {
+                ", if whoever recorded it calls it,"
+            }
+            _ => "",
+        };
+        writeln!(
+            messages,
+            "hint: trackway recover {name}{by} completes it with what is still in memory"
+        )?;
+    }
+    Ok(())
+}
+
+/// What babeltrace2's options ask for.
+fn options(arguments: &PrintArguments) -> anyhow::Result<PrettyOptions> {
+    let names = arguments.names.as_deref().map(Names::of_list).transpose().context("--names")?;
+    let fields = arguments.fields.as_deref().map(Fields::of_list).transpose();
+    Ok(PrettyOptions {
+        names: names.unwrap_or_default(),
+        fields: fields.context("--fields")?.unwrap_or_default(),
+        clock_date: arguments.clock_date,
+        clock_seconds: arguments.clock_seconds,
+        clock_cycles: arguments.clock_cycles,
+        no_delta: arguments.no_delta,
+    })
+}

@@ -1,0 +1,139 @@
+//! Traces that are printed as they are: their events, or what there is.
+
+use std::fs::File;
+use std::io::{self, Write};
+use std::path::PathBuf;
+
+use trackway_ctf::text::{LineFormat, Passed, push_details, push_details_json};
+use trackway_reader::{
+    Found, Input, Selection, Settings, TraceFile, first_time, open, print, statistics, unfinished,
+};
+
+use super::{Asked, events, tell_unfinished};
+use crate::arguments::{EventFormat, threads};
+use crate::{progress, stats, time_range};
+
+/// Prints what is asked for of traces; whether nothing was damaged.
+///
+/// # Errors
+///
+/// As [`super::run`].
+pub(super) fn run(asked: &Asked<'_>, messages: &mut dyn Write) -> anyhow::Result<bool> {
+    let arguments = asked.arguments;
+    let Found { mut inputs, folders, is_whole } = open(&arguments.traces, messages)?;
+    for input in &mut inputs {
+        let moved = asked.shift(&mut input.trace);
+        anyhow::ensure!(moved, "the clock offset is too large for the clocks of the trace");
+    }
+    let range = time_range::of(&arguments.selection, arguments.clock_gmt, || first_time(&inputs))?;
+    asked.patterns.warn_if_none(&inputs, messages)?;
+    let output = asked.output()?;
+    let settings = Settings {
+        jobs: threads(arguments.jobs),
+        progress: progress::wanted(&output),
+        ..Settings::default()
+    };
+    let selection = Selection { range, events: &|name| asked.patterns.select(name) };
+    let whole = Whole {
+        asked,
+        inputs,
+        folders: &folders,
+        selection,
+        settings,
+        output,
+        messages: &mut *messages,
+    };
+    let read_whole = if arguments.details {
+        whole.details()
+    } else if arguments.stats {
+        whole.stats()
+    } else if arguments.count {
+        whole.count()
+    } else {
+        whole.events()
+    }?;
+    tell_unfinished(&unfinished(&folders), messages)?;
+    Ok(is_whole && read_whole)
+}
+
+/// Traces, and what is done with them. Each way of printing them says whether nothing was damaged.
+struct Whole<'a> {
+    asked: &'a Asked<'a>,
+    inputs: Vec<Input<TraceFile>>,
+    /// The folder of each of them.
+    folders: &'a [PathBuf],
+    selection: Selection<'a>,
+    settings: Settings,
+    output: File,
+    messages: &'a mut dyn Write,
+}
+
+impl Whole<'_> {
+    /// Prints what the traces say of themselves.
+    fn details(mut self) -> anyhow::Result<bool> {
+        let mut out = Vec::new();
+        for (input, folder) in self.inputs.iter().zip(self.folders) {
+            let folder = folder.display().to_string();
+            match self.asked.arguments.format {
+                EventFormat::Json => push_details_json(&mut out, &folder, &input.trace),
+                // Other forms are refused where the command line is read.
+                _ => push_details(&mut out, &folder, &input.trace),
+            }
+        }
+        self.output.write_all(&out)?;
+        Ok(true)
+    }
+
+    /// Prints what there is.
+    fn stats(mut self) -> anyhow::Result<bool> {
+        let clocks = clocks(&self.inputs);
+        let all = statistics(self.inputs, &self.selection, self.settings.jobs, self.messages)?;
+        let text = match self.asked.arguments.format {
+            EventFormat::Json => stats::json(&all, &clocks),
+            EventFormat::Csv => stats::csv(&all),
+            // As in `details`.
+            _ => stats::text(&all, self.asked.calendar(), &clocks),
+        };
+        self.output.write_all(text.as_bytes())?;
+        Ok(all.is_whole)
+    }
+
+    /// Prints how many events there are.
+    fn count(self) -> anyhow::Result<bool> {
+        let Self { asked, inputs, selection, settings, mut output, messages, .. } = self;
+        let passed = Passed::new(asked.pretty());
+        let mut nowhere = io::sink();
+        let summary = print(inputs, &selection, &passed, &settings, &mut nowhere, messages)?;
+        writeln!(output, "{}", summary.events)?;
+        Ok(summary.is_whole)
+    }
+
+    /// Prints the events.
+    fn events(self) -> anyhow::Result<bool> {
+        let (format, pretty) = (self.asked.arguments.format, self.asked.pretty());
+        let columns = match format {
+            EventFormat::Csv => events::common_columns(&self.inputs, &self.selection),
+            _ => None,
+        };
+        events::write(format, columns, pretty, self)
+    }
+}
+
+impl events::Writes for Whole<'_> {
+    fn write(self, format: &(impl LineFormat + Sync)) -> anyhow::Result<bool> {
+        let Self { inputs, selection, settings, mut output, messages, .. } = self;
+        Ok(print(inputs, &selection, format, &settings, &mut output, messages)?.is_whole)
+    }
+}
+
+/// The traces' clocks, each in words, and once.
+fn clocks(inputs: &[Input<TraceFile>]) -> Vec<String> {
+    let mut clocks = Vec::new();
+    for clock in inputs.iter().flat_map(|input| input.trace.clocks()) {
+        let words = format!("{}, {} Hz", clock.name(), stats::grouped(clock.frequency()));
+        if !clocks.contains(&words) {
+            clocks.push(words);
+        }
+    }
+    clocks
+}

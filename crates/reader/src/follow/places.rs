@@ -1,0 +1,108 @@
+//! Where the folders are that are followed: they stay the same folders wherever they are moved.
+//!
+//! A recorder that is told to write where a trace is moves that one aside, and whoever follows it
+//! wants its end, not the next one's beginning. So each folder is kept open, and looked for where
+//! the system says that it is (`/proc/self/fd`) once another, or none, has its name.
+
+use std::fs::{self, File, Metadata};
+use std::io::Write;
+use std::os::fd::AsRawFd as _;
+use std::os::unix::fs::MetadataExt as _;
+use std::path::{Path, PathBuf};
+
+use crate::folder::OpenError;
+
+/// The folders that are followed.
+pub(super) struct Places(Vec<Place>);
+
+/// One of them.
+struct Place {
+    /// As it was named.
+    named: PathBuf,
+    /// Where it is now.
+    at: PathBuf,
+    folder: File,
+}
+
+impl Places {
+    /// The folders that are now at `paths`.
+    ///
+    /// # Errors
+    ///
+    /// If one cannot be opened.
+    pub(super) fn open(paths: &[PathBuf]) -> Result<Self, OpenError> {
+        let open = |path: &PathBuf| {
+            let folder = File::open(path).map_err(|error| OpenError::Path(path.clone(), error))?;
+            Ok(Place { named: path.clone(), at: path.clone(), folder })
+        };
+        paths.iter().map(open).collect::<Result<_, _>>().map(Self)
+    }
+
+    /// Where they are now; says to `messages` if one was moved.
+    ///
+    /// # Errors
+    ///
+    /// If one was removed, or `messages` cannot be written.
+    pub(super) fn look(&mut self, messages: &mut dyn Write) -> Result<Vec<PathBuf>, OpenError> {
+        for place in &mut self.0 {
+            let found = place.find().ok_or_else(|| OpenError::Gone(place.named.clone()))?;
+            if found != place.at {
+                let (named, found) = (place.named.display(), found.display());
+                writeln!(messages, "trackway: {named} was moved, and is followed in {found}")
+                    .map_err(OpenError::Message)?;
+            }
+            place.at = found;
+        }
+        Ok(self.0.iter().map(|place| place.at.clone()).collect())
+    }
+}
+
+impl Place {
+    /// Where it is; `None`: it was removed.
+    fn find(&self) -> Option<PathBuf> {
+        let ours = self.folder.metadata().ok()?;
+        let is_there = |path: &Path| fs::metadata(path).is_ok_and(|there| is_same(&there, &ours));
+        if is_there(&self.named) {
+            return Some(self.named.clone());
+        }
+        let real = fs::canonicalize(format!("/proc/self/fd/{}", self.folder.as_raw_fd())).ok()?;
+        is_there(&real).then_some(real)
+    }
+}
+
+fn is_same(one: &Metadata, other: &Metadata) -> bool {
+    (one.dev(), one.ino()) == (other.dev(), other.ino())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::slice;
+
+    use trackway_testkit::TemporaryFolder;
+
+    use super::*;
+
+    #[test]
+    fn a_folder_is_found_where_it_was_moved_until_it_is_removed() {
+        let folder = TemporaryFolder::new();
+        let real = fs::canonicalize(folder.path()).expect("a folder");
+        let (named, moved) = (folder.join("a"), real.join("b"));
+        assert!(matches!(Places::open(slice::from_ref(&named)), Err(OpenError::Path(..))));
+        fs::create_dir(&named).expect("a folder");
+        let mut places = Places::open(slice::from_ref(&named)).expect("a folder");
+        let mut said = Vec::new();
+        assert_eq!(places.look(&mut said).expect("there"), [named.as_path()]);
+        fs::rename(&named, &moved).expect("a folder");
+        // Another in its place is another.
+        fs::create_dir(&named).expect("a folder");
+        for _ in 0..2 {
+            assert_eq!(places.look(&mut said).expect("there"), [moved.as_path()]);
+        }
+        let text = String::from_utf8(said).expect("text");
+        assert_eq!(text.lines().count(), 1, "said once: {text}");
+        assert!(text.contains("/a was moved, and is followed in "), "{text}");
+        fs::remove_dir(&moved).expect("a folder");
+        let gone = places.look(&mut std::io::sink()).expect_err("it is gone");
+        assert!(matches!(&gone, OpenError::Gone(path) if *path == named), "{gone}");
+    }
+}
