@@ -124,7 +124,7 @@ fn fields_of_bits_have_their_meanings() {
     assert_eq!(
         text,
         "e: { no = false, yes = true, bits = 0x682, \
-         map = ( \"b\", \"a\" : container = 0x84 ), turned = 192, negative = -8, \
+         map = 0x84 { \"a\", \"b\" }, turned = 192, negative = -8, \
          mapped = ( \"minus\" : container = -1 ), half = -2 }\n"
     );
 }
@@ -183,9 +183,8 @@ fn optionals_and_blobs_are_there_or_not() {
     assert_eq!(
         text,
         "e: { b = true, n = -2, x = { \"yes\" }, y = { \"on\" }, \
-         blob = [ [0] = 0xAB, [1] = 0xCD ], more = [ [0] = 0x7A ] }\n\
-         e: { b = false, n = 5, x = <none>, y = <none>, blob = [ [0] = 0x1, [1] = 0x2 ], \
-         more = [ ] }\n"
+         blob = { ab cd }, more = { 7a } }\n\
+         e: { b = false, n = 5, x = <none>, y = <none>, blob = { 01 02 }, more = { } }\n"
     );
 }
 
@@ -334,7 +333,12 @@ fn what_is_not_ctf2_is_refused_with_its_place() {
             MetadataProblem::Version("3".to_owned()),
         ),
         ("\x1e{ \"type\": \"trace-class\" }".to_owned(), (1, 2), property("type")),
-        ("\x1e".to_owned(), (1, 2), property("preamble")),
+        ("\x1e".to_owned(), (1, 2), MetadataProblem::Missing("preamble")),
+        (
+            "\x1e{ \"type\": \"preamble\", \"version\": 2 }".to_owned(),
+            (1, 2),
+            MetadataProblem::Missing("data-stream-class"),
+        ),
         (
             metadata(&["{ \"type\":\n  \"data-stream-class\" ]"]),
             (5, 23),

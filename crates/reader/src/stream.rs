@@ -159,7 +159,10 @@ pub(crate) fn streams_of<'t, B: Bytes>(
         if let Some(instance) = instance {
             known.insert((class_id, instance), streams.len());
         }
-        let id = instance.unwrap_or_else(|| {
+        // Without its beginning, a file is a stream of its own. In CTF 2 it keeps its id even so.
+        let is_version_2 = trace.trace.major_version() >= 2;
+        let named = first.and_then(|packet| packet.stream_instance).filter(|_| is_version_2);
+        let id = instance.or(named).unwrap_or_else(|| {
             next_id += 1;
             next_id - 1
         });
