@@ -201,9 +201,10 @@ impl<C: Calendar> LineFormat for Pretty<C> {
             Some(uid) => format!("({identity}: {uid})"),
             None => format!("(no {identity})"),
         };
+        let LossPlace { trace_name, stream_name, class_id, stream_id, .. } = place;
         let text = format!(
-            " in trace \"{}\" {identity} within stream \"{}\" (stream class ID: {}, stream ID: {}).\n",
-            place.trace_name, place.stream_name, place.class_id, place.stream_id
+            " in trace \"{trace_name}\" {identity} within stream \"{stream_name}\" \
+             (stream class ID: {class_id}, stream ID: {stream_id}).\n",
         );
         out.extend_from_slice(text.as_bytes());
     }
