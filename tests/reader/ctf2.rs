@@ -77,6 +77,27 @@ fn losses_name_the_trace_by_its_unique_id() {
     }
 }
 
+#[test]
+fn pieces_of_one_trace_are_one_and_others_are_not() {
+    let world = World::new("ctf2-pieces");
+    let original = kept("kinds");
+    let metadata = std::fs::read_to_string(original.join("metadata")).unwrap();
+    let copy = |name: &str, metadata: &str| {
+        let folder = world.path(name);
+        std::fs::create_dir(&folder).unwrap();
+        std::fs::write(folder.join("metadata"), metadata).unwrap();
+        std::fs::copy(original.join("stream"), folder.join("stream")).unwrap();
+        folder
+    };
+    let piece = copy("piece", &metadata);
+    let other = copy("other", &metadata.replace("\"the only one\"", "\"another one\""));
+    for (second, lines) in [(&piece, 3), (&other, 6)] {
+        let text = print(&world, &[&original, second]).stdout;
+        // Packets that two pieces both have are printed once.
+        assert_eq!(text.iter().filter(|&&byte| byte == b'\n').count(), lines, "{second:?}");
+    }
+}
+
 /// Traces of so many seeds; `None`, and said so, without Python.
 fn generate(world: &World, first: u64, count: u64) -> Option<Vec<PathBuf>> {
     if !has("python3") {

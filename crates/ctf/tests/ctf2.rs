@@ -316,6 +316,41 @@ fn a_trace_says_what_it_is() {
 }
 
 #[test]
+fn clocks_without_names_are_moved_each_for_itself() {
+    let clock = |id: &str, seconds: u32| {
+        format!(
+            "{{ \"type\": \"clock-class\", \"id\": \"{id}\", \"frequency\": 1000,
+               \"offset-from-origin\": {{ \"seconds\": {seconds} }} }}"
+        )
+    };
+    let stream = "{ \"type\": \"data-stream-class\", \"default-clock-class-id\": \"b\" }";
+    let metadata = metadata(&[&clock("a", 10), &clock("b", 20), stream]);
+    let mut trace = Trace::parse(metadata.as_bytes()).expect("metadata");
+    let zero = |trace: &Trace| trace.streams()[0].clock().expect("a clock").ns_from_origin(0);
+    assert_eq!(zero(&trace), Ok(20_000_000_000));
+    assert!(trace.shift_clocks(3, 0));
+    assert_eq!(zero(&trace), Ok(23_000_000_000));
+}
+
+#[test]
+fn traces_are_known_by_namespace_name_and_unique_id() {
+    let identity = |properties: &str| {
+        let trace = format!("{{ \"type\": \"trace-class\"{properties} }}");
+        let metadata = metadata(&[&trace, "{ \"type\": \"data-stream-class\" }"]);
+        let trace = Trace::parse(metadata.as_bytes()).expect("metadata");
+        let identity = trace.identity();
+        (identity.is_unique(), identity.uid(), trace)
+    };
+    let (is_unique, uid, one) = identity(", \"name\": \"\", \"uid\": \"7\"");
+    assert_eq!((is_unique, uid.as_deref()), (true, Some("7")));
+    let (is_unique, _, other) =
+        identity(", \"namespace\": \"example.org\", \"name\": \"\", \"uid\": \"7\"");
+    assert!(is_unique && one.identity() != other.identity());
+    // Without a name, a unique id is nobody's.
+    assert!(!identity(", \"uid\": \"7\"").0);
+}
+
+#[test]
 fn what_is_not_ctf2_is_refused_with_its_place() {
     let integer = |rest: &str| {
         format!(
