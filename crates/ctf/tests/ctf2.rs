@@ -124,7 +124,7 @@ fn fields_of_bits_have_their_meanings() {
     assert_eq!(
         text,
         "e: { no = false, yes = true, bits = 0x682, \
-         map = ( \"b\", \"a\" : container = 0x84 ), turned = 192, negative = -8, \
+         map = 0x84 { \"a\", \"b\" }, turned = 192, negative = -8, \
          mapped = ( \"minus\" : container = -1 ), half = -2 }\n"
     );
 }
@@ -183,9 +183,8 @@ fn optionals_and_blobs_are_there_or_not() {
     assert_eq!(
         text,
         "e: { b = true, n = -2, x = { \"yes\" }, y = { \"on\" }, \
-         blob = [ [0] = 0xAB, [1] = 0xCD ], more = [ [0] = 0x7A ] }\n\
-         e: { b = false, n = 5, x = <none>, y = <none>, blob = [ [0] = 0x1, [1] = 0x2 ], \
-         more = [ ] }\n"
+         blob = { ab cd }, more = { 7a } }\n\
+         e: { b = false, n = 5, x = <none>, y = <none>, blob = { 01 02 }, more = { } }\n"
     );
 }
 
@@ -317,6 +316,41 @@ fn a_trace_says_what_it_is() {
 }
 
 #[test]
+fn clocks_without_names_are_moved_each_for_itself() {
+    let clock = |id: &str, seconds: u32| {
+        format!(
+            "{{ \"type\": \"clock-class\", \"id\": \"{id}\", \"frequency\": 1000,
+               \"offset-from-origin\": {{ \"seconds\": {seconds} }} }}"
+        )
+    };
+    let stream = "{ \"type\": \"data-stream-class\", \"default-clock-class-id\": \"b\" }";
+    let metadata = metadata(&[&clock("a", 10), &clock("b", 20), stream]);
+    let mut trace = Trace::parse(metadata.as_bytes()).expect("metadata");
+    let zero = |trace: &Trace| trace.streams()[0].clock().expect("a clock").ns_from_origin(0);
+    assert_eq!(zero(&trace), Ok(20_000_000_000));
+    assert!(trace.shift_clocks(3, 0));
+    assert_eq!(zero(&trace), Ok(23_000_000_000));
+}
+
+#[test]
+fn traces_are_known_by_namespace_name_and_unique_id() {
+    let identity = |properties: &str| {
+        let trace = format!("{{ \"type\": \"trace-class\"{properties} }}");
+        let metadata = metadata(&[&trace, "{ \"type\": \"data-stream-class\" }"]);
+        let trace = Trace::parse(metadata.as_bytes()).expect("metadata");
+        let identity = trace.identity();
+        (identity.is_unique(), identity.uid(), trace)
+    };
+    let (is_unique, uid, one) = identity(", \"name\": \"\", \"uid\": \"7\"");
+    assert_eq!((is_unique, uid.as_deref()), (true, Some("7")));
+    let (is_unique, _, other) =
+        identity(", \"namespace\": \"example.org\", \"name\": \"\", \"uid\": \"7\"");
+    assert!(is_unique && one.identity() != other.identity());
+    // Without a name, a unique id is nobody's.
+    assert!(!identity(", \"uid\": \"7\"").0);
+}
+
+#[test]
 fn what_is_not_ctf2_is_refused_with_its_place() {
     let integer = |rest: &str| {
         format!(
@@ -334,7 +368,12 @@ fn what_is_not_ctf2_is_refused_with_its_place() {
             MetadataProblem::Version("3".to_owned()),
         ),
         ("\x1e{ \"type\": \"trace-class\" }".to_owned(), (1, 2), property("type")),
-        ("\x1e".to_owned(), (1, 2), property("preamble")),
+        ("\x1e".to_owned(), (1, 2), MetadataProblem::Missing("preamble")),
+        (
+            "\x1e{ \"type\": \"preamble\", \"version\": 2 }".to_owned(),
+            (1, 2),
+            MetadataProblem::Missing("data-stream-class"),
+        ),
         (
             metadata(&["{ \"type\":\n  \"data-stream-class\" ]"]),
             (5, 23),

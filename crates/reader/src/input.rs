@@ -70,8 +70,9 @@ pub(crate) fn joined<B, With>(inputs: Vec<(Input<B>, With)>) -> Vec<(Input<B>, W
         trace.streams().iter().map(|stream| 1 + stream.events().len()).sum::<usize>()
     };
     for mut one in inputs {
-        let uuid = one.0.trace.uuid();
-        let same = traces.iter_mut().find(|other| uuid.is_some() && other.0.trace.uuid() == uuid);
+        let identity = one.0.trace.identity();
+        let mut known = traces.iter_mut().filter(|_| identity.is_unique());
+        let same = known.find(|other| other.0.trace.identity() == identity);
         let Some(same) = same else {
             traces.push(one);
             continue;

@@ -222,8 +222,7 @@ impl Counts {
                     *sum = (sum.0 + count, sum.1 + bits);
                 }
             }
-            let name = stream.files.first().map_or("", |file| &file.name);
-            name.clone_into(&mut counted.name);
+            stream.name.clone_into(&mut counted.name);
             counted.bytes = stream.files.iter().map(|file| file.bytes.length()).sum();
             all.first = earliest(all.first, counted.first);
             all.last = all.last.max(counted.last);

@@ -6,7 +6,7 @@
 
 use std::collections::HashMap;
 
-use trackway_ctf::read::{Bytes, SourceStream, StreamClass};
+use trackway_ctf::read::{Bytes, SourceStream, StreamClass, TraceIdentity};
 use trackway_ctf::text::{LineFormat, LossPlace};
 
 use crate::input::{DataFile, NamedTrace};
@@ -22,6 +22,8 @@ pub(crate) struct Stream<'t, B> {
     pub(crate) id: u64,
     /// Which of its times are asked for.
     pub(crate) range: Range,
+    /// What messages call it: the name of the file that begins first.
+    pub(crate) name: &'t str,
     /// Its files, in the order of their names.
     pub(crate) files: Vec<&'t DataFile<B>>,
 }
@@ -36,9 +38,9 @@ impl<'t, B> Stream<'t, B> {
     pub(crate) fn loss_place(&self, between: Option<(i64, i64)>) -> LossPlace<'_> {
         LossPlace {
             trace_name: &self.trace.name,
-            uuid: self.trace.trace.uuid(),
+            identity: self.trace.trace.identity(),
             between,
-            stream_name: self.files.first().map_or("", |file| &file.name),
+            stream_name: self.name,
             class_id: self.class_id,
             stream_id: self.id,
         }
@@ -84,15 +86,35 @@ pub(crate) fn streams<'t, B: Bytes>(
     for ((trace, files), texts) in traces.iter().zip(texts) {
         streams.extend(streams_of(trace, files, texts, range));
     }
-    streams.sort_by(|a, b| {
-        let order = |stream: &Stream<'t, B>| {
-            let uuid = stream.trace.trace.uuid();
-            (uuid.is_none(), uuid, stream.trace.name.as_str(), stream.class_id, stream.id)
-        };
-        order(a).cmp(&order(b))
+    let has_version_2 = traces.iter().any(|(trace, _)| trace.trace.major_version() >= 2);
+    streams.sort_by_cached_key(|stream| {
+        (trace_order(stream.trace, has_version_2), stream.class_id, stream.id)
     });
     streams
 }
+
+/// Where a trace stands among others at equal times. babeltrace2 2.0, and with it we, where all
+/// traces are of CTF 1.8, compares UUIDs and then names; 2.1, which is the first that reads CTF 2,
+/// namespaces, names and unique ids. What lacks one of these comes behind what has it.
+fn trace_order(trace: &NamedTrace, has_version_2: bool) -> [(bool, String); 3] {
+    let last = |text: Option<String>| (text.is_none(), text.unwrap_or_default());
+    let identity = trace.trace.identity();
+    let (name, uid) = (last(Some(trace.name.clone())), last(identity.uid()));
+    if !has_version_2 {
+        return [uid, name, last(None)];
+    }
+    let namespace = match identity {
+        TraceIdentity::Uuid(_) => {
+            let tracer = trace.trace.environment_text("tracer_name");
+            tracer.filter(|tracer| tracer.starts_with("lttng")).map(|_| LTTNG_NAMESPACE)
+        }
+        TraceIdentity::Name { namespace, .. } => namespace,
+    };
+    [last(namespace.map(str::to_owned)), name, uid]
+}
+
+/// The namespace that babeltrace2 gives LTTng's traces of CTF 1.8, which have none.
+const LTTNG_NAMESPACE: &str = "lttng.org,2009";
 
 /// The streams in a trace's files.
 pub(crate) fn streams_of<'t, B: Bytes>(
@@ -105,6 +127,8 @@ pub(crate) fn streams_of<'t, B: Bytes>(
     files.sort_by(|a, b| a.name.cmp(&b.name));
     let mut streams: Vec<Stream<'t, B>> = Vec::new();
     let mut known: HashMap<(u64, u64), usize> = HashMap::new();
+    // Of each stream, the value of its clock at which its first file begins.
+    let mut begins: Vec<Option<u64>> = Vec::new();
     let mut next_id = 0;
     let mut memory = Vec::new();
     for file in files {
@@ -121,18 +145,29 @@ pub(crate) fn streams_of<'t, B: Bytes>(
             .filter(|packet| packet.timestamp_begin.is_some())
             .and_then(|packet| packet.stream_instance);
         let same = instance.and_then(|instance| known.get(&(class_id, instance)));
-        if let Some(stream) = same.and_then(|&index| streams.get_mut(index)) {
+        let begin = first.and_then(|packet| packet.timestamp_begin);
+        if let Some(&index) = same
+            && let (Some(stream), Some(earliest)) = (streams.get_mut(index), begins.get_mut(index))
+        {
             stream.files.push(file);
+            if begin < *earliest {
+                (stream.name, *earliest) = (&file.name, begin);
+            }
             continue;
         }
+        begins.push(begin);
         if let Some(instance) = instance {
             known.insert((class_id, instance), streams.len());
         }
-        let id = instance.unwrap_or_else(|| {
+        // Without its beginning, a file is a stream of its own. In CTF 2 it keeps its id even so.
+        let is_version_2 = trace.trace.major_version() >= 2;
+        let named = first.and_then(|packet| packet.stream_instance).filter(|_| is_version_2);
+        let id = instance.or(named).unwrap_or_else(|| {
             next_id += 1;
             next_id - 1
         });
-        streams.push(Stream { trace, texts, class_id, id, range, files: vec![file] });
+        let (name, files) = (file.name.as_str(), vec![file]);
+        streams.push(Stream { trace, texts, class_id, id, range, name, files });
     }
     streams
 }

@@ -26,6 +26,15 @@ pub trait Sink {
     fn float(&mut self, value: f64);
     /// A string without its NUL: any bytes but NUL.
     fn text(&mut self, bytes: &[u8]);
+    /// A BLOB (CTF 2); each of its bytes is a `byte`.
+    fn blob(&mut self, byte: &Integer, bytes: &[u8]) {
+        self.begin_array();
+        for (index, &value) in bytes.iter().enumerate() {
+            self.element(index as u64);
+            self.integer(byte, value.into());
+        }
+        self.end_array();
+    }
     /// A structure begins.
     fn begin_struct(&mut self) {}
     /// A structure's next member; its value follows.
@@ -408,6 +417,9 @@ fn decode_array<S: Sink>(
         text(cursor.bytes(array.length)?, sink);
         return Ok(());
     }
+    if array.blob {
+        return blob(&array.element, cursor.bytes(array.length)?, sink);
+    }
     elements(&array.element, array.elements, array.length, cursor, state, sink)
 }
 
@@ -423,6 +435,9 @@ fn decode_sequence<S: Sink>(
         text(cursor.bytes(length)?, sink);
         return Ok(());
     }
+    if sequence.blob {
+        return blob(&sequence.element, cursor.bytes(length)?, sink);
+    }
     elements(&sequence.element, sequence.elements, length, cursor, state, sink)
 }
 
@@ -430,6 +445,13 @@ fn decode_sequence<S: Sink>(
 fn text<S: Sink>(bytes: &[u8], sink: &mut S) {
     let length = bytes.iter().position(|&byte| byte == 0).unwrap_or(bytes.len());
     sink.text(bytes.get(..length).unwrap_or_default());
+}
+
+fn blob<S: Sink>(element: &Type, bytes: &[u8], sink: &mut S) -> Result<(), DecodeError> {
+    if let Type::Integer(byte) = element {
+        sink.blob(byte, bytes);
+    }
+    Ok(())
 }
 
 fn elements<S: Sink>(

@@ -42,6 +42,8 @@ pub enum MetadataProblem {
     Json(String),
     /// A property of a JSON object is missing, or is not what it must be.
     Property(String),
+    /// A fragment of JSON that must be there is not.
+    Missing(&'static str),
     /// An extension that this library does not know, which may change anything.
     Extension(String),
     /// No type has this name.
@@ -80,6 +82,7 @@ impl fmt::Display for MetadataError {
             MetadataProblem::Property(name) => {
                 write!(formatter, "property '{name}' is missing or wrong")
             }
+            MetadataProblem::Missing(what) => write!(formatter, "there is no {what} fragment"),
             MetadataProblem::Extension(name) => {
                 write!(formatter, "unsupported: extension '{name}'")
             }

@@ -40,7 +40,7 @@ pub use error::{DecodeError, MetadataError, MetadataProblem};
 pub use node::EnvironmentValue;
 pub use source::{Bytes, Damage, Next, SourceStream, StreamError, packets_stand_alone};
 pub use stream::{Carry, EventHeader, EventSink, Loss, Lost, Packet, Scope, StreamDecoder, Window};
-pub use trace::{Clock, ClockClass, EventClass, StreamClass, Trace};
+pub use trace::{Clock, ClockClass, EventClass, StreamClass, Trace, TraceIdentity};
 pub use types::{
     Array, Base, Encoding, Enumeration, Float, Integer, Member, Sequence, Struct, Type, Variant,
     VariantOption, WideText,

@@ -7,7 +7,7 @@
 use std::sync::Arc;
 
 use super::error::{MetadataError, MetadataProblem};
-use super::trace::ClockClass;
+use super::trace::{ClockClass, TraceName};
 use super::types::{Base, Encoding, Mapping, Role};
 
 /// Deepest nesting of types.
@@ -66,6 +66,7 @@ pub(crate) struct IntegerNode {
     pub(crate) big_endian: Option<bool>,
     pub(crate) base: Base,
     pub(crate) character: bool,
+    pub(crate) blob: bool,
     /// The clock that it sets.
     pub(crate) clock: Option<Arc<str>>,
     /// Whether it sets its stream's default clock (CTF 2).
@@ -87,6 +88,7 @@ impl IntegerNode {
             big_endian: None,
             base: Base::Decimal,
             character: false,
+            blob: false,
             clock: None,
             default_clock: false,
             role: Role::None,
@@ -159,6 +161,7 @@ pub(crate) struct Document {
     /// Whether it is CTF 2: then names mean nothing, and times are only where a role says so.
     pub(crate) is_version_2: bool,
     pub(crate) uuid: Option<[u8; 16]>,
+    pub(crate) name: TraceName,
     pub(crate) big_endian: Option<bool>,
     pub(crate) packet_header: Option<Arc<Node>>,
     pub(crate) environment: Vec<(String, EnvironmentValue)>,

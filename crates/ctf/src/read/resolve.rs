@@ -125,9 +125,10 @@ pub(crate) fn resolve(document: &Document) -> Resolved<Trace> {
         return Err(MetadataError::at(event.place, MetadataProblem::Value("stream_id")));
     }
     let mut packet_header = resolver.scopes[PACKET_HEADER].take();
-    packet_header.iter_mut().for_each(finish);
+    packet_header.iter_mut().for_each(|header| finish(header, document.is_version_2));
     Ok(Trace {
         uuid: document.uuid,
+        name: document.name.clone(),
         environment: document.environment.clone(),
         packet_header,
         clocks: resolver.clocks,
@@ -171,9 +172,15 @@ impl Resolver<'_> {
         let has_packet_times = [Role::TimestampBegin, Role::TimestampEnd].iter().all(|role| {
             self.scopes[PACKET_CONTEXT].as_ref().is_some_and(|context| has_role(context, *role))
         });
+        let is_version_2 = self.document.is_version_2;
         let mut take = |scope: usize| {
             let mut kind = self.scopes[scope].take();
-            kind.iter_mut().for_each(finish);
+            kind.iter_mut().for_each(|kind| finish(kind, is_version_2));
+            if let (PACKET_CONTEXT, true, Some(Type::Struct(context))) =
+                (scope, is_version_2, &mut kind)
+            {
+                context.shown = context.members.iter().any(|member| !member.hidden);
+            }
             kind
         };
         let event_header = take(EVENT_HEADER);
@@ -191,6 +198,7 @@ impl Resolver<'_> {
             events,
             events_by_id,
             clock: clock.as_ref().and_then(ClockClass::clock),
+            clock_id: clock.as_ref().map(|clock| clock.id.clone()),
             clock_name: clock.map(|clock| clock.name),
             has_packet_times,
         })
@@ -202,8 +210,9 @@ impl Resolver<'_> {
         self.scope(EVENT_FIELDS, node.fields.as_ref())?;
         let [.., context, fields] = &mut self.scopes;
         let (mut context, mut fields) = (context.take(), fields.take());
-        context.iter_mut().for_each(finish);
-        fields.iter_mut().for_each(finish);
+        for part in context.iter_mut().chain(&mut fields) {
+            finish(part, self.document.is_version_2);
+        }
         Ok(EventClass {
             id: node.id.unwrap_or(0),
             name: node.name.clone(),
@@ -216,9 +225,9 @@ impl Resolver<'_> {
         })
     }
 
-    /// The one clock that the stream's fields set.
+    /// The stream's clock: its default one (CTF 2), or the only one that its fields set.
     fn clock(&self, events: &[EventClass], place: Place) -> Resolved<Option<&ClockClass>> {
-        let mut name = None;
+        let mut name = self.default_clock.as_ref();
         let scopes = self.scopes[PACKET_CONTEXT..].iter().flatten();
         let payloads = events.iter().flat_map(|event| [&event.context, &event.fields]).flatten();
         for kind in scopes.chain(payloads) {
@@ -297,7 +306,8 @@ impl Resolver<'_> {
             NodeKind::Integer(node) => Type::Integer(integer(node)),
             NodeKind::Enumeration { integer: node, labels, flags } => {
                 let (integer, labels) = (integer(node), Arc::clone(labels));
-                Type::Enumeration(Enumeration { integer, labels, flags: *flags })
+                let (flags, is_version_2) = (*flags, self.document.is_version_2);
+                Type::Enumeration(Enumeration { integer, labels, flags, is_version_2 })
             }
             NodeKind::Float { bits, alignment, big_endian: order, reversed } => {
                 Type::Float(Float {
@@ -321,14 +331,15 @@ impl Resolver<'_> {
                 let element = Box::new(self.compile(element)?);
                 let (within, text) = (element.alignment(), is_character(&element));
                 let (length, alignment) = (*length, within.max(*alignment));
-                Type::Array(Array { element, length, alignment, text, elements: None })
+                let blob = is_blob_byte(&element);
+                Type::Array(Array { element, length, alignment, text, blob, elements: None })
             }
             NodeKind::Sequence { element, length, alignment } => {
                 let slot = self.length_slot(length)?;
                 let element = Box::new(self.compile(element)?);
                 let (within, text) = (element.alignment(), is_character(&element));
-                let alignment = within.max(*alignment);
-                Type::Sequence(Sequence { element, slot, alignment, text, elements: None })
+                let (alignment, blob) = (within.max(*alignment), is_blob_byte(&element));
+                Type::Sequence(Sequence { element, slot, alignment, text, blob, elements: None })
             }
             NodeKind::Variant { tag, options, optional } => {
                 let untagged = MetadataProblem::Unsupported("variant without tag");
@@ -514,8 +525,10 @@ fn integer_type(node: &IntegerNode, big_endian: bool) -> Integer {
         big_endian,
         base: node.base,
         character: node.character,
+        blob: node.blob,
         clock: node.clock.clone(),
         role: node.role,
+        concealed: node.role != Role::None,
         slot: None,
         plain: false,
         boolean: node.boolean,
@@ -532,6 +545,11 @@ fn is_character(kind: &Type) -> bool {
         }
         _ => false,
     }
+}
+
+/// Whether an array of it is a BLOB.
+const fn is_blob_byte(kind: &Type) -> bool {
+    matches!(kind, Type::Integer(Integer { blob: true, .. }))
 }
 
 /// Every integer named `id`, however deep in the event header, tells the event's class.
@@ -643,7 +661,7 @@ fn set_clock(kind: &mut Type, clocks: &mut Vec<ClockClass>) -> Result<(), Metada
 }
 
 /// Prepares what depends on all slots being known: what is hidden, how members are led in.
-fn finish(kind: &mut Type) {
+fn finish(kind: &mut Type, is_version_2: bool) {
     match kind {
         Type::Integer(integer) | Type::Enumeration(Enumeration { integer, .. }) => {
             // The packet's end does not set the clock while its beginning is being read.
@@ -653,7 +671,7 @@ fn finish(kind: &mut Type) {
         Type::Struct(structure) => {
             let mut shown = 0;
             for member in &mut structure.members {
-                finish(&mut member.kind);
+                finish(&mut member.kind, is_version_2);
                 member.hidden = member.kind.is_hidden();
                 let lead = if shown == 0 { ' ' } else { ',' };
                 let space = if shown == 0 { "" } else { " " };
@@ -661,18 +679,19 @@ fn finish(kind: &mut Type) {
                 member.lead = Literal::new(text.as_bytes());
                 shown += usize::from(!member.hidden);
             }
-            structure.shown = shown > 0 || structure.members.is_empty();
+            structure.shown = shown > 0 || structure.members.is_empty() || is_version_2;
             structure.runs = runs(&structure.members, structure.alignment);
         }
         Type::Variant(variant) => {
-            variant.options.iter_mut().for_each(|option| finish(&mut option.kind));
+            let options = variant.options.iter_mut();
+            options.for_each(|option| finish(&mut option.kind, is_version_2));
         }
         Type::Array(array) => {
-            finish(&mut array.element);
+            finish(&mut array.element, is_version_2);
             array.elements = elements(&array.element);
         }
         Type::Sequence(sequence) => {
-            finish(&mut sequence.element);
+            finish(&mut sequence.element, is_version_2);
             sequence.elements = elements(&sequence.element);
         }
         Type::Float(_) | Type::Text | Type::WideText(_) => {}

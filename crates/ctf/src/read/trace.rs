@@ -9,11 +9,56 @@ use super::runs::Flat;
 use super::stream::PACKET_MAGIC;
 use super::types::{Role, Struct, Type};
 use super::{json, packetized, parser, resolve};
+use crate::write::Uuid;
+
+/// What CTF 2 calls a trace.
+#[derive(Debug, Default, Clone)]
+pub(crate) struct TraceName {
+    pub(crate) namespace: Option<String>,
+    pub(crate) name: Option<String>,
+    pub(crate) uid: Option<String>,
+}
+
+/// What tells a trace from others. The pieces of one trace (rotated chunks, snapshots) share it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum TraceIdentity<'a> {
+    /// Of CTF 1.8: its UUID, if it has one.
+    Uuid(Option<&'a [u8; 16]>),
+    /// Of CTF 2: all three together. (The UUID of its metadata is no identity.)
+    Name {
+        /// Who gives the name.
+        namespace: Option<&'a str>,
+        /// The name, often empty.
+        name: Option<&'a str>,
+        /// What is unique within the other two.
+        uid: Option<&'a str>,
+    },
+}
+
+impl TraceIdentity<'_> {
+    /// Whether traces of this identity are pieces of one trace. In CTF 2, what lacks a name or a
+    /// unique id may be any trace.
+    pub const fn is_unique(&self) -> bool {
+        match self {
+            Self::Uuid(uuid) => uuid.is_some(),
+            Self::Name { name, uid, .. } => name.is_some() && uid.is_some(),
+        }
+    }
+
+    /// The UUID, or the unique id, as text.
+    pub fn uid(&self) -> Option<String> {
+        match self {
+            Self::Uuid(uuid) => uuid.map(|uuid| Uuid(uuid).to_string()),
+            Self::Name { uid, .. } => uid.map(str::to_owned),
+        }
+    }
+}
 
 /// What a trace's metadata says.
 #[derive(Debug)]
 pub struct Trace {
     pub(crate) uuid: Option<[u8; 16]>,
+    pub(crate) name: TraceName,
     pub(crate) environment: Vec<(String, EnvironmentValue)>,
     pub(crate) packet_header: Option<Type>,
     pub(crate) clocks: Vec<ClockClass>,
@@ -40,6 +85,19 @@ impl Trace {
     /// The trace's identity, which its packets repeat.
     pub const fn uuid(&self) -> Option<&[u8; 16]> {
         self.uuid.as_ref()
+    }
+
+    /// What tells it from other traces.
+    pub fn identity(&self) -> TraceIdentity<'_> {
+        if self.major < 2 {
+            return TraceIdentity::Uuid(self.uuid());
+        }
+        let TraceName { namespace, name, uid } = &self.name;
+        TraceIdentity::Name {
+            namespace: namespace.as_deref(),
+            name: name.as_deref(),
+            uid: uid.as_deref(),
+        }
     }
 
     /// What the trace's environment says of `name`, e.g. `hostname`.
@@ -94,8 +152,8 @@ impl Trace {
             clock.offset_cycles = clock.offset_cycles.saturating_add(cycles);
         }
         let of = |class: &StreamClass| {
-            let name = class.clock_name.as_deref();
-            clocks.iter().find(|clock| Some(clock.name.as_str()) == name)?.clock()
+            let id = class.clock_id.as_deref();
+            clocks.iter().find(|clock| Some(clock.id.as_str()) == id)?.clock()
         };
         let moved: Vec<Option<Clock>> = self.streams.iter().map(of).collect();
         let mut pairs = self.streams.iter().zip(&moved);
@@ -138,6 +196,8 @@ pub struct StreamClass {
     pub(crate) events_by_id: HashMap<u64, usize>,
     pub(crate) clock: Option<Clock>,
     pub(crate) clock_name: Option<String>,
+    /// What tells its clock from others, whose names may be the same in CTF 2.
+    pub(crate) clock_id: Option<String>,
     pub(crate) has_packet_times: bool,
     /// How event headers are read without walking through them, if they can be.
     pub(crate) header_plan: Option<HeaderPlan>,

@@ -70,9 +70,13 @@ pub struct Integer {
     pub(crate) base: Base,
     /// Whether an array of it is text.
     pub(crate) character: bool,
+    /// Whether an array of it is a BLOB.
+    pub(crate) blob: bool,
     /// Name of the clock that its value sets.
     pub(crate) clock: Option<Arc<str>>,
     pub(crate) role: Role,
+    /// Whether it is never shown, be it that another field depends on it: it has a role in CTF 2.
+    pub(crate) concealed: bool,
     pub(crate) slot: Option<usize>,
     /// Whether nothing but showing it is to be done with it.
     pub(crate) plain: bool,
@@ -118,6 +122,8 @@ pub struct Enumeration {
     pub(crate) labels: Arc<[Mapping]>,
     /// Whether labels stand for bits, by their number from the lowest, not for values.
     pub(crate) flags: bool,
+    /// Whether it is CTF 2's.
+    pub(crate) is_version_2: bool,
 }
 
 /// A label and the values that it stands for.
@@ -159,6 +165,11 @@ impl Enumeration {
         self.flags
     }
 
+    /// Whether it is CTF 2's: then babeltrace2 shows several labels in braces.
+    pub(crate) const fn is_version_2(&self) -> bool {
+        self.is_version_2
+    }
+
     /// The labels of `value` (two's complement), in the order of their declaration.
     pub fn labels_of(&self, value: u64) -> impl Iterator<Item = &str> {
         let (signed, flags) = (self.integer.signed, self.flags);
@@ -189,7 +200,7 @@ pub struct Struct {
     pub(crate) members: Vec<Member>,
     pub(crate) alignment: u64,
     /// Whether it has something to show: a member that is not for the reader alone, or, if it
-    /// is empty, its emptiness.
+    /// is empty, its emptiness. (In CTF 2, only packet contexts can have nothing to show.)
     pub(crate) shown: bool,
     /// Its members whose places are known, in order; empty until all is known of them.
     pub(crate) runs: Vec<Run>,
@@ -236,6 +247,7 @@ pub struct Array {
     pub(crate) length: u64,
     pub(crate) alignment: u64,
     pub(crate) text: bool,
+    pub(crate) blob: bool,
     /// Its elements, if their places are known.
     pub(crate) elements: Option<Elements>,
 }
@@ -247,6 +259,7 @@ pub struct Sequence {
     pub(crate) slot: usize,
     pub(crate) alignment: u64,
     pub(crate) text: bool,
+    pub(crate) blob: bool,
     /// Its elements, if their places are known.
     pub(crate) elements: Option<Elements>,
 }
@@ -402,7 +415,8 @@ impl Type {
 
     fn is_part_hidden(&self) -> bool {
         let hidden = |integer: &Integer| {
-            (integer.clock.is_some() || integer.role != Role::None) && integer.slot.is_none()
+            let tells = integer.clock.is_some() || integer.role != Role::None;
+            integer.concealed || tells && integer.slot.is_none()
         };
         match self {
             Self::Integer(integer) => hidden(integer),

@@ -62,7 +62,16 @@ impl Sink for FieldWriter<'_> {
     }
 
     fn enumeration(&mut self, kind: &Enumeration, value: u64) {
+        if kind.is_flags() {
+            push_flags(self.out, kind, value);
+            return;
+        }
         self.out.extend_from_slice(b"( ");
+        // babeltrace2 2.1, the first that reads CTF 2, sets off several labels.
+        let in_braces = kind.is_version_2() && kind.labels_of(value).nth(1).is_some();
+        if in_braces {
+            self.out.extend_from_slice(b"{ ");
+        }
         let mut labels = kind.labels_of(value);
         match labels.next() {
             None => self.out.extend_from_slice(b"<unknown>"),
@@ -72,9 +81,22 @@ impl Sink for FieldWriter<'_> {
             self.out.extend_from_slice(b", ");
             push_quoted(self.out, label.as_bytes());
         }
+        if in_braces {
+            self.out.extend_from_slice(b" }");
+        }
         self.out.extend_from_slice(b" : container = ");
         push_integer(self.out, kind.integer(), value);
         self.out.extend_from_slice(b" )");
+    }
+
+    fn blob(&mut self, _: &Integer, bytes: &[u8]) {
+        const DIGITS: &[u8; 16] = b"0123456789abcdef";
+        self.out.extend_from_slice(b"{ ");
+        for byte in bytes {
+            let digit = |nibble: u8| DIGITS[usize::from(nibble & 15)];
+            self.out.extend_from_slice(&[digit(byte >> 4), digit(*byte), b' ']);
+        }
+        self.out.push(b'}');
     }
 
     fn float(&mut self, value: f64) {
@@ -137,6 +159,21 @@ impl Sink for FieldWriter<'_> {
 
     fn nothing(&mut self) {
         self.out.extend_from_slice(b"<none>");
+    }
+}
+
+/// Appends a bit map: its value, and the labels of bits that are set, if there are any.
+fn push_flags(out: &mut Vec<u8>, kind: &Enumeration, value: u64) {
+    push_integer(out, kind.integer(), value);
+    let mut has_labels = false;
+    // babeltrace2 sorts them; so does `read::json`.
+    for label in kind.labels_of(value) {
+        out.extend_from_slice(if has_labels { b", " } else { b" { " });
+        push_quoted(out, label.as_bytes());
+        has_labels = true;
+    }
+    if has_labels {
+        out.extend_from_slice(b" }");
     }
 }
 

@@ -7,7 +7,9 @@
 //! ([`LineFormat::relate`]). Runs of events of one stream are copied without another look.
 
 use crate::literal::Literal;
-use crate::read::{DecodeError, EventClass, Loss, Sink, StreamClass, StreamDecoder, Trace, Window};
+use crate::read::{
+    DecodeError, EventClass, Loss, Sink, StreamClass, StreamDecoder, Trace, TraceIdentity, Window,
+};
 
 /// When an event was.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -66,8 +68,8 @@ pub struct Shown {
 pub struct LossPlace<'a> {
     /// The trace's name.
     pub trace_name: &'a str,
-    /// The trace's identity.
-    pub uuid: Option<&'a [u8; 16]>,
+    /// What tells the trace from others.
+    pub identity: TraceIdentity<'a>,
     /// Between which times, in nanoseconds since the clock's origin, if that is known.
     pub between: Option<(i64, i64)>,
     /// The stream's name: the path of its first file.

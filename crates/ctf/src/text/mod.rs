@@ -1,4 +1,5 @@
-//! Events as lines of text; first of all byte for byte as babeltrace2 2.0.4 prints them.
+//! Events as lines of text; first of all byte for byte as babeltrace2 prints them: CTF 1.8 as
+//! 2.0.4 does, CTF 2 as 2.1 does, which is the first that reads it.
 //!
 //! ```text
 //! [02:56:21.324464420] (+0.000001369) host app:request: { cpu_id = 0 }, { vtid = 7 }, { n = 1 }

@@ -7,7 +7,7 @@ use super::options::PrettyOptions;
 use super::time::{Calendar, TimeWriter};
 use crate::read::{
     DecodeError, EnvironmentValue, EventClass, Loss, Lost, Sink, StreamClass, StreamDecoder, Trace,
-    Window,
+    TraceIdentity, Window,
 };
 
 /// Names of levels, by their number.
@@ -190,13 +190,18 @@ impl<C: Calendar> LineFormat for Pretty<C> {
             }
             None => out.extend_from_slice(b"(unknown time range)"),
         }
-        let uuid = place.uuid.map_or_else(
-            || "(no UUID)".to_owned(),
-            |uuid| format!("(UUID: {})", crate::write::Uuid(uuid)),
-        );
+        let identity = match place.identity {
+            TraceIdentity::Uuid(_) => "UUID",
+            TraceIdentity::Name { .. } => "UID",
+        };
+        let identity = match place.identity.uid() {
+            Some(uid) => format!("({identity}: {uid})"),
+            None => format!("(no {identity})"),
+        };
+        let LossPlace { trace_name, stream_name, class_id, stream_id, .. } = place;
         let text = format!(
-            " in trace \"{}\" {uuid} within stream \"{}\" (stream class ID: {}, stream ID: {}).\n",
-            place.trace_name, place.stream_name, place.class_id, place.stream_id
+            " in trace \"{trace_name}\" {identity} within stream \"{stream_name}\" \
+             (stream class ID: {class_id}, stream ID: {stream_id}).\n",
         );
         out.extend_from_slice(text.as_bytes());
     }

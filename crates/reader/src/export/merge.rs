@@ -55,8 +55,7 @@ pub fn merge<B: Bytes + Sync>(
         let mut names = Names::default();
         names.give(METADATA);
         for stream in streams_of(trace, files, &[], Range::default()) {
-            let name = stream.files.first().map_or("stream", |file| &file.name);
-            let name = Path::new(name).file_name().unwrap_or_default().to_string_lossy();
+            let name = Path::new(stream.name).file_name().unwrap_or_default().to_string_lossy();
             let to = to.join(names.give(&name));
             works.push((stream, to));
         }

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use serde_json::Value;
 
+use super::order::table_order;
 use super::property::Object;
 use super::{Parsed, Reader};
 use crate::read::error::MetadataProblem;
@@ -39,7 +40,7 @@ impl Reader {
             }
             "fixed-length-bit-map" => NodeKind::Enumeration {
                 integer: IntegerNode { base: Base::Hexadecimal, ..self.bit_array(object)? },
-                labels: self.labels(object, "flags")?,
+                labels: self.flags(object)?,
                 flags: true,
             },
             "fixed-length-boolean" => {
@@ -62,12 +63,12 @@ impl Reader {
                 self.text(object, TextEndNode::Field(length))?
             }
             "static-length-blob" => {
-                let (element, length) = (self.byte(false)?, object.unsigned("length")?);
+                let (element, length) = (self.blob_byte()?, object.unsigned("length")?);
                 NodeKind::Array { element, length, alignment: 8 }
             }
             "dynamic-length-blob" => {
                 let length = self.location(object, "length-field-location")?;
-                NodeKind::Sequence { element: self.byte(false)?, length, alignment: 8 }
+                NodeKind::Sequence { element: self.blob_byte()?, length, alignment: 8 }
             }
             "structure" => self.structure(object)?,
             "static-length-array" => NodeKind::Array {
@@ -146,16 +147,35 @@ impl Reader {
                 return Err(object.wrong("roles"));
             }
         }
-        let labels = self.labels(object, "mappings")?;
+        let labels = self.mappings(object)?;
         Ok(match labels.is_empty() {
             true => NodeKind::Integer(integer),
             false => NodeKind::Enumeration { integer, labels, flags: false },
         })
     }
 
+    /// Names of values and their ranges, in the order in which babeltrace2 shows them.
+    fn mappings(&self, object: Object<'_>) -> Parsed<Arc<[Mapping]>> {
+        let labels = self.labels(object, "mappings")?;
+        // One table holds the JSON object, another one what is made of it.
+        let tables = (0..2).fold(labels, |labels, _| {
+            let names: Vec<&str> = labels.iter().map(|mapping| mapping.label.as_str()).collect();
+            table_order(&names).into_iter().map(|index| labels[index].clone()).collect()
+        });
+        Ok(Arc::from(tables))
+    }
+
+    /// Names of bits and their ranges, in the order of the names' bytes, which is also that in
+    /// which babeltrace2 shows them.
+    fn flags(&self, object: Object<'_>) -> Parsed<Arc<[Mapping]>> {
+        let mut labels = self.labels(object, "flags")?;
+        labels.sort_by(|a, b| a.label.cmp(&b.label));
+        Ok(Arc::from(labels))
+    }
+
     /// Names and ranges of values or of bits.
-    fn labels(&self, object: Object<'_>, name: &str) -> Parsed<Arc<[Mapping]>> {
-        let Some(mappings) = object.optional_object(name)? else { return Ok(Arc::from([])) };
+    fn labels(&self, object: Object<'_>, name: &str) -> Parsed<Vec<Mapping>> {
+        let Some(mappings) = object.optional_object(name)? else { return Ok(Vec::new()) };
         let mapping = |(label, ranges): (&String, &Value)| {
             Ok(Mapping { label: label.clone(), ranges: self.ranges(object, name, ranges)? })
         };
@@ -193,10 +213,14 @@ impl Reader {
         Ok(NodeKind::Float { bits, alignment, big_endian: Some(big_endian), reversed })
     }
 
-    /// A byte: of a blob, or of text.
-    fn byte(&self, character: bool) -> Parsed<Arc<Node>> {
-        let integer =
-            IntegerNode { alignment: 8, base: Base::Hexadecimal, character, ..IntegerNode::new(8) };
+    fn blob_byte(&self) -> Parsed<Arc<Node>> {
+        let (alignment, base) = (8, Base::Hexadecimal);
+        let integer = IntegerNode { alignment, base, blob: true, ..IntegerNode::new(8) };
+        Node::shared(self.place, NodeKind::Integer(integer))
+    }
+
+    fn character(&self) -> Parsed<Arc<Node>> {
+        let integer = IntegerNode { alignment: 8, character: true, ..IntegerNode::new(8) };
         Node::shared(self.place, NodeKind::Integer(integer))
     }
 
@@ -206,10 +230,10 @@ impl Reader {
                 return Ok(match end {
                     TextEndNode::Nul => NodeKind::Text,
                     TextEndNode::Bytes(length) => {
-                        NodeKind::Array { element: self.byte(true)?, length, alignment: 8 }
+                        NodeKind::Array { element: self.character()?, length, alignment: 8 }
                     }
                     TextEndNode::Field(length) => {
-                        NodeKind::Sequence { element: self.byte(true)?, length, alignment: 8 }
+                        NodeKind::Sequence { element: self.character()?, length, alignment: 8 }
                     }
                 });
             }

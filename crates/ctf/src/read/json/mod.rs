@@ -5,6 +5,7 @@
 //! in CTF 2 a name is shown as it stands.
 
 mod field;
+mod order;
 mod property;
 
 use std::collections::HashMap;
@@ -14,13 +15,13 @@ use serde_json::Value;
 
 use super::error::{MetadataError, MetadataProblem};
 use super::node::{ClockNode, Document, EnvironmentValue, EventNode, Node, Place, StreamNode};
-use super::trace::ClockClass;
+use super::trace::{ClockClass, TraceName};
 use property::Object;
 
 /// What stands before each fragment (RFC 7464).
 const SEPARATOR: u8 = 0x1e;
-/// Where babeltrace2 puts what CTF 2 has no property for.
-const BABELTRACE: &str = "babeltrace.org,2020";
+/// Where babeltrace2, and LTTng, put what CTF 2 has no property for; the first that has it counts.
+const ATTRIBUTE_SPACES: [&str; 2] = ["babeltrace.org,2020", "lttng.org,2009"];
 /// Levels of events by the names that babeltrace2 gives them; their numbers are LTTng's.
 const LEVELS: [&str; 15] = [
     "emergency",
@@ -73,10 +74,12 @@ pub(crate) fn parse(text: &[u8]) -> Parsed<Document> {
         }
         line += lines(fragment);
     }
-    if count == 0 {
-        return Err(reader.error(MetadataProblem::Property("preamble".to_owned())));
-    }
-    Ok(reader.document)
+    let missing = match (count, reader.document.streams.len()) {
+        (0, _) => "preamble",
+        (_, 0) => "data-stream-class",
+        _ => return Ok(reader.document),
+    };
+    Err(reader.error(MetadataProblem::Missing(missing)))
 }
 
 impl Reader {
@@ -137,14 +140,19 @@ impl Reader {
         if !self.document.streams.is_empty() || self.document.packet_header.is_some() {
             return Err(self.error(MetadataProblem::Duplicate("trace class")));
         }
+        let text = |name| Parsed::Ok(object.optional_text(name)?.map(str::to_owned));
+        let (namespace, name, uid) = (text("namespace")?, text("name")?, text("uid")?);
+        self.document.name = TraceName { namespace, name, uid };
         if let Some(entries) = object.optional_object("environment")? {
             for (name, value) in entries.properties() {
                 let value = match value {
                     Value::String(text) => EnvironmentValue::Text(text.clone()),
-                    value => value
-                        .as_i64()
-                        .map(EnvironmentValue::Number)
-                        .ok_or_else(|| object.wrong("environment"))?,
+                    value => match value.as_i64() {
+                        Some(number) => EnvironmentValue::Number(number),
+                        // Beyond what any reader keeps.
+                        None if value.is_u64() => continue,
+                        None => return Err(object.wrong("environment")),
+                    },
                 };
                 self.document.environment.push((name.clone(), value));
             }
@@ -209,14 +217,11 @@ impl Reader {
             place: self.place,
             ..EventNode::default()
         };
-        if let Some(attributes) = object.optional_object("attributes")?
-            && let Some(attributes) = attributes.optional_object(BABELTRACE)?
-        {
-            let level = attributes.get("log-level").and_then(Value::as_str);
-            let level = level.and_then(|name| LEVELS.iter().position(|level| *level == name));
-            event.level = level.map(|level| level as i64);
-            event.emf_uri = attributes.get("emf-uri").and_then(Value::as_str).map(str::to_owned);
-        }
+        let attributes = object.get("attributes");
+        let level = attribute(attributes, "log-level");
+        let level = level.and_then(|name| LEVELS.iter().position(|level| *level == name));
+        event.level = level.map(|level| level as i64);
+        event.emf_uri = attribute(attributes, "emf-uri").map(str::to_owned);
         self.document.events.push(event);
         Ok(())
     }
@@ -225,6 +230,12 @@ impl Reader {
     fn scope(&self, object: Object<'_>, name: &str) -> Parsed<Option<Arc<Node>>> {
         object.get(name).map(|value| self.field_class(value)).transpose()
     }
+}
+
+/// A text among user attributes, which may be anything.
+fn attribute<'json>(attributes: Option<&'json Value>, name: &str) -> Option<&'json str> {
+    let text = |space| attributes?.get(space)?.get(name)?.as_str();
+    ATTRIBUTE_SPACES.into_iter().find_map(text)
 }
 
 #[cfg(test)]
