@@ -55,11 +55,11 @@ pub(crate) fn run(arguments: &PrintArguments, messages: &mut dyn Write) -> anyho
         return Ok(is_whole);
     }
     if arguments.stats {
-        let clocks = clocks(&inputs);
+        let sources = stats::sources(&inputs, &folders);
         let all = statistics(inputs, &selection, settings.jobs, messages)?;
         let text = match arguments.format {
-            EventFormat::Text => stats::text(&all, calendar, &clocks),
-            EventFormat::Json => stats::json(&all, &clocks),
+            EventFormat::Text => stats::text(&all, calendar, &sources),
+            EventFormat::Json => stats::json(&all, &sources),
             EventFormat::Csv => stats::csv(&all),
             EventFormat::None => String::new(),
         };
@@ -179,18 +179,6 @@ fn details(inputs: &[Input<TraceFile>], folders: &[PathBuf], format: EventFormat
         }
     }
     out
-}
-
-/// The traces' clocks, each in words, and once.
-fn clocks(inputs: &[Input<TraceFile>]) -> Vec<String> {
-    let mut clocks = Vec::new();
-    for clock in inputs.iter().flat_map(|input| input.trace.clocks()) {
-        let words = format!("{}, {} Hz", clock.name(), stats::grouped(clock.frequency()));
-        if !clocks.contains(&words) {
-            clocks.push(words);
-        }
-    }
-    clocks
 }
 
 /// The columns of the only kind of event that is asked for, if there is only one: of one name,

@@ -68,11 +68,6 @@ impl<'t, B: Bytes> Task<'t, B> {
         Self { source: self.source.with_window(window_bytes, memory), ..self }
     }
 
-    /// Its file; where its first packet begins, and that packet's number; where its last ends.
-    pub(crate) const fn range(&self) -> (&'t DataFile<B>, (u64, u64), u64) {
-        (self.file, self.source.next(), self.end)
-    }
-
     /// Its file, its packets, the byte at which the last of them ends, and what the packets before
     /// leave behind.
     pub(crate) fn into_parts(

@@ -93,6 +93,15 @@ impl fmt::Display for FileError {
     }
 }
 
+impl FileError {
+    fn into_io(self) -> io::Error {
+        match self {
+            Self::Io(error) => error,
+            error => io::Error::other(error.to_string()),
+        }
+    }
+}
+
 impl From<io::Error> for FileError {
     fn from(error: io::Error) -> Self {
         Self::Io(error)
@@ -258,7 +267,17 @@ pub(crate) fn subfolders(folder: &Path) -> io::Result<Vec<PathBuf>> {
 }
 
 fn metadata(folder: &Path) -> Result<Trace, FileError> {
-    let file = regular(&folder.join(METADATA))?;
+    let bytes = read_metadata(&folder.join(METADATA))?;
+    Trace::parse(&bytes).map_err(FileError::Metadata)
+}
+
+/// The bytes of the metadata at `path`.
+pub(crate) fn metadata_bytes(path: &Path) -> io::Result<Vec<u8>> {
+    read_metadata(path).map_err(FileError::into_io)
+}
+
+fn read_metadata(path: &Path) -> Result<Vec<u8>, FileError> {
+    let file = regular(path)?;
     let size = file.metadata()?.len();
     if size > METADATA_BYTES_MAX {
         return Err(FileError::TooLarge(size));
@@ -266,7 +285,7 @@ fn metadata(folder: &Path) -> Result<Trace, FileError> {
     let mut bytes = Vec::new();
     // It may be growing.
     file.take(METADATA_BYTES_MAX).read_to_end(&mut bytes)?;
-    Trace::parse(&bytes).map_err(FileError::Metadata)
+    Ok(bytes)
 }
 
 /// The data files of a trace.
@@ -338,11 +357,7 @@ impl Bytes for TraceFile {
     fn read_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<usize> {
         match &self.file {
             Some(file) => file.read_at(buffer, offset),
-            None => match regular(&self.path) {
-                Ok(file) => file.read_at(buffer, offset),
-                Err(FileError::Io(error)) => Err(error),
-                Err(error) => Err(io::Error::other(error.to_string())),
-            },
+            None => regular(&self.path).map_err(FileError::into_io)?.read_at(buffer, offset),
         }
     }
 }

@@ -24,6 +24,7 @@ mod plan;
 mod select;
 mod stats;
 mod stream;
+mod workers;
 
 use std::io::{self, Write};
 use std::num::NonZero;

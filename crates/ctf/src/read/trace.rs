@@ -306,6 +306,11 @@ impl ClockClass {
         (self.offset_seconds, self.offset_cycles)
     }
 
+    /// Its zero, in nanoseconds since its origin (mostly 1970); `None` if that is beyond 64 bits.
+    pub fn zero_ns(&self) -> Option<i64> {
+        self.clock().map(|clock| clock.base_ns)
+    }
+
     /// Whether its origin is the same as that of all other absolute clocks.
     pub const fn is_absolute(&self) -> bool {
         self.absolute

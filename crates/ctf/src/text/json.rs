@@ -112,8 +112,15 @@ fn push_stamp(out: &mut Vec<u8>, stamp: Option<Stamp>) {
     out.push(b'"');
 }
 
+/// Nanoseconds as seconds with nine digits of a fraction.
+pub fn seconds(time: i64) -> String {
+    let mut out = Vec::new();
+    push_seconds(&mut out, time);
+    String::from_utf8_lossy(&out).into_owned()
+}
+
 /// Appends nanoseconds as seconds with nine digits of a fraction.
-pub(crate) fn push_seconds(out: &mut Vec<u8>, time: i64) {
+fn push_seconds(out: &mut Vec<u8>, time: i64) {
     if time < 0 {
         out.push(b'-');
     }

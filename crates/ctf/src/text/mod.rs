@@ -22,12 +22,12 @@ mod pretty;
 mod time;
 
 pub use csv::{Csv, event_columns, push_csv_cell};
-pub use details::{push_details, push_details_json};
+pub use details::{printable, push_details, push_details_json};
 pub use fields::FieldWriter;
 pub use format::{Head, Line, LineFormat, LossPlace, Shown, Stamp};
-pub use json::Json;
+pub use json::{Json, seconds};
 pub use nothing::Nothing;
-pub use number::{push_decimal, push_general};
+pub use number::{grouped, push_decimal, push_general};
 pub use options::{Fields, ListError, Names, PrettyOptions};
 pub use passed::Passed;
 pub use pretty::Pretty;
