@@ -79,10 +79,12 @@ pub(crate) fn run(arguments: &PrintArguments, messages: &mut dyn Write) -> anyho
         _ => None,
     };
     let format = arguments.format;
+    let has_traces = arguments.follow || inputs.len() > 1;
     let follow = arguments.follow.then_some((&arguments.traces[..], &shift as &_));
     let task = Task { inputs, follow, selection, settings, output: &mut output, messages };
     let printed_whole = match format {
         EventFormat::Text => task.print(&pretty),
+        EventFormat::Json if has_traces => task.print(&Json::with_traces(pretty)),
         EventFormat::Json => task.print(&Json::new(pretty)),
         EventFormat::Csv => match columns {
             Some(columns) => task.print(&Csv::with_columns(pretty, columns)),

@@ -111,10 +111,8 @@ fn print_on<B: Bytes + Sync>(
     (output, messages): (&mut dyn Write, &mut dyn Write),
 ) -> io::Result<(Summary, Shown)> {
     let alone = inputs.into_iter().map(|input| (input, ())).collect();
-    let traces: Vec<(NamedTrace, Vec<DataFile<B>>)> = joined(alone)
-        .into_iter()
-        .map(|(input, ())| (NamedTrace::new(input.trace, &input.folder), input.files))
-        .collect();
+    let traces: Vec<(NamedTrace, Vec<DataFile<B>>)> =
+        joined(alone).into_iter().map(|(input, ())| NamedTrace::of(input)).collect();
     let texts = |(trace, _): &(NamedTrace, _)| ClassTexts::of(trace, format, selection);
     let texts: Vec<_> = traces.iter().map(texts).collect();
     let streams = streams(&traces, &texts, selection.range);

@@ -106,10 +106,8 @@ pub fn statistics<B: Bytes + Sync>(
     messages: &mut dyn Write,
 ) -> io::Result<Statistics> {
     let alone = inputs.into_iter().map(|input| (input, ())).collect();
-    let traces: Vec<(NamedTrace, Vec<DataFile<B>>)> = joined(alone)
-        .into_iter()
-        .map(|(input, ())| (NamedTrace::new(input.trace, &input.folder), input.files))
-        .collect();
+    let traces: Vec<(NamedTrace, Vec<DataFile<B>>)> =
+        joined(alone).into_iter().map(|(input, ())| NamedTrace::of(input)).collect();
     let texts: Vec<_> = traces.iter().map(|_| Vec::new()).collect();
     let streams = streams(&traces, &texts, selection.range);
     let planners: Vec<_> =

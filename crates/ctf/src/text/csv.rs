@@ -13,7 +13,7 @@
 use std::io::Write as _;
 use std::sync::Arc;
 
-use super::format::{Head, Line, LineFormat, LossPlace, Shown, Stamp};
+use super::format::{Head, Line, LineFormat, LossPlace, Shown, Stamp, TraceName};
 use super::json::{JsonWriter, float_word, push_integer};
 use super::number::{push_decimal, push_signed};
 use super::pretty::Pretty;
@@ -67,7 +67,7 @@ pub fn event_columns(stream: &StreamClass, event: &EventClass) -> Option<Vec<Str
         let Some(kind) = kind.filter(|kind| !kind.is_hidden()) else { continue };
         let Type::Struct(structure) = kind else { return None };
         for member in structure.members().iter().filter(|member| !member.hidden) {
-            let name = member.name();
+            let name = member.key();
             let is_taken = columns.iter().any(|column| column == name)
                 || COMMON.split(',').any(|column| column == name);
             columns.push(if is_taken { format!("{scope}.{name}") } else { name.to_owned() });
@@ -92,7 +92,7 @@ impl<C: Calendar> LineFormat for Csv<C> {
         out
     }
 
-    fn stream_text(&self, trace: &Trace, _: &str, stream: &StreamClass) -> Vec<u8> {
+    fn stream_text(&self, trace: &Trace, _: TraceName<'_>, stream: &StreamClass) -> Vec<u8> {
         let mut out = Vec::new();
         for name in ["hostname", "procname", "vpid"] {
             out.push(b',');

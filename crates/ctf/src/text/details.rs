@@ -118,7 +118,8 @@ fn event_name(event: &EventClass) -> String {
     event.name().map_or_else(|| "<unknown>".to_owned(), printable)
 }
 
-fn level_name(level: i64) -> String {
+/// A level's name, or its number where it has none.
+pub(super) fn level_name(level: i64) -> String {
     let name = usize::try_from(level).ok().and_then(|level| LEVEL_NAMES.get(level));
     name.map_or_else(|| level.to_string(), |&name| name.to_owned())
 }

@@ -17,6 +17,15 @@ pub struct Stamp {
     pub clock: u64,
 }
 
+/// What a trace is called.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct TraceName<'a> {
+    /// By messages: its host, and its folder below the one that was searched.
+    pub name: &'a str,
+    /// The folder that it is in; of several pieces, one of theirs.
+    pub folder: &'a str,
+}
+
 /// What a line shows besides its event's fields.
 #[derive(Debug, Clone, Copy)]
 pub struct Line<'a> {
@@ -85,9 +94,8 @@ pub trait LineFormat: Clone + Send {
         Vec::new()
     }
 
-    /// What all lines of a stream's class have in common; `trace_name` is what messages call the
-    /// trace.
-    fn stream_text(&self, trace: &Trace, trace_name: &str, stream: &StreamClass) -> Vec<u8>;
+    /// What all lines of a stream's class have in common.
+    fn stream_text(&self, trace: &Trace, name: TraceName<'_>, stream: &StreamClass) -> Vec<u8>;
 
     /// What all lines of an event's class have in common.
     fn class_text(&self, trace: &Trace, stream: &StreamClass, event: &EventClass) -> Vec<u8>;

@@ -13,7 +13,8 @@
 
 use std::io::Write as _;
 
-use super::format::{Head, Line, LineFormat, LossPlace, Shown, Stamp};
+use super::details::level_name;
+use super::format::{Head, Line, LineFormat, LossPlace, Shown, Stamp, TraceName};
 use super::number::{nine_digits, push_decimal, push_signed};
 use super::pretty::Pretty;
 use super::time::Calendar;
@@ -28,19 +29,30 @@ const NS_PER_SECOND: u64 = 1_000_000_000;
 #[derive(Debug, Clone)]
 pub struct Json<C> {
     messages: Pretty<C>,
+    /// Whether events say which trace they are of.
+    has_traces: bool,
 }
 
 impl<C> Json<C> {
     /// The format; `messages` tells of losses.
     pub const fn new(messages: Pretty<C>) -> Self {
-        Self { messages }
+        Self { messages, has_traces: false }
+    }
+
+    /// The same for events of several traces: each says which it is of, by its folder.
+    pub const fn with_traces(messages: Pretty<C>) -> Self {
+        Self { messages, has_traces: true }
     }
 }
 
 impl<C: Calendar> LineFormat for Json<C> {
     /// Where the events of a trace come from, as far as known.
-    fn stream_text(&self, trace: &Trace, _: &str, stream: &StreamClass) -> Vec<u8> {
+    fn stream_text(&self, trace: &Trace, name: TraceName<'_>, stream: &StreamClass) -> Vec<u8> {
         let mut out = Vec::new();
+        if self.has_traces {
+            push_name(&mut out, "trace");
+            push_json_text(&mut out, name.folder.as_bytes());
+        }
         for name in ["hostname", "procname", "vpid"] {
             let Some(value) = trace.environment(name) else { continue };
             push_name(&mut out, name);
@@ -57,6 +69,10 @@ impl<C: Calendar> LineFormat for Json<C> {
         match event.name() {
             Some(name) => push_json_text(&mut out, name.as_bytes()),
             None => out.extend_from_slice(b"null"),
+        }
+        if let Some(level) = event.level() {
+            push_name(&mut out, "level");
+            push_json_text(&mut out, level_name(level).as_bytes());
         }
         out
     }
@@ -196,7 +212,7 @@ impl Sink for JsonWriter<'_> {
     }
 
     fn member(&mut self, member: &Member) {
-        push_name(self.out, member.name());
+        push_name(self.out, member.key());
     }
 
     fn end_struct(&mut self) {

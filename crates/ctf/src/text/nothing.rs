@@ -1,6 +1,6 @@
 //! Events decoded, and not shown: to find damage, and to measure decoding alone.
 
-use super::format::{Head, Line, LineFormat, LossPlace, Shown, Stamp};
+use super::format::{Head, Line, LineFormat, LossPlace, Shown, Stamp, TraceName};
 use super::pretty::Pretty;
 use super::time::Calendar;
 use crate::read::{
@@ -26,7 +26,7 @@ impl<C> Nothing<C> {
 impl<C: Calendar> LineFormat for Nothing<C> {
     const HAS_LINES: bool = false;
 
-    fn stream_text(&self, _: &Trace, _: &str, _: &StreamClass) -> Vec<u8> {
+    fn stream_text(&self, _: &Trace, _: TraceName<'_>, _: &StreamClass) -> Vec<u8> {
         Vec::new()
     }
 

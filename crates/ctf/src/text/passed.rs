@@ -1,6 +1,6 @@
 //! Events passed over, not decoded: to count them.
 
-use super::format::{Head, Line, LineFormat, LossPlace, Shown, Stamp};
+use super::format::{Head, Line, LineFormat, LossPlace, Shown, Stamp, TraceName};
 use super::pretty::Pretty;
 use super::time::Calendar;
 use crate::read::{
@@ -22,7 +22,7 @@ impl<C> Passed<C> {
 }
 
 impl<C: Calendar> LineFormat for Passed<C> {
-    fn stream_text(&self, _: &Trace, _: &str, _: &StreamClass) -> Vec<u8> {
+    fn stream_text(&self, _: &Trace, _: TraceName<'_>, _: &StreamClass) -> Vec<u8> {
         Vec::new()
     }
 

@@ -41,7 +41,8 @@ pub fn trim<B: Bytes + Sync>(
     let mut traces = Vec::new();
     for ((input, path), place) in inputs.into_iter().zip(places(&origins)) {
         let to = folder.trace(&place, &path)?;
-        traces.push((NamedTrace::new(input.trace, &input.folder), input.files, to));
+        let (trace, files) = NamedTrace::of(input);
+        traces.push((trace, files, to));
     }
     let mut works = Vec::new();
     for (trace, files, to) in &traces {
