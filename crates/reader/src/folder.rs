@@ -76,6 +76,7 @@ enum FileError {
     Metadata(MetadataError),
     Index(IndexError),
     NotRegular,
+    Empty,
     TooLarge(u64),
     TooMany,
 }
@@ -87,6 +88,7 @@ impl fmt::Display for FileError {
             Self::Metadata(error) => write!(formatter, "{error}"),
             Self::Index(error) => write!(formatter, "{error}"),
             Self::NotRegular => formatter.write_str("not a regular file"),
+            Self::Empty => formatter.write_str("empty"),
             Self::TooLarge(bytes) => write!(formatter, "{bytes} bytes are too many"),
             Self::TooMany => write!(formatter, "more than {FILES_MAX} files"),
         }
@@ -268,6 +270,9 @@ pub(crate) fn subfolders(folder: &Path) -> io::Result<Vec<PathBuf>> {
 
 fn metadata(folder: &Path) -> Result<Trace, FileError> {
     let bytes = read_metadata(&folder.join(METADATA))?;
+    if bytes.is_empty() {
+        return Err(FileError::Empty);
+    }
     Trace::parse(&bytes).map_err(FileError::Metadata)
 }
 
