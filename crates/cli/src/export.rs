@@ -56,7 +56,7 @@ pub(crate) fn trim(arguments: &TrimArguments) -> anyhow::Result<ExitCode> {
 pub(crate) fn merge(arguments: &MergeArguments) -> anyhow::Result<ExitCode> {
     inside::refuse_folder(&arguments.output, &arguments.traces)?;
     let found = open(&arguments.traces, &mut io::stderr())?;
-    run(found, &arguments.output, arguments.jobs, trackway_reader::merge)
+    run(found, &arguments.output, arguments.jobs, trackway_reader::join)
 }
 
 /// A trace, and the folder that it was found in.

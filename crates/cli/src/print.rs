@@ -11,8 +11,8 @@ use std::path::PathBuf;
 use anyhow::Context as _;
 use trackway_ctf::read::{EventClass, Trace};
 use trackway_ctf::text::{
-    Csv, DateTime, Fields, Json, LineFormat, Names, Nothing, Passed, Pretty, PrettyOptions,
-    event_columns, push_details, push_details_json, utc,
+    Csv, DateTime, Fields, Json, LineFormat, Names, Nothing, Pretty, PrettyOptions, event_columns,
+    push_details, push_details_json, utc,
 };
 use trackway_reader::{
     Found, Input, OpenError, Selection, Settings, TraceFile, first_time, open, print, statistics,
@@ -68,7 +68,7 @@ pub(crate) fn run(arguments: &PrintArguments, messages: &mut dyn Write) -> anyho
     }
     let pretty = Pretty::new(options, calendar);
     if arguments.count {
-        let (mut nowhere, passed) = (io::sink(), Passed::new(pretty));
+        let (mut nowhere, passed) = (io::sink(), Nothing::passing(pretty));
         let summary = print(inputs, &selection, &passed, &settings, &mut nowhere, messages)?;
         writeln!(output, "{}", summary.events)?;
         return Ok(summary.is_whole && is_whole);

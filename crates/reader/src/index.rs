@@ -87,7 +87,7 @@ impl<B: Bytes> Index<B> {
     /// If it is damaged.
     pub fn open(bytes: B) -> Result<Self, IndexError> {
         let mut header = [0; HEADER_BYTES];
-        if !read(&bytes, &mut header, 0).map_err(IndexError::Read)? {
+        if bytes.fill_at(&mut header, 0).map_err(IndexError::Read)? < HEADER_BYTES {
             return Err(IndexError::Header);
         }
         let word = |at: usize| {
@@ -110,7 +110,7 @@ impl<B: Bytes> Index<B> {
     fn entry(&self, number: u64) -> Option<Entry> {
         let mut entry = [0; ENTRY_BYTES];
         let at = HEADER_BYTES as u64 + number.checked_mul(self.entry_bytes)?;
-        if number >= self.entries || !read(&self.bytes, &mut entry, at).ok()? {
+        if number >= self.entries || self.bytes.fill_at(&mut entry, at).ok()? < ENTRY_BYTES {
             return None;
         }
         let mut words = entry.chunks_exact(8).map_while(|word| word.first_chunk::<8>());
@@ -149,20 +149,6 @@ impl<B: Bytes> Index<B> {
         }
         Some(from)
     }
-}
-
-/// Whether all of `into` could be read at `offset`.
-fn read(bytes: &impl Bytes, into: &mut [u8], offset: u64) -> io::Result<bool> {
-    let mut filled = 0;
-    while let Some(rest) = into.get_mut(filled..).filter(|rest| !rest.is_empty()) {
-        match bytes.read_at(rest, offset.saturating_add(filled as u64)) {
-            Ok(0) => return Ok(false),
-            Ok(count) => filled += count,
-            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-            Err(error) => return Err(error),
-        }
-    }
-    Ok(true)
 }
 
 #[cfg(test)]

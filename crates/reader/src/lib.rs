@@ -3,7 +3,7 @@
 //!
 //! [`print()`] writes the events of traces as lines of any [`LineFormat`], what tracers lost, and
 //! what is damaged. Memory does not grow with the traces, and what is written is the same for
-//! any number of threads. [`statistics`] counts them; [`trim()`] and [`merge()`] write traces.
+//! any number of threads. [`statistics`] counts them; [`trim()`] and [`join()`] write traces.
 //!
 //! ```text
 //! folder → input → stream → plan ──tasks──→ decode ──batches──→ merge → lines
@@ -32,7 +32,7 @@ use std::num::NonZero;
 use trackway_ctf::read::{Bytes, SourceStream};
 use trackway_ctf::text::{LineFormat, Shown};
 
-pub use export::{Export, ExportError, Exported, merge, trim};
+pub use export::{Export, ExportError, Exported, join, trim};
 pub use folder::{Found, OpenError, TraceFile, open};
 pub use follow::follow;
 pub use index::{Index, IndexError};

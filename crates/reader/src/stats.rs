@@ -286,10 +286,11 @@ impl Work<'_, '_> {
         source: &mut SourceStream<&B>,
         decoder: &mut StreamDecoder<'_>,
     ) -> Result<(), StreamError> {
-        let mut cpu = CpuId::default();
+        let mut cpu = None;
         let mut losses = Vec::new();
-        source.begin(decoder, &mut cpu, |loss| losses.push(loss))?;
-        let mut packet = StreamCount { cpu: cpu.id(), packets: 1, ..StreamCount::default() };
+        let mut sink = CpuId::new(|_, id| cpu = Some(id));
+        source.begin(decoder, &mut sink, |loss| losses.push(loss))?;
+        let mut packet = StreamCount { cpu, packets: 1, ..StreamCount::default() };
         let clock = decoder.class().and_then(StreamClass::clock);
         let range = self.selection.range;
         for (loss, _) in losses.into_iter().filter_map(|loss| range.clip_clocked(loss, clock)) {

@@ -13,7 +13,7 @@ use support::{Made, Random, START_NS, StreamWriter, babeltrace, description, eve
 use trackway_ctf::read::{Event, Trace, read_stream, read_trace};
 use trackway_ctf::write::{Contexts, PACKET_HEADER_BYTES, event_declaration, metadata_preamble};
 use trackway_reader::{
-    Export, ExportError, Exported, Input, Range, Selection, TraceFile, merge, open, trim,
+    Export, ExportError, Exported, Input, Range, Selection, TraceFile, join, open, trim,
 };
 use trackway_schema::{FieldKind, Scalar};
 use trackway_testkit::TemporaryFolder;
@@ -56,7 +56,7 @@ fn trimmed(from: &Path, to: &Path, selection: &Selection<'_>) -> (Exported, Stri
 }
 
 fn try_merge(from: &[PathBuf], to: &Path) -> Written {
-    written(to, |export, messages| merge(inputs(from), export, JOBS, messages))
+    written(to, |export, messages| join(inputs(from), export, JOBS, messages))
 }
 
 fn merged(from: &[PathBuf], to: &Path) -> (Exported, String) {
@@ -451,7 +451,7 @@ fn errors_name_what_was_tried() {
     save(&random_trace(3), &from);
     let found = inputs(std::slice::from_ref(&from));
     fs::remove_file(from.join("metadata")).expect("it was there");
-    let written = written(&to, |export, messages| merge(found, export, JOBS, messages));
+    let written = written(&to, |export, messages| join(found, export, JOBS, messages));
     let error = written.expect_err("there is no metadata");
     assert_eq!(error.to_string(), format!("cannot read {}", from.join("metadata").display()));
     assert!(std::error::Error::source(&error).is_some() && !to.exists());

@@ -18,6 +18,20 @@ pub trait Bytes {
     fn length(&self) -> u64;
     /// Reads bytes at `offset` into `buffer`; how many. 0 is the end.
     fn read_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<usize>;
+
+    /// Reads as many bytes at `offset` as `buffer` has room for, or as there are; how many.
+    fn fill_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<usize> {
+        let mut filled = 0;
+        while let Some(rest) = buffer.get_mut(filled..).filter(|rest| !rest.is_empty()) {
+            match self.read_at(rest, offset.saturating_add(filled as u64)) {
+                Ok(0) => break,
+                Ok(count) => filled += count,
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(filled)
+    }
 }
 
 impl<B: Bytes + ?Sized> Bytes for &B {
@@ -333,15 +347,7 @@ impl<B: Bytes> SourceStream<B> {
         let rest = usize::try_from(end.saturating_sub(at)).unwrap_or(usize::MAX);
         self.buffer_at = at;
         self.buffer.resize(wanted.min(rest), 0);
-        let mut filled = 0;
-        while filled < self.buffer.len() {
-            match self.bytes.read_at(&mut self.buffer[filled..], at + filled as u64) {
-                Ok(0) => break,
-                Ok(count) => filled += count,
-                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                Err(error) => return Err(error),
-            }
-        }
+        let filled = self.bytes.fill_at(&mut self.buffer, at)?;
         self.buffer.truncate(filled);
         Ok(())
     }

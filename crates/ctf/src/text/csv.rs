@@ -19,16 +19,14 @@ use super::number::{push_decimal, push_signed};
 use super::pretty::Pretty;
 use super::time::Calendar;
 use crate::read::{
-    DecodeError, Enumeration, EnvironmentValue, EventClass, EventSink, Integer, Loss, Member,
-    Scope, Sink, StreamClass, StreamDecoder, Trace, Type, VariantOption, Window,
+    CpuId, DecodeError, Enumeration, EnvironmentValue, EventClass, EventSink, Integer, Loss,
+    Member, Scope, Sink, StreamClass, StreamDecoder, Trace, Type, VariantOption, Window,
 };
 
 /// Columns that every line has.
 const COMMON: &str = "time,name,hostname,procname,vpid,stream,cpu_id";
 /// How many columns scopes have where each is one.
 const SCOPES: usize = 3;
-/// Member of a packet's context that has a column.
-const CPU_ID: &str = "cpu_id";
 
 /// Writes events as lines of comma-separated values. Losses are told as [`Pretty`] tells them.
 #[derive(Debug, Clone)]
@@ -114,7 +112,7 @@ impl<C: Calendar> LineFormat for Csv<C> {
     }
 
     fn packet_sink(&self, out: &mut Vec<u8>) -> impl Sink {
-        CpuWriter { out, depth: 0, is_next: false }
+        CpuId::new(|kind, value| push_integer(out, kind, value))
     }
 
     fn event(
@@ -169,45 +167,6 @@ pub fn push_csv_cell(out: &mut Vec<u8>, bytes: &[u8]) {
         out.push(byte);
     }
     out.push(b'"');
-}
-
-/// Writes a packet context's `cpu_id`, and nothing else of it.
-struct CpuWriter<'buffer> {
-    out: &'buffer mut Vec<u8>,
-    depth: u32,
-    /// Whether the next value is the one.
-    is_next: bool,
-}
-
-impl Sink for CpuWriter<'_> {
-    fn integer(&mut self, kind: &Integer, value: u64) {
-        if std::mem::take(&mut self.is_next) {
-            push_integer(self.out, kind, value);
-        }
-    }
-
-    fn enumeration(&mut self, kind: &Enumeration, value: u64) {
-        self.integer(kind.integer(), value);
-    }
-
-    fn member(&mut self, member: &Member) {
-        self.is_next = self.depth == 1 && member.name() == CPU_ID;
-    }
-
-    fn begin_struct(&mut self) {
-        self.depth += 1;
-    }
-
-    fn end_struct(&mut self) {
-        self.depth -= 1;
-    }
-
-    // In none of these is a CPU's number.
-    fn float(&mut self, _: f64) {}
-    fn text(&mut self, _: &[u8]) {}
-    fn begin_array(&mut self) {
-        self.is_next = false;
-    }
 }
 
 /// Writes an event's contexts and fields as cells, each after its comma: one for each scope, or

@@ -17,7 +17,6 @@ mod json;
 mod nothing;
 mod number;
 mod options;
-mod passed;
 mod pretty;
 mod time;
 
@@ -29,6 +28,5 @@ pub use json::{Json, seconds};
 pub use nothing::Nothing;
 pub use number::{grouped, push_decimal, push_general};
 pub use options::{Fields, ListError, Names, PrettyOptions};
-pub use passed::Passed;
 pub use pretty::Pretty;
 pub use time::{Calendar, DateTime, seconds_of, utc};

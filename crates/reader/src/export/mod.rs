@@ -1,4 +1,4 @@
-//! Traces written from traces: cut to a range ([`trim()`]), put together ([`merge()`]).
+//! Traces written from traces: cut to a range ([`trim()`]), put together ([`join()`]).
 //!
 //! Packets go over as they are, byte for byte, wherever they can; what has to be cut is rewritten
 //! by [`trackway_ctf::write::PacketRewriter`], which keeps every bit that it does not have to
@@ -7,7 +7,7 @@
 //! A folder that is written to is new or empty, and if the writing fails or is stopped, nothing
 //! is left in it.
 
-mod merge;
+mod join;
 mod output;
 mod packets;
 mod places;
@@ -19,7 +19,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-pub use merge::merge;
+pub use join::join;
 pub use trim::trim;
 
 /// How a trace is written.

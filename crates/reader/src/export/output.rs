@@ -121,8 +121,10 @@ impl PacketFile {
             let start = self.buffer.len();
             self.buffer.resize(start + count as usize, 0);
             let piece = self.buffer.get_mut(start..).unwrap_or_default();
-            if let Err(error) = read_exact_at(from, piece, at + (length - left)) {
-                return Ok(Err(error));
+            match from.fill_at(piece, at + (length - left)) {
+                Ok(filled) if filled as u64 == count => {}
+                Ok(_) => return Ok(Err(io::ErrorKind::UnexpectedEof.into())),
+                Err(error) => return Ok(Err(error)),
             }
             left -= count;
             if self.buffer.len() >= BUFFER_BYTES {
@@ -184,21 +186,6 @@ impl PacketFile {
         }
         Ok(true)
     }
-}
-
-fn read_exact_at(from: &impl Bytes, mut buffer: &mut [u8], mut at: u64) -> io::Result<()> {
-    while !buffer.is_empty() {
-        match from.read_at(buffer, at) {
-            Ok(0) => return Err(io::ErrorKind::UnexpectedEof.into()),
-            Ok(count) => {
-                buffer = buffer.get_mut(count..).unwrap_or_default();
-                at += count as u64;
-            }
-            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-            Err(error) => return Err(error),
-        }
-    }
-    Ok(())
 }
 
 #[cfg(test)]

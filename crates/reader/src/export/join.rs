@@ -1,4 +1,4 @@
-//! Traces put together: chunks and snapshots of one trace become one, different traces lie side
+//! Traces put together (`trackway merge`): chunks and snapshots of one trace become one, different traces lie side
 //! by side.
 //!
 //! A stream's packets, wherever they were, are written one after another in the order of time;
@@ -28,7 +28,7 @@ use crate::stream::streams_of;
 ///
 /// If the folder is not empty, something cannot be written, there is no packet to be written, or
 /// the writing was stopped; then nothing is left of it.
-pub fn merge<B: Bytes + Sync>(
+pub fn join<B: Bytes + Sync>(
     inputs: Vec<(Input<B>, PathBuf)>,
     export: &Export<'_>,
     jobs: NonZero<usize>,
