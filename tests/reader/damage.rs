@@ -330,6 +330,42 @@ fn clocks_beyond_all_bounds_are_damage() {
     assert_eq!(ticks(&output.stdout), [1]);
 }
 
+/// A gigabyte of text, by an event of an eighth of a megabyte: bits, each with a long label.
+#[test]
+fn an_event_whose_text_fills_the_memory_is_damage() {
+    const BITS: u64 = 1 << 20;
+    const MEMORY_BYTES: u64 = 900 << 20;
+    let world = World::new("line");
+    let trace = world.path("trace");
+    let labels = format!("{0}a = 0, {0}b = 1", "long_".repeat(200));
+    let bits = format!("enum : integer {{ size = 1; align = 1; }} {{ {labels} }} bits[length];");
+    let bits = format!("u64 length; {bits}");
+    let metadata = METADATA.replace("u32 n; }; };", &format!("{bits} }}; }};"));
+    let tick = "event { name = \"tick\"; id = 1; stream_id = 0; fields := struct { u32 n; }; };";
+    let metadata = format!("{}{tick}", metadata.replacen("\"tick\"", "\"bits\"", 1));
+    let [mut stream, mut after] = [packet(&[1]), packet(&[2])];
+    after[HEADER_BYTES] = 1;
+    stream.truncate(HEADER_BYTES + EVENT_BYTES - 4);
+    stream.extend(BITS.to_le_bytes());
+    stream.resize(stream.len() + BITS as usize / 8, 0x55);
+    // A small one behind the large one in its packet, and another packet.
+    stream.extend(&after[HEADER_BYTES..]);
+    let size = 8 * stream.len() as u64;
+    set_size(&mut stream, SIZES_AT, size);
+    set_size(&mut stream, SIZES_AT + 8, size);
+    write_trace(&trace, &metadata, &[("stream", &[&stream[..], &after].concat())]);
+    for format in ["text", "json"] {
+        let mut command = guarded(&world, "prlimit");
+        command.arg(format!("--data={MEMORY_BYTES}")).arg(build_dir().join("trackway"));
+        command.args(["print", "--jobs", "1", "--format", format]).arg(&trace);
+        let output = command.output().expect("prlimit runs");
+        let bit = format!("event at bit {} is too large", 8 * (HEADER_BYTES + EVENT_BYTES - 4));
+        expect(&output, DAMAGED, &["trace/stream", "packet 0 at byte 0", &bit]);
+        let lines = output.stdout.iter().filter(|&&byte| byte == b'\n').count();
+        assert_eq!(lines, 2, "{format}");
+    }
+}
+
 /// An index file of these entries: where the packet is, its size in bytes, when it begins and ends.
 fn index(entries: &[[u64; 4]]) -> Vec<u8> {
     let mut bytes = [0xC1F1_DCC1_u32, 1, 1, 64].map(u32::to_be_bytes).concat();

@@ -6,15 +6,18 @@
 use std::ops::Range;
 
 use trackway_ctf::read::{
-    Bytes, EventClass, EventHeader, Loss, Next, SourceStream, StreamClass, StreamDecoder,
+    Bytes, Damage, EventClass, EventHeader, Loss, Next, SourceStream, StreamClass, StreamDecoder,
     StreamError,
 };
-use trackway_ctf::text::{Head, Line, LineFormat, Stamp};
+use trackway_ctf::text::{Head, LINE_BYTES_MAX, Line, LineFormat, Stamp};
 
 use crate::batch::{Batch, Mark, Told};
 use crate::input::{DataFile, Part};
 use crate::plan::Planner;
 use crate::stream::{ClassTexts, Stream};
+
+/// How much room for lines stays after one that was too large, in bytes.
+const LINE_ROOM_BYTES: usize = 1 << 20;
 
 /// Packets of one file that are decoded one after another.
 pub(crate) struct Task<'t, B> {
@@ -206,6 +209,7 @@ impl<'t, B: Bytes> Task<'t, B> {
             packet_text: &self.packet_text,
         };
         let start = batch.text.len();
+        let bit = self.decoder.position_bits();
         let text = &mut batch.text;
         let mut head = Head::default();
         let told = self.source.body(&mut self.decoder, |decoder, window| {
@@ -223,10 +227,12 @@ impl<'t, B: Bytes> Task<'t, B> {
             batch.unmarked += 1;
             return Ok(());
         }
-        let Ok(end) = u32::try_from(text.len()) else {
+        let is_too_large = text.len() - start > LINE_BYTES_MAX;
+        let Some(end) = u32::try_from(text.len()).ok().filter(|_| !is_too_large) else {
             text.truncate(start);
-            let message = format!("{}: an event's text is larger than 4 GiB", self.file.name);
-            batch.note(Told::Damage(message));
+            text.shrink_to(LINE_ROOM_BYTES);
+            let error = self.source.damaged(Damage::Line { bit });
+            batch.note(Told::Damage(format!("{}: {error}", self.file.name)));
             return Ok(());
         };
         batch.marks.push(Mark::new(stamp, end, head));

@@ -85,6 +85,12 @@ pub enum Damage {
     Packet(DecodeError),
     /// It is cut off: so many bytes of it are missing.
     Missing(u64),
+    /// An event in it, whose contexts and fields begin at this bit of it, has more text than a
+    /// line may have.
+    Line {
+        /// Where they begin.
+        bit: u64,
+    },
 }
 
 impl std::fmt::Display for StreamError {
@@ -94,6 +100,9 @@ impl std::fmt::Display for StreamError {
             Damage::Read(error) => write!(formatter, "{error}"),
             Damage::Packet(error) => write!(formatter, "{error}"),
             Damage::Missing(bytes) => write!(formatter, "its last {bytes} bytes are missing"),
+            Damage::Line { bit } => {
+                write!(formatter, "the text of the event at bit {bit} is too large")
+            }
         }
     }
 }
@@ -298,7 +307,8 @@ impl<B: Bytes> SourceStream<B> {
         Err(self.damaged(Damage::Packet(error)))
     }
 
-    const fn damaged(&self, damage: Damage) -> StreamError {
+    /// What is said of `damage` in the current packet.
+    pub const fn damaged(&self, damage: Damage) -> StreamError {
         StreamError { packet: self.packet, at: self.packet_at, damage }
     }
 

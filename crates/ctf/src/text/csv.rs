@@ -13,7 +13,9 @@
 use std::io::Write as _;
 use std::sync::Arc;
 
-use super::format::{Head, Line, LineFormat, LossPlace, Shown, Stamp, TraceName};
+use super::format::{
+    Head, LINE_BYTES_MAX, Line, LineFormat, LossPlace, Shown, Stamp, TraceName, bound,
+};
 use super::json::{JsonWriter, float_word, push_integer};
 use super::number::{push_decimal, push_signed};
 use super::pretty::Pretty;
@@ -129,8 +131,10 @@ impl<C: Calendar> LineFormat for Csv<C> {
         out.extend_from_slice(line.stream_text);
         out.push(b',');
         out.extend_from_slice(line.packet_text);
+        let limit = out.len().saturating_add(LINE_BYTES_MAX);
         let mut sink = CellWriter {
             out,
+            limit,
             is_column_each: self.columns.is_some(),
             scopes: 0,
             depth: 0,
@@ -173,6 +177,8 @@ pub fn push_csv_cell(out: &mut Vec<u8>, bytes: &[u8]) {
 /// one for each member of a scope. What has parts is JSON.
 struct CellWriter<'buffer> {
     out: &'buffer mut Vec<u8>,
+    /// How much may be in `out`.
+    limit: usize,
     is_column_each: bool,
     /// Scopes whose cell was begun, of those that were and of those that were left out.
     scopes: usize,
@@ -217,6 +223,7 @@ impl CellWriter<'_> {
         if self.depth == self.cell_depth() {
             push_csv_cell(self.out, &self.json);
             self.json.clear();
+            bound(self.out, self.limit);
         }
     }
 }
@@ -294,6 +301,7 @@ impl Sink for CellWriter<'_> {
     }
 
     fn element(&mut self, index: u64) {
+        bound(&mut self.json, LINE_BYTES_MAX);
         JsonWriter::new(&mut self.json).element(index);
     }
 

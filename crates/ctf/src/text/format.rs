@@ -8,6 +8,19 @@
 
 use crate::read::{DecodeError, EventClass, Loss, Sink, StreamClass, StreamDecoder, Trace, Window};
 
+/// Largest line that is written, in bytes; a larger one is damage. The largest event that is read
+/// (64 MiB) has a line of that size if it is one string, all of it escaped, and one of many times
+/// that if it is an array of bits, which nobody reads as text.
+pub const LINE_BYTES_MAX: usize = 256 << 20;
+
+/// Lets a line that is too large grow no further: what is in `out` is cut to `limit`, and what is
+/// written next will make it too large again. To be called where lines grow without end, that is
+/// before each element of an array.
+#[inline]
+pub(super) fn bound(out: &mut Vec<u8>, limit: usize) {
+    out.truncate(limit);
+}
+
 /// When an event was.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Stamp {

@@ -14,7 +14,9 @@
 use std::io::Write as _;
 
 use super::details::level_name;
-use super::format::{Head, Line, LineFormat, LossPlace, Shown, Stamp, TraceName};
+use super::format::{
+    Head, LINE_BYTES_MAX, Line, LineFormat, LossPlace, Shown, Stamp, TraceName, bound,
+};
 use super::number::{nine_digits, push_decimal, push_signed};
 use super::pretty::Pretty;
 use super::time::Calendar;
@@ -171,12 +173,15 @@ pub(crate) struct JsonWriter<'buffer> {
     out: &'buffer mut Vec<u8>,
     /// Whether the payload was begun.
     has_fields: bool,
+    /// How much may be in `out`.
+    limit: usize,
 }
 
 impl<'buffer> JsonWriter<'buffer> {
     /// A writer to the end of `out`.
     pub(crate) const fn new(out: &'buffer mut Vec<u8>) -> Self {
-        Self { out, has_fields: false }
+        let limit = out.len().saturating_add(LINE_BYTES_MAX);
+        Self { out, has_fields: false, limit }
     }
 }
 
@@ -224,6 +229,7 @@ impl Sink for JsonWriter<'_> {
     }
 
     fn element(&mut self, index: u64) {
+        bound(self.out, self.limit);
         if index > 0 {
             self.out.push(b',');
         }

@@ -23,7 +23,7 @@ mod time;
 pub use csv::{Csv, event_columns, push_csv_cell};
 pub use details::{printable, push_details, push_details_json};
 pub use fields::FieldWriter;
-pub use format::{Head, Line, LineFormat, LossPlace, Shown, Stamp, TraceName};
+pub use format::{Head, LINE_BYTES_MAX, Line, LineFormat, LossPlace, Shown, Stamp, TraceName};
 pub use json::{Json, seconds};
 pub use nothing::Nothing;
 pub use number::{grouped, push_decimal, push_general};
