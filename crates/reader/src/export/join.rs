@@ -1,5 +1,5 @@
-//! Traces put together (`trackway merge`): chunks and snapshots of one trace become one, different traces lie side
-//! by side.
+//! Traces put together (`trackway merge`): chunks and snapshots of one trace become one, different
+//! traces lie side by side.
 //!
 //! A stream's packets, wherever they were, are written one after another in the order of time;
 //! packets that two files both have (snapshots overlap) are written once.
