@@ -88,12 +88,17 @@ fn counted(folders: &Folders<'_>) -> Statistics {
 
 /// A part of what there is, other ones for other numbers.
 fn some(counted: &Statistics, number: usize) -> Selection<'static> {
-    let middle = counted.first.zip(counted.last).map(|(first, last)| first.midpoint(last));
-    match number % 3 {
-        0 => Selection { events: &|name| name.len() % 2 == 0, ..Selection::default() },
-        1 => Selection { range: Range { begin: middle, end: None }, ..Selection::default() },
-        _ => Selection { range: Range { begin: None, end: middle }, ..Selection::default() },
-    }
+    let (first, last) = (counted.first, counted.last);
+    let middle = first.zip(last).map(|(first, last)| first.midpoint(last));
+    let (begin, end) = match number % 5 {
+        0 => return Selection { events: &|name| name.len() % 2 == 0, ..Selection::default() },
+        1 => (middle, None),
+        2 => (None, middle),
+        // At an event, which is in it.
+        3 => (last, None),
+        _ => (None, first),
+    };
+    Selection { range: Range { begin, end }, ..Selection::default() }
 }
 
 /// Trims or merges, and reads what was written. That `expected` was printed of what was selected.
