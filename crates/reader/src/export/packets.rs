@@ -102,24 +102,25 @@ impl<'a> Target<'a> {
     }
 
     /// Goes through the events of the packet that was just begun, for what is damaged in it to be
-    /// told.
+    /// told; whether `keep` holds for all of them. It ends where it does not.
     pub(super) fn look_through<B: Bytes>(
         &mut self,
         name: &str,
         source: &mut SourceStream<&B>,
         decoder: &mut StreamDecoder<'_>,
-    ) -> Result<(), ExportError> {
-        let mut next = || match source.header(decoder)? {
-            Next::Event(header) => source
-                .body(decoder, |decoder, window| decoder.skip_body(window, header.class))
-                .map(|()| true),
-            Next::PacketEnd => Ok(false),
+        keep: impl Fn(&EventHeader<'_>) -> bool,
+    ) -> Result<bool, ExportError> {
+        let mut next = || -> Result<_, StreamError> {
+            let Next::Event(header) = source.header(decoder)? else { return Ok(None) };
+            source.body(decoder, |decoder, window| decoder.skip_body(window, header.class))?;
+            Ok(Some(keep(&header)))
         };
         loop {
             match next() {
-                Ok(true) => self.steps.check()?,
-                Ok(false) => return Ok(()),
-                Err(error) => return self.damaged(name, error),
+                Ok(Some(true)) => self.steps.check()?,
+                Ok(Some(false)) => return Ok(false),
+                Ok(None) => return Ok(true),
+                Err(error) => return self.damaged(name, error).map(|()| true),
             }
         }
     }

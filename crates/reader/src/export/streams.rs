@@ -5,7 +5,7 @@ use std::num::NonZero;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use trackway_ctf::read::{Bytes, SourceStream, StreamClass, StreamDecoder};
+use trackway_ctf::read::{Bytes, EventHeader, Skip, SourceStream, StreamClass, StreamDecoder};
 
 use super::output::PacketFile;
 use super::packets::{Numbers, PacketPlace, Target};
@@ -115,8 +115,16 @@ impl<B: Bytes> PacketWork<'_, '_, B> {
             return Ok(());
         }
         if is_every_name && place.is_complete && range.contains(&place.packet, clock) {
-            target.look_through(&file.name, source, decoder)?;
-            return target.copy(file, place);
+            let (_, next) = source.next();
+            let is_in = |event: &EventHeader<'_>| range.has(event.time);
+            if target.look_through(&file.name, source, decoder, is_in)? {
+                return target.copy(file, place);
+            }
+            // Its times are not as it says: it is cut, from its beginning.
+            source.go_to(place.at, next - 1);
+            if let Err(error) = source.begin(decoder, &mut Skip, |_| {}) {
+                return target.damaged(&file.name, error);
+            }
         }
         target.cut(&stream.trace.trace, &file.name, source, decoder, |event| {
             range.has(event.time) && selection.wants(event.class)
