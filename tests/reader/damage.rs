@@ -142,6 +142,18 @@ fn metadata_that_cannot_be_read_says_line_and_column() {
         assert!(talk(&output).contains("column"), "{}", talk(&output));
         assert!(output.stdout.is_empty());
     }
+    // In words, also what is wrong with JSON.
+    let preamble = "\x1e{\"type\":\"preamble\",\"version\":2}\n\x1e{\"type\":";
+    for (rest, told) in [
+        ("", "line 2, column 9: not JSON: it ends while parsing"),
+        ("\"event\",}", "line 2, column 18: not JSON: trailing comma"),
+        ("event}", "line 2, column 10: not JSON: expected value"),
+    ] {
+        let output = printed(&world, &format!("{preamble}{rest}"), &packet(&[1]));
+        expect(&output, DAMAGED, &["trace/metadata: metadata ", told]);
+    }
+    let output = printed(&world, "", &packet(&[1]));
+    expect(&output, DAMAGED, &["trace/metadata: empty"]);
     // What stands beside a trace that cannot be read is read.
     write_trace(&world.path("traces/bad"), "/* CTF 1.8 */ trace {", &[]);
     write_trace(&world.path("traces/good"), METADATA, &[("stream", &packet(&[7]))]);
@@ -313,26 +325,118 @@ fn clocks_beyond_all_bounds_are_damage() {
     let mut late = packet(&[1, 2]);
     late[HEADER_BYTES + EVENT_BYTES + 4..][..8].copy_from_slice(&u64::MAX.to_le_bytes());
     let output = printed(&world, &slow, &late);
-    expect(&output, DAMAGED, &["trace/stream", "packet 0", "byte 0"]);
+    let bit = format!("at bit {}", 8 * (HEADER_BYTES + EVENT_BYTES));
+    expect(&output, DAMAGED, &["trace/stream", "packet 0", "byte 0", &bit]);
     assert_eq!(ticks(&output.stdout), [1]);
 }
 
+/// A gigabyte of text, by an event of an eighth of a megabyte: bits, each with a long label.
+#[test]
+fn an_event_whose_text_fills_the_memory_is_damage() {
+    const BITS: u64 = 1 << 20;
+    const MEMORY_BYTES: u64 = 900 << 20;
+    let world = World::new("line");
+    let trace = world.path("trace");
+    let labels = format!("{0}a = 0, {0}b = 1", "long_".repeat(200));
+    let bits = format!("enum : integer {{ size = 1; align = 1; }} {{ {labels} }} bits[length];");
+    let bits = format!("u64 length; {bits}");
+    let metadata = METADATA.replace("u32 n; }; };", &format!("{bits} }}; }};"));
+    let tick = "event { name = \"tick\"; id = 1; stream_id = 0; fields := struct { u32 n; }; };";
+    let metadata = format!("{}{tick}", metadata.replacen("\"tick\"", "\"bits\"", 1));
+    let [mut stream, mut after] = [packet(&[1]), packet(&[2])];
+    after[HEADER_BYTES] = 1;
+    stream.truncate(HEADER_BYTES + EVENT_BYTES - 4);
+    stream.extend(BITS.to_le_bytes());
+    stream.resize(stream.len() + BITS as usize / 8, 0x55);
+    // A small one behind the large one in its packet, and another packet.
+    stream.extend(&after[HEADER_BYTES..]);
+    let size = 8 * stream.len() as u64;
+    set_size(&mut stream, SIZES_AT, size);
+    set_size(&mut stream, SIZES_AT + 8, size);
+    write_trace(&trace, &metadata, &[("stream", &[&stream[..], &after].concat())]);
+    for format in ["text", "json"] {
+        let mut command = guarded(&world, "prlimit");
+        command.arg(format!("--data={MEMORY_BYTES}")).arg(build_dir().join("trackway"));
+        command.args(["print", "--jobs", "1", "--format", format]).arg(&trace);
+        let output = command.output().expect("prlimit runs");
+        let bit = format!("event at bit {} is too large", 8 * (HEADER_BYTES + EVENT_BYTES - 4));
+        expect(&output, DAMAGED, &["trace/stream", "packet 0 at byte 0", &bit]);
+        let lines = output.stdout.iter().filter(|&&byte| byte == b'\n').count();
+        assert_eq!(lines, 2, "{format}");
+    }
+}
+
+/// An index file of these entries: where the packet is, its size in bytes, when it begins and ends.
+fn index(entries: &[[u64; 4]]) -> Vec<u8> {
+    let mut bytes = [0xC1F1_DCC1_u32, 1, 1, 64].map(u32::to_be_bytes).concat();
+    for &[at, size, begin, end] in entries {
+        let bits = size.wrapping_mul(8);
+        let words = [at, bits, bits, begin, end, 0, 0, 0];
+        bytes.extend(words.into_iter().flat_map(u64::to_be_bytes));
+    }
+    bytes
+}
+
+/// Whatever an index says, of whole and of damaged packets, of all events and of a range of times.
 #[test]
 fn indexes_that_lie_change_nothing() {
     let world = World::new("index");
     let trace = world.path("trace");
-    let stream = [packet(&[1, 2]), packet(&[3])].concat();
+    let packets = [packet(&[1, 2]), packet(&[3]), packet(&[4, 5, 6]), packet(&[7])];
+    let stream = packets.concat();
     write_trace(&trace, METADATA, &[("stream", &stream)]);
     fs::create_dir(trace.join("index")).unwrap();
-    let mut header = [0xC1F1_DCC1_u32, 1, 1, 64].map(u32::to_be_bytes).concat();
-    for entry in [[u64::MAX; 8], [0; 8], [1 << 62; 8]] {
-        header.extend(entry.into_iter().flat_map(u64::to_be_bytes));
-    }
-    for index in [&header[..], &header[..20], b"", &[0xff; 4096]] {
-        fs::write(trace.join("index/stream.idx"), index).unwrap();
-        let output = print(&world, &[&trace]);
-        assert_eq!(ticks(&output.stdout), [1, 2, 3], "{}", talk(&output));
-        assert_ne!(output.status.code(), NO_TRACE);
+    let mut ends: Vec<u64> = vec![0];
+    packets.iter().for_each(|packet| ends.push(ends[ends.len() - 1] + packet.len() as u64));
+    let entry =
+        |number: usize, begin, end| [ends[number], packets[number].len() as u64, begin, end];
+    let truth = [entry(0, 1, 2), entry(1, 3, 3), entry(2, 4, 6), entry(3, 7, 7)];
+    let [first, second, third, last] = truth;
+    let mut lies: Vec<Vec<u8>> = vec![
+        b"".to_vec(),
+        vec![0xff; 4096],
+        index(&truth)[..20].to_vec(),
+        index(&[[u64::MAX; 4], [0; 4], [1 << 60; 4]]),
+        // Not all of them, not in order, at other places, of other sizes and times.
+        index(&[last]),
+        index(&[first, last]),
+        index(&[last, third, second, first]),
+        index(&truth.map(|[at, size, begin, end]| [at + 1, size, begin, end])),
+        index(&truth.map(|[at, size, begin, end]| [at, size + 1, begin, end])),
+        index(&truth.map(|[at, size, begin, _]| [at, size, begin, 0])),
+        index(&truth.map(|[at, size, _, _]| [at, size, 0, 0])),
+        // The same packet, always.
+        index(&[[third[0], third[1], 4, 6]; 4]),
+    ];
+    lies.push(index(&truth));
+    // The second packet's magic number; its size; within it.
+    for (at, bytes, lost) in
+        [(0, &[][..], 0), (0, b"x", 1), (SIZES_AT, &[0xff; 8], 1), (1, b"x", 1)]
+    {
+        let mut damaged = stream.clone();
+        damaged[packets[0].len() + at..][..bytes.len()].copy_from_slice(bytes);
+        fs::write(trace.join("stream"), &damaged).unwrap();
+        for (range, all) in [
+            (&[][..], &[1, 2, 3, 4, 5, 6, 7][..]),
+            (&["--begin", "0.000000003"], &[3, 4, 5, 6, 7]),
+            (&["--begin", "0.000000005", "--end", "0.000000006"], &[5, 6]),
+            (&["--begin", "0.000000007"], &[7]),
+            (&["--end", "0.000000002"], &[1, 2]),
+        ] {
+            let expected: Vec<u32> =
+                all.iter().copied().filter(|&tick| lost == 0 || tick != 3).collect();
+            for lie in &lies {
+                fs::write(trace.join("index/stream.idx"), lie).unwrap();
+                let mut arguments: Vec<&str> = range.to_vec();
+                arguments.push(trace.to_str().unwrap());
+                let output = print(&world, &arguments);
+                let said = talk(&output);
+                assert_eq!(ticks(&output.stdout), expected, "{range:?} {at} {lie:?}: {said}");
+                assert_ne!(output.status.code(), NO_TRACE);
+                // What is not read was not lost by the tracer.
+                assert!(!said.contains("discarded") && !said.contains("panicked"), "{said}");
+            }
+        }
     }
 }
 

@@ -101,6 +101,12 @@ fn statuses_and_messages_tell_what_happened() {
         assert_eq!(output.status.code(), Some(2));
         assert!(!out.exists());
     }
+    // What has nothing in it is not written.
+    let nothing = [&["trim", "--on", "myapp:nosuch"], &to[..]].concat();
+    let output = trackway(&world, &nothing, &trace);
+    let messages = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert_eq!(output.status.code(), Some(2), "{messages}");
+    assert!(messages.contains("nothing is left to be written") && !out.exists(), "{messages}");
     // With damage, the rest is written.
     let stream = fs::read_dir(&trace).unwrap().flatten().map(|entry| entry.path()).find(|path| {
         path.is_file() && !path.ends_with("metadata") && fs::metadata(path).unwrap().len() > 70_000
@@ -173,6 +179,12 @@ fn pieces_become_one_trace_and_others_lie_beside_it() {
     let output = merge.arg(&trace).args(&copies).output().unwrap();
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     assert_eq!(text(&world, &["print"], &out), whole);
+    // A folder that is named twice is written once.
+    let twice = world.path("twice");
+    let mut trim = world.trackway(&["trim", "-o", twice.to_str().unwrap()]);
+    let output = trim.arg(&trace).arg(&trace).output().unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    assert_eq!(text(&world, &["print"], &twice), whole);
     // Another one lies beside it.
     fs::remove_dir_all(world.path("trace")).unwrap();
     let other = recorded(&world);

@@ -304,7 +304,8 @@ pub(crate) enum EventFormat {
 ///   trackway trim --on myapp --on '!myapp:noise' -o myapp DIR
 ///
 /// What is written is a trace like the one that it was cut from. Damage is told on stderr, and
-/// what is readable is written; the exit status is 1 then, and 2 if nothing was written.
+/// what is readable is written; packets that are not to be cut are copied as they are, damaged or
+/// not. The exit status is 1 then, and 2 if nothing was written, also if nothing was to be.
 ///
 /// A TIME is as for trackway print. All fields of an event stay as they were; so do the tracer's
 /// counts of what it lost.
@@ -335,9 +336,10 @@ pub(crate) struct TrimArguments {
 ///   trackway merge -o all app-trace kernel-trace
 ///
 /// Pieces of one trace (rotated chunks, snapshots; they have the same uuid) become one, in which
-/// packets that several of them have are there once. Different traces lie side by side, and are
-/// read as one by any reader. Damage is told on stderr, and what is readable is written; the exit
-/// status is 1 then, and 2 if nothing was written.
+/// packets that several of them have are there once, if they say which stream they are of (as
+/// LTTng's and Trackway's do). Different traces lie side by side, and are read as one by any
+/// reader. Damage is told on stderr, and what is readable is written; the exit status is 1 then,
+/// and 2 if nothing was written.
 #[derive(Debug, Args)]
 #[command(verbatim_doc_comment)]
 pub(crate) struct MergeArguments {

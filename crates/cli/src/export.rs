@@ -12,6 +12,7 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use anyhow::Context as _;
+use trackway_ctf::text::grouped;
 use trackway_reader::{
     Export, ExportError, Exported, Found, Input, Selection, TraceFile, first_time, open,
 };
@@ -21,7 +22,7 @@ use trackway_sys::wait::readable;
 use crate::arguments::{MergeArguments, TrimArguments, threads};
 use crate::inside;
 use crate::patterns::Patterns;
-use crate::stats::grouped;
+use crate::stats::counted;
 use crate::{NEGATIVE, time_range};
 
 /// So long a wait that it is for ever: a day.
@@ -43,7 +44,7 @@ pub(crate) fn trim(arguments: &TrimArguments) -> anyhow::Result<ExitCode> {
     let selection = Selection { range, events: &|name| patterns.select(name) };
     patterns.warn_if_none(&found.inputs, &mut io::stderr())?;
     run(found, &arguments.output, arguments.jobs, |inputs, export, jobs, messages| {
-        trackway_reader::trim(&inputs, &selection, export, jobs, messages)
+        trackway_reader::trim(inputs, &selection, export, jobs, messages)
     })
 }
 
@@ -55,7 +56,7 @@ pub(crate) fn trim(arguments: &TrimArguments) -> anyhow::Result<ExitCode> {
 pub(crate) fn merge(arguments: &MergeArguments) -> anyhow::Result<ExitCode> {
     inside::refuse_folder(&arguments.output, &arguments.traces)?;
     let found = open(&arguments.traces, &mut io::stderr())?;
-    run(found, &arguments.output, arguments.jobs, trackway_reader::merge)
+    run(found, &arguments.output, arguments.jobs, trackway_reader::join)
 }
 
 /// A trace, and the folder that it was found in.
@@ -84,10 +85,8 @@ fn run(
         stop: &stop.is_asked,
         progress: &|done, total| progress.show(done, total),
     };
-    let mut messages = Vec::new();
-    let result = write(inputs, &export, jobs, &mut messages);
+    let result = write(inputs, &export, jobs, &mut Messages(&progress));
     progress.end();
-    io::stderr().write_all(&messages)?;
     let done = match result {
         Err(ExportError::Stopped) => signal::die_of(stop.signal.load(Ordering::Relaxed)),
         result => result?,
@@ -99,18 +98,15 @@ fn run(
 
 /// What was written, in words.
 fn summary(done: &Exported, folder: &str) -> String {
-    let plural = |count: u64, what: &str| {
-        format!("{} {what}{}", grouped(count), if count == 1 { "" } else { "s" })
-    };
     let rewritten = match done.rewritten {
         0 => String::new(),
         count => format!(" ({} rewritten)", grouped(count)),
     };
     format!(
         "{}, {}, {}{rewritten}, {:.1} MiB in {folder}",
-        plural(done.traces, "trace"),
-        plural(done.streams, "stream"),
-        plural(done.packets, "packet"),
+        counted(done.traces, "trace"),
+        counted(done.streams, "stream"),
+        counted(done.packets, "packet"),
         done.bytes as f64 / f64::from(1 << 20),
     )
 }
@@ -171,6 +167,20 @@ impl Progress {
         if self.shown.is_some() {
             let _ = write!(io::stderr(), "\r\x1b[K");
         }
+    }
+}
+
+/// Standard error for messages, which take the line's place.
+struct Messages<'a>(&'a Progress);
+
+impl Write for Messages<'_> {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.0.end();
+        io::stderr().write(bytes)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        io::stderr().flush()
     }
 }
 

@@ -4,7 +4,7 @@ use std::io::{self, IsTerminal as _, Write};
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use crate::stats::grouped;
+use trackway_ctf::text::grouped;
 
 /// How long work is before anything is said of it.
 const SILENCE: Duration = Duration::from_secs(2);

@@ -1,34 +1,95 @@
 //! `trackway print --stats`: what traces hold, as tables for people, or for programs.
 
 use std::fmt::Write as _;
+use std::path::PathBuf;
 
-use trackway_ctf::text::DateTime;
-use trackway_reader::{Statistics, StreamCount};
+use trackway_ctf::read::{ClockClass, EnvironmentValue, Trace};
+use trackway_ctf::text::{DateTime, grouped, printable, seconds};
+use trackway_reader::{Input, Statistics, StreamCount};
 
 use crate::list::quoted;
 
 const NS_IN_SECOND: i64 = 1_000_000_000;
 const NS_PER_SECOND: f64 = 1e9;
 
-/// As tables; `calendar` gives the date and time at a time in seconds since 1970, and `clocks` are
-/// the traces' clocks, each in words.
+/// What a folder's trace says of where it is from.
+#[derive(Default)]
+pub(crate) struct Source {
+    folder: String,
+    hostname: Option<String>,
+    /// Of what it has events: `ust`, `kernel`.
+    domain: Option<String>,
+    /// The tracer, with its version.
+    tracer: Option<String>,
+    clocks: Vec<SourceClock>,
+}
+
+struct SourceClock {
+    name: String,
+    frequency: u64,
+    /// Its zero, in nanoseconds since its origin (mostly 1970), if that is within 64 bits.
+    zero_ns: Option<i64>,
+}
+
+/// Where the traces in `inputs` are from, each found in one of `folders`.
+pub(crate) fn sources<B>(inputs: &[Input<B>], folders: &[PathBuf]) -> Vec<Source> {
+    let source = |(input, folder): (&Input<B>, &PathBuf)| {
+        let text = |name| input.trace.environment_text(name).map(str::to_owned);
+        Source {
+            folder: folder.display().to_string(),
+            hostname: text("hostname"),
+            domain: text("domain"),
+            tracer: text("tracer_name").map(|name| name + &version(&input.trace)),
+            clocks: input.trace.clocks().iter().map(SourceClock::new).collect(),
+        }
+    };
+    inputs.iter().zip(folders).map(source).collect()
+}
+
+/// The tracer's version behind a space, as far as the trace says it.
+fn version(trace: &Trace) -> String {
+    let number = |name| match trace.environment(name) {
+        Some(EnvironmentValue::Number(number)) => Some(number.to_string()),
+        _ => None,
+    };
+    let names = ["tracer_major", "tracer_minor", "tracer_patchlevel"];
+    let numbers: Vec<String> = names.into_iter().map_while(number).collect();
+    if numbers.is_empty() { String::new() } else { format!(" {}", numbers.join(".")) }
+}
+
+impl SourceClock {
+    fn new(clock: &ClockClass) -> Self {
+        let (name, frequency) = (clock.name().to_owned(), clock.frequency());
+        Self { name, frequency, zero_ns: clock.zero_ns() }
+    }
+}
+
+/// As tables; `calendar` gives the date and time at a time in seconds since 1970.
 pub(crate) fn text(
     all: &Statistics,
     calendar: impl Fn(i64) -> Option<DateTime>,
-    clocks: &[String],
+    sources: &[Source],
 ) -> String {
-    let mut text = head(all, |ns| date_and_time(ns, &calendar), clocks);
+    let mut text = head(all, |ns| date_and_time(ns, &calendar), sources.len());
     text.push('\n');
+    if !sources.is_empty() {
+        text += &source_table(sources);
+        text.push('\n');
+    }
     text += &events(all);
     text.push('\n');
     text += &streams(all);
     text
 }
 
-fn head(all: &Statistics, time: impl Fn(i64) -> String, clocks: &[String]) -> String {
+fn head(all: &Statistics, time: impl Fn(i64) -> String, folders: usize) -> String {
     let bytes = sum(all, |stream| stream.bytes);
+    let pieces = match folders > all.traces {
+        true => format!(" in {}", counted(folders as u64, "folder")),
+        false => String::new(),
+    };
     let mut text = format!(
-        "{}, {}, {}; {}",
+        "{}{pieces}, {}, {}; {}",
         counted(all.traces as u64, "trace"),
         counted(all.streams.len() as u64, "stream"),
         size(bytes),
@@ -49,10 +110,36 @@ fn head(all: &Statistics, time: impl Fn(i64) -> String, clocks: &[String]) -> St
         let _ = write!(text, "; {streams} may have lost more before the first packet");
     }
     text.push('\n');
-    for clock in clocks {
-        let _ = writeln!(text, "clock {clock}");
-    }
     text
+}
+
+/// A row for each trace, and for each more clock that it has.
+fn source_table(sources: &[Source]) -> String {
+    let head = ["trace", "host", "domain", "tracer", "clock", "Hz", "its zero"];
+    let mut rows = vec![head.map(str::to_owned)];
+    let cell = |text: &Option<String>| text.clone().unwrap_or_else(none);
+    for Source { folder, hostname, domain, tracer, clocks } in sources {
+        let clock = |clock: &SourceClock| {
+            let zero = clock.zero_ns.map_or_else(none, |zero| format!("{} s", seconds(zero)));
+            [clock.name.clone(), grouped(clock.frequency), zero]
+        };
+        let mut clocks: Vec<[String; 3]> = clocks.iter().map(clock).collect();
+        if clocks.is_empty() {
+            clocks.push([(); 3].map(|()| none()));
+        }
+        for (index, [clock, frequency, zero]) in clocks.into_iter().enumerate() {
+            let of_trace = [folder.clone(), cell(hostname), cell(domain), cell(tracer)];
+            let [folder, host, domain, tracer] =
+                if index == 0 { of_trace } else { of_trace.map(|_| String::new()) };
+            rows.push([folder, host, domain, tracer, clock, frequency, zero]);
+        }
+    }
+    table(&rows, 5)
+}
+
+/// What a cell without anything has.
+fn none() -> String {
+    "·".to_owned()
 }
 
 fn events(all: &Statistics) -> String {
@@ -64,7 +151,7 @@ fn events(all: &Statistics) -> String {
     if all.events.len() > 1 {
         rows.push(event_row(all, "all", all.count(), all.bits()));
     }
-    table(&rows)
+    table(&rows, 1)
 }
 
 fn event_row(all: &Statistics, name: &str, count: u64, bits: u64) -> [String; 6] {
@@ -74,7 +161,7 @@ fn event_row(all: &Statistics, name: &str, count: u64, bits: u64) -> [String; 6]
         format!("{:.1} %", 100.0 * share(all, count)),
         size(bits / 8),
         format!("{:.1}", mean_bytes(count, bits)),
-        rate(all, count).map_or("·".to_owned(), |rate| grouped(rate.round() as u64)),
+        rate(all, count).map_or_else(none, |rate| grouped(rate.round() as u64)),
     ]
 }
 
@@ -85,7 +172,7 @@ fn streams(all: &Statistics) -> String {
         let mark = if stream.is_loss_uncertain { "≥ " } else { "" };
         rows.push([
             stream.name.clone(),
-            stream.cpu.map_or("·".to_owned(), |cpu| cpu.to_string()),
+            stream.cpu.map_or_else(none, |cpu| cpu.to_string()),
             grouped(stream.packets),
             size(stream.bytes),
             grouped(stream.events),
@@ -93,13 +180,16 @@ fn streams(all: &Statistics) -> String {
             grouped(stream.lost_packets),
         ]);
     }
-    table(&rows)
+    table(&rows, 1)
 }
 
-/// Columns aligned, the first to the left, the others to the right.
-fn table<const COLUMNS: usize>(rows: &[[String; COLUMNS]]) -> String {
+/// Columns aligned, the first `left` to the left, the others to the right. What is in a trace may
+/// have line ends in it, which would break a table.
+fn table<const COLUMNS: usize>(rows: &[[String; COLUMNS]], left: usize) -> String {
+    let rows: Vec<[String; COLUMNS]> =
+        rows.iter().map(|row| row.each_ref().map(|cell| printable(cell))).collect();
     let mut widths = [0; COLUMNS];
-    for row in rows {
+    for row in &rows {
         for (width, cell) in widths.iter_mut().zip(row) {
             *width = cell.chars().count().max(*width);
         }
@@ -108,9 +198,10 @@ fn table<const COLUMNS: usize>(rows: &[[String; COLUMNS]]) -> String {
     for row in rows {
         for (column, (cell, width)) in row.iter().zip(widths).enumerate() {
             // The formatter counts characters, as a terminal does.
-            let _ = match column {
-                0 => write!(text, "{cell:<width$}"),
-                _ => write!(text, "  {cell:>width$}"),
+            let gap = if column == 0 { "" } else { "  " };
+            let _ = match column < left {
+                true => write!(text, "{gap}{cell:<width$}"),
+                false => write!(text, "{gap}{cell:>width$}"),
             };
         }
         text.push('\n');
@@ -119,7 +210,7 @@ fn table<const COLUMNS: usize>(rows: &[[String; COLUMNS]]) -> String {
 }
 
 /// `1,234 events`
-fn counted(count: u64, what: &str) -> String {
+pub(crate) fn counted(count: u64, what: &str) -> String {
     format!("{} {what}{}", grouped(count), if count == 1 { "" } else { "s" })
 }
 
@@ -130,19 +221,6 @@ fn date_and_time(ns: i64, calendar: impl Fn(i64) -> Option<DateTime>) -> String 
         return format!("{ns} ns");
     };
     format!("{year:04}-{month:02}-{day:02} {hour:02}:{minute:02}:{second:02}.{fraction:09}")
-}
-
-/// Digits in groups of three.
-pub(crate) fn grouped(number: u64) -> String {
-    let digits = number.to_string();
-    let mut text = String::new();
-    for (index, digit) in digits.chars().enumerate() {
-        if index > 0 && (digits.len() - index).is_multiple_of(3) {
-            text.push(',');
-        }
-        text.push(digit);
-    }
-    text
 }
 
 /// A figure of all streams: what packets say of themselves may be anything.
@@ -174,9 +252,37 @@ fn rate(all: &Statistics, count: u64) -> Option<f64> {
     (duration_ns > 0).then(|| count as f64 / (duration_ns as f64 / NS_PER_SECOND))
 }
 
+/// A source as a JSON object.
+fn json_source(source: &Source) -> String {
+    let text = |text: &Option<String>| text.as_deref().map_or("null".to_owned(), quoted);
+    let clocks: Vec<String> = source
+        .clocks
+        .iter()
+        .map(|clock| {
+            format!(
+                "{{\"name\":{},\"frequency\":{},\"zero_ns\":{}}}",
+                quoted(&clock.name),
+                clock.frequency,
+                json_number(clock.zero_ns),
+            )
+        })
+        .collect();
+    format!(
+        "{{\"path\":{},\"hostname\":{},\"domain\":{},\"tracer\":{},\"clocks\":[{}]}}",
+        quoted(&source.folder),
+        text(&source.hostname),
+        text(&source.domain),
+        text(&source.tracer),
+        clocks.join(","),
+    )
+}
+
+fn json_number(number: Option<i64>) -> String {
+    number.map_or("null".to_owned(), |it| it.to_string())
+}
+
 /// As a JSON object, on one line.
-pub(crate) fn json(all: &Statistics, clocks: &[String]) -> String {
-    let number = |number: Option<i64>| number.map_or("null".to_owned(), |it| it.to_string());
+pub(crate) fn json(all: &Statistics, sources: &[Source]) -> String {
     let events: Vec<String> = all
         .events
         .iter()
@@ -209,24 +315,24 @@ pub(crate) fn json(all: &Statistics, clocks: &[String]) -> String {
                 stream.lost_events,
                 stream.lost_packets,
                 stream.is_loss_uncertain,
-                number(stream.first),
-                number(stream.last),
+                json_number(stream.first),
+                json_number(stream.last),
             )
         })
         .collect();
     format!(
         "{{\"traces\":{},\"count\":{},\"first\":{},\"last\":{},\"duration_ns\":{},\
-         \"bytes\":{},\"lost_events\":{},\"lost_packets\":{},\"clocks\":[{}],\
+         \"bytes\":{},\"lost_events\":{},\"lost_packets\":{},\"folders\":[{}],\
          \"events\":[{}],\"streams\":[{}]}}\n",
         all.traces,
         all.count(),
-        number(all.first),
-        number(all.last),
+        json_number(all.first),
+        json_number(all.last),
         all.duration_ns(),
         sum(all, |stream| stream.bytes),
         sum(all, |stream| stream.lost_events),
         sum(all, |stream| stream.lost_packets),
-        clocks.iter().map(|clock| quoted(clock)).collect::<Vec<_>>().join(","),
+        sources.iter().map(json_source).collect::<Vec<_>>().join(","),
         events.join(","),
         streams.join(","),
     )
@@ -255,7 +361,7 @@ pub(crate) fn csv(all: &Statistics) -> String {
 #[cfg(test)]
 mod tests {
     use trackway_ctf::text::utc;
-    use trackway_reader::EventCount;
+    use trackway_reader::{DataFile, EventCount};
 
     use super::*;
 
@@ -281,14 +387,32 @@ mod tests {
         }
     }
 
+    fn example_sources() -> Vec<Source> {
+        let clock = |name: &str, frequency, zero_ns| SourceClock {
+            name: name.to_owned(),
+            frequency,
+            zero_ns,
+        };
+        let first = clock("mono", 1_000_000_000, Some(1_795_228_670_000_000_001));
+        vec![Source {
+            folder: "/t".to_owned(),
+            hostname: Some("here".to_owned()),
+            domain: Some("ust".to_owned()),
+            tracer: Some("tracer 2.13".to_owned()),
+            clocks: vec![first, clock("cpu", 2_400_000_000, None)],
+        }]
+    }
+
     #[test]
     fn tables_read_as_intended() {
-        let clocks = ["mono: 1000 Hz".to_owned()];
         let expected = "\
 1 trace, 1 stream, 5.0 MiB; 4,000 events in 2.000000000 s
 from 1970-01-01 00:00:01.000000000 to 1970-01-01 00:00:03.000000000
 lost: 7 events, 0 packets; 1 stream may have lost more before the first packet
-clock mono: 1000 Hz
+
+trace  host  domain  tracer       clock             Hz                its zero
+/t     here  ust     tracer 2.13  mono   1,000,000,000  1795228670.000000001 s
+                                  cpu    2,400,000,000                       ·
 
 event        count    share     bytes  mean  a second
 app:often    3,000   75.0 %  35.2 KiB  12.0     1,500
@@ -298,17 +422,20 @@ all          4,000  100.0 %  36.1 KiB   9.3     2,000
 stream       CPU  packets     size  events  lost  lost packets
 /t/stream_0    0    1,234  5.0 MiB   4,000   ≥ 7             0
 ";
-        let text = text(&example(), utc, &clocks);
+        let text = text(&example(), utc, &example_sources());
         assert!(text == expected, "instead of what is expected:\n{text}");
     }
 
     #[test]
     fn programs_get_the_same() {
         assert_eq!(
-            json(&example(), &["mono".to_owned()]),
+            json(&example(), &example_sources()),
             "{\"traces\":1,\"count\":4000,\"first\":1000000000,\"last\":3000000000,\
              \"duration_ns\":2000000000,\"bytes\":5242880,\"lost_events\":7,\"lost_packets\":0,\
-             \"clocks\":[\"mono\"],\"events\":[\
+             \"folders\":[{\"path\":\"/t\",\"hostname\":\"here\",\"domain\":\"ust\",\
+             \"tracer\":\"tracer 2.13\",\"clocks\":[{\"name\":\"mono\",\"frequency\":1000000000,\
+             \"zero_ns\":1795228670000000001},{\"name\":\"cpu\",\"frequency\":2400000000,\
+             \"zero_ns\":null}]}],\"events\":[\
              {\"name\":\"app:often\",\"count\":3000,\"share\":0.75,\"bytes\":36000.0,\
              \"mean_bytes\":12.0,\"rate_per_s\":1500.0},\
              {\"name\":\"app, \\\"rare\\\"\",\"count\":1000,\"share\":0.25,\"bytes\":1012.5,\
@@ -331,7 +458,42 @@ stream       CPU  packets     size  events  lost  lost packets
         let text = text(&none, utc, &[]);
         assert!(text.starts_with("0 traces, 0 streams, 0 B; 0 events\n"), "{text}");
         assert!(json(&none, &[]).contains("\"first\":null"));
-        assert_eq!(grouped(999), "999");
-        assert_eq!(grouped(1_234_567), "1,234,567");
+    }
+
+    #[test]
+    fn sources_say_what_is_known() {
+        let metadata = "/* CTF 1.8 */ trace { major = 1; minor = 8; byte_order = le; };
+            env { hostname = \"a\\nb\"; tracer_name = \"t\"; tracer_major = 2; tracer_minor = 13; };
+            clock { name = mono; freq = 1000000; offset_s = 7; offset = 5; };";
+        let trace = Trace::parse(metadata.as_bytes()).expect("metadata");
+        let nameless = "/* CTF 1.8 */ trace { major = 1; minor = 8; byte_order = le; };";
+        let nameless = Trace::parse(nameless.as_bytes()).expect("metadata");
+        let input =
+            |trace| Input { trace, folder: String::new(), files: Vec::<DataFile<&[u8]>>::new() };
+        let found = sources(&[input(trace), input(nameless)], &["/a".into(), "/b".into()]);
+        assert_eq!(
+            found.iter().map(json_source).collect::<Vec<_>>(),
+            [
+                "{\"path\":\"/a\",\"hostname\":\"a\\u000ab\",\"domain\":null,\
+                 \"tracer\":\"t 2.13\",\"clocks\":[{\"name\":\"mono\",\"frequency\":1000000,\
+                 \"zero_ns\":7000005000}]}",
+                "{\"path\":\"/b\",\"hostname\":null,\"domain\":null,\"tracer\":null,\
+                 \"clocks\":[]}",
+            ]
+        );
+        let table = source_table(&found);
+        assert_eq!(table.lines().count(), 3, "{table}");
+        assert!(table.contains("a\\nb") && table.contains("  1,000,000  7.000005000 s"), "{table}");
+        let head = text(&Statistics { traces: 1, ..Statistics::default() }, utc, &found);
+        assert!(head.starts_with("1 trace in 2 folders, 0 streams"), "{head}");
+    }
+
+    #[test]
+    fn no_name_breaks_the_table() {
+        let mut all = example();
+        all.events[0].name = "app:a\nb\x1b[2J".to_owned();
+        let table = events(&all);
+        assert_eq!(table.lines().count(), 4, "{table}");
+        assert!(table.contains("app:a\\nb\\u{1b}[2J"), "{table}");
     }
 }

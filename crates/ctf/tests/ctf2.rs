@@ -377,7 +377,7 @@ fn what_is_not_ctf2_is_refused_with_its_place() {
         (
             metadata(&["{ \"type\":\n  \"data-stream-class\" ]"]),
             (5, 23),
-            MetadataProblem::Json("Syntax".to_owned()),
+            MetadataProblem::Json("expected `,` or `}`".to_owned()),
         ),
         (
             "\x1e{ \"type\": \"preamble\", \"version\": 2,

@@ -20,7 +20,7 @@ stream {
     event.header := struct { u8 id; time t; };
     event.context := struct { integer { size = 32; align = 8; signed = true; } _vtid; };
 };
-event { name = "app:one"; id = 10; stream_id = 3; loglevel = 6; fields := struct { }; };
+event { name = "app:one"; id = 10; stream_id = 3; loglevel = 12; fields := struct { }; };
 event {
     name = "app:all";
     id = 7;
@@ -45,15 +45,15 @@ const TEXT: &str = r"trace a/folder
     hostname  a\nhost
     n         -3
     n         4
-  clock mono: 1000 Hz, its zero is at 17.500000000 s, A clock
+  clock mono: 1,000 Hz, its zero is at 17.500000000 s, A clock
   packet header  { hex u32 magic; u8 uuid[16]; }
   stream class 3, clock mono
     packet context  { u64 timestamp_begin; u8 cpu_id; }
     event header  { u8 id; u64 t; }
     event context  { i32 vtid; }
     2 event classes
-      10  app:one  INFO     { }
-       7  app:all           context { string s; }  @
+      10  app:one  DEBUG_FUNCTION  { }
+       7  app:all                  context { string s; }  @
 ";
 
 const FIELDS: &str = "{ be oct u16 o; f32 f; u8 n; char text[n]; u8 grid[2][3]; \

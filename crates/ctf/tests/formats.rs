@@ -8,8 +8,8 @@ use trackway_ctf::read::{
     Event, EventClass, StreamClass, StreamDecoder, Trace, Value, Window, read_stream,
 };
 use trackway_ctf::text::{
-    Calendar, Csv, Json, Line, LineFormat, Literal, Pretty, PrettyOptions, Stamp, event_columns,
-    utc,
+    Calendar, Csv, Json, Line, LineFormat, Literal, Pretty, PrettyOptions, Stamp, TraceName,
+    event_columns, utc,
 };
 
 /// Nobody asks for the time of day here.
@@ -40,7 +40,7 @@ fn lines<F: LineFormat>(
                 continue;
             }
             let [stream_text, class_text] = [
-                format.stream_text(trace, "", stream),
+                format.stream_text(trace, TraceName { name: "", folder: "/t" }, stream),
                 format.class_text(trace, stream, header.class),
             ];
             let mut prefix = Literal::default();
@@ -120,7 +120,14 @@ fn check_json(trace: &Trace, bytes: &[u8], events: &[Event]) {
     for (line, event) in lines.iter().zip(events) {
         assert_eq!(line.find('\n'), Some(line.len() - 1), "one line: {line}");
         let parsed: Parsed = serde_json::from_str(line).expect("JSON");
-        assert_eq!(parsed, object(event, trace.streams()[0].id()), "{line}");
+        let stream = &trace.streams()[0];
+        let mut expected = object(event, stream.id());
+        let class = stream.events().iter().find(|class| class.name() == Some(&event.name));
+        if let Some(level) = class.and_then(EventClass::level) {
+            assert_eq!(level, 6);
+            expected["level"] = json!("INFO");
+        }
+        assert_eq!(parsed, expected, "{line}");
     }
 }
 
@@ -310,4 +317,31 @@ fn structures_and_variants_have_their_form() {
     let class = &trace.streams()[0].events()[0];
     let columns = event_columns(&trace.streams()[0], class).expect("only structures");
     assert_eq!(columns.join(" "), "n event_context.n s tag v parts nothing");
+}
+
+/// Members whose names readers show without their underscore, and one whose name is then another's.
+const UNDERSCORES: &str = r#"/* CTF 1.8 */
+typealias integer { size = 8; align = 8; } := u8;
+trace {
+    major = 1; minor = 8; byte_order = le;
+    packet.header := struct { integer { size = 32; align = 8; } magic; };
+};
+stream { packet.context := struct { integer { size = 32; align = 8; } packet_size; }; };
+event { name = "e"; loglevel = 1234; fields := struct { u8 a; u8 _a; u8 __a; u8 _b; u8 c; }; };
+"#;
+
+#[test]
+fn names_that_differ_in_an_underscore_alone_stay_apart() {
+    let trace = Trace::parse(UNDERSCORES.as_bytes()).expect("metadata");
+    let bytes = [&[0xc1, 0x1f, 0xfc, 0xc1, 8 * 13, 0, 0, 0][..], &[1, 2, 3, 4, 5]].concat();
+    let [line] = &lines(Json::with_traces(messages()), &trace, &bytes, |_| true)[..] else {
+        panic!("one event");
+    };
+    let start =
+        r#"{"time":null,"timestamp":null,"name":"e","level":"1234","trace":"/t","stream":0,"#;
+    assert!(line.starts_with(start), "{line}");
+    assert!(line.ends_with("\"fields\":{\"a\":1,\"_a\":2,\"__a\":3,\"b\":4,\"c\":5}}\n"), "{line}");
+    let stream = &trace.streams()[0];
+    let columns = event_columns(stream, &stream.events()[0]).expect("a structure");
+    assert_eq!(columns, ["a", "_a", "__a", "b", "c"]);
 }

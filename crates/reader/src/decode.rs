@@ -6,15 +6,18 @@
 use std::ops::Range;
 
 use trackway_ctf::read::{
-    Bytes, EventClass, EventHeader, Loss, Next, SourceStream, StreamClass, StreamDecoder,
+    Bytes, Damage, EventClass, EventHeader, Loss, Next, SourceStream, StreamClass, StreamDecoder,
     StreamError,
 };
-use trackway_ctf::text::{Head, Line, LineFormat, Literal, Stamp};
+use trackway_ctf::text::{Head, LINE_BYTES_MAX, Line, LineFormat, Literal, Stamp};
 
 use crate::batch::{Batch, Mark, Told};
 use crate::input::{DataFile, Part};
 use crate::plan::Planner;
 use crate::stream::{ClassTexts, Stream};
+
+/// How much room for lines stays after one that was too large, in bytes.
+const LINE_ROOM_BYTES: usize = 1 << 20;
 
 /// Packets of one file that are decoded one after another.
 pub(crate) struct Task<'t, B> {
@@ -69,11 +72,6 @@ impl<'t, B: Bytes> Task<'t, B> {
     /// The same, reading `window_bytes` at once, into memory that is at hand.
     pub(crate) fn with_window(self, window_bytes: usize, memory: Vec<u8>) -> Self {
         Self { source: self.source.with_window(window_bytes, memory), ..self }
-    }
-
-    /// Its file; where its first packet begins, and that packet's number; where its last ends.
-    pub(crate) const fn range(&self) -> (&'t DataFile<B>, (u64, u64), u64) {
-        (self.file, self.source.next(), self.end)
     }
 
     /// Its file, its packets, the byte at which the last of them ends, and what the packets before
@@ -221,6 +219,7 @@ impl<'t, B: Bytes> Task<'t, B> {
             prefix: self.prefixes.get(class_index).unwrap_or(&NO_TEXT),
         };
         let start = batch.text.len();
+        let bit = self.decoder.position_bits();
         let text = &mut batch.text;
         let mut head = Head::default();
         let told = self.source.body(&mut self.decoder, |decoder, window| {
@@ -238,10 +237,12 @@ impl<'t, B: Bytes> Task<'t, B> {
             batch.unmarked += 1;
             return Ok(());
         }
-        let Ok(end) = u32::try_from(text.len()) else {
+        let is_too_large = text.len() - start > LINE_BYTES_MAX;
+        let Some(end) = u32::try_from(text.len()).ok().filter(|_| !is_too_large) else {
             text.truncate(start);
-            let message = format!("{}: an event's text is larger than 4 GiB", self.file.name);
-            batch.note(Told::Damage(message));
+            text.shrink_to(LINE_ROOM_BYTES);
+            let error = self.source.damaged(Damage::Line { bit });
+            batch.note(Told::Damage(format!("{}: {error}", self.file.name)));
             return Ok(());
         };
         batch.marks.push(Mark::new(stamp, end, head));

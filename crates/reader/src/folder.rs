@@ -79,6 +79,7 @@ enum FileError {
     Metadata(MetadataError),
     Index(IndexError),
     NotRegular,
+    Empty,
     TooLarge(u64),
     TooMany,
 }
@@ -90,8 +91,18 @@ impl fmt::Display for FileError {
             Self::Metadata(error) => write!(formatter, "{error}"),
             Self::Index(error) => write!(formatter, "{error}"),
             Self::NotRegular => formatter.write_str("not a regular file"),
+            Self::Empty => formatter.write_str("empty"),
             Self::TooLarge(bytes) => write!(formatter, "{bytes} bytes are too many"),
             Self::TooMany => write!(formatter, "more than {FILES_MAX} files"),
+        }
+    }
+}
+
+impl FileError {
+    fn into_io(self) -> io::Error {
+        match self {
+            Self::Io(error) => error,
+            error => io::Error::other(error.to_string()),
         }
     }
 }
@@ -261,7 +272,20 @@ pub(crate) fn subfolders(folder: &Path) -> io::Result<Vec<PathBuf>> {
 }
 
 fn metadata(folder: &Path) -> Result<Trace, FileError> {
-    let file = regular(&folder.join(METADATA))?;
+    let bytes = read_metadata(&folder.join(METADATA))?;
+    if bytes.is_empty() {
+        return Err(FileError::Empty);
+    }
+    Trace::parse(&bytes).map_err(FileError::Metadata)
+}
+
+/// The bytes of the metadata at `path`.
+pub(crate) fn metadata_bytes(path: &Path) -> io::Result<Vec<u8>> {
+    read_metadata(path).map_err(FileError::into_io)
+}
+
+fn read_metadata(path: &Path) -> Result<Vec<u8>, FileError> {
+    let file = regular(path)?;
     let size = file.metadata()?.len();
     if size > METADATA_BYTES_MAX {
         return Err(FileError::TooLarge(size));
@@ -269,7 +293,7 @@ fn metadata(folder: &Path) -> Result<Trace, FileError> {
     let mut bytes = Vec::new();
     // It may be growing.
     file.take(METADATA_BYTES_MAX).read_to_end(&mut bytes)?;
-    Trace::parse(&bytes).map_err(FileError::Metadata)
+    Ok(bytes)
 }
 
 /// The data files of a trace.
@@ -341,11 +365,7 @@ impl Bytes for TraceFile {
     fn read_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<usize> {
         match &self.file {
             Some(file) => file.read_at(buffer, offset),
-            None => match regular(&self.path) {
-                Ok(file) => file.read_at(buffer, offset),
-                Err(FileError::Io(error)) => Err(error),
-                Err(error) => Err(io::Error::other(error.to_string())),
-            },
+            None => regular(&self.path).map_err(FileError::into_io)?.read_at(buffer, offset),
         }
     }
 }

@@ -87,7 +87,7 @@ impl<B: Bytes> Index<B> {
     /// If it is damaged.
     pub fn open(bytes: B) -> Result<Self, IndexError> {
         let mut header = [0; HEADER_BYTES];
-        if !read(&bytes, &mut header, 0).map_err(IndexError::Read)? {
+        if bytes.fill_at(&mut header, 0).map_err(IndexError::Read)? < HEADER_BYTES {
             return Err(IndexError::Header);
         }
         let word = |at: usize| {
@@ -110,7 +110,7 @@ impl<B: Bytes> Index<B> {
     fn entry(&self, number: u64) -> Option<Entry> {
         let mut entry = [0; ENTRY_BYTES];
         let at = HEADER_BYTES as u64 + number.checked_mul(self.entry_bytes)?;
-        if number >= self.entries || !read(&self.bytes, &mut entry, at).ok()? {
+        if number >= self.entries || self.bytes.fill_at(&mut entry, at).ok()? < ENTRY_BYTES {
             return None;
         }
         let mut words = entry.chunks_exact(8).map_while(|word| word.first_chunk::<8>());
@@ -130,9 +130,13 @@ impl<B: Bytes> Index<B> {
         last
     }
 
-    /// The first entry of a packet that begins behind byte `offset`.
+    /// The entry of the packet behind the one at byte `offset`, if it knows both, and that there
+    /// is nothing between them: an index without some of the packets must not hide them.
     pub(crate) fn after(&self, offset: u64) -> Option<Entry> {
-        self.entry(self.count(|entry| entry.offset <= offset)?)
+        let next = self.entry(self.count(|entry| entry.offset <= offset)?)?;
+        let here = self.entry(next.number.checked_sub(1)?)?;
+        let end = here.offset.checked_add(here.packet_bits / 8);
+        (here.offset == offset && end == Some(next.offset)).then_some(next)
     }
 
     /// How many entries at its beginning have a property that none behind them has; `None` if it
@@ -145,20 +149,6 @@ impl<B: Bytes> Index<B> {
         }
         Some(from)
     }
-}
-
-/// Whether all of `into` could be read at `offset`.
-fn read(bytes: &impl Bytes, into: &mut [u8], offset: u64) -> io::Result<bool> {
-    let mut filled = 0;
-    while let Some(rest) = into.get_mut(filled..).filter(|rest| !rest.is_empty()) {
-        match bytes.read_at(rest, offset.saturating_add(filled as u64)) {
-            Ok(0) => return Ok(false),
-            Ok(count) => filled += count,
-            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-            Err(error) => return Err(error),
-        }
-    }
-    Ok(true)
 }
 
 #[cfg(test)]
@@ -188,8 +178,13 @@ mod tests {
         assert_eq!(index.last(|entry| entry.number != 2).map(|entry| entry.number), Some(1));
         assert_eq!((last(0), last(51), last(250), last(9999)), (None, Some(0), Some(1), Some(9)));
         let after = |offset| index.after(offset).map(|entry| (entry.number, entry.offset));
-        assert_eq!((after(0), after(4095)), (Some((1, 4096)), Some((1, 4096))));
-        assert_eq!((after(4096), after(9 * 4096)), (Some((2, 8192)), None));
+        assert_eq!((after(0), after(4096)), (Some((1, 4096)), Some((2, 8192))));
+        assert_eq!((after(4095), after(9 * 4096)), (None, None));
+        // One that misses a packet does not know what is behind the one before it.
+        let gap = [&bytes[..HEADER_BYTES + 72], &bytes[HEADER_BYTES + 2 * 72..]].concat();
+        let index = Index::open(&gap[..]).expect("an index");
+        let after = |offset| index.after(offset).map(|entry| entry.offset);
+        assert_eq!((after(0), after(4096), after(8192)), (None, None, Some(3 * 4096)));
     }
 
     #[test]

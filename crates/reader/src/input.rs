@@ -1,6 +1,9 @@
 //! What is read: traces, each with its metadata and its data files.
 
+use std::path::Path;
+
 use trackway_ctf::read::{Carry, Trace};
+use trackway_ctf::text::TraceName;
 
 use crate::index::Index;
 
@@ -51,14 +54,28 @@ pub(crate) struct NamedTrace {
     pub(crate) trace: Trace,
     /// Its name in warnings and its place among others: its host and its folder.
     pub(crate) name: String,
+    /// The folder of its first file.
+    folder: String,
 }
 
 impl NamedTrace {
-    pub(crate) fn new(trace: Trace, folder: &str) -> Self {
+    fn new<B>(trace: Trace, folder: &str, files: &[DataFile<B>]) -> Self {
         let host = trace.environment_text("hostname").unwrap_or_default();
         let parts: Vec<&str> = [host, folder].into_iter().filter(|part| !part.is_empty()).collect();
         let name = parts.join("/");
-        Self { trace, name }
+        let place = files.first().and_then(|file| Path::new(&file.name).parent());
+        let folder = place.map_or(String::new(), |place| place.display().to_string());
+        Self { trace, name, folder }
+    }
+
+    /// An input's, and its files.
+    pub(crate) fn of<B>(input: Input<B>) -> (Self, Vec<DataFile<B>>) {
+        (Self::new(input.trace, &input.folder, &input.files), input.files)
+    }
+
+    /// What it is called.
+    pub(crate) fn names(&self) -> TraceName<'_> {
+        TraceName { name: &self.name, folder: &self.folder }
     }
 }
 

@@ -3,7 +3,7 @@
 //!
 //! [`print()`] writes the events of traces as lines of any [`LineFormat`], what tracers lost, and
 //! what is damaged. Memory does not grow with the traces, and what is written is the same for
-//! any number of threads. [`statistics`] counts them; [`trim()`] and [`merge()`] write traces.
+//! any number of threads. [`statistics`] counts them; [`trim()`] and [`join()`] write traces.
 //!
 //! ```text
 //! folder → input → stream → plan ──tasks──→ decode ──batches──→ merge → lines
@@ -25,6 +25,7 @@ mod recording;
 mod select;
 mod stats;
 mod stream;
+mod workers;
 
 use std::io::{self, Write};
 use std::num::NonZero;
@@ -32,7 +33,7 @@ use std::num::NonZero;
 use trackway_ctf::read::{Bytes, SourceStream};
 use trackway_ctf::text::{LineFormat, Shown};
 
-pub use export::{Export, ExportError, Exported, merge, trim};
+pub use export::{Export, ExportError, Exported, join, trim};
 pub use folder::{Found, OpenError, TraceFile, open};
 pub use follow::{Followed, FollowedRange, Following, follow};
 pub use index::{Index, IndexError};
@@ -112,10 +113,8 @@ fn print_on<B: Bytes + Sync>(
     (output, messages): (&mut dyn Write, &mut dyn Write),
 ) -> io::Result<(Summary, Shown)> {
     let alone = inputs.into_iter().map(|input| (input, ())).collect();
-    let traces: Vec<(NamedTrace, Vec<DataFile<B>>)> = joined(alone)
-        .into_iter()
-        .map(|(input, ())| (NamedTrace::new(input.trace, &input.folder), input.files))
-        .collect();
+    let traces: Vec<(NamedTrace, Vec<DataFile<B>>)> =
+        joined(alone).into_iter().map(|(input, ())| NamedTrace::of(input)).collect();
     let texts = |(trace, _): &(NamedTrace, _)| ClassTexts::of(trace, format, selection);
     let texts: Vec<_> = traces.iter().map(texts).collect();
     let streams = streams(&traces, &texts, selection.range);

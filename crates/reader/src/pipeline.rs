@@ -69,7 +69,7 @@ struct Lane<'t, B> {
     planner: Option<Box<Planner<'t, B>>>,
     is_ended: bool,
     /// Tasks planned and not yet merged, in order.
-    tasks: VecDeque<Planned<'t, B>>,
+    tasks: VecDeque<Queued<'t, B>>,
     /// Number of the first of `tasks`, of all that this lane ever had.
     first: u64,
     /// About when the first task begins that is not planned yet.
@@ -80,7 +80,7 @@ struct Lane<'t, B> {
     ready: Option<i64>,
 }
 
-struct Planned<'t, B> {
+struct Queued<'t, B> {
     /// `None` while someone decodes it, and when it is done.
     task: Option<Box<Task<'t, B>>>,
     is_done: bool,
@@ -270,7 +270,7 @@ impl<'t, B: Bytes> Pipeline<'t, B> {
         };
         at.until = at.until.max(planned.until);
         let number = at.first + at.tasks.len() as u64;
-        at.tasks.push_back(Planned { task: None, is_done: false, batches: VecDeque::new() });
+        at.tasks.push_back(Queued { task: None, is_done: false, batches: VecDeque::new() });
         let size = at.next_size(&self.limits);
         let memory = std::mem::take(&mut tools.window_memory);
         let mut task = Box::new(planned.task.with_window(self.limits.window_bytes, memory));

@@ -19,6 +19,7 @@ use crate::input::{DataFile, Input, NamedTrace, joined};
 use crate::plan::Planner;
 use crate::select::Selection;
 use crate::stream::{Stream, streams};
+use crate::workers::{self, Teller};
 
 /// What traces hold.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -93,7 +94,7 @@ impl Statistics {
 }
 
 /// Counts those events of `inputs` that are asked for, by `jobs` threads. Damage is told to
-/// `messages`.
+/// `messages`, as it is found.
 ///
 /// # Errors
 ///
@@ -105,32 +106,17 @@ pub fn statistics<B: Bytes + Sync>(
     messages: &mut dyn Write,
 ) -> io::Result<Statistics> {
     let alone = inputs.into_iter().map(|input| (input, ())).collect();
-    let traces: Vec<(NamedTrace, Vec<DataFile<B>>)> = joined(alone)
-        .into_iter()
-        .map(|(input, ())| (NamedTrace::new(input.trace, &input.folder), input.files))
-        .collect();
+    let traces: Vec<(NamedTrace, Vec<DataFile<B>>)> =
+        joined(alone).into_iter().map(|(input, ())| NamedTrace::of(input)).collect();
     let texts: Vec<_> = traces.iter().map(|_| Vec::new()).collect();
     let streams = streams(&traces, &texts, selection.range);
     let planners: Vec<_> =
         streams.iter().map(|stream| Mutex::new(Some(Planner::new(stream)))).collect();
-    let counts: Vec<Counts> = std::thread::scope(|scope| {
-        let workers: Vec<_> = (0..jobs.get())
-            .map(|number| {
-                scope.spawn({
-                    let (streams, planners) = (&streams, &planners);
-                    move || count(streams, planners, number, selection)
-                })
-            })
-            .collect();
-        // One that panicked, as in a test, has nothing to give.
-        workers.into_iter().filter_map(|worker| worker.join().ok()).collect()
-    });
+    let counts = workers::run(jobs, messages, |number, teller| {
+        count(&streams, &planners, number, selection, teller)
+    })?;
     let mut all = Counts::new(&streams);
     counts.iter().for_each(|counts| all.add(counts));
-    all.damage.sort();
-    for text in &all.damage {
-        writeln!(messages, "trackway: {text}")?;
-    }
     Ok(all.told(&streams, traces.len()))
 }
 
@@ -138,7 +124,7 @@ pub fn statistics<B: Bytes + Sync>(
 struct Counts {
     /// For each stream, what it has, and its classes by their index.
     streams: Vec<(StreamCount, Vec<ClassCount>)>,
-    damage: Vec<String>,
+    is_whole: bool,
 }
 
 /// Events of one class in one stream.
@@ -160,6 +146,7 @@ fn count<'t, B: Bytes>(
     planners: &[Mutex<Option<Planner<'t, B>>>],
     number: usize,
     selection: &Selection<'_>,
+    teller: &Teller,
 ) -> Counts {
     let mut counts = Counts::new(streams);
     let mut memory = Vec::new();
@@ -173,7 +160,7 @@ fn count<'t, B: Bytes>(
             let mut planner = lock(planner);
             let planned = planner.as_mut().and_then(|planner| planner.plan(&mut memory));
             let Some(planned) = planned else { break };
-            let mut work = Work { counted, damage: &mut counts.damage, selection };
+            let mut work = Work { counted, is_whole: &mut counts.is_whole, selection, teller };
             if planned.stands_alone {
                 drop(planner);
                 work.task(planned.task);
@@ -192,7 +179,7 @@ fn count<'t, B: Bytes>(
 impl Counts {
     fn new<B>(streams: &[Stream<'_, B>]) -> Self {
         let none = |_: &Stream<'_, B>| (StreamCount::default(), Vec::new());
-        Self { streams: streams.iter().map(none).collect(), damage: Vec::new() }
+        Self { streams: streams.iter().map(none).collect(), is_whole: true }
     }
 
     fn add(&mut self, other: &Self) {
@@ -208,11 +195,11 @@ impl Counts {
                 class.bits += more.bits;
             }
         }
-        self.damage.extend(other.damage.iter().cloned());
+        self.is_whole &= other.is_whole;
     }
 
     fn told<B: Bytes>(self, streams: &[Stream<'_, B>], traces: usize) -> Statistics {
-        let mut all = Statistics { traces, is_whole: self.damage.is_empty(), ..Default::default() };
+        let mut all = Statistics { traces, is_whole: self.is_whole, ..Default::default() };
         let mut names: BTreeMap<&str, (u64, u64)> = BTreeMap::new();
         for (stream, (mut counted, classes)) in streams.iter().zip(self.streams) {
             let class = stream.class().map_or(&[][..], StreamClass::events);
@@ -274,8 +261,9 @@ impl StreamCount {
 /// A thread's work on one stream.
 struct Work<'w, 'k> {
     counted: &'w mut (StreamCount, Vec<ClassCount>),
-    damage: &'w mut Vec<String>,
+    is_whole: &'w mut bool,
     selection: &'w Selection<'k>,
+    teller: &'w Teller,
 }
 
 impl Work<'_, '_> {
@@ -284,7 +272,9 @@ impl Work<'_, '_> {
         let (file, mut source, end, mut decoder) = task.into_parts();
         while source.next().0 < end {
             if let Err(error) = self.packet(&mut source, &mut decoder) {
-                self.damage.push(format!("{}: {error}", file.name));
+                *self.is_whole = false;
+                // If nobody listens, whoever wrote what was said knows why.
+                let _ = self.teller.tell(format!("{}: {error}", file.name));
             }
         }
         decoder
@@ -295,10 +285,11 @@ impl Work<'_, '_> {
         source: &mut SourceStream<&B>,
         decoder: &mut StreamDecoder<'_>,
     ) -> Result<(), StreamError> {
-        let mut cpu = CpuId::default();
+        let mut cpu = None;
         let mut losses = Vec::new();
-        source.begin(decoder, &mut cpu, |loss| losses.push(loss))?;
-        let mut packet = StreamCount { cpu: cpu.id(), packets: 1, ..StreamCount::default() };
+        let mut sink = CpuId::new(|_, id| cpu = Some(id));
+        source.begin(decoder, &mut sink, |loss| losses.push(loss))?;
+        let mut packet = StreamCount { cpu, packets: 1, ..StreamCount::default() };
         let clock = decoder.class().and_then(StreamClass::clock);
         let range = self.selection.range;
         for (loss, _) in losses.into_iter().filter_map(|loss| range.clip_clocked(loss, clock)) {

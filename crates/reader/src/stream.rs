@@ -61,7 +61,7 @@ impl ClassTexts {
         format: &impl LineFormat,
         selection: &Selection<'_>,
     ) -> Vec<Self> {
-        let (trace, name) = (&trace.trace, trace.name.as_str());
+        let (trace, name) = (&trace.trace, trace.names());
         let texts = |stream: &StreamClass| Self {
             stream: format.stream_text(trace, name, stream),
             events: stream

@@ -11,9 +11,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use support::{Made, Random, START_NS, StreamWriter, babeltrace, description, event, random_trace};
 use trackway_ctf::read::{Event, Trace, read_stream, read_trace};
-use trackway_ctf::write::{Contexts, event_declaration, metadata_preamble};
+use trackway_ctf::write::{Contexts, PACKET_HEADER_BYTES, event_declaration, metadata_preamble};
 use trackway_reader::{
-    Export, ExportError, Exported, Input, Range, Selection, TraceFile, merge, open, trim,
+    Export, ExportError, Exported, Input, Range, Selection, TraceFile, join, open, trim,
 };
 use trackway_schema::{FieldKind, Scalar};
 use trackway_testkit::TemporaryFolder;
@@ -35,21 +35,32 @@ fn inputs(paths: &[PathBuf]) -> Vec<(Input<TraceFile>, PathBuf)> {
     found.inputs.into_iter().zip(found.folders).collect()
 }
 
-fn trimmed(from: &Path, to: &Path, selection: &Selection<'_>) -> (Exported, String) {
+type Written = Result<(Exported, String), ExportError>;
+
+fn written(
+    to: &Path,
+    write: impl FnOnce(&Export<'_>, &mut Vec<u8>) -> Result<Exported, ExportError>,
+) -> Written {
     let mut messages = Vec::new();
     let (folder, stop) = (to.to_owned(), AtomicBool::new(false));
-    let export = Export { folder, stop: &stop, progress: &|_, _| {} };
-    let inputs = inputs(&[from.to_owned()]);
-    let done = trim(&inputs, selection, &export, JOBS, &mut messages).expect("a trace");
-    (done, String::from_utf8(messages).expect("UTF-8"))
+    let done = write(&Export { folder, stop: &stop, progress: &|_, _| {} }, &mut messages)?;
+    Ok((done, String::from_utf8(messages).expect("UTF-8")))
+}
+
+fn try_trim(from: &[PathBuf], to: &Path, selection: &Selection<'_>) -> Written {
+    written(to, |export, messages| trim(inputs(from), selection, export, JOBS, messages))
+}
+
+fn trimmed(from: &Path, to: &Path, selection: &Selection<'_>) -> (Exported, String) {
+    try_trim(&[from.to_owned()], to, selection).expect("a trace")
+}
+
+fn try_merge(from: &[PathBuf], to: &Path) -> Written {
+    written(to, |export, messages| join(inputs(from), export, JOBS, messages))
 }
 
 fn merged(from: &[PathBuf], to: &Path) -> (Exported, String) {
-    let mut messages = Vec::new();
-    let (folder, stop) = (to.to_owned(), AtomicBool::new(false));
-    let export = Export { folder, stop: &stop, progress: &|_, _| {} };
-    let done = merge(inputs(from), &export, JOBS, &mut messages).expect("a trace");
-    (done, String::from_utf8(messages).expect("UTF-8"))
+    try_merge(from, to).expect("a trace")
 }
 
 /// The files of a trace's streams, by name.
@@ -111,9 +122,6 @@ fn a_range_has_the_events_of_that_range() {
             1 => end = None,
             _ => {}
         }
-        let (done, messages) =
-            trimmed(&from, &to, &Selection { range: Range { begin, end }, ..Selection::default() });
-        assert_eq!((done.is_whole, messages.as_str()), (true, ""), "seed {seed}");
         let expected: Vec<Event> = all
             .into_iter()
             .filter(|event| {
@@ -121,6 +129,15 @@ fn a_range_has_the_events_of_that_range() {
                     && end.is_none_or(|end| event.time <= Some(end))
             })
             .collect();
+        let selection = Selection { range: Range { begin, end }, ..Selection::default() };
+        let (done, messages) = match try_trim(std::slice::from_ref(&from), &to, &selection) {
+            Err(ExportError::Nothing) => {
+                assert!(expected.is_empty() && !to.exists(), "seed {seed}");
+                continue;
+            }
+            written => written.expect("a trace"),
+        };
+        assert_eq!((done.is_whole, messages.as_str()), (true, ""), "seed {seed}");
         assert_eq!(shown(&events(&to)), shown(&expected), "seed {seed}");
         check_by_babeltrace(&to, expected.len());
         kept += expected.len();
@@ -139,9 +156,14 @@ fn some_events_can_be_chosen_by_name() {
         let all = events(&from);
         let is_wanted = |name: &str| name.ends_with(['0', '2', '4']) == (seed % 2 == 0);
         let selection = Selection { events: &is_wanted, ..Selection::default() };
+        let expected: Vec<Event> = all.into_iter().filter(|event| is_wanted(&event.name)).collect();
+        if expected.is_empty() {
+            let written = try_trim(std::slice::from_ref(&from), &to, &selection);
+            assert!(matches!(written, Err(ExportError::Nothing)), "seed {seed}");
+            continue;
+        }
         let (done, messages) = trimmed(&from, &to, &selection);
         assert_eq!((done.is_whole, messages.as_str()), (true, ""), "seed {seed}");
-        let expected: Vec<Event> = all.into_iter().filter(|event| is_wanted(&event.name)).collect();
         assert_eq!(shown(&events(&to)), shown(&expected), "seed {seed}");
         check_by_babeltrace(&to, expected.len());
         kept += expected.len();
@@ -324,6 +346,117 @@ fn damage_is_told_and_what_is_readable_stays() {
     }
 }
 
+/// Each of the three packets' third event, and the second one's magic number, damaged.
+#[test]
+fn damage_in_packets_that_are_copied_is_told() {
+    let place = TemporaryFolder::new();
+    let from = place.join("from");
+    let made = far_apart();
+    save(&made, &from);
+    let path = from.join("channel_0");
+    let whole = fs::read(&path).expect("a file");
+    let trace = Trace::parse(made.metadata.as_bytes()).expect("metadata");
+    let [first, second, third] = packets(&trace, &whole).try_into().expect("three packets");
+    let at = PACKET_HEADER_BYTES + 2 * 5;
+    for verb in ["trim", "merge"] {
+        let write = |to: &str| match verb {
+            "trim" => trimmed(&from, &place.join(to), &Selection::default()),
+            _ => merged(std::slice::from_ref(&from), &place.join(to)),
+        };
+        // An id that no event has, after two events.
+        let mut bytes = whole.clone();
+        bytes[second.start + at] = 0x1e;
+        fs::write(&path, &bytes).expect("a file");
+        let (done, messages) = write(&format!("{verb}-event"));
+        let expected = format!("channel_0: packet 1 at byte {}: undeclared event", second.start);
+        assert!(messages.contains(&expected) && messages.lines().count() == 1, "{messages}");
+        assert_eq!((done.packets, done.is_whole), (3, false));
+        assert_eq!(files(&place.join(format!("{verb}-event")))["channel_0"], bytes);
+        // What follows a packet without a header is found.
+        let mut bytes = whole.clone();
+        bytes[second.start] ^= 1;
+        fs::write(&path, &bytes).expect("a file");
+        let (done, messages) = write(&format!("{verb}-header"));
+        let expected = format!("channel_0: packet 1 at byte {}: not a packet", second.start);
+        assert!(messages.contains(&expected) && messages.lines().count() == 1, "{messages}");
+        assert_eq!((done.packets, done.is_whole), (2, false));
+        let kept = [&whole[first.clone()], &whole[third.clone()]].concat();
+        assert_eq!(files(&place.join(format!("{verb}-header")))["channel_0"], kept);
+    }
+}
+
+#[test]
+fn a_folder_that_is_named_twice_is_written_once() {
+    let place = TemporaryFolder::new();
+    let (from, link) = (place.join("from"), place.join("link"));
+    save(&random_trace(3), &from.join("sub"));
+    std::os::unix::fs::symlink(&from, &link).expect("a link");
+    let named = [from.clone(), link.join("sub"), from.clone(), link];
+    let (done, _) = try_trim(&named, &place.join("trimmed"), &Selection::default()).expect("it");
+    assert_eq!(done.traces, 1);
+    assert_eq!(files(&place.join("trimmed/sub")), files(&from.join("sub")));
+    // Also where traces have no identity by which their pieces are found.
+    let metadata = fs::read_to_string(from.join("sub/metadata")).expect("metadata");
+    let line = metadata.lines().find(|line| line.contains("uuid = ")).expect("an identity");
+    fs::write(from.join("sub/metadata"), metadata.replacen(line, "", 1)).expect("a file");
+    let (done, _) = try_merge(&named, &place.join("merged")).expect("it is written");
+    assert_eq!(done.traces, 1);
+    assert_eq!(files(&place.join("merged/sub")), files(&from.join("sub")));
+}
+
+/// Pieces of two traces, in places below two folders, and the second has more in its metadata.
+#[test]
+fn merged_traces_are_where_trimmed_ones_are() {
+    let place = TemporaryFolder::new();
+    let mut made = random_trace(1);
+    let chunks = ["chunk-1", "chunk-2"].map(|name| place.join(name));
+    for trace in ["ust/64-bit", "kernel"] {
+        for chunk in &chunks {
+            save(&made, &chunk.join(trace));
+            made.metadata += "/* more */ event { name = \"app:more\"; id = 1234; stream_id = 0; };";
+        }
+        made = random_trace(1);
+        made.metadata = made.metadata.replacen("30313233-3435", "30313233-9999", 1);
+    }
+    let (done, _) = merged(&chunks, &place.join("merged"));
+    assert_eq!(done.traces, 2);
+    for trace in ["ust/64-bit", "kernel"] {
+        let metadata = fs::read_to_string(place.join("merged").join(trace).join("metadata"));
+        assert!(metadata.expect("it is there").contains("/* more */"), "{trace}");
+    }
+    assert_eq!(fs::read_dir(place.join("merged")).expect("a folder").count(), 2);
+    let (done, _) = try_trim(&chunks, &place.join("trimmed"), &Selection::default()).expect("it");
+    assert_eq!(done.traces, 4);
+    assert!(place.join("trimmed/chunk-2/ust/64-bit/metadata").exists());
+}
+
+#[test]
+fn without_a_packet_nothing_is_written() {
+    let place = TemporaryFolder::new();
+    let (from, to) = (place.join("from"), place.join("to"));
+    save(&random_trace(3), &from);
+    let selection = Selection { events: &|_| false, ..Selection::default() };
+    let nothing = |written: &Written| matches!(written, Err(ExportError::Nothing));
+    assert!(nothing(&try_trim(std::slice::from_ref(&from), &to, &selection)) && !to.exists());
+    for name in files(&from).into_keys() {
+        fs::write(from.join(name), "").expect("a file");
+    }
+    assert!(nothing(&try_merge(std::slice::from_ref(&from), &to)) && !to.exists());
+}
+
+#[test]
+fn errors_name_what_was_tried() {
+    let place = TemporaryFolder::new();
+    let (from, to) = (place.join("from"), place.join("to"));
+    save(&random_trace(3), &from);
+    let found = inputs(std::slice::from_ref(&from));
+    fs::remove_file(from.join("metadata")).expect("it was there");
+    let written = written(&to, |export, messages| join(found, export, JOBS, messages));
+    let error = written.expect_err("there is no metadata");
+    assert_eq!(error.to_string(), format!("cannot read {}", from.join("metadata").display()));
+    assert!(std::error::Error::source(&error).is_some() && !to.exists());
+}
+
 #[test]
 fn what_is_stopped_leaves_nothing() {
     let place = TemporaryFolder::new();
@@ -335,13 +468,14 @@ fn what_is_stopped_leaves_nothing() {
         stop: &stop,
         progress: &|_, _| stop.store(true, Ordering::Relaxed),
     };
-    let inputs = inputs(std::slice::from_ref(&from));
-    let result = trim(&inputs, &Selection::default(), &export, JOBS, &mut Vec::new());
-    assert!(matches!(result, Err(ExportError::Stopped)));
+    let trimmed = |export: &Export<'_>| {
+        let inputs = inputs(std::slice::from_ref(&from));
+        trim(inputs, &Selection::default(), export, JOBS, &mut Vec::new())
+    };
+    assert!(matches!(trimmed(&export), Err(ExportError::Stopped)));
     assert!(!to.exists());
     // And what is there is not written to.
     let export = Export { folder: from.clone(), ..export };
-    let result = trim(&inputs, &Selection::default(), &export, JOBS, &mut Vec::new());
-    assert!(matches!(result, Err(ExportError::NotEmpty(_))));
+    assert!(matches!(trimmed(&export), Err(ExportError::NotEmpty(_))));
     assert!(from.join("metadata").exists());
 }

@@ -1,5 +1,7 @@
-//! Whole folders: several traces, each with its metadata and data files, read by `reader` and
-//! printed. What it writes must not depend on threads, nor on the size of its pieces.
+//! Whole folders: several traces, each with its metadata and data files, read by `reader`: printed,
+//! counted, cut and put together. What it writes must not depend on threads, nor on the size of its
+//! pieces; what is counted is what is printed; and what is cut out or put together of whole traces
+//! prints as they do.
 //!
 //! An input is any number of files, one behind another:
 //!
@@ -8,12 +10,18 @@
 //! ```
 
 use std::collections::BTreeMap;
+use std::fs;
 use std::io::{self, Write};
 use std::num::NonZero;
+use std::sync::atomic::AtomicBool;
 
-use trackway_ctf::read::Trace;
+use trackway_ctf::read::{Bytes, Trace};
 use trackway_ctf::text::{Pretty, PrettyOptions, utc};
-use trackway_reader::{DataFile, Index, Input, Selection, Settings, print};
+use trackway_reader::{
+    DataFile, Export, ExportError, Index, Input, Range, Selection, Settings, Statistics, Summary,
+    join, open, print, statistics, trim,
+};
+use trackway_testkit::TemporaryFolder;
 
 use crate::Bound;
 
@@ -33,17 +41,104 @@ pub(crate) const ALLOCATIONS: Bound = Bound { per_byte: 64, base: 64 << 10 };
 /// Windows and batches of all files.
 pub(crate) const MEMORY: Bound = Bound { per_byte: 256, base: 32 << 20 };
 
-/// Prints all traces of a folder. The work: lines.
+/// Reads all traces of a folder. The work: lines.
 pub fn folder(bytes: &[u8]) -> u64 {
     let folders = folders(bytes);
-    let alone = text(&folders, Settings { jobs: NonZero::<usize>::MIN, ..Settings::default() });
-    let jobs = NonZero::new(2).unwrap_or(NonZero::<usize>::MIN);
-    let small = text(&folders, Settings { jobs, batch_bytes: 64, progress: None });
+    let all = Selection::default();
+    let alone = text(inputs(&folders), &all, ALONE);
+    let small = text(inputs(&folders), &all, Settings { jobs: TWO, batch_bytes: 64, ..ALONE });
     assert!(alone.output == small.output, "lines depend on threads or batches");
     // Where the text was cut, so were they, in other places.
-    let is_cut = alone.output.len() == TEXT_BYTES_MAX;
+    let is_cut = alone.summary.is_none();
     assert!(is_cut || alone.messages == small.messages, "messages depend on threads or batches");
+    let counted = counted(&folders);
+    if let Some(summary) = alone.summary {
+        assert_eq!(summary.events, counted.count(), "events are counted as they are printed");
+        assert_eq!(summary.is_whole, counted.is_whole, "damage is found as it is when printed");
+        // One of them, which takes as long as all the rest.
+        let number = bytes.len() / 3;
+        match bytes.len() % 3 {
+            0 => written(&folders, &all, &alone, true),
+            1 => written(&folders, &all, &alone, false),
+            _ => {
+                let some = some(&counted, number);
+                written(&folders, &some, &text(inputs(&folders), &some, ALONE), false);
+            }
+        }
+    }
     alone.output.iter().filter(|&&byte| byte == b'\n').count() as u64
+}
+
+const ALONE: Settings =
+    Settings { jobs: NonZero::<usize>::MIN, batch_bytes: 128 << 10, progress: None };
+const TWO: NonZero<usize> = NonZero::new(2).expect("not zero");
+
+/// What all traces have, which must not depend on threads.
+fn counted(folders: &Folders<'_>) -> Statistics {
+    let by = |jobs| {
+        let mut messages = Vec::new();
+        let all = statistics(inputs(folders), &Selection::default(), jobs, &mut messages)
+            .expect("memory takes all");
+        (all, messages.iter().filter(|&&byte| byte == b'\n').count())
+    };
+    let (alone, two) = (by(ALONE.jobs), by(TWO));
+    assert_eq!(alone, two, "counts depend on threads");
+    alone.0
+}
+
+/// A part of what there is, other ones for other numbers.
+fn some(counted: &Statistics, number: usize) -> Selection<'static> {
+    let (first, last) = (counted.first, counted.last);
+    let middle = first.zip(last).map(|(first, last)| first.midpoint(last));
+    let (begin, end) = match number % 5 {
+        0 => return Selection { events: &|name| name.len() % 2 == 0, ..Selection::default() },
+        1 => (middle, None),
+        2 => (None, middle),
+        // At an event, which is in it.
+        3 => (last, None),
+        _ => (None, first),
+    };
+    Selection { range: Range { begin, end }, ..Selection::default() }
+}
+
+/// Trims or merges, and reads what was written. That `expected` was printed of what was selected.
+fn written(folders: &Folders<'_>, selection: &Selection<'_>, expected: &Text, is_merge: bool) {
+    let place = TemporaryFolder::new();
+    let inputs = inputs(folders);
+    let mut found = Vec::new();
+    for input in inputs {
+        // Only their metadata is read from there.
+        let folder = place.join("from").join(&input.folder);
+        let metadata = input.folder.parse().ok().and_then(|name| folders.get(&name)?.get(&0));
+        fs::create_dir_all(&folder).expect("a folder");
+        fs::write(folder.join("metadata"), metadata.expect("it was read")).expect("a file");
+        found.push((input, folder));
+    }
+    let stop = AtomicBool::new(false);
+    let export = Export { folder: place.join("to"), stop: &stop, progress: &|_, _| {} };
+    let mut messages = Vec::new();
+    let done = match is_merge {
+        true => join(found, &export, TWO, &mut messages),
+        false => trim(found, selection, &export, TWO, &mut messages),
+    };
+    let summary = expected.summary.as_ref();
+    let is_whole = summary.is_some_and(|summary| summary.is_whole);
+    match done {
+        Err(ExportError::Nothing) => {
+            assert!(!place.join("to").exists(), "nothing is left");
+            assert!(!is_whole || !messages.is_empty() || expected.output.is_empty());
+        }
+        Err(error) => panic!("{error}: {error:?}"),
+        Ok(done) => {
+            assert_eq!(done.is_whole, messages.is_empty(), "damage is told");
+            assert!(is_whole || !done.is_whole || !selection.range.eq(&Range::default()));
+            let written = open(&[place.join("to")], &mut io::sink()).expect("traces");
+            let again = text(written.inputs, &Selection::default(), ALONE);
+            if done.is_whole && is_whole {
+                assert!(again.output == expected.output, "what was written is what was read");
+            }
+        }
+    }
 }
 
 /// Files of each folder, by name.
@@ -60,7 +155,8 @@ fn folders(mut bytes: &[u8]) -> Folders<'_> {
     folders
 }
 
-fn text(folders: &Folders<'_>, settings: Settings) -> Text {
+/// The traces that can be read.
+fn inputs<'bytes>(folders: &Folders<'bytes>) -> Vec<Input<&'bytes [u8]>> {
     let mut inputs = Vec::new();
     for (name, files) in folders {
         let Some(Ok(trace)) = files.get(&0).map(|metadata| Trace::parse(metadata)) else {
@@ -76,18 +172,21 @@ fn text(folders: &Folders<'_>, settings: Settings) -> Text {
         });
         inputs.push(Input { trace, folder: name.to_string(), files: files.collect() });
     }
+    inputs
+}
+
+fn text<B: Bytes + Sync>(
+    inputs: Vec<Input<B>>,
+    selection: &Selection<'_>,
+    settings: Settings,
+) -> Text {
     let mut text = Text::default();
-    let Text { output, messages } = &mut text;
-    let mut messages = Taken(messages);
+    let Text { output, messages, .. } = &mut text;
+    let format = Pretty::new(PrettyOptions::default(), utc);
+    let (mut output, mut messages) = (Taken(output), Taken(messages));
+    let summary = print(inputs, selection, &format, &settings, &mut output, &mut messages);
     // It may end early: then there was too much text.
-    let _ = print(
-        inputs,
-        &Selection::default(),
-        &Pretty::new(PrettyOptions::default(), utc),
-        &settings,
-        &mut Taken(output),
-        &mut messages,
-    );
+    text.summary = summary.ok();
     text
 }
 
@@ -96,6 +195,8 @@ fn text(folders: &Folders<'_>, settings: Settings) -> Text {
 struct Text {
     output: Vec<u8>,
     messages: Vec<u8>,
+    /// `None` if there was too much of it.
+    summary: Option<Summary>,
 }
 
 /// Takes text until there is too much of it.

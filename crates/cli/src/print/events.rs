@@ -13,16 +13,25 @@ pub(super) trait Writes {
     fn write(self, format: &(impl LineFormat + Sync)) -> anyhow::Result<bool>;
 }
 
-/// Writes events in the form `format`: as comma-separated values with these columns, if the events
-/// have the same.
+/// In which form events are written.
+pub(super) struct Form {
+    pub(super) format: EventFormat,
+    /// The columns of comma-separated values, if all events have the same.
+    pub(super) columns: Option<Vec<String>>,
+    /// Whether there may be several traces, so that events must say of which they are.
+    pub(super) has_traces: bool,
+}
+
+/// Writes events in this form.
 pub(super) fn write(
-    format: EventFormat,
-    columns: Option<Vec<String>>,
+    form: Form,
     pretty: Pretty<Clock>,
     events: impl Writes,
 ) -> anyhow::Result<bool> {
+    let Form { format, columns, has_traces } = form;
     match (format, columns) {
         (EventFormat::Text, _) => events.write(&pretty),
+        (EventFormat::Json, _) if has_traces => events.write(&Json::with_traces(pretty)),
         (EventFormat::Json, _) => events.write(&Json::new(pretty)),
         (EventFormat::Csv, Some(columns)) => events.write(&Csv::with_columns(pretty, columns)),
         (EventFormat::Csv, None) => events.write(&Csv::new(pretty)),

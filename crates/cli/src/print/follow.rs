@@ -10,6 +10,7 @@ use trackway_reader::{
     FollowedRange, Following, Input, OpenError, Settings, TraceFile, follow, open,
 };
 
+use super::events::Form;
 use super::{Asked, events, tell_unfinished};
 use crate::arguments::threads;
 use crate::time_range;
@@ -29,7 +30,8 @@ pub(super) fn run(asked: &Asked<'_>, messages: &mut dyn Write) -> anyhow::Result
     let output = asked.output()?;
     let growing = Growing { asked, needs_first, output, messages };
     // Of growing traces it is not known what kinds of events will come, so there are no columns.
-    events::write(asked.arguments.format, None, asked.pretty(), growing)
+    let form = Form { format: asked.arguments.format, columns: None, has_traces: true };
+    events::write(form, asked.pretty(), growing)
 }
 
 /// The traces that are there. What is damaged is told while they are followed.

@@ -4,11 +4,12 @@ use std::fs::File;
 use std::io::{self, Write};
 use std::path::PathBuf;
 
-use trackway_ctf::text::{LineFormat, Passed, push_details, push_details_json};
+use trackway_ctf::text::{LineFormat, Nothing, push_details, push_details_json};
 use trackway_reader::{
     Found, Input, Selection, Settings, TraceFile, first_time, open, print, statistics, unfinished,
 };
 
+use super::events::Form;
 use super::{Asked, events, tell_unfinished};
 use crate::arguments::{EventFormat, threads};
 use crate::{progress, stats, time_range};
@@ -86,13 +87,13 @@ impl Whole<'_> {
 
     /// Prints what there is.
     fn stats(mut self) -> anyhow::Result<bool> {
-        let clocks = clocks(&self.inputs);
+        let sources = stats::sources(&self.inputs, self.folders);
         let all = statistics(self.inputs, &self.selection, self.settings.jobs, self.messages)?;
         let text = match self.asked.arguments.format {
-            EventFormat::Json => stats::json(&all, &clocks),
+            EventFormat::Json => stats::json(&all, &sources),
             EventFormat::Csv => stats::csv(&all),
             // As in `details`.
-            _ => stats::text(&all, self.asked.calendar(), &clocks),
+            _ => stats::text(&all, self.asked.calendar(), &sources),
         };
         self.output.write_all(text.as_bytes())?;
         Ok(all.is_whole)
@@ -101,7 +102,7 @@ impl Whole<'_> {
     /// Prints how many events there are.
     fn count(self) -> anyhow::Result<bool> {
         let Self { asked, inputs, selection, settings, mut output, messages, .. } = self;
-        let passed = Passed::new(asked.pretty());
+        let passed = Nothing::passing(asked.pretty());
         let mut nowhere = io::sink();
         let summary = print(inputs, &selection, &passed, &settings, &mut nowhere, messages)?;
         writeln!(output, "{}", summary.events)?;
@@ -115,7 +116,8 @@ impl Whole<'_> {
             EventFormat::Csv => events::common_columns(&self.inputs, &self.selection),
             _ => None,
         };
-        events::write(format, columns, pretty, self)
+        let has_traces = self.inputs.len() > 1;
+        events::write(Form { format, columns, has_traces }, pretty, self)
     }
 }
 
@@ -124,16 +126,4 @@ impl events::Writes for Whole<'_> {
         let Self { inputs, selection, settings, mut output, messages, .. } = self;
         Ok(print(inputs, &selection, format, &settings, &mut output, messages)?.is_whole)
     }
-}
-
-/// The traces' clocks, each in words, and once.
-fn clocks(inputs: &[Input<TraceFile>]) -> Vec<String> {
-    let mut clocks = Vec::new();
-    for clock in inputs.iter().flat_map(|input| input.trace.clocks()) {
-        let words = format!("{}, {} Hz", clock.name(), stats::grouped(clock.frequency()));
-        if !clocks.contains(&words) {
-            clocks.push(words);
-        }
-    }
-    clocks
 }

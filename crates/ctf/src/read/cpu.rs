@@ -6,27 +6,28 @@ use super::types::{Enumeration, Integer, Member};
 /// Name of the member that says it, as in LTTng's traces.
 const CPU_ID: &str = "cpu_id";
 
-/// Takes the member `cpu_id` of a packet's context, and nothing else of it.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct CpuId {
-    id: Option<u64>,
+/// Hands the member `cpu_id` of a packet's context, its type and its value, to `F`; nothing else of
+/// it.
+#[derive(Debug, Clone, Copy)]
+pub struct CpuId<F> {
+    found: F,
     /// Structures that are open.
     depth: u32,
     /// Whether the next value is the one.
     is_next: bool,
 }
 
-impl CpuId {
-    /// The CPU's number, if there was one.
-    pub const fn id(&self) -> Option<u64> {
-        self.id
+impl<F: FnMut(&Integer, u64)> CpuId<F> {
+    /// A sink that hands it to `found`.
+    pub const fn new(found: F) -> Self {
+        Self { found, depth: 0, is_next: false }
     }
 }
 
-impl Sink for CpuId {
-    fn integer(&mut self, _: &Integer, value: u64) {
+impl<F: FnMut(&Integer, u64)> Sink for CpuId<F> {
+    fn integer(&mut self, kind: &Integer, value: u64) {
         if std::mem::take(&mut self.is_next) {
-            self.id = Some(value);
+            (self.found)(kind, value);
         }
     }
 

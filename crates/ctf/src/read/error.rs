@@ -38,7 +38,7 @@ pub enum MetadataProblem {
         /// What should.
         expected: &'static str,
     },
-    /// JSON that is none; with what kind of problem that is.
+    /// JSON that is none; with why that is.
     Json(String),
     /// A property of a JSON object is missing, or is not what it must be.
     Property(String),
@@ -63,6 +63,15 @@ pub enum MetadataProblem {
     Duplicate(&'static str),
     /// More nesting or more fields than this library accepts.
     TooComplex,
+}
+
+impl MetadataProblem {
+    /// What the parser of JSON says, without the place, which is said in its own terms.
+    pub(crate) fn json(error: &serde_json::Error) -> Self {
+        let text = error.to_string();
+        let what = text.rsplit_once(" at line ").map_or(text.as_str(), |(what, _)| what);
+        Self::Json(what.replace("EOF while", "it ends while"))
+    }
 }
 
 impl fmt::Display for MetadataError {
@@ -106,6 +115,21 @@ impl fmt::Display for MetadataError {
 }
 
 impl std::error::Error for MetadataError {}
+
+/// A time that does not fit 63 bits of nanoseconds since the clock's origin.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct TimeError {
+    /// Clock value.
+    pub cycles: u64,
+}
+
+impl fmt::Display for TimeError {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(formatter, "time {} out of range", self.cycles)
+    }
+}
+
+impl std::error::Error for TimeError {}
 
 /// Why bytes of a data stream cannot be decoded. Every `bit` counts from the packet's start.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -174,6 +198,8 @@ pub enum DecodeError {
     Time {
         /// Clock value.
         cycles: u64,
+        /// Where the event begins that has it.
+        bit: u64,
     },
 }
 
@@ -200,7 +226,9 @@ impl fmt::Display for DecodeError {
                 write!(formatter, "tag {tag} of the variant at bit {bit} selects nothing")
             }
             Self::Empty { bit } => write!(formatter, "event without size at bit {bit}"),
-            Self::Time { cycles } => write!(formatter, "time {cycles} out of range"),
+            Self::Time { cycles, bit } => {
+                write!(formatter, "time {cycles} at bit {bit} out of range")
+            }
         }
     }
 }

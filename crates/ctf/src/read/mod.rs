@@ -36,7 +36,7 @@ pub use cpu::CpuId;
 pub(crate) use cursor::Cursor;
 pub use decode::{Sink, Skip};
 pub(crate) use decode::{State, chosen_option, integer_value, reversed, take_elements, wide_bytes};
-pub use error::{DecodeError, MetadataError, MetadataProblem};
+pub use error::{DecodeError, MetadataError, MetadataProblem, TimeError};
 pub use node::EnvironmentValue;
 pub use source::{Bytes, Damage, Next, SourceStream, StreamError, packets_stand_alone};
 pub use stream::{Carry, EventHeader, EventSink, Loss, Lost, Packet, Scope, StreamDecoder, Window};

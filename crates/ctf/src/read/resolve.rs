@@ -365,7 +365,8 @@ impl Resolver<'_> {
             }
             let kind = self.compile(&named.node)?;
             let raw_name = named.name.clone();
-            let member = Member { raw_name, kind, hidden: false, lead: Literal::default() };
+            let lead = Literal::default();
+            let member = Member { raw_name, kind, hidden: false, lead, is_ambiguous: false };
             if let Some(frame) = self.frames.last_mut() {
                 frame.members.push(member);
             }
@@ -660,6 +661,23 @@ fn set_clock(kind: &mut Type, clocks: &mut Vec<ClockClass>) -> Result<(), Metada
     Ok(())
 }
 
+/// Notes whose names without the underscore are another's, with it or without.
+fn mark_ambiguous(members: &mut [Member]) {
+    let mut bearers: HashMap<&str, u32> = HashMap::new();
+    for member in &*members {
+        let names = [member.name(), &member.raw_name];
+        let count = if names[0] == names[1] { 1 } else { 2 };
+        for name in names.into_iter().take(count) {
+            *bearers.entry(name).or_default() += 1;
+        }
+    }
+    let ambiguous: Vec<bool> =
+        members.iter().map(|member| bearers.get(member.name()).is_some_and(|&n| n > 1)).collect();
+    for (member, is_ambiguous) in members.iter_mut().zip(ambiguous) {
+        member.is_ambiguous = is_ambiguous;
+    }
+}
+
 /// Prepares what depends on all slots being known: what is hidden, how members are led in.
 fn finish(kind: &mut Type, is_version_2: bool) {
     match kind {
@@ -679,6 +697,7 @@ fn finish(kind: &mut Type, is_version_2: bool) {
                 member.lead = Literal::new(text.as_bytes());
                 shown += usize::from(!member.hidden);
             }
+            mark_ambiguous(&mut structure.members);
             structure.shown = shown > 0 || structure.members.is_empty() || is_version_2;
             structure.runs = runs(&structure.members, structure.alignment);
         }

@@ -18,6 +18,20 @@ pub trait Bytes {
     fn length(&self) -> u64;
     /// Reads bytes at `offset` into `buffer`; how many. 0 is the end.
     fn read_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<usize>;
+
+    /// Reads as many bytes at `offset` as `buffer` has room for, or as there are; how many.
+    fn fill_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<usize> {
+        let mut filled = 0;
+        while let Some(rest) = buffer.get_mut(filled..).filter(|rest| !rest.is_empty()) {
+            match self.read_at(rest, offset.saturating_add(filled as u64)) {
+                Ok(0) => break,
+                Ok(count) => filled += count,
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(filled)
+    }
 }
 
 impl<B: Bytes + ?Sized> Bytes for &B {
@@ -71,6 +85,12 @@ pub enum Damage {
     Packet(DecodeError),
     /// It is cut off: so many bytes of it are missing.
     Missing(u64),
+    /// An event in it, whose contexts and fields begin at this bit of it, has more text than a
+    /// line may have.
+    Line {
+        /// Where they begin.
+        bit: u64,
+    },
 }
 
 impl std::fmt::Display for StreamError {
@@ -80,6 +100,9 @@ impl std::fmt::Display for StreamError {
             Damage::Read(error) => write!(formatter, "{error}"),
             Damage::Packet(error) => write!(formatter, "{error}"),
             Damage::Missing(bytes) => write!(formatter, "its last {bytes} bytes are missing"),
+            Damage::Line { bit } => {
+                write!(formatter, "the text of the event at bit {bit} is too large")
+            }
         }
     }
 }
@@ -284,7 +307,8 @@ impl<B: Bytes> SourceStream<B> {
         Err(self.damaged(Damage::Packet(error)))
     }
 
-    const fn damaged(&self, damage: Damage) -> StreamError {
+    /// What is said of `damage` in the current packet.
+    pub const fn damaged(&self, damage: Damage) -> StreamError {
         StreamError { packet: self.packet, at: self.packet_at, damage }
     }
 
@@ -333,15 +357,7 @@ impl<B: Bytes> SourceStream<B> {
         let rest = usize::try_from(end.saturating_sub(at)).unwrap_or(usize::MAX);
         self.buffer_at = at;
         self.buffer.resize(wanted.min(rest), 0);
-        let mut filled = 0;
-        while filled < self.buffer.len() {
-            match self.bytes.read_at(&mut self.buffer[filled..], at + filled as u64) {
-                Ok(0) => break,
-                Ok(count) => filled += count,
-                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                Err(error) => return Err(error),
-            }
-        }
+        let filled = self.bytes.fill_at(&mut self.buffer, at)?;
         self.buffer.truncate(filled);
         Ok(())
     }

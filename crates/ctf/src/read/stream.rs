@@ -299,7 +299,8 @@ impl<'trace> StreamDecoder<'trace> {
             (event, time) => {
                 (self.state.clock, self.state.budget) = (clock_before, budget_before);
                 let unknown = DecodeError::UnknownEvent { id: id.unwrap_or(0), bit: self.position };
-                Err(event.map_or(unknown, |_| time.err().unwrap_or(unknown)))
+                let far = DecodeError::Time { cycles: clock, bit: self.position };
+                Err(event.and(time.err()).map_or(unknown, |_| far))
             }
         }
     }

@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use super::error::{DecodeError, MetadataError};
+use super::error::{MetadataError, TimeError};
 use super::header::HeaderPlan;
 use super::node::EnvironmentValue;
 use super::runs::Flat;
@@ -82,7 +82,7 @@ impl Trace {
         self.major
     }
 
-    /// The trace's identity, which its packets repeat.
+    /// The trace's identity. Packets repeat it; as in babeltrace2, what they say is not looked at.
     pub const fn uuid(&self) -> Option<&[u8; 16]> {
         self.uuid.as_ref()
     }
@@ -366,6 +366,11 @@ impl ClockClass {
         (self.offset_seconds, self.offset_cycles)
     }
 
+    /// Its zero, in nanoseconds since its origin (mostly 1970); `None` if that is beyond 64 bits.
+    pub fn zero_ns(&self) -> Option<i64> {
+        self.clock().map(|clock| clock.base_ns)
+    }
+
     /// Whether its origin is the same as that of all other absolute clocks.
     pub const fn is_absolute(&self) -> bool {
         self.absolute
@@ -399,10 +404,10 @@ impl Clock {
     }
 
     /// Nanoseconds since the clock's origin at the value `cycles`.
-    pub fn ns_from_origin(&self, cycles: u64) -> Result<i64, DecodeError> {
+    pub fn ns_from_origin(&self, cycles: u64) -> Result<i64, TimeError> {
         let ns =
             if self.frequency == NS_PER_SECOND { cycles } else { scaled(self.frequency, cycles) };
-        self.base_ns.checked_add_unsigned(ns).ok_or(DecodeError::Time { cycles })
+        self.base_ns.checked_add_unsigned(ns).ok_or(TimeError { cycles })
     }
 }
 

@@ -222,12 +222,20 @@ pub struct Member {
     pub(crate) hidden: bool,
     /// What stands before its value in text: ` name = ` or `, name = `.
     pub(crate) lead: Literal,
+    /// Whether its name may be that of another member, too.
+    pub(crate) is_ambiguous: bool,
 }
 
 impl Member {
     /// Its name, as its user wrote it: without the underscore that keeps it from TSDL's keywords.
     pub fn name(&self) -> &str {
         display_name(&self.raw_name)
+    }
+
+    /// Its name among the others of its structure, of which none has the same: with the underscore
+    /// where names differ in nothing else.
+    pub fn key(&self) -> &str {
+        if self.is_ambiguous { &self.raw_name } else { self.name() }
     }
 
     /// Its type.

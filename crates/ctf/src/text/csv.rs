@@ -13,22 +13,22 @@
 use std::io::Write as _;
 use std::sync::Arc;
 
-use super::format::{Head, Line, LineFormat, LossPlace, Shown, Stamp};
+use super::format::{
+    Head, LINE_BYTES_MAX, Line, LineFormat, LossPlace, Shown, Stamp, TraceName, bound,
+};
 use super::json::{JsonWriter, float_word, push_integer};
 use super::number::{push_decimal, push_signed};
 use super::pretty::Pretty;
 use super::time::Calendar;
 use crate::read::{
-    DecodeError, Enumeration, EnvironmentValue, EventClass, EventSink, Integer, Loss, Member,
-    Scope, Sink, StreamClass, StreamDecoder, Trace, Type, VariantOption, Window,
+    CpuId, DecodeError, Enumeration, EnvironmentValue, EventClass, EventSink, Integer, Loss,
+    Member, Scope, Sink, StreamClass, StreamDecoder, Trace, Type, VariantOption, Window,
 };
 
 /// Columns that every line has.
 const COMMON: &str = "time,name,hostname,procname,vpid,stream,cpu_id";
 /// How many columns scopes have where each is one.
 const SCOPES: usize = 3;
-/// Member of a packet's context that has a column.
-const CPU_ID: &str = "cpu_id";
 
 /// Writes events as lines of comma-separated values. Losses are told as [`Pretty`] tells them.
 #[derive(Debug, Clone)]
@@ -67,7 +67,7 @@ pub fn event_columns(stream: &StreamClass, event: &EventClass) -> Option<Vec<Str
         let Some(kind) = kind.filter(|kind| !kind.is_hidden()) else { continue };
         let Type::Struct(structure) = kind else { return None };
         for member in structure.members().iter().filter(|member| !member.hidden) {
-            let name = member.name();
+            let name = member.key();
             let is_taken = columns.iter().any(|column| column == name)
                 || COMMON.split(',').any(|column| column == name);
             columns.push(if is_taken { format!("{scope}.{name}") } else { name.to_owned() });
@@ -92,7 +92,7 @@ impl<C: Calendar> LineFormat for Csv<C> {
         out
     }
 
-    fn stream_text(&self, trace: &Trace, _: &str, stream: &StreamClass) -> Vec<u8> {
+    fn stream_text(&self, trace: &Trace, _: TraceName<'_>, stream: &StreamClass) -> Vec<u8> {
         let mut out = Vec::new();
         for name in ["hostname", "procname", "vpid"] {
             out.push(b',');
@@ -114,7 +114,7 @@ impl<C: Calendar> LineFormat for Csv<C> {
     }
 
     fn packet_sink(&self, out: &mut Vec<u8>) -> impl Sink {
-        CpuWriter { out, depth: 0, is_next: false }
+        CpuId::new(|kind, value| push_integer(out, kind, value))
     }
 
     fn event(
@@ -131,8 +131,10 @@ impl<C: Calendar> LineFormat for Csv<C> {
         out.extend_from_slice(line.stream_text);
         out.push(b',');
         out.extend_from_slice(line.packet_text);
+        let limit = out.len().saturating_add(LINE_BYTES_MAX);
         let mut sink = CellWriter {
             out,
+            limit,
             is_column_each: self.columns.is_some(),
             scopes: 0,
             depth: 0,
@@ -171,49 +173,12 @@ pub fn push_csv_cell(out: &mut Vec<u8>, bytes: &[u8]) {
     out.push(b'"');
 }
 
-/// Writes a packet context's `cpu_id`, and nothing else of it.
-struct CpuWriter<'buffer> {
-    out: &'buffer mut Vec<u8>,
-    depth: u32,
-    /// Whether the next value is the one.
-    is_next: bool,
-}
-
-impl Sink for CpuWriter<'_> {
-    fn integer(&mut self, kind: &Integer, value: u64) {
-        if std::mem::take(&mut self.is_next) {
-            push_integer(self.out, kind, value);
-        }
-    }
-
-    fn enumeration(&mut self, kind: &Enumeration, value: u64) {
-        self.integer(kind.integer(), value);
-    }
-
-    fn member(&mut self, member: &Member) {
-        self.is_next = self.depth == 1 && member.name() == CPU_ID;
-    }
-
-    fn begin_struct(&mut self) {
-        self.depth += 1;
-    }
-
-    fn end_struct(&mut self) {
-        self.depth -= 1;
-    }
-
-    // In none of these is a CPU's number.
-    fn float(&mut self, _: f64) {}
-    fn text(&mut self, _: &[u8]) {}
-    fn begin_array(&mut self) {
-        self.is_next = false;
-    }
-}
-
 /// Writes an event's contexts and fields as cells, each after its comma: one for each scope, or
 /// one for each member of a scope. What has parts is JSON.
 struct CellWriter<'buffer> {
     out: &'buffer mut Vec<u8>,
+    /// How much may be in `out`.
+    limit: usize,
     is_column_each: bool,
     /// Scopes whose cell was begun, of those that were and of those that were left out.
     scopes: usize,
@@ -258,6 +223,7 @@ impl CellWriter<'_> {
         if self.depth == self.cell_depth() {
             push_csv_cell(self.out, &self.json);
             self.json.clear();
+            bound(self.out, self.limit);
         }
     }
 }
@@ -335,6 +301,7 @@ impl Sink for CellWriter<'_> {
     }
 
     fn element(&mut self, index: u64) {
+        bound(&mut self.json, LINE_BYTES_MAX);
         JsonWriter::new(&mut self.json).element(index);
     }
 

@@ -15,11 +15,11 @@
 
 use trackway_schema::LEVEL_NAMES;
 
-use super::json::{push_environment_value, push_json_text, push_name, push_seconds};
-use super::number::{push_decimal, push_signed};
+use super::json::{push_environment_value, push_json_text, push_name, seconds};
+use super::number::{grouped, push_decimal, push_signed};
 use crate::read::{
-    Base, Clock, ClockClass, Encoding, EnvironmentValue, EventClass, Integer, StreamClass, Struct,
-    Trace, Type,
+    Base, ClockClass, Encoding, EnvironmentValue, EventClass, Integer, StreamClass, Struct, Trace,
+    Type,
 };
 use crate::write::Uuid;
 
@@ -62,18 +62,16 @@ fn push_environment(out: &mut Vec<u8>, trace: &Trace) {
 }
 
 /// A text on one line, and without what would move a terminal's cursor.
-fn printable(text: &str) -> String {
+pub fn printable(text: &str) -> String {
     text.chars()
         .flat_map(|c| if c.is_control() { c.escape_default().collect() } else { vec![c] })
         .collect()
 }
 
 fn push_clock(out: &mut Vec<u8>, clock: &ClockClass) {
-    let mut text = format!("clock {}: {} Hz", clock.name(), clock.frequency());
-    if let Some(Clock { base_ns, .. }) = clock.clock() {
-        let mut zero = Vec::new();
-        push_seconds(&mut zero, base_ns);
-        text += &format!(", its zero is at {} s", String::from_utf8_lossy(&zero));
+    let mut text = format!("clock {}: {} Hz", clock.name(), grouped(clock.frequency()));
+    if let Some(zero_ns) = clock.zero_ns() {
+        text += &format!(", its zero is at {} s", seconds(zero_ns));
     }
     if let Some(uuid) = clock.uuid() {
         text += &format!(", uuid {}", Uuid(uuid));
@@ -96,10 +94,16 @@ fn push_stream(out: &mut Vec<u8>, slots: &SlotNames, stream: &StreamClass) {
     let name_widest = names.iter().map(|name| name.chars().count()).max().unwrap_or(0);
     let id_widest =
         stream.events().iter().map(|event| event.id().to_string().len()).max().unwrap_or(0);
-    for (event, name) in stream.events().iter().zip(&names) {
-        let level = event.level().map_or(String::new(), level_name);
+    let levels: Vec<String> = stream
+        .events()
+        .iter()
+        .map(|event| event.level().map_or(String::new(), level_name))
+        .collect();
+    let level_widest = levels.iter().map(String::len).max().unwrap_or(0);
+    for ((event, name), level) in stream.events().iter().zip(&names).zip(&levels) {
+        let id = event.id();
         let mut text =
-            format!("{:>id_widest$}  {name:<name_widest$}  {level:<7}", event.id()).into_bytes();
+            format!("{id:>id_widest$}  {name:<name_widest$}  {level:<level_widest$}").into_bytes();
         for (lead, kind) in [("  context ", &event.context), ("  ", &event.fields)] {
             if let Some(kind) = kind {
                 text.extend_from_slice(lead.as_bytes());
@@ -114,7 +118,8 @@ fn event_name(event: &EventClass) -> String {
     event.name().map_or_else(|| "<unknown>".to_owned(), printable)
 }
 
-fn level_name(level: i64) -> String {
+/// A level's name, or its number where it has none.
+pub(super) fn level_name(level: i64) -> String {
     let name = usize::try_from(level).ok().and_then(|level| LEVEL_NAMES.get(level));
     name.map_or_else(|| level.to_string(), |&name| name.to_owned())
 }
@@ -378,8 +383,8 @@ fn push_json_clock(out: &mut Vec<u8>, clock: &ClockClass) {
     push_name(out, "precision");
     push_decimal(out, clock.precision());
     push_name(out, "zero_ns");
-    match clock.clock() {
-        Some(clock) => push_signed(out, clock.base_ns),
+    match clock.zero_ns() {
+        Some(zero_ns) => push_signed(out, zero_ns),
         None => out.extend_from_slice(b"null"),
     }
     out.push(b'}');

@@ -1,5 +1,6 @@
 //! Fields' values as text.
 
+use super::format::{LINE_BYTES_MAX, bound};
 use super::number::{push_decimal, push_general, push_hexadecimal, push_short, push_signed};
 use super::options::Names;
 use crate::read::{Base, Enumeration, EventSink, Integer, Member, Scope, Sink, VariantOption};
@@ -14,18 +15,22 @@ pub struct FieldWriter<'buffer> {
     follows: bool,
     /// What is to be written before the packet's context.
     lead: &'static [u8],
+    /// How much may be in `out`.
+    limit: usize,
 }
 
 impl<'buffer> FieldWriter<'buffer> {
     /// A writer of events' parts to the end of `out`; if `follows`, `, ` stands before the first.
     pub const fn new(out: &'buffer mut Vec<u8>, names: Names, follows: bool) -> Self {
-        Self { out, names, has_names: names.payload, follows, lead: b"" }
+        let limit = out.len().saturating_add(LINE_BYTES_MAX);
+        Self { out, names, has_names: names.payload, follows, lead: b"", limit }
     }
 
     /// A writer of a packet's context.
     pub const fn packet(out: &'buffer mut Vec<u8>, names: Names) -> Self {
         let lead: &[u8] = if names.scope { b"stream.packet.context = " } else { b"" };
-        Self { out, names, has_names: names.context, follows: false, lead }
+        let limit = out.len().saturating_add(LINE_BYTES_MAX);
+        Self { out, names, has_names: names.context, follows: false, lead, limit }
     }
 }
 
@@ -137,6 +142,7 @@ impl Sink for FieldWriter<'_> {
     }
 
     fn element(&mut self, index: u64) {
+        bound(self.out, self.limit);
         self.out.extend_from_slice(if index == 0 { b" " } else { b", " });
         if self.has_names {
             self.out.push(b'[');

@@ -11,6 +11,19 @@ use crate::read::{
     DecodeError, EventClass, Loss, Sink, StreamClass, StreamDecoder, Trace, TraceIdentity, Window,
 };
 
+/// Largest line that is written, in bytes; a larger one is damage. The largest event that is read
+/// (64 MiB) has a line of that size if it is one string, all of it escaped, and one of many times
+/// that if it is an array of bits, which nobody reads as text.
+pub const LINE_BYTES_MAX: usize = 256 << 20;
+
+/// Lets a line that is too large grow no further: what is in `out` is cut to `limit`, and what is
+/// written next will make it too large again. To be called where lines grow without end, that is
+/// before each element of an array.
+#[inline]
+pub(super) fn bound(out: &mut Vec<u8>, limit: usize) {
+    out.truncate(limit);
+}
+
 /// When an event was.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Stamp {
@@ -18,6 +31,15 @@ pub struct Stamp {
     pub time: i64,
     /// Value of the stream's clock.
     pub clock: u64,
+}
+
+/// What a trace is called.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct TraceName<'a> {
+    /// By messages: its host, and its folder below the one that was searched.
+    pub name: &'a str,
+    /// The folder that it is in; of several pieces, one of theirs.
+    pub folder: &'a str,
 }
 
 /// What a line shows besides its event's fields.
@@ -90,9 +112,8 @@ pub trait LineFormat: Clone + Send {
         Vec::new()
     }
 
-    /// What all lines of a stream's class have in common; `trace_name` is what messages call the
-    /// trace.
-    fn stream_text(&self, trace: &Trace, trace_name: &str, stream: &StreamClass) -> Vec<u8>;
+    /// What all lines of a stream's class have in common.
+    fn stream_text(&self, trace: &Trace, name: TraceName<'_>, stream: &StreamClass) -> Vec<u8>;
 
     /// What all lines of an event's class have in common.
     fn class_text(&self, trace: &Trace, stream: &StreamClass, event: &EventClass) -> Vec<u8>;

@@ -13,7 +13,10 @@
 
 use std::io::Write as _;
 
-use super::format::{Head, Line, LineFormat, LossPlace, Shown, Stamp};
+use super::details::level_name;
+use super::format::{
+    Head, LINE_BYTES_MAX, Line, LineFormat, LossPlace, Shown, Stamp, TraceName, bound,
+};
 use super::number::{nine_digits, push_decimal, push_signed};
 use super::pretty::Pretty;
 use super::time::Calendar;
@@ -28,19 +31,30 @@ const NS_PER_SECOND: u64 = 1_000_000_000;
 #[derive(Debug, Clone)]
 pub struct Json<C> {
     messages: Pretty<C>,
+    /// Whether events say which trace they are of.
+    has_traces: bool,
 }
 
 impl<C> Json<C> {
     /// The format; `messages` tells of losses.
     pub const fn new(messages: Pretty<C>) -> Self {
-        Self { messages }
+        Self { messages, has_traces: false }
+    }
+
+    /// The same for events of several traces: each says which it is of, by its folder.
+    pub const fn with_traces(messages: Pretty<C>) -> Self {
+        Self { messages, has_traces: true }
     }
 }
 
 impl<C: Calendar> LineFormat for Json<C> {
     /// Where the events of a trace come from, as far as known.
-    fn stream_text(&self, trace: &Trace, _: &str, stream: &StreamClass) -> Vec<u8> {
+    fn stream_text(&self, trace: &Trace, name: TraceName<'_>, stream: &StreamClass) -> Vec<u8> {
         let mut out = Vec::new();
+        if self.has_traces {
+            push_name(&mut out, "trace");
+            push_json_text(&mut out, name.folder.as_bytes());
+        }
         for name in ["hostname", "procname", "vpid"] {
             let Some(value) = trace.environment(name) else { continue };
             push_name(&mut out, name);
@@ -57,6 +71,10 @@ impl<C: Calendar> LineFormat for Json<C> {
         match event.name() {
             Some(name) => push_json_text(&mut out, name.as_bytes()),
             None => out.extend_from_slice(b"null"),
+        }
+        if let Some(level) = event.level() {
+            push_name(&mut out, "level");
+            push_json_text(&mut out, level_name(level).as_bytes());
         }
         out
     }
@@ -112,8 +130,15 @@ fn push_stamp(out: &mut Vec<u8>, stamp: Option<Stamp>) {
     out.push(b'"');
 }
 
+/// Nanoseconds as seconds with nine digits of a fraction.
+pub fn seconds(time: i64) -> String {
+    let mut out = Vec::new();
+    push_seconds(&mut out, time);
+    String::from_utf8_lossy(&out).into_owned()
+}
+
 /// Appends nanoseconds as seconds with nine digits of a fraction.
-pub(crate) fn push_seconds(out: &mut Vec<u8>, time: i64) {
+fn push_seconds(out: &mut Vec<u8>, time: i64) {
     if time < 0 {
         out.push(b'-');
     }
@@ -148,12 +173,15 @@ pub(crate) struct JsonWriter<'buffer> {
     out: &'buffer mut Vec<u8>,
     /// Whether the payload was begun.
     has_fields: bool,
+    /// How much may be in `out`.
+    limit: usize,
 }
 
 impl<'buffer> JsonWriter<'buffer> {
     /// A writer to the end of `out`.
     pub(crate) const fn new(out: &'buffer mut Vec<u8>) -> Self {
-        Self { out, has_fields: false }
+        let limit = out.len().saturating_add(LINE_BYTES_MAX);
+        Self { out, has_fields: false, limit }
     }
 }
 
@@ -189,7 +217,7 @@ impl Sink for JsonWriter<'_> {
     }
 
     fn member(&mut self, member: &Member) {
-        push_name(self.out, member.name());
+        push_name(self.out, member.key());
     }
 
     fn end_struct(&mut self) {
@@ -201,6 +229,7 @@ impl Sink for JsonWriter<'_> {
     }
 
     fn element(&mut self, index: u64) {
+        bound(self.out, self.limit);
         if index > 0 {
             self.out.push(b',');
         }

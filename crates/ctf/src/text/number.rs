@@ -208,6 +208,19 @@ fn push_trimmed(out: &mut Vec<u8>, whole: &[u8], zeros: &[u8], digits: &[u8]) {
     }
 }
 
+/// A number for people: its digits in groups of three.
+pub fn grouped(number: u64) -> String {
+    let digits = number.to_string();
+    let mut text = String::new();
+    for (index, digit) in digits.chars().enumerate() {
+        if index > 0 && (digits.len() - index).is_multiple_of(3) {
+            text.push(',');
+        }
+        text.push(digit);
+    }
+    text
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -281,5 +294,11 @@ mod tests {
         out.extend(nine_digits(120));
         let expected = "0 18446744073709551615 -9223372036854775808 0 FEDCBA987654321 000000120";
         assert_eq!(String::from_utf8(out).as_deref(), Ok(expected));
+    }
+
+    #[test]
+    fn large_numbers_are_grouped() {
+        let grouped = [0, 999, 1000, 1_234_567].map(super::grouped);
+        assert_eq!(grouped, ["0", "999", "1,000", "1,234,567"]);
     }
 }

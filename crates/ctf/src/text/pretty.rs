@@ -2,7 +2,7 @@
 //! and babeltrace2's warnings about what a tracer lost.
 
 use super::fields::FieldWriter;
-use super::format::{Head, Line, LineFormat, LossPlace, Shown, Stamp};
+use super::format::{Head, Line, LineFormat, LossPlace, Shown, Stamp, TraceName};
 use super::options::PrettyOptions;
 use super::time::{Calendar, TimeWriter};
 use crate::read::{
@@ -90,11 +90,11 @@ impl<C: Calendar> Pretty<C> {
 
 impl<C: Calendar> LineFormat for Pretty<C> {
     /// What stands before each event's name: `host:program:(pid)`, as far as known.
-    fn stream_text(&self, trace: &Trace, trace_name: &str, stream: &StreamClass) -> Vec<u8> {
+    fn stream_text(&self, trace: &Trace, name: TraceName<'_>, stream: &StreamClass) -> Vec<u8> {
         let commas = self.has_commas(stream);
         let mut text = String::new();
         if self.options.fields.trace {
-            self.push_part(&mut text, commas, false, "trace", trace_name);
+            self.push_part(&mut text, commas, false, "trace", name.name);
             if self.options.names.header {
                 text.push_str(", ");
             }

@@ -1,4 +1,4 @@
-//! Traces written from traces: cut to a range ([`trim()`]), put together ([`merge()`]).
+//! Traces written from traces: cut to a range ([`trim()`]), put together ([`join()`]).
 //!
 //! Packets go over as they are, byte for byte, wherever they can; what has to be cut is rewritten
 //! by [`trackway_ctf::write::PacketRewriter`], which keeps every bit that it does not have to
@@ -7,17 +7,19 @@
 //! A folder that is written to is new or empty, and if the writing fails or is stopped, nothing
 //! is left in it.
 
-mod merge;
+mod join;
 mod output;
 mod packets;
+mod places;
+mod streams;
 mod trim;
 
 use std::fmt;
 use std::io;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-pub use merge::merge;
+pub use join::join;
 pub use trim::trim;
 
 /// How a trace is written.
@@ -89,15 +91,24 @@ impl Exported {
 pub enum ExportError {
     /// The folder is there, and not empty.
     NotEmpty(PathBuf),
+    /// Something that is to be copied could not be read.
+    Read(PathBuf, io::Error),
     /// Something could not be written.
     Write(PathBuf, io::Error),
     /// A message could not be written.
     Message(io::Error),
+    /// No packet was to be written: none was readable, or no event was asked for.
+    Nothing,
     /// It was stopped.
     Stopped,
 }
 
 impl ExportError {
+    /// A map for errors with the file `path`, which is read.
+    fn read(path: &Path) -> impl FnOnce(io::Error) -> Self {
+        move |error| Self::Read(path.to_owned(), error)
+    }
+
     /// A map for errors with the file or folder `path`.
     fn write(path: impl Into<PathBuf>) -> impl FnOnce(io::Error) -> Self {
         let path = path.into();
@@ -109,8 +120,10 @@ impl fmt::Display for ExportError {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::NotEmpty(path) => write!(formatter, "{} is not empty", path.display()),
+            Self::Read(path, _) => write!(formatter, "cannot read {}", path.display()),
             Self::Write(path, _) => write!(formatter, "cannot write {}", path.display()),
             Self::Message(_) => formatter.write_str("cannot write messages"),
+            Self::Nothing => formatter.write_str("nothing is left to be written"),
             Self::Stopped => formatter.write_str("stopped"),
         }
     }
@@ -119,8 +132,8 @@ impl fmt::Display for ExportError {
 impl std::error::Error for ExportError {
     fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
         match self {
-            Self::Write(_, error) | Self::Message(error) => Some(error),
-            Self::NotEmpty(_) | Self::Stopped => None,
+            Self::Read(_, error) | Self::Write(_, error) | Self::Message(error) => Some(error),
+            Self::NotEmpty(_) | Self::Nothing | Self::Stopped => None,
         }
     }
 }

@@ -1,6 +1,5 @@
 //! The folder that is written to, and the files in it.
 
-use std::collections::HashSet;
 use std::fs::{self, File};
 use std::io::{self, Write as _};
 use std::os::unix::fs::FileExt as _;
@@ -9,6 +8,7 @@ use std::path::{Path, PathBuf};
 use trackway_ctf::read::Bytes;
 
 use super::ExportError;
+use crate::folder::{METADATA, metadata_bytes};
 
 /// How much is gathered before it is written, and read at once to be copied.
 const BUFFER_BYTES: usize = 1 << 20;
@@ -40,9 +40,16 @@ impl Folder {
         Ok(folder)
     }
 
-    /// Where to write.
-    pub(super) fn place(&self) -> &Path {
-        &self.staging
+    /// Makes the folder of a trace at `place` in it, with the metadata of the trace at `from`;
+    /// where that is.
+    pub(super) fn trace(&self, place: &Path, from: &Path) -> Result<PathBuf, ExportError> {
+        let to = self.staging.join(place);
+        fs::create_dir_all(&to).map_err(ExportError::write(&to))?;
+        let from = from.join(METADATA);
+        let metadata = metadata_bytes(&from).map_err(ExportError::read(&from))?;
+        let path = to.join(METADATA);
+        fs::write(&path, metadata).map_err(ExportError::write(path))?;
+        Ok(to)
     }
 
     /// What was written stays.
@@ -68,25 +75,6 @@ impl Drop for Folder {
         for made in &self.made {
             let _ = fs::remove_dir(made);
         }
-    }
-}
-
-/// Names that are given once each: what comes later under the same gets a number.
-#[derive(Default)]
-pub(super) struct Names {
-    given: HashSet<String>,
-}
-
-impl Names {
-    /// `wanted`, or if that is taken, the same with a number behind it.
-    pub(super) fn give(&mut self, wanted: &str) -> String {
-        let mut name = wanted.to_owned();
-        let mut number = 2;
-        while !self.given.insert(name.clone()) {
-            name = format!("{wanted}-{number}");
-            number += 1;
-        }
-        name
     }
 }
 
@@ -133,8 +121,10 @@ impl PacketFile {
             let start = self.buffer.len();
             self.buffer.resize(start + count as usize, 0);
             let piece = self.buffer.get_mut(start..).unwrap_or_default();
-            if let Err(error) = read_exact_at(from, piece, at + (length - left)) {
-                return Ok(Err(error));
+            match from.fill_at(piece, at + (length - left)) {
+                Ok(filled) if filled as u64 == count => {}
+                Ok(_) => return Ok(Err(io::ErrorKind::UnexpectedEof.into())),
+                Err(error) => return Ok(Err(error)),
             }
             left -= count;
             if self.buffer.len() >= BUFFER_BYTES {
@@ -198,21 +188,6 @@ impl PacketFile {
     }
 }
 
-fn read_exact_at(from: &impl Bytes, mut buffer: &mut [u8], mut at: u64) -> io::Result<()> {
-    while !buffer.is_empty() {
-        match from.read_at(buffer, at) {
-            Ok(0) => return Err(io::ErrorKind::UnexpectedEof.into()),
-            Ok(count) => {
-                buffer = buffer.get_mut(count..).unwrap_or_default();
-                at += count as u64;
-            }
-            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-            Err(error) => return Err(error),
-        }
-    }
-    Ok(())
-}
-
 #[cfg(test)]
 mod tests {
     use trackway_testkit::TemporaryFolder;
@@ -228,8 +203,8 @@ mod tests {
                 fs::create_dir(&path).unwrap();
             }
             let folder = Folder::new(&path).unwrap();
-            fs::create_dir(folder.place().join("sub")).unwrap();
-            fs::write(folder.place().join("sub/file"), "x").unwrap();
+            fs::create_dir(folder.staging.join("sub")).unwrap();
+            fs::write(folder.staging.join("sub/file"), "x").unwrap();
             // Two at a time cannot write to one folder.
             assert!(matches!(Folder::new(&path), Err(ExportError::NotEmpty(_))));
             drop(folder);
@@ -244,7 +219,7 @@ mod tests {
     fn what_others_put_there_stays() {
         let place = TemporaryFolder::new();
         let folder = Folder::new(&place.join("out")).unwrap();
-        fs::write(folder.place().join("ours"), "x").unwrap();
+        fs::write(folder.staging.join("ours"), "x").unwrap();
         fs::write(place.join("out/theirs"), "x").unwrap();
         drop(folder);
         let left = fs::read_dir(place.join("out")).unwrap().map(|entry| entry.unwrap().file_name());
@@ -256,8 +231,8 @@ mod tests {
     fn what_is_done_stays() {
         let place = TemporaryFolder::new();
         let folder = Folder::new(&place.join("out")).unwrap();
-        fs::create_dir(folder.place().join("sub")).unwrap();
-        fs::write(folder.place().join("sub/file"), "x").unwrap();
+        fs::create_dir(folder.staging.join("sub")).unwrap();
+        fs::write(folder.staging.join("sub/file"), "x").unwrap();
         folder.done().unwrap();
         assert!(place.join("out/sub/file").exists());
         assert_eq!(fs::read_dir(place.join("out")).unwrap().count(), 1);
@@ -285,12 +260,5 @@ mod tests {
         assert!(fs::read(place.join("file")).unwrap() == expected);
         assert!(!PacketFile::new(place.join("none")).finish().unwrap());
         assert!(!place.join("none").exists());
-    }
-
-    #[test]
-    fn names_are_given_once() {
-        let mut names = Names::default();
-        let given = ["a", "b", "a", "a-2", "a"].map(|name| names.give(name));
-        assert_eq!(given, ["a", "b", "a-2", "a-2-2", "a-3"]);
     }
 }

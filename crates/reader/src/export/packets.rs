@@ -1,26 +1,25 @@
 //! One file of packets on its way from one place to another: packet by packet, whole or cut.
 
-use std::fmt::Write as _;
-
 use trackway_ctf::read::{
-    Bytes, EventHeader, Packet, Skip, SourceStream, StreamDecoder, StreamError, Trace,
+    Bytes, EventHeader, Next, Packet, Skip, SourceStream, StreamDecoder, StreamError, Trace,
 };
 use trackway_ctf::write::{NewPacket, PacketRewriter};
 
 use super::output::PacketFile;
 use super::{ExportError, Exported, Steps};
 use crate::input::DataFile;
+use crate::workers::Teller;
 
 /// How much of a rewritten packet may wait.
 const WAITING_BYTES: usize = 256 << 10;
 
 /// Where packets go, and what became of them.
 pub(super) struct Target<'a> {
-    steps: &'a Steps<'a>,
+    pub(super) steps: &'a Steps<'a>,
     pub(super) file: PacketFile,
     pub(super) done: Exported,
-    /// What is damaged, line by line.
-    pub(super) messages: String,
+    /// Is told what is damaged.
+    teller: &'a Teller,
     /// If packets are left out or cut in two among others: how they are numbered.
     pub(super) numbers: Option<Numbers>,
 }
@@ -61,16 +60,21 @@ impl Numbers {
 }
 
 impl<'a> Target<'a> {
-    pub(super) fn new(steps: &'a Steps<'a>, file: PacketFile) -> Self {
+    pub(super) fn new(steps: &'a Steps<'a>, file: PacketFile, teller: &'a Teller) -> Self {
         let done = Exported { is_whole: true, ..Exported::default() };
-        Self { steps, file, done, messages: String::new(), numbers: None }
+        Self { steps, file, done, teller, numbers: None }
     }
 
-    /// Notes that something could not be read.
-    pub(super) fn damaged(&mut self, name: &str, what: impl std::fmt::Display) {
+    /// Says that something could not be read.
+    pub(super) fn damaged(
+        &mut self,
+        name: &str,
+        what: impl std::fmt::Display,
+    ) -> Result<(), ExportError> {
         self.done.is_whole = false;
-        // Writing into a string cannot fail.
-        let _ = writeln!(self.messages, "trackway: {name}: {what}");
+        // If nobody listens, whoever wrote what was said knows why.
+        let is_heard = self.teller.tell(format!("{name}: {what}"));
+        if is_heard { Ok(()) } else { Err(ExportError::Stopped) }
     }
 
     /// Begins the next packet of `source`: where it is, how many of its bytes there are, and what
@@ -80,13 +84,13 @@ impl<'a> Target<'a> {
         name: &str,
         source: &mut SourceStream<&B>,
         decoder: &mut StreamDecoder<'_>,
-    ) -> Option<Found> {
+    ) -> Result<Option<PacketPlace>, ExportError> {
         let (at, _) = source.next();
         let packet = match source.begin(decoder, &mut Skip, |_| {}) {
             Ok(packet) => packet,
             Err(error) => {
-                self.damaged(name, error);
-                return None;
+                self.damaged(name, error)?;
+                return Ok(None);
             }
         };
         if let Some(numbers) = &mut self.numbers {
@@ -94,23 +98,47 @@ impl<'a> Target<'a> {
         }
         let bytes = source.next().0 - at;
         let is_complete = packet.packet_bits.is_none_or(|bits| bits / 8 == bytes);
-        Some(Found { at, bytes, packet, is_complete })
+        Ok(Some(PacketPlace { at, bytes, packet, is_complete }))
+    }
+
+    /// Goes through the events of the packet that was just begun, for what is damaged in it to be
+    /// told; whether `keep` holds for all of them. It ends where it does not.
+    pub(super) fn look_through<B: Bytes>(
+        &mut self,
+        name: &str,
+        source: &mut SourceStream<&B>,
+        decoder: &mut StreamDecoder<'_>,
+        keep: impl Fn(&EventHeader<'_>) -> bool,
+    ) -> Result<bool, ExportError> {
+        let mut next = || -> Result<_, StreamError> {
+            let Next::Event(header) = source.header(decoder)? else { return Ok(None) };
+            source.body(decoder, |decoder, window| decoder.skip_body(window, header.class))?;
+            Ok(Some(keep(&header)))
+        };
+        loop {
+            match next() {
+                Ok(Some(true)) => self.steps.check()?,
+                Ok(Some(false)) => return Ok(false),
+                Ok(None) => return Ok(true),
+                Err(error) => return self.damaged(name, error).map(|()| true),
+            }
+        }
     }
 
     /// Copies a packet as it is.
     pub(super) fn copy<B: Bytes>(
         &mut self,
         file: &DataFile<B>,
-        found: &Found,
+        place: &PacketPlace,
     ) -> Result<(), ExportError> {
         let start = self.file.length();
         let check = || self.steps.check();
-        if let Err(error) = self.file.copy(&file.bytes, found.at, found.bytes, check)? {
-            self.damaged(&file.name, error);
+        if let Err(error) = self.file.copy(&file.bytes, place.at, place.bytes, check)? {
+            self.damaged(&file.name, error)?;
             return self.file.cut(start);
         }
         self.done.packets += 1;
-        self.done.bytes += found.bytes;
+        self.done.bytes += place.bytes;
         Ok(())
     }
 
@@ -131,8 +159,7 @@ impl<'a> Target<'a> {
             Ok(())
         });
         let (Ok(()), Some(empty)) = (begun, rewriter) else {
-            self.damaged(name, "a packet that does not say its size cannot be cut");
-            return Ok(());
+            return self.damaged(name, "a packet that does not say its size cannot be cut");
         };
         let mut cut = Cut { empty, written: None, clock: 0, is_skipping: false };
         loop {
@@ -142,7 +169,7 @@ impl<'a> Target<'a> {
                 Ok(Step::Event) => cut.drain(&mut self.file)?,
                 Ok(Step::TooFar) => self.end(&mut cut)?,
                 Err(error) => {
-                    self.damaged(name, error);
+                    self.damaged(name, error)?;
                     break;
                 }
             }
@@ -167,7 +194,7 @@ impl<'a> Target<'a> {
 }
 
 /// A packet in a file.
-pub(super) struct Found {
+pub(super) struct PacketPlace {
     /// Where it begins, in bytes.
     pub(super) at: u64,
     /// How many of its bytes there are.

@@ -93,7 +93,7 @@ impl Reader {
             let at_line = u32::try_from(error.line()).unwrap_or(u32::MAX).max(1);
             let at_column = u32::try_from(error.column()).unwrap_or(u32::MAX).max(1);
             let column = if at_line == 1 { at_column + column - 1 } else { at_column };
-            let problem = MetadataProblem::Json(format!("{:?}", error.classify()));
+            let problem = MetadataProblem::json(&error);
             MetadataError::at((line.saturating_add(at_line - 1), column), problem)
         })?;
         let object = Object::new(&value, self.place)?;

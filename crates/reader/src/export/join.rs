@@ -1,0 +1,72 @@
+//! Traces put together (`trackway merge`): chunks and snapshots of one trace become one, different
+//! traces lie side by side.
+//!
+//! A stream's packets, wherever they were, are written one after another in the order of time;
+//! packets that two files both have (snapshots overlap) are written once.
+
+use std::io::Write;
+use std::num::NonZero;
+use std::path::PathBuf;
+
+use trackway_ctf::read::Bytes;
+
+use super::output::Folder;
+use super::places::{Names, Origin, distinct, places};
+use super::streams::{StreamWork, write_streams};
+use super::{Export, ExportError, Exported};
+use crate::folder::METADATA;
+use crate::input::{Input, NamedTrace, joined};
+use crate::select::{Range, Selection};
+use crate::stream::streams_of;
+
+/// Writes `inputs` to the folder of `export`, by `jobs` threads; with each input is the folder
+/// that it was found in, and a folder that is there twice is read once. Traces keep their places
+/// as by [`trim()`](super::trim()); a trace of several pieces has that of the first. Damage is
+/// told to `messages`, as it is found.
+///
+/// # Errors
+///
+/// If the folder is not empty, something cannot be written, there is no packet to be written, or
+/// the writing was stopped; then nothing is left of it.
+pub fn join<B: Bytes + Sync>(
+    inputs: Vec<(Input<B>, PathBuf)>,
+    export: &Export<'_>,
+    jobs: NonZero<usize>,
+    messages: &mut dyn Write,
+) -> Result<Exported, ExportError> {
+    let folder = Folder::new(&export.folder)?;
+    let inputs = distinct(inputs);
+    let found: Vec<_> = inputs
+        .iter()
+        .map(|(input, path)| (input.trace.uuid().copied(), Origin::new(input, path)))
+        .collect();
+    let numbered =
+        inputs.into_iter().enumerate().map(|(number, (input, path))| (input, (number, path)));
+    let groups = joined(numbered.collect());
+    // A trace's place is its first piece's, whichever piece has its metadata.
+    let first = |input: &Input<B>, number: usize| {
+        let uuid = input.trace.uuid();
+        let same = found.iter().find(|(other, _)| uuid.is_some() && other.as_ref() == uuid);
+        same.or(found.get(number)).map(|(_, origin)| origin.clone())
+    };
+    let origins: Vec<_> =
+        groups.iter().filter_map(|(input, (number, _))| first(input, *number)).collect();
+    let mut traces = Vec::new();
+    for ((input, (_, path)), place) in groups.into_iter().zip(places(&origins)) {
+        let to = folder.trace(&place, &path)?;
+        let (trace, files) = NamedTrace::of(input);
+        traces.push((trace, files, to));
+    }
+    let mut works = Vec::new();
+    for (trace, files, to) in &traces {
+        let mut names = Names::default();
+        names.give(METADATA);
+        for stream in streams_of(trace, files, &[], Range::default()) {
+            let name = stream.name;
+            works.push(StreamWork { to: to.join(names.give_as(name)), stream });
+        }
+    }
+    let done = write_streams(&works, &Selection::default(), export, jobs, messages)?;
+    folder.done()?;
+    Ok(Exported { traces: traces.len() as u64, ..done })
+}

@@ -1,0 +1,109 @@
+//! Where traces go in the folder that is written, and under which names.
+
+use std::collections::HashSet;
+use std::path::{Path, PathBuf};
+
+use crate::input::Input;
+
+/// What a trace is called where the name of the folder that it is in says nothing: that of `/`.
+const NAMELESS: &str = "trace";
+
+/// Where a trace was found.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Origin {
+    /// Its folder.
+    pub(super) path: PathBuf,
+    /// The folder that was searched.
+    root: PathBuf,
+    /// Its folder, below the one that was searched.
+    below: PathBuf,
+}
+
+impl Origin {
+    pub(super) fn new<B>(input: &Input<B>, path: &Path) -> Self {
+        let below = PathBuf::from(&input.folder);
+        let root = path.ancestors().nth(below.components().count()).unwrap_or(path).to_owned();
+        Self { path: path.to_owned(), root, below }
+    }
+}
+
+/// Where each trace goes: where it is below the folder that was searched, and if several were,
+/// below that one's name.
+pub(super) fn places(origins: &[Origin]) -> Vec<PathBuf> {
+    let mut names = Names::default();
+    let mut roots: Vec<(&Path, String)> = Vec::new();
+    for origin in origins {
+        if !roots.iter().any(|(root, _)| *root == origin.root) {
+            let name = origin.root.file_name().map(|name| name.to_string_lossy());
+            roots.push((&origin.root, names.give(name.as_deref().unwrap_or(NAMELESS))));
+        }
+    }
+    let place = |origin: &Origin| match roots.iter().find(|(root, _)| *root == origin.root) {
+        Some((_, name)) if roots.len() > 1 => Path::new(name).join(&origin.below),
+        _ => origin.below.clone(),
+    };
+    origins.iter().map(place).collect()
+}
+
+/// Each folder once, however often it was named or found.
+pub(super) fn distinct<B>(inputs: Vec<(Input<B>, PathBuf)>) -> Vec<(Input<B>, PathBuf)> {
+    let mut seen = HashSet::new();
+    inputs.into_iter().filter(|(_, path)| seen.insert(path.clone())).collect()
+}
+
+/// Names that are given once each: what comes later under the same gets a number.
+#[derive(Default)]
+pub(super) struct Names {
+    given: HashSet<String>,
+}
+
+impl Names {
+    /// `wanted`, or if that is taken, the same with a number behind it.
+    pub(super) fn give(&mut self, wanted: &str) -> String {
+        let mut name = wanted.to_owned();
+        let mut number = 2;
+        while !self.given.insert(name.clone()) {
+            name = format!("{wanted}-{number}");
+            number += 1;
+        }
+        name
+    }
+
+    /// A name for a file that is like the one at `path`.
+    pub(super) fn give_as(&mut self, path: &str) -> String {
+        let name = Path::new(path).file_name().unwrap_or_default().to_string_lossy();
+        self.give(if name.is_empty() { "stream" } else { &name })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn at(places: &[(&str, &str)]) -> Vec<PathBuf> {
+        let origin = |&(root, below): &(&str, &str)| Origin {
+            path: Path::new(root).join(below),
+            root: root.into(),
+            below: below.into(),
+        };
+        super::places(&places.iter().map(origin).collect::<Vec<_>>())
+    }
+
+    #[test]
+    fn traces_keep_their_place() {
+        let all = |wanted: &[&str]| wanted.iter().map(PathBuf::from).collect::<Vec<_>>();
+        assert_eq!(at(&[("/t", "")]), all(&[""]));
+        assert_eq!(at(&[("/t", "ust"), ("/t", "kernel")]), all(&["ust", "kernel"]));
+        assert_eq!(at(&[("/a", "x"), ("/b", ""), ("/a", "y")]), all(&["a/x", "b", "a/y"]));
+        assert_eq!(at(&[("/a/t", ""), ("/b/t", "")]), all(&["t", "t-2"]));
+        assert_eq!(at(&[("/", ""), ("/b", "")]), all(&["trace", "b"]));
+    }
+
+    #[test]
+    fn names_are_given_once() {
+        let mut names = Names::default();
+        let given = ["a", "b", "a", "a-2", "a"].map(|name| names.give(name));
+        assert_eq!(given, ["a", "b", "a-2", "a-2-2", "a-3"]);
+        assert_eq!([names.give_as("/x/a"), names.give_as("")], ["a-4", "stream"]);
+    }
+}

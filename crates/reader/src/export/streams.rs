@@ -1,0 +1,133 @@
+//! Streams written, each by one thread: its packets copied, cut, or left out.
+
+use std::io::Write;
+use std::num::NonZero;
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use trackway_ctf::read::{Bytes, EventHeader, Skip, SourceStream, StreamClass, StreamDecoder};
+
+use super::output::PacketFile;
+use super::packets::{Numbers, PacketPlace, Target};
+use super::{Export, ExportError, Exported, Steps};
+use crate::input::DataFile;
+use crate::plan::Planner;
+use crate::select::Selection;
+use crate::stream::Stream;
+use crate::{WINDOW_BYTES, workers};
+
+/// A stream, and the file that it goes to.
+pub(super) struct StreamWork<'t, B> {
+    pub(super) stream: Stream<'t, B>,
+    pub(super) to: PathBuf,
+}
+
+/// Writes what is asked for of all `works`, by `jobs` threads; what was done, without the number
+/// of traces. Damage is told to `messages`, as it is found.
+pub(super) fn write_streams<B: Bytes + Sync>(
+    works: &[StreamWork<'_, B>],
+    selection: &Selection<'_>,
+    export: &Export<'_>,
+    jobs: NonZero<usize>,
+    messages: &mut dyn Write,
+) -> Result<Exported, ExportError> {
+    let files = works.iter().flat_map(|work| &work.stream.files);
+    let steps = Steps::new(export, files.map(|file| file.bytes.length()).sum());
+    let next = AtomicUsize::new(0);
+    let jobs = jobs.min(NonZero::new(works.len()).unwrap_or(NonZero::<usize>::MIN));
+    let results = workers::run(jobs, messages, |_, teller| {
+        let mut all = Exported { is_whole: true, ..Exported::default() };
+        while let Some(work) = works.get(next.fetch_add(1, Ordering::Relaxed)) {
+            let file = PacketFile::new(work.to.clone());
+            all.add(&write_stream(&work.stream, selection, Target::new(&steps, file, teller))?);
+        }
+        Ok(all)
+    });
+    let mut all = Exported { is_whole: true, ..Exported::default() };
+    for result in results.map_err(ExportError::Message)? {
+        all.add(&result?);
+    }
+    steps.check()?;
+    if all.packets == 0 { Err(ExportError::Nothing) } else { Ok(all) }
+}
+
+/// Writes what is asked for of one stream.
+fn write_stream<'t, B: Bytes>(
+    stream: &'t Stream<'t, B>,
+    selection: &Selection<'_>,
+    mut target: Target<'_>,
+) -> Result<Exported, ExportError> {
+    let is_every_name = selection.wants_all_names(&stream.trace.trace);
+    // Packets that are left out within a stream must not look like lost ones.
+    target.numbers = (!is_every_name).then(Numbers::default);
+    let is_all = selection.range.is_everything() && is_every_name;
+    let mut planner = Planner::new(stream);
+    let (mut memory, mut window) = (Vec::new(), Vec::new());
+    while let Some(planned) = planner.plan(&mut memory) {
+        let stands_alone = planned.stands_alone;
+        let task = planned.task.with_window(WINDOW_BYTES, std::mem::take(&mut window));
+        let (file, mut source, end, mut decoder) = task.into_parts();
+        if !is_all && !stands_alone {
+            let why = "nothing can be cut out: its packets do not say in full when they begin";
+            target.damaged(&file.name, why)?;
+            break;
+        }
+        while source.next().0 < end {
+            let before = source.next().0;
+            if let Some(place) = target.begin(&file.name, &mut source, &mut decoder)? {
+                let work = PacketWork { stream, file, selection, is_every_name };
+                work.write(&mut target, &mut source, &mut decoder, &place)?;
+            }
+            target.steps.read(source.next().0.saturating_sub(before));
+        }
+        window = source.into_memory();
+        if !stands_alone {
+            planner.resume(decoder);
+        }
+    }
+    if target.file.finish()? {
+        target.done.streams += 1;
+    }
+    Ok(target.done)
+}
+
+/// What is done with a packet.
+struct PacketWork<'w, 't, B> {
+    stream: &'w Stream<'t, B>,
+    file: &'w DataFile<B>,
+    selection: &'w Selection<'w>,
+    /// Whether the time alone says what is kept.
+    is_every_name: bool,
+}
+
+impl<B: Bytes> PacketWork<'_, '_, B> {
+    /// Writes the packet that was just begun, or what is kept of it.
+    fn write(
+        &self,
+        target: &mut Target<'_>,
+        source: &mut SourceStream<&B>,
+        decoder: &mut StreamDecoder<'_>,
+        place: &PacketPlace,
+    ) -> Result<(), ExportError> {
+        let Self { stream, file, selection, is_every_name } = *self;
+        let (range, clock) = (selection.range, decoder.class().and_then(StreamClass::clock));
+        if range.is_after(&place.packet, clock) || range.is_before(&place.packet, clock) {
+            return Ok(());
+        }
+        if is_every_name && place.is_complete && range.contains(&place.packet, clock) {
+            let (_, next) = source.next();
+            let is_in = |event: &EventHeader<'_>| range.has(event.time);
+            if target.look_through(&file.name, source, decoder, is_in)? {
+                return target.copy(file, place);
+            }
+            // Its times are not as it says: it is cut, from its beginning.
+            source.go_to(place.at, next - 1);
+            if let Err(error) = source.begin(decoder, &mut Skip, |_| {}) {
+                return target.damaged(&file.name, error);
+            }
+        }
+        target.cut(&stream.trace.trace, &file.name, source, decoder, |event| {
+            range.has(event.time) && selection.wants(event.class)
+        })
+    }
+}
