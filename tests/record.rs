@@ -440,6 +440,68 @@ int main(void) {
 }
 
 /// A second after the start and each second: what there is so far, in place of the line before.
+/// Emits on one CPU and then, once it has read something, on another.
+const MOVER: &str = r#"
+#define _GNU_SOURCE
+#include <sched.h>
+#include <stdio.h>
+#include <trackway/trackway.h>
+TRACKWAY_EVENT(myapp, before, TRACKWAY_INFO);
+TRACKWAY_EVENT(myapp, after, TRACKWAY_INFO);
+static void go_to(int number) {
+    cpu_set_t all, one;
+    CPU_ZERO(&one);
+    sched_getaffinity(0, sizeof(all), &all);
+    for (int cpu = 0; cpu < CPU_SETSIZE; cpu++)
+        if (CPU_ISSET(cpu, &all) && number-- == 0)
+            CPU_SET(cpu, &one);
+    sched_setaffinity(0, sizeof(one), &one);
+}
+int main(void) {
+    cpu_set_t all;
+    sched_getaffinity(0, sizeof(all), &all);
+    go_to(0);
+    trackway(myapp, before);
+    getchar();
+    sched_setaffinity(0, sizeof(all), &all);
+    go_to(1);
+    trackway(myapp, after);
+    return 0;
+}
+"#;
+
+#[test]
+fn what_comes_after_a_trace_was_moved_goes_where_it_is() {
+    if std::thread::available_parallelism().map_or(1, usize::from) < 2 {
+        return trackway_tests::skipped("there is one CPU");
+    }
+    let world = World::new("moved");
+    let program = world.compile("mover", MOVER, true, &[]);
+    let (trace, moved) = (world.path("trace"), world.path("moved"));
+    let recorder = world
+        .trackway(&["record", "-o"])
+        .arg(&trace)
+        .arg("--")
+        .arg(&program)
+        .stdin(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn();
+    let mut recorder = recorder.expect("trackway runs");
+    let shown = || world.trackway(&["print"]).arg(&trace).output().expect("it runs");
+    wait_for("the first event", || {
+        String::from_utf8_lossy(&shown().stdout).contains("myapp:before")
+    });
+    std::fs::rename(&trace, &moved).expect("moved");
+    drop(recorder.stdin.take());
+    let output = recorder.wait_with_output().expect("it ends");
+    let messages = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{messages}");
+    // Its second event is the first of its CPU: a file that was not there when the trace was moved.
+    let text = world.print(&moved);
+    assert_eq!((text.matches("before").count(), text.matches("after").count()), (1, 1), "{text}");
+    assert!(!trace.exists(), "{messages}");
+}
+
 #[test]
 fn the_status_line_tells_how_it_goes() {
     if !trackway_tests::has("script") {

@@ -19,6 +19,7 @@ mod error;
 mod home;
 mod memory;
 mod metadata;
+mod place;
 mod record;
 mod recording;
 mod recover;

@@ -4,11 +4,14 @@ use std::collections::HashSet;
 use std::fs;
 use std::io::{self, Write};
 use std::os::unix::fs::OpenOptionsExt;
-use std::path::{Path, PathBuf};
+use std::path::Path;
+use std::sync::Arc;
 
 use trackway_ctf::read::Trace;
 use trackway_ctf::write::{TraceDescription, event_declaration, metadata_preamble};
 use trackway_schema::EventDescription;
+
+use crate::place::Place;
 
 /// Largest metadata that is read back, in bytes.
 const BYTES_MAX: u64 = 256 << 20;
@@ -16,7 +19,7 @@ const BYTES_MAX: u64 = 256 << 20;
 /// The metadata file of a trace.
 #[derive(Debug)]
 pub(crate) struct Metadata {
-    path: PathBuf,
+    folder: Arc<Place>,
     text: String,
     declared: HashSet<u32>,
     written_bytes: usize,
@@ -24,9 +27,9 @@ pub(crate) struct Metadata {
 
 impl Metadata {
     /// Writes the metadata of a new trace in `folder`.
-    pub(crate) fn create(folder: &Path, trace: &TraceDescription) -> io::Result<Self> {
+    pub(crate) fn create(folder: Arc<Place>, trace: &TraceDescription) -> io::Result<Self> {
         let mut metadata = Self {
-            path: folder.join("metadata"),
+            folder,
             text: metadata_preamble(trace),
             declared: HashSet::new(),
             written_bytes: 0,
@@ -45,15 +48,15 @@ impl Metadata {
     }
 
     /// Reads the metadata that a recorder wrote in `folder`.
-    pub(crate) fn reopen(folder: &Path) -> io::Result<Self> {
-        let path = folder.join("metadata");
+    pub(crate) fn reopen(folder: Arc<Place>) -> io::Result<Self> {
+        let path = folder.now().join("metadata");
         if fs::metadata(&path)?.len() > BYTES_MAX {
             return Err(io::ErrorKind::FileTooLarge.into());
         }
         let text = fs::read_to_string(&path)?;
         let declared = declared_ids(&text);
         let written_bytes = text.len();
-        Ok(Self { path, text, declared, written_bytes })
+        Ok(Self { folder, text, declared, written_bytes })
     }
 
     /// Adds the declaration of event `id`; it is in the file after [`Self::write`].
@@ -69,7 +72,8 @@ impl Metadata {
             return Ok(());
         }
         // Readers pass over names that begin with a dot.
-        let next = self.path.with_file_name(".metadata.next");
+        let folder = self.folder.now();
+        let next = folder.join(".metadata.next");
         let mut file = fs::OpenOptions::new()
             .write(true)
             .create(true)
@@ -78,7 +82,7 @@ impl Metadata {
             .custom_flags(libc::O_NOFOLLOW)
             .open(&next)?;
         file.write_all(self.text.as_bytes())?;
-        fs::rename(&next, &self.path)?;
+        fs::rename(&next, folder.join("metadata"))?;
         self.written_bytes = self.text.len();
         Ok(())
     }

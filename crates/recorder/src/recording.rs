@@ -309,7 +309,7 @@ impl Recording {
         };
         for work in &mut self.regions {
             work.drain(&mut with)
-                .map_err(RecordError::io("write", self.trace.channel.join(work.name())))?;
+                .map_err(RecordError::io("write", self.trace.channel.path().join(work.name())))?;
         }
         Ok(())
     }
@@ -338,7 +338,7 @@ impl Recording {
         self.trace
             .metadata
             .write()
-            .map_err(RecordError::io("write", self.trace.channel.join("metadata")))
+            .map_err(RecordError::io("write", self.trace.channel.path().join("metadata")))
     }
 
     /// Gives the memory of drained sub-buffers to the next ones, and more where writers need it.
@@ -490,7 +490,7 @@ impl Recording {
             };
             work.drain(&mut with)
                 .and_then(|()| work.close(&self.trace, self.begin_ts))
-                .map_err(RecordError::io("write", self.trace.channel.join(work.name())))?;
+                .map_err(RecordError::io("write", self.trace.channel.path().join(work.name())))?;
         }
         Ok(true)
     }

@@ -229,7 +229,7 @@ impl Recording {
                 continue;
             }
             let id = work.stream_id(self.trace.uuid);
-            match Stream::reopen(&self.trace.channel, &work.name(), id, &drained) {
+            match Stream::reopen(&self.trace.channel.now(), &work.name(), id, &drained) {
                 Ok(stream) => work.stream = Some(stream),
                 // Somebody removed or cut the file, or wrote over the progress.
                 Err(error)
@@ -242,7 +242,7 @@ impl Recording {
                     work.damaged += 1;
                 }
                 Err(error) => {
-                    let path = self.trace.channel.join(work.name());
+                    let path = self.trace.channel.path().join(work.name());
                     return Err(RecordError::io("open", path)(error));
                 }
             }

@@ -10,9 +10,9 @@
 
 use std::fs::{self, DirBuilder, File, TryLockError};
 use std::io::{self, Write};
-use std::os::fd::AsRawFd;
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::Duration;
 
 use trackway_abi::record::context;
@@ -21,6 +21,7 @@ use trackway_session::Line;
 
 use crate::RecordError;
 use crate::metadata::Metadata;
+use crate::place::Place;
 
 /// Folder of what readers of CTF pass over: facts about the recording.
 pub(crate) const FACTS: &str = "trackway";
@@ -34,12 +35,10 @@ pub(crate) struct Trace {
     /// The folder that the user named.
     pub(crate) root: PathBuf,
     /// The folder of the streams.
-    pub(crate) channel: PathBuf,
+    pub(crate) channel: Arc<Place>,
     pub(crate) metadata: Metadata,
     pub(crate) uuid: [u8; 16],
     clock: Option<File>,
-    /// The folder of facts, opened: it stays ours wherever the trace is moved meanwhile.
-    facts: Option<File>,
 }
 
 /// What is particular to a session's trace.
@@ -83,7 +82,9 @@ impl Trace {
                 procname: of.contexts & context::PROCNAME != 0,
             },
         };
-        let metadata = Metadata::create(&channel, &description)
+        let place = Place::open(&channel).map_err(RecordError::io("open", channel.clone()))?;
+        let place = Arc::new(place);
+        let metadata = Metadata::create(Arc::clone(&place), &description)
             .map_err(RecordError::io("write", channel.join("metadata")))?;
         let clock = fs::OpenOptions::new()
             .create(true)
@@ -96,8 +97,7 @@ impl Trace {
             })
             .map_err(RecordError::io("write", channel.join(FACTS)))?;
         let root = root.to_owned();
-        let facts = File::open(channel.join(FACTS)).ok();
-        Ok(Self { root, channel, metadata, uuid: of.uuid, clock: Some(clock), facts })
+        Ok(Self { root, channel: place, metadata, uuid: of.uuid, clock: Some(clock) })
     }
 
     /// Opens the trace that a dead recorder left at `root`.
@@ -114,16 +114,16 @@ impl Trace {
                 return Err(RecordError::Io("trust another user's folder", folder.into(), error));
             }
         }
-        let metadata = Metadata::reopen(&channel)
+        let place = Place::open(&channel).map_err(RecordError::io("open", channel.clone()))?;
+        let place = Arc::new(place);
+        let metadata = Metadata::reopen(Arc::clone(&place))
             .map_err(RecordError::io("read", channel.join("metadata")))?;
-        Ok(Self { root: root.to_owned(), channel, metadata, uuid, clock: None, facts: None })
+        Ok(Self { root: root.to_owned(), channel: place, metadata, uuid, clock: None })
     }
 
     /// The folder of facts about the recording, where it is now.
     pub(crate) fn facts(&self) -> PathBuf {
-        let now = |folder: &File| fs::canonicalize(format!("/proc/self/fd/{}", folder.as_raw_fd()));
-        let now = self.facts.as_ref().and_then(|folder| now(folder).ok());
-        now.unwrap_or_else(|| self.channel.join(FACTS))
+        self.channel.now().join(FACTS)
     }
 
     /// Notes a calibration beside the streams; without it the trace is no less valid.
