@@ -132,7 +132,7 @@ impl<'bytes> Cursor<'bytes> {
     pub(crate) fn string(&mut self) -> Result<&'bytes [u8], DecodeError> {
         self.align(8)?;
         let rest = self.rest();
-        let length = nul(rest).ok_or_else(|| self.truncated())?;
+        let length = memchr::memchr(0, rest).ok_or_else(|| self.truncated())?;
         self.bit += 8 * (length as u64 + 1);
         Ok(rest.get(..length).unwrap_or_default())
     }
@@ -161,52 +161,9 @@ impl<'bytes> Cursor<'bytes> {
     }
 }
 
-/// Where the first NUL is. Strings are short: a search in line, by pieces of 32 bytes, is done
-/// before one by vectors would have begun, and without guesses at a string's length by the
-/// processor, which would mostly be wrong.
-#[inline]
-fn nul(bytes: &[u8]) -> Option<usize> {
-    let (pieces, rest) = bytes.as_chunks::<32>();
-    for (index, piece) in pieces.iter().enumerate() {
-        let (words, _) = piece.as_chunks::<8>();
-        let zeros = words.iter().rev().fold(0, |zeros, word| zeros << 8 | zeros_of(*word));
-        if zeros != 0 {
-            return Some(32 * index + zeros.trailing_zeros() as usize);
-        }
-    }
-    Some(32 * pieces.len() + rest.iter().position(|&byte| byte == 0)?)
-}
-
-/// A bit for each byte that is 0, from the lowest on; bits above the first that is set may be
-/// wrong.
-#[inline]
-const fn zeros_of(word: [u8; 8]) -> u64 {
-    const LOW: u64 = 0x0101_0101_0101_0101;
-    let word = u64::from_le_bytes(word);
-    // In each byte's highest bit (Warren, "Hacker's Delight", 6-1) ...
-    let zeros = word.wrapping_sub(LOW) & !word & LOW << 7;
-    // ... and from there to the highest byte, each to a bit of its own.
-    (zeros >> 7).wrapping_mul(0x0102_0408_1020_4080) >> 56
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn the_first_nul_is_found() {
-        for length in 0..100 {
-            let mut bytes = vec![0xff; length];
-            assert_eq!(nul(&bytes), None, "{length}");
-            for at in (0..length).rev() {
-                bytes[at] = 0;
-                assert_eq!(nul(&bytes), Some(at), "{length}");
-            }
-            // What borrows from a byte above it is no NUL.
-            bytes.fill(1);
-            assert_eq!(nul(&bytes), None, "{length}");
-        }
-    }
 
     #[test]
     fn bits_come_from_the_right_end() {

@@ -375,7 +375,6 @@ impl<'trace> StreamDecoder<'trace> {
     }
 
     /// Reads an event's parts: the numbers in `bytes` whose places are known, and what is left.
-    // Not inlined: so the path of events that are numbers alone stays small.
     #[inline]
     fn rest_of_body<S: EventSink>(
         &mut self,

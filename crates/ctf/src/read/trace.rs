@@ -240,7 +240,7 @@ impl StreamClass {
     }
 
     /// The event that headers name by `id`.
-    #[inline]
+    #[inline(always)]
     pub fn event(&self, id: u64) -> Option<&EventClass> {
         // Nearly always, ids count up from 0 in the order of declaration.
         let guess = usize::try_from(id).ok()?;
