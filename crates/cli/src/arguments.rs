@@ -335,11 +335,11 @@ pub(crate) struct TrimArguments {
 ///   trackway merge -o whole chunk-1 chunk-2 chunk-3
 ///   trackway merge -o all app-trace kernel-trace
 ///
-/// Pieces of one trace (rotated chunks, snapshots; they have the same uuid) become one, in which
-/// packets that several of them have are there once, if they say which stream they are of (as
-/// LTTng's and Trackway's do). Different traces lie side by side, and are read as one by any
-/// reader. Damage is told on stderr, and what is readable is written; the exit status is 1 then,
-/// and 2 if nothing was written.
+/// Pieces of one trace (rotated chunks, snapshots; they have the same uuid, or in CTF 2 the
+/// same namespace, name and uid) become one, in which packets that several of them have are
+/// there once, if they say which stream they are of (as LTTng's and Trackway's do). Different
+/// traces lie side by side, and are read as one by any reader. Damage is told on stderr, and
+/// what is readable is written; the exit status is 1 then, and 2 if nothing was written.
 #[derive(Debug, Args)]
 #[command(verbatim_doc_comment)]
 pub(crate) struct MergeArguments {

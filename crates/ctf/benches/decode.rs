@@ -196,7 +196,7 @@ fn pass(trace: &Trace, packets: &[Vec<u8>], work: Work) -> (u64, u64) {
                         stream_text: b"host ",
                         class_text: b"app:event: ",
                         packet_text: b"{ cpu_id = 0 }",
-                        prefix: &prefix,
+                        prefix: Some(&prefix),
                     };
                     lines.event(&mut text, line, &mut decoder, window).map(|_| ())
                 }

@@ -13,11 +13,6 @@ pub struct Literal {
 }
 
 impl Literal {
-    /// No text.
-    pub const fn empty() -> Self {
-        Self { pieces: Vec::new(), length: 0 }
-    }
-
     /// The text `bytes`.
     pub fn new(bytes: &[u8]) -> Self {
         let mut literal = Self::default();

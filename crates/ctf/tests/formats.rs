@@ -52,13 +52,13 @@ fn lines<F: LineFormat>(
                 stream_text: &stream_text,
                 class_text: &class_text,
                 packet_text: &packet_text,
-                prefix: &prefix,
+                prefix: Some(&prefix).filter(|prefix| prefix.len() > 30),
             };
             let mut out = Vec::new();
             format.event(&mut out, line, &mut decoder, window).expect("a body");
             lines.push(String::from_utf8(out).expect("UTF-8"));
         }
-        at += (packet.packet_bits.expect("a size") / 8) as usize;
+        at += packet.packet_bits.map_or(available, |bits| bits / 8) as usize;
     }
     lines
 }
@@ -344,4 +344,33 @@ fn names_that_differ_in_an_underscore_alone_stay_apart() {
     let stream = &trace.streams()[0];
     let columns = event_columns(stream, &stream.events()[0]).expect("a structure");
     assert_eq!(columns, ["a", "_a", "__a", "b", "c"]);
+}
+
+/// In CTF 2 names are what they are.
+#[test]
+fn names_of_ctf_2_are_shown_as_they_are() {
+    let member = |name: &str| {
+        format!(
+            r#"{{"name":"{name}","field-class":{{"type":"fixed-length-unsigned-integer",
+            "length":8,"byte-order":"little-endian"}}}}"#
+        )
+    };
+    let members = ["x", "_x", "__x"].map(member).join(",");
+    let fragments = [
+        r#"{"type":"preamble","version":2}"#.to_owned(),
+        r#"{"type":"data-stream-class"}"#.to_owned(),
+        format!(
+            r#"{{"type":"event-record-class","name":"e","payload-field-class":
+            {{"type":"structure","member-classes":[{members}]}}}}"#
+        ),
+    ];
+    let metadata: String = fragments.iter().map(|text| format!("\u{1e}{text}\n")).collect();
+    let trace = Trace::parse(metadata.as_bytes()).expect("metadata");
+    let [line] = &lines(Json::new(messages()), &trace, &[1, 2, 3], |_| true)[..] else {
+        panic!("one event");
+    };
+    assert!(line.ends_with("{\"x\":1,\"_x\":2,\"__x\":3}}\n"), "{line}");
+    let stream = &trace.streams()[0];
+    let columns = event_columns(stream, &stream.events()[0]).expect("a structure");
+    assert_eq!(columns, ["x", "_x", "__x"]);
 }

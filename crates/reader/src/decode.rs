@@ -9,11 +9,12 @@ use trackway_ctf::read::{
     Bytes, Damage, EventClass, EventHeader, Loss, Next, SourceStream, StreamClass, StreamDecoder,
     StreamError,
 };
-use trackway_ctf::text::{Head, LINE_BYTES_MAX, Line, LineFormat, Literal, Stamp};
+use trackway_ctf::text::{Head, LINE_BYTES_MAX, Line, LineFormat, Stamp};
 
 use crate::batch::{Batch, Mark, Told};
 use crate::input::{DataFile, Part};
 use crate::plan::Planner;
+use crate::prefixes::Prefixes;
 use crate::stream::{ClassTexts, Stream};
 
 /// How much room for lines stays after one that was too large, in bytes.
@@ -31,8 +32,7 @@ pub(crate) struct Task<'t, B> {
     texts: Option<&'t ClassTexts>,
     /// What lines of the current packet have in common.
     packet_text: Vec<u8>,
-    /// The prefix of each class's lines in this packet; empty until there is a line.
-    prefixes: Vec<Literal>,
+    prefixes: Prefixes,
     /// Events of the current packet that were begun, and between which of them it is read.
     events: u64,
     wanted: Range<u64>,
@@ -61,7 +61,7 @@ impl<'t, B: Bytes> Task<'t, B> {
             decoder,
             texts: None,
             packet_text: Vec::new(),
-            prefixes: Vec::new(),
+            prefixes: Prefixes::new(),
             events: 0,
             wanted: 0..u64::MAX,
             previous: None,
@@ -125,7 +125,7 @@ impl<'t, B: Bytes> Task<'t, B> {
 
     fn begin_packet(&mut self, format: &impl LineFormat, batch: &mut Batch) {
         self.packet_text.clear();
-        self.prefixes.clear();
+        self.prefixes.next_packet();
         self.events = 0;
         self.wanted = wanted(&self.file.part, self.source.next().0);
         let mut losses = Vec::new();
@@ -206,9 +206,8 @@ impl<'t, B: Bytes> Task<'t, B> {
         let Some(class_text) = class_text.filter(|_| self.stream.range.has(header.time)) else {
             return self.skip(header);
         };
-        if F::HAS_LINES && self.prefixes.get(class_index).is_none_or(Literal::is_empty) {
-            self.make_prefix(class_index, [&texts.stream, class_text]);
-        }
+        let parts = [&texts.stream, class_text, &self.packet_text];
+        let prefix = if F::HAS_LINES { self.prefixes.of(class_index, parts) } else { None };
         let line = Line {
             class: header.class,
             stamp,
@@ -216,7 +215,7 @@ impl<'t, B: Bytes> Task<'t, B> {
             stream_text: &texts.stream,
             class_text,
             packet_text: &self.packet_text,
-            prefix: self.prefixes.get(class_index).unwrap_or(&NO_TEXT),
+            prefix,
         };
         let start = batch.text.len();
         let bit = self.decoder.position_bits();
@@ -250,24 +249,10 @@ impl<'t, B: Bytes> Task<'t, B> {
         Ok(())
     }
 
-    /// Makes what lines of a class have in common in this packet.
-    #[cold]
-    fn make_prefix(&mut self, class_index: usize, [stream, class]: [&[u8]; 2]) {
-        if self.prefixes.len() <= class_index {
-            self.prefixes.resize_with(class_index + 1, Literal::default);
-        }
-        if let Some(prefix) = self.prefixes.get_mut(class_index) {
-            prefix.set(&[stream, class, &self.packet_text]);
-        }
-    }
-
     fn damaged(&self, error: &StreamError, batch: &mut Batch) {
         batch.note(Told::Damage(format!("{}: {error}", self.file.name)));
     }
 }
-
-/// The prefix where there are no lines.
-static NO_TEXT: Literal = Literal::empty();
 
 /// Which events are wanted of the packet that begins at byte `at`.
 fn wanted(part: &Part, at: u64) -> Range<u64> {

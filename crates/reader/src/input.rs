@@ -79,27 +79,36 @@ impl NamedTrace {
     }
 }
 
-/// Traces of one identity made one: the metadata that declares most, and all the files. With
-/// each goes what it comes with; of several, that of the metadata.
-pub(crate) fn joined<B, With>(inputs: Vec<(Input<B>, With)>) -> Vec<(Input<B>, With)> {
-    let mut traces: Vec<(Input<B>, With)> = Vec::new();
+/// Pieces of a trace that are one.
+pub(crate) struct Joined<B, With> {
+    /// The metadata that declares most, and all the files.
+    pub(crate) input: Input<B>,
+    /// What the piece with this metadata came with.
+    pub(crate) with: With,
+    /// Which of the inputs was the first piece.
+    pub(crate) first: usize,
+}
+
+/// Traces of one identity made one.
+pub(crate) fn joined<B, With>(inputs: Vec<(Input<B>, With)>) -> Vec<Joined<B, With>> {
+    let mut traces: Vec<Joined<B, With>> = Vec::new();
     let declared = |trace: &Trace| {
         trace.streams().iter().map(|stream| 1 + stream.events().len()).sum::<usize>()
     };
-    for mut one in inputs {
-        let identity = one.0.trace.identity();
+    for (first, (mut input, mut with)) in inputs.into_iter().enumerate() {
+        let identity = input.trace.identity();
         let mut known = traces.iter_mut().filter(|_| identity.is_unique());
-        let same = known.find(|other| other.0.trace.identity() == identity);
-        let Some(same) = same else {
-            traces.push(one);
+        let Some(same) = known.find(|other| other.input.trace.identity() == identity) else {
+            traces.push(Joined { input, with, first });
             continue;
         };
-        if declared(&one.0.trace) > declared(&same.0.trace) {
-            std::mem::swap(same, &mut one);
+        if declared(&input.trace) > declared(&same.input.trace) {
+            std::mem::swap(&mut same.input, &mut input);
+            std::mem::swap(&mut same.with, &mut with);
         }
-        same.0.files.append(&mut one.0.files);
+        same.input.files.append(&mut input.files);
         // babeltrace2 names what it found in several folders by the host alone.
-        same.0.folder.clear();
+        same.input.folder.clear();
     }
     traces
 }

@@ -21,6 +21,7 @@ mod input;
 mod merge;
 mod pipeline;
 mod plan;
+mod prefixes;
 mod recording;
 mod select;
 mod stats;
@@ -114,7 +115,7 @@ fn print_on<B: Bytes + Sync>(
 ) -> io::Result<(Summary, Shown)> {
     let alone = inputs.into_iter().map(|input| (input, ())).collect();
     let traces: Vec<(NamedTrace, Vec<DataFile<B>>)> =
-        joined(alone).into_iter().map(|(input, ())| NamedTrace::of(input)).collect();
+        joined(alone).into_iter().map(|one| NamedTrace::of(one.input)).collect();
     let texts = |(trace, _): &(NamedTrace, _)| ClassTexts::of(trace, format, selection);
     let texts: Vec<_> = traces.iter().map(texts).collect();
     let streams = streams(&traces, &texts, selection.range);

@@ -107,7 +107,7 @@ pub fn statistics<B: Bytes + Sync>(
 ) -> io::Result<Statistics> {
     let alone = inputs.into_iter().map(|input| (input, ())).collect();
     let traces: Vec<(NamedTrace, Vec<DataFile<B>>)> =
-        joined(alone).into_iter().map(|(input, ())| NamedTrace::of(input)).collect();
+        joined(alone).into_iter().map(|one| NamedTrace::of(one.input)).collect();
     let texts: Vec<_> = traces.iter().map(|_| Vec::new()).collect();
     let streams = streams(&traces, &texts, selection.range);
     let planners: Vec<_> =

@@ -479,3 +479,48 @@ fn what_is_stopped_leaves_nothing() {
     assert!(matches!(trimmed(&export), Err(ExportError::NotEmpty(_))));
     assert!(from.join("metadata").exists());
 }
+
+/// A CTF 2 trace of one event of the class `name`, with this UUID in its preamble and this uid.
+fn save_ctf2(folder: &Path, name: &str, uid: Option<&str>) {
+    fs::create_dir_all(folder).expect("a folder");
+    let uuid: Vec<u8> = (0..16).collect();
+    let uid =
+        uid.map_or(String::new(), |uid| format!(r#","namespace":"n","name":"t","uid":"{uid}""#));
+    let fragments = [
+        format!(r#"{{"type":"preamble","version":2,"uuid":{uuid:?}}}"#),
+        format!(r#"{{"type":"trace-class"{uid}}}"#),
+        r#"{"type":"data-stream-class"}"#.to_owned(),
+        format!(
+            r#"{{"type":"event-record-class","name":"{name}","payload-field-class":
+            {{"type":"structure","member-classes":[{{"name":"x","field-class":
+            {{"type":"fixed-length-unsigned-integer","length":8,
+            "byte-order":"little-endian"}}}}]}}}}"#
+        ),
+    ];
+    let text: String = fragments.iter().map(|fragment| format!("\u{1e}{fragment}\n")).collect();
+    fs::write(folder.join("metadata"), text).expect("a file");
+    fs::write(folder.join("stream"), [7]).expect("a file");
+}
+
+#[test]
+fn traces_of_ctf_2_are_one_if_they_have_one_name_and_uid() {
+    for (uids, traces) in [([None, None], 2), ([Some("1"), Some("2")], 2), ([Some("1"); 2], 1)] {
+        let place = TemporaryFolder::new();
+        let (a, b, to) = (place.join("a"), place.join("b"), place.join("to"));
+        save_ctf2(&a, "one", uids[0]);
+        save_ctf2(&b, if traces == 1 { "one" } else { "two" }, uids[1]);
+        let (done, messages) = merged(&[a.clone(), b.clone()], &to);
+        assert_eq!((done.traces, messages.as_str()), (traces, ""), "{uids:?}");
+        let mut names: Vec<String> = match traces {
+            1 => events(&to).into_iter().map(|event| event.name).collect(),
+            _ => ["a", "b"]
+                .into_iter()
+                .flat_map(|at| events(&to.join(at)))
+                .map(|event| event.name)
+                .collect(),
+        };
+        names.sort();
+        let expected = if traces == 1 { ["one", "one"] } else { ["one", "two"] };
+        assert_eq!(names, expected, "{uids:?}");
+    }
+}

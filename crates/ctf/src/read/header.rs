@@ -108,7 +108,8 @@ impl HeaderPlan {
             if *within > alignment {
                 return None;
             }
-            for &(first, last) in &option.ranges {
+            // A range that ends before it begins has no tag in it.
+            for &(first, last) in option.ranges.iter().filter(|(first, last)| first <= last) {
                 let mut shape = Shape::new(first, last);
                 shape.add(&numbers[0].kind, Some(slot))?;
                 shape.bits = shape.bits.next_multiple_of(*within);

@@ -697,7 +697,10 @@ fn finish(kind: &mut Type, is_version_2: bool) {
                 member.lead = Literal::new(text.as_bytes());
                 shown += usize::from(!member.hidden);
             }
-            mark_ambiguous(&mut structure.members);
+            // In CTF 2 names are what they are, and each is there once.
+            if !is_version_2 {
+                mark_ambiguous(&mut structure.members);
+            }
             structure.shown = shown > 0 || structure.members.is_empty() || is_version_2;
             structure.runs = runs(&structure.members, structure.alignment);
         }

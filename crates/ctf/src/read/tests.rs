@@ -144,3 +144,41 @@ fn fast_paths_find_what_the_walk_finds() {
     // Or else nothing was compared.
     assert!(worked_out > 5000 && events > 5000 && cut > 500, "{worked_out} {events} {cut}");
 }
+
+/// Such a range has no tag in it, however it is looked up.
+#[test]
+fn ranges_that_end_before_they_begin_select_no_header() {
+    let metadata = r#"/* CTF 1.8 */
+        trace { major = 1; minor = 8; byte_order = le; };
+        clock { name = c; };
+        stream { event.header := struct {
+            enum : integer { size = 5; } { compact = 30 ... 0, extended = 31 } id;
+            variant <id> {
+                struct { integer { size = 27; map = clock.c.value; } timestamp; } compact;
+                struct { integer { size = 32; align = 8; } id;
+                    integer { size = 64; align = 8; map = clock.c.value; } timestamp; } extended;
+            } v;
+        } align(8); };
+        event { name = "e"; id = 9; fields := struct { }; };"#;
+    let mut packet = Vec::new();
+    for time in 1..=3_u64 {
+        packet.push(31);
+        packet.extend(9_u32.to_le_bytes());
+        packet.extend(time.to_le_bytes());
+    }
+    let parse = || Trace::parse(metadata.as_bytes()).expect("metadata");
+    let (fast, mut slow) = (parse(), parse());
+    assert!(strip(&mut slow) > 0);
+    for trace in [&fast, &slow] {
+        let window = Window::whole(&packet);
+        let mut decoder = StreamDecoder::new(trace);
+        let mut sink = ValueSink::default();
+        decoder.begin_packet(window, packet.len() as u64, &mut sink, |_| {}).expect("a packet");
+        let times = std::iter::from_fn(|| {
+            let header = decoder.event_header(window).expect("a header")?;
+            decoder.event_body(window, header.class, &mut sink).expect("a body");
+            header.time
+        });
+        assert_eq!(times.collect::<Vec<_>>(), [1, 2, 3]);
+    }
+}

@@ -57,8 +57,8 @@ pub struct Line<'a> {
     pub class_text: &'a [u8],
     /// What [`LineFormat::packet_sink`] wrote.
     pub packet_text: &'a [u8],
-    /// The three together, in this order.
-    pub prefix: &'a Literal,
+    /// The three together, in this order, if that is at hand.
+    pub prefix: Option<&'a Literal>,
 }
 
 /// What of a line depends on the events before it.

@@ -143,7 +143,14 @@ impl<C: Calendar> LineFormat for Pretty<C> {
             Some(stamp) => self.times.push(out, stamp, line.previous),
             None => Head::default(),
         };
-        line.prefix.push(out);
+        match line.prefix {
+            Some(prefix) => prefix.push(out),
+            None => {
+                out.extend_from_slice(line.stream_text);
+                out.extend_from_slice(line.class_text);
+                out.extend_from_slice(line.packet_text);
+            }
+        }
         let mut sink = FieldWriter::new(out, self.options.names, !line.packet_text.is_empty());
         decoder.event_body(window, line.class, &mut sink)?;
         out.push(b'\n');

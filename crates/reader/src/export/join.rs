@@ -15,7 +15,7 @@ use super::places::{Names, Origin, distinct, places};
 use super::streams::{StreamWork, write_streams};
 use super::{Export, ExportError, Exported};
 use crate::folder::METADATA;
-use crate::input::{Input, NamedTrace, joined};
+use crate::input::{Input, Joined, NamedTrace, joined};
 use crate::select::{Range, Selection};
 use crate::stream::streams_of;
 
@@ -36,23 +36,13 @@ pub fn join<B: Bytes + Sync>(
 ) -> Result<Exported, ExportError> {
     let folder = Folder::new(&export.folder)?;
     let inputs = distinct(inputs);
-    let found: Vec<_> = inputs
-        .iter()
-        .map(|(input, path)| (input.trace.uuid().copied(), Origin::new(input, path)))
-        .collect();
-    let numbered =
-        inputs.into_iter().enumerate().map(|(number, (input, path))| (input, (number, path)));
-    let groups = joined(numbered.collect());
+    let found: Vec<_> = inputs.iter().map(|(input, path)| Origin::new(input, path)).collect();
+    let groups = joined(inputs);
     // A trace's place is its first piece's, whichever piece has its metadata.
-    let first = |input: &Input<B>, number: usize| {
-        let uuid = input.trace.uuid();
-        let same = found.iter().find(|(other, _)| uuid.is_some() && other.as_ref() == uuid);
-        same.or(found.get(number)).map(|(_, origin)| origin.clone())
-    };
     let origins: Vec<_> =
-        groups.iter().filter_map(|(input, (number, _))| first(input, *number)).collect();
+        groups.iter().filter_map(|group| found.get(group.first).cloned()).collect();
     let mut traces = Vec::new();
-    for ((input, (_, path)), place) in groups.into_iter().zip(places(&origins)) {
+    for (Joined { input, with: path, .. }, place) in groups.into_iter().zip(places(&origins)) {
         let to = folder.trace(&place, &path)?;
         let (trace, files) = NamedTrace::of(input);
         traces.push((trace, files, to));
