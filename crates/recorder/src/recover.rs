@@ -1,6 +1,8 @@
 //! What dead recorders left: their traces completed, their slots freed.
 
+use std::fs;
 use std::io::ErrorKind;
+use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::Ordering;
 
@@ -77,7 +79,7 @@ fn recover_as(
                 continue;
             }
             let folder = match &only {
-                Some(named) if !named.is_of(session) => continue,
+                Some(named) if !named.is_of(session)? => continue,
                 Some(named) => named.path.clone(),
                 None => slot::path_of(session),
             };
@@ -99,8 +101,6 @@ fn recover_as(
 struct Named {
     /// Absolute.
     path: PathBuf,
-    /// Where it really is, if it is there.
-    real: Option<PathBuf>,
     /// Its identity, if it can be read.
     uuid: Option<[u8; 16]>,
 }
@@ -110,27 +110,42 @@ impl Named {
         let uuid = Metadata::uuid_in(&channel_of(path, crate::home::user()));
         let absolute = std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
         // Without a slash at the end, as `trace::prepare` makes it.
-        Self { path: absolute.components().collect(), real: path.canonicalize().ok(), uuid }
+        Self { path: absolute.components().collect(), uuid }
     }
 
-    /// Whether it is the trace of `session`: it is there, or it was, and has been moved since.
-    fn is_of(&self, session: &Session) -> bool {
+    /// Whether it is the trace of `session`, wherever it has been moved since. Where it was may be
+    /// another one by now, so places tell only if its identity cannot be read.
+    ///
+    /// # Errors
+    ///
+    /// If it is a copy: the streams of a copy may end before those that the session goes on from,
+    /// and what is in memory can be written only once.
+    fn is_of(&self, session: &Session) -> Result<bool, RecordError> {
         let place = slot::path_of(session);
-        if place == self.path {
-            return true;
+        let is_there = place == self.path || is_same_folder(&place, &self.path);
+        let Some(uuid) = self.uuid else { return Ok(is_there) };
+        if uuid != uuid_of(session) {
+            return Ok(false);
         }
-        match place.canonicalize() {
-            Ok(real) => self.real.as_ref() == Some(&real),
-            Err(_) => is_gone(&place) && self.uuid == Some(uuid_of(session)),
+        let there = channel_of(&place, crate::home::user());
+        if !is_there && Metadata::uuid_in(&there) == Some(uuid) {
+            return Err(RecordError::Copy(self.path.clone(), place));
         }
+        Ok(true)
     }
 
     /// Marks the trace, of which nothing is in memory, if it was recorded here, is not complete,
     /// and nobody writes to it: it will not become more.
     fn settle(&self, notices: &Notices) -> Result<(), RecordError> {
-        let facts = channel_of(&self.path, crate::home::user()).join(FACTS);
+        let channel = channel_of(&self.path, crate::home::user());
+        let facts = channel.join(FACTS);
         if !facts.join(CALIBRATIONS).is_file() || completion::is_marked(&facts) {
             return Ok(());
+        }
+        if self.uuid.is_none() {
+            // So it is not known what is in memory of it.
+            let error = std::io::Error::new(ErrorKind::InvalidData, "it makes no sense");
+            return Err(RecordError::Io("read", channel.join("metadata"), error));
         }
         let Ok(Some(_lock)) = trace::lock(&self.path) else { return Ok(()) };
         completion::mark(&facts, By::Nobody).map_err(RecordError::io("write", facts))?;
@@ -192,7 +207,10 @@ fn recover_one(
         }
         Err(error) => {
             slot.abandon();
-            say_kept(notices, &folder);
+            // Which says so itself, and for how long.
+            if !matches!(error, RecordError::OtherTrace(_)) {
+                say_kept(notices, &folder);
+            }
             return fail(error);
         }
     };
@@ -207,8 +225,13 @@ fn recover_one(
     Some(Recovered { folder, result })
 }
 
+fn is_same_folder(one: &Path, other: &Path) -> bool {
+    let identity = |folder| fs::metadata(folder).map(|found| (found.dev(), found.ino())).ok();
+    identity(one).is_some_and(|one| identity(other) == Some(one))
+}
+
 fn is_gone(folder: &Path) -> bool {
-    let found = std::fs::symlink_metadata(folder);
+    let found = fs::symlink_metadata(folder);
     found.is_err_and(|error| error.kind() == ErrorKind::NotFound)
 }
 
@@ -260,9 +283,12 @@ mod tests {
     use super::*;
     use crate::SessionSettings;
 
-    #[test]
-    fn a_trace_that_is_gone_is_given_up_only_for_who_asked() {
-        let folder = TemporaryFolder::below(Path::new("/dev/shm"));
+    fn home(folder: &TemporaryFolder) -> Home {
+        Home::open_in(folder.path(), true).expect("a window")
+    }
+
+    /// A recording to `trace` in `folder`, whose window is there too.
+    fn record(folder: &TemporaryFolder, uuid: u8) -> Recording {
         let buffers =
             BufferOptions { size_bytes: Some(64 << 10), sub_buffers: Some(4), overwrite: false };
         let settings = SessionSettings {
@@ -271,31 +297,94 @@ mod tests {
             contexts: 0,
             rules: "*".into(),
             token: None,
-            uuid: [7; 16],
+            uuid: [uuid; 16],
             path: folder.join("trace"),
         };
-        let home = || Home::open_in(folder.path(), true).expect("a window");
-        let mut recording = Recording::build(home(), &settings).expect("a recording");
+        let mut recording = Recording::build(home(folder), &settings).expect("a recording");
         recording.activate();
-        recording.slot.abandon();
-        drop(recording);
-        std::fs::rename(folder.join("trace"), folder.join("disk")).expect("a folder");
+        recording
+    }
+
+    /// One whose recorder is dead.
+    fn left(folder: &TemporaryFolder, uuid: u8) {
+        record(folder, uuid).slot.abandon();
+    }
+
+    /// The mark of the trace `name`.
+    fn mark(folder: &TemporaryFolder, name: &str) -> Option<String> {
+        let channel = channel_of(&folder.join(name), crate::home::user());
+        fs::read_to_string(channel.join(FACTS).join("complete")).ok()
+    }
+
+    fn shared() -> TemporaryFolder {
+        TemporaryFolder::below(Path::new("/dev/shm"))
+    }
+
+    #[test]
+    fn what_was_recorded_is_written_only_into_its_own_trace() {
+        let folder = shared();
+        left(&folder, 1);
+        fs::rename(folder.join("trace"), folder.join("moved")).expect("a folder");
+        record(&folder, 2).finish(&|| false).expect("a trace");
+        let theirs = mark(&folder, "trace").expect("a mark");
+        let notices = Notices::kept();
+        for gone in [Gone::Keep, Gone::Discard] {
+            let recovered = recover_as(folder.path(), &notices, None, gone).expect("a window");
+            assert!(matches!(recovered[0].result, Err(RecordError::OtherTrace(_))));
+        }
+        let recover_in = |name| recover_in(folder.path(), &notices, Some(&folder.join(name)));
+        // The one that is there now is another, of which nothing is in memory.
+        assert!(recover_in("trace").expect("a window").is_empty());
+        assert_eq!(mark(&folder, "trace").as_ref(), Some(&theirs));
+        assert_eq!(mark(&folder, "moved"), None);
+        let recovered = recover_in("moved").expect("a window");
+        assert!(recovered[0].result.is_ok(), "{recovered:?}");
+        assert!(mark(&folder, "moved").is_some_and(|mark| mark.contains("by=recover events=")));
+        assert_eq!(mark(&folder, "trace"), Some(theirs));
+    }
+
+    #[test]
+    fn a_copy_is_not_taken_for_the_trace() {
+        let folder = shared();
+        left(&folder, 1);
+        let (trace, copy) = (folder.join("trace"), folder.join("copy"));
+        let from = channel_of(&trace, crate::home::user());
+        let to = channel_of(&copy, crate::home::user());
+        fs::create_dir_all(to.join(FACTS)).expect("a folder");
+        for file in [Path::new("metadata"), &Path::new(FACTS).join(CALIBRATIONS)] {
+            fs::copy(from.join(file), to.join(file)).expect("a copy");
+        }
+        let notices = Notices::kept();
+        let recover_in = |path: &Path| recover_in(folder.path(), &notices, Some(path));
+        let refused = recover_in(&copy).expect_err("a copy");
+        assert!(matches!(&refused, RecordError::Copy(.., original) if *original == trace));
+        assert_eq!(mark(&folder, "copy"), None);
+        // What is left of it when the trace itself is gone is as good.
+        fs::rename(&trace, folder.join("elsewhere")).expect("a folder");
+        assert!(recover_in(&copy).expect("a window")[0].result.is_ok());
+        assert!(mark(&folder, "copy").is_some());
+    }
+
+    #[test]
+    fn a_trace_that_is_gone_is_given_up_only_for_who_asked() {
+        let folder = shared();
+        left(&folder, 7);
+        fs::rename(folder.join("trace"), folder.join("disk")).expect("a folder");
         let notices = Notices::kept();
         let recover = |gone| recover_as(folder.path(), &notices, None, gone).expect("a window");
         assert!(recover(Gone::Keep)[0].result.is_err());
         assert!(notices.all()[0].contains("stay in memory"), "{:?}", notices.all());
-        std::fs::rename(folder.join("disk"), folder.join("trace")).expect("a folder");
+        fs::rename(folder.join("disk"), folder.join("trace")).expect("a folder");
         assert!(recover(Gone::Keep)[0].result.is_ok());
 
-        let mut recording = Recording::build(home(), &settings).expect("a recording");
-        recording.activate();
+        let recording = record(&folder, 7);
         recording.slot.abandon();
         let held = recording.regions.iter().find(|work| work.way != Way::Sequence).expect("one");
         let control = held.region.0.control;
         control.owner.store(ProcessSlot::NONE.owner_word(1), Ordering::Relaxed);
         drop(recording);
-        std::fs::remove_dir_all(folder.join("trace")).expect("a folder");
-        let used = || home().allocator.bytes_in_use();
+        fs::remove_dir_all(folder.join("trace")).expect("a folder");
+        let used = || home(&folder).allocator.bytes_in_use();
         let before = used();
         assert!(recover(Gone::Discard).is_empty());
         assert_eq!(used(), before, "a claimer may write there");

@@ -100,7 +100,8 @@ impl Trace {
         Ok(Self { root, channel: place, metadata, uuid: of.uuid, clock: Some(clock) })
     }
 
-    /// Opens the trace that a dead recorder left at `root`.
+    /// Opens the trace that a dead recorder left at `root`, if it is the one with identity `uuid`:
+    /// it may have been moved, and another one recorded in its place.
     pub(crate) fn reopen(root: &Path, uid: u32, uuid: [u8; 16]) -> Result<Self, RecordError> {
         let channel = channel_of(root, uid);
         // The path comes from the window. Whoever could write there must not lead us elsewhere:
@@ -118,6 +119,14 @@ impl Trace {
         let place = Arc::new(place);
         let metadata = Metadata::reopen(Arc::clone(&place))
             .map_err(RecordError::io("read", channel.join("metadata")))?;
+        match metadata.uuid() {
+            Some(found) if found == uuid => {}
+            Some(_) => return Err(RecordError::OtherTrace(root.to_owned())),
+            None => {
+                let error = io::Error::new(io::ErrorKind::InvalidData, "it makes no sense");
+                return Err(RecordError::Io("read", channel.join("metadata"), error));
+            }
+        }
         Ok(Self { root: root.to_owned(), channel: place, metadata, uuid, clock: None })
     }
 
