@@ -49,7 +49,7 @@ impl Metadata {
 
     /// Reads the metadata that a recorder wrote in `folder`.
     pub(crate) fn reopen(folder: Arc<Place>) -> io::Result<Self> {
-        let path = folder.now().join("metadata");
+        let path = folder.now()?.join("metadata");
         if fs::metadata(&path)?.len() > BYTES_MAX {
             return Err(io::ErrorKind::FileTooLarge.into());
         }
@@ -77,7 +77,7 @@ impl Metadata {
             return Ok(());
         }
         // Readers pass over names that begin with a dot.
-        let folder = self.folder.now();
+        let folder = self.folder.now()?;
         let next = folder.join(".metadata.next");
         let mut file = fs::OpenOptions::new()
             .write(true)

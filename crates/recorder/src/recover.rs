@@ -245,6 +245,8 @@ fn say_kept(notices: &Notices, folder: &Path) {
 impl Recording {
     /// Goes on where the progress in the window says that the dead recorder was.
     fn reopen_streams(&mut self) -> Result<(), RecordError> {
+        let channel = &self.trace.channel;
+        let folder = channel.now().map_err(RecordError::io("open", channel.path()))?;
         for work in &mut self.regions {
             let drained = work.region.0.control.drained();
             work.drained = drained;
@@ -252,7 +254,7 @@ impl Recording {
                 continue;
             }
             let id = work.stream_id(self.trace.uuid);
-            match Stream::reopen(&self.trace.channel.now(), &work.name(), id, &drained) {
+            match Stream::reopen(&folder, &work.name(), id, &drained) {
                 Ok(stream) => work.stream = Some(stream),
                 // Somebody removed or cut the file, or wrote over the progress.
                 Err(error)
@@ -265,7 +267,7 @@ impl Recording {
                     work.damaged += 1;
                 }
                 Err(error) => {
-                    let path = self.trace.channel.path().join(work.name());
+                    let path = channel.path().join(work.name());
                     return Err(RecordError::io("open", path)(error));
                 }
             }
@@ -341,6 +343,26 @@ mod tests {
         assert!(recovered[0].result.is_ok(), "{recovered:?}");
         assert!(mark(&folder, "moved").is_some_and(|mark| mark.contains("by=recover events=")));
         assert_eq!(mark(&folder, "trace"), Some(theirs));
+    }
+
+    #[test]
+    fn a_trace_that_was_removed_is_not_written_into_the_next_one() {
+        let folder = shared();
+        let first = record(&folder, 1);
+        fs::remove_dir_all(folder.join("trace")).expect("a folder");
+        let second = record(&folder, 2);
+        let slot = first.slot.index;
+        let refused = first.finish(&|| false).expect_err("its folder is gone");
+        assert!(refused.to_string().ends_with("its folder was removed"), "{refused}");
+        assert_eq!(mark(&folder, "trace"), None);
+        let session = home(&folder).window().session(slot).state.load(Ordering::Relaxed);
+        assert_eq!(session, state::FREE, "nobody can use what it holds");
+        second.finish(&|| false).expect("a trace");
+        assert!(mark(&folder, "trace").is_some_and(|mark| mark.contains("by=record")));
+        // A new recording is not complete, whatever was there.
+        let third = record(&folder, 3);
+        assert_eq!(mark(&folder, "trace"), None);
+        third.finish(&|| false).expect("a trace");
     }
 
     #[test]

@@ -20,6 +20,7 @@ use trackway_ctf::write::{Contexts, TraceDescription};
 use trackway_session::Line;
 
 use crate::RecordError;
+use crate::completion;
 use crate::metadata::Metadata;
 use crate::place::Place;
 
@@ -84,6 +85,8 @@ impl Trace {
         };
         let place = Place::open(&channel).map_err(RecordError::io("open", channel.clone()))?;
         let place = Arc::new(place);
+        completion::unmark(&channel.join(FACTS))
+            .map_err(RecordError::io("remove what is in", channel.join(FACTS)))?;
         let metadata = Metadata::create(Arc::clone(&place), &description)
             .map_err(RecordError::io("write", channel.join("metadata")))?;
         let clock = fs::OpenOptions::new()
@@ -131,8 +134,12 @@ impl Trace {
     }
 
     /// The folder of facts about the recording, where it is now.
-    pub(crate) fn facts(&self) -> PathBuf {
-        self.channel.now().join(FACTS)
+    ///
+    /// # Errors
+    ///
+    /// If the trace was removed.
+    pub(crate) fn facts(&self) -> io::Result<PathBuf> {
+        Ok(self.channel.now()?.join(FACTS))
     }
 
     /// Notes a calibration beside the streams; without it the trace is no less valid.
