@@ -3,11 +3,11 @@
 use std::fs::{self, File};
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
-use std::process::{Child, ChildStdin, Output, Stdio};
+use std::process::{Child, ChildStdin, Command, Output, Stdio};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use trackway_tests::World;
 use trackway_tests::steps::wait_for;
+use trackway_tests::{World, build_dir};
 
 const TICKER: &str = r#"
 #include <pthread.h>
@@ -180,15 +180,15 @@ struct Follower {
 
 impl Follower {
     fn start(world: &World, options: &[&str], trace: &Path) -> Self {
+        let mut command = world.trackway(&["print", "--follow"]);
+        command.args(options).arg(trace);
+        Self::run(world, command)
+    }
+
+    fn run(world: &World, mut command: Command) -> Self {
         let (out, messages) = (world.path("shown"), world.path("said"));
         let file = |path: &Path| File::create(path).expect("a file");
-        let child = world
-            .trackway(&["print", "--follow"])
-            .args(options)
-            .arg(trace)
-            .stdout(file(&out))
-            .stderr(file(&messages))
-            .spawn();
+        let child = command.stdout(file(&out)).stderr(file(&messages)).spawn();
         Self { child: Some(child.expect("trackway runs")), out, messages }
     }
 
@@ -378,6 +378,32 @@ fn a_folder_that_is_moved_is_followed_and_one_that_is_removed_ends_it() {
     let (status, shown, said) = follower.finish();
     assert_eq!((status, shown), (Some(2), 3), "{said}");
     assert!(said.contains("was removed while it was followed"), "{said}");
+}
+
+/// However many packets wait to be written.
+#[test]
+fn what_is_kept_of_a_file_does_not_grow_with_its_packets() {
+    const PACKETS: usize = 1 << 20;
+    /// Less than the place of each of them would take.
+    const MEMORY_BYTES: usize = 32 * PACKETS;
+    let world = World::new("follow-packets");
+    let trace = world.path("trace");
+    fs::create_dir(&trace).expect("a folder");
+    let context = "packet.context := struct { integer { size = 8; align = 8; } packet_size; };";
+    let metadata = METADATA.replace("id = 0; };\nevent", &format!("id = 0; {context} }};\nevent"));
+    fs::write(trace.join("metadata"), metadata).expect("metadata");
+    // Packets of a byte, which is their size in bits; the last one has an event.
+    let mut packets = vec![8; PACKETS];
+    packets.extend([40, 1, 0, 0, 0]);
+    fs::write(trace.join("stream"), packets).expect("a stream");
+    let mut command = world.command("prlimit");
+    command.arg(format!("--data={MEMORY_BYTES}")).arg(build_dir().join("trackway"));
+    command.args(["print", "--follow", "--jobs", "1"]).arg(&trace);
+    let follower = Follower::run(&world, command);
+    wait_for("the event, or the end", || follower.shown() == 1 || !follower.said().is_empty());
+    fs::remove_dir_all(&trace).expect("a folder");
+    let (status, shown, said) = follower.finish();
+    assert_eq!((status, shown), (Some(2), 1), "{said}");
 }
 
 /// A trace of one kind of event, and of packets of which nothing is known.
