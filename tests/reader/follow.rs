@@ -1,7 +1,7 @@
 //! `trackway print --follow`: a trace shown while it is being written.
 
 use std::fs::{self, File};
-use std::io::Write as _;
+use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, Command, Output, Stdio};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -378,6 +378,32 @@ fn a_folder_that_is_moved_is_followed_and_one_that_is_removed_ends_it() {
     let (status, shown, said) = follower.finish();
     assert_eq!((status, shown), (Some(2), 3), "{said}");
     assert!(said.contains("was removed while it was followed"), "{said}");
+}
+
+#[test]
+fn following_ends_when_nobody_reads_it_whether_or_not_anything_happens() {
+    let world = World::new("follow-pipe");
+    let mut recorded = Recorded::start(&world);
+    recorded.tick();
+    let mut command = world.trackway(&["print", "--follow"]);
+    command.arg(&recorded.trace).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut follower = command.spawn().expect("trackway runs");
+    let mut line = String::new();
+    let mut read = BufReader::new(follower.stdout.take().expect("a pipe"));
+    read.read_line(&mut line).expect("the tick");
+    assert_eq!(ticks(line.as_bytes()), 1);
+    drop(read);
+    let mut status = None;
+    wait_for("the end of following", || {
+        status = follower.try_wait().expect("its state");
+        status.is_some()
+    });
+    // As of other programs in a pipe, it is no error.
+    assert!(status.is_some_and(|status| status.success()));
+    let mut said = String::new();
+    follower.stderr.take().expect("a pipe").read_to_string(&mut said).expect("text");
+    assert_eq!(said, "");
+    recorded.finish();
 }
 
 /// However many packets wait to be written.

@@ -15,7 +15,7 @@ mod places;
 mod tests;
 mod told;
 
-use std::io::Write;
+use std::io::{self, Write};
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
@@ -45,6 +45,9 @@ pub struct Following<'a> {
     pub now: &'a dyn Fn() -> i64,
     /// Whether events of this name are wanted.
     pub events: &'a (dyn Fn(&str) -> bool + Sync),
+    /// Whether somebody still reads what is written; the error of writing if nobody does. Asked at
+    /// each look: where nothing happens, nothing is written for long.
+    pub is_read: &'a dyn Fn() -> io::Result<()>,
     /// How reading is done.
     pub settings: Settings,
 }
@@ -102,6 +105,7 @@ pub fn follow<E: From<OpenError>>(
         FollowedRange::OfFirst(resolve) => Some(resolve),
     };
     loop {
+        (following.is_read)().map_err(OpenError::Message)?;
         let paths = follower.places.look(messages)?;
         let is_changed = follower.sizes_changed(&paths);
         // In this order: what was written before the end is seen by the look after it.
@@ -166,7 +170,7 @@ impl Follower<'_> {
 
     /// If the traces are known to have ended: those of them that were not finished.
     fn end(&self, paths: &[PathBuf]) -> Option<Vec<PathBuf>> {
-        let found = folder::open(paths, &mut std::io::sink()).ok()?;
+        let found = folder::open(paths, &mut io::sink()).ok()?;
         let has_ended = found.is_whole
             && is_ours(&found)
             && !found.folders.iter().any(|folder| is_live(folder))
