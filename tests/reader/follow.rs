@@ -406,6 +406,38 @@ fn following_ends_when_nobody_reads_it_whether_or_not_anything_happens() {
     recorded.finish();
 }
 
+#[test]
+fn the_metadata_of_a_trace_where_nothing_happens_is_not_read_again_and_again() {
+    let world = World::new("follow-idle");
+    let mut recorded = Recorded::start(&world);
+    recorded.tick();
+    let follower = recorded.follow(&[]);
+    wait_for("the tick", || follower.shown() == 1);
+    let pid = follower.child.as_ref().expect("it runs").id();
+    let number = |file: &str, name: &str| -> u64 {
+        let text = fs::read_to_string(format!("/proc/{pid}/{file}")).expect("a process");
+        let line = text.lines().find_map(|line| line.strip_prefix(name)).expect("a line");
+        line.trim().parse().expect("a number")
+    };
+    // It sleeps between looks.
+    let looks = || number("status", "voluntary_ctxt_switches:");
+    let read = || number("io", "rchar:");
+    let pass = |looks_to_pass| {
+        let before = looks();
+        wait_for("looks", || looks() >= before + looks_to_pass);
+    };
+    // What has come is looked at for a second or two.
+    wait_for("looks that read nothing", || {
+        let before = read();
+        pass(10);
+        read() == before
+    });
+    recorded.tick();
+    wait_for("the other tick", || follower.shown() == 2);
+    recorded.finish();
+    assert_eq!(follower.finish(), (Some(0), 2, String::new()));
+}
+
 /// However many packets wait to be written.
 #[test]
 fn what_is_kept_of_a_file_does_not_grow_with_its_packets() {

@@ -96,6 +96,7 @@ pub fn follow<E: From<OpenError>>(
         shown: Shown::default(),
         preamble: format.preamble(),
         is_ours: false,
+        is_whole: false,
     };
     let resolve = match range {
         FollowedRange::Known(range) => {
@@ -150,6 +151,8 @@ struct Follower<'a> {
     preamble: Vec<u8>,
     /// Whether `trackway record` writes all of the traces, as far as there are any.
     is_ours: bool,
+    /// Whether the latest look found none of them damaged.
+    is_whole: bool,
 }
 
 impl Follower<'_> {
@@ -168,13 +171,19 @@ impl Follower<'_> {
         self.growth.is_waiting() || self.told.is_doubtful()
     }
 
-    /// If the traces are known to have ended: those of them that were not finished.
+    /// If the traces are known to have ended, where the latest look saw all there is: those of them
+    /// that were not finished.
     fn end(&self, paths: &[PathBuf]) -> Option<Vec<PathBuf>> {
+        // What costs little comes first: this is asked ten times a second while nothing happens.
+        let may_have_ended =
+            self.is_ours && self.is_whole && !paths.iter().any(|path| is_live_below(path, 0));
+        if !may_have_ended {
+            return None;
+        }
         let found = folder::open(paths, &mut io::sink()).ok()?;
         let has_ended = found.is_whole
             && is_ours(&found)
-            && !found.folders.iter().any(|folder| is_live(folder))
-            && !paths.iter().any(|path| is_live_below(path, 0));
+            && !found.folders.iter().any(|folder| is_live(folder));
         let unfinished = if has_ended { unfinished(&found.folders) } else { return None };
         // Somebody may be about to recover it, or writes where folders cannot be locked.
         let is_quiet = self.begin.elapsed().saturating_sub(self.changed) >= PATIENCE;
@@ -214,7 +223,7 @@ impl Follower<'_> {
         };
         saying.map_err(OpenError::Message)?;
         found.inputs.iter_mut().for_each(|input| (self.following.prepare)(&mut input.trace));
-        self.is_ours = is_ours(&found);
+        (self.is_ours, self.is_whole) = (is_ours(&found), found.is_whole);
         Ok(found)
     }
 
