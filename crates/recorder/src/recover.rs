@@ -1,6 +1,6 @@
 //! What dead recorders left: their traces completed, their slots freed.
 
-use std::fs;
+use std::fs::{self, File};
 use std::io::ErrorKind;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
@@ -136,10 +136,19 @@ impl Named {
 
     /// Marks the trace, of which nothing is in memory, if it was recorded here, is not complete,
     /// and nobody writes to it: it will not become more.
+    ///
+    /// # Errors
+    ///
+    /// If that cannot be known, as of a trace that is busy, cannot be opened or is not there.
     fn settle(&self, notices: &Notices) -> Result<(), RecordError> {
         let channel = channel_of(&self.path, crate::home::user());
         let facts = channel.join(FACTS);
-        if !facts.join(CALIBRATIONS).is_file() || completion::is_marked(&facts) {
+        if let Err(error) = fs::metadata(facts.join(CALIBRATIONS)) {
+            // Other tracers' traces, and those made of others, have nothing to recover.
+            let is_other = error.kind() == ErrorKind::NotFound && !is_gone(&self.path);
+            return if is_other { Ok(()) } else { Err(RecordError::io("open", &self.path)(error)) };
+        }
+        if completion::is_marked(&facts) {
             return Ok(());
         }
         if self.uuid.is_none() {
@@ -147,13 +156,28 @@ impl Named {
             let error = std::io::Error::new(ErrorKind::InvalidData, "it makes no sense");
             return Err(RecordError::Io("read", channel.join("metadata"), error));
         }
-        let Ok(Some(_lock)) = trace::lock(&self.path) else { return Ok(()) };
+        let _lock = lock(&self.path)?;
+        if completion::is_marked(&facts) {
+            // Its recorder has just completed it.
+            return Ok(());
+        }
         completion::mark(&facts, By::Nobody).map_err(RecordError::io("write", facts))?;
         notices.say(format_args!(
             "nothing of {} is in memory any more: what is written is all there is",
             self.path.display()
         ));
         Ok(())
+    }
+}
+
+/// Keeps recorders and others who recover away from the trace in `folder`, and lets readers see
+/// that it is being written, until it is dropped.
+fn lock(folder: &Path) -> Result<File, RecordError> {
+    match trace::lock(folder) {
+        Ok(Some(lock)) => Ok(lock),
+        Ok(None) => Err(RecordError::io("open", folder)(ErrorKind::NotFound.into())),
+        Err(RecordError::FolderBusy(folder)) => Err(RecordError::TraceBusy(folder)),
+        Err(error) => Err(error),
     }
 }
 
@@ -199,8 +223,10 @@ fn recover_one(
         return slot.discard(&home, &layout, no_sequence).err().and_then(fail);
     }
     let uid = crate::home::user();
-    let trace = match Trace::reopen(&folder, uid, uuid_of(session)) {
-        Ok(trace) => trace,
+    let opened =
+        lock(&folder).and_then(|lock| Ok((lock, Trace::reopen(&folder, uid, uuid_of(session))?)));
+    let (_lock, trace) = match opened {
+        Ok(opened) => opened,
         Err(_) if gone == Gone::Discard && is_gone(&folder) => {
             notices.say(format_args!("the trace {} is gone: nothing recovered", folder.display()));
             return slot.discard(&home, &layout, no_sequence).err().and_then(fail);
@@ -363,6 +389,51 @@ mod tests {
         let third = record(&folder, 3);
         assert_eq!(mark(&folder, "trace"), None);
         third.finish(&|| false).expect("a trace");
+    }
+
+    #[test]
+    fn a_trace_is_locked_while_it_is_recovered() {
+        let folder = shared();
+        left(&folder, 1);
+        let room = File::open(folder.join("trace")).expect("a folder");
+        let trace = folder.join("trace");
+        let recover_it = |only| recover_in(folder.path(), &Notices::kept(), only);
+        room.lock().expect("a lock");
+        let recovered = recover_it(None).expect("a window");
+        assert!(matches!(recovered[0].result, Err(RecordError::TraceBusy(_))), "{recovered:?}");
+        assert_eq!(mark(&folder, "trace"), None);
+        room.unlock().expect("ours");
+        assert!(recover_it(None).expect("a window")[0].result.is_ok());
+
+        // The same where nothing of it is in memory.
+        let facts = channel_of(&folder.join("trace"), crate::home::user()).join(FACTS);
+        completion::unmark(&facts).expect("a mark");
+        room.lock().expect("a lock");
+        let refused = recover_it(Some(&trace)).expect_err("it is busy");
+        assert!(matches!(refused, RecordError::TraceBusy(_)), "{refused}");
+        assert_eq!(mark(&folder, "trace"), None);
+        room.unlock().expect("ours");
+        assert!(recover_it(Some(&trace)).expect("a window").is_empty());
+        assert!(mark(&folder, "trace").is_some_and(|mark| mark.contains("memory=gone")));
+    }
+
+    #[test]
+    fn what_cannot_be_opened_is_said_and_what_is_no_recording_left_alone() {
+        let folder = shared();
+        let notices = Notices::kept();
+        let recover_in = |path: &Path| recover_in(folder.path(), &notices, Some(path));
+        let refused = recover_in(&folder.join("nothing")).expect_err("it is not there");
+        assert!(matches!(refused, RecordError::Io("open", ..)), "{refused}");
+        fs::create_dir(folder.join("theirs")).expect("a folder");
+        assert!(recover_in(&folder.join("theirs")).expect("a window").is_empty());
+        record(&folder, 1).finish(&|| false).expect("a trace");
+        let channel = channel_of(&folder.join("trace"), crate::home::user());
+        completion::unmark(&channel.join(FACTS)).expect("a mark");
+        fs::write(channel.join("metadata"), "damaged").expect("a file");
+        let refused = recover_in(&folder.join("trace")).expect_err("it may be in memory");
+        assert!(matches!(refused, RecordError::Io("read", ..)), "{refused}");
+        assert_eq!(mark(&folder, "trace"), None);
+        assert!(notices.all().is_empty(), "{:?}", notices.all());
     }
 
     #[test]
