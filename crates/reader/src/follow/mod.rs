@@ -185,7 +185,7 @@ impl Follower<'_> {
             && is_ours(&found)
             && !found.folders.iter().any(|folder| is_live(folder));
         let unfinished = if has_ended { unfinished(&found.folders) } else { return None };
-        // Somebody may be about to recover it, or writes where folders cannot be locked.
+        // Somebody may be about to recover it, or writes from where locks are not shared.
         let is_quiet = self.begin.elapsed().saturating_sub(self.changed) >= PATIENCE;
         (unfinished.is_empty() || is_quiet).then_some(unfinished)
     }
