@@ -348,6 +348,23 @@ fn following_ends_with_the_range_whether_or_not_anything_happens() {
 }
 
 #[test]
+fn a_range_whose_events_may_be_in_memory_still_is_said_to_be_incomplete() {
+    let world = World::new("follow-end-killed");
+    let mut recorded = Recorded::start(&world);
+    recorded.tick();
+    // So soon after what is there that it is reached before the traces are known to have ended.
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).expect("a time");
+    let end = format!("{}.{:09}", now.as_secs(), now.subsec_nanos());
+    let trace = recorded.kill();
+    let follow = || Follower::start(&world, &["--begin", "0", "--end", &end], &trace).finish();
+    let (status, shown, said) = follow();
+    assert_eq!((status, shown), (Some(1), 1), "{said}");
+    assert!(said.contains(" is not complete: its recorder was killed or interrupted\n"), "{said}");
+    assert!(world.trackway(&["recover"]).output().expect("trackway runs").status.success());
+    assert_eq!(follow(), (Some(0), 1, String::new()));
+}
+
+#[test]
 fn a_folder_that_is_moved_is_followed_and_one_that_is_removed_ends_it() {
     let world = World::new("follow-moved");
     let mut recorded = Recorded::start(&world);

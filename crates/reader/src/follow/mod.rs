@@ -125,9 +125,8 @@ pub fn follow<E: From<OpenError>>(
                 follower.write(found, format, output, messages)?;
             }
         }
-        if has_ended || follower.is_range_over() {
-            let is_whole = !follower.told.damage();
-            return Ok(Followed { is_whole, unfinished: unfinished.unwrap_or_default() });
+        if let Some(unfinished) = unfinished.or_else(|| follower.end_of_range(&paths)) {
+            return Ok(Followed { is_whole: !follower.told.damage(), unfinished });
         }
         std::thread::sleep(PERIOD);
     }
@@ -184,7 +183,21 @@ impl Follower<'_> {
         let has_ended = found.is_whole
             && is_ours(&found)
             && !found.folders.iter().any(|folder| is_live(folder));
-        let unfinished = if has_ended { unfinished(&found.folders) } else { return None };
+        if has_ended { self.once_quiet(unfinished(&found.folders)) } else { None }
+    }
+
+    /// If nothing more is to come of the times that are wanted: the traces that were not finished,
+    /// because events of those times may be in memory still.
+    fn end_of_range(&self, paths: &[PathBuf]) -> Option<Vec<PathBuf>> {
+        if !self.is_range_over() {
+            return None;
+        }
+        let found = folder::open(paths, &mut io::sink());
+        self.once_quiet(unfinished(&found.map(|found| found.folders).unwrap_or_default()))
+    }
+
+    /// The traces that were not finished, if there are none or nothing has happened for a while.
+    fn once_quiet(&self, unfinished: Vec<PathBuf>) -> Option<Vec<PathBuf>> {
         // Somebody may be about to recover it, or writes from where locks are not shared.
         let is_quiet = self.begin.elapsed().saturating_sub(self.changed) >= PATIENCE;
         (unfinished.is_empty() || is_quiet).then_some(unfinished)
