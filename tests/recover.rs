@@ -342,6 +342,34 @@ fn the_next_recording_recovers_too() {
 }
 
 #[test]
+fn a_trace_that_was_moved_is_recovered_though_another_took_its_place() {
+    let mut scene = Scene::new(52, "main", false, &ROOMY, busy(20));
+    scene.let_run(300);
+    scene.group.signal_all(libc::SIGKILL);
+    scene.group.wait_for_all();
+    let moved = scene.world.path("moved");
+    std::fs::rename(&scene.trace, &moved).expect("a folder");
+    let mut record = scene.world.trackway(&["record", "-o"]);
+    let output = record.arg(&scene.trace).args(["--", "true"]).output().expect("trackway runs");
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let theirs = content(&scene.trace);
+    let recover = |of: &[&Path]| {
+        let output = scene.world.trackway(&["recover"]).args(of).output().expect("trackway runs");
+        (output.status.success(), String::from_utf8_lossy(&output.stderr).into_owned())
+    };
+    let (whole, said) = recover(&[]);
+    assert!(!whole && said.contains("another trace is in "), "{said}");
+    assert!(said.contains("hint: if the trace was moved, trackway recover DIR"), "{said}");
+    let (whole, said) = recover(&[&scene.trace]);
+    assert!(whole && said.contains("nothing to recover"), "{said}");
+    let (whole, said) = recover(&[&moved]);
+    assert!(whole && said.contains("recovered "), "{said}");
+    assert!(content(&scene.trace) == theirs, "the other trace changed");
+    scene.trace = moved;
+    scene.check(true);
+}
+
+#[test]
 fn a_running_program_can_be_recovered_from() {
     let mut scene = Scene::new(61, "main", false, &ROOMY, busy(20));
     scene.let_run(300);

@@ -1,13 +1,13 @@
 //! `trackway print --follow`: a trace shown while it is being written.
 
 use std::fs::{self, File};
-use std::io::Write as _;
+use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::path::{Path, PathBuf};
-use std::process::{Child, ChildStdin, Output, Stdio};
+use std::process::{Child, ChildStdin, Command, Output, Stdio};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use trackway_tests::World;
 use trackway_tests::steps::wait_for;
+use trackway_tests::{World, build_dir};
 
 const TICKER: &str = r#"
 #include <pthread.h>
@@ -180,15 +180,15 @@ struct Follower {
 
 impl Follower {
     fn start(world: &World, options: &[&str], trace: &Path) -> Self {
+        let mut command = world.trackway(&["print", "--follow"]);
+        command.args(options).arg(trace);
+        Self::run(world, command)
+    }
+
+    fn run(world: &World, mut command: Command) -> Self {
         let (out, messages) = (world.path("shown"), world.path("said"));
         let file = |path: &Path| File::create(path).expect("a file");
-        let child = world
-            .trackway(&["print", "--follow"])
-            .args(options)
-            .arg(trace)
-            .stdout(file(&out))
-            .stderr(file(&messages))
-            .spawn();
+        let child = command.stdout(file(&out)).stderr(file(&messages)).spawn();
         Self { child: Some(child.expect("trackway runs")), out, messages }
     }
 
@@ -348,6 +348,23 @@ fn following_ends_with_the_range_whether_or_not_anything_happens() {
 }
 
 #[test]
+fn a_range_whose_events_may_be_in_memory_still_is_said_to_be_incomplete() {
+    let world = World::new("follow-end-killed");
+    let mut recorded = Recorded::start(&world);
+    recorded.tick();
+    // So soon after what is there that it is reached before the traces are known to have ended.
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).expect("a time");
+    let end = format!("{}.{:09}", now.as_secs(), now.subsec_nanos());
+    let trace = recorded.kill();
+    let follow = || Follower::start(&world, &["--begin", "0", "--end", &end], &trace).finish();
+    let (status, shown, said) = follow();
+    assert_eq!((status, shown), (Some(1), 1), "{said}");
+    assert!(said.contains(" is not complete: its recorder was killed or interrupted\n"), "{said}");
+    assert!(world.trackway(&["recover"]).output().expect("trackway runs").status.success());
+    assert_eq!(follow(), (Some(0), 1, String::new()));
+}
+
+#[test]
 fn a_folder_that_is_moved_is_followed_and_one_that_is_removed_ends_it() {
     let world = World::new("follow-moved");
     let mut recorded = Recorded::start(&world);
@@ -378,6 +395,90 @@ fn a_folder_that_is_moved_is_followed_and_one_that_is_removed_ends_it() {
     let (status, shown, said) = follower.finish();
     assert_eq!((status, shown), (Some(2), 3), "{said}");
     assert!(said.contains("was removed while it was followed"), "{said}");
+}
+
+#[test]
+fn following_ends_when_nobody_reads_it_whether_or_not_anything_happens() {
+    let world = World::new("follow-pipe");
+    let mut recorded = Recorded::start(&world);
+    recorded.tick();
+    let mut command = world.trackway(&["print", "--follow"]);
+    command.arg(&recorded.trace).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut follower = command.spawn().expect("trackway runs");
+    let mut line = String::new();
+    let mut read = BufReader::new(follower.stdout.take().expect("a pipe"));
+    read.read_line(&mut line).expect("the tick");
+    assert_eq!(ticks(line.as_bytes()), 1);
+    drop(read);
+    let mut status = None;
+    wait_for("the end of following", || {
+        status = follower.try_wait().expect("its state");
+        status.is_some()
+    });
+    // As of other programs in a pipe, it is no error.
+    assert!(status.is_some_and(|status| status.success()));
+    let mut said = String::new();
+    follower.stderr.take().expect("a pipe").read_to_string(&mut said).expect("text");
+    assert_eq!(said, "");
+    recorded.finish();
+}
+
+#[test]
+fn the_metadata_of_a_trace_where_nothing_happens_is_not_read_again_and_again() {
+    let world = World::new("follow-idle");
+    let mut recorded = Recorded::start(&world);
+    recorded.tick();
+    let follower = recorded.follow(&[]);
+    wait_for("the tick", || follower.shown() == 1);
+    let pid = follower.child.as_ref().expect("it runs").id();
+    let number = |file: &str, name: &str| -> u64 {
+        let text = fs::read_to_string(format!("/proc/{pid}/{file}")).expect("a process");
+        let line = text.lines().find_map(|line| line.strip_prefix(name)).expect("a line");
+        line.trim().parse().expect("a number")
+    };
+    // It sleeps between looks.
+    let looks = || number("status", "voluntary_ctxt_switches:");
+    let read = || number("io", "rchar:");
+    let pass = |looks_to_pass| {
+        let before = looks();
+        wait_for("looks", || looks() >= before + looks_to_pass);
+    };
+    // What has come is looked at for a second or two.
+    wait_for("looks that read nothing", || {
+        let before = read();
+        pass(10);
+        read() == before
+    });
+    recorded.tick();
+    wait_for("the other tick", || follower.shown() == 2);
+    recorded.finish();
+    assert_eq!(follower.finish(), (Some(0), 2, String::new()));
+}
+
+/// However many packets wait to be written.
+#[test]
+fn what_is_kept_of_a_file_does_not_grow_with_its_packets() {
+    const PACKETS: usize = 1 << 20;
+    /// Less than the place of each of them would take.
+    const MEMORY_BYTES: usize = 32 * PACKETS;
+    let world = World::new("follow-packets");
+    let trace = world.path("trace");
+    fs::create_dir(&trace).expect("a folder");
+    let context = "packet.context := struct { integer { size = 8; align = 8; } packet_size; };";
+    let metadata = METADATA.replace("id = 0; };\nevent", &format!("id = 0; {context} }};\nevent"));
+    fs::write(trace.join("metadata"), metadata).expect("metadata");
+    // Packets of a byte, which is their size in bits; the last one has an event.
+    let mut packets = vec![8; PACKETS];
+    packets.extend([40, 1, 0, 0, 0]);
+    fs::write(trace.join("stream"), packets).expect("a stream");
+    let mut command = world.command("prlimit");
+    command.arg(format!("--data={MEMORY_BYTES}")).arg(build_dir().join("trackway"));
+    command.args(["print", "--follow", "--jobs", "1"]).arg(&trace);
+    let follower = Follower::run(&world, command);
+    wait_for("the event, or the end", || follower.shown() == 1 || !follower.said().is_empty());
+    fs::remove_dir_all(&trace).expect("a folder");
+    let (status, shown, said) = follower.finish();
+    assert_eq!((status, shown), (Some(2), 1), "{said}");
 }
 
 /// A trace of one kind of event, and of packets of which nothing is known.

@@ -119,7 +119,8 @@ pub(crate) struct RecordArguments {
 ///
 /// What was committed and not yet written is taken from shared memory, and the memory is freed.
 /// Every trackway record does this first, for all traces that are where they were recorded. A DIR
-/// may have been moved since; if nothing of it is in memory any more (as after the machine was
+/// may have been moved since, and another trace recorded in its place; a copy of a trace that is
+/// still there is refused. If nothing of it is in memory any more (as after the machine was
 /// restarted), it is marked as complete as it is.
 #[derive(Debug, Args)]
 #[command(verbatim_doc_comment)]

@@ -60,6 +60,9 @@ pub(crate) fn recover(arguments: &RecoverArguments) -> anyhow::Result<ExitCode> 
             Err(error) => {
                 whole = false;
                 notices.say(format_args!("cannot recover {}: {error}", one.folder.display()));
+                if let Some(hint) = error.hint() {
+                    notices.hint(format_args!("{hint}"));
+                }
             }
         }
     }

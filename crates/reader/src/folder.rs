@@ -18,6 +18,8 @@ use crate::input::{DataFile, Input};
 
 /// Name of the file that makes a folder a trace.
 pub(crate) const METADATA: &str = "metadata";
+/// Name of the folder in a trace that has its streams' indexes.
+const INDEXES: &str = "index";
 /// Largest metadata that is read, in bytes.
 const METADATA_BYTES_MAX: u64 = 256 << 20;
 /// Deepest folder that is searched for traces, counted from the one given.
@@ -145,16 +147,18 @@ pub fn open(paths: &[PathBuf], messages: &mut dyn Write) -> Result<Found, OpenEr
     Ok(Found { inputs, folders, is_whole })
 }
 
-/// Which files there are in the folders `paths`, at any depth, and how long they are: what changes
-/// if a trace grows.
+/// Which files there are of traces in the folders `paths`, at any depth, and how long they are:
+/// what changes if a trace grows. Facts that its recorder keeps beside it, which change all the
+/// time, are no part of it.
 pub(crate) fn sizes(paths: &[PathBuf]) -> Vec<(u64, u64, u64)> {
     fn add(folder: &Path, depth: usize, sizes: &mut Vec<(u64, u64, u64)>) {
         let Ok(entries) = fs::read_dir(folder) else { return };
+        let is_read = folder.ends_with(INDEXES) || folder.join(METADATA).is_file();
         for entry in entries.flatten() {
             let Ok(metadata) = entry.metadata() else { continue };
             if metadata.is_dir() && depth < DEPTH_MAX {
                 add(&entry.path(), depth + 1, sizes);
-            } else if metadata.is_file() {
+            } else if metadata.is_file() && is_read {
                 sizes.push((metadata.dev(), metadata.ino(), metadata.len()));
             }
         }
@@ -254,7 +258,7 @@ impl Search<'_> {
 fn index_of(file: &Path) -> Option<PathBuf> {
     let mut name = file.file_name()?.to_owned();
     name.push(".idx");
-    let path = file.parent()?.join("index").join(name);
+    let path = file.parent()?.join(INDEXES).join(name);
     fs::metadata(&path).is_ok_and(|metadata| metadata.is_file()).then_some(path)
 }
 

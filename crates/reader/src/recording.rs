@@ -7,6 +7,7 @@
 //! other tracers'.
 
 use std::fs::{File, TryLockError};
+use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
 use crate::folder;
@@ -21,13 +22,18 @@ const STREAMS_DEPTH: usize = 4;
 /// The folders that were recorded into to which the traces in `folders` belong and that are not
 /// complete, though nobody records into them any more: their recorder was killed. `trackway
 /// recover` completes them.
+///
+/// Where folders cannot be locked, it is not known of any.
 pub fn unfinished(folders: &[PathBuf]) -> Vec<PathBuf> {
+    unfinished_by(folders, &lock)
+}
+
+fn unfinished_by(folders: &[PathBuf], lock: &dyn Fn(&Path) -> Lock) -> Vec<PathBuf> {
     let is_unfinished = |folder: &&PathBuf| {
-        folder.join(CALIBRATIONS).is_file()
-            && !folder.join(MARK).exists()
-            && root(folder).is_some_and(|root| !is_locked(root))
+        is_incomplete(folder)
+            && root(folder).is_some_and(|root| lock(root) == Lock::Free)
             // It may have been finished, and let go of, between these two looks.
-            && !folder.join(MARK).exists()
+            && is_incomplete(folder)
     };
     let mut roots: Vec<PathBuf> = folders
         .iter()
@@ -40,14 +46,28 @@ pub fn unfinished(folders: &[PathBuf]) -> Vec<PathBuf> {
     roots
 }
 
-/// Whether somebody records the trace in `folder`.
+/// Whether somebody records the trace in `folder`, or may do so: where folders cannot be locked,
+/// only those that are complete are known to have ended.
 pub(crate) fn is_live(folder: &Path) -> bool {
-    root(folder).is_some_and(is_locked)
+    is_live_by(folder, &lock)
+}
+
+fn is_live_by(folder: &Path, lock: &dyn Fn(&Path) -> Lock) -> bool {
+    root(folder).is_some_and(|root| match lock(root) {
+        Lock::Held => true,
+        Lock::Free => false,
+        Lock::Unknown => is_incomplete(folder),
+    })
+}
+
+/// Whether `trackway record` wrote the trace in `folder`, and it was not completed.
+fn is_incomplete(folder: &Path) -> bool {
+    folder.join(CALIBRATIONS).is_file() && !folder.join(MARK).exists()
 }
 
 /// Whether somebody records into the folder `path`, or one below.
 pub(crate) fn is_live_below(path: &Path, depth: usize) -> bool {
-    if is_locked(path) {
+    if lock(path) == Lock::Held {
         return true;
     }
     let below = if depth < folder::DEPTH_MAX { folder::subfolders(path) } else { return false };
@@ -65,15 +85,36 @@ fn root(folder: &Path) -> Option<&Path> {
     folder.ancestors().nth(STREAMS_DEPTH).filter(|_| is_laid_out)
 }
 
+/// What is known of a recorder's lock.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Lock {
+    /// A recorder has it.
+    Held,
+    /// Nobody has it.
+    Free,
+    /// It cannot be asked for: not all file systems can lock folders, not all users may open them.
+    Unknown,
+}
+
+impl From<Result<(), TryLockError>> for Lock {
+    fn from(tried: Result<(), TryLockError>) -> Self {
+        match tried {
+            Ok(()) => Self::Free,
+            Err(TryLockError::WouldBlock) => Self::Held,
+            Err(TryLockError::Error(error)) if error.kind() == ErrorKind::NotFound => Self::Free,
+            Err(TryLockError::Error(_)) => Self::Unknown,
+        }
+    }
+}
+
 /// Whether the folder `path` is locked by a recorder.
-fn is_locked(path: &Path) -> bool {
-    let Ok(folder) = File::open(path) else { return false };
-    matches!(folder.try_lock_shared(), Err(TryLockError::WouldBlock))
+fn lock(path: &Path) -> Lock {
+    File::open(path).map_err(TryLockError::Error).and_then(|folder| folder.try_lock_shared()).into()
 }
 
 #[cfg(test)]
 mod tests {
-    use std::fs;
+    use std::{fs, io, slice};
 
     use trackway_testkit::TemporaryFolder;
 
@@ -100,5 +141,27 @@ mod tests {
         let elsewhere = root.join("elsewhere");
         fs::rename(&folder, &elsewhere).expect("a folder");
         assert!(unfinished(&[elsewhere]).is_empty(), "recovery would not find it");
+    }
+
+    #[test]
+    fn where_folders_cannot_be_locked_only_what_is_complete_has_ended() {
+        let root = TemporaryFolder::new();
+        let folder = root.join("ust/uid/7/64-bit");
+        fs::create_dir_all(folder.join("trackway")).expect("a folder");
+        let refused = |kind: ErrorKind| Lock::from(Err(TryLockError::Error(io::Error::from(kind))));
+        let unknown = |_: &Path| refused(ErrorKind::Unsupported);
+        let found =
+            || (unfinished_by(slice::from_ref(&folder), &unknown), is_live_by(&folder, &unknown));
+        assert_eq!(found(), (Vec::new(), false), "nobody says that it was recorded");
+        fs::write(folder.join(CALIBRATIONS), "").expect("a file");
+        assert_eq!(found(), (Vec::new(), true), "it may be recorded");
+        fs::write(folder.join(MARK), "").expect("a file");
+        assert_eq!(found(), (Vec::new(), false), "it is complete");
+        assert_eq!(refused(ErrorKind::PermissionDenied), Lock::Unknown);
+        assert_eq!(lock(&root.join("nothing")), Lock::Free);
+        assert_eq!(lock(root.path()), Lock::Free);
+        let held = File::open(root.path()).expect("a folder");
+        held.lock().expect("a lock");
+        assert_eq!(lock(root.path()), Lock::Held);
     }
 }

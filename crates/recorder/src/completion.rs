@@ -62,6 +62,18 @@ pub(crate) fn mark(folder: &Path, by: By<'_>) -> io::Result<()> {
     Ok(())
 }
 
+/// Takes the mark away that may be in the folder of facts `folder`, of whatever was there before.
+///
+/// # Errors
+///
+/// If there is one, and it cannot be removed.
+pub(crate) fn unmark(folder: &Path) -> io::Result<()> {
+    match fs::remove_file(folder.join(MARK)) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
+        _ => Ok(()),
+    }
+}
+
 /// Whether there is a mark in the folder of facts `folder`.
 pub(crate) fn is_marked(folder: &Path) -> bool {
     folder.join(MARK).exists()
@@ -102,6 +114,11 @@ mod tests {
             assert!(text.contains(word) && text.lines().count() == 1, "{text}");
             assert!(is_marked(&facts));
         }
+        for _ in 0..2 {
+            unmark(&facts).expect("a folder");
+            assert!(!is_marked(&facts));
+        }
+        mark(&facts, By::Nobody).expect("a folder");
         let files = fs::read_dir(&facts).expect("a folder").count();
         assert_eq!(files, 1, "nothing else is left there");
     }

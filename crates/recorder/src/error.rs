@@ -28,6 +28,13 @@ pub enum RecordError {
     FolderInUse(PathBuf),
     /// Another recorder writes to the trace folder.
     FolderBusy(PathBuf),
+    /// A trace that is to be recovered is being recorded into, or recovered by somebody else.
+    TraceBusy(PathBuf),
+    /// Where a trace was recorded is another one.
+    OtherTrace(PathBuf),
+    /// A trace that is to be recovered (the first) is a copy of one that is where it was recorded
+    /// (the second).
+    Copy(PathBuf, PathBuf),
     /// The command cannot be found.
     CommandNotFound(PathBuf),
     /// The command cannot be executed.
@@ -64,6 +71,14 @@ impl RecordError {
                 folder.display()
             ),
             Self::FolderInUse(_) | Self::FolderBusy(_) => "choose another folder with -o".into(),
+            Self::OtherTrace(path) => format!(
+                "if the trace was moved, trackway recover DIR completes it where it is; if it was \
+                 removed, move what is in {} aside, and trackway recover gives it up",
+                path.display()
+            ),
+            Self::Copy(_, original) => {
+                format!("trackway recover {} completes that one", original.display())
+            }
             Self::LibraryMissing(_) => {
                 "install it beside the trackway command, or in ../lib of it".into()
             }
@@ -113,6 +128,20 @@ impl core::fmt::Display for RecordError {
             Self::FolderBusy(path) => {
                 write!(formatter, "{} is being recorded into", path.display())
             }
+            Self::TraceBusy(path) => {
+                write!(formatter, "{} is being recorded into, or recovered", path.display())
+            }
+            Self::OtherTrace(path) => write!(
+                formatter,
+                "another trace is in {} now; what was recorded stays in memory",
+                path.display()
+            ),
+            Self::Copy(copy, original) => write!(
+                formatter,
+                "{} is a copy of {}, of which events are still in memory",
+                copy.display(),
+                original.display()
+            ),
             Self::CommandNotFound(path) => {
                 write!(formatter, "cannot run {}: no such command", path.display())
             }

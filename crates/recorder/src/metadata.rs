@@ -44,12 +44,12 @@ impl Metadata {
         if fs::metadata(&path).ok()?.len() > BYTES_MAX {
             return None;
         }
-        Trace::parse(&fs::read(&path).ok()?).ok()?.uuid().copied()
+        uuid_in_text(&fs::read(&path).ok()?)
     }
 
     /// Reads the metadata that a recorder wrote in `folder`.
     pub(crate) fn reopen(folder: Arc<Place>) -> io::Result<Self> {
-        let path = folder.now().join("metadata");
+        let path = folder.now()?.join("metadata");
         if fs::metadata(&path)?.len() > BYTES_MAX {
             return Err(io::ErrorKind::FileTooLarge.into());
         }
@@ -57,6 +57,11 @@ impl Metadata {
         let declared = declared_ids(&text);
         let written_bytes = text.len();
         Ok(Self { folder, text, declared, written_bytes })
+    }
+
+    /// The identity of the trace, if the text can be understood.
+    pub(crate) fn uuid(&self) -> Option<[u8; 16]> {
+        uuid_in_text(self.text.as_bytes())
     }
 
     /// Adds the declaration of event `id`; it is in the file after [`Self::write`].
@@ -72,7 +77,7 @@ impl Metadata {
             return Ok(());
         }
         // Readers pass over names that begin with a dot.
-        let folder = self.folder.now();
+        let folder = self.folder.now()?;
         let next = folder.join(".metadata.next");
         let mut file = fs::OpenOptions::new()
             .write(true)
@@ -91,6 +96,10 @@ impl Metadata {
     pub(crate) fn bytes(&self) -> u64 {
         self.written_bytes as u64
     }
+}
+
+fn uuid_in_text(text: &[u8]) -> Option<[u8; 16]> {
+    Trace::parse(text).ok()?.uuid().copied()
 }
 
 /// Ids of the events that a metadata text of ours declares.

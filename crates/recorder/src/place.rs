@@ -6,8 +6,12 @@
 use std::fs::{self, File};
 use std::io;
 use std::os::fd::AsRawFd as _;
+use std::os::unix::ffi::OsStrExt as _;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
+
+/// How the links in /proc end whose targets were removed: proc(5).
+const REMOVED: &[u8] = b" (deleted)";
 
 /// A folder, opened.
 #[derive(Debug)]
@@ -24,12 +28,44 @@ impl Place {
     }
 
     /// A path that leads to it wherever it is now, in this process.
-    pub(crate) fn now(&self) -> PathBuf {
-        let link = PathBuf::from(format!("/proc/self/fd/{}", self.folder.as_raw_fd()));
-        let identity = |of: io::Result<fs::Metadata>| of.ok().map(|of| (of.dev(), of.ino()));
-        let ours = identity(self.folder.metadata());
-        let is_there = ours.is_some() && identity(fs::metadata(&link)) == ours;
-        if is_there { link } else { self.path.clone() }
+    ///
+    /// # Errors
+    ///
+    /// If it was removed, or it cannot be known where it is: what is at its path then is not it.
+    pub(crate) fn now(&self) -> io::Result<PathBuf> {
+        if self.is_at(&self.link())? {
+            return match self.is_removed() {
+                true => Err(io::Error::new(io::ErrorKind::NotFound, "its folder was removed")),
+                false => Ok(self.link()),
+            };
+        }
+        // There is no /proc.
+        match self.is_at(&self.path)? {
+            true => Ok(self.path.clone()),
+            false => Err(io::Error::new(io::ErrorKind::NotFound, "its folder was moved")),
+        }
+    }
+
+    /// Whether it is known that it was removed.
+    pub(crate) fn is_removed(&self) -> bool {
+        // Not all file systems say that a folder has no links any more; the kernel's name of it
+        // does.
+        fs::read_link(self.link()).is_ok_and(|target| {
+            let is_said = target.as_os_str().as_bytes().ends_with(REMOVED);
+            is_said && self.is_at(&target).is_ok_and(|is_its_name| !is_its_name)
+        })
+    }
+
+    /// The kernel's link to it.
+    fn link(&self) -> PathBuf {
+        PathBuf::from(format!("/proc/self/fd/{}", self.folder.as_raw_fd()))
+    }
+
+    /// Whether it is at `path`.
+    fn is_at(&self, path: &Path) -> io::Result<bool> {
+        let identity = |of: fs::Metadata| (of.dev(), of.ino());
+        let ours = identity(self.folder.metadata()?);
+        Ok(fs::metadata(path).is_ok_and(|there| identity(there) == ours))
     }
 
     /// Where it was when it was opened.
@@ -51,7 +87,23 @@ mod tests {
         fs::create_dir(&before).expect("a folder");
         let place = Place::open(&before).expect("a folder");
         fs::rename(&before, &after).expect("moved");
-        fs::write(place.now().join("file"), "text").expect("written");
+        fs::write(place.now().expect("there").join("file"), "text").expect("written");
         assert_eq!(fs::read_to_string(after.join("file")).expect("read"), "text");
+    }
+
+    #[test]
+    fn a_folder_that_was_removed_is_not_the_next_one_of_its_name() {
+        let folder = TemporaryFolder::new();
+        let path = folder.join("folder");
+        fs::create_dir(&path).expect("a folder");
+        let place = Place::open(&path).expect("a folder");
+        fs::remove_dir(&path).expect("removed");
+        assert!(place.now().is_err());
+        fs::create_dir(&path).expect("a folder");
+        assert!(place.now().is_err());
+        // A name like those of removed ones.
+        let odd = folder.join("odd (deleted)");
+        fs::create_dir(&odd).expect("a folder");
+        assert!(Place::open(&odd).expect("a folder").now().is_ok());
     }
 }

@@ -180,8 +180,13 @@ fn recover_the_dead(notices: &Notices) {
                         "recovered {}, whose recorder was killed",
                         one.folder.display()
                     )),
-                    Err(error) => notices
-                        .say(format_args!("cannot recover {}: {error}", one.folder.display())),
+                    Err(error) => {
+                        notices
+                            .say(format_args!("cannot recover {}: {error}", one.folder.display()));
+                        if let Some(hint) = error.hint() {
+                            notices.hint(format_args!("{hint}"));
+                        }
+                    }
                 }
             }
         }

@@ -17,7 +17,7 @@ use crate::memory::{FileMemory, Pool};
 use crate::region::{Drain, RegionWork};
 use crate::report::Notices;
 use crate::slot::{self, SessionSettings, Slot};
-use crate::trace::{Particulars, Trace};
+use crate::trace::{FACTS, Particulars, Trace};
 use crate::{Home, RecordError, Summary, clock, clock_epoch, cpus};
 
 /// How often the lease is renewed, in ns.
@@ -445,29 +445,28 @@ impl Recording {
             }
             Ok(is_all)
         });
-        match completed {
-            Ok(true) => {
-                // A live claimer keeps the memory, or who keeps the window locked: whoever comes
-                // next frees it.
-                if held || self.slot.free(&self.home, no_sequence).is_err() {
-                    self.slot.abandon_complete();
-                }
-            }
+        // What is left of a trace that was removed can go nowhere any more.
+        let is_over =
+            completed.as_ref().map_or_else(|_| self.trace.channel.is_removed(), |is_all| *is_all);
+        if !is_over {
             // What is left is for whoever recovers it.
-            Ok(false) => self.slot.abandon(),
-            Err(error) => {
-                self.slot.abandon();
-                return Err(error);
-            }
+            self.slot.abandon();
+        } else if held || self.slot.free(&self.home, no_sequence).is_err() {
+            // A live claimer keeps the memory, or who keeps the window locked: whoever comes next
+            // frees it.
+            self.slot.abandon_complete();
         }
-        Ok(summary)
+        completed.map(|_| summary)
     }
 
     /// Says in the trace that it is complete.
     fn mark(&self, summary: &Summary) -> Result<(), RecordError> {
         let by = if self.is_recovery { By::Recover(summary) } else { By::Record(summary) };
-        let facts = self.trace.facts();
-        completion::mark(&facts, by).map_err(RecordError::io("write", facts))
+        let path = self.trace.channel.path().join(FACTS);
+        self.trace
+            .facts()
+            .and_then(|facts| completion::mark(&facts, by))
+            .map_err(RecordError::io("write", path))
     }
 
     /// Drains everything, open sub-buffers too; whether it was not interrupted.

@@ -242,7 +242,7 @@ impl RegionWork {
     fn open_stream(&mut self, trace: &Trace, first_ts: u64) -> io::Result<&mut Stream> {
         if self.stream.is_none() {
             let id = self.stream_id(trace.uuid);
-            self.stream = Some(Stream::create(&trace.channel.now(), &self.name(), id, first_ts)?);
+            self.stream = Some(Stream::create(&trace.channel.now()?, &self.name(), id, first_ts)?);
             self.publish();
         }
         self.stream.as_mut().ok_or_else(|| io::ErrorKind::NotFound.into())

@@ -20,6 +20,7 @@ use trackway_ctf::write::{Contexts, TraceDescription};
 use trackway_session::Line;
 
 use crate::RecordError;
+use crate::completion;
 use crate::metadata::Metadata;
 use crate::place::Place;
 
@@ -84,6 +85,8 @@ impl Trace {
         };
         let place = Place::open(&channel).map_err(RecordError::io("open", channel.clone()))?;
         let place = Arc::new(place);
+        completion::unmark(&channel.join(FACTS))
+            .map_err(RecordError::io("remove what is in", channel.join(FACTS)))?;
         let metadata = Metadata::create(Arc::clone(&place), &description)
             .map_err(RecordError::io("write", channel.join("metadata")))?;
         let clock = fs::OpenOptions::new()
@@ -100,7 +103,8 @@ impl Trace {
         Ok(Self { root, channel: place, metadata, uuid: of.uuid, clock: Some(clock) })
     }
 
-    /// Opens the trace that a dead recorder left at `root`.
+    /// Opens the trace that a dead recorder left at `root`, if it is the one with identity `uuid`:
+    /// it may have been moved, and another one recorded in its place.
     pub(crate) fn reopen(root: &Path, uid: u32, uuid: [u8; 16]) -> Result<Self, RecordError> {
         let channel = channel_of(root, uid);
         // The path comes from the window. Whoever could write there must not lead us elsewhere:
@@ -118,12 +122,24 @@ impl Trace {
         let place = Arc::new(place);
         let metadata = Metadata::reopen(Arc::clone(&place))
             .map_err(RecordError::io("read", channel.join("metadata")))?;
+        match metadata.uuid() {
+            Some(found) if found == uuid => {}
+            Some(_) => return Err(RecordError::OtherTrace(root.to_owned())),
+            None => {
+                let error = io::Error::new(io::ErrorKind::InvalidData, "it makes no sense");
+                return Err(RecordError::Io("read", channel.join("metadata"), error));
+            }
+        }
         Ok(Self { root: root.to_owned(), channel: place, metadata, uuid, clock: None })
     }
 
     /// The folder of facts about the recording, where it is now.
-    pub(crate) fn facts(&self) -> PathBuf {
-        self.channel.now().join(FACTS)
+    ///
+    /// # Errors
+    ///
+    /// If the trace was removed.
+    pub(crate) fn facts(&self) -> io::Result<PathBuf> {
+        Ok(self.channel.now()?.join(FACTS))
     }
 
     /// Notes a calibration beside the streams; without it the trace is no less valid.

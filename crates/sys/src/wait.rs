@@ -10,6 +10,21 @@ pub fn process_fd(pid: u32) -> Result<Fd, Errno> {
     Errno::check(fd).map(|fd| Fd::adopt(fd as i32))
 }
 
+/// Whether nobody reads any more what is written to `fd`: the other end of the pipe, socket or
+/// terminal is closed. Never waits; files always have readers.
+pub fn is_without_reader(fd: i32) -> Result<bool, Errno> {
+    // POLLERR and POLLHUP are told unasked.
+    let mut polled = libc::pollfd { fd, events: 0, revents: 0 };
+    // SAFETY: the one entry is ours.
+    let result = unsafe { libc::poll(&mut polled, 1, 0) };
+    match Errno::check(result.into()) {
+        Ok(_) | Err(Errno(libc::EINTR)) => {
+            Ok(polled.revents & (libc::POLLERR | libc::POLLHUP) != 0)
+        }
+        Err(errno) => Err(errno),
+    }
+}
+
 /// Waits until one of two descriptors is readable, for at most `timeout_ns`; says which are.
 pub fn readable(fds: [Option<&Fd>; 2], timeout_ns: u64) -> Result<[bool; 2], Errno> {
     let mut polled = fds.map(|fd| libc::pollfd {

@@ -2,6 +2,7 @@
 
 use std::fs::File;
 use std::io::{self, Write};
+use std::os::fd::AsRawFd as _;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use trackway_ctf::read::Trace;
@@ -9,6 +10,8 @@ use trackway_ctf::text::LineFormat;
 use trackway_reader::{
     FollowedRange, Following, Input, OpenError, Settings, TraceFile, follow, open,
 };
+
+use trackway_sys::wait::is_without_reader;
 
 use super::events::Form;
 use super::{Asked, events, tell_unfinished};
@@ -60,11 +63,17 @@ impl events::Writes for Growing<'_> {
             // Those that are there were checked; one that comes later may keep its clocks.
             let _ = asked.shift(trace);
         };
+        let fd = output.as_raw_fd();
         let following = Following {
             paths: &arguments.traces,
             prepare: &prepare,
             now: &|| now(arguments.clock_offset, arguments.clock_offset_ns),
             events: &|name| asked.patterns.select(name),
+            is_read: &|| match is_without_reader(fd) {
+                Ok(true) => Err(io::ErrorKind::BrokenPipe.into()),
+                // If it cannot be known, writing tells.
+                Ok(false) | Err(_) => Ok(()),
+            },
             settings: Settings { jobs: threads(arguments.jobs), ..Settings::default() },
         };
         let of_first = |first: Option<i64>| {

@@ -6,7 +6,7 @@
 //! in any stream, where time goes on by the clock of whoever follows. Of the packet in which the
 //! horizon lies, so many events are written as are before it.
 
-use std::collections::{HashMap, HashSet, VecDeque};
+use std::collections::{HashMap, HashSet};
 use std::time::Duration;
 
 use trackway_ctf::read::{
@@ -23,6 +23,7 @@ use crate::plan::HEADER_WINDOW_BYTES;
 /// How much later than its time an event may come into its file and still be written in order, in
 /// ns. `trackway record` writes twice a second.
 pub(crate) const LAG_NS: i64 = 1_000_000_000;
+
 /// What is known of growing traces.
 #[derive(Default)]
 pub(crate) struct Growth {
@@ -32,17 +33,16 @@ pub(crate) struct Growth {
     newest: Option<(i64, Duration)>,
 }
 
-/// What is known of one file.
+/// What is known of one file. However many packets have come, it does not grow: those that wait to
+/// be written are passed over once more when they are.
 #[derive(Default)]
 struct Progress {
-    /// Packets that are whole, and not written to their end.
-    pending: VecDeque<Seen>,
-    /// How many events of the first of them are written.
+    /// The first packet that is not written to its end.
+    from: Place,
+    /// How many of its events are written.
     written: u64,
-    /// Where the packet after them begins, and its number.
-    next: (u64, u64),
-    /// What all packets before `next` leave behind.
-    carry: Carry,
+    /// The first packet that is not known to be whole. What waits to be written is before it.
+    next: Place,
     /// The file's first packet.
     first: Option<Packet>,
     /// Where a packet cannot be read, and since when.
@@ -51,16 +51,21 @@ struct Progress {
     open: Option<OpenPacket>,
 }
 
-/// A packet.
-#[derive(Debug, Clone, Copy)]
-struct Seen {
+/// Where a packet begins.
+#[derive(Debug, Clone, Copy, Default)]
+struct Place {
+    /// Its first byte, and its number.
     at: (u64, u64),
-    end_at: u64,
+    /// What all packets before leave behind.
+    before: Carry,
+}
+
+/// A packet that is whole.
+#[derive(Debug, Clone, Copy, Default)]
+struct Seen {
     /// When it begins and ends; `None` if it does not say so.
     begin: Option<i64>,
     end: Option<i64>,
-    /// What the packets before leave behind.
-    before: Carry,
 }
 
 impl Growth {
@@ -93,7 +98,7 @@ impl Growth {
             for file in files {
                 let Some(progress) = self.files.get_mut(&file.bytes.id()) else { continue };
                 if ended {
-                    any |= progress.next.0 < file.bytes.length() || !progress.pending.is_empty();
+                    any |= progress.from.at.0 < file.bytes.length();
                     file.part = progress.part();
                 } else {
                     let part = progress.take(trace, &file.bytes, horizon);
@@ -110,7 +115,7 @@ impl Growth {
     /// Whether something is there that is not to be written yet.
     pub(crate) fn is_waiting(&self) -> bool {
         let waits = |file: &Progress| {
-            !file.pending.is_empty()
+            file.has_pending()
                 || file.unreadable.is_some()
                 || file.open.as_ref().is_some_and(OpenPacket::is_waiting)
         };
@@ -154,7 +159,7 @@ impl Progress {
         let begin = |packet: Packet| (packet.timestamp_begin, packet.sequence);
         let is_other = self.first.is_some() && first.map(begin) != self.first.map(begin);
         let is_cut = self.open.as_ref().is_some_and(|open| file.length() < open.length);
-        if is_other || is_cut || file.length() < self.next.0 {
+        if is_other || is_cut || file.length() < self.next.at.0 {
             *self = Self::default();
         }
         self.first = first.or(self.first);
@@ -163,22 +168,19 @@ impl Progress {
     /// Finds the packets that have come; when the newest ends.
     fn look(&mut self, trace: &Trace, file: &TraceFile, now: Duration) -> Option<i64> {
         let mut newest = None;
-        let mut source = SourceStream::new(file).with_window(HEADER_WINDOW_BYTES, Vec::new());
-        source.go_to(self.next.0, self.next.1);
-        let mut decoder = StreamDecoder::resumed(trace, self.carry);
+        let (mut source, mut decoder) = self.next.headers(trace, file);
         while !source.is_at_end() {
             let at = source.next();
-            match seen(&mut source, &mut decoder, at, file.length()) {
+            match seen(&mut source, &mut decoder, file.length()) {
                 Ok(packet) => {
                     newest = packet.end.max(newest);
-                    self.pending.push_back(packet);
-                    self.next = source.next();
-                    self.carry = decoder.carry();
+                    self.next = Place { at: source.next(), before: decoder.carry() };
                     self.unreadable = None;
                 }
                 Err(NotYet::Incomplete) => break,
                 Err(NotYet::Sizeless) => {
-                    let open = self.open.get_or_insert_with(|| OpenPacket::new(self.carry));
+                    let before = self.next.before;
+                    let open = self.open.get_or_insert_with(|| OpenPacket::new(before));
                     open.look(trace, file, at, now);
                     newest = open.end.max(newest);
                     break;
@@ -188,10 +190,7 @@ impl Progress {
                     let (_, since) = *self.unreadable.insert(since.unwrap_or((at.0, now)));
                     if now.saturating_sub(since) >= PATIENCE {
                         // Nothing can be found behind it; it is written for its damage to be told.
-                        let before = decoder.carry();
-                        let end_at = file.length();
-                        self.pending.push_back(Seen { at, end_at, begin: None, end: None, before });
-                        self.next = (end_at, at.1 + 1);
+                        self.next.at = (file.length(), at.1 + 1);
                     }
                     break;
                 }
@@ -200,17 +199,18 @@ impl Progress {
         newest
     }
 
+    /// Whether there are packets that are whole, and not written to their end.
+    const fn has_pending(&self) -> bool {
+        self.from.at.0 < self.next.at.0
+    }
+
     /// All that is left.
     fn part(&self) -> Part {
-        match self.pending.front() {
-            Some(first) => {
-                Part { from: first.at, carry: first.before, skip: self.written, last: None }
-            }
-            None => {
-                let skip = self.open.as_ref().map_or(0, |open| open.written);
-                Part { from: self.next, carry: self.carry, skip, last: None }
-            }
-        }
+        let skip = match &self.open {
+            Some(open) if !self.has_pending() => open.written,
+            _ => self.written,
+        };
+        Part { from: self.from.at, carry: self.from.before, skip, last: None }
     }
 
     /// What is to be written up to the horizon, and where that ends, if there is anything; it is
@@ -218,31 +218,52 @@ impl Progress {
     fn take(&mut self, trace: &Trace, file: &TraceFile, horizon: i64) -> Option<(Part, u64)> {
         let mut part = self.part();
         let mut end = None;
-        while let Some(&packet) = self.pending.front() {
+        let (mut source, mut decoder) = self.from.headers(trace, file);
+        while self.has_pending() {
+            // What cannot be read goes on to where it is given up.
+            let found = seen(&mut source, &mut decoder, file.length());
+            let after = match &found {
+                Ok(_) => Place { at: source.next(), before: decoder.carry() },
+                Err(_) => self.next,
+            };
+            let packet = found.unwrap_or_default();
             if packet.begin.is_some_and(|begin| begin > horizon) {
                 break;
             }
             if packet.end.is_some_and(|end| end > horizon) {
-                let events = events_until(trace, file, &packet, horizon);
+                let events = events_until(trace, file, &self.from, horizon);
                 if events > self.written {
                     self.written = events;
-                    part.last = Some((packet.at.0, events));
-                    end = Some(packet.end_at);
+                    part.last = Some((self.from.at.0, events));
+                    end = Some(after.at.0);
                 }
                 break;
             }
-            end = Some(packet.end_at);
-            self.pending.pop_front();
+            end = Some(after.at.0);
+            self.from = after;
             self.written = 0;
         }
-        if self.pending.is_empty()
+        if !self.has_pending()
             && let Some(open) = &mut self.open
             && open.take(horizon)
         {
-            part.last = Some((self.next.0, open.events));
+            part.last = Some((self.next.at.0, open.events));
             end = Some(file.length());
         }
         end.map(|end| (part, end))
+    }
+}
+
+impl Place {
+    /// What reads the headers of packets from here on.
+    fn headers<'a>(
+        &self,
+        trace: &'a Trace,
+        file: &'a TraceFile,
+    ) -> (SourceStream<&'a TraceFile>, StreamDecoder<'a>) {
+        let mut source = SourceStream::new(file).with_window(HEADER_WINDOW_BYTES, Vec::new());
+        source.go_to(self.at.0, self.at.1);
+        (source, StreamDecoder::resumed(trace, self.before))
     }
 }
 
@@ -260,17 +281,15 @@ enum NotYet {
 fn seen(
     source: &mut SourceStream<&TraceFile>,
     decoder: &mut StreamDecoder<'_>,
-    at: (u64, u64),
     length: u64,
 ) -> Result<Seen, NotYet> {
-    let before = decoder.carry();
+    let at = source.next();
     let packet = source.begin(decoder, &mut Skip, |_| {}).map_err(|error| match error.damage {
         Damage::Packet(DecodeError::Truncated { .. }) | Damage::Missing(_) => NotYet::Incomplete,
         _ => NotYet::Nonsense,
     })?;
     let bits = packet.packet_bits.ok_or(NotYet::Sizeless)?;
-    let end_at = at.0.saturating_add(bits / 8);
-    if end_at > length {
+    if at.0.saturating_add(bits / 8) > length {
         return Err(NotYet::Incomplete);
     }
     let class = decoder.class();
@@ -280,7 +299,7 @@ fn seen(
     }
     let time = |clock: Option<u64>| class?.clock()?.ns_from_origin(clock?).ok();
     let (begin, end) = (time(packet.timestamp_begin), time(packet.timestamp_end));
-    Ok(Seen { at, end_at, begin, end, before })
+    Ok(Seen { begin, end })
 }
 
 /// Passes over an event; its time. `None` at the packet's end.
@@ -294,7 +313,7 @@ pub(super) fn skip_event(
 }
 
 /// How many events a packet has up to the horizon; all, if it is damaged.
-fn events_until(trace: &Trace, file: &TraceFile, packet: &Seen, horizon: i64) -> u64 {
+fn events_until(trace: &Trace, file: &TraceFile, packet: &Place, horizon: i64) -> u64 {
     let mut source = SourceStream::new(file);
     source.go_to(packet.at.0, packet.at.1);
     let mut decoder = StreamDecoder::resumed(trace, packet.before);

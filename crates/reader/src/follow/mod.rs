@@ -15,7 +15,7 @@ mod places;
 mod tests;
 mod told;
 
-use std::io::Write;
+use std::io::{self, Write};
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
@@ -45,6 +45,9 @@ pub struct Following<'a> {
     pub now: &'a dyn Fn() -> i64,
     /// Whether events of this name are wanted.
     pub events: &'a (dyn Fn(&str) -> bool + Sync),
+    /// Whether somebody still reads what is written; the error of writing if nobody does. Asked at
+    /// each look: where nothing happens, nothing is written for long.
+    pub is_read: &'a dyn Fn() -> io::Result<()>,
     /// How reading is done.
     pub settings: Settings,
 }
@@ -93,6 +96,7 @@ pub fn follow<E: From<OpenError>>(
         shown: Shown::default(),
         preamble: format.preamble(),
         is_ours: false,
+        is_whole: false,
     };
     let resolve = match range {
         FollowedRange::Known(range) => {
@@ -102,6 +106,7 @@ pub fn follow<E: From<OpenError>>(
         FollowedRange::OfFirst(resolve) => Some(resolve),
     };
     loop {
+        (following.is_read)().map_err(OpenError::Message)?;
         let paths = follower.places.look(messages)?;
         let is_changed = follower.sizes_changed(&paths);
         // In this order: what was written before the end is seen by the look after it.
@@ -120,9 +125,8 @@ pub fn follow<E: From<OpenError>>(
                 follower.write(found, format, output, messages)?;
             }
         }
-        if has_ended || follower.is_range_over() {
-            let is_whole = !follower.told.damage();
-            return Ok(Followed { is_whole, unfinished: unfinished.unwrap_or_default() });
+        if let Some(unfinished) = unfinished.or_else(|| follower.end_of_range(&paths)) {
+            return Ok(Followed { is_whole: !follower.told.damage(), unfinished });
         }
         std::thread::sleep(PERIOD);
     }
@@ -146,6 +150,8 @@ struct Follower<'a> {
     preamble: Vec<u8>,
     /// Whether `trackway record` writes all of the traces, as far as there are any.
     is_ours: bool,
+    /// Whether the latest look found none of them damaged.
+    is_whole: bool,
 }
 
 impl Follower<'_> {
@@ -164,15 +170,35 @@ impl Follower<'_> {
         self.growth.is_waiting() || self.told.is_doubtful()
     }
 
-    /// If the traces are known to have ended: those of them that were not finished.
+    /// If the traces are known to have ended, where the latest look saw all there is: those of them
+    /// that were not finished.
     fn end(&self, paths: &[PathBuf]) -> Option<Vec<PathBuf>> {
-        let found = folder::open(paths, &mut std::io::sink()).ok()?;
+        // What costs little comes first: this is asked ten times a second while nothing happens.
+        let may_have_ended =
+            self.is_ours && self.is_whole && !paths.iter().any(|path| is_live_below(path, 0));
+        if !may_have_ended {
+            return None;
+        }
+        let found = folder::open(paths, &mut io::sink()).ok()?;
         let has_ended = found.is_whole
             && is_ours(&found)
-            && !found.folders.iter().any(|folder| is_live(folder))
-            && !paths.iter().any(|path| is_live_below(path, 0));
-        let unfinished = if has_ended { unfinished(&found.folders) } else { return None };
-        // Somebody may be about to recover it, or writes where folders cannot be locked.
+            && !found.folders.iter().any(|folder| is_live(folder));
+        if has_ended { self.once_quiet(unfinished(&found.folders)) } else { None }
+    }
+
+    /// If nothing more is to come of the times that are wanted: the traces that were not finished,
+    /// because events of those times may be in memory still.
+    fn end_of_range(&self, paths: &[PathBuf]) -> Option<Vec<PathBuf>> {
+        if !self.is_range_over() {
+            return None;
+        }
+        let found = folder::open(paths, &mut io::sink());
+        self.once_quiet(unfinished(&found.map(|found| found.folders).unwrap_or_default()))
+    }
+
+    /// The traces that were not finished, if there are none or nothing has happened for a while.
+    fn once_quiet(&self, unfinished: Vec<PathBuf>) -> Option<Vec<PathBuf>> {
+        // Somebody may be about to recover it, or writes from where locks are not shared.
         let is_quiet = self.begin.elapsed().saturating_sub(self.changed) >= PATIENCE;
         (unfinished.is_empty() || is_quiet).then_some(unfinished)
     }
@@ -210,7 +236,7 @@ impl Follower<'_> {
         };
         saying.map_err(OpenError::Message)?;
         found.inputs.iter_mut().for_each(|input| (self.following.prepare)(&mut input.trace));
-        self.is_ours = is_ours(&found);
+        (self.is_ours, self.is_whole) = (is_ours(&found), found.is_whole);
         Ok(found)
     }
 
