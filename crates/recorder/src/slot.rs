@@ -161,6 +161,7 @@ impl Slot {
             (&session.claim_sub_shift, plan.claim_sub_shift),
             (&session.next_id, 0),
             (&session.processes, 0),
+            (&session.departed, 0),
             (&session.cut_event, 0),
             (&session.uid, crate::home::user()),
         ] {

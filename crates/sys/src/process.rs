@@ -52,6 +52,52 @@ pub fn identity() -> Identity {
     }
 }
 
+/// The real, effective and saved user of the calling thread.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Users {
+    real: u32,
+    effective: u32,
+    saved: u32,
+}
+
+impl Users {
+    /// getresuid(2). Async-signal-safe.
+    pub fn current() -> Self {
+        let mut users = Self { real: 0, effective: 0, saved: 0 };
+        // SAFETY: the three words are ours; the call cannot fail otherwise (getresuid(2)).
+        unsafe { libc::getresuid(&mut users.real, &mut users.effective, &mut users.saved) };
+        users
+    }
+
+    /// Whether `uid` is one of them: the process can act as this user.
+    pub const fn contain(&self, uid: u32) -> bool {
+        self.real == uid || self.effective == uid || self.saved == uid
+    }
+
+    /// The one user that the process is for good, if it is.
+    pub fn only(&self) -> Option<u32> {
+        (self.real == self.effective && self.effective == self.saved).then_some(self.real)
+    }
+}
+
+/// Whether the program was started with more rights than its user has (AT_SECURE, getauxval(3)):
+/// then neither its environment nor its user's files are to be believed.
+pub fn has_more_rights() -> bool {
+    // SAFETY: getauxval has no preconditions.
+    unsafe { libc::getauxval(libc::AT_SECURE) != 0 }
+}
+
+/// Restarts all restartable sequences of this process's threads that are under way, and orders what
+/// its threads did before against what they do afterwards (membarrier(2), Linux 5.10).
+pub fn restart_sequences() -> Result<(), Errno> {
+    let call = |command: libc::c_int| {
+        // SAFETY: no memory of ours is involved.
+        Errno::check(unsafe { libc::syscall(libc::SYS_membarrier, command, 0, 0) }).map(|_| ())
+    };
+    call(libc::MEMBARRIER_CMD_REGISTER_PRIVATE_EXPEDITED_RSEQ)?;
+    call(libc::MEMBARRIER_CMD_PRIVATE_EXPEDITED_RSEQ)
+}
+
 /// Gives root's rights up for good and goes on as user `uid` in group `gid`, with the groups of
 /// the user named `name`. To be called while there is one thread.
 pub fn become_user(uid: u32, gid: u32, name: &CStr) -> Result<(), Errno> {

@@ -99,6 +99,18 @@ impl Window {
         ProcessSlot::NONE
     }
 
+    /// Whether the place that `owner` (of thread 0) names is still process `pid`'s.
+    pub fn holds(&self, owner: Owner, pid: u32) -> bool {
+        let index = usize::from(owner.slot.index);
+        if index >= PROCESSES_MAX {
+            return false;
+        }
+        let process = self.process(index);
+        // ORDERING: Acquire pairs with the Release in `enter_where`.
+        process.pid.load(Ordering::Acquire) == pid
+            && process.incarnation.load(Ordering::Relaxed) as u16 == owner.slot.incarnation
+    }
+
     /// The process in slot `index`.
     pub fn identity_at(&self, index: usize) -> Identity {
         let process = self.process(index);
