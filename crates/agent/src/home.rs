@@ -60,12 +60,14 @@ impl Home {
         HOMES.iter().filter_map(|home| Some((home, home.window()?)))
     }
 
-    /// The home of this user and file, if the process has been there.
-    pub(crate) fn known(uid: u32, file: [u64; 2]) -> Option<&'static Self> {
-        Self::all().map(|(home, _)| home).find(|home| {
-            home.uid() == uid
-                && home.file.iter().zip(file).all(|(ours, its)| ours.load(Ordering::Relaxed) == its)
-        })
+    /// The home with this file (device, inode), if the process has been there.
+    pub(crate) fn known(file: [u64; 2]) -> Option<&'static Self> {
+        Self::all().map(|(home, _)| home).find(|home| home.is_of(file))
+    }
+
+    /// Whether its window is this file.
+    pub(crate) fn is_of(&self, file: [u64; 2]) -> bool {
+        self.file.iter().zip(file).all(|(ours, its)| ours.load(Ordering::Relaxed) == its)
     }
 
     /// A new home; `None`: there have been too many. One thread at a time (at load, or under the
@@ -117,6 +119,11 @@ impl Home {
     /// Whose window it is.
     pub(crate) fn uid(&self) -> u32 {
         self.uid.load(Ordering::Relaxed)
+    }
+
+    /// Notes by which number its user goes now.
+    pub(crate) fn set_uid(&self, uid: u32) {
+        self.uid.store(uid, Ordering::Relaxed);
     }
 
     /// Looks how much of the window is backed.

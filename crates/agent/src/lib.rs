@@ -24,6 +24,6 @@ mod slow;
 mod start;
 mod thread;
 
-pub use start::{CloneArguments, abort, clone, start};
+pub use start::{CloneArguments, abort, clone, found_first, start};
 pub use thread::{THREAD_STAMP_OFFSET, THREAD_VFORK_OFFSET};
 pub use trackway_sys::Errno;

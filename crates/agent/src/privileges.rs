@@ -10,6 +10,7 @@ use core::sync::atomic::{AtomicPtr, AtomicU32, Ordering};
 use trackway_abi::region::CLAIM_REGIONS_PER_CPU;
 use trackway_abi::session::SESSIONS_MAX;
 use trackway_sys::Errno;
+use trackway_sys::file::Fd;
 use trackway_sys::process::{Users, has_more_rights, identity, restart_sequences};
 use trackway_sys::signal::SignalSet;
 use trackway_window::{Owner, SessionLayout, Way, Window};
@@ -116,17 +117,50 @@ fn move_once(users: Users) {
     if !must_move(users) {
         return;
     }
-    if let Some(home) = PROCESS.home()
-        && leave(home).is_err()
-    {
-        return;
-    }
     // A user may truncate his window, which ends those who use it: only what is his for good.
-    if let Some(uid) = users.only()
-        && (uid == 0 || !has_more_rights())
-    {
-        // Where there is none, there is none.
-        let _ = enter(uid);
+    let uid = users.only().filter(|&uid| uid == 0 || !has_more_rights());
+    // Where none can be had, there is none.
+    let next = uid.and_then(Next::open);
+    if let Some(home) = PROCESS.home() {
+        if let Some(next) = next.as_ref().filter(|next| home.is_of(next.file)) {
+            // The same user by another number, in a user namespace.
+            home.set_uid(next.uid);
+            next.discard();
+            return;
+        }
+        if leave(home).is_err() {
+            if let Some(next) = next {
+                next.discard();
+            }
+            return;
+        }
+    }
+    if let Some(next) = next {
+        enter(&next);
+    }
+}
+
+/// A window to move to.
+struct Next {
+    window: Window,
+    fd: Fd,
+    /// Device and inode.
+    file: [u64; 2],
+    uid: u32,
+}
+
+impl Next {
+    fn open(uid: u32) -> Option<Self> {
+        let (window, fd) = start::open_window(uid).ok()?;
+        let status = fd.status();
+        let file = status.map_or([0; 2], |status| [status.device, status.inode]);
+        Some(Self { window, fd, file, uid })
+    }
+
+    /// Gives up the mapping, which nobody has seen.
+    fn discard(&self) {
+        // SAFETY: it was made in `open`, and nothing of it was given out.
+        unsafe { self.window.discard() };
     }
 }
 
@@ -202,28 +236,22 @@ fn wait_for_claims(home: &Home, window: &Window, layouts: &[Option<SessionLayout
     }
 }
 
-/// Moves to the window of user `uid`; `None`: that cannot be had.
-fn enter(uid: u32) -> Option<()> {
-    let (window, fd) = start::open_window(uid).ok()?;
-    let status = fd.status().ok()?;
-    let file = [status.device, status.inode];
-    let home = match Home::known(uid, file) {
+/// Moves to a window, if there is a place for it.
+fn enter(next: &Next) {
+    let home = if let Some(home) = Home::known(next.file) {
         // Back in its old place.
-        Some(home) => {
-            // SAFETY: nobody else has seen this mapping.
-            unsafe { window.discard() };
-            home.window()?.refill(&fd).ok()?;
-            Some(home)
+        next.discard();
+        let filled = home.window().is_some_and(|window| window.refill(&next.fd).is_ok());
+        filled.then_some(home)
+    } else {
+        let home = Home::found(next.window, next.uid, next.file);
+        if home.is_none() {
+            next.discard();
         }
-        None => Home::found(window, uid, file),
+        home
     };
-    let Some(home) = home else {
-        // SAFETY: nobody else has seen this mapping.
-        unsafe { window.discard() };
-        return None;
-    };
-    drop(fd);
-    let window = home.window()?;
+    let Some((home, window)) = home.and_then(|home| Some((home, home.window()?))) else { return };
+    home.set_uid(next.uid);
     // Its place in the table of processes is the one that its old claims name, if it still has it.
     let place = Owner::from_word(home.slot.load(Ordering::Relaxed));
     let who = identity();
@@ -236,7 +264,6 @@ fn enter(uid: u32) -> Option<()> {
     if !(PROCESS.is_fork_child() && has_had_threads()) {
         register::register_loaded_modules();
     }
-    Some(())
 }
 
 /// Whether the process has, or its parents had, more than one thread.

@@ -8,7 +8,7 @@ use core::ffi::{CStr, c_int, c_void};
 
 use trackway_sys::Errno;
 use trackway_sys::file::Fd;
-use trackway_sys::process::has_more_rights;
+use trackway_sys::process::{has_more_rights, outer_user};
 use trackway_window::{NAME_BYTES, OpenError, Window, window_name};
 
 use crate::decision::PROCESS;
@@ -75,6 +75,14 @@ pub(crate) fn open_window(uid: u32) -> Result<(Window, Fd), OpenError> {
     let folder = CStr::from_bytes_until_nul(kept).map_err(|_| OpenError::PathTooLong)?;
     let mut name = [0; NAME_BYTES];
     let path = window_name(folder.to_bytes(), uid, &mut name)?;
+    // Nearly always it is there, which says that this is the user's name.
+    if let Ok(found) = Window::open(folder, path, uid, false) {
+        return Ok(found);
+    }
+    // Not in a user namespace, where another user may have that name outside. Who is nobody there
+    // makes nothing: others would take it for the window of the user of that number.
+    let Some(known_as) = outer_user(uid) else { return Err(OpenError::NotOurs) };
+    let path = window_name(folder.to_bytes(), known_as, &mut name)?;
     Window::open(folder, path, uid, true)
 }
 
@@ -179,6 +187,12 @@ pub struct CloneArguments {
     pub parent_tid: *mut c_void,
     pub tls: *mut c_void,
     pub child_tid: *mut c_void,
+}
+
+/// The address that the program finds under this name; null: none.
+pub fn found_first(name: &CStr) -> *const c_void {
+    // SAFETY: the name is a C string.
+    unsafe { libc::dlsym(libc::RTLD_DEFAULT, name.as_ptr()) }
 }
 
 /// Ends the process: for the panic handler.

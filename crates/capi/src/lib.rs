@@ -57,7 +57,13 @@ core::arch::global_asm!(
 );
 
 extern "C" fn constructor() {
-    trackway_agent::start();
+    // Loaded twice under two paths: the copy that wraps the program's calls is the one whose
+    // symbols are found. The other one sleeps, lest it use an rseq area in a vfork child that it
+    // does not know of.
+    let first = trackway_agent::found_first(c"trackway_abi_register");
+    if first == trackway_abi_register as *const c_void {
+        trackway_agent::start();
+    }
 }
 
 #[used]
@@ -94,8 +100,7 @@ macro_rules! set_user {
             type Function = extern "C" fn($($user: u32),+) -> c_int;
             let address = trackway_agent::privileges::$wrapped.address();
             // SAFETY: the C library's function of this name has this type; null is no function.
-            let function =
-                unsafe { core::mem::transmute::<*mut c_void, Option<Function>>(address) };
+            let function: Option<Function> = unsafe { core::mem::transmute(address) };
             let Some(function) = function else { return -1 };
             let result = function($($user),+);
             if result == 0 {

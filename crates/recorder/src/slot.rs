@@ -299,6 +299,7 @@ pub(crate) fn renew_lease(session: &Session) -> bool {
 /// is not; of one in another pid namespace only the lease can tell.
 fn recorder_is_dead(session: &Session) -> bool {
     let who = Identity {
+        image: 0,
         pid: session.recorder_pid.load(Ordering::Relaxed),
         pid_namespace: session.recorder_pid_namespace.load(Ordering::Relaxed),
         since_ns: session.recorder_since_ns.load(Ordering::Relaxed),
