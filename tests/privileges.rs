@@ -5,13 +5,15 @@
 //! The programs are in `tests/lives/users.c`. Two recordings run at a time, one of root's and one
 //! of nobody's; the program holds the tokens of both.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
+use std::io::{Read, Write};
+use std::net::{TcpListener, TcpStream};
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use trackway_tests::steps::{Running, Steps, steps_of, wait_for};
+use trackway_tests::steps::{Running, Steps, send, steps_of, wait_for};
 use trackway_tests::{Recording, Summary, World, build_dir, has, is_root, skipped};
 
 const AS_NOBODY: [&str; 4] = ["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups"];
@@ -88,10 +90,10 @@ impl Users {
     }
 
     /// Starts nobody's recording; it lasts until `finish_theirs`. Its token.
-    fn start_theirs(&self) -> (Running, String) {
+    fn start_theirs(&self, pattern: &str) -> (Running, String) {
         let mut recorder = self.world.command(AS_NOBODY[0]);
         recorder.args(&AS_NOBODY[1..]).arg(build_dir().join("trackway"));
-        recorder.args(["record", "--on", "life:*", "--context", "vpid,vtid"]);
+        recorder.args(["record", "--on", pattern, "--context", "vpid,vtid"]);
         recorder.arg("-o").arg(self.world.path("theirs")).args(["--", "sh", "-c"]);
         recorder.arg(
             "echo $TRACKWAY_TOKEN > token.new && mv token.new token && \
@@ -112,7 +114,7 @@ impl Users {
 
     /// Records the program by root's and nobody's recorders at a time; what each of them saw.
     fn record(&self, wrapper: &[&str], arguments: &[&str]) -> (Seen, Seen) {
-        let (theirs, token) = self.start_theirs();
+        let (theirs, token) = self.start_theirs("life:*");
         let trace = self.world.path("trace");
         let mut command: Vec<&str> = wrapper.to_vec();
         command.push(self.program.to_str().expect("text"));
@@ -303,5 +305,73 @@ fn a_server_whose_workers_give_up_root_is_recorded_by_both() {
         assert_eq!((ours.summary().recorded, ours.summary().lost), (32 + 60, 0));
         assert_eq!((ours.summary().processes, ours.departed()), (7, 6));
         assert_eq!((theirs.summary().recorded, theirs.summary().lost), (600, 0));
+    }
+}
+
+/// The processes of which a trace has events.
+fn processes_in(world: &World, trace: &Path) -> BTreeSet<u32> {
+    let text = world.print(trace);
+    let vpid = |line: &str| {
+        let (_, rest) = line.split_once("vpid = ")?;
+        rest.split(|letter: char| !letter.is_ascii_digit()).next()?.parse().ok()
+    };
+    text.lines().filter_map(vpid).collect()
+}
+
+#[test]
+fn nginx_is_recorded_by_root_and_its_workers_by_their_user() {
+    const PATTERN: &str = "lttng_ust_libc:*";
+    if !has("nginx") {
+        return skipped("nginx is not installed");
+    }
+    let Some(users) = Users::new("nginx", false) else { return };
+    let world = &users.world;
+    let port = TcpListener::bind("127.0.0.1:0").and_then(|socket| socket.local_addr());
+    let address = port.expect("a free port");
+    let folder = world.path("nginx").display().to_string();
+    fs::create_dir(&folder).expect("a folder");
+    fs::set_permissions(&folder, PermissionsExt::from_mode(0o777)).expect("for all");
+    let configuration = format!(
+        "user nobody nogroup; worker_processes 2; daemon off; pid {folder}/pid;\n\
+         error_log {folder}/errors; events {{}}\n\
+         http {{ access_log off; client_body_temp_path {folder}; proxy_temp_path {folder};\n\
+         fastcgi_temp_path {folder}; uwsgi_temp_path {folder}; scgi_temp_path {folder};\n\
+         server {{ listen {address}; return 200 'served'; }} }}\n"
+    );
+    let file = world.path("nginx.conf");
+    fs::write(&file, configuration).expect("its configuration");
+    let (theirs, token) = users.start_theirs(PATTERN);
+    let trace = world.path("trace");
+    let mut recorder = world.trackway(&["record", "--preload", "libc", "--on", PATTERN]);
+    recorder.args(["--context", "vpid,vtid", "-o"]).arg(&trace).arg("--");
+    recorder.args(["nginx", "-e", &format!("{folder}/errors"), "-p", &folder, "-c"]).arg(&file);
+    recorder.env("TRACKWAY_TOKEN", token);
+    let recorder = Running::start(&mut recorder);
+    let pid = |text: String| text.trim().parse::<i32>().ok();
+    wait_for("nginx", || fs::read_to_string(format!("{folder}/pid")).ok().and_then(pid).is_some());
+    let master = fs::read_to_string(format!("{folder}/pid")).ok().and_then(pid).expect("its pid");
+    for _ in 0..50 {
+        let mut stream = TcpStream::connect(address).expect("nginx listens");
+        stream.write_all(b"GET / HTTP/1.0\r\n\r\n").expect("a request");
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).expect("an answer");
+        assert!(answer.ends_with("served"), "{answer}");
+    }
+    let children = fs::read_to_string(format!("/proc/{master}/task/{master}/children"));
+    let workers: BTreeSet<u32> =
+        children.expect("its workers").split(' ').filter_map(|pid| pid.parse().ok()).collect();
+    assert_eq!(workers.len(), 2);
+    send(master, libc::SIGQUIT);
+    let ours = Recording::new(trace, recorder.finish());
+    let theirs = users.finish_theirs(theirs);
+    println!("{}\n{}", ours.messages(), theirs.messages());
+    assert!(ours.output.status.success(), "{}", ours.messages());
+    assert!(ours.messages().contains("2 processes became another user"), "{}", ours.messages());
+    let seen = processes_in(world, &ours.trace);
+    assert!(seen.contains(&master.cast_unsigned()) && workers.is_subset(&seen), "{seen:?}");
+    assert_eq!(processes_in(world, &theirs.trace), workers);
+    for recording in [&ours, &theirs] {
+        let text = world.print(&recording.trace);
+        assert_eq!(text.lines().count() as u64, recording.summary.recorded);
     }
 }
