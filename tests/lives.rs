@@ -96,6 +96,21 @@ fn fork_children_of_a_header_only_program_trace_too() {
 }
 
 #[test]
+fn a_program_at_a_fixed_address_is_recorded() {
+    let world = World::new("fixed");
+    let flags = ["-no-pie", "-fno-pie", "-fno-plt"];
+    for (number, flags) in [&flags[..2], &flags[..]].into_iter().enumerate() {
+        let steps = Steps::new(&world, "steps");
+        let program = world.compile_file("lives/processes.c", true, flags);
+        let command = [program.to_str().expect("a path of text"), "fork", "5"];
+        let recording = world.record_steps(&steps, &[], &command);
+        assert!(recording.output.status.success(), "{number}: {}", about(&recording));
+        steps.check(&world, &recording);
+        fs::remove_dir_all(&recording.trace).expect("the trace goes");
+    }
+}
+
+#[test]
 fn losses_of_fork_children_are_counted() {
     let life = Life::new("fork-lost", "lives/processes.c");
     // More at once than two small sub-buffers take, between two visits of the recorder.

@@ -74,7 +74,13 @@ impl Decision {
         (same && self.unchanged_since(sequence)).then_some(participates)
     }
 
-    fn publish(&self, window: &Window, generation: u64, layout: Option<&SessionLayout>) {
+    fn publish(
+        &self,
+        window: &Window,
+        generation: u64,
+        usable: u64,
+        layout: Option<&SessionLayout>,
+    ) {
         let sequence = self.sequence.load(Ordering::Relaxed);
         // ORDERING: Acquire: what follows belongs to us alone, until the Release at the end.
         if sequence & 1 != 0
@@ -90,7 +96,7 @@ impl Decision {
         fence(Ordering::Release);
         self.generation.store(generation, Ordering::Relaxed);
         self.base.store(window.base(), Ordering::Relaxed);
-        self.usable.store(window.usable_bytes(), Ordering::Relaxed);
+        self.usable.store(usable, Ordering::Relaxed);
         self.participates.store(layout.is_some(), Ordering::Relaxed);
         let hot = layout.filter(|layout| layout.flags & flag::CLAIM_ONLY == 0);
         self.cpus.store(hot.map_or(0, |layout| layout.cpus), Ordering::Relaxed);
@@ -293,15 +299,15 @@ impl Process {
         let session = window.session(index);
         // ORDERING: Acquire pairs with the recorder's Release of a generation.
         let generation = session.generation.load(Ordering::Acquire);
-        home.note_reach();
+        let usable = home.usable_bytes(window);
         let layout =
             SessionLayout::read(window, index).filter(|layout| layout.generation == generation);
         match decision.known(window, generation) {
             Some(true) => {
                 // Seldom is anything stored then: threads that come this way for every record
                 // (claims) would fight for the cache line.
-                if decision.usable.load(Ordering::Relaxed) != window.usable_bytes() {
-                    decision.publish(window, generation, layout.as_ref());
+                if decision.usable.load(Ordering::Relaxed) != usable {
+                    decision.publish(window, generation, usable, layout.as_ref());
                 }
                 return layout;
             }
@@ -309,7 +315,7 @@ impl Process {
             None => {}
         }
         let layout = layout.filter(|layout| self.takes_part(window, layout));
-        decision.publish(window, generation, layout.as_ref());
+        decision.publish(window, generation, usable, layout.as_ref());
         if layout.is_some() {
             let trace = session.trace_uuid[0].load(Ordering::Relaxed) | 1;
             let counted_in = &home.counted_in[index % SESSIONS_MAX];

@@ -26,7 +26,7 @@ pub(crate) struct Home {
     uid: AtomicU32,
     /// The file: device and inode.
     file: [AtomicU64; 2],
-    /// Most bytes of the window that were ever seen backed: nobody has an address beyond.
+    /// Most bytes of the window that were ever seen backed.
     reach: AtomicU64,
     /// Place in the table of processes, as `ProcessSlot::owner_word(0)`.
     pub(crate) slot: AtomicU64,
@@ -81,7 +81,6 @@ impl Home {
         home.slot.store(ProcessSlot::NONE.owner_word(0), Ordering::Relaxed);
         // SAFETY: nobody reads it before `base` is published below.
         unsafe { *home.window.get() = Some(window) };
-        home.note_reach();
         // ORDERING: Release pairs with the Acquire in `window`.
         home.base.store(window.base(), Ordering::Release);
         Some(home)
@@ -126,19 +125,17 @@ impl Home {
         self.uid.store(uid, Ordering::Relaxed);
     }
 
-    /// Looks how much of the window is backed.
-    pub(crate) fn note_reach(&self) {
-        // SAFETY: as in `window`; whoever founds a home has just written it.
-        let Some(window) = (unsafe { (*self.window.get().cast_const()).as_ref() }) else { return };
+    /// Bytes of its window that are backed: noted, for [`Self::reach`].
+    pub(crate) fn usable_bytes(&self, window: &Window) -> u64 {
         let usable = window.usable_bytes();
         if self.reach.load(Ordering::Relaxed) < usable {
             self.reach.fetch_max(usable, Ordering::Relaxed);
         }
+        usable
     }
 
-    /// Most bytes of the window that anybody here can have an address in.
-    pub(crate) fn reach(&self) -> u64 {
-        self.note_reach();
-        self.reach.load(Ordering::Relaxed)
+    /// Most bytes of its window that were ever backed when anybody here looked.
+    pub(crate) fn reach(&self, window: &Window) -> u64 {
+        self.usable_bytes(window).max(self.reach.load(Ordering::Relaxed))
     }
 }

@@ -24,6 +24,6 @@ mod slow;
 mod start;
 mod thread;
 
-pub use start::{CloneArguments, abort, clone, found_first, start};
+pub use start::{CloneArguments, abort, clone, is_first_copy, start};
 pub use thread::{THREAD_STAMP_OFFSET, THREAD_VFORK_OFFSET};
 pub use trackway_sys::Errno;

@@ -167,7 +167,7 @@ impl Next {
 /// Leaves a window: afterwards there are zeros in its place, and all records of before are whole.
 fn leave(home: &'static Home) -> Result<(), Errno> {
     let Some(window) = home.window() else { return Ok(()) };
-    let reach = home.reach();
+    let reach = home.reach(window);
     let layouts = departure(home, window);
     PROCESS.move_to(None);
     // From here on no site is on, nobody finds a session, and no sequence passes its gate: no

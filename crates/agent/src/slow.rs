@@ -301,7 +301,7 @@ impl Record<'_> {
     fn in_bounds(&self, plan: &Plan, count: usize) -> bool {
         plan.at
             .checked_add((count + TAILROOM_BYTES) as u64)
-            .is_some_and(|end| end <= self.window.usable_bytes())
+            .is_some_and(|end| end <= self.home.usable_bytes(self.window))
     }
 
     fn session_changed(&self) -> bool {

@@ -189,10 +189,20 @@ pub struct CloneArguments {
     pub child_tid: *mut c_void,
 }
 
-/// The address that the program finds under this name; null: none.
-pub fn found_first(name: &CStr) -> *const c_void {
+/// Whether what the program finds under this name is in the same module as `own`.
+pub fn is_first_copy(name: &CStr, own: *const c_void) -> bool {
+    let module = |address: *const c_void| {
+        let mut found = core::mem::MaybeUninit::<libc::Dl_info>::zeroed();
+        // SAFETY: `found` has room for what dladdr writes, and zeros are valid where it does not.
+        unsafe {
+            libc::dladdr(address, found.as_mut_ptr());
+            found.assume_init().dli_fbase
+        }
+    };
     // SAFETY: the name is a C string.
-    unsafe { libc::dlsym(libc::RTLD_DEFAULT, name.as_ptr()) }
+    let first = unsafe { libc::dlsym(libc::RTLD_DEFAULT, name.as_ptr()) };
+    // An old copy does not have the name; then each believes to be alone.
+    first.is_null() || module(first) == module(own)
 }
 
 /// Ends the process: for the panic handler.

@@ -1,7 +1,7 @@
 //! libtrackway.so: the C interface over the agent.
 //!
-//! Exports exactly what include/trackway/abi/abi.h declares, and functions of the C library which
-//! it must know of: `vfork` and `clone` (see [`vfork`]), `setuid`, `seteuid`, `setreuid` and
+//! Exports what include/trackway/abi/abi.h declares, [`trackway_abi_copy`], and functions of the C
+//! library which it must know of: `vfork` and `clone` (see [`vfork`]), `setuid`, `seteuid`, `setreuid` and
 //! `setresuid` (see [`trackway_agent::privileges`]). Its constructor starts the agent. Linked with
 //! `-z nodelete`: a restartable sequence may never be unmapped under a thread that runs it.
 //!
@@ -60,11 +60,16 @@ extern "C" fn constructor() {
     // Loaded twice under two paths: the copy that wraps the program's calls is the one whose
     // symbols are found. The other one sleeps, lest it use an rseq area in a vfork child that it
     // does not know of.
-    let first = trackway_agent::found_first(c"trackway_abi_register");
-    if first == trackway_abi_register as *const c_void {
+    if trackway_agent::is_first_copy(c"trackway_abi_copy", constructor as *const c_void) {
         trackway_agent::start();
     }
 }
+
+/// By which copies of the library know each other: nobody else refers to it, so what is found under
+/// its name is in the first copy. (What is found under a function's name may be in a program that
+/// lies at a fixed address and calls it.)
+#[unsafe(no_mangle)]
+pub static trackway_abi_copy: u8 = 0;
 
 #[used]
 #[unsafe(link_section = ".init_array")]
