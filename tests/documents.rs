@@ -33,26 +33,40 @@ fn the_readmes_program_compiles_and_its_commands_show_the_events() {
     assert!(text.contains("msg = \"loaded modules in 42 ms\""), "{text}");
 }
 
+/// Runs the shell commands of a guide, line by line; how many.
+fn run_commands(world: &World, guide: &str) -> usize {
+    let guide = fs::read_to_string(source_dir().join(guide)).expect("a guide");
+    let trackway = build_dir().join("trackway");
+    let blocks = guide.split("```sh\n").skip(1);
+    let lines = blocks.flat_map(|block| block.split("```").next().expect("an end").lines());
+    lines
+        .map(|line| {
+            let command = line.replacen("trackway", &trackway.display().to_string(), 1);
+            let output = world.command("sh").args(["-c", &command]).output().unwrap();
+            let messages = String::from_utf8_lossy(&output.stderr);
+            assert!(output.status.success(), "{command}: {messages}");
+        })
+        .count()
+}
+
+#[test]
+fn the_commands_of_the_processes_guide_work() {
+    let world = World::new("processes-guide");
+    world.compile("myapp", &block("TRACKWAY_EVENT"), true, &[]);
+    assert_eq!(run_commands(&world, "docs/guides/processes.md"), 3);
+    let once = world.print(&world.path("limited")).lines().count();
+    assert!(once > 0);
+    assert_eq!(world.print(&world.path("without-rseq")).lines().count(), once);
+    assert_eq!(world.print(&world.path("children")).lines().count(), 2 * once);
+}
+
 #[test]
 fn the_commands_of_the_reading_guide_work() {
     let world = World::new("guide");
     let program = world.compile("myapp", &block("TRACKWAY_EVENT"), true, &[]);
     let recording = world.record(&[], &[program.to_str().unwrap()]);
     assert!(recording.output.status.success(), "{}", recording.messages());
-    let guide = fs::read_to_string(source_dir().join("docs/guides/reading.md")).expect("a guide");
-    let trackway = build_dir().join("trackway");
-    let mut lines = 0;
-    for block in guide.split("```sh\n").skip(1) {
-        let commands = block.split("```").next().expect("an end");
-        for command in commands.lines() {
-            let command = command.replacen("trackway", &trackway.display().to_string(), 1);
-            let output = world.command("sh").args(["-c", &command]).output().unwrap();
-            let messages = String::from_utf8_lossy(&output.stderr);
-            assert!(output.status.success(), "{command}: {messages}");
-            lines += 1;
-        }
-    }
-    assert!(lines > 10, "{lines} commands");
+    assert!(run_commands(&world, "docs/guides/reading.md") > 10);
     let csv = fs::read_to_string(world.path("requests.csv")).expect("a table");
     assert!(csv.starts_with("time,name,hostname,procname,vpid,stream,cpu_id,vtid,path,"), "{csv}");
     let print = |trace: &str| world.print(&world.path(trace));

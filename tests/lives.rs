@@ -46,6 +46,14 @@ impl Life {
         self.record_command(options, &self.command(arguments))
     }
 
+    /// The same where not everything that is emitted is on.
+    fn record_any(&self, options: &[&str], arguments: &[&str]) -> Recording {
+        let recording = self.world.record_steps(&self.steps, options, &self.command(arguments));
+        assert!(recording.output.status.success(), "{}", about(&recording));
+        self.steps.check_order(&self.world, &recording);
+        recording
+    }
+
     fn record_command(&self, options: &[&str], command: &[String]) -> Recording {
         let recording = self.world.record_steps(&self.steps, options, command);
         assert!(recording.output.status.success(), "{}", about(&recording));
@@ -88,6 +96,21 @@ fn fork_children_of_a_header_only_program_trace_too() {
 }
 
 #[test]
+fn a_program_at_a_fixed_address_is_recorded() {
+    let world = World::new("fixed");
+    let flags = ["-no-pie", "-fno-pie", "-fno-plt"];
+    for (number, flags) in [&flags[..2], &flags[..]].into_iter().enumerate() {
+        let steps = Steps::new(&world, "steps");
+        let program = world.compile_file("lives/processes.c", true, flags);
+        let command = [program.to_str().expect("a path of text"), "fork", "5"];
+        let recording = world.record_steps(&steps, &[], &command);
+        assert!(recording.output.status.success(), "{number}: {}", about(&recording));
+        steps.check(&world, &recording);
+        fs::remove_dir_all(&recording.trace).expect("the trace goes");
+    }
+}
+
+#[test]
 fn losses_of_fork_children_are_counted() {
     let life = Life::new("fork-lost", "lives/processes.c");
     // More at once than two small sub-buffers take, between two visits of the recorder.
@@ -100,6 +123,26 @@ fn a_tree_of_forks_is_recorded() {
     let life = Life::new("tree", "lives/processes.c");
     let recording = life.record(&[], &["tree", "3"]);
     assert_eq!(recording.summary.processes, 1 + 3 + 9 + 27, "{}", about(&recording));
+}
+
+#[test]
+fn a_deep_line_of_descendants_is_recorded() {
+    let life = Life::new("chain", "lives/processes.c");
+    let recording = life.record(&[], &["chain", "200"]);
+    assert_eq!(recording.summary.processes, 201, "{}", about(&recording));
+    assert_eq!(recording.summary.recorded + recording.summary.lost, 200 * 11 + 5);
+}
+
+#[test]
+fn clone_children_are_recorded_with_and_without_their_parents_memory() {
+    for linked in [true, false] {
+        let life = Life::of("clone", "lives/processes.c", linked);
+        let recording = life.record(&[], &["clone", "10"]);
+        assert_eq!(recording.summary.recorded + recording.summary.lost, 40 * (50 + 51) + 20);
+    }
+    let life = Life::new("clone-claims", "lives/processes.c");
+    let without = ["env", "GLIBC_TUNABLES=glibc.pthread.rseq=0"];
+    life.record_command(&[], &life.behind(&without, &["clone", "5"]));
 }
 
 #[test]
@@ -130,6 +173,190 @@ fn short_threads_are_recorded() {
 fn a_storm_of_signals_is_recorded() {
     let life = Life::new("storm", "lives/threads.c");
     life.record(&[], &["storm", "4000"]);
+}
+
+#[test]
+fn ten_thousand_threads_at_a_time_are_recorded() {
+    let life = Life::new("many", "lives/threads.c");
+    let command = life.command(&["many", "10000"]);
+    let recording = life.world.record_steps(&life.steps, &[], &command);
+    if recording.output.status.code() == Some(77) {
+        return skipped("so many threads are not allowed here");
+    }
+    assert!(recording.output.status.success(), "{}", about(&recording));
+    life.steps.check(&life.world, &recording);
+    assert_eq!(recording.summary.recorded + recording.summary.lost, 10_000 * 4 + 30);
+}
+
+#[test]
+fn handlers_on_alternate_stacks_are_recorded() {
+    for wrapper in [&["env"][..], &["env", "GLIBC_TUNABLES=glibc.pthread.rseq=0"]] {
+        let life = Life::new("altstack", "lives/threads.c");
+        let recording = life.record_command(&[], &life.behind(wrapper, &["altstack", "10"]));
+        assert_eq!(recording.summary.recorded + recording.summary.lost, 5 * 100 + 5 * 101);
+    }
+}
+
+#[test]
+fn coroutines_that_move_between_threads_are_recorded() {
+    for wrapper in [&["env"][..], &["env", "GLIBC_TUNABLES=glibc.pthread.rseq=0"]] {
+        let life = Life::new("coroutines", "lives/coroutines.c");
+        let recording = life.record_command(&[], &life.behind(wrapper, &["200"]));
+        assert_eq!(recording.summary.recorded + recording.summary.lost, 24 * 400);
+    }
+}
+
+#[test]
+fn handlers_trace_before_during_and_after_the_librarys_start() {
+    for linked in [true, false] {
+        let world = World::new("early");
+        let flags = ["-shared", "-fPIC", "-Wl,-soname,libearly.so"];
+        let early = world.compile_file("lives/early.c", false, &flags);
+        fs::rename(early, world.path("libearly.so")).expect("its name");
+        let text = "void early_main(long count);\nint main(void) { early_main(2000); return 0; }\n";
+        let build = build_dir();
+        let folders = [world.path(""), build].map(|folder| folder.display().to_string());
+        let [ours, build] = folders.each_ref().map(|folder| format!("-L{folder}"));
+        let rpath = format!("-Wl,-rpath,{}", folders.join(":"));
+        // What is loaded last is initialised first.
+        let mut flags = vec!["-Wl,--no-as-needed", &ours, &build, &rpath];
+        flags.extend(linked.then_some("-ltrackway"));
+        flags.push("-learly");
+        let program = world.compile("early-program", text, false, &flags);
+        let program = program.to_str().expect("a path of text");
+        // Wherever the start is when the first signal comes.
+        let mut in_between = 0;
+        for first_us in (1..400).step_by(13) {
+            let steps = Steps::new(&world, "steps");
+            let first = format!("EARLY_US={first_us}");
+            let recording = world.record_steps(&steps, &[], &["env", &first, program]);
+            assert!(recording.output.status.success(), "{}", about(&recording));
+            steps.check_order(&world, &recording);
+            let mut numbers = [Vec::new(), Vec::new()];
+            for step in steps_of(&world.print(&recording.trace)) {
+                numbers[step.who as usize].push(step.number);
+            }
+            if recording.summary.lost == 0 {
+                let [handler, main] = numbers;
+                assert_eq!(main.len(), 4000, "{}", about(&recording));
+                let handled = steps.counts().started.get(&0).copied().unwrap_or(0);
+                let first = handler.first().copied().unwrap_or(handled);
+                in_between += u32::from(first > 0 && first < handled);
+                let all: Vec<u64> = (first..handled).collect();
+                assert_eq!(handler, all, "once on, all are recorded");
+            }
+            fs::remove_dir_all(&recording.trace).expect("the trace goes");
+        }
+        assert!(in_between > 0, "no handler ran before the start and after");
+    }
+}
+
+/// A program in namespaces that it makes, as root and as who cannot make them but in a user
+/// namespace.
+fn in_namespaces(mode: &str, check: impl Fn(&Life, &Recording)) {
+    let nobody = ["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups"];
+    let both = is_root() && has("setpriv");
+    for wrapper in [&[][..], &nobody[..]].into_iter().take(1 + usize::from(both)) {
+        let life = Life::new("namespaces", "lives/namespaces.c");
+        let mode_of = |bits| std::os::unix::fs::PermissionsExt::from_mode(bits);
+        for folder in [life.world.window_dir(), life.world.path("").as_path()] {
+            fs::set_permissions(folder, mode_of(0o1777)).expect("for all");
+        }
+        fs::set_permissions(life.steps.path(), mode_of(0o666)).expect("for all");
+        let trace = life.world.path("trace");
+        let command = life.command(&[mode, "100"]);
+        let mut recorder = life.world.recorder(&life.steps, &trace, &[], &command);
+        if !wrapper.is_empty() {
+            recorder = behind(wrapper, &recorder);
+        }
+        let recording = Recording::new(trace, Running::start(&mut recorder).finish());
+        match recording.output.status.code() {
+            Some(77) => skipped("namespaces cannot be made here"),
+            Some(126 | 127) => skipped("the built programs are not readable by other users"),
+            code => {
+                assert_eq!(code, Some(0), "{}", about(&recording));
+                life.steps.check(&life.world, &recording);
+                check(&life, &recording);
+            }
+        }
+        // No window was made that another user would take for his.
+        let windows = fs::read_dir(life.world.window_dir()).expect("the windows").count();
+        assert_eq!(windows, 1, "one user, one window");
+    }
+}
+
+/// `command` as `wrapper` runs it.
+fn behind(wrapper: &[&str], command: &std::process::Command) -> std::process::Command {
+    let mut outer = std::process::Command::new(wrapper[0]);
+    outer.args(&wrapper[1..]).arg(command.get_program()).args(command.get_args());
+    if let Some(folder) = command.get_current_dir() {
+        outer.current_dir(folder);
+    }
+    for (key, value) in command.get_envs() {
+        match value {
+            Some(value) => outer.env(key, value),
+            None => outer.env_remove(key),
+        };
+    }
+    outer
+}
+
+#[test]
+fn a_program_in_a_user_namespace_is_recorded_with_what_it_starts() {
+    in_namespaces("user", |_, recording| {
+        assert_eq!(recording.summary.recorded + recording.summary.lost, 100 + 201 + 100 + 10);
+        // The parent, its child, and what that becomes.
+        assert_eq!(recording.summary.processes, 3, "{}", about(recording));
+    });
+}
+
+#[test]
+fn a_program_in_a_process_namespace_is_recorded_with_what_it_starts() {
+    in_namespaces("pid", |_, recording| {
+        assert_eq!(recording.summary.recorded + recording.summary.lost, 201 + 201 + 100 + 10);
+        assert_eq!(recording.summary.processes, 4, "{}", about(recording));
+    });
+}
+
+#[test]
+fn a_container_of_all_namespaces_is_recorded_as_far_as_it_is_one_program() {
+    in_namespaces("container", |_, recording| {
+        assert_eq!(recording.summary.recorded + recording.summary.lost, 200 + 300 + 200);
+        assert_eq!(recording.summary.processes, 3, "{}", about(recording));
+    });
+}
+
+#[test]
+fn a_program_that_stood_still_with_its_recorder_loses_nothing() {
+    let life = Life::new("stopped", "lives/threads.c");
+    let trace = life.world.path("trace");
+    let command = life.command(&["busy", "0"]);
+    let recorder = Running::start(&mut life.world.recorder(
+        &life.steps,
+        &trace,
+        &["--buffer-size", "32M"],
+        &command,
+    ));
+    life.steps.wait_ready(1);
+    let program = life.steps.pid().cast_signed();
+    // The program alone, then both, for longer than the recorder's lease of 5 s.
+    send(program, libc::SIGSTOP);
+    std::thread::sleep(std::time::Duration::from_secs(1));
+    send(program, libc::SIGCONT);
+    life.steps.wait_more(1000);
+    send(program, libc::SIGSTOP);
+    recorder.signal(libc::SIGSTOP);
+    std::thread::sleep(std::time::Duration::from_secs(6));
+    recorder.signal(libc::SIGCONT);
+    // It renews its lease before the program looks at it.
+    std::thread::sleep(std::time::Duration::from_millis(300));
+    send(program, libc::SIGCONT);
+    life.steps.wait_more(1000);
+    life.steps.stop();
+    let recording = Recording::new(trace, recorder.finish());
+    assert!(recording.output.status.success(), "{}", about(&recording));
+    life.steps.check(&life.world, &recording);
+    assert!(recording.messages().contains("the recorder was stopped"), "{}", about(&recording));
 }
 
 #[test]
@@ -190,6 +417,44 @@ fn modules_that_come_and_go_in_many_threads_are_recorded() {
 }
 
 #[test]
+fn modules_in_namespaces_of_their_own_are_off_or_have_a_library_of_their_own() {
+    let life = Life::new("namespaces", "lives/modules.c");
+    let bare = plugin(&life, "bare.so");
+    // Nobody there to announce itself to: off, also where its loader has the library.
+    let recording = life.record_any(&[], &["namespaces", "20", &bare]);
+    assert_eq!(recording.summary.recorded, 20 * 2, "{}", about(&recording));
+    // With the library, which is there twice then, once for all namespaces that use it in turn.
+    let life = Life::new("namespaces-twice", "lives/modules.c");
+    let linked = life.world.compile_file("lives/plugin.c", true, &["-shared", "-fPIC"]);
+    let linked = linked.to_str().expect("a path of text");
+    let recording = life.record(&[], &["namespaces", "5", linked]);
+    assert_eq!(recording.summary.recorded + recording.summary.lost, 5 * 7, "{}", about(&recording));
+}
+
+#[test]
+fn a_program_with_two_copies_of_the_library_is_recorded_once() {
+    let life = Life::new("twice", "lives/processes.c");
+    let copy = life.world.path("libtrackway-copy.so");
+    fs::copy(build_dir().join("libtrackway.so"), &copy).expect("a copy of the library");
+    let preload = format!("LD_PRELOAD={}", copy.display());
+    for mode in ["fork", "vfork"] {
+        let life = Life::new("twice", "lives/processes.c");
+        let wrapper = ["env", preload.as_str()];
+        let recording = life.record_command(&[], &life.behind(&wrapper, &[mode, "20"]));
+        assert_eq!(recording.summary.lost, 0, "{}", about(&recording));
+    }
+    // By the recorder, and by the program under another path.
+    let trace = life.world.path("trace");
+    let mut recorder =
+        life.world.recorder(&life.steps, &trace, &[], &life.command(&["spawn", "20"]));
+    recorder.env("LD_PRELOAD", &copy);
+    let recording = Recording::new(trace, Running::start(&mut recorder).finish());
+    assert!(recording.output.status.success(), "{}", about(&recording));
+    life.steps.check(&life.world, &recording);
+    assert_eq!(recording.summary.processes, 21, "each is counted once: {}", about(&recording));
+}
+
+#[test]
 fn vfork_children_are_recorded() {
     let life = Life::new("vfork", "lives/processes.c");
     let recording = life.record(&[], &["vfork", "200"]);
@@ -212,6 +477,16 @@ fn spawned_programs_are_recorded() {
     let life = Life::new("system", "lives/processes.c");
     let recording = life.record(&[], &["system", "10"]);
     assert_eq!(recording.summary.recorded + recording.summary.lost, 10 * 21 + 1);
+}
+
+#[test]
+fn children_of_preload_helpers_programs_are_recorded() {
+    for mode in ["vfork", "spawn", "system"] {
+        let life = Life::of("helpers", "lives/processes.c", false);
+        let helpers = ["--preload", "libc,pthread", "--buffer-size", "16M"];
+        let recording = life.record(&helpers, &[mode, "8"]);
+        assert!(recording.output.stderr.is_ascii());
+    }
 }
 
 #[test]

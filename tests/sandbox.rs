@@ -13,7 +13,11 @@ fn a_sandbox_that_kills_for_system_calls_does_not_kill_for_events() {
     let world = World::new("sandbox");
     let program = world.compile("sandbox", &source("sandbox.c"), true, &[]);
     let program = program.to_str().unwrap();
-    for (command, events) in [(vec![program], 3000), (vec![program, "before"], 4000)] {
+    for (command, events) in [
+        (vec![program], 3000),
+        (vec![program, "before"], 4000),
+        (vec![program, "before", "without memory"], 3000),
+    ] {
         for context in ["none", "vpid,vtid"] {
             let _ = std::fs::remove_dir_all(world.path("trace"));
             let recording = world.record(&["--context", context], &command);

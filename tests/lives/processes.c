@@ -5,6 +5,7 @@
 #include <sched.h>
 #include <spawn.h>
 #include <sys/resource.h>
+#include <sys/stat.h>
 
 extern char **environ;
 static char *self;
@@ -49,6 +50,51 @@ static void mode_tree(long depth)
     }
     for (int i = 0; i < 3; i++)
         expect(children[i], 0);
+    take_steps(who, 10);
+}
+
+/* Each process has one child, `depth` deep. */
+static void mode_chain(long depth)
+{
+    const unsigned who = new_stream();
+    take_steps(who, 5);
+    if (depth == 0)
+        return;
+    const pid_t child = fork();
+    if (child == 0) {
+        mode_chain(depth - 1);
+        _exit(0);
+    }
+    step(who);
+    expect(child, 0);
+    take_steps(who, 5);
+}
+
+/*
+ * Children by clone(2) with memory of their own, with their parent's while it waits, and with their
+ * parent's while it goes on: then both share one thread-local storage, too.
+ */
+static int cloned(void *argument)
+{
+    take_steps((unsigned)(unsigned long)argument, 50);
+    _exit(5);
+}
+
+static void mode_clone(long rounds)
+{
+    static const int flags[] = {0, CLONE_VM | CLONE_VFORK, CLONE_VM, CLONE_FILES | CLONE_FS};
+    const unsigned who = new_stream();
+    char *stack = mmap(NULL, 256 << 10, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    take_steps(who, 10);
+    for (long i = 0; i < rounds * 4; i++) {
+        const unsigned long its = new_stream();
+        const pid_t child = clone(cloned, stack + (256 << 10), flags[i % 4] | SIGCHLD, (void *)its);
+        if (child < 0)
+            _exit(96);
+        take_steps(who, 50);
+        expect(child, 5);
+        step(who);
+    }
     take_steps(who, 10);
 }
 
@@ -118,8 +164,14 @@ static void mode_daemon(long count)
 {
     const unsigned who = new_stream();
     step(who);
-    if (fork() == 0) {
+    const pid_t between = fork();
+    if (between == 0) {
         setsid();
+        if (fork() != 0)
+            _exit(0); /* so that the daemon can never get a terminal */
+        umask(0);
+        if (chdir("/") != 0)
+            _exit(96);
         alarm(50);
         for (int fd = 0; fd < 3; fd++)
             close(fd);
@@ -133,6 +185,7 @@ static void mode_daemon(long count)
         steps->ready = 2;
         _exit(0);
     }
+    expect(between, 0);
     while (!steps->ready)
         usleep(1000);
     step(who);
@@ -231,7 +284,7 @@ int main(int argc, char **argv)
         {"exec", mode_exec},     {"vfork", mode_vfork},   {"spawn", mode_spawn},
         {"system", mode_system}, {"daemon", mode_daemon}, {"close", mode_close},
         {"busy", mode_busy},     {"killed", mode_killed}, {"few-descriptors", mode_few_descriptors},
-        {"interrupted", mode_interrupted},
+        {"interrupted", mode_interrupted}, {"chain", mode_chain}, {"clone", mode_clone},
     };
     self = argv[0];
     steps_open();

@@ -36,6 +36,30 @@ static void *thread(void *argument)
     BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, (number), 0, 1),                                          \
         BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_KILL_PROCESS)
 
+static void install(struct sock_filter *code, size_t count)
+{
+    const struct sock_fprog program = {(unsigned short)count, code};
+    if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) != 0 ||
+        prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program) != 0)
+        exit(77);
+}
+
+/* No new memory either: after the threads, whose stacks need some. */
+static void enter_without_memory(void)
+{
+    struct sock_filter code[] = {
+        BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr)),
+        KILL_FOR(SYS_mmap),
+        KILL_FOR(SYS_munmap),
+        KILL_FOR(SYS_mprotect),
+        KILL_FOR(SYS_madvise),
+        KILL_FOR(SYS_brk),
+        KILL_FOR(SYS_futex),
+        BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
+    };
+    install(code, sizeof(code) / sizeof(code[0]));
+}
+
 static void enter(void)
 {
     struct sock_filter code[] = {
@@ -51,10 +75,7 @@ static void enter(void)
         KILL_FOR(SYS_clock_gettime),
         BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
     };
-    struct sock_fprog program = {sizeof(code) / sizeof(code[0]), code};
-    if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) != 0 ||
-        prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program) != 0)
-        exit(77);
+    install(code, sizeof(code) / sizeof(code[0]));
 }
 
 int main(int argc, char **argv)
@@ -64,11 +85,15 @@ int main(int argc, char **argv)
     (void)argv;
     if (argc > 1)
         emit(0); /* an event before, too */
-    enter();
+    if (argc > 2)
+        enter_without_memory();
+    else
+        enter();
     emit(1);
-    if (pthread_create(&other, NULL, thread, NULL) != 0)
+    if (argc <= 2 && pthread_create(&other, NULL, thread, NULL) != 0)
         return 1;
-    pthread_join(other, NULL);
+    if (argc <= 2)
+        pthread_join(other, NULL);
     const pid_t child = fork();
     if (child == 0) {
         emit(3);

@@ -22,7 +22,7 @@
 
 TRACKWAY_EVENT(life, step, TRACKWAY_INFO, (u32, who), (u64, number), (i32, pid), (i32, tid));
 
-enum { STREAMS = 4096 };
+enum { STREAMS = 12000 };
 
 struct stream {
     volatile uint64_t started, returned;

@@ -150,6 +150,22 @@ static void mode_storm(long count)
         _exit(95);
 }
 
+/* Until the test says stop, in two threads. */
+static void mode_busy(long unused)
+{
+    (void)unused;
+    steps->pid = (uint32_t)getpid();
+    const pthread_t other = start(long_life);
+    const unsigned who = new_stream();
+    while (!steps->stop) {
+        take_steps(who, 10);
+        steps->ready = 1;
+        usleep(100);
+    }
+    done = 1;
+    pthread_join(other, NULL);
+}
+
 /* The program's own end finds it in full flight in two threads. */
 static void mode_flight(long unused)
 {
@@ -160,6 +176,85 @@ static void mode_flight(long unused)
     long_life(NULL);
 }
 
+/* Very many threads that live at the same time: steps before all are there, while, and after. */
+static pthread_barrier_t all_there;
+
+static void *one_of_many(void *unused)
+{
+    const unsigned who = new_stream();
+    step(who);
+    pthread_barrier_wait(&all_there);
+    take_steps(who, 2);
+    pthread_barrier_wait(&all_there);
+    step(who);
+    return unused;
+}
+
+static void mode_many(long count)
+{
+    pthread_t *threads = calloc((size_t)count, sizeof(*threads));
+    pthread_attr_t attributes;
+    const unsigned who = new_stream();
+    take_steps(who, 10);
+    pthread_attr_init(&attributes);
+    pthread_attr_setstacksize(&attributes, 32 << 10);
+    pthread_barrier_init(&all_there, NULL, (unsigned)count + 1);
+    for (long i = 0; i < count; i++)
+        if (pthread_create(&threads[i], &attributes, one_of_many, NULL) != 0)
+            _exit(77);
+    pthread_barrier_wait(&all_there);
+    take_steps(who, 10);
+    pthread_barrier_wait(&all_there);
+    for (long i = 0; i < count; i++)
+        pthread_join(threads[i], NULL);
+    take_steps(who, 10);
+}
+
+/*
+ * Handlers on alternate stacks with 8 KiB of room: half of the threads take the first step of
+ * their lives there, in the longest way through the library. Below each stack is a guard page.
+ */
+static __thread unsigned stream_of_handler;
+
+static void on_alternate_stack(int signal)
+{
+    (void)signal;
+    step(stream_of_handler);
+}
+
+static void *on_two_stacks(void *argument)
+{
+    const size_t size = (size_t)sysconf(_SC_MINSIGSTKSZ) + (8 << 10), page = 4096;
+    const size_t bytes = (size + 2 * page - 1) / page * page;
+    char *memory = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    stack_t stack = {.ss_sp = memory + (bytes - size), .ss_size = size};
+    const unsigned who = new_stream();
+    stream_of_handler = new_stream();
+    if (memory == MAP_FAILED || mprotect(memory, page, PROT_NONE) != 0 ||
+        sigaltstack(&stack, NULL) != 0)
+        _exit(96);
+    if ((long)argument % 2 == 0)
+        step(who);
+    for (int i = 0; i < 50; i++) {
+        raise(SIGUSR2);
+        step(who);
+    }
+    return NULL;
+}
+
+static void mode_altstack(long threads)
+{
+    const struct sigaction action = {.sa_handler = on_alternate_stack, .sa_flags = SA_ONSTACK};
+    if (sigaction(SIGUSR2, &action, NULL) != 0)
+        _exit(96);
+    for (long i = 0; i < threads; i++) {
+        pthread_t thread;
+        if (pthread_create(&thread, NULL, on_two_stacks, (void *)i) != 0)
+            _exit(96);
+        pthread_join(thread, NULL);
+    }
+}
+
 int main(int argc, char **argv)
 {
     static const struct {
@@ -167,7 +262,8 @@ int main(int argc, char **argv)
         void (*run)(long number);
     } modes[] = {
         {"short", mode_short}, {"fork", mode_fork},     {"vfork", mode_vfork},
-        {"storm", mode_storm}, {"flight", mode_flight},
+        {"storm", mode_storm}, {"flight", mode_flight}, {"many", mode_many},
+        {"altstack", mode_altstack}, {"busy", mode_busy},
     };
     steps_open();
     for (size_t i = 0; argc > 2 && i < sizeof(modes) / sizeof(modes[0]); i++)

@@ -17,7 +17,7 @@ use std::time::{Duration, Instant};
 use crate::{Recording, World, source_dir};
 
 /// Streams that the file has room for.
-const STREAMS: usize = 4096;
+const STREAMS: usize = 12_000;
 /// Bytes before the first stream.
 const HEAD_BYTES: usize = 16;
 /// Longest that a test waits for anything.

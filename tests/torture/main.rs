@@ -182,6 +182,16 @@ impl Torture {
         command.arg(folder).args(plan.options()).arg("--").stderr(messages).stdin(Stdio::null());
         command.args(shared::workload(&self.program, shared, "main", plan.way == Way::Claim));
         let mut group = Group::start(&mut command, Some(shared));
+        let pause = Duration::from_millis(plan.pause_ms);
+        if !pause.is_zero() {
+            std::thread::sleep(Duration::from_millis(LONG_MS / 3));
+            group.signal_all(libc::SIGSTOP);
+            std::thread::sleep(pause);
+            // The recorder first: it must renew its lease before the program looks at it.
+            group.signal(libc::SIGCONT);
+            std::thread::sleep(Duration::from_millis(500));
+            group.signal_all(libc::SIGCONT);
+        }
         let status = group.wait(ROUND_LIMIT);
         let messages = std::fs::read_to_string(log).unwrap_or_default();
         match status {

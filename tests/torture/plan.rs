@@ -41,6 +41,8 @@ pub(crate) struct Plan {
     pub(crate) contexts: &'static str,
     /// Largest payload, in bytes.
     pub(crate) body_max: u64,
+    /// How long program and recorder stand still in the middle of it (SIGSTOP), in ms.
+    pub(crate) pause_ms: u64,
     /// What the program is told.
     pub(crate) orders: Orders,
 }
@@ -62,6 +64,11 @@ impl Plan {
         let contexts = *random.pick(&["none", "vtid", "vpid,vtid,procname"]);
         let body_max = *random.pick(&[64, 512, 4000]);
         let mut orders = Self::orders(random, duration_ms);
+        // Only where there is time: the recorder's lease alone is 5 s.
+        let stands_still = duration_ms >= crate::LONG_MS && random.once_in(8);
+        let pause_ms = if stands_still { *random.pick(&[1000, 8000, 8000, 120_000]) } else { 0 };
+        let lasts = orders.iter_mut().filter(|(word, _)| matches!(word, Word::DurationMs));
+        lasts.for_each(|(_, value)| *value += pause_ms);
         orders.extend([(Word::Seed, seed), (Word::BodyMax, body_max)]);
         orders.push((Word::Claims, u64::from(way == Way::Mixed)));
         if mode == Mode::Roomy {
@@ -70,7 +77,7 @@ impl Plan {
             // vfork children record by claim.
             orders.retain(|(word, _)| !matches!(word, Word::Vforks));
         }
-        Self { mode, way, sub_bytes, sub_count, contexts, body_max, orders }
+        Self { mode, way, sub_bytes, sub_count, contexts, body_max, pause_ms, orders }
     }
 
     fn orders(random: &mut Random, duration_ms: u64) -> Orders {
@@ -123,6 +130,9 @@ impl Plan {
             if !matches!(word, Word::Seed | Word::DurationMs | Word::Budget) {
                 text.push_str(&format!("{word:?} {value} ").to_lowercase());
             }
+        }
+        if self.pause_ms > 0 {
+            text.push_str(&format!("stands still for {} ms", self.pause_ms));
         }
         text.trim_end().to_owned()
     }

@@ -114,6 +114,8 @@ pub struct Session {
     pub rules: [AtomicU8; RULES_BYTES_MAX],
     /// Trace folder, absolute.
     pub path: [AtomicU8; PATH_BYTES_MAX],
+    /// Processes that took part and are another user's now.
+    pub departed: AtomicU32,
 }
 
 const _: () = assert!(size_of::<Clock>() == 64);

@@ -103,8 +103,10 @@ pub struct Process {
     /// CLOCK_BOOTTIME ns when the process (or its exec) took the slot; a process with the same
     /// id that started later is another one.
     pub since_ns: AtomicU64,
+    /// Random number that the kernel gave the program when it was started: another one after exec.
+    pub image: AtomicU64,
     /// Unused.
-    pub reserved: [AtomicU64; 5],
+    pub reserved: [AtomicU64; 4],
 }
 
 /// States of an event's slot.

@@ -10,6 +10,8 @@ use trackway_abi::session::{SESSIONS_MAX, flag};
 use trackway_ring::Geometry;
 use trackway_window::{ProcessSlot, SessionLayout, Window};
 
+use crate::home::Home;
+
 /// A decision in the form that the recording path wants.
 #[repr(C, align(64))]
 pub(crate) struct Decision {
@@ -24,15 +26,17 @@ pub(crate) struct Decision {
     pub(crate) contexts: AtomicU32,
     /// `Geometry::to_word` of sequence regions.
     pub(crate) geometry: AtomicU64,
-    /// Control lines of CPU 0.
+    /// Control lines of CPU 0; the table of ids lies before them (`ids_before`).
     pub(crate) controls: AtomicPtr<u8>,
-    /// Table of ids.
-    pub(crate) ids: AtomicPtr<AtomicU32>,
+    /// Where the session's window is mapped.
+    pub(crate) base: AtomicPtr<u8>,
+    /// Bytes of that window known to be backed: nothing beyond is touched.
+    pub(crate) usable: AtomicU64,
     /// Whether the process takes part; meaningful for `generation`.
     participates: AtomicBool,
-    /// Trace (half of its UUID) that has counted this process.
-    counted_in: AtomicU64,
 }
+
+const _: () = assert!(size_of::<Decision>() == 64);
 
 impl Decision {
     const fn new() -> Self {
@@ -44,9 +48,9 @@ impl Decision {
             contexts: AtomicU32::new(0),
             geometry: AtomicU64::new(0),
             controls: AtomicPtr::new(core::ptr::null_mut()),
-            ids: AtomicPtr::new(core::ptr::null_mut()),
+            base: AtomicPtr::new(core::ptr::null_mut()),
+            usable: AtomicU64::new(0),
             participates: AtomicBool::new(false),
-            counted_in: AtomicU64::new(0),
         }
     }
 
@@ -59,17 +63,26 @@ impl Decision {
         self.sequence.load(Ordering::Relaxed) == sequence && sequence & 1 == 0
     }
 
-    /// What this process has decided about `generation`: to take part or not; `None`: nothing.
-    pub(crate) fn known(&self, generation: u64) -> Option<bool> {
+    /// What this process has decided about `generation` of the session in `window`: to take part
+    /// or not; `None`: nothing.
+    pub(crate) fn known(&self, window: &Window, generation: u64) -> Option<bool> {
         // ORDERING: Acquire pairs with the Release in `publish`.
         let sequence = self.sequence.load(Ordering::Acquire);
-        let same = self.generation.load(Ordering::Relaxed) == generation;
+        let same = self.generation.load(Ordering::Relaxed) == generation
+            && self.base.load(Ordering::Relaxed) == window.base();
         let participates = self.participates.load(Ordering::Relaxed);
         (same && self.unchanged_since(sequence)).then_some(participates)
     }
 
-    fn publish(&self, window: &Window, generation: u64, layout: Option<&SessionLayout>) {
+    fn publish(
+        &self,
+        window: &Window,
+        generation: u64,
+        usable: u64,
+        layout: Option<&SessionLayout>,
+    ) {
         let sequence = self.sequence.load(Ordering::Relaxed);
+        // ORDERING: Acquire: what follows belongs to us alone, until the Release at the end.
         if sequence & 1 != 0
             || self
                 .sequence
@@ -82,6 +95,8 @@ impl Decision {
         // any of them; pairs with the fence in `unchanged_since`.
         fence(Ordering::Release);
         self.generation.store(generation, Ordering::Relaxed);
+        self.base.store(window.base(), Ordering::Relaxed);
+        self.usable.store(usable, Ordering::Relaxed);
         self.participates.store(layout.is_some(), Ordering::Relaxed);
         let hot = layout.filter(|layout| layout.flags & flag::CLAIM_ONLY == 0);
         self.cpus.store(hot.map_or(0, |layout| layout.cpus), Ordering::Relaxed);
@@ -89,7 +104,6 @@ impl Decision {
             self.contexts.store(layout.contexts, Ordering::Relaxed);
             self.geometry.store(Geometry::to_word(layout.geometry), Ordering::Relaxed);
             self.controls.store(layout.controls(window), Ordering::Relaxed);
-            self.ids.store(layout.ids(window), Ordering::Relaxed);
         }
         // ORDERING: Release pairs with the Acquire of readers.
         self.sequence.store(sequence + 2, Ordering::Release);
@@ -104,72 +118,76 @@ const TOKENS_MAX: usize = 8;
 
 /// Everything that this process knows of Trackway, besides its threads' lines.
 pub(crate) struct Process {
-    /// Where the window is mapped; null: there is none.
-    base: AtomicPtr<u8>,
+    /// The window that it is in now; null: none.
+    home: AtomicPtr<Home>,
+    /// How often that has changed.
+    moves: AtomicU64,
     /// Page that a fork child finds zeroed, with the process stamp in it.
     stamp: AtomicPtr<u64>,
-    /// Bytes of the window known to be backed: nothing beyond is touched.
-    pub(crate) usable: AtomicU64,
     /// Process id.
     pub(crate) pid: AtomicU32,
     /// Inode number of its process-id namespace; 0: not known.
     pid_namespace: AtomicU64,
-    /// Place in the table of processes, as `ProcessSlot::owner_word(0)`.
-    slot: AtomicU64,
+    /// Whether it is a fork child that has not called exec.
+    is_fork_child: AtomicBool,
     tokens: [AtomicU64; TOKENS_MAX],
     pub(crate) decisions: [Decision; SESSIONS_MAX],
 }
 
 /// The one instance.
 pub(crate) static PROCESS: Process = Process {
-    base: AtomicPtr::new(core::ptr::null_mut()),
+    home: AtomicPtr::new(core::ptr::null_mut()),
+    moves: AtomicU64::new(0),
     stamp: AtomicPtr::new(core::ptr::null_mut()),
-    usable: AtomicU64::new(0),
     pid: AtomicU32::new(0),
     pid_namespace: AtomicU64::new(0),
-    slot: AtomicU64::new(0),
+    is_fork_child: AtomicBool::new(false),
     tokens: [const { AtomicU64::new(0) }; TOKENS_MAX],
     decisions: [const { Decision::new() }; SESSIONS_MAX],
 };
 
-/// The window, set once by [`crate::start()`].
-static WINDOW: WindowCell = WindowCell(core::cell::UnsafeCell::new(None));
-
-struct WindowCell(core::cell::UnsafeCell<Option<Window>>);
-
-// SAFETY: written once, before `Process::base` is published with Release; read only by those who
-// saw it with Acquire.
-unsafe impl Sync for WindowCell {}
-
 impl Process {
-    /// Takes the window into use. Once, by the thread that loads the library.
-    pub(crate) fn adopt(&self, window: Window, stamp_page: *mut u64, tokens: &[u64]) {
+    /// Begins life in its first home. Once, by the thread that loads the library.
+    pub(crate) fn adopt(&self, home: &'static Home, stamp_page: *mut u64, tokens: &[u64]) {
         for (slot, token) in self.tokens.iter().zip(tokens) {
             slot.store(*token, Ordering::Relaxed);
         }
-        self.usable.store(window.usable_bytes(), Ordering::Relaxed);
         self.stamp.store(stamp_page, Ordering::Relaxed);
-        // SAFETY: nobody reads it before `base` is published below.
-        unsafe { *WINDOW.0.get() = Some(window) };
-        // ORDERING: Release pairs with the Acquire in `window`.
-        self.base.store(window.base(), Ordering::Release);
+        self.move_to(Some(home));
     }
 
-    /// The window, if there is one.
-    #[inline(always)]
-    pub(crate) fn window(&self) -> Option<&'static Window> {
-        // ORDERING: Acquire pairs with the Release in `adopt`.
-        if self.base.load(Ordering::Acquire).is_null() {
-            return None;
-        }
-        // SAFETY: it was written before `base` and never again.
-        unsafe { (*WINDOW.0.get()).as_ref() }
+    /// Lives there from now on, or nowhere. The window of before is left as it is.
+    pub(crate) fn move_to(&self, home: Option<&'static Home>) {
+        let home = home.map_or(core::ptr::null_mut(), |home| core::ptr::from_ref(home).cast_mut());
+        // ORDERING: SeqCst, both: who reads the new number reads the new home after it; and
+        // `register` aims an event at a home's window, then looks at the number again, while we
+        // move, then register all events: one of us sees the other (Dekker).
+        self.home.store(home, Ordering::SeqCst);
+        self.moves.fetch_add(1, Ordering::SeqCst);
     }
 
-    /// The window's address; null: there is none.
-    #[inline(always)]
-    pub(crate) fn base(&self) -> *mut u8 {
-        self.base.load(Ordering::Relaxed)
+    /// How often it has moved.
+    pub(crate) fn moves(&self) -> u64 {
+        // ORDERING: SeqCst pairs with `move_to`.
+        self.moves.load(Ordering::SeqCst)
+    }
+
+    /// Where it lives now.
+    pub(crate) fn home(&self) -> Option<&'static Home> {
+        // ORDERING: SeqCst pairs with `move_to`.
+        let home = self.home.load(Ordering::SeqCst);
+        // SAFETY: null or one of the homes, which are static and shared.
+        unsafe { home.cast_const().as_ref() }
+    }
+
+    /// Whether the library has started here.
+    pub(crate) fn has_started(&self) -> bool {
+        !self.stamp.load(Ordering::Relaxed).is_null()
+    }
+
+    /// Whether it is a fork child that has not called exec. To be asked when it has a stamp.
+    pub(crate) fn is_fork_child(&self) -> bool {
+        self.is_fork_child.load(Ordering::Relaxed)
     }
 
     /// The process stamp. Zero in a fork child that has not noticed yet, or without a window;
@@ -218,7 +236,6 @@ impl Process {
     /// Makes what this process remembers its own. In a fork child by getpid and getppid alone: it
     /// may have been in a sandbox before it forked.
     fn settle(&self, word: &AtomicU64) -> u64 {
-        let Some(window) = self.window() else { return 0 };
         let parent = self.pid.load(Ordering::Relaxed);
         let is_fork_child = parent != 0;
         let who = if is_fork_child {
@@ -234,16 +251,22 @@ impl Process {
         for decision in &self.decisions {
             decision.generation.store(u64::MAX, Ordering::Relaxed);
             decision.cpus.store(0, Ordering::Relaxed);
-            decision.counted_in.store(0, Ordering::Relaxed);
             let sequence = decision.sequence.load(Ordering::Relaxed);
             // ORDERING: Release pairs with the Acquire of readers, as in `publish`.
             decision.sequence.store((sequence | 1) + 1, Ordering::Release);
         }
         self.pid.store(who.pid, Ordering::Relaxed);
         self.pid_namespace.store(who.pid_namespace, Ordering::Relaxed);
-        let slot =
-            if is_fork_child { window.enter_fork_child(&who) } else { window.enter_process(&who) };
-        self.slot.store(slot.owner_word(0), Ordering::Relaxed);
+        self.is_fork_child.store(is_fork_child, Ordering::Relaxed);
+        Home::forget_all();
+        if let Some((home, window)) = self.home().and_then(|home| Some((home, home.window()?))) {
+            let slot = if is_fork_child {
+                window.enter_fork_child(&who)
+            } else {
+                window.enter_process(&who)
+            };
+            home.slot.store(slot.owner_word(0), Ordering::Relaxed);
+        }
         // ORDERING: Release pairs with the Acquire in `stamp`.
         word.store(stamp, Ordering::Release);
         stamp
@@ -261,38 +284,42 @@ impl Process {
     /// The calling thread's owner word. Before the process has a place of its own in the table,
     /// its claims cannot be proved dead (its parent's place would prove it so at once), nor can
     /// those of a vfork child, which is no thread of the process that the table names.
-    pub(crate) fn owner_word(&self, thread: &crate::thread::Identity) -> u64 {
+    pub(crate) fn owner_word(&self, home: &Home, thread: &crate::thread::Identity) -> u64 {
         if thread.in_vfork_child || self.stamp() <= SETTLING {
             return ProcessSlot::NONE.owner_word(thread.tid);
         }
-        self.slot.load(Ordering::Relaxed) | ProcessSlot::tid_bits(thread.tid)
+        home.slot.load(Ordering::Relaxed) | ProcessSlot::tid_bits(thread.tid)
     }
 
-    /// Decides whether this process takes part in the session in slot `index`, as it is now.
-    /// Returns the checked layout if so. No system call; async-signal-safe.
-    pub(crate) fn decide(&self, window: &Window, index: usize) -> Option<SessionLayout> {
+    /// Decides whether this process takes part in the session in slot `index` of this home's
+    /// window, as it is now. Returns the checked layout if so. No system call; async-signal-safe.
+    pub(crate) fn decide(&self, home: &Home, index: usize) -> Option<SessionLayout> {
+        let window = home.window()?;
         let decision = &self.decisions[index % SESSIONS_MAX];
         let session = window.session(index);
         // ORDERING: Acquire pairs with the recorder's Release of a generation.
         let generation = session.generation.load(Ordering::Acquire);
-        let usable = window.usable_bytes();
-        if self.usable.load(Ordering::Relaxed) != usable {
-            self.usable.store(usable, Ordering::Relaxed);
-        }
+        let usable = home.usable_bytes(window);
         let layout =
             SessionLayout::read(window, index).filter(|layout| layout.generation == generation);
-        match decision.known(generation) {
-            // Nothing is stored then: threads that come this way for every record (claims) would
-            // fight for the cache line.
-            Some(true) => return layout,
+        match decision.known(window, generation) {
+            Some(true) => {
+                // Seldom is anything stored then: threads that come this way for every record
+                // (claims) would fight for the cache line.
+                if decision.usable.load(Ordering::Relaxed) != usable {
+                    decision.publish(window, generation, usable, layout.as_ref());
+                }
+                return layout;
+            }
             Some(false) => return None,
             None => {}
         }
         let layout = layout.filter(|layout| self.takes_part(window, layout));
-        decision.publish(window, generation, layout.as_ref());
+        decision.publish(window, generation, usable, layout.as_ref());
         if layout.is_some() {
             let trace = session.trace_uuid[0].load(Ordering::Relaxed) | 1;
-            if decision.counted_in.swap(trace, Ordering::Relaxed) != trace {
+            let counted_in = &home.counted_in[index % SESSIONS_MAX];
+            if counted_in.swap(trace, Ordering::Relaxed) != trace {
                 session.processes.fetch_add(1, Ordering::Relaxed);
             }
         }

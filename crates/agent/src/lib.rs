@@ -2,25 +2,28 @@
 //!
 //! What is linked into somebody else's program is a guest. Invariants: nothing here allocates,
 //! blocks, starts a thread, installs a handler or changes errno; every loop has a bound; a record
-//! that cannot be written is counted. All state is static: the window's address, one cached
+//! that cannot be written is counted. All state is static: the window ([`home`]), one cached
 //! decision a session ([`decision`]), one line of thread-local memory ([`thread`]).
 //!
 //! The life of an event: [`register`] finds a module's events at load time and points each at its
 //! enable word in the window; [`record::emit`] is called by an enabled site, puts contexts and
 //! header in front of the staged payload, and commits it (crate `trackway-ring`); whatever is not
-//! ordinary (first event of a process, sub-buffer full, stale clock, no rseq) goes to [`slow`].
+//! ordinary (first event of a process, sub-buffer full, stale clock, no rseq) goes to [`slow`]. A
+//! process that becomes another user moves to that user's window ([`privileges`]).
 #![no_std]
 
 pub mod abi;
 mod context;
 mod decision;
+mod home;
 mod now;
+pub mod privileges;
 pub mod record;
 pub mod register;
 mod slow;
 mod start;
 mod thread;
 
-pub use start::{CloneArguments, abort, clone, start};
+pub use start::{CloneArguments, abort, clone, is_first_copy, start};
 pub use thread::{THREAD_STAMP_OFFSET, THREAD_VFORK_OFFSET};
 pub use trackway_sys::Errno;

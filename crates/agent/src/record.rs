@@ -4,13 +4,14 @@
 //! assembly (`make asm`) whenever this file or the ring's planning changes. Whatever is not
 //! ordinary is handed to [`crate::slow`], which starts again from the payload.
 
-use core::sync::atomic::{AtomicU32, Ordering};
+use core::sync::atomic::{AtomicPtr, AtomicU32, Ordering};
 
 use trackway_abi::record::context::PROCNAME;
 use trackway_abi::record::{EXTENDED_BYTES, TAILROOM_BYTES};
+use trackway_abi::window::EVENTS_MAX;
 use trackway_ring::rseq::{Area, Bytes, Gate, commit};
 use trackway_ring::{Geometry, write_header};
-use trackway_window::{CPU_STRIDE, region_at};
+use trackway_window::{CPU_STRIDE, Window, ids_before, region_at};
 
 use crate::abi::Event;
 use crate::decision::PROCESS;
@@ -29,18 +30,20 @@ use crate::{context, now, slow, thread};
 /// As the C declaration says: `event` is registered, and `payload` has `size` bytes with headroom
 /// before and tailroom behind.
 pub unsafe extern "C" fn emit(event: *mut Event, payload: *mut u8, size: usize) {
+    // The word says which window and which event: its address is all that is taken from here on,
+    // because the process may become another user's meanwhile (see `privileges`).
     // SAFETY: the caller's event; `enabled` is replaced by `register` while sites may read it.
-    let (enabled, index) =
-        unsafe { (((*event).enabled).cast::<AtomicU32>(), (*event).index as usize) };
-    // SAFETY: the word is in the window or in the event itself.
+    let enabled = unsafe { AtomicPtr::from_ptr((&raw mut (*event).enabled).cast()) };
+    let enabled: *mut AtomicU32 = enabled.load(Ordering::Relaxed);
+    // SAFETY: the word is in a window or in the event itself.
     let mut sessions = unsafe { (*enabled).load(Ordering::Relaxed) };
     while sessions != 0 {
         let session = sessions.trailing_zeros() as usize;
         sessions &= sessions - 1;
         // SAFETY: the caller's payload.
-        if !unsafe { try_record(session, index, payload, size) } {
+        if !unsafe { try_record(session, enabled, payload, size) } {
             // SAFETY: likewise.
-            unsafe { slow::record(session, index, payload, size) };
+            unsafe { slow::record(session, enabled, payload, size) };
         }
     }
 }
@@ -50,7 +53,12 @@ pub unsafe extern "C" fn emit(event: *mut Event, payload: *mut u8, size: usize) 
 /// # Safety
 /// As [`emit`].
 #[inline(always)]
-unsafe fn try_record(session: usize, event: usize, payload: *mut u8, size: usize) -> bool {
+unsafe fn try_record(
+    session: usize,
+    enabled: *const AtomicU32,
+    payload: *mut u8,
+    size: usize,
+) -> bool {
     let process = &PROCESS;
     let thread = thread::current();
     // SAFETY: the line is the calling thread's. Its stamp is zero until it was filled in.
@@ -74,11 +82,12 @@ unsafe fn try_record(session: usize, event: usize, payload: *mut u8, size: usize
     }
     let geometry = Geometry::from_word(decision.geometry.load(Ordering::Relaxed));
     let controls = decision.controls.load(Ordering::Relaxed);
+    let base = decision.base.load(Ordering::Relaxed);
     let gate = Gate {
-        generation: crate::slow::generation_of(process.base(), session),
+        generation: crate::slow::generation_of(base, session),
         expected: decision.generation.load(Ordering::Relaxed),
     };
-    let ids = decision.ids.load(Ordering::Relaxed);
+    let usable = decision.usable.load(Ordering::Relaxed);
     let contexts = decision.contexts.load(Ordering::Relaxed);
     if !decision.unchanged_since(sequence) {
         return false;
@@ -87,11 +96,15 @@ unsafe fn try_record(session: usize, event: usize, payload: *mut u8, size: usize
     if contexts & PROCNAME != 0 && unsafe { (*thread).name_stamp } != thread_stamp {
         return false;
     }
+    let event = Window::event_at(base, enabled);
+    if event >= EVENTS_MAX {
+        return false; // the decision is about another window
+    }
     // SAFETY: the decision is whole (just checked), so its addresses are those of a layout that
     // was checked; the CPU and the event's number are within it.
     let (region, id) = unsafe {
         let region = region_at(controls.add(cpu as usize * CPU_STRIDE), geometry);
-        (region, (*ids.add(event)).load(Ordering::Relaxed))
+        (region, (*ids_before(controls).add(event)).load(Ordering::Relaxed))
     };
     let Some(id) = id.checked_sub(1) else { return false };
     // SAFETY: the payload's headroom is ours; a thread's name has as many bytes.
@@ -102,11 +115,10 @@ unsafe fn try_record(session: usize, event: usize, payload: *mut u8, size: usize
     if body_bytes + EXTENDED_BYTES > geometry.record_bytes_max() {
         return false;
     }
-    let usable = process.usable.load(Ordering::Relaxed);
     let body = payload.wrapping_sub(context_bytes);
     let expected = region.expected();
-    // SAFETY: the process has a window, or it would have no stamp; the index is below 32.
-    let clock = unsafe { crate::slow::clock_of(process.base(), session) };
+    // SAFETY: a decision for a CPU names a window, mapped for good; the index is below 32.
+    let clock = unsafe { crate::slow::clock_of(base, session) };
     let Some(now) = now::from_line(clock) else { return false };
     let Ok((plan, header_bytes)) = region.plan_record(expected, now, id, body_bytes) else {
         return false;
@@ -118,7 +130,7 @@ unsafe fn try_record(session: usize, event: usize, payload: *mut u8, size: usize
     // SAFETY: the header goes into the headroom before the contexts.
     unsafe { write_header(body, id, plan.timestamp, header_bytes) };
     let bytes = Bytes {
-        target: process.base().wrapping_add(plan.at as usize),
+        target: base.wrapping_add(plan.at as usize),
         source: body.wrapping_sub(header_bytes),
         count,
     };

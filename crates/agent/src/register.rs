@@ -9,6 +9,7 @@ use trackway_window::{SessionLayout, Window};
 
 use crate::abi::{Event, Field, VERSION};
 use crate::decision::PROCESS;
+use crate::home::Home;
 use crate::record;
 
 /// Registers the events in `[begin, end)`: `trackway_abi_register` of include/trackway/abi/abi.h.
@@ -16,22 +17,31 @@ use crate::record;
 /// # Safety
 /// The range holds pointers to events of a loaded module, or nulls.
 pub unsafe fn register(begin: *const *mut Event, end: *const *mut Event) {
-    let Some(window) = PROCESS.window() else { return };
-    let mut at = begin;
-    while at < end {
-        // SAFETY: the caller's array.
-        let event = unsafe { *at };
-        if !event.is_null() {
-            // SAFETY: the caller's event.
-            unsafe { register_event(window, event) };
+    /// How often the process may move meanwhile.
+    const MOVES_MAX: usize = 4;
+    for _ in 0..MOVES_MAX {
+        let moves = PROCESS.moves();
+        let Some(window) = PROCESS.home().and_then(Home::window) else { return };
+        let mut at = begin;
+        while at < end {
+            // SAFETY: the caller's array.
+            let event = unsafe { *at };
+            if !event.is_null() {
+                // SAFETY: the caller's event.
+                unsafe { register_event(window, event, moves) };
+            }
+            at = at.wrapping_add(1);
         }
-        at = at.wrapping_add(1);
+        // Else another thread made the process another user's, and may have been here before us.
+        if PROCESS.moves() == moves {
+            return;
+        }
     }
 }
 
 /// # Safety
 /// `event` is an event of a loaded module.
-unsafe fn register_event(window: &Window, event: *mut Event) {
+unsafe fn register_event(window: &Window, event: *mut Event, moves: u64) {
     // SAFETY: the caller's event; version and size say what is there.
     let event = unsafe {
         if (*event).version != VERSION || usize::from((*event).size) < size_of::<Event>() {
@@ -51,13 +61,19 @@ unsafe fn register_event(window: &Window, event: *mut Event) {
             window.enable_if_selected(&layout, index as usize, provider, name);
         }
     }
+    // The number is good for that window for ever, unless it was taken in zeros that are in the
+    // window's place since the process moved.
+    if PROCESS.moves() != moves {
+        return;
+    }
     event.index = index;
     event.emit = Some(record::emit);
     let word: *const AtomicU32 = &raw const window.event(index as usize % EVENTS_MAX).enabled;
     // SAFETY: `enabled` is a pointer of the module's that sites only read.
     let enabled = unsafe { AtomicPtr::from_ptr((&raw mut event.enabled).cast::<*mut AtomicU32>()) };
-    // ORDERING: Release: a site that sees the word (by address dependency) sees `emit` and `index`.
-    enabled.store(word.cast_mut(), Ordering::Release);
+    // ORDERING: SeqCst: a site that sees the word (by address dependency) sees `emit`; and whoever
+    // aims it looks at the process's home afterwards (see `Process::move_to`).
+    enabled.store(word.cast_mut(), Ordering::SeqCst);
 }
 
 /// # Safety

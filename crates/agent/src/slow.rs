@@ -4,7 +4,7 @@
 //! Everything here may also run in a signal handler that interrupted itself here. A record that
 //! comes in is either committed or counted, unless the session is not for this process.
 
-use core::sync::atomic::{AtomicU64, Ordering};
+use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 use trackway_abi::record::context::PROCNAME;
 use trackway_abi::record::{CUT, EXTENDED_BYTES, TAILROOM_BYTES};
@@ -18,6 +18,7 @@ use trackway_sys::Errno;
 use trackway_window::{MappedMemory, SessionLayout, Way, Window};
 
 use crate::decision::PROCESS;
+use crate::home::Home;
 use crate::thread::Identity;
 use crate::{context, now, thread};
 
@@ -48,6 +49,7 @@ pub(crate) unsafe fn clock_of(base: *mut u8, index: usize) -> &'static Clock {
 
 /// One record on its way.
 struct Record<'a> {
+    home: &'a Home,
     window: &'a Window,
     layout: SessionLayout,
     event: usize,
@@ -80,22 +82,28 @@ enum Outcome {
 /// As [`crate::record::emit`].
 #[cold]
 #[inline(never)]
-pub(crate) unsafe fn record(index: usize, event: usize, payload: *mut u8, size: usize) {
+pub(crate) unsafe fn record(
+    index: usize,
+    enabled: *const AtomicU32,
+    payload: *mut u8,
+    size: usize,
+) {
     // A fork child's first event may open files in /proc, and fail to.
     let errno = Errno::last();
     // SAFETY: the caller's promise is the same.
-    unsafe { record_somehow(index, event, payload, size) };
+    unsafe { record_somehow(index, enabled, payload, size) };
     errno.set();
 }
 
 /// # Safety
 /// As [`crate::record::emit`].
-unsafe fn record_somehow(index: usize, event: usize, payload: *mut u8, size: usize) {
-    let Some(window) = PROCESS.window() else { return };
+unsafe fn record_somehow(index: usize, enabled: *const AtomicU32, payload: *mut u8, size: usize) {
+    // If the process has left that home meanwhile, all that is read there is zero, and no session.
+    let Some((home, window, event)) = Home::of(enabled) else { return };
     let stamp = PROCESS.settled_stamp();
     // ORDERING: Acquire pairs with the recorder's Release of a generation.
     let generation = window.session(index).generation.load(Ordering::Acquire);
-    if PROCESS.decisions[index].known(generation) == Some(false) {
+    if PROCESS.decisions[index].known(window, generation) == Some(false) {
         return;
     }
     // A generation may change between decision and commit; more than a few times in a row would
@@ -103,7 +111,7 @@ unsafe fn record_somehow(index: usize, event: usize, payload: *mut u8, size: usi
     const DECISIONS_MAX: usize = 8;
     let mut layout = None;
     for _ in 0..DECISIONS_MAX {
-        layout = PROCESS.decide(window, index);
+        layout = PROCESS.decide(home, index);
         let Some(layout) = layout else { return };
         let thread = thread::identify(stamp, layout.contexts & PROCNAME != 0);
         // ORDERING: Acquire pairs with the Release in `enable_if_selected`.
@@ -116,6 +124,7 @@ unsafe fn record_somehow(index: usize, event: usize, payload: *mut u8, size: usi
             context::write(payload, layout.contexts, pid, thread.tid, thread.name.as_ptr())
         };
         let record = Record {
+            home,
             window,
             layout,
             event,
@@ -210,7 +219,7 @@ impl Record<'_> {
     }
 
     fn by_claim(&self, cpu: u32) -> Outcome {
-        let owner = PROCESS.owner_word(&self.thread);
+        let owner = PROCESS.owner_word(self.home, &self.thread);
         let cpus = self.layout.cpus;
         let mut outcome = Outcome::Busy;
         for attempt in 0..CLAIMS_MAX {
@@ -292,7 +301,7 @@ impl Record<'_> {
     fn in_bounds(&self, plan: &Plan, count: usize) -> bool {
         plan.at
             .checked_add((count + TAILROOM_BYTES) as u64)
-            .is_some_and(|end| end <= self.window.usable_bytes())
+            .is_some_and(|end| end <= self.home.usable_bytes(self.window))
     }
 
     fn session_changed(&self) -> bool {

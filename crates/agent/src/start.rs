@@ -3,13 +3,17 @@
 //! Six system calls or so, no thread, no handler, no wait. Where anything is missing the program
 //! runs on untraced; with `TRACKWAY_DEBUG=1` the reason is written to standard error.
 
+use core::cell::UnsafeCell;
 use core::ffi::{CStr, c_int, c_void};
 
 use trackway_sys::Errno;
+use trackway_sys::file::Fd;
+use trackway_sys::process::{has_more_rights, outer_user};
 use trackway_window::{NAME_BYTES, OpenError, Window, window_name};
 
 use crate::decision::PROCESS;
-use crate::{register, thread};
+use crate::home::Home;
+use crate::{privileges, register, thread};
 
 /// Environment variable that says where the window is, instead of /dev/shm.
 const FOLDER_VARIABLE: &CStr = c"TRACKWAY_WINDOW_DIR";
@@ -23,12 +27,14 @@ const FOLDER: &CStr = c"/dev/shm";
 /// Starts the library in this process. Called once, by its constructor.
 pub fn start() {
     let errno = Errno::last(); // the program's is left as it was
-    match open_window() {
-        Ok(window) => {
+    keep_folder();
+    privileges::look_up_wrapped();
+    match open_first_home() {
+        Ok(home) => {
             if let Some(page) = trackway_sys::memory::wiped_on_fork() {
                 let mut tokens = [0; 8];
                 read_tokens(&mut tokens);
-                PROCESS.adopt(window, page, &tokens);
+                PROCESS.adopt(home, page, &tokens);
                 let stamp = PROCESS.settled_stamp();
                 // This thread's line, so that it needs no system call in a sandbox later. Not its
                 // name: programs give their threads names after this.
@@ -47,26 +53,66 @@ pub fn start() {
     errno.set();
 }
 
-fn open_window() -> Result<Window, OpenError> {
+fn open_first_home() -> Result<&'static Home, OpenError> {
     // SAFETY: geteuid has no preconditions.
     let uid = unsafe { libc::geteuid() };
-    let folder = variable(FOLDER_VARIABLE).unwrap_or(FOLDER);
+    // A user may truncate his window, which ends those who use it: not a program with more rights.
+    if uid != 0 && has_more_rights() {
+        return Err(OpenError::NotOurs);
+    }
+    let (window, fd) = open_window(uid)?;
+    let status = fd.status()?;
+    Home::found(window, uid, [status.device, status.inode]).ok_or(OpenError::Absent)
+}
+
+/// Opens or makes the window of user `uid`, who is the effective one.
+///
+/// The descriptor is to be closed at once: a program may close every descriptor that it did not
+/// open, or use its number.
+pub(crate) fn open_window(uid: u32) -> Result<(Window, Fd), OpenError> {
+    // SAFETY: written by `keep_folder` alone, before there is a home.
+    let kept = unsafe { &*KEPT_FOLDER.0.get() };
+    let folder = CStr::from_bytes_until_nul(kept).map_err(|_| OpenError::PathTooLong)?;
     let mut name = [0; NAME_BYTES];
     let path = window_name(folder.to_bytes(), uid, &mut name)?;
-    // The descriptor is closed at once: a program may close every descriptor that it did not
-    // open, or use its number.
-    Window::open(folder, path, uid, true).map(|(window, _)| window)
+    // Nearly always it is there, which says that this is the user's name.
+    if let Ok(found) = Window::open(folder, path, uid, false) {
+        return Ok(found);
+    }
+    // Not in a user namespace, where another user may have that name outside. Who is nobody there
+    // makes nothing: others would take it for the window of the user of that number.
+    let Some(known_as) = outer_user(uid) else { return Err(OpenError::NotOurs) };
+    let path = window_name(folder.to_bytes(), known_as, &mut name)?;
+    Window::open(folder, path, uid, true)
+}
+
+/// The window's folder, as it was said when the library was loaded: the environment is the
+/// program's to change.
+static KEPT_FOLDER: KeptFolder = KeptFolder(UnsafeCell::new([0; NAME_BYTES]));
+
+struct KeptFolder(UnsafeCell<[u8; NAME_BYTES]>);
+
+// SAFETY: written once, by the thread that loads the library, before any other can be here.
+unsafe impl Sync for KeptFolder {}
+
+/// Keeps the folder's name; one that is too long is kept without its end, and refused later.
+fn keep_folder() {
+    let name = variable(FOLDER_VARIABLE).unwrap_or(FOLDER).to_bytes_with_nul();
+    // SAFETY: nobody else is here yet.
+    let kept = unsafe { &mut *KEPT_FOLDER.0.get() };
+    for (kept, byte) in kept.iter_mut().zip(name) {
+        *kept = *byte;
+    }
 }
 
 /// The value of an environment variable. Nothing where the program runs with more rights than its
-/// user has (AT_SECURE): there the environment is not to be believed.
+/// user has: there the environment is not to be believed.
 fn variable(name: &CStr) -> Option<&'static CStr> {
-    // SAFETY: getauxval has no preconditions; the environment is only read, before main or by the
-    // thread that loads the library.
+    if has_more_rights() {
+        return None;
+    }
+    // SAFETY: the environment is only read, before main or by the thread that loads the library.
     unsafe {
-        if libc::getauxval(libc::AT_SECURE) != 0 {
-            return None;
-        }
         let value = libc::getenv(name.as_ptr());
         (!value.is_null()).then(|| CStr::from_ptr(value))
     }
@@ -141,6 +187,22 @@ pub struct CloneArguments {
     pub parent_tid: *mut c_void,
     pub tls: *mut c_void,
     pub child_tid: *mut c_void,
+}
+
+/// Whether what the program finds under this name is in the same module as `own`.
+pub fn is_first_copy(name: &CStr, own: *const c_void) -> bool {
+    let module = |address: *const c_void| {
+        let mut found = core::mem::MaybeUninit::<libc::Dl_info>::zeroed();
+        // SAFETY: `found` has room for what dladdr writes, and zeros are valid where it does not.
+        unsafe {
+            libc::dladdr(address, found.as_mut_ptr());
+            found.assume_init().dli_fbase
+        }
+    };
+    // SAFETY: the name is a C string.
+    let first = unsafe { libc::dlsym(libc::RTLD_DEFAULT, name.as_ptr()) };
+    // An old copy does not have the name; then each believes to be alone.
+    first.is_null() || module(first) == module(own)
 }
 
 /// Ends the process: for the panic handler.

@@ -1,7 +1,8 @@
 //! libtrackway.so: the C interface over the agent.
 //!
-//! Exports exactly what include/trackway/abi/abi.h declares, and `vfork` and `clone`, which the
-//! library must know of (see [`vfork`]); its constructor starts the agent. Linked with
+//! Exports what include/trackway/abi/abi.h declares, [`trackway_abi_copy`], and functions of the C
+//! library which it must know of: `vfork` and `clone` (see [`vfork`]), `setuid`, `seteuid`, `setreuid` and
+//! `setresuid` (see [`trackway_agent::privileges`]). Its constructor starts the agent. Linked with
 //! `-z nodelete`: a restartable sequence may never be unmapped under a thread that runs it.
 //!
 //! Without std, which would bring libgcc_s.so along: loading that alone takes 90 µs of a
@@ -56,8 +57,19 @@ core::arch::global_asm!(
 );
 
 extern "C" fn constructor() {
-    trackway_agent::start();
+    // Loaded twice under two paths: the copy that wraps the program's calls is the one whose
+    // symbols are found. The other one sleeps, lest it use an rseq area in a vfork child that it
+    // does not know of.
+    if trackway_agent::is_first_copy(c"trackway_abi_copy", constructor as *const c_void) {
+        trackway_agent::start();
+    }
 }
+
+/// By which copies of the library know each other: nobody else refers to it, so what is found under
+/// its name is in the first copy. (What is found under a function's name may be in a program that
+/// lies at a fixed address and calls it.)
+#[unsafe(no_mangle)]
+pub static trackway_abi_copy: u8 = 0;
 
 #[used]
 #[unsafe(link_section = ".init_array")]
@@ -83,6 +95,31 @@ pub unsafe extern "C" fn clone(
     // SAFETY: the caller's promise is the same.
     unsafe { trackway_agent::clone(&arguments) }
 }
+
+/// Defines a set*id function: the C library's, and then what follows from it for us.
+macro_rules! set_user {
+    ($name:ident, $wrapped:ident, $($user:ident),+) => {
+        /// As the C library's function of this name, which it calls.
+        #[unsafe(no_mangle)]
+        pub extern "C" fn $name($($user: u32),+) -> c_int {
+            type Function = extern "C" fn($($user: u32),+) -> c_int;
+            let address = trackway_agent::privileges::$wrapped.address();
+            // SAFETY: the C library's function of this name has this type; null is no function.
+            let function: Option<Function> = unsafe { core::mem::transmute(address) };
+            let Some(function) = function else { return -1 };
+            let result = function($($user),+);
+            if result == 0 {
+                trackway_agent::privileges::users_changed();
+            }
+            result
+        }
+    };
+}
+
+set_user!(setuid, SETUID, user);
+set_user!(seteuid, SETEUID, effective);
+set_user!(setreuid, SETREUID, real, effective);
+set_user!(setresuid, SETRESUID, real, effective, saved);
 
 /// vfork(2), so that the child is known: it shares its parent's memory, thread-local storage
 /// included, while the kernel has dropped its rseq registration. Its events must not use the

@@ -56,6 +56,7 @@ pub(crate) fn recover(arguments: &RecoverArguments) -> anyhow::Result<ExitCode> 
                 ));
                 summary.say_cut(&notices);
                 summary.say_damage(&notices);
+                summary.say_departed(&notices);
             }
             Err(error) => {
                 whole = false;

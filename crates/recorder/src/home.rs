@@ -57,7 +57,10 @@ impl Home {
         let path_bytes = |path: &Path| CString::new(path.as_os_str().as_bytes()).ok();
         let mut name = [0; NAME_BYTES];
         let fail = |error| RecordError::Window(folder.to_owned(), error);
-        let name = window_name(folder.as_os_str().as_bytes(), user(), &mut name).map_err(fail)?;
+        // In a user namespace we share the folder with users outside, whose names count.
+        let known_as = trackway_sys::process::outer_user(user())
+            .ok_or_else(|| fail(OpenError::System(trackway_sys::Errno(libc::EOVERFLOW))))?;
+        let name = window_name(folder.as_os_str().as_bytes(), known_as, &mut name).map_err(fail)?;
         let path = PathBuf::from(OsString::from_vec(name.to_bytes().to_vec()));
         let folder_name = path_bytes(folder).ok_or_else(|| fail(OpenError::PathTooLong))?;
         let (window, file) = Window::open(&folder_name, name, user(), create)

@@ -92,6 +92,8 @@ pub struct Summary {
     pub damaged: u64,
     /// Processes that took part.
     pub processes: u64,
+    /// Those of them that became another user meanwhile (setuid(2)) and are not recorded since.
+    pub departed: u64,
     /// Bytes of the trace.
     pub bytes: u64,
     /// Events with the most losses, most first.
@@ -120,6 +122,19 @@ impl Summary {
         }
         self.say_cut(notices);
         self.say_damage(notices);
+        self.say_departed(notices);
+    }
+
+    /// Says how many processes went where this recording does not see them, if any did.
+    pub fn say_departed(&self, notices: &Notices) {
+        if self.departed > 0 {
+            notices.say(format_args!(
+                "{} process{} became another user and {} not recorded from then on",
+                self.departed,
+                if self.departed == 1 { "" } else { "es" },
+                if self.departed == 1 { "was" } else { "were" },
+            ));
+        }
     }
 
     /// Says how many records were cut, if any were: a sequence does not show it.

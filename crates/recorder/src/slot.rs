@@ -161,6 +161,7 @@ impl Slot {
             (&session.claim_sub_shift, plan.claim_sub_shift),
             (&session.next_id, 0),
             (&session.processes, 0),
+            (&session.departed, 0),
             (&session.cut_event, 0),
             (&session.uid, crate::home::user()),
         ] {
@@ -298,6 +299,7 @@ pub(crate) fn renew_lease(session: &Session) -> bool {
 /// is not; of one in another pid namespace only the lease can tell.
 fn recorder_is_dead(session: &Session) -> bool {
     let who = Identity {
+        image: 0,
         pid: session.recorder_pid.load(Ordering::Relaxed),
         pid_namespace: session.recorder_pid_namespace.load(Ordering::Relaxed),
         since_ns: session.recorder_since_ns.load(Ordering::Relaxed),

@@ -52,6 +52,7 @@ impl Recording {
         let mut summary = Summary {
             lost: totals.lost,
             processes: totals.processes,
+            departed: self.session().departed.load(Ordering::Relaxed).into(),
             bytes: totals.bytes,
             cut: self.session().records_cut.load(Ordering::Relaxed),
             cut_last: self.event_name(self.session().cut_event.load(Ordering::Relaxed) as usize),

@@ -48,6 +48,67 @@ impl Mapping {
         self.bytes
     }
 
+    /// Puts zero pages of this process's own in place of `[from, from + bytes)` of the mapping: at
+    /// no moment is there nothing. They take no memory before they are written, and are writable
+    /// up to `needed` (bytes of the mapping) at least: all of them, unless the system promises no
+    /// more memory than it has (overcommit_memory 2).
+    pub fn blank(&self, from: u64, bytes: u64, needed: u64) -> Result<(), Errno> {
+        const ANONYMOUS: libc::c_int =
+            libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE;
+        const WRITABLE: libc::c_int = libc::PROT_READ | libc::PROT_WRITE;
+        let length = bytes.min(self.bytes.saturating_sub(from)) as usize;
+        let needed = (needed.saturating_sub(from) as usize).min(length);
+        let target: *mut libc::c_void = self.base.wrapping_add(from as usize).cast();
+        // SAFETY: the target is part of this mapping, whose users read atomics or raw bytes only:
+        // zeros are as good as any bytes to them. The spare is new, and nobody else's.
+        unsafe {
+            // Made elsewhere, then moved: mlockall(2) may say that new memory is to be filled at
+            // once, which is taken back here before there is access that would do it.
+            let spare =
+                libc::mmap(core::ptr::null_mut(), length, libc::PROT_NONE, ANONYMOUS, -1, 0);
+            if spare == libc::MAP_FAILED {
+                // No address space for both (RLIMIT_AS).
+                let flags = ANONYMOUS | libc::MAP_FIXED;
+                let result = libc::mmap(target, length, WRITABLE, flags, -1, 0);
+                return if result == libc::MAP_FAILED { Err(Errno::last()) } else { Ok(()) };
+            }
+            libc::munlock(spare, length);
+            let mut moved = length;
+            if libc::mprotect(spare, length, WRITABLE) != 0 {
+                moved = needed;
+                libc::mprotect(spare, needed, WRITABLE);
+            }
+            let flags = libc::MREMAP_MAYMOVE | libc::MREMAP_FIXED;
+            for (at, bytes) in [(0, moved), (moved, length - moved)] {
+                if bytes > 0
+                    && libc::mremap(spare.add(at), bytes, bytes, flags, target.add(at))
+                        == libc::MAP_FAILED
+                {
+                    let errno = Errno::last();
+                    libc::munmap(spare.add(at), length - at);
+                    return Err(errno);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Maps `fd` in the place of this mapping. Whoever uses it goes on in the file.
+    pub fn refill(&self, fd: &Fd) -> Result<(), Errno> {
+        // SAFETY: the range is this mapping's, whose users read atomics or raw bytes only.
+        let result = unsafe {
+            libc::mmap(
+                self.base.cast(),
+                self.bytes as usize,
+                libc::PROT_READ | libc::PROT_WRITE,
+                libc::MAP_SHARED | libc::MAP_NORESERVE | libc::MAP_FIXED,
+                fd.raw(),
+                0,
+            )
+        };
+        if result == libc::MAP_FAILED { Err(Errno::last()) } else { Ok(()) }
+    }
+
     /// Unmaps it. For programs that opened a window to look at it, never for the agent.
     ///
     /// # Safety

@@ -14,6 +14,8 @@ pub struct Identity {
     pub pid_namespace: u64,
     /// CLOCK_BOOTTIME ns at which it was certainly running.
     pub since_ns: u64,
+    /// [`image`] of the program that it runs.
+    pub image: u64,
 }
 
 /// The calling process, a fork child that knows what its parent was, by system calls that no
@@ -27,6 +29,7 @@ pub fn identity_after_fork(parent_pid: u32, parent_pid_namespace: u64) -> Identi
         pid: unsafe { libc::getpid() }.cast_unsigned(),
         pid_namespace: if same_namespace { parent_pid_namespace } else { 0 },
         since_ns: crate::clock::boottime_ns(),
+        image: image(),
     }
 }
 
@@ -49,7 +52,86 @@ pub fn identity() -> Identity {
         pid: unsafe { libc::getpid() }.cast_unsigned(),
         pid_namespace: pid_namespace(),
         since_ns: crate::clock::boottime_ns(),
+        image: image(),
     }
+}
+
+/// The real, effective and saved user of the calling thread.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Users {
+    real: u32,
+    effective: u32,
+    saved: u32,
+}
+
+impl Users {
+    /// getresuid(2). Async-signal-safe.
+    pub fn current() -> Self {
+        let mut users = Self { real: 0, effective: 0, saved: 0 };
+        // SAFETY: the three words are ours; the call cannot fail otherwise (getresuid(2)).
+        unsafe { libc::getresuid(&mut users.real, &mut users.effective, &mut users.saved) };
+        users
+    }
+
+    /// Whether `uid` is one of them: the process can act as this user.
+    pub const fn contain(&self, uid: u32) -> bool {
+        self.real == uid || self.effective == uid || self.saved == uid
+    }
+
+    /// The one user that the process is for good, if it is.
+    pub fn only(&self) -> Option<u32> {
+        (self.real == self.effective && self.effective == self.saved).then_some(self.real)
+    }
+}
+
+/// The number that user `uid` of the calling process's user namespace has in the namespace around
+/// it: the same where there is only one. `None`: the namespace does not know the user (yet).
+pub fn outer_user(uid: u32) -> Option<u32> {
+    let Ok(fd) = Fd::open(c"/proc/self/uid_map", libc::O_RDONLY, 0) else { return Some(uid) };
+    let mut text = [0_u8; 1024];
+    // SAFETY: `text` is ours, with its length.
+    let read = unsafe { libc::read(fd.raw(), text.as_mut_ptr().cast(), text.len()) };
+    map_user(&text[..usize::try_from(read).ok()?], uid)
+}
+
+/// Looks `uid` up in a map as user_namespaces(7) describes it: lines of first inside, first
+/// outside, count.
+fn map_user(map: &[u8], uid: u32) -> Option<u32> {
+    map.split(|&byte| byte == b'\n').find_map(|line| {
+        let mut numbers = line
+            .split(|&byte| byte == b' ')
+            .filter_map(|word| core::str::from_utf8(word).ok()?.parse::<u32>().ok());
+        let (inside, outside, count) = (numbers.next()?, numbers.next()?, numbers.next()?);
+        let place = uid.checked_sub(inside).filter(|&place| place < count)?;
+        outside.checked_add(place)
+    })
+}
+
+/// Random number that the kernel gave this program when it was started (AT_RANDOM, getauxval(3)).
+pub fn image() -> u64 {
+    // SAFETY: AT_RANDOM is the address of 16 bytes that stay for the process's life.
+    unsafe {
+        let bytes = libc::getauxval(libc::AT_RANDOM) as *const u64;
+        if bytes.is_null() { 0 } else { bytes.read_unaligned() }
+    }
+}
+
+/// Whether the program was started with more rights than its user has (AT_SECURE, getauxval(3)):
+/// then neither its environment nor its user's files are to be believed.
+pub fn has_more_rights() -> bool {
+    // SAFETY: getauxval has no preconditions.
+    unsafe { libc::getauxval(libc::AT_SECURE) != 0 }
+}
+
+/// Restarts all restartable sequences of this process's threads that are under way, and orders what
+/// its threads did before against what they do afterwards (membarrier(2), Linux 5.10).
+pub fn restart_sequences() -> Result<(), Errno> {
+    let call = |command: libc::c_int| {
+        // SAFETY: no memory of ours is involved.
+        Errno::check(unsafe { libc::syscall(libc::SYS_membarrier, command, 0, 0) }).map(|_| ())
+    };
+    call(libc::MEMBARRIER_CMD_REGISTER_PRIVATE_EXPEDITED_RSEQ)?;
+    call(libc::MEMBARRIER_CMD_PRIVATE_EXPEDITED_RSEQ)
 }
 
 /// Gives root's rights up for good and goes on as user `uid` in group `gid`, with the groups of
@@ -174,6 +256,20 @@ mod tests {
     use super::*;
 
     #[test]
+    fn users_are_looked_up_in_maps() {
+        let initial = b"         0          0 4294967295\n";
+        assert_eq!((map_user(initial, 0), map_user(initial, 1000)), (Some(0), Some(1000)));
+        let rootless = b"         0       1000          1\n         1     100000      65536\n";
+        assert_eq!(map_user(rootless, 0), Some(1000));
+        assert_eq!(
+            (map_user(rootless, 1), map_user(rootless, 65536)),
+            (Some(100_000), Some(165_535))
+        );
+        assert_eq!((map_user(rootless, 65537), map_user(b"", 0)), (None, None));
+        assert_eq!(map_user(b"0 4294967295 2\n", 1), None, "no such number");
+    }
+
+    #[test]
     fn nobody_is_dead_because_we_may_not_look() {
         let me = identity();
         let gone = Identity { pid: 0x3f_fff1, ..me };
@@ -220,6 +316,7 @@ mod tests {
             pid: child,
             pid_namespace: pid_namespace(),
             since_ns: crate::clock::boottime_ns(),
+            image: 0,
         };
         let state = || Stat::of(child, child).map(|stat| stat.state);
         while state() != Ok(b'Z') {

@@ -24,6 +24,16 @@ impl SignalSet {
         }
     }
 
+    /// All signals, except those that the C library needs itself.
+    pub fn all() -> Self {
+        let mut set = MaybeUninit::uninit();
+        // SAFETY: sigfillset fills the set in.
+        unsafe {
+            libc::sigfillset(set.as_mut_ptr());
+            Self(set.assume_init())
+        }
+    }
+
     /// Blocks these signals for the calling thread as well; returns what was blocked before.
     pub fn block(&self) -> Self {
         let mut before = MaybeUninit::uninit();

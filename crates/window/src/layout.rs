@@ -64,6 +64,12 @@ pub unsafe fn region_at(control: *mut u8, geometry: Geometry) -> Region<'static>
     }
 }
 
+/// The table of ids of the session whose first control lines are at `controls`.
+#[inline(always)]
+pub fn ids_before(controls: *mut u8) -> *mut AtomicU32 {
+    controls.wrapping_sub((CONTROLS_AT - IDS_AT) as usize).cast()
+}
+
 /// Position that the recorder's progress names in a region that is not part of the session: a
 /// claimer of before held on to it when it was reset. No writer gets that far.
 pub const NOT_OF_SESSION: u64 = u64::MAX;
@@ -177,11 +183,6 @@ impl SessionLayout {
     /// Where the control lines of CPU 0's sequence region are mapped.
     pub fn controls(&self, window: &Window) -> *mut u8 {
         window.base().wrapping_add((self.control_offset + CONTROLS_AT) as usize)
-    }
-
-    /// Where the table of ids is mapped: `EVENTS_MAX` words.
-    pub fn ids(&self, window: &Window) -> *mut AtomicU32 {
-        window.base().wrapping_add((self.control_offset + IDS_AT) as usize).cast()
     }
 
     /// The id + 1 that event `event` has in this session; 0: none.

@@ -15,11 +15,13 @@ mod processes;
 
 pub use allocator::{AllocateError, Allocator};
 pub use events::DescriptionBytes;
-pub use layout::{CPU_STRIDE, NOT_OF_SESSION, SessionLayout, Way, region_at, reset_region};
+pub use layout::{
+    CPU_STRIDE, NOT_OF_SESSION, SessionLayout, Way, ids_before, region_at, reset_region,
+};
 pub use open::{NAME_BYTES, OpenError, window_name};
 pub use processes::{Owner, ProcessSlot};
 
-use core::sync::atomic::Ordering;
+use core::sync::atomic::{AtomicU32, Ordering};
 
 use trackway_abi::session::{SESSION_BYTES, SESSIONS_MAX, Session};
 use trackway_abi::window::{
@@ -27,6 +29,8 @@ use trackway_abi::window::{
     PROCESSES_OFFSET, Process, SESSIONS_OFFSET,
 };
 use trackway_ring::{Damage, Memory, claim};
+use trackway_sys::Errno;
+use trackway_sys::file::Fd;
 use trackway_sys::memory::Mapping;
 
 /// What the header holds where `bytes` of the file are backed: greater for more.
@@ -80,6 +84,40 @@ impl Window {
     #[inline(always)]
     pub fn event(&self, index: usize) -> &'static Event {
         self.at(EVENTS_OFFSET + index % EVENTS_MAX * size_of::<Event>())
+    }
+
+    /// The number of the event whose enable word is at `word`, in a window mapped at `base`: not
+    /// below `EVENTS_MAX` if the word is none of that window's.
+    #[inline(always)]
+    pub fn event_at(base: *mut u8, word: *const AtomicU32) -> usize {
+        const _: () = assert!(core::mem::offset_of!(Event, enabled) == 0);
+        let first = base as usize + EVENTS_OFFSET;
+        (word as usize).wrapping_sub(first) / size_of::<Event>()
+    }
+
+    /// Puts zero pages in place of the fixed part (`true`) or of all the rest. Whoever is in the
+    /// window goes on in memory of this process's own; `needed` is how far in bytes that may be.
+    pub fn blank(&self, fixed_part: bool, needed: u64) -> Result<(), Errno> {
+        let fixed = DATA_OFFSET as u64;
+        if fixed_part {
+            self.mapping.blank(0, fixed, fixed)
+        } else {
+            self.mapping.blank(fixed, self.mapped_bytes(), needed)
+        }
+    }
+
+    /// Puts the window's file in the place of zero pages.
+    pub fn refill(&self, file: &Fd) -> Result<(), Errno> {
+        self.mapping.refill(file)
+    }
+
+    /// Unmaps a window that nobody has looked into yet.
+    ///
+    /// # Safety
+    /// No reference into it was given out, here or in copies of this.
+    pub unsafe fn discard(self) {
+        // SAFETY: the caller's promise is the same.
+        unsafe { self.mapping.unmap() };
     }
 
     /// Bytes from the start that may be touched: backed by the file, as far as they are mapped.

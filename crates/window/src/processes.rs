@@ -52,7 +52,22 @@ impl Owner {
 impl Window {
     /// Enters this process into the table, in place of its predecessor (before exec), of a dead
     /// process, or in a free slot. A process that dies in here costs its slot.
+    ///
+    /// Where the library is in the process twice (dlmopen(3)) both share a slot: the second would
+    /// else take the first one's, whose claims would be taken for those of before exec.
     pub fn enter_process(&self, who: &Identity) -> ProcessSlot {
+        for probe in 0..PROBES_MAX {
+            let index = (who.pid as usize + probe) % PROCESSES_MAX;
+            let process = self.process(index);
+            // ORDERING: Acquire pairs with the Release in `enter_where`: the rest belongs to it.
+            if process.pid.load(Ordering::Acquire) == who.pid
+                && process.pid_namespace.load(Ordering::Relaxed) == who.pid_namespace
+                && process.image.load(Ordering::Relaxed) == who.image
+            {
+                let incarnation = process.incarnation.load(Ordering::Relaxed) as u16;
+                return ProcessSlot { index: index as u16, incarnation };
+            }
+        }
         self.enter_where(who, |index| life_of(&self.identity_at(index), 0) == Life::Dead)
     }
 
@@ -90,6 +105,7 @@ impl Window {
             let incarnation = process.incarnation.fetch_add(1, Ordering::Relaxed).wrapping_add(1);
             process.pid_namespace.store(who.pid_namespace, Ordering::Relaxed);
             process.since_ns.store(who.since_ns, Ordering::Relaxed);
+            process.image.store(who.image, Ordering::Relaxed);
             // ORDERING: Release pairs with the Acquire in `identity_at` and above: whoever sees
             // the id without the mark sees the identity that belongs to it. Before, it would see
             // our id with a dead predecessor's start, and take us for dead.
@@ -97,6 +113,18 @@ impl Window {
             return ProcessSlot { index: index as u16, incarnation: incarnation as u16 };
         }
         ProcessSlot::NONE
+    }
+
+    /// Whether the place that `owner` (of thread 0) names is still process `pid`'s.
+    pub fn holds(&self, owner: Owner, pid: u32) -> bool {
+        let index = usize::from(owner.slot.index);
+        if index >= PROCESSES_MAX {
+            return false;
+        }
+        let process = self.process(index);
+        // ORDERING: Acquire pairs with the Release in `enter_where`.
+        process.pid.load(Ordering::Acquire) == pid
+            && process.incarnation.load(Ordering::Relaxed) as u16 == owner.slot.incarnation
     }
 
     /// The process in slot `index`.
@@ -108,6 +136,7 @@ impl Window {
             pid,
             pid_namespace: process.pid_namespace.load(Ordering::Relaxed),
             since_ns: process.since_ns.load(Ordering::Relaxed),
+            image: process.image.load(Ordering::Relaxed),
         }
     }
 

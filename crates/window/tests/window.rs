@@ -288,10 +288,15 @@ fn processes_enter_leave_and_are_told_apart() {
     assert!(window.owner_is_dead(Owner::from_word(dead_slot.owner_word(dead.pid))));
     assert_eq!(window.sweep_processes(), 1, "this process remains");
 
-    let again = window.enter_process(&me);
+    assert_eq!(window.enter_process(&me), slot, "a second library in the process shares it");
+    let again = window.enter_process(&Identity { image: me.image ^ 1, ..me });
     let old = Owner::from_word(slot.owner_word(tid));
     assert!(window.owner_is_dead(old), "exec ended every thread of before");
     assert!(!window.owner_is_dead(Owner::from_word(again.owner_word(tid))));
+    let again = Owner::from_word(again.owner_word(0));
+    assert!(window.holds(again, me.pid) && !window.holds(again, dead.pid));
+    assert!(!window.holds(Owner::from_word(slot.owner_word(0)), me.pid), "not after exec");
+    assert!(!window.holds(Owner::from_word(ProcessSlot::NONE.owner_word(0)), me.pid));
     let elsewhere = Identity { pid_namespace: me.pid_namespace ^ 1, ..dead };
     let slot = window.enter_process(&elsewhere);
     let word = slot.owner_word(1);

@@ -1,0 +1,278 @@
+//! Processes that become another user: the old user's window goes, the new user's comes.
+//!
+//! Called after the C library's set*id functions, never on the recording path.
+//! docs/design/0004-privileges.md says when a window goes, in which order, and what that does to
+//! threads that are recording. One thread at a time moves; who finds it busy asks it to look again.
+
+use core::ffi::{CStr, c_char, c_int, c_void};
+use core::sync::atomic::{AtomicPtr, AtomicU32, Ordering};
+
+use trackway_abi::region::CLAIM_REGIONS_PER_CPU;
+use trackway_abi::session::SESSIONS_MAX;
+use trackway_sys::Errno;
+use trackway_sys::file::Fd;
+use trackway_sys::process::{Users, has_more_rights, identity, restart_sequences};
+use trackway_sys::signal::SignalSet;
+use trackway_window::{Owner, SessionLayout, Way, Window};
+
+use crate::decision::PROCESS;
+use crate::home::Home;
+use crate::{register, start, thread};
+
+/// A function of the C library that this library wraps.
+#[derive(Debug)]
+pub struct Wrapped {
+    name: &'static CStr,
+    address: AtomicPtr<c_void>,
+}
+
+/// setuid(2).
+pub static SETUID: Wrapped = Wrapped::new(c"setuid");
+/// seteuid(2).
+pub static SETEUID: Wrapped = Wrapped::new(c"seteuid");
+/// setreuid(2).
+pub static SETREUID: Wrapped = Wrapped::new(c"setreuid");
+/// setresuid(2).
+pub static SETRESUID: Wrapped = Wrapped::new(c"setresuid");
+
+impl Wrapped {
+    const fn new(name: &'static CStr) -> Self {
+        Self { name, address: AtomicPtr::new(core::ptr::null_mut()) }
+    }
+
+    /// Looks the wrapped function up: the next one in search order, which may be another wrapper.
+    fn look_up(&self) -> *mut c_void {
+        let name: *const c_char = self.name.as_ptr();
+        // SAFETY: the name is a C string.
+        let address = unsafe { libc::dlsym(libc::RTLD_NEXT, name) };
+        self.address.store(address, Ordering::Relaxed);
+        address
+    }
+
+    /// Its address; null: there is none (then no program can have called us in its place).
+    pub fn address(&self) -> *mut c_void {
+        let known = self.address.load(Ordering::Relaxed);
+        if known.is_null() { self.look_up() } else { known }
+    }
+}
+
+/// Looks all wrapped functions up at load, because dlsym(3) may not be called where set*id may: in
+/// a signal handler, or in the fork child of a program with threads.
+pub(crate) fn look_up_wrapped() {
+    for wrapped in [&SETUID, &SETEUID, &SETREUID, &SETRESUID] {
+        wrapped.look_up();
+    }
+}
+
+/// Process that is moving, by one of its threads; 0: nobody. What a fork child finds is its
+/// parent's, whose thread is not there.
+static MOVING: AtomicU32 = AtomicU32::new(0);
+/// How often anybody has asked.
+static ASKED: AtomicU32 = AtomicU32::new(0);
+
+/// To be called after a set*id function that succeeded: moves to the window of the user whose
+/// process this is now. Any thread, any signal handler; waits for nobody; errno is unchanged.
+pub fn users_changed() {
+    // A vfork child has its parent's memory, and is about to call exec.
+    if !PROCESS.has_started() || thread::in_vfork_child() || !must_move(Users::current()) {
+        return;
+    }
+    let errno = Errno::last();
+    // A handler of this thread that called us in the middle would wait for itself.
+    let before = SignalSet::all().block();
+    // ORDERING: SeqCst, a Dekker pair: we ask, then find nobody moving; or whoever moves lets go,
+    // then finds that somebody has asked.
+    ASKED.fetch_add(1, Ordering::SeqCst);
+    // SAFETY: getpid has no preconditions.
+    let pid = unsafe { libc::getpid() }.cast_unsigned();
+    loop {
+        let holder = MOVING.load(Ordering::SeqCst);
+        if holder == pid
+            || MOVING.compare_exchange(holder, pid, Ordering::SeqCst, Ordering::SeqCst).is_err()
+        {
+            break; // another thread of this process is at it, and will look again
+        }
+        PROCESS.settled_stamp();
+        // ORDERING: SeqCst, all three: the Dekker pair above.
+        let asked = ASKED.load(Ordering::SeqCst);
+        move_once(Users::current());
+        MOVING.store(0, Ordering::SeqCst);
+        if ASKED.load(Ordering::SeqCst) == asked {
+            break;
+        }
+    }
+    before.make_current();
+    errno.set();
+}
+
+/// Whether the process is in a window that is not its own, or in none though one is.
+fn must_move(users: Users) -> bool {
+    match PROCESS.home() {
+        Some(home) => !users.contain(home.uid()),
+        None => users.only().is_some(),
+    }
+}
+
+fn move_once(users: Users) {
+    if !must_move(users) {
+        return;
+    }
+    // A user may truncate his window, which ends those who use it: only what is his for good.
+    let uid = users.only().filter(|&uid| uid == 0 || !has_more_rights());
+    // Where none can be had, there is none.
+    let next = uid.and_then(Next::open);
+    if let Some(home) = PROCESS.home() {
+        if let Some(next) = next.as_ref().filter(|next| home.is_of(next.file)) {
+            // The same user by another number, in a user namespace.
+            home.set_uid(next.uid);
+            next.discard();
+            return;
+        }
+        if leave(home).is_err() {
+            if let Some(next) = next {
+                next.discard();
+            }
+            return;
+        }
+    }
+    if let Some(next) = next {
+        enter(&next);
+    }
+}
+
+/// A window to move to.
+struct Next {
+    window: Window,
+    fd: Fd,
+    /// Device and inode.
+    file: [u64; 2],
+    uid: u32,
+}
+
+impl Next {
+    fn open(uid: u32) -> Option<Self> {
+        let (window, fd) = start::open_window(uid).ok()?;
+        let status = fd.status();
+        let file = status.map_or([0; 2], |status| [status.device, status.inode]);
+        Some(Self { window, fd, file, uid })
+    }
+
+    /// Gives up the mapping, which nobody has seen.
+    fn discard(&self) {
+        // SAFETY: it was made in `open`, and nothing of it was given out.
+        unsafe { self.window.discard() };
+    }
+}
+
+/// Leaves a window: afterwards there are zeros in its place, and all records of before are whole.
+fn leave(home: &'static Home) -> Result<(), Errno> {
+    let Some(window) = home.window() else { return Ok(()) };
+    let reach = home.reach(window);
+    let layouts = departure(home, window);
+    PROCESS.move_to(None);
+    // From here on no site is on, nobody finds a session, and no sequence passes its gate: no
+    // session has the generation zero.
+    if let Err(errno) = window.blank(true, reach) {
+        PROCESS.move_to(Some(home));
+        return Err(errno);
+    }
+    // Who passed its gate before has committed or starts again. A kernel that cannot do this may
+    // lose a record of each thread that is copying one now.
+    let _ = restart_sequences();
+    wait_for_claims(home, window, &layouts);
+    // If this fails the rest stays where it is, and nobody looks there any more.
+    let _ = window.blank(false, reach);
+    Ok(())
+}
+
+/// Says to all sessions that count this process that it is going; what they look like.
+fn departure(home: &Home, window: &Window) -> [Option<SessionLayout>; SESSIONS_MAX] {
+    core::array::from_fn(|index| {
+        let layout = SessionLayout::read(window, index)?;
+        let session = window.session(index);
+        let trace = session.trace_uuid[0].load(Ordering::Relaxed) | 1;
+        if home.counted_in[index].load(Ordering::Relaxed) == trace
+            && home.departed_from[index].swap(trace, Ordering::Relaxed) != trace
+        {
+            session.departed.fetch_add(1, Ordering::Relaxed);
+        }
+        Some(layout)
+    })
+}
+
+/// Takes back what [`departure`] said, for a process that is here again.
+fn arrival(home: &Home, window: &Window) {
+    for index in window.active_sessions() {
+        let session = window.session(index);
+        let trace = session.trace_uuid[0].load(Ordering::Relaxed) | 1;
+        if home.departed_from[index].swap(0, Ordering::Relaxed) == trace {
+            session.departed.fetch_sub(1, Ordering::Relaxed);
+        }
+    }
+}
+
+/// Waits until no claim region bears this process's name, for a while: who takes one now finds the
+/// session gone and lets go. A claim that stays is that of a thread which does not run, or of the
+/// code that a signal handler interrupted to call us.
+fn wait_for_claims(home: &Home, window: &Window, layouts: &[Option<SessionLayout>; SESSIONS_MAX]) {
+    const ROUNDS_MAX: usize = 50;
+    const ROUND_NS: u64 = 100_000;
+    let slot = home.slot.load(Ordering::Relaxed);
+    let ours = |layout: &SessionLayout| {
+        (0..layout.cpus).any(|cpu| {
+            (0..CLAIM_REGIONS_PER_CPU).any(|which| {
+                let region = layout.region(window, cpu, Way::Claim(which));
+                // ORDERING: Acquire pairs with the Release of whoever lets go: it wrote before.
+                let owner = region.map_or(0, |region| region.control.owner.load(Ordering::Acquire));
+                owner != 0 && owner as u32 == slot as u32
+            })
+        })
+    };
+    for _ in 0..ROUNDS_MAX {
+        if !layouts.iter().flatten().any(ours) {
+            return;
+        }
+        trackway_sys::clock::sleep_ns(ROUND_NS);
+    }
+}
+
+/// Moves to a window, if there is a place for it.
+fn enter(next: &Next) {
+    let home = if let Some(home) = Home::known(next.file) {
+        // Back in its old place.
+        next.discard();
+        let filled = home.window().is_some_and(|window| window.refill(&next.fd).is_ok());
+        filled.then_some(home)
+    } else {
+        let home = Home::found(next.window, next.uid, next.file);
+        if home.is_none() {
+            next.discard();
+        }
+        home
+    };
+    let Some((home, window)) = home.and_then(|home| Some((home, home.window()?))) else { return };
+    home.set_uid(next.uid);
+    // Its place in the table of processes is the one that its old claims name, if it still has it.
+    let place = Owner::from_word(home.slot.load(Ordering::Relaxed));
+    let who = identity();
+    if !window.holds(place, who.pid) {
+        home.slot.store(window.enter_process(&who).owner_word(0), Ordering::Relaxed);
+    }
+    arrival(home, window);
+    PROCESS.move_to(Some(home));
+    // The loader's lock may be held for good by a thread that this fork child does not have.
+    if !(PROCESS.is_fork_child() && has_had_threads()) {
+        register::register_loaded_modules();
+    }
+}
+
+/// Whether the process has, or its parents had, more than one thread.
+fn has_had_threads() -> bool {
+    unsafe extern "C" {
+        /// Of <sys/single_threaded.h>.
+        static __libc_single_threaded: c_char;
+    }
+    // SAFETY: the C library defines it; it is one byte that changes from 1 to 0.
+    let single: c_int = unsafe { (&raw const __libc_single_threaded).read_volatile() }.into();
+    single == 0
+}

@@ -1,0 +1,302 @@
+/* SPDX-License-Identifier: MIT OR Apache-2.0 */
+/*
+ * Lives of processes that become another user. Started by root: each mode takes steps as root in
+ * some streams and as nobody in others, and says by its status what went wrong.
+ */
+#define _GNU_SOURCE
+#include "steps.h"
+#include <arpa/inet.h>
+#include <grp.h>
+#include <linux/securebits.h>
+#include <pthread.h>
+#include <sys/prctl.h>
+#include <sys/socket.h>
+#include <time.h>
+
+enum { NOBODY = 65534, THREADS = 3 };
+
+static char *self;
+static volatile int done;
+
+/* Whether a file of this name's beginning is mapped. */
+static int is_mapped(const char *name)
+{
+    char line[4096];
+    int found = 0;
+    FILE *maps = fopen("/proc/self/maps", "r");
+    while (maps && fgets(line, sizeof(line), maps))
+        found |= strstr(line, name) != NULL;
+    if (maps)
+        fclose(maps);
+    return found;
+}
+
+static void become_nobody(void)
+{
+    if (setgroups(0, NULL) != 0 || setgid(NOBODY) != 0 || setuid(NOBODY) != 0)
+        _exit(96);
+}
+
+/* Root's window is gone. (Ours has no name in the maps of the process that made it.) */
+static void expect_our_window(void)
+{
+    if (is_mapped("/trackway-0-v"))
+        _exit(95);
+}
+
+/* For good: before as root, after as nobody, then a child and an exec. */
+static void mode_drop(long count)
+{
+    take_steps(new_stream(), count);
+    become_nobody();
+    expect_our_window();
+    take_steps(new_stream(), count);
+    const pid_t child = fork();
+    if (child == 0) {
+        take_steps(new_stream(), count);
+        execl(self, self, "steps", "10", (char *)NULL);
+        _exit(94);
+    }
+    expect(child, 0);
+    take_steps(new_stream(), count);
+}
+
+static void mode_steps(long count)
+{
+    take_steps(new_stream(), count);
+}
+
+/* For a while, in every way: one stream, all of it root's. */
+static void mode_temporary(long count)
+{
+    const unsigned who = new_stream();
+    for (long i = 0; i < count; i++) {
+        step(who);
+        if (seteuid(NOBODY) != 0)
+            _exit(96);
+        step(who);
+        if (geteuid() != NOBODY || seteuid(0) != 0)
+            _exit(95);
+        step(who);
+        if (setreuid(NOBODY, 0) != 0)
+            _exit(94);
+        step(who);
+        if (setresuid(0, NOBODY, 0) != 0)
+            _exit(93);
+        step(who);
+        if (setresuid(0, 0, 0) != 0)
+            _exit(92);
+    }
+    if (setuid(0) != 0)
+        _exit(91);
+    step(who);
+}
+
+static void *until_done(void *unused)
+{
+    const unsigned who = new_stream();
+    while (!done)
+        step(who);
+    return unused;
+}
+
+static void wait_for_steps(unsigned who, uint64_t more)
+{
+    const uint64_t then = steps->streams[who].returned + more;
+    while (steps->streams[who].returned < then)
+        usleep(100);
+}
+
+static void start_threads(pthread_t *threads)
+{
+    const unsigned first = steps->next;
+    for (int i = 0; i < THREADS; i++)
+        if (pthread_create(&threads[i], NULL, until_done, NULL) != 0)
+            _exit(96);
+    for (unsigned who = first; who < first + THREADS; who++)
+        wait_for_steps(who, 100);
+}
+
+/* Threads in full flight when their process becomes nobody's: streams 0 to 2. */
+static void mode_threads(long pause_us)
+{
+    pthread_t threads[THREADS];
+    start_threads(threads);
+    usleep((useconds_t)pause_us);
+    become_nobody();
+    for (unsigned who = 0; who < THREADS; who++)
+        wait_for_steps(who, 100);
+    done = 1;
+    for (int i = 0; i < THREADS; i++)
+        pthread_join(threads[i], NULL);
+}
+
+/* Capabilities of this thread and of those that it makes do not go with the user. */
+static void keep_capabilities(void)
+{
+    if (prctl(PR_SET_SECUREBITS, SECBIT_NO_SETUID_FIXUP) != 0)
+        _exit(96);
+}
+
+/* Away and back by CAP_SETUID, again and again. */
+static void go_and_come_back(unsigned home, unsigned away, long rounds)
+{
+    for (long i = 0; i < rounds; i++) {
+        take_steps(home, 5);
+        if (setresuid(NOBODY, NOBODY, NOBODY) != 0)
+            _exit(95);
+        take_steps(away, 5);
+        if (setresuid(0, 0, 0) != 0)
+            _exit(94);
+    }
+    take_steps(home, 5);
+    if (!is_mapped("/trackway-0-v") || is_mapped("/trackway-65534-v"))
+        _exit(93);
+}
+
+static void mode_back(long rounds)
+{
+    const unsigned home = new_stream(), away = new_stream();
+    keep_capabilities();
+    go_and_come_back(home, away, rounds);
+}
+
+/* The same while another thread traces: stream 2. */
+static void mode_back_threads(long rounds)
+{
+    pthread_t other;
+    const unsigned theirs[] = {new_stream(), new_stream(), steps->next};
+    keep_capabilities();
+    if (pthread_create(&other, NULL, until_done, NULL) != 0)
+        _exit(96);
+    wait_for_steps(theirs[2], 100);
+    go_and_come_back(theirs[0], theirs[1], rounds);
+    done = 1;
+    pthread_join(other, NULL);
+}
+
+/* A vfork child that becomes nobody and execs: its parent is not changed by that. */
+static void mode_vfork(long children)
+{
+    const unsigned who = new_stream();
+    for (volatile long i = 0; i < children; i++) {
+        step(who);
+        const pid_t child = vfork();
+        if (child == 0) {
+            if (setuid(NOBODY) != 0)
+                _exit(95);
+            execl(self, self, "steps", "10", (char *)NULL);
+            _exit(96);
+        }
+        step(who);
+        expect(child, 0);
+    }
+    if (!is_mapped("/trackway-0-v"))
+        _exit(94);
+    step(who);
+}
+
+/* Another root directory first: there is no window there. */
+static void mode_chroot(long count)
+{
+    take_steps(new_stream(), count);
+    if (chroot("/var/empty") != 0 && chroot("/proc/self/fdinfo") != 0)
+        _exit(95);
+    take_steps(new_stream(), count);
+    become_nobody();
+    take_steps(new_stream(), count);
+}
+
+/* The fork child of a process with threads: it is not recorded once it is nobody's, but runs. */
+static void mode_forked(long count)
+{
+    pthread_t threads[THREADS];
+    start_threads(threads);
+    const unsigned its = new_stream(), later = new_stream();
+    const pid_t child = fork();
+    if (child == 0) {
+        take_steps(its, count);
+        become_nobody();
+        take_steps(later, count);
+        _exit(is_mapped("/trackway-0-v"));
+    }
+    expect(child, 0);
+    done = 1;
+    for (int i = 0; i < THREADS; i++)
+        pthread_join(threads[i], NULL);
+}
+
+/* Started with more rights than its user has (set-user-ID root): root's window or none. */
+static void mode_secure(long count)
+{
+    const unsigned who = new_stream();
+    take_steps(who, count);
+    if (geteuid() != 0 || is_mapped("/trackway-65534-v"))
+        _exit(96);
+    if (setuid(getuid()) != 0)
+        _exit(95);
+    take_steps(who, count);
+    if (getuid() != NOBODY || is_mapped("/trackway-0-v") || is_mapped("/trackway-65534-v"))
+        _exit(94);
+}
+
+/*
+ * As nginx does it: a master of root's binds a port below 1024 and stays root; workers that it
+ * forks become nobody, then serve. One that ends is replaced. Even streams are root's.
+ */
+static void mode_server(long workers)
+{
+    const unsigned master = new_stream();
+    struct sockaddr_in address = {.sin_family = AF_INET};
+    const int listener = socket(AF_INET, SOCK_STREAM, 0);
+    pid_t pids[16];
+    address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    if (workers > 16 || listener < 0 || new_stream() != 1 ||
+        bind(listener, (struct sockaddr *)&address, sizeof(address)) != 0 ||
+        listen(listener, 8) != 0)
+        _exit(96);
+    take_steps(master, 10);
+    for (int generation = 0; generation < 2; generation++) {
+        for (long i = 0; i < workers; i++) {
+            const unsigned before = new_stream(), after = new_stream();
+            pids[i] = fork();
+            if (pids[i] == 0) {
+                take_steps(before, 10);
+                become_nobody();
+                expect_our_window();
+                for (int request = 0; request < 100; request++)
+                    step(after);
+                _exit(5);
+            }
+            step(master);
+        }
+        for (long i = 0; i < workers; i++) {
+            expect(pids[i], 5);
+            step(master);
+        }
+    }
+    take_steps(master, 10);
+}
+
+int main(int argc, char **argv)
+{
+    static const struct {
+        const char *name;
+        void (*run)(long number);
+    } modes[] = {
+        {"drop", mode_drop},         {"steps", mode_steps},
+        {"temporary", mode_temporary}, {"threads", mode_threads},
+        {"back", mode_back},         {"back-threads", mode_back_threads},
+        {"vfork", mode_vfork},       {"chroot", mode_chroot},
+        {"forked", mode_forked},     {"secure", mode_secure},
+        {"server", mode_server},
+    };
+    self = argv[0];
+    steps_open();
+    for (size_t i = 0; argc > 2 && i < sizeof(modes) / sizeof(modes[0]); i++)
+        if (strcmp(argv[1], modes[i].name) == 0) {
+            modes[i].run(atol(argv[2]));
+            return 0;
+        }
+    return 2;
+}

@@ -1,0 +1,377 @@
+//! Processes that become another user (docs/design/0004-privileges.md): recorded by root as long as
+//! they are root's, by the other user's recording afterwards, by nobody twice, and never in a
+//! window that is not theirs.
+//!
+//! The programs are in `tests/lives/users.c`. Two recordings run at a time, one of root's and one
+//! of nobody's; the program holds the tokens of both.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
+use std::io::{Read, Write};
+use std::net::{TcpListener, TcpStream};
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use trackway_tests::steps::{Running, Steps, send, steps_of, wait_for};
+use trackway_tests::{Recording, Summary, World, build_dir, has, is_root, skipped};
+
+const AS_NOBODY: [&str; 4] = ["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups"];
+
+/// Both recordings of one program.
+struct Users {
+    world: World,
+    steps: Steps,
+    program: PathBuf,
+}
+
+/// The trace of one user's recording.
+struct Seen {
+    recording: Recording,
+    /// Numbers of the steps, by stream, in the order of the trace.
+    numbers: BTreeMap<u32, Vec<u64>>,
+}
+
+impl Seen {
+    fn of(world: &World, recording: Recording) -> Self {
+        let mut numbers: BTreeMap<u32, Vec<u64>> = BTreeMap::new();
+        for step in steps_of(&world.print(&recording.trace)) {
+            assert_eq!((step.vpid, step.vtid), (step.pid, step.tid), "contexts of {step:?}");
+            numbers.entry(step.who).or_default().push(step.number);
+        }
+        Self { recording, numbers }
+    }
+
+    fn stream(&self, who: u32) -> &[u64] {
+        self.numbers.get(&who).map_or(&[], Vec::as_slice)
+    }
+
+    fn summary(&self) -> Summary {
+        self.recording.summary
+    }
+
+    /// How many processes it says became another user.
+    fn departed(&self) -> u64 {
+        let messages = self.recording.messages();
+        let line = messages.lines().find(|line| line.contains("became another user"));
+        line.map_or(0, |line| {
+            let number = line.trim_start_matches("trackway: ").split(' ').next();
+            number.and_then(|number| number.parse().ok()).expect("a number")
+        })
+    }
+}
+
+impl Users {
+    /// `None`, said so: there cannot be two users here.
+    fn new(name: &str, linked: bool) -> Option<Self> {
+        if !is_root() || !has("setpriv") {
+            skipped("only root can become another user");
+            return None;
+        }
+        let world = World::new(name);
+        let library = build_dir().join("libtrackway.so");
+        let reads = |path: &Path| {
+            let mut cat = Command::new(AS_NOBODY[0]);
+            cat.args(&AS_NOBODY[1..]).arg("test").arg("-r").arg(path);
+            cat.status().is_ok_and(|status| status.success())
+        };
+        if !reads(&library) || !reads(&world.path("")) {
+            skipped("the built library is not readable by other users");
+            return None;
+        }
+        let steps = Steps::new(&world, "steps");
+        // Both users make their windows and write what the test reads.
+        for path in [world.window_dir(), world.path("").as_path()] {
+            fs::set_permissions(path, PermissionsExt::from_mode(0o1777)).expect("for all");
+        }
+        fs::set_permissions(steps.path(), PermissionsExt::from_mode(0o666)).expect("for all");
+        let program = world.compile_file("lives/users.c", linked, &[]);
+        Some(Self { world, steps, program })
+    }
+
+    /// Starts nobody's recording; it lasts until `finish_theirs`. Its token.
+    fn start_theirs(&self, pattern: &str) -> (Running, String) {
+        let mut recorder = self.world.command(AS_NOBODY[0]);
+        recorder.args(&AS_NOBODY[1..]).arg(build_dir().join("trackway"));
+        recorder.args(["record", "--on", pattern, "--context", "vpid,vtid"]);
+        recorder.arg("-o").arg(self.world.path("theirs")).args(["--", "sh", "-c"]);
+        recorder.arg(
+            "echo $TRACKWAY_TOKEN > token.new && mv token.new token && \
+             until test -e ended; do sleep 0.02; done",
+        );
+        let running = Running::start(&mut recorder);
+        let token = self.world.path("token");
+        wait_for("nobody's recording", || token.exists());
+        (running, fs::read_to_string(token).expect("its token").trim().to_owned())
+    }
+
+    fn finish_theirs(&self, theirs: Running) -> Recording {
+        fs::write(self.world.path("ended"), "").expect("a file");
+        let recording = Recording::new(self.world.path("theirs"), theirs.finish());
+        assert!(recording.output.status.success(), "{}", recording.messages());
+        recording
+    }
+
+    /// Records the program by root's and nobody's recorders at a time; what each of them saw.
+    fn record(&self, wrapper: &[&str], arguments: &[&str]) -> (Seen, Seen) {
+        let (theirs, token) = self.start_theirs("life:*");
+        let trace = self.world.path("trace");
+        let mut command: Vec<&str> = wrapper.to_vec();
+        command.push(self.program.to_str().expect("text"));
+        command.extend(arguments);
+        let mut recorder = self.world.recorder(&self.steps, &trace, &[], &command);
+        recorder.env("TRACKWAY_TOKEN", token);
+        let ours = Recording::new(trace, Running::start(&mut recorder).finish());
+        let theirs = self.finish_theirs(theirs);
+        println!("{}\n{}", ours.messages(), theirs.messages()); // shown where the test fails
+        assert!(ours.output.status.success(), "{}: {}", ours.output.status, ours.messages());
+        (Seen::of(&self.world, ours), Seen::of(&self.world, theirs))
+    }
+
+    fn emitted(&self, who: u32) -> u64 {
+        self.steps.counts().started.get(&who).copied().unwrap_or(0)
+    }
+}
+
+fn up_to(count: u64) -> Vec<u64> {
+    (0..count).collect()
+}
+
+#[test]
+fn who_drops_root_is_recorded_by_root_before_and_by_the_new_user_after() {
+    for linked in [true, false] {
+        let Some(users) = Users::new("drop", linked) else { return };
+        let (ours, theirs) = users.record(&[], &["drop", "500"]);
+        assert_eq!(ours.numbers.len(), 1);
+        assert_eq!(ours.stream(0), up_to(500));
+        assert_eq!((ours.summary().recorded, ours.summary().lost), (500, 0));
+        assert_eq!(ours.departed(), 1);
+        for who in [1, 2, 4] {
+            assert_eq!(theirs.stream(who), up_to(500), "stream {who}");
+        }
+        assert_eq!(theirs.stream(3), up_to(10), "of the program that its child became");
+        assert_eq!((theirs.summary().recorded, theirs.summary().lost), (1510, 0));
+        assert_eq!(theirs.summary().processes, 3, "the shell, the program, its child");
+        assert_eq!(theirs.departed(), 0);
+    }
+}
+
+#[test]
+fn without_a_window_to_go_to_nothing_is_recorded_and_nothing_happens() {
+    let Some(users) = Users::new("drop-alone", true) else { return };
+    // No recording of nobody's, but his window is made.
+    let recording = users.world.record_steps(
+        &users.steps,
+        &[],
+        &[users.program.to_str().expect("text"), "drop", "50"],
+    );
+    let status = recording.output.status;
+    assert!(status.success(), "{status}: {}", recording.messages());
+    assert_eq!(recording.summary.recorded, 50, "{}", recording.messages());
+    // And where there cannot be one.
+    let Some(users) = Users::new("drop-chroot", true) else { return };
+    fs::create_dir_all("/var/empty").ok();
+    let (ours, theirs) = users.record(&[], &["chroot", "50"]);
+    assert_eq!((ours.stream(0), ours.stream(1)), (&up_to(50)[..], &up_to(50)[..]));
+    assert_eq!((ours.summary().recorded, ours.departed()), (100, 1));
+    assert_eq!(theirs.summary().recorded, 0);
+}
+
+#[test]
+fn who_can_come_back_is_recorded_by_root_throughout() {
+    let Some(users) = Users::new("temporary", true) else { return };
+    let (ours, theirs) = users.record(&[], &["temporary", "100"]);
+    assert_eq!(ours.stream(0), up_to(501));
+    assert_eq!((ours.summary().recorded, ours.summary().lost), (501, 0));
+    assert_eq!(ours.departed(), 0);
+    assert_eq!(theirs.summary().recorded, 0);
+}
+
+#[test]
+fn threads_in_full_flight_are_recorded_without_a_gap_but_the_change() {
+    let without = ["env", "GLIBC_TUNABLES=glibc.pthread.rseq=0"];
+    for (wrapper, linked) in [(&[][..], true), (&[][..], false), (&without[..], true)] {
+        for pause_us in ["0", "3000", "20000"] {
+            let Some(users) = Users::new("flight", linked) else { return };
+            let (ours, theirs) = users.record(wrapper, &["threads", pause_us]);
+            assert_eq!(ours.departed(), 1);
+            let mut between = 0;
+            for who in 0..3 {
+                let (before, after) = (ours.stream(who), theirs.stream(who));
+                let emitted = users.emitted(who);
+                let rises = |numbers: &[u64]| numbers.windows(2).all(|pair| pair[0] < pair[1]);
+                assert!(rises(before) && rises(after), "stream {who}: nothing twice");
+                let (last, first) = (before.last().copied().unwrap(), after.first().copied());
+                let first = first.unwrap_or(emitted);
+                assert!(last < first, "stream {who}: first here, then there");
+                between += first - last - 1;
+                if ours.summary().lost == 0 {
+                    assert_eq!(before, up_to(last + 1), "stream {who}: silently lost before");
+                }
+                if theirs.summary().lost == 0 {
+                    assert_eq!(after, (first..emitted).collect::<Vec<_>>(), "stream {who}: after");
+                }
+            }
+            let emitted: u64 = (0..3).map(|who| users.emitted(who)).sum();
+            let counted = |seen: &Seen| seen.summary().recorded + seen.summary().lost;
+            let sum = counted(&ours) + counted(&theirs);
+            assert!(sum <= emitted && emitted <= sum + between, "{emitted} of {sum} + {between}");
+        }
+    }
+}
+
+#[test]
+fn who_comes_back_all_the_same_finds_its_window_again() {
+    let Some(users) = Users::new("back", true) else { return };
+    let (ours, theirs) = users.record(&[], &["back", "50"]);
+    assert_eq!(ours.stream(0), up_to(255));
+    assert_eq!(theirs.stream(1), up_to(250));
+    assert_eq!((ours.summary().recorded, ours.summary().lost), (255, 0));
+    assert_eq!((theirs.summary().recorded, theirs.summary().lost), (250, 0));
+    assert_eq!((ours.summary().processes, ours.departed()), (1, 0), "it is here again");
+    assert_eq!(theirs.departed(), 1);
+}
+
+#[test]
+fn threads_of_a_process_that_comes_and_goes_are_recorded_here_or_there() {
+    for without in ["env A=", "env GLIBC_TUNABLES=glibc.pthread.rseq=0"] {
+        let Some(users) = Users::new("back-threads", true) else { return };
+        let wrapper: Vec<&str> = without.split(' ').collect();
+        let (ours, theirs) = users.record(&wrapper, &["back-threads", "200"]);
+        let mut all: Vec<u64> = [ours.stream(2), theirs.stream(2)].concat();
+        let count = all.len();
+        all.sort_unstable();
+        all.dedup();
+        assert_eq!(all.len(), count, "nothing twice");
+        let rises = |numbers: &[u64]| numbers.windows(2).all(|pair| pair[0] < pair[1]);
+        assert!(rises(ours.stream(2)) && rises(theirs.stream(2)));
+        assert!(all.last().is_some_and(|&last| last < users.emitted(2)));
+        if ours.summary().lost == 0 {
+            assert_eq!(ours.stream(0), up_to(1005));
+        }
+        if theirs.summary().lost == 0 {
+            assert_eq!(theirs.stream(1), up_to(1000));
+        }
+    }
+}
+
+#[test]
+fn a_vfork_child_that_becomes_another_user_does_not_take_its_parent_along() {
+    let Some(users) = Users::new("vfork-user", true) else { return };
+    let (ours, theirs) = users.record(&[], &["vfork", "20"]);
+    assert_eq!(ours.stream(0), up_to(41));
+    assert_eq!((ours.summary().recorded, ours.departed()), (41, 0));
+    assert_eq!(theirs.summary().recorded, 20 * 10);
+}
+
+#[test]
+fn the_fork_child_of_a_program_with_threads_runs_on_unrecorded() {
+    let Some(users) = Users::new("forked-user", true) else { return };
+    let (ours, theirs) = users.record(&[], &["forked", "50"]);
+    if ours.summary().lost == 0 {
+        assert_eq!(ours.stream(3), up_to(50));
+    }
+    assert_eq!(ours.stream(4), up_to(0));
+    assert_eq!(ours.departed(), 1);
+    assert_eq!(theirs.summary().recorded, 0);
+}
+
+#[test]
+fn programs_with_more_rights_than_their_user_take_no_window_of_his() {
+    let Some(users) = Users::new("secure", true) else { return };
+    fs::set_permissions(&users.program, PermissionsExt::from_mode(0o4755)).expect("set-user-ID");
+    let mut command = users.world.command(AS_NOBODY[0]);
+    command.args(&AS_NOBODY[1..]).arg(&users.program).args(["secure", "50"]);
+    command.env("STEPS", users.steps.path());
+    let output = Running::start(&mut command).finish();
+    if output.status.code() == Some(96) && users.steps.counts().completed() == 50 {
+        return skipped("temporary folders are mounted nosuid");
+    }
+    assert!(output.status.success(), "{}", output.status);
+    assert_eq!(users.steps.counts().completed(), 100);
+}
+
+#[test]
+fn a_server_whose_workers_give_up_root_is_recorded_by_both() {
+    for linked in [true, false] {
+        let Some(users) = Users::new("server", linked) else { return };
+        let (ours, theirs) = users.record(&[], &["server", "3"]);
+        assert_eq!(ours.stream(0), up_to(10 + 12 + 10), "the master");
+        for worker in 0..6 {
+            let (before, after) = (2 + 2 * worker, 3 + 2 * worker);
+            assert_eq!(ours.stream(before), up_to(10), "worker {worker}");
+            assert_eq!(theirs.stream(after), up_to(100), "worker {worker}");
+        }
+        assert_eq!((ours.summary().recorded, ours.summary().lost), (32 + 60, 0));
+        assert_eq!((ours.summary().processes, ours.departed()), (7, 6));
+        assert_eq!((theirs.summary().recorded, theirs.summary().lost), (600, 0));
+    }
+}
+
+/// The processes of which a trace has events.
+fn processes_in(world: &World, trace: &Path) -> BTreeSet<u32> {
+    let text = world.print(trace);
+    let vpid = |line: &str| {
+        let (_, rest) = line.split_once("vpid = ")?;
+        rest.split(|letter: char| !letter.is_ascii_digit()).next()?.parse().ok()
+    };
+    text.lines().filter_map(vpid).collect()
+}
+
+#[test]
+fn nginx_is_recorded_by_root_and_its_workers_by_their_user() {
+    const PATTERN: &str = "lttng_ust_libc:*";
+    if !has("nginx") {
+        return skipped("nginx is not installed");
+    }
+    let Some(users) = Users::new("nginx", false) else { return };
+    let world = &users.world;
+    let port = TcpListener::bind("127.0.0.1:0").and_then(|socket| socket.local_addr());
+    let address = port.expect("a free port");
+    let folder = world.path("nginx").display().to_string();
+    fs::create_dir(&folder).expect("a folder");
+    fs::set_permissions(&folder, PermissionsExt::from_mode(0o777)).expect("for all");
+    let configuration = format!(
+        "user nobody nogroup; worker_processes 2; daemon off; pid {folder}/pid;\n\
+         error_log {folder}/errors; events {{}}\n\
+         http {{ access_log off; client_body_temp_path {folder}; proxy_temp_path {folder};\n\
+         fastcgi_temp_path {folder}; uwsgi_temp_path {folder}; scgi_temp_path {folder};\n\
+         server {{ listen {address}; return 200 'served'; }} }}\n"
+    );
+    let file = world.path("nginx.conf");
+    fs::write(&file, configuration).expect("its configuration");
+    let (theirs, token) = users.start_theirs(PATTERN);
+    let trace = world.path("trace");
+    let mut recorder = world.trackway(&["record", "--preload", "libc", "--on", PATTERN]);
+    recorder.args(["--context", "vpid,vtid", "-o"]).arg(&trace).arg("--");
+    recorder.args(["nginx", "-e", &format!("{folder}/errors"), "-p", &folder, "-c"]).arg(&file);
+    recorder.env("TRACKWAY_TOKEN", token);
+    let recorder = Running::start(&mut recorder);
+    let pid = |text: String| text.trim().parse::<i32>().ok();
+    wait_for("nginx", || fs::read_to_string(format!("{folder}/pid")).ok().and_then(pid).is_some());
+    let master = fs::read_to_string(format!("{folder}/pid")).ok().and_then(pid).expect("its pid");
+    for _ in 0..50 {
+        let mut stream = TcpStream::connect(address).expect("nginx listens");
+        stream.write_all(b"GET / HTTP/1.0\r\n\r\n").expect("a request");
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).expect("an answer");
+        assert!(answer.ends_with("served"), "{answer}");
+    }
+    let children = fs::read_to_string(format!("/proc/{master}/task/{master}/children"));
+    let workers: BTreeSet<u32> =
+        children.expect("its workers").split(' ').filter_map(|pid| pid.parse().ok()).collect();
+    assert_eq!(workers.len(), 2);
+    send(master, libc::SIGQUIT);
+    let ours = Recording::new(trace, recorder.finish());
+    let theirs = users.finish_theirs(theirs);
+    println!("{}\n{}", ours.messages(), theirs.messages());
+    assert!(ours.output.status.success(), "{}", ours.messages());
+    assert!(ours.messages().contains("2 processes became another user"), "{}", ours.messages());
+    let seen = processes_in(world, &ours.trace);
+    assert!(seen.contains(&master.cast_unsigned()) && workers.is_subset(&seen), "{seen:?}");
+    assert_eq!(processes_in(world, &theirs.trace), workers);
+    for recording in [&ours, &theirs] {
+        let text = world.print(&recording.trace);
+        assert_eq!(text.lines().count() as u64, recording.summary.recorded);
+    }
+}
