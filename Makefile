@@ -21,7 +21,7 @@ help: ## list the targets
 build: programs $(BUILD)/libtrackway.so.1 $(HELPER_LIBRARIES) ## build everything in release mode
 
 programs:
-	$(CARGO) build --release --locked -p trackway -p trackway-capi
+	$(CARGO) build --release --locked -p trackway-cli -p trackway-capi
 
 $(BUILD)/libtrackway.so.1: programs
 	ln -sf libtrackway.so $@

@@ -1,0 +1,26 @@
+//! Trackway's events for Rust programs: declare them where they happen, leave them in.
+#![cfg_attr(not(feature = "std"), no_std)]
+
+mod event;
+mod kind;
+pub mod level;
+mod macros;
+mod span;
+mod stage;
+
+pub use kind::{Bytes, Hex, Unsigned, Value, bytes, hex};
+pub use span::Span;
+
+/// For the macros.
+#[doc(hidden)]
+pub mod __private {
+    pub use crate::event::{Event, NEVER, Site, check_name};
+    pub use crate::kind::{Enumerated, Enumeration, Kind, Value, hash_labels};
+    pub use crate::stage::Fields;
+
+    /// What a record has of a value.
+    #[inline(always)]
+    pub fn kind<V: Value + ?Sized>(value: &V) -> V::Kind {
+        value.kind()
+    }
+}
