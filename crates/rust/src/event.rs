@@ -129,6 +129,13 @@ impl<F: Fields> Site<F> {
         self.event.is_on()
     }
 
+    /// The event.
+    #[cfg(feature = "log")]
+    #[inline(always)]
+    pub(crate) fn event(self) -> &'static Event {
+        self.event
+    }
+
     /// Records one event with these values.
     #[inline(always)]
     pub fn record(self, values: F) {
@@ -176,6 +183,7 @@ impl Never {
 pub const fn check_name(name: &str) {
     let bytes = name.as_bytes();
     assert!(bytes.len() <= 254, "names of providers, events and fields have up to 254 bytes");
+    assert!(name.is_ascii(), "names of providers, events and fields are ASCII");
     assert!(
         !(bytes.len() > 1 && bytes[0] == b'r' && bytes[1] == b'#'),
         "raw identifiers cannot be names"

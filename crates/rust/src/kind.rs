@@ -370,7 +370,7 @@ unsafe impl Kind for Utf8 {
 /// Bytes before the first NUL, or all of them. By words: what is scanned is mostly short, and has
 /// none; a call of memchr(3) costs more than that.
 #[inline(always)]
-fn length_before_nul(bytes: &[u8]) -> usize {
+pub(crate) fn length_before_nul(bytes: &[u8]) -> usize {
     const LOW: u64 = 0x0101_0101_0101_0101;
     const HIGH: u64 = 0x8080_8080_8080_8080;
     let (words, rest) = bytes.as_chunks::<8>();

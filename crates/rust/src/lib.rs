@@ -3,12 +3,20 @@
 
 mod event;
 mod kind;
+#[cfg(feature = "tracing")]
+pub mod layer;
 pub mod level;
+#[cfg(feature = "log")]
+pub mod log;
 mod macros;
+#[cfg(any(feature = "tracing", feature = "log"))]
+mod runtime;
 mod span;
 mod stage;
 
 pub use kind::{Bytes, Hex, Unsigned, Value, bytes, hex};
+#[cfg(feature = "tracing")]
+pub use layer::layer;
 pub use span::Span;
 
 /// For the macros.

@@ -8,9 +8,9 @@ use crate::event::Event;
 use crate::kind::Kind;
 
 /// `TRACKWAY_ABI_HEADROOM`: bytes in front of a payload that the library may write.
-const HEADROOM: usize = 64;
+pub(crate) const HEADROOM: usize = 64;
 /// `TRACKWAY_ABI_TAILROOM`: bytes behind a payload that the library may read.
-const TAILROOM: usize = 8;
+pub(crate) const TAILROOM: usize = 8;
 /// `TRACKWAY_ABI_PAYLOAD_MAX`.
 pub(crate) const PAYLOAD_MAX: usize = 4000;
 /// `TRACKWAY_ABI_CUT`.
