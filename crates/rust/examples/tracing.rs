@@ -20,7 +20,7 @@ fn handle(path: &str, tries: u32) -> u16 {
 fn load(file: &str) {
     let span = info_span!("load", file, status = tracing::field::Empty);
     let _entered = span.enter();
-    debug!(config = ?Config { threads: 4 }, "loaded");
+    info_span!("parse").in_scope(|| debug!(config = ?Config { threads: 4 }, "loaded"));
     span.record("status", 7_u64);
 }
 
@@ -37,7 +37,12 @@ async fn waits() {
 }
 
 fn main() {
-    tracing_subscriber::registry().with(trackway::layer()).init();
+    if std::env::args().any(|argument| argument == "enters") {
+        let options = trackway::layer::Options::new().enters(true);
+        tracing_subscriber::registry().with(options.layer()).init();
+    } else {
+        tracing_subscriber::registry().with(trackway::layer()).init();
+    }
 
     handle("/index.html", 1);
     handle("/logo.png", 2);
