@@ -1,6 +1,8 @@
 //! Trackway's events for Rust programs: declare them where they happen, leave them in.
 #![cfg_attr(not(feature = "std"), no_std)]
 
+#[cfg(feature = "tracing")]
+mod callsite;
 mod event;
 mod kind;
 #[cfg(feature = "tracing")]
@@ -13,11 +15,15 @@ mod macros;
 mod runtime;
 mod span;
 mod stage;
+#[cfg(feature = "tracing")]
+pub mod subscriber;
 
 pub use kind::{Bytes, Hex, Unsigned, Value, bytes, hex};
 #[cfg(feature = "tracing")]
 pub use layer::layer;
 pub use span::Span;
+#[cfg(feature = "tracing")]
+pub use subscriber::subscriber;
 
 /// For the macros.
 #[doc(hidden)]
