@@ -14,7 +14,7 @@ use tracing_core::{Level, Metadata};
 
 use crate::event::Event;
 use crate::level;
-use crate::runtime::{self, Code, Stage};
+use crate::runtime::{self, Buffer, Code, Stage};
 use crate::stage::FIELDS_MAX;
 
 /// Most sets of types that one callsite may have; what comes with others is not recorded.
@@ -262,7 +262,8 @@ impl Callsite {
         if !self.main.may_be_on() {
             return;
         }
-        let mut values = Values::new(Head::Event, self.metadata);
+        let mut buffer = Buffer::uninit();
+        let mut values = Values::new(&mut buffer, Head::Event, self.metadata);
         values.id(span());
         event.record(&mut values);
         values.record(&self.main, self.metadata, "", Head::Event);
@@ -281,7 +282,8 @@ impl Callsite {
         if !self.main.may_be_on() {
             return;
         }
-        let mut values = Values::new(Head::Begin, self.metadata);
+        let mut buffer = Buffer::uninit();
+        let mut values = Values::new(&mut buffer, Head::Begin, self.metadata);
         values.id(Some(id));
         values.id(parent());
         attributes.record(&mut values);
@@ -293,7 +295,8 @@ impl Callsite {
         if !self.record.may_be_on() {
             return;
         }
-        let mut values = Values::new(Head::Span, self.metadata);
+        let mut buffer = Buffer::uninit();
+        let mut values = Values::new(&mut buffer, Head::Span, self.metadata);
         values.id(Some(id));
         record.record(&mut values);
         values.record(&self.record, self.metadata, "_record", Head::Span);
@@ -320,7 +323,8 @@ impl Callsite {
     fn of_span(&self, event: &OnceLock<&'static Event>, suffix: &str, id: u64) {
         let event = event.get_or_init(|| self.describe_of_span(suffix));
         if event.is_on() {
-            let mut stage = Stage::new(1);
+            let mut buffer = Buffer::uninit();
+            let mut stage = Stage::new(&mut buffer, 1);
             stage.number(id.to_le_bytes());
             stage.record(event);
         }
@@ -333,19 +337,19 @@ impl Callsite {
 }
 
 /// Values as they come, and their types.
-struct Values {
-    stage: Stage,
+struct Values<'buffer> {
+    stage: Stage<'buffer>,
     signature: Signature,
     /// Fields that there is a code for, less those that the head takes.
     fields_max: usize,
 }
 
-impl Values {
+impl<'buffer> Values<'buffer> {
     #[inline(always)]
-    fn new(head: Head, metadata: &Metadata<'_>) -> Self {
+    fn new(buffer: &'buffer mut Buffer, head: Head, metadata: &Metadata<'_>) -> Self {
         let fields_max = FIELDS_MAX - head.names().len();
         let more = head.names().len() + metadata.fields().len().min(fields_max);
-        Self { stage: Stage::new(more), signature: 0, fields_max }
+        Self { stage: Stage::new(buffer, more), signature: 0, fields_max }
     }
 
     #[inline(always)]
@@ -383,7 +387,7 @@ impl Values {
     }
 }
 
-impl Visit for Values {
+impl Visit for Values<'_> {
     #[inline]
     fn record_f64(&mut self, field: &Field, value: f64) {
         if self.note(field, Code::F64) {

@@ -13,7 +13,7 @@
 use log::{Level, LevelFilter, Log, Metadata, Record, SetLoggerError};
 
 use crate::event::Event;
-use crate::runtime::Stage;
+use crate::runtime::{Buffer, Stage};
 
 /// Records what is logged from now on, at all levels.
 ///
@@ -88,7 +88,8 @@ impl Log for Logger {
     fn log(&self, record: &Record<'_>) {
         let event = event_of(record.level());
         if event.is_on() {
-            let mut stage = Stage::new(4);
+            let mut buffer = Buffer::uninit();
+            let mut stage = Stage::new(&mut buffer, 4);
             stage.formatted(*record.args());
             stage.string(record.target());
             stage.string(record.file().unwrap_or(""));

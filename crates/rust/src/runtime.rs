@@ -129,9 +129,9 @@ fn leaked(name: &str, allowed: impl Fn(u8) -> bool) -> *const c_char {
 ///
 /// A value that does not fit is cut so that those that are still to come have the room that they
 /// need at least. (The fields of `event!` share the room, but these are not known in advance.)
-pub(crate) struct Stage {
-    /// The payload begins behind the headroom.
-    bytes: MaybeUninit<[u8; HEADROOM + PAYLOAD_MAX + TAILROOM]>,
+pub(crate) struct Stage<'buffer> {
+    /// The payload begins behind the headroom. Not a part of this: it would be moved with it.
+    buffer: &'buffer mut Buffer,
     /// Its length.
     length: usize,
     /// [`CUT`] if a value was cut, else 0.
@@ -140,19 +140,22 @@ pub(crate) struct Stage {
     more: usize,
 }
 
+/// Memory for a payload.
+pub(crate) type Buffer = MaybeUninit<[u8; HEADROOM + PAYLOAD_MAX + TAILROOM]>;
+
 /// Room that each value has for certain: a number's.
 const RESERVE: usize = 8;
 
-impl Stage {
+impl<'buffer> Stage<'buffer> {
     /// An empty one, for up to `fields` values (of up to 32).
     #[inline(always)]
-    pub(crate) fn new(fields: usize) -> Self {
-        Self { bytes: MaybeUninit::uninit(), length: 0, cut: 0, more: fields }
+    pub(crate) fn new(buffer: &'buffer mut Buffer, fields: usize) -> Self {
+        Self { buffer, length: 0, cut: 0, more: fields }
     }
 
     fn at(&mut self, offset: usize) -> *mut u8 {
         debug_assert!(offset <= PAYLOAD_MAX, "within the payload");
-        self.bytes.as_mut_ptr().cast::<u8>().wrapping_add(HEADROOM + offset)
+        self.buffer.as_mut_ptr().cast::<u8>().wrapping_add(HEADROOM + offset)
     }
 
     /// Appends a number.
@@ -291,7 +294,7 @@ impl Write for Writer {
 mod tests {
     use super::*;
 
-    impl Stage {
+    impl Stage<'_> {
         fn payload(&mut self) -> Vec<u8> {
             let start = self.at(0);
             // SAFETY: so many bytes were written.
@@ -301,7 +304,8 @@ mod tests {
 
     #[test]
     fn values_are_packed() {
-        let mut stage = Stage::new(4);
+        let mut buffer = Buffer::uninit();
+        let mut stage = Stage::new(&mut buffer, 4);
         stage.number(7_u64.to_le_bytes());
         stage.string("ab\0c");
         stage.formatted(format_args!("{}-{}", 1, 2));
@@ -314,7 +318,8 @@ mod tests {
     fn what_does_not_fit_is_cut_and_the_rest_has_room() {
         let long = "ä".repeat(3000);
         for formatted in [false, true] {
-            let mut stage = Stage::new(32);
+            let mut buffer = Buffer::uninit();
+            let mut stage = Stage::new(&mut buffer, 32);
             if formatted {
                 stage.formatted(format_args!("{long}{}", 1));
             } else {
@@ -334,7 +339,8 @@ mod tests {
 
     #[test]
     fn no_number_of_values_overruns_the_buffer() {
-        let mut stage = Stage::new(1);
+        let mut buffer = Buffer::uninit();
+        let mut stage = Stage::new(&mut buffer, 1);
         for _ in 0..100 {
             stage.string("a string of some length, again and again and again");
             stage.sequence(&[1; 100]);
