@@ -343,6 +343,17 @@ tracing:varies: { span_id = 0, number = \"odd\" }
 ";
 
 #[test]
+fn a_subscriber_of_its_own_records_the_same() {
+    let world = World::new("rust-subscriber");
+    for profile in [DEBUG, RELEASE] {
+        let Some(program) = example("tracing", profile) else { return };
+        let command = [program.as_os_str(), OsStr::new("subscriber")];
+        let events = without_lines(&with_small_ids(&record(&world, &command)));
+        assert_eq!(events, SPANS.lines().collect::<Vec<_>>(), "{profile:?}");
+    }
+}
+
+#[test]
 fn enters_and_exits_are_recorded_if_wanted() {
     let world = World::new("rust-enters");
     let Some(program) = example("tracing", DEBUG) else { return };

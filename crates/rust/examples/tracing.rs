@@ -37,11 +37,17 @@ async fn waits() {
 }
 
 fn main() {
-    if std::env::args().any(|argument| argument == "enters") {
-        let options = trackway::layer::Options::new().enters(true);
-        tracing_subscriber::registry().with(options.layer()).init();
-    } else {
-        tracing_subscriber::registry().with(trackway::layer()).init();
+    // The line. The others are for programs that want more, or less.
+    match std::env::args().nth(1).as_deref() {
+        None => tracing_subscriber::registry().with(trackway::layer()).init(),
+        Some("enters") => {
+            let options = trackway::layer::Options::new().enters(true);
+            tracing_subscriber::registry().with(options.layer()).init();
+        }
+        Some(_) => {
+            let subscriber = trackway::subscriber();
+            tracing::subscriber::set_global_default(subscriber).expect("no other subscriber");
+        }
     }
 
     handle("/index.html", 1);

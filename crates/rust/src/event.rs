@@ -62,9 +62,12 @@ pub(crate) struct Label {
     pub(crate) name: *const c_char,
 }
 
-const _: () = assert!(size_of::<Label>() == 24 && size_of::<Field>() == 24);
-const _: () = assert!(size_of::<Event>() == 56);
-const _: () = assert!(core::mem::offset_of!(Event, provider) == 32);
+#[cfg(target_pointer_width = "64")]
+const _: () = {
+    assert!(size_of::<Label>() == 24 && size_of::<Field>() == 24);
+    assert!(size_of::<Event>() == 56);
+    assert!(core::mem::offset_of!(Event, provider) == 32);
+};
 
 // SAFETY: what is written while it is shared is atomic; the pointers lead to constants.
 unsafe impl Sync for Event {}

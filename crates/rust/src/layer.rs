@@ -1,16 +1,19 @@
 //! A layer for `tracing_subscriber`, which works beside others.
+//!
+//! It has no filter: a per-layer filter whose answer changes costs more than what it saves, because
+//! the registry makes the span all the same (`FilterMap::any_enabled` of tracing-subscriber 0.3),
+//! and looks it up for the filter at each turn of its life.
 
+use tracing_core::Subscriber;
 use tracing_core::span::{Attributes, Id, Record};
-use tracing_core::subscriber::Interest;
-use tracing_core::{Metadata, Subscriber};
-use tracing_subscriber::filter::Filtered;
-use tracing_subscriber::layer::{Context, Filter, Layer as TracingLayer};
+use tracing_subscriber::layer::{Context, Layer as TracingLayer};
 use tracing_subscriber::registry::LookupSpan;
 
 use crate::callsite::Callsite;
 use crate::runtime;
 
-/// A layer that records all spans and events that a recorder asks for.
+/// A layer that records all spans and events that a recorder asks for; `None`, which
+/// `tracing_subscriber` takes for no layer at all, where libtrackway.so is not there.
 ///
 /// ```
 /// use tracing_subscriber::prelude::*;
@@ -21,14 +24,11 @@ use crate::runtime;
 ///
 /// Other layers, such as `tracing_subscriber::fmt`, work beside it and are not affected. It is
 /// [`Options::layer`] of the options that most programs want.
-pub fn layer<S>() -> Filtered<Layer, WhenOn, S>
-where
-    S: Subscriber + for<'span> LookupSpan<'span>,
-{
+pub fn layer() -> Option<Layer> {
     Options::new().layer()
 }
 
-/// What a [layer](layer) records.
+/// What a [`layer`] records.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Options {
     enters: bool,
@@ -47,12 +47,9 @@ impl Options {
         self
     }
 
-    /// A layer that does so.
-    pub fn layer<S>(self) -> Filtered<Layer, WhenOn, S>
-    where
-        S: Subscriber + for<'span> LookupSpan<'span>,
-    {
-        Layer { options: self }.with_filter(WhenOn)
+    /// A layer that does so, or `None` without libtrackway.so.
+    pub fn layer(self) -> Option<Layer> {
+        runtime::registrar().map(|_| Layer { options: self })
     }
 }
 
@@ -60,28 +57,6 @@ impl Options {
 #[derive(Debug)]
 pub struct Layer {
     options: Options,
-}
-
-/// Lets pass what a recorder asks for at the time, so that spans which nobody wants are not even
-/// made. Without libtrackway.so it lets nothing pass, for good.
-#[derive(Debug)]
-pub struct WhenOn;
-
-impl<S> Filter<S> for WhenOn {
-    fn callsite_enabled(&self, metadata: &'static Metadata<'static>) -> Interest {
-        if runtime::registrar().is_none() {
-            return Interest::never();
-        }
-        Callsite::find_or_add(metadata);
-        // Not `always`: events are switched on and off without this process knowing.
-        Interest::sometimes()
-    }
-
-    #[inline]
-    fn enabled(&self, metadata: &Metadata<'_>, _: &Context<'_, S>) -> bool {
-        // One that is not known is not a callsite's, but somebody's question.
-        Callsite::find(metadata).is_none_or(Callsite::may_be_on)
-    }
 }
 
 impl Layer {

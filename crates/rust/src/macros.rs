@@ -327,3 +327,35 @@ macro_rules! __module {
         .endif"
     };
 }
+
+/// What must not compile, and says why.
+///
+/// A level that is none:
+/// ```compile_fail
+/// trackway::event!(myapp, request, INFORMATION);
+/// ```
+/// A value that no trace has a type for:
+/// ```compile_fail
+/// trackway::event!(myapp, request, INFO, path = Some("/index.html"));
+/// ```
+/// Names that traces cannot have:
+/// ```compile_fail
+/// trackway::event!(myapp, request, INFO, r#type = 1_u8);
+/// ```
+/// ```compile_fail
+/// trackway::event!(myapp, größe, INFO);
+/// ```
+/// An array that is too long, or payloads that are too large:
+/// ```compile_fail
+/// trackway::event!(myapp, request, INFO, numbers = [0_u8; 1025]);
+/// ```
+/// ```compile_fail
+/// trackway::event!(myapp, request, INFO, a = [0_u64; 500], b = 1_u8);
+/// ```
+/// A guard of a span that goes to another thread:
+/// ```compile_fail
+/// let span = trackway::span!(myapp, work, INFO);
+/// std::thread::spawn(move || drop(span));
+/// ```
+#[cfg(doctest)]
+pub struct Misuse;

@@ -42,7 +42,7 @@ pub(crate) fn registrar() -> Option<RegisterFn> {
     unsafe { core::mem::transmute::<*mut (), Option<RegisterFn>>(address) }
 }
 
-/// What a field is: a code in four bits, so that 32 of them make a [`Signature`].
+/// What a field is: a code in four bits, so that 32 of them make a signature of 128.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u8)]
 pub(crate) enum Code {

@@ -5,7 +5,7 @@ use core::marker::PhantomData;
 use crate::event::Site;
 
 /// A scope that is being traced: records its end when it is dropped. Made by
-/// [`span!`](crate::span).
+/// [`span!`](crate::span!).
 #[must_use = "it ends when it is dropped: at once, unless it is given a name"]
 #[derive(Debug)]
 pub struct Span {

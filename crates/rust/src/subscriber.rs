@@ -1,6 +1,6 @@
 //! A subscriber of its own, for programs that have no other use for `tracing`.
 //!
-//! A span costs half of what it costs with the [layer](crate::layer): nothing is kept of it but
+//! A span costs half of what it costs with the [layer](crate::layer()): nothing is kept of it but
 //! what its end needs. Slots for that are in a table, by number, so that no number that a program
 //! may think up leads astray. Free slots are in lists of the threads: nothing is locked but when
 //! such a list is empty, or its thread ends.
