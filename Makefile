@@ -52,6 +52,7 @@ bench: ## what tracing and reading cost on this machine, beside other programs
 	@scripts/packages bench
 	@$(MAKE) --no-print-directory build
 	$(BUILD)/trackway bench tracepoint --json results.json
+	$(BUILD)/trackway bench spans --json results-spans.json
 	$(BUILD)/trackway bench reader --json results-reader.json
 
 asm: programs ## the machine code of the recording path
