@@ -21,7 +21,7 @@ help: ## list the targets
 build: programs $(BUILD)/libtrackway.so.1 $(HELPER_LIBRARIES) ## build everything in release mode
 
 programs:
-	$(CARGO) build --release --locked -p trackway -p trackway-capi
+	$(CARGO) build --release --locked -p trackway-cli -p trackway-capi
 
 $(BUILD)/libtrackway.so.1: programs
 	ln -sf libtrackway.so $@
@@ -52,6 +52,7 @@ bench: ## what tracing and reading cost on this machine, beside other programs
 	@scripts/packages bench
 	@$(MAKE) --no-print-directory build
 	$(BUILD)/trackway bench tracepoint --json results.json
+	$(BUILD)/trackway bench spans --json results-spans.json
 	$(BUILD)/trackway bench reader --json results-reader.json
 
 asm: programs ## the machine code of the recording path

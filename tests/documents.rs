@@ -75,6 +75,40 @@ fn the_commands_of_the_reading_guide_work() {
 }
 
 #[test]
+fn the_commands_of_the_rust_guide_work() {
+    if !has("cargo") {
+        return skipped("cargo is not installed");
+    }
+    let world = World::new("rust-guide");
+    let guide = fs::read_to_string(source_dir().join("docs/guides/rust.md")).expect("a guide");
+    let target = build_dir().parent().expect("target/release has a parent").to_owned();
+    let trackway = build_dir().join("trackway").display().to_string();
+    let manifest = source_dir().join("crates/rust/Cargo.toml").display().to_string();
+    let build = format!("cargo build --offline --quiet --manifest-path {manifest}");
+    let mut outputs = Vec::new();
+    for block in guide.split("```sh\n").skip(1) {
+        for command in block.split("```").next().expect("an end").lines() {
+            let command = match command.strip_prefix("trackway ") {
+                Some(rest) => format!("{trackway} {rest}"),
+                None => command.replacen("cargo build", &build, 1),
+            };
+            let command = command.replace("target/debug", &format!("{}/debug", target.display()));
+            let mut shell = world.command("sh");
+            let output =
+                shell.args(["-c", &command]).env("CARGO_TARGET_DIR", &target).output().unwrap();
+            let messages = String::from_utf8_lossy(&output.stderr);
+            assert!(output.status.success(), "{command}: {messages}");
+            outputs.push(String::from_utf8_lossy(&output.stdout).into_owned());
+        }
+    }
+    let printed = |what: &str| outputs.iter().filter(|text| text.contains(what)).count();
+    assert_eq!(printed("myapp:request: "), 1, "{outputs:?}");
+    assert_eq!(printed("tracing:handle_end: "), 3, "{outputs:?}");
+    assert_eq!(printed("tracing:load_enter: "), 1, "{outputs:?}");
+    assert_eq!(printed("message = \"using defaults\""), 1, "{outputs:?}");
+}
+
+#[test]
 fn every_command_of_the_readme_exists_and_helps() {
     let world = World::new("help");
     let help = world.trackway(&["--help"]).output().unwrap();

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use anyhow::Context as _;
-use trackway_lab::{Error, Options, ReadingOptions};
+use trackway_lab::{Error, Options, ReadingOptions, SpansOptions};
 
 /// Exit status of a program that Ctrl-C ended, as shells have it: 128 + SIGINT.
 const INTERRUPTED: u8 = 130;
@@ -16,6 +16,7 @@ const INTERRUPTED: u8 = 130;
 /// Arguments of `trackway bench`.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:\n  trackway bench tracepoint\n  trackway bench reader\n  \
+                        trackway bench spans\n  \
                         trackway bench tracepoint --only lttng --rounds 10 --json lttng.json")]
 pub(crate) struct Arguments {
     #[command(subcommand)]
@@ -42,6 +43,14 @@ enum What {
     #[command(after_help = "Examples:\n  trackway bench reader --quick\n  \
                             trackway bench reader --rounds 5 --json reader.json")]
     Reader(Reader),
+    /// What a span costs in a Rust program: Trackway beside fastrace, tracy-client and tracing
+    ///
+    /// Needs cargo and the sources of the crate `trackway`: a checkout. The programs are built
+    /// first, which takes a minute or two; crates that are not here are downloaded, or
+    /// skipped. Figures of different machines do not compare; ratios do.
+    #[command(after_help = "Examples:\n  trackway bench spans --quick\n  \
+                            trackway bench spans --rounds 10 --json spans.json")]
+    Spans(Spans),
 }
 
 /// Arguments of `trackway bench tracepoint`.
@@ -62,6 +71,25 @@ struct Tracepoint {
         value_name = "FILE",
         num_args = 0..=1,
         default_missing_value = "results.json"
+    )]
+    json: Option<PathBuf>,
+}
+
+/// Arguments of `trackway bench spans`.
+#[derive(Debug, clap::Args)]
+struct Spans {
+    /// One short round: to see that all works, not for figures
+    #[arg(long)]
+    quick: bool,
+    /// Measure so many rounds [default: 5]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1000))]
+    rounds: Option<u32>,
+    /// Write all figures to FILE, too
+    #[arg(
+        long,
+        value_name = "FILE",
+        num_args = 0..=1,
+        default_missing_value = "results-spans.json"
     )]
     json: Option<PathBuf>,
 }
@@ -97,6 +125,7 @@ pub(crate) fn run(arguments: &Arguments, output: &mut dyn Write) -> anyhow::Resu
     let done = match &arguments.what {
         What::Tracepoint(arguments) => tracepoint(arguments, output),
         What::Reader(arguments) => reader(arguments, output),
+        What::Spans(arguments) => spans(arguments, output),
     };
     match done {
         Ok(has_failures) => Ok(if has_failures { ExitCode::from(1) } else { ExitCode::SUCCESS }),
@@ -129,6 +158,15 @@ fn reader(arguments: &Reader, output: &mut dyn Write) -> anyhow::Result<bool> {
     let results = trackway_lab::run_reading(&options)?;
     save(arguments.json.as_deref(), || results.to_json())?;
     trackway_lab::print_reading(&results, output).context("cannot write the table")?;
+    Ok(results.has_failures())
+}
+
+/// Whether something failed.
+fn spans(arguments: &Spans, output: &mut dyn Write) -> anyhow::Result<bool> {
+    let options = SpansOptions { quick: arguments.quick, rounds: arguments.rounds };
+    let results = trackway_lab::run_spans(&options)?;
+    save(arguments.json.as_deref(), || results.to_json())?;
+    trackway_lab::print_spans(&results, output).context("cannot write the table")?;
     Ok(results.has_failures())
 }
 

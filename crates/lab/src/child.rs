@@ -31,6 +31,7 @@ pub(crate) struct Running {
     stdout: BufReader<ChildStdout>,
     stderr: JoinHandle<String>,
     watch: Watch,
+    limit_s: u64,
 }
 
 /// Runs `command`, `what` in words, and fails if it does.
@@ -38,16 +39,25 @@ pub(crate) fn run(command: &mut Command, what: &str) -> Result<Finished> {
     Running::start(command, what)?.finish()
 }
 
+/// The same for a program that may take so long.
+pub(crate) fn run_for(command: &mut Command, what: &str, limit_s: u64) -> Result<Finished> {
+    Running::start_for(command, what, limit_s)?.finish()
+}
+
 impl Running {
     /// Starts it, with no input and its output kept.
     pub(crate) fn start(command: &mut Command, what: &str) -> Result<Self> {
+        Self::start_for(command, what, LIMIT_S)
+    }
+
+    fn start_for(command: &mut Command, what: &str, limit_s: u64) -> Result<Self> {
         if signals::stopped() {
             return Err(Error::Interrupted);
         }
         command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
         command.process_group(0);
         let mut child = command.spawn().map_err(Error::io(format!("cannot run {what}")))?;
-        let watch = Watch::new(child.id().cast_signed(), Duration::from_secs(LIMIT_S));
+        let watch = Watch::new(child.id().cast_signed(), Duration::from_secs(limit_s));
         let (stdout, stderr) = (child.stdout.take(), child.stderr.take());
         let (Some(stdout), Some(stderr)) = (stdout, stderr) else {
             return Err(Error::output(what, "its output is not piped"));
@@ -58,6 +68,7 @@ impl Running {
             stdout: BufReader::new(stdout),
             stderr: std::thread::spawn(move || read_all(stderr)),
             watch,
+            limit_s,
         })
     }
 
@@ -83,7 +94,7 @@ impl Running {
             return Err(Error::Interrupted);
         }
         if overdue {
-            return Err(Error::Overdue { what: self.what, limit_s: LIMIT_S });
+            return Err(Error::Overdue { what: self.what, limit_s: self.limit_s });
         }
         read.map_err(Error::io(format!("cannot read {}", self.what)))?;
         if !status.success() {

@@ -27,8 +27,10 @@ mod readback;
 mod reader;
 mod report;
 mod results;
+mod rust;
 mod sections;
 mod signals;
+mod spans;
 mod stats;
 mod table;
 mod tracer;
@@ -45,4 +47,5 @@ pub use reader::{
 };
 pub use report::print;
 pub use results::{Account, Bar, Cell, Flow, Memory, Note, Results, Startup, Verdict};
+pub use spans::{SpanCell, SpansOptions, SpansResults, print_spans, run_spans};
 pub use stats::Spread;

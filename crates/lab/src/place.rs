@@ -21,6 +21,8 @@ pub(crate) struct Kit {
     pub(crate) include: Option<PathBuf>,
     /// libtrackway.so, if there is one.
     pub(crate) library: Option<PathBuf>,
+    /// Folder of the Rust crate's sources: in a checkout.
+    pub(crate) rust_crate: Option<PathBuf>,
 }
 
 impl Kit {
@@ -37,7 +39,9 @@ impl Kit {
         ];
         let include = includes.into_iter().find(|path| path.join("trackway/trackway.h").is_file());
         let library = libraries.into_iter().find(|path| path.is_file());
-        Self { trackway, include, library }
+        let rust_crate = Some(folder.join("../../crates/rust"));
+        let rust_crate = rust_crate.filter(|path| path.join("Cargo.toml").is_file());
+        Self { trackway, include, library, rust_crate }
     }
 }
 
@@ -74,7 +78,7 @@ impl Place {
     /// A place with nothing in it but a name for the executable.
     #[cfg(test)]
     pub(crate) fn at(trackway: PathBuf) -> Self {
-        let kit = Kit { trackway, include: None, library: None };
+        let kit = Kit { trackway, include: None, library: None, rust_crate: None };
         Self { kit, dir: PathBuf::new(), window_dir: PathBuf::new() }
     }
 
@@ -96,7 +100,12 @@ impl Place {
 
     /// Compiles `NAME.c` of the workloads to `NAME`, unless that was done.
     pub(crate) fn compile(&self, name: &str, flags: &[&str]) -> Result<PathBuf> {
-        let program = self.path(name);
+        self.compile_as(name, name, flags)
+    }
+
+    /// Compiles `NAME.c` of the workloads to `PROGRAM`, unless that was done.
+    pub(crate) fn compile_as(&self, name: &str, program: &str, flags: &[&str]) -> Result<PathBuf> {
+        let program = self.path(program);
         if program.is_file() {
             return Ok(program);
         }
@@ -138,16 +147,23 @@ mod tests {
     #[test]
     fn the_kit_is_found_in_a_checkout_and_below_a_prefix() {
         let root = std::env::temp_dir().join(format!("trackway-lab-kit-{}", std::process::id()));
-        for dir in ["include/trackway", "target/release", "bin", "lib"] {
+        for dir in ["include/trackway", "target/release", "bin", "lib", "crates/rust"] {
             fs::create_dir_all(root.join(dir)).expect("a folder");
         }
-        for file in ["include/trackway/trackway.h", "target/release/libtrackway.so"] {
+        let files = [
+            "include/trackway/trackway.h",
+            "target/release/libtrackway.so",
+            "crates/rust/Cargo.toml",
+        ];
+        for file in files {
             fs::write(root.join(file), "").expect("a file");
         }
         let checkout = Kit::of(root.join("target/release/trackway"));
         assert_eq!(checkout.include, Some(root.join("target/release/../../include")));
         assert_eq!(checkout.library, Some(root.join("target/release/libtrackway.so")));
+        assert_eq!(checkout.rust_crate, Some(root.join("target/release/../../crates/rust")));
         let prefix = Kit::of(root.join("bin/trackway"));
+        assert_eq!(prefix.rust_crate, None);
         assert_eq!((prefix.include.is_some(), prefix.library), (true, None));
         fs::remove_dir_all(root).expect("removed");
     }

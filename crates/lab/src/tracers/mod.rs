@@ -3,7 +3,7 @@
 mod baseline;
 mod daemon;
 mod lttng;
-mod trackway;
+pub(crate) mod trackway;
 
 use crate::case::Case;
 use crate::case::Plan;
@@ -25,6 +25,10 @@ pub(crate) mod name {
     pub(crate) const TRACKWAY_OFF: &str = "Trackway, off";
     /// Ours.
     pub(crate) const TRACKWAY: &str = "Trackway";
+    /// Ours from Rust with the library and without a session.
+    pub(crate) const RUST_OFF: &str = "Trackway, Rust, off";
+    /// Ours from Rust.
+    pub(crate) const RUST: &str = "Trackway, Rust";
     /// Ours without restartable sequences.
     pub(crate) const TRACKWAY_CLAIM: &str = "Trackway, claim";
     /// LTTng-UST with its daemon and without a session.
@@ -45,9 +49,11 @@ pub(crate) fn all() -> Vec<Box<dyn Tracer>> {
         Box::new(Baseline::Empty),
         Box::new(Baseline::Rdtsc),
         Box::new(Trackway::off()),
+        Box::new(Trackway::rust_off()),
         Box::new(Lttng::off(&daemon)),
         Box::new(Baseline::LwUst),
         Box::new(Trackway::by_sequence()),
+        Box::new(Trackway::rust()),
         Box::new(Trackway::by_claim()),
         Box::new(Lttng::on(&daemon)),
     ]

@@ -12,11 +12,14 @@ use crate::error::{Error, Result};
 use crate::place::{Kit, Place, has, make_dir};
 use crate::readback::{self, RecorderSummary};
 use crate::results::{Account, Flow};
+use crate::rust;
 use crate::tracer::{Availability, Starts, Tracer};
 use crate::workload::{self, Batch};
 
-/// The workload.
+/// The workload in C.
 const PROGRAM: &str = "trackway";
+/// The workload in Rust, within the same harness.
+const RUST_PROGRAM: &str = "rust-events";
 /// Where traces go, in the scratch folder.
 const TRACE: &str = "trackway-trace";
 /// How a program asks the C library not to register restartable sequences.
@@ -44,23 +47,43 @@ struct Latest {
 #[derive(Debug)]
 pub(crate) struct Trackway {
     way: Way,
+    /// Of the workload, by its program.
+    program: &'static str,
     latest: Option<Latest>,
 }
 
 impl Trackway {
+    const fn new(way: Way, program: &'static str) -> Self {
+        Self { way, program, latest: None }
+    }
+
     /// With the library, without a session.
     pub(crate) const fn off() -> Self {
-        Self { way: Way::Off, latest: None }
+        Self::new(Way::Off, PROGRAM)
     }
 
     /// As it is used.
     pub(crate) const fn by_sequence() -> Self {
-        Self { way: Way::Sequence, latest: None }
+        Self::new(Way::Sequence, PROGRAM)
     }
 
     /// Without restartable sequences.
     pub(crate) const fn by_claim() -> Self {
-        Self { way: Way::Claim, latest: None }
+        Self::new(Way::Claim, PROGRAM)
+    }
+
+    /// From Rust, without a session.
+    pub(crate) const fn rust_off() -> Self {
+        Self::new(Way::Off, RUST_PROGRAM)
+    }
+
+    /// From Rust, as it is used.
+    pub(crate) const fn rust() -> Self {
+        Self::new(Way::Sequence, RUST_PROGRAM)
+    }
+
+    fn is_rust(&self) -> bool {
+        self.program == RUST_PROGRAM
     }
 
     /// The workload, recorded to a new folder.
@@ -73,7 +96,7 @@ impl Trackway {
             // Only the program goes without; the recorder finds the machine as it is.
             command.args(["env", NO_RSEQ]);
         }
-        command.arg(place.path(PROGRAM));
+        command.arg(place.path(self.program));
         in_window(&mut command, place.window_dir());
         command
     }
@@ -104,20 +127,26 @@ impl Trackway {
 impl Tracer for Trackway {
     fn name(&self) -> &'static str {
         match self.way {
+            Way::Off if self.is_rust() => name::RUST_OFF,
             Way::Off => name::TRACKWAY_OFF,
+            Way::Sequence if self.is_rust() => name::RUST,
             Way::Sequence => name::TRACKWAY,
             Way::Claim => name::TRACKWAY_CLAIM,
         }
     }
 
     fn availability(&self, place: &Place) -> Availability {
-        availability(&place.kit, has("cc"))
+        match availability(&place.kit, has("cc")) {
+            Availability::Ready if self.is_rust() => rust::availability(&place.kit),
+            found => found,
+        }
     }
 
     fn supports(&self, case: &Case) -> bool {
         match self.way {
             Way::Off => case.context == Context::None && case.payload != Payload::Printf,
-            Way::Sequence | Way::Claim => true,
+            // Rust has no formatted events: a `format!` is a value as any other.
+            Way::Sequence | Way::Claim => !self.is_rust() || case.payload != Payload::Printf,
         }
     }
 
@@ -126,34 +155,19 @@ impl Tracer for Trackway {
     }
 
     fn set_up(&mut self, place: &Place) -> Result<()> {
-        let (Some(include), Some(library)) = (&place.kit.include, &place.kit.library) else {
-            return Err(Error::output("trackway", "its header and library are not found"));
-        };
-        // A checkout may not have the library under the name that programs load it by.
-        let folder = place.path("lib");
-        make_dir(&folder)?;
-        for name in ["libtrackway.so", "libtrackway.so.1"] {
-            let link = folder.join(name);
-            if !link.exists() {
-                symlink(library, &link).map_err(Error::io(format!("cannot make {link:?}")))?;
-            }
+        let mut flags = link_flags(place)?;
+        if self.is_rust() {
+            let library = rust::EVENTS.build(place, "")?;
+            flags.extend([library.display().to_string(), "-ldl".to_owned(), "-lm".to_owned()]);
         }
-        let folder = folder.display();
-        let flags = [
-            format!("-I{}", include.display()),
-            format!("-L{folder}"),
-            // The program refers to it only weakly: some linkers would leave it out.
-            "-Wl,--no-as-needed".to_owned(),
-            "-ltrackway".to_owned(),
-            format!("-Wl,-rpath,{folder}"),
-        ];
-        place.compile(PROGRAM, &flags.each_ref().map(String::as_str)).map(|_| ())
+        let flags: Vec<&str> = flags.iter().map(String::as_str).collect();
+        place.compile(self.program, &flags).map(|_| ())
     }
 
     fn run(&mut self, place: &Place, case: &Case, plan: &Plan) -> Result<Vec<Batch>> {
         let arguments = batch_arguments(case.payload.work(), case, plan, self.batch_events());
         let mut command = if self.way == Way::Off {
-            let mut command = Command::new(place.path(PROGRAM));
+            let mut command = Command::new(place.path(self.program));
             in_window(&mut command, &off_window_dir(place)?);
             command
         } else {
@@ -175,7 +189,7 @@ impl Tracer for Trackway {
     }
 
     fn stream(&mut self, place: &Place, milliseconds: u32) -> Result<Option<Flow>> {
-        if self.way == Way::Off {
+        if self.way == Way::Off || self.is_rust() {
             return Ok(None);
         }
         let mut command = self.record(place, &["--context", "none"], FLOW_BYTES);
@@ -195,7 +209,7 @@ impl Tracer for Trackway {
     }
 
     fn idle_bytes(&mut self, place: &Place) -> Result<Option<u64>> {
-        if self.way != Way::Sequence {
+        if self.way != Way::Sequence || self.is_rust() {
             return Ok(None);
         }
         let mut command = self.record(place, &["--context", "none"], FLOW_BYTES);
@@ -214,26 +228,51 @@ impl Tracer for Trackway {
             return Ok(None);
         }
         let window_dir = off_window_dir(place)?;
-        launch(place, PROGRAM, count, |command| in_window(command, &window_dir)).map(Some)
+        launch(place, self.program, count, |command| in_window(command, &window_dir)).map(Some)
     }
 
     fn tear_down(&mut self) {}
 }
 
+/// What a program needs to be compiled with the header and linked with the library.
+pub(crate) fn link_flags(place: &Place) -> Result<Vec<String>> {
+    let (Some(include), Some(library)) = (&place.kit.include, &place.kit.library) else {
+        return Err(Error::output("trackway", "its header and library are not found"));
+    };
+    // A checkout may not have the library under the name that programs load it by.
+    let folder = place.path("lib");
+    make_dir(&folder)?;
+    for name in ["libtrackway.so", "libtrackway.so.1"] {
+        let link = folder.join(name);
+        if !link.exists() {
+            symlink(library, &link).map_err(Error::io(format!("cannot make {link:?}")))?;
+        }
+    }
+    let folder = folder.display();
+    Ok(vec![
+        format!("-I{}", include.display()),
+        format!("-L{folder}"),
+        // The program refers to it only weakly: some linkers would leave it out.
+        "-Wl,--no-as-needed".to_owned(),
+        "-ltrackway".to_owned(),
+        format!("-Wl,-rpath,{folder}"),
+    ])
+}
+
 /// Folder of a window that no session ever was in.
-fn off_window_dir(place: &Place) -> Result<PathBuf> {
+pub(crate) fn off_window_dir(place: &Place) -> Result<PathBuf> {
     let folder = place.window_dir().join("off");
     make_dir(&folder)?;
     Ok(folder)
 }
 
 /// The program, and whatever it starts, uses the lab's own window and no session of the user's.
-fn in_window(command: &mut Command, window_dir: &Path) {
+pub(crate) fn in_window(command: &mut Command, window_dir: &Path) {
     command.env("TRACKWAY_WINDOW_DIR", window_dir);
     command.env_remove("TRACKWAY_TOKEN").env_remove("LD_PRELOAD");
 }
 
-fn availability(kit: &Kit, has_compiler: bool) -> Availability {
+pub(crate) fn availability(kit: &Kit, has_compiler: bool) -> Availability {
     if kit.include.is_none() {
         Availability::Missing("trackway/trackway.h is not beside this executable".to_owned())
     } else if kit.library.is_none() {
@@ -264,7 +303,7 @@ mod tests {
 
     #[test]
     fn reasons_name_what_is_missing() {
-        let mut kit = Kit { trackway: "trackway".into(), include: None, library: None };
+        let mut kit = Kit::of("/nowhere/trackway".into());
         let missing = |kit: &Kit| match availability(kit, true) {
             Availability::Missing(reason) => reason,
             Availability::Ready => String::new(),
@@ -281,6 +320,7 @@ mod tests {
     fn every_way_but_off_records_everything() {
         assert!(Trackway::by_claim().supports(&Case::PRINTF));
         assert!(!Trackway::off().supports(&Case::PRINTF));
+        assert!(!Trackway::rust().supports(&Case::PRINTF));
         assert!(Trackway::off().supports(&Case::SIMPLEST));
     }
 }

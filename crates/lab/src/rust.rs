@@ -1,0 +1,115 @@
+//! Rust workloads: packages that cargo builds in the scratch folder, against the crate `trackway`
+//! of the checkout that the lab belongs to.
+
+use std::fs;
+use std::path::PathBuf;
+use std::process::Command;
+
+use crate::child;
+use crate::error::{Error, Result};
+use crate::place::{Kit, Place, has, make_dir};
+use crate::tracer::Availability;
+
+/// Longest time that cargo has, in seconds: some of what is compared with is large.
+const BUILD_LIMIT_S: u64 = 600;
+
+/// A package of `workloads/rust`.
+#[derive(Debug)]
+pub(crate) struct Package {
+    name: &'static str,
+    manifest: &'static str,
+    source: &'static str,
+    /// Versions of what is not Trackway's.
+    lock: Option<&'static str>,
+}
+
+/// Trackway's events.
+pub(crate) const EVENTS: Package = Package {
+    name: "events",
+    manifest: include_str!("workloads/rust/events.toml"),
+    source: include_str!("workloads/rust/events.rs"),
+    lock: None,
+};
+
+/// Spans.
+pub(crate) const SPANS: Package = Package {
+    name: "spans",
+    manifest: include_str!("workloads/rust/spans.toml"),
+    source: include_str!("workloads/rust/spans.rs"),
+    lock: Some(include_str!("workloads/rust/spans.lock")),
+};
+
+/// Whether Rust workloads can be built.
+pub(crate) fn availability(kit: &Kit) -> Availability {
+    if kit.rust_crate.is_none() {
+        Availability::Missing("the crate's sources are not beside this executable".to_owned())
+    } else if !has("cargo") {
+        Availability::Missing("cargo is not installed".to_owned())
+    } else {
+        Availability::Ready
+    }
+}
+
+impl Package {
+    fn folder(&self, place: &Place) -> PathBuf {
+        place.path(&format!("package-{}", self.name))
+    }
+
+    /// Writes it into the scratch folder.
+    fn write(&self, place: &Place) -> Result<()> {
+        let Some(rust_crate) = &place.kit.rust_crate else {
+            return Err(Error::output("trackway", "the crate is not found"));
+        };
+        let found = fs::canonicalize(rust_crate);
+        let found = found.map_err(Error::io(format!("cannot find {rust_crate:?}")))?;
+        let manifest = self.manifest.replace("@TRACKWAY@", &found.display().to_string());
+        let folder = self.folder(place);
+        make_dir(&folder)?;
+        let files = [("Cargo.toml", Some(manifest.as_str())), ("lib.rs", Some(self.source))];
+        for (name, text) in files.into_iter().chain([("Cargo.lock", self.lock)]) {
+            let path = folder.join(name);
+            let Some(text) = text else { continue };
+            fs::write(&path, text).map_err(Error::io(format!("cannot write {path:?}")))?;
+        }
+        Ok(())
+    }
+
+    fn cargo(&self, place: &Place, arguments: &[&str]) -> Result<()> {
+        let mut cargo = Command::new("cargo");
+        cargo.args(arguments).arg("--quiet").current_dir(self.folder(place));
+        cargo.env("CARGO_TARGET_DIR", place.path("rust-target")).env_remove("RUSTFLAGS");
+        let what = format!("cargo {} ({})", arguments.join(" "), self.name);
+        child::run_for(&mut cargo, &what, BUILD_LIMIT_S).map(|_| ())
+    }
+
+    /// Gets what it depends on, if that is not here already.
+    pub(crate) fn fetch(&self, place: &Place) -> Result<()> {
+        self.write(place)?;
+        self.cargo(place, &["fetch", "--locked"])
+    }
+
+    /// Builds it, with these features: the path of its static library.
+    pub(crate) fn build(&self, place: &Place, features: &str) -> Result<PathBuf> {
+        self.write(place)?;
+        self.cargo(place, &["build", "--release", "--offline", "--features", features])?;
+        let library = format!("liblab_{}.a", self.name);
+        Ok(place.path("rust-target").join("release").join(library))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn packages_belong_to_the_crate() {
+        for package in [&EVENTS, &SPANS] {
+            assert!(package.manifest.contains("trackway = { path = \"@TRACKWAY@\""));
+            assert!(package.manifest.contains(&format!("name = \"lab-{}\"", package.name)));
+        }
+        let mut kit = Kit::of("/nowhere/trackway".into());
+        assert!(matches!(availability(&kit), Availability::Missing(_)));
+        kit.rust_crate = Some("crates/rust".into());
+        assert_eq!(availability(&kit) == Availability::Ready, has("cargo"));
+    }
+}

@@ -1,0 +1,20 @@
+//! Trackway's events, as a Rust program has them: the loops of trackway.c.
+
+use std::hint::black_box;
+
+/// One number.
+#[unsafe(no_mangle)]
+pub extern "C" fn rust_number(first: u64, count: u64) {
+    for i in first..first + count {
+        trackway::event!(lab, number, INFO, value = i as u32);
+    }
+}
+
+/// A string of 15 bytes, of which the compiler does not know the length, and two numbers.
+#[unsafe(no_mangle)]
+pub extern "C" fn rust_record(first: u64, count: u64) {
+    for i in first..first + count {
+        let name = black_box("a name of 16 by");
+        trackway::event!(lab, record, INFO, name = name, size = 42_u32, index = i);
+    }
+}

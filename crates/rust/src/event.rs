@@ -1,0 +1,194 @@
+//! The event of a site: where it is in memory, whether it is on, and the macro that makes it.
+//!
+//! A site is an assembly block that writes its descriptor (include/trackway/abi/abi.h) into the
+//! module's data and gives its address. A `static` could not: the types of the fields are those of
+//! the values, which are only known when the function around is compiled, and a `static` takes no
+//! generic parameters. Where the compiler copies a function, its site has several descriptors;
+//! they describe the same event, and libtrackway.so gives them the same number.
+
+use core::ffi::c_char;
+use core::marker::PhantomData;
+use core::sync::atomic::{AtomicPtr, AtomicU32, Ordering};
+
+use crate::stage::{self, Fields};
+
+/// `TRACKWAY_ABI_VERSION`.
+pub(crate) const VERSION: u16 = 1;
+
+/// `trackway_abi_emit_fn`.
+pub(crate) type EmitFn = unsafe extern "C" fn(*const Event, *mut u8, usize);
+
+/// `struct trackway_abi_event`.
+#[repr(C)]
+#[derive(Debug)]
+pub struct Event {
+    /// The enable word: `off` below, or one in the shared window, for good.
+    pub(crate) enabled: AtomicPtr<AtomicU32>,
+    /// An [`EmitFn`], or null while the library has not seen the event.
+    pub(crate) emit: AtomicPtr<()>,
+    pub(crate) off: AtomicU32,
+    pub(crate) index: AtomicU32,
+    pub(crate) version: u16,
+    pub(crate) size: u16,
+    pub(crate) level: u8,
+    pub(crate) field_count: u8,
+    pub(crate) reserved: u16,
+    pub(crate) provider: *const c_char,
+    pub(crate) name: *const c_char,
+    pub(crate) fields: *const Field,
+}
+
+/// `struct trackway_abi_field`.
+#[repr(C)]
+#[derive(Debug)]
+pub(crate) struct Field {
+    pub(crate) name: *const c_char,
+    pub(crate) labels: *const Label,
+    pub(crate) scalar: u8,
+    pub(crate) shape: u8,
+    pub(crate) length: u16,
+    pub(crate) reserved: u32,
+}
+
+/// `struct trackway_abi_label`.
+#[repr(C)]
+#[derive(Debug)]
+pub(crate) struct Label {
+    /// First value, inclusive.
+    pub(crate) first: i64,
+    /// Last value, inclusive.
+    pub(crate) last: i64,
+    /// Its name, a C string.
+    pub(crate) name: *const c_char,
+}
+
+#[cfg(target_pointer_width = "64")]
+const _: () = {
+    assert!(size_of::<Label>() == 24 && size_of::<Field>() == 24);
+    assert!(size_of::<Event>() == 56);
+    assert!(core::mem::offset_of!(Event, provider) == 32);
+};
+
+// SAFETY: what is written while it is shared is atomic; the pointers lead to constants.
+unsafe impl Sync for Event {}
+// SAFETY: labels are constants, their names too.
+unsafe impl Sync for Label {}
+
+impl Event {
+    /// Whether somebody wants it now. Relaxed, because a late answer is as good.
+    #[inline(always)]
+    pub(crate) fn is_on(&self) -> bool {
+        let enabled = self.enabled.load(Ordering::Relaxed);
+        // SAFETY: it is the event's own word or the library's, which is never unmapped.
+        unsafe { (*enabled).load(Ordering::Relaxed) != 0 }
+    }
+
+    /// The function to record with, if the event is on.
+    #[inline(always)]
+    pub(crate) fn emitter(&self) -> Option<EmitFn> {
+        // ORDERING: Acquire pairs with the Release by which the library redirects `enabled`, after
+        // it has set `emit`.
+        let enabled = self.enabled.load(Ordering::Acquire);
+        // SAFETY: as in `is_on`.
+        if unsafe { (*enabled).load(Ordering::Relaxed) } == 0 {
+            return None;
+        }
+        let emit = self.emit.load(Ordering::Relaxed);
+        // SAFETY: it is null, which is None, or what the library put there: an EmitFn.
+        unsafe { core::mem::transmute::<*mut (), Option<EmitFn>>(emit) }
+    }
+}
+
+/// The event of a site whose values are of the kinds `F`, a list `(K1, (K2, … ()))`.
+#[derive(Debug)]
+pub struct Site<F> {
+    event: &'static Event,
+    fields: PhantomData<fn(F)>,
+}
+
+impl<F> Clone for Site<F> {
+    #[inline(always)]
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+
+impl<F> Copy for Site<F> {}
+
+impl<F: Fields> Site<F> {
+    /// The site of the descriptor at `event`.
+    ///
+    /// # Safety
+    /// It is valid, never moves, and describes fields of the kinds `F`.
+    #[inline(always)]
+    pub unsafe fn new(event: *const Event) -> Self {
+        // SAFETY: the caller's promise.
+        Self { event: unsafe { &*event }, fields: PhantomData }
+    }
+
+    /// Whether somebody wants its events now.
+    #[inline(always)]
+    pub fn is_on(self) -> bool {
+        self.event.is_on()
+    }
+
+    /// The event.
+    #[cfg(feature = "log")]
+    #[inline(always)]
+    pub(crate) fn event(self) -> &'static Event {
+        self.event
+    }
+
+    /// Records one event with these values.
+    #[inline(always)]
+    pub fn record(self, values: F) {
+        stage::record(self.event, values, 0);
+    }
+}
+
+impl Site<()> {
+    /// Records one event without fields, out of line.
+    #[cold]
+    #[inline(never)]
+    pub(crate) fn record_aside(self) {
+        self.record(());
+    }
+}
+
+/// An event that is never on, for machines that cannot be traced.
+#[derive(Debug)]
+pub struct Never(Event);
+
+/// See [`Never`].
+pub static NEVER: Never = Never(Event {
+    enabled: AtomicPtr::new((&raw const NEVER.0.off).cast_mut()),
+    emit: AtomicPtr::new(core::ptr::null_mut()),
+    off: AtomicU32::new(0),
+    index: AtomicU32::new(0),
+    version: VERSION,
+    size: size_of::<Event>() as u16,
+    level: 0,
+    field_count: 0,
+    reserved: 0,
+    provider: core::ptr::null(),
+    name: core::ptr::null(),
+    fields: core::ptr::null(),
+});
+
+impl Never {
+    /// Its address.
+    pub const fn event(&'static self) -> *const Event {
+        &raw const self.0
+    }
+}
+
+/// Panics, at compile time, unless `name` can be one of a provider, event or field.
+pub const fn check_name(name: &str) {
+    let bytes = name.as_bytes();
+    assert!(bytes.len() <= 254, "names of providers, events and fields have up to 254 bytes");
+    assert!(name.is_ascii(), "names of providers, events and fields are ASCII");
+    assert!(
+        !(bytes.len() > 1 && bytes[0] == b'r' && bytes[1] == b'#'),
+        "raw identifiers cannot be names"
+    );
+}

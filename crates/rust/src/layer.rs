@@ -1,0 +1,123 @@
+//! A layer for `tracing_subscriber`, which works beside others.
+//!
+//! It has no filter: a per-layer filter whose answer changes costs more than what it saves, because
+//! the registry makes the span all the same (`FilterMap::any_enabled` of tracing-subscriber 0.3),
+//! and looks it up for the filter at each turn of its life.
+
+use tracing_core::Subscriber;
+use tracing_core::span::{Attributes, Id, Record};
+use tracing_subscriber::layer::{Context, Layer as TracingLayer};
+use tracing_subscriber::registry::LookupSpan;
+
+use crate::callsite::Callsite;
+use crate::runtime;
+
+/// A layer that records all spans and events that a recorder asks for; `None`, which
+/// `tracing_subscriber` takes for no layer at all, where libtrackway.so is not there.
+///
+/// ```
+/// use tracing_subscriber::prelude::*;
+///
+/// tracing_subscriber::registry().with(trackway::layer()).init();
+/// tracing::info!(rows = 3_u64, "loaded");
+/// ```
+///
+/// Other layers, such as `tracing_subscriber::fmt`, work beside it and are not affected. It is
+/// [`Options::layer`] of the options that most programs want.
+pub fn layer() -> Option<Layer> {
+    Options::new().layer()
+}
+
+/// What a [`layer`] records.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Options {
+    enters: bool,
+}
+
+impl Options {
+    /// Events, and beginnings and ends of spans.
+    pub const fn new() -> Self {
+        Self { enters: false }
+    }
+
+    /// Whether to record each time that a span is entered and exited, too: for async programs, in
+    /// which a span may be idle between its beginning and its end.
+    pub const fn enters(mut self, yes: bool) -> Self {
+        self.enters = yes;
+        self
+    }
+
+    /// A layer that does so, or `None` without libtrackway.so.
+    pub fn layer(self) -> Option<Layer> {
+        runtime::registrar().map(|_| Layer { options: self })
+    }
+}
+
+/// The layer; made by [`layer`].
+#[derive(Debug)]
+pub struct Layer {
+    options: Options,
+}
+
+impl Layer {
+    /// The callsite of a span.
+    #[inline(always)]
+    fn callsite_of<S>(id: &Id, context: &Context<'_, S>) -> Option<&'static Callsite>
+    where
+        S: Subscriber + for<'span> LookupSpan<'span>,
+    {
+        Callsite::find(context.metadata(id)?)
+    }
+}
+
+impl<S> TracingLayer<S> for Layer
+where
+    S: Subscriber + for<'span> LookupSpan<'span>,
+{
+    fn on_event(&self, event: &tracing_core::Event<'_>, context: Context<'_, S>) {
+        Callsite::find_or_add(event.metadata()).event(event, || match event.parent() {
+            Some(parent) => Some(parent.into_u64()),
+            None if event.is_contextual() => context.lookup_current().map(|it| it.id().into_u64()),
+            None => None,
+        });
+    }
+
+    fn on_new_span(&self, attributes: &Attributes<'_>, id: &Id, context: Context<'_, S>) {
+        let callsite = Callsite::find_or_add(attributes.metadata());
+        callsite.begin(attributes, id.into_u64(), || match attributes.parent() {
+            Some(parent) => Some(parent.into_u64()),
+            None if attributes.is_contextual() => {
+                context.lookup_current().map(|it| it.id().into_u64())
+            }
+            None => None,
+        });
+    }
+
+    fn on_record(&self, id: &Id, record: &Record<'_>, context: Context<'_, S>) {
+        if let Some(callsite) = Self::callsite_of(id, &context) {
+            callsite.record(record, id.into_u64());
+        }
+    }
+
+    fn on_enter(&self, id: &Id, context: Context<'_, S>) {
+        if self.options.enters
+            && let Some(callsite) = Self::callsite_of(id, &context)
+        {
+            callsite.enter(id.into_u64());
+        }
+    }
+
+    fn on_exit(&self, id: &Id, context: Context<'_, S>) {
+        if self.options.enters
+            && let Some(callsite) = Self::callsite_of(id, &context)
+        {
+            callsite.exit(id.into_u64());
+        }
+    }
+
+    fn on_close(&self, id: Id, context: Context<'_, S>) {
+        if let Some(callsite) = Self::callsite_of(&id, &context) {
+            callsite.end(id.into_u64());
+        }
+    }
+}

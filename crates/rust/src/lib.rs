@@ -1,0 +1,88 @@
+//! Trackway's events for Rust programs: declare them where they happen, leave them in.
+//!
+//! [Trackway](https://docs.rs/trackway) records what programs do, event by event, at a cost close
+//! to reading the clock.
+//!
+//! ```
+//! fn serve(path: &str) -> u16 {
+//!     let status = 200;
+//!     trackway::event!(myapp, request, INFO, path = path, status = status, kept = true);
+//!     status
+//! }
+//! # serve("/index.html");
+//! ```
+//!
+//! ```text
+//! $ trackway record -o trace -- target/release/myapp
+//! $ trackway print trace
+//! … myapp:request: { cpu_id = 0 }, { vtid = 4242 }, { path = "/index.html", status = 200, …
+//! ```
+//!
+//! - [`event!`] records an event. The types of its fields are those of the [values](Value).
+//! - [`span!`] records the beginning and the end of a scope.
+//! - [`enumeration!`] makes enumerations whose values have names in a trace.
+//! - [`layer()`] and [`subscriber()`] record what a program says through `tracing` (feature
+//!   `tracing`), and [`log::init`] what it says through `log` (feature `log`).
+//!
+//! # What is there, and what is not
+//!
+//! Like the C header `<trackway/trackway.h>`, the crate has no tracer in it: `libtrackway.so` is
+//! that, which `trackway record` preloads, or a program is linked with. It finds the events in the
+//! program's data. Without it, every event is off, for good, and nothing else happens: no file, no
+//! thread, no memory.
+//!
+//! x86-64 Linux is what is supported. On other machines all of this compiles, and events are off.
+//! The same holds for programs that are linked statically.
+//!
+//! # Cost
+//!
+//! While an event is off, its call is two loads and a branch that is not taken, and its values are
+//! not evaluated. When it is on, it costs what it costs in C: its values are put together on the
+//! stack, and libtrackway.so appends them to a buffer in shared memory. `trackway bench tracepoint`
+//! and `trackway bench spans` measure both on your machine.
+//!
+//! # Features
+//!
+//! - `std` (default): `String`, `Vec`, `Path` and other types of it are values. Without it, the
+//!   crate needs `core` alone.
+//! - `tracing`: [`layer()`] and [`subscriber()`].
+//! - `log`: [`log::init`].
+#![cfg_attr(not(feature = "std"), no_std)]
+
+#[cfg(feature = "tracing")]
+mod callsite;
+mod event;
+mod kind;
+#[cfg(feature = "tracing")]
+pub mod layer;
+pub mod level;
+#[cfg(feature = "log")]
+pub mod log;
+mod macros;
+#[cfg(any(feature = "tracing", feature = "log"))]
+mod runtime;
+mod span;
+mod stage;
+#[cfg(feature = "tracing")]
+pub mod subscriber;
+
+pub use kind::{Bytes, Hex, Unsigned, Value, bytes, hex};
+#[cfg(feature = "tracing")]
+pub use layer::layer;
+pub use span::Span;
+#[cfg(feature = "tracing")]
+pub use subscriber::subscriber;
+
+/// For the macros.
+#[doc(hidden)]
+pub mod __private {
+    pub use crate::event::{Event, NEVER, Site, check_name};
+    pub use crate::kind::{Enumerated, Enumeration, Kind, Value, hash_labels};
+    pub use crate::stage::Fields;
+
+    /// What a record has of a value.
+    #[inline(always)]
+    pub fn kind<V: Value + ?Sized>(value: &V) -> V::Kind {
+        value.kind()
+    }
+}

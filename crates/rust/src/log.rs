@@ -1,0 +1,109 @@
+//! What a program says through [`log`](https://docs.rs/log), as events: one added line traces it.
+//!
+//! ```
+//! trackway::log::init()?;
+//! log::warn!("disk is {} % full", 93);
+//! # Ok::<(), log::SetLoggerError>(())
+//! ```
+//!
+//! The events are `log:error`, `log:warn`, `log:info`, `log:debug` and `log:trace`, with the fields
+//! `message`, `target`, `file` and `line`; what `log` does not know is empty, or 0. Messages are
+//! formatted only while their event is on, on the stack, and cut at the size of a record.
+
+use log::{Level, LevelFilter, Log, Metadata, Record, SetLoggerError};
+
+use crate::event::Event;
+use crate::runtime::{Buffer, Stage};
+
+/// Records what is logged from now on, at all levels.
+///
+/// # Errors
+///
+/// If there is a logger already: give it to [`init_with`] instead of installing it.
+pub fn init() -> Result<(), SetLoggerError> {
+    static LOGGER: Logger = Logger { other: None, other_max: LevelFilter::Off };
+    log::set_logger(&LOGGER)?;
+    log::set_max_level(LevelFilter::Trace);
+    Ok(())
+}
+
+/// The same, and all up to the level `max` goes to `other`, too.
+///
+/// # Errors
+///
+/// If there is a logger already.
+pub fn init_with(other: Box<dyn Log>, max: LevelFilter) -> Result<(), SetLoggerError> {
+    log::set_logger(Box::leak(Box::new(Logger { other: Some(other), other_max: max })))?;
+    log::set_max_level(LevelFilter::Trace);
+    Ok(())
+}
+
+struct Logger {
+    other: Option<Box<dyn Log>>,
+    other_max: LevelFilter,
+}
+
+/// The event of a level; the types are those of its fields.
+macro_rules! events {
+    ($($level:pat => $name:ident, $number:ident;)*) => {
+        #[inline(always)]
+        fn event_of(level: Level) -> &'static Event {
+            match level {
+                $($level => {
+                    crate::__site!(log, $name, $number, message target file line);
+                    let site = __trackway_site();
+                    if false {
+                        // What says of which types the fields are; never run.
+                        let text = crate::__private::kind("");
+                        __trackway_record(site, text, text, text, 0_u32);
+                    }
+                    site.event()
+                })*
+            }
+        }
+    };
+}
+
+events! {
+    Level::Error => error, ERR;
+    Level::Warn => warn, WARNING;
+    Level::Info => info, INFO;
+    Level::Debug => debug, DEBUG_MODULE;
+    Level::Trace => trace, DEBUG;
+}
+
+impl Logger {
+    /// The other logger, if it wants this.
+    fn other(&self, metadata: &Metadata<'_>) -> Option<&dyn Log> {
+        self.other.as_deref().filter(|_| metadata.level() <= self.other_max)
+    }
+}
+
+impl Log for Logger {
+    fn enabled(&self, metadata: &Metadata<'_>) -> bool {
+        event_of(metadata.level()).is_on()
+            || self.other(metadata).is_some_and(|other| other.enabled(metadata))
+    }
+
+    fn log(&self, record: &Record<'_>) {
+        let event = event_of(record.level());
+        if event.is_on() {
+            let mut buffer = Buffer::uninit();
+            let mut stage = Stage::new(&mut buffer, 4);
+            stage.formatted(*record.args());
+            stage.string(record.target());
+            stage.string(record.file().unwrap_or(""));
+            stage.number(record.line().unwrap_or(0).to_le_bytes());
+            stage.record(event);
+        }
+        if let Some(other) = self.other(record.metadata()) {
+            other.log(record);
+        }
+    }
+
+    fn flush(&self) {
+        if let Some(other) = &self.other {
+            other.flush();
+        }
+    }
+}

@@ -1,0 +1,361 @@
+//! The macros, and the assembly that they are made of.
+
+/// Records the event `provider:name`, where a recorder wants it.
+///
+/// ```
+/// # let (path, status) = (String::from("/index.html"), 200_u16);
+/// trackway::event!(myapp, request, INFO, path = path, status = status, latency_us = 250_u64);
+/// trackway::event!(myapp, idle, DEBUG);
+/// ```
+///
+/// `provider`, `name` and up to 32 fields are identifiers; the level is one of
+/// [`level`](crate::level). Values are expressions of any type that is a [`Value`](crate::Value);
+/// the type of a field is that of its value. Values are borrowed, not moved, and they are evaluated
+/// once if the event is on, else not at all: `return`, `?` and `.await` work in them.
+///
+/// While the event is off, a call is two loads and a branch that is not taken. When it is on, it
+/// does not block, allocate, panic or change errno; it may be called in any thread, in signal
+/// handlers, after fork and vfork, as far as its values may. It uses up to 0.5 KiB of stack, and
+/// 4.2 KiB if there is more than 256 bytes of fields. Payloads end at 4000 bytes: if strings and
+/// slices do not fit, the longest are cut, and cut strings end with "…".
+///
+/// Calls of the same provider, name and fields are one event, wherever they are. Fields of other
+/// names or types make it another, which a trace can hold beside the first.
+///
+/// There is no way to ask whether an event is on before its values are known: put what prepares
+/// them into a value, as a block.
+#[macro_export]
+macro_rules! event {
+    ($provider:ident, $name:ident, $level:ident $(, $field:ident = $value:expr)* $(,)?) => {{
+        $crate::__site!($provider, $name, $level, $($field)*);
+        let event = __trackway_site();
+        if event.is_on() {
+            ::core::hint::cold_path();
+            __trackway_record(event $(, $crate::__private::kind(&$value))*);
+        }
+    }};
+}
+
+/// Records `provider:NAME_begin`, with these fields, and when the guard that it gives goes out of
+/// scope, `provider:NAME_end`, without fields.
+///
+/// ```
+/// fn load(path: &str) {
+///     let _span = trackway::span!(myapp, load, INFO, path = path);
+///     // …
+/// }
+/// ```
+///
+/// Both events have the calling thread's id as a context, unless the recorder was asked for others,
+/// and nest as the scopes do. The guard stays in its thread; for spans that wander, as those of
+/// async functions do, there is the layer for `tracing`.
+#[macro_export]
+macro_rules! span {
+    ($provider:ident, $name:ident, $level:ident $(, $field:ident = $value:expr)* $(,)?) => {{
+        {
+            $crate::__site!($provider, [$name "_begin"], $level, $($field)*);
+            let event = __trackway_site();
+            if event.is_on() {
+                ::core::hint::cold_path();
+                __trackway_record(event $(, $crate::__private::kind(&$value))*);
+            }
+        }
+        $crate::__site!($provider, [$name "_end"], $level,);
+        $crate::Span::__new(__trackway_site())
+    }};
+}
+
+/// Makes an enumeration whose values are recorded with the names of its variants.
+///
+/// ```
+/// trackway::enumeration! {
+///     /// What the loader does.
+///     #[derive(Debug)]
+///     pub enum Phase: u8 {
+///         /// Nothing.
+///         Idle,
+///         /// It reads.
+///         Loading = 3,
+///     }
+/// }
+/// trackway::event!(myapp, phase_changed, INFO, to = Phase::Loading);
+/// ```
+///
+/// The integer may be `i8` to `i64` or `u8` to `u64`. There are 1 to 64 variants. The enumeration
+/// is `Copy` and `Clone`, and has that representation.
+#[macro_export]
+macro_rules! enumeration {
+    (
+        $(#[$attribute:meta])*
+        $visibility:vis enum $name:ident: $integer:ident {
+            $($(#[$of_variant:meta])* $variant:ident $(= $value:expr)?),+ $(,)?
+        }
+    ) => {
+        $(#[$attribute])*
+        #[derive(Clone, Copy)]
+        #[repr($integer)]
+        $visibility enum $name {
+            $($(#[$of_variant])* $variant $(= $value)?),+
+        }
+
+        const _: () = {
+            const NAMES: &[&str] = &[$(::core::stringify!($variant)),+];
+            const NUMBERS: &[i64] = &[$($name::$variant as $integer as i64),+];
+            const LABELS: u64 = $crate::__private::hash_labels(NAMES, NUMBERS);
+
+            // SAFETY: `kind` defines the symbol, wherever it is used.
+            unsafe impl $crate::__private::Enumeration for $name {
+                type Integer = $integer;
+                const LABELS: u64 = LABELS;
+                const COUNT: u16 = NAMES.len() as u16;
+
+                #[inline(always)]
+                fn number(self) -> $integer {
+                    self as $integer
+                }
+            }
+
+            impl $crate::Value for $name {
+                type Kind = $crate::__private::Enumerated<$name>;
+
+                #[inline(always)]
+                fn kind(&self) -> Self::Kind {
+                    $crate::__labels!(LABELS, $($name::$variant, $variant),+);
+                    $crate::__private::Enumerated::new(*self)
+                }
+            }
+        };
+    };
+}
+
+/// Writes an enumeration's labels into the data of the module that the call is in, once.
+#[doc(hidden)]
+#[macro_export]
+macro_rules! __labels {
+    ($number:expr, $($path:path, $variant:ident),+) => {
+        #[cfg(all(target_os = "linux", target_arch = "x86_64", target_pointer_width = "64"))]
+        // SAFETY: there is no code in it, only data of its own.
+        unsafe {
+            ::core::arch::asm!(
+                ".ifndef trackway.labels.{number}",
+                ".pushsection .data.rel.ro.trackway.labels,\"awG\",@progbits,\
+                    trackway.labels.{number},comdat",
+                ".balign 8",
+                ".hidden trackway.labels.{number}",
+                ".weak trackway.labels.{number}",
+                "trackway.labels.{number}:",
+                $(
+                    ::core::concat!(
+                        ".quad {", ::core::stringify!($variant), "}\n",
+                        ".quad {", ::core::stringify!($variant), "}\n",
+                        ".quad 776f\n",
+                        ".pushsection .rodata.trackway,\"a\",@progbits\n",
+                        "776: .asciz \"", ::core::stringify!($variant), "\"\n",
+                        ".popsection\n",
+                    ),
+                )+
+                ".popsection",
+                ".endif",
+                number = const $number,
+                $($variant = const $path as i64,)+
+                options(nomem, nostack, preserves_flags),
+            );
+        }
+    };
+}
+
+/// The list of these: types, or values.
+#[doc(hidden)]
+#[macro_export]
+macro_rules! __list {
+    () => { () };
+    ($first:ident $($rest:ident)*) => { ($first, $crate::__list!($($rest)*)) };
+}
+
+#[doc(hidden)]
+#[macro_export]
+macro_rules! __site {
+    ($provider:ident, $name:ident, $level:ident, $($field:ident)*) => {
+        $crate::__site!($provider, [$name ""], $level, $($field)*);
+    };
+    ($provider:ident, [$name:ident $suffix:literal], $level:ident, $($field:ident)*) => {
+        const _: () = {
+            $crate::__private::check_name(::core::stringify!($provider));
+            $crate::__private::check_name(::core::concat!(::core::stringify!($name), $suffix));
+            $($crate::__private::check_name(::core::stringify!($field));)*
+        };
+
+        #[allow(non_camel_case_types, reason = "kinds are named as the fields are")]
+        #[allow(clippy::builtin_type_shadow, reason = "so a field may be called u8")]
+        #[inline(always)]
+        fn __trackway_site<$($field: $crate::__private::Kind),*>(
+        ) -> $crate::__private::Site<$crate::__list!($($field)*)> {
+            let event: *const $crate::__private::Event;
+            #[cfg(all(target_os = "linux", target_arch = "x86_64", target_pointer_width = "64"))]
+            // SAFETY: writes a descriptor of these fields, and gives its address.
+            unsafe {
+                ::core::arch::asm!(
+                    $crate::__module!(),
+                    ".pushsection .data.rel.trackway,\"aw\",@progbits",
+                    ".balign 8",
+                    "771:",
+                    ".quad 771b + 16, 0",
+                    ".long 0, 0",
+                    ".short 1, 56",
+                    ".byte {}, {}",
+                    ".short 0",
+                    ".quad 772f, 773f, 774f",
+                    ".popsection",
+                    ".pushsection .rodata.trackway,\"a\",@progbits",
+                    ::core::concat!("772: .asciz \"", ::core::stringify!($provider), "\""),
+                    ::core::concat!("773: .asciz \"", ::core::stringify!($name), $suffix, "\""),
+                    ".popsection",
+                    ".pushsection .data.rel.ro.trackway,\"aw\",@progbits",
+                    ".balign 8",
+                    "774:",
+                    ".popsection",
+                    $(
+                        ::core::concat!(
+                            ".pushsection .rodata.trackway,\"a\",@progbits\n",
+                            "775: .asciz \"", ::core::stringify!($field), "\"\n",
+                            ".popsection\n",
+                            ".pushsection .data.rel.ro.trackway,\"aw\",@progbits\n",
+                            ".quad 775b\n",
+                            ".if {}\n",
+                            ".quad trackway.labels.{}\n",
+                            ".else\n",
+                            ".quad 0\n",
+                            ".endif\n",
+                            ".byte {}, {}\n",
+                            ".short {}\n",
+                            ".long 0\n",
+                            ".popsection\n",
+                        ),
+                    )*
+                    ".pushsection trackway_events,\"awR\",@progbits",
+                    ".balign 8",
+                    ".quad 771b",
+                    ".popsection",
+                    "lea {event}, [rip + 771b]",
+                    const $crate::level::$level,
+                    const <$crate::__list!($($field)*) as $crate::__private::Fields>::COUNT,
+                    $(
+                        const <$field as $crate::__private::Kind>::HAS_LABELS,
+                        const <$field as $crate::__private::Kind>::LABELS,
+                        const <$field as $crate::__private::Kind>::SCALAR,
+                        const <$field as $crate::__private::Kind>::SHAPE,
+                        const <$field as $crate::__private::Kind>::LENGTH,
+                    )*
+                    event = out(reg) event,
+                    options(pure, nomem, nostack, preserves_flags),
+                );
+            }
+            #[cfg(not(all(
+                target_os = "linux",
+                target_arch = "x86_64",
+                target_pointer_width = "64",
+            )))]
+            {
+                event = $crate::__private::NEVER.event();
+            }
+            // SAFETY: that is what it describes.
+            unsafe { $crate::__private::Site::new(event) }
+        }
+
+        #[allow(non_camel_case_types, reason = "kinds are named as the fields are")]
+        #[allow(clippy::builtin_type_shadow, reason = "so a field may be called u8")]
+        #[allow(clippy::too_many_arguments, reason = "in registers, as a C function has them")]
+        #[inline(never)]
+        fn __trackway_record<$($field: $crate::__private::Kind),*>(
+            event: $crate::__private::Site<$crate::__list!($($field)*)>,
+            $($field: $field),*
+        ) {
+            event.record($crate::__list!($($field)*));
+        }
+    };
+}
+
+/// What each module has once: the note by which libtrackway.so finds its events, and the
+/// constructor by which it announces them if it is loaded later. In groups of which the linker
+/// keeps one; the first is that of include/trackway/trackway.h.
+#[doc(hidden)]
+#[macro_export]
+macro_rules! __module {
+    () => {
+        ".ifndef .Ltrackway_module
+        .set .Ltrackway_module, 1
+        .ifndef .Ltrackway_note
+        .set .Ltrackway_note, 1
+        .hidden __start_trackway_events
+        .hidden __stop_trackway_events
+        .pushsection .note.trackway,\"aG\",@note,trackway.module,comdat
+        .balign 4
+        .hidden trackway.note
+        .weak trackway.note
+        trackway.note:
+        .long 9, 12, 1
+        .asciz \"Trackway\"
+        .balign 4
+        .long 1
+        .long __start_trackway_events - .
+        .long __stop_trackway_events - .
+        .popsection
+        .pushsection trackway_events,\"awG\",@progbits,trackway.module,comdat
+        .balign 8
+        .quad 0
+        .popsection
+        .endif
+        .weak trackway_abi_register
+        .pushsection .text.trackway,\"axG\",@progbits,trackway.rust,comdat
+        .balign 16
+        770:
+        endbr64
+        lea rax, [rip + trackway.note]
+        mov rax, qword ptr [rip + trackway_abi_register@GOTPCREL]
+        test rax, rax
+        je 779f
+        lea rdi, [rip + __start_trackway_events]
+        lea rsi, [rip + __stop_trackway_events]
+        jmp rax
+        779:
+        ret
+        .popsection
+        .pushsection .init_array.00101,\"awG\",@init_array,trackway.rust,comdat
+        .balign 8
+        .quad 770b
+        .popsection
+        .endif"
+    };
+}
+
+/// What must not compile, and says why.
+///
+/// A level that is none:
+/// ```compile_fail
+/// trackway::event!(myapp, request, INFORMATION);
+/// ```
+/// A value that no trace has a type for:
+/// ```compile_fail
+/// trackway::event!(myapp, request, INFO, path = Some("/index.html"));
+/// ```
+/// Names that traces cannot have:
+/// ```compile_fail
+/// trackway::event!(myapp, request, INFO, r#type = 1_u8);
+/// ```
+/// ```compile_fail
+/// trackway::event!(myapp, größe, INFO);
+/// ```
+/// An array that is too long, or payloads that are too large:
+/// ```compile_fail
+/// trackway::event!(myapp, request, INFO, numbers = [0_u8; 1025]);
+/// ```
+/// ```compile_fail
+/// trackway::event!(myapp, request, INFO, a = [0_u64; 500], b = 1_u8);
+/// ```
+/// A guard of a span that goes to another thread:
+/// ```compile_fail
+/// let span = trackway::span!(myapp, work, INFO);
+/// std::thread::spawn(move || drop(span));
+/// ```
+#[cfg(doctest)]
+pub struct Misuse;

@@ -1,0 +1,226 @@
+//! Staging: a record's payload is put together on the stack.
+//!
+//! The same layout, and the same sharing of what room there is, as in include/trackway/trackway.h.
+
+use core::mem::MaybeUninit;
+
+use crate::event::Event;
+use crate::kind::Kind;
+
+/// `TRACKWAY_ABI_HEADROOM`: bytes in front of a payload that the library may write.
+pub(crate) const HEADROOM: usize = 64;
+/// `TRACKWAY_ABI_TAILROOM`: bytes behind a payload that the library may read.
+pub(crate) const TAILROOM: usize = 8;
+/// `TRACKWAY_ABI_PAYLOAD_MAX`.
+pub(crate) const PAYLOAD_MAX: usize = 4000;
+/// `TRACKWAY_ABI_CUT`.
+pub(crate) const CUT: usize = !(usize::MAX >> 1);
+/// Longest payload that is staged in a buffer of its own size class, which most fit: so that few
+/// pages of the stack are touched.
+const SMALL_MAX: usize = 256;
+/// Most fields of an event: `FIELDS_MAX` of crates/schema.
+pub(crate) const FIELDS_MAX: usize = 32;
+
+/// What a field that can be cut would like to have, in bytes, and what it gets.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Span {
+    pub(crate) wanted: usize,
+    pub(crate) granted: usize,
+}
+
+impl Span {
+    /// How much to copy of a text: what it is granted, less the room for "…" if it is cut.
+    #[inline(always)]
+    pub(crate) fn copied(self) -> usize {
+        if self.is_cut() { self.granted.saturating_sub(ELLIPSIS.len()) } else { self.granted }
+    }
+
+    #[inline(always)]
+    pub(crate) fn is_cut(self) -> bool {
+        self.granted != self.wanted
+    }
+}
+
+const ELLIPSIS: [u8; 3] = *"…".as_bytes().first_chunk().expect("three bytes");
+
+/// Values of an event's fields, a list `(first, (second, … ()))`.
+///
+/// # Safety
+/// `put` writes `FIXED` bytes and what its spans are granted, no more.
+pub unsafe trait Fields: Copy {
+    /// Number of fields.
+    const COUNT: usize;
+    /// How many of them can be cut.
+    const SPANS: usize;
+    /// Bytes that they take whatever their values.
+    const FIXED: usize;
+
+    /// What each that can be cut would like to have.
+    fn want(&self, spans: &mut [Span]);
+
+    /// Appends them, and returns the payload's new end.
+    ///
+    /// # Safety
+    /// There is room at `to`; `spans` are those of `want`, granted.
+    unsafe fn put(self, to: *mut u8, spans: &[Span]) -> *mut u8;
+}
+
+// SAFETY: it writes nothing.
+unsafe impl Fields for () {
+    const COUNT: usize = 0;
+    const SPANS: usize = 0;
+    const FIXED: usize = 0;
+
+    #[inline(always)]
+    fn want(&self, _: &mut [Span]) {}
+
+    #[inline(always)]
+    unsafe fn put(self, to: *mut u8, _: &[Span]) -> *mut u8 {
+        to
+    }
+}
+
+// SAFETY: both parts keep the promise.
+unsafe impl<K: Kind, F: Fields> Fields for (K, F) {
+    const COUNT: usize = 1 + F::COUNT;
+    const SPANS: usize = K::IS_SPAN as usize + F::SPANS;
+    const FIXED: usize = K::FIXED + F::FIXED;
+
+    #[inline(always)]
+    fn want(&self, spans: &mut [Span]) {
+        if K::IS_SPAN {
+            spans[0].wanted = self.0.wanted();
+            self.1.want(&mut spans[1..]);
+        } else {
+            self.1.want(spans);
+        }
+    }
+
+    #[inline(always)]
+    unsafe fn put(self, to: *mut u8, spans: &[Span]) -> *mut u8 {
+        // SAFETY: the caller's promise, for both parts.
+        unsafe {
+            if K::IS_SPAN {
+                let to = self.0.put(to, spans[0]);
+                self.1.put(to, &spans[1..])
+            } else {
+                let to = self.0.put(to, Span::default());
+                self.1.put(to, spans)
+            }
+        }
+    }
+}
+
+/// Records one event, if it is on. `cut` is [`CUT`] if a value was cut before, else 0.
+#[inline(always)]
+pub(crate) fn record<F: Fields>(event: &Event, values: F, mut cut: usize) {
+    const { assert!(F::FIXED <= PAYLOAD_MAX, "the event is too large") };
+    const { assert!(F::COUNT <= FIELDS_MAX, "an event has up to 32 fields") };
+    let mut spans = [Span::default(); FIELDS_MAX];
+    let spans = &mut spans[..F::SPANS];
+    values.want(spans);
+    let size = F::FIXED + grant(spans, PAYLOAD_MAX - F::FIXED, &mut cut);
+    if F::FIXED <= SMALL_MAX && size <= SMALL_MAX {
+        // SAFETY: `size` is what `put` writes at most, and there is room for it.
+        unsafe { emit::<F, { HEADROOM + SMALL_MAX + TAILROOM }>(event, values, spans, cut) };
+    } else {
+        // SAFETY: likewise; grants end at PAYLOAD_MAX.
+        unsafe { emit_large(event, values, spans, cut) };
+    }
+}
+
+/// # Safety
+/// As [`emit`].
+#[inline(never)]
+unsafe fn emit_large<F: Fields>(event: &Event, values: F, spans: &[Span], cut: usize) {
+    // SAFETY: the caller's promise.
+    unsafe { emit::<F, { HEADROOM + PAYLOAD_MAX + TAILROOM }>(event, values, spans, cut) };
+}
+
+/// # Safety
+/// `values` put up to `ROOM - HEADROOM - TAILROOM` bytes with these spans.
+#[inline(always)]
+unsafe fn emit<F: Fields, const ROOM: usize>(event: &Event, values: F, spans: &[Span], cut: usize) {
+    let Some(emit) = event.emitter() else { return };
+    let mut staged = MaybeUninit::<[u8; ROOM]>::uninit();
+    // SAFETY: the buffer has headroom, the caller's payload, and tailroom; `emit` is the library's.
+    unsafe {
+        let payload = staged.as_mut_ptr().cast::<u8>().add(HEADROOM);
+        let end = values.put(payload, spans);
+        emit(event, payload, end.offset_from_unsigned(payload) | cut);
+    }
+}
+
+/// Grants every span what it wants, if there is room; else shares it and sets [`CUT`] in `cut`.
+/// Returns the sum of what it grants, at most `room`.
+#[inline(always)]
+pub(crate) fn grant(spans: &mut [Span], room: usize, cut: &mut usize) -> usize {
+    let mut sum = 0;
+    for span in &mut *spans {
+        span.granted = span.wanted;
+        sum += span.wanted;
+    }
+    if sum <= room {
+        return sum;
+    }
+    *cut = CUT;
+    share(spans, room);
+    room
+}
+
+/// Shares `room` among spans that want more than that: none gets more than it wants, and those
+/// that are cut all get the same.
+#[cold]
+#[inline(never)]
+fn share(spans: &mut [Span], room: usize) {
+    const OPEN: usize = usize::MAX;
+    let (mut left, mut open) = (room, spans.len());
+    spans.iter_mut().for_each(|span| span.granted = OPEN);
+    // Ends: every round settles one at least, and not all of them fit.
+    while open > 0 {
+        let share = left / open;
+        let before = open;
+        for span in spans.iter_mut().filter(|span| span.granted == OPEN && span.wanted <= share) {
+            span.granted = span.wanted;
+            left -= span.wanted;
+            open -= 1;
+        }
+        if open == before {
+            break;
+        }
+    }
+    for span in spans.iter_mut().filter(|span| span.granted == OPEN) {
+        span.granted = left / open.max(1);
+    }
+}
+
+/// Ends `length` bytes at `bytes`, which were cut out of UTF-8, with "…". Steps back over a
+/// character that the cut has split. Returns the new length.
+///
+/// # Safety
+/// `length` bytes are there, and room for three more.
+#[cold]
+#[inline(never)]
+pub(crate) unsafe fn end_cut(bytes: *mut u8, mut length: usize) -> usize {
+    for back in 1..=length.min(3) {
+        // SAFETY: within the caller's bytes.
+        let byte = unsafe { bytes.add(length - back).read() };
+        if byte >= 0xc0 {
+            let needed = match byte {
+                0xf0.. => 4,
+                0xe0.. => 3,
+                _ => 2,
+            };
+            if back < needed {
+                length -= back;
+            }
+            break;
+        }
+        if byte < 0x80 {
+            break;
+        }
+    }
+    // SAFETY: there is the caller's room.
+    unsafe { bytes.add(length).cast::<[u8; 3]>().write_unaligned(ELLIPSIS) };
+    length + ELLIPSIS.len()
+}

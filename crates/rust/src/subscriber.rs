@@ -1,0 +1,413 @@
+//! A subscriber of its own, for programs that have no other use for `tracing`.
+//!
+//! A span costs half of what it costs with the [layer](crate::layer()): nothing is kept of it but
+//! what its end needs. Slots for that are in a table, by number, so that no number that a program
+//! may think up leads astray. Free slots are in lists of the threads: nothing is locked but when
+//! such a list is empty, or its thread ends.
+
+use core::cell::{Cell, RefCell};
+use core::ptr;
+use core::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use tracing_core::span::{Attributes, Current, Id, Record};
+use tracing_core::subscriber::Interest;
+use tracing_core::{Event, Metadata};
+
+use crate::callsite::Callsite;
+use crate::runtime;
+
+/// Slots that are made at a time, and that threads take and give at a time.
+const CHUNK_SLOTS: usize = 64;
+/// Most chunks: the ends of spans beyond a million at a time are not recorded.
+const CHUNKS_MAX: usize = 16384;
+/// Free slots that a thread keeps: where spans are made in one thread and end in another, slots go
+/// back to the first.
+const FREE_MAX: usize = 2 * CHUNK_SLOTS;
+/// Ids that a thread takes at a time.
+const IDS_OF_THREAD: u64 = 1024;
+/// The number of no slot.
+const NONE: u32 = 0;
+
+/// A subscriber that records all spans and events that a recorder asks for, and does nothing else.
+///
+/// ```
+/// tracing::subscriber::set_global_default(trackway::subscriber())?;
+/// tracing::info!(rows = 3_u64, "loaded");
+/// # Ok::<(), tracing::subscriber::SetGlobalDefaultError>(())
+/// ```
+///
+/// It records what the [layer](crate::layer()) records.
+pub fn subscriber() -> Subscriber {
+    Subscriber { enters: false }
+}
+
+/// See [`subscriber`].
+#[derive(Debug)]
+pub struct Subscriber {
+    enters: bool,
+}
+
+impl Subscriber {
+    /// Whether to record each time that a span is entered and exited, too: for async programs, in
+    /// which a span may be idle between its beginning and its end.
+    pub const fn enters(mut self, yes: bool) -> Self {
+        self.enters = yes;
+        self
+    }
+}
+
+/// What is kept of a span.
+#[derive(Debug)]
+struct Slot {
+    /// Handles that there are of it; 0 while it is free.
+    handles: AtomicU32,
+    /// Number of the next free slot, while it is free.
+    next: AtomicU32,
+    /// The span's id in traces. (Slots, and their numbers, are used again.)
+    id: AtomicU64,
+    callsite: AtomicPtr<Callsite>,
+}
+
+type Chunk = [Slot; CHUNK_SLOTS];
+
+static CHUNKS: [AtomicPtr<Chunk>; CHUNKS_MAX] =
+    [const { AtomicPtr::new(ptr::null_mut()) }; CHUNKS_MAX];
+
+/// The slots that no thread has.
+static SPARE: Mutex<Spare> = Mutex::new(Spare { free: NONE, chunks: 0 });
+static IDS: AtomicU64 = AtomicU64::new(1);
+
+#[derive(Debug)]
+struct Spare {
+    free: u32,
+    chunks: usize,
+}
+
+/// The slot with this number, if there is one: numbers begin at 1.
+#[inline(always)]
+fn slot(number: u64) -> Option<&'static Slot> {
+    let index = usize::try_from(number.checked_sub(1)?).ok()?;
+    // ORDERING: Acquire pairs with the Release in `add_chunk`: a chunk is whole when it is seen.
+    let chunk = CHUNKS.get(index / CHUNK_SLOTS)?.load(Ordering::Acquire);
+    // SAFETY: null, or one that was leaked.
+    unsafe { chunk.as_ref() }.map(|chunk| &chunk[index % CHUNK_SLOTS])
+}
+
+/// The last slot of the list that begins with `first`, of the `count` first ones if it is longer,
+/// and how many these are.
+fn walk(first: u32, count: usize) -> Option<(&'static Slot, usize)> {
+    let mut last = slot(first.into())?;
+    for walked in 1..count {
+        match slot(last.next.load(Ordering::Relaxed).into()) {
+            Some(next) => last = next,
+            None => return Some((last, walked)),
+        }
+    }
+    Some((last, count))
+}
+
+impl Spare {
+    /// A list of free slots and how many there are, at most [`CHUNK_SLOTS`]; [`NONE`] if there are
+    /// none, and no room for more.
+    fn take(&mut self) -> (u32, usize) {
+        let first = self.free;
+        match walk(first, CHUNK_SLOTS) {
+            Some((last, count)) => {
+                self.free = last.next.swap(NONE, Ordering::Relaxed);
+                (first, count)
+            }
+            None => (self.add_chunk(), CHUNK_SLOTS),
+        }
+    }
+
+    /// Takes back a list that ends with `last`.
+    fn give(&mut self, first: u32, last: &Slot) {
+        last.next.store(self.free, Ordering::Relaxed);
+        self.free = first;
+    }
+
+    /// Makes a chunk, and gives the list of its slots.
+    fn add_chunk(&mut self) -> u32 {
+        if self.chunks == CHUNKS_MAX {
+            return NONE;
+        }
+        let first = (self.chunks * CHUNK_SLOTS + 1) as u32;
+        let slots: Box<Chunk> = Box::new(core::array::from_fn(|index| Slot {
+            handles: AtomicU32::new(0),
+            next: AtomicU32::new(match index {
+                last if last == CHUNK_SLOTS - 1 => NONE,
+                index => first + index as u32 + 1,
+            }),
+            id: AtomicU64::new(0),
+            callsite: AtomicPtr::new(ptr::null_mut()),
+        }));
+        // ORDERING: Release publishes the slots; see `slot`.
+        CHUNKS[self.chunks].store(Box::into_raw(slots), Ordering::Release);
+        self.chunks += 1;
+        first
+    }
+}
+
+/// What a thread has of its own.
+struct Thread {
+    /// Free slots, linked by `next`.
+    free: Cell<u32>,
+    free_count: Cell<usize>,
+    next_id: Cell<u64>,
+    ids_end: Cell<u64>,
+    /// Slots of the spans that it is in, the innermost last.
+    entered: RefCell<Vec<u32>>,
+}
+
+thread_local! {
+    static THREAD: Thread = const {
+        Thread {
+            free: Cell::new(NONE),
+            free_count: Cell::new(0),
+            next_id: Cell::new(0),
+            ids_end: Cell::new(0),
+            entered: RefCell::new(Vec::new()),
+        }
+    };
+}
+
+impl Thread {
+    /// A number that no other span of this process has.
+    #[inline(always)]
+    fn new_id(&self) -> u64 {
+        let mut id = self.next_id.get();
+        if id == self.ids_end.get() {
+            id = IDS.fetch_add(IDS_OF_THREAD, Ordering::Relaxed);
+            self.ids_end.set(id + IDS_OF_THREAD);
+        }
+        self.next_id.set(id + 1);
+        id
+    }
+
+    /// The number of a free slot, which is the caller's, or [`NONE`].
+    #[inline(always)]
+    fn take_slot(&self) -> u32 {
+        let mut number = self.free.get();
+        if number == NONE {
+            let (first, count) = spare().take();
+            number = first;
+            self.free_count.set(count);
+        }
+        if let Some(slot) = slot(number.into()) {
+            self.free.set(slot.next.load(Ordering::Relaxed));
+            self.free_count.set(self.free_count.get() - 1);
+        }
+        number
+    }
+
+    #[inline(always)]
+    fn give_slot(&self, number: u32, slot: &Slot) {
+        slot.next.store(self.free.get(), Ordering::Relaxed);
+        self.free.set(number);
+        self.free_count.set(self.free_count.get() + 1);
+        if self.free_count.get() == FREE_MAX {
+            self.give_back(CHUNK_SLOTS);
+        }
+    }
+
+    /// Gives the first `count` free slots, or all that there are, to other threads.
+    #[cold]
+    fn give_back(&self, count: usize) {
+        let first = self.free.get();
+        if let Some((last, count)) = walk(first, count) {
+            self.free.set(last.next.load(Ordering::Relaxed));
+            self.free_count.set(self.free_count.get() - count);
+            spare().give(first, last);
+        }
+    }
+
+    /// The id of the span that the thread is in.
+    #[inline(always)]
+    fn current_id(&self) -> Option<u64> {
+        let innermost = *self.entered.try_borrow().ok()?.last()?;
+        Some(slot(innermost.into())?.id.load(Ordering::Relaxed))
+    }
+}
+
+impl Drop for Thread {
+    fn drop(&mut self) {
+        self.give_back(FREE_MAX);
+    }
+}
+
+fn spare() -> MutexGuard<'static, Spare> {
+    // A panic cannot come in between: nothing in there panics.
+    SPARE.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// The id in traces of a span that `tracing` knows as `id`.
+fn id_of(id: &Id) -> Option<u64> {
+    slot(id.into_u64()).map(|slot| slot.id.load(Ordering::Relaxed))
+}
+
+/// A span's slot and callsite, while there are handles of it.
+#[inline(always)]
+fn span(id: &Id) -> Option<(&'static Slot, &'static Callsite)> {
+    let slot = slot(id.into_u64())?;
+    // SAFETY: null, or a callsite, which is never freed.
+    let callsite = unsafe { slot.callsite.load(Ordering::Relaxed).as_ref() }?;
+    Some((slot, callsite))
+}
+
+impl tracing_core::Subscriber for Subscriber {
+    fn register_callsite(&self, metadata: &'static Metadata<'static>) -> Interest {
+        if runtime::registrar().is_none() {
+            return Interest::never();
+        }
+        Callsite::find_or_add(metadata);
+        // Not `always`: events are switched on and off without this process knowing.
+        Interest::sometimes()
+    }
+
+    #[inline]
+    fn enabled(&self, metadata: &Metadata<'_>) -> bool {
+        Callsite::find(metadata).is_none_or(Callsite::may_be_on)
+    }
+
+    #[inline]
+    fn new_span(&self, attributes: &Attributes<'_>) -> Id {
+        let callsite = Callsite::find_or_add(attributes.metadata());
+        let begin = |thread: &Thread| {
+            let id = thread.new_id();
+            callsite.begin(attributes, id, || match attributes.parent() {
+                Some(parent) => id_of(parent),
+                None if attributes.is_contextual() => thread.current_id(),
+                None => None,
+            });
+            let number = thread.take_slot();
+            if let Some(slot) = slot(number.into()) {
+                slot.id.store(id, Ordering::Relaxed);
+                slot.callsite.store(ptr::from_ref(callsite).cast_mut(), Ordering::Relaxed);
+                // Relaxed: the id goes to other threads in a way that orders all of it.
+                slot.handles.store(1, Ordering::Relaxed);
+            }
+            number
+        };
+        // A thread that is ending has no slots.
+        match THREAD.try_with(begin) {
+            Ok(NONE) | Err(_) => Id::from_u64(u64::MAX),
+            Ok(number) => Id::from_u64(number.into()),
+        }
+    }
+
+    fn record(&self, id: &Id, record: &Record<'_>) {
+        if let Some((slot, callsite)) = span(id) {
+            callsite.record(record, slot.id.load(Ordering::Relaxed));
+        }
+    }
+
+    fn record_follows_from(&self, _: &Id, _: &Id) {}
+
+    fn event(&self, event: &Event<'_>) {
+        Callsite::find_or_add(event.metadata()).event(event, || match event.parent() {
+            Some(parent) => id_of(parent),
+            None if event.is_contextual() => THREAD.try_with(Thread::current_id).ok().flatten(),
+            None => None,
+        });
+    }
+
+    #[inline]
+    fn enter(&self, id: &Id) {
+        let Some((slot, callsite)) = span(id) else { return };
+        let number = id.into_u64() as u32;
+        let _ = THREAD.try_with(|thread| thread.entered.borrow_mut().push(number));
+        if self.enters {
+            callsite.enter(slot.id.load(Ordering::Relaxed));
+        }
+    }
+
+    #[inline]
+    fn exit(&self, id: &Id) {
+        let Some((slot, callsite)) = span(id) else { return };
+        if self.enters {
+            callsite.exit(slot.id.load(Ordering::Relaxed));
+        }
+        let _ = THREAD.try_with(|thread| {
+            let mut entered = thread.entered.borrow_mut();
+            // The innermost, but where guards are dropped out of order.
+            let place = entered.iter().rposition(|&number| u64::from(number) == id.into_u64());
+            place.map(|place| entered.remove(place))
+        });
+    }
+
+    #[inline]
+    fn clone_span(&self, id: &Id) -> Id {
+        if let Some(slot) = slot(id.into_u64()) {
+            slot.handles.fetch_add(1, Ordering::Relaxed);
+        }
+        id.clone()
+    }
+
+    #[inline]
+    fn try_close(&self, id: Id) -> bool {
+        let Some((slot, callsite)) = span(&id) else { return false };
+        // ORDERING: Acquire and Release as of any count of references: what was done through other
+        // handles has happened before the slot is used again. One handle is the caller's alone.
+        match slot.handles.load(Ordering::Acquire) {
+            0 => return false,
+            1 => slot.handles.store(0, Ordering::Relaxed),
+            _ if slot.handles.fetch_sub(1, Ordering::AcqRel) > 1 => return false,
+            _ => {}
+        }
+        callsite.end(slot.id.load(Ordering::Relaxed));
+        slot.callsite.store(ptr::null_mut(), Ordering::Relaxed);
+        // In a thread that is ending, the slot is lost.
+        let _ = THREAD.try_with(|thread| thread.give_slot(id.into_u64() as u32, slot));
+        true
+    }
+
+    fn current_span(&self) -> Current {
+        let innermost = THREAD.try_with(|thread| thread.entered.borrow().last().copied());
+        let Some(number) = innermost.ok().flatten() else { return Current::none() };
+        let id = Id::from_u64(number.into());
+        match span(&id) {
+            Some((_, callsite)) => Current::new(id, callsite.metadata),
+            None => Current::none(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Slots that are free: in this thread, and spare.
+    fn free_slots() -> usize {
+        let spare = walk(spare().free, usize::MAX).map_or(0, |(_, count)| count);
+        spare + THREAD.with(|thread| thread.free_count.get())
+    }
+
+    /// One test, because what is spare belongs to all of them.
+    #[test]
+    fn slots_are_used_again_wherever_spans_end() {
+        let take = || THREAD.with(Thread::take_slot);
+        let give = |number: u32| {
+            let slot = slot(number.into()).expect("it is there");
+            THREAD.with(|thread| thread.give_slot(number, slot));
+        };
+        let taken: Vec<u32> = (0..1000).map(|_| take()).collect();
+        let mut distinct = taken.clone();
+        distinct.sort_unstable();
+        distinct.dedup();
+        assert!(distinct.len() == 1000 && distinct[0] != NONE);
+        taken.into_iter().for_each(give);
+        let made = spare().chunks * CHUNK_SLOTS;
+        assert_eq!(free_slots(), made);
+        // Made here, ended elsewhere: nothing is lost, and no more is made than is in use.
+        for _ in 0..100 {
+            let taken: Vec<u32> = (0..100).map(|_| take()).collect();
+            std::thread::spawn(move || taken.into_iter().for_each(give)).join().expect("it ends");
+        }
+        assert_eq!(free_slots(), made);
+        assert_eq!(spare().chunks * CHUNK_SLOTS, made);
+        // Numbers that were never given lead nowhere.
+        assert!(slot(0).is_none() && slot(u64::MAX).is_none() && slot(made as u64 + 1).is_none());
+        assert!(slot(made as u64).is_some());
+    }
+}

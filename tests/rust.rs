@@ -1,0 +1,415 @@
+//! The crate `trackway`: its examples, built by cargo in several ways, recorded, and read back.
+
+use std::ffi::OsStr;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use trackway_tests::{World, build_dir, has, skipped, source_dir};
+
+/// A way of building.
+#[derive(Debug, Clone, Copy)]
+struct Profile {
+    name: &'static str,
+    /// What makes it, for cargo; it has a folder of its own.
+    options: &'static [&'static str],
+}
+
+const DEBUG: Profile = Profile { name: "debug", options: &[] };
+const RELEASE: Profile = Profile { name: "release", options: &["--release"] };
+/// Many pieces that are optimised on their own, then together.
+const THIN: Profile = Profile {
+    name: "thin",
+    options: &[
+        "--config=profile.thin.inherits='release'",
+        "--config=profile.thin.lto='thin'",
+        "--config=profile.thin.codegen-units=16",
+        "--profile=thin",
+    ],
+};
+/// Without link-time optimisation; the linker drops what nothing refers to.
+const PIECES: Profile = Profile {
+    name: "pieces",
+    options: &[
+        "--config=profile.pieces.inherits='release'",
+        "--config=profile.pieces.lto='off'",
+        "--config=profile.pieces.opt-level=1",
+        "--config=profile.pieces.codegen-units=256",
+        "--profile=pieces",
+    ],
+};
+
+/// The example `name`, built so, or `None` (said so) without cargo.
+fn example(name: &str, profile: Profile) -> Option<PathBuf> {
+    example_with(name, profile, &[])
+}
+
+/// The same with flags for the compiler.
+fn example_with(name: &str, profile: Profile, flags: &[&str]) -> Option<PathBuf> {
+    if !has("cargo") {
+        skipped("cargo is not installed");
+        return None;
+    }
+    let target = build_dir().parent().expect("target/release has a parent").to_owned();
+    let mut cargo = Command::new("cargo");
+    cargo.args(["rustc", "--offline", "--locked", "--quiet", "-p", "trackway"]);
+    cargo.args(["--features", "tracing,log", "--example", name]).args(profile.options);
+    cargo.arg("--target-dir").arg(&target).current_dir(source_dir());
+    cargo.arg("--").args(flags);
+    let output = cargo.output().expect("cargo runs");
+    let messages = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{profile:?}: {messages}");
+    let folder = target.join(profile.name).join("examples");
+    let library = folder.join(format!("lib{name}.so"));
+    Some(if library.exists() { library } else { folder.join(name) })
+}
+
+/// Records a program that must succeed; its events as "name: { fields }", without contexts.
+fn record<S: AsRef<OsStr>>(world: &World, command: &[S]) -> Vec<String> {
+    record_with(world, &[], command)
+}
+
+fn record_with<S: AsRef<OsStr>>(world: &World, options: &[&str], command: &[S]) -> Vec<String> {
+    let trace = world.path("trace");
+    let _ = fs::remove_dir_all(&trace);
+    let mut all = vec!["--context", "none"];
+    all.extend(options);
+    let recording = world.record(&all, command);
+    assert!(recording.output.status.success(), "{}", recording.messages());
+    assert_eq!(recording.summary.lost, 0, "{}", recording.messages());
+    // Not all of it is UTF-8: `values` records some bytes that are not.
+    let output =
+        world.trackway(&[OsStr::new("print"), trace.as_os_str()]).output().expect("it runs");
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let text = String::from_utf8_lossy(&output.stdout);
+    let event = |line: &str| {
+        // [time] (+delta) host name: { cpu_id = N }, { fields }
+        let (head, rest) = line.split_once(": { cpu_id = ").expect("an event");
+        let name = head.rsplit(' ').next().expect("a name");
+        let (_, fields) = rest.split_once("}, ").expect("fields");
+        format!("{name}: {fields}")
+    };
+    text.lines().map(event).collect()
+}
+
+/// What the example `values` says, where `ä…` stands for a long text and `7…` for many numbers.
+const VALUES: &str = "\
+values:integers: { a = -1, b = -2, c = -3, d = -9223372036854775808, e = 255, f = 65535, \
+g = 4294967295, h = 18446744073709551615, i = -5, j = 6 }
+values:others: { yes = 1, no = 0, single = 1.5, double = -0.25, letter = \"ü\", flags = 0x81, \
+word = 0xDEAD, null = 0x0 }
+values:enumerations: { to = ( \"Loading\" : container = 3 ), from = ( \"Idle\" : container = 0 ), \
+far = ( \"Far\" : container = -9223372036854775808 ), near = ( \"Here\" : container = 0 ) }
+values:strings: { plain = \"plain\", owned = \"owned\", boxed = \"boxed\", shared = \"shared\", \
+cow = \"cow\", empty = \"\", c = \"c\", made = \"owned 1\", ends = \"here\", path = \"/etc\", \
+_raw_length = 8, raw = \"not\u{fffd}utf8\" }
+values:sequences: { _slice_length = 2, slice = [ [0] = 2, [1] = 3 ], _vector_length = 3, \
+vector = [ [0] = 1, [1] = 2, [2] = 3 ], _none_length = 0, none = [ ], \
+array = [ [0] = 1, [1] = -2 ], floats = [ [0] = 0.5 ] }
+values:generic: { value = 1, n = 3 }
+values:generic: { value = \"text\", n = 4 }
+values:inlined: { place = \"here\" }
+values:inlined: { place = \"there\" }
+values:fallible: { number = 5 }
+values:waits: { number = 9 }
+values:closure: { number = 9 }
+values:outer_begin: { depth = 0 }
+values:inner_begin: { }
+values:inner_end: { }
+values:outer_end: { }
+values:names: { event = 1, values = 2, u8 = 1, record = 3 }
+";
+
+fn values_are_recorded(profile: Profile) {
+    let world = World::new(&format!("rust-values-{}", profile.name));
+    let Some(program) = example("values", profile) else { return };
+    let mut events = record(&world, &[&program]);
+    let cut = events.iter().position(|event| event.starts_with("values:cut")).expect("it is there");
+    let cut = events.remove(cut);
+    let expected: Vec<&str> = VALUES.lines().collect();
+    assert_eq!(events, expected, "{profile:?}");
+    // Both long ones were cut to the same length: half of 4000 less 9 for the lengths and 6 bytes.
+    let text = cut.split('"').nth(1).expect("a text");
+    assert!(text.ends_with("ä…") && (1985..=1993).contains(&text.len()), "{}", text.len());
+    assert!(cut.contains("short = \"short\"") && cut.contains("_second_length = 498,"), "{cut}");
+}
+
+#[test]
+fn values_keep_their_types_without_optimisation() {
+    values_are_recorded(DEBUG);
+}
+
+#[test]
+fn values_keep_their_types_in_a_release() {
+    values_are_recorded(RELEASE);
+}
+
+#[test]
+fn values_keep_their_types_with_thin_link_time_optimisation() {
+    values_are_recorded(THIN);
+}
+
+#[test]
+fn values_keep_their_types_when_the_linker_drops_what_is_unused() {
+    values_are_recorded(PIECES);
+}
+
+/// Without a recorder, without the library: nothing happens, not even a window.
+#[test]
+fn programs_run_where_nothing_is_installed() {
+    let world = World::new("rust-alone");
+    for name in ["hello", "values", "tracing", "log"] {
+        let Some(program) = example(name, DEBUG) else { return };
+        let output = world.command(&program).output().expect("it runs");
+        assert!(output.status.success(), "{name}");
+        assert!(output.stdout.is_empty() && output.stderr.is_empty(), "{name}");
+        let left = fs::read_dir(world.window_dir()).expect("the window's folder").count();
+        assert_eq!(left, 0, "{name}");
+    }
+}
+
+#[test]
+fn static_programs_run_with_everything_off_and_carry_the_note() {
+    let world = World::new("rust-static");
+    let profile = Profile {
+        name: "static",
+        options: &["--config=profile.static.inherits='dev'", "--profile=static"],
+    };
+    let Some(program) = example_with("values", profile, &["-Ctarget-feature=+crt-static"]) else {
+        return;
+    };
+    assert!(world.command(&program).status().expect("it runs").success());
+    if !has("readelf") {
+        return skipped("readelf is not installed");
+    }
+    let read = |what: &str| {
+        let output = Command::new("readelf").arg(what).arg(&program).output().expect("it runs");
+        String::from_utf8_lossy(&output.stdout).into_owned()
+    };
+    assert!(!read("-d").contains("NEEDED"), "it is static: {}", read("-d"));
+    assert_eq!(read("-n").matches("Trackway").count(), 1, "{}", read("-n"));
+}
+
+/// Linked with the library, a program is traceable without `record` starting it.
+#[test]
+fn a_program_can_be_linked_with_the_library() {
+    let world = World::new("rust-linked");
+    let profile = Profile {
+        name: "linked",
+        options: &["--config=profile.linked.inherits='dev'", "--profile=linked"],
+    };
+    let build = build_dir();
+    let arguments = format!(
+        "-Clink-args=-Wl,--no-as-needed -L{} -ltrackway -Wl,-rpath,{}",
+        build.display(),
+        build.display()
+    );
+    let Some(program) = example_with("hello", profile, &[&arguments]) else { return };
+    let clear = [Path::new("env"), Path::new("-u"), Path::new("LD_PRELOAD"), &program];
+    assert_eq!(record(&world, &clear).len(), 4);
+}
+
+#[test]
+fn libraries_that_are_loaded_later_announce_their_events() {
+    let world = World::new("rust-plugin");
+    for profile in [DEBUG, RELEASE] {
+        let (Some(host), Some(plugin)) = (example("host", profile), example("plugin", profile))
+        else {
+            return;
+        };
+        let events = record(&world, &[&host, &plugin]);
+        let expected: Vec<String> = (0..3)
+            .flat_map(|number| ["host:loading", "plugin:run"].map(|name| (name, number)))
+            .map(|(name, number)| format!("{name}: {{ number = {number} }}"))
+            .collect();
+        assert_eq!(events, expected, "{profile:?}");
+    }
+}
+
+/// C and Rust in one module: both kinds of events are found, by one note.
+#[test]
+fn modules_of_c_and_rust_have_one_note() {
+    let world = World::new("rust-mixed");
+    for profile in [DEBUG, RELEASE] {
+        let Some(library) = example("mixed", profile) else { return };
+        let library = library.with_file_name("libmixed.a");
+        let text = "#include <trackway/trackway.h>\n\
+                    TRACKWAY_EVENT(mixed, both, TRACKWAY_INFO, (str, from), (u32, number));\n\
+                    TRACKWAY_EVENT(mixed, c, TRACKWAY_INFO);\n\
+                    void mixed_rust(void);\n\
+                    int main(void) {\n\
+                    trackway(mixed, both, \"C\", 1); trackway(mixed, c); mixed_rust();\n\
+                    return 0; }\n";
+        let library = library.to_str().expect("a path that is text");
+        let flags = [library, "-ldl", "-lm", "-Wl,--gc-sections"];
+        let program = world.compile(&format!("mixed-{}", profile.name), text, false, &flags);
+        let events = record(&world, &[&program]);
+        let expected = [
+            "mixed:both: { from = \"C\", number = 1 }",
+            "mixed:c: { }",
+            "mixed:both: { from = \"Rust\", number = 2 }",
+            "mixed:rust: { }",
+        ];
+        assert_eq!(events, expected, "{profile:?}");
+        if has("readelf") {
+            let output = Command::new("readelf").arg("-n").arg(&program).output().expect("it runs");
+            let notes = String::from_utf8_lossy(&output.stdout).into_owned();
+            assert_eq!(notes.matches("Trackway").count(), 1, "{notes}");
+        }
+    }
+}
+
+/// Span ids as the registry gives them, replaced by #1, #2, … in their order.
+fn with_small_ids(events: &[String]) -> Vec<String> {
+    let mut ids: Vec<String> = vec!["0".to_owned()];
+    let id = |name: &str| format!("{name} = ");
+    let mut shown = Vec::new();
+    for event in events {
+        let mut event = event.clone();
+        for name in ["span_id", "parent_id"] {
+            let Some((before, rest)) = event.split_once(&id(name)) else { continue };
+            let end = rest.find(|letter: char| !letter.is_ascii_digit()).unwrap_or(rest.len());
+            let number = rest[..end].to_owned();
+            let place = ids.iter().position(|id| *id == number).unwrap_or_else(|| {
+                ids.push(number);
+                ids.len() - 1
+            });
+            event = format!("{before}{}#{place}{}", id(name), &rest[end..]);
+        }
+        shown.push(event);
+    }
+    shown
+}
+
+const SPANS: &str = "\
+tracing:handle_begin: { span_id = #1, parent_id = #0, path = \"/index.html\", tries = 1 }
+tracing:LINE: { span_id = #1, message = \"served /index.html\", bytes = 512, ratio = 0.5, \
+cached = 1, delta = -3 }
+tracing:handle_end: { span_id = #1 }
+tracing:handle_begin: { span_id = #2, parent_id = #0, path = \"/logo.png\", tries = 2 }
+tracing:LINE: { span_id = #2, message = \"served /logo.png\", bytes = 512, ratio = 0.5, \
+cached = 1, delta = -3 }
+tracing:handle_end: { span_id = #2 }
+tracing:load_begin: { span_id = #3, parent_id = #0, file = \"myapp.conf\" }
+tracing:parse_begin: { span_id = #4, parent_id = #3 }
+tracing:LINE: { span_id = #4, message = \"loaded\", config = \"Config { threads: 4 }\" }
+tracing:parse_end: { span_id = #4 }
+tracing:load_record: { span_id = #3, status = 7 }
+tracing:load_end: { span_id = #3 }
+tracing:varies: { span_id = #0, number = 0 }
+tracing:varies: { span_id = #0, number = \"odd\" }
+tracing:varies: { span_id = #0, number = 2 }
+tracing:varies: { span_id = #0, number = \"odd\" }
+tracing:request_begin: { span_id = #5, parent_id = #0, id = 9 }
+tracing:LINE: { span_id = #5, error = \"no luck\", code = 5 }
+tracing:request_end: { span_id = #5 }
+";
+
+/// Events without a name have that of their place in the source, which is of no matter here.
+fn without_lines(events: &[String]) -> Vec<String> {
+    let place = "tracing:crates/rust/examples/tracing.rs:";
+    let named = |event: &String| match event.strip_prefix(place) {
+        Some(rest) => {
+            let (line, rest) = rest.split_once(": ").expect("a line and fields");
+            assert!(line.parse::<u32>().is_ok(), "{event}");
+            format!("tracing:LINE: {rest}")
+        }
+        None => event.clone(),
+    };
+    events.iter().map(named).collect()
+}
+
+#[test]
+fn a_program_that_speaks_through_tracing_is_traced_by_one_line() {
+    let world = World::new("rust-tracing");
+    for profile in [DEBUG, RELEASE] {
+        let Some(program) = example("tracing", profile) else { return };
+        let events = without_lines(&with_small_ids(&record(&world, &[&program])));
+        assert_eq!(events, SPANS.lines().collect::<Vec<_>>(), "{profile:?}");
+    }
+    // Only some: the others' callsites are off, and so are the spans around.
+    let Some(program) = example("tracing", DEBUG) else { return };
+    let events = record_with(&world, &["--on", "tracing:varies"], &[&program]);
+    assert_eq!(events, SPANS_VARIES.lines().collect::<Vec<_>>());
+    let events = record_with(&world, &["--on", "tracing:handle_end"], &[&program]);
+    assert_eq!(events.len(), 2, "{events:?}");
+}
+
+const SPANS_VARIES: &str = "\
+tracing:varies: { span_id = 0, number = 0 }
+tracing:varies: { span_id = 0, number = \"odd\" }
+tracing:varies: { span_id = 0, number = 2 }
+tracing:varies: { span_id = 0, number = \"odd\" }
+";
+
+#[test]
+fn a_subscriber_of_its_own_records_the_same() {
+    let world = World::new("rust-subscriber");
+    for profile in [DEBUG, RELEASE] {
+        let Some(program) = example("tracing", profile) else { return };
+        let command = [program.as_os_str(), OsStr::new("subscriber")];
+        let events = without_lines(&with_small_ids(&record(&world, &command)));
+        assert_eq!(events, SPANS.lines().collect::<Vec<_>>(), "{profile:?}");
+    }
+}
+
+#[test]
+fn enters_and_exits_are_recorded_if_wanted() {
+    let world = World::new("rust-enters");
+    let Some(program) = example("tracing", DEBUG) else { return };
+    let events = record(&world, &[program.as_os_str(), OsStr::new("enters")]);
+    let of_load: Vec<&str> = events
+        .iter()
+        .filter_map(|event| event.strip_prefix("tracing:load_"))
+        .filter_map(|event| event.split(':').next())
+        .collect();
+    assert_eq!(of_load, ["begin", "enter", "record", "exit", "end"]);
+}
+
+#[test]
+fn a_program_that_speaks_through_log_is_traced_by_one_line() {
+    let world = World::new("rust-log");
+    let Some(program) = example("log", RELEASE) else { return };
+    let events = record(&world, &[&program]);
+    let without_lines: Vec<&str> =
+        events.iter().map(|event| event.split(", line = ").next().expect("fields")).collect();
+    let file = "file = \"crates/rust/examples/log.rs\"";
+    let expected = [
+        format!(
+            "log:error: {{ message = \"cannot open \\\"myapp.conf\\\"\", target = \"log\", {file}"
+        ),
+        format!("log:warn: {{ message = \"using defaults\", target = \"log\", {file}"),
+        format!(
+            "log:info: {{ message = \"listening on port 8080\", target = \"myapp::net\", {file}"
+        ),
+        format!("log:debug: {{ message = \"12 modules\", target = \"log\", {file}"),
+        format!("log:trace: {{ message = \"idle\", target = \"log\", {file}"),
+    ];
+    assert_eq!(without_lines, expected);
+}
+
+/// What a call costs while it is off, as far as machine code shows.
+#[test]
+fn a_call_that_is_off_is_two_loads_and_a_branch() {
+    if !cfg!(target_arch = "x86_64") || !has("objdump") {
+        return skipped("the check reads x86-64 machine code, with objdump");
+    }
+    let Some(library) = example("mixed", RELEASE) else { return };
+    let library = library.with_file_name("libmixed.a");
+    let mut objdump = Command::new("objdump");
+    objdump.args(["-d", "--no-show-raw-insn", "--disassemble=mixed_site"]).arg(library);
+    let output = objdump.output().expect("objdump runs");
+    let listing = String::from_utf8_lossy(&output.stdout);
+    let (_, code) = listing.split_once("<mixed_site>:\n").expect("the function");
+    let code: Vec<&str> = code
+        .lines()
+        .map_while(|line| line.split_once('\t'))
+        .map(|(_, instruction)| instruction.trim())
+        .collect();
+    let branch = code.iter().position(|one| one.starts_with('j')).expect("a branch");
+    let before = &code[..branch];
+    let is_load = |one: &&&str| one.contains('(') && !one.starts_with("lea");
+    assert_eq!(before.iter().filter(is_load).count(), 2, "{code:#?}");
+    assert!(before.len() <= 4 && !before.iter().any(|one| one.starts_with("call")), "{code:#?}");
+    assert!(code[branch].starts_with("jne") && code[branch + 1].starts_with("ret"), "{code:#?}");
+}
