@@ -4,8 +4,8 @@
  * instrumented come from and go to. (LTTng-UST's library of that name records nothing: it keeps
  * programs from closing LTTng's own descriptors, of which Trackway has none.)
  *
- * Descriptors that the C library opens inside itself (popen, getaddrinfo, syslog), that are received
- * through a socket, and bare system calls are not seen.
+ * Descriptors that the C library opens inside itself (popen, getaddrinfo, syslog), those that are
+ * received through a socket, and bare system calls are not seen.
  *
  * Most of these functions may be called in signal handlers and in children of vfork, and some are
  * cancellation points. So nothing is kept across a call, and nothing needs to be undone.
@@ -111,7 +111,8 @@ static mode_t mode_of(int flags, va_list arguments)
 }
 
 #define WRAP_OPEN(name)                                                                           \
-    WRAP_AS(static inline, our_##name, int, name, early_open, (const char *path, int flags, mode_t mode),        \
+    WRAP_AS(static inline, our_##name, int, name, early_open,                                     \
+            (const char *path, int flags, mode_t mode),                                           \
             (path, flags, mode), ON(trackway_fd, open),                                           \
             const int fd = function(path, flags, mode);                                           \
             RECORD_OPEN(fd, AT_FDCWD, flags, path);                                               \
@@ -126,7 +127,7 @@ static mode_t mode_of(int flags, va_list arguments)
         return our_##name(path, flags, mode);                                                     \
     }
 #define WRAP_OPENAT(name)                                                                         \
-    WRAP_AS(static inline, our_##name, int, name, early_openat,                                                  \
+    WRAP_AS(static inline, our_##name, int, name, early_openat,                                   \
             (int dirfd, const char *path, int flags, mode_t mode), (dirfd, path, flags, mode),    \
             ON(trackway_fd, open),                                                                \
             const int fd = function(dirfd, path, flags, mode);                                    \
@@ -287,7 +288,7 @@ WRAP(int, dup3, missing, (int old_fd, int new_fd, int flags), (old_fd, new_fd, f
 /* All commands take at most one argument, an integer or a pointer, and either fits into a pointer;
  * reading one that is not there is reading a register. */
 #define WRAP_FCNTL(name)                                                                          \
-    WRAP_AS(static inline, our_##name, int, name, missing, (int fd, int command, void *argument),                \
+    WRAP_AS(static inline, our_##name, int, name, missing, (int fd, int command, void *argument), \
             (fd, command, argument),                                                              \
             (command == F_DUPFD || command == F_DUPFD_CLOEXEC) && ON(trackway_fd, dup),           \
             const int result = function(fd, command, argument);                                   \

@@ -221,6 +221,15 @@ static ASIDE void *record_realloc(reallocate_function function, void *old, size_
     return memory;
 }
 
+/* memcpy() is not to be had before relocation; volatile, lest the compiler call it for this. */
+static void early_copy(void *to, const void *from, size_t size)
+{
+    volatile unsigned char *bytes = to;
+    size_t i;
+    for (i = 0; i < size; i++)
+        bytes[i] = ((const unsigned char *)from)[i];
+}
+
 /* Where `old` is the pool's, or `next` unknown. */
 static ASIDE void *early_realloc(void *old, size_t size)
 {
@@ -229,7 +238,7 @@ static ASIDE void *early_realloc(void *old, size_t size)
         return BEHIND(realloc)(old, size);
     memory = EARLY(malloc, 0, size, size);
     if (memory && in_pool(old))
-        memcpy(memory, old, pool_size(old) < size ? pool_size(old) : size);
+        early_copy(memory, old, pool_size(old) < size ? pool_size(old) : size);
     if (is_relocated() && depth == 0)
         trackway(lttng_ust_libc, realloc, old, size, memory);
     return memory;

@@ -86,6 +86,15 @@ static int missing(void)
     return is_relocated() ? ENOSYS : 0;
 }
 
+#define MUTEX_INSTEAD(name)                                                                       \
+    static int name##_instead(pthread_mutex_t *mutex)                                             \
+    {                                                                                             \
+        return is_relocated() && __##name ? __##name(mutex) : missing();                          \
+    }
+MUTEX_INSTEAD(pthread_mutex_lock)
+MUTEX_INSTEAD(pthread_mutex_trylock)
+MUTEX_INSTEAD(pthread_mutex_unlock)
+
 /* Ways to record a call, CALL, of `function`. STATUS makes a POSIX status of what it returned. */
 
 /* Something is acquired: an event before and one after. */
@@ -151,22 +160,22 @@ static int c11_status(int result)
 #define MUTEX_LOCK_ON                                                                             \
     EITHER_ON(lttng_ust_pthread, pthread_mutex_lock_req, pthread_mutex_lock_acq)
 #define WRAP_LOCK(name, internal, parameters, arguments, STATUS)                                  \
-    WRAP(int, name, internal, parameters, arguments, MUTEX_LOCK_ON,                                    \
+    WRAP(int, name, internal, parameters, arguments, MUTEX_LOCK_ON,                               \
          ACQUIRING(lttng_ust_pthread, pthread_mutex_lock, mutex, STATUS, function arguments))
 #define WRAP_MUTEX(name, internal, type, event, STATUS)                                           \
-    WRAP(int, name, internal, (type * mutex), (mutex), ON(lttng_ust_pthread, event),                   \
+    WRAP(int, name, internal, (type * mutex), (mutex), ON(lttng_ust_pthread, event),              \
          TRYING(lttng_ust_pthread, event, mutex, STATUS, function(mutex)))
 
-WRAP_LOCK(pthread_mutex_lock, __pthread_mutex_lock, (pthread_mutex_t * mutex), (mutex),
+WRAP_LOCK(pthread_mutex_lock, pthread_mutex_lock_instead, (pthread_mutex_t * mutex), (mutex),
           POSIX_STATUS)
 WRAP_LOCK(pthread_mutex_timedlock, missing,
           (pthread_mutex_t * mutex, const struct timespec *limit), (mutex, limit), POSIX_STATUS)
 WRAP_LOCK(pthread_mutex_clocklock, missing,
           (pthread_mutex_t * mutex, clockid_t clock, const struct timespec *limit),
           (mutex, clock, limit), POSIX_STATUS)
-WRAP_MUTEX(pthread_mutex_trylock, __pthread_mutex_trylock, pthread_mutex_t,
+WRAP_MUTEX(pthread_mutex_trylock, pthread_mutex_trylock_instead, pthread_mutex_t,
            pthread_mutex_trylock, POSIX_STATUS)
-WRAP_MUTEX(pthread_mutex_unlock, __pthread_mutex_unlock, pthread_mutex_t,
+WRAP_MUTEX(pthread_mutex_unlock, pthread_mutex_unlock_instead, pthread_mutex_t,
            pthread_mutex_unlock, POSIX_STATUS)
 
 WRAP_LOCK(mtx_lock, missing, (mtx_t * mutex), (mutex), c11_status)
@@ -178,11 +187,11 @@ WRAP_MUTEX(mtx_unlock, missing, mtx_t, pthread_mutex_unlock, c11_status)
 /* --- Condition variables --------------------------------------------------------------------- */
 
 #define WRAP_COND_WAIT(name, parameters, arguments, STATUS)                                       \
-    WRAP(int, name, missing, parameters, arguments,                                                       \
+    WRAP(int, name, missing, parameters, arguments,                                               \
          EITHER_ON(trackway_pthread, cond_wait_begin, cond_wait_end),                             \
          WAITING(trackway_pthread, cond_wait, (cond, mutex), STATUS, function arguments))
 #define WRAP_COND_WAKE(name, type, event)                                                         \
-    WRAP(int, name, missing, (type * cond), (cond), ON(trackway_pthread, event),                          \
+    WRAP(int, name, missing, (type * cond), (cond), ON(trackway_pthread, event),                  \
          WAKING(trackway_pthread, event, cond, function(cond)))
 
 WRAP_COND_WAIT(pthread_cond_wait, (pthread_cond_t * cond, pthread_mutex_t *mutex), (cond, mutex),
@@ -206,11 +215,11 @@ WRAP_COND_WAKE(cnd_broadcast, cnd_t, cond_broadcast)
 /* --- Read-write locks ------------------------------------------------------------------------ */
 
 #define WRAP_RWLOCK(name, event, parameters, arguments)                                           \
-    WRAP(int, name, missing, parameters, arguments,                                                       \
+    WRAP(int, name, missing, parameters, arguments,                                               \
          EITHER_ON(trackway_pthread, event##_req, event##_acq),                                   \
          ACQUIRING(trackway_pthread, event, rwlock, POSIX_STATUS, function arguments))
 #define WRAP_RWLOCK_TRY(name, event)                                                              \
-    WRAP(int, name, missing, (pthread_rwlock_t * rwlock), (rwlock), ON(trackway_pthread, event),          \
+    WRAP(int, name, missing, (pthread_rwlock_t * rwlock), (rwlock), ON(trackway_pthread, event),  \
          TRYING(trackway_pthread, event, rwlock, POSIX_STATUS, function(rwlock)))
 
 WRAP_RWLOCK(pthread_rwlock_rdlock, rwlock_rdlock, (pthread_rwlock_t * rwlock), (rwlock))
@@ -232,7 +241,7 @@ WRAP_RWLOCK_TRY(pthread_rwlock_unlock, rwlock_unlock)
 /* --- Semaphores and barriers ----------------------------------------------------------------- */
 
 #define WRAP_SEM_WAIT(name, parameters, arguments)                                                \
-    WRAP(int, name, missing, parameters, arguments,                                                       \
+    WRAP(int, name, missing, parameters, arguments,                                               \
          EITHER_ON(trackway_pthread, sem_wait_begin, sem_wait_end),                               \
          WAITING(trackway_pthread, sem_wait, (sem), ERRNO_STATUS, function arguments))
 
