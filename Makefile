@@ -53,6 +53,7 @@ bench: ## what tracing and reading cost on this machine, beside other programs
 	@$(MAKE) --no-print-directory build
 	$(BUILD)/trackway bench tracepoint --json results.json
 	$(BUILD)/trackway bench reader --json results-reader.json
+	$(BUILD)/trackway bench preload --json results-preload.json
 
 asm: programs ## the machine code of the recording path
 	@objdump -d --no-show-raw-insn -M intel $(BUILD)/libtrackway.so \

@@ -39,11 +39,13 @@ typedef int (*posix_function)(void **memory, size_t alignment, size_t size);
  * unknown. They are valid one by one, so they may be read without any order.
  */
 static struct {
-    allocate_function malloc, valloc, pvalloc;
-    allocate_two_function calloc, memalign, aligned_alloc;
-    reallocate_function realloc;
+    allocate_function malloc;
     free_function free;
+    allocate_two_function calloc;
+    reallocate_function realloc;
     posix_function posix_memalign;
+    allocate_two_function memalign, aligned_alloc;
+    allocate_function valloc, pvalloc;
 } next;
 
 #define BEHIND(name) __atomic_load_n(&next.name, __ATOMIC_RELAXED)
