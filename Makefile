@@ -9,7 +9,7 @@ CFLAGS_PRELOAD := -O2 -g -std=c11 -Wall -Wextra -Wpedantic -Werror -fPIC -fvisib
 	-ftls-model=initial-exec -Iinclude
 LDFLAGS_PRELOAD := -shared -Wl,-z,now -Wl,-z,relro
 HEADERS := $(wildcard include/trackway/*.h include/trackway/abi/*.h)
-HELPERS := libc pthread
+HELPERS := libc pthread dl fd fork
 HELPER_LIBRARIES := $(HELPERS:%=$(BUILD)/libtrackway-%.so)
 VERSION := 0.1.0
 
@@ -26,7 +26,7 @@ programs:
 $(BUILD)/libtrackway.so.1: programs
 	ln -sf libtrackway.so $@
 
-$(BUILD)/libtrackway-%.so: preload/%.c $(HEADERS) Makefile
+$(BUILD)/libtrackway-%.so: preload/%.c preload/helper.h $(HEADERS) Makefile
 	@mkdir -p $(BUILD)
 	$(CC) $(CFLAGS_PRELOAD) $(LDFLAGS_PRELOAD) -Wl,-soname,$(notdir $@) -o $@ $<
 
@@ -54,6 +54,7 @@ bench: ## what tracing and reading cost on this machine, beside other programs
 	$(BUILD)/trackway bench tracepoint --json results.json
 	$(BUILD)/trackway bench spans --json results-spans.json
 	$(BUILD)/trackway bench reader --json results-reader.json
+	$(BUILD)/trackway bench preload --json results-preload.json
 
 asm: programs ## the machine code of the recording path
 	@objdump -d --no-show-raw-insn -M intel $(BUILD)/libtrackway.so \

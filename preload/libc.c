@@ -6,18 +6,17 @@
  *
  * Allocation functions are called by the dynamic loader before any constructor, and by whatever
  * else runs in a process. So nothing here allocates, does input or output, or takes a lock, and
- * the one thread-local is in the static TLS block. What dlsym() itself allocates while the real
- * functions are being looked up comes out of a small static pool and is never given back.
+ * the one thread-local is in the static TLS block. What is allocated while the real functions are
+ * unknown (by resolvers of indirect functions, by dlsym() itself) comes out of a small static pool
+ * and is never given back.
  *
  * C++'s new and delete call malloc and free, and strdup, getline and reallocarray do so too.
  */
 #define _GNU_SOURCE
-#include <dlfcn.h>
-#include <errno.h>
+#include "helper.h"
 #include <stdint.h>
 #include <stdlib.h>
-#include <string.h>
-#include <trackway/trackway.h>
+#include <unistd.h>
 
 TRACKWAY_EVENT(lttng_ust_libc, malloc, TRACKWAY_DEBUG_LINE, (u64, size), (ptr, ptr));
 TRACKWAY_EVENT(lttng_ust_libc, calloc, TRACKWAY_DEBUG_LINE, (u64, nmemb), (u64, size), (ptr, ptr));
@@ -29,27 +28,33 @@ TRACKWAY_EVENT(lttng_ust_libc, memalign, TRACKWAY_DEBUG_LINE,
 TRACKWAY_EVENT(lttng_ust_libc, posix_memalign, TRACKWAY_DEBUG_LINE,
     (ptr, out_ptr), (u64, alignment), (u64, size), (i32, result));
 
-#define EXPORTED __attribute__((visibility("default")))
-
-/* The functions behind ours: the C library's, or those of another preloaded allocator. */
-static struct {
-    void *(*malloc)(size_t size);
-    void *(*calloc)(size_t count, size_t size);
-    void *(*realloc)(void *memory, size_t size);
-    void (*free)(void *memory);
-    void *(*memalign)(size_t alignment, size_t size);
-    int (*posix_memalign)(void **memory, size_t alignment, size_t size);
-    void *(*aligned_alloc)(size_t alignment, size_t size);
-} next;
-
-enum { UNRESOLVED, RESOLVING, RESOLVED };
-static int resolution; /* RESOLVED is stored with release order, after all of `next` */
+typedef void *(*allocate_function)(size_t size);
+typedef void *(*allocate_two_function)(size_t first, size_t second);
+typedef void *(*reallocate_function)(void *memory, size_t size);
+typedef void (*free_function)(void *memory);
+typedef int (*posix_function)(void **memory, size_t alignment, size_t size);
 
 /*
- * How deep this thread is in our functions. Only the outermost call is recorded: what an allocator
- * or the recording itself allocates is no business of the program's.
+ * The functions behind ours: the C library's, or those of another preloaded allocator. Null while
+ * unknown. They are valid one by one, so they may be read without any order.
  */
-static __thread unsigned depth __attribute__((tls_model("initial-exec")));
+static struct {
+    allocate_function malloc;
+    free_function free;
+    allocate_two_function calloc;
+    reallocate_function realloc;
+    posix_function posix_memalign;
+    allocate_two_function memalign, aligned_alloc;
+    allocate_function valloc, pvalloc;
+} next;
+
+#define BEHIND(name) __atomic_load_n(&next.name, __ATOMIC_RELAXED)
+
+/*
+ * How deep this thread is in our functions, while their events are on. Only the outermost call is
+ * recorded: what an allocator or the recording itself allocates is no business of the program's.
+ */
+static THREAD_LOCAL unsigned depth;
 
 /* --- The pool: memory while `next` is unknown ------------------------------------------------ */
 
@@ -63,9 +68,9 @@ struct pool_block {
 static unsigned char pool[POOL_SIZE] __attribute__((aligned(4096)));
 static size_t pool_used;
 
-static int in_pool(const void *memory)
+static inline int in_pool(const void *memory)
 {
-    return (uintptr_t)memory - (uintptr_t)pool < POOL_SIZE;
+    return UNLIKELY((uintptr_t)memory - (uintptr_t)pool < POOL_SIZE);
 }
 
 static size_t pool_size(const void *memory)
@@ -93,162 +98,293 @@ static void *pool_allocate(size_t alignment, size_t size)
         }
         __atomic_fetch_sub(&pool_used, taken, __ATOMIC_RELAXED);
     }
-    errno = ENOMEM;
+    if (is_relocated())
+        errno = ENOMEM;
     return NULL;
 }
 
 /* --- Finding the real functions -------------------------------------------------------------- */
 
-static void look_up(void *function, const char *name)
-{
-    void *found = dlsym(RTLD_NEXT, name);
-    memcpy(function, &found, sizeof(found)); /* ISO C has no cast from void * to a function */
-}
+enum { UNRESOLVED, RESOLVING, RESOLVED };
+static int resolution; /* RESOLVED is stored with release order, after all of `next` */
 
 /*
- * Whether `next` can be called. The first caller looks it up; those who come meanwhile, which
- * includes dlsym() itself, get memory from the pool.
+ * Whether `next` is known. The first caller looks it up; those who come meanwhile, which includes
+ * dlsym() itself, get memory from the pool.
  */
-static int resolve(void)
+static ASIDE int resolve(void)
 {
-    const int saved_errno = errno;
     int expected = UNRESOLVED;
-    if (!__atomic_compare_exchange_n(&resolution, &expected, RESOLVING, 0, __ATOMIC_RELAXED,
-                                     __ATOMIC_RELAXED))
+    if (!is_relocated())
         return 0;
-    look_up(&next.malloc, "malloc");
-    look_up(&next.calloc, "calloc");
-    look_up(&next.realloc, "realloc");
-    look_up(&next.free, "free");
-    look_up(&next.memalign, "memalign");
-    look_up(&next.posix_memalign, "posix_memalign");
-    look_up(&next.aligned_alloc, "aligned_alloc");
+    if (!__atomic_compare_exchange_n(&resolution, &expected, RESOLVING, 0, __ATOMIC_ACQUIRE,
+                                     __ATOMIC_ACQUIRE))
+        return expected == RESOLVED;
+#define FIND(name)                                                                                \
+    do {                                                                                          \
+        const any_function found = find_next(#name);                                              \
+        __atomic_store_n(&next.name, (__typeof__(next.name))found, __ATOMIC_RELAXED);             \
+    } while (0)
+    FIND(malloc);
+    FIND(calloc);
+    FIND(realloc);
+    FIND(free);
+    FIND(memalign);
+    FIND(posix_memalign);
+    FIND(aligned_alloc);
+    FIND(valloc);
+    FIND(pvalloc);
+#undef FIND
     __atomic_store_n(&resolution, RESOLVED, __ATOMIC_RELEASE);
-    errno = saved_errno;
     return 1;
-}
-
-static inline int resolved(void)
-{
-    return __builtin_expect(__atomic_load_n(&resolution, __ATOMIC_ACQUIRE) == RESOLVED, 1) ||
-           resolve();
 }
 
 __attribute__((constructor)) static void resolve_early(void)
 {
-    (void)resolved();
+    (void)resolve();
 }
+
+/* What a call does that found BEHIND(name) unknown. It is not recorded: no event is on so early. */
+#define EARLY(name, alignment, size, ...)                                                         \
+    (resolve() && BEHIND(name) ? BEHIND(name)(__VA_ARGS__) : pool_allocate(alignment, size))
 
 /* --- What programs call ---------------------------------------------------------------------- */
 
-EXPORTED void *malloc(size_t size)
+/*
+ * While the event is off, a call costs a load and a branch more than the event itself does, and a
+ * jump to the function behind: each function has its other ways in functions of their own.
+ */
+
+static ASIDE void *record_malloc(allocate_function function, size_t size)
 {
     void *memory;
-    if (!resolved())
-        return pool_allocate(0, size);
     depth++;
-    memory = next.malloc(size);
+    memory = function(size);
     if (depth == 1)
         trackway(lttng_ust_libc, malloc, size, memory);
     depth--;
     return memory;
 }
 
-EXPORTED void *calloc(size_t count, size_t size)
+static ASIDE void *early_malloc(size_t size)
+{
+    return EARLY(malloc, 0, size, size);
+}
+
+EXPORTED void *malloc(size_t size)
+{
+    const allocate_function function = BEHIND(malloc);
+    if (UNLIKELY(!function))
+        return early_malloc(size);
+    if (ON(lttng_ust_libc, malloc))
+        return record_malloc(function, size);
+    return function(size);
+}
+
+static ASIDE void *record_calloc(allocate_two_function function, size_t count, size_t size)
 {
     void *memory;
-    if (!resolved()) {
-        size_t product;
-        if (__builtin_mul_overflow(count, size, &product))
-            product = SIZE_MAX;
-        return pool_allocate(0, product);
-    }
     depth++;
-    memory = next.calloc(count, size);
+    memory = function(count, size);
     if (depth == 1)
         trackway(lttng_ust_libc, calloc, count, size, memory);
     depth--;
     return memory;
 }
 
-EXPORTED void *realloc(void *old, size_t size)
+static ASIDE void *early_calloc(size_t count, size_t size)
+{
+    size_t product;
+    if (__builtin_mul_overflow(count, size, &product))
+        product = SIZE_MAX;
+    return EARLY(calloc, 0, product, count, size);
+}
+
+EXPORTED void *calloc(size_t count, size_t size)
+{
+    const allocate_two_function function = BEHIND(calloc);
+    if (UNLIKELY(!function))
+        return early_calloc(count, size);
+    if (ON(lttng_ust_libc, calloc))
+        return record_calloc(function, count, size);
+    return function(count, size);
+}
+
+static ASIDE void *record_realloc(reallocate_function function, void *old, size_t size)
 {
     /* The compiler must not think that `old` means nothing any more once it has been freed. */
     const uintptr_t old_address = (uintptr_t)old;
-    const int usable = resolved();
     void *memory;
-    if (!usable && !old)
-        return pool_allocate(0, size);
     depth++;
-    if (in_pool(old) || !usable) {
-        memory = usable ? next.malloc(size) : pool_allocate(0, size);
-        if (memory && in_pool(old))
-            memcpy(memory, old, pool_size(old) < size ? pool_size(old) : size);
-    } else {
-        memory = next.realloc(old, size);
-    }
+    memory = function(old, size);
     if (depth == 1)
         trackway(lttng_ust_libc, realloc, (void *)old_address, size, memory);
     depth--;
     return memory;
 }
 
-EXPORTED void free(void *memory)
+/* memcpy() is not to be had before relocation; volatile, lest the compiler call it for this. */
+static void early_copy(void *to, const void *from, size_t size)
 {
-    if (in_pool(memory) || !resolved())
-        return;
+    volatile unsigned char *bytes = to;
+    size_t i;
+    for (i = 0; i < size; i++)
+        bytes[i] = ((const unsigned char *)from)[i];
+}
+
+/* Where `old` is the pool's, or `next` unknown. */
+static ASIDE void *early_realloc(void *old, size_t size)
+{
+    void *memory;
+    if (!in_pool(old) && resolve())
+        return BEHIND(realloc)(old, size);
+    memory = EARLY(malloc, 0, size, size);
+    if (memory && in_pool(old))
+        early_copy(memory, old, pool_size(old) < size ? pool_size(old) : size);
+    if (is_relocated() && depth == 0)
+        trackway(lttng_ust_libc, realloc, old, size, memory);
+    return memory;
+}
+
+EXPORTED void *realloc(void *old, size_t size)
+{
+    const reallocate_function function = BEHIND(realloc);
+    if (UNLIKELY(!function) || in_pool(old))
+        return early_realloc(old, size);
+    if (ON(lttng_ust_libc, realloc))
+        return record_realloc(function, old, size);
+    return function(old, size);
+}
+
+static ASIDE void record_free(free_function function, void *memory)
+{
     depth++;
     /* Before it is free: afterwards another thread may get, and record, the same address. */
     if (depth == 1)
         trackway(lttng_ust_libc, free, memory);
-    next.free(memory);
+    function(memory);
     depth--;
 }
 
-EXPORTED void *memalign(size_t alignment, size_t size)
+static ASIDE void early_free(void *memory)
+{
+    if (!in_pool(memory) && resolve())
+        BEHIND(free)(memory);
+}
+
+EXPORTED void free(void *memory)
+{
+    const free_function function = BEHIND(free);
+    if (UNLIKELY(!function) || in_pool(memory))
+        early_free(memory);
+    else if (ON(lttng_ust_libc, free))
+        record_free(function, memory);
+    else
+        function(memory);
+}
+
+static ASIDE void *record_memalign(allocate_two_function function, size_t alignment, size_t size)
 {
     void *memory;
-    if (!resolved())
-        return pool_allocate(alignment, size);
     depth++;
-    memory = next.memalign(alignment, size);
+    memory = function(alignment, size);
     if (depth == 1)
         trackway(lttng_ust_libc, memalign, alignment, size, memory);
     depth--;
     return memory;
+}
+
+EXPORTED void *memalign(size_t alignment, size_t size)
+{
+    const allocate_two_function function = BEHIND(memalign);
+    if (UNLIKELY(!function))
+        return EARLY(memalign, alignment, size, alignment, size);
+    if (ON(lttng_ust_libc, memalign))
+        return record_memalign(function, alignment, size);
+    return function(alignment, size);
 }
 
 /* Recorded as memalign, as LTTng does. */
 EXPORTED void *aligned_alloc(size_t alignment, size_t size)
 {
-    void *memory;
-    if (!resolved())
-        return pool_allocate(alignment, size);
-    depth++;
-    memory = next.aligned_alloc(alignment, size);
-    if (depth == 1)
-        trackway(lttng_ust_libc, memalign, alignment, size, memory);
-    depth--;
-    return memory;
+    const allocate_two_function function = BEHIND(aligned_alloc);
+    if (UNLIKELY(!function))
+        return EARLY(aligned_alloc, alignment, size, alignment, size);
+    if (ON(lttng_ust_libc, memalign))
+        return record_memalign(function, alignment, size);
+    return function(alignment, size);
 }
 
-EXPORTED int posix_memalign(void **out, size_t alignment, size_t size)
+static ASIDE int record_posix_memalign(posix_function function, void **out, size_t alignment,
+                                       size_t size)
 {
     int result;
-    if (!resolved()) {
-        const int saved_errno = errno;
-        void *memory = pool_allocate(alignment, size);
-        errno = saved_errno;
-        if (!memory)
-            return ENOMEM;
-        *out = memory;
-        return 0;
-    }
     depth++;
-    result = next.posix_memalign(out, alignment, size);
+    result = function(out, alignment, size);
     if (depth == 1)
         trackway(lttng_ust_libc, posix_memalign, result == 0 ? *out : NULL, alignment, size,
                  result);
     depth--;
     return result;
+}
+
+static ASIDE int early_posix_memalign(void **out, size_t alignment, size_t size)
+{
+    void *memory;
+    int saved_errno;
+    if (resolve())
+        return BEHIND(posix_memalign)(out, alignment, size);
+    saved_errno = is_relocated() ? errno : 0;
+    memory = pool_allocate(alignment, size);
+    if (is_relocated())
+        errno = saved_errno;
+    if (!memory)
+        return ENOMEM;
+    *out = memory;
+    return 0;
+}
+
+EXPORTED int posix_memalign(void **out, size_t alignment, size_t size)
+{
+    const posix_function function = BEHIND(posix_memalign);
+    if (UNLIKELY(!function))
+        return early_posix_memalign(out, alignment, size);
+    if (ON(lttng_ust_libc, posix_memalign))
+        return record_posix_memalign(function, out, alignment, size);
+    return function(out, alignment, size);
+}
+
+/* --- Obsolete, but what they return is freed like anything else: recorded as memalign, too --- */
+
+static ASIDE void *record_pages(allocate_function function, size_t size)
+{
+    void *memory;
+    depth++;
+    memory = function(size);
+    if (depth == 1)
+        trackway(lttng_ust_libc, memalign, (uint64_t)sysconf(_SC_PAGESIZE), size, memory);
+    depth--;
+    return memory;
+}
+
+enum { LARGEST_USUAL_PAGE = 4096 };
+
+EXPORTED void *valloc(size_t size)
+{
+    const allocate_function function = BEHIND(valloc);
+    if (UNLIKELY(!function))
+        return EARLY(valloc, LARGEST_USUAL_PAGE, size, size);
+    if (ON(lttng_ust_libc, memalign))
+        return record_pages(function, size);
+    return function(size);
+}
+
+EXPORTED void *pvalloc(size_t size)
+{
+    const allocate_function function = BEHIND(pvalloc);
+    if (UNLIKELY(!function))
+        return EARLY(pvalloc, LARGEST_USUAL_PAGE, size, size);
+    if (ON(lttng_ust_libc, memalign))
+        return record_pages(function, size);
+    return function(size);
 }

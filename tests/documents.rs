@@ -66,12 +66,54 @@ fn the_commands_of_the_reading_guide_work() {
     let program = world.compile("myapp", &block("TRACKWAY_EVENT"), true, &[]);
     let recording = world.record(&[], &[program.to_str().unwrap()]);
     assert!(recording.output.status.success(), "{}", recording.messages());
-    assert!(run_commands(&world, "docs/guides/reading.md") > 10);
+    let lines = run_commands(&world, "docs/guides/reading.md");
+    assert!(lines > 10, "{lines} commands");
     let csv = fs::read_to_string(world.path("requests.csv")).expect("a table");
     assert!(csv.starts_with("time,name,hostname,procname,vpid,stream,cpu_id,vtid,path,"), "{csv}");
     let print = |trace: &str| world.print(&world.path(trace));
     assert_eq!(print("whole"), print("trace"));
     assert_eq!(print("myapp-only").lines().count(), 1);
+}
+
+#[test]
+fn the_commands_of_the_preload_guide_work_and_so_does_its_helper() {
+    if !has("xz") {
+        return skipped("xz is not installed");
+    }
+    let world = World::new("preload-guide");
+    fs::write(world.path("input"), vec![b'x'; 1 << 20]).unwrap();
+    assert_eq!(run_commands(&world, "docs/guides/preload.md"), 7);
+    for (trace, event) in [
+        ("allocations", "lttng_ust_libc:malloc: "),
+        ("waits", "trackway_pthread:cond_"),
+        ("files", "trackway_fd:pipe: "),
+        ("all", "lttng_ust_statedump:bin_info: "),
+        ("locks", "lttng_ust_pthread:pthread_mutex_lock_acq: "),
+        ("ids", "trackway_fork:exec: "),
+    ] {
+        assert!(world.print(&world.path(trace)).contains(event), "{trace}: no {event}");
+    }
+    let guide = fs::read_to_string(source_dir().join("docs/guides/preload.md")).unwrap();
+    let (_, helper) = guide.split_once("```c\n").expect("a helper");
+    let helper = helper.split("```").next().unwrap();
+    fs::write(world.path("time.c"), format!("#define _GNU_SOURCE\n{helper}")).unwrap();
+    let strict = ["-std=c11", "-O2", "-Wall", "-Wextra", "-Wpedantic", "-Werror", "-fPIC"];
+    let mut cc = world.command("cc");
+    cc.args(strict).args(["-shared", "-fvisibility=hidden", "time.c", "-o", "libtime.so"]);
+    for folder in ["include", "preload"] {
+        cc.arg("-I").arg(source_dir().join(folder));
+    }
+    let output = cc.output().unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let source = "#include <time.h>\nint main(void) { struct timespec t = {0, 1};\n\
+                  return nanosleep(&t, 0); }\n";
+    let program = world.compile("sleeper", source, false, &[]);
+    let mut record = world.trackway(&["record", "-o", "sleep", "--"]);
+    let output = record.arg(program).env("LD_PRELOAD", world.path("libtime.so")).output().unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let text = world.print(&world.path("sleep"));
+    assert!(text.contains("trackway_time:nanosleep: "), "{text}");
+    assert!(text.contains("{ seconds = 0, error = 0 }"), "{text}");
 }
 
 #[test]
@@ -167,6 +209,9 @@ fn what_is_installed_works_and_can_be_uninstalled() {
         "lib/libtrackway.so.1",
         "lib/libtrackway-libc.so",
         "lib/libtrackway-pthread.so",
+        "lib/libtrackway-dl.so",
+        "lib/libtrackway-fd.so",
+        "lib/libtrackway-fork.so",
         "lib/pkgconfig/trackway.pc",
         "include/trackway/trackway.h",
         "include/trackway/abi/abi.h",

@@ -323,7 +323,7 @@ impl World {
     pub fn compile_file(&self, file: &str, linked: bool, flags: &[&str]) -> PathBuf {
         let path = source_dir().join("tests").join(file);
         let text = fs::read_to_string(&path).expect("a test's source");
-        let folder = format!("-I{}", source_dir().join("tests/lives").display());
+        let folder = format!("-I{}", path.parent().expect("a folder").display());
         let mut all = vec![folder.as_str()];
         all.extend(flags);
         let name = path.file_stem().expect("a name").to_string_lossy().into_owned();

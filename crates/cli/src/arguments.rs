@@ -89,7 +89,8 @@ pub(crate) struct RecordArguments {
     /// What every record says besides its fields: vpid, vtid, procname, or none
     #[arg(long, value_name = "LIST", default_value = "vtid")]
     pub(crate) context: String,
-    /// Trace calls of the C library in any program: libc (allocations), pthread (mutexes)
+    /// Trace calls of the C library in any program: libc (allocations), pthread (locks and waits),
+    /// dl (shared objects), fd (file descriptors), fork (processes), or all
     #[arg(long, value_name = "LIST")]
     pub(crate) preload: Option<String>,
     /// Buffer size for each CPU, with K, M or G; memory for all of it is taken before the command

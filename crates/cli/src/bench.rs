@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use anyhow::Context as _;
-use trackway_lab::{Error, Options, ReadingOptions, SpansOptions};
+use trackway_lab::{Error, Options, PreloadOptions, ReadingOptions, SpansOptions};
 
 /// Exit status of a program that Ctrl-C ended, as shells have it: 128 + SIGINT.
 const INTERRUPTED: u8 = 130;
@@ -17,6 +17,7 @@ const INTERRUPTED: u8 = 130;
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:\n  trackway bench tracepoint\n  trackway bench reader\n  \
                         trackway bench spans\n  \
+                        trackway bench preload\n  \
                         trackway bench tracepoint --only lttng --rounds 10 --json lttng.json")]
 pub(crate) struct Arguments {
     #[command(subcommand)]
@@ -51,6 +52,13 @@ enum What {
     #[command(after_help = "Examples:\n  trackway bench spans --quick\n  \
                             trackway bench spans --rounds 10 --json spans.json")]
     Spans(Spans),
+    /// What the preload helper libc costs a program that allocates, beside LTTng's
+    ///
+    /// Small C programs run alone, with the helper loaded while nobody records, and recorded, in
+    /// interleaved rounds. Figures of different machines do not compare; ratios do.
+    #[command(after_help = "Examples:\n  trackway bench preload --quick\n  \
+                            trackway bench preload --rounds 30 --json preload.json")]
+    Preload(Preload),
 }
 
 /// Arguments of `trackway bench tracepoint`.
@@ -116,6 +124,25 @@ struct Reader {
     json: Option<PathBuf>,
 }
 
+/// Arguments of `trackway bench preload`.
+#[derive(Debug, clap::Args)]
+struct Preload {
+    /// Some seconds instead of two minutes: to see that all works, not for figures
+    #[arg(long)]
+    quick: bool,
+    /// Measure so many rounds [default: 15]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1000))]
+    rounds: Option<u32>,
+    /// Write all figures to FILE, too
+    #[arg(
+        long,
+        value_name = "FILE",
+        num_args = 0..=1,
+        default_missing_value = "results-preload.json"
+    )]
+    json: Option<PathBuf>,
+}
+
 /// Runs it, with the table on `output`. 1 if something failed that should have worked.
 ///
 /// # Errors
@@ -126,6 +153,7 @@ pub(crate) fn run(arguments: &Arguments, output: &mut dyn Write) -> anyhow::Resu
         What::Tracepoint(arguments) => tracepoint(arguments, output),
         What::Reader(arguments) => reader(arguments, output),
         What::Spans(arguments) => spans(arguments, output),
+        What::Preload(arguments) => preload(arguments, output),
     };
     match done {
         Ok(has_failures) => Ok(if has_failures { ExitCode::from(1) } else { ExitCode::SUCCESS }),
@@ -167,6 +195,15 @@ fn spans(arguments: &Spans, output: &mut dyn Write) -> anyhow::Result<bool> {
     let results = trackway_lab::run_spans(&options)?;
     save(arguments.json.as_deref(), || results.to_json())?;
     trackway_lab::print_spans(&results, output).context("cannot write the table")?;
+    Ok(results.has_failures())
+}
+
+/// Whether something failed.
+fn preload(arguments: &Preload, output: &mut dyn Write) -> anyhow::Result<bool> {
+    let options = PreloadOptions { quick: arguments.quick, rounds: arguments.rounds };
+    let results = trackway_lab::run_preload(&options)?;
+    save(arguments.json.as_deref(), || results.to_json())?;
+    trackway_lab::print_preload(&results, output).context("cannot write the table")?;
     Ok(results.has_failures())
 }
 

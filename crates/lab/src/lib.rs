@@ -6,6 +6,7 @@
 //! readback  every event of every run is looked for in what the tracer itself wrote
 //! results   what was measured, as JSON; table, bars and report show it to people
 //! reader    the same for readers of traces: ours beside babeltrace2
+//! preload   what the preload helper costs a program that allocates, beside LTTng's
 //! ```
 //!
 //! Main invariant: a figure is only given beside the proof that the tracer did the work. After
@@ -22,6 +23,7 @@ mod child;
 mod error;
 mod machine;
 mod place;
+mod preload;
 mod progress;
 mod readback;
 mod reader;
@@ -41,6 +43,9 @@ pub use bench::{Options, run};
 pub use case::{Case, Context, Payload};
 pub use error::Error;
 pub use machine::Machine;
+pub use preload::{
+    PreloadCost, PreloadOptions, PreloadResults, Program, Way, print_preload, run_preload,
+};
 pub use reader::{
     Agreement, ReadingOptions, ReadingResults, Size, Speed, Tool, TraceKind, TraceMeasured, Work,
     print_reading, run_reading,

@@ -11,7 +11,7 @@ pub(crate) struct Source {
 }
 
 /// All of them.
-pub(crate) const SOURCES: [Source; 9] = [
+pub(crate) const SOURCES: [Source; 11] = [
     Source { name: "harness.h", text: include_str!("workloads/harness.h") },
     Source { name: "baseline.c", text: include_str!("workloads/baseline.c") },
     Source { name: "trackway.c", text: include_str!("workloads/trackway.c") },
@@ -20,6 +20,8 @@ pub(crate) const SOURCES: [Source; 9] = [
     Source { name: "lttng.c", text: include_str!("workloads/lttng.c") },
     Source { name: "lttng-provider.c", text: include_str!("workloads/lttng-provider.c") },
     Source { name: "lttng-provider.h", text: include_str!("workloads/lttng-provider.h") },
+    Source { name: "allocate.c", text: include_str!("workloads/allocate.c") },
+    Source { name: "interpose.c", text: include_str!("workloads/interpose.c") },
     Source { name: "launch.c", text: include_str!("workloads/launch.c") },
 ];
 

@@ -177,12 +177,17 @@ fn is_executable(status: &std::fs::Metadata) -> bool {
     status.is_file() && status.permissions().mode() & 0o111 != 0
 }
 
-/// Paths of libtrackway.so and of these preload helpers, beside this program.
+/// Paths of these preload helpers and of libtrackway.so, beside this program.
+///
+/// It is the last: so the helpers' functions are in front of those that it wraps itself (vfork,
+/// clone), and its constructor runs before theirs, which may record.
 pub(crate) fn libraries(helpers: &[&'static str]) -> Result<Vec<PathBuf>, RecordError> {
     let program = std::env::current_exe().map_err(RecordError::io("find", "/proc/self/exe"))?;
     let folder = program.parent().unwrap_or(Path::new("/"));
-    std::iter::once(LIBRARY)
-        .chain(helpers.iter().copied())
+    helpers
+        .iter()
+        .copied()
+        .chain(std::iter::once(LIBRARY))
         .map(|name| {
             let path = LIBRARY_FOLDERS
                 .iter()

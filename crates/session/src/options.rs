@@ -27,7 +27,9 @@ impl core::fmt::Display for OptionError {
                 "no context '{name}' (there are vpid, vtid, procname; none for none at all)"
             ),
             Self::Preload(name) => {
-                write!(formatter, "no preload helper '{name}' (there are libc, pthread)")
+                let names: Vec<&str> = HELPERS.iter().map(|helper| helper.0).collect();
+                let names = names.join(", ");
+                write!(formatter, "no preload helper '{name}' (there are {names}; all for all)")
             }
             Self::Pattern(text) => write!(formatter, "'{text}' is not a pattern"),
             Self::ExcludesAll(text) => write!(formatter, "'{text}' excludes all events"),
@@ -57,15 +59,29 @@ pub fn parse_contexts(list: &str) -> Result<u32, OptionError> {
     })
 }
 
-/// Reads a list of preload helpers: names of the libraries' files.
+/// The preload helpers: how users name them, and their files (`preload/`).
+const HELPERS: [(&str, &str); 5] = [
+    ("libc", "libtrackway-libc.so"),
+    ("pthread", "libtrackway-pthread.so"),
+    ("dl", "libtrackway-dl.so"),
+    ("fd", "libtrackway-fd.so"),
+    ("fork", "libtrackway-fork.so"),
+];
+
+/// Reads a list of preload helpers (`libc,pthread`, or `all`): names of the libraries' files, each
+/// once, in the order of the list.
 pub fn parse_preload(list: &str) -> Result<Vec<&'static str>, OptionError> {
-    words(list)
-        .map(|name| match name {
-            "libc" => Ok("libtrackway-libc.so"),
-            "pthread" => Ok("libtrackway-pthread.so"),
-            _ => Err(OptionError::Preload(name.to_owned())),
-        })
-        .collect()
+    let mut files = Vec::new();
+    for name in words(list) {
+        let mut found = HELPERS.iter().filter(|helper| helper.0 == name || name == "all");
+        let first = found.next().ok_or_else(|| OptionError::Preload(name.to_owned()))?;
+        for &(_, file) in core::iter::once(first).chain(found) {
+            if !files.contains(&file) {
+                files.push(file);
+            }
+        }
+    }
+    Ok(files)
 }
 
 fn words(list: &str) -> impl Iterator<Item = &str> {
@@ -133,6 +149,11 @@ mod tests {
         assert_eq!(parse_contexts("vpid, procname"), Ok(context::VPID | context::PROCNAME));
         assert!(parse_contexts("pid").is_err());
         assert_eq!(parse_preload("libc").unwrap(), ["libtrackway-libc.so"]);
-        assert!(parse_preload("libm").is_err());
+        let all = parse_preload("fd, all").unwrap();
+        assert_eq!((all.len(), all[0], all[1]), (5, "libtrackway-fd.so", "libtrackway-libc.so"));
+        assert_eq!(
+            parse_preload("libm").unwrap_err().to_string(),
+            "no preload helper 'libm' (there are libc, pthread, dl, fd, fork; all for all)"
+        );
     }
 }

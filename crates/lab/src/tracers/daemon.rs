@@ -34,7 +34,7 @@ fn run_dir() -> &'static Path {
 
 /// Where our LTTng processes find each other.
 #[derive(Debug, Clone)]
-pub(super) struct Home {
+pub(crate) struct Home {
     home: PathBuf,
     /// For root: the folder that lies over [`RUN_DIR`].
     run: Option<CString>,
@@ -42,7 +42,7 @@ pub(super) struct Home {
 
 impl Home {
     /// In the scratch folder.
-    pub(super) fn new(place: &Place) -> Result<Self> {
+    pub(crate) fn new(place: &Place) -> Result<Self> {
         let home = place.path("lttng-home");
         make_dir(&home)?;
         // SAFETY: geteuid has no preconditions.
@@ -61,7 +61,7 @@ impl Home {
     }
 
     /// Makes `command` a process that finds our daemon, and no other.
-    pub(super) fn enter(&self, command: &mut Command) {
+    pub(crate) fn enter(&self, command: &mut Command) {
         command.env("LTTNG_HOME", &self.home).env_remove("LTTNG_RUNDIR").env_remove("LD_PRELOAD");
         if let Some(run) = self.run.clone() {
             // SAFETY: between fork and exec it only makes system calls, on memory made before.
@@ -85,14 +85,14 @@ fn lay_over(folder: &CStr, at: &CStr) -> io::Result<()> {
 
 /// The daemon while it runs.
 #[derive(Debug)]
-pub(super) struct Daemon {
+pub(crate) struct Daemon {
     home: Home,
     child: Child,
 }
 
 impl Daemon {
     /// Starts it, and waits until it answers.
-    pub(super) fn start(place: &Place) -> Result<Self> {
+    pub(crate) fn start(place: &Place) -> Result<Self> {
         let home = Home::new(place)?;
         let mut command = Command::new("lttng-sessiond");
         command.args(["--no-kernel", "--quiet"]).process_group(0);
@@ -121,26 +121,26 @@ impl Daemon {
     }
 
     /// `lttng ARGUMENTS`.
-    pub(super) fn lttng(&self, arguments: &[&str]) -> Result<()> {
+    pub(crate) fn lttng(&self, arguments: &[&str]) -> Result<()> {
         let mut command = self.command(Path::new("lttng"));
         command.args(["--no-sessiond", "--quiet"]).args(arguments);
         child::run(&mut command, &format!("lttng {}", arguments.join(" "))).map(|_| ())
     }
 
     /// A command that finds the daemon.
-    pub(super) fn command(&self, program: &Path) -> Command {
+    pub(crate) fn command(&self, program: &Path) -> Command {
         let mut command = Command::new(program);
         self.enter(&mut command);
         command
     }
 
     /// Makes `command` one that finds the daemon.
-    pub(super) fn enter(&self, command: &mut Command) {
+    pub(crate) fn enter(&self, command: &mut Command) {
         self.home.enter(command);
     }
 
     /// Processes of the daemon: itself and its descendants.
-    pub(super) fn processes(&self) -> Vec<u32> {
+    pub(crate) fn processes(&self) -> Vec<u32> {
         let mut known = vec![self.child.id()];
         let parents = parents();
         let mut at = 0;

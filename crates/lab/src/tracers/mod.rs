@@ -1,7 +1,7 @@
 //! The adapters.
 
 mod baseline;
-mod daemon;
+pub(crate) mod daemon;
 mod lttng;
 pub(crate) mod trackway;
 

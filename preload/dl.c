@@ -1,0 +1,520 @@
+/* SPDX-License-Identifier: MIT OR Apache-2.0 */
+/*
+ * libtrackway-dl.so: preloaded, it records which shared objects a program has loaded, and when it
+ * loads and unloads more. Events and fields are named as LTTng-UST names them, so that analyses
+ * that turn addresses into functions and lines work (babeltrace2's debug-info, Trace Compass).
+ *
+ *     lttng_ust_statedump   all objects, when the process starts; and again at its next dlopen() or
+ *                           dlclose() if it has forked since, or a new session wants to know
+ *     lttng_ust_dl          calls of dlopen(), dlmopen() and dlclose()
+ *     lttng_ust_lib         objects that came and went by them, dependencies included
+ *
+ * What is known of an object comes from its program headers in memory, but for its canonical path
+ * and its debug link, for which the file is opened: by system calls, so that no other helper
+ * records it. None of this can be called in a signal handler, nor can dlopen().
+ */
+#define _GNU_SOURCE
+#include "helper.h"
+#include <elf.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <link.h>
+#include <stdio.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+TRACKWAY_EVENT(lttng_ust_statedump, start, TRACKWAY_DEBUG_LINE);
+TRACKWAY_EVENT(lttng_ust_statedump, bin_info, TRACKWAY_DEBUG_LINE,
+    (ptr, baddr), (u64, memsz), (str, path), (u8, is_pic), (u8, has_build_id),
+    (u8, has_debug_link));
+TRACKWAY_EVENT(lttng_ust_statedump, build_id, TRACKWAY_DEBUG_LINE,
+    (ptr, baddr), (seq, build_id, x8));
+TRACKWAY_EVENT(lttng_ust_statedump, debug_link, TRACKWAY_DEBUG_LINE,
+    (ptr, baddr), (u32, crc), (str, filename));
+TRACKWAY_EVENT(lttng_ust_statedump, end, TRACKWAY_DEBUG_LINE);
+
+TRACKWAY_EVENT(lttng_ust_dl, dlopen, TRACKWAY_DEBUG_LINE,
+    (ptr, baddr), (u64, memsz), (x32, flags), (str, path), (u8, has_build_id),
+    (u8, has_debug_link));
+TRACKWAY_EVENT(lttng_ust_dl, dlmopen, TRACKWAY_DEBUG_LINE,
+    (ptr, baddr), (u64, memsz), (i64, nsid), (x32, flags), (str, path), (u8, has_build_id),
+    (u8, has_debug_link));
+TRACKWAY_EVENT(lttng_ust_dl, build_id, TRACKWAY_DEBUG_LINE, (ptr, baddr), (seq, build_id, x8));
+TRACKWAY_EVENT(lttng_ust_dl, debug_link, TRACKWAY_DEBUG_LINE,
+    (ptr, baddr), (u32, crc), (str, filename));
+TRACKWAY_EVENT(lttng_ust_dl, dlclose, TRACKWAY_DEBUG_LINE, (ptr, baddr));
+
+TRACKWAY_EVENT(lttng_ust_lib, load, TRACKWAY_DEBUG_LINE,
+    (ptr, baddr), (u64, memsz), (str, path), (u8, has_build_id), (u8, has_debug_link));
+TRACKWAY_EVENT(lttng_ust_lib, build_id, TRACKWAY_DEBUG_LINE, (ptr, baddr), (seq, build_id, x8));
+TRACKWAY_EVENT(lttng_ust_lib, debug_link, TRACKWAY_DEBUG_LINE,
+    (ptr, baddr), (u32, crc), (str, filename));
+TRACKWAY_EVENT(lttng_ust_lib, unload, TRACKWAY_DEBUG_LINE, (ptr, baddr));
+
+/* --- What there is to know of an object ------------------------------------------------------ */
+
+enum {
+    BUILD_ID_MAX = 64,   /* bytes; linkers make 16 or 20 */
+    LINK_MAX = 256,      /* bytes of a debug link's name */
+    SECTIONS_MAX = 4096, /* of a file that are looked at */
+    NAMES_MAX = 64
+};
+
+struct object {
+    const void *baddr; /* address of its first byte */
+    uint64_t memsz;    /* from there to the end of its last segment, in bytes */
+    const unsigned char *build_id; /* null if it has none */
+    size_t build_id_size;
+    int is_pic;
+    int has_debug_link;
+    uint32_t crc;
+    char link[LINK_MAX];
+    char path[PATH_MAX];
+};
+
+/* The object's build-id, if these notes have it. */
+static void read_notes(struct object *object, const unsigned char *notes, size_t size,
+                       size_t alignment)
+{
+    size_t at = 0;
+    if (alignment != 8)
+        alignment = 4;
+    while (size >= sizeof(ElfW(Nhdr)) && at <= size - sizeof(ElfW(Nhdr))) {
+        ElfW(Nhdr) note;
+        size_t name, content, end;
+        memcpy(&note, notes + at, sizeof(note));
+        name = at + sizeof(note);
+        content = (name + note.n_namesz + alignment - 1) & ~(alignment - 1);
+        end = content + note.n_descsz;
+        if (end > size)
+            return;
+        if (note.n_type == NT_GNU_BUILD_ID && note.n_namesz == 4 &&
+            memcmp(notes + name, "GNU", 4) == 0 && note.n_descsz <= BUILD_ID_MAX) {
+            object->build_id = notes + content;
+            object->build_id_size = note.n_descsz;
+            return;
+        }
+        at = (end + alignment - 1) & ~(alignment - 1);
+    }
+}
+
+/* Where it is and what it is, from its program headers. */
+static void read_headers(struct object *object, uintptr_t bias, const ElfW(Phdr) * headers,
+                         size_t count)
+{
+    uintptr_t low = UINTPTR_MAX, high = 0;
+    size_t i;
+    object->build_id = NULL;
+    object->build_id_size = 0;
+    for (i = 0; i < count; i++) {
+        const ElfW(Phdr) *header = &headers[i];
+        if (header->p_type == PT_LOAD) {
+            if (header->p_vaddr < low)
+                low = header->p_vaddr;
+            if (header->p_vaddr + header->p_memsz > high)
+                high = header->p_vaddr + header->p_memsz;
+        } else if (header->p_type == PT_NOTE && !object->build_id) {
+            const unsigned char *notes;
+            const uintptr_t address = bias + header->p_vaddr;
+            memcpy(&notes, &address, sizeof(notes));
+            read_notes(object, notes, header->p_memsz, header->p_align);
+        }
+    }
+    if (low > high)
+        low = high = 0;
+    low += bias;
+    memcpy(&object->baddr, &low, sizeof(low));
+    object->memsz = high + bias - low;
+    object->is_pic = bias != 0;
+}
+
+static int read_at(int file, void *to, size_t size, uint64_t at)
+{
+    return syscall(SYS_pread64, file, to, size, (off_t)at) == (long)size;
+}
+
+/* The debug link of the ELF file `file`: a section that is not loaded, with a name and a CRC. */
+static void read_debug_link(struct object *object, int file)
+{
+    ElfW(Ehdr) head;
+    ElfW(Shdr) names, section;
+    size_t i;
+    if (!read_at(file, &head, sizeof(head), 0) || memcmp(head.e_ident, ELFMAG, SELFMAG) != 0 ||
+        head.e_shentsize != sizeof(section) || head.e_shnum > SECTIONS_MAX ||
+        !read_at(file, &names, sizeof(names),
+                 head.e_shoff + (uint64_t)head.e_shstrndx * sizeof(section)))
+        return;
+    for (i = 0; i < head.e_shnum; i++) {
+        char name[sizeof(".gnu_debuglink")];
+        size_t length;
+        if (!read_at(file, &section, sizeof(section), head.e_shoff + i * sizeof(section)))
+            return;
+        if (section.sh_type != SHT_PROGBITS || section.sh_flags & SHF_ALLOC ||
+            section.sh_size > LINK_MAX || section.sh_size < 8 ||
+            !read_at(file, name, sizeof(name), names.sh_offset + section.sh_name) ||
+            memcmp(name, ".gnu_debuglink", sizeof(name)) != 0)
+            continue;
+        if (!read_at(file, object->link, section.sh_size, section.sh_offset))
+            return;
+        length = strnlen(object->link, section.sh_size);
+        if (length + 1 > section.sh_size - 4)
+            return;
+        memcpy(&object->crc, object->link + section.sh_size - 4, 4);
+        object->has_debug_link = 1;
+        return;
+    }
+}
+
+/* Its path, canonical if the file can be opened, and what only the file says. */
+static void read_file(struct object *object, const char *name)
+{
+    char self[NAMES_MAX];
+    long length = -1;
+    const int is_program = !name || !*name;
+    const long file =
+        syscall(SYS_openat, AT_FDCWD, is_program ? "/proc/self/exe" : name, O_RDONLY | O_CLOEXEC);
+    object->has_debug_link = 0;
+    if (file >= 0) {
+        snprintf(self, sizeof(self), "/proc/self/fd/%ld", file);
+        length = readlink(self, object->path, sizeof(object->path) - 1);
+        read_debug_link(object, (int)file);
+        syscall(SYS_close, file);
+    }
+    if (length >= 0)
+        object->path[length] = 0;
+    else /* as LTTng names what is not a file, such as the vDSO */
+        snprintf(object->path, sizeof(object->path), "[%s]", is_program ? "program" : name);
+}
+
+/*
+ * Where the object of a link map is. It may be of any namespace, so its program headers are found
+ * through its first mapping, which begins with the ELF header if the file does. Whether it did.
+ */
+static int read_map(struct object *object, const struct link_map *map)
+{
+    Dl_info info;
+    const ElfW(Ehdr) * head;
+    const unsigned char *first;
+    if (!dladdr(map->l_ld, &info) || memcmp(info.dli_fbase, ELFMAG, SELFMAG) != 0)
+        return 0;
+    first = info.dli_fbase;
+    head = info.dli_fbase;
+    if (head->e_phentsize != sizeof(ElfW(Phdr)))
+        return 0;
+    read_headers(object, map->l_addr, (const void *)(first + head->e_phoff), head->e_phnum);
+    return 1;
+}
+
+#define RECORD_DETAILS(provider, object)                                                          \
+    do {                                                                                          \
+        if ((object)->build_id)                                                                   \
+            trackway(provider, build_id, (object)->baddr, (object)->build_id,                     \
+                     (object)->build_id_size);                                                    \
+        if ((object)->has_debug_link)                                                             \
+            trackway(provider, debug_link, (object)->baddr, (object)->crc, (object)->link);       \
+    } while (0)
+
+/* --- The objects that are loaded ------------------------------------------------------------- */
+
+/*
+ * The objects that were there when it was last looked. One for which there is no room comes and
+ * goes unnoticed. All of this is changed only while the loader's lock is held: in callbacks of
+ * dl_iterate_phdr(). The name is the loader's, may be gone, and is compared as an address.
+ */
+enum { KNOWN_MAX = 2048 };
+static struct {
+    uintptr_t bias;
+    const char *name;
+    const void *baddr;
+    unsigned seen; /* the look at which it was last there; 0 if the place is free */
+} known[KNOWN_MAX];
+static unsigned look;
+/* How many objects the loader had added and removed by then. */
+static unsigned long long adds, subs;
+
+static ASIDE void record_load(const struct dl_phdr_info *info)
+{
+    struct object object;
+    read_headers(&object, info->dlpi_addr, info->dlpi_phdr, info->dlpi_phnum);
+    read_file(&object, info->dlpi_name);
+    trackway(lttng_ust_lib, load, object.baddr, object.memsz, object.path,
+             object.build_id != NULL, object.has_debug_link);
+    RECORD_DETAILS(lttng_ust_lib, &object);
+}
+
+static const void *base_of(const struct dl_phdr_info *info)
+{
+    struct object object;
+    read_headers(&object, info->dlpi_addr, info->dlpi_phdr, info->dlpi_phnum);
+    return object.baddr;
+}
+
+/* Sees one object; `records` points at whether one that was not known is recorded. */
+static int see(struct dl_phdr_info *info, size_t size, void *records)
+{
+    size_t i, place = KNOWN_MAX;
+    (void)size;
+    for (i = 0; i < KNOWN_MAX; i++) {
+        if (!known[i].seen) {
+            if (place == KNOWN_MAX)
+                place = i;
+        } else if (known[i].bias == info->dlpi_addr && known[i].name == info->dlpi_name) {
+            known[i].seen = look;
+            return 0;
+        }
+    }
+    if (place == KNOWN_MAX)
+        return 0;
+    known[place].bias = info->dlpi_addr;
+    known[place].name = info->dlpi_name;
+    known[place].baddr = base_of(info);
+    known[place].seen = look;
+    if (*(const int *)records)
+        record_load(info);
+    return 0;
+}
+
+/*
+ * Looks at all objects, from within a look at the first one: the loader's lock is recursive, and so
+ * is held for all of it.
+ */
+static int look_at_all(struct dl_phdr_info *info, size_t size, void *records)
+{
+    size_t i;
+    (void)size;
+    if (look && info->dlpi_adds == adds && info->dlpi_subs == subs)
+        return 1;
+    adds = info->dlpi_adds;
+    subs = info->dlpi_subs;
+    if (++look == 0)
+        look = 1;
+    dl_iterate_phdr(see, records);
+    for (i = 0; i < KNOWN_MAX; i++)
+        if (known[i].seen && known[i].seen != look) {
+            known[i].seen = 0;
+            if (*(const int *)records)
+                trackway(lttng_ust_lib, unload, known[i].baddr);
+        }
+    return 1;
+}
+
+static void update(int records)
+{
+    dl_iterate_phdr(look_at_all, &records);
+}
+
+/* --- The state dump -------------------------------------------------------------------------- */
+
+/* Sessions (one bit each) and the process that have been told of all objects. */
+static uint32_t told_sessions;
+static pid_t told_process;
+
+static int dump_object(struct dl_phdr_info *info, size_t size, void *unused)
+{
+    struct object object;
+    (void)size, (void)unused;
+    read_headers(&object, info->dlpi_addr, info->dlpi_phdr, info->dlpi_phnum);
+    read_file(&object, info->dlpi_name);
+    trackway(lttng_ust_statedump, bin_info, object.baddr, object.memsz, object.path,
+             object.is_pic, object.build_id != NULL, object.has_debug_link);
+    RECORD_DETAILS(lttng_ust_statedump, &object);
+    return 0;
+}
+
+/*
+ * Records all objects, if there is a session that has not seen them, or the process is another.
+ * Several threads may do so at a time, then it is recorded twice, which does no harm.
+ */
+static ASIDE void dump_if_wanted(void)
+{
+    const uint32_t sessions =
+        trackway_i_wanted(&trackway_event_lttng_ust_statedump_DOT_bin_info);
+    const uint32_t told = __atomic_exchange_n(&told_sessions, sessions, __ATOMIC_RELAXED);
+    const pid_t process = getpid();
+    const pid_t before = __atomic_exchange_n(&told_process, process, __ATOMIC_RELAXED);
+    if (process == before && !(sessions & ~told))
+        return;
+    update(0);
+    if (sessions) {
+        trackway(lttng_ust_statedump, start);
+        dl_iterate_phdr(dump_object, NULL);
+        trackway(lttng_ust_statedump, end);
+    }
+}
+
+/* --- What programs call ---------------------------------------------------------------------- */
+
+typedef void *(*dlopen_function)(const char *name, int flags);
+typedef void *(*dlmopen_function)(Lmid_t nsid, const char *name, int flags);
+typedef int (*dlclose_function)(void *handle);
+
+static dlopen_function next_dlopen;
+static dlmopen_function next_dlmopen;
+static dlclose_function next_dlclose;
+
+static int is_on(void)
+{
+    return ON(lttng_ust_statedump, bin_info) || ON(lttng_ust_dl, dlopen) ||
+           ON(lttng_ust_dl, dlmopen) || ON(lttng_ust_dl, dlclose) || ON(lttng_ust_lib, load) ||
+           ON(lttng_ust_lib, unload);
+}
+
+static void find_all(void)
+{
+    next_dlopen = (dlopen_function)find_next("dlopen");
+    next_dlmopen = (dlmopen_function)find_next("dlmopen");
+    next_dlclose = (dlclose_function)find_next("dlclose");
+}
+
+/* libtrackway.so comes behind us in LD_PRELOAD, so its constructor has run. */
+__attribute__((constructor)) static void begin(void)
+{
+    const int saved_errno = errno;
+    find_all();
+    if (is_on())
+        dump_if_wanted();
+    errno = saved_errno;
+}
+
+/*
+ * Whether it matters to dlopen() who calls it: the loader looks for `name` where the calling
+ * object's DT_RUNPATH and DT_RPATH say, and $ORIGIN is that object's folder. Then we must not come
+ * between: we jump to the function behind, and find out at the next call what it has loaded.
+ */
+static int depends_on_caller(const char *name, void *caller)
+{
+    Dl_info info;
+    struct link_map *map;
+    const ElfW(Dyn) * entry;
+    if (!name || (strchr(name, '/') && !strchr(name, '$')))
+        return 0;
+    if (!dladdr1(caller, &info, (void **)&map, RTLD_DL_LINKMAP))
+        return 1;
+    for (entry = map->l_ld; entry->d_tag != DT_NULL; entry++)
+        if (entry->d_tag == DT_RUNPATH || entry->d_tag == DT_RPATH)
+            return 1;
+    return strchr(name, '$') != NULL;
+}
+
+/* Of what dlopen() has returned. Whether there is anything to record of it. */
+static int read_handle(struct object *object, void *handle)
+{
+    struct link_map *map;
+    if (dlinfo(handle, RTLD_DI_LINKMAP, &map) != 0 || !map || !read_map(object, map))
+        return 0;
+    read_file(object, map->l_name);
+    return 1;
+}
+
+static ASIDE void record_dlopen(void *handle, int flags)
+{
+    struct object object;
+    if (!read_handle(&object, handle))
+        return;
+    trackway(lttng_ust_dl, dlopen, object.baddr, object.memsz, (uint32_t)flags, object.path,
+             object.build_id != NULL, object.has_debug_link);
+    RECORD_DETAILS(lttng_ust_dl, &object);
+}
+
+static ASIDE void *recorded_dlopen(dlopen_function function, const char *name, int flags)
+{
+    void *const handle = function(name, flags);
+    if (handle) {
+        const int saved_errno = errno;
+        record_dlopen(handle, flags);
+        update(1);
+        errno = saved_errno;
+    }
+    return handle;
+}
+
+/* Records what has come and gone since, unseen. */
+static ASIDE void catch_up(void)
+{
+    const int saved_errno = errno;
+    dump_if_wanted();
+    update(1);
+    errno = saved_errno;
+}
+
+EXPORTED void *dlopen(const char *name, int flags)
+{
+    if (UNLIKELY(!next_dlopen))
+        find_all();
+    if (is_on()) {
+        catch_up();
+        if (!depends_on_caller(name, __builtin_return_address(0)))
+            return recorded_dlopen(next_dlopen, name, flags);
+    }
+    return next_dlopen(name, flags); /* a jump, so that the caller is the caller */
+}
+
+static ASIDE void record_dlmopen(void *handle, Lmid_t nsid, int flags)
+{
+    struct object object;
+    if (nsid == LM_ID_NEWLM)
+        (void)dlinfo(handle, RTLD_DI_LMID, &nsid);
+    if (!read_handle(&object, handle))
+        return;
+    trackway(lttng_ust_dl, dlmopen, object.baddr, object.memsz, (int64_t)nsid, (uint32_t)flags,
+             object.path, object.build_id != NULL, object.has_debug_link);
+    RECORD_DETAILS(lttng_ust_dl, &object);
+}
+
+static ASIDE void *recorded_dlmopen(dlmopen_function function, Lmid_t nsid, const char *name,
+                                    int flags)
+{
+    void *const handle = function(nsid, name, flags);
+    if (handle) {
+        const int saved_errno = errno;
+        record_dlmopen(handle, nsid, flags);
+        update(1);
+        errno = saved_errno;
+    }
+    return handle;
+}
+
+EXPORTED void *dlmopen(Lmid_t nsid, const char *name, int flags)
+{
+    if (UNLIKELY(!next_dlmopen))
+        find_all();
+    if (is_on()) {
+        catch_up();
+        if (!depends_on_caller(name, __builtin_return_address(0)))
+            return recorded_dlmopen(next_dlmopen, nsid, name, flags);
+    }
+    return next_dlmopen(nsid, name, flags);
+}
+
+static ASIDE int recorded_dlclose(dlclose_function function, void *handle)
+{
+    struct object object;
+    struct link_map *map;
+    int result, saved_errno = errno;
+    catch_up();
+    if (dlinfo(handle, RTLD_DI_LINKMAP, &map) == 0 && map && read_map(&object, map))
+        trackway(lttng_ust_dl, dlclose, object.baddr);
+    errno = saved_errno;
+    result = function(handle);
+    saved_errno = errno;
+    if (result == 0)
+        update(1);
+    errno = saved_errno;
+    return result;
+}
+
+EXPORTED int dlclose(void *handle)
+{
+    if (UNLIKELY(!next_dlclose))
+        find_all();
+    if (is_on())
+        return recorded_dlclose(next_dlclose, handle);
+    return next_dlclose(handle);
+}
+
+/* What a last dlopen() that we did not come between has loaded. */
+__attribute__((destructor)) static void end(void)
+{
+    if (is_on())
+        catch_up();
+}

@@ -1,0 +1,144 @@
+/* SPDX-License-Identifier: MIT OR Apache-2.0 */
+/*
+ * What the preload helpers share. docs/guides/preload.md says how a helper is written, and why.
+ *
+ * A helper is one C file, compiled to one library, that exports the functions which it wraps and
+ * nothing else. Its functions are called in any thread and at any time: by the dynamic loader
+ * before relocations are done, by constructors, by signal handlers, by children of vfork.
+ */
+#ifndef TRACKWAY_PRELOAD_HELPER_H
+#define TRACKWAY_PRELOAD_HELPER_H
+
+#include <dlfcn.h>
+#include <errno.h>
+#include <stddef.h>
+#include <string.h>
+#include <trackway/trackway.h>
+
+#define EXPORTED __attribute__((visibility("default")))
+/* What runs only while events are on: out of line, so that the way while they are off is short. */
+#define ASIDE __attribute__((noinline))
+/* Thread-local, in the static block: the other models allocate when a thread first comes by. */
+#define THREAD_LOCAL __thread __attribute__((tls_model("initial-exec")))
+
+#define LIKELY(condition) __builtin_expect(!!(condition), 1)
+#define UNLIKELY(condition) __builtin_expect(!!(condition), 0)
+
+/* Whether the event is on. As trackway_enabled(), for use in an expression of several. */
+#define ON(provider, name) UNLIKELY(trackway_enabled(provider, name))
+
+/*
+ * Whether the loader has relocated this library. The loader runs resolvers of indirect functions
+ * (STT_GNU_IFUNC) of libraries behind ours before that, and what such a resolver calls may be ours.
+ * Until then nothing but this file's own functions and static data may be used: no function of the
+ * C library, no errno, no event.
+ */
+static inline int is_relocated(void)
+{
+    static const void *const volatile self = (const void *)&self; /* needs a relocation */
+    return self == (const void *)&self;                           /* needs none */
+}
+
+/* Any function; to be cast to what it is. */
+typedef void (*any_function)(void);
+
+/*
+ * The function NAME behind ours: that of the C library, or of another preloaded library. Null if
+ * there is none. Keeps errno.
+ *
+ * Of some functions glibc has two versions, and which one dlsym() gives has varied; the old one,
+ * which is for programs that were linked before it was replaced, works on other structures. We are
+ * called for either, and pass all calls on to today's.
+ */
+static inline any_function find_next(const char *name)
+{
+    static const struct {
+        const char *prefix, *old, *today;
+    } twice[] = {
+        {"pthread_cond_", "GLIBC_2.2.5", "GLIBC_2.3.2"}, /* 2003 */
+        {"posix_spawn", "GLIBC_2.2.5", "GLIBC_2.15"},    /* 2012 */
+    };
+    const int saved_errno = errno;
+    void *found = dlsym(RTLD_NEXT, name);
+    any_function function;
+    size_t i;
+    for (i = 0; i < sizeof(twice) / sizeof(*twice); i++)
+        if (strncmp(name, twice[i].prefix, strlen(twice[i].prefix)) == 0) {
+            void *today = dlvsym(RTLD_NEXT, name, twice[i].today);
+            if (today && found == dlvsym(RTLD_NEXT, name, twice[i].old))
+                found = today;
+        }
+    memcpy(&function, &found, sizeof(found)); /* ISO C has no cast from void * to a function */
+    errno = saved_errno;
+    return function;
+}
+
+/*
+ * Finds a function and stores it to `found`; several threads may do it at a time, with the same
+ * result. If there is none, or it cannot be looked for now, `instead` is the answer.
+ */
+static inline __attribute__((unused)) any_function look_up(any_function *found, const char *name,
+                                                           any_function instead)
+{
+    static THREAD_LOCAL int is_looking_up; /* else dlsym() has called us */
+    any_function function = NULL;
+    if (is_relocated() && !is_looking_up) {
+        is_looking_up = 1;
+        function = find_next(name);
+        is_looking_up = 0;
+        __atomic_store_n(found, function, __ATOMIC_RELAXED);
+    }
+    return function ? function : instead;
+}
+
+/*
+ * Defines NAME_next(), the function NAME behind ours, to be cast to what it is; INSTEAD serves
+ * while it is not known. NAME_found is null until then: no event may be touched before.
+ *
+ * It is looked up by a constructor: dlsym() waits for the loader, and a thread that calls us may
+ * hold what the loader waits for.
+ */
+#define NEXT(name, instead)                                                                       \
+    static any_function name##_found;                                                             \
+    static ASIDE any_function name##_look_up(void)                                                \
+    {                                                                                             \
+        return look_up(&name##_found, #name, (any_function)instead);                              \
+    }                                                                                             \
+    __attribute__((constructor)) static void name##_look_up_early(void)                           \
+    {                                                                                             \
+        (void)name##_look_up();                                                                   \
+    }
+
+/*
+ * WRAP(RESULT, NAME, INSTEAD, (PARAMETERS), (ARGUMENTS), IS_ON, CODE)
+ *
+ * Exports the function NAME, which has parameters and a result. While IS_ON is false it jumps to
+ * the function behind; else it executes CODE, in which that is `function`.
+ */
+#define WRAP(result, name, instead, parameters, arguments, is_on, ...)                            \
+    WRAP_AS(EXPORTED, name, result, name, instead, parameters, arguments, is_on, __VA_ARGS__)
+
+/* The same for NAME by a function OURS of this LINKAGE: where NAME itself has other parameters. */
+#define WRAP_AS(linkage, ours, result, name, instead, parameters, arguments, is_on, ...)          \
+    NEXT(name, instead)                                                                           \
+    static ASIDE result name##_early parameters                                                   \
+    {                                                                                             \
+        return ((result(*) parameters)name##_look_up())arguments;                                 \
+    }                                                                                             \
+    static ASIDE result name##_record(any_function next, UNPACK parameters)                       \
+    {                                                                                             \
+        result(*const function) parameters = (result(*) parameters)next;                          \
+        __VA_ARGS__                                                                               \
+    }                                                                                             \
+    linkage result ours parameters                                                                \
+    {                                                                                             \
+        const any_function next = __atomic_load_n(&name##_found, __ATOMIC_RELAXED);               \
+        if (UNLIKELY(!next))                                                                      \
+            return name##_early arguments;                                                        \
+        if (is_on)                                                                                \
+            return name##_record(next, UNPACK arguments);                                         \
+        return ((result(*) parameters)next)arguments;                                             \
+    }
+#define UNPACK(...) __VA_ARGS__
+
+#endif

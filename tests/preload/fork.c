@@ -1,0 +1,205 @@
+/* SPDX-License-Identifier: MIT OR Apache-2.0 */
+/* FORK: what the fork helper records, see expect.h; with other arguments it is what it starts. */
+#define _GNU_SOURCE
+#include "expect.h"
+#include <fcntl.h>
+#include <pty.h>
+#include <sched.h>
+#include <signal.h>
+#include <spawn.h>
+#include <stdlib.h>
+#include <sys/wait.h>
+
+extern char **environ;
+static char *self;
+
+static void exits(int status)
+{
+    expect("trackway_fork:exit status = %d", status);
+}
+
+/* Waits for the end of a process that ends with `status`. */
+static void reap(pid_t child, int status)
+{
+    int found;
+    CHECK(child > 0 && waitpid(child, &found, 0) == child);
+    CHECK(WIFEXITED(found) && WEXITSTATUS(found) == status);
+}
+
+static void forked(pid_t child, int status)
+{
+    expect("trackway_fork:fork child = %d, error = 0", child);
+    reap(child, status);
+}
+
+static void forks(void)
+{
+    pid_t child, parent = getpid();
+    int terminal;
+    for (int i = 0; i < 4; i++) {
+        child = i < 2 ? fork() : i == 2 ? _Fork() : forkpty(&terminal, NULL, NULL, NULL);
+        if (child == 0) {
+            expect("trackway_fork:child parent = %d", parent);
+            exits(i + 1);
+            switch (i) {
+            case 0: _exit(1);
+            case 1: exit(2);
+            case 2: _Exit(3);
+            default: quick_exit(4);
+            }
+        }
+        forked(child, i + 1);
+    }
+    close(terminal);
+}
+
+static void vforks(void)
+{
+    for (volatile int i = 0; i < 100; i++) {
+        volatile int kept = i;
+        const pid_t child = vfork();
+        if (child == 0) {
+            exits(7);
+            _exit(7);
+        }
+        CHECK(kept == i);
+        expect("trackway_fork:vfork ");
+        reap(child, 7);
+    }
+}
+
+static int cloned(void *argument)
+{
+    exits(*(int *)argument);
+    _exit(*(int *)argument);
+}
+
+static void clones(void)
+{
+    static char stack[256 * 1024] __attribute__((aligned(16)));
+    static const int kinds[] = {SIGCHLD, CLONE_VM | CLONE_VFORK | SIGCHLD};
+    int status = 5;
+    pid_t tid = 0, child;
+    for (int i = 0; i < 2; i++) {
+        child = clone(cloned, stack + sizeof(stack), kinds[i], &status);
+        expect("trackway_fork:clone child = %d, error = 0, flags = 0x%X", child,
+               (unsigned)kinds[i]);
+        reap(child, 5);
+    }
+    /* The arguments behind are passed on. */
+    child = clone(cloned, stack + sizeof(stack), CLONE_PARENT_SETTID | SIGCHLD, &status, &tid);
+    CHECK(tid == child);
+    expect("trackway_fork:clone child = %d, error = 0, flags = 0x%X", child,
+           (unsigned)(CLONE_PARENT_SETTID | SIGCHLD));
+    reap(child, 5);
+    CHECK(clone(cloned, NULL, SIGCHLD, &status) == -1 && errno == EINVAL);
+    expect("trackway_fork:clone child = -1, error = %d, flags = 0x%X", EINVAL, (unsigned)SIGCHLD);
+}
+
+static void spawned(pid_t child, const char *path)
+{
+    expect("trackway_fork:spawn child = %d, error = 0, path = \"%s\"", child, path);
+    exits(6);
+    reap(child, 6);
+}
+
+static void spawns(void)
+{
+    char child_word[] = "child";
+    char *argv[] = {self, child_word, NULL};
+    pid_t child;
+    CHECK(posix_spawn(&child, self, NULL, NULL, argv, environ) == 0);
+    spawned(child, self);
+    CHECK(posix_spawnp(&child, self, NULL, NULL, argv, environ) == 0);
+    spawned(child, self);
+    CHECK(posix_spawn(NULL, "/missing", NULL, NULL, argv, environ) == ENOENT);
+    expect("trackway_fork:spawn child = -1, error = %d, path = \"/missing\"", ENOENT);
+}
+
+static void executes(int dirfd, const char *path, int argc)
+{
+    expect("trackway_fork:exec dirfd = %d, path = \"%s\", argc = %d", dirfd, path, argc);
+    exits(6);
+}
+
+/* Replaces the process by ourselves, in one of all the ways. */
+static void execute(int way)
+{
+    char child_word[] = "child";
+    char *argv[] = {self, child_word, NULL};
+    int fd = -1;
+    if (way == 6 || way == 7) {
+        fd = open(self, O_RDONLY | O_CLOEXEC);
+        executes(fd, "", 2);
+    } else {
+        executes(AT_FDCWD, self, 2);
+    }
+    switch (way) {
+    case 0: execve(self, argv, environ); break;
+    case 1: execv(self, argv); break;
+    case 2: execvp(self, argv); break;
+    case 3: execvpe(self, argv, environ); break;
+    case 4: execl(self, self, "child", (char *)NULL); break;
+    case 5: execlp(self, self, "child", (char *)NULL); break;
+    case 6: fexecve(fd, argv, environ); break;
+    case 7: execveat(fd, "", argv, environ, AT_EMPTY_PATH); break;
+    default: execle(self, self, "child", (char *)NULL, environ);
+    }
+    _exit(99);
+}
+
+static void execs(void)
+{
+    char *argv[] = {self, NULL};
+    const pid_t parent = getpid();
+    for (int way = 0; way < 9; way++) {
+        const pid_t child = fork();
+        if (child == 0) {
+            expect("trackway_fork:child parent = %d", parent);
+            execute(way);
+        }
+        forked(child, 6);
+    }
+    CHECK(execv("/missing", argv) == -1 && errno == ENOENT);
+    expect("trackway_fork:exec dirfd = %d, path = \"/missing\", argc = 1", AT_FDCWD);
+    expect("trackway_fork:exec_failed error = %d, path = \"/missing\"", ENOENT);
+}
+
+/* A daemon's parent, which ends inside the C library, and a daemon, which ends the test. */
+static void daemons(void)
+{
+    int fds[2];
+    char byte;
+    const pid_t parent = getpid();
+    pid_t child;
+    CHECK(pipe(fds) == 0);
+    child = fork();
+    if (child == 0) {
+        expect("trackway_fork:child parent = %d", parent);
+        if (daemon(1, 1) != 0)
+            _exit(98);
+        expect("trackway_fork:daemon error = 0");
+        exits(0);
+        _exit(0);
+    }
+    forked(child, 0);
+    close(fds[1]);
+    CHECK(read(fds[0], &byte, 1) == 0); /* the daemon has gone */
+}
+
+int main(int argc, char **argv)
+{
+    if (argc > 1)
+        return 6;
+    self = argv[0];
+    expect_begin();
+    forks();
+    vforks();
+    clones();
+    spawns();
+    execs();
+    daemons();
+    exits(0);
+    expect_end();
+    return 0;
+}
