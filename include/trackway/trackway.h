@@ -292,12 +292,18 @@ enum trackway_level {
 #define TRACKWAY_I_LABEL(...)                                                                     \
     TRACKWAY_I_FIFTH(__VA_ARGS__, TRACKWAY_I_LABEL_NONE, TRACKWAY_I_LABEL_RANGE,                  \
                      TRACKWAY_I_LABEL_VALUE, )(__VA_ARGS__)
-#define TRACKWAY_I_LABEL_VALUE(name, value) {(value), (value), #name},
-#define TRACKWAY_I_LABEL_RANGE(name, first, last) {(first), (last), #name},
+#define TRACKWAY_I_LABEL_VALUE(name, value)                                                       \
+    {TRACKWAY_I_LABEL_NUMBER(value), TRACKWAY_I_LABEL_NUMBER(value), #name},
+#define TRACKWAY_I_LABEL_RANGE(name, first, last)                                                 \
+    {TRACKWAY_I_LABEL_NUMBER(first), TRACKWAY_I_LABEL_NUMBER(last), #name},
 #define TRACKWAY_I_LABEL_NONE(...)
 #define TRACKWAY_I_OVER(...)                                                                      \
     TRACKWAY_I_FIFTH(__VA_ARGS__, , trackway_enum_has_more_than_64_labels,                        \
                      trackway_enum_has_more_than_64_labels, )
+
+/* What <trackway/trackway.hpp> replaces: the number of a label, and what it adds to an event. */
+#define TRACKWAY_I_LABEL_NUMBER(value) (value)
+#define TRACKWAY_I_MORE(p, n, ...)
 
 /* What TRACKWAY_ENUM and TRACKWAY_EVENT end with is something for the user's semicolon to end. */
 #define TRACKWAY_I_ENUM(p, n, ...)                                                                \
@@ -309,6 +315,7 @@ enum trackway_level {
 /* Only what type checking needs: a function that is declared, and called in dead code. */
 #define TRACKWAY_I_EVENT(p, n, level, ...)                                                        \
     void trackway_emit_##p##_DOT_##n(TRACKWAY_I_EACH(TRACKWAY_I_PARAM, __VA_ARGS__) int);         \
+    TRACKWAY_I_MORE(p, n, __VA_ARGS__)                                                            \
     TRACKWAY_I_CHECK_EVENT(p, n, level, __VA_ARGS__)
 #define TRACKWAY_I_CALL(p, n, ...)                                                                \
     (0 ? trackway_emit_##p##_DOT_##n(__VA_ARGS__) : TRACKWAY_I_CAST(void, 0))
@@ -855,6 +862,7 @@ TRACKWAY_I_HELPER unsigned char *trackway_i_put_text(unsigned char *to, const ch
         TRACKWAY_I_PROBE(p, n, __VA_ARGS__)                                                       \
         TRACKWAY_I_RECORD(&trackway_event_##p##_DOT_##n, 0, __VA_ARGS__)                          \
     }                                                                                             \
+    TRACKWAY_I_MORE(p, n, __VA_ARGS__)                                                            \
     TRACKWAY_I_CHECK_EVENT(p, n, level, __VA_ARGS__)
 
 #define TRACKWAY_I_ENABLED(p, n)                                                                  \
