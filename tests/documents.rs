@@ -156,6 +156,7 @@ fn what_is_installed_works_and_can_be_uninstalled() {
         "lib/pkgconfig/trackway.pc",
         "include/trackway/trackway.h",
         "include/trackway/trackway.hpp",
+        "include/trackway/dynamic.h",
         "include/trackway/abi/abi.h",
         "share/man/man1/trackway.1",
         "share/man/man1/trackway-record.1",

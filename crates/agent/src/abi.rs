@@ -35,6 +35,30 @@ pub struct Field {
     reserved: u32,
 }
 
+impl Field {
+    /// Zero, where the description is of this version.
+    pub(crate) const fn reserved(&self) -> u32 {
+        self.reserved
+    }
+}
+
+/// `struct trackway_value` of include/trackway/dynamic.h.
+#[repr(C)]
+#[derive(Debug, Clone, Copy)]
+pub struct Value {
+    /// The number, or the address of the data.
+    pub bits: u64,
+    /// Bytes or elements of the data.
+    pub length: u64,
+}
+
+impl Value {
+    /// The address of the data.
+    pub(crate) fn data<T>(&self) -> *const T {
+        core::ptr::with_exposed_provenance(self.bits as usize)
+    }
+}
+
 /// `trackway_abi_emit_fn`.
 pub type EmitFn = unsafe extern "C" fn(*mut Event, *mut u8, usize);
 
@@ -67,6 +91,26 @@ pub struct Event {
     pub fields: *const Field,
 }
 
+impl Event {
+    /// An event of which only enable word and number are known, which is what recording takes.
+    pub(crate) const fn handle(enabled: &AtomicU32, index: u32) -> Self {
+        Self {
+            enabled,
+            emit: None,
+            off: 0,
+            index,
+            version: VERSION,
+            size: size_of::<Self>() as u16,
+            level: 0,
+            field_count: 0,
+            reserved: 0,
+            provider: core::ptr::null(),
+            name: core::ptr::null(),
+            fields: core::ptr::null(),
+        }
+    }
+}
+
 const _: () = assert!(size_of::<Label>() == 24 && size_of::<Field>() == 24);
-const _: () = assert!(size_of::<Event>() == 56);
+const _: () = assert!(size_of::<Event>() == 56 && size_of::<Value>() == 16);
 const _: () = assert!(core::mem::offset_of!(Event, provider) == 32);

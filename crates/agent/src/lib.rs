@@ -14,6 +14,7 @@
 pub mod abi;
 mod context;
 mod decision;
+pub mod dynamic;
 mod now;
 pub mod record;
 pub mod register;

@@ -41,16 +41,13 @@ unsafe fn register_event(window: &Window, event: *mut Event) {
     };
     let mut buffer = [0; ENCODED_BYTES_MAX];
     // SAFETY: a module's event has valid names and fields.
-    let Ok(encoded) = (unsafe { encode(event, &mut buffer) }) else { return };
-    let Some(index) = window.intern_event(encoded) else { return };
-    for session in window.active_sessions() {
-        let layout = SessionLayout::read(window, session);
-        if let Some(layout) = layout.filter(|layout| PROCESS.takes_part(window, layout)) {
-            // SAFETY: encoding checked the names.
-            let (provider, name) = unsafe { (bytes(event.provider), bytes(event.name)) };
-            window.enable_if_selected(&layout, index as usize, provider, name);
-        }
-    }
+    let (provider, name, fields) = unsafe {
+        (bytes(event.provider), bytes(event.name), fields_of(event.fields, event.field_count))
+    };
+    // SAFETY: likewise.
+    let encoded = unsafe { encode(&mut buffer, provider, name, event.level, fields) };
+    let Ok(encoded) = encoded else { return };
+    let Some(index) = intern(window, encoded, provider, name) else { return };
     event.index = index;
     event.emit = Some(record::emit);
     let word: *const AtomicU32 = &raw const window.event(index as usize % EVENTS_MAX).enabled;
@@ -60,18 +57,39 @@ unsafe fn register_event(window: &Window, event: *mut Event) {
     enabled.store(word.cast_mut(), Ordering::Release);
 }
 
+/// Interns a description in the window, and enables it in the sessions that select it; its number.
+pub(crate) fn intern(window: &Window, encoded: &[u8], provider: &[u8], name: &[u8]) -> Option<u32> {
+    let index = window.intern_event(encoded)?;
+    for session in window.active_sessions() {
+        let layout = SessionLayout::read(window, session);
+        if let Some(layout) = layout.filter(|layout| PROCESS.takes_part(window, layout)) {
+            window.enable_if_selected(&layout, index as usize, provider, name);
+        }
+    }
+    Some(index)
+}
+
 /// # Safety
-/// `event` has valid names and fields.
-unsafe fn encode<'buffer>(
-    event: &Event,
+/// `fields` has `count` elements that live as long as their module, or is null.
+unsafe fn fields_of<'a>(fields: *const Field, count: u8) -> &'a [Field] {
+    if fields.is_null() {
+        return &[];
+    }
+    // SAFETY: the caller's promise.
+    unsafe { core::slice::from_raw_parts(fields, usize::from(count)) }
+}
+
+/// # Safety
+/// The fields have valid names, and enumerations as many labels as they say.
+pub(crate) unsafe fn encode<'buffer>(
     buffer: &'buffer mut [u8],
+    provider: &[u8],
+    name: &[u8],
+    level: u8,
+    fields: &[Field],
 ) -> Result<&'buffer [u8], EncodeError> {
-    // SAFETY: the caller's promise, here and below.
-    let (provider, name) = unsafe { (bytes(event.provider), bytes(event.name)) };
-    let mut encoder = Encoder::new(buffer, provider, name, event.level)?;
-    for number in 0..usize::from(event.field_count) {
-        // SAFETY: `fields` has `field_count` elements.
-        let field: &Field = unsafe { &*event.fields.add(number) };
+    let mut encoder = Encoder::new(buffer, provider, name, level)?;
+    for field in fields {
         let shape = Shape::from_code(field.shape).ok_or(EncodeError::Limit)?;
         let scalar = Scalar::from_code(field.scalar);
         let (length, labels) = match shape {
@@ -97,7 +115,7 @@ unsafe fn encode<'buffer>(
 ///
 /// # Safety
 /// `text` is null or a C string that lives as long as its module.
-unsafe fn bytes<'a>(text: *const c_char) -> &'a [u8] {
+pub(crate) unsafe fn bytes<'a>(text: *const c_char) -> &'a [u8] {
     if text.is_null() {
         return &[];
     }
