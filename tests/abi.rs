@@ -5,3 +5,7 @@
 
 #[path = "abi/dynamic.rs"]
 mod dynamic;
+#[path = "abi/pins.rs"]
+mod pins;
+#[path = "abi/versions.rs"]
+mod versions;

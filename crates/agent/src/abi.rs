@@ -111,6 +111,21 @@ impl Event {
     }
 }
 
-const _: () = assert!(size_of::<Label>() == 24 && size_of::<Field>() == 24);
-const _: () = assert!(size_of::<Event>() == 56 && size_of::<Value>() == 16);
-const _: () = assert!(core::mem::offset_of!(Event, provider) == 32);
+// Sizes and offsets that tests/abi/pins.rs holds against the C header.
+const _: () = {
+    use core::mem::offset_of;
+    assert!(size_of::<Label>() == 24 && size_of::<Field>() == 24);
+    assert!(size_of::<Event>() == 56 && size_of::<Value>() == 16);
+    assert!(offset_of!(Label, first) == 0 && offset_of!(Label, last) == 8);
+    assert!(offset_of!(Label, name) == 16);
+    assert!(offset_of!(Field, name) == 0 && offset_of!(Field, labels) == 8);
+    assert!(offset_of!(Field, scalar) == 16 && offset_of!(Field, shape) == 17);
+    assert!(offset_of!(Field, length) == 18 && offset_of!(Field, reserved) == 20);
+    assert!(offset_of!(Event, enabled) == 0 && offset_of!(Event, emit) == 8);
+    assert!(offset_of!(Event, off) == 16 && offset_of!(Event, index) == 20);
+    assert!(offset_of!(Event, version) == 24 && offset_of!(Event, size) == 26);
+    assert!(offset_of!(Event, level) == 28 && offset_of!(Event, field_count) == 29);
+    assert!(offset_of!(Event, reserved) == 30 && offset_of!(Event, provider) == 32);
+    assert!(offset_of!(Event, name) == 40 && offset_of!(Event, fields) == 48);
+    assert!(offset_of!(Value, bits) == 0 && offset_of!(Value, length) == 8);
+};

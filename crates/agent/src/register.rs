@@ -1,7 +1,7 @@
 //! A module's events, found when it is loaded.
 
 use core::ffi::{CStr, c_char, c_int, c_void};
-use core::sync::atomic::{AtomicPtr, AtomicU32, Ordering};
+use core::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, Ordering};
 
 use trackway_abi::window::EVENTS_MAX;
 use trackway_schema::{ENCODED_BYTES_MAX, EncodeError, Encoder, Scalar, Shape};
@@ -10,6 +10,7 @@ use trackway_window::{SessionLayout, Window};
 use crate::abi::{Event, Field, VERSION};
 use crate::decision::PROCESS;
 use crate::record;
+use crate::start::explain;
 
 /// Registers the events in `[begin, end)`: `trackway_abi_register` of include/trackway/abi/abi.h.
 ///
@@ -35,6 +36,7 @@ unsafe fn register_event(window: &Window, event: *mut Event) {
     // SAFETY: the caller's event; version and size say what is there.
     let event = unsafe {
         if (*event).version != VERSION || usize::from((*event).size) < size_of::<Event>() {
+            refuse_version((*event).version.into());
             return;
         }
         &mut *event
@@ -55,6 +57,20 @@ unsafe fn register_event(window: &Window, event: *mut Event) {
     let enabled = unsafe { AtomicPtr::from_ptr((&raw mut event.enabled).cast::<*mut AtomicU32>()) };
     // ORDERING: Release: a site that sees the word (by address dependency) sees `emit` and `index`.
     enabled.store(word.cast_mut(), Ordering::Release);
+}
+
+/// Says, once, that events of a header of another version stay off.
+fn refuse_version(version: u32) {
+    static SAID: AtomicBool = AtomicBool::new(false);
+    if SAID.swap(true, Ordering::Relaxed) {
+        return;
+    }
+    // A size that is too small is an old header's, too.
+    explain(if version > u32::from(VERSION) {
+        c"trackway: events declared by a newer header than this library's: they stay off\n"
+    } else {
+        c"trackway: events declared by an older header than this library's: they stay off\n"
+    });
 }
 
 /// Interns a description in the window, and enables it in the sessions that select it; its number.
@@ -191,8 +207,9 @@ unsafe fn visit_notes(start: *const u8, length: usize, align: usize) {
 unsafe fn visit_note(description: *const u8) {
     // SAFETY: the caller's promise; the module's own header made the note.
     unsafe {
-        if description.cast::<u32>().read_unaligned() != u32::from(VERSION) {
-            return;
+        let version = description.cast::<u32>().read_unaligned();
+        if version != u32::from(VERSION) {
+            return refuse_version(version);
         }
         let target = |at: usize| {
             let field = description.add(at);
