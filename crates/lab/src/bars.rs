@@ -2,7 +2,9 @@
 
 use crate::case::Case;
 use crate::results::{Bar, Results, Verdict};
-use crate::tracers::name::{EMPTY, LTTNG, LTTNG_OFF, LW_UST, RDTSC, TRACKWAY, TRACKWAY_OFF};
+use crate::tracers::name::{
+    CXX, CXX_OFF, EMPTY, LTTNG, LTTNG_OFF, LW_UST, RDTSC, TRACKWAY, TRACKWAY_OFF,
+};
 
 /// Most that an event may cost beyond the clock alone, in ns.
 const ABOVE_CLOCK_NS: f64 = 8.0;
@@ -12,6 +14,8 @@ const FASTER_THAN_LTTNG: f64 = 4.0;
 const TWO_THREADS: f64 = 1.10;
 /// Most that an event may cost while it is off, in ns.
 const OFF_NS: f64 = 0.6;
+/// How much more than in C an event may cost in C++: what one round differs from the next.
+const CXX_AS_C: f64 = 1.05;
 /// How much faster than lttng_ust_tracef() trackway_printf() must be.
 const FASTER_THAN_TRACEF: f64 = 2.0;
 /// Most bytes of an event with one `u32`.
@@ -53,6 +57,12 @@ pub(crate) fn all(results: &Results) -> Vec<Bar> {
             difference(ns(TRACKWAY_OFF), ns(EMPTY)),
             OFF_NS,
             |above| format!("empty loop {above:+.2} ns"),
+        ),
+        at_most(
+            &format!("C++, a view and a vector: at most {CXX_AS_C:.2} of C"),
+            ratio(results.median_ns(CXX, &Case::VIEWS), results.median_ns(TRACKWAY, &Case::VIEWS)),
+            CXX_AS_C,
+            |ratio| format!("{ratio:.2} of it"),
         ),
         at_least(
             &format!("trackway_printf: {FASTER_THAN_TRACEF} times as fast as lttng_ust_tracef"),
@@ -132,8 +142,12 @@ fn bar(what: &str, measured: Option<String>, holds: Option<bool>) -> Bar {
 /// Names of the reference rows, for the ratios.
 pub(crate) const REFERENCES: [&str; 2] = [RDTSC, LTTNG];
 /// Rows whose starts are shown, in words.
-pub(crate) const STARTS: [(&str, &str); 3] =
-    [(EMPTY, "plain"), (TRACKWAY_OFF, "with libtrackway.so"), (LTTNG_OFF, "with LTTng-UST")];
+pub(crate) const STARTS: [(&str, &str); 4] = [
+    (EMPTY, "plain"),
+    (TRACKWAY_OFF, "with libtrackway.so"),
+    (CXX_OFF, "the same, C++"),
+    (LTTNG_OFF, "with LTTng-UST"),
+];
 
 #[cfg(test)]
 mod tests {
@@ -152,6 +166,7 @@ mod tests {
             ("not measured", Verdict::Unknown),
             ("6.00 times", Verdict::Holds),
             ("1.00", Verdict::Holds),
+            ("not measured", Verdict::Unknown),
             ("not measured", Verdict::Unknown),
             ("not measured", Verdict::Unknown),
             ("8.00", Verdict::Holds),

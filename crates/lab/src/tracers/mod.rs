@@ -25,6 +25,10 @@ pub(crate) mod name {
     pub(crate) const TRACKWAY_OFF: &str = "Trackway, off";
     /// Ours.
     pub(crate) const TRACKWAY: &str = "Trackway";
+    /// Ours from C++ with the library and without a session.
+    pub(crate) const CXX_OFF: &str = "Trackway, C++, off";
+    /// Ours from C++.
+    pub(crate) const CXX: &str = "Trackway, C++";
     /// Ours without restartable sequences.
     pub(crate) const TRACKWAY_CLAIM: &str = "Trackway, claim";
     /// LTTng-UST with its daemon and without a session.
@@ -45,9 +49,11 @@ pub(crate) fn all() -> Vec<Box<dyn Tracer>> {
         Box::new(Baseline::Empty),
         Box::new(Baseline::Rdtsc),
         Box::new(Trackway::off()),
+        Box::new(Trackway::cxx_off()),
         Box::new(Lttng::off(&daemon)),
         Box::new(Baseline::LwUst),
         Box::new(Trackway::by_sequence()),
+        Box::new(Trackway::cxx()),
         Box::new(Trackway::by_claim()),
         Box::new(Lttng::on(&daemon)),
     ]

@@ -15,8 +15,10 @@ use crate::results::{Account, Flow};
 use crate::tracer::{Availability, Starts, Tracer};
 use crate::workload::{self, Batch};
 
-/// The workload.
+/// The workload in C.
 const PROGRAM: &str = "trackway";
+/// The workload in C++, within the same harness.
+const CXX_PROGRAM: &str = "trackway-cxx";
 /// Where traces go, in the scratch folder.
 const TRACE: &str = "trackway-trace";
 /// How a program asks the C library not to register restartable sequences.
@@ -44,23 +46,43 @@ struct Latest {
 #[derive(Debug)]
 pub(crate) struct Trackway {
     way: Way,
+    /// Of the workload, by its program.
+    program: &'static str,
     latest: Option<Latest>,
 }
 
 impl Trackway {
+    const fn new(way: Way, program: &'static str) -> Self {
+        Self { way, program, latest: None }
+    }
+
     /// With the library, without a session.
     pub(crate) const fn off() -> Self {
-        Self { way: Way::Off, latest: None }
+        Self::new(Way::Off, PROGRAM)
     }
 
     /// As it is used.
     pub(crate) const fn by_sequence() -> Self {
-        Self { way: Way::Sequence, latest: None }
+        Self::new(Way::Sequence, PROGRAM)
     }
 
     /// Without restartable sequences.
     pub(crate) const fn by_claim() -> Self {
-        Self { way: Way::Claim, latest: None }
+        Self::new(Way::Claim, PROGRAM)
+    }
+
+    /// From C++, without a session.
+    pub(crate) const fn cxx_off() -> Self {
+        Self::new(Way::Off, CXX_PROGRAM)
+    }
+
+    /// From C++, as it is used.
+    pub(crate) const fn cxx() -> Self {
+        Self::new(Way::Sequence, CXX_PROGRAM)
+    }
+
+    fn is_cxx(&self) -> bool {
+        self.program == CXX_PROGRAM
     }
 
     /// The workload, recorded to a new folder.
@@ -73,7 +95,7 @@ impl Trackway {
             // Only the program goes without; the recorder finds the machine as it is.
             command.args(["env", NO_RSEQ]);
         }
-        command.arg(place.path(PROGRAM));
+        command.arg(place.path(self.program));
         in_window(&mut command, place.window_dir());
         command
     }
@@ -104,20 +126,34 @@ impl Trackway {
 impl Tracer for Trackway {
     fn name(&self) -> &'static str {
         match self.way {
+            Way::Off if self.is_cxx() => name::CXX_OFF,
             Way::Off => name::TRACKWAY_OFF,
+            Way::Sequence if self.is_cxx() => name::CXX,
             Way::Sequence => name::TRACKWAY,
             Way::Claim => name::TRACKWAY_CLAIM,
         }
     }
 
     fn availability(&self, place: &Place) -> Availability {
-        availability(&place.kit, has("cc"))
+        match availability(&place.kit, has("cc")) {
+            Availability::Ready if self.is_cxx() && !has("c++") => {
+                Availability::Missing("no C++ compiler (c++) is installed".to_owned())
+            }
+            found => found,
+        }
     }
 
     fn supports(&self, case: &Case) -> bool {
         match self.way {
             Way::Off => case.context == Context::None && case.payload != Payload::Printf,
-            Way::Sequence | Way::Claim => true,
+            // What the header adds to C's is in its arguments, whatever the threads and contexts.
+            Way::Sequence if self.is_cxx() => {
+                case.threads == 1
+                    && case.context == Context::None
+                    && case.payload != Payload::Printf
+            }
+            Way::Sequence => true,
+            Way::Claim => case.payload.is_in_table() || case.payload == Payload::Printf,
         }
     }
 
@@ -139,21 +175,28 @@ impl Tracer for Trackway {
             }
         }
         let folder = folder.display();
-        let flags = [
-            format!("-I{}", include.display()),
+        let include = format!("-I{}", include.display());
+        let mut flags = vec![
+            include.clone(),
             format!("-L{folder}"),
             // The program refers to it only weakly: some linkers would leave it out.
             "-Wl,--no-as-needed".to_owned(),
             "-ltrackway".to_owned(),
             format!("-Wl,-rpath,{folder}"),
         ];
-        place.compile(PROGRAM, &flags.each_ref().map(String::as_str)).map(|_| ())
+        if self.is_cxx() {
+            // The C++ library within, so that loading it does not count as the program's start.
+            flags.push(place.compile_cxx(self.program, &include)?.display().to_string());
+            flags.extend(["-Wl,-Bstatic", "-lstdc++", "-Wl,-Bdynamic"].map(str::to_owned));
+        }
+        let flags: Vec<&str> = flags.iter().map(String::as_str).collect();
+        place.compile(self.program, &flags).map(|_| ())
     }
 
     fn run(&mut self, place: &Place, case: &Case, plan: &Plan) -> Result<Vec<Batch>> {
         let arguments = batch_arguments(case.payload.work(), case, plan, self.batch_events());
         let mut command = if self.way == Way::Off {
-            let mut command = Command::new(place.path(PROGRAM));
+            let mut command = Command::new(place.path(self.program));
             in_window(&mut command, &off_window_dir(place)?);
             command
         } else {
@@ -175,7 +218,7 @@ impl Tracer for Trackway {
     }
 
     fn stream(&mut self, place: &Place, milliseconds: u32) -> Result<Option<Flow>> {
-        if self.way == Way::Off {
+        if self.way == Way::Off || self.is_cxx() {
             return Ok(None);
         }
         let mut command = self.record(place, &["--context", "none"], FLOW_BYTES);
@@ -195,7 +238,7 @@ impl Tracer for Trackway {
     }
 
     fn idle_bytes(&mut self, place: &Place) -> Result<Option<u64>> {
-        if self.way != Way::Sequence {
+        if self.way != Way::Sequence || self.is_cxx() {
             return Ok(None);
         }
         let mut command = self.record(place, &["--context", "none"], FLOW_BYTES);
@@ -214,7 +257,7 @@ impl Tracer for Trackway {
             return Ok(None);
         }
         let window_dir = off_window_dir(place)?;
-        launch(place, PROGRAM, count, |command| in_window(command, &window_dir)).map(Some)
+        launch(place, self.program, count, |command| in_window(command, &window_dir)).map(Some)
     }
 
     fn tear_down(&mut self) {}
@@ -282,5 +325,9 @@ mod tests {
         assert!(Trackway::by_claim().supports(&Case::PRINTF));
         assert!(!Trackway::off().supports(&Case::PRINTF));
         assert!(Trackway::off().supports(&Case::SIMPLEST));
+        for case in [Case::SIMPLEST, Case::VIEWS, Case::SCOPE] {
+            assert!(Trackway::cxx().supports(&case) && Trackway::by_sequence().supports(&case));
+        }
+        assert!(!Trackway::cxx().supports(&Case::PRINTF));
     }
 }
