@@ -95,6 +95,19 @@ fn the_cxx_guides_program_compiles_and_its_commands_show_the_events() {
 }
 
 #[test]
+fn the_c_api_guides_program_compiles_and_its_commands_show_the_events() {
+    let world = World::new("c-api-guide");
+    let guide = guide("c-api.md");
+    let program = guide.split("```c\n").nth(1).and_then(|rest| rest.split("```").next());
+    fs::write(world.path("myapp.c"), program.expect("a program")).unwrap();
+    let output = world.command("sh").args(["-e", "-c", &commands_of(&guide)]).output().unwrap();
+    let text = String::from_utf8_lossy(&output.stdout);
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let shown = "{ _path_length = 11, path = \"/index.html\", status = 200 }";
+    assert!(text.contains(shown), "{text}");
+}
+
+#[test]
 fn every_command_of_the_readme_exists_and_helps() {
     let world = World::new("help");
     let help = world.trackway(&["--help"]).output().unwrap();

@@ -128,6 +128,45 @@ fn containers_and_scopes_are_recorded_alike_in_every_standard() {
     });
 }
 
+/// A header that C shares is called in C's forms by C++, too.
+#[test]
+fn every_form_of_c_is_taken_behind_the_cxx_header() {
+    let world = World::new("cxx-of-c");
+    let mut jobs = Vec::new();
+    for (compiler, standard) in cxx_dialects(&world) {
+        for mode in ["-O1", "-DTRACKWAY_DISABLE"] {
+            for file in ["all_forms.c", "cxx_forms.cc"] {
+                jobs.push((compiler, standard, mode, file));
+            }
+        }
+    }
+    in_parallel(&jobs, |index, (compiler, standard, mode, file)| {
+        let flags = [*standard, *mode, "-x", "c++", "-include", "trackway/trackway.hpp"];
+        let program = build(&world, compiler, &flags, &[file], &format!("forms{index}"));
+        run(&world, &program, &[]);
+    });
+}
+
+#[test]
+fn a_scope_may_end_on_another_thread() {
+    let world = World::new("cxx-coroutine");
+    for compiler in installed(&["g++", "clang++"]) {
+        let macros = ["-std=c++20", "-dM", "-E", "-x", "c++", "/dev/null"];
+        let known = Command::new(compiler).args(macros).output().expect("the compiler runs");
+        if !text(&known.stdout).contains("__cpp_impl_coroutine") {
+            skipped(&format!("{compiler} has no coroutines"));
+            continue;
+        }
+        for level in ["-O0", "-O2"] {
+            let flags = ["-std=c++20", level, "-pthread", "-x", "c++"];
+            let sources = ["cxx_coroutine.cc", "fake_agent.c"];
+            let program = build(&world, compiler, &flags, &sources, "coroutine");
+            let expected = "scope_begin\nsuspended\nresumed\nscope_end, the same scope\n";
+            assert_eq!(run(&world, &program, &[]), expected, "{compiler} {level}");
+        }
+    }
+}
+
 #[test]
 fn compiled_out_nothing_happens() {
     let world = World::new("cxx-disabled");

@@ -2,8 +2,8 @@
 //!
 //! Exports exactly what include/trackway/abi/abi.h and include/trackway/dynamic.h declare, and
 //! `vfork` and `clone`, which the library must know of (see [`vfork`]); its constructor starts the
-//! agent. Linked with
-//! `-z nodelete`: a restartable sequence may never be unmapped under a thread that runs it.
+//! agent. Linked with `-z nodelete`: a restartable sequence may never be unmapped under a thread
+//! that runs it.
 //!
 //! Without std, which would bring libgcc_s.so along: loading that alone takes 90 µs of a
 //! program's start, as much as all the rest.

@@ -191,8 +191,8 @@ fn cxx(results: &Results) -> Option<String> {
         let cells = cells.map(|name| results.cell(name, &case).map_or("·".into(), cost));
         table.row([words.to_owned()].into_iter().chain(cells));
     }
-    let title = "C++ beside C, in ns: the same events, in C as pointers and sizes, and as two calls \
-                 with\nan identity\n\n";
+    let title = "C++ beside C, in ns: the same events, in C as pointers and sizes, and as two \
+                 calls with\nan identity\n\n";
     has_rows.then(|| title.to_owned() + &table.text())
 }
 
