@@ -14,6 +14,7 @@
 #include <trackway/trackway.h>
 
 TRACKWAY_EVENT(dynamic, same, TRACKWAY_INFO, (u32, number));
+TRACKWAY_EVENT(dynamic, cut, TRACKWAY_INFO, (str, short), (text, long), (seq, many, u32));
 
 #define FIELD(name, scalar, shape, length)                                                         \
     {name, NULL, TRACKWAY_ABI_##scalar, TRACKWAY_ABI_##shape, length, 0}
@@ -111,6 +112,7 @@ static void refusals(void)
     EXPECT(record(NULL, NULL, 0), 0);
 }
 
+/* The library cuts as the macros do, to the byte. */
 static void cuts(void)
 {
     static const struct trackway_abi_field fields[] = {
@@ -126,6 +128,7 @@ static void cuts(void)
     for (i = 1; i < 9000; i += 2)
         memcpy(text + i, "\xc3\xa9", 2);
     EXPECT(record(described("cut", fields, 3), values, 3), 0);
+    trackway(dynamic, cut, "whole", text, 9000, many, 5000);
 }
 
 static const struct trackway_dynamic *of_threads[8];

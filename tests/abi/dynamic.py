@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT OR Apache-2.0
-"""A binding in forty lines: events described by a Python program, through ctypes alone."""
+"""A binding in sixty lines: events described by a Python program, through ctypes alone."""
 import ctypes
 import sys
 

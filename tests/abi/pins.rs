@@ -53,7 +53,9 @@ fn the_library_exports_its_functions_and_wrappers_and_nothing_else() {
     let (ours, others): (Vec<String>, Vec<String>) =
         exported(&library).into_iter().partition(|name| name.starts_with("trackway"));
     assert_eq!(ours, EXPORTED);
-    assert!(others.contains(&"vfork".to_owned()));
+    for wrapped in ["clone", "vfork"] {
+        assert!(others.iter().any(|name| name == wrapped), "{others:?}");
+    }
     for name in others {
         assert!(is_in_the_c_library(&name), "{name} is not a function of the C library");
     }
