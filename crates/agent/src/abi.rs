@@ -63,6 +63,9 @@ impl Value {
 pub type EmitFn = unsafe extern "C" fn(*mut Event, *mut u8, usize);
 
 /// `struct trackway_abi_event`: lives in the instrumented module, which may be unloaded.
+///
+/// As the first release had it, for good: programs compiled then have no more. What is added at its
+/// end later belongs in a structure of its own, to be looked at where `size` says that it is there.
 #[repr(C)]
 #[derive(Debug)]
 pub struct Event {
