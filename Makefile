@@ -8,7 +8,7 @@ BUILD := target/release
 CFLAGS_PRELOAD := -O2 -g -std=c11 -Wall -Wextra -Wpedantic -Werror -fPIC -fvisibility=hidden \
 	-ftls-model=initial-exec -Iinclude
 LDFLAGS_PRELOAD := -shared -Wl,-z,now -Wl,-z,relro
-HEADERS := $(wildcard include/trackway/*.h include/trackway/abi/*.h)
+HEADERS := $(wildcard include/trackway/*.h include/trackway/*.hpp include/trackway/abi/*.h)
 HELPERS := libc pthread dl fd fork
 HELPER_LIBRARIES := $(HELPERS:%=$(BUILD)/libtrackway-%.so)
 VERSION := 0.1.0
@@ -69,8 +69,9 @@ install: build ## install below $(DESTDIR)$(PREFIX)
 	ln -sf libtrackway.so.$(VERSION) $(DESTDIR)$(LIBDIR)/libtrackway.so.1
 	ln -sf libtrackway.so.1 $(DESTDIR)$(LIBDIR)/libtrackway.so
 	install -m 755 $(HELPER_LIBRARIES) $(DESTDIR)$(LIBDIR)
-	install -m 644 include/trackway/trackway.h $(DESTDIR)$(PREFIX)/include/trackway/
-	install -m 644 include/trackway/abi/abi.h $(DESTDIR)$(PREFIX)/include/trackway/abi/
+	for header in $(HEADERS:include/%=%); do \
+		install -m 644 include/$$header $(DESTDIR)$(PREFIX)/include/$$header || exit 1; \
+	done
 	sed -e 's|@PREFIX@|$(PREFIX)|; s|@LIBDIR@|$(LIBDIR)|; s|@VERSION@|$(VERSION)|' \
 		packaging/trackway.pc.in > $(DESTDIR)$(LIBDIR)/pkgconfig/trackway.pc
 	$(BUILD)/trackway man --output $(DESTDIR)$(PREFIX)/share/man/man1
@@ -83,8 +84,7 @@ uninstall: ## remove what install installed
 		$(DESTDIR)$(LIBDIR)/libtrackway.so.$(VERSION) \
 		$(HELPERS:%=$(DESTDIR)$(LIBDIR)/libtrackway-%.so) \
 		$(DESTDIR)$(LIBDIR)/pkgconfig/trackway.pc \
-		$(DESTDIR)$(PREFIX)/include/trackway/trackway.h \
-		$(DESTDIR)$(PREFIX)/include/trackway/abi/abi.h \
+		$(HEADERS:%=$(DESTDIR)$(PREFIX)/%) \
 		$(DESTDIR)$(PREFIX)/share/man/man1/trackway*.1 \
 		$(DESTDIR)$(PREFIX)/share/bash-completion/completions/trackway
 	-rmdir $(DESTDIR)$(PREFIX)/include/trackway/abi $(DESTDIR)$(PREFIX)/include/trackway

@@ -75,6 +75,53 @@ fn the_commands_of_the_reading_guide_work() {
     assert_eq!(print("myapp-only").lines().count(), 1);
 }
 
+/// Commands of a guide's shell blocks, for this checkout.
+fn commands_of(guide: &str) -> String {
+    let blocks = guide.split("```sh\n").skip(1).map(|block| block.split("```").next().unwrap());
+    let include = source_dir().join("include");
+    let trackway = build_dir().join("trackway");
+    let commands = blocks.collect::<String>();
+    commands
+        .replace("-I include", &format!("-I {}", include.display()))
+        .replace("\ntrackway ", &format!("\n{} ", trackway.display()))
+}
+
+fn guide(name: &str) -> String {
+    fs::read_to_string(source_dir().join("docs/guides").join(name)).expect("a guide")
+}
+
+#[test]
+fn the_cxx_guides_program_compiles_and_its_commands_show_the_events() {
+    let world = World::new("cxx-guide");
+    let guide = guide("cxx.md");
+    let program = guide.split("```cpp\n").nth(1).and_then(|rest| rest.split("```").next());
+    fs::write(world.path("myapp.cc"), program.expect("a program")).unwrap();
+    let output = world.command("sh").args(["-e", "-c", &commands_of(&guide)]).output().unwrap();
+    let text = String::from_utf8_lossy(&output.stdout);
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    for shown in [
+        "path = \"/index.html\", status = 200, _ids_length = 3, ids = [ [0] = 7, [1] = 8,",
+        "path = \"/nothing\", status = 404, _ids_length = 0, ids = [ ], phase = ( \"idle\"",
+        "myapp:parse_begin: ",
+        "myapp:parse_end: ",
+    ] {
+        assert!(text.contains(shown), "{shown}: {text}");
+    }
+}
+
+#[test]
+fn the_c_api_guides_program_compiles_and_its_commands_show_the_events() {
+    let world = World::new("c-api-guide");
+    let guide = guide("c-api.md");
+    let program = guide.split("```c\n").nth(1).and_then(|rest| rest.split("```").next());
+    fs::write(world.path("myapp.c"), program.expect("a program")).unwrap();
+    let output = world.command("sh").args(["-e", "-c", &commands_of(&guide)]).output().unwrap();
+    let text = String::from_utf8_lossy(&output.stdout);
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let shown = "{ _path_length = 11, path = \"/index.html\", status = 200 }";
+    assert!(text.contains(shown), "{text}");
+}
+
 #[test]
 fn the_commands_of_the_preload_guide_work_and_so_does_its_helper() {
     if !has("xz") {
@@ -214,6 +261,8 @@ fn what_is_installed_works_and_can_be_uninstalled() {
         "lib/libtrackway-fork.so",
         "lib/pkgconfig/trackway.pc",
         "include/trackway/trackway.h",
+        "include/trackway/trackway.hpp",
+        "include/trackway/dynamic.h",
         "include/trackway/abi/abi.h",
         "share/man/man1/trackway.1",
         "share/man/man1/trackway-record.1",

@@ -137,7 +137,7 @@ fn lines_and_files_have_a_readable_size() {
     const LINE_MAX: usize = 100;
     const FILE_MAX: usize = 900;
     let mut bad = Vec::new();
-    for path in sources(&[".rs", ".c", ".h"]) {
+    for path in sources(&[".rs", ".c", ".h", ".cc", ".hpp"]) {
         let text = fs::read_to_string(&path).expect("a source file");
         if text.lines().count() > FILE_MAX && !path.ends_with("trackway.h") {
             bad.push(format!("{}: longer than {FILE_MAX} lines", relative(&path)));

@@ -17,7 +17,8 @@
  *     cc hello.c -o hello && trackway record -- ./hello
  *
  * There is nothing to link. While an event is off, a call is two or three loads and a branch that
- * is not taken; its arguments are not evaluated. C11 and later, C++11 and later, GCC and Clang.
+ * is not taken; its arguments are not evaluated. C11 and later, C++11 and later, GCC and Clang. C++
+ * programs find more in <trackway/trackway.hpp>: containers as arguments, and scopes.
  */
 #ifndef TRACKWAY_TRACKWAY_H
 #define TRACKWAY_TRACKWAY_H
@@ -71,6 +72,13 @@ enum trackway_level {
  * seq as empty. A payload has at most TRACKWAY_ABI_PAYLOAD_MAX bytes: where the fields that can
  * shrink (str, text, seq) do not fit, the longest are cut. Cut strings end with "…" if they
  * have room for it; the summary of a recording says how many records were cut.
+ *
+ * Lifetime: the event is there as long as its module is loaded; it is off until the library has
+ * started, and in a module loaded later until that module's first constructor (priority 101) has
+ * run. Errors: what the compiler can see does not compile. An event of a header of another version
+ * than the library's stays off, as TRACKWAY_DEBUG=1 in the environment makes the library say, and
+ * so does one that finds no place in the user's table of 4096, which `trackway list` says. Where
+ * two definitions in one module differ, one of them counts, unspecified which.
  */
 #define TRACKWAY_EVENT(...) TRACKWAY_I_EVENT(__VA_ARGS__, TRACKWAY_I_PADS)
 
@@ -78,7 +86,8 @@ enum trackway_level {
  * TRACKWAY_ENUM(PROVIDER, NAME, LABEL...);
  *
  * Names values for fields of type enum. A LABEL is (NAME, VALUE) or (NAME, FIRST, LAST), the values
- * being constants. There may be 1 to 64 labels. To be used before the events, at file scope:
+ * being constants. There may be 1 to 64 labels. Data only, of this file, as long as its module is
+ * loaded. To be used before the events, at file scope:
  *
  *     TRACKWAY_ENUM(myapp, phase, (idle, 0), (loading, 1), (busy, 2, 9));
  *     TRACKWAY_EVENT(myapp, phase_changed, TRACKWAY_INFO, (enum, to, myapp, phase, u8));
@@ -91,8 +100,12 @@ enum trackway_level {
  * Records the event, where a recorder wants it. An expression of type void. Arguments are
  * converted as in a function call, and evaluated once if the event is on, else not at all.
  *
- * May be called in any thread, in signal handlers, after fork and vfork, before main and in
- * destructors. Does not block, allocate, or change errno. Uses up to 4.2 KiB of stack when on.
+ * Thread-safe and async-signal-safe; after fork, in vfork children, before main and in destructors.
+ * Does not block, allocate, or change errno. Uses up to 4.2 KiB of stack when on. What arguments
+ * point to is read during the call only, and may change meanwhile: the record is whole all the
+ * same. No error is reported: a record for which there is no room is counted, and `trackway record`
+ * says how many. Forbidden, as all use of the processor's clock, after SECCOMP_MODE_STRICT and
+ * PR_SET_TSC.
  *
  * In C, an inline function that calls it should be static: what it calls belongs to each file.
  */
@@ -101,8 +114,9 @@ enum trackway_level {
 /*
  * int trackway_enabled(PROVIDER, NAME)
  *
- * Whether somebody wants the event now: for work that only prepares a call's arguments. Callable
- * wherever trackway() is.
+ * Whether somebody wants the event now, 1 or 0: for work that only prepares a call's arguments. The
+ * answer may be old by the time of the call, which looks for itself. Wherever trackway() may be,
+ * and as safe.
  *
  *     if (trackway_enabled(myapp, state))
  *         trackway(myapp, state, describe_state(&buffer));
@@ -114,7 +128,9 @@ enum trackway_level {
  *
  * Records lttng_ust_tracef:event with one text field, `msg`: FORMAT and its arguments as printf(3)
  * would write them, cut after 512 bytes. Nothing is evaluated or formatted while the event is off.
- * Any thread; in signal handlers as far as the C library's vsnprintf() permits. Keeps errno.
+ * A format that the C library refuses is recorded as an empty text. Thread-safe; in signal handlers
+ * and vfork children as far as the C library's vsnprintf() permits. Keeps errno; uses up to 2 KiB
+ * of stack besides what vsnprintf() does.
  */
 #define trackway_printf(...) TRACKWAY_I_PRINTF(__VA_ARGS__)
 
@@ -123,6 +139,7 @@ enum trackway_level {
  *
  * The same with a level, which must be one of the constants above, as an event of its own:
  * lttng_ust_tracelog:TRACE_WARNING for TRACKWAY_WARNING. Its fields are line, file, func and msg.
+ * As safe as trackway_printf().
  */
 #define trackway_log(level, ...) TRACKWAY_I_LOG(level, __VA_ARGS__)
 
@@ -292,12 +309,18 @@ enum trackway_level {
 #define TRACKWAY_I_LABEL(...)                                                                     \
     TRACKWAY_I_FIFTH(__VA_ARGS__, TRACKWAY_I_LABEL_NONE, TRACKWAY_I_LABEL_RANGE,                  \
                      TRACKWAY_I_LABEL_VALUE, )(__VA_ARGS__)
-#define TRACKWAY_I_LABEL_VALUE(name, value) {(value), (value), #name},
-#define TRACKWAY_I_LABEL_RANGE(name, first, last) {(first), (last), #name},
+#define TRACKWAY_I_LABEL_VALUE(name, value)                                                       \
+    {TRACKWAY_I_LABEL_NUMBER(value), TRACKWAY_I_LABEL_NUMBER(value), #name},
+#define TRACKWAY_I_LABEL_RANGE(name, first, last)                                                 \
+    {TRACKWAY_I_LABEL_NUMBER(first), TRACKWAY_I_LABEL_NUMBER(last), #name},
 #define TRACKWAY_I_LABEL_NONE(...)
 #define TRACKWAY_I_OVER(...)                                                                      \
     TRACKWAY_I_FIFTH(__VA_ARGS__, , trackway_enum_has_more_than_64_labels,                        \
                      trackway_enum_has_more_than_64_labels, )
+
+/* What <trackway/trackway.hpp> replaces: the number of a label, and what it adds to an event. */
+#define TRACKWAY_I_LABEL_NUMBER(value) (value)
+#define TRACKWAY_I_MORE(p, n, ...)
 
 /* What TRACKWAY_ENUM and TRACKWAY_EVENT end with is something for the user's semicolon to end. */
 #define TRACKWAY_I_ENUM(p, n, ...)                                                                \
@@ -308,11 +331,13 @@ enum trackway_level {
 
 /* Only what type checking needs: a function that is declared, and called in dead code. */
 #define TRACKWAY_I_EVENT(p, n, level, ...)                                                        \
+    enum { trackway_enabled_##p##_DOT_##n = 0 };                                                  \
     void trackway_emit_##p##_DOT_##n(TRACKWAY_I_EACH(TRACKWAY_I_PARAM, __VA_ARGS__) int);         \
+    TRACKWAY_I_MORE(p, n, __VA_ARGS__)                                                            \
     TRACKWAY_I_CHECK_EVENT(p, n, level, __VA_ARGS__)
 #define TRACKWAY_I_CALL(p, n, ...)                                                                \
     (0 ? trackway_emit_##p##_DOT_##n(__VA_ARGS__) : TRACKWAY_I_CAST(void, 0))
-#define TRACKWAY_I_ENABLED(p, n) (sizeof(&trackway_emit_##p##_DOT_##n) == 0)
+#define TRACKWAY_I_ENABLED(p, n) (TRACKWAY_I_CAST(int, trackway_enabled_##p##_DOT_##n))
 void trackway_i_printf(const char *format, ...) __attribute__((__format__(__printf__, 1, 2)));
 #define TRACKWAY_I_PRINTF(...) (0 ? trackway_i_printf(__VA_ARGS__) : TRACKWAY_I_CAST(void, 0))
 #define TRACKWAY_I_LOG(level, ...)                                                                \
@@ -855,6 +880,7 @@ TRACKWAY_I_HELPER unsigned char *trackway_i_put_text(unsigned char *to, const ch
         TRACKWAY_I_PROBE(p, n, __VA_ARGS__)                                                       \
         TRACKWAY_I_RECORD(&trackway_event_##p##_DOT_##n, 0, __VA_ARGS__)                          \
     }                                                                                             \
+    TRACKWAY_I_MORE(p, n, __VA_ARGS__)                                                            \
     TRACKWAY_I_CHECK_EVENT(p, n, level, __VA_ARGS__)
 
 #define TRACKWAY_I_ENABLED(p, n)                                                                  \

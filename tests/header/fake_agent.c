@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
+#ifndef _GNU_SOURCE /* g++ defines it itself */
 #define _GNU_SOURCE
+#endif
 #include "fake_agent.h"
 
 #include <link.h>

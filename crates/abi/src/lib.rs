@@ -7,7 +7,8 @@
 //!
 //! **Version rule**, from the first release on. Any change of a layout or of a meaning raises
 //! [`ABI_VERSION`], and with it the name of the window file: old and new libraries then use
-//! different windows side by side, and a recorder serves both.
+//! different windows side by side. A recorder serves the windows of its own version, and names the
+//! processes that it finds with another.
 #![no_std]
 #![forbid(unsafe_code)]
 
@@ -17,4 +18,13 @@ pub mod session;
 pub mod window;
 
 /// Version of everything in this crate; part of the window's file name.
-pub const ABI_VERSION: u32 = 1;
+///
+/// `--cfg trackway_abi="older"` or `"newer"` builds a library or a command of another version, for
+/// the tests of what the two do where they do not belong together.
+pub const ABI_VERSION: u32 = if cfg!(trackway_abi = "older") {
+    0
+} else if cfg!(trackway_abi = "newer") {
+    2
+} else {
+    1
+};

@@ -35,10 +35,37 @@ pub struct Field {
     reserved: u32,
 }
 
+impl Field {
+    /// Zero, where the description is of this version.
+    pub(crate) const fn reserved(&self) -> u32 {
+        self.reserved
+    }
+}
+
+/// `struct trackway_value` of include/trackway/dynamic.h.
+#[repr(C)]
+#[derive(Debug, Clone, Copy)]
+pub struct Value {
+    /// The number, or the address of the data.
+    pub bits: u64,
+    /// Bytes or elements of the data.
+    pub length: u64,
+}
+
+impl Value {
+    /// The address of the data.
+    pub(crate) fn data<T>(&self) -> *const T {
+        core::ptr::with_exposed_provenance(self.bits as usize)
+    }
+}
+
 /// `trackway_abi_emit_fn`.
 pub type EmitFn = unsafe extern "C" fn(*mut Event, *mut u8, usize);
 
 /// `struct trackway_abi_event`: lives in the instrumented module, which may be unloaded.
+///
+/// As the first release had it, for good: programs compiled then have no more. What is added at its
+/// end later belongs in a structure of its own, to be looked at where `size` says that it is there.
 #[repr(C)]
 #[derive(Debug)]
 pub struct Event {
@@ -67,6 +94,41 @@ pub struct Event {
     pub fields: *const Field,
 }
 
-const _: () = assert!(size_of::<Label>() == 24 && size_of::<Field>() == 24);
-const _: () = assert!(size_of::<Event>() == 56);
-const _: () = assert!(core::mem::offset_of!(Event, provider) == 32);
+impl Event {
+    /// An event of which only enable word and number are known, which is what recording takes.
+    pub(crate) const fn handle(enabled: &AtomicU32, index: u32) -> Self {
+        Self {
+            enabled,
+            emit: None,
+            off: 0,
+            index,
+            version: VERSION,
+            size: size_of::<Self>() as u16,
+            level: 0,
+            field_count: 0,
+            reserved: 0,
+            provider: core::ptr::null(),
+            name: core::ptr::null(),
+            fields: core::ptr::null(),
+        }
+    }
+}
+
+// Sizes and offsets that tests/abi/pins.rs holds against the C header.
+const _: () = {
+    use core::mem::offset_of;
+    assert!(size_of::<Label>() == 24 && size_of::<Field>() == 24);
+    assert!(size_of::<Event>() == 56 && size_of::<Value>() == 16);
+    assert!(offset_of!(Label, first) == 0 && offset_of!(Label, last) == 8);
+    assert!(offset_of!(Label, name) == 16);
+    assert!(offset_of!(Field, name) == 0 && offset_of!(Field, labels) == 8);
+    assert!(offset_of!(Field, scalar) == 16 && offset_of!(Field, shape) == 17);
+    assert!(offset_of!(Field, length) == 18 && offset_of!(Field, reserved) == 20);
+    assert!(offset_of!(Event, enabled) == 0 && offset_of!(Event, emit) == 8);
+    assert!(offset_of!(Event, off) == 16 && offset_of!(Event, index) == 20);
+    assert!(offset_of!(Event, version) == 24 && offset_of!(Event, size) == 26);
+    assert!(offset_of!(Event, level) == 28 && offset_of!(Event, field_count) == 29);
+    assert!(offset_of!(Event, reserved) == 30 && offset_of!(Event, provider) == 32);
+    assert!(offset_of!(Event, name) == 40 && offset_of!(Event, fields) == 48);
+    assert!(offset_of!(Value, bits) == 0 && offset_of!(Value, length) == 8);
+};

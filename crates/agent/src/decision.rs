@@ -326,6 +326,16 @@ impl Process {
         layout
     }
 
+    /// Whether an active session waits for a token that this process holds.
+    pub(crate) fn is_expected(&self) -> bool {
+        self.home().and_then(Home::window).is_some_and(|window| {
+            window.active_sessions().any(|index| {
+                let token = window.session(index).token.load(Ordering::Relaxed);
+                token != 0 && self.tokens.iter().any(|held| held.load(Ordering::Relaxed) == token)
+            })
+        })
+    }
+
     /// Whether the session is for this process: everybody, or the holders of its token.
     pub(crate) fn takes_part(&self, window: &Window, layout: &SessionLayout) -> bool {
         use trackway_abi::session::state;

@@ -15,6 +15,7 @@
 pub mod abi;
 mod context;
 mod decision;
+pub mod dynamic;
 mod home;
 mod now;
 pub mod privileges;

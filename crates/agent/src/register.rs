@@ -1,7 +1,7 @@
 //! A module's events, found when it is loaded.
 
 use core::ffi::{CStr, c_char, c_int, c_void};
-use core::sync::atomic::{AtomicPtr, AtomicU32, Ordering};
+use core::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, Ordering};
 
 use trackway_abi::window::EVENTS_MAX;
 use trackway_schema::{ENCODED_BYTES_MAX, EncodeError, Encoder, Scalar, Shape};
@@ -11,6 +11,7 @@ use crate::abi::{Event, Field, VERSION};
 use crate::decision::PROCESS;
 use crate::home::Home;
 use crate::record;
+use crate::start::explain;
 
 /// Registers the events in `[begin, end)`: `trackway_abi_register` of include/trackway/abi/abi.h.
 ///
@@ -45,22 +46,20 @@ unsafe fn register_event(window: &Window, event: *mut Event, moves: u64) {
     // SAFETY: the caller's event; version and size say what is there.
     let event = unsafe {
         if (*event).version != VERSION || usize::from((*event).size) < size_of::<Event>() {
+            refuse_version((*event).version.into());
             return;
         }
         &mut *event
     };
     let mut buffer = [0; ENCODED_BYTES_MAX];
     // SAFETY: a module's event has valid names and fields.
-    let Ok(encoded) = (unsafe { encode(event, &mut buffer) }) else { return };
-    let Some(index) = window.intern_event(encoded) else { return };
-    for session in window.active_sessions() {
-        let layout = SessionLayout::read(window, session);
-        if let Some(layout) = layout.filter(|layout| PROCESS.takes_part(window, layout)) {
-            // SAFETY: encoding checked the names.
-            let (provider, name) = unsafe { (bytes(event.provider), bytes(event.name)) };
-            window.enable_if_selected(&layout, index as usize, provider, name);
-        }
-    }
+    let (provider, name, fields) = unsafe {
+        (bytes(event.provider), bytes(event.name), fields_of(event.fields, event.field_count))
+    };
+    // SAFETY: likewise.
+    let encoded = unsafe { encode(&mut buffer, provider, name, event.level, fields) };
+    let Ok(encoded) = encoded else { return };
+    let Some(index) = intern(window, encoded, provider, name) else { return };
     // The number is good for that window for ever, unless it was taken in zeros that are in the
     // window's place since the process moved.
     if PROCESS.moves() != moves {
@@ -76,18 +75,53 @@ unsafe fn register_event(window: &Window, event: *mut Event, moves: u64) {
     enabled.store(word.cast_mut(), Ordering::SeqCst);
 }
 
+/// Says, once, that events of a header of another version stay off.
+fn refuse_version(version: u32) {
+    static SAID: AtomicBool = AtomicBool::new(false);
+    if SAID.swap(true, Ordering::Relaxed) {
+        return;
+    }
+    // A size that is too small is an old header's, too.
+    explain(if version > u32::from(VERSION) {
+        c"trackway: events declared by a newer header than this library's: they stay off\n"
+    } else {
+        c"trackway: events declared by an older header than this library's: they stay off\n"
+    });
+}
+
+/// Interns a description in the window, and enables it in the sessions that select it; its number.
+pub(crate) fn intern(window: &Window, encoded: &[u8], provider: &[u8], name: &[u8]) -> Option<u32> {
+    let index = window.intern_event(encoded)?;
+    for session in window.active_sessions() {
+        let layout = SessionLayout::read(window, session);
+        if let Some(layout) = layout.filter(|layout| PROCESS.takes_part(window, layout)) {
+            window.enable_if_selected(&layout, index as usize, provider, name);
+        }
+    }
+    Some(index)
+}
+
 /// # Safety
-/// `event` has valid names and fields.
-unsafe fn encode<'buffer>(
-    event: &Event,
+/// `fields` has `count` elements that live as long as their module, or is null.
+unsafe fn fields_of<'a>(fields: *const Field, count: u8) -> &'a [Field] {
+    if fields.is_null() {
+        return &[];
+    }
+    // SAFETY: the caller's promise.
+    unsafe { core::slice::from_raw_parts(fields, usize::from(count)) }
+}
+
+/// # Safety
+/// The fields have valid names, and enumerations as many labels as they say.
+pub(crate) unsafe fn encode<'buffer>(
     buffer: &'buffer mut [u8],
+    provider: &[u8],
+    name: &[u8],
+    level: u8,
+    fields: &[Field],
 ) -> Result<&'buffer [u8], EncodeError> {
-    // SAFETY: the caller's promise, here and below.
-    let (provider, name) = unsafe { (bytes(event.provider), bytes(event.name)) };
-    let mut encoder = Encoder::new(buffer, provider, name, event.level)?;
-    for number in 0..usize::from(event.field_count) {
-        // SAFETY: `fields` has `field_count` elements.
-        let field: &Field = unsafe { &*event.fields.add(number) };
+    let mut encoder = Encoder::new(buffer, provider, name, level)?;
+    for field in fields {
         let shape = Shape::from_code(field.shape).ok_or(EncodeError::Limit)?;
         let scalar = Scalar::from_code(field.scalar);
         let (length, labels) = match shape {
@@ -113,7 +147,7 @@ unsafe fn encode<'buffer>(
 ///
 /// # Safety
 /// `text` is null or a C string that lives as long as its module.
-unsafe fn bytes<'a>(text: *const c_char) -> &'a [u8] {
+pub(crate) unsafe fn bytes<'a>(text: *const c_char) -> &'a [u8] {
     if text.is_null() {
         return &[];
     }
@@ -189,8 +223,9 @@ unsafe fn visit_notes(start: *const u8, length: usize, align: usize) {
 unsafe fn visit_note(description: *const u8) {
     // SAFETY: the caller's promise; the module's own header made the note.
     unsafe {
-        if description.cast::<u32>().read_unaligned() != u32::from(VERSION) {
-            return;
+        let version = description.cast::<u32>().read_unaligned();
+        if version != u32::from(VERSION) {
+            return refuse_version(version);
         }
         let target = |at: usize| {
             let field = description.add(at);

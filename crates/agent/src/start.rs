@@ -24,6 +24,11 @@ const DEBUG_VARIABLE: &CStr = c"TRACKWAY_DEBUG";
 /// Where the window is.
 const FOLDER: &CStr = c"/dev/shm";
 
+/// Said where a recorder gave the process a token, and its session is not in this window: it has
+/// ended, or is in the window of another version, or in that of another folder.
+const STRANGER: &CStr = c"trackway: the recording of TRACKWAY_TOKEN has ended, or its `trackway` \
+    and this library are of different versions: not traced by it\n";
+
 /// Starts the library in this process. Called once, by its constructor.
 pub fn start() {
     let errno = Errno::last(); // the program's is left as it was
@@ -40,6 +45,9 @@ pub fn start() {
                 // name: programs give their threads names after this.
                 thread::identify(stamp, false);
                 register::register_loaded_modules();
+                if tokens != [0; 8] && !PROCESS.is_expected() {
+                    explain(STRANGER);
+                }
             } else {
                 explain(c"trackway: no MADV_WIPEONFORK (Linux 4.14): not traced\n");
             }
@@ -128,7 +136,8 @@ fn read_tokens(into: &mut [u64; 8]) {
     }
 }
 
-fn explain(reason: &CStr) {
+/// Writes a reason to standard error, for who asked for reasons.
+pub(crate) fn explain(reason: &CStr) {
     if variable(DEBUG_VARIABLE).is_some() {
         let text = reason.to_bytes();
         // SAFETY: the text is ours, with its length.

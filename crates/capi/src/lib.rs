@@ -1,17 +1,19 @@
 //! libtrackway.so: the C interface over the agent.
 //!
-//! Exports what include/trackway/abi/abi.h declares, [`trackway_abi_copy`], and functions of the C
-//! library which it must know of: `vfork` and `clone` (see [`vfork`]), `setuid`, `seteuid`, `setreuid` and
-//! `setresuid` (see [`trackway_agent::privileges`]). Its constructor starts the agent. Linked with
-//! `-z nodelete`: a restartable sequence may never be unmapped under a thread that runs it.
+//! Exports what include/trackway/abi/abi.h and include/trackway/dynamic.h declare,
+//! [`trackway_abi_copy`], and functions of the C library which it must know of: `vfork` and `clone`
+//! (see [`vfork`]), `setuid`, `seteuid`, `setreuid` and `setresuid` (see
+//! [`trackway_agent::privileges`]). Its constructor starts the agent. Linked with `-z nodelete`: a
+//! restartable sequence may never be unmapped under a thread that runs it.
 //!
 //! Without std, which would bring libgcc_s.so along: loading that alone takes 90 µs of a
 //! program's start, as much as all the rest.
 #![no_std]
 
-use core::ffi::{c_int, c_void};
+use core::ffi::{c_char, c_int, c_uint, c_void};
 
-use trackway_agent::abi::Event;
+use trackway_agent::abi::{Event, Field, Value};
+use trackway_agent::dynamic::{self, Dynamic};
 use trackway_agent::{CloneArguments, THREAD_STAMP_OFFSET, THREAD_VFORK_OFFSET};
 
 /// Announces a module's events; see include/trackway/abi/abi.h.
@@ -22,6 +24,56 @@ use trackway_agent::{CloneArguments, THREAD_STAMP_OFFSET, THREAD_VFORK_OFFSET};
 pub unsafe extern "C" fn trackway_abi_register(begin: *const *mut Event, end: *const *mut Event) {
     // SAFETY: the caller's promise is the same.
     unsafe { trackway_agent::register::register(begin, end) };
+}
+
+/// Describes an event at run time; see include/trackway/dynamic.h.
+///
+/// # Safety
+/// As there.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn trackway_dynamic_describe(
+    provider: *const c_char,
+    name: *const c_char,
+    level: c_uint,
+    fields: *const Field,
+    field_count: c_uint,
+    event: *mut *const Dynamic,
+) -> c_int {
+    // SAFETY: the caller's promise is the same.
+    let described = unsafe { dynamic::describe(provider, name, level, fields, field_count) };
+    let (handle, result) = match described {
+        Ok(described) => (&raw const *described, 0),
+        Err(errno) => (core::ptr::null(), errno),
+    };
+    if !event.is_null() {
+        // SAFETY: the caller's variable.
+        unsafe { *event = handle };
+    }
+    result
+}
+
+/// Whether somebody wants an event that was described; see include/trackway/dynamic.h.
+///
+/// # Safety
+/// `event` is null or a handle.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn trackway_dynamic_enabled(event: *const Dynamic) -> c_int {
+    // SAFETY: handles are in a static table.
+    unsafe { event.as_ref() }.is_some_and(Dynamic::is_enabled).into()
+}
+
+/// Records an event that was described; see include/trackway/dynamic.h.
+///
+/// # Safety
+/// As there.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn trackway_dynamic_record(
+    event: *const Dynamic,
+    values: *const Value,
+    count: c_uint,
+) -> c_int {
+    // SAFETY: handles are in a static table; the values are the caller's promise.
+    unsafe { event.as_ref().map_or(0, |event| dynamic::record(event, values, count)) }
 }
 
 /// The agent does not allocate. What it shares with the readers could, so there must be an

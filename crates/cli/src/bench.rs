@@ -29,8 +29,8 @@ pub(crate) struct Arguments {
 enum What {
     /// What an event costs: Trackway beside the clock, a lower bound, and LTTng-UST
     ///
-    /// Small C programs are compiled here and measured in interleaved rounds; after each run,
-    /// every event is looked for in what the tracer itself recorded. Tracers that are not
+    /// Small C and C++ programs are compiled here and measured in interleaved rounds; after each
+    /// run, every event is looked for in what the tracer itself recorded. Tracers that are not
     /// installed are skipped. Figures of different machines do not compare; ratios do.
     #[command(after_help = "Examples:\n  trackway bench tracepoint --quick\n  \
                             trackway bench tracepoint --json results.json")]

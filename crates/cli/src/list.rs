@@ -10,7 +10,7 @@ use std::process::ExitCode;
 use std::sync::atomic::Ordering;
 
 use trackway_abi::window::{EVENTS_MAX, PROCESSES_MAX};
-use trackway_recorder::{Home, elf};
+use trackway_recorder::{Home, elf, versions};
 use trackway_schema::{EventDescription, Field, FieldKind, LEVEL_NAMES, Scalar};
 use trackway_window::Window;
 
@@ -28,20 +28,24 @@ struct Process {
 }
 
 /// What there is to list.
+#[derive(Default)]
 struct Found {
     processes: Vec<Process>,
     /// Variants of each event (same name, other fields), by full name.
     events: BTreeMap<String, Vec<EventDescription>>,
     /// Registrations that found no place in the table, since the window was made.
     refused: u32,
+    /// Processes whose library is of another version, by that.
+    other_versions: BTreeMap<u32, Vec<u32>>,
 }
 
 /// Lists what can be traced.
 pub(crate) fn run(format: Format, output: &mut dyn Write) -> anyhow::Result<ExitCode> {
-    let found = match Home::open()? {
+    let mut found = match Home::open()? {
         Some(home) => find(home.window()),
-        None => Found { processes: Vec::new(), events: BTreeMap::new(), refused: 0 },
+        None => Found::default(),
     };
+    found.other_versions = versions::other_versions();
     let mut text = String::new();
     match format {
         Format::Text => push_text(&mut text, &found),
@@ -80,7 +84,7 @@ fn find(window: &Window) -> Found {
     }
     processes.sort_by_key(|process| process.pid);
     let refused = window.header().events_refused.load(Ordering::Relaxed);
-    Found { processes, events, refused }
+    Found { processes, events, refused, ..Found::default() }
 }
 
 /// Executable files in proc_pid_maps(5).
@@ -135,6 +139,15 @@ fn push_text(text: &mut String, found: &Found) {
         text.push_str(&format!(
             "{} events could not be registered: the table of {EVENTS_MAX} events is full\n",
             found.refused
+        ));
+    }
+    for (version, pids) in &found.other_versions {
+        let pids: Vec<String> = pids.iter().map(u32::to_string).collect();
+        text.push_str(&format!(
+            "with a libtrackway.so {} than this trackway: {}\n    {}\n",
+            versions::age(*version),
+            pids.join(", "),
+            versions::advice(*version)
         ));
     }
     if text.is_empty() {
@@ -204,11 +217,18 @@ fn push_json(text: &mut String, found: &Found) {
             )
         })
         .collect();
+    let other_versions: Vec<String> = found
+        .other_versions
+        .iter()
+        .map(|(version, pids)| format!("{{\"version\":{version},\"processes\":{pids:?}}}"))
+        .collect();
     text.push_str(&format!(
-        "{{\"processes\":[{}],\"other_events\":{},\"events_refused\":{}}}\n",
+        "{{\"processes\":[{}],\"other_events\":{},\"events_refused\":{},\
+         \"other_versions\":[{}]}}\n",
         processes.join(","),
         events(&mut found.variants(found.idle())),
-        found.refused
+        found.refused,
+        other_versions.join(",")
     ));
 }
 
@@ -257,13 +277,16 @@ mod tests {
             }],
             events: BTreeMap::from([(name, vec![event])]),
             refused: 2,
+            other_versions: BTreeMap::from([(0, vec![8, 9])]),
         };
         let mut text = String::new();
         push_text(&mut text, &found);
         assert_eq!(
             text,
             "7 a\nb\n    app:req\" (INFO): u32 n\n\
-             2 events could not be registered: the table of 4096 events is full\n"
+             2 events could not be registered: the table of 4096 events is full\n\
+             with a libtrackway.so older than this trackway: 8, 9\n    \
+             start them again with the library that came with trackway\n"
         );
         let mut json = String::new();
         push_json(&mut json, &found);
@@ -271,7 +294,7 @@ mod tests {
             json,
             "{\"processes\":[{\"pid\":7,\"name\":\"a\\u000ab\",\"events\":[{\"name\":\
              \"app:req\\\"\",\"level\":\"INFO\",\"fields\":[\"u32 n\"]}]}],\"other_events\":[],\
-             \"events_refused\":2}\n"
+             \"events_refused\":2,\"other_versions\":[{\"version\":0,\"processes\":[8, 9]}]}\n"
         );
     }
 }

@@ -3,7 +3,7 @@
 use crate::case::Case;
 use crate::results::{Bar, Results, Verdict};
 use crate::tracers::name::{
-    EMPTY, LTTNG, LTTNG_OFF, LW_UST, RDTSC, RUST, RUST_OFF, TRACKWAY, TRACKWAY_OFF,
+    CXX, CXX_OFF, EMPTY, LTTNG, LTTNG_OFF, LW_UST, RDTSC, RUST, RUST_OFF, TRACKWAY, TRACKWAY_OFF,
 };
 
 /// Most that an event may cost beyond the clock alone, in ns.
@@ -16,6 +16,8 @@ const TWO_THREADS: f64 = 1.10;
 const OFF_NS: f64 = 0.6;
 /// How much more than in C an event may cost in Rust: what one round differs from the next.
 const RUST_AS_C: f64 = 1.05;
+/// How much more than in C an event may cost in C++: what one round differs from the next.
+const CXX_AS_C: f64 = 1.05;
 /// How much faster than lttng_ust_tracef() trackway_printf() must be.
 const FASTER_THAN_TRACEF: f64 = 2.0;
 /// Most bytes of an event with one `u32`.
@@ -62,6 +64,12 @@ pub(crate) fn all(results: &Results) -> Vec<Bar> {
             &format!("Rust, one u32: at most {RUST_AS_C:.2} of C"),
             ratio(ns(RUST), ns(TRACKWAY)),
             RUST_AS_C,
+            |ratio| format!("{ratio:.2} of it"),
+        ),
+        at_most(
+            &format!("C++, a view and a vector: at most {CXX_AS_C:.2} of C"),
+            ratio(results.median_ns(CXX, &Case::VIEWS), results.median_ns(TRACKWAY, &Case::VIEWS)),
+            CXX_AS_C,
             |ratio| format!("{ratio:.2} of it"),
         ),
         at_least(
@@ -142,10 +150,11 @@ fn bar(what: &str, measured: Option<String>, holds: Option<bool>) -> Bar {
 /// Names of the reference rows, for the ratios.
 pub(crate) const REFERENCES: [&str; 2] = [RDTSC, LTTNG];
 /// Rows whose starts are shown, in words.
-pub(crate) const STARTS: [(&str, &str); 4] = [
+pub(crate) const STARTS: [(&str, &str); 5] = [
     (EMPTY, "plain"),
     (TRACKWAY_OFF, "with libtrackway.so"),
     (RUST_OFF, "the same, Rust"),
+    (CXX_OFF, "the same, C++"),
     (LTTNG_OFF, "with LTTng-UST"),
 ];
 

@@ -189,7 +189,7 @@ pub(crate) fn keep<T>(
 /// Case by case, so that the tracers of one case run one right after another.
 fn all_series(contestants: &[Contestant], cpus: usize) -> Vec<Series> {
     let mut series = Vec::new();
-    for case in Case::columns(cpus).into_iter().chain([Case::PRINTF]) {
+    for case in Case::columns(cpus).into_iter().chain(Case::APART) {
         for (contestant, entry) in contestants.iter().enumerate() {
             if entry.is_in && entry.tracer.supports(&case) {
                 let (rounds_ns, batches_ns) = (Vec::new(), Vec::new());

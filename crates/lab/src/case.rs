@@ -12,6 +12,10 @@ pub enum Payload {
     Record,
     /// A formatted text: `"%s (%d)"`.
     Printf,
+    /// A text of 15 bytes, a sequence of four `u32`, a `u64`: in C++ a view and a vector.
+    Views,
+    /// A pair of events around nothing, with an identity, the first with a `u32`: in C++ a scope.
+    Scope,
 }
 
 impl Payload {
@@ -21,7 +25,14 @@ impl Payload {
             Self::Number => "number",
             Self::Record => "record",
             Self::Printf => "printf",
+            Self::Views => "views",
+            Self::Scope => "scope",
         }
+    }
+
+    /// Whether it is in the table, and not in a section of its own.
+    pub(crate) const fn is_in_table(self) -> bool {
+        matches!(self, Self::Number | Self::Record)
     }
 
     /// Head of its columns.
@@ -30,6 +41,8 @@ impl Payload {
             Self::Number => "u32",
             Self::Record => "str,u32,u64",
             Self::Printf => "printf",
+            Self::Views => "text,seq,u64",
+            Self::Scope => "scope",
         }
     }
 }
@@ -86,6 +99,14 @@ impl Case {
 
     /// The formatted message, which has a section of its own.
     pub const PRINTF: Self = Self { threads: 1, payload: Payload::Printf, context: Context::None };
+
+    /// Text and sequence, for C++ beside C.
+    pub const VIEWS: Self = Self { threads: 1, payload: Payload::Views, context: Context::None };
+    /// A scope, for C++ beside C.
+    pub const SCOPE: Self = Self { threads: 1, payload: Payload::Scope, context: Context::None };
+
+    /// Those that are not in the table.
+    pub(crate) const APART: [Self; 3] = [Self::PRINTF, Self::VIEWS, Self::SCOPE];
 
     /// The same with so many threads.
     pub(crate) const fn with_threads(self, threads: u32) -> Self {

@@ -116,6 +116,15 @@ impl Place {
         child::run(&mut cc, &format!("cc {name}.c"))?;
         Ok(program)
     }
+
+    /// Compiles `NAME.cc` of the workloads to an object file.
+    pub(crate) fn compile_cxx(&self, name: &str, flag: &str) -> Result<PathBuf> {
+        let object = self.path(&format!("{name}.o"));
+        let mut cxx = Command::new("c++");
+        cxx.args(["-O2", "-std=c++17", "-c", flag]).arg(self.path(&format!("{name}.cc")));
+        child::run(cxx.arg("-o").arg(&object), &format!("c++ {name}.cc"))?;
+        Ok(object)
+    }
 }
 
 impl Drop for Place {

@@ -3,10 +3,10 @@
 use std::io::{self, Write};
 
 use crate::bars::{REFERENCES, STARTS};
-use crate::case::{Case, Context, Payload};
+use crate::case::{Case, Context};
 use crate::results::{Bar, Cell, Results, Verdict};
 use crate::table::Table;
-use crate::tracers::name::{LTTNG, TRACKWAY, TRACKWAY_CLAIM};
+use crate::tracers::name::{CXX, CXX_OFF, LTTNG, TRACKWAY, TRACKWAY_CLAIM, TRACKWAY_OFF};
 
 /// Writes everything that is known to `output`.
 ///
@@ -26,6 +26,7 @@ pub fn print(results: &Results, output: &mut dyn Write) -> io::Result<()> {
         ratios(results),
         bytes(results),
         printf(results),
+        cxx(results),
         startup(results),
         flows(results),
         memory(results),
@@ -38,7 +39,7 @@ pub fn print(results: &Results, output: &mut dyn Write) -> io::Result<()> {
 /// Tracers with a cell in a column of the table, in the order of the first column.
 fn rows(results: &Results) -> Vec<&str> {
     let mut names: Vec<&str> = Vec::new();
-    for cell in results.cells.iter().filter(|cell| cell.case.payload != Payload::Printf) {
+    for cell in results.cells.iter().filter(|cell| cell.case.payload.is_in_table()) {
         if !names.contains(&cell.tracer.as_str()) {
             names.push(&cell.tracer);
         }
@@ -172,6 +173,26 @@ fn printf(results: &Results) -> Option<String> {
         }
     }
     let title = "A formatted message, \"%s (%d)\"\n\n";
+    has_rows.then(|| title.to_owned() + &table.text())
+}
+
+/// C++ beside C: what its header adds.
+fn cxx(results: &Results) -> Option<String> {
+    let mut table = Table::default();
+    table.row(["", "C", "C++", "C, off", "C++, off"]);
+    let mut has_rows = false;
+    for (case, words) in [
+        (Case::SIMPLEST, "u32"),
+        (Case::VIEWS, "a string_view, a vector of four, a u64"),
+        (Case::SCOPE, "a scope, each of its two events"),
+    ] {
+        has_rows |= results.cell(CXX, &case).is_some();
+        let cells = [TRACKWAY, CXX, TRACKWAY_OFF, CXX_OFF];
+        let cells = cells.map(|name| results.cell(name, &case).map_or("·".into(), cost));
+        table.row([words.to_owned()].into_iter().chain(cells));
+    }
+    let title = "C++ beside C, in ns: the same events, in C as pointers and sizes, and as two \
+                 calls with\nan identity\n\n";
     has_rows.then(|| title.to_owned() + &table.text())
 }
 

@@ -11,12 +11,14 @@ pub(crate) struct Source {
 }
 
 /// All of them.
-pub(crate) const SOURCES: [Source; 11] = [
+pub(crate) const SOURCES: [Source; 13] = [
     Source { name: "harness.h", text: include_str!("workloads/harness.h") },
     Source { name: "baseline.c", text: include_str!("workloads/baseline.c") },
     Source { name: "trackway.c", text: include_str!("workloads/trackway.c") },
     Source { name: "rust-events.c", text: include_str!("workloads/rust-events.c") },
     Source { name: "rust-spans.c", text: include_str!("workloads/rust-spans.c") },
+    Source { name: "trackway-cxx.c", text: include_str!("workloads/trackway-cxx.c") },
+    Source { name: "trackway-cxx.cc", text: include_str!("workloads/trackway-cxx.cc") },
     Source { name: "lttng.c", text: include_str!("workloads/lttng.c") },
     Source { name: "lttng-provider.c", text: include_str!("workloads/lttng-provider.c") },
     Source { name: "lttng-provider.h", text: include_str!("workloads/lttng-provider.h") },

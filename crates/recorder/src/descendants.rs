@@ -1,4 +1,5 @@
-//! The command's descendants that cannot be traced: static programs, other users' processes.
+//! The command's descendants that cannot be traced: static programs, other users' processes, those
+//! whose library is of another version.
 //!
 //! Sampled from /proc, so a short-lived one may be missed: what we say is "at least".
 
@@ -10,6 +11,7 @@ use std::time::{Duration, Instant};
 
 use crate::elf;
 use crate::report::Notices;
+use crate::versions::{self, Windows};
 
 /// Shortest time between samples.
 const PERIOD_MIN: Duration = Duration::from_millis(50);
@@ -28,6 +30,10 @@ pub(crate) struct Descendants {
     told: HashSet<u32>,
     /// Processes that could not be traced: how many, by program and reason.
     untraced: BTreeMap<(String, &'static str), u64>,
+    /// The user's windows, at the latest sample.
+    windows: Windows,
+    /// Version of the latest one's library, if that is not ours.
+    version: Option<u32>,
 }
 
 impl Descendants {
@@ -38,6 +44,8 @@ impl Descendants {
             programs: HashMap::new(),
             told: HashSet::new(),
             untraced: BTreeMap::new(),
+            windows: Windows::default(),
+            version: None,
         }
     }
 
@@ -47,6 +55,7 @@ impl Descendants {
         if start < self.due {
             return;
         }
+        self.windows = Windows::here();
         let mut open = vec![self.root];
         let mut seen = HashSet::new();
         while let Some(pid) = open.pop() {
@@ -72,10 +81,18 @@ impl Descendants {
                 // Through /proc, which also reaches other mount namespaces and removed files.
                 elf::read(&folder.join("exe")).is_some_and(|module| module.is_static)
             });
-            if !is_static {
-                return;
+            match self.windows.other_version_of(pid) {
+                _ if is_static => "static",
+                None => return,
+                Some(version) => {
+                    self.version = Some(version);
+                    if versions::age(version) == "newer" {
+                        "newer library"
+                    } else {
+                        "older library"
+                    }
+                }
             }
-            "static"
         };
         let name = fs::read_to_string(folder.join("comm")).unwrap_or_default();
         self.told.insert(pid);
@@ -100,6 +117,13 @@ impl Descendants {
         }
         let processes = if count == 1 { "process" } else { "processes" };
         notices.say(format_args!("{count} {processes} could not be traced: {}", names.join(", ")));
+        if let Some(version) = self.version {
+            notices.say(format_args!(
+                "a libtrackway.so {} than this trackway: {}",
+                versions::age(version),
+                versions::advice(version)
+            ));
+        }
     }
 }
 

@@ -30,6 +30,7 @@ mod slot;
 mod stream;
 mod totals;
 mod trace;
+pub mod versions;
 
 pub use error::RecordError;
 pub use home::Home;

@@ -9,7 +9,10 @@
  * trackway_abi_register(). A program without the library runs with every event disabled.
  *
  * Version rule, from the first release on: structures only grow at their end, and `size` says how
- * much of it is there; any other change raises TRACKWAY_ABI_VERSION and the library's SONAME.
+ * much of it is there; functions are only added, and looked for weakly or with dlsym(3). So header
+ * and library of one version work together, whichever is newer. Any other change raises
+ * TRACKWAY_ABI_VERSION and the library's SONAME: then events stay off, and with TRACKWAY_DEBUG=1
+ * the library says so. What library and recorder share has a version of its own (crates/abi).
  */
 #ifndef TRACKWAY_ABI_ABI_H
 #define TRACKWAY_ABI_ABI_H
@@ -97,8 +100,12 @@ struct trackway_abi_event {
 
 /*
  * Announces a module's events: pointers in [begin, end), null ones skipped. Called by a module's
- * constructor when the library is there; calling it again is harmless. The array and events must
- * stay until the module is unloaded; the library keeps no pointer to them. Not async-signal-safe.
+ * constructor when the library is there; calling it again is harmless. Events of another version,
+ * malformed ones, and those for which the user's table of 4096 has no place stay off.
+ *
+ * Events, with all that they point to, must stay until the module is unloaded; the library keeps
+ * no pointer to them, nor to the array. Thread-safe for different events, not async-signal-safe;
+ * in fork children as in any process. Does not block, allocate or change errno.
  */
 void trackway_abi_register(struct trackway_abi_event *const *begin,
                            struct trackway_abi_event *const *end);

@@ -151,7 +151,9 @@ impl Tracer for Lttng {
     }
 
     fn supports(&self, case: &Case) -> bool {
-        self.is_on || (case.context == Context::None && case.payload != Payload::Printf)
+        let has_workload = case.payload.is_in_table() || case.payload == Payload::Printf;
+        has_workload
+            && (self.is_on || (case.context == Context::None && case.payload.is_in_table()))
     }
 
     fn batch_events(&self) -> u64 {

@@ -29,6 +29,10 @@ pub(crate) mod name {
     pub(crate) const RUST_OFF: &str = "Trackway, Rust, off";
     /// Ours from Rust.
     pub(crate) const RUST: &str = "Trackway, Rust";
+    /// Ours from C++ with the library and without a session.
+    pub(crate) const CXX_OFF: &str = "Trackway, C++, off";
+    /// Ours from C++.
+    pub(crate) const CXX: &str = "Trackway, C++";
     /// Ours without restartable sequences.
     pub(crate) const TRACKWAY_CLAIM: &str = "Trackway, claim";
     /// LTTng-UST with its daemon and without a session.
@@ -49,10 +53,12 @@ pub(crate) fn all() -> Vec<Box<dyn Tracer>> {
         Box::new(Baseline::Empty),
         Box::new(Baseline::Rdtsc),
         Box::new(Trackway::off()),
+        Box::new(Trackway::cxx_off()),
         Box::new(Trackway::rust_off()),
         Box::new(Lttng::off(&daemon)),
         Box::new(Baseline::LwUst),
         Box::new(Trackway::by_sequence()),
+        Box::new(Trackway::cxx()),
         Box::new(Trackway::rust()),
         Box::new(Trackway::by_claim()),
         Box::new(Lttng::on(&daemon)),

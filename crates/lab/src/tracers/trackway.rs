@@ -20,6 +20,8 @@ use crate::workload::{self, Batch};
 const PROGRAM: &str = "trackway";
 /// The workload in Rust, within the same harness.
 const RUST_PROGRAM: &str = "rust-events";
+/// The workload in C++, within the same harness.
+const CXX_PROGRAM: &str = "trackway-cxx";
 /// Where traces go, in the scratch folder.
 const TRACE: &str = "trackway-trace";
 /// How a program asks the C library not to register restartable sequences.
@@ -86,6 +88,20 @@ impl Trackway {
         self.program == RUST_PROGRAM
     }
 
+    /// From C++, without a session.
+    pub(crate) const fn cxx_off() -> Self {
+        Self::new(Way::Off, CXX_PROGRAM)
+    }
+
+    /// From C++, as it is used.
+    pub(crate) const fn cxx() -> Self {
+        Self::new(Way::Sequence, CXX_PROGRAM)
+    }
+
+    fn is_cxx(&self) -> bool {
+        self.program == CXX_PROGRAM
+    }
+
     /// The workload, recorded to a new folder.
     fn record(&self, place: &Place, options: &[&str], bytes: u64) -> Command {
         place.clear(TRACE);
@@ -128,8 +144,10 @@ impl Tracer for Trackway {
     fn name(&self) -> &'static str {
         match self.way {
             Way::Off if self.is_rust() => name::RUST_OFF,
+            Way::Off if self.is_cxx() => name::CXX_OFF,
             Way::Off => name::TRACKWAY_OFF,
             Way::Sequence if self.is_rust() => name::RUST,
+            Way::Sequence if self.is_cxx() => name::CXX,
             Way::Sequence => name::TRACKWAY,
             Way::Claim => name::TRACKWAY_CLAIM,
         }
@@ -138,6 +156,9 @@ impl Tracer for Trackway {
     fn availability(&self, place: &Place) -> Availability {
         match availability(&place.kit, has("cc")) {
             Availability::Ready if self.is_rust() => rust::availability(&place.kit),
+            Availability::Ready if self.is_cxx() && !has("c++") => {
+                Availability::Missing("no C++ compiler (c++) is installed".to_owned())
+            }
             found => found,
         }
     }
@@ -146,7 +167,15 @@ impl Tracer for Trackway {
         match self.way {
             Way::Off => case.context == Context::None && case.payload != Payload::Printf,
             // Rust has no formatted events: a `format!` is a value as any other.
-            Way::Sequence | Way::Claim => !self.is_rust() || case.payload != Payload::Printf,
+            Way::Sequence if self.is_rust() => case.payload.is_in_table(),
+            // What the header adds to C's is in its arguments, whatever the threads and contexts.
+            Way::Sequence if self.is_cxx() => {
+                case.threads == 1
+                    && case.context == Context::None
+                    && case.payload != Payload::Printf
+            }
+            Way::Sequence => true,
+            Way::Claim => case.payload.is_in_table() || case.payload == Payload::Printf,
         }
     }
 
@@ -159,6 +188,13 @@ impl Tracer for Trackway {
         if self.is_rust() {
             let library = rust::EVENTS.build(place, "")?;
             flags.extend([library.display().to_string(), "-ldl".to_owned(), "-lm".to_owned()]);
+        }
+        if self.is_cxx() {
+            let include = place.kit.include.as_ref().map(|path| format!("-I{}", path.display()));
+            let object = place.compile_cxx(self.program, &include.unwrap_or_default())?;
+            flags.push(object.display().to_string());
+            // The C++ library within, so that loading it does not count as the program's start.
+            flags.extend(["-Wl,-Bstatic", "-lstdc++", "-Wl,-Bdynamic"].map(str::to_owned));
         }
         let flags: Vec<&str> = flags.iter().map(String::as_str).collect();
         place.compile(self.program, &flags).map(|_| ())
@@ -189,7 +225,7 @@ impl Tracer for Trackway {
     }
 
     fn stream(&mut self, place: &Place, milliseconds: u32) -> Result<Option<Flow>> {
-        if self.way == Way::Off || self.is_rust() {
+        if self.way == Way::Off || self.program != PROGRAM {
             return Ok(None);
         }
         let mut command = self.record(place, &["--context", "none"], FLOW_BYTES);
@@ -209,7 +245,7 @@ impl Tracer for Trackway {
     }
 
     fn idle_bytes(&mut self, place: &Place) -> Result<Option<u64>> {
-        if self.way != Way::Sequence || self.is_rust() {
+        if self.way != Way::Sequence || self.program != PROGRAM {
             return Ok(None);
         }
         let mut command = self.record(place, &["--context", "none"], FLOW_BYTES);
@@ -322,5 +358,9 @@ mod tests {
         assert!(!Trackway::off().supports(&Case::PRINTF));
         assert!(!Trackway::rust().supports(&Case::PRINTF));
         assert!(Trackway::off().supports(&Case::SIMPLEST));
+        for case in [Case::SIMPLEST, Case::VIEWS, Case::SCOPE] {
+            assert!(Trackway::cxx().supports(&case) && Trackway::by_sequence().supports(&case));
+        }
+        assert!(!Trackway::cxx().supports(&Case::PRINTF));
     }
 }

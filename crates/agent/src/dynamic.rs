@@ -1,0 +1,458 @@
+//! Events described at run time: include/trackway/dynamic.h, which states the contract.
+//!
+//! For languages that have no C preprocessor. The library keeps what it needs to pack values, two
+//! bytes of type and a length for each field, in a table of its own; names are in the window only.
+//! Invariant: entries are only ever filled in, by whoever describes the event, with values that
+//! its description alone decides; so describers need no lock, in whatever thread or handler they
+//! are, and an entry is whole for everybody who has got its address from a description.
+
+use core::ffi::{c_char, c_int, c_uint, c_void};
+use core::sync::atomic::{AtomicPtr, AtomicU32, Ordering};
+
+use trackway_abi::record::{CUT, HEADROOM_BYTES, PAYLOAD_BYTES_MAX, TAILROOM_BYTES};
+use trackway_abi::window::EVENTS_MAX;
+use trackway_schema::{
+    ARRAY_LENGTH_MAX, ENCODED_BYTES_MAX, FIELDS_MAX, LABELS_MAX, LEVEL_NAMES, Scalar, Shape,
+};
+
+use crate::abi::{Event, Field, Value};
+use crate::decision::PROCESS;
+use crate::home::Home;
+use crate::{record, register};
+
+/// `TRACKWAY_DYNAMIC_MAX`.
+const DYNAMIC_MAX: usize = 1024;
+/// What null strings are recorded as.
+const NULL: &[u8] = b"(null)";
+/// How strings that were cut end: "…".
+const ELLIPSIS: &[u8] = "\u{2026}".as_bytes();
+
+/// An event that was described: `struct trackway_dynamic`.
+#[derive(Debug)]
+pub struct Dynamic {
+    /// Its enable word, in a window that is mapped for good; null: the entry is free.
+    word: AtomicPtr<AtomicU32>,
+    /// Its number in that window.
+    index: AtomicU32,
+    field_count: AtomicU32,
+    /// Its fields: [`Plan::to_word`].
+    fields: [AtomicU32; FIELDS_MAX],
+}
+
+static TABLE: [Dynamic; DYNAMIC_MAX] = [const { Dynamic::new() }; DYNAMIC_MAX];
+
+/// What packing a field takes.
+#[derive(Clone, Copy)]
+struct Plan {
+    shape: Shape,
+    /// Any, for `Str` and `Text`.
+    scalar: Scalar,
+    /// Elements of an array.
+    length: u16,
+}
+
+impl Plan {
+    /// The plan of a described field; `None` if the description breaks a rule.
+    fn of(field: &Field) -> Option<Self> {
+        let shape = Shape::from_code(field.shape)?;
+        let scalar = Scalar::from_code(field.scalar);
+        let labels = usize::from(field.length);
+        let is_valid = match shape {
+            Shape::Str | Shape::Text => field.scalar == 0 && field.length == 0,
+            Shape::Scalar | Shape::Sequence => scalar.is_some() && field.length == 0,
+            Shape::Array => scalar.is_some() && (1..=ARRAY_LENGTH_MAX).contains(&field.length),
+            Shape::Enumeration => {
+                scalar.is_some_and(|scalar| !scalar.is_float() && scalar != Scalar::Bool)
+                    && (1..=LABELS_MAX).contains(&labels)
+                    && !field.labels.is_null()
+            }
+        };
+        let length = if shape == Shape::Array { field.length } else { 0 };
+        (is_valid && field.reserved() == 0).then(|| Self {
+            shape,
+            scalar: scalar.unwrap_or(Scalar::U8),
+            length,
+        })
+    }
+
+    const fn to_word(self) -> u32 {
+        self.shape as u32 | (self.scalar as u32) << 8 | (self.length as u32) << 16
+    }
+
+    fn from_word(word: u32) -> Option<Self> {
+        let [shape, scalar, ..] = word.to_le_bytes();
+        Some(Self {
+            shape: Shape::from_code(shape)?,
+            scalar: Scalar::from_code(scalar)?,
+            length: (word >> 16) as u16,
+        })
+    }
+
+    /// Bytes that the field takes whatever its value.
+    fn fixed_bytes(self) -> usize {
+        match self.shape {
+            Shape::Scalar | Shape::Enumeration => self.scalar.size_bytes(),
+            Shape::Str => 1,
+            Shape::Text | Shape::Sequence => size_of::<u32>(),
+            Shape::Array => self.scalar.size_bytes() * usize::from(self.length),
+        }
+    }
+}
+
+impl Dynamic {
+    const fn new() -> Self {
+        Self {
+            word: AtomicPtr::new(core::ptr::null_mut()),
+            index: AtomicU32::new(0),
+            field_count: AtomicU32::new(0),
+            fields: [const { AtomicU32::new(0) }; FIELDS_MAX],
+        }
+    }
+
+    /// The entry of the event with this enable word: the one it has, or a free one that it takes.
+    fn entry(word: &AtomicU32, index: u32) -> Option<&'static Self> {
+        let key = core::ptr::from_ref(word).cast_mut();
+        let probes = (0..DYNAMIC_MAX).map(|probe| (index as usize + probe) % DYNAMIC_MAX);
+        probes.map(|place| &TABLE[place]).find(|entry| {
+            let free = core::ptr::null_mut();
+            let taken =
+                entry.word.compare_exchange(free, key, Ordering::Relaxed, Ordering::Relaxed);
+            taken.is_ok() || taken == Err(key)
+        })
+    }
+
+    fn plans(&self) -> impl Iterator<Item = Plan> {
+        let count = self.field_count.load(Ordering::Relaxed) as usize;
+        let fields = self.fields.iter().take(count);
+        fields.filter_map(|field| Plan::from_word(field.load(Ordering::Relaxed)))
+    }
+
+    fn word(&self) -> &'static AtomicU32 {
+        // SAFETY: a handle's entry has a word, which is in a window, mapped for good.
+        unsafe { &*self.word.load(Ordering::Relaxed) }
+    }
+
+    /// Whether a session wants it: `trackway_dynamic_enabled`.
+    pub fn is_enabled(&self) -> bool {
+        self.word().load(Ordering::Relaxed) != 0
+    }
+}
+
+/// `trackway_dynamic_describe`; the error is a negative errno.
+///
+/// # Safety
+/// The names are null or C strings, and `fields` has `count` elements that are as the header says.
+pub unsafe fn describe(
+    provider: *const c_char,
+    name: *const c_char,
+    level: c_uint,
+    fields: *const Field,
+    count: c_uint,
+) -> Result<&'static Dynamic, c_int> {
+    let moves = PROCESS.moves();
+    let Some(window) = PROCESS.home().and_then(Home::window) else { return Err(-libc::ENODEV) };
+    let count = count as usize;
+    if count > FIELDS_MAX || level as usize >= LEVEL_NAMES.len() {
+        return Err(-libc::EINVAL);
+    }
+    let fields: &[Field] = match (count, fields.is_null()) {
+        (0, _) => &[],
+        (_, true) => return Err(-libc::EINVAL),
+        // SAFETY: the caller's array.
+        (_, false) => unsafe { core::slice::from_raw_parts(fields, count) },
+    };
+    let mut words = [0; FIELDS_MAX];
+    let mut fixed_bytes = 0;
+    for (number, (field, word)) in fields.iter().zip(&mut words).enumerate() {
+        let plan = Plan::of(field).ok_or(-libc::EINVAL)?;
+        // SAFETY: the caller's names.
+        let same =
+            |other: &Field| unsafe { register::bytes(other.name) == register::bytes(field.name) };
+        if fields[..number].iter().any(same) {
+            return Err(-libc::EINVAL);
+        }
+        fixed_bytes += plan.fixed_bytes();
+        *word = plan.to_word();
+    }
+    if fixed_bytes > PAYLOAD_BYTES_MAX {
+        return Err(-libc::EINVAL);
+    }
+    let mut buffer = [0; ENCODED_BYTES_MAX];
+    // SAFETY: the caller's names and fields, whose shapes were checked.
+    let (encoded, provider, name) = unsafe {
+        let (provider, name) = (register::bytes(provider), register::bytes(name));
+        (register::encode(&mut buffer, provider, name, level as u8, fields), provider, name)
+    };
+    let encoded = encoded.map_err(|_| -libc::EINVAL)?;
+    let index = register::intern(window, encoded, provider, name).ok_or(-libc::ENOSPC)?;
+    // Else it may be a number in zeros that are in the window's place.
+    if PROCESS.moves() != moves {
+        return Err(-libc::EAGAIN);
+    }
+    let word = &window.event(index as usize % EVENTS_MAX).enabled;
+    let entry = Dynamic::entry(word, index).ok_or(-libc::ENOSPC)?;
+    entry.index.store(index, Ordering::Relaxed);
+    for (field, word) in entry.fields.iter().zip(words) {
+        field.store(word, Ordering::Relaxed);
+    }
+    entry.field_count.store(count as u32, Ordering::Relaxed);
+    Ok(entry)
+}
+
+/// Bytes that a str, text or sequence would like to have beyond its fixed ones, and that it gets.
+#[derive(Clone, Copy, Default)]
+struct Span {
+    wanted: usize,
+    granted: usize,
+}
+
+/// Shares `room` among spans that want more: none gets more than it wants, and those that are cut
+/// all get the same, as `trackway_i_share` of the header has it.
+fn share(spans: &mut [Span], room: usize) {
+    let mut left = room;
+    let mut open = spans.len();
+    for span in &mut *spans {
+        span.granted = usize::MAX;
+    }
+    // Each turn but the last settles one span at least.
+    for _ in 0..=spans.len() {
+        let part = left / open.max(1);
+        let before = open;
+        for span in spans.iter_mut().filter(|span| span.granted == usize::MAX) {
+            if span.wanted <= part {
+                span.granted = span.wanted;
+                left -= span.wanted;
+                open -= 1;
+            }
+        }
+        if open == before {
+            break;
+        }
+    }
+    for span in spans.iter_mut().filter(|span| span.granted == usize::MAX) {
+        span.granted = left / open;
+    }
+}
+
+/// A payload while it is put together, with the room that the contract asks for around it.
+struct Staged {
+    bytes: [u8; HEADROOM_BYTES + PAYLOAD_BYTES_MAX + TAILROOM_BYTES],
+    end: usize,
+}
+
+impl Staged {
+    fn put(&mut self, bytes: &[u8]) {
+        self.bytes[self.end..self.end + bytes.len()].copy_from_slice(bytes);
+        self.end += bytes.len();
+    }
+
+    /// Copies from the program's memory.
+    ///
+    /// # Safety
+    /// `from` has `count` readable bytes.
+    unsafe fn copy(&mut self, from: *const u8, count: usize) {
+        let room = &mut self.bytes[self.end..self.end + count];
+        // SAFETY: the caller's bytes; the slice bounds the room. Another thread may be writing to
+        // them, so that they are copied as bytes and nothing is believed of them.
+        unsafe { core::ptr::copy_nonoverlapping(from, room.as_mut_ptr(), count) };
+        self.end += count;
+    }
+
+    /// Copies as much of a string as its span says, with "…" behind it if that is less than all.
+    /// A character that the cut has split goes.
+    ///
+    /// # Safety
+    /// `from` has `span.wanted` readable bytes.
+    unsafe fn copy_string(&mut self, from: *const u8, span: Span) {
+        let start = self.end;
+        if span.granted == span.wanted || span.granted < ELLIPSIS.len() {
+            let count = if span.granted == span.wanted { span.granted } else { 0 };
+            // SAFETY: the caller's promise.
+            unsafe { self.copy(from, count) };
+            return;
+        }
+        // SAFETY: the caller's promise: it is less than is wanted.
+        unsafe { self.copy(from, span.granted - ELLIPSIS.len()) };
+        for back in 1..=3.min(self.end - start) {
+            let needed = match self.bytes[self.end - back] {
+                0xf0.. => 4,
+                0xe0.. => 3,
+                0xc0.. => 2,
+                0x80.. => continue,
+                _ => break,
+            };
+            if back < needed {
+                self.end -= back;
+            }
+            break;
+        }
+        self.put(ELLIPSIS);
+    }
+}
+
+/// Where a value's bytes are, and how many; what null is recorded as.
+fn string_of(value: &Value) -> (*const u8, usize) {
+    let data: *const u8 = value.data();
+    if data.is_null() {
+        return (NULL.as_ptr(), NULL.len());
+    }
+    (data, usize::try_from(value.length).unwrap_or(usize::MAX).min(PAYLOAD_BYTES_MAX))
+}
+
+/// What the field wants beyond its fixed bytes; `None` where it is of one size. The error is a
+/// negative errno.
+///
+/// # Safety
+/// The value's data is as the contract says.
+unsafe fn wanted(plan: Plan, value: &Value) -> Result<Option<usize>, c_int> {
+    match plan.shape {
+        Shape::Scalar | Shape::Enumeration if fits(plan.scalar, value.bits) => Ok(None),
+        Shape::Scalar | Shape::Enumeration => Err(-libc::ERANGE),
+        Shape::Array if value.data::<u8>().is_null() => Ok(None),
+        Shape::Array if value.length == u64::from(plan.length) => Ok(None),
+        Shape::Array => Err(-libc::EINVAL),
+        Shape::Text => Ok(Some(string_of(value).1)),
+        Shape::Str => {
+            let (data, length) = string_of(value);
+            // SAFETY: the caller's promise; strnlen looks at no more than that.
+            Ok(Some(unsafe { libc::strnlen(data.cast(), length) }))
+        }
+        Shape::Sequence if value.data::<u8>().is_null() => Ok(Some(0)),
+        Shape::Sequence => {
+            let size = plan.scalar.size_bytes();
+            let most = (PAYLOAD_BYTES_MAX / size + 1) as u64;
+            Ok(Some(value.length.min(most) as usize * size))
+        }
+    }
+}
+
+/// Whether an integer is within its type's range; other scalars always are.
+const fn fits(scalar: Scalar, bits: u64) -> bool {
+    let unused = 64 - 8 * scalar.size_bytes() as u32;
+    if scalar.is_float() || matches!(scalar, Scalar::Bool) {
+        true
+    } else if scalar.is_signed() {
+        let value = bits.cast_signed();
+        value << unused >> unused == value
+    } else {
+        bits << unused >> unused == bits
+    }
+}
+
+/// `trackway_dynamic_record`.
+///
+/// # Safety
+/// `values` has `count` elements, whose data is as the header says.
+pub unsafe fn record(event: &Dynamic, values: *const Value, count: c_uint) -> c_int {
+    if !event.is_enabled() {
+        return 0;
+    }
+    let count = count as usize;
+    if count != event.field_count.load(Ordering::Relaxed) as usize
+        || (values.is_null() && count > 0)
+    {
+        return -libc::EINVAL;
+    }
+    let values: &[Value] = match count {
+        0 => &[],
+        // SAFETY: the caller's array.
+        _ => unsafe { core::slice::from_raw_parts(values, count) },
+    };
+    // SAFETY: the caller's promise is the same.
+    match unsafe { stage(event, values) } {
+        Err(errno) => errno,
+        Ok((mut staged, is_cut)) => {
+            let size = staged.end - HEADROOM_BYTES;
+            let index = event.index.load(Ordering::Relaxed);
+            let mut handle = Event::handle(event.word(), index);
+            // SAFETY: the payload has its room around it; the handle has the enable word and the
+            // number, which are all that is looked at.
+            unsafe {
+                let payload = staged.bytes.as_mut_ptr().add(HEADROOM_BYTES);
+                record::emit(&raw mut handle, payload, size | if is_cut { CUT } else { 0 });
+            }
+            0
+        }
+    }
+}
+
+/// The payload, and whether something was cut to fit.
+///
+/// # Safety
+/// The values' data is as the header says.
+unsafe fn stage(event: &Dynamic, values: &[Value]) -> Result<(Staged, bool), c_int> {
+    let mut spans = [Span::default(); FIELDS_MAX];
+    let (mut span_count, mut fixed_bytes, mut wanted_bytes) = (0, 0, 0);
+    for (plan, value) in event.plans().zip(values) {
+        fixed_bytes += plan.fixed_bytes();
+        // SAFETY: the caller's promise is the same.
+        if let Some(wanted) = unsafe { wanted(plan, value)? } {
+            spans[span_count] = Span { wanted, granted: wanted };
+            span_count += 1;
+            wanted_bytes += wanted;
+        }
+    }
+    let room = PAYLOAD_BYTES_MAX.saturating_sub(fixed_bytes);
+    let is_cut = wanted_bytes > room;
+    if is_cut {
+        share(&mut spans[..span_count], room);
+    }
+    let mut spans = spans.into_iter();
+    let bytes = [0; HEADROOM_BYTES + PAYLOAD_BYTES_MAX + TAILROOM_BYTES];
+    let mut staged = Staged { bytes, end: HEADROOM_BYTES };
+    for (plan, value) in event.plans().zip(values) {
+        let span = match plan.shape {
+            Shape::Str | Shape::Text | Shape::Sequence => spans.next().unwrap_or_default(),
+            _ => Span::default(),
+        };
+        // SAFETY: the caller's promise is the same; the spans fit the room.
+        unsafe { put(&mut staged, plan, value, span) };
+    }
+    Ok((staged, is_cut))
+}
+
+/// Appends a field.
+///
+/// # Safety
+/// The value's data is as the header says, and the span was made from it.
+unsafe fn put(staged: &mut Staged, plan: Plan, value: &Value, span: Span) {
+    let size = plan.scalar.size_bytes();
+    let start = staged.end;
+    // SAFETY: in all cases the caller's promise: data has as many bytes.
+    unsafe {
+        match plan.shape {
+            Shape::Scalar if plan.scalar == Scalar::Bool => staged.put(&[(value.bits != 0).into()]),
+            Shape::Scalar | Shape::Enumeration => staged.put(&value.bits.to_le_bytes()[..size]),
+            Shape::Array if value.data::<u8>().is_null() => {
+                // The buffer is zeros.
+                staged.end += plan.fixed_bytes();
+            }
+            Shape::Array => staged.copy(value.data(), plan.fixed_bytes()),
+            Shape::Sequence => {
+                let count = span.granted / size;
+                staged.put(&(count as u32).to_le_bytes());
+                if count > 0 {
+                    staged.copy(value.data(), count * size);
+                }
+            }
+            Shape::Text => {
+                staged.put(&[0; size_of::<u32>()]);
+                staged.copy_string(string_of(value).0, span);
+                let length = staged.end - start - size_of::<u32>();
+                let prefix = &mut staged.bytes[start..start + size_of::<u32>()];
+                prefix.copy_from_slice(&(length as u32).to_le_bytes());
+            }
+            Shape::Str => {
+                staged.copy_string(string_of(value).0, span);
+                // Another thread may have shortened it meanwhile: the copy decides.
+                let copied = &staged.bytes[start..staged.end];
+                if let Some(end) = copied.iter().position(|&byte| byte == 0) {
+                    staged.end = start + end;
+                }
+                staged.put(&[0]);
+            }
+        }
+    }
+}
+
+const _: () = assert!(size_of::<*const c_void>() == size_of::<u64>());

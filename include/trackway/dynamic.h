@@ -1,0 +1,129 @@
+/* SPDX-License-Identifier: MIT OR Apache-2.0 */
+/*
+ * Events that are described at run time: for what binds other languages to Trackway. Programs in C
+ * and C++ declare theirs by <trackway/trackway.h>, which costs less and checks more.
+ *
+ *     static const struct trackway_abi_field fields[] = {
+ *         {"path", NULL, TRACKWAY_ABI_NONE, TRACKWAY_ABI_TEXT, 0, 0},
+ *         {"status", NULL, TRACKWAY_ABI_U32, TRACKWAY_ABI_SCALAR, 0, 0},
+ *     };
+ *     const struct trackway_dynamic *event = NULL;
+ *     if (trackway_dynamic_describe)
+ *         trackway_dynamic_describe("myapp", "request", 6, fields, 2, &event);
+ *     …
+ *     if (event && trackway_dynamic_enabled(event)) {
+ *         const struct trackway_value values[] = {
+ *             {{.data = path}, path_length}, {{.u = 200}, 0},
+ *         };
+ *         trackway_dynamic_record(event, values, 2);
+ *     }
+ *
+ * The functions are in libtrackway.so.1. A C file that includes this refers to them weakly: where
+ * the library is not loaded, their addresses are null. Other languages find them with dlsym(3), in
+ * the whole process first (RTLD_DEFAULT: `trackway record` may have preloaded the library), then
+ * in libtrackway.so.1, which may be opened at any time and is never unloaded. A library that lacks
+ * them is older than they are: then there are no events.
+ *
+ * What is described is the same event as one that a C program declares with the same provider,
+ * name, level and fields, in this process and in others.
+ */
+#ifndef TRACKWAY_DYNAMIC_H
+#define TRACKWAY_DYNAMIC_H
+
+#include <stdint.h>
+#include <trackway/abi/abi.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* Most events that a process can describe: those of other processes do not count. */
+#define TRACKWAY_DYNAMIC_MAX 1024
+
+/* An event that was described. Opaque; there for as long as the process is. */
+struct trackway_dynamic;
+
+/*
+ * The value of a field. Which member counts is decided by the field's description:
+ *
+ *     i8 to i64                     i, within the type's range
+ *     u8 to u64, x8 to x64          u, within the type's range
+ *     bool                          u, true unless 0
+ *     f32, f64                      f32, f64
+ *     enumerations                  as their integers
+ *     str, text                     data: `length` bytes, a str up to the first NUL among them;
+ *                                   null is recorded as "(null)"
+ *     arrays                        data: as many elements as described, which `length` repeats;
+ *                                   null is recorded as zeros
+ *     sequences                     data: `length` elements; null is recorded as none
+ *
+ * Elements lie one behind the other as in C, of whatever alignment. What `data` points to is read
+ * during the call only.
+ */
+struct trackway_value {
+    union {
+        int64_t i;
+        uint64_t u;
+        float f32;
+        double f64;
+        const void *data;
+    } as;
+    uint64_t length;
+};
+
+/*
+ * Describes the event PROVIDER:NAME and gives its handle in `*event`. Describing the same again
+ * gives the same handle. Nothing that the arguments point to is kept.
+ *
+ * `level` is 0 (EMERG) to 14 (DEBUG), `field_count` 0 to 32. Names have 1 to 254 printable ASCII
+ * characters other than `"` and `\`; fields of one event have distinct ones. `reserved` of a field
+ * is 0; `length` is 1 to 1024 for an array, 1 to 256 for an enumeration's labels, else 0.
+ *
+ * Returns 0, or one of these, with null in `*event`:
+ *
+ *     -EINVAL   the description breaks one of these rules, or is longer than 8 KiB
+ *     -EAGAIN   another thread made the process another user's meanwhile: describe it again
+ *     -ENODEV   the process is not traceable: TRACKWAY_DEBUG=1 in its environment says why
+ *     -ENOSPC   this process has described TRACKWAY_DYNAMIC_MAX events, or this user's processes
+ *               4096, those declared in C included
+ *
+ * None of them is a reason for a program to stop: null is an event that is off.
+ *
+ * Thread-safe, async-signal-safe. A handle is good in fork and vfork children, not beyond exec, and
+ * off once the process is another user's (docs/guides/processes.md): describe the event again then.
+ * Takes some microseconds and up to 9 KiB of stack; does not block, allocate or change errno.
+ */
+int trackway_dynamic_describe(const char *provider, const char *name, unsigned level,
+                              const struct trackway_abi_field *fields, unsigned field_count,
+                              const struct trackway_dynamic **event) __attribute__((__weak__));
+
+/*
+ * Whether somebody wants the event now: 1 or 0. Ask before preparing values; recording asks again.
+ * Null is never wanted.
+ *
+ * Thread-safe, async-signal-safe, after fork and vfork. Two loads; does not change errno.
+ */
+int trackway_dynamic_enabled(const struct trackway_dynamic *event) __attribute__((__weak__));
+
+/*
+ * Records the event with `count` values, one for each field, in the order of the description.
+ * What does not fit is cut as the macros cut it: the longest of str, text and sequences, such
+ * strings ending with "…". Room is 4000 bytes.
+ *
+ * Returns 0 if the event was recorded, counted as lost for want of room, or not wanted; or, with
+ * nothing recorded:
+ *
+ *     -EINVAL   `count` is not the number of fields, or an array has another length
+ *     -ERANGE   an integer does not fit its field
+ *
+ * Where the event is not wanted, values are not looked at. Thread-safe, async-signal-safe, after
+ * fork and vfork. Uses up to 5 KiB of stack; does not block, allocate or change errno.
+ */
+int trackway_dynamic_record(const struct trackway_dynamic *event,
+                            const struct trackway_value *values, unsigned count)
+    __attribute__((__weak__));
+
+#ifdef __cplusplus
+}
+#endif
+#endif

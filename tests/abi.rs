@@ -1,0 +1,11 @@
+//! The C API as other languages and other versions meet it: events described at run time, exported
+//! symbols, layouts, and what happens where library, header and recorder are not of one version.
+//!
+//! The sources are in `tests/abi/`.
+
+#[path = "abi/dynamic.rs"]
+mod dynamic;
+#[path = "abi/pins.rs"]
+mod pins;
+#[path = "abi/versions.rs"]
+mod versions;

@@ -1,0 +1,170 @@
+//! Library, header and recorder of different versions: refused politely, the program runs on, and
+//! who asks is told which is older and what to do.
+
+use std::fs;
+use std::io::{BufRead, BufReader};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use trackway_tests::{World, build_dir, has, skipped, source_dir};
+
+/// Records an event, says so, and waits for the end of its input or half a second, which is long
+/// enough for a recorder that looks at its descendants every twentieth of one.
+const PROGRAM: &str = r#"
+#include <poll.h>
+#include <stdio.h>
+#include <trackway/trackway.h>
+TRACKWAY_EVENT(versions, hello, TRACKWAY_INFO, (u32, number));
+int main(int argc, char **argv)
+{
+    struct pollfd input = {0, POLLIN, 0};
+    (void)argv;
+    trackway(versions, hello, 42);
+    puts("done");
+    fflush(stdout);
+    if (argc > 1)
+        poll(argc > 2 ? &input : NULL, argc > 2, argc > 2 ? -1 : 500);
+    return 0;
+}
+"#;
+
+/// libtrackway.so of another version, built in a folder of this world.
+fn library(world: &World, age: &str) -> Option<PathBuf> {
+    if !has("cargo") {
+        skipped("cargo is not installed");
+        return None;
+    }
+    let target = world.path(&format!("target-{age}"));
+    let mut cargo = Command::new("cargo");
+    cargo.args(["build", "--quiet", "--locked", "--offline", "-p", "trackway-capi"]);
+    cargo.arg("--target-dir").arg(&target).current_dir(source_dir());
+    cargo.env("RUSTFLAGS", format!("--cfg=trackway_abi=\"{age}\""));
+    cargo.env_remove("CARGO_ENCODED_RUSTFLAGS");
+    let output = cargo.output().expect("cargo runs");
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    Some(target.join("debug/libtrackway.so"))
+}
+
+#[test]
+fn a_recorder_names_the_processes_whose_library_is_of_another_version() {
+    let world = World::new("versions");
+    let program = world.compile("program", PROGRAM, false, &[]);
+    for (age, advice) in [
+        ("newer", "update trackway, or use the one that came with that library"),
+        ("older", "start them again with the library that came with trackway"),
+    ] {
+        let Some(library) = library(&world, age) else { return };
+        let preload = format!("LD_PRELOAD={}", library.display());
+        let mut record = world.trackway(&["record", "-o"]);
+        record.arg(world.path(age)).args(["--", "env", &preload, "TRACKWAY_DEBUG=1"]);
+        let output = record.arg(&program).arg("wait").output().expect("trackway runs");
+        let messages = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.success(), "{messages}");
+        assert_eq!(String::from_utf8_lossy(&output.stdout), "done\n");
+        // The library's word, and the recorder's.
+        assert!(messages.contains("are of different versions: not traced by it"), "{messages}");
+        let named = format!("1 process could not be traced: program ({age} library)");
+        assert!(messages.contains(&named), "{messages}");
+        let told = format!("a libtrackway.so {age} than this trackway: {advice}");
+        assert!(messages.contains(&told), "{messages}");
+        assert!(messages.contains(" 0 events recorded, 0 lost"), "{messages}");
+        list_names(&world, &program, &library, age, advice);
+    }
+}
+
+/// `trackway list`, while a program runs with that library.
+fn list_names(world: &World, program: &Path, library: &Path, age: &str, advice: &str) {
+    let mut child = world
+        .command(program)
+        .args(["wait", "for input"])
+        .env("LD_PRELOAD", library)
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .expect("it runs");
+    let mut line = String::new();
+    BufReader::new(child.stdout.take().expect("its output")).read_line(&mut line).expect("a line");
+    let list = |format: &[&str]| {
+        let output = world.trackway(&[&["list"], format].concat()).output().expect("it runs");
+        String::from_utf8_lossy(&output.stdout).into_owned()
+    };
+    let pid = child.id();
+    let (text, json) = (list(&[]), list(&["--format", "json"]));
+    drop(child.stdin.take());
+    assert!(child.wait().expect("its end").success());
+    let head = format!("with a libtrackway.so {age} than this trackway: ");
+    let named =
+        text.lines().find(|line| line.starts_with(&head)).unwrap_or_else(|| panic!("{text}"));
+    let mut pids = named[head.len()..].split(", ");
+    assert!(pids.any(|named| named == pid.to_string()), "{text}");
+    assert!(text.contains(advice), "{text}");
+    let version = if age == "newer" { 2 } else { 0 };
+    assert!(json.contains(&format!("{{\"version\":{version},\"processes\":[")), "{json}");
+}
+
+/// Compiles the program against a copy of the header in which `from` is `to`.
+fn with_header(world: &World, name: &str, file: &str, from: &str, to: &str) -> PathBuf {
+    let include = world.path(&format!("include-{name}"));
+    fs::create_dir_all(include.join("trackway/abi")).expect("a folder");
+    for header in ["trackway/trackway.h", "trackway/abi/abi.h"] {
+        let text = fs::read_to_string(source_dir().join("include").join(header)).expect("it");
+        let changed = if header == file { text.replacen(from, to, 1) } else { text.clone() };
+        assert_eq!(changed != text, header == file, "{from} is not in {header}");
+        fs::write(include.join(header), changed).expect("a copy");
+    }
+    let (source, program) = (world.path("program.c"), world.path(name));
+    fs::write(&source, PROGRAM).expect("a source");
+    let mut cc = Command::new("cc");
+    cc.arg("-O2").arg("-I").arg(&include).arg(&source).arg("-o").arg(&program);
+    assert!(cc.status().expect("cc runs").success());
+    program
+}
+
+#[test]
+fn structures_that_grew_are_taken_and_other_versions_stay_off() {
+    const ABI: &str = "trackway/abi/abi.h";
+    const VERSION: &str = "#define TRACKWAY_ABI_VERSION 1";
+    let world = World::new("versions-header");
+    let cases = [
+        // A header that knows more than the library: structures only grow at their end.
+        (
+            "grown",
+            ABI,
+            "    const struct trackway_abi_field *fields;\n",
+            "    const struct trackway_abi_field *fields;\n    uint64_t added[4];\n",
+            1,
+            None,
+        ),
+        ("newer", ABI, VERSION, "#define TRACKWAY_ABI_VERSION 2", 0, Some("a newer header")),
+        ("older", ABI, VERSION, "#define TRACKWAY_ABI_VERSION 0", 0, Some("an older header")),
+        // Of this version, and smaller than it ever was.
+        (
+            "short",
+            "trackway/trackway.h",
+            "sizeof(struct trackway_abi_event), (level)",
+            "sizeof(struct trackway_abi_event) - 8, (level)",
+            0,
+            Some("an older header"),
+        ),
+    ];
+    for (name, file, from, to, recorded, reason) in cases {
+        let program = with_header(&world, name, file, from, to);
+        let trace = world.path(&format!("trace-{name}"));
+        let mut record = world.trackway(&["record", "-o"]);
+        record.arg(&trace).arg("--").arg(&program).env("TRACKWAY_DEBUG", "1");
+        let output = record.output().expect("trackway runs");
+        let messages = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.success(), "{name}: {messages}");
+        assert_eq!(String::from_utf8_lossy(&output.stdout), "done\n");
+        let summary = format!(" {recorded} events recorded, 0 lost");
+        assert!(messages.contains(&summary), "{name}: {messages}");
+        let said = messages.matches("header than this library's: they stay off").count();
+        assert_eq!(said, usize::from(reason.is_some()), "{name}: {messages}");
+        assert!(messages.contains(reason.unwrap_or("")), "{name}: {messages}");
+        if recorded > 0 {
+            assert!(world.print(&trace).contains("versions:hello: "), "{name}");
+        }
+    }
+    // The library that the others were held against.
+    assert!(build_dir().join("libtrackway.so").exists());
+}

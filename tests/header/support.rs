@@ -1,0 +1,157 @@
+//! Helpers of the headers' tests: compilers run as a user runs them, and what they make.
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::{fs, thread};
+
+use trackway_tests::{World, has, skipped, source_dir};
+
+const STRICT: [&str; 4] = ["-Wall", "-Wextra", "-Wpedantic", "-Werror"];
+
+pub(crate) fn source(name: &str) -> PathBuf {
+    source_dir().join("tests/header").join(name)
+}
+
+/// Those of these compilers that are installed; says which are not.
+pub(crate) fn installed(compilers: &'static [&'static str]) -> Vec<&'static str> {
+    let (here, missing): (Vec<&str>, Vec<&str>) =
+        compilers.iter().copied().partition(|name| has(name));
+    for name in missing {
+        skipped(&format!("{name} is not installed"));
+    }
+    here
+}
+
+/// Whether a compiler takes these flags at all, by compiling an empty program.
+pub(crate) fn takes(world: &World, compiler: &str, flags: &[&str]) -> bool {
+    static NUMBER: AtomicUsize = AtomicUsize::new(0);
+    let name = format!("empty{}", NUMBER.fetch_add(1, Ordering::Relaxed));
+    let file = world.path(&format!("{name}.c"));
+    fs::write(&file, "int main(void) { return 0; }\n").expect("a source");
+    let language = if compiler.ends_with("++") { "c++" } else { "c" };
+    let mut command = Command::new(compiler);
+    command.args(flags).args(["-x", language]).arg(&file).arg("-o").arg(world.path(&name));
+    let taken = command.output().expect("the compiler runs").status.success();
+    if !taken {
+        skipped(&format!("{compiler} does not take {}", flags.join(" ")));
+    }
+    taken
+}
+
+/// A compilation with the header's folder; `flags` may contain sources' names.
+pub(crate) fn compile(compiler: &str, flags: &[&str], sources: &[&str], result: &Path) -> Output {
+    let mut command = Command::new(compiler);
+    command.args(STRICT).arg("-I").arg(source_dir().join("include"));
+    command.arg("-I").arg(source_dir().join("tests/header")).args(flags);
+    command.args(sources.iter().map(|name| source(name))).arg("-o").arg(result);
+    command.output().expect("the compiler runs")
+}
+
+pub(crate) fn text(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).into_owned()
+}
+
+/// Compiles, or fails the test with what the compiler says.
+pub(crate) fn build(
+    world: &World,
+    compiler: &str,
+    flags: &[&str],
+    sources: &[&str],
+    name: &str,
+) -> PathBuf {
+    let result = world.path(name);
+    let output = compile(compiler, flags, sources, &result);
+    let what = format!("{compiler} {} {}", flags.join(" "), sources.join(" "));
+    assert!(output.status.success(), "{what}\n{}", text(&output.stderr));
+    result
+}
+
+/// Standard output of a program that must succeed.
+pub(crate) fn run(world: &World, program: &Path, arguments: &[&Path]) -> String {
+    let output = world.command(program).args(arguments).output().expect("the program runs");
+    let result = text(&output.stdout);
+    assert!(output.status.success(), "{}: {result}{}", program.display(), text(&output.stderr));
+    result
+}
+
+/// Does all jobs, a few at a time.
+pub(crate) fn in_parallel<Job: Sync>(jobs: &[Job], work: impl Fn(usize, &Job) + Sync) {
+    let next = AtomicUsize::new(0);
+    let workers = thread::available_parallelism().map_or(2, usize::from).min(4);
+    thread::scope(|scope| {
+        for _ in 0..workers {
+            scope.spawn(|| {
+                while let Some((index, job)) = {
+                    let index = next.fetch_add(1, Ordering::Relaxed);
+                    jobs.get(index).map(|job| (index, job))
+                } {
+                    work(index, job);
+                }
+            });
+        }
+    });
+}
+
+/// The instructions of a function, without addresses.
+pub(crate) fn instructions(listing: &str, function: &str) -> Vec<String> {
+    let head = format!("<{function}>:");
+    let body = listing.lines().skip_while(|line| !line.contains(&head)).skip(1);
+    let body = body.take_while(|line| !line.trim().is_empty());
+    body.filter_map(|line| line.split_once('\t').map(|(_, code)| code.trim().to_owned())).collect()
+}
+
+/// Every compiler with every standard that it knows: (compiler, "-std=…", language).
+pub(crate) fn dialects(world: &World) -> Vec<(&'static str, &'static str, &'static str)> {
+    let mut all = Vec::new();
+    for compiler in installed(&["gcc", "clang"]) {
+        for standard in ["-std=c11", "-std=c17", "-std=c2x"] {
+            all.push((compiler, standard, "c"));
+        }
+    }
+    for compiler in installed(&["g++", "clang++"]) {
+        for standard in ["-std=c++11", "-std=c++14", "-std=c++17", "-std=c++20"] {
+            all.push((compiler, standard, "c++"));
+        }
+    }
+    all.retain(|(compiler, standard, _)| takes(world, compiler, &[standard]));
+    all
+}
+
+/// Compiles each example in the folder `examples` in each language, (compilers, flags), with and
+/// without tracing: all must be refused, in words that the example expects.
+pub(crate) fn misuse_is_refused(
+    world: &World,
+    examples: &str,
+    languages: &[(&'static [&'static str], &[&'static str])],
+) {
+    let mut jobs = Vec::new();
+    let mut files: Vec<_> = fs::read_dir(source(examples)).expect("a folder").flatten().collect();
+    files.sort_by_key(|entry| entry.file_name());
+    assert!(files.len() > 10, "the misuse examples were not found");
+    for entry in files {
+        let name = format!("{examples}/{}", entry.file_name().to_string_lossy());
+        let example = fs::read_to_string(entry.path()).expect("a source");
+        // Compiled out, arguments are still checked.
+        let off = !example.contains("// ONLY WITH TRACING ON");
+        for mode in [&[][..], &["-DTRACKWAY_DISABLE"]].into_iter().take(1 + usize::from(off)) {
+            for (compilers, flags) in languages {
+                for compiler in installed(compilers) {
+                    let flags = [flags, &["-fsyntax-only"][..], mode].concat();
+                    jobs.push((name.clone(), compiler, flags));
+                }
+            }
+        }
+    }
+    in_parallel(&jobs, |_, (name, compiler, flags)| {
+        let example = fs::read_to_string(source(name)).expect("a source");
+        let output = compile(compiler, flags, &[name], &world.path("unused"));
+        let said = text(&output.stderr);
+        assert!(!output.status.success(), "{compiler} accepts {name}");
+        let expectations = example.lines().filter_map(|line| line.strip_prefix("// EXPECT: "));
+        for expected in expectations {
+            let found = expected.split('|').any(|words| said.contains(words));
+            assert!(found, "{compiler} {name}: nothing like `{expected}` in\n{said}");
+        }
+    });
+}
