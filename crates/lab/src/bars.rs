@@ -178,6 +178,7 @@ mod tests {
             ("not measured", Verdict::Unknown),
             ("not measured", Verdict::Unknown),
             ("not measured", Verdict::Unknown),
+            ("not measured", Verdict::Unknown),
             ("8.00", Verdict::Holds),
             ("not measured", Verdict::Unknown),
         ];
