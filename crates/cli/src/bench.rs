@@ -57,7 +57,7 @@ enum What {
     /// Small C programs run alone, with the helper loaded while nobody records, and recorded, in
     /// interleaved rounds. Figures of different machines do not compare; ratios do.
     #[command(after_help = "Examples:\n  trackway bench preload --quick\n  \
-                            trackway bench preload --rounds 30 --json preload.json")]
+                            trackway bench preload --rounds 100 --json preload.json")]
     Preload(Preload),
 }
 
@@ -130,7 +130,7 @@ struct Preload {
     /// Some seconds instead of two minutes: to see that all works, not for figures
     #[arg(long)]
     quick: bool,
-    /// Measure so many rounds [default: 15]
+    /// Measure so many rounds [default: 40]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1000))]
     rounds: Option<u32>,
     /// Write all figures to FILE, too

@@ -39,7 +39,7 @@ fn costs(results: &PreloadResults) -> String {
     }
     let rounds = match results.rounds {
         1 => "one round".to_owned(),
-        rounds => format!("median of {rounds} rounds ± half their range"),
+        rounds => format!("median of {rounds} rounds ± half of what nine in ten span"),
     };
     format!(
         "Programs that allocate: ns of the program for each call of malloc and free, and times as \
@@ -51,7 +51,7 @@ fn costs(results: &PreloadResults) -> String {
 fn words(cost: &PreloadCost) -> String {
     let range = match cost.call_ns.count {
         1 => String::new(),
-        _ => format!(" ±{:.1}", cost.call_ns.half_range()),
+        _ => format!(" ±{:.1}", (cost.call_ns.p95 - cost.call_ns.p5) / 2.0),
     };
     format!("{:.1}{range} ({:.3} ×)", cost.call_ns.median, cost.times.median)
 }
