@@ -1,9 +1,10 @@
 //! libtrackway.so: the C interface over the agent.
 //!
 //! Exports what include/trackway/abi/abi.h declares, [`trackway_abi_copy`], and functions of the C
-//! library which it must know of: `vfork` and `clone` (see [`vfork`]), `setuid`, `seteuid`, `setreuid` and
-//! `setresuid` (see [`trackway_agent::privileges`]). Its constructor starts the agent. Linked with
-//! `-z nodelete`: a restartable sequence may never be unmapped under a thread that runs it.
+//! library which it must know of: `vfork` and `clone` (see [`vfork`]), `setuid`, `seteuid`,
+//! `setreuid` and `setresuid` (see [`trackway_agent::privileges`]). Its constructor starts the
+//! agent. Linked with `-z nodelete`: a restartable sequence may never be unmapped under a thread
+//! that runs it.
 //!
 //! Without std, which would bring libgcc_s.so along: loading that alone takes 90 µs of a
 //! program's start, as much as all the rest.
