@@ -208,7 +208,7 @@ static void mode_vfork(long children)
 static void mode_chroot(long count)
 {
     take_steps(new_stream(), count);
-    if (chroot("/var/empty") != 0 && chroot("/proc/self/fdinfo") != 0)
+    if (chroot(".") != 0)
         _exit(95);
     take_steps(new_stream(), count);
     become_nobody();
