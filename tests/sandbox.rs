@@ -51,3 +51,26 @@ fn clone_children_that_share_thread_local_storage_harm_nobody() {
         assert_eq!(discarded_by_babeltrace(&messages), summary.lost);
     }
 }
+
+#[test]
+fn strict_mode_costs_what_comes_after_and_nothing_else() {
+    let world = World::new("strict");
+    let text = "#define _GNU_SOURCE\n\
+                #include <linux/seccomp.h>\n#include <sys/prctl.h>\n#include <sys/syscall.h>\n\
+                #include <trackway/trackway.h>\n#include <unistd.h>\n\
+                TRACKWAY_EVENT(strict, step, TRACKWAY_INFO, (u32, number));\n\
+                TRACKWAY_EVENT(other, step, TRACKWAY_INFO, (u32, number));\n\
+                int main(void) {\n\
+                for (unsigned i = 0; i < 1000; i++) trackway(strict, step, i);\n\
+                if (prctl(PR_SET_SECCOMP, SECCOMP_MODE_STRICT) != 0) return 77;\n\
+                /* Events that are off are nothing but a look at memory. */\n\
+                for (unsigned i = 0; i < 1000; i++) trackway(other, step, i);\n\
+                syscall(SYS_exit, 7);\n}\n";
+    let program = world.compile("strict", text, true, &[]);
+    let recording = world.record(&["--on", "strict:*"], &[program.to_str().unwrap()]);
+    if recording.output.status.code() == Some(77) {
+        return trackway_tests::skipped("seccomp is not available");
+    }
+    assert_eq!(recording.output.status.code(), Some(7), "{}", recording.messages());
+    assert_eq!((recording.summary.recorded, recording.summary.lost), (1000, 0));
+}
