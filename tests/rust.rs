@@ -111,7 +111,7 @@ values:generic: { value = \"text\", n = 4 }
 values:inlined: { place = \"here\" }
 values:inlined: { place = \"there\" }
 values:fallible: { number = 5 }
-values:waits: { number = 9 }
+values:waits: { what = \"all\", number = 9 }
 values:closure: { number = 9 }
 values:outer_begin: { depth = 0 }
 values:inner_begin: { }

@@ -145,7 +145,7 @@ pub(crate) const REFERENCES: [&str; 2] = [RDTSC, LTTNG];
 pub(crate) const STARTS: [(&str, &str); 4] = [
     (EMPTY, "plain"),
     (TRACKWAY_OFF, "with libtrackway.so"),
-    (RUST_OFF, "the same, Rust"),
+    (RUST_OFF, "the same, with Rust's std"),
     (LTTNG_OFF, "with LTTng-UST"),
 ];
 

@@ -54,7 +54,7 @@ macro_rules! events {
                     let site = __trackway_site();
                     if false {
                         // What says of which types the fields are; never run.
-                        let text = crate::__private::kind("");
+                        let text = crate::Value::kind("");
                         __trackway_record(site, text, text, text, 0_u32);
                     }
                     site.event()
