@@ -129,7 +129,8 @@ fn fallible(number: Option<u32>) -> Option<u32> {
     Some(1)
 }
 
-/// A value is borrowed while the next one is waited for: the future goes to any thread all the same.
+/// A value is borrowed while the next one is waited for: the future goes to any thread all the
+/// same.
 async fn waits(what: &str, number: u32) {
     trackway::event!(values, waits, INFO, what = what, number = async { number + 1 }.await);
 }
