@@ -1,5 +1,6 @@
 //! The crate `trackway`: its examples, built by cargo in several ways, recorded, and read back.
 
+use std::collections::{HashMap, HashSet};
 use std::ffi::OsStr;
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -111,7 +112,7 @@ values:generic: { value = \"text\", n = 4 }
 values:inlined: { place = \"here\" }
 values:inlined: { place = \"there\" }
 values:fallible: { number = 5 }
-values:waits: { number = 9 }
+values:waits: { what = \"all\", number = 9 }
 values:closure: { number = 9 }
 values:outer_begin: { depth = 0 }
 values:inner_begin: { }
@@ -350,6 +351,41 @@ fn a_subscriber_of_its_own_records_the_same() {
         let command = [program.as_os_str(), OsStr::new("subscriber")];
         let events = without_lines(&with_small_ids(&record(&world, &command)));
         assert_eq!(events, SPANS.lines().collect::<Vec<_>>(), "{profile:?}");
+    }
+}
+
+/// Every span begins once and ends once, under an id that no other one has at the time, and lies in
+/// its thread's.
+#[test]
+fn spans_that_end_in_other_threads_add_up() {
+    let world = World::new("rust-threads");
+    let Some(program) = example("threads", RELEASE) else { return };
+    for arguments in [&[][..], &["subscriber"]] {
+        let mut command = vec![program.as_os_str()];
+        command.extend(arguments.iter().map(OsStr::new));
+        let events = record(&world, &command);
+        let mut open: HashMap<u64, u64> = HashMap::new();
+        let mut of_thread: HashMap<u64, u64> = HashMap::new();
+        let mut numbers = HashSet::new();
+        for event in &events {
+            let field = |name: &str| -> u64 {
+                let (_, rest) = event.split_once(&format!(" {name} = ")).expect("a field");
+                rest.split([',', ' ']).next().and_then(|text| text.parse().ok()).expect("a number")
+            };
+            let id = field("span_id");
+            if event.starts_with("threads:thread_begin") {
+                assert_eq!(of_thread.insert(field("thread"), id), None);
+            } else if event.starts_with("threads:work_begin") {
+                let number = field("number");
+                assert!(numbers.insert(number), "{number} is there twice");
+                assert_eq!(open.insert(id, number), None, "{event}: the id is in use");
+                assert_eq!(of_thread.get(&(number / 2000)), Some(&field("parent_id")), "{event}");
+            } else if event.starts_with("threads:work_end") {
+                assert!(open.remove(&id).is_some(), "{event}: it did not begin");
+            }
+        }
+        assert!(open.is_empty() && numbers.len() == 8000, "{open:?}, {}", numbers.len());
+        assert_eq!(events.len(), 2 * (8000 + 4));
     }
 }
 

@@ -153,7 +153,7 @@ pub(crate) const REFERENCES: [&str; 2] = [RDTSC, LTTNG];
 pub(crate) const STARTS: [(&str, &str); 5] = [
     (EMPTY, "plain"),
     (TRACKWAY_OFF, "with libtrackway.so"),
-    (RUST_OFF, "the same, Rust"),
+    (RUST_OFF, "the same, with Rust's std"),
     (CXX_OFF, "the same, C++"),
     (LTTNG_OFF, "with LTTng-UST"),
 ];

@@ -129,8 +129,14 @@ fn fallible(number: Option<u32>) -> Option<u32> {
     Some(1)
 }
 
-async fn waits(number: u32) {
-    trackway::event!(values, waits, INFO, number = async { number + 1 }.await);
+/// A value is borrowed while the next one is waited for: the future goes to any thread all the
+/// same.
+async fn waits(what: &str, number: u32) {
+    trackway::event!(values, waits, INFO, what = what, number = async { number + 1 }.await);
+}
+
+fn sent<F: Future + Send>(future: F) -> F {
+    future
 }
 
 fn main() {
@@ -144,7 +150,7 @@ fn main() {
     inlined("there");
     let _ = (fallible(Some(5)), fallible(None));
     let mut context = Context::from_waker(Waker::noop());
-    let _ = pin!(waits(8)).poll(&mut context);
+    let _ = pin!(sent(waits("all", 8))).poll(&mut context);
     let closure = |number: u32| trackway::event!(values, closure, WARNING, number = number);
     closure(9);
     {

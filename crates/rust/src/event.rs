@@ -140,9 +140,13 @@ impl<F: Fields> Site<F> {
     }
 
     /// Records one event with these values.
+    ///
+    /// # Safety
+    /// What they point to is still there.
     #[inline(always)]
-    pub fn record(self, values: F) {
-        stage::record(self.event, values, 0);
+    pub unsafe fn record(self, values: F) {
+        // SAFETY: the caller's promise.
+        unsafe { stage::record(self.event, values) };
     }
 }
 
@@ -151,7 +155,8 @@ impl Site<()> {
     #[cold]
     #[inline(never)]
     pub(crate) fn record_aside(self) {
-        self.record(());
+        // SAFETY: there are no values.
+        unsafe { self.record(()) };
     }
 }
 

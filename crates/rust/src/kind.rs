@@ -55,13 +55,18 @@ pub(crate) mod shape {
 /// There is none for `Option`: a field is always there. `path.unwrap_or("")` is short, and two
 /// events are clear.
 ///
+/// # Safety
+///
+/// What [`Value::kind`] gives points to nothing but parts of the value, which stay where they are
+/// while it is borrowed. (To give the kind of one's own field is enough.)
+///
 /// [`enumeration!`]: crate::enumeration
 #[diagnostic::on_unimplemented(
     message = "`{Self}` cannot be the value of an event's field",
     note = "integers, floats, bool, char, strings, slices and arrays of numbers, and pointers can; \
             `trackway::enumeration!` makes enumerations that can"
 )]
-pub trait Value {
+pub unsafe trait Value {
     /// What a record has of it.
     #[doc(hidden)]
     type Kind: Kind;
@@ -101,8 +106,11 @@ pub unsafe trait Kind: Copy {
     const IS_SPAN: bool = false;
 
     /// How much more it would like to have: at most [`PAYLOAD_MAX`], which is more than there is.
+    ///
+    /// # Safety
+    /// What the kind points to is still there.
     #[inline(always)]
-    fn wanted(&self) -> usize {
+    unsafe fn wanted(&self) -> usize {
         0
     }
 
@@ -136,7 +144,8 @@ macro_rules! numbers {
             }
         }
 
-        impl Value for $type {
+        // SAFETY: a part of the value, or a copy.
+        unsafe impl Value for $type {
             type Kind = Self;
 
             #[inline(always)]
@@ -156,7 +165,8 @@ numbers! {
 
 macro_rules! converted {
     ($($type:ty, $kind:ty;)*) => {$(
-        impl Value for $type {
+        // SAFETY: a part of the value, or a copy.
+        unsafe impl Value for $type {
             type Kind = $kind;
 
             #[inline(always)]
@@ -211,7 +221,8 @@ pub fn hex<T: Unsigned>(number: T) -> Hex<T::As> {
 
 macro_rules! pointers {
     ($($type:ty),*) => {$(
-        impl<T: ?Sized> Value for $type {
+        // SAFETY: a part of the value, or a copy.
+        unsafe impl<T: ?Sized> Value for $type {
             type Kind = Hex<u64>;
 
             #[inline(always)]
@@ -247,7 +258,7 @@ unsafe impl Kind for Text {
     const IS_SPAN: bool = true;
 
     #[inline(always)]
-    fn wanted(&self) -> usize {
+    unsafe fn wanted(&self) -> usize {
         self.length.min(PAYLOAD_MAX)
     }
 
@@ -282,7 +293,8 @@ pub fn bytes(text: &[u8]) -> Bytes<'_> {
     Bytes(text)
 }
 
-impl Value for Bytes<'_> {
+// SAFETY: a part of the value, or a copy.
+unsafe impl Value for Bytes<'_> {
     type Kind = Text;
 
     #[inline(always)]
@@ -304,8 +316,9 @@ unsafe impl Kind for Str {
     const IS_SPAN: bool = true;
 
     #[inline(always)]
-    fn wanted(&self) -> usize {
-        self.0.wanted()
+    unsafe fn wanted(&self) -> usize {
+        // SAFETY: the caller's promise.
+        unsafe { self.0.wanted() }
     }
 
     #[inline(always)]
@@ -323,7 +336,8 @@ unsafe impl Kind for Str {
     }
 }
 
-impl Value for CStr {
+// SAFETY: a part of the value, or a copy.
+unsafe impl Value for CStr {
     type Kind = Str;
 
     #[inline(always)]
@@ -353,10 +367,9 @@ unsafe impl Kind for Utf8 {
     const IS_SPAN: bool = Str::IS_SPAN;
 
     #[inline(always)]
-    fn wanted(&self) -> usize {
-        let length = self.0.wanted();
-        // SAFETY: the bytes are there, and there is no more of them.
-        let bytes = unsafe { core::slice::from_raw_parts(self.0.0.bytes, length) };
+    unsafe fn wanted(&self) -> usize {
+        // SAFETY: the bytes are there, as the caller promises, and so many of them.
+        let bytes = unsafe { core::slice::from_raw_parts(self.0.0.bytes, self.0.wanted()) };
         length_before_nul(bytes)
     }
 
@@ -386,7 +399,8 @@ pub(crate) fn length_before_nul(bytes: &[u8]) -> usize {
     in_rest.map_or(bytes.len(), |at| words.len() * 8 + at)
 }
 
-impl Value for str {
+// SAFETY: a part of the value, or a copy.
+unsafe impl Value for str {
     type Kind = Utf8;
 
     #[inline(always)]
@@ -419,7 +433,8 @@ unsafe impl Kind for Character {
     }
 }
 
-impl Value for char {
+// SAFETY: a part of the value, or a copy.
+unsafe impl Value for char {
     type Kind = Character;
 
     #[inline(always)]
@@ -444,7 +459,7 @@ unsafe impl<T: Number> Kind for Sequence<T> {
     const IS_SPAN: bool = true;
 
     #[inline(always)]
-    fn wanted(&self) -> usize {
+    unsafe fn wanted(&self) -> usize {
         self.count.min(PAYLOAD_MAX / size_of::<T>() + 1).wrapping_mul(size_of::<T>())
     }
 
@@ -462,7 +477,8 @@ unsafe impl<T: Number> Kind for Sequence<T> {
     }
 }
 
-impl<T: Number> Value for [T] {
+// SAFETY: a part of the value, or a copy.
+unsafe impl<T: Number> Value for [T] {
     type Kind = Sequence<T>;
 
     #[inline(always)]
@@ -496,7 +512,8 @@ unsafe impl<T: Number, const N: usize> Kind for Array<T, N> {
     }
 }
 
-impl<T: Number, const N: usize> Value for [T; N] {
+// SAFETY: a part of the value, or a copy.
+unsafe impl<T: Number, const N: usize> Value for [T; N] {
     type Kind = Array<T, N>;
 
     #[inline(always)]
@@ -554,7 +571,8 @@ unsafe impl<E: Enumeration> Kind for Enumerated<E> {
     }
 }
 
-impl<V: Value + ?Sized> Value for &V {
+// SAFETY: a part of the value, or a copy.
+unsafe impl<V: Value + ?Sized> Value for &V {
     type Kind = V::Kind;
 
     #[inline(always)]
@@ -563,7 +581,8 @@ impl<V: Value + ?Sized> Value for &V {
     }
 }
 
-impl<V: Value + ?Sized> Value for &mut V {
+// SAFETY: a part of the value, or a copy.
+unsafe impl<V: Value + ?Sized> Value for &mut V {
     type Kind = V::Kind;
 
     #[inline(always)]
@@ -584,7 +603,8 @@ mod with_std {
 
     macro_rules! strings {
         ($($type:ty, $bytes:expr;)*) => {$(
-            impl Value for $type {
+            // SAFETY: a part of the value, or a copy.
+            unsafe impl Value for $type {
                 type Kind = Utf8;
 
                 #[inline(always)]
@@ -604,7 +624,8 @@ mod with_std {
         PathBuf, |path| path.as_os_str().as_encoded_bytes();
     }
 
-    impl<T: Number> Value for Vec<T> {
+    // SAFETY: a part of the value, or a copy.
+    unsafe impl<T: Number> Value for Vec<T> {
         type Kind = Sequence<T>;
 
         #[inline(always)]
@@ -615,7 +636,8 @@ mod with_std {
 
     macro_rules! pointing {
         ($($type:ty),*) => {$(
-            impl<V: Value + ?Sized> Value for $type {
+            // SAFETY: a part of the value, or a copy.
+            unsafe impl<V: Value + ?Sized> Value for $type {
                 type Kind = V::Kind;
 
                 #[inline(always)]
@@ -628,7 +650,8 @@ mod with_std {
 
     pointing! { Box<V>, Rc<V>, Arc<V> }
 
-    impl<V: Value + ToOwned + ?Sized> Value for Cow<'_, V> {
+    // SAFETY: a part of the value, or a copy.
+    unsafe impl<V: Value + ToOwned + ?Sized> Value for Cow<'_, V> {
         type Kind = V::Kind;
 
         #[inline(always)]

@@ -79,10 +79,4 @@ pub mod __private {
     pub use crate::event::{Event, NEVER, Site, check_name};
     pub use crate::kind::{Enumerated, Enumeration, Kind, Value, hash_labels};
     pub use crate::stage::Fields;
-
-    /// What a record has of a value.
-    #[inline(always)]
-    pub fn kind<V: Value + ?Sized>(value: &V) -> V::Kind {
-        value.kind()
-    }
 }

@@ -54,7 +54,7 @@ macro_rules! events {
                     let site = __trackway_site();
                     if false {
                         // What says of which types the fields are; never run.
-                        let text = crate::__private::kind("");
+                        let text = crate::Value::kind("");
                         __trackway_record(site, text, text, text, 0_u32);
                     }
                     site.event()
@@ -105,5 +105,45 @@ impl Log for Logger {
         if let Some(other) = &self.other {
             other.flush();
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Mutex;
+
+    use super::*;
+
+    static SEEN: Mutex<Vec<String>> = Mutex::new(Vec::new());
+
+    struct Other;
+
+    impl Log for Other {
+        fn enabled(&self, _: &Metadata<'_>) -> bool {
+            true
+        }
+
+        fn log(&self, record: &Record<'_>) {
+            SEEN.lock().expect("nobody panics").push(record.args().to_string());
+        }
+
+        fn flush(&self) {}
+    }
+
+    #[test]
+    fn another_logger_goes_on_as_before() {
+        let logger = Logger { other: Some(Box::new(Other)), other_max: LevelFilter::Info };
+        let log = |level: Level, message: &str| {
+            let metadata = Metadata::builder().level(level).build();
+            assert_eq!(logger.enabled(&metadata), level <= Level::Info);
+            logger.log(&Record::builder().level(level).args(format_args!("{message}")).build());
+        };
+        log(Level::Warn, "warned");
+        log(Level::Info, "told");
+        log(Level::Debug, "too much");
+        assert_eq!(*SEEN.lock().expect("nobody panics"), ["warned", "told"]);
+        // By itself, and without the library, nothing is enabled.
+        let alone = Logger { other: None, other_max: LevelFilter::Off };
+        assert!(!alone.enabled(&Metadata::builder().level(Level::Error).build()));
     }
 }

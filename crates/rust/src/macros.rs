@@ -31,7 +31,7 @@ macro_rules! event {
         let event = __trackway_site();
         if event.is_on() {
             ::core::hint::cold_path();
-            __trackway_record(event $(, $crate::__private::kind(&$value))*);
+            $crate::__record!(event, [] $($value,)*);
         }
     }};
 }
@@ -57,7 +57,7 @@ macro_rules! span {
             let event = __trackway_site();
             if event.is_on() {
                 ::core::hint::cold_path();
-                __trackway_record(event $(, $crate::__private::kind(&$value))*);
+                $crate::__record!(event, [] $($value,)*);
             }
         }
         $crate::__site!($provider, [$name "_end"], $level,);
@@ -115,7 +115,8 @@ macro_rules! enumeration {
                 }
             }
 
-            impl $crate::Value for $name {
+            // SAFETY: the kind points to nothing.
+            unsafe impl $crate::Value for $name {
                 type Kind = $crate::__private::Enumerated<$name>;
 
                 #[inline(always)]
@@ -160,6 +161,24 @@ macro_rules! __labels {
                 $($variant = const $path as i64,)+
                 options(nomem, nostack, preserves_flags),
             );
+        }
+    };
+}
+
+/// Borrows the values, one after the other, and records them while they are borrowed: what a kind
+/// points to must stay, whatever the next value's expression does. Each step's binding is another
+/// one, although they are spelt the same.
+#[doc(hidden)]
+#[macro_export]
+macro_rules! __record {
+    ($event:ident, [$($bound:ident)*]) => {
+        __trackway_record($event $(, $crate::__private::Value::kind($bound))*)
+    };
+    ($event:ident, [$($bound:ident)*] $value:expr, $($rest:expr,)*) => {
+        match &$value {
+            __trackway_value => {
+                $crate::__record!($event, [$($bound)* __trackway_value] $($rest,)*)
+            }
         }
     };
 }
@@ -270,7 +289,8 @@ macro_rules! __site {
             event: $crate::__private::Site<$crate::__list!($($field)*)>,
             $($field: $field),*
         ) {
-            event.record($crate::__list!($($field)*));
+            // SAFETY: the caller has borrowed what the values point to.
+            unsafe { event.record($crate::__list!($($field)*)) };
         }
     };
 }
@@ -351,6 +371,15 @@ macro_rules! __module {
 /// ```
 /// ```compile_fail
 /// trackway::event!(myapp, request, INFO, a = [0_u64; 500], b = 1_u8);
+/// ```
+/// A value that the next one takes away, or changes:
+/// ```compile_fail
+/// let path = String::from("/index.html");
+/// trackway::event!(myapp, request, INFO, path = path, length = { drop(path); 1_u8 });
+/// ```
+/// ```compile_fail
+/// let mut list = vec![1_u8];
+/// trackway::event!(myapp, request, INFO, list = list, length = { list.push(2); 1_u8 });
 /// ```
 /// A guard of a span that goes to another thread:
 /// ```compile_fail

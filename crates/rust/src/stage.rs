@@ -56,7 +56,10 @@ pub unsafe trait Fields: Copy {
     const FIXED: usize;
 
     /// What each that can be cut would like to have.
-    fn want(&self, spans: &mut [Span]);
+    ///
+    /// # Safety
+    /// What the values point to is still there.
+    unsafe fn want(&self, spans: &mut [Span]);
 
     /// Appends them, and returns the payload's new end.
     ///
@@ -72,7 +75,7 @@ unsafe impl Fields for () {
     const FIXED: usize = 0;
 
     #[inline(always)]
-    fn want(&self, _: &mut [Span]) {}
+    unsafe fn want(&self, _: &mut [Span]) {}
 
     #[inline(always)]
     unsafe fn put(self, to: *mut u8, _: &[Span]) -> *mut u8 {
@@ -87,12 +90,15 @@ unsafe impl<K: Kind, F: Fields> Fields for (K, F) {
     const FIXED: usize = K::FIXED + F::FIXED;
 
     #[inline(always)]
-    fn want(&self, spans: &mut [Span]) {
-        if K::IS_SPAN {
-            spans[0].wanted = self.0.wanted();
-            self.1.want(&mut spans[1..]);
-        } else {
-            self.1.want(spans);
+    unsafe fn want(&self, spans: &mut [Span]) {
+        // SAFETY: the caller's promise, for both parts.
+        unsafe {
+            if K::IS_SPAN {
+                spans[0].wanted = self.0.wanted();
+                self.1.want(&mut spans[1..]);
+            } else {
+                self.1.want(spans);
+            }
         }
     }
 
@@ -111,14 +117,19 @@ unsafe impl<K: Kind, F: Fields> Fields for (K, F) {
     }
 }
 
-/// Records one event, if it is on. `cut` is [`CUT`] if a value was cut before, else 0.
+/// Records one event, if it is on.
+///
+/// # Safety
+/// What the values point to is still there.
 #[inline(always)]
-pub(crate) fn record<F: Fields>(event: &Event, values: F, mut cut: usize) {
+pub(crate) unsafe fn record<F: Fields>(event: &Event, values: F) {
     const { assert!(F::FIXED <= PAYLOAD_MAX, "the event is too large") };
     const { assert!(F::COUNT <= FIELDS_MAX, "an event has up to 32 fields") };
+    let mut cut = 0;
     let mut spans = [Span::default(); FIELDS_MAX];
     let spans = &mut spans[..F::SPANS];
-    values.want(spans);
+    // SAFETY: the caller's promise.
+    unsafe { values.want(spans) };
     let size = F::FIXED + grant(spans, PAYLOAD_MAX - F::FIXED, &mut cut);
     if F::FIXED <= SMALL_MAX && size <= SMALL_MAX {
         // SAFETY: `size` is what `put` writes at most, and there is room for it.

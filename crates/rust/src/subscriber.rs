@@ -156,7 +156,8 @@ struct Thread {
     free_count: Cell<usize>,
     next_id: Cell<u64>,
     ids_end: Cell<u64>,
-    /// Slots of the spans that it is in, the innermost last.
+    /// Slots of the spans that it is in, the innermost last. Borrowed only as far as it is free: an
+    /// allocator that makes spans itself is called from here, when the list grows.
     entered: RefCell<Vec<u32>>,
 }
 
@@ -316,7 +317,10 @@ impl tracing_core::Subscriber for Subscriber {
     fn enter(&self, id: &Id) {
         let Some((slot, callsite)) = span(id) else { return };
         let number = id.into_u64() as u32;
-        let _ = THREAD.try_with(|thread| thread.entered.borrow_mut().push(number));
+        let push = |thread: &Thread| {
+            thread.entered.try_borrow_mut().map(|mut entered| entered.push(number))
+        };
+        let _ = THREAD.try_with(push);
         if self.enters {
             callsite.enter(slot.id.load(Ordering::Relaxed));
         }
@@ -329,7 +333,7 @@ impl tracing_core::Subscriber for Subscriber {
             callsite.exit(slot.id.load(Ordering::Relaxed));
         }
         let _ = THREAD.try_with(|thread| {
-            let mut entered = thread.entered.borrow_mut();
+            let mut entered = thread.entered.try_borrow_mut().ok()?;
             // The innermost, but where guards are dropped out of order.
             let place = entered.iter().rposition(|&number| u64::from(number) == id.into_u64());
             place.map(|place| entered.remove(place))
@@ -363,7 +367,8 @@ impl tracing_core::Subscriber for Subscriber {
     }
 
     fn current_span(&self) -> Current {
-        let innermost = THREAD.try_with(|thread| thread.entered.borrow().last().copied());
+        let last = |thread: &Thread| thread.entered.try_borrow().ok()?.last().copied();
+        let innermost = THREAD.try_with(last);
         let Some(number) = innermost.ok().flatten() else { return Current::none() };
         let id = Id::from_u64(number.into());
         match span(&id) {
