@@ -191,12 +191,18 @@ fn a_killed_recorder_s_trace_is_completed_exactly_once() {
 fn only_the_named_trace_is_recovered_and_a_live_one_never() {
     let world = World::new();
     let recording = world.record(SMALL);
-    let recover =
-        |only: Option<&Path>| recover_in(world.folder.path(), &world.notices, only).unwrap().len();
-    assert_eq!(recover(None), 0, "its recorder lives");
+    let recover = |only: Option<&Path>| {
+        recover_in(world.folder.path(), &world.notices, only).map(|recovered| recovered.len())
+    };
+    assert_eq!(recover(None).unwrap(), 0, "its recorder lives");
     world.kill(recording);
-    assert_eq!(recover(Some(Path::new("/elsewhere"))), 0);
-    assert_eq!(recover(Some(&world.trace())), 1);
+    let elsewhere = TemporaryFolder::new();
+    assert_eq!(recover(Some(elsewhere.path())).unwrap(), 0);
+    let nowhere = elsewhere.join("nothing");
+    assert!(
+        matches!(recover(Some(&nowhere)), Err(RecordError::Io("open", path, _)) if path == nowhere)
+    );
+    assert_eq!(recover(Some(&world.trace())).unwrap(), 1);
 }
 
 #[test]
@@ -256,7 +262,8 @@ fn a_named_trace_whose_memory_is_gone_is_all_there_is() {
     // Locked by a recorder whose window is elsewhere.
     let lock = std::fs::File::open(world.trace()).unwrap();
     lock.lock().unwrap();
-    assert!(recover_in(other.path(), &world.notices, Some(&world.trace())).unwrap().is_empty());
+    let busy = recover_in(other.path(), &world.notices, Some(&world.trace()));
+    assert!(matches!(busy, Err(RecordError::TraceBusy(path)) if path == world.trace()));
     assert!(!mark.exists(), "somebody writes to it");
     drop(lock);
     world.kill(recording);
