@@ -14,7 +14,8 @@ use trackway_abi::{ABI_VERSION, record, region, session, window};
 use trackway_tests::{World, build_dir, has, skipped, source_dir};
 
 /// What libtrackway.so exports besides functions of the C library that it wraps.
-const EXPORTED: [&str; 4] = [
+const EXPORTED: [&str; 5] = [
+    "trackway_abi_copy",
     "trackway_abi_register",
     "trackway_dynamic_describe",
     "trackway_dynamic_enabled",
@@ -82,7 +83,10 @@ fn preload_helpers_export_wrappers_and_nothing_else() {
     let world = World::new("abi-helpers");
     let sources = fs::read_dir(source_dir().join("preload")).expect("a folder").flatten();
     let mut count = 0;
-    for source in sources.map(|entry| entry.path()).filter(|path| path.extension().is_some()) {
+    for source in sources
+        .map(|entry| entry.path())
+        .filter(|path| path.extension().is_some_and(|of| of == "c"))
+    {
         let library = world.path("helper.so");
         let mut cc = Command::new("cc");
         cc.args(["-std=c11", "-O2", "-fPIC", "-shared", "-fvisibility=hidden", "-I"]);
@@ -182,14 +186,14 @@ macro_rules! line {
 const WINDOW: &str = "\
 window::Header 64: magic@0 version@8 rseq_works@12 backed@16 arena_used@24 events_refused@28 \
 events_revision@32 events_used@36
-window::Process 64: pid@0 incarnation@4 pid_namespace@8 since_ns@16
+window::Process 64: pid@0 incarnation@4 pid_namespace@8 since_ns@16 image@24
 window::Event 64: enabled@0 state@4 hash@8 description_offset@16 description_bytes@20
 session::Clock 64: sequence@0 base_tsc@8 multiplier@16 base_ns@24 span@32 epoch@40
-session::Session 4352: generation@0 state@8 flags@12 lease_until_ns@16 contexts@24 cpus@28 \
+session::Session 4416: generation@0 state@8 flags@12 lease_until_ns@16 contexts@24 cpus@28 \
 sub_shift@32 count_shift@36 claim_sub_shift@40 next_id@44 control_offset@48 ids_offset@56 \
 discards_offset@64 processes@72 cut_event@76 records_cut@80 token@88 recorder_pid@96 uid@100 \
 recorder_pid_namespace@104 recorder_since_ns@112 realtime_offset_ns@120 trace_uuid@128 \
-rules_bytes@144 path_bytes@148 clock@192 rules@256 path@2304
+rules_bytes@144 path_bytes@148 clock@192 rules@256 path@2304 departed@4352
 offsets 4096 266240 528384 790528 1052672 2097152
 maxima 32 4096 4096 262144
 regions 256 256 12 84 3 2
@@ -200,14 +204,14 @@ records 64 8 4000 4096
 fn the_window_lies_where_it_lay() {
     let mut found = line!(window::Header: magic, version, rseq_works, backed, arena_used,
         events_refused, events_revision, events_used);
-    found += &line!(window::Process: pid, incarnation, pid_namespace, since_ns);
+    found += &line!(window::Process: pid, incarnation, pid_namespace, since_ns, image);
     found += &line!(window::Event: enabled, state, hash, description_offset, description_bytes);
     found += &line!(session::Clock: sequence, base_tsc, multiplier, base_ns, span, epoch);
     found += &line!(session::Session: generation, state, flags, lease_until_ns, contexts, cpus,
         sub_shift, count_shift, claim_sub_shift, next_id, control_offset, ids_offset,
         discards_offset, processes, cut_event, records_cut, token, recorder_pid, uid,
         recorder_pid_namespace, recorder_since_ns, realtime_offset_ns, trace_uuid, rules_bytes,
-        path_bytes, clock, rules, path);
+        path_bytes, clock, rules, path, departed);
     let numbers = |name: &str, numbers: &[usize]| {
         let numbers: String = numbers.iter().map(|number| format!(" {number}")).collect();
         format!("{name}{numbers}\n")
