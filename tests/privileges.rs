@@ -381,3 +381,49 @@ fn nginx_is_recorded_by_root_and_its_workers_by_their_user() {
         assert_eq!(text.lines().count() as u64, recording.summary.recorded);
     }
 }
+
+/// Emits in a thread, and becomes another user where there may be no more data.
+const POOR: &str = r#"
+#define _GNU_SOURCE
+#include <pthread.h>
+#include <stdlib.h>
+#include <sys/resource.h>
+#include <unistd.h>
+#include <trackway/trackway.h>
+TRACKWAY_EVENT(myapp, tick, TRACKWAY_INFO);
+static int stop;
+static void *emit(void *unused)
+{
+    while (!__atomic_load_n(&stop, __ATOMIC_RELAXED))
+        trackway(myapp, tick);
+    return unused;
+}
+int main(int argc, char **argv)
+{
+    const struct rlimit limit = {strtoul(argv[argc - 1], 0, 10), RLIM_INFINITY};
+    pthread_t thread;
+    if (pthread_create(&thread, 0, emit, 0))
+        return 2;
+    usleep(20000);
+    if (setrlimit(RLIMIT_DATA, &limit) || setuid(65534))
+        return 3;
+    usleep(20000);
+    __atomic_store_n(&stop, 1, __ATOMIC_RELAXED);
+    return pthread_join(thread, 0);
+}
+"#;
+
+#[test]
+fn who_may_have_no_more_data_leaves_root_all_the_same() {
+    if !is_root() {
+        return skipped("only root can become another user");
+    }
+    let world = World::new("privileges-poor");
+    let program = world.compile("poor", POOR, true, &["-pthread"]);
+    for limit in ["0", "1048576", "17179869184"] {
+        let recording = world.record(&[], &[program.to_str().unwrap(), limit]);
+        assert!(recording.output.status.success(), "{limit}: {}", recording.messages());
+        assert!(recording.summary.recorded > 0, "{limit}: {}", recording.messages());
+        assert!(recording.messages().contains("1 process became another user"), "{limit}");
+    }
+}

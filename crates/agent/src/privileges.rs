@@ -71,7 +71,8 @@ static MOVING: AtomicU32 = AtomicU32::new(0);
 static ASKED: AtomicU32 = AtomicU32::new(0);
 
 /// To be called after a set*id function that succeeded: moves to the window of the user whose
-/// process this is now. Any thread, any signal handler; waits for nobody; errno is unchanged.
+/// process this is now. Any thread, any signal handler; errno is unchanged. Waits for claims, for a
+/// few milliseconds, and for the loader's list of modules, as dlopen(3) does.
 pub fn users_changed() {
     // A vfork child has its parent's memory, and is about to call exec.
     if !PROCESS.has_started() || thread::in_vfork_child() || !must_move(Users::current()) {
@@ -168,11 +169,14 @@ impl Next {
 fn leave(home: &'static Home) -> Result<(), Errno> {
     let Some(window) = home.window() else { return Ok(()) };
     let reach = home.reach(window);
-    let layouts = departure(home, window);
+    let layouts = core::array::from_fn(|index| SessionLayout::read(window, index));
+    // Said before the window is gone, and taken back if it cannot be left.
+    departure(home, window, &layouts);
     PROCESS.move_to(None);
     // From here on no site is on, nobody finds a session, and no sequence passes its gate: no
     // session has the generation zero.
     if let Err(errno) = window.blank(true, reach) {
+        arrival(home, window);
         PROCESS.move_to(Some(home));
         return Err(errno);
     }
@@ -185,10 +189,10 @@ fn leave(home: &'static Home) -> Result<(), Errno> {
     Ok(())
 }
 
-/// Says to all sessions that count this process that it is going; what they look like.
-fn departure(home: &Home, window: &Window) -> [Option<SessionLayout>; SESSIONS_MAX] {
-    core::array::from_fn(|index| {
-        let layout = SessionLayout::read(window, index)?;
+/// Says to all sessions that count this process that it is going.
+fn departure(home: &Home, window: &Window, layouts: &[Option<SessionLayout>; SESSIONS_MAX]) {
+    for layout in layouts.iter().flatten() {
+        let index = layout.index;
         let session = window.session(index);
         let trace = session.trace_uuid[0].load(Ordering::Relaxed) | 1;
         if home.counted_in[index].load(Ordering::Relaxed) == trace
@@ -196,8 +200,7 @@ fn departure(home: &Home, window: &Window) -> [Option<SessionLayout>; SESSIONS_M
         {
             session.departed.fetch_add(1, Ordering::Relaxed);
         }
-        Some(layout)
-    })
+    }
 }
 
 /// Takes back what [`departure`] said, for a process that is here again.

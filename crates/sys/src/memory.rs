@@ -52,34 +52,27 @@ impl Mapping {
     /// no moment is there nothing. They take no memory before they are written, and are writable
     /// up to `needed` (bytes of the mapping) at least: all of them, unless the system promises no
     /// more memory than it has (overcommit_memory 2).
+    ///
+    /// # Errors
+    ///
+    /// If there is no such memory to be had: then nothing has changed, or a first part.
     pub fn blank(&self, from: u64, bytes: u64, needed: u64) -> Result<(), Errno> {
-        const ANONYMOUS: libc::c_int =
-            libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE;
-        const WRITABLE: libc::c_int = libc::PROT_READ | libc::PROT_WRITE;
         let length = bytes.min(self.bytes.saturating_sub(from)) as usize;
         let needed = (needed.saturating_sub(from) as usize).min(length);
         let target: *mut libc::c_void = self.base.wrapping_add(from as usize).cast();
-        // SAFETY: the target is part of this mapping, whose users read atomics or raw bytes only:
-        // zeros are as good as any bytes to them. The spare is new, and nobody else's.
-        unsafe {
-            // Made elsewhere, then moved: mlockall(2) may say that new memory is to be filled at
-            // once, which is taken back here before there is access that would do it.
-            let spare =
-                libc::mmap(core::ptr::null_mut(), length, libc::PROT_NONE, ANONYMOUS, -1, 0);
-            if spare == libc::MAP_FAILED {
-                // No address space for both (RLIMIT_AS).
-                let flags = ANONYMOUS | libc::MAP_FIXED;
-                let result = libc::mmap(target, length, WRITABLE, flags, -1, 0);
-                return if result == libc::MAP_FAILED { Err(Errno::last()) } else { Ok(()) };
-            }
-            libc::munlock(spare, length);
-            let mut moved = length;
-            if libc::mprotect(spare, length, WRITABLE) != 0 {
-                moved = needed;
-                libc::mprotect(spare, needed, WRITABLE);
-            }
-            let flags = libc::MREMAP_MAYMOVE | libc::MREMAP_FIXED;
-            for (at, bytes) in [(0, moved), (moved, length - moved)] {
+        let Some((spare, writable)) = zeros(length, needed) else {
+            // No address space for both (RLIMIT_AS).
+            let flags =
+                libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE | libc::MAP_FIXED;
+            // SAFETY: the target is part of this mapping, whose users read atomics or raw bytes
+            // only: zeros are as good as any bytes to them.
+            let result = unsafe { libc::mmap(target, length, WRITABLE, flags, -1, 0) };
+            return if result == libc::MAP_FAILED { Err(Errno::last()) } else { Ok(()) };
+        };
+        let flags = libc::MREMAP_MAYMOVE | libc::MREMAP_FIXED;
+        for (at, bytes) in [(0, writable), (writable, length - writable)] {
+            // SAFETY: as above; and the spare is new, and nobody else's.
+            unsafe {
                 if bytes > 0
                     && libc::mremap(spare.add(at), bytes, bytes, flags, target.add(at))
                         == libc::MAP_FAILED
@@ -117,6 +110,35 @@ impl Mapping {
         // SAFETY: the range is this mapping's, and the caller vouches for the rest.
         unsafe { libc::munmap(self.base.cast(), self.bytes as usize) };
     }
+}
+
+const WRITABLE: libc::c_int = libc::PROT_READ | libc::PROT_WRITE;
+
+/// `length` bytes of zero pages, and how many of them are writable: all, or `needed`.
+///
+/// Private ones; or, where the program may have no more data (RLIMIT_DATA), shared ones, which that
+/// limit does not count.
+fn zeros(length: usize, needed: usize) -> Option<(*mut libc::c_void, usize)> {
+    for kind in [libc::MAP_PRIVATE, libc::MAP_SHARED] {
+        let flags = kind | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE;
+        // SAFETY: the spare is new, and nobody else's.
+        unsafe {
+            // mlockall(2) may say that new memory is to be filled at once, which is taken back here
+            // before there is access that would do it.
+            let spare = libc::mmap(core::ptr::null_mut(), length, libc::PROT_NONE, flags, -1, 0);
+            if spare == libc::MAP_FAILED {
+                continue;
+            }
+            libc::munlock(spare, length);
+            for writable in [length, needed] {
+                if libc::mprotect(spare, writable, WRITABLE) == 0 {
+                    return Some((spare, writable));
+                }
+            }
+            libc::munmap(spare, length);
+        }
+    }
+    None
 }
 
 /// One page that a fork child finds zeroed (MADV_WIPEONFORK, madvise(2)), or `None` where the
