@@ -32,7 +32,7 @@
  * |---------------------|-----------------------------------------------------------------------|
  * | `(str, N)`          | whatever has `c_str()`: std::string, std::filesystem::path            |
  * | `(text, N)`         | one argument: std::string_view, std::string, `const char *`, …        |
- * | `(array, N, T, L)`  | std::array or std::span of `L` elements, `T[L]`                       |
+ * | `(array, N, T, L)`  | std::array or std::span of `L` elements                               |
  * | `(seq, N, T)`       | one argument: std::vector, std::span, `T[L]`, an initializer list, …  |
  * | `(enum, N, …)`      | an enum class; TRACKWAY_ENUM() takes its enumerators as values        |
  *
@@ -359,7 +359,8 @@ public:
     /// `Length` elements; null is recorded as zeros.
     constexpr array(const T *elements) noexcept : elements_(elements) {}
 
-    /// An array of the field's length.
+    /// An array of the field's length. One of exactly `T` goes as in C, by its pointer alone, and
+    /// its length is not looked at: std::array is the safer argument.
     template <typename U, std::size_t Size>
     constexpr array(const U (&elements)[Size]) noexcept : elements_(detail::view<T>(elements))
     {
