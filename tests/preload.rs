@@ -253,6 +253,28 @@ fn objects_that_are_found_by_inherited_rpaths_are_found_with_the_dl_helper() {
     assert!(loads.any(|event| event.contains(&path)), "{found:#?}");
 }
 
+/// What is not to be found in the system's folders is not found there with the helper.
+#[test]
+fn objects_without_default_folders_keep_to_that_with_the_dl_helper() {
+    let world = World::new("preload-nodefaultlib");
+    let source = source_dir().join("tests/preload/rpath.c");
+    let source = source.to_str().unwrap();
+    for arguments in [
+        &["-shared", "-fPIC", "-DOPENER", "-Wl,-z,nodefaultlib", "-o", "opener.so"][..],
+        &["-shared", "-fPIC", "-DHOLDER", "-o", "holder.so", "./opener.so"],
+        &["-o", "rpath", "./holder.so", "./opener.so"],
+    ] {
+        let output = world.command("cc").arg(source).args(arguments).output().unwrap();
+        assert!(output.status.success(), "{}", text(&output.stderr));
+    }
+    let refused = "libresolv.so.2: cannot open shared object file";
+    let alone = world.command("./rpath").arg("libresolv.so.2").output().unwrap();
+    assert!(text(&alone.stderr).contains(refused), "{}", text(&alone.stderr));
+    let recording = world.record(&["--preload", "dl"], &["./rpath", "libresolv.so.2"]);
+    assert_eq!(recording.output.status.code(), Some(1), "{}", recording.messages());
+    assert!(recording.messages().contains(refused), "{}", recording.messages());
+}
+
 #[test]
 fn babeltrace_takes_in_what_the_dl_helper_says() {
     if !has("babeltrace2") {
