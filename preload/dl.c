@@ -376,24 +376,62 @@ __attribute__((constructor)) static void begin(void)
     errno = saved_errno;
 }
 
+/* The dynamic section of an object, or null. */
+static const ElfW(Dyn) * dynamic_of(const struct dl_phdr_info *info)
+{
+    size_t i;
+    for (i = 0; i < info->dlpi_phnum; i++)
+        if (info->dlpi_phdr[i].p_type == PT_DYNAMIC) {
+            const ElfW(Dyn) * dynamic;
+            const uintptr_t address = info->dlpi_addr + info->dlpi_phdr[i].p_vaddr;
+            memcpy(&dynamic, &address, sizeof(dynamic));
+            return dynamic;
+        }
+    return NULL;
+}
+
+/* Whether it has an entry of this kind; of DT_FLAGS_1, with this flag. */
+static int has_entry(const ElfW(Dyn) * entry, ElfW(Sxword) tag, ElfW(Xword) flag)
+{
+    for (; entry && entry->d_tag != DT_NULL; entry++)
+        if (entry->d_tag == tag && (!flag || entry->d_un.d_val & flag))
+            return 1;
+    return 0;
+}
+
+/* Whether an object other than the program, which is the first, has a DT_RPATH. */
+static int see_rpath(struct dl_phdr_info *info, size_t size, void *is_program)
+{
+    (void)size;
+    if (*(int *)is_program) {
+        *(int *)is_program = 0;
+        return 0;
+    }
+    return has_entry(dynamic_of(info), DT_RPATH, 0);
+}
+
 /*
- * Whether it matters to dlopen() who calls it: the loader looks for `name` where the calling
- * object's DT_RUNPATH and DT_RPATH say, and $ORIGIN is that object's folder. Then we must not come
- * between: we jump to the function behind, and find out at the next call what it has loaded.
+ * Whether it matters to dlopen() who calls it. Then we must not come between: we jump to the
+ * function behind, and find out at the next call what it has loaded. $ORIGIN is the calling
+ * object's folder. A name without a slash is looked for
+ *
+ *  -  where the calling object's DT_RUNPATH says;
+ *  -  else where the DT_RPATH says that it has, or that the object has that needs it, and so on:
+ *     the loader does not tell who they are, but most processes have no object with a DT_RPATH,
+ *     except for the program, whose DT_RPATH serves everybody;
+ *  -  in the system's folders, unless the calling object does not want them (-z nodefaultlib).
  */
 static int depends_on_caller(const char *name, void *caller)
 {
     Dl_info info;
     struct link_map *map;
-    const ElfW(Dyn) * entry;
+    int is_program = 1;
     if (!name || (strchr(name, '/') && !strchr(name, '$')))
         return 0;
-    if (!dladdr1(caller, &info, (void **)&map, RTLD_DL_LINKMAP))
-        return 1;
-    for (entry = map->l_ld; entry->d_tag != DT_NULL; entry++)
-        if (entry->d_tag == DT_RUNPATH || entry->d_tag == DT_RPATH)
-            return 1;
-    return strchr(name, '$') != NULL;
+    return strchr(name, '$') || !dladdr1(caller, &info, (void **)&map, RTLD_DL_LINKMAP) ||
+           has_entry(map->l_ld, DT_RUNPATH, 0) ||
+           has_entry(map->l_ld, DT_FLAGS_1, DF_1_NODEFLIB) ||
+           dl_iterate_phdr(see_rpath, &is_program);
 }
 
 /* Of what dlopen() has returned. Whether there is anything to record of it. */

@@ -5,7 +5,8 @@
  * programs from closing LTTng's own descriptors, of which Trackway has none.)
  *
  * Descriptors that the C library opens inside itself (popen, getaddrinfo, syslog), those that are
- * received through a socket, and bare system calls are not seen.
+ * received through a socket, and bare system calls are not seen; nor are functions that are rare:
+ * docs/guides/preload.md lists them.
  *
  * Most of these functions may be called in signal handlers and in children of vfork, and some are
  * cancellation points. So nothing is kept across a call, and nothing needs to be undone.
@@ -100,8 +101,12 @@ static int early_close(int fd)
 
 /* --- open ------------------------------------------------------------------------------------ */
 
-#define RECORD_OPEN(fd, dirfd, flags, path)                                                       \
-    trackway(trackway_fd, open, fd, ERROR(fd), dirfd, (uint32_t)(flags), path)
+/* The path is recorded as an empty one where the kernel could not read it: nor could we. */
+static void record_open(int fd, int dirfd, int flags, const char *path)
+{
+    const int error = ERROR(fd);
+    trackway(trackway_fd, open, fd, error, dirfd, (uint32_t)flags, error == EFAULT ? "" : path);
+}
 
 /* Whether open(2) looks at its mode. */
 static mode_t mode_of(int flags, va_list arguments)
@@ -115,7 +120,7 @@ static mode_t mode_of(int flags, va_list arguments)
             (const char *path, int flags, mode_t mode),                                           \
             (path, flags, mode), ON(trackway_fd, open),                                           \
             const int fd = function(path, flags, mode);                                           \
-            RECORD_OPEN(fd, AT_FDCWD, flags, path);                                               \
+            record_open(fd, AT_FDCWD, flags, path);                                               \
             return fd;)                                                                           \
     EXPORTED int name(const char *path, int flags, ...)                                           \
     {                                                                                             \
@@ -131,7 +136,7 @@ static mode_t mode_of(int flags, va_list arguments)
             (int dirfd, const char *path, int flags, mode_t mode), (dirfd, path, flags, mode),    \
             ON(trackway_fd, open),                                                                \
             const int fd = function(dirfd, path, flags, mode);                                    \
-            RECORD_OPEN(fd, dirfd, flags, path);                                                  \
+            record_open(fd, dirfd, flags, path);                                                  \
             return fd;)                                                                           \
     EXPORTED int name(int dirfd, const char *path, int flags, ...)                                \
     {                                                                                             \
@@ -158,13 +163,13 @@ int __openat64_2(int dirfd, const char *path, int flags);
     WRAP(int, name, early_open, (const char *path, int flags), (path, flags),                     \
          ON(trackway_fd, open),                                                                   \
          const int fd = function(path, flags);                                                    \
-         RECORD_OPEN(fd, AT_FDCWD, flags, path);                                                  \
+         record_open(fd, AT_FDCWD, flags, path);                                                  \
          return fd;)
 #define WRAP_OPENAT_2(name)                                                                       \
     WRAP(int, name, early_openat, (int dirfd, const char *path, int flags), (dirfd, path, flags), \
          ON(trackway_fd, open),                                                                   \
          const int fd = function(dirfd, path, flags);                                             \
-         RECORD_OPEN(fd, dirfd, flags, path);                                                     \
+         record_open(fd, dirfd, flags, path);                                                     \
          return fd;)
 WRAP_OPEN_2(__open_2)
 WRAP_OPEN_2(__open64_2)
@@ -175,7 +180,7 @@ WRAP_OPENAT_2(__openat64_2)
     WRAP(int, name, missing, (const char *path, mode_t mode), (path, mode),                       \
          ON(trackway_fd, open),                                                                   \
          const int fd = function(path, mode);                                                     \
-         RECORD_OPEN(fd, AT_FDCWD, O_CREAT | O_WRONLY | O_TRUNC, path);                           \
+         record_open(fd, AT_FDCWD, O_CREAT | O_WRONLY | O_TRUNC, path);                           \
          return fd;)
 WRAP_CREAT(creat)
 WRAP_CREAT(creat64)
@@ -184,12 +189,27 @@ WRAP_CREAT(creat64)
 #define WRAP_MKSTEMP(name, given, parameters, arguments)                                          \
     WRAP(int, name, missing, parameters, arguments, ON(trackway_fd, open),                        \
          const int fd = function arguments;                                                       \
-         RECORD_OPEN(fd, AT_FDCWD, O_RDWR | O_CREAT | O_EXCL | (given), path);                    \
+         record_open(fd, AT_FDCWD, O_RDWR | O_CREAT | O_EXCL | (given), path);                    \
          return fd;)
 WRAP_MKSTEMP(mkstemp, 0, (char *path), (path))
 WRAP_MKSTEMP(mkstemp64, 0, (char *path), (path))
 WRAP_MKSTEMP(mkostemp, flags, (char *path, int flags), (path, flags))
 WRAP_MKSTEMP(mkostemp64, flags, (char *path, int flags), (path, flags))
+WRAP_MKSTEMP(mkstemps, 0, (char *path, int suffix), (path, suffix))
+WRAP_MKSTEMP(mkstemps64, 0, (char *path, int suffix), (path, suffix))
+WRAP_MKSTEMP(mkostemps, flags, (char *path, int suffix, int flags), (path, suffix, flags))
+WRAP_MKSTEMP(mkostemps64, flags, (char *path, int suffix, int flags), (path, suffix, flags))
+
+/* The path is the object's name, which is that of a file in /dev/shm. */
+WRAP(int, shm_open, missing, (const char *name, int flags, mode_t mode), (name, flags, mode),
+     ON(trackway_fd, open),
+     const int fd = function(name, flags, mode);
+     record_open(fd, AT_FDCWD, flags, name);
+     return fd;)
+WRAP(int, posix_openpt, missing, (int flags), (flags), ON(trackway_fd, open),
+     const int fd = function(flags);
+     record_open(fd, AT_FDCWD, flags, "/dev/ptmx");
+     return fd;)
 
 /* --- Streams --------------------------------------------------------------------------------- */
 
@@ -221,7 +241,7 @@ static int fd_of(FILE *stream)
     WRAP(FILE *, name, missing_pointer, (const char *path, const char *mode), (path, mode),       \
          ON(trackway_fd, open),                                                                   \
          FILE *const stream = function(path, mode);                                               \
-         RECORD_OPEN(fd_of(stream), AT_FDCWD, flags_of(mode), path);                              \
+         record_open(fd_of(stream), AT_FDCWD, flags_of(mode), path);                              \
          return stream;)
 /* Closes, then opens. Without a path it changes the mode of what is open. */
 #define WRAP_FREOPEN(name)                                                                        \
@@ -233,12 +253,25 @@ static int fd_of(FILE *stream)
              trackway(trackway_fd, close, old_fd);                                                \
          reopened = function(path, mode, stream);                                                 \
          if (path)                                                                                \
-             RECORD_OPEN(fd_of(reopened), AT_FDCWD, flags_of(mode), path);                        \
+             record_open(fd_of(reopened), AT_FDCWD, flags_of(mode), path);                        \
          return reopened;)
 WRAP_FOPEN(fopen)
 WRAP_FOPEN(fopen64)
 WRAP_FREOPEN(freopen)
 WRAP_FREOPEN(freopen64)
+/* A file that has no path; the flags are those that tmpfile(3) names. */
+#define WRAP_TMPFILE(name)                                                                        \
+    NEXT(name, missing_pointer)                                                                   \
+    EXPORTED FILE *name(void)                                                                     \
+    {                                                                                             \
+        const any_function next = name##_found ? name##_found : name##_look_up();                 \
+        FILE *const stream = ((FILE * (*)(void)) next)();                                         \
+        if (name##_found && ON(trackway_fd, open))                                                \
+            record_open(fd_of(stream), AT_FDCWD, O_RDWR | O_CREAT | O_EXCL, "");                  \
+        return stream;                                                                            \
+    }
+WRAP_TMPFILE(tmpfile)
+WRAP_TMPFILE(tmpfile64)
 WRAP(int, fclose, missing, (FILE *stream), (stream), ON(trackway_fd, close),
      const int fd = fd_of(stream);
      if (fd >= 0)
@@ -247,10 +280,11 @@ WRAP(int, fclose, missing, (FILE *stream), (stream), ON(trackway_fd, close),
 
 WRAP(DIR *, opendir, missing_pointer, (const char *path), (path), ON(trackway_fd, open),
      DIR *const folder = function(path);
-     RECORD_OPEN(folder ? dirfd(folder) : -1, AT_FDCWD, O_RDONLY | O_DIRECTORY | O_CLOEXEC, path);
+     record_open(folder ? dirfd(folder) : -1, AT_FDCWD, O_RDONLY | O_DIRECTORY | O_CLOEXEC, path);
      return folder;)
 WRAP(int, closedir, missing, (DIR *folder), (folder), ON(trackway_fd, close),
-     trackway(trackway_fd, close, dirfd(folder));
+     if (folder)
+         trackway(trackway_fd, close, dirfd(folder));
      return function(folder);)
 
 /* --- close, dup and fcntl -------------------------------------------------------------------- */

@@ -18,6 +18,7 @@
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <sys/syscall.h>
 #include <sys/types.h>
 #include <unistd.h>
 
@@ -95,10 +96,15 @@ __asm__(".text\n"
         ".globl vfork\n"
         ".type vfork, @function\n"
         "vfork:\n"
+        ".cfi_startproc\n"
+        "endbr64\n"       /* it is called through pointers, where branches are tracked */
         "subq $8, %rsp\n" /* calls want 16 bytes' alignment */
+        ".cfi_adjust_cfa_offset 8\n"
         "call trackway_vfork_next\n"
         "addq $8, %rsp\n"
+        ".cfi_adjust_cfa_offset -8\n"
         "jmp *%rax\n"
+        ".cfi_endproc\n"
         ".size vfork, . - vfork\n");
 #else
 #error "vfork: write this jump for your processor"
@@ -144,7 +150,8 @@ EXPORTED int clone(int (*function)(void *), void *stack, int flags, void *argume
          const int error = function(&pid, path, actions, attributes, argv, envp);                 \
          if (error == 0 && child)                                                                 \
              *child = pid;                                                                        \
-         trackway(trackway_fork, spawn, error ? -1 : pid, error, path);                           \
+         trackway(trackway_fork, spawn, error ? -1 : pid, error,                                  \
+                  error == EFAULT ? "" : path);                                                   \
          return error;)
 WRAP_SPAWN(posix_spawn)
 WRAP_SPAWN(posix_spawnp)
@@ -157,21 +164,48 @@ WRAP(int, daemon, missing, (int nochdir, int noclose), (nochdir, noclose),
 
 /* --- exec ------------------------------------------------------------------------------------ */
 
+/*
+ * Whether the memory there can be read, up to the first zero byte: a program may rely on EFAULT.
+ * The kernel tries. Where programs may be executed, it may be asked to: the loader of each makes
+ * this system call, for /etc/ld.so.preload. A bare one: other preloaded libraries may read, too.
+ */
+static int is_readable(const void *memory)
+{
+    const int saved_errno = errno;
+#ifdef SYS_access
+    const long result = syscall(SYS_access, memory, F_OK);
+#else
+    const long result = syscall(SYS_faccessat, CURRENT_FOLDER, memory, F_OK);
+#endif
+    const int is_bad = result != 0 && errno == EFAULT;
+    errno = saved_errno;
+    return !is_bad;
+}
+
+/* A path that cannot be read is recorded as an empty one, */
+static const char *readable(const char *path)
+{
+    return is_readable(path) ? path : "";
+}
+
+/* and arguments as none: if the first can be read, so can the others. */
 static uint32_t count(char *const argv[])
 {
     uint32_t argc = 0;
-    while (argv && argv[argc])
-        argc++;
+    if (is_readable(argv))
+        while (argv[argc])
+            argc++;
     return argc;
 }
 
 #define EXEC_ON (ON(trackway_fork, exec) || ON(trackway_fork, exec_failed))
 #define WRAP_EXEC(name, dirfd, path, parameters, arguments)                                       \
     WRAP(int, name, missing, parameters, arguments, EXEC_ON,                                      \
+         const char *const recorded = readable(path);                                             \
          int result;                                                                              \
-         trackway(trackway_fork, exec, dirfd, path, count(argv));                                 \
+         trackway(trackway_fork, exec, dirfd, recorded, count(argv));                             \
          result = function arguments;                                                             \
-         trackway(trackway_fork, exec_failed, errno, path);                                       \
+         trackway(trackway_fork, exec_failed, errno, recorded);                                   \
          return result;)
 
 WRAP_EXEC(execve, CURRENT_FOLDER, path, (const char *path, char *const argv[], char *const envp[]),

@@ -143,7 +143,7 @@ fn the_commands_of_the_preload_guide_work_and_so_does_its_helper() {
     let guide = fs::read_to_string(source_dir().join("docs/guides/preload.md")).unwrap();
     let (_, helper) = guide.split_once("```c\n").expect("a helper");
     let helper = helper.split("```").next().unwrap();
-    fs::write(world.path("time.c"), format!("#define _GNU_SOURCE\n{helper}")).unwrap();
+    fs::write(world.path("time.c"), helper).unwrap();
     let strict = ["-std=c11", "-O2", "-Wall", "-Wextra", "-Wpedantic", "-Werror", "-fPIC"];
     let mut cc = world.command("cc");
     cc.args(strict).args(["-shared", "-fvisibility=hidden", "time.c", "-o", "libtime.so"]);
@@ -153,7 +153,8 @@ fn the_commands_of_the_preload_guide_work_and_so_does_its_helper() {
     let output = cc.output().unwrap();
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     let source = "#include <time.h>\nint main(void) { struct timespec t = {0, 1};\n\
-                  return nanosleep(&t, 0); }\n";
+                  struct timespec *volatile bad = (struct timespec *)8;\n\
+                  return nanosleep(&t, 0) || !nanosleep(bad, 0); }\n";
     let program = world.compile("sleeper", source, false, &[]);
     let mut record = world.trackway(&["record", "-o", "sleep", "--"]);
     let output = record.arg(program).env("LD_PRELOAD", world.path("libtime.so")).output().unwrap();
@@ -161,6 +162,7 @@ fn the_commands_of_the_preload_guide_work_and_so_does_its_helper() {
     let text = world.print(&world.path("sleep"));
     assert!(text.contains("trackway_time:nanosleep: "), "{text}");
     assert!(text.contains("{ seconds = 0, error = 0 }"), "{text}");
+    assert!(text.contains("{ seconds = 0, error = 14 }"), "{text}"); // EFAULT
 }
 
 #[test]

@@ -222,8 +222,61 @@ fn shared_objects_are_recorded_when_they_are_there_come_and_go() {
     }
 }
 
+/// The loader looks where the DT_RPATHs say of all objects that needed the one that calls `dlopen`.
 #[test]
-fn babeltrace_finds_functions_by_what_the_dl_helper_says() {
+fn objects_that_are_found_by_inherited_rpaths_are_found_with_the_dl_helper() {
+    let world = World::new("preload-rpath");
+    let source = source_dir().join("tests/preload/rpath.c");
+    let source = source.to_str().unwrap();
+    let folder = world.path("inherited");
+    fs::create_dir(&folder).unwrap();
+    let rpath = format!("-Wl,--disable-new-dtags,-rpath,{}", folder.display());
+    let shared = ["-shared", "-fPIC"];
+    for arguments in [
+        &[&shared[..], &["-DANSWER", "-o", "inherited/libanswer.so"]].concat()[..],
+        &[&shared[..], &["-DOPENER", "-o", "inherited/libopener.so"]].concat(),
+        &[&shared[..], &["-DHOLDER", "-o", "holder.so", "-Linherited", "-lopener", &rpath]]
+            .concat(),
+        &["-o", "rpath", "./holder.so", "-Wl,-rpath-link,inherited"],
+    ] {
+        let output = world.command("cc").arg(source).args(arguments).output().unwrap();
+        assert!(output.status.success(), "{}", text(&output.stderr));
+    }
+    let alone = world.command("./rpath").arg("libanswer.so").output().unwrap();
+    assert!(alone.status.success(), "{}", text(&alone.stderr));
+    let options = ["--context", "none", "--preload", "dl"];
+    let recording = world.record(&options, &["./rpath", "libanswer.so"]);
+    assert!(recording.output.status.success(), "{}", recording.messages());
+    let found = events(&world, &recording);
+    let mut loads = found.iter().filter(|event| event.starts_with("lttng_ust_lib:load "));
+    let path = format!("path = \"{}\"", folder.join("libanswer.so").display());
+    assert!(loads.any(|event| event.contains(&path)), "{found:#?}");
+}
+
+/// What is not to be found in the system's folders is not found there with the helper.
+#[test]
+fn objects_without_default_folders_keep_to_that_with_the_dl_helper() {
+    let world = World::new("preload-nodefaultlib");
+    let source = source_dir().join("tests/preload/rpath.c");
+    let source = source.to_str().unwrap();
+    for arguments in [
+        &["-shared", "-fPIC", "-DOPENER", "-Wl,-z,nodefaultlib", "-o", "opener.so"][..],
+        &["-shared", "-fPIC", "-DHOLDER", "-o", "holder.so", "./opener.so"],
+        &["-o", "rpath", "./holder.so", "./opener.so"],
+    ] {
+        let output = world.command("cc").arg(source).args(arguments).output().unwrap();
+        assert!(output.status.success(), "{}", text(&output.stderr));
+    }
+    let refused = "libresolv.so.2: cannot open shared object file";
+    let alone = world.command("./rpath").arg("libresolv.so.2").output().unwrap();
+    assert!(text(&alone.stderr).contains(refused), "{}", text(&alone.stderr));
+    let recording = world.record(&["--preload", "dl"], &["./rpath", "libresolv.so.2"]);
+    assert_eq!(recording.output.status.code(), Some(1), "{}", recording.messages());
+    assert!(recording.messages().contains(refused), "{}", recording.messages());
+}
+
+#[test]
+fn babeltrace_takes_in_what_the_dl_helper_says() {
     if !has("babeltrace2") {
         return skipped("babeltrace2 is not installed");
     }
@@ -289,6 +342,28 @@ fn helpers_need_the_c_library_alone_and_no_thread_storage_that_allocates() {
         assert!(needed[0].contains("libc.so"), "{helper}: {needed:?}");
         assert!(!output.contains("DTPMOD64"), "{helper} has lazily allocated thread storage");
     }
+}
+
+/// The one function in assembly: branches to it may be tracked, and it can be unwound.
+#[test]
+fn vfork_begins_with_a_landing_pad_and_has_unwind_information() {
+    if !has("objdump") {
+        return skipped("objdump is not installed");
+    }
+    let run = |program: &str, arguments: &[&str]| {
+        let output = Command::new(program).args(arguments).arg(library("fork")).output().unwrap();
+        assert!(output.status.success(), "{program}: {}", text(&output.stderr));
+        text(&output.stdout)
+    };
+    let code = run("objdump", &["-d", "--no-show-raw-insn", "--disassemble=vfork"]);
+    let (before, code) = code.split_once(" <vfork>:\n").expect("a function");
+    let address = before.rsplit('\n').next().unwrap();
+    assert!(code.lines().next().unwrap().ends_with("endbr64"), "{code}");
+    let frames = run("readelf", &["--debug-dump=frames-interp"]);
+    let (_, frame) = frames.split_once(&format!(" pc={address}..")).expect("unwind information");
+    let offsets: Vec<&str> = frame.split("\n\n").next().unwrap().lines().skip(2).collect();
+    let offsets: Vec<_> = offsets.iter().map(|it| it.split_whitespace().nth(1)).collect();
+    assert_eq!(offsets, [Some("rsp+8"), Some("rsp+16"), Some("rsp+8")], "{frame}");
 }
 
 #[test]

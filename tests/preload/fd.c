@@ -9,6 +9,7 @@
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
 #include <sys/inotify.h>
+#include <sys/mman.h>
 #include <sys/signalfd.h>
 #include <sys/socket.h>
 #include <sys/timerfd.h>
@@ -37,11 +38,26 @@ static void closed(int fd)
     expect("trackway_fd:close fd = %d", fd);
 }
 
+/* The program gets EFAULT, and the trace no path. */
+static void bad_pointers(void)
+{
+    const char *volatile null = NULL, *volatile bad = (const char *)8;
+    CHECK(open(bad, O_RDONLY) == -1 && errno == EFAULT);
+    opened_at(-1, EFAULT, AT_FDCWD, O_RDONLY, "");
+    CHECK(openat(AT_FDCWD, null, O_RDONLY) == -1 && errno == EFAULT);
+    opened_at(-1, EFAULT, AT_FDCWD, O_RDONLY, "");
+    CHECK(creat(bad, 0640) == -1 && errno == EFAULT);
+    opened_at(-1, EFAULT, AT_FDCWD, O_CREAT | O_WRONLY | O_TRUNC, "");
+    CHECK(!fopen(bad, "r") && errno == EFAULT);
+    opened_at(-1, EFAULT, AT_FDCWD, O_RDONLY, "");
+    CHECK(closedir((DIR *)(uintptr_t)null) == -1 && errno == EINVAL);
+}
+
 static void opens(void)
 {
     const int create = O_CREAT | O_WRONLY | O_TRUNC;
     char path[] = "made-XXXXXX", path2[] = "made-XXXXXX", path3[] = "made-XXXXXX",
-         path4[] = "made-XXXXXX";
+         path4[] = "made-XXXXXX", shared[64];
     int fd;
 #define OPENS(flags, path, call)                                                                  \
     do {                                                                                          \
@@ -66,6 +82,20 @@ static void opens(void)
     OPENS(O_RDWR | O_CREAT | O_EXCL, path2, mkstemp64(path2));
     OPENS(O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, path3, mkostemp(path3, O_CLOEXEC));
     OPENS(O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, path4, mkostemp64(path4, O_CLOEXEC));
+    for (int i = 0; i < 4; i++) {
+        char with_suffix[] = "made-XXXXXX.c";
+        const int flags = O_RDWR | O_CREAT | O_EXCL | (i < 2 ? 0 : O_CLOEXEC);
+        OPENS(flags, with_suffix,
+              i == 0   ? mkstemps(with_suffix, 2)
+              : i == 1 ? mkstemps64(with_suffix, 2)
+              : i == 2 ? mkostemps(with_suffix, 2, O_CLOEXEC)
+                       : mkostemps64(with_suffix, 2, O_CLOEXEC));
+        CHECK(strcmp(with_suffix + 11, ".c") == 0);
+    }
+    snprintf(shared, sizeof(shared), "/trackway-test-%d", getpid());
+    OPENS(O_RDWR | O_CREAT | O_EXCL, shared, shm_open(shared, O_RDWR | O_CREAT | O_EXCL, 0600));
+    CHECK(shm_unlink(shared) == 0);
+    OPENS(O_RDWR | O_NOCTTY, "/dev/ptmx", posix_openpt(O_RDWR | O_NOCTTY));
     CHECK(open("missing", O_RDONLY) == -1 && errno == ENOENT);
     opened_at(-1, ENOENT, AT_FDCWD, O_RDONLY, "missing");
 }
@@ -104,6 +134,13 @@ static void streams(void)
     }
     expect("trackway_fd:close fd = %d", fileno(stream));
     CHECK(fclose(stream) == 0);
+    for (int i = 0; i < 2; i++) {
+        stream = i ? tmpfile64() : tmpfile();
+        CHECK(stream);
+        opened(fileno(stream), O_RDWR | O_CREAT | O_EXCL, "");
+        expect("trackway_fd:close fd = %d", fileno(stream));
+        CHECK(fclose(stream) == 0);
+    }
     folder = opendir(".");
     CHECK(folder);
     opened(dirfd(folder), O_RDONLY | O_DIRECTORY | O_CLOEXEC, ".");
@@ -200,6 +237,7 @@ int main(void)
 {
     expect_begin();
     opens();
+    bad_pointers();
     streams();
     duplicates();
     sockets();

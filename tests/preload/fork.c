@@ -165,6 +165,22 @@ static void execs(void)
     expect("trackway_fork:exec_failed error = %d, path = \"/missing\"", ENOENT);
 }
 
+/* The program gets EFAULT, and the trace no path, or no arguments. */
+static void bad_pointers(void)
+{
+    const char *volatile bad = (const char *)8;
+    char *argv[] = {self, NULL};
+    char **volatile bad_argv = (char **)8;
+    CHECK(execve(bad, argv, environ) == -1 && errno == EFAULT);
+    expect("trackway_fork:exec dirfd = %d, path = \"\", argc = 1", AT_FDCWD);
+    expect("trackway_fork:exec_failed error = %d, path = \"\"", EFAULT);
+    CHECK(execv(self, bad_argv) == -1 && errno == EFAULT);
+    expect("trackway_fork:exec dirfd = %d, path = \"%s\", argc = 0", AT_FDCWD, self);
+    expect("trackway_fork:exec_failed error = %d, path = \"%s\"", EFAULT, self);
+    CHECK(posix_spawn(NULL, bad, NULL, NULL, argv, environ) == EFAULT);
+    expect("trackway_fork:spawn child = -1, error = %d, path = \"\"", EFAULT);
+}
+
 /* A daemon's parent, which ends inside the C library, and a daemon, which ends the test. */
 static void daemons(void)
 {
@@ -198,6 +214,7 @@ int main(int argc, char **argv)
     clones();
     spawns();
     execs();
+    bad_pointers();
     daemons();
     exits(0);
     expect_end();
