@@ -389,6 +389,22 @@ fn spans_that_end_in_other_threads_add_up() {
     }
 }
 
+/// Whatever the threads of a program are about when it forks, and whoever allocates: no process of
+/// it waits for ever. (So many events at a time may be lost: that is of no matter here.)
+#[test]
+fn spans_go_on_in_forked_children_and_in_allocators() {
+    let world = World::new("rust-forks");
+    let Some(program) = example("forks", RELEASE) else { return };
+    let command = [OsStr::new("timeout"), OsStr::new("60"), program.as_os_str()];
+    let on = ["--on", "forks:work_begin", "--on", "forks:allocation_begin"];
+    for _ in 0..3 {
+        let recording = world.record(&on, &command);
+        assert!(recording.output.status.success(), "{}", recording.messages());
+        assert!(recording.summary.recorded > 1000, "{}", recording.messages());
+        fs::remove_dir_all(world.path("trace")).expect("a trace");
+    }
+}
+
 #[test]
 fn enters_and_exits_are_recorded_if_wanted() {
     let world = World::new("rust-enters");
