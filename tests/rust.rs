@@ -100,7 +100,8 @@ g = 4294967295, h = 18446744073709551615, i = -5, j = 6 }
 values:others: { yes = 1, no = 0, single = 1.5, double = -0.25, letter = \"ü\", flags = 0x81, \
 word = 0xDEAD, null = 0x0 }
 values:enumerations: { to = ( \"Loading\" : container = 3 ), from = ( \"Idle\" : container = 0 ), \
-far = ( \"Far\" : container = -9223372036854775808 ), near = ( \"Here\" : container = 0 ) }
+far = ( \"Far\" : container = -9223372036854775808 ), near = ( \"Here\" : container = 0 ), \
+named = ( \"number\" : container = 0 ) }
 values:strings: { plain = \"plain\", owned = \"owned\", boxed = \"boxed\", shared = \"shared\", \
 cow = \"cow\", empty = \"\", c = \"c\", made = \"owned 1\", ends = \"here\", path = \"/etc\", \
 _raw_length = 8, raw = \"not\u{fffd}utf8\" }
@@ -133,6 +134,18 @@ fn values_are_recorded(profile: Profile) {
     let text = cut.split('"').nth(1).expect("a text");
     assert!(text.ends_with("ä…") && (1985..=1993).contains(&text.len()), "{}", text.len());
     assert!(cut.contains("short = \"short\"") && cut.contains("_second_length = 498,"), "{cut}");
+}
+
+/// The labels go with the code of a value that the compiler knows never to exist; the event's
+/// description stays, and is refused.
+#[test]
+fn an_enumeration_that_never_has_a_value_links_and_stays_off() {
+    let world = World::new("rust-never");
+    for profile in [DEBUG, RELEASE, THIN, PIECES] {
+        let Some(program) = example("never", profile) else { return };
+        let expected = ["never:before: { number = 1 }", "never:after: { number = 2 }"];
+        assert_eq!(record(&world, &[&program]), expected, "{profile:?}");
+    }
 }
 
 #[test]
