@@ -316,6 +316,11 @@ tracing:varies: { span_id = #0, number = 2 }
 tracing:varies: { span_id = #0, number = \"odd\" }
 tracing:request_begin: { span_id = #5, parent_id = #0, id = 9 }
 tracing:LINE: { span_id = #5, error = \"no luck\", code = 5 }
+tracing:forgotten_begin: { span_id = #6, parent_id = #0 }
+tracing:forgotten_end: { span_id = #6 }
+tracing:other_begin: { span_id = #7, parent_id = #0 }
+tracing:afterwards: { span_id = #0, number = 1 }
+tracing:other_end: { span_id = #7 }
 tracing:request_end: { span_id = #5 }
 ";
 

@@ -67,7 +67,7 @@ struct Slot {
     handles: AtomicU32,
     /// Number of the next free slot, while it is free.
     next: AtomicU32,
-    /// The span's id in traces. (Slots, and their numbers, are used again.)
+    /// The span's id in traces; 0 when it has ended. (Slots, and their numbers, are used again.)
     id: AtomicU64,
     callsite: AtomicPtr<Callsite>,
 }
@@ -200,9 +200,17 @@ struct Thread {
     free_count: Cell<usize>,
     next_id: Cell<u64>,
     ids_end: Cell<u64>,
-    /// Slots of the spans that it is in, the innermost last. Borrowed only as far as it is free: an
+    /// The spans that it is in, the innermost last. Borrowed only as far as it is free: an
     /// allocator that makes spans itself is called from here, when the list grows.
-    entered: RefCell<Vec<u32>>,
+    entered: RefCell<Vec<Entered>>,
+}
+
+/// A span that a thread is in. It is not held by that: with its guard forgotten, it ends before it
+/// is exited. Then its slot has another id, and the thread is in no span, as with the layer.
+#[derive(Debug, Clone, Copy)]
+struct Entered {
+    number: u32,
+    id: u64,
 }
 
 thread_local! {
@@ -270,11 +278,18 @@ impl Thread {
         }
     }
 
-    /// The id of the span that the thread is in.
+    /// The span that the thread is in.
+    #[inline(always)]
+    fn current(&self) -> Option<Entered> {
+        let innermost = *self.entered.try_borrow().ok()?.last()?;
+        // Relaxed: the id is unique, and while the span has not ended its slot has no other.
+        let is_open = slot(innermost.number.into())?.id.load(Ordering::Relaxed) == innermost.id;
+        is_open.then_some(innermost)
+    }
+
     #[inline(always)]
     fn current_id(&self) -> Option<u64> {
-        let innermost = *self.entered.try_borrow().ok()?.last()?;
-        Some(slot(innermost.into())?.id.load(Ordering::Relaxed))
+        self.current().map(|entered| entered.id)
     }
 }
 
@@ -358,26 +373,27 @@ impl tracing_core::Subscriber for Subscriber {
     #[inline]
     fn enter(&self, id: &Id) {
         let Some((slot, callsite)) = span(id) else { return };
-        let number = id.into_u64() as u32;
-        let push = |thread: &Thread| {
-            thread.entered.try_borrow_mut().map(|mut entered| entered.push(number))
-        };
+        let entered = Entered { number: id.into_u64() as u32, id: slot.id.load(Ordering::Relaxed) };
+        let push =
+            |thread: &Thread| thread.entered.try_borrow_mut().map(|mut list| list.push(entered));
         let _ = THREAD.try_with(push);
         if self.enters {
-            callsite.enter(slot.id.load(Ordering::Relaxed));
+            callsite.enter(entered.id);
         }
     }
 
     #[inline]
     fn exit(&self, id: &Id) {
-        let Some((slot, callsite)) = span(id) else { return };
-        if self.enters {
+        if self.enters
+            && let Some((slot, callsite)) = span(id)
+        {
             callsite.exit(slot.id.load(Ordering::Relaxed));
         }
+        // Whether or not it has ended meanwhile.
         let _ = THREAD.try_with(|thread| {
             let mut entered = thread.entered.try_borrow_mut().ok()?;
             // The innermost, but where guards are dropped out of order.
-            let place = entered.iter().rposition(|&number| u64::from(number) == id.into_u64());
+            let place = entered.iter().rposition(|one| u64::from(one.number) == id.into_u64());
             place.map(|place| entered.remove(place))
         });
     }
@@ -403,16 +419,16 @@ impl tracing_core::Subscriber for Subscriber {
         }
         callsite.end(slot.id.load(Ordering::Relaxed));
         slot.callsite.store(ptr::null_mut(), Ordering::Relaxed);
+        slot.id.store(0, Ordering::Relaxed);
         // In a thread that is ending, the slot is lost.
         let _ = THREAD.try_with(|thread| thread.give_slot(id.into_u64() as u32, slot));
         true
     }
 
     fn current_span(&self) -> Current {
-        let last = |thread: &Thread| thread.entered.try_borrow().ok()?.last().copied();
-        let innermost = THREAD.try_with(last);
-        let Some(number) = innermost.ok().flatten() else { return Current::none() };
-        let id = Id::from_u64(number.into());
+        let innermost = THREAD.try_with(Thread::current).ok().flatten();
+        let Some(innermost) = innermost else { return Current::none() };
+        let id = Id::from_u64(innermost.number.into());
         match span(&id) {
             Some((_, callsite)) => Current::new(id, callsite.metadata),
             None => Current::none(),
