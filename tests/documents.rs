@@ -199,6 +199,59 @@ fn the_commands_of_the_rust_guide_work() {
     assert_eq!(printed("message = \"using defaults\""), 1, "{outputs:?}");
 }
 
+/// Both ways of linking a program with the library, in a program that is linked by the guide's own
+/// words: recorded without anything that is preloaded.
+#[test]
+fn the_rust_guide_links_programs_with_the_library() {
+    if !has("cargo") {
+        return skipped("cargo is not installed");
+    }
+    let world = World::new("rust-guide-linked");
+    let guide = fs::read_to_string(source_dir().join("docs/guides/rust.md")).expect("a guide");
+    let rust = |what: &str| {
+        let blocks = guide.split("```rust\n").skip(1);
+        let mut blocks = blocks.map(|block| block.split("```").next().expect("an end"));
+        blocks.find(|block| block.contains(what)).expect("it is in the guide")
+    };
+    let mut lines = guide.lines().map(str::trim_start);
+    let line = lines.find(|line| line.starts_with("RUSTFLAGS=")).expect("it is in the guide");
+    assert!(line.ends_with(" cargo build --release"), "{line}");
+    let manifest = format!(
+        "[package]\nname = \"myapp\"\nedition = \"2024\"\n[workspace]\n\
+         [dependencies]\ntrackway = {{ path = \"{}/crates/rust\" }}\n",
+        source_dir().display()
+    );
+    fs::create_dir(world.path("src")).expect("a folder");
+    fs::write(world.path("Cargo.toml"), manifest).expect("a file");
+    fs::write(world.path("src/main.rs"), rust("trackway::event!(myapp")).expect("a file");
+    fs::copy(source_dir().join("Cargo.lock"), world.path("Cargo.lock")).expect("a file");
+    let program = world.path("target/release/myapp");
+    let libraries = build_dir();
+    let libraries = libraries.to_str().expect("a path that is text");
+    for script in [None, Some(rust("rustc-link-arg"))] {
+        let command = if let Some(script) = script {
+            fs::write(world.path("build.rs"), script).expect("a file");
+            "cargo build --release"
+        } else {
+            line
+        };
+        // As if it were installed.
+        let mut shell = world.command("sh");
+        shell.args(["-c", command]).env("CARGO_NET_OFFLINE", "true");
+        shell.env("CARGO_TARGET_DIR", world.path("target"));
+        shell.env("LIBRARY_PATH", libraries).env("LD_LIBRARY_PATH", libraries);
+        let output = shell.output().expect("it runs");
+        let messages = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.success(), "{command}: {messages}");
+        let path = format!("LD_LIBRARY_PATH={libraries}");
+        let program = program.to_str().expect("a path that is text");
+        let recording = world.record(&[], &["env", "-u", "LD_PRELOAD", &path, program]);
+        assert_eq!(recording.summary.recorded, 2, "{command}: {}", recording.messages());
+        fs::remove_dir_all(world.path("trace")).expect("a trace");
+        fs::remove_file(program).expect("the program");
+    }
+}
+
 #[test]
 fn every_command_of_the_readme_exists_and_helps() {
     let world = World::new("help");

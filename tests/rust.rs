@@ -100,7 +100,8 @@ g = 4294967295, h = 18446744073709551615, i = -5, j = 6 }
 values:others: { yes = 1, no = 0, single = 1.5, double = -0.25, letter = \"ü\", flags = 0x81, \
 word = 0xDEAD, null = 0x0 }
 values:enumerations: { to = ( \"Loading\" : container = 3 ), from = ( \"Idle\" : container = 0 ), \
-far = ( \"Far\" : container = -9223372036854775808 ), near = ( \"Here\" : container = 0 ) }
+far = ( \"Far\" : container = -9223372036854775808 ), near = ( \"Here\" : container = 0 ), \
+named = ( \"number\" : container = 0 ) }
 values:strings: { plain = \"plain\", owned = \"owned\", boxed = \"boxed\", shared = \"shared\", \
 cow = \"cow\", empty = \"\", c = \"c\", made = \"owned 1\", ends = \"here\", path = \"/etc\", \
 _raw_length = 8, raw = \"not\u{fffd}utf8\" }
@@ -133,6 +134,18 @@ fn values_are_recorded(profile: Profile) {
     let text = cut.split('"').nth(1).expect("a text");
     assert!(text.ends_with("ä…") && (1985..=1993).contains(&text.len()), "{}", text.len());
     assert!(cut.contains("short = \"short\"") && cut.contains("_second_length = 498,"), "{cut}");
+}
+
+/// The labels go with the code of a value that the compiler knows never to exist; the event's
+/// description stays, and is refused.
+#[test]
+fn an_enumeration_that_never_has_a_value_links_and_stays_off() {
+    let world = World::new("rust-never");
+    for profile in [DEBUG, RELEASE, THIN, PIECES] {
+        let Some(program) = example("never", profile) else { return };
+        let expected = ["never:before: { number = 1 }", "never:after: { number = 2 }"];
+        assert_eq!(record(&world, &[&program]), expected, "{profile:?}");
+    }
 }
 
 #[test]
@@ -303,6 +316,11 @@ tracing:varies: { span_id = #0, number = 2 }
 tracing:varies: { span_id = #0, number = \"odd\" }
 tracing:request_begin: { span_id = #5, parent_id = #0, id = 9 }
 tracing:LINE: { span_id = #5, error = \"no luck\", code = 5 }
+tracing:forgotten_begin: { span_id = #6, parent_id = #0 }
+tracing:forgotten_end: { span_id = #6 }
+tracing:other_begin: { span_id = #7, parent_id = #0 }
+tracing:afterwards: { span_id = #0, number = 1 }
+tracing:other_end: { span_id = #7 }
 tracing:request_end: { span_id = #5 }
 ";
 
@@ -386,6 +404,22 @@ fn spans_that_end_in_other_threads_add_up() {
         }
         assert!(open.is_empty() && numbers.len() == 8000, "{open:?}, {}", numbers.len());
         assert_eq!(events.len(), 2 * (8000 + 4));
+    }
+}
+
+/// Whatever the threads of a program are about when it forks, and whoever allocates: no process of
+/// it waits for ever. (So many events at a time may be lost: that is of no matter here.)
+#[test]
+fn spans_go_on_in_forked_children_and_in_allocators() {
+    let world = World::new("rust-forks");
+    let Some(program) = example("forks", RELEASE) else { return };
+    let command = [OsStr::new("timeout"), OsStr::new("60"), program.as_os_str()];
+    let on = ["--on", "forks:work_begin", "--on", "forks:allocation_begin"];
+    for _ in 0..3 {
+        let recording = world.record(&on, &command);
+        assert!(recording.output.status.success(), "{}", recording.messages());
+        assert!(recording.summary.recorded > 1000, "{}", recording.messages());
+        fs::remove_dir_all(world.path("trace")).expect("a trace");
     }
 }
 

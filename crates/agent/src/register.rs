@@ -112,7 +112,8 @@ unsafe fn fields_of<'a>(fields: *const Field, count: u8) -> &'a [Field] {
 }
 
 /// # Safety
-/// The fields have valid names, and enumerations as many labels as they say.
+/// The fields have valid names, and enumerations as many labels as they say, or null: such a
+/// description is refused. (A Rust site that can never have a value has none.)
 pub(crate) unsafe fn encode<'buffer>(
     buffer: &'buffer mut [u8],
     provider: &[u8],
@@ -132,6 +133,9 @@ pub(crate) unsafe fn encode<'buffer>(
         // SAFETY: names of fields are C strings.
         encoder.field(unsafe { bytes(field.name) }, shape, scalar, length, labels)?;
         for label in 0..labels {
+            if field.labels.is_null() {
+                return Err(EncodeError::Limit);
+            }
             // SAFETY: an enumeration has `length` labels, whose names are C strings.
             let (name, first, last) = unsafe {
                 let label = &*field.labels.add(label);

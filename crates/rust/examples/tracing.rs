@@ -32,6 +32,16 @@ fn varies() {
     }
 }
 
+/// A span that ends while it is entered, because the guard is forgotten: what follows is in no span,
+/// and not in the one that comes in its place.
+fn forgotten() {
+    let span = info_span!("forgotten");
+    std::mem::forget(span.enter());
+    drop(span);
+    let _other = info_span!("other");
+    info!(name: "afterwards", number = 1);
+}
+
 async fn waits() {
     error!(error = std::io::Error::other("no luck").to_string(), code = 5);
 }
@@ -58,4 +68,5 @@ fn main() {
         std::pin::pin!(waits().instrument(info_span!(parent: None, "request", id = 9_u64)));
     let mut context = std::task::Context::from_waker(std::task::Waker::noop());
     let _ = future.poll(&mut context);
+    std::thread::spawn(forgotten).join().expect("it ends");
 }

@@ -67,8 +67,21 @@ fn numbers() {
         to = Phase::Loading,
         from = &Phase::Idle,
         far = Distance::Far,
-        near = Distance::Here
+        near = Distance::Here,
+        named = Named::number
     );
+}
+
+trackway::enumeration! {
+    /// Names that the macros' own assembly might use.
+    #[derive(Debug)]
+    #[allow(non_camel_case_types, dead_code)]
+    enum Named: u8 {
+        number,
+        event,
+        options,
+        out = 7,
+    }
 }
 
 fn strings() {

@@ -14,7 +14,8 @@ use tracing_core::{Level, Metadata};
 
 use crate::event::Event;
 use crate::level;
-use crate::runtime::{self, Buffer, Code, Stage};
+use crate::payload::{Buffer, Stage};
+use crate::runtime::{self, Code};
 use crate::stage::FIELDS_MAX;
 
 /// Most sets of types that one callsite may have; what comes with others is not recorded.

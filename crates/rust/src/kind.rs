@@ -525,7 +525,8 @@ unsafe impl<T: Number, const N: usize> Value for [T; N] {
 /// A type of [`enumeration!`](crate::enumeration).
 ///
 /// # Safety
-/// The symbol `trackway.labels.NUMBER` is an array of `COUNT` labels, NUMBER being `LABELS`.
+/// The symbol `trackway.labels.NUMBER` is an array of `COUNT` labels, NUMBER being `LABELS`, in all
+/// code that has a value, and null or such an array in other code.
 #[doc(hidden)]
 pub unsafe trait Enumeration: Copy {
     type Integer: Kind;

@@ -60,6 +60,8 @@ pub mod level;
 pub mod log;
 mod macros;
 #[cfg(any(feature = "tracing", feature = "log"))]
+mod payload;
+#[cfg(feature = "tracing")]
 mod runtime;
 mod span;
 mod stage;

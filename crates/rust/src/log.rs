@@ -13,7 +13,7 @@
 use log::{Level, LevelFilter, Log, Metadata, Record, SetLoggerError};
 
 use crate::event::Event;
-use crate::runtime::{Buffer, Stage};
+use crate::payload::{Buffer, Stage};
 
 /// Records what is logged from now on, at all levels.
 ///

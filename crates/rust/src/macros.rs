@@ -103,7 +103,8 @@ macro_rules! enumeration {
             const NUMBERS: &[i64] = &[$($name::$variant as $integer as i64),+];
             const LABELS: u64 = $crate::__private::hash_labels(NAMES, NUMBERS);
 
-            // SAFETY: `kind` defines the symbol, wherever it is used.
+            // SAFETY: `kind` defines the symbol, wherever it is used; where it cannot be, the symbol
+            // is null.
             unsafe impl $crate::__private::Enumeration for $name {
                 type Integer = $integer;
                 const LABELS: u64 = LABELS;
@@ -129,7 +130,8 @@ macro_rules! enumeration {
     };
 }
 
-/// Writes an enumeration's labels into the data of the module that the call is in, once.
+/// Writes an enumeration's labels into the data of the module that the call is in, once. All
+/// operands are by position: variants may have any name.
 #[doc(hidden)]
 #[macro_export]
 macro_rules! __labels {
@@ -138,17 +140,17 @@ macro_rules! __labels {
         // SAFETY: there is no code in it, only data of its own.
         unsafe {
             ::core::arch::asm!(
-                ".ifndef trackway.labels.{number}",
+                ".ifndef trackway.labels.{}",
                 ".pushsection .data.rel.ro.trackway.labels,\"awG\",@progbits,\
-                    trackway.labels.{number},comdat",
+                    trackway.labels.{0},comdat",
                 ".balign 8",
-                ".hidden trackway.labels.{number}",
-                ".weak trackway.labels.{number}",
-                "trackway.labels.{number}:",
+                ".hidden trackway.labels.{0}",
+                ".weak trackway.labels.{0}",
+                "trackway.labels.{0}:",
                 $(
                     ::core::concat!(
-                        ".quad {", ::core::stringify!($variant), "}\n",
-                        ".quad {", ::core::stringify!($variant), "}\n",
+                        ".quad {}\n",
+                        ".quad {}\n",
                         ".quad 776f\n",
                         ".pushsection .rodata.trackway,\"a\",@progbits\n",
                         "776: .asciz \"", ::core::stringify!($variant), "\"\n",
@@ -157,8 +159,8 @@ macro_rules! __labels {
                 )+
                 ".popsection",
                 ".endif",
-                number = const $number,
-                $($variant = const $path as i64,)+
+                const $number,
+                $(const $path as i64, const $path as i64,)+
                 options(nomem, nostack, preserves_flags),
             );
         }
@@ -240,7 +242,12 @@ macro_rules! __site {
                             ".popsection\n",
                             ".pushsection .data.rel.ro.trackway,\"aw\",@progbits\n",
                             ".quad 775b\n",
+                            // Weak, because only the value's code has the labels (`__labels!`),
+                            // and it is not there where its expression is known to diverge. Then
+                            // the event never happens, and the library refuses it.
                             ".if {}\n",
+                            ".hidden trackway.labels.{}\n",
+                            ".weak trackway.labels.{}\n",
                             ".quad trackway.labels.{}\n",
                             ".else\n",
                             ".quad 0\n",
@@ -260,6 +267,8 @@ macro_rules! __site {
                     const <$crate::__list!($($field)*) as $crate::__private::Fields>::COUNT,
                     $(
                         const <$field as $crate::__private::Kind>::HAS_LABELS,
+                        const <$field as $crate::__private::Kind>::LABELS,
+                        const <$field as $crate::__private::Kind>::LABELS,
                         const <$field as $crate::__private::Kind>::LABELS,
                         const <$field as $crate::__private::Kind>::SCALAR,
                         const <$field as $crate::__private::Kind>::SHAPE,

@@ -2,13 +2,16 @@
 //!
 //! A span costs half of what it costs with the [layer](crate::layer()): nothing is kept of it but
 //! what its end needs. Slots for that are in a table, by number, so that no number that a program
-//! may think up leads astray. Free slots are in lists of the threads: nothing is locked but when
-//! such a list is empty, or its thread ends.
+//! may think up leads astray. Free slots are in lists of the threads, and what these have too many
+//! of in one that all share.
+//!
+//! Nothing is ever locked: a process may be forked while its other threads are anywhere in here,
+//! and the child, which has no such threads, goes on making spans.
 
 use core::cell::{Cell, RefCell};
 use core::ptr;
-use core::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use core::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, AtomicUsize, Ordering};
+use std::alloc::{GlobalAlloc, Layout, System};
 
 use tracing_core::span::{Attributes, Current, Id, Record};
 use tracing_core::subscriber::Interest;
@@ -64,7 +67,7 @@ struct Slot {
     handles: AtomicU32,
     /// Number of the next free slot, while it is free.
     next: AtomicU32,
-    /// The span's id in traces. (Slots, and their numbers, are used again.)
+    /// The span's id in traces; 0 when it has ended. (Slots, and their numbers, are used again.)
     id: AtomicU64,
     callsite: AtomicPtr<Callsite>,
 }
@@ -74,15 +77,11 @@ type Chunk = [Slot; CHUNK_SLOTS];
 static CHUNKS: [AtomicPtr<Chunk>; CHUNKS_MAX] =
     [const { AtomicPtr::new(ptr::null_mut()) }; CHUNKS_MAX];
 
+/// Chunks that were begun: their places in [`CHUNKS`] are taken.
+static CHUNKS_BEGUN: AtomicUsize = AtomicUsize::new(0);
 /// The slots that no thread has.
-static SPARE: Mutex<Spare> = Mutex::new(Spare { free: NONE, chunks: 0 });
+static SPARE: Spare = Spare::new();
 static IDS: AtomicU64 = AtomicU64::new(1);
-
-#[derive(Debug)]
-struct Spare {
-    free: u32,
-    chunks: usize,
-}
 
 /// The slot with this number, if there is one: numbers begin at 1.
 #[inline(always)]
@@ -107,46 +106,91 @@ fn walk(first: u32, count: usize) -> Option<(&'static Slot, usize)> {
     Some((last, count))
 }
 
+/// A list of free slots that all threads share: a stack (R. K. Treiber, 1986) whose head changes
+/// with one compare-and-exchange, so that whoever is stopped in between, for ever even (as the
+/// threads are that a fork leaves behind), stops nobody else.
+///
+/// Slots are never freed, so a link may be followed that is out of date: it leads to another slot,
+/// or to none. What was found is of use only if the head is then exchanged, and it is not if
+/// anything was taken meanwhile, because each taking counts a tag up: below a head with the same
+/// tag, no link has changed. The tag would have to come round, 2^32 takings of whole lists, in
+/// the time that one thread walks along one.
+#[derive(Debug)]
+struct Spare {
+    /// The first slot's number in the lower half, the tag in the upper one.
+    head: AtomicU64,
+}
+
 impl Spare {
+    const fn new() -> Self {
+        Self { head: AtomicU64::new(NONE as u64) }
+    }
+
     /// A list of free slots and how many there are, at most [`CHUNK_SLOTS`]; [`NONE`] if there are
-    /// none, and no room for more.
-    fn take(&mut self) -> (u32, usize) {
-        let first = self.free;
-        match walk(first, CHUNK_SLOTS) {
-            Some((last, count)) => {
-                self.free = last.next.swap(NONE, Ordering::Relaxed);
-                (first, count)
+    /// none.
+    fn take(&self) -> (u32, usize) {
+        // ORDERING: Acquire, here and below, pairs with the Release in `give`: the links are seen
+        // of all lists that were given before (each exchange goes on with the release of the last).
+        let mut head = self.head.load(Ordering::Acquire);
+        loop {
+            let first = head as u32;
+            let Some((last, count)) = walk(first, CHUNK_SLOTS) else { return (NONE, 0) };
+            let tag = (head >> 32).wrapping_add(1) << 32;
+            let rest = tag | u64::from(last.next.load(Ordering::Relaxed));
+            // ORDERING: Acquire: as above, where another thread's head is found.
+            let taken = Ordering::Acquire;
+            match self.head.compare_exchange_weak(head, rest, taken, Ordering::Acquire) {
+                Ok(_) => {
+                    last.next.store(NONE, Ordering::Relaxed);
+                    return (first, count);
+                }
+                Err(found) => head = found,
             }
-            None => (self.add_chunk(), CHUNK_SLOTS),
         }
     }
 
     /// Takes back a list that ends with `last`.
-    fn give(&mut self, first: u32, last: &Slot) {
-        last.next.store(self.free, Ordering::Relaxed);
-        self.free = first;
-    }
-
-    /// Makes a chunk, and gives the list of its slots.
-    fn add_chunk(&mut self) -> u32 {
-        if self.chunks == CHUNKS_MAX {
-            return NONE;
+    fn give(&self, first: u32, last: &Slot) {
+        let mut head = self.head.load(Ordering::Relaxed);
+        loop {
+            last.next.store(head as u32, Ordering::Relaxed);
+            let longer = head & !u64::from(u32::MAX) | u64::from(first);
+            // ORDERING: Release publishes the list's links, and what their spans left; see `take`.
+            let given = Ordering::Release;
+            match self.head.compare_exchange_weak(head, longer, given, Ordering::Relaxed) {
+                Ok(_) => return,
+                Err(found) => head = found,
+            }
         }
-        let first = (self.chunks * CHUNK_SLOTS + 1) as u32;
-        let slots: Box<Chunk> = Box::new(core::array::from_fn(|index| Slot {
-            handles: AtomicU32::new(0),
-            next: AtomicU32::new(match index {
-                last if last == CHUNK_SLOTS - 1 => NONE,
-                index => first + index as u32 + 1,
-            }),
-            id: AtomicU64::new(0),
-            callsite: AtomicPtr::new(ptr::null_mut()),
-        }));
-        // ORDERING: Release publishes the slots; see `slot`.
-        CHUNKS[self.chunks].store(Box::into_raw(slots), Ordering::Release);
-        self.chunks += 1;
-        first
     }
+}
+
+/// Makes a chunk, and gives the list of its slots, which is the caller's, and their number;
+/// [`NONE`] where there is no memory, or no room for more.
+///
+/// The memory is the C library's whatever the program's allocator is: that may make spans itself,
+/// and it is called without anything in here being half done.
+#[cold]
+fn add_chunk() -> (u32, usize) {
+    let one_more = |begun: usize| (begun < CHUNKS_MAX).then_some(begun + 1);
+    // SAFETY: the layout is not empty.
+    let chunk = unsafe { System.alloc_zeroed(Layout::new::<Chunk>()) }.cast::<Chunk>();
+    // SAFETY: null, or the caller's alone; a slot may be all zeros: free, the last of its list.
+    let Some(slots) = (unsafe { chunk.as_ref() }) else { return (NONE, 0) };
+    let begun = CHUNKS_BEGUN.fetch_update(Ordering::Relaxed, Ordering::Relaxed, one_more);
+    let Ok(index) = begun else {
+        // SAFETY: of that layout, and nobody has seen it.
+        unsafe { System.dealloc(chunk.cast(), Layout::new::<Chunk>()) };
+        return (NONE, 0);
+    };
+    let first = (index * CHUNK_SLOTS + 1) as u32;
+    for (slot, next) in slots.iter().zip(first + 1..first + CHUNK_SLOTS as u32) {
+        slot.next.store(next, Ordering::Relaxed);
+    }
+    // ORDERING: Release publishes the slots; see `slot`. A fork before leaves its child a chunk
+    // less.
+    CHUNKS[index].store(chunk, Ordering::Release);
+    (first, CHUNK_SLOTS)
 }
 
 /// What a thread has of its own.
@@ -156,9 +200,17 @@ struct Thread {
     free_count: Cell<usize>,
     next_id: Cell<u64>,
     ids_end: Cell<u64>,
-    /// Slots of the spans that it is in, the innermost last. Borrowed only as far as it is free: an
+    /// The spans that it is in, the innermost last. Borrowed only as far as it is free: an
     /// allocator that makes spans itself is called from here, when the list grows.
-    entered: RefCell<Vec<u32>>,
+    entered: RefCell<Vec<Entered>>,
+}
+
+/// A span that a thread is in. It is not held by that: with its guard forgotten, it ends before it
+/// is exited. Then its slot has another id, and the thread is in no span, as with the layer.
+#[derive(Debug, Clone, Copy)]
+struct Entered {
+    number: u32,
+    id: u64,
 }
 
 thread_local! {
@@ -191,9 +243,12 @@ impl Thread {
     fn take_slot(&self) -> u32 {
         let mut number = self.free.get();
         if number == NONE {
-            let (first, count) = spare().take();
-            number = first;
-            self.free_count.set(count);
+            let mut list = SPARE.take();
+            if list.0 == NONE {
+                list = add_chunk();
+            }
+            number = list.0;
+            self.free_count.set(list.1);
         }
         if let Some(slot) = slot(number.into()) {
             self.free.set(slot.next.load(Ordering::Relaxed));
@@ -219,15 +274,22 @@ impl Thread {
         if let Some((last, count)) = walk(first, count) {
             self.free.set(last.next.load(Ordering::Relaxed));
             self.free_count.set(self.free_count.get() - count);
-            spare().give(first, last);
+            SPARE.give(first, last);
         }
     }
 
-    /// The id of the span that the thread is in.
+    /// The span that the thread is in.
+    #[inline(always)]
+    fn current(&self) -> Option<Entered> {
+        let innermost = *self.entered.try_borrow().ok()?.last()?;
+        // Relaxed: the id is unique, and while the span has not ended its slot has no other.
+        let is_open = slot(innermost.number.into())?.id.load(Ordering::Relaxed) == innermost.id;
+        is_open.then_some(innermost)
+    }
+
     #[inline(always)]
     fn current_id(&self) -> Option<u64> {
-        let innermost = *self.entered.try_borrow().ok()?.last()?;
-        Some(slot(innermost.into())?.id.load(Ordering::Relaxed))
+        self.current().map(|entered| entered.id)
     }
 }
 
@@ -235,11 +297,6 @@ impl Drop for Thread {
     fn drop(&mut self) {
         self.give_back(FREE_MAX);
     }
-}
-
-fn spare() -> MutexGuard<'static, Spare> {
-    // A panic cannot come in between: nothing in there panics.
-    SPARE.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// The id in traces of a span that `tracing` knows as `id`.
@@ -316,26 +373,27 @@ impl tracing_core::Subscriber for Subscriber {
     #[inline]
     fn enter(&self, id: &Id) {
         let Some((slot, callsite)) = span(id) else { return };
-        let number = id.into_u64() as u32;
-        let push = |thread: &Thread| {
-            thread.entered.try_borrow_mut().map(|mut entered| entered.push(number))
-        };
+        let entered = Entered { number: id.into_u64() as u32, id: slot.id.load(Ordering::Relaxed) };
+        let push =
+            |thread: &Thread| thread.entered.try_borrow_mut().map(|mut list| list.push(entered));
         let _ = THREAD.try_with(push);
         if self.enters {
-            callsite.enter(slot.id.load(Ordering::Relaxed));
+            callsite.enter(entered.id);
         }
     }
 
     #[inline]
     fn exit(&self, id: &Id) {
-        let Some((slot, callsite)) = span(id) else { return };
-        if self.enters {
+        if self.enters
+            && let Some((slot, callsite)) = span(id)
+        {
             callsite.exit(slot.id.load(Ordering::Relaxed));
         }
+        // Whether or not it has ended meanwhile.
         let _ = THREAD.try_with(|thread| {
             let mut entered = thread.entered.try_borrow_mut().ok()?;
             // The innermost, but where guards are dropped out of order.
-            let place = entered.iter().rposition(|&number| u64::from(number) == id.into_u64());
+            let place = entered.iter().rposition(|one| u64::from(one.number) == id.into_u64());
             place.map(|place| entered.remove(place))
         });
     }
@@ -361,16 +419,16 @@ impl tracing_core::Subscriber for Subscriber {
         }
         callsite.end(slot.id.load(Ordering::Relaxed));
         slot.callsite.store(ptr::null_mut(), Ordering::Relaxed);
+        slot.id.store(0, Ordering::Relaxed);
         // In a thread that is ending, the slot is lost.
         let _ = THREAD.try_with(|thread| thread.give_slot(id.into_u64() as u32, slot));
         true
     }
 
     fn current_span(&self) -> Current {
-        let last = |thread: &Thread| thread.entered.try_borrow().ok()?.last().copied();
-        let innermost = THREAD.try_with(last);
-        let Some(number) = innermost.ok().flatten() else { return Current::none() };
-        let id = Id::from_u64(number.into());
+        let innermost = THREAD.try_with(Thread::current).ok().flatten();
+        let Some(innermost) = innermost else { return Current::none() };
+        let id = Id::from_u64(innermost.number.into());
         match span(&id) {
             Some((_, callsite)) => Current::new(id, callsite.metadata),
             None => Current::none(),
@@ -384,7 +442,8 @@ mod tests {
 
     /// Slots that are free: in this thread, and spare.
     fn free_slots() -> usize {
-        let spare = walk(spare().free, usize::MAX).map_or(0, |(_, count)| count);
+        let spare = walk(SPARE.head.load(Ordering::Relaxed) as u32, usize::MAX)
+            .map_or(0, |(_, count)| count);
         spare + THREAD.with(|thread| thread.free_count.get())
     }
 
@@ -402,7 +461,7 @@ mod tests {
         distinct.dedup();
         assert!(distinct.len() == 1000 && distinct[0] != NONE);
         taken.into_iter().for_each(give);
-        let made = spare().chunks * CHUNK_SLOTS;
+        let made = CHUNKS_BEGUN.load(Ordering::Relaxed) * CHUNK_SLOTS;
         assert_eq!(free_slots(), made);
         // Made here, ended elsewhere: nothing is lost, and no more is made than is in use.
         for _ in 0..100 {
@@ -410,7 +469,7 @@ mod tests {
             std::thread::spawn(move || taken.into_iter().for_each(give)).join().expect("it ends");
         }
         assert_eq!(free_slots(), made);
-        assert_eq!(spare().chunks * CHUNK_SLOTS, made);
+        assert_eq!(CHUNKS_BEGUN.load(Ordering::Relaxed) * CHUNK_SLOTS, made);
         // Numbers that were never given lead nowhere.
         assert!(slot(0).is_none() && slot(u64::MAX).is_none() && slot(made as u64 + 1).is_none());
         assert!(slot(made as u64).is_some());

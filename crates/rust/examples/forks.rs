@@ -1,0 +1,87 @@
+//! What a subscriber must bear: threads that make spans while the program forks, children that
+//! make spans, too, and an allocator that makes one for each allocation.
+
+use std::alloc::{GlobalAlloc, Layout, System};
+use std::cell::Cell;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+
+const THREADS: usize = 3;
+const CHILDREN: usize = 20;
+/// More than the lists of free slots of a thread hold: each round takes and gives some.
+const SPANS_OF_ROUND: usize = 1000;
+
+/// Makes a span for each allocation, and for those of that span, and no further.
+struct Spans;
+
+const DEPTH_MAX: u32 = 2;
+
+thread_local! {
+    /// Spans of allocations that are being made; none are while a thread begins.
+    static DEPTH: Cell<u32> = const { Cell::new(DEPTH_MAX) };
+}
+
+// SAFETY: it is the system's allocator.
+unsafe impl GlobalAlloc for Spans {
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        if let Ok(depth @ 0..DEPTH_MAX) = DEPTH.try_with(Cell::get) {
+            DEPTH.set(depth + 1);
+            drop(tracing::info_span!("allocation", bytes = layout.size() as u64));
+            DEPTH.set(depth);
+        }
+        // SAFETY: the caller's promise.
+        unsafe { System.alloc(layout) }
+    }
+
+    unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
+        // SAFETY: the caller's promise.
+        unsafe { System.dealloc(pointer, layout) }
+    }
+}
+
+#[global_allocator]
+static ALLOCATOR: Spans = Spans;
+
+fn round() {
+    let spans: Vec<_> =
+        (0..SPANS_OF_ROUND).map(|number| tracing::info_span!("work", number)).collect();
+    drop(spans);
+}
+
+fn main() {
+    tracing::subscriber::set_global_default(trackway::subscriber()).expect("no other subscriber");
+    // Callsites are registered before there are threads: `tracing` locks for that.
+    DEPTH.set(DEPTH_MAX - 1);
+    round();
+    DEPTH.set(0);
+    let is_over = AtomicBool::new(false);
+    thread::scope(|scope| {
+        for _ in 0..THREADS {
+            scope.spawn(|| {
+                DEPTH.set(0);
+                while !is_over.load(Ordering::Relaxed) {
+                    round();
+                }
+            });
+        }
+        for _ in 0..CHILDREN {
+            // SAFETY: the child only makes spans, allocates (the C library's allocator is made for
+            // that) and exits.
+            match unsafe { libc::fork() } {
+                0 => {
+                    round();
+                    // SAFETY: ends the child here.
+                    unsafe { libc::_exit(0) };
+                }
+                child => {
+                    assert!(child > 0, "no child");
+                    let mut status = 0;
+                    // SAFETY: waits for that child.
+                    let waited = unsafe { libc::waitpid(child, &raw mut status, 0) };
+                    assert!(waited == child && status == 0, "child: {status:#x}");
+                }
+            }
+        }
+        is_over.store(true, Ordering::Relaxed);
+    });
+}

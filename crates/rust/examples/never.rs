@@ -1,0 +1,24 @@
+//! An event that never happens, because its value never exists; optimised, nothing is left of the
+//! enumeration but the event's description.
+#![forbid(unsafe_code)]
+
+trackway::enumeration! {
+    /// What a loader does.
+    #[derive(Debug)]
+    enum Phase: u8 {
+        Idle,
+        Loading,
+    }
+}
+
+fn phase() -> Option<Phase> {
+    None
+}
+
+fn main() {
+    trackway::event!(never, before, INFO, number = 1_u8);
+    if std::env::args().len() > 1 {
+        trackway::event!(never, happens, INFO, phase = phase().expect("a phase"));
+    }
+    trackway::event!(never, after, INFO, number = 2_u8);
+}
