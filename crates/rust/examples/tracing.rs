@@ -32,8 +32,8 @@ fn varies() {
     }
 }
 
-/// A span that ends while it is entered, because the guard is forgotten: what follows is in no span,
-/// and not in the one that comes in its place.
+/// A span that ends while it is entered, because the guard is forgotten: what follows is in no
+/// span, and not in the one that comes in its place.
 fn forgotten() {
     let span = info_span!("forgotten");
     std::mem::forget(span.enter());

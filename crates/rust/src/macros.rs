@@ -103,8 +103,8 @@ macro_rules! enumeration {
             const NUMBERS: &[i64] = &[$($name::$variant as $integer as i64),+];
             const LABELS: u64 = $crate::__private::hash_labels(NAMES, NUMBERS);
 
-            // SAFETY: `kind` defines the symbol, wherever it is used; where it cannot be, the symbol
-            // is null.
+            // SAFETY: `kind` defines the symbol, wherever it is used; where it cannot be, it is
+            // null.
             unsafe impl $crate::__private::Enumeration for $name {
                 type Integer = $integer;
                 const LABELS: u64 = LABELS;
