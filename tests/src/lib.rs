@@ -30,7 +30,11 @@ pub fn build_dir() -> PathBuf {
 
 /// Says why a test does not run here, in the words that `scripts/test` counts.
 pub fn skipped(reason: &str) {
-    eprintln!("skipped, because {reason}");
+    // Not by a macro: what those write is kept back of tests that pass. On a line of its own, among
+    // the dots of quiet runs.
+    let line = format!("\nskipped, because {reason}\n");
+    // If nobody can be told, there is nobody.
+    let _ = std::io::Write::write_all(&mut std::io::stderr(), line.as_bytes());
 }
 
 /// Whether a program is installed.

@@ -121,7 +121,7 @@ mod tests {
     #[test]
     fn sequences_abort_here_or_cannot_be_tested() {
         if trackway_sys::thread::rseq_area().is_null() {
-            println!("skipped, because the C library registered no rseq area");
+            trackway_testkit::skipped("the C library registered no rseq area");
             return;
         }
         assert_eq!(super::sequences_abort(), Some(true));

@@ -48,7 +48,9 @@ impl Drop for Folder {
 pub(crate) fn babeltrace(path: &Path) -> Option<(Vec<u8>, String)> {
     let output = Command::new("babeltrace2").arg(path).env("TZ", "UTC").output();
     let Ok(output) = output else {
-        eprintln!("skipped, because babeltrace2 is not installed");
+        // Not by a macro: what those write is kept back of tests that pass.
+        let line = b"\nskipped, because babeltrace2 is not installed\n";
+        let _ = std::io::Write::write_all(&mut std::io::stderr(), line);
         return None;
     };
     let talk = String::from_utf8_lossy(&output.stderr).into_owned();
