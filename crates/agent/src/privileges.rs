@@ -17,7 +17,7 @@ use trackway_window::{Owner, SessionLayout, Way, Window};
 
 use crate::decision::PROCESS;
 use crate::home::Home;
-use crate::{register, start, thread};
+use crate::{known, start, thread};
 
 /// A function of the C library that this library wraps.
 #[derive(Debug)]
@@ -62,6 +62,17 @@ pub(crate) fn look_up_wrapped() {
     for wrapped in [&SETUID, &SETEUID, &SETREUID, &SETRESUID] {
         wrapped.look_up();
     }
+    unsafe extern "C" {
+        /// pthread_atfork(3). Of the C library's static part.
+        fn pthread_atfork(
+            prepare: Option<extern "C" fn()>,
+            parent: Option<extern "C" fn()>,
+            child: Option<extern "C" fn()>,
+        ) -> c_int;
+    }
+    // If there is no memory for that, children forked in the middle of a change stay as they are.
+    // SAFETY: the library, and so the function, is never unloaded.
+    unsafe { pthread_atfork(None, None, Some(finish_in_fork_child)) };
 }
 
 /// Process that is moving, by one of its threads; 0: nobody. What a fork child finds is its
@@ -70,9 +81,54 @@ static MOVING: AtomicU32 = AtomicU32::new(0);
 /// How often anybody has asked.
 static ASKED: AtomicU32 = AtomicU32::new(0);
 
+/// How many threads are in a wrapped function now.
+static CHANGING: AtomicU32 = AtomicU32::new(0);
+
+/// To be called before a set*id function; its end is [`change_ends`].
+pub fn change_begins() {
+    if !thread::in_vfork_child() {
+        // ORDERING: SeqCst, here and in `change_ends`: a child that has the new user has this, too.
+        CHANGING.fetch_add(1, Ordering::SeqCst);
+    }
+}
+
+/// To be called when a set*id function and what follows from it are done.
+pub fn change_ends() {
+    if !thread::in_vfork_child() {
+        // A child forked in the middle begins at zero.
+        let less = |threads: u32| threads.checked_sub(1);
+        let _ = CHANGING.fetch_update(Ordering::SeqCst, Ordering::Relaxed, less);
+    }
+}
+
+/// In every child that fork(3) makes. Where a thread of the parent was changing its user, which the
+/// child does not have, the child does all of that again, so that it is not left with a window that
+/// its user may not have, nor without one. (It is in no sandbox that forbids this: the parent's
+/// thread was at it.)
+extern "C" fn finish_in_fork_child() {
+    if CHANGING.swap(0, Ordering::Relaxed) == 0 || !PROCESS.has_started() {
+        return;
+    }
+    let errno = Errno::last();
+    let before = SignalSet::all().block();
+    MOVING.store(0, Ordering::Relaxed);
+    PROCESS.settled_stamp();
+    for (home, window) in Home::all().filter(|(home, _)| !PROCESS.lives_in(home)) {
+        // Half left, or half entered. If this fails, there is nothing more to be done.
+        let _ = window.blank(true, home.reach(window));
+        let _ = window.blank(false, home.reach(window));
+    }
+    move_once(Users::current());
+    if let Some((home, window)) = PROCESS.home().and_then(|home| Some((home, home.window()?))) {
+        settle_in(home, window);
+    }
+    before.make_current();
+    errno.set();
+}
+
 /// To be called after a set*id function that succeeded: moves to the window of the user whose
 /// process this is now. Any thread, any signal handler; errno is unchanged. Waits for claims, for a
-/// few milliseconds, and for the loader's list of modules, as dlopen(3) does.
+/// few milliseconds, and for nothing else.
 pub fn users_changed() {
     // A vfork child has its parent's memory, and is about to call exec.
     if !PROCESS.has_started() || thread::in_vfork_child() || !must_move(Users::current()) {
@@ -173,11 +229,13 @@ fn leave(home: &'static Home) -> Result<(), Errno> {
     // Said before the window is gone, and taken back if it cannot be left.
     departure(home, window, &layouts);
     PROCESS.move_to(None);
+    known::set_left_words(0, Some(home));
     // From here on no site is on, nobody finds a session, and no sequence passes its gate: no
     // session has the generation zero.
     if let Err(errno) = window.blank(true, reach) {
         arrival(home, window);
         PROCESS.move_to(Some(home));
+        settle_in(home, window);
         return Err(errno);
     }
     // Who passed its gate before has committed or starts again. A kernel that cannot do this may
@@ -263,19 +321,11 @@ fn enter(next: &Next) {
     }
     arrival(home, window);
     PROCESS.move_to(Some(home));
-    // The loader's lock may be held for good by a thread that this fork child does not have.
-    if !(PROCESS.is_fork_child() && has_had_threads()) {
-        register::register_loaded_modules();
-    }
+    settle_in(home, window);
 }
 
-/// Whether the process has, or its parents had, more than one thread.
-fn has_had_threads() -> bool {
-    unsafe extern "C" {
-        /// Of <sys/single_threaded.h>.
-        static __libc_single_threaded: c_char;
-    }
-    // SAFETY: the C library defines it; it is one byte that changes from 1 to 0.
-    let single: c_int = unsafe { (&raw const __libc_single_threaded).read_volatile() }.into();
-    single == 0
+/// Describes in the process's window what it knows, and sends there who aims at another one.
+fn settle_in(home: &'static Home, window: &'static Window) {
+    known::describe_all(home, window);
+    known::set_left_words(known::FOLLOW, Some(home));
 }

@@ -159,10 +159,12 @@ macro_rules! set_user {
             // SAFETY: the C library's function of this name has this type; null is no function.
             let function: Option<Function> = unsafe { core::mem::transmute(address) };
             let Some(function) = function else { return -1 };
+            trackway_agent::privileges::change_begins();
             let result = function($($user),+);
             if result == 0 {
                 trackway_agent::privileges::users_changed();
             }
+            trackway_agent::privileges::change_ends();
             result
         }
     };
