@@ -503,3 +503,56 @@ fn who_may_have_no_more_data_leaves_root_all_the_same() {
         assert!(recording.messages().contains("1 process became another user"), "{limit}");
     }
 }
+
+/// Locks all of its memory, present and future, and becomes another user, who may lock little.
+const LOCKED: &str = r#"
+#define _GNU_SOURCE
+#include <stdio.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/resource.h>
+#include <unistd.h>
+#include <trackway/trackway.h>
+TRACKWAY_EVENT(myapp, tick, TRACKWAY_INFO);
+static int windows(void)
+{
+    static char line[4096];
+    int found = 0;
+    FILE *maps = fopen("/proc/self/maps", "r");
+    while (maps && fgets(line, sizeof(line), maps))
+        found += strstr(line, "/trackway-0-v") != NULL;
+    if (maps)
+        fclose(maps);
+    return found;
+}
+int main(void)
+{
+    const struct rlimit limit = {1 << 20, 1 << 20};
+    trackway(myapp, tick);
+    if (!windows() || setrlimit(RLIMIT_MEMLOCK, &limit))
+        return 2;
+    if (mlockall(MCL_FUTURE))
+        return 77;
+    if (setuid(65534))
+        return 3;
+    trackway(myapp, tick);
+    return windows() ? 4 : 0;
+}
+"#;
+
+#[test]
+fn who_may_lock_no_more_memory_leaves_root_all_the_same() {
+    if !is_root() {
+        return skipped("only root can become another user");
+    }
+    let world = World::new("privileges-locked");
+    let program = world.compile("locked", LOCKED, true, &[]);
+    let recording = world.record(&[], &[program.to_str().unwrap()]);
+    if recording.output.status.code() == Some(77) {
+        return skipped("memory cannot be locked here");
+    }
+    let status = recording.output.status;
+    assert!(status.success(), "{status}: {}", recording.messages());
+    assert_eq!(recording.summary.recorded, 1, "{}", recording.messages());
+    assert!(recording.messages().contains("1 process became another user"));
+}

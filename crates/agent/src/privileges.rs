@@ -11,6 +11,7 @@ use trackway_abi::region::CLAIM_REGIONS_PER_CPU;
 use trackway_abi::session::SESSIONS_MAX;
 use trackway_sys::Errno;
 use trackway_sys::file::Fd;
+use trackway_sys::memory::Zeros;
 use trackway_sys::process::{Users, has_more_rights, identity, restart_sequences};
 use trackway_sys::signal::SignalSet;
 use trackway_window::{Owner, SessionLayout, Way, Window};
@@ -84,20 +85,53 @@ static ASKED: AtomicU32 = AtomicU32::new(0);
 /// How many threads are in a wrapped function now.
 static CHANGING: AtomicU32 = AtomicU32::new(0);
 
-/// To be called before a set*id function; its end is [`change_ends`].
-pub fn change_begins() {
-    if !thread::in_vfork_child() {
-        // ORDERING: SeqCst, here and in `change_ends`: a child that has the new user has this, too.
+/// A change of user while it is under way, from before the C library's function to the end of what
+/// follows from it.
+#[derive(Debug)]
+pub struct Change {
+    /// What the window is replaced by, where the new user may not have it any more.
+    zeros: Option<Zeros>,
+}
+
+impl Change {
+    /// Begins a change to these users (real, effective, saved; `None`: that one stays).
+    pub fn begin(users: [Option<u32>; 3]) -> Self {
+        if !PROCESS.has_started() || thread::in_vfork_child() {
+            return Self { zeros: None };
+        }
+        // ORDERING: SeqCst, here and in `drop`: a child that has the new user has this, too.
         CHANGING.fetch_add(1, Ordering::SeqCst);
+        // Root may lock as much memory as it likes (mlockall with MCL_FUTURE makes all that is
+        // mapped such memory); the new user may not. Nothing is done where it may come back, or
+        // where the change will be refused.
+        // SAFETY: geteuid has no preconditions.
+        let is_root = unsafe { libc::geteuid() } == 0;
+        let leaves = is_root && users.iter().all(|&user| user.is_some_and(|user| user != 0));
+        let home = PROCESS.home().filter(|home| leaves && home.uid() == 0);
+        let window = home.and_then(|home| Some((home, home.window()?)));
+        let errno = Errno::last();
+        let zeros = window.and_then(|(home, window)| window.zeros(home.reach(window)));
+        errno.set();
+        Self { zeros }
+    }
+
+    /// The C library's function has succeeded.
+    pub fn succeeded(&mut self) {
+        users_changed(&mut self.zeros);
     }
 }
 
-/// To be called when a set*id function and what follows from it are done.
-pub fn change_ends() {
-    if !thread::in_vfork_child() {
-        // A child forked in the middle begins at zero.
-        let less = |threads: u32| threads.checked_sub(1);
-        let _ = CHANGING.fetch_update(Ordering::SeqCst, Ordering::Relaxed, less);
+impl Drop for Change {
+    fn drop(&mut self) {
+        if PROCESS.has_started() && !thread::in_vfork_child() {
+            // A child forked in the middle begins at zero.
+            let less = |threads: u32| threads.checked_sub(1);
+            // ORDERING: SeqCst: see `begin`.
+            let _ = CHANGING.fetch_update(Ordering::SeqCst, Ordering::Relaxed, less);
+        }
+        let errno = Errno::last();
+        self.zeros = None;
+        errno.set();
     }
 }
 
@@ -118,7 +152,7 @@ extern "C" fn finish_in_fork_child() {
         let _ = window.blank(true, home.reach(window));
         let _ = window.blank(false, home.reach(window));
     }
-    move_once(Users::current());
+    move_once(Users::current(), &mut None);
     if let Some((home, window)) = PROCESS.home().and_then(|home| Some((home, home.window()?))) {
         settle_in(home, window);
     }
@@ -126,10 +160,10 @@ extern "C" fn finish_in_fork_child() {
     errno.set();
 }
 
-/// To be called after a set*id function that succeeded: moves to the window of the user whose
-/// process this is now. Any thread, any signal handler; errno is unchanged. Waits for claims, for a
+/// After a set*id function that succeeded: moves to the window of the user whose process this is
+/// now. Any thread, any signal handler; errno is unchanged. Waits for claims, for a
 /// few milliseconds, and for nothing else.
-pub fn users_changed() {
+fn users_changed(zeros: &mut Option<Zeros>) {
     // A vfork child has its parent's memory, and is about to call exec.
     if !PROCESS.has_started() || thread::in_vfork_child() || !must_move(Users::current()) {
         return;
@@ -152,7 +186,7 @@ pub fn users_changed() {
         PROCESS.settled_stamp();
         // ORDERING: SeqCst, all three: the Dekker pair above.
         let asked = ASKED.load(Ordering::SeqCst);
-        move_once(Users::current());
+        move_once(Users::current(), zeros);
         MOVING.store(0, Ordering::SeqCst);
         if ASKED.load(Ordering::SeqCst) == asked {
             break;
@@ -170,7 +204,7 @@ fn must_move(users: Users) -> bool {
     }
 }
 
-fn move_once(users: Users) {
+fn move_once(users: Users, zeros: &mut Option<Zeros>) {
     if !must_move(users) {
         return;
     }
@@ -185,7 +219,7 @@ fn move_once(users: Users) {
             next.discard();
             return;
         }
-        if leave(home).is_err() {
+        if leave(home, zeros).is_err() {
             if let Some(next) = next {
                 next.discard();
             }
@@ -222,9 +256,16 @@ impl Next {
 }
 
 /// Leaves a window: afterwards there are zeros in its place, and all records of before are whole.
-fn leave(home: &'static Home) -> Result<(), Errno> {
+fn leave(home: &'static Home, zeros: &mut Option<Zeros>) -> Result<(), Errno> {
     let Some(window) = home.window() else { return Ok(()) };
     let reach = home.reach(window);
+    if !zeros.as_ref().is_some_and(|zeros| zeros.suffice(window.mapped_bytes(), reach)) {
+        *zeros = None;
+    }
+    let mut blank = |fixed_part| match zeros {
+        Some(zeros) => window.blank_by(zeros, fixed_part),
+        None => window.blank(fixed_part, reach),
+    };
     let layouts = core::array::from_fn(|index| SessionLayout::read(window, index));
     // Said before the window is gone, and taken back if it cannot be left.
     departure(home, window, &layouts);
@@ -232,7 +273,7 @@ fn leave(home: &'static Home) -> Result<(), Errno> {
     known::set_left_words(0, Some(home));
     // From here on no site is on, nobody finds a session, and no sequence passes its gate: no
     // session has the generation zero.
-    if let Err(errno) = window.blank(true, reach) {
+    if let Err(errno) = blank(true) {
         arrival(home, window);
         PROCESS.move_to(Some(home));
         settle_in(home, window);
@@ -243,7 +284,9 @@ fn leave(home: &'static Home) -> Result<(), Errno> {
     let _ = restart_sequences();
     wait_for_claims(home, window, &layouts);
     // If this fails the rest stays where it is, and nobody looks there any more.
-    let _ = window.blank(false, reach);
+    let _ = blank(false);
+    // Those of another home would be of another size, and there.
+    *zeros = None;
     Ok(())
 }
 
