@@ -1,7 +1,7 @@
 # The manual page trackway(3), made of the public headers: their comments are the reference, and so
 # the page says what they say. Called by `make install`:
 #
-#     awk -v version=0.1.0 -f packaging/man3.awk include/trackway/trackway.h include/trackway/dynamic.h
+#     awk -v version=VERSION -f packaging/man3.awk include/trackway/{trackway,dynamic}.h
 #
 # With -v list=1: the names that the page is to be found under, one a line, the page's own first.
 #

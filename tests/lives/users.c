@@ -10,6 +10,7 @@
 #include <link.h>
 #include <linux/securebits.h>
 #include <pthread.h>
+#include <sched.h>
 #include <sys/prctl.h>
 #include <sys/socket.h>
 #include <time.h>
@@ -281,16 +282,21 @@ static void *go_until_done(void *unused)
 
 /*
  * Children forked while another thread goes and comes back: whatever it was at, a child is where
- * its user is, and recorded there: in stream 0 as root, in stream 1 as nobody.
+ * its user is, and recorded there, in stream 0 as root, in stream 1 as nobody; and it can change its
+ * user itself.
  */
-static void mode_midway(long children)
+static void fork_midway(long children, int own_namespaces)
 {
     pthread_t other;
+    const int namespace = own_namespaces ? open("/proc/self/ns/pid", O_RDONLY | O_CLOEXEC) : -1;
     const unsigned ours = new_stream(), theirs = new_stream();
     keep_capabilities();
     if (pthread_create(&other, NULL, go_until_done, NULL) != 0)
         _exit(96);
     for (long i = 0; i < children; i++) {
+        /* A thread may ask for a namespace for its children if they are in its own now. */
+        if (own_namespaces && (setns(namespace, CLONE_NEWPID) || unshare(CLONE_NEWPID)))
+            _exit(77);
         const pid_t child = fork();
         if (child == 0) {
             const int is_root = getuid() == 0;
@@ -298,12 +304,30 @@ static void mode_midway(long children)
             if (is_mapped("/trackway-0-v") != is_root || is_mapped("/trackway-65534-v") == is_root)
                 _exit(95);
             step(is_root ? ours : theirs);
+            if (is_root) {
+                if (setresuid(NOBODY, NOBODY, NOBODY) != 0)
+                    _exit(92);
+                step(theirs);
+            }
             _exit(0);
         }
         expect(child, 0);
     }
     done = 1;
     pthread_join(other, NULL);
+}
+
+static void mode_midway(long children)
+{
+    fork_midway(children, 0);
+}
+
+/* The program is the first of its namespace, and so are its children of theirs: number 1 all. */
+static void mode_midway_first(long children)
+{
+    if (getpid() != 1)
+        _exit(77);
+    fork_midway(children, 1);
 }
 
 static const struct trackway_dynamic *describe_step(void)
@@ -449,7 +473,8 @@ int main(int argc, char **argv)
         {"vfork", mode_vfork},       {"chroot", mode_chroot},
         {"forked", mode_forked},     {"secure", mode_secure},
         {"server", mode_server},     {"loader", mode_loader},
-        {"midway", mode_midway},     {"described", mode_described},
+        {"midway", mode_midway},     {"midway-first", mode_midway_first},
+        {"described", mode_described},
         {"nowhere", mode_nowhere},
     };
     self = argv[0];

@@ -5,7 +5,7 @@
 //! threads that are recording. One thread at a time moves; who finds it busy asks it to look again.
 
 use core::ffi::{CStr, c_char, c_int, c_void};
-use core::sync::atomic::{AtomicPtr, AtomicU32, Ordering};
+use core::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, Ordering};
 
 use trackway_abi::region::CLAIM_REGIONS_PER_CPU;
 use trackway_abi::session::SESSIONS_MAX;
@@ -147,6 +147,11 @@ extern "C" fn finish_in_fork_child() {
     let before = SignalSet::all().block();
     MOVING.store(0, Ordering::Relaxed);
     PROCESS.settled_stamp();
+    let opened = OPENED.swap(core::ptr::null_mut(), Ordering::Relaxed);
+    if !opened.is_null() && !Home::all().any(|(_, window)| window.base() == opened) {
+        // SAFETY: the parent's thread, which is not here, had mapped it and given it to nobody.
+        unsafe { libc::munmap(opened.cast(), OPENED_BYTES.load(Ordering::Relaxed) as usize) };
+    }
     for (home, window) in Home::all().filter(|(home, _)| !PROCESS.lives_in(home)) {
         // Half left, or half entered. If this fails, there is nothing more to be done.
         let _ = window.blank(true, home.reach(window));
@@ -231,6 +236,10 @@ fn move_once(users: Users, zeros: &mut Option<Zeros>) {
     }
 }
 
+/// Where a window is mapped that nobody is in yet; null: there is none. For fork children.
+static OPENED: AtomicPtr<u8> = AtomicPtr::new(core::ptr::null_mut());
+static OPENED_BYTES: AtomicU64 = AtomicU64::new(0);
+
 /// A window to move to.
 struct Next {
     window: Window,
@@ -245,11 +254,14 @@ impl Next {
         let (window, fd) = start::open_window(uid).ok()?;
         let status = fd.status();
         let file = status.map_or([0; 2], |status| [status.device, status.inode]);
+        OPENED_BYTES.store(window.mapped_bytes(), Ordering::Relaxed);
+        OPENED.store(window.base(), Ordering::Relaxed);
         Some(Self { window, fd, file, uid })
     }
 
     /// Gives up the mapping, which nobody has seen.
     fn discard(&self) {
+        OPENED.store(core::ptr::null_mut(), Ordering::Relaxed);
         // SAFETY: it was made in `open`, and nothing of it was given out.
         unsafe { self.window.discard() };
     }
@@ -352,6 +364,7 @@ fn enter(next: &Next) {
         if home.is_none() {
             next.discard();
         }
+        OPENED.store(core::ptr::null_mut(), Ordering::Relaxed);
         home
     };
     let Some((home, window)) = home.and_then(|home| Some((home, home.window()?))) else { return };
