@@ -282,8 +282,8 @@ static void *go_until_done(void *unused)
 
 /*
  * Children forked while another thread goes and comes back: whatever it was at, a child is where
- * its user is, and recorded there, in stream 0 as root, in stream 1 as nobody; and it can change its
- * user itself.
+ * its user is, and recorded there, in stream 0 as root, in stream 1 as nobody; and it can change
+ * its user itself.
  */
 static void fork_midway(long children, int own_namespaces)
 {

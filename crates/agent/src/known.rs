@@ -224,6 +224,10 @@ pub(crate) fn is(known: usize, encoded: &[u8]) -> bool {
 pub(crate) fn follow(word: *const AtomicU32) -> Option<&'static AtomicU32> {
     let home = PROCESS.home()?;
     let window = home.window()?;
+    let index = Window::event_at(window.base(), word);
+    if index < EVENTS_MAX {
+        return Some(&window.event(index).enabled); // it is there already
+    }
     let found = of_word(word).and_then(|known| home.places.word_of(window, known));
     Some(found.unwrap_or(&OFF))
 }

@@ -104,10 +104,9 @@ impl Change {
         // Root may lock as much memory as it likes (mlockall with MCL_FUTURE makes all that is
         // mapped such memory); the new user may not. Nothing is done where it may come back, or
         // where the change will be refused.
-        // SAFETY: geteuid has no preconditions.
-        let is_root = unsafe { libc::geteuid() } == 0;
-        let leaves = is_root && users.iter().all(|&user| user.is_some_and(|user| user != 0));
+        let leaves = users.iter().all(|&user| user.is_some_and(|user| user != 0));
         let home = PROCESS.home().filter(|home| leaves && home.uid() == 0);
+        let home = home.filter(|_| Users::current().effective() == 0);
         let window = home.and_then(|home| Some((home, home.window()?)));
         let errno = Errno::last();
         let zeros = window.and_then(|(home, window)| window.zeros(home.reach(window)));
@@ -166,8 +165,8 @@ extern "C" fn finish_in_fork_child() {
 }
 
 /// After a set*id function that succeeded: moves to the window of the user whose process this is
-/// now. Any thread, any signal handler; errno is unchanged. Waits for claims, for a
-/// few milliseconds, and for nothing else.
+/// now. Any thread, any signal handler; errno is unchanged. Waits for claims, for a few
+/// milliseconds, and for nothing else.
 fn users_changed(zeros: &mut Option<Zeros>) {
     // A vfork child has its parent's memory, and is about to call exec.
     if !PROCESS.has_started() || thread::in_vfork_child() || !must_move(Users::current()) {
