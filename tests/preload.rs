@@ -222,6 +222,22 @@ fn shared_objects_are_recorded_when_they_are_there_come_and_go() {
     }
 }
 
+/// exit() waits for nobody in the loader: nor must the helper.
+#[test]
+fn programs_end_with_the_dl_helper_whoever_is_in_the_loader() {
+    let world = World::new("preload-exit");
+    let program = world.compile_file("preload/exit.c", false, &["-ldl"]);
+    let program = program.to_str().unwrap();
+    for (case, status) in [("child", 0), ("threads", 5)] {
+        for command in [&[program, case][..], &[program, case, "jumped"]] {
+            let alone = world.command(command[0]).args(&command[1..]).output().unwrap();
+            assert_eq!(alone.status.code(), Some(status), "{command:?}: {:?}", alone.status);
+            let recording = world.record(&["--preload", "dl"], command);
+            same(&alone, &recording.output, &command.join(" "));
+        }
+    }
+}
+
 /// The loader looks where the DT_RPATHs say of all objects that needed the one that calls `dlopen`.
 #[test]
 fn objects_that_are_found_by_inherited_rpaths_are_found_with_the_dl_helper() {
