@@ -92,6 +92,66 @@ fn signal_handlers_that_post_or_jump_out_of_a_wait_are_recorded() {
     assert_same(&expected, &found);
 }
 
+/// A handler that interrupts a lock is not in it, and nobody is in a lock that was left by a jump.
+#[test]
+fn signal_handlers_that_post_or_jump_out_of_a_lock_are_recorded() {
+    let world = World::new("preload-jumps");
+    let program = world.compile_file("preload/pthread.c", false, &[]);
+    let (expected, found) = record(&world, "pthread", &program, &["jumps"]);
+    assert_same(&expected, &found);
+    assert!(expected.len() >= 60, "{} events", expected.len());
+}
+
+/// However long it takes the function behind to come back.
+#[test]
+fn what_is_given_away_is_recorded_before_somebody_has_it() {
+    let world = World::new("preload-handover");
+    let source = source_dir().join("tests/preload/handover.c");
+    let library = world.path("slow.so");
+    let mut cc = world.command("cc");
+    cc.args(["-O2", "-shared", "-fPIC", "-DLIBRARY", "-o"]).arg(&library).arg(source);
+    let output = cc.output().unwrap();
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    let program = world.compile_file("preload/handover.c", false, &["-rdynamic"]);
+    let trace = world.path("trace");
+    let mut recorder = world.trackway(&["record", "--context", "none", "--preload", "pthread"]);
+    recorder.arg("-o").arg(&trace).arg("--").arg(&program).env("LD_PRELOAD", &library);
+    let recording = Recording::new(trace, recorder.output().expect("trackway runs"));
+    assert!(recording.output.status.success(), "{}", recording.messages());
+    let expected: Vec<String> = text(&recording.output.stdout).lines().map(str::to_owned).collect();
+    assert_same(&expected, &events(&world, &recording));
+    assert!(expected.len() >= 20, "{} events", expected.len());
+}
+
+/// Locks are given back in the trace before somebody else has them.
+#[test]
+fn no_lock_has_two_holders_in_the_trace() {
+    let world = World::new("preload-order");
+    let program = world.compile_file("preload/pthread.c", false, &[]);
+    let (_, found) = record(&world, "pthread", &program, &["contend", "10000"]);
+    for (lock, unlock) in [
+        ("lttng_ust_pthread:pthread_mutex_lock_acq ", "lttng_ust_pthread:pthread_mutex_unlock "),
+        ("trackway_pthread:rwlock_wrlock_acq ", "trackway_pthread:rwlock_unlock "),
+    ] {
+        let (mut is_held, mut locked) = (false, 0);
+        for (number, event) in found.iter().enumerate() {
+            if event.starts_with(lock) {
+                assert!(
+                    !is_held,
+                    "event {number}: {:#?}",
+                    &found[number.saturating_sub(9)..=number]
+                );
+                is_held = true;
+                locked += 1;
+            } else if event.starts_with(unlock) {
+                assert!(is_held, "event {number}: {event}");
+                is_held = false;
+            }
+        }
+        assert_eq!(locked, 40_000, "{lock}");
+    }
+}
+
 #[test]
 fn events_of_many_threads_add_up() {
     let world = World::new("preload-threads");
