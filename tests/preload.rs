@@ -189,6 +189,15 @@ fn every_allocation_function_leaves_its_events() {
     assert_same(&expected, &found[..expected.len().min(found.len())]);
 }
 
+/// The pool that serves while the C library's allocator is not known yet.
+#[test]
+fn threads_share_the_libc_helpers_pool() {
+    let world = World::new("preload-pool");
+    let program = world.compile_file("preload/pool.c", false, &[]);
+    let output = world.command(program).arg("20000").output().unwrap();
+    assert!(output.status.success(), "{:?}: {}", output.status, text(&output.stderr));
+}
+
 /// Makes libplugin.so, which needs libneeded.so, as `tests/preload/dl.c` says. The CRC of its
 /// debug link.
 fn make_plugin(world: &World, folder: &Path) -> String {
