@@ -413,6 +413,25 @@ fn helpers_export_what_they_wrap_and_nothing_else() {
     assert!(seen.len() > 100, "{} functions", seen.len());
 }
 
+/// What the guide says that the helpers leave out, they do.
+#[test]
+fn the_guide_lists_functions_that_are_not_wrapped() {
+    if !has("readelf") {
+        return skipped("readelf is not installed");
+    }
+    let guide = fs::read_to_string(source_dir().join("docs/guides/preload.md")).unwrap();
+    let (_, list) = guide.split_once("**Not wrapped**").expect("a paragraph");
+    let (list, _) = list.split_once("\n\n").expect("its end");
+    let names: BTreeSet<&str> = list.split('`').skip(1).step_by(2).collect();
+    for name in ["getpt", "setmntent", "pclose", "pidfd_spawn", "pidfd_spawnp", "openpty"] {
+        assert!(names.contains(name), "{name} is not in {names:?}");
+    }
+    let wrapped: BTreeSet<String> = HELPERS.iter().flat_map(|it| exports(&library(it))).collect();
+    for name in names.into_iter().filter(|name| !HELPERS.contains(name)) {
+        assert!(!wrapped.contains(name), "{name} is wrapped");
+    }
+}
+
 #[test]
 fn helpers_need_the_c_library_alone_and_no_thread_storage_that_allocates() {
     if !has("readelf") {
