@@ -62,16 +62,16 @@ impl Buffer<'_> {
         }
     }
 
-    /// Algorithm 6, `READGETSUBBUF`: the sub-buffer at read count, for the consumer alone. In flight
-    /// recorder mode its memory is exchanged for `own`, the place that was the consumer's; the one
-    /// that it had becomes that.
+    /// Algorithm 6, `READGETSUBBUF`: the sub-buffer at read count, for the consumer alone. In
+    /// flight recorder mode its memory is exchanged for `own`, the place that was the consumer's;
+    /// the one that it had becomes that.
     ///
     /// One consumer at a time ("the daemon takes a user-space mutex", section 4.3.2).
     pub fn get(&self, own: &mut u32) -> Result<Got, Again> {
         let geometry = self.geometry;
         let position = self.counters.read_count.load(Ordering::Relaxed);
         let sub_buffer = self.sub_buffer(position);
-        // ORDERING: Acquire pairs with the Release in `deliver`, where the reference gets its round.
+        // ORDERING: Acquire pairs with the Release in `deliver`, which gives it its round.
         let word = sub_buffer.reference.load(Ordering::Acquire);
         // ORDERING: Acquire pairs with the Release in `deliver`: all bytes of the sub-buffer are
         // there. In place of lines 3 to 5.
@@ -115,8 +115,8 @@ impl Buffer<'_> {
         );
     }
 
-    /// Sub-buffers in which slots were reserved that are not committed: holes, if nobody is left who
-    /// could commit them.
+    /// Sub-buffers in which slots were reserved that are not committed: holes, if nobody is left
+    /// who could commit them.
     pub fn holes(&self) -> impl Iterator<Item = Hole> {
         let geometry = self.geometry;
         let write_count = self.counters.write_count.load(Ordering::Relaxed);

@@ -39,8 +39,8 @@
 //! **What it cannot do.** A producer that is killed between reserve and commit leaves a *hole*: its
 //! sub-buffer is never whole, nothing in it can be read, and when the others have been round once,
 //! equation (3) refuses every slot in its place: all later events are lost, and counted
-//! ([`Counters::lost_nested`]; in discard mode [`Counters::lost_full`]). [`Buffer::holes`] finds it.
-//! One committing store ([`crate::claim`], [`crate::rseq`]) has no such state.
+//! ([`Counters::lost_nested`]; in discard mode [`Counters::lost_full`]). [`Buffer::holes`] finds
+//! it. One committing store ([`crate::claim`], [`crate::rseq`]) has no such state.
 
 mod consumer;
 pub mod equations;

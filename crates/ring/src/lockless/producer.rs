@@ -196,8 +196,8 @@ impl Buffer<'_> {
         Err(Refused::Lost(lost))
     }
 
-    /// Algorithm 2, line 8: marks the sub-buffer as used. Where its memory is, from now on and until
-    /// all of it is committed.
+    /// Algorithm 2, line 8: marks the sub-buffer as used. Where its memory is, from now on and
+    /// until all of it is committed.
     #[inline(always)]
     fn use_place(&self, position: u64) -> Option<u64> {
         let reference = &self.sub_buffer(position).reference;
