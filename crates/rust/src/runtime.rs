@@ -70,7 +70,8 @@ impl Code {
     }
 }
 
-/// Puts a value where it stays for ever, or until it is [discarded](discard); `None` without memory.
+/// Puts a value where it stays for ever, or until it is [discarded](discard). `None` without
+/// memory.
 pub(crate) fn keep<T>(value: T) -> Option<*mut T> {
     const { assert!(size_of::<T>() > 0) };
     // SAFETY: the layout is not empty.
