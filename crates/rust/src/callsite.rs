@@ -10,7 +10,7 @@
 //! own. So nobody waits for anybody, wherever a thread is stopped: in a fork's child, too, in which
 //! the threads that were describing are no more. And nothing is allocated but by [`keep`].
 
-use core::sync::atomic::{AtomicPtr, Ordering};
+use core::sync::atomic::{AtomicBool, AtomicPtr, Ordering};
 use core::{fmt, ptr};
 
 use tracing_core::field::{Field, Visit};
@@ -25,6 +25,8 @@ use crate::stage::FIELDS_MAX;
 
 /// Most sets of types that one callsite may have; what comes with others is not recorded.
 const VARIANTS_MAX: usize = 16;
+/// What the name of a span's end ends with.
+const END: &str = "_end";
 /// Lists of callsites, by the hash of their addresses. A power of two.
 const BUCKETS: usize = 1024;
 
@@ -63,6 +65,8 @@ pub(crate) struct Callsite {
     end: One,
     enter: One,
     exit: One,
+    /// Whether there is, or soon will be, a description of `record`, `enter` or `exit`.
+    has_more: AtomicBool,
 }
 
 static CALLSITES: [AtomicPtr<Callsite>; BUCKETS] =
@@ -306,6 +310,7 @@ impl Callsite {
             end: One::new(),
             enter: One::new(),
             exit: One::new(),
+            has_more: AtomicBool::new(false),
         })?;
         let bucket = Self::bucket(metadata);
         // ORDERING: Acquire, here and where another's is found: see `find`.
@@ -332,10 +337,15 @@ impl Callsite {
     /// Whether a recorder wants something of it, or could: that is known when it has been visited.
     #[inline(always)]
     pub(crate) fn may_be_on(&self) -> bool {
-        let is_record_on = || self.record.first().is_some_and(|variant| variant.event.is_on());
         self.main.may_be_on()
             || !self.metadata.is_event()
-                && (self.end.is_on() || self.enter.is_on() || self.exit.is_on() || is_record_on())
+                && (self.end.is_on() || self.has_more.load(Ordering::Relaxed) && self.is_more_on())
+    }
+
+    fn is_more_on(&self) -> bool {
+        self.enter.is_on()
+            || self.exit.is_on()
+            || self.record.first().is_some_and(|variant| variant.event.is_on())
     }
 
     /// Records an event of this callsite, which is in the span `span`.
@@ -365,7 +375,7 @@ impl Callsite {
     ) {
         // So that what is selected by the end's name alone is on from the first span on.
         if self.end.get().is_none() {
-            self.end.publish(self.describe_of_span("_end"));
+            self.end.publish(self.describe_of_span(END));
         }
         if !self.main.may_be_on() {
             return;
@@ -375,12 +385,20 @@ impl Callsite {
         values.id(Some(id));
         values.id(parent());
         values.take(self.metadata, |visitor| attributes.record(visitor));
-        // Likewise what is selected by the name of values that it has not got yet, whatever their
-        // types: one without any says whether the name is on.
-        if self.record.first().is_none() && values.lacks_some(self.metadata) {
-            self.record.add(self.metadata, "_record", Head::Span, 0);
+        if self.main.find(values.signature).is_none() {
+            self.expect_more(&values);
         }
         values.record(&self.main, self.metadata, "_begin", Head::Begin);
+    }
+
+    /// Likewise for what is selected by the name of values that a span has not got yet, whatever
+    /// their types will be: a description without any says whether the name is on.
+    #[cold]
+    fn expect_more(&self, begun: &Values<'_>) {
+        if self.record.first().is_none() && begun.lacks_some(self.metadata) {
+            self.has_more.store(true, Ordering::Relaxed);
+            self.record.add(self.metadata, "_record", Head::Span, 0);
+        }
     }
 
     /// Records that the span `id` is given more values.
@@ -392,6 +410,7 @@ impl Callsite {
         let mut values = Values::new(&mut buffer, Head::Span, self.metadata);
         values.id(Some(id));
         values.take(self.metadata, |visitor| record.record(visitor));
+        self.has_more.store(true, Ordering::Relaxed);
         values.record(&self.record, self.metadata, "_record", Head::Span);
     }
 
@@ -408,7 +427,7 @@ impl Callsite {
     /// Records that the span `id` ends.
     #[inline]
     pub(crate) fn end(&self, id: u64) {
-        self.of_span(&self.end, "_end", id);
+        self.of_span(&self.end, END, id);
     }
 
     /// Records an event that has a span's id and no more.
@@ -425,6 +444,9 @@ impl Callsite {
 
     #[cold]
     fn describe_of_span(&self, suffix: &str) -> Option<&'static Event> {
+        if suffix != END {
+            self.has_more.store(true, Ordering::Relaxed);
+        }
         describe(self.metadata, suffix, Head::Span, 0)
     }
 }
