@@ -12,6 +12,9 @@ HEADERS := $(wildcard include/trackway/*.h include/trackway/*.hpp include/trackw
 HELPERS := libc pthread dl fd fork
 HELPER_LIBRARIES := $(HELPERS:%=$(BUILD)/libtrackway-%.so)
 VERSION := 0.1.0
+# The page trackway(3), made of the headers' comments, and the names that it is found under.
+MAN3 := awk -v version=$(VERSION) -f packaging/man3.awk
+MAN3_HEADERS := include/trackway/trackway.h include/trackway/dynamic.h
 
 .PHONY: help build programs demo test fuzz torture bench asm install uninstall clean
 
@@ -63,6 +66,7 @@ asm: programs ## the machine code of the recording path
 install: build ## install below $(DESTDIR)$(PREFIX)
 	install -d $(DESTDIR)$(PREFIX)/bin $(DESTDIR)$(LIBDIR)/pkgconfig \
 		$(DESTDIR)$(PREFIX)/include/trackway/abi $(DESTDIR)$(PREFIX)/share/man/man1 \
+		$(DESTDIR)$(PREFIX)/share/man/man3 \
 		$(DESTDIR)$(PREFIX)/share/bash-completion/completions
 	install -m 755 $(BUILD)/trackway $(DESTDIR)$(PREFIX)/bin/trackway
 	install -m 755 $(BUILD)/libtrackway.so $(DESTDIR)$(LIBDIR)/libtrackway.so.$(VERSION)
@@ -75,6 +79,10 @@ install: build ## install below $(DESTDIR)$(PREFIX)
 	sed -e 's|@PREFIX@|$(PREFIX)|; s|@LIBDIR@|$(LIBDIR)|; s|@VERSION@|$(VERSION)|' \
 		packaging/trackway.pc.in > $(DESTDIR)$(LIBDIR)/pkgconfig/trackway.pc
 	$(BUILD)/trackway man --output $(DESTDIR)$(PREFIX)/share/man/man1
+	for name in $$($(MAN3) -v list=1 $(MAN3_HEADERS)); do \
+		echo ".so man3/trackway.3" > $(DESTDIR)$(PREFIX)/share/man/man3/$$name.3 || exit 1; \
+	done
+	$(MAN3) $(MAN3_HEADERS) > $(DESTDIR)$(PREFIX)/share/man/man3/trackway.3
 	$(BUILD)/trackway completions bash \
 		> $(DESTDIR)$(PREFIX)/share/bash-completion/completions/trackway
 
@@ -86,6 +94,8 @@ uninstall: ## remove what install installed
 		$(DESTDIR)$(LIBDIR)/pkgconfig/trackway.pc \
 		$(HEADERS:%=$(DESTDIR)$(PREFIX)/%) \
 		$(DESTDIR)$(PREFIX)/share/man/man1/trackway*.1 \
+		$(DESTDIR)$(PREFIX)/share/man/man3/trackway*.3 \
+		$(DESTDIR)$(PREFIX)/share/man/man3/TRACKWAY_*.3 \
 		$(DESTDIR)$(PREFIX)/share/bash-completion/completions/trackway
 	-rmdir $(DESTDIR)$(PREFIX)/include/trackway/abi $(DESTDIR)$(PREFIX)/include/trackway
 

@@ -20,6 +20,7 @@
 #include <limits.h>
 #include <link.h>
 #include <stdio.h>
+#include <sys/stat.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -475,6 +476,9 @@ static ASIDE void catch_up(void)
     errno = saved_errno;
 }
 
+/* Whether there has been a call that we did not come between. */
+static int has_jumped;
+
 EXPORTED void *dlopen(const char *name, int flags)
 {
     if (UNLIKELY(!next_dlopen))
@@ -483,6 +487,7 @@ EXPORTED void *dlopen(const char *name, int flags)
         catch_up();
         if (!depends_on_caller(name, __builtin_return_address(0)))
             return recorded_dlopen(next_dlopen, name, flags);
+        __atomic_store_n(&has_jumped, 1, __ATOMIC_RELAXED);
     }
     return next_dlopen(name, flags); /* a jump, so that the caller is the caller */
 }
@@ -520,6 +525,7 @@ EXPORTED void *dlmopen(Lmid_t nsid, const char *name, int flags)
         catch_up();
         if (!depends_on_caller(name, __builtin_return_address(0)))
             return recorded_dlmopen(next_dlmopen, nsid, name, flags);
+        __atomic_store_n(&has_jumped, 1, __ATOMIC_RELAXED);
     }
     return next_dlmopen(nsid, name, flags);
 }
@@ -550,9 +556,27 @@ EXPORTED int dlclose(void *handle)
     return next_dlclose(handle);
 }
 
-/* What a last dlopen() that we did not come between has loaded. */
+/*
+ * Whether this process has one thread: the folder of its threads has a link for itself, one for its
+ * parent, and one for each. No, if that cannot be known.
+ */
+static int is_alone(void)
+{
+    struct stat tasks;
+    return fstatat(AT_FDCWD, "/proc/self/task", &tasks, 0) == 0 && tasks.st_nlink == 3;
+}
+
+/*
+ * What a last dlopen() that we did not come between has loaded. exit() itself does not wait for the
+ * lock that dl_iterate_phdr() takes, so we must not where that could be for ever: in a child of
+ * fork, where the thread that had it may be missing, and where there are other threads, one of
+ * which may wait in there for this one.
+ */
 __attribute__((destructor)) static void end(void)
 {
-    if (is_on())
+    const int saved_errno = errno;
+    if (__atomic_load_n(&has_jumped, __ATOMIC_RELAXED) && is_on() &&
+        __atomic_load_n(&told_process, __ATOMIC_RELAXED) == getpid() && is_alone())
         catch_up();
+    errno = saved_errno;
 }

@@ -101,11 +101,12 @@ static int early_close(int fd)
 
 /* --- open ------------------------------------------------------------------------------------ */
 
-/* The path is recorded as an empty one where the kernel could not read it: nor could we. */
+/* A path that cannot be read is recorded as an empty one. Other errors than EFAULT do not say that
+ * it was read: flags are looked at first, and the C library looks at modes. */
 static void record_open(int fd, int dirfd, int flags, const char *path)
 {
-    const int error = ERROR(fd);
-    trackway(trackway_fd, open, fd, error, dirfd, (uint32_t)flags, error == EFAULT ? "" : path);
+    trackway(trackway_fd, open, fd, ERROR(fd), dirfd, (uint32_t)flags,
+             fd < 0 ? readable(path) : path);
 }
 
 /* Whether open(2) looks at its mode. */

@@ -18,7 +18,6 @@
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <sys/syscall.h>
 #include <sys/types.h>
 #include <unistd.h>
 
@@ -138,7 +137,7 @@ EXPORTED int clone(int (*function)(void *), void *stack, int flags, void *argume
     return child;
 }
 
-/* POSIX has the error in the result. */
+/* POSIX has the error in the result; it may be one of what comes before the path is read. */
 #define WRAP_SPAWN(name)                                                                          \
     WRAP(int, name, missing,                                                                      \
          (pid_t *restrict child, const char *restrict path,                                       \
@@ -151,7 +150,7 @@ EXPORTED int clone(int (*function)(void *), void *stack, int flags, void *argume
          if (error == 0 && child)                                                                 \
              *child = pid;                                                                        \
          trackway(trackway_fork, spawn, error ? -1 : pid, error,                                  \
-                  error == EFAULT ? "" : path);                                                   \
+                  error ? readable(path) : path);                                                 \
          return error;)
 WRAP_SPAWN(posix_spawn)
 WRAP_SPAWN(posix_spawnp)
@@ -164,40 +163,31 @@ WRAP(int, daemon, missing, (int nochdir, int noclose), (nochdir, noclose),
 
 /* --- exec ------------------------------------------------------------------------------------ */
 
-/*
- * Whether the memory there can be read, up to the first zero byte: a program may rely on EFAULT.
- * The kernel tries. Where programs may be executed, it may be asked to: the loader of each makes
- * this system call, for /etc/ld.so.preload. A bare one: other preloaded libraries may read, too.
- */
-static int is_readable(const void *memory)
-{
-    const int saved_errno = errno;
-#ifdef SYS_access
-    const long result = syscall(SYS_access, memory, F_OK);
-#else
-    const long result = syscall(SYS_faccessat, CURRENT_FOLDER, memory, F_OK);
-#endif
-    const int is_bad = result != 0 && errno == EFAULT;
-    errno = saved_errno;
-    return !is_bad;
-}
+/* More than the kernel takes: each is an address and a byte at least, of six MiB. */
+enum { ARGUMENTS_MAX = 1 << 20 };
 
-/* A path that cannot be read is recorded as an empty one, */
-static const char *readable(const char *path)
-{
-    return is_readable(path) ? path : "";
-}
-
-/* and arguments as none: if the first can be read, so can the others. */
+/* How many there are; none if they cannot be read, up to the null at their end. */
 static uint32_t count(char *const argv[])
 {
-    uint32_t argc = 0;
-    if (is_readable(argv))
-        while (argv[argc])
-            argc++;
+    const char *at = (const char *)argv;
+    uintptr_t known = 0; /* the end of the pages that can be read */
+    uint32_t argc;
+    for (argc = 0; argc < ARGUMENTS_MAX; argc++, at += sizeof(*argv)) {
+        const uintptr_t last = (uintptr_t)at + sizeof(*argv) - 1;
+        const char *argument;
+        if (last >= known) {
+            if (!is_readable(at, sizeof(*argv)))
+                return 0;
+            known = (last / SMALLEST_PAGE + 1) * SMALLEST_PAGE;
+        }
+        memcpy(&argument, at, sizeof(argument)); /* it need not be aligned */
+        if (!argument)
+            break;
+    }
     return argc;
 }
 
+/* It does not come back if it succeeds, so all of it is asked for before. */
 #define EXEC_ON (ON(trackway_fork, exec) || ON(trackway_fork, exec_failed))
 #define WRAP_EXEC(name, dirfd, path, parameters, arguments)                                       \
     WRAP(int, name, missing, parameters, arguments, EXEC_ON,                                      \

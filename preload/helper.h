@@ -12,8 +12,11 @@
 #include <dlfcn.h>
 #include <errno.h>
 #include <stddef.h>
+#include <stdint.h>
 #include <string.h>
+#include <sys/syscall.h>
 #include <trackway/trackway.h>
+#include <unistd.h>
 
 #define EXPORTED __attribute__((visibility("default")))
 /* What runs only while events are on: out of line, so that the way while they are off is short. */
@@ -108,6 +111,49 @@ static inline __attribute__((unused)) any_function look_up(any_function *found, 
     {                                                                                             \
         (void)name##_look_up();                                                                   \
     }
+
+/*
+ * What a program passes need not be readable: it may count on an error, and which one it gets is
+ * the C library's, the kernel's or a seccomp filter's choice. What a call that succeeded has read
+ * can be read; all else is to be asked for here.
+ *
+ * The kernel tries, in rt_sigprocmask(): it reads eight bytes, and then refuses to do what is no
+ * operation. It is the cheapest call that does nothing but read (no descriptor, no name), and
+ * sandboxes that kill let it through, because whoever handles signals needs it; access() and
+ * process_vm_readv() they need not. Any other answer, such as a filter's, counts as "no".
+ */
+enum { SMALLEST_PAGE = 4096, NO_OPERATION = -1, KERNEL_SIGSET_SIZE = 8 };
+
+/* Whether these bytes, at least one, can be read: a page can as a whole, or not. Keeps errno. */
+static inline int is_readable(const void *memory, size_t size)
+{
+    const uintptr_t first = (uintptr_t)memory / SMALLEST_PAGE;
+    const uintptr_t last = ((uintptr_t)memory + size - 1) / SMALLEST_PAGE;
+    const int saved_errno = errno;
+    int is_good = first <= last;
+    uintptr_t page;
+    for (page = first; is_good && page <= last; page++)
+        is_good = syscall(SYS_rt_sigprocmask, NO_OPERATION, page * SMALLEST_PAGE, NULL,
+                          KERNEL_SIGSET_SIZE) == -1 &&
+                  errno == EINVAL;
+    errno = saved_errno;
+    return is_good;
+}
+
+/* The string, or an empty one if as much of it as fits into an event cannot be read. */
+static inline const char *readable(const char *string)
+{
+    const char *at = string;
+    while (at - string < TRACKWAY_ABI_PAYLOAD_MAX) {
+        const size_t rest = SMALLEST_PAGE - (uintptr_t)at % SMALLEST_PAGE;
+        if (!is_readable(at, 1))
+            return "";
+        if (memchr(at, 0, rest))
+            break;
+        at += rest;
+    }
+    return string;
+}
 
 /*
  * WRAP(RESULT, NAME, INSTEAD, (PARAMETERS), (ARGUMENTS), IS_ON, CODE)

@@ -80,7 +80,11 @@ static size_t pool_size(const void *memory)
     return block.size;
 }
 
-/* Zeroed memory, or null with ENOMEM. Any thread: each takes its bytes by one addition. */
+/*
+ * Zeroed memory, or null with ENOMEM. Any thread: each takes its bytes by one exchange, and nobody
+ * ever gives back. (Who adds first, and subtracts if it was too much, moves the end back to below
+ * what others have taken meanwhile.)
+ */
 static void *pool_allocate(size_t alignment, size_t size)
 {
     struct pool_block block = {size};
@@ -88,15 +92,19 @@ static void *pool_allocate(size_t alignment, size_t size)
         alignment = POOL_ALIGNMENT;
     if (size <= POOL_SIZE && alignment <= POOL_SIZE) {
         const size_t taken = sizeof(block) + alignment - 1 + size;
-        const size_t start = __atomic_fetch_add(&pool_used, taken, __ATOMIC_RELAXED);
-        if (start <= POOL_SIZE && taken <= POOL_SIZE - start) {
+        size_t start = __atomic_load_n(&pool_used, __ATOMIC_RELAXED);
+        int is_taken = 0;
+        /* Who loses has seen the pool become smaller, so it ends. */
+        while (!is_taken && taken <= POOL_SIZE - start)
+            is_taken = __atomic_compare_exchange_n(&pool_used, &start, start + taken, 0,
+                                                   __ATOMIC_RELAXED, __ATOMIC_RELAXED);
+        if (is_taken) {
             const uintptr_t lowest = (uintptr_t)pool + start + sizeof(block);
             const uintptr_t address = (lowest + alignment - 1) & ~(uintptr_t)(alignment - 1);
             unsigned char *memory = pool + (address - (uintptr_t)pool);
             memcpy(memory - sizeof(block), &block, sizeof(block));
             return memory;
         }
-        __atomic_fetch_sub(&pool_used, taken, __ATOMIC_RELAXED);
     }
     if (is_relocated())
         errno = ENOMEM;

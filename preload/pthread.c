@@ -10,9 +10,14 @@
  * sem_post() in signal handlers. So nothing here allocates or does input or output, and the one
  * thread-local is in the static TLS block.
  *
- * A thread may be cancelled while it waits for a condition variable or a semaphore, and a signal
- * handler may run, or leave by siglongjmp(). So those functions keep no state across the call, and
- * need nothing to be undone: a begin without an end says that the thread did not come back.
+ * A thread may be cancelled while it waits for a condition variable or a semaphore. So those
+ * functions keep no state across the call, and need nothing to be undone: a begin without an end
+ * says that the thread did not come back. Nobody is cancelled in a lock; but a signal handler may
+ * run there, post a semaphore, and leave by siglongjmp().
+ *
+ * The order of the trace is the order of what happened: what gives something away or wakes somebody
+ * is recorded before it does, what gets something or is woken is recorded after. So what one thread
+ * gave comes before what another got of it, and no lock has two holders.
  */
 #define _GNU_SOURCE
 #include "helper.h"
@@ -31,8 +36,7 @@ TRACKWAY_EVENT(lttng_ust_pthread, pthread_mutex_unlock, TRACKWAY_DEBUG_LINE,
 
 /*
  * What can wait has two events; the first of a wait on a condition variable also says that the
- * mutex is released, the second that it is held again. What wakes others up is recorded before it
- * does, so that it comes first in the trace.
+ * mutex is released, the second that it is held again.
  */
 TRACKWAY_EVENT(trackway_pthread, cond_wait_begin, TRACKWAY_DEBUG_LINE, (ptr, cond), (ptr, mutex));
 TRACKWAY_EVENT(trackway_pthread, cond_wait_end, TRACKWAY_DEBUG_LINE,
@@ -66,11 +70,15 @@ TRACKWAY_EVENT(trackway_pthread, barrier_wait_end, TRACKWAY_DEBUG_LINE,
     (ptr, barrier), (i32, status));
 
 /*
- * How deep this thread is in functions that neither signal handlers nor cancelled threads leave,
- * while their events are on. Only the outermost call is recorded: that another preloaded library,
- * or the recording itself, takes a lock is no business of the program's.
+ * Only outermost calls are recorded: that another preloaded library, or the recording itself, takes
+ * a lock within a lock is no business of the program's. This is the stack address of the thread's
+ * call that is being recorded, or null. What is further down the stack is within it. What is not is
+ * another stack's, or the call was left by a jump, and its frame is no more.
  */
-static THREAD_LOCAL unsigned depth;
+static THREAD_LOCAL uintptr_t outermost;
+
+#define FRAME ((uintptr_t)__builtin_frame_address(0))
+#define IS_OUTERMOST (FRAME >= outermost)
 
 /* --- The functions behind ours --------------------------------------------------------------- */
 
@@ -100,38 +108,53 @@ MUTEX_INSTEAD(pthread_mutex_unlock)
 /* Something is acquired: an event before and one after. */
 #define ACQUIRING(provider, name, object, STATUS, call)                                           \
     int result;                                                                                   \
-    depth++;                                                                                      \
-    if (depth == 1)                                                                               \
-        trackway(provider, name##_req, object);                                                   \
+    if (!IS_OUTERMOST)                                                                            \
+        return call;                                                                              \
+    outermost = FRAME;                                                                            \
+    trackway(provider, name##_req, object);                                                       \
     result = call;                                                                                \
-    if (depth == 1)                                                                               \
-        trackway(provider, name##_acq, object, STATUS(result));                                   \
-    depth--;                                                                                      \
+    trackway(provider, name##_acq, object, STATUS(result));                                       \
+    outermost = 0;                                                                                \
     return result;
 
-/* It does not wait: an event after. */
+/* The same without waiting: an event after. */
 #define TRYING(provider, name, object, STATUS, call)                                              \
     int result;                                                                                   \
-    depth++;                                                                                      \
+    if (!IS_OUTERMOST)                                                                            \
+        return call;                                                                              \
+    outermost = FRAME;                                                                            \
     result = call;                                                                                \
-    if (depth == 1)                                                                               \
-        trackway(provider, name, object, STATUS(result));                                         \
-    depth--;                                                                                      \
+    trackway(provider, name, object, STATUS(result));                                             \
+    outermost = 0;                                                                                \
     return result;
 
-/* It wakes others up: an event before. Keeps no state, for signal handlers. */
+/* Something is given away: an event before, when the status is not known but as good as certain;
+ * and a second one in the case that it was not. */
+#define RELEASING(provider, name, object, STATUS, call)                                           \
+    int result;                                                                                   \
+    if (!IS_OUTERMOST)                                                                            \
+        return call;                                                                              \
+    outermost = FRAME;                                                                            \
+    trackway(provider, name, object, 0);                                                          \
+    result = call;                                                                                \
+    if (UNLIKELY(STATUS(result) != 0))                                                            \
+        trackway(provider, name, object, STATUS(result));                                         \
+    outermost = 0;                                                                                \
+    return result;
+
+/* It wakes others up: an event before. */
 #define WAKING(provider, name, object, call)                                                      \
-    if (depth == 0)                                                                               \
+    if (IS_OUTERMOST)                                                                             \
         trackway(provider, name, object);                                                         \
     return call;
 
 /* It waits and is a cancellation point: an event before and one after, and no state. */
 #define WAITING(provider, name, objects, STATUS, call)                                            \
     int result;                                                                                   \
-    if (depth == 0)                                                                               \
+    if (IS_OUTERMOST)                                                                             \
         trackway(provider, name##_begin, UNPACK objects);                                         \
     result = call;                                                                                \
-    if (depth == 0)                                                                               \
+    if (IS_OUTERMOST)                                                                             \
         trackway(provider, name##_end, UNPACK objects, STATUS(result));                           \
     return result;
 
@@ -162,9 +185,15 @@ static int c11_status(int result)
 #define WRAP_LOCK(name, internal, parameters, arguments, STATUS)                                  \
     WRAP(int, name, internal, parameters, arguments, MUTEX_LOCK_ON,                               \
          ACQUIRING(lttng_ust_pthread, pthread_mutex_lock, mutex, STATUS, function arguments))
-#define WRAP_MUTEX(name, internal, type, event, STATUS)                                           \
-    WRAP(int, name, internal, (type * mutex), (mutex), ON(lttng_ust_pthread, event),              \
-         TRYING(lttng_ust_pthread, event, mutex, STATUS, function(mutex)))
+#define WRAP_TRYLOCK(name, internal, type, STATUS)                                                \
+    WRAP(int, name, internal, (type * mutex), (mutex),                                            \
+         ON(lttng_ust_pthread, pthread_mutex_trylock),                                            \
+         TRYING(lttng_ust_pthread, pthread_mutex_trylock, mutex, STATUS, function(mutex)))
+/* LTTng records it afterwards: another thread may be earlier then, with a lock of that mutex. */
+#define WRAP_UNLOCK(name, internal, type, STATUS)                                                 \
+    WRAP(int, name, internal, (type * mutex), (mutex),                                            \
+         ON(lttng_ust_pthread, pthread_mutex_unlock),                                             \
+         RELEASING(lttng_ust_pthread, pthread_mutex_unlock, mutex, STATUS, function(mutex)))
 
 WRAP_LOCK(pthread_mutex_lock, pthread_mutex_lock_instead, (pthread_mutex_t * mutex), (mutex),
           POSIX_STATUS)
@@ -173,16 +202,14 @@ WRAP_LOCK(pthread_mutex_timedlock, missing,
 WRAP_LOCK(pthread_mutex_clocklock, missing,
           (pthread_mutex_t * mutex, clockid_t clock, const struct timespec *limit),
           (mutex, clock, limit), POSIX_STATUS)
-WRAP_MUTEX(pthread_mutex_trylock, pthread_mutex_trylock_instead, pthread_mutex_t,
-           pthread_mutex_trylock, POSIX_STATUS)
-WRAP_MUTEX(pthread_mutex_unlock, pthread_mutex_unlock_instead, pthread_mutex_t,
-           pthread_mutex_unlock, POSIX_STATUS)
+WRAP_TRYLOCK(pthread_mutex_trylock, pthread_mutex_trylock_instead, pthread_mutex_t, POSIX_STATUS)
+WRAP_UNLOCK(pthread_mutex_unlock, pthread_mutex_unlock_instead, pthread_mutex_t, POSIX_STATUS)
 
 WRAP_LOCK(mtx_lock, missing, (mtx_t * mutex), (mutex), c11_status)
 WRAP_LOCK(mtx_timedlock, missing, (mtx_t * mutex, const struct timespec *limit), (mutex, limit),
           c11_status)
-WRAP_MUTEX(mtx_trylock, missing, mtx_t, pthread_mutex_trylock, c11_status)
-WRAP_MUTEX(mtx_unlock, missing, mtx_t, pthread_mutex_unlock, c11_status)
+WRAP_TRYLOCK(mtx_trylock, missing, mtx_t, c11_status)
+WRAP_UNLOCK(mtx_unlock, missing, mtx_t, c11_status)
 
 /* --- Condition variables --------------------------------------------------------------------- */
 
@@ -236,27 +263,61 @@ WRAP_RWLOCK(pthread_rwlock_clockwrlock, rwlock_wrlock,
             (rwlock, clock, limit))
 WRAP_RWLOCK_TRY(pthread_rwlock_tryrdlock, rwlock_tryrdlock)
 WRAP_RWLOCK_TRY(pthread_rwlock_trywrlock, rwlock_trywrlock)
-WRAP_RWLOCK_TRY(pthread_rwlock_unlock, rwlock_unlock)
+WRAP(int, pthread_rwlock_unlock, missing, (pthread_rwlock_t * rwlock), (rwlock),
+     ON(trackway_pthread, rwlock_unlock),
+     RELEASING(trackway_pthread, rwlock_unlock, rwlock, POSIX_STATUS, function(rwlock)))
 
 /* --- Semaphores and barriers ----------------------------------------------------------------- */
 
+/* Signal handlers may post, and try; so these are recorded wherever they are called. */
 #define WRAP_SEM_WAIT(name, parameters, arguments)                                                \
     WRAP(int, name, missing, parameters, arguments,                                               \
          EITHER_ON(trackway_pthread, sem_wait_begin, sem_wait_end),                               \
-         WAITING(trackway_pthread, sem_wait, (sem), ERRNO_STATUS, function arguments))
+         trackway(trackway_pthread, sem_wait_begin, sem);                                         \
+         const int result = function arguments;                                                   \
+         trackway(trackway_pthread, sem_wait_end, sem, ERRNO_STATUS(result));                     \
+         return result;)
 
 WRAP_SEM_WAIT(sem_wait, (sem_t * sem), (sem))
 WRAP_SEM_WAIT(sem_timedwait, (sem_t * sem, const struct timespec *limit), (sem, limit))
 WRAP_SEM_WAIT(sem_clockwait, (sem_t * sem, clockid_t clock, const struct timespec *limit),
               (sem, clock, limit))
-/* Without state, like sem_post: a signal handler may try. */
 WRAP(int, sem_trywait, missing, (sem_t * sem), (sem), ON(trackway_pthread, sem_trywait),
      const int result = function(sem);
-     if (depth == 0)
-         trackway(trackway_pthread, sem_trywait, sem, ERRNO_STATUS(result));
+     trackway(trackway_pthread, sem_trywait, sem, ERRNO_STATUS(result));
      return result;)
 WRAP(int, sem_post, missing, (sem_t * sem), (sem), ON(trackway_pthread, sem_post),
-     WAKING(trackway_pthread, sem_post, sem, function(sem)))
+     trackway(trackway_pthread, sem_post, sem);
+     return function(sem);)
 WRAP(int, pthread_barrier_wait, missing, (pthread_barrier_t * barrier), (barrier),
      EITHER_ON(trackway_pthread, barrier_wait_begin, barrier_wait_end),
      WAITING(trackway_pthread, barrier_wait, (barrier), POSIX_STATUS, function(barrier)))
+
+/* --- Jumps ----------------------------------------------------------------------------------- */
+
+/*
+ * Who leaves a lock by a jump is outside of it. The stack address alone does not say so where the
+ * thread goes on further down than it was; so that is all there is for jumps that are not the C
+ * library's: what such a thread locks down there is not recorded until it has locked further up.
+ *
+ * Under names of our own in here: <setjmp.h> has several ideas of these, and compilers, too.
+ */
+static void no_jump(void)
+{
+    __builtin_trap();
+}
+
+#define WRAP_JUMP(name)                                                                           \
+    NEXT(name, no_jump)                                                                           \
+    EXPORTED _Noreturn void trackway_##name(void *place, int value) __asm__(#name);               \
+    _Noreturn void trackway_##name(void *place, int value)                                        \
+    {                                                                                             \
+        const any_function next = name##_found ? name##_found : name##_look_up();                 \
+        outermost = 0;                                                                            \
+        ((void (*)(void *, int))next)(place, value);                                              \
+        __builtin_unreachable();                                                                  \
+    }
+WRAP_JUMP(longjmp)
+WRAP_JUMP(_longjmp)
+WRAP_JUMP(siglongjmp)
+WRAP_JUMP(__longjmp_chk) /* of programs that were compiled with _FORTIFY_SOURCE */

@@ -1,6 +1,7 @@
 //! What the documents say is what happens: the README's commands, the demo, the installation.
 
 use std::fs;
+use std::path::PathBuf;
 use std::process::Command;
 
 use trackway_tests::{World, build_dir, has, skipped, source_dir};
@@ -290,6 +291,74 @@ fn the_demo_runs_and_shows_what_the_readme_shows() {
     }
 }
 
+/// The page trackway(3) as `make install` makes it of these headers, or the names it goes by.
+fn manual_page(headers: &[PathBuf], list: bool) -> String {
+    let mut awk = Command::new("awk");
+    awk.args(["-v", "version=1.2.3"]).args(if list { &["-v", "list=1"][..] } else { &[] });
+    awk.arg("-f").arg(source_dir().join("packaging/man3.awk")).args(headers);
+    let output = awk.output().expect("awk runs");
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    String::from_utf8(output.stdout).expect("text")
+}
+
+/// Words of a page or comment, without what is markup in either.
+fn words(text: &str) -> Vec<String> {
+    let markup = |line: &&str| !line.starts_with('.') && !line.starts_with("'");
+    let lines = text.lines().filter(markup).map(|line| line.trim_start_matches("\\&"));
+    let text = lines.collect::<Vec<_>>().join(" ");
+    let plain = [("\\-", "-"), ("\\(aq", "'"), ("\\(ga", "`"), ("\\e", "\\")];
+    let text = plain.iter().fold(text, |text, (from, to)| text.replace(from, to));
+    text.split_whitespace().filter(|word| *word != "*").map(str::to_owned).collect()
+}
+
+#[test]
+fn the_manual_page_of_the_c_api_says_what_the_headers_say() {
+    if !has("awk") {
+        return skipped("awk is not installed");
+    }
+    let folder = source_dir().join("include/trackway");
+    let headers = ["trackway.h", "dynamic.h"].map(|name| folder.join(name));
+    let page = manual_page(&headers, false);
+    let said = words(&page).join(" ");
+    let names = manual_page(&headers, true);
+    for header in &headers {
+        let text = fs::read_to_string(header).expect("a header");
+        let public = text.split("\n * The rest is not for use").next().expect("a first part");
+        // Every comment that begins a line, whole; but for the licence, and the line above `rest`.
+        for comment in public.split("\n/*").skip(1).filter_map(|rest| rest.split("*/").next()) {
+            let comment = words(comment).join(" ");
+            assert!(comment.starts_with("---") || said.contains(&comment), "{comment}\n\n{said}");
+        }
+        // Every macro and function that is not of the inside.
+        let defined = public.lines().filter_map(|line| line.strip_prefix("#define "));
+        let weak = text.split("\nint ").skip(1);
+        let of = |rest: &str| {
+            rest.split(|c: char| !c.is_alphanumeric() && c != '_').next().unwrap_or("").to_owned()
+        };
+        let internal = |name: &String| name.starts_with("TRACKWAY_I_") || name.ends_with("_H");
+        for name in defined.chain(weak).map(of).filter(|name| !internal(name)) {
+            assert!(names.lines().any(|line| line == name), "{name} is not in {names}");
+            assert!(page.contains(&format!("\n.SS {name}\n")), "{name} has no section");
+        }
+    }
+    // What is not in the headers is not in the page.
+    let world = World::new("manual");
+    let other = world.path("trackway.h");
+    let text = fs::read_to_string(&headers[0]).expect("a header");
+    fs::write(&other, text.replace("up to 4.2 KiB", "up to 4.3 KiB")).expect("a file");
+    let changed = manual_page(&[other, headers[1].clone()], false);
+    assert_eq!(changed, page.replace("up to 4.2 KiB", "up to 4.3 KiB"));
+    assert_ne!(changed, page);
+    if !has("groff") {
+        return skipped("groff is not installed");
+    }
+    fs::write(world.path("trackway.3"), &page).expect("a file");
+    let mut groff = world.command("groff");
+    let output = groff.args(["-man", "-ww", "-Kutf8", "-Tutf8", "trackway.3"]).output().unwrap();
+    let warnings = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success() && warnings.is_empty(), "{warnings}");
+}
+
 #[test]
 fn what_is_installed_works_and_can_be_uninstalled() {
     if !has("cargo") {
@@ -321,6 +390,9 @@ fn what_is_installed_works_and_can_be_uninstalled() {
         "include/trackway/abi/abi.h",
         "share/man/man1/trackway.1",
         "share/man/man1/trackway-record.1",
+        "share/man/man3/trackway.3",
+        "share/man/man3/TRACKWAY_EVENT.3",
+        "share/man/man3/trackway_dynamic_record.3",
     ] {
         assert!(root.join(file).exists(), "{file} is not installed");
     }

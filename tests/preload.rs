@@ -92,6 +92,66 @@ fn signal_handlers_that_post_or_jump_out_of_a_wait_are_recorded() {
     assert_same(&expected, &found);
 }
 
+/// A handler that interrupts a lock is not in it, and nobody is in a lock that was left by a jump.
+#[test]
+fn signal_handlers_that_post_or_jump_out_of_a_lock_are_recorded() {
+    let world = World::new("preload-jumps");
+    let program = world.compile_file("preload/pthread.c", false, &[]);
+    let (expected, found) = record(&world, "pthread", &program, &["jumps"]);
+    assert_same(&expected, &found);
+    assert!(expected.len() >= 60, "{} events", expected.len());
+}
+
+/// However long it takes the function behind to come back.
+#[test]
+fn what_is_given_away_is_recorded_before_somebody_has_it() {
+    let world = World::new("preload-handover");
+    let source = source_dir().join("tests/preload/handover.c");
+    let library = world.path("slow.so");
+    let mut cc = world.command("cc");
+    cc.args(["-O2", "-shared", "-fPIC", "-DLIBRARY", "-o"]).arg(&library).arg(source);
+    let output = cc.output().unwrap();
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    let program = world.compile_file("preload/handover.c", false, &["-rdynamic"]);
+    let trace = world.path("trace");
+    let mut recorder = world.trackway(&["record", "--context", "none", "--preload", "pthread"]);
+    recorder.arg("-o").arg(&trace).arg("--").arg(&program).env("LD_PRELOAD", &library);
+    let recording = Recording::new(trace, recorder.output().expect("trackway runs"));
+    assert!(recording.output.status.success(), "{}", recording.messages());
+    let expected: Vec<String> = text(&recording.output.stdout).lines().map(str::to_owned).collect();
+    assert_same(&expected, &events(&world, &recording));
+    assert!(expected.len() >= 20, "{} events", expected.len());
+}
+
+/// Locks are given back in the trace before somebody else has them.
+#[test]
+fn no_lock_has_two_holders_in_the_trace() {
+    let world = World::new("preload-order");
+    let program = world.compile_file("preload/pthread.c", false, &[]);
+    let (_, found) = record(&world, "pthread", &program, &["contend", "10000"]);
+    for (lock, unlock) in [
+        ("lttng_ust_pthread:pthread_mutex_lock_acq ", "lttng_ust_pthread:pthread_mutex_unlock "),
+        ("trackway_pthread:rwlock_wrlock_acq ", "trackway_pthread:rwlock_unlock "),
+    ] {
+        let (mut is_held, mut locked) = (false, 0);
+        for (number, event) in found.iter().enumerate() {
+            if event.starts_with(lock) {
+                assert!(
+                    !is_held,
+                    "event {number}: {:#?}",
+                    &found[number.saturating_sub(9)..=number]
+                );
+                is_held = true;
+                locked += 1;
+            } else if event.starts_with(unlock) {
+                assert!(is_held, "event {number}: {event}");
+                is_held = false;
+            }
+        }
+        assert_eq!(locked, 40_000, "{lock}");
+    }
+}
+
 #[test]
 fn events_of_many_threads_add_up() {
     let world = World::new("preload-threads");
@@ -127,6 +187,15 @@ fn every_allocation_function_leaves_its_events() {
     let begin = found.iter().position(|event| event.contains("size = 424242,"));
     let found = &found[begin.expect("the program's first")..];
     assert_same(&expected, &found[..expected.len().min(found.len())]);
+}
+
+/// The pool that serves while the C library's allocator is not known yet.
+#[test]
+fn threads_share_the_libc_helpers_pool() {
+    let world = World::new("preload-pool");
+    let program = world.compile_file("preload/pool.c", false, &[]);
+    let output = world.command(program).arg("20000").output().unwrap();
+    assert!(output.status.success(), "{:?}: {}", output.status, text(&output.stderr));
 }
 
 /// Makes libplugin.so, which needs libneeded.so, as `tests/preload/dl.c` says. The CRC of its
@@ -219,6 +288,22 @@ fn shared_objects_are_recorded_when_they_are_there_come_and_go() {
         "lttng_ust_statedump:end 1",
     ] {
         assert!(rest.iter().any(|count| count == line), "{line}: {rest:#?}");
+    }
+}
+
+/// exit() waits for nobody in the loader: nor must the helper.
+#[test]
+fn programs_end_with_the_dl_helper_whoever_is_in_the_loader() {
+    let world = World::new("preload-exit");
+    let program = world.compile_file("preload/exit.c", false, &["-ldl"]);
+    let program = program.to_str().unwrap();
+    for (case, status) in [("child", 0), ("threads", 5)] {
+        for command in [&[program, case][..], &[program, case, "jumped"]] {
+            let alone = world.command(command[0]).args(&command[1..]).output().unwrap();
+            assert_eq!(alone.status.code(), Some(status), "{command:?}: {:?}", alone.status);
+            let recording = world.record(&["--preload", "dl"], command);
+            same(&alone, &recording.output, &command.join(" "));
+        }
     }
 }
 
@@ -326,6 +411,25 @@ fn helpers_export_what_they_wrap_and_nothing_else() {
         }
     }
     assert!(seen.len() > 100, "{} functions", seen.len());
+}
+
+/// What the guide says that the helpers leave out, they do.
+#[test]
+fn the_guide_lists_functions_that_are_not_wrapped() {
+    if !has("readelf") {
+        return skipped("readelf is not installed");
+    }
+    let guide = fs::read_to_string(source_dir().join("docs/guides/preload.md")).unwrap();
+    let (_, list) = guide.split_once("**Not wrapped**").expect("a paragraph");
+    let (list, _) = list.split_once("\n\n").expect("its end");
+    let names: BTreeSet<&str> = list.split('`').skip(1).step_by(2).collect();
+    for name in ["getpt", "setmntent", "pclose", "pidfd_spawn", "pidfd_spawnp", "openpty"] {
+        assert!(names.contains(name), "{name} is not in {names:?}");
+    }
+    let wrapped: BTreeSet<String> = HELPERS.iter().flat_map(|it| exports(&library(it))).collect();
+    for name in names.into_iter().filter(|name| !HELPERS.contains(name)) {
+        assert!(!wrapped.contains(name), "{name} is wrapped");
+    }
 }
 
 #[test]

@@ -14,7 +14,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use trackway_tests::steps::{Running, Steps, send, steps_of, wait_for};
-use trackway_tests::{Recording, Summary, World, build_dir, has, is_root, skipped};
+use trackway_tests::{Recording, Summary, World, build_dir, has, is_root, skipped, source_dir};
 
 const AS_NOBODY: [&str; 4] = ["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups"];
 
@@ -266,7 +266,7 @@ fn a_vfork_child_that_becomes_another_user_does_not_take_its_parent_along() {
 }
 
 #[test]
-fn the_fork_child_of_a_program_with_threads_runs_on_unrecorded() {
+fn the_fork_child_of_a_program_with_threads_is_recorded_by_its_new_user() {
     let Some(users) = Users::new("forked-user", true) else { return };
     let (ours, theirs) = users.record(&[], &["forked", "50"]);
     if ours.summary().lost == 0 {
@@ -274,7 +274,54 @@ fn the_fork_child_of_a_program_with_threads_runs_on_unrecorded() {
     }
     assert_eq!(ours.stream(4), up_to(0));
     assert_eq!(ours.departed(), 1);
-    assert_eq!(theirs.summary().recorded, 0);
+    assert_eq!(theirs.stream(4), up_to(50));
+    assert_eq!((theirs.summary().recorded, theirs.summary().lost), (50, 0));
+}
+
+#[test]
+fn a_thread_that_holds_the_list_of_modules_may_wait_for_the_change() {
+    for linked in [true, false] {
+        let Some(users) = Users::new("loader", linked) else { return };
+        let (ours, theirs) = users.record(&[], &["loader", "50"]);
+        assert_eq!(ours.stream(0), up_to(50));
+        assert_eq!((theirs.stream(1), theirs.stream(2)), (&up_to(50)[..], &up_to(50)[..]));
+        assert_eq!((ours.summary().recorded, theirs.summary().recorded), (50, 100));
+    }
+}
+
+#[test]
+fn children_forked_in_the_middle_of_a_change_are_where_their_user_is() {
+    // In the second case the parent and all children are number 1, each in a namespace of its own.
+    let first = ["unshare", "--pid", "--fork"];
+    for (wrapper, mode) in [(&[][..], "midway"), (&first[..], "midway-first")] {
+        let Some(users) = Users::new(mode, true) else { return };
+        let (ours, theirs) = users.record(wrapper, &[mode, "400"]);
+        let (as_root, as_nobody) = (users.emitted(0), users.emitted(1));
+        assert!(as_root > 0 && as_nobody > as_root, "{as_root} and {as_nobody}");
+        assert_eq!(ours.stream(0), up_to(as_root), "{mode}");
+        assert_eq!(theirs.stream(1), up_to(as_nobody), "{mode}");
+        assert_eq!(as_nobody, 400, "{mode}");
+    }
+}
+
+#[test]
+fn events_described_at_run_time_go_along() {
+    for linked in [true, false] {
+        let Some(users) = Users::new("described", linked) else { return };
+        let (ours, theirs) = users.record(&[], &["described", "50"]);
+        assert_eq!((ours.stream(0), ours.stream(2)), (&up_to(50)[..], &up_to(50)[..]));
+        assert_eq!(theirs.stream(1), up_to(100));
+        assert_eq!((ours.summary().recorded, theirs.summary().recorded), (100, 100));
+    }
+}
+
+#[test]
+fn what_is_described_in_no_window_comes_on_with_the_next() {
+    let Some(users) = Users::new("nowhere", true) else { return };
+    let (ours, theirs) = users.record(&[], &["nowhere", "50"]);
+    assert_eq!((ours.stream(0), ours.stream(4)), (&up_to(50)[..], &up_to(100)[..]));
+    assert_eq!((theirs.stream(2), theirs.stream(3)), (&up_to(50)[..], &up_to(50)[..]));
+    assert_eq!((ours.summary().recorded, theirs.summary().recorded), (150, 100));
 }
 
 #[test]
@@ -311,6 +358,40 @@ fn a_server_whose_workers_give_up_root_is_recorded_by_both() {
         assert_eq!((ours.summary().recorded, ours.summary().lost), (32 + 60, 0));
         assert_eq!((ours.summary().processes, ours.departed()), (7, 6));
         assert_eq!((theirs.summary().recorded, theirs.summary().lost), (600, 0));
+    }
+}
+
+/// The crate's events, macros and `tracing`, in a program that is built by cargo.
+#[test]
+fn callsites_that_were_visited_as_root_are_recorded_by_the_new_user() {
+    if !has("cargo") {
+        return skipped("cargo is not installed");
+    }
+    let Some(users) = Users::new("callsites", true) else { return };
+    let target = build_dir().parent().expect("target/release has a parent").to_owned();
+    let mut cargo = Command::new("cargo");
+    cargo.args(["build", "--offline", "--locked", "--quiet", "-p", "trackway", "--features"]);
+    cargo.args(["tracing,log", "--example", "users"]).arg("--target-dir").arg(&target);
+    let built = cargo.current_dir(source_dir()).status().expect("cargo runs");
+    assert!(built.success());
+    let program = target.join("debug/examples/users");
+    let (theirs, token) = users.start_theirs("life:*");
+    let trace = users.world.path("trace");
+    let mut recorder = users.world.trackway(&["record", "--on", "life:*", "-o"]);
+    recorder.arg(&trace).arg("--").arg(program).env("TRACKWAY_TOKEN", token);
+    let ours = Recording::new(trace, Running::start(&mut recorder).finish());
+    let theirs = users.finish_theirs(theirs);
+    assert!(ours.output.status.success(), "{}", ours.messages());
+    for (recording, user) in [(&ours, "as_user = 0"), (&theirs, "as_user = 65534")] {
+        let text = users.world.print(&recording.trace);
+        let count = |name: &str| text.lines().filter(|line| line.contains(name)).count();
+        for name in ["work_begin: ", "said: ", "counted: "] {
+            let lines = text.lines().filter(|line| line.contains(&format!("life:{name}")));
+            let its = lines.filter(|line| line.contains(user)).count();
+            assert_eq!((its, count(name)), (10, 10), "{name}\n{text}");
+        }
+        assert_eq!(count("work_end: "), 10, "{text}");
+        assert_eq!((recording.summary.recorded, recording.summary.lost), (40, 0));
     }
 }
 
@@ -426,4 +507,57 @@ fn who_may_have_no_more_data_leaves_root_all_the_same() {
         assert!(recording.summary.recorded > 0, "{limit}: {}", recording.messages());
         assert!(recording.messages().contains("1 process became another user"), "{limit}");
     }
+}
+
+/// Locks all of its memory, present and future, and becomes another user, who may lock little.
+const LOCKED: &str = r#"
+#define _GNU_SOURCE
+#include <stdio.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/resource.h>
+#include <unistd.h>
+#include <trackway/trackway.h>
+TRACKWAY_EVENT(myapp, tick, TRACKWAY_INFO);
+static int windows(void)
+{
+    static char line[4096];
+    int found = 0;
+    FILE *maps = fopen("/proc/self/maps", "r");
+    while (maps && fgets(line, sizeof(line), maps))
+        found += strstr(line, "/trackway-0-v") != NULL;
+    if (maps)
+        fclose(maps);
+    return found;
+}
+int main(void)
+{
+    const struct rlimit limit = {1 << 20, 1 << 20};
+    trackway(myapp, tick);
+    if (!windows() || setrlimit(RLIMIT_MEMLOCK, &limit))
+        return 2;
+    if (mlockall(MCL_FUTURE))
+        return 77;
+    if (setuid(65534))
+        return 3;
+    trackway(myapp, tick);
+    return windows() ? 4 : 0;
+}
+"#;
+
+#[test]
+fn who_may_lock_no_more_memory_leaves_root_all_the_same() {
+    if !is_root() {
+        return skipped("only root can become another user");
+    }
+    let world = World::new("privileges-locked");
+    let program = world.compile("locked", LOCKED, true, &[]);
+    let recording = world.record(&[], &[program.to_str().unwrap()]);
+    if recording.output.status.code() == Some(77) {
+        return skipped("memory cannot be locked here");
+    }
+    let status = recording.output.status;
+    assert!(status.success(), "{status}: {}", recording.messages());
+    assert_eq!(recording.summary.recorded, 1, "{}", recording.messages());
+    assert!(recording.messages().contains("1 process became another user"));
 }

@@ -89,8 +89,8 @@ struct trackway_value {
  *
  * None of them is a reason for a program to stop: null is an event that is off.
  *
- * Thread-safe, async-signal-safe. A handle is good in fork and vfork children, not beyond exec, and
- * off once the process is another user's (docs/guides/processes.md): describe the event again then.
+ * Thread-safe, async-signal-safe. A handle is good in fork and vfork children, and for recordings
+ * of the new user when the process becomes another's (docs/guides/processes.md); not beyond exec.
  * Takes some microseconds and up to 9 KiB of stack; does not block, allocate or change errno.
  */
 int trackway_dynamic_describe(const char *provider, const char *name, unsigned level,

@@ -115,8 +115,8 @@ enum trackway_level {
  * int trackway_enabled(PROVIDER, NAME)
  *
  * Whether somebody wants the event now, 1 or 0: for work that only prepares a call's arguments. The
- * answer may be old by the time of the call, which looks for itself. Wherever trackway() may be,
- * and as safe.
+ * answer may be old by the time of the call, which looks for itself. In a process that has become
+ * another user it is 1 until the event is next emitted. Wherever trackway() may be, and as safe.
  *
  *     if (trackway_enabled(myapp, state))
  *         trackway(myapp, state, describe_state(&buffer));

@@ -186,6 +186,26 @@ inline std::uint64_t address(const void *scope) noexcept
 
 template <typename> struct never : std::false_type {};
 
+/// What C's form of a call takes for a field `(array, N, T, Length)` here: a pointer as in C, but
+/// an array only of that length.
+template <typename T, std::size_t Length> struct elements {
+    constexpr elements(std::nullptr_t) noexcept : address(nullptr) {}
+
+    template <typename P, when<!std::is_array<P>::value &&
+                               std::is_convertible<const P &, const T *>::value> = 0>
+    constexpr elements(const P &pointer) noexcept : address(pointer)
+    {
+    }
+
+    template <typename U, std::size_t Size, when<std::is_same<plain<U>, T>::value> = 0>
+    constexpr elements(const U (&array)[Size]) noexcept : address(array)
+    {
+        static_assert(Size == Length, "the array is not as long as the field was declared");
+    }
+
+    const T *address;
+};
+
 } // namespace detail
 
 /**
@@ -377,8 +397,7 @@ public:
     /// `Length` elements; null is recorded as zeros.
     constexpr array(const T *elements) noexcept : elements_(elements) {}
 
-    /// An array of the field's length. One of exactly `T` goes as in C, by its pointer alone, and
-    /// its length is not looked at: std::array is the safer argument.
+    /// An array of the field's length. (A part of a longer one goes by a pointer.)
     template <typename U, std::size_t Size>
     constexpr array(const U (&elements)[Size]) noexcept : elements_(detail::view<T>(elements))
     {
@@ -458,6 +477,22 @@ private:
 
 #undef TRACKWAY_I_LABEL_NUMBER
 #define TRACKWAY_I_LABEL_NUMBER(value) ::trackway::detail::label(value)
+
+/* C's form of an array field, whose argument says how long it is if it is an array. */
+#undef TRACKWAY_I_PARAM_ARRAY
+#define TRACKWAY_I_PARAM_ARRAY(type, name, element, length)                                       \
+    ::trackway::detail::elements<TRACKWAY_I_C_TYPE(element), (length)> trackway_field_##name,
+#ifdef TRACKWAY_I_PUT_ARRAY
+#undef TRACKWAY_I_PUT_ARRAY
+#define TRACKWAY_I_PUT_ARRAY(type, name, element, length)                                         \
+    trackway_i_end = trackway_i_put_array(trackway_i_end, trackway_field_##name.address,          \
+                                          sizeof(*trackway_field_##name.address) * (length));
+#endif
+#ifdef TRACKWAY_I_OPERAND_ARRAY
+#undef TRACKWAY_I_OPERAND_ARRAY
+#define TRACKWAY_I_OPERAND_ARRAY(type, name, element, length)                                     \
+    , [trackway_field_##name] "nor"(trackway_field_##name.address)
+#endif
 
 /* Pass TAKE: parameters of the second form. */
 #define TRACKWAY_I_TAKE(type, ...) TRACKWAY_I_PASS(TAKE, type, __VA_ARGS__)

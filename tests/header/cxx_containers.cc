@@ -127,6 +127,10 @@ static void sequences()
     trackway(cxx, arrays_and_text, two, "text");
     trackway(cxx, arrays_and_text, nullptr, "text");
     trackway(cxx, arrays_and_text, std::array<std::uint16_t, 2>{{5, 6}}, "text");
+    // A part of a longer array goes by a pointer.
+    std::uint16_t three[3] = {7, 8, 9};
+    trackway(cxx, arrays, &three[1]);
+    trackway(cxx, arrays_and_text, NULL, "text", 4);
 }
 
 template <typename Value> static void of_template(const Value &value)

@@ -7,11 +7,14 @@
 #include "steps.h"
 #include <arpa/inet.h>
 #include <grp.h>
+#include <link.h>
 #include <linux/securebits.h>
 #include <pthread.h>
+#include <sched.h>
 #include <sys/prctl.h>
 #include <sys/socket.h>
 #include <time.h>
+#include <trackway/dynamic.h>
 
 enum { NOBODY = 65534, THREADS = 3 };
 
@@ -215,7 +218,7 @@ static void mode_chroot(long count)
     take_steps(new_stream(), count);
 }
 
-/* The fork child of a process with threads: it is not recorded once it is nobody's, but runs. */
+/* The fork child of a process with threads: recorded by nobody once it is nobody's. */
 static void mode_forked(long count)
 {
     pthread_t threads[THREADS];
@@ -232,6 +235,178 @@ static void mode_forked(long count)
     done = 1;
     for (int i = 0; i < THREADS; i++)
         pthread_join(threads[i], NULL);
+}
+
+static pthread_barrier_t in_the_list;
+
+/* Holds the loader's list of modules until the process is nobody's. */
+static int hold(struct dl_phdr_info *info, size_t size, void *unused)
+{
+    (void)info, (void)size, (void)unused;
+    pthread_barrier_wait(&in_the_list);
+    while (!done)
+        usleep(100);
+    return 1;
+}
+
+static void *look_at_modules(void *unused)
+{
+    dl_iterate_phdr(hold, NULL);
+    return unused;
+}
+
+/* A thread waits for the change while it has the loader's list of modules. */
+static void mode_loader(long count)
+{
+    pthread_t other;
+    take_steps(new_stream(), count);
+    if (pthread_barrier_init(&in_the_list, NULL, 2) != 0 ||
+        pthread_create(&other, NULL, look_at_modules, NULL) != 0)
+        _exit(96);
+    pthread_barrier_wait(&in_the_list);
+    become_nobody();
+    expect_our_window();
+    take_steps(new_stream(), count);
+    done = 1;
+    pthread_join(other, NULL);
+    take_steps(new_stream(), count);
+}
+
+static void *go_until_done(void *unused)
+{
+    while (!done)
+        if (setresuid(NOBODY, NOBODY, NOBODY) != 0 || setresuid(0, 0, 0) != 0)
+            _exit(94);
+    return unused;
+}
+
+/*
+ * Children forked while another thread goes and comes back: whatever it was at, a child is where
+ * its user is, and recorded there, in stream 0 as root, in stream 1 as nobody; and it can change
+ * its user itself.
+ */
+static void fork_midway(long children, int own_namespaces)
+{
+    pthread_t other;
+    const int namespace = own_namespaces ? open("/proc/self/ns/pid", O_RDONLY | O_CLOEXEC) : -1;
+    const unsigned ours = new_stream(), theirs = new_stream();
+    keep_capabilities();
+    if (pthread_create(&other, NULL, go_until_done, NULL) != 0)
+        _exit(96);
+    for (long i = 0; i < children; i++) {
+        /* A thread may ask for a namespace for its children if they are in its own now. */
+        if (own_namespaces && (setns(namespace, CLONE_NEWPID) || unshare(CLONE_NEWPID)))
+            _exit(77);
+        const pid_t child = fork();
+        if (child == 0) {
+            const int is_root = getuid() == 0;
+            /* What a thread of the parent was about to do to the window, nobody does. */
+            if (is_mapped("/trackway-0-v") != is_root || is_mapped("/trackway-65534-v") == is_root)
+                _exit(95);
+            step(is_root ? ours : theirs);
+            if (is_root) {
+                if (setresuid(NOBODY, NOBODY, NOBODY) != 0)
+                    _exit(92);
+                step(theirs);
+            }
+            _exit(0);
+        }
+        expect(child, 0);
+    }
+    done = 1;
+    pthread_join(other, NULL);
+}
+
+static void mode_midway(long children)
+{
+    fork_midway(children, 0);
+}
+
+/* The program is the first of its namespace, and so are its children of theirs: number 1 all. */
+static void mode_midway_first(long children)
+{
+    if (getpid() != 1)
+        _exit(77);
+    fork_midway(children, 1);
+}
+
+static const struct trackway_dynamic *describe_step(void)
+{
+    static const struct trackway_abi_field fields[] = {
+        {"who", NULL, TRACKWAY_ABI_U32, TRACKWAY_ABI_SCALAR, 0, 0},
+        {"number", NULL, TRACKWAY_ABI_U64, TRACKWAY_ABI_SCALAR, 0, 0},
+        {"pid", NULL, TRACKWAY_ABI_I32, TRACKWAY_ABI_SCALAR, 0, 0},
+        {"tid", NULL, TRACKWAY_ABI_I32, TRACKWAY_ABI_SCALAR, 0, 0},
+    };
+    const struct trackway_dynamic *event = NULL;
+    if (trackway_dynamic_describe("life", "step", TRACKWAY_INFO, fields, 4, &event) != 0)
+        _exit(89);
+    return event;
+}
+
+/* Steps by an event that was described at run time. */
+static void take_described_steps(const struct trackway_dynamic *event, unsigned who, long count)
+{
+    struct stream *stream = &steps->streams[who];
+    for (long i = 0; i < count; i++) {
+        const struct trackway_value values[] = {
+            {{.u = who}, 0},
+            {{.u = stream->started++}, 0},
+            {{.i = syscall(SYS_getpid)}, 0},
+            {{.i = syscall(SYS_gettid)}, 0},
+        };
+        if (trackway_dynamic_record(event, values, 4) != 0)
+            _exit(88);
+        stream->returned++;
+    }
+}
+
+/* Events described at run time go along; streams by user: 0 root, 1 nobody, 2 root again. */
+static void mode_described(long count)
+{
+    const struct trackway_dynamic *event = describe_step();
+    const unsigned first = new_stream(), second = new_stream(), third = new_stream();
+    keep_capabilities();
+    take_described_steps(event, first, count);
+    if (setresuid(NOBODY, NOBODY, NOBODY) != 0)
+        _exit(96);
+    take_described_steps(event, second, count);
+    if (describe_step() != event || !trackway_dynamic_enabled(event))
+        _exit(95);
+    take_described_steps(event, second, count);
+    if (setresuid(0, 0, 0) != 0)
+        _exit(94);
+    if (!trackway_dynamic_enabled(event) || describe_step() != event)
+        _exit(93);
+    take_described_steps(event, third, count);
+}
+
+/*
+ * In no window, because the user may change again: what is described there is off, and comes on
+ * with the next window. Streams 0 and 4 are root's, 2 and 3 nobody's, 1 is nobody's business.
+ */
+static void mode_nowhere(long count)
+{
+    const unsigned first = new_stream();
+    for (int i = 0; i < 4; i++)
+        (void)new_stream();
+    keep_capabilities();
+    take_steps(first, count);
+    if (setresuid(NOBODY, NOBODY, NOBODY - 1) != 0)
+        _exit(96);
+    const struct trackway_dynamic *event = describe_step();
+    if (trackway_dynamic_enabled(event) || trackway_enabled(life, step))
+        _exit(95);
+    take_steps(first + 1, count);
+    take_described_steps(event, first + 1, count);
+    if (setresuid(NOBODY, NOBODY, NOBODY) != 0)
+        _exit(94);
+    take_described_steps(event, first + 2, count);
+    take_steps(first + 3, count);
+    if (setresuid(0, 0, 0) != 0)
+        _exit(93);
+    take_steps(first + 4, count);
+    take_described_steps(event, first + 4, count);
 }
 
 /* Started with more rights than its user has (set-user-ID root): root's window or none. */
@@ -297,7 +472,10 @@ int main(int argc, char **argv)
         {"back", mode_back},         {"back-threads", mode_back_threads},
         {"vfork", mode_vfork},       {"chroot", mode_chroot},
         {"forked", mode_forked},     {"secure", mode_secure},
-        {"server", mode_server},
+        {"server", mode_server},     {"loader", mode_loader},
+        {"midway", mode_midway},     {"midway-first", mode_midway_first},
+        {"described", mode_described},
+        {"nowhere", mode_nowhere},
     };
     self = argv[0];
     steps_open();

@@ -4,16 +4,22 @@
 #include "expect.h"
 #include <dirent.h>
 #include <fcntl.h>
+#include <linux/filter.h>
+#include <linux/seccomp.h>
 #include <signal.h>
+#include <stddef.h>
 #include <stdlib.h>
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
 #include <sys/inotify.h>
 #include <sys/mman.h>
+#include <sys/prctl.h>
 #include <sys/signalfd.h>
 #include <sys/socket.h>
+#include <sys/syscall.h>
 #include <sys/timerfd.h>
 #include <sys/un.h>
+#include <sys/wait.h>
 
 int __open_2(const char *path, int flags);
 int __open64_2(const char *path, int flags);
@@ -51,6 +57,64 @@ static void bad_pointers(void)
     CHECK(!fopen(bad, "r") && errno == EFAULT);
     opened_at(-1, EFAULT, AT_FDCWD, O_RDONLY, "");
     CHECK(closedir((DIR *)(uintptr_t)null) == -1 && errno == EINVAL);
+    /* What comes before the path is read may be refused, too. */
+    CHECK(open(bad, O_TMPFILE | O_RDONLY, 0600) == -1 && errno == EINVAL);
+    opened_at(-1, EINVAL, AT_FDCWD, O_TMPFILE | O_RDONLY, "");
+    CHECK(!fopen(bad, "z") && errno == EINVAL);
+    opened_at(-1, EINVAL, AT_FDCWD, O_WRONLY | O_CREAT | O_TRUNC, "");
+    CHECK(open("file", O_TMPFILE | O_RDONLY, 0600) == -1 && errno == EINVAL);
+    opened_at(-1, EINVAL, AT_FDCWD, O_TMPFILE | O_RDONLY, "file");
+}
+
+/* A path that ends where its memory does. */
+static void last_path(void)
+{
+    enum { PAGE = 4096 };
+    char *const memory = mmap(NULL, 3 * PAGE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS,
+                              -1, 0);
+    char *const end = memory + 2 * PAGE, *const path = end - sizeof("/missing");
+    CHECK(memory != MAP_FAILED && munmap(end, PAGE) == 0);
+    CHECK(open(strcpy(path, "/missing"), O_RDONLY) == -1 && errno == ENOENT);
+    opened_at(-1, ENOENT, AT_FDCWD, O_RDONLY, "/missing");
+    memset(path, 'x', sizeof("/missing"));
+    CHECK(open(path, O_RDONLY) == -1 && errno == EFAULT);
+    opened_at(-1, EFAULT, AT_FDCWD, O_RDONLY, "");
+    CHECK(munmap(memory, 2 * PAGE) == 0);
+}
+
+/* A sandbox: no file may be opened, and who asks for files otherwise, or for memory, is killed. */
+static void restrict_self(void)
+{
+#define IF(number, answer)                                                                        \
+    BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, number, 0, 1), BPF_STMT(BPF_RET | BPF_K, answer)
+    struct sock_filter filter[] = {
+        BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr)),
+        IF(SYS_openat, SECCOMP_RET_ERRNO | EPERM),
+        IF(SYS_access, SECCOMP_RET_KILL_PROCESS),
+        IF(SYS_faccessat, SECCOMP_RET_KILL_PROCESS),
+        IF(SYS_process_vm_readv, SECCOMP_RET_KILL_PROCESS),
+        IF(SYS_pipe2, SECCOMP_RET_KILL_PROCESS),
+        BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
+    };
+    struct sock_fprog program = {sizeof(filter) / sizeof(*filter), filter};
+    CHECK(prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) == 0);
+    CHECK(prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program) == 0);
+}
+
+static void sandbox(void)
+{
+    const char *volatile bad = (const char *)8;
+    int status;
+    const pid_t child = fork();
+    if (child == 0) {
+        restrict_self();
+        CHECK(open(bad, O_RDONLY) == -1 && errno == EPERM);
+        opened_at(-1, EPERM, AT_FDCWD, O_RDONLY, "");
+        CHECK(open("file", O_RDONLY) == -1 && errno == EPERM);
+        opened_at(-1, EPERM, AT_FDCWD, O_RDONLY, "file");
+        _exit(0);
+    }
+    CHECK(waitpid(child, &status, 0) == child && status == 0);
 }
 
 static void opens(void)
@@ -238,6 +302,8 @@ int main(void)
     expect_begin();
     opens();
     bad_pointers();
+    last_path();
+    sandbox();
     streams();
     duplicates();
     sockets();

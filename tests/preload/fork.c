@@ -181,6 +181,52 @@ static void bad_pointers(void)
     expect("trackway_fork:spawn child = -1, error = %d, path = \"\"", EFAULT);
 }
 
+/* What comes before the path is read may fail, too. */
+static void bad_actions(void)
+{
+    const char *volatile bad = (const char *)8;
+    char *argv[] = {self, NULL};
+    posix_spawn_file_actions_t actions;
+    CHECK(posix_spawn_file_actions_init(&actions) == 0);
+    CHECK(posix_spawn_file_actions_addopen(&actions, 0, "/missing", O_RDONLY, 0) == 0);
+    CHECK(posix_spawn(NULL, bad, &actions, NULL, argv, environ) == ENOENT);
+    expect("trackway_fork:spawn child = -1, error = %d, path = \"\"", ENOENT);
+    CHECK(posix_spawn(NULL, self, &actions, NULL, argv, environ) == ENOENT);
+    expect("trackway_fork:spawn child = -1, error = %d, path = \"%s\"", ENOENT, self);
+}
+
+static void refused(const char *path, void *argv, unsigned argc, int error)
+{
+    CHECK(execve(path, argv, environ) == -1 && errno == error);
+    expect("trackway_fork:exec dirfd = %d, path = \"%s\", argc = %u", AT_FDCWD, path, argc);
+    expect("trackway_fork:exec_failed error = %d, path = \"%s\"", error, path);
+}
+
+/* Arguments that have no end before their memory has one; many, and such as are not aligned. */
+static void odd_arguments(void)
+{
+    enum { PAGE = 4096, PAGES = 4, MANY = 3 * PAGE / sizeof(char *) - 1 };
+    static char word[] = "x";
+    const char *const first = word;
+    char *const memory = mmap(NULL, PAGES * PAGE, PROT_READ | PROT_WRITE,
+                              MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    char *const end = memory + (PAGES - 1) * PAGE;
+    char *path;
+    CHECK(memory != MAP_FAILED && munmap(end, PAGE) == 0);
+    memcpy(end - sizeof(first), &first, sizeof(first));
+    refused(self, end - sizeof(first), 0, EFAULT);
+    refused(self, end - 1, 0, EFAULT);
+    for (unsigned i = 0; i < MANY; i++)
+        memcpy(memory + i * sizeof(first), &first, sizeof(first));
+    memset(end - sizeof(first), 0, sizeof(first));
+    refused("/missing", memory, MANY, ENOENT);
+    memmove(memory + 3, memory, (MANY - 1) * sizeof(first));
+    memset(end - 2 * sizeof(first) + 3, 0, sizeof(first));
+    refused("/missing", memory + 3, MANY - 1, ENOENT);
+    path = end - sizeof("/missing");
+    refused(strcpy(path, "/missing"), (char *[]){word, NULL}, 1, ENOENT);
+}
+
 /* A daemon's parent, which ends inside the C library, and a daemon, which ends the test. */
 static void daemons(void)
 {
@@ -215,6 +261,8 @@ int main(int argc, char **argv)
     spawns();
     execs();
     bad_pointers();
+    bad_actions();
+    odd_arguments();
     daemons();
     exits(0);
     expect_end();

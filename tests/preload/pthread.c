@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
-/* PTHREAD each|cancel|signals|threads N: what the pthread helper records, see expect.h. */
+/* PTHREAD each|cancel|signals|jumps|threads N|contend N: what the pthread helper records, see
+ * expect.h; `contend` says nothing. */
 #define _GNU_SOURCE
 #include "expect.h"
 #include <pthread.h>
@@ -9,6 +10,7 @@
 #include <stdlib.h>
 #include <threads.h>
 #include <time.h>
+#include <ucontext.h>
 
 static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
 static pthread_cond_t cond = PTHREAD_COND_INITIALIZER;
@@ -50,6 +52,19 @@ static void mutexes(void)
     lock_events(&mutex, ETIMEDOUT);
     CALLS(0, pthread_mutex_unlock(&mutex));
     one_event("lttng_ust_pthread:pthread_mutex_unlock", "mutex", &mutex, 0);
+}
+
+/* An unlock is recorded before it is one. */
+static void refusals(void)
+{
+    pthread_mutexattr_t checks;
+    pthread_mutex_t checked;
+    CHECK(pthread_mutexattr_init(&checks) == 0);
+    CHECK(pthread_mutexattr_settype(&checks, PTHREAD_MUTEX_ERRORCHECK) == 0);
+    CHECK(pthread_mutex_init(&checked, &checks) == 0);
+    CALLS(EPERM, pthread_mutex_unlock(&checked));
+    one_event("lttng_ust_pthread:pthread_mutex_unlock", "mutex", &checked, 0);
+    one_event("lttng_ust_pthread:pthread_mutex_unlock", "mutex", &checked, EPERM);
 }
 
 static void c11(void)
@@ -220,15 +235,19 @@ static void cancellations(void)
 /* --- Signal handlers, and leaving them by siglongjmp ----------------------------------------- */
 
 static sigjmp_buf back;
-static volatile int jumps;
+static ucontext_t back_context;
+static volatile int jumps, posts;
 
 static void on_signal(int number)
 {
     (void)number;
     CHECK(sem_post(&sem) == 0);
     expect("trackway_pthread:sem_post sem = 0x%lX", HEX(&sem));
-    if (jumps)
+    posts++;
+    if (jumps == 1)
         siglongjmp(back, 1);
+    if (jumps == 2)
+        setcontext(&back_context);
 }
 
 static pid_t waiter;
@@ -285,6 +304,140 @@ static void signals(void)
     mutexes();
 }
 
+/* --- The same while a thread waits for a lock ------------------------------------------------ */
+
+static void posted(void)
+{
+    CHECK(sem_post(&sem) == 0);
+    expect("trackway_pthread:sem_post sem = 0x%lX", HEX(&sem));
+}
+
+static pthread_mutex_t other = PTHREAD_MUTEX_INITIALIZER;
+
+static __attribute__((noinline)) void go_on(void)
+{
+    CALLS(0, pthread_mutex_lock(&other));
+    lock_events(&other, 0);
+    CALLS(0, pthread_mutex_unlock(&other));
+    one_event("lttng_ust_pthread:pthread_mutex_unlock", "mutex", &other, 0);
+    posted();
+}
+
+/* Further down the stack than whatever was left, with the memory there as it was. */
+static __attribute__((noinline)) void go_on_below(void)
+{
+    volatile char unused[4096];
+    unused[0] = 0;
+    go_on();
+    unused[sizeof(unused) - 1] = unused[0];
+}
+
+/* Further down than where go_on() locks. */
+static __attribute__((noinline)) void wait_for_lock(int of_rwlock)
+{
+    volatile char unused[1024];
+    unused[0] = 0;
+    is_waiting = 1;
+    if (of_rwlock) {
+        expect("trackway_pthread:rwlock_wrlock_req rwlock = 0x%lX", HEX(&rwlock));
+        CHECK(pthread_rwlock_wrlock(&rwlock) == 0);
+    } else {
+        expect("lttng_ust_pthread:pthread_mutex_lock_req mutex = 0x%lX", HEX(&mutex));
+        CHECK(pthread_mutex_lock(&mutex) == 0);
+    }
+    is_waiting = 0;
+    unused[sizeof(unused) - 1] = unused[0];
+}
+
+static void *locked_out(void *argument)
+{
+    const int of_rwlock = argument != NULL;
+    volatile int has_jumped = 0;
+    waiter = gettid();
+    if (jumps == 1)
+        has_jumped = sigsetjmp(back, 1);
+    else if (jumps == 2)
+        CHECK(getcontext(&back_context) == 0);
+    if (!has_jumped && posts == 0) {
+        wait_for_lock(of_rwlock);
+        if (of_rwlock) {
+            rwlock_event("wrlock_acq", 0);
+            CHECK(pthread_rwlock_unlock(&rwlock) == 0);
+            rwlock_event("unlock", 0);
+        } else {
+            one_event("lttng_ust_pthread:pthread_mutex_lock_acq", "mutex", &mutex, 0);
+            unlock(NULL);
+        }
+    }
+    is_waiting = 0;
+    go_on();
+    if (jumps != 2) /* only of the C library's jumps is it known that they were one */
+        go_on_below();
+    go_on();
+    return NULL;
+}
+
+/* Waits until the waiter sleeps in its lock; asleep, it does not change what it says of itself. */
+static void until_asleep(void)
+{
+    char path[64], text[256], state = 0;
+    while (state != 'S' || !is_waiting) {
+        FILE *file;
+        const char *end;
+        usleep(200);
+        snprintf(path, sizeof(path), "/proc/self/task/%d/stat", (int)waiter);
+        file = is_waiting ? fopen(path, "r") : NULL;
+        state = 0;
+        if (file) {
+            CHECK(fgets(text, sizeof(text), file));
+            fclose(file);
+            end = strrchr(text, ')');
+            state = end ? end[2] : 0;
+        }
+    }
+}
+
+static void locked_out_once(int of_rwlock, int jump)
+{
+    struct sigaction action = {.sa_handler = on_signal};
+    pthread_t thread;
+    CHECK(sigaction(SIGUSR1, &action, NULL) == 0);
+    jumps = jump;
+    posts = 0;
+    if (of_rwlock) {
+        CALLS(0, pthread_rwlock_wrlock(&rwlock));
+        rwlock_events("wrlock", 0);
+    } else {
+        CALLS(0, pthread_mutex_lock(&mutex));
+        lock_events(&mutex, 0);
+    }
+    CHECK(pthread_create(&thread, NULL, locked_out, of_rwlock ? &rwlock : NULL) == 0);
+    for (int i = 0; i < (jump ? 1 : 5); i++) {
+        until_asleep();
+        CHECK(pthread_kill(thread, SIGUSR1) == 0);
+        while (posts == i)
+            usleep(200);
+    }
+    if (jump)
+        CHECK(pthread_join(thread, NULL) == 0);
+    if (of_rwlock) {
+        rwlock_event("unlock", 0);
+        CALLS(0, pthread_rwlock_unlock(&rwlock));
+    } else {
+        one_event("lttng_ust_pthread:pthread_mutex_unlock", "mutex", &mutex, 0);
+        CALLS(0, pthread_mutex_unlock(&mutex));
+    }
+    if (!jump)
+        CHECK(pthread_join(thread, NULL) == 0);
+}
+
+static void locks_that_are_left(void)
+{
+    for (int jump = 0; jump <= 2; jump++)
+        for (int of_rwlock = 0; of_rwlock <= 1; of_rwlock++)
+            locked_out_once(of_rwlock, jump);
+}
+
 /* --- Threads --------------------------------------------------------------------------------- */
 
 enum { THREADS = 4 };
@@ -312,6 +465,27 @@ static void *take_turns(void *argument)
         pthread_barrier_wait(&barrier);
     }
     return (void *)waits;
+}
+
+/* Each thread has each lock N times, for a moment. */
+static void *contend(void *unused)
+{
+    for (int i = 0; i < rounds; i++) {
+        CHECK(pthread_mutex_lock(&mutex) == 0);
+        CHECK(pthread_mutex_unlock(&mutex) == 0);
+        CHECK(pthread_rwlock_wrlock(&rwlock) == 0);
+        CHECK(pthread_rwlock_unlock(&rwlock) == 0);
+    }
+    return unused;
+}
+
+static void contention(void)
+{
+    pthread_t all[THREADS];
+    for (int i = 0; i < THREADS; i++)
+        CHECK(pthread_create(&all[i], NULL, contend, NULL) == 0);
+    for (int i = 0; i < THREADS; i++)
+        CHECK(pthread_join(all[i], NULL) == 0);
 }
 
 static void count(const char *name, unsigned long times)
@@ -355,6 +529,7 @@ int main(int argc, char **argv)
     CHECK(sem_init(&sem, 0, 0) == 0);
     if (strcmp(argv[1], "each") == 0) {
         mutexes();
+        refusals();
         c11();
         conditions();
         rwlocks();
@@ -364,9 +539,14 @@ int main(int argc, char **argv)
         cancellations();
     } else if (strcmp(argv[1], "signals") == 0) {
         signals();
+    } else if (strcmp(argv[1], "jumps") == 0) {
+        locks_that_are_left();
     } else {
         rounds = argc > 2 ? atoi(argv[2]) : 100;
-        threads();
+        if (strcmp(argv[1], "contend") == 0)
+            contention();
+        else
+            threads();
     }
     expect_end();
     return 0;

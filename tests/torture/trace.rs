@@ -229,15 +229,15 @@ impl Reader<'_> {
         let end = packet.timestamp_end.unwrap_or(u64::MAX);
         let mut last = begin;
         loop {
-            let header = match decoder.event_header(window) {
-                Ok(Some(header)) => header,
+            let event = match decoder.event(window) {
+                Ok(Some(event)) => event,
                 Ok(None) => return,
                 Err(error) => {
                     return wrong.add(format!("{}: {error}", self.name));
                 }
             };
-            let mut body = Body::default();
-            if let Err(error) = decoder.event_body(window, header.class, &mut body) {
+            let (header, mut body) = (event.header, Body::default());
+            if let Err(error) = event.read(&mut body) {
                 return wrong.add(format!("{}: {error}", self.name));
             }
             let time = header.clock;

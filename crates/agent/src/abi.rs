@@ -95,13 +95,13 @@ pub struct Event {
 }
 
 impl Event {
-    /// An event of which only enable word and number are known, which is what recording takes.
-    pub(crate) const fn handle(enabled: &AtomicU32, index: u32) -> Self {
+    /// An event of which only the enable word is known, which is what recording takes.
+    pub(crate) const fn handle(enabled: &AtomicU32) -> Self {
         Self {
             enabled,
             emit: None,
             off: 0,
-            index,
+            index: 0,
             version: VERSION,
             size: size_of::<Self>() as u16,
             level: 0,

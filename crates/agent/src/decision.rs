@@ -128,8 +128,6 @@ pub(crate) struct Process {
     pub(crate) pid: AtomicU32,
     /// Inode number of its process-id namespace; 0: not known.
     pid_namespace: AtomicU64,
-    /// Whether it is a fork child that has not called exec.
-    is_fork_child: AtomicBool,
     tokens: [AtomicU64; TOKENS_MAX],
     pub(crate) decisions: [Decision; SESSIONS_MAX],
 }
@@ -141,7 +139,6 @@ pub(crate) static PROCESS: Process = Process {
     stamp: AtomicPtr::new(core::ptr::null_mut()),
     pid: AtomicU32::new(0),
     pid_namespace: AtomicU64::new(0),
-    is_fork_child: AtomicBool::new(false),
     tokens: [const { AtomicU64::new(0) }; TOKENS_MAX],
     decisions: [const { Decision::new() }; SESSIONS_MAX],
 };
@@ -180,14 +177,14 @@ impl Process {
         unsafe { home.cast_const().as_ref() }
     }
 
+    /// Whether it lives there now.
+    pub(crate) fn lives_in(&self, home: &Home) -> bool {
+        self.home().is_some_and(|now| core::ptr::eq(now, home))
+    }
+
     /// Whether the library has started here.
     pub(crate) fn has_started(&self) -> bool {
         !self.stamp.load(Ordering::Relaxed).is_null()
-    }
-
-    /// Whether it is a fork child that has not called exec. To be asked when it has a stamp.
-    pub(crate) fn is_fork_child(&self) -> bool {
-        self.is_fork_child.load(Ordering::Relaxed)
     }
 
     /// The process stamp. Zero in a fork child that has not noticed yet, or without a window;
@@ -257,7 +254,6 @@ impl Process {
         }
         self.pid.store(who.pid, Ordering::Relaxed);
         self.pid_namespace.store(who.pid_namespace, Ordering::Relaxed);
-        self.is_fork_child.store(is_fork_child, Ordering::Relaxed);
         Home::forget_all();
         if let Some((home, window)) = self.home().and_then(|home| Some((home, home.window()?))) {
             let slot = if is_fork_child {

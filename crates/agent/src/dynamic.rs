@@ -1,24 +1,24 @@
 //! Events described at run time: include/trackway/dynamic.h, which states the contract.
 //!
 //! For languages that have no C preprocessor. The library keeps what it needs to pack values, two
-//! bytes of type and a length for each field, in a table of its own; names are in the window only.
-//! Invariant: entries are only ever filled in, by whoever describes the event, with values that
-//! its description alone decides; so describers need no lock, in whatever thread or handler they
-//! are, and an entry is whole for everybody who has got its address from a description.
+//! bytes of type and a length for each field, in a table of its own; descriptions are in the window
+//! and in [`crate::known`]. Invariant: entries are only ever filled in, by whoever describes the
+//! event, with values that its description alone decides; so describers need no lock, in whatever
+//! thread or handler they are, and an entry is whole for everybody who has got its address from a
+//! description. Which entry that is decides the window, which others of the user may write: so
+//! whoever records reads the entry once, checks it, and goes by what was read.
 
 use core::ffi::{c_char, c_int, c_uint, c_void};
 use core::sync::atomic::{AtomicPtr, AtomicU32, Ordering};
 
 use trackway_abi::record::{CUT, HEADROOM_BYTES, PAYLOAD_BYTES_MAX, TAILROOM_BYTES};
-use trackway_abi::window::EVENTS_MAX;
 use trackway_schema::{
     ARRAY_LENGTH_MAX, ENCODED_BYTES_MAX, FIELDS_MAX, LABELS_MAX, LEVEL_NAMES, Scalar, Shape,
 };
 
 use crate::abi::{Event, Field, Value};
 use crate::decision::PROCESS;
-use crate::home::Home;
-use crate::{record, register};
+use crate::{known, record, register};
 
 /// `TRACKWAY_DYNAMIC_MAX`.
 const DYNAMIC_MAX: usize = 1024;
@@ -30,10 +30,9 @@ const ELLIPSIS: &[u8] = "\u{2026}".as_bytes();
 /// An event that was described: `struct trackway_dynamic`.
 #[derive(Debug)]
 pub struct Dynamic {
-    /// Its enable word, in a window that is mapped for good; null: the entry is free.
+    /// Its enable word, in a window that is mapped for good, or in [`crate::known`]; null: the
+    /// entry is free.
     word: AtomicPtr<AtomicU32>,
-    /// Its number in that window.
-    index: AtomicU32,
     field_count: AtomicU32,
     /// Its fields: [`Plan::to_word`].
     fields: [AtomicU32; FIELDS_MAX],
@@ -52,6 +51,9 @@ struct Plan {
 }
 
 impl Plan {
+    /// Any.
+    const NONE: Self = Self { shape: Shape::Scalar, scalar: Scalar::U8, length: 0 };
+
     /// The plan of a described field; `None` if the description breaks a rule.
     fn of(field: &Field) -> Option<Self> {
         let shape = Shape::from_code(field.shape)?;
@@ -103,16 +105,16 @@ impl Dynamic {
     const fn new() -> Self {
         Self {
             word: AtomicPtr::new(core::ptr::null_mut()),
-            index: AtomicU32::new(0),
             field_count: AtomicU32::new(0),
             fields: [const { AtomicU32::new(0) }; FIELDS_MAX],
         }
     }
 
     /// The entry of the event with this enable word: the one it has, or a free one that it takes.
-    fn entry(word: &AtomicU32, index: u32) -> Option<&'static Self> {
+    fn entry(word: &AtomicU32) -> Option<&'static Self> {
         let key = core::ptr::from_ref(word).cast_mut();
-        let probes = (0..DYNAMIC_MAX).map(|probe| (index as usize + probe) % DYNAMIC_MAX);
+        let first = key as usize / size_of::<trackway_abi::window::Event>();
+        let probes = (0..DYNAMIC_MAX).map(|probe| (first + probe) % DYNAMIC_MAX);
         probes.map(|place| &TABLE[place]).find(|entry| {
             let free = core::ptr::null_mut();
             let taken =
@@ -121,20 +123,70 @@ impl Dynamic {
         })
     }
 
-    fn plans(&self) -> impl Iterator<Item = Plan> {
-        let count = self.field_count.load(Ordering::Relaxed) as usize;
-        let fields = self.fields.iter().take(count);
-        fields.filter_map(|field| Plan::from_word(field.load(Ordering::Relaxed)))
+    /// The entry of the event with this description that had a word in a window of before.
+    #[cold]
+    fn of_before(encoded: &[u8]) -> Option<&'static Self> {
+        TABLE.iter().find(|entry| {
+            let known = known::of_word(entry.word.load(Ordering::Relaxed));
+            known.is_some_and(|known| known::is(known, encoded))
+        })
+    }
+
+    /// The plans of `count` fields, read once; `None` if the event has another number of fields, or
+    /// what stands there is not of one event.
+    fn plans(&self, count: usize) -> Option<Plans> {
+        if count > FIELDS_MAX || self.field_count.load(Ordering::Relaxed) as usize != count {
+            return None;
+        }
+        let mut plans = Plans { plans: [Plan::NONE; FIELDS_MAX], count, fixed_bytes: 0 };
+        for (plan, field) in plans.plans.iter_mut().zip(&self.fields).take(count) {
+            *plan = Plan::from_word(field.load(Ordering::Relaxed))?;
+            plans.fixed_bytes += plan.fixed_bytes();
+        }
+        (plans.fixed_bytes <= PAYLOAD_BYTES_MAX).then_some(plans)
     }
 
     fn word(&self) -> &'static AtomicU32 {
-        // SAFETY: a handle's entry has a word, which is in a window, mapped for good.
+        // SAFETY: a handle's entry has a word, which is in a window, mapped for good, or static.
         unsafe { &*self.word.load(Ordering::Relaxed) }
+    }
+
+    /// Aims at another word, unless another thread has.
+    fn aim(&self, from: *const AtomicU32, to: *const AtomicU32) {
+        let (from, to) = (from.cast_mut(), to.cast_mut());
+        let _ = self.word.compare_exchange(from, to, Ordering::Relaxed, Ordering::Relaxed);
     }
 
     /// Whether a session wants it: `trackway_dynamic_enabled`.
     pub fn is_enabled(&self) -> bool {
-        self.word().load(Ordering::Relaxed) != 0
+        match self.word().load(Ordering::Relaxed) {
+            0 => false,
+            known::FOLLOW => self.is_enabled_elsewhere(),
+            _ => true,
+        }
+    }
+
+    /// The same, for a process that has become another user since it described the event.
+    #[cold]
+    fn is_enabled_elsewhere(&self) -> bool {
+        let word = self.word();
+        let Some(now) = known::follow(word) else { return false };
+        self.aim(word, now);
+        now.load(Ordering::Relaxed) != 0
+    }
+}
+
+/// The plans of an event's fields, as one look found them.
+struct Plans {
+    plans: [Plan; FIELDS_MAX],
+    count: usize,
+    /// Their sum: not more than a payload has.
+    fixed_bytes: usize,
+}
+
+impl Plans {
+    fn as_slice(&self) -> &[Plan] {
+        &self.plans[..self.count]
     }
 }
 
@@ -150,7 +202,10 @@ pub unsafe fn describe(
     count: c_uint,
 ) -> Result<&'static Dynamic, c_int> {
     let moves = PROCESS.moves();
-    let Some(window) = PROCESS.home().and_then(Home::window) else { return Err(-libc::ENODEV) };
+    if !PROCESS.has_started() {
+        return Err(-libc::ENODEV);
+    }
+    let home = PROCESS.home();
     let count = count as usize;
     if count > FIELDS_MAX || level as usize >= LEVEL_NAMES.len() {
         return Err(-libc::EINVAL);
@@ -184,14 +239,19 @@ pub unsafe fn describe(
         (register::encode(&mut buffer, provider, name, level as u8, fields), provider, name)
     };
     let encoded = encoded.map_err(|_| -libc::EINVAL)?;
-    let index = register::intern(window, encoded, provider, name).ok_or(-libc::ENOSPC)?;
+    let word = register::word_of(home, encoded, provider, name).ok_or(-libc::ENOSPC)?;
     // Else it may be a number in zeros that are in the window's place.
     if PROCESS.moves() != moves {
         return Err(-libc::EAGAIN);
     }
-    let word = &window.event(index as usize % EVENTS_MAX).enabled;
-    let entry = Dynamic::entry(word, index).ok_or(-libc::ENOSPC)?;
-    entry.index.store(index, Ordering::Relaxed);
+    /// What a process has that has never been another user's.
+    const MOVES_OF_START: u64 = 1;
+    let before = if moves > MOVES_OF_START { Dynamic::of_before(encoded) } else { None };
+    if let Some(entry) = before {
+        entry.aim(entry.word(), word);
+        return Ok(entry);
+    }
+    let entry = Dynamic::entry(word).ok_or(-libc::ENOSPC)?;
     for (field, word) in entry.fields.iter().zip(words) {
         field.store(word, Ordering::Relaxed);
     }
@@ -348,28 +408,29 @@ pub unsafe fn record(event: &Dynamic, values: *const Value, count: c_uint) -> c_
         return 0;
     }
     let count = count as usize;
-    if count != event.field_count.load(Ordering::Relaxed) as usize
-        || (values.is_null() && count > 0)
-    {
+    let Some(plans) = event.plans(count).filter(|_| count == 0 || !values.is_null()) else {
         return -libc::EINVAL;
-    }
+    };
     let values: &[Value] = match count {
         0 => &[],
         // SAFETY: the caller's array.
         _ => unsafe { core::slice::from_raw_parts(values, count) },
     };
     // SAFETY: the caller's promise is the same.
-    match unsafe { stage(event, values) } {
+    match unsafe { stage(&plans, values) } {
         Err(errno) => errno,
         Ok((mut staged, is_cut)) => {
             let size = staged.end - HEADROOM_BYTES;
-            let index = event.index.load(Ordering::Relaxed);
-            let mut handle = Event::handle(event.word(), index);
-            // SAFETY: the payload has its room around it; the handle has the enable word and the
-            // number, which are all that is looked at.
+            let word = event.word();
+            let mut handle = Event::handle(word);
+            // SAFETY: the payload has its room around it; the handle has the enable word, which is
+            // all that is looked at.
             unsafe {
                 let payload = staged.bytes.as_mut_ptr().add(HEADROOM_BYTES);
                 record::emit(&raw mut handle, payload, size | if is_cut { CUT } else { 0 });
+            }
+            if !core::ptr::eq(handle.enabled, word) {
+                event.aim(word, handle.enabled);
             }
             0
         }
@@ -380,11 +441,10 @@ pub unsafe fn record(event: &Dynamic, values: *const Value, count: c_uint) -> c_
 ///
 /// # Safety
 /// The values' data is as the header says.
-unsafe fn stage(event: &Dynamic, values: &[Value]) -> Result<(Staged, bool), c_int> {
+unsafe fn stage(plans: &Plans, values: &[Value]) -> Result<(Staged, bool), c_int> {
     let mut spans = [Span::default(); FIELDS_MAX];
-    let (mut span_count, mut fixed_bytes, mut wanted_bytes) = (0, 0, 0);
-    for (plan, value) in event.plans().zip(values) {
-        fixed_bytes += plan.fixed_bytes();
+    let (mut span_count, mut wanted_bytes) = (0, 0);
+    for (&plan, value) in plans.as_slice().iter().zip(values) {
         // SAFETY: the caller's promise is the same.
         if let Some(wanted) = unsafe { wanted(plan, value)? } {
             spans[span_count] = Span { wanted, granted: wanted };
@@ -392,7 +452,7 @@ unsafe fn stage(event: &Dynamic, values: &[Value]) -> Result<(Staged, bool), c_i
             wanted_bytes += wanted;
         }
     }
-    let room = PAYLOAD_BYTES_MAX.saturating_sub(fixed_bytes);
+    let room = PAYLOAD_BYTES_MAX.saturating_sub(plans.fixed_bytes);
     let is_cut = wanted_bytes > room;
     if is_cut {
         share(&mut spans[..span_count], room);
@@ -400,7 +460,7 @@ unsafe fn stage(event: &Dynamic, values: &[Value]) -> Result<(Staged, bool), c_i
     let mut spans = spans.into_iter();
     let bytes = [0; HEADROOM_BYTES + PAYLOAD_BYTES_MAX + TAILROOM_BYTES];
     let mut staged = Staged { bytes, end: HEADROOM_BYTES };
-    for (plan, value) in event.plans().zip(values) {
+    for (&plan, value) in plans.as_slice().iter().zip(values) {
         let span = match plan.shape {
             Shape::Str | Shape::Text | Shape::Sequence => spans.next().unwrap_or_default(),
             _ => Span::default(),
@@ -456,3 +516,80 @@ unsafe fn put(staged: &mut Staged, plan: Plan, value: &Value, span: Span) {
 }
 
 const _: () = assert!(size_of::<*const c_void>() == size_of::<u64>());
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn entry(fields: &[Plan]) -> Dynamic {
+        let entry = Dynamic::new();
+        for (field, plan) in entry.fields.iter().zip(fields) {
+            field.store(plan.to_word(), Ordering::Relaxed);
+        }
+        entry.field_count.store(fields.len() as u32, Ordering::Relaxed);
+        entry
+    }
+
+    const fn plan(shape: Shape, length: u16) -> Plan {
+        Plan { shape, scalar: Scalar::U64, length }
+    }
+
+    #[test]
+    fn an_entry_of_two_events_at_a_time_is_refused() {
+        let array = plan(Shape::Array, 400);
+        assert!(entry(&[array]).plans(1).is_some());
+        assert!(entry(&[array]).plans(2).is_none(), "another number of fields");
+        assert!(entry(&[array, array]).plans(2).is_none(), "longer than a payload");
+        let odd = entry(&[array]);
+        odd.fields[0].store(0xffff_ffff, Ordering::Relaxed);
+        assert!(odd.plans(1).is_none(), "no shape");
+        odd.field_count.store(u32::MAX, Ordering::Relaxed);
+        assert!(odd.plans(u32::MAX as usize).is_none(), "more fields than there are");
+    }
+
+    /// Somebody who changes the window can have two events described into one entry, while others
+    /// record one of them.
+    #[test]
+    fn an_entry_that_changes_while_it_is_read_does_no_harm() {
+        extern crate std;
+        use std::vec::Vec;
+
+        const ROUNDS: usize = 20_000;
+        static EVENT: Dynamic = Dynamic::new();
+        let elements = Vec::from([0_u64; 499]);
+        let plans = [
+            [plan(Shape::Array, 499), plan(Shape::Text, 0)],
+            [plan(Shape::Text, 0), plan(Shape::Array, 499)],
+        ];
+        let change = |to: &[Plan]| {
+            for (field, plan) in EVENT.fields.iter().zip(to) {
+                field.store(plan.to_word(), Ordering::Relaxed);
+            }
+        };
+        change(&plans[0]);
+        EVENT.field_count.store(2, Ordering::Relaxed);
+        let changes = AtomicU32::new(0);
+        let is_over = core::sync::atomic::AtomicBool::new(false);
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                while !is_over.load(Ordering::Relaxed) {
+                    plans.iter().for_each(|plans| change(plans));
+                    changes.fetch_add(1, Ordering::Relaxed);
+                }
+            });
+            while changes.load(Ordering::Relaxed) == 0 {
+                std::thread::yield_now();
+            }
+            let bits = elements.as_ptr().expose_provenance() as u64;
+            let values = [Value { bits, length: 499 }; 2];
+            for _ in 0..ROUNDS {
+                // SAFETY: the values are good for an array and for a text.
+                let staged = EVENT.plans(2).map(|plans| unsafe { stage(&plans, &values) });
+                if let Some(Ok((staged, _))) = staged {
+                    assert!(staged.end <= HEADROOM_BYTES + PAYLOAD_BYTES_MAX);
+                }
+            }
+            is_over.store(true, Ordering::Relaxed);
+        });
+    }
+}

@@ -13,6 +13,8 @@ use trackway_abi::session::SESSIONS_MAX;
 use trackway_abi::window::EVENTS_MAX;
 use trackway_window::{ProcessSlot, Window};
 
+use crate::known::Places;
+
 /// Most windows that a process can have been in. A further user's is not taken: 64 GiB of address
 /// space each, and who needs more changes its user for other reasons than to give up rights.
 const HOMES_MAX: usize = 4;
@@ -34,6 +36,8 @@ pub(crate) struct Home {
     pub(crate) counted_in: [AtomicU64; SESSIONS_MAX],
     /// Those that have counted it as departed.
     pub(crate) departed_from: [AtomicU64; SESSIONS_MAX],
+    /// The numbers there of what this process has described.
+    pub(crate) places: Places,
 }
 
 // SAFETY: `window` is written once, before `base` is published with Release; read only by those
@@ -53,10 +57,12 @@ impl Home {
             slot: AtomicU64::new(0),
             counted_in: [const { AtomicU64::new(0) }; SESSIONS_MAX],
             departed_from: [const { AtomicU64::new(0) }; SESSIONS_MAX],
+            places: Places::new(),
         }
     }
 
-    fn all() -> impl Iterator<Item = (&'static Self, &'static Window)> {
+    /// All that there are.
+    pub(crate) fn all() -> impl Iterator<Item = (&'static Self, &'static Window)> {
         HOMES.iter().filter_map(|home| Some((home, home.window()?)))
     }
 

@@ -9,7 +9,8 @@
 //! enable word in the window; [`record::emit`] is called by an enabled site, puts contexts and
 //! header in front of the staged payload, and commits it (crate `trackway-ring`); whatever is not
 //! ordinary (first event of a process, sub-buffer full, stale clock, no rseq) goes to [`slow`]. A
-//! process that becomes another user moves to that user's window ([`privileges`]).
+//! process that becomes another user moves to that user's window ([`privileges`]), where what it
+//! has described is described again ([`known`]).
 #![no_std]
 
 pub mod abi;
@@ -17,6 +18,7 @@ mod context;
 mod decision;
 pub mod dynamic;
 mod home;
+mod known;
 mod now;
 pub mod privileges;
 pub mod record;

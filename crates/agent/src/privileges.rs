@@ -5,19 +5,20 @@
 //! threads that are recording. One thread at a time moves; who finds it busy asks it to look again.
 
 use core::ffi::{CStr, c_char, c_int, c_void};
-use core::sync::atomic::{AtomicPtr, AtomicU32, Ordering};
+use core::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, Ordering};
 
 use trackway_abi::region::CLAIM_REGIONS_PER_CPU;
 use trackway_abi::session::SESSIONS_MAX;
 use trackway_sys::Errno;
 use trackway_sys::file::Fd;
+use trackway_sys::memory::Zeros;
 use trackway_sys::process::{Users, has_more_rights, identity, restart_sequences};
 use trackway_sys::signal::SignalSet;
 use trackway_window::{Owner, SessionLayout, Way, Window};
 
 use crate::decision::PROCESS;
 use crate::home::Home;
-use crate::{register, start, thread};
+use crate::{known, start, thread};
 
 /// A function of the C library that this library wraps.
 #[derive(Debug)]
@@ -62,6 +63,17 @@ pub(crate) fn look_up_wrapped() {
     for wrapped in [&SETUID, &SETEUID, &SETREUID, &SETRESUID] {
         wrapped.look_up();
     }
+    unsafe extern "C" {
+        /// pthread_atfork(3). Of the C library's static part.
+        fn pthread_atfork(
+            prepare: Option<extern "C" fn()>,
+            parent: Option<extern "C" fn()>,
+            child: Option<extern "C" fn()>,
+        ) -> c_int;
+    }
+    // If there is no memory for that, children forked in the middle of a change stay as they are.
+    // SAFETY: the library, and so the function, is never unloaded.
+    unsafe { pthread_atfork(None, None, Some(finish_in_fork_child)) };
 }
 
 /// Process that is moving, by one of its threads; 0: nobody. What a fork child finds is its
@@ -70,10 +82,92 @@ static MOVING: AtomicU32 = AtomicU32::new(0);
 /// How often anybody has asked.
 static ASKED: AtomicU32 = AtomicU32::new(0);
 
-/// To be called after a set*id function that succeeded: moves to the window of the user whose
-/// process this is now. Any thread, any signal handler; errno is unchanged. Waits for claims, for a
-/// few milliseconds, and for the loader's list of modules, as dlopen(3) does.
-pub fn users_changed() {
+/// How many threads are in a wrapped function now.
+static CHANGING: AtomicU32 = AtomicU32::new(0);
+
+/// A change of user while it is under way, from before the C library's function to the end of what
+/// follows from it.
+#[derive(Debug)]
+pub struct Change {
+    /// What the window is replaced by, where the new user may not have it any more.
+    zeros: Option<Zeros>,
+}
+
+impl Change {
+    /// Begins a change to these users (real, effective, saved; `None`: that one stays).
+    pub fn begin(users: [Option<u32>; 3]) -> Self {
+        if !PROCESS.has_started() || thread::in_vfork_child() {
+            return Self { zeros: None };
+        }
+        // ORDERING: SeqCst, here and in `drop`: a child that has the new user has this, too.
+        CHANGING.fetch_add(1, Ordering::SeqCst);
+        // Root may lock as much memory as it likes (mlockall with MCL_FUTURE makes all that is
+        // mapped such memory); the new user may not. Nothing is done where it may come back, or
+        // where the change will be refused.
+        let leaves = users.iter().all(|&user| user.is_some_and(|user| user != 0));
+        let home = PROCESS.home().filter(|home| leaves && home.uid() == 0);
+        let home = home.filter(|_| Users::current().effective() == 0);
+        let window = home.and_then(|home| Some((home, home.window()?)));
+        let errno = Errno::last();
+        let zeros = window.and_then(|(home, window)| window.zeros(home.reach(window)));
+        errno.set();
+        Self { zeros }
+    }
+
+    /// The C library's function has succeeded.
+    pub fn succeeded(&mut self) {
+        users_changed(&mut self.zeros);
+    }
+}
+
+impl Drop for Change {
+    fn drop(&mut self) {
+        if PROCESS.has_started() && !thread::in_vfork_child() {
+            // A child forked in the middle begins at zero.
+            let less = |threads: u32| threads.checked_sub(1);
+            // ORDERING: SeqCst: see `begin`.
+            let _ = CHANGING.fetch_update(Ordering::SeqCst, Ordering::Relaxed, less);
+        }
+        let errno = Errno::last();
+        self.zeros = None;
+        errno.set();
+    }
+}
+
+/// In every child that fork(3) makes. Where a thread of the parent was changing its user, which the
+/// child does not have, the child does all of that again, so that it is not left with a window that
+/// its user may not have, nor without one. (It is in no sandbox that forbids this: the parent's
+/// thread was at it.)
+extern "C" fn finish_in_fork_child() {
+    if CHANGING.swap(0, Ordering::Relaxed) == 0 || !PROCESS.has_started() {
+        return;
+    }
+    let errno = Errno::last();
+    let before = SignalSet::all().block();
+    MOVING.store(0, Ordering::Relaxed);
+    PROCESS.settled_stamp();
+    let opened = OPENED.swap(core::ptr::null_mut(), Ordering::Relaxed);
+    if !opened.is_null() && !Home::all().any(|(_, window)| window.base() == opened) {
+        // SAFETY: the parent's thread, which is not here, had mapped it and given it to nobody.
+        unsafe { libc::munmap(opened.cast(), OPENED_BYTES.load(Ordering::Relaxed) as usize) };
+    }
+    for (home, window) in Home::all().filter(|(home, _)| !PROCESS.lives_in(home)) {
+        // Half left, or half entered. If this fails, there is nothing more to be done.
+        let _ = window.blank(true, home.reach(window));
+        let _ = window.blank(false, home.reach(window));
+    }
+    move_once(Users::current(), &mut None);
+    if let Some((home, window)) = PROCESS.home().and_then(|home| Some((home, home.window()?))) {
+        settle_in(home, window);
+    }
+    before.make_current();
+    errno.set();
+}
+
+/// After a set*id function that succeeded: moves to the window of the user whose process this is
+/// now. Any thread, any signal handler; errno is unchanged. Waits for claims, for a few
+/// milliseconds, and for nothing else.
+fn users_changed(zeros: &mut Option<Zeros>) {
     // A vfork child has its parent's memory, and is about to call exec.
     if !PROCESS.has_started() || thread::in_vfork_child() || !must_move(Users::current()) {
         return;
@@ -96,7 +190,7 @@ pub fn users_changed() {
         PROCESS.settled_stamp();
         // ORDERING: SeqCst, all three: the Dekker pair above.
         let asked = ASKED.load(Ordering::SeqCst);
-        move_once(Users::current());
+        move_once(Users::current(), zeros);
         MOVING.store(0, Ordering::SeqCst);
         if ASKED.load(Ordering::SeqCst) == asked {
             break;
@@ -114,7 +208,7 @@ fn must_move(users: Users) -> bool {
     }
 }
 
-fn move_once(users: Users) {
+fn move_once(users: Users, zeros: &mut Option<Zeros>) {
     if !must_move(users) {
         return;
     }
@@ -129,7 +223,7 @@ fn move_once(users: Users) {
             next.discard();
             return;
         }
-        if leave(home).is_err() {
+        if leave(home, zeros).is_err() {
             if let Some(next) = next {
                 next.discard();
             }
@@ -140,6 +234,10 @@ fn move_once(users: Users) {
         enter(&next);
     }
 }
+
+/// Where a window is mapped that nobody is in yet; null: there is none. For fork children.
+static OPENED: AtomicPtr<u8> = AtomicPtr::new(core::ptr::null_mut());
+static OPENED_BYTES: AtomicU64 = AtomicU64::new(0);
 
 /// A window to move to.
 struct Next {
@@ -155,29 +253,41 @@ impl Next {
         let (window, fd) = start::open_window(uid).ok()?;
         let status = fd.status();
         let file = status.map_or([0; 2], |status| [status.device, status.inode]);
+        OPENED_BYTES.store(window.mapped_bytes(), Ordering::Relaxed);
+        OPENED.store(window.base(), Ordering::Relaxed);
         Some(Self { window, fd, file, uid })
     }
 
     /// Gives up the mapping, which nobody has seen.
     fn discard(&self) {
+        OPENED.store(core::ptr::null_mut(), Ordering::Relaxed);
         // SAFETY: it was made in `open`, and nothing of it was given out.
         unsafe { self.window.discard() };
     }
 }
 
 /// Leaves a window: afterwards there are zeros in its place, and all records of before are whole.
-fn leave(home: &'static Home) -> Result<(), Errno> {
+fn leave(home: &'static Home, zeros: &mut Option<Zeros>) -> Result<(), Errno> {
     let Some(window) = home.window() else { return Ok(()) };
     let reach = home.reach(window);
+    if !zeros.as_ref().is_some_and(|zeros| zeros.suffice(window.mapped_bytes(), reach)) {
+        *zeros = None;
+    }
+    let mut blank = |fixed_part| match zeros {
+        Some(zeros) => window.blank_by(zeros, fixed_part),
+        None => window.blank(fixed_part, reach),
+    };
     let layouts = core::array::from_fn(|index| SessionLayout::read(window, index));
     // Said before the window is gone, and taken back if it cannot be left.
     departure(home, window, &layouts);
     PROCESS.move_to(None);
+    known::set_left_words(0, Some(home));
     // From here on no site is on, nobody finds a session, and no sequence passes its gate: no
     // session has the generation zero.
-    if let Err(errno) = window.blank(true, reach) {
+    if let Err(errno) = blank(true) {
         arrival(home, window);
         PROCESS.move_to(Some(home));
+        settle_in(home, window);
         return Err(errno);
     }
     // Who passed its gate before has committed or starts again. A kernel that cannot do this may
@@ -185,7 +295,9 @@ fn leave(home: &'static Home) -> Result<(), Errno> {
     let _ = restart_sequences();
     wait_for_claims(home, window, &layouts);
     // If this fails the rest stays where it is, and nobody looks there any more.
-    let _ = window.blank(false, reach);
+    let _ = blank(false);
+    // Those of another home would be of another size, and there.
+    *zeros = None;
     Ok(())
 }
 
@@ -251,6 +363,7 @@ fn enter(next: &Next) {
         if home.is_none() {
             next.discard();
         }
+        OPENED.store(core::ptr::null_mut(), Ordering::Relaxed);
         home
     };
     let Some((home, window)) = home.and_then(|home| Some((home, home.window()?))) else { return };
@@ -263,19 +376,11 @@ fn enter(next: &Next) {
     }
     arrival(home, window);
     PROCESS.move_to(Some(home));
-    // The loader's lock may be held for good by a thread that this fork child does not have.
-    if !(PROCESS.is_fork_child() && has_had_threads()) {
-        register::register_loaded_modules();
-    }
+    settle_in(home, window);
 }
 
-/// Whether the process has, or its parents had, more than one thread.
-fn has_had_threads() -> bool {
-    unsafe extern "C" {
-        /// Of <sys/single_threaded.h>.
-        static __libc_single_threaded: c_char;
-    }
-    // SAFETY: the C library defines it; it is one byte that changes from 1 to 0.
-    let single: c_int = unsafe { (&raw const __libc_single_threaded).read_volatile() }.into();
-    single == 0
+/// Describes in the process's window what it knows, and sends there who aims at another one.
+fn settle_in(home: &'static Home, window: &'static Window) {
+    known::describe_all(home, window);
+    known::set_left_words(known::FOLLOW, Some(home));
 }

@@ -43,7 +43,12 @@ pub unsafe extern "C" fn emit(event: *mut Event, payload: *mut u8, size: usize) 
         // SAFETY: the caller's payload.
         if !unsafe { try_record(session, enabled, payload, size) } {
             // SAFETY: likewise.
-            unsafe { slow::record(session, enabled, payload, size) };
+            let is_here = unsafe { slow::record(session, enabled, payload, size) };
+            if !is_here {
+                // SAFETY: likewise; the event is the caller's.
+                unsafe { slow::follow(session, event, enabled, payload, size) };
+                return;
+            }
         }
     }
 }

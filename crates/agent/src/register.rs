@@ -10,30 +10,33 @@ use trackway_window::{SessionLayout, Window};
 use crate::abi::{Event, Field, VERSION};
 use crate::decision::PROCESS;
 use crate::home::Home;
-use crate::record;
 use crate::start::explain;
+use crate::{known, record};
 
 /// Registers the events in `[begin, end)`: `trackway_abi_register` of include/trackway/abi/abi.h.
 ///
 /// # Safety
 /// The range holds pointers to events of a loaded module, or nulls.
 pub unsafe fn register(begin: *const *mut Event, end: *const *mut Event) {
+    if !PROCESS.has_started() {
+        return;
+    }
     /// How often the process may move meanwhile.
     const MOVES_MAX: usize = 4;
     for _ in 0..MOVES_MAX {
         let moves = PROCESS.moves();
-        let Some(window) = PROCESS.home().and_then(Home::window) else { return };
+        let home = PROCESS.home();
         let mut at = begin;
         while at < end {
             // SAFETY: the caller's array.
             let event = unsafe { *at };
             if !event.is_null() {
                 // SAFETY: the caller's event.
-                unsafe { register_event(window, event, moves) };
+                unsafe { register_event(home, event, moves) };
             }
             at = at.wrapping_add(1);
         }
-        // Else another thread made the process another user's, and may have been here before us.
+        // Else another thread made the process another user's, and may not have seen us.
         if PROCESS.moves() == moves {
             return;
         }
@@ -42,7 +45,7 @@ pub unsafe fn register(begin: *const *mut Event, end: *const *mut Event) {
 
 /// # Safety
 /// `event` is an event of a loaded module.
-unsafe fn register_event(window: &Window, event: *mut Event, moves: u64) {
+unsafe fn register_event(home: Option<&'static Home>, event: *mut Event, moves: u64) {
     // SAFETY: the caller's event; version and size say what is there.
     let event = unsafe {
         if (*event).version != VERSION || usize::from((*event).size) < size_of::<Event>() {
@@ -59,20 +62,35 @@ unsafe fn register_event(window: &Window, event: *mut Event, moves: u64) {
     // SAFETY: likewise.
     let encoded = unsafe { encode(&mut buffer, provider, name, event.level, fields) };
     let Ok(encoded) = encoded else { return };
-    let Some(index) = intern(window, encoded, provider, name) else { return };
+    let Some(word) = word_of(home, encoded, provider, name) else { return };
     // The number is good for that window for ever, unless it was taken in zeros that are in the
     // window's place since the process moved.
     if PROCESS.moves() != moves {
         return;
     }
-    event.index = index;
+    event.index = home
+        .and_then(Home::window)
+        .map_or(0, |window| Window::event_at(window.base(), word) as u32);
     event.emit = Some(record::emit);
-    let word: *const AtomicU32 = &raw const window.event(index as usize % EVENTS_MAX).enabled;
     // SAFETY: `enabled` is a pointer of the module's that sites only read.
     let enabled = unsafe { AtomicPtr::from_ptr((&raw mut event.enabled).cast::<*mut AtomicU32>()) };
     // ORDERING: SeqCst: a site that sees the word (by address dependency) sees `emit`; and whoever
     // aims it looks at the process's home afterwards (see `Process::move_to`).
-    enabled.store(word.cast_mut(), Ordering::SeqCst);
+    enabled.store(core::ptr::from_ref(word).cast_mut(), Ordering::SeqCst);
+}
+
+/// The enable word of this description, in the window of a home or in none.
+pub(crate) fn word_of(
+    home: Option<&'static Home>,
+    encoded: &[u8],
+    provider: &[u8],
+    name: &[u8],
+) -> Option<&'static AtomicU32> {
+    let Some(home) = home else { return known::word_nowhere(encoded) };
+    let window = home.window()?;
+    let index = intern(window, encoded, provider, name)? as usize % EVENTS_MAX;
+    home.places.keep(index, encoded);
+    Some(&window.event(index).enabled)
 }
 
 /// Says, once, that events of a header of another version stay off.

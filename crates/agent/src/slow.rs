@@ -4,7 +4,7 @@
 //! Everything here may also run in a signal handler that interrupted itself here. A record that
 //! comes in is either committed or counted, unless the session is not for this process.
 
-use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use core::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, Ordering};
 
 use trackway_abi::record::context::PROCNAME;
 use trackway_abi::record::{CUT, EXTENDED_BYTES, TAILROOM_BYTES};
@@ -17,10 +17,11 @@ use trackway_ring::{Plan, Refusal, Region, write_header};
 use trackway_sys::Errno;
 use trackway_window::{MappedMemory, SessionLayout, Way, Window};
 
+use crate::abi::Event;
 use crate::decision::PROCESS;
 use crate::home::Home;
 use crate::thread::Identity;
-use crate::{context, now, thread};
+use crate::{context, known, now, thread};
 
 /// How often a sequence may be restarted before the record goes another way (a debugger that
 /// steps through it, a storm of signals).
@@ -76,7 +77,8 @@ enum Outcome {
     Stale,
 }
 
-/// Records in session `index` by whatever way works, or counts the record as discarded.
+/// Records in session `index` by whatever way works, or counts the record as discarded. False if
+/// the word is not one of the window that the process is in: then nothing was done.
 ///
 /// # Safety
 /// As [`crate::record::emit`].
@@ -87,19 +89,67 @@ pub(crate) unsafe fn record(
     enabled: *const AtomicU32,
     payload: *mut u8,
     size: usize,
-) {
+) -> bool {
+    // If the process leaves that home from here on, all that is read there is zero, and no session.
+    let Some((home, window, event)) = Home::of(enabled) else { return false };
+    if !PROCESS.lives_in(home) {
+        return false;
+    }
     // A fork child's first event may open files in /proc, and fail to.
     let errno = Errno::last();
     // SAFETY: the caller's promise is the same.
-    unsafe { record_somehow(index, enabled, payload, size) };
+    unsafe { record_somehow(index, home, window, event, payload, size) };
     errno.set();
+    true
+}
+
+/// Records an event whose word is none of the process's window, if it is not on its way there for
+/// nothing: aims it at its word there first.
+///
+/// # Safety
+/// As [`crate::record::emit`]; the event's word was `enabled`.
+#[cold]
+#[inline(never)]
+pub(crate) unsafe fn follow(
+    session: usize,
+    event: *mut Event,
+    enabled: *const AtomicU32,
+    payload: *mut u8,
+    size: usize,
+) {
+    // Not who has recorded in lower sessions of the window that the process has just left.
+    if session != known::FOLLOW.trailing_zeros() as usize {
+        return;
+    }
+    let Some(word) = known::follow(enabled) else { return };
+    // SAFETY: the caller's event, as in `emit`.
+    let place =
+        unsafe { AtomicPtr::from_ptr((&raw mut (*event).enabled).cast::<*mut AtomicU32>()) };
+    let aim = core::ptr::from_ref(word).cast_mut();
+    // Only in the place of what we looked up: another thread may have been here in a later window.
+    // ORDERING: SeqCst, as in `register_event`.
+    let _ = place.compare_exchange(enabled.cast_mut(), aim, Ordering::SeqCst, Ordering::Relaxed);
+    let mut sessions = word.load(Ordering::Relaxed);
+    while sessions != 0 {
+        // If it has moved again: what is emitted while a process moves is nobody's.
+        // SAFETY: the caller's payload.
+        if !unsafe { record(sessions.trailing_zeros() as usize, word, payload, size) } {
+            return;
+        }
+        sessions &= sessions - 1;
+    }
 }
 
 /// # Safety
 /// As [`crate::record::emit`].
-unsafe fn record_somehow(index: usize, enabled: *const AtomicU32, payload: *mut u8, size: usize) {
-    // If the process has left that home meanwhile, all that is read there is zero, and no session.
-    let Some((home, window, event)) = Home::of(enabled) else { return };
+unsafe fn record_somehow(
+    index: usize,
+    home: &Home,
+    window: &'static Window,
+    event: usize,
+    payload: *mut u8,
+    size: usize,
+) {
     let stamp = PROCESS.settled_stamp();
     // ORDERING: Acquire pairs with the recorder's Release of a generation.
     let generation = window.session(index).generation.load(Ordering::Acquire);
@@ -338,7 +388,8 @@ impl Record<'_> {
         // ORDERING: SeqCst, a Dekker pair with a recorder that comes back: it renews the lease,
         // then sets the bits; we clear the bit, then look at the lease again.
         enabled.fetch_and(!bit, Ordering::SeqCst);
-        if lease.load(Ordering::SeqCst) >= now {
+        // And not where the process has left a window: what stands there means something else.
+        if lease.load(Ordering::SeqCst) >= now || !PROCESS.lives_in(self.home) {
             enabled.fetch_or(bit, Ordering::SeqCst);
         }
     }

@@ -148,9 +148,10 @@ pub unsafe extern "C" fn clone(
     unsafe { trackway_agent::clone(&arguments) }
 }
 
-/// Defines a set*id function: the C library's, and then what follows from it for us.
+/// Defines a set*id function: the C library's, and then what follows from it for us. `users` are
+/// the real, effective and saved user that root makes by it.
 macro_rules! set_user {
-    ($name:ident, $wrapped:ident, $($user:ident),+) => {
+    ($name:ident, $wrapped:ident, ($($user:ident),+), $users:expr) => {
         /// As the C library's function of this name, which it calls.
         #[unsafe(no_mangle)]
         pub extern "C" fn $name($($user: u32),+) -> c_int {
@@ -159,19 +160,23 @@ macro_rules! set_user {
             // SAFETY: the C library's function of this name has this type; null is no function.
             let function: Option<Function> = unsafe { core::mem::transmute(address) };
             let Some(function) = function else { return -1 };
+            // Of root; and (uid_t) -1 leaves a user as it is.
+            let users: [u32; 3] = $users;
+            let users = users.map(|user| (user != u32::MAX).then_some(user));
+            let mut change = trackway_agent::privileges::Change::begin(users);
             let result = function($($user),+);
             if result == 0 {
-                trackway_agent::privileges::users_changed();
+                change.succeeded();
             }
             result
         }
     };
 }
 
-set_user!(setuid, SETUID, user);
-set_user!(seteuid, SETEUID, effective);
-set_user!(setreuid, SETREUID, real, effective);
-set_user!(setresuid, SETRESUID, real, effective, saved);
+set_user!(setuid, SETUID, (user), [user; 3]);
+set_user!(seteuid, SETEUID, (effective), [u32::MAX, effective, u32::MAX]);
+set_user!(setreuid, SETREUID, (real, effective), [real, effective, effective]);
+set_user!(setresuid, SETRESUID, (real, effective, saved), [real, effective, saved]);
 
 /// vfork(2), so that the child is known: it shares its parent's memory, thread-local storage
 /// included, while the kernel has dropped its rseq registration. Its events must not use the

@@ -52,10 +52,12 @@ enum What {
     #[command(after_help = "Examples:\n  trackway bench spans --quick\n  \
                             trackway bench spans --rounds 10 --json spans.json")]
     Spans(Spans),
-    /// What the preload helper libc costs a program that allocates, beside LTTng's
+    /// What the preload helper libc costs programs that allocate, beside LTTng's
     ///
     /// Small C programs run alone, with the helper loaded while nobody records, and recorded, in
-    /// interleaved rounds. Figures of different machines do not compare; ratios do.
+    /// interleaved rounds. Then programs that are installed (python3, perl, gcc's cc1, clang, git,
+    /// sqlite3, jq, bash) run alone and with the idle helper, in interleaved rounds, too. Figures
+    /// of different machines do not compare; ratios do.
     #[command(after_help = "Examples:\n  trackway bench preload --quick\n  \
                             trackway bench preload --rounds 100 --json preload.json")]
     Preload(Preload),
@@ -127,7 +129,7 @@ struct Reader {
 /// Arguments of `trackway bench preload`.
 #[derive(Debug, clap::Args)]
 struct Preload {
-    /// Some seconds instead of two minutes: to see that all works, not for figures
+    /// Half a minute instead of six: to see that all works, not for figures
     #[arg(long)]
     quick: bool,
     /// Measure so many rounds [default: 40]

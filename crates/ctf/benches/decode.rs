@@ -184,13 +184,13 @@ fn pass(trace: &Trace, packets: &[Vec<u8>], work: Work) -> (u64, u64) {
     for packet in packets {
         let window = Window::whole(packet);
         decoder.begin_packet(window, packet.len() as u64, &mut sum, |_| {}).expect("a packet");
-        while let Some(header) = decoder.event_header(window).expect("a header") {
+        while let Some(body) = decoder.event(window).expect("a header") {
+            let header = body.header;
             match work {
-                Work::Decode => decoder.event_body(window, header.class, &mut sum),
-                Work::Skip => decoder.skip_body(window, header.class),
+                Work::Decode => body.read(&mut sum),
+                Work::Skip => body.skip(),
                 Work::Text => {
                     let line = Line {
-                        class: header.class,
                         stamp: header.time.map(|time| Stamp { time, clock: header.clock }),
                         previous: None,
                         stream_text: b"host ",
@@ -198,7 +198,7 @@ fn pass(trace: &Trace, packets: &[Vec<u8>], work: Work) -> (u64, u64) {
                         packet_text: b"{ cpu_id = 0 }",
                         prefix: Some(&prefix),
                     };
-                    lines.event(&mut text, line, &mut decoder, window).map(|_| ())
+                    lines.event(&mut text, line, body).map(|_| ())
                 }
             }
             .expect("a body");

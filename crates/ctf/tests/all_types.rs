@@ -20,8 +20,8 @@ fn readable_packet(random: &mut Random, metadata: &str, trace: &Trace) -> Option
     let mut sink = FieldWriter::new(&mut text, Names::default(), false);
     decoder.begin_packet(window, PACKET_BYTES as u64, &mut sink, |_| {}).ok()?;
     let (mut events, mut end) = (0, decoder.position_bits());
-    while let Ok(Some(header)) = decoder.event_header(window) {
-        if decoder.event_body(window, header.class, &mut sink).is_err() {
+    while let Ok(Some(event)) = decoder.event(window) {
+        if event.read(&mut sink).is_err() {
             break;
         }
         (events, end) = (events + 1, decoder.position_bits());

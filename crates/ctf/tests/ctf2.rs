@@ -36,12 +36,12 @@ fn text(metadata: &str, stream: &[u8]) -> String {
     let (window, mut context, mut out) = (Window::whole(stream), Vec::new(), Vec::new());
     let mut sink = FieldWriter::new(&mut context, Names::default(), false);
     decoder.begin_packet(window, stream.len() as u64, &mut sink, |_| {}).expect("a packet");
-    while let Some(header) = decoder.event_header(window).expect("a header") {
-        out.extend_from_slice(header.class.name().unwrap_or_default().as_bytes());
+    while let Some(event) = decoder.event(window).expect("a header") {
+        out.extend_from_slice(event.header.class.name().unwrap_or_default().as_bytes());
         out.extend_from_slice(b": ");
         out.extend_from_slice(&context);
         let mut sink = FieldWriter::new(&mut out, Names::default(), !context.is_empty());
-        decoder.event_body(window, header.class, &mut sink).expect("a body");
+        event.read(&mut sink).expect("a body");
         out.push(b'\n');
     }
     String::from_utf8(out).expect("UTF-8")
@@ -461,11 +461,8 @@ fn packets_are_rewritten_as_they_were() {
     decoder.begin_packet(window, stream.len() as u64, &mut Skip, |_| {}).expect("a packet");
     let mut rewriter = PacketRewriter::new(&trace, &decoder, window).expect("a rewriter");
     let mut events = 0;
-    loop {
-        let before = decoder.clone();
-        let Some(header) = decoder.event_header(window).expect("a header") else { break };
-        decoder.skip_body(window, header.class).expect("a body");
-        rewriter.event(&before, window, header.class).expect("it was decoded before");
+    while let Some(event) = decoder.event(window).expect("a header") {
+        rewriter.event(event.whole().expect("a body")).expect("it was decoded before");
         events += 1;
     }
     let mut behind = Vec::new();

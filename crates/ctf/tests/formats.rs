@@ -34,9 +34,10 @@ fn lines<F: LineFormat>(
         let packet = decoder.begin_packet(window, available, &mut sink, |_| {}).expect("a packet");
         drop(sink);
         let stream = decoder.class().expect("a stream class");
-        while let Some(header) = decoder.event_header(window).expect("a header") {
+        while let Some(body) = decoder.event(window).expect("a header") {
+            let header = body.header;
             if !wanted(header.class) {
-                decoder.skip_body(window, header.class).expect("a body");
+                body.skip().expect("a body");
                 continue;
             }
             let [stream_text, class_text] = [
@@ -46,7 +47,6 @@ fn lines<F: LineFormat>(
             let mut prefix = Literal::default();
             prefix.set(&[&stream_text, &class_text, &packet_text]);
             let line = Line {
-                class: header.class,
                 stamp: header.time.map(|time| Stamp { time, clock: header.clock }),
                 previous: None,
                 stream_text: &stream_text,
@@ -55,7 +55,7 @@ fn lines<F: LineFormat>(
                 prefix: Some(&prefix).filter(|prefix| prefix.len() > 30),
             };
             let mut out = Vec::new();
-            format.event(&mut out, line, &mut decoder, window).expect("a body");
+            format.event(&mut out, line, body).expect("a body");
             lines.push(String::from_utf8(out).expect("UTF-8"));
         }
         at += packet.packet_bits.map_or(available, |bits| bits / 8) as usize;

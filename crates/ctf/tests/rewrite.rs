@@ -22,15 +22,12 @@ fn rewritten(
     let mut behind = Vec::new();
     let mut new = NewPacket { sequence: Some(77), ..NewPacket::default() };
     let mut number = 0;
-    loop {
-        let before = decoder.clone();
-        // Damage ends the packet.
-        let Ok(Some(header)) = decoder.event_header(window) else { break };
-        if decoder.skip_body(window, header.class).is_err() {
-            break;
-        }
+    // Damage ends the packet.
+    while let Ok(Some(event)) = decoder.event(window) {
+        let header = event.header;
+        let Ok(event) = event.whole() else { break };
         if keep(number) {
-            rewriter.event(&before, window, header.class).expect("it was decoded before");
+            rewriter.event(event).expect("it was decoded before");
             new.timestamp_begin.get_or_insert(header.clock);
             new.timestamp_end = Some(header.clock);
             if drain {
@@ -122,11 +119,8 @@ fn written_again(trace: &Trace, bytes: &[u8], packet: &Packet) -> Vec<u8> {
     let mut decoder = StreamDecoder::new(trace);
     decoder.begin_packet(window, bytes.len() as u64, &mut Skip, |_| {}).expect("a packet");
     let mut rewriter = PacketRewriter::new(trace, &decoder, window).expect("can be rewritten");
-    loop {
-        let before = decoder.clone();
-        let Some(header) = decoder.event_header(window).expect("an event") else { break };
-        decoder.skip_body(window, header.class).expect("an event");
-        rewriter.event(&before, window, header.class).expect("it was decoded before");
+    while let Some(event) = decoder.event(window).expect("an event") {
+        rewriter.event(event.whole().expect("an event")).expect("it was decoded before");
     }
     let new = NewPacket {
         timestamp_begin: packet.timestamp_begin,

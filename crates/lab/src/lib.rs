@@ -6,7 +6,7 @@
 //! readback  every event of every run is looked for in what the tracer itself wrote
 //! results   what was measured, as JSON; table, bars and report show it to people
 //! reader    the same for readers of traces: ours beside babeltrace2
-//! preload   what the preload helper costs a program that allocates, beside LTTng's
+//! preload   what the preload helper costs programs that allocate, made here or installed
 //! ```
 //!
 //! Main invariant: a figure is only given beside the proof that the tracer did the work. After
@@ -44,7 +44,7 @@ pub use case::{Case, Context, Payload};
 pub use error::Error;
 pub use machine::Machine;
 pub use preload::{
-    PreloadCost, PreloadOptions, PreloadResults, Program, Way, print_preload, run_preload,
+    PreloadCost, PreloadOptions, PreloadResults, Program, RealCost, Way, print_preload, run_preload,
 };
 pub use reader::{
     Agreement, ReadingOptions, ReadingResults, Size, Speed, Tool, TraceKind, TraceMeasured, Work,

@@ -95,8 +95,8 @@ fn count_stream(
         discarded = packet.events_discarded.unwrap_or(discarded);
         let content_bits = decoder.content_bits() - decoder.position_bits();
         counted.record_bytes += content_bits / 8;
-        while let Some(header) = decoder.event_header(window)? {
-            decoder.event_body(window, header.class, &mut numbers)?;
+        while let Some(event) = decoder.event(window)? {
+            event.read(&mut numbers)?;
             numbers.event_ends();
         }
         let size = packet.packet_bits.map_or(rest.len() as u64, |bits| bits / 8);

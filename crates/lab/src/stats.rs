@@ -40,6 +40,32 @@ impl Spread {
     }
 }
 
+/// How sure an interval of confidence is to hold what it is about.
+const CONFIDENCE: f64 = 0.95;
+
+/// Between which figures the median lies of all that could be measured, with 95 % confidence, by
+/// the ranks of those that were: whatever their distribution is. `None` if they are fewer than six.
+pub(crate) fn median_interval(figures: &[f64]) -> Option<(f64, f64)> {
+    let mut sorted: Vec<f64> = figures.iter().copied().filter(|one| one.is_finite()).collect();
+    sorted.sort_by(f64::total_cmp);
+    let count = sorted.len();
+    // Each figure is above the median or below, as a coin falls: how likely it is that at most
+    // `rank` of them are below.
+    let mut exactly = 0.5_f64.powi(i32::try_from(count).ok()?);
+    let mut at_most = exactly;
+    let mut rank = None;
+    for next in 0..count {
+        if 2.0 * at_most > 1.0 - CONFIDENCE {
+            break;
+        }
+        rank = Some(next);
+        exactly *= (count - next) as f64 / (next + 1) as f64;
+        at_most += exactly;
+    }
+    let rank = rank?;
+    Some((*sorted.get(rank)?, *sorted.get(count - 1 - rank)?))
+}
+
 /// The figure that `percent` % of the sorted figures are below, interpolated between neighbours.
 fn percentile(sorted: &[f64], percent: f64) -> Option<f64> {
     let last = sorted.len().checked_sub(1)?;
@@ -73,6 +99,21 @@ mod tests {
         let spread = Spread::of(&figures).expect("figures");
         assert_eq!((spread.median, spread.p95, spread.max), (20.0, 20.0, 1e6));
         assert_eq!(spread.half_range(), (1e6 - 20.0) / 2.0);
+    }
+
+    #[test]
+    fn medians_lie_between_the_ranks_that_tables_give() {
+        let interval = |count: u32| {
+            let figures: Vec<f64> = (1..=count).rev().map(f64::from).collect();
+            median_interval(&figures)
+        };
+        assert_eq!(interval(5), None);
+        assert_eq!(interval(6), Some((1.0, 6.0)));
+        assert_eq!(interval(9), Some((2.0, 8.0)));
+        assert_eq!(interval(20), Some((6.0, 15.0)));
+        assert_eq!(interval(40), Some((14.0, 27.0)));
+        assert_eq!(interval(100), Some((40.0, 61.0)));
+        assert!(interval(1000).is_some());
     }
 
     #[test]

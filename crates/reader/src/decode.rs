@@ -6,8 +6,7 @@
 use std::ops::Range;
 
 use trackway_ctf::read::{
-    Bytes, Damage, EventClass, EventHeader, Loss, Next, SourceStream, StreamClass, StreamDecoder,
-    StreamError,
+    Bytes, Damage, Loss, SourceStream, StreamClass, StreamDecoder, StreamError,
 };
 use trackway_ctf::text::{Head, LINE_BYTES_MAX, Line, LineFormat, Stamp};
 
@@ -167,86 +166,68 @@ impl<'t, B: Bytes> Task<'t, B> {
                 self.texts = None;
                 break;
             }
-            let header = match self.source.header(&mut self.decoder)? {
-                Next::Event(header) => header,
-                Next::PacketEnd => {
-                    self.texts = None;
-                    break;
-                }
-            };
-            self.events += 1;
-            if self.events <= self.wanted.start {
-                self.skip(&header)?;
-                continue;
+            if !self.event(texts, format, batch)? {
+                self.texts = None;
+                break;
             }
-            self.event(texts, &header, format, batch)?;
         }
         Ok(())
     }
 
-    /// Passes over an event.
-    fn skip(&mut self, header: &EventHeader<'t>) -> Result<(), StreamError> {
-        self.source
-            .body(&mut self.decoder, |decoder, window| decoder.skip_body(window, header.class))
-    }
-
+    /// Appends the next event, if it is asked for. Whether there is one in the packet.
     #[inline]
     fn event<F: LineFormat>(
         &mut self,
         texts: &ClassTexts,
-        header: &EventHeader<'t>,
         format: &mut F,
         batch: &mut Batch,
-    ) -> Result<(), StreamError> {
-        let events = self.decoder.class().map_or(&[][..], |class| class.events());
-        let class_index = index_of(events, header.class);
-        let class_text = texts.events.get(class_index);
-        let stamp = header.time.map(|time| Stamp { time, clock: header.clock });
-        let class_text = class_text.and_then(Option::as_deref);
-        let Some(class_text) = class_text.filter(|_| self.stream.range.has(header.time)) else {
-            return self.skip(header);
-        };
-        let parts = [&texts.stream, class_text, &self.packet_text];
-        let prefix = if F::HAS_LINES { self.prefixes.of(class_index, parts) } else { None };
-        let line = Line {
-            class: header.class,
-            stamp,
-            previous: self.previous,
-            stream_text: &texts.stream,
-            class_text,
-            packet_text: &self.packet_text,
-            prefix,
-        };
-        let start = batch.text.len();
-        let bit = self.decoder.position_bits();
+    ) -> Result<bool, StreamError> {
+        let is_wanted = self.events >= self.wanted.start;
         let text = &mut batch.text;
-        let mut head = Head::default();
-        let told = self.source.body(&mut self.decoder, |decoder, window| {
-            match format.event(text, line, decoder, window) {
-                Ok(written) => head = written,
-                Err(error) => {
-                    text.truncate(start);
-                    return Err(error);
-                }
-            }
-            Ok(())
-        });
-        told?;
+        let start = text.len();
+        let written = self.source.event(&mut self.decoder, |body| {
+            let header = body.header;
+            let class_text = texts.events.get(header.class.index()).and_then(Option::as_deref);
+            let is_wanted = is_wanted && self.stream.range.has(header.time);
+            let Some(class_text) = class_text.filter(|_| is_wanted) else {
+                return body.skip().map(|()| None);
+            };
+            let parts = [&texts.stream, class_text, &self.packet_text];
+            let line = Line {
+                stamp: header.time.map(|time| Stamp { time, clock: header.clock }),
+                previous: self.previous,
+                stream_text: &texts.stream,
+                class_text,
+                packet_text: &self.packet_text,
+                prefix: if F::HAS_LINES {
+                    self.prefixes.of(header.class.index(), parts)
+                } else {
+                    None
+                },
+            };
+            let (stamp, bit) = (line.stamp, body.position_bits());
+            let head = format.event(text, line, body).inspect_err(|_| text.truncate(start))?;
+            Ok(Some(Written { stamp, head, bit }))
+        })?;
+        let Some(written) = written else { return Ok(false) };
+        self.events += 1;
+        let Some(written) = written else { return Ok(true) };
         if !F::HAS_LINES {
             batch.unmarked += 1;
-            return Ok(());
+            return Ok(true);
         }
+        let Written { stamp, head, bit } = written;
         let is_too_large = text.len() - start > LINE_BYTES_MAX;
         let Some(end) = u32::try_from(text.len()).ok().filter(|_| !is_too_large) else {
             text.truncate(start);
             text.shrink_to(LINE_ROOM_BYTES);
             let error = self.source.damaged(Damage::Line { bit });
             batch.note(Told::Damage(format!("{}: {error}", self.file.name)));
-            return Ok(());
+            return Ok(true);
         };
         batch.marks.push(Mark::new(stamp, end, head));
         self.previous = stamp.or(self.previous);
-        Ok(())
+        Ok(true)
     }
 
     fn damaged(&self, error: &StreamError, batch: &mut Batch) {
@@ -254,15 +235,17 @@ impl<'t, B: Bytes> Task<'t, B> {
     }
 }
 
+/// An event whose line was written.
+struct Written {
+    stamp: Option<Stamp>,
+    head: Head,
+    /// Where its body begins in its packet.
+    bit: u64,
+}
+
 /// Which events are wanted of the packet that begins at byte `at`.
 fn wanted(part: &Part, at: u64) -> Range<u64> {
     let first = if at == part.from.0 { part.skip } else { 0 };
     let last = part.last.filter(|&(last, _)| last == at);
     first..last.map_or(u64::MAX, |(_, events)| events)
-}
-
-/// Where among `events` the class is that is borrowed from there.
-pub(crate) fn index_of(events: &[EventClass], class: &EventClass) -> usize {
-    let offset = (&raw const *class).addr().wrapping_sub(events.as_ptr().addr());
-    offset / size_of::<EventClass>()
 }

@@ -6,6 +6,7 @@
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 use std::io::{self, Write};
+use std::mem::replace;
 use std::time::{Duration, Instant};
 
 use trackway_ctf::read::Bytes;
@@ -65,19 +66,19 @@ impl<B: Bytes, F: LineFormat> Merge<'_, '_, B, F> {
                 heap.push(Reverse((time, index)));
             }
         }
-        while let Some(Reverse((time, index))) = heap.pop() {
+        let mut next = heap.pop();
+        while let Some(Reverse((time, index))) = next {
             let limit = heap.peek().map(|&Reverse(next)| next);
-            let Some(cursor) = cursors.get_mut(index) else { continue };
-            now = time;
-            loop {
-                now = self.tell(cursor, index, now, limit)?;
-                let Some(time) = self.advance(cursor, index, now)? else { break };
-                if limit.is_some_and(|limit| (time, index) > limit) {
-                    heap.push(Reverse((time, index)));
-                    break;
+            let Some(cursor) = cursors.get_mut(index) else { break };
+            now = self.tell(cursor, index, time, limit)?;
+            next = match self.advance(cursor, index, now)? {
+                None => heap.pop(),
+                // In place of the other stream's: one way through the heap, not two.
+                Some(time) if limit.is_some_and(|limit| (time, index) > limit) => {
+                    heap.peek_mut().map(|mut top| replace(&mut *top, Reverse((time, index))))
                 }
-                now = time;
-            }
+                Some(time) => Some(Reverse((time, index))),
+            };
         }
         self.write()?;
         self.output.flush()

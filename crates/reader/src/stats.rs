@@ -10,11 +10,10 @@ use std::num::NonZero;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use trackway_ctf::read::{
-    Bytes, CpuId, EventClass, Loss, Lost, Next, SourceStream, StreamClass, StreamDecoder,
-    StreamError,
+    Bytes, CpuId, EventClass, Loss, Lost, SourceStream, StreamClass, StreamDecoder, StreamError,
 };
 
-use crate::decode::{Task, index_of};
+use crate::decode::Task;
 use crate::input::{DataFile, Input, NamedTrace, joined};
 use crate::plan::Planner;
 use crate::select::Selection;
@@ -301,14 +300,16 @@ impl Work<'_, '_> {
             // Asked once for each class, not for each event.
             self.counted.1 = events.iter().map(|event| self.class(event)).collect();
         }
-        let mut before = decoder.position_bits();
-        while let Next::Event(header) = source.header(decoder)? {
-            source.body(decoder, |decoder, window| decoder.skip_body(window, header.class))?;
+        loop {
+            let before = decoder.position_bits();
+            let header = source.event(decoder, |event| {
+                let header = event.header;
+                event.skip().map(|()| header)
+            })?;
+            let Some(header) = header else { return Ok(()) };
             let bits = decoder.position_bits() - before;
-            before = decoder.position_bits();
-            self.event(header.time, index_of(events, header.class), bits);
+            self.event(header.time, header.class.index(), bits);
         }
-        Ok(())
     }
 
     fn class(&self, event: &EventClass) -> ClassCount {

@@ -29,12 +29,14 @@
 //! This crate makes no system call and gets memory, CPU and time from its caller, so that models
 //! (loom), Miri and tests can own all three. After Desnoyers and Dagenais, "Lockless multi-core
 //! high-throughput buffering scheme for kernel tracing" (2012), section 3, for packets, sub-buffer
-//! switch and flight recorder; the committing store replaces its reserve and commit counters.
+//! switch and flight recorder; the committing store replaces its reserve and commit counters. The
+//! paper's own algorithm is in [`lockless`].
 #![cfg_attr(not(test), no_std)]
 
 pub mod claim;
 mod control;
 mod geometry;
+pub mod lockless;
 mod primitive;
 mod reader;
 pub mod rseq;

@@ -41,7 +41,7 @@ pub type SubHeader = [u8; SUB_HEADER_BYTES + TAILROOM_BYTES];
 
 /// Size of the header of a record with this id when `delta` ns have passed since the last record.
 #[inline(always)]
-const fn header_bytes(id: u32, delta: u64) -> usize {
+pub(crate) const fn header_bytes(id: u32, delta: u64) -> usize {
     if delta >> TIME_BITS != 0 || id > u16::MAX as u32 {
         EXTENDED_BYTES
     } else if id < TAG_MEDIUM {

@@ -34,6 +34,14 @@ pub struct Encoder<'buffer> {
 
 const FIELD_COUNT_AT: usize = 2;
 
+/// Provider and name of a description that an [`Encoder`] made.
+pub fn names(encoded: &[u8]) -> Option<(&[u8], &[u8])> {
+    let (&provider_bytes, rest) = encoded.get(FIELD_COUNT_AT + 1..)?.split_first()?;
+    let (provider, rest) = rest.split_at_checked(provider_bytes.into())?;
+    let (&name_bytes, rest) = rest.split_first()?;
+    Some((provider, rest.get(..name_bytes.into())?))
+}
+
 impl<'buffer> Encoder<'buffer> {
     /// Begins a description of `provider:name` at `level` (0–14).
     pub fn new(

@@ -15,7 +15,7 @@ mod encode;
 mod rule;
 
 pub use decode::{DecodeError, EventDescription, Field, FieldKind, Label};
-pub use encode::{EncodeError, Encoder};
+pub use encode::{EncodeError, Encoder, names};
 pub use rule::{Rules, glob_matches};
 
 /// Most fields that one event may have.

@@ -72,12 +72,16 @@ proptest! {
     fn decoding_undoes_encoding(event in event()) {
         let mut buffer = [0; 8192];
         let encoded = encode(&event, &mut buffer).expect("it fits");
+        let names = (event.provider.clone().into_bytes(), event.name.clone().into_bytes());
+        let found = trackway_schema::names(&encoded);
+        prop_assert_eq!(found.map(|(one, other)| (one.to_vec(), other.to_vec())), Some(names));
         prop_assert_eq!(EventDescription::decode(&encoded), Ok(event));
     }
 
     #[test]
     fn arbitrary_bytes_never_panic(bytes in prop::collection::vec(any::<u8>(), 0..300)) {
         let _ = EventDescription::decode(&bytes);
+        let _ = trackway_schema::names(&bytes);
     }
 
     #[test]

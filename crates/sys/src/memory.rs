@@ -57,31 +57,48 @@ impl Mapping {
     ///
     /// If there is no such memory to be had: then nothing has changed, or a first part.
     pub fn blank(&self, from: u64, bytes: u64, needed: u64) -> Result<(), Errno> {
-        let length = bytes.min(self.bytes.saturating_sub(from)) as usize;
-        let needed = (needed.saturating_sub(from) as usize).min(length);
+        let length = bytes.min(self.bytes.saturating_sub(from));
+        let needed = needed.saturating_sub(from).min(length);
         let target: *mut libc::c_void = self.base.wrapping_add(from as usize).cast();
-        let Some((spare, writable)) = zeros(length, needed) else {
+        let Some(mut zeros) = Zeros::new(length, needed) else {
             // No address space for both (RLIMIT_AS).
             let flags =
                 libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE | libc::MAP_FIXED;
             // SAFETY: the target is part of this mapping, whose users read atomics or raw bytes
             // only: zeros are as good as any bytes to them.
-            let result = unsafe { libc::mmap(target, length, WRITABLE, flags, -1, 0) };
+            let result = unsafe { libc::mmap(target, length as usize, WRITABLE, flags, -1, 0) };
             return if result == libc::MAP_FAILED { Err(Errno::last()) } else { Ok(()) };
         };
+        let rest = Self { base: target.cast(), bytes: length };
+        rest.blank_by(&mut zeros, length)
+    }
+
+    /// The same up to `end`, from where the zeros were taken up to before, by zeros that are as
+    /// long as the mapping.
+    ///
+    /// # Errors
+    ///
+    /// As [`Self::blank`]; or if the zeros are shorter.
+    pub fn blank_by(&self, zeros: &mut Zeros, end: u64) -> Result<(), Errno> {
         let flags = libc::MREMAP_MAYMOVE | libc::MREMAP_FIXED;
-        for (at, bytes) in [(0, writable), (writable, length - writable)] {
-            // SAFETY: as above; and the spare is new, and nobody else's.
+        let end = end.min(self.bytes);
+        if end > zeros.length {
+            return Err(Errno(libc::EINVAL));
+        }
+        for to in [zeros.writable.min(end), end] {
+            let (at, bytes) = (zeros.taken as usize, to.saturating_sub(zeros.taken) as usize);
+            // SAFETY: the target is part of this mapping, whose users read atomics or raw bytes
+            // only: zeros are as good as any bytes to them. The zeros are nobody else's.
             unsafe {
+                let target: *mut libc::c_void = self.base.wrapping_add(at).cast();
                 if bytes > 0
-                    && libc::mremap(spare.add(at), bytes, bytes, flags, target.add(at))
+                    && libc::mremap(zeros.base.wrapping_add(at), bytes, bytes, flags, target)
                         == libc::MAP_FAILED
                 {
-                    let errno = Errno::last();
-                    libc::munmap(spare.add(at), length - at);
-                    return Err(errno);
+                    return Err(Errno::last());
                 }
             }
+            zeros.taken = zeros.taken.max(to);
         }
         Ok(())
     }
@@ -114,31 +131,63 @@ impl Mapping {
 
 const WRITABLE: libc::c_int = libc::PROT_READ | libc::PROT_WRITE;
 
-/// `length` bytes of zero pages, and how many of them are writable: all, or `needed`.
+/// Zero pages to be put in place of a mapping's: see [`Mapping::blank_by`].
 ///
 /// Private ones; or, where the program may have no more data (RLIMIT_DATA), shared ones, which that
 /// limit does not count.
-fn zeros(length: usize, needed: usize) -> Option<(*mut libc::c_void, usize)> {
-    for kind in [libc::MAP_PRIVATE, libc::MAP_SHARED] {
-        let flags = kind | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE;
-        // SAFETY: the spare is new, and nobody else's.
-        unsafe {
-            // mlockall(2) may say that new memory is to be filled at once, which is taken back here
-            // before there is access that would do it.
-            let spare = libc::mmap(core::ptr::null_mut(), length, libc::PROT_NONE, flags, -1, 0);
-            if spare == libc::MAP_FAILED {
-                continue;
-            }
-            libc::munlock(spare, length);
-            for writable in [length, needed] {
-                if libc::mprotect(spare, writable, WRITABLE) == 0 {
-                    return Some((spare, writable));
+#[derive(Debug)]
+pub struct Zeros {
+    base: *mut libc::c_void,
+    length: u64,
+    /// How many bytes of it are writable.
+    writable: u64,
+    /// How many bytes from the start are elsewhere by now.
+    taken: u64,
+}
+
+impl Zeros {
+    /// `length` bytes, all writable, or `needed` of them. `None`: there is no such memory.
+    pub fn new(length: u64, needed: u64) -> Option<Self> {
+        let bytes = length as usize;
+        for kind in [libc::MAP_PRIVATE, libc::MAP_SHARED] {
+            let flags = kind | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE;
+            // SAFETY: the mapping is new, and nobody else's.
+            unsafe {
+                // mlockall(2) may say that new memory is to be filled at once, which is taken back
+                // here before there is access that would do it.
+                let base = libc::mmap(core::ptr::null_mut(), bytes, libc::PROT_NONE, flags, -1, 0);
+                if base == libc::MAP_FAILED {
+                    continue;
                 }
+                libc::munlock(base, bytes);
+                for writable in [length, needed] {
+                    if libc::mprotect(base, writable as usize, WRITABLE) == 0 {
+                        return Some(Self { base, length, writable, taken: 0 });
+                    }
+                }
+                libc::munmap(base, bytes);
             }
-            libc::munmap(spare, length);
+        }
+        None
+    }
+}
+
+impl Zeros {
+    /// Whether none of them is elsewhere, and they are of this length and writable up to `needed`.
+    pub const fn suffice(&self, length: u64, needed: u64) -> bool {
+        let writable = self.writable == self.length || self.writable >= needed;
+        self.taken == 0 && self.length == length && writable
+    }
+}
+
+impl Drop for Zeros {
+    fn drop(&mut self) {
+        let (taken, length) = (self.taken as usize, self.length as usize);
+        if taken < length {
+            // SAFETY: that part of the range is still ours, and nobody has seen it.
+            unsafe { libc::munmap(self.base.wrapping_add(taken), length - taken) };
         }
     }
-    None
 }
 
 /// One page that a fork child finds zeroed (MADV_WIPEONFORK, madvise(2)), or `None` where the

@@ -78,6 +78,11 @@ impl Users {
         self.real == uid || self.effective == uid || self.saved == uid
     }
 
+    /// The effective one.
+    pub const fn effective(&self) -> u32 {
+        self.effective
+    }
+
     /// The one user that the process is for good, if it is.
     pub fn only(&self) -> Option<u32> {
         (self.real == self.effective && self.effective == self.saved).then_some(self.real)

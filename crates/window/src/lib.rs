@@ -31,7 +31,7 @@ use trackway_abi::window::{
 use trackway_ring::{Damage, Memory, claim};
 use trackway_sys::Errno;
 use trackway_sys::file::Fd;
-use trackway_sys::memory::Mapping;
+use trackway_sys::memory::{Mapping, Zeros};
 
 /// What the header holds where `bytes` of the file are backed: greater for more.
 pub const fn backed_word(bytes: u64) -> u64 {
@@ -104,6 +104,18 @@ impl Window {
         } else {
             self.mapping.blank(fixed, self.mapped_bytes(), needed)
         }
+    }
+
+    /// Zero pages for all of the window, to be had while the process may have them; `needed` as for
+    /// [`Self::blank`].
+    pub fn zeros(&self, needed: u64) -> Option<Zeros> {
+        Zeros::new(self.mapped_bytes(), needed)
+    }
+
+    /// As [`Self::blank`], by zero pages that were had before: first the fixed part, then the rest.
+    pub fn blank_by(&self, zeros: &mut Zeros, fixed_part: bool) -> Result<(), Errno> {
+        let end = if fixed_part { DATA_OFFSET as u64 } else { self.mapped_bytes() };
+        self.mapping.blank_by(zeros, end)
     }
 
     /// Puts the window's file in the place of zero pages.

@@ -50,9 +50,9 @@ fn packet(
     let packet = decoder.begin_packet(window, bytes.len() as u64, counter, |_| {})?;
     assert!(decoder.content_bits() <= packet.packet_bits.unwrap_or(u64::MAX));
     let mut position = decoder.position_bits();
-    while let Some(header) = decoder.event_header(window)? {
+    while let Some(event) = decoder.event(window)? {
         let depth = counter.depth;
-        if let Err(error) = decoder.event_body(window, header.class, counter) {
+        if let Err(error) = event.read(counter) {
             counter.depth = depth;
             return Err(error);
         }

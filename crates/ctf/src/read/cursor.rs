@@ -25,6 +25,11 @@ impl<'bytes> Cursor<'bytes> {
         Self { bytes, origin, bit: bit.saturating_sub(origin), end }
     }
 
+    /// A cursor at `bit` of the same packet.
+    pub(crate) fn at(&self, bit: u64) -> Self {
+        Self { bit: bit.saturating_sub(self.origin), ..*self }
+    }
+
     /// The next bit, counted from the packet's start.
     pub(crate) fn position(&self) -> u64 {
         self.origin + self.bit
@@ -54,6 +59,15 @@ impl<'bytes> Cursor<'bytes> {
         let start = (self.bit + (alignment - 1)) & !(alignment - 1);
         let bytes = self.bytes.get((start / 8) as usize..)?.get(..reach)?;
         Some((bytes, self.end.checked_sub(start)?))
+    }
+
+    /// The next `reach` bytes from a multiple of `alignment` bits (at least 8) on, if they are at
+    /// hand and so many `bits` there are content: goes behind those.
+    #[inline]
+    pub(crate) fn run(&mut self, alignment: u64, bits: u64, reach: usize) -> Option<&'bytes [u8]> {
+        let (bytes, _) = self.at_hand(alignment, reach).filter(|&(_, rest)| bits <= rest)?;
+        self.pass(alignment, bits);
+        Some(bytes)
     }
 
     /// Goes to a multiple of `alignment` bits, and `bits` beyond; they are known to be there.

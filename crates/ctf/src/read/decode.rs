@@ -79,7 +79,22 @@ pub(crate) struct State {
     pub(crate) budget: u64,
 }
 
+/// What decoding has come to, which an event that cannot be decoded must not change.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Counts {
+    clock: u64,
+    budget: u64,
+}
+
 impl State {
+    pub(crate) const fn counts(&self) -> Counts {
+        Counts { clock: self.clock, budget: self.budget }
+    }
+
+    pub(crate) const fn restore(&mut self, counts: Counts) {
+        Counts { clock: self.clock, budget: self.budget } = counts;
+    }
+
     pub(crate) fn new(slots: usize) -> Self {
         Self { slots: vec![0; slots], clock: 0, roles: [None; ROLES], budget: 0 }
     }
@@ -351,37 +366,28 @@ fn decode_run<S: Sink>(
     state: &mut State,
     sink: &mut S,
 ) -> Result<(), DecodeError> {
-    match cursor.at_hand(run.alignment, run.reach) {
-        Some((bytes, rest)) if run.bits <= rest => {
-            cursor.pass(run.alignment, run.bits);
+    match cursor.run(run.alignment, run.bits, run.reach) {
+        Some(bytes) => {
             for (place, member) in run.places.iter().zip(members) {
                 placed(member, place, bytes, state, sink);
             }
             Ok(())
         }
-        _ => members
+        None => members
             .take(run.places.len())
             .try_for_each(|member| decode_member(member, cursor, state, sink)),
     }
 }
 
-/// The first members of a structure: numbers at known places.
+/// A number at a known place.
 #[inline]
-pub(crate) fn decode_flat<S: Sink>(
-    structure: &Struct,
-    places: &[Place],
+pub(crate) fn placed<S: Sink>(
+    member: &Member,
+    place: &Place,
     run: &[u8],
     state: &mut State,
     sink: &mut S,
 ) {
-    for (place, member) in places.iter().zip(&structure.members) {
-        placed(member, place, run, state, sink);
-    }
-}
-
-/// A number at a known place.
-#[inline]
-fn placed<S: Sink>(member: &Member, place: &Place, run: &[u8], state: &mut State, sink: &mut S) {
     let value = place.read(run);
     if let Type::Integer(integer) | Type::Enumeration(Enumeration { integer, .. }) = &member.kind
         && !integer.plain

@@ -38,8 +38,11 @@ pub use decode::{Sink, Skip};
 pub(crate) use decode::{State, chosen_option, integer_value, reversed, take_elements, wide_bytes};
 pub use error::{DecodeError, MetadataError, MetadataProblem, TimeError};
 pub use node::EnvironmentValue;
-pub use source::{Bytes, Damage, Next, SourceStream, StreamError, packets_stand_alone};
-pub use stream::{Carry, EventHeader, EventSink, Loss, Lost, Packet, Scope, StreamDecoder, Window};
+pub use source::{Bytes, Damage, SourceStream, StreamError, packets_stand_alone};
+pub use stream::{
+    Body, Carry, EventHeader, EventSink, Loss, Lost, Packet, Scope, StreamDecoder, WholeEvent,
+    Window,
+};
 pub use trace::{Clock, ClockClass, EventClass, StreamClass, Trace, TraceIdentity};
 pub use types::{
     Array, Base, Encoding, Enumeration, Float, Integer, Member, Sequence, Struct, Type, Variant,

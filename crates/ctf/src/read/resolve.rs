@@ -162,7 +162,7 @@ impl Resolver<'_> {
         let mut events = Vec::with_capacity(nodes.len());
         let mut events_by_id = HashMap::with_capacity(nodes.len());
         for node in nodes {
-            let event = self.event(node)?;
+            let event = self.event(node, events.len())?;
             if events_by_id.insert(event.id, events.len()).is_some() {
                 return Err(MetadataError::at(node.place, MetadataProblem::Duplicate("event")));
             }
@@ -185,9 +185,11 @@ impl Resolver<'_> {
         };
         let event_header = take(EVENT_HEADER);
         let event_context = take(STREAM_EVENT_CONTEXT);
+        let flat = Flat::of_stream(event_context.as_ref());
         for event in &mut events {
-            let parts = [event_context.as_ref(), event.context.as_ref(), event.fields.as_ref()];
-            (event.fixed, event.flat) = (fixed(parts), Flat::new(parts));
+            let [context, fields] = [event.context.as_ref(), event.fields.as_ref()];
+            event.fixed = fixed([event_context.as_ref(), context, fields]);
+            event.flat = flat.as_ref().and_then(|flat| flat.of_class(context, fields));
         }
         Ok(StreamClass {
             id,
@@ -204,7 +206,7 @@ impl Resolver<'_> {
         })
     }
 
-    fn event(&mut self, node: &EventNode) -> Resolved<EventClass> {
+    fn event(&mut self, node: &EventNode, index: usize) -> Resolved<EventClass> {
         self.scopes[EVENT_CONTEXT..].fill_with(|| None);
         self.scope(EVENT_CONTEXT, node.context.as_ref())?;
         self.scope(EVENT_FIELDS, node.fields.as_ref())?;
@@ -215,6 +217,7 @@ impl Resolver<'_> {
         }
         Ok(EventClass {
             id: node.id.unwrap_or(0),
+            index,
             name: node.name.clone(),
             level: node.level,
             emf_uri: node.emf_uri.clone(),

@@ -6,6 +6,9 @@
 //! apply (numbers across nine bytes, bytes near the end of what is at hand, strings, …) the
 //! general walk in `decode.rs` does it, with the same result: a test holds one against the other.
 
+use std::sync::Arc;
+
+use super::stream::{SCOPES, Scope};
 use super::types::{Array, Enumeration, Float, Integer, Member, Struct, Type};
 
 /// Where a number lies in a run, and how it comes out of the 8 bytes there.
@@ -106,54 +109,112 @@ pub(crate) struct Flat {
     pub(crate) alignment: u64,
     pub(crate) bits: u64,
     pub(crate) reach: usize,
-    /// The places of the first members of each part; none for a part that there is not.
-    pub(crate) parts: [Vec<Place>; 3],
-    /// How many parts are described whole by their places. The next one is a structure of which
-    /// the other members are to be walked through, and so are the parts behind it.
-    pub(crate) whole: usize,
-    /// The runs in that structure, counted from the first of these other members.
-    pub(crate) runs: Vec<Run>,
+    /// The parts that there are, and how many.
+    parts: [FlatPart; SCOPES],
+    count: usize,
+    /// How many of the scopes are described by them, or not there: those behind are to be walked
+    /// through.
+    pub(crate) scopes: usize,
+}
+
+/// A part of an event: a structure that begins with numbers at known places.
+// All that decides what is decoded lies in the event's class: which class it is can seldom be
+// predicted, and each pointer to be followed before a branch is known to be wrong costs again.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct FlatPart {
+    pub(crate) scope: Scope,
+    // Shared all, or else a stream's context would be there as often as it has kinds of events.
+    /// Its first members.
+    pub(crate) numbers: Arc<[Placed]>,
+    /// The strings behind them; none but in an event's last part.
+    pub(crate) texts: Arc<[Member]>,
+    /// Its other members; none but in an event's last part.
+    pub(crate) others: Arc<[Member]>,
+    /// The runs among the latter.
+    pub(crate) runs: Arc<[Run]>,
+}
+
+/// A number and its place. A copy of the member, so that all that is needed of it lies together.
+#[derive(Debug)]
+pub(crate) struct Placed {
+    pub(crate) place: Place,
+    pub(crate) member: Member,
 }
 
 impl Flat {
-    /// The places of `parts`, if it begins with a structure.
-    pub(crate) fn new(parts: [Option<&Type>; 3]) -> Option<Self> {
-        let first = parts.iter().flatten().next()?;
-        let mut run =
-            Run { before: 0, alignment: first.alignment(), bits: 0, reach: 0, places: Vec::new() };
-        let mut flat = Self {
-            alignment: 8,
+    /// What is known of a stream's events, whose context is `context`, before anything is known of
+    /// their class.
+    pub(crate) fn of_stream(context: Option<&Type>) -> Option<Self> {
+        let flat = Self {
+            alignment: 0,
             bits: 0,
             reach: 0,
             parts: Default::default(),
-            whole: 0,
-            runs: vec![],
+            count: 0,
+            scopes: 0,
         };
-        for (part, places) in parts.into_iter().zip(&mut flat.parts) {
-            let Some(part) = part else {
-                flat.whole += 1;
-                continue;
-            };
-            let Type::Struct(Struct { members, alignment, shown: true, .. }) = part else {
-                return None;
-            };
-            if run.alignment < 8.max(*alignment) {
-                return None;
-            }
-            run.bits = run.bits.next_multiple_of(*alignment);
-            let known = members.iter().take_while(|member| {
-                number(&member.kind).and_then(|number| extend(Some(&mut run), number)).is_some()
-            });
-            let known = known.count();
-            *places = std::mem::take(&mut run.places);
-            if let Some(others) = members.get(known..).filter(|others| !others.is_empty()) {
-                flat.runs = runs(others, 1);
-                break;
-            }
-            flat.whole += 1;
+        flat.with(Scope::StreamContext, context)
+    }
+
+    /// What is known of the events of a class of that stream, if there is anything.
+    pub(crate) fn of_class(&self, context: Option<&Type>, fields: Option<&Type>) -> Option<Self> {
+        let flat = self.clone().with(Scope::EventContext, context)?.with(Scope::Fields, fields)?;
+        Some(flat).filter(|flat| flat.count > 0)
+    }
+
+    /// The parts that there are.
+    #[inline]
+    pub(crate) fn parts(&self) -> &[FlatPart] {
+        self.parts.get(..self.count).unwrap_or_default()
+    }
+
+    /// The same with another part, if there is one and if places in it can be known.
+    fn with(mut self, scope: Scope, part: Option<&Type>) -> Option<Self> {
+        if self.parts().iter().any(FlatPart::is_open) {
+            return Some(self);
         }
-        (flat.alignment, flat.bits, flat.reach) = (run.alignment, run.bits, run.reach);
-        Some(flat)
+        self.scopes += 1;
+        let Some(part) = part else { return Some(self) };
+        if self.count == 0 {
+            self.alignment = part.alignment();
+        }
+        let Type::Struct(Struct { members, alignment, shown: true, .. }) = part else {
+            return None;
+        };
+        if self.alignment < 8.max(*alignment) {
+            return None;
+        }
+        let mut run = Run {
+            before: 0,
+            alignment: self.alignment,
+            bits: self.bits.next_multiple_of(*alignment),
+            reach: self.reach,
+            places: Vec::new(),
+        };
+        let known = members.iter().take_while(|member| {
+            number(&member.kind).and_then(|number| extend(Some(&mut run), number)).is_some()
+        });
+        let (known, rest) = members.split_at(known.count());
+        let is_text = |member: &&Member| matches!(member.kind, Type::Text) && !member.hidden;
+        let (texts, others) = rest.split_at(rest.iter().take_while(is_text).count());
+        let placed = |(place, member): (Place, &Member)| Placed { place, member: member.clone() };
+        *self.parts.get_mut(self.count)? = FlatPart {
+            scope,
+            numbers: run.places.into_iter().zip(known).map(placed).collect(),
+            texts: texts.into(),
+            others: others.into(),
+            runs: runs(others, 1).into(),
+        };
+        self.count += 1;
+        (self.bits, self.reach) = (run.bits, run.reach);
+        Some(self)
+    }
+}
+
+impl FlatPart {
+    /// Whether it ends with what has no known size.
+    fn is_open(&self) -> bool {
+        !self.texts.is_empty() || !self.others.is_empty()
     }
 }
 

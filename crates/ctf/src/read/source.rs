@@ -8,7 +8,7 @@ use std::ops::Range;
 
 use super::decode::Sink;
 use super::error::DecodeError;
-use super::stream::{EventHeader, Loss, Packet, StreamDecoder, Window};
+use super::stream::{Body, Loss, Packet, StreamDecoder, Window};
 use super::trace::{StreamClass, Trace};
 use super::types::{Integer, Role, Type};
 
@@ -109,15 +109,6 @@ impl std::fmt::Display for StreamError {
 
 impl std::error::Error for StreamError {}
 
-/// What comes next in a stream.
-#[derive(Debug)]
-pub enum Next<'trace> {
-    /// An event; its body is to be read with [`SourceStream::body`].
-    Event(EventHeader<'trace>),
-    /// The packet has no more events.
-    PacketEnd,
-}
-
 /// Reads one stream of bytes.
 pub struct SourceStream<B> {
     bytes: B,
@@ -127,6 +118,9 @@ pub struct SourceStream<B> {
     /// Up to where bytes are wanted, as far as known: no more are read ahead.
     wanted_to: u64,
     buffer: Vec<u8>,
+    /// How much of `buffer` was read; what is behind that is of no meaning, but not worth the time
+    /// that clearing it again and again would take.
+    filled: usize,
     /// Where in the stream `buffer` begins.
     buffer_at: u64,
     /// The current packet's number.
@@ -155,6 +149,7 @@ impl<B: Bytes> SourceStream<B> {
             window_bytes: WINDOW_BYTES,
             wanted_to: u64::MAX,
             buffer: Vec::new(),
+            filled: 0,
             buffer_at: 0,
             packet: 0,
             packet_at: 0,
@@ -167,9 +162,8 @@ impl<B: Bytes> SourceStream<B> {
     }
 
     /// The same, reading `window_bytes` (not 0) at once, into memory that is at hand.
-    pub fn with_window(self, window_bytes: usize, mut memory: Vec<u8>) -> Self {
-        memory.clear();
-        Self { window_bytes: window_bytes.max(1), buffer: memory, ..self }
+    pub fn with_window(self, window_bytes: usize, memory: Vec<u8>) -> Self {
+        Self { window_bytes: window_bytes.max(1), buffer: memory, filled: 0, ..self }
     }
 
     /// The same, where nothing from byte `end` on will be wanted.
@@ -251,38 +245,27 @@ impl<B: Bytes> SourceStream<B> {
         }
     }
 
-    /// Reads the next event's header.
+    /// Reads the next event: `read` gets its header and what reads its body, as it must do, or
+    /// pass over it. What `read` gave; `None` at the packet's end.
     ///
-    /// After an error, the current packet is over.
-    // Inlined, as what it calls: else the header goes through memory twice, in pieces of different
-    // sizes, which costs a third of what decoding a small event does.
-    #[inline(always)]
-    pub fn header<'trace>(
-        &mut self,
-        decoder: &mut StreamDecoder<'trace>,
-    ) -> Result<Next<'trace>, StreamError> {
-        loop {
-            match decoder.event_header(self.window()) {
-                Ok(Some(header)) => return Ok(Next::Event(header)),
-                Ok(None) => return Ok(Next::PacketEnd),
-                Err(error) => self.extend_or_fail(decoder, error)?,
-            }
-        }
-    }
-
-    /// Reads an event's body by `read`, which is called again with a larger window if its answer
-    /// is [`DecodeError::Truncated`] and there is more; it must have changed nothing then.
+    /// `read` is called again, with a larger window, if its answer is [`DecodeError::Truncated`]
+    /// and there is more: it must have changed nothing then.
     ///
     /// After an error, the current packet is over.
     #[inline(always)]
-    pub fn body<'trace>(
+    pub fn event<'trace, T>(
         &mut self,
         decoder: &mut StreamDecoder<'trace>,
-        mut read: impl FnMut(&mut StreamDecoder<'trace>, Window<'_>) -> Result<(), DecodeError>,
-    ) -> Result<(), StreamError> {
+        mut read: impl FnMut(Body<'_, '_, 'trace>) -> Result<T, DecodeError>,
+    ) -> Result<Option<T>, StreamError> {
         loop {
-            match read(decoder, self.window()) {
-                Ok(()) => return Ok(()),
+            let read = match decoder.event(self.window()) {
+                Ok(Some(body)) => read(body),
+                Ok(None) => return Ok(None),
+                Err(error) => Err(error),
+            };
+            match read {
+                Ok(done) => return Ok(Some(done)),
                 Err(error) => self.extend_or_fail(decoder, error)?,
             }
         }
@@ -312,8 +295,9 @@ impl<B: Bytes> SourceStream<B> {
         StreamError { packet: self.packet, at: self.packet_at, damage }
     }
 
+    /// What is at hand of the current packet: its start, until an event was read.
     #[inline]
-    fn window(&self) -> Window<'_> {
+    pub fn window(&self) -> Window<'_> {
         let bytes = self.buffer.get(self.window.clone()).unwrap_or_default();
         Window { bytes, start: self.window_start }
     }
@@ -322,10 +306,10 @@ impl<B: Bytes> SourceStream<B> {
     fn set_window(&mut self) {
         let from = (self.packet_at + self.window_start).checked_sub(self.buffer_at);
         let from = from.and_then(|from| usize::try_from(from).ok()).unwrap_or(usize::MAX);
-        let from = from.min(self.buffer.len());
+        let from = from.min(self.filled);
         let most = self.available.saturating_sub(self.window_start);
         let most = usize::try_from(most).unwrap_or(usize::MAX);
-        self.window = from..from.saturating_add(most).min(self.buffer.len());
+        self.window = from..from.saturating_add(most).min(self.filled);
     }
 
     /// Moves the window to `position` in the packet, or enlarges it if it is there already.
@@ -338,8 +322,8 @@ impl<B: Bytes> SourceStream<B> {
         self.window_start = position - position % WINDOW_ALIGNMENT;
         let at = self.packet_at + self.window_start;
         let mut wanted = self.window_bytes;
-        if at == self.buffer_at && !self.buffer.is_empty() {
-            wanted = self.buffer.len().saturating_mul(2);
+        if at == self.buffer_at && self.filled > 0 {
+            wanted = self.filled.saturating_mul(2);
         }
         if wanted > EVENT_BYTES_MAX {
             return Ok(false);
@@ -356,9 +340,13 @@ impl<B: Bytes> SourceStream<B> {
         let end = if at < self.wanted_to { self.length.min(self.wanted_to) } else { self.length };
         let rest = usize::try_from(end.saturating_sub(at)).unwrap_or(usize::MAX);
         self.buffer_at = at;
-        self.buffer.resize(wanted.min(rest), 0);
-        let filled = self.bytes.fill_at(&mut self.buffer, at)?;
-        self.buffer.truncate(filled);
+        self.filled = 0;
+        let wanted = wanted.min(rest);
+        if self.buffer.len() < wanted {
+            self.buffer.resize(wanted, 0);
+        }
+        let room = self.buffer.get_mut(..wanted).unwrap_or_default();
+        self.filled = self.bytes.fill_at(room, at)?;
         Ok(())
     }
 }

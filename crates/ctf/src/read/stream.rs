@@ -6,9 +6,9 @@
 //! [`DecodeError::Truncated`], nothing has changed, and the caller tries again with more.
 
 use super::cursor::Cursor;
-use super::decode::{Sink, Skip, State, decode, decode_flat, decode_members};
+use super::decode::{Counts, Sink, Skip, State, decode, decode_members, placed};
 use super::error::DecodeError;
-use super::runs::{Flat, Place};
+use super::runs::{Flat, Placed};
 use super::trace::{EventClass, StreamClass, Trace};
 use super::types::{Role, Type};
 
@@ -87,15 +87,19 @@ pub struct EventHeader<'trace> {
 }
 
 /// Part of an event (CTF's dynamic scopes).
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Scope {
     /// What all events of a stream have: e.g. the thread.
     StreamContext,
     /// What this event's class adds.
     EventContext,
     /// The payload.
+    #[default]
     Fields,
 }
+
+/// How many parts an event may have.
+pub(super) const SCOPES: usize = 3;
 
 /// Takes an event's parts: a [`Sink`] that is told which scope begins.
 pub trait EventSink: Sink {
@@ -134,8 +138,6 @@ pub struct StreamDecoder<'trace> {
     position: u64,
     /// End of the packet's content.
     end: u64,
-    /// Where the current event began.
-    event_start: u64,
 }
 
 impl<'trace> StreamDecoder<'trace> {
@@ -148,7 +150,6 @@ impl<'trace> StreamDecoder<'trace> {
             packet: None,
             position: 0,
             end: 0,
-            event_start: 0,
         }
     }
 
@@ -180,12 +181,7 @@ impl<'trace> StreamDecoder<'trace> {
         self.class.map(|(_, class)| class)
     }
 
-    /// What the fields before left behind.
-    pub(crate) const fn state(&self) -> &State {
-        &self.state
-    }
-
-    /// Where in the packet the next header or payload begins, in bits.
+    /// Where in the packet the next event begins, in bits.
     pub const fn position_bits(&self) -> u64 {
         self.position
     }
@@ -262,217 +258,234 @@ impl<'trace> StreamDecoder<'trace> {
         Ok((index, class))
     }
 
-    /// Reads the next event's header; `None` at the end of the packet's content. Its body must
-    /// be read, with [`StreamDecoder::event_body`], before the next header.
+    /// Reads the next event's header; `None` at the end of the packet's content. The event is the
+    /// next again until its body has been read or passed over.
     ///
     /// After an error the decoder is where it was before.
+    // Inlined, as all on the way of most events: else headers go through memory, in pieces of
+    // different sizes, which costs a third of what decoding a small event does.
     #[inline(always)]
-    pub fn event_header(
-        &mut self,
-        window: Window<'_>,
-    ) -> Result<Option<EventHeader<'trace>>, DecodeError> {
-        let Some(class) = self.class().filter(|_| self.position < self.end) else {
+    pub fn event<'d, 'w>(
+        &'d mut self,
+        window: Window<'w>,
+    ) -> Result<Option<Body<'d, 'w, 'trace>>, DecodeError> {
+        let Some((_, stream)) = self.class.filter(|_| self.position < self.end) else {
             if let Some(end) = self.packet.and_then(|packet| packet.timestamp_end) {
                 self.state.clock = self.state.clock.max(end);
             }
             return Ok(None);
         };
-        let (clock_before, budget_before) = (self.state.clock, self.state.budget);
+        let before = self.state.counts();
         let mut cursor = Cursor::new(window.bytes, window.start, self.position, self.end);
-        let plan = class.header_plan.as_ref();
+        let plan = stream.header_plan.as_ref();
         let id = match plan.and_then(|plan| plan.read(&mut cursor, &mut self.state)) {
             Some(id) => id,
-            None => self.walk_header(class, &mut cursor)?,
+            None => self.walk_header(stream, &mut cursor, before)?,
         };
-        let event = match id {
-            None if class.events.len() == 1 => class.events.first(),
-            id => class.event(id.unwrap_or(0)),
+        let class = match id {
+            None if stream.events.len() == 1 => stream.events.first(),
+            id => stream.event(id.unwrap_or(0)),
         };
         let clock = self.state.clock;
-        let time = class.clock.map(|clocked| clocked.ns_from_origin(clock)).transpose();
-        match (event, time) {
-            (Some(event), Ok(time)) => {
-                self.event_start = self.position;
-                self.position = cursor.position();
-                Ok(Some(EventHeader { class: event, clock, time }))
+        let time = stream.clock.map(|clocked| clocked.ns_from_origin(clock)).transpose();
+        match (class, time) {
+            (Some(class), Ok(time)) => {
+                let header = EventHeader { class, clock, time };
+                Ok(Some(Body { header, stream, cursor, before, decoder: self }))
             }
-            (event, time) => {
-                (self.state.clock, self.state.budget) = (clock_before, budget_before);
+            (class, time) => {
+                self.state.restore(before);
                 let unknown = DecodeError::UnknownEvent { id: id.unwrap_or(0), bit: self.position };
                 let far = DecodeError::Time { cycles: clock, bit: self.position };
-                Err(event.and(time.err()).map_or(unknown, |_| far))
+                Err(class.and(time.err()).map_or(unknown, |_| far))
             }
         }
     }
 
-    /// Reads a header of any type; the event's id, if it has one.
+    /// Reads a header of any type; the event's id, if it has one. `before` is what there was
+    /// before it.
+    #[inline(never)]
     fn walk_header(
         &mut self,
         class: &StreamClass,
         cursor: &mut Cursor<'_>,
+        before: Counts,
     ) -> Result<Option<u64>, DecodeError> {
-        let (clock_before, budget_before) = (self.state.clock, self.state.budget);
         self.state.roles[Role::EventClass as usize] = None;
         if let Some(header) = &class.event_header {
             let decoded = decode(header, cursor, &mut self.state, &mut Skip);
-            decoded.inspect_err(|_| {
-                self.state.clock = clock_before;
-                self.state.budget = budget_before;
-            })?;
+            decoded.inspect_err(|_| self.state.restore(before))?;
         }
         Ok(self.state.role(Role::EventClass))
     }
+}
 
-    /// Reads the rest of the event `class`, whose header was the last thing read, into `sink`.
+/// An event of which the header has been read: its body comes next.
+#[derive(Debug)]
+pub struct Body<'d, 'w, 'trace> {
+    /// What the header said.
+    pub header: EventHeader<'trace>,
+    stream: &'trace StreamClass,
+    /// At the body.
+    cursor: Cursor<'w>,
+    /// What there was before the header.
+    before: Counts,
+    /// As it was before the header, but for the state.
+    decoder: &'d mut StreamDecoder<'trace>,
+}
+
+impl<'w, 'trace> Body<'_, 'w, 'trace> {
+    /// Where in the packet it begins, in bits.
+    pub fn position_bits(&self) -> u64 {
+        self.cursor.position()
+    }
+
+    /// Reads it into `sink`, and goes to the next event.
     ///
-    /// After an error the decoder is where it was before, but `sink` may have got a part.
+    /// After an error the decoder is where it was before the event, but `sink` may have got a
+    /// part.
     #[inline]
-    pub fn event_body<S: EventSink>(
-        &mut self,
-        window: Window<'_>,
-        class: &EventClass,
-        sink: &mut S,
-    ) -> Result<(), DecodeError> {
-        let mut cursor = Cursor::new(window.bytes, window.start, self.position, self.end);
-        let stream_context = self.class().and_then(|class| class.event_context.as_ref());
-        let scopes = [
-            (Scope::StreamContext, stream_context),
-            (Scope::EventContext, class.context.as_ref()),
-            (Scope::Fields, class.fields.as_ref()),
-        ];
-        if let Some(flat) = &class.flat
-            && let Some((bytes, rest)) = cursor.at_hand(flat.alignment, flat.reach)
-            && flat.bits <= rest
-        {
-            cursor.pass(flat.alignment, flat.bits);
-            if flat.whole < scopes.len() {
-                return self.rest_of_body(cursor, flat, bytes, scopes, sink);
+    pub fn read<S: EventSink>(mut self, sink: &mut S) -> Result<(), DecodeError> {
+        let class = self.header.class;
+        let (cursor, state) = (&mut self.cursor, &mut self.decoder.state);
+        let (read, scopes) = match &class.flat {
+            Some(flat) if let Some(bytes) = cursor.run(flat.alignment, flat.bits, flat.reach) => {
+                (read_flat(flat, bytes, cursor, state, sink), flat.scopes)
             }
-            // Unrolled: a loop over the three would cost more than they do.
-            let [first, second, third] = scopes;
-            let [places, more_places, last_places] = &flat.parts;
-            flat_part(first, places, bytes, &mut self.state, sink);
-            flat_part(second, more_places, bytes, &mut self.state, sink);
-            flat_part(third, last_places, bytes, &mut self.state, sink);
-            return self.end_event(&cursor);
-        }
-        self.walk_body(cursor, scopes, sink)
-    }
-
-    /// Reads an event's parts, whatever they are.
-    #[inline(never)]
-    fn walk_body<S: EventSink>(
-        &mut self,
-        mut cursor: Cursor<'_>,
-        scopes: [(Scope, Option<&Type>); 3],
-        sink: &mut S,
-    ) -> Result<(), DecodeError> {
-        let (before, state) = ((self.state.clock, self.state.budget), &mut self.state);
-        let walked = scopes
-            .into_iter()
-            .try_for_each(|(scope, kind)| walk_part(scope, kind, &mut cursor, state, sink));
-        self.end_walk(walked, &cursor, before)
-    }
-
-    /// Reads an event's parts: the numbers in `bytes` whose places are known, and what is left.
-    #[inline]
-    fn rest_of_body<S: EventSink>(
-        &mut self,
-        mut cursor: Cursor<'_>,
-        flat: &Flat,
-        bytes: &[u8],
-        scopes: [(Scope, Option<&Type>); 3],
-        sink: &mut S,
-    ) -> Result<(), DecodeError> {
-        let (before, state) = ((self.state.clock, self.state.budget), &mut self.state);
-        let mut walk = || {
-            for (index, &(scope, kind)) in scopes.iter().enumerate() {
-                match kind {
-                    Some(Type::Struct(structure)) if index <= flat.whole => {
-                        let places = &flat.parts[index];
-                        sink.begin_scope(scope);
-                        sink.begin_struct();
-                        decode_flat(structure, places, bytes, state, sink);
-                        if index == flat.whole {
-                            let others = structure.members.get(places.len()..).unwrap_or_default();
-                            decode_members(others, &flat.runs, &mut cursor, state, sink)?;
-                        }
-                        sink.end_struct();
-                    }
-                    _ => walk_part(scope, kind, &mut cursor, state, sink)?,
-                }
-            }
-            Ok(())
+            _ => (Ok(()), 0),
         };
-        let walked = walk();
-        self.end_walk(walked, &cursor, before)
+        let read = match read {
+            Ok(()) if scopes < SCOPES => {
+                let mut others = *cursor;
+                let read = walk((self.stream, class), scopes, &mut others, state, sink);
+                *cursor = others;
+                read
+            }
+            read => read,
+        };
+        self.end(read)
     }
 
-    /// Ends an event that was walked through: as if it had not been begun, if that failed. What
-    /// the clock and the budget were before it is `before`.
-    #[inline]
-    fn end_walk(
-        &mut self,
-        walked: Result<(), DecodeError>,
-        cursor: &Cursor<'_>,
-        before: (u64, u64),
-    ) -> Result<(), DecodeError> {
-        if let Err(error) = walked {
-            (self.state.clock, self.state.budget) = before;
-            return Err(error);
-        }
-        self.end_event(cursor)
-    }
-
-    fn end_event(&mut self, cursor: &Cursor<'_>) -> Result<(), DecodeError> {
-        if cursor.position() == self.event_start {
-            return Err(DecodeError::Empty { bit: self.event_start });
-        }
-        self.position = cursor.position();
-        Ok(())
-    }
-
-    /// Passes over the rest of the event `class`, as [`StreamDecoder::event_body`] reads it; at
-    /// once if all its events are of one size.
-    pub fn skip_body(&mut self, window: Window<'_>, class: &EventClass) -> Result<(), DecodeError> {
-        let mut cursor = Cursor::new(window.bytes, window.start, self.position, self.end);
-        let skipped = class.fixed.as_ref().and_then(|parts| {
+    /// Passes over it, as [`Body::read`] reads it; at once if all events of its class are of one
+    /// size.
+    pub fn skip(mut self) -> Result<(), DecodeError> {
+        let cursor = &mut self.cursor;
+        let skipped = self.header.class.fixed.as_ref().and_then(|parts| {
             parts.iter().try_for_each(|&(alignment, bits)| cursor.skip(alignment, bits))
         });
         match skipped {
-            Some(()) => self.end_event(&cursor),
+            Some(()) => self.end(Ok(())),
             // Also where it is cut off, for an error that says in which field.
-            None => self.event_body(window, class, &mut Skip),
+            None => self.read(&mut Skip),
         }
     }
-}
 
-/// Decodes a part of an event, if there is one, whose numbers are at known places.
-#[inline]
-fn flat_part<S: EventSink>(
-    (scope, kind): (Scope, Option<&Type>),
-    places: &[Place],
-    bytes: &[u8],
-    state: &mut State,
-    sink: &mut S,
-) {
-    if let Some(Type::Struct(structure)) = kind {
-        sink.begin_scope(scope);
-        sink.begin_struct();
-        decode_flat(structure, places, bytes, state, sink);
-        sink.end_struct();
+    /// Passes over it, and gives the event with its header, to be copied.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`Body::skip`].
+    pub fn whole(self) -> Result<WholeEvent<'w, 'trace>, DecodeError> {
+        let mut state = self.decoder.state.clone();
+        state.restore(self.before);
+        let cursor = self.cursor.at(self.decoder.position);
+        let class = self.header.class;
+        self.skip().map(|()| WholeEvent { class, cursor, state })
+    }
+
+    /// Goes to the next event; as if this one had not been begun, if reading it failed.
+    #[inline(always)]
+    fn end(self, read: Result<(), DecodeError>) -> Result<(), DecodeError> {
+        let Self { cursor, before, decoder, .. } = self;
+        let position = cursor.position();
+        if read.is_ok() && position != decoder.position {
+            decoder.position = position;
+            return Ok(());
+        }
+        decoder.state.restore(before);
+        read.and(Err(DecodeError::Empty { bit: position }))
     }
 }
 
-/// Decodes a part of an event, if there is one, whatever it is.
-fn walk_part<S: EventSink>(
-    scope: Scope,
-    kind: Option<&Type>,
+/// An event that can be decoded, as its bytes are.
+#[derive(Debug, Clone)]
+pub struct WholeEvent<'w, 'trace> {
+    pub(crate) class: &'trace EventClass,
+    /// At its header.
+    pub(crate) cursor: Cursor<'w>,
+    /// As it was before its header.
+    pub(crate) state: State,
+}
+
+/// Reads the first parts of an event: the numbers in `bytes`, whose places are known, and what
+/// else is in these parts.
+#[inline(always)]
+fn read_flat<S: EventSink>(
+    flat: &Flat,
+    bytes: &[u8],
     cursor: &mut Cursor<'_>,
     state: &mut State,
     sink: &mut S,
 ) -> Result<(), DecodeError> {
-    let Some(kind) = kind else { return Ok(()) };
+    for part in flat.parts() {
+        sink.begin_scope(part.scope);
+        sink.begin_struct();
+        for Placed { place, member } in part.numbers.iter() {
+            match &member.kind {
+                // Nearly always, without a call.
+                Type::Integer(integer) if integer.plain && !member.hidden => {
+                    sink.member(member);
+                    sink.integer(integer, place.read(bytes));
+                }
+                _ => placed(member, place, bytes, state, sink),
+            }
+        }
+        for member in part.texts.iter() {
+            sink.member(member);
+            sink.text(cursor.string()?);
+        }
+        if !part.others.is_empty() {
+            // A copy, so that the cursor itself need not have a place in memory: a store and a
+            // load of where a string ends would be on the way to every next event.
+            let mut others = *cursor;
+            decode_members(&part.others, &part.runs, &mut others, state, sink)?;
+            *cursor = others;
+        }
+        sink.end_struct();
+    }
+    Ok(())
+}
+
+/// Reads an event's parts from number `first` on, whatever they are.
+#[inline(never)]
+fn walk<S: EventSink>(
+    (stream, class): (&StreamClass, &EventClass),
+    first: usize,
+    cursor: &mut Cursor<'_>,
+    state: &mut State,
+    sink: &mut S,
+) -> Result<(), DecodeError> {
+    let scopes = [
+        (Scope::StreamContext, &stream.event_context),
+        (Scope::EventContext, &class.context),
+        (Scope::Fields, &class.fields),
+    ];
+    for (scope, kind) in scopes.into_iter().skip(first) {
+        if let Some(kind) = kind {
+            walk_part(scope, kind, cursor, state, sink)?;
+        }
+    }
+    Ok(())
+}
+
+/// Reads a part of an event, whatever it is.
+fn walk_part<S: EventSink>(
+    scope: Scope,
+    kind: &Type,
+    cursor: &mut Cursor<'_>,
+    state: &mut State,
+    sink: &mut S,
+) -> Result<(), DecodeError> {
     if kind.is_hidden() {
         return decode(kind, cursor, state, &mut Skip);
     }

@@ -1,7 +1,10 @@
 //! The decoder's fast paths held against the general walk: on types of all kinds and on any
 //! bytes, whole or cut off, both give the same values, the same errors, the same places.
 
+use std::sync::Arc;
+
 use super::{EventHeader, StreamDecoder, Window};
+use crate::read::runs::FlatPart;
 use crate::read::testing::{Limits, Random, random_metadata, random_packet};
 use crate::read::types::Type;
 use crate::read::value::ValueSink;
@@ -48,38 +51,29 @@ fn strip_type(kind: &mut Type) -> usize {
 /// What an event's header and body gave, as something that can be compared.
 type Event = (u64, u64, Option<i64>, String);
 
-/// Reads an event by each of `windows` in turn until one is large enough, also for its body
-/// alone; what came of it, and the errors on the way.
+/// Reads an event by each of `windows` in turn until one is large enough; what came of it, and
+/// the errors on the way.
 fn step(
     decoder: &mut StreamDecoder<'_>,
     windows: &[Window<'_>],
 ) -> (Vec<DecodeError>, Option<Event>) {
     let mut errors = Vec::new();
-    let mut found = None;
     for window in windows {
-        let before = (decoder.position, decoder.state.clock, decoder.state.budget);
-        if found.is_none() {
-            match decoder.event_header(*window) {
-                Ok(Some(header)) => found = Some(header),
-                Ok(None) => return (errors, None),
-                Err(error) => {
-                    errors.push(error);
-                    assert_eq!(
-                        before,
-                        (decoder.position, decoder.state.clock, decoder.state.budget)
-                    );
-                    continue;
-                }
-            }
-        }
-        let Some(EventHeader { class, clock, time }) = found else { continue };
-        let before = (decoder.position, decoder.state.clock, decoder.state.budget);
+        let before = (decoder.position, decoder.state.counts());
         let mut sink = ValueSink::default();
-        match decoder.event_body(*window, class, &mut sink) {
-            Ok(()) => return (errors, Some((class.id, clock, time, format!("{sink:?}")))),
+        let read = match decoder.event(*window) {
+            Ok(None) => return (errors, None),
+            Ok(Some(body)) => {
+                let EventHeader { class, clock, time } = body.header;
+                body.read(&mut sink).map(|()| (class.id, clock, time, format!("{sink:?}")))
+            }
+            Err(error) => Err(error),
+        };
+        match read {
+            Ok(event) => return (errors, Some(event)),
             Err(error) => errors.push(error),
         }
-        assert_eq!(before, (decoder.position, decoder.state.clock, decoder.state.budget));
+        assert_eq!(before, (decoder.position, decoder.state.counts()));
     }
     (errors, None)
 }
@@ -126,8 +120,8 @@ fn compare(seed: u64, total: &mut Compared) {
         if found.1.is_none() {
             break;
         }
-        let header = skipping.event_header(whole).expect("a header").expect("an event");
-        skipping.skip_body(whole, header.class).expect("a body");
+        let body = skipping.event(whole).expect("a header").expect("an event");
+        body.skip().expect("a body");
         assert_eq!(fast.position, skipping.position, "seed {seed}: {metadata}");
         total.events += 1;
         total.cut += usize::from(!found.0.is_empty());
@@ -175,10 +169,43 @@ fn ranges_that_end_before_they_begin_select_no_header() {
         let mut sink = ValueSink::default();
         decoder.begin_packet(window, packet.len() as u64, &mut sink, |_| {}).expect("a packet");
         let times = std::iter::from_fn(|| {
-            let header = decoder.event_header(window).expect("a header")?;
-            decoder.event_body(window, header.class, &mut sink).expect("a body");
-            header.time
+            let body = decoder.event(window).expect("a header")?;
+            let time = body.header.time;
+            body.read(&mut sink).expect("a body");
+            time
         });
         assert_eq!(times.collect::<Vec<_>>(), [1, 2, 3]);
+    }
+}
+
+/// Metadata of any size is read into memory in proportion to it.
+#[test]
+fn a_large_context_is_there_once_for_all_events() {
+    for members in ["integer { size = 8; } ", "string s", "integer { size = 7; } "] {
+        let context: String = (0..50).map(|index| format!("{members}{index};\n")).collect();
+        let context = context.replace("} ", "} m");
+        let events = (0..3).map(|id| {
+            format!("event {{ name = e; id = {id}; fields := struct {{ string t; }}; }};\n")
+        });
+        let metadata = format!(
+            "/* CTF 1.8 */ trace {{ major = 1; minor = 8; byte_order = le; }};
+             stream {{ event.header := struct {{ integer {{ size = 8; }} id; }};
+             event.context := struct {{ {context} }} align(8); }};\n{}",
+            events.collect::<String>()
+        );
+        let trace = Trace::parse(metadata.as_bytes()).unwrap_or_else(|e| panic!("{e}: {metadata}"));
+        let parts = trace.streams[0].events.iter().map(|event| {
+            let flat = event.flat.as_ref().expect("a context of structures");
+            flat.parts().first().expect("a context")
+        });
+        let parts: Vec<_> = parts.collect();
+        let known = |part: &FlatPart| part.numbers.len() + part.texts.len() + part.others.len();
+        assert_eq!(parts.iter().map(|part| known(part)).collect::<Vec<_>>(), [50, 50, 50]);
+        for part in &parts {
+            assert!(Arc::ptr_eq(&part.numbers, &parts[0].numbers));
+            assert!(Arc::ptr_eq(&part.texts, &parts[0].texts));
+            assert!(Arc::ptr_eq(&part.others, &parts[0].others));
+            assert!(Arc::ptr_eq(&part.runs, &parts[0].runs));
+        }
     }
 }

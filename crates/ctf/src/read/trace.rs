@@ -255,6 +255,7 @@ impl StreamClass {
 #[derive(Debug)]
 pub struct EventClass {
     pub(crate) id: u64,
+    pub(crate) index: usize,
     pub(crate) name: Option<String>,
     pub(crate) level: Option<i64>,
     pub(crate) emf_uri: Option<String>,
@@ -271,6 +272,11 @@ impl EventClass {
     /// Its id in its stream class.
     pub const fn id(&self) -> u64 {
         self.id
+    }
+
+    /// Its place in [`StreamClass::events`].
+    pub const fn index(&self) -> usize {
+        self.index
     }
 
     /// Its name, for LTTng and Trackway `provider:name`.

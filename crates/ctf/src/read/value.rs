@@ -119,9 +119,9 @@ fn read_packet(
     read.packets.push(packet);
     let size = packet.packet_bits.map_or(Some(bytes.len()), |bits| usize::try_from(bits / 8).ok());
     let size = size.filter(|&size| size <= bytes.len());
-    while let Some(header) = decoder.event_header(window)? {
-        let mut sink = ValueSink::default();
-        decoder.event_body(window, header.class, &mut sink)?;
+    while let Some(body) = decoder.event(window)? {
+        let (header, mut sink) = (body.header, ValueSink::default());
+        body.read(&mut sink)?;
         let mut event = Event {
             stream: 0,
             name: header.class.name().unwrap_or_default().to_owned(),

@@ -21,8 +21,8 @@ use super::number::{push_decimal, push_signed};
 use super::pretty::Pretty;
 use super::time::Calendar;
 use crate::read::{
-    CpuId, DecodeError, Enumeration, EnvironmentValue, EventClass, EventSink, Integer, Loss,
-    Member, Scope, Sink, StreamClass, StreamDecoder, Trace, Type, VariantOption, Window,
+    Body, CpuId, DecodeError, Enumeration, EnvironmentValue, EventClass, EventSink, Integer, Loss,
+    Member, Scope, Sink, StreamClass, Trace, Type, VariantOption,
 };
 
 /// Columns that every line has.
@@ -121,8 +121,7 @@ impl<C: Calendar> LineFormat for Csv<C> {
         &mut self,
         out: &mut Vec<u8>,
         line: Line<'_>,
-        decoder: &mut StreamDecoder<'_>,
-        window: Window<'_>,
+        body: Body<'_, '_, '_>,
     ) -> Result<Head, DecodeError> {
         if let Some(stamp) = line.stamp {
             push_signed(out, stamp.time);
@@ -140,7 +139,7 @@ impl<C: Calendar> LineFormat for Csv<C> {
             depth: 0,
             json: Vec::new(),
         };
-        decoder.event_body(window, line.class, &mut sink)?;
+        body.read(&mut sink)?;
         sink.finish();
         out.push(b'\n');
         Ok(Head::default())

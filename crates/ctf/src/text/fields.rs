@@ -226,16 +226,32 @@ pub(crate) fn push_quoted(out: &mut Vec<u8>, bytes: &[u8]) {
 }
 
 /// How many of the first bytes are not escaped.
+#[inline]
 fn plain_length(bytes: &[u8]) -> usize {
-    let first_escaped = |bytes: &[u8]| bytes.iter().position(|&byte| is_escaped(byte));
     let (pieces, rest) = bytes.as_chunks::<16>();
-    for (index, piece) in pieces.iter().enumerate() {
-        // Without a way out, so that all of a piece is compared at once.
-        if piece.iter().fold(false, |any, &byte| any | is_escaped(byte)) {
-            return 16 * index + first_escaped(piece).unwrap_or(16);
-        }
+    let looked_at = pieces.iter().take_while(|piece| !has_escaped(piece)).count();
+    let is_rest_plain = if looked_at < pieces.len() {
+        false
+    } else if let Some(last) = bytes.last_chunk::<16>() {
+        // Some of them for the second time, all at once.
+        !has_escaped(last)
+    } else if let (Some(first), Some(last)) = (rest.first_chunk::<8>(), rest.last_chunk::<8>()) {
+        !(has_escaped(first) | has_escaped(last))
+    } else {
+        rest.is_empty()
+    };
+    if is_rest_plain {
+        return bytes.len();
     }
-    16 * pieces.len() + first_escaped(rest).unwrap_or(rest.len())
+    let from = 16 * looked_at;
+    let mut rest = bytes.iter().skip(from);
+    rest.position(|&byte| is_escaped(byte)).map_or(bytes.len(), |index| from + index)
+}
+
+/// Without a way out, so that all of a piece is compared at once.
+#[inline]
+fn has_escaped<const BYTES: usize>(piece: &[u8; BYTES]) -> bool {
+    piece.iter().fold(false, |any, &byte| any | is_escaped(byte))
 }
 
 /// Bytes above ASCII are left as they are: they are UTF-8, or nothing that we know better.

@@ -7,9 +7,7 @@
 //! ([`LineFormat::relate`]). Runs of events of one stream are copied without another look.
 
 use crate::literal::Literal;
-use crate::read::{
-    DecodeError, EventClass, Loss, Sink, StreamClass, StreamDecoder, Trace, TraceIdentity, Window,
-};
+use crate::read::{Body, DecodeError, EventClass, Loss, Sink, StreamClass, Trace, TraceIdentity};
 
 /// Largest line that is written, in bytes; a larger one is damage. The largest event that is read
 /// (64 MiB) has a line of that size if it is one string, all of it escaped, and one of many times
@@ -45,8 +43,6 @@ pub struct TraceName<'a> {
 /// What a line shows besides its event's fields.
 #[derive(Debug, Clone, Copy)]
 pub struct Line<'a> {
-    /// The event's class.
-    pub class: &'a EventClass,
     /// When the event was; `None` if its stream has no clock.
     pub stamp: Option<Stamp>,
     /// When the event before it in its stream was, if that is known here.
@@ -122,18 +118,17 @@ pub trait LineFormat: Clone + Send {
     /// what all lines of the packet have in common. Called with an empty `out`.
     fn packet_sink(&self, out: &mut Vec<u8>) -> impl Sink;
 
-    /// Appends the line of the event whose header `decoder` just read, with its newline. After an
-    /// error, what was appended is to be taken away again.
+    /// Appends the line of the event that `body` belongs to, with its newline. After an error, what
+    /// was appended is to be taken away again.
     ///
     /// # Errors
     ///
-    /// Those of [`StreamDecoder::event_body`].
+    /// Those of [`Body::read`].
     fn event(
         &mut self,
         out: &mut Vec<u8>,
         line: Line<'_>,
-        decoder: &mut StreamDecoder<'_>,
-        window: Window<'_>,
+        body: Body<'_, '_, '_>,
     ) -> Result<Head, DecodeError>;
 
     /// Appends `line`, which [`LineFormat::event`] wrote, as it is after what was `shown`.

@@ -21,8 +21,8 @@ use super::number::{nine_digits, push_decimal, push_signed};
 use super::pretty::Pretty;
 use super::time::Calendar;
 use crate::read::{
-    DecodeError, Enumeration, EnvironmentValue, EventClass, EventSink, Integer, Loss, Member,
-    Scope, Sink, StreamClass, StreamDecoder, Trace, VariantOption, Window,
+    Body, DecodeError, Enumeration, EnvironmentValue, EventClass, EventSink, Integer, Loss, Member,
+    Scope, Sink, StreamClass, Trace, VariantOption,
 };
 
 const NS_PER_SECOND: u64 = 1_000_000_000;
@@ -88,8 +88,7 @@ impl<C: Calendar> LineFormat for Json<C> {
         &mut self,
         out: &mut Vec<u8>,
         line: Line<'_>,
-        decoder: &mut StreamDecoder<'_>,
-        window: Window<'_>,
+        body: Body<'_, '_, '_>,
     ) -> Result<Head, DecodeError> {
         push_stamp(out, line.stamp);
         out.extend_from_slice(line.class_text);
@@ -99,7 +98,7 @@ impl<C: Calendar> LineFormat for Json<C> {
             out.extend_from_slice(line.packet_text);
         }
         let mut sink = JsonWriter::new(out);
-        decoder.event_body(window, line.class, &mut sink)?;
+        body.read(&mut sink)?;
         if !sink.has_fields {
             out.extend_from_slice(b",\"fields\":{}");
         }

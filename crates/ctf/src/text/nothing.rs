@@ -4,8 +4,8 @@ use super::format::{Head, Line, LineFormat, LossPlace, Shown, Stamp, TraceName};
 use super::pretty::Pretty;
 use super::time::Calendar;
 use crate::read::{
-    DecodeError, Enumeration, EventClass, EventSink, Integer, Loss, Scope, Sink, StreamClass,
-    StreamDecoder, Trace, Window,
+    Body, DecodeError, Enumeration, EventClass, EventSink, Integer, Loss, Scope, Sink, StreamClass,
+    Trace,
 };
 
 /// Writes nothing of events. Losses are told as [`Pretty`] tells them.
@@ -47,15 +47,14 @@ impl<C: Calendar> LineFormat for Nothing<C> {
     fn event(
         &mut self,
         _: &mut Vec<u8>,
-        line: Line<'_>,
-        decoder: &mut StreamDecoder<'_>,
-        window: Window<'_>,
+        _: Line<'_>,
+        body: Body<'_, '_, '_>,
     ) -> Result<Head, DecodeError> {
         if !self.is_decoded {
-            decoder.skip_body(window, line.class)?;
+            body.skip()?;
             return Ok(Head::default());
         }
-        decoder.event_body(window, line.class, &mut self.sum)?;
+        body.read(&mut self.sum)?;
         // Somebody might look at it, as far as the compiler knows: no value may be left out.
         std::hint::black_box(&self.sum);
         Ok(Head::default())

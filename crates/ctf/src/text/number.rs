@@ -2,69 +2,55 @@
 
 use std::io::Write as _;
 
-/// The numbers 00 to 99: two digits at a time halve the divisions.
-const PAIRS: [[u8; 2]; 100] = {
-    let mut pairs = [[0; 2]; 100];
-    let mut number = 0;
-    while number < pairs.len() {
-        pairs[number] = [b'0' + (number / 10) as u8, b'0' + (number % 10) as u8];
-        number += 1;
-    }
-    pairs
-};
-
 /// Appends `value` in decimal.
 #[inline]
 pub fn push_decimal(out: &mut Vec<u8>, value: u64) {
     if value < 10 {
         out.push(b'0' + value as u8);
-        return;
-    }
-    push_digits(out, value);
-}
-
-/// Appends `value`, which is at least 10.
-fn push_digits(out: &mut Vec<u8>, mut value: u64) {
-    // Into their places at once: digits written one by one cannot be read back by words before
-    // they have left the processor's store buffer.
-    let start = out.len();
-    out.extend_from_slice(&[0; DIGITS_MAX]);
-    let count = decimal_digits(value);
-    out.truncate(start + count);
-    let digits = out.get_mut(start..).unwrap_or_default();
-    let (pairs, first) = {
-        let (first, pairs) = digits.split_at_mut(count % 2);
-        (pairs.as_chunks_mut::<2>().0, first.first_mut())
-    };
-    for pair in pairs.iter_mut().rev() {
-        *pair = PAIRS[(value % 100) as usize];
-        value /= 100;
-    }
-    if let Some(first) = first {
-        *first = b'0' + value as u8;
+    } else if value < EIGHT_DIGITS {
+        push_first_digits(out, value);
+    } else {
+        push_long(out, value);
     }
 }
 
-/// 2^64 has 20 digits.
-const DIGITS_MAX: usize = 20;
-
-/// How many digits `value`, which is not 0, has.
-fn decimal_digits(value: u64) -> usize {
-    // 1233 / 4096 is a little more than the logarithm of 2 (Warren, "Hacker's Delight", 11-4).
-    let guess = ((64 - value.leading_zeros() as usize) * 1233) >> 12;
-    guess + usize::from(POWERS.get(guess).is_none_or(|&power| value >= power))
+/// Appends `value`, of more than eight digits.
+#[inline(never)]
+fn push_long(out: &mut Vec<u8>, value: u64) {
+    push_decimal(out, value / EIGHT_DIGITS);
+    out.extend_from_slice(&eight_digits(value % EIGHT_DIGITS).to_le_bytes());
 }
 
-/// Powers of ten.
-const POWERS: [u64; DIGITS_MAX] = {
-    let mut powers = [1; DIGITS_MAX];
-    let mut exponent = 1;
-    while exponent < powers.len() {
-        powers[exponent] = 10 * powers[exponent - 1];
-        exponent += 1;
-    }
-    powers
-};
+/// Appends `value`, which is not 0 and has at most eight digits.
+#[inline]
+fn push_first_digits(out: &mut Vec<u8>, value: u64) {
+    let digits = eight_digits(value);
+    // How many of them are zeros in front: those whose low half is 0.
+    let zeros = (digits & DIGITS_LOW).trailing_zeros() / 8;
+    let end = out.len() + 8 - zeros as usize;
+    // As many bytes as a word has, which is one store, and then away with those beyond.
+    out.extend_from_slice(&(digits >> (8 * zeros)).to_le_bytes());
+    out.truncate(end);
+}
+
+/// 10^8.
+const EIGHT_DIGITS: u64 = 100_000_000;
+/// The halves of digits that differ.
+const DIGITS_LOW: u64 = 0x0f0f_0f0f_0f0f_0f0f;
+
+/// The eight digits of `value`, which is below 10^8, the first of them in the lowest byte: two
+/// halves, then four quarters, then eight digits are worked out side by side in one word, with
+/// divisions by 100 and 10 as multiplications that are exact for numbers so small (Warren,
+/// "Hacker's Delight", chapter 10).
+#[inline]
+const fn eight_digits(value: u64) -> u64 {
+    let halves = (value / 10_000) | (value % 10_000) << 32;
+    let hundreds = ((halves * 10_486) >> 20) & 0x0000_007f_0000_007f;
+    let quarters = hundreds | (halves - 100 * hundreds) << 16;
+    let tens = ((quarters * 103) >> 10) & 0x000f_000f_000f_000f;
+    let digits = tens | (quarters - 10 * tens) << 8;
+    digits | (DIGITS_LOW / 0x0f * 0x30)
+}
 
 /// Appends a few bytes: most texts are so short that calling the C library to copy them costs
 /// more than the copy. Two pieces of constant size, which may overlap, are any size in between.
@@ -100,16 +86,15 @@ pub(crate) fn push_signed(out: &mut Vec<u8>, value: i64) {
 }
 
 /// Nine digits: the fraction of a second, in nanoseconds (below 10^9).
+#[inline]
 pub(crate) fn nine_digits(nanoseconds: u64) -> [u8; 9] {
-    let pair = |divisor: u64| PAIRS[(nanoseconds / divisor % 100) as usize];
-    let first = b'0' + (nanoseconds / 100_000_000 % 10) as u8;
-    let ([b, c], [d, e], [f, g], [h, i]) = (pair(1_000_000), pair(10_000), pair(100), pair(1));
-    [first, b, c, d, e, f, g, h, i]
+    let [b, c, d, e, f, g, h, i] = eight_digits(nanoseconds % EIGHT_DIGITS).to_le_bytes();
+    [b'0' + (nanoseconds / EIGHT_DIGITS % 10) as u8, b, c, d, e, f, g, h, i]
 }
 
 /// Two digits (for values below 100), as clocks show them.
-pub(crate) fn two_digits(value: u8) -> [u8; 2] {
-    PAIRS[usize::from(value % 100)]
+pub(crate) const fn two_digits(value: u8) -> [u8; 2] {
+    [b'0' + value / 10 % 10, b'0' + value % 10]
 }
 
 /// Appends `value` in upper-case hexadecimal, without leading zeros.
@@ -279,6 +264,13 @@ mod tests {
                 push_decimal(&mut out, value);
                 assert_eq!(out, value.to_string().as_bytes());
             }
+        }
+        for value in (0..100_000).chain((0..2_000_000_000).step_by(9973)) {
+            out.clear();
+            push_decimal(&mut out, value);
+            out.push(b' ');
+            out.extend(nine_digits(value % 1_000_000_000));
+            assert_eq!(out, format!("{value} {:09}", value % 1_000_000_000).as_bytes());
         }
         out.clear();
         push_decimal(&mut out, 0);

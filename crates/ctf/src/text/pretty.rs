@@ -6,8 +6,8 @@ use super::format::{Head, Line, LineFormat, LossPlace, Shown, Stamp, TraceName};
 use super::options::PrettyOptions;
 use super::time::{Calendar, TimeWriter};
 use crate::read::{
-    DecodeError, EnvironmentValue, EventClass, Loss, Lost, Sink, StreamClass, StreamDecoder, Trace,
-    TraceIdentity, Window,
+    Body, DecodeError, EnvironmentValue, EventClass, Loss, Lost, Sink, StreamClass, Trace,
+    TraceIdentity,
 };
 
 /// Names of levels, by their number.
@@ -136,8 +136,7 @@ impl<C: Calendar> LineFormat for Pretty<C> {
         &mut self,
         out: &mut Vec<u8>,
         line: Line<'_>,
-        decoder: &mut StreamDecoder<'_>,
-        window: Window<'_>,
+        body: Body<'_, '_, '_>,
     ) -> Result<Head, DecodeError> {
         let head = match line.stamp {
             Some(stamp) => self.times.push(out, stamp, line.previous),
@@ -152,7 +151,7 @@ impl<C: Calendar> LineFormat for Pretty<C> {
             }
         }
         let mut sink = FieldWriter::new(out, self.options.names, !line.packet_text.is_empty());
-        decoder.event_body(window, line.class, &mut sink)?;
+        body.read(&mut sink)?;
         out.push(b'\n');
         Ok(head)
     }

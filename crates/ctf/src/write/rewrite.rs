@@ -11,8 +11,8 @@
 //! only the header is kept until the end, for its sizes.
 
 use crate::read::{
-    Cursor, DecodeError, Enumeration, EventClass, Integer, Role, State, StreamClass, StreamDecoder,
-    TextEnd, Trace, Type, Window, chosen_option, integer_value, reversed, take_elements,
+    Cursor, DecodeError, Enumeration, Integer, Role, State, StreamClass, StreamDecoder, TextEnd,
+    Trace, Type, WholeEvent, Window, chosen_option, integer_value, reversed, take_elements,
     wide_bytes,
 };
 
@@ -79,21 +79,13 @@ impl<'trace> PacketRewriter<'trace> {
         Some(Self { class, head: head.to_vec(), places: places.found, events, reach_cycles })
     }
 
-    /// Appends the event that begins where `before` is; `before` is a decoder as it was before
-    /// the event's header. The event must have been decoded from `window` without an error.
+    /// Appends an event of the stream.
     ///
     /// # Errors
     ///
-    /// Those of decoding; none if the event was decoded before.
-    pub fn event(
-        &mut self,
-        before: &StreamDecoder<'_>,
-        window: Window<'_>,
-        event: &EventClass,
-    ) -> Result<(), DecodeError> {
-        let mut state = before.state().clone();
-        let (start, end) = (before.position_bits(), before.content_bits());
-        let mut cursor = Cursor::new(window.bytes, window.start, start, end);
+    /// Those of decoding: none, as the event was decoded before.
+    pub fn event(&mut self, event: WholeEvent<'_, '_>) -> Result<(), DecodeError> {
+        let WholeEvent { class: event, mut cursor, mut state } = event;
         let class = self.class;
         let kinds = [&class.event_header, &class.event_context, &event.context, &event.fields];
         for kind in kinds.into_iter().flatten() {

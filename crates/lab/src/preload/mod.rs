@@ -1,36 +1,40 @@
 //! What the preload helper `libc` costs a program that allocates: while nobody records and while
-//! somebody does, beside LTTng's library of that kind.
+//! somebody does, beside LTTng's library of that kind; and what it costs programs that people use.
 //!
 //! ```text
-//! ways     how the program is run: alone, with something between, with a helper, recorded
-//! results  what was measured, as JSON; report shows it to people
+//! ways      how the program is run: alone, with something between, with a helper, recorded
+//! programs  installed programs, and what they have to do
+//! results   what was measured, as JSON; report shows it to people
 //! ```
 //!
 //! Main invariant: all ways take turns within each round, and a ratio is one of runs of the same
 //! round. Where something records, its own account says that it recorded as much as was called.
 
+mod programs;
 mod report;
 mod results;
 mod ways;
 
 pub use report::print as print_preload;
-pub use results::{PreloadCost, PreloadResults, Program, Way};
+pub use results::{PreloadCost, PreloadResults, Program, RealCost, Way};
 
 use crate::error::{Error, Result};
-use crate::machine::Machine;
+use crate::machine::{Machine, allowed_cpus};
 use crate::place::{Kit, Place};
 use crate::progress::Progress;
+use crate::reader::measured;
 use crate::results::Note;
 use crate::signals;
-use crate::stats::Spread;
+use crate::stats::{Spread, median_interval};
 use crate::workload::{self, Batch};
+use programs::Real;
 use results::FORMAT;
 use ways::Ways;
 
 /// What the user asked for.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct PreloadOptions {
-    /// Ten seconds instead of two minutes: to see that all works, not for figures.
+    /// Some seconds instead of some minutes: to see that all works, not for figures.
     pub quick: bool,
     /// So many rounds, instead of forty.
     pub rounds: Option<u32>,
@@ -99,17 +103,104 @@ pub fn run_preload(options: &PreloadOptions) -> std::result::Result<PreloadResul
             one.rounds_ns.push(measured);
         }
     }
+    let real = match ways.has(Way::Idle) {
+        true => real_programs(options, &place, &ways, &progress, &mut notes)?,
+        false => Vec::new(),
+    };
     let costs = series.iter().filter_map(|one| one.cost(&series)).collect();
     let mut results = PreloadResults {
         format: FORMAT,
         machine,
         rounds: options.rounds(),
         costs,
+        real,
         bars: Vec::new(),
         notes,
     };
     results.bars = results.all_bars();
     Ok(results)
+}
+
+/// Measures what the idle helper costs the programs that are installed: in rounds of three runs,
+/// one right after the other on the same CPU, each way first in every third round.
+fn real_programs(
+    options: &PreloadOptions,
+    place: &Place,
+    ways: &Ways,
+    progress: &Progress,
+    notes: &mut Vec<Note>,
+) -> Result<Vec<RealCost>> {
+    progress.say("making what programs read");
+    let (programs, absent) = programs::all(place)?;
+    notes.extend(absent.iter().map(|one| Note::skipped(one.name, &one.reason)));
+    let cpus = allowed_cpus()?;
+    let mut runs: Vec<Runs> = Vec::new();
+    for program in programs {
+        progress.say(&format!("{}: counting", program.name));
+        match ways.count_calls(place, &program) {
+            Ok(calls) => runs.push(Runs { program, calls, seconds: Default::default() }),
+            Err(Error::Interrupted) => return Err(Error::Interrupted),
+            Err(error) => notes.push(Note::failed(program.name, &error)),
+        }
+    }
+    for round in 0..options.rounds() {
+        let cpu = &cpus[round as usize % cpus.len()..][..1];
+        let mut failed = Vec::new();
+        for (index, one) in runs.iter_mut().enumerate() {
+            progress.say(&format!("round {}: {}", round + 1, one.program.name));
+            match one.run(place, ways, cpu, round as usize) {
+                Ok(()) => {}
+                Err(Error::Interrupted) => return Err(Error::Interrupted),
+                Err(error) => {
+                    notes.push(Note::failed(one.program.name, &error));
+                    failed.push(index);
+                }
+            }
+        }
+        for index in failed.into_iter().rev() {
+            runs.remove(index);
+        }
+    }
+    Ok(runs.iter().filter_map(Runs::cost).collect())
+}
+
+/// How installed programs are run.
+const REAL_WAYS: [Way; 3] = [Way::Plain, Way::Interposed, Way::Idle];
+
+/// What was measured of an installed program.
+struct Runs {
+    program: Real,
+    calls: u64,
+    /// Times on CPUs of each way, round by round.
+    seconds: [Vec<f64>; REAL_WAYS.len()],
+}
+
+impl Runs {
+    fn run(&mut self, place: &Place, ways: &Ways, cpu: &[usize], round: usize) -> Result<()> {
+        for turn in 0..REAL_WAYS.len() {
+            let index = (round + turn) % REAL_WAYS.len();
+            let command = ways.real(place, &self.program, REAL_WAYS[index])?;
+            let run = measured::run(command, self.program.name, cpu)?;
+            self.seconds[index].push(run.cpu_seconds);
+        }
+        Ok(())
+    }
+
+    fn cost(&self) -> Option<RealCost> {
+        let [alone, between, idle] = &self.seconds;
+        let times = |ours: &[f64]| -> Vec<f64> {
+            ours.iter().zip(alone).map(|(ours, alone)| ours / alone).collect()
+        };
+        let alone_ms: Vec<f64> = alone.iter().map(|seconds| seconds * 1e3).collect();
+        Some(RealCost {
+            name: self.program.name.to_owned(),
+            calls: self.calls,
+            cpu_ms: Spread::of(&alone_ms)?,
+            between_times: Spread::of(&times(between))?,
+            times: Spread::of(&times(idle))?,
+            interval: median_interval(&times(idle)),
+        })
+    }
 }
 
 /// ns per call in the middle one of the batches that count.
@@ -163,5 +254,16 @@ mod tests {
         let cost = all[1].cost(&all).expect("a cost");
         assert_eq!((cost.times.count, cost.times.median), (2, 1.1));
         assert!(all[2].cost(&all).is_none());
+    }
+
+    #[test]
+    fn costs_of_installed_programs_are_of_the_same_round() {
+        let program = Real::of("sh", &["-c", "exit 0"]);
+        let seconds = [vec![1.0, 2.0], vec![1.01, 2.04], vec![1.02, 2.08]];
+        let runs = Runs { program, calls: 3_000, seconds };
+        let cost = runs.cost().expect("a cost");
+        assert!((cost.times.median - 1.03).abs() < 1e-9, "{cost:?}");
+        assert!((cost.between_times.median - 1.015).abs() < 1e-9, "{cost:?}");
+        assert_eq!((cost.calls_per_ms(), cost.interval), (2.0, None));
     }
 }

@@ -2,7 +2,7 @@
 
 use std::io::{self, Write};
 
-use super::results::{PreloadCost, PreloadResults, Program, Way};
+use super::results::{PreloadCost, PreloadResults, Program, RealCost, Way};
 use crate::report::bars_text;
 use crate::table::Table;
 
@@ -20,6 +20,9 @@ pub fn print(results: &PreloadResults, output: &mut dyn Write) -> io::Result<()>
         writeln!(output)?;
     }
     write!(output, "{}", costs(results))?;
+    if !results.real.is_empty() {
+        write!(output, "\n{}", real(&results.real))?;
+    }
     if let Some(bars) = bars_text(&results.bars) {
         write!(output, "\n{bars}")?;
     }
@@ -54,6 +57,36 @@ fn words(cost: &PreloadCost) -> String {
         _ => format!(" ±{:.1}", (cost.call_ns.p95 - cost.call_ns.p5) / 2.0),
     };
     format!("{:.1}{range} ({:.3} ×)", cost.call_ns.median, cost.times.median)
+}
+
+/// Programs as they are installed, those that allocate most first.
+fn real(costs: &[RealCost]) -> String {
+    let mut costs: Vec<&RealCost> = costs.iter().collect();
+    costs.sort_by(|a, b| b.calls_per_ms().total_cmp(&a.calls_per_ms()));
+    let mut table = Table::default();
+    table.row(["", "alone", "calls a ms", "a function between", "idle helper", "95 % sure"]);
+    for cost in &costs {
+        let percent = |times: f64| format!("{:+.2} %", (times - 1.0) * 100.0);
+        table.row([
+            cost.name.clone(),
+            format!("{:.0} ms", cost.cpu_ms.median),
+            format!("{:.0}", cost.calls_per_ms()),
+            percent(cost.between_times.median),
+            percent(cost.times.median),
+            cost.interval.map_or("·".to_owned(), |(low, high)| {
+                format!("{} … {}", percent(low), percent(high))
+            }),
+        ]);
+    }
+    let rounds = match costs.iter().map(|cost| cost.times.count).max() {
+        Some(1) => "one round".to_owned(),
+        rounds => format!("median of {} rounds", rounds.unwrap_or_default()),
+    };
+    format!(
+        "Installed programs: time on CPUs of a whole run alone, how often it calls the allocator,\n\
+         and what Trackway's libc adds while nobody records: {rounds}\n\n{}",
+        table.text()
+    )
 }
 
 #[cfg(test)]

@@ -23,6 +23,8 @@ pub struct PreloadResults {
     pub rounds: u32,
     /// Each program in each way.
     pub costs: Vec<PreloadCost>,
+    /// Programs that are installed here.
+    pub real: Vec<RealCost>,
     /// The bars, as they stand with these figures.
     pub bars: Vec<Bar>,
     /// What was skipped or failed, and why.
@@ -120,6 +122,32 @@ pub struct PreloadCost {
     pub times: Spread,
 }
 
+/// What the helper costs a program that is installed here, while nobody records.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct RealCost {
+    /// Its name.
+    pub name: String,
+    /// Events of the helper in one run that was recorded: its calls that allocate and free.
+    pub calls: u64,
+    /// Time of all of its processes on CPUs in a run alone, in ms, from start to end.
+    pub cpu_ms: Spread,
+    /// The same with a function between that does nothing, in terms of the run alone of the same
+    /// round.
+    pub between_times: Spread,
+    /// The same with the helper.
+    pub times: Spread,
+    /// Between which figures the median of `times` lies with 95 % confidence, if there were
+    /// rounds enough to say so.
+    pub interval: Option<(f64, f64)>,
+}
+
+impl RealCost {
+    /// How much it allocates.
+    pub(super) fn calls_per_ms(&self) -> f64 {
+        self.calls as f64 / self.cpu_ms.median
+    }
+}
+
 impl PreloadResults {
     /// What was measured of one program in one way.
     pub(super) fn cost(&self, way: Way, program: Program) -> Option<&PreloadCost> {
@@ -134,6 +162,16 @@ impl PreloadResults {
             times(Way::Idle, Program::Words),
             IDLE_TIMES,
             |times| format!("{:+.1} %", (times - 1.0) * 100.0),
+        );
+        let worst = self.real.iter().max_by(|a, b| a.times.median.total_cmp(&b.times.median));
+        let real = at_most(
+            "installed programs: at most 2 % in the worst case",
+            worst.map(|cost| cost.times.median),
+            IDLE_TIMES,
+            |times| {
+                let name = worst.map_or("", |cost| cost.name.as_str());
+                format!("{name} {:+.1} %", (times - 1.0) * 100.0)
+            },
         );
         let above = |way| self.cost(way, Program::Pairs).map(|cost| cost.call_ns.median);
         let added = above(Way::Idle).zip(above(Way::Interposed));
@@ -151,7 +189,7 @@ impl PreloadResults {
             1.0,
             |ratio| format!("{ratio:.2} of it"),
         );
-        vec![idle, floor, beside]
+        vec![idle, real, floor, beside]
     }
 
     /// Whether anything that should have worked did not.
@@ -173,6 +211,7 @@ impl PreloadResults {
 pub(super) mod tests {
     use super::*;
     use crate::results::Verdict;
+    use crate::stats::median_interval;
 
     pub(in crate::preload) fn example() -> PreloadResults {
         let cost = |way, program, ns: f64, times: f64| PreloadCost {
@@ -180,6 +219,14 @@ pub(super) mod tests {
             program,
             call_ns: Spread::of(&[ns, ns + 1.0]).expect("figures"),
             times: Spread::of(&[times]).expect("figures"),
+        };
+        let real = |name: &str, calls, times: &[f64]| RealCost {
+            name: name.to_owned(),
+            calls,
+            cpu_ms: Spread::of(&[200.0]).expect("figures"),
+            between_times: Spread::of(&[1.0025]).expect("figures"),
+            times: Spread::of(times).expect("figures"),
+            interval: median_interval(times),
         };
         PreloadResults {
             format: FORMAT,
@@ -193,6 +240,11 @@ pub(super) mod tests {
                 cost(Way::Interposed, Program::Pairs, 5.5, 1.1),
                 cost(Way::Idle, Program::Pairs, 6.5, 1.3),
             ],
+            real: vec![
+                real("perl", 400_000, &[1.01; 6]),
+                real("clang", 30_000, &[1.001, 0.999, 1.004, 1.0, 0.98, 1.02]),
+                real("git", 5_000, &[1.002]),
+            ],
             bars: Vec::new(),
             notes: vec![Note::skipped("LTTng", "lttng is not installed")],
         }
@@ -204,6 +256,7 @@ pub(super) mod tests {
             example().all_bars().into_iter().map(|bar| (bar.measured, bar.verdict)).collect();
         let expected = [
             ("+1.2 %".to_owned(), Verdict::Holds),
+            ("perl +1.0 %".to_owned(), Verdict::Holds),
             ("+1.00 ns".to_owned(), Verdict::Misses),
             ("not measured".to_owned(), Verdict::Unknown),
         ];

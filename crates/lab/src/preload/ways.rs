@@ -3,6 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+use super::programs::{Real, as_everywhere};
 use super::results::{Program, Way};
 use crate::child;
 use crate::error::{Error, Result};
@@ -93,10 +94,8 @@ impl Ways {
         let mut command = match way {
             Way::Recorded => {
                 place.clear(TRACE);
-                let mut command = Command::new(&place.kit.trackway);
-                command.args(["record", "--flight-recorder", "--context", "none"]);
-                command.args(["--preload", "libc", "--buffer-size", &RING_BYTES.to_string()]);
-                command.arg("-o").arg(place.path(TRACE)).arg("--").arg(workload);
+                let mut command = Self::recorder(place);
+                command.arg("--").arg(workload);
                 command
             }
             Way::LttngIdle | Way::LttngRecorded => self.daemon()?.command(&workload),
@@ -123,6 +122,43 @@ impl Ways {
             _ => {}
         }
         Ok(batches)
+    }
+
+    /// A program that is installed, alone, with what only comes between, or with our helper while
+    /// nobody records.
+    pub(super) fn real(&self, place: &Place, program: &Real, way: Way) -> Result<Command> {
+        let mut command = program.command();
+        command.env("TRACKWAY_WINDOW_DIR", self.window_dir(place, way)?);
+        match way {
+            Way::Interposed => command.env("LD_PRELOAD", place.path(INTERPOSED)),
+            Way::Idle => command.env("LD_PRELOAD", &self.helper),
+            _ => &mut command,
+        };
+        Ok(command)
+    }
+
+    /// Records it once: how often it calls the allocator.
+    pub(super) fn count_calls(&self, place: &Place, program: &Real) -> Result<u64> {
+        place.clear(TRACE);
+        let mut command = Self::recorder(place);
+        command.arg("--").args(program.words());
+        as_everywhere(&mut command);
+        command.env("TRACKWAY_WINDOW_DIR", self.window_dir(place, Way::Recorded)?);
+        let finished = child::run(&mut command, program.name)?;
+        let calls = recorded(&finished.stderr)?;
+        if calls == 0 {
+            return Err(Error::output(program.name, "it does not allocate"));
+        }
+        Ok(calls)
+    }
+
+    /// `trackway record OPTIONS`, with our helper, into a flight recorder.
+    fn recorder(place: &Place) -> Command {
+        let mut command = Command::new(&place.kit.trackway);
+        command.args(["record", "--flight-recorder", "--context", "none"]);
+        command.args(["--preload", "libc", "--buffer-size", &RING_BYTES.to_string()]);
+        command.arg("-o").arg(place.path(TRACE));
+        command
     }
 
     /// Of a window that only the lab uses; where nobody records, of one that no session was in.

@@ -1,4 +1,4 @@
-//! One run of a reader: its time and memory, its first line, or all that it wrote.
+//! One run of a reader, or of another program: its time, its memory, all that it wrote.
 
 use std::io::{self, Read as _};
 use std::os::unix::process::CommandExt as _;
@@ -14,13 +14,13 @@ const LIMIT: Duration = Duration::from_secs(900);
 
 /// What a run took.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub(super) struct Measured {
+pub(crate) struct Measured {
     /// From before the program's start until its end.
-    pub(super) seconds: f64,
+    pub(crate) seconds: f64,
     /// Time of all of its threads on CPUs, in user and kernel mode.
-    pub(super) cpu_seconds: f64,
+    pub(crate) cpu_seconds: f64,
     /// Most memory that it had at once, in bytes: its resident set, files mapped included.
-    pub(super) peak_bytes: u64,
+    pub(crate) peak_bytes: u64,
 }
 
 /// What a run wrote to its standard output.
@@ -35,7 +35,7 @@ pub(super) struct Text {
 }
 
 /// Runs `command`, which is `what` in words, on the CPUs `cpus`, its output to /dev/null.
-pub(super) fn run(mut command: Command, what: &str, cpus: &[usize]) -> Result<Measured> {
+pub(crate) fn run(mut command: Command, what: &str, cpus: &[usize]) -> Result<Measured> {
     command.stdout(Stdio::null());
     on_cpus(&mut command, cpus);
     be_small();

@@ -12,7 +12,7 @@
 
 mod bars;
 mod lttng;
-mod measured;
+pub(crate) mod measured;
 mod report;
 mod results;
 mod tools;

@@ -1,7 +1,7 @@
 //! One file of packets on its way from one place to another: packet by packet, whole or cut.
 
 use trackway_ctf::read::{
-    Bytes, EventHeader, Next, Packet, Skip, SourceStream, StreamDecoder, StreamError, Trace,
+    Bytes, EventHeader, Packet, Skip, SourceStream, StreamDecoder, StreamError, Trace,
 };
 use trackway_ctf::write::{NewPacket, PacketRewriter};
 
@@ -111,9 +111,10 @@ impl<'a> Target<'a> {
         keep: impl Fn(&EventHeader<'_>) -> bool,
     ) -> Result<bool, ExportError> {
         let mut next = || -> Result<_, StreamError> {
-            let Next::Event(header) = source.header(decoder)? else { return Ok(None) };
-            source.body(decoder, |decoder, window| decoder.skip_body(window, header.class))?;
-            Ok(Some(keep(&header)))
+            source.event(decoder, |event| {
+                let header = event.header;
+                event.skip().map(|()| keep(&header))
+            })
         };
         loop {
             match next() {
@@ -152,13 +153,8 @@ impl<'a> Target<'a> {
         decoder: &mut StreamDecoder<'_>,
         keep: impl Fn(&EventHeader<'_>) -> bool,
     ) -> Result<(), ExportError> {
-        let mut rewriter = None;
         // Its header was just read, so that it is at hand.
-        let begun = source.body(decoder, |decoder, window| {
-            rewriter = PacketRewriter::new(trace, decoder, window);
-            Ok(())
-        });
-        let (Ok(()), Some(empty)) = (begun, rewriter) else {
+        let Some(empty) = PacketRewriter::new(trace, decoder, source.window()) else {
             return self.damaged(name, "a packet that does not say its size cannot be cut");
         };
         let mut cut = Cut { empty, written: None, clock: 0, is_skipping: false };
@@ -241,28 +237,20 @@ impl<'t> Cut<'t> {
         decoder: &mut StreamDecoder<'_>,
         keep: impl Fn(&EventHeader<'_>) -> bool,
     ) -> Result<Step, StreamError> {
-        let mut step = Step::End;
-        source.body(decoder, |decoder, window| {
-            // As an event is copied from its header on, all of it must be at hand at once.
-            let before = decoder.clone();
-            let Some(header) = decoder.event_header(window)? else { return Ok(()) };
-            if let Err(error) = decoder.skip_body(window, header.class) {
-                *decoder = before;
-                return Err(error);
-            }
-            step = Step::Event;
+        let step = source.event(decoder, |event| {
+            let header = event.header;
             if !keep(&header) {
+                event.skip()?;
                 self.leave_out();
-                return Ok(());
+                return Ok(Step::Event);
             }
             if self.is_too_far(header.clock) {
-                *decoder = before;
-                step = Step::TooFar;
-                return Ok(());
+                return Ok(Step::TooFar);
             }
-            self.take(header.clock).event(&before, window, header.class)
+            let event = event.whole()?;
+            self.take(header.clock).event(event).map(|()| Step::Event)
         })?;
-        Ok(step)
+        Ok(step.unwrap_or(Step::End))
     }
 
     /// What was written ends with the last event that was kept, unless another comes.

@@ -10,8 +10,8 @@ use std::collections::{HashMap, HashSet};
 use std::time::Duration;
 
 use trackway_ctf::read::{
-    Bytes, Carry, Damage, DecodeError, Next, Packet, Skip, SourceStream, StreamDecoder,
-    StreamError, Trace, packets_stand_alone,
+    Bytes, Carry, Damage, DecodeError, Packet, Skip, SourceStream, StreamDecoder, StreamError,
+    Trace, packets_stand_alone,
 };
 
 use super::open::OpenPacket;
@@ -307,9 +307,10 @@ pub(super) fn skip_event(
     source: &mut SourceStream<&TraceFile>,
     decoder: &mut StreamDecoder<'_>,
 ) -> Result<Option<Option<i64>>, StreamError> {
-    let Next::Event(header) = source.header(decoder)? else { return Ok(None) };
-    source.body(decoder, |decoder, window| decoder.skip_body(window, header.class))?;
-    Ok(Some(header.time))
+    source.event(decoder, |event| {
+        let time = event.header.time;
+        event.skip().map(|()| time)
+    })
 }
 
 /// How many events a packet has up to the horizon; all, if it is damaged.

@@ -19,6 +19,7 @@ mod claims;
 mod events;
 mod flight;
 mod limits;
+mod lockless;
 mod progress;
 mod sequences;
 mod world;

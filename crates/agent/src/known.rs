@@ -1,0 +1,284 @@
+//! What this process has described: kept in its own memory, for the window of its next user.
+//!
+//! A process that becomes another user (see [`crate::privileges`]) describes everything again in
+//! that user's window, from here: what stood in the old window was its old user's to change. Sites
+//! that still aim at words of the old window find [`FOLLOW`] there, which no recorder means, and
+//! are aimed at the new one by the first record that they emit: so nobody has to know where they
+//! are, which only the loader does, under a lock.
+//!
+//! Invariant: an event's number here (`known`) stands for the same bytes for the process's life;
+//! whatever is not certain about a word is not followed, and then its events stay off.
+
+use core::cell::UnsafeCell;
+use core::sync::atomic::{AtomicU16, AtomicU32, AtomicU64, Ordering};
+
+use trackway_abi::window::EVENTS_MAX;
+use trackway_window::Window;
+
+use crate::decision::PROCESS;
+use crate::home::Home;
+use crate::register;
+
+/// What an enable word holds in the place of a window that the process has left, while it is in
+/// another one: look where the event is now.
+pub(crate) const FOLLOW: u32 = u32::MAX;
+
+/// Most bytes of descriptions that are kept. Events that find no room are off in windows to come.
+const POOL_BYTES: usize = 512 << 10;
+/// Most descriptions: as many as a window has.
+const KNOWN_MAX: usize = EVENTS_MAX;
+/// In [`Places::known`]: not kept, or more than one event has that word.
+const UNCERTAIN: u16 = u16::MAX;
+
+/// The descriptions, one behind the other.
+static POOL: Pool = Pool(UnsafeCell::new([0; POOL_BYTES]));
+static POOL_USED: AtomicU32 = AtomicU32::new(0);
+/// Where each begins, and how long it is: [`Extent`]. 0: not there, or not yet.
+static EXTENTS: [AtomicU64; KNOWN_MAX] = [const { AtomicU64::new(0) }; KNOWN_MAX];
+static COUNT: AtomicU32 = AtomicU32::new(0);
+/// Enable words of events that were described while the process was in no window.
+static NOWHERE: [AtomicU32; KNOWN_MAX] = [const { AtomicU32::new(0) }; KNOWN_MAX];
+
+/// The word of events that are off for good.
+static OFF: AtomicU32 = AtomicU32::new(0);
+
+struct Pool(UnsafeCell<[u8; POOL_BYTES]>);
+
+// SAFETY: bytes are written once, by whoever took their place, before their extent is published
+// with Release; they are read by those who saw the extent with Acquire.
+unsafe impl Sync for Pool {}
+
+/// A place in the pool, as a word: never 0, because no description is empty.
+struct Extent {
+    at: usize,
+    length: usize,
+}
+
+impl Extent {
+    const fn to_word(&self) -> u64 {
+        (self.at as u64) << 32 | self.length as u64
+    }
+
+    fn bytes(word: u64) -> Option<&'static [u8]> {
+        let (at, length) = ((word >> 32) as usize, (word & 0xffff_ffff) as usize);
+        let inside = length > 0 && at + length <= POOL_BYTES;
+        // SAFETY: extents are made by `add` alone, inside the pool; their bytes were written
+        // before and never again.
+        inside.then(|| unsafe {
+            core::slice::from_raw_parts(POOL.0.get().cast::<u8>().cast_const().add(at), length)
+        })
+    }
+}
+
+/// The description with this number.
+fn description(known: usize) -> Option<&'static [u8]> {
+    // ORDERING: Acquire pairs with the Release in `add`: the bytes are there.
+    Extent::bytes(EXTENTS.get(known)?.load(Ordering::Acquire))
+}
+
+/// Takes `count` of `most`, if as many are left: where they begin.
+fn take(used: &AtomicU32, count: usize, most: usize) -> Option<usize> {
+    // ORDERING: SeqCst, for the count of descriptions: see `keep`.
+    let at = used.fetch_add(count as u32, Ordering::SeqCst) as usize;
+    if at + count > most {
+        used.fetch_sub(count as u32, Ordering::Relaxed);
+        return None;
+    }
+    Some(at)
+}
+
+/// Keeps a description; its number.
+fn add(encoded: &[u8]) -> Option<usize> {
+    let at = take(&POOL_USED, encoded.len(), POOL_BYTES)?;
+    let known = take(&COUNT, 1, KNOWN_MAX)?;
+    // SAFETY: the place was taken by us alone, and nobody reads it before the extent is there.
+    unsafe {
+        let place = POOL.0.get().cast::<u8>().add(at);
+        core::ptr::copy_nonoverlapping(encoded.as_ptr(), place, encoded.len());
+    }
+    let extent = Extent { at, length: encoded.len() };
+    // ORDERING: Release pairs with the Acquire in `description`.
+    EXTENTS[known].store(extent.to_word(), Ordering::Release);
+    Some(known)
+}
+
+/// Which known event has which number in a home's window.
+pub(crate) struct Places {
+    /// By number there: number here, plus one; 0: none.
+    known: [AtomicU16; EVENTS_MAX],
+    /// By number here: number there, plus one; 0: it has none.
+    there: [AtomicU16; KNOWN_MAX],
+}
+
+impl Places {
+    pub(crate) const fn new() -> Self {
+        Self {
+            known: [const { AtomicU16::new(0) }; EVENTS_MAX],
+            there: [const { AtomicU16::new(0) }; KNOWN_MAX],
+        }
+    }
+
+    /// Notes that the event of this description has the number `index` there.
+    ///
+    /// Whoever then aims a site at it looks at the process's moves afterwards; who moves counts the
+    /// move first, then looks here. All of it is SeqCst, so that one of them sees the other.
+    pub(crate) fn keep(&self, index: usize, encoded: &[u8]) {
+        let entry = &self.known[index % EVENTS_MAX];
+        if entry.load(Ordering::Relaxed) == 0 {
+            if let Some(known) = add(encoded) {
+                self.note(index, known);
+            } else {
+                entry.store(UNCERTAIN, Ordering::Relaxed);
+            }
+        } else if self.known_at(index).and_then(description) != Some(encoded) {
+            // Somebody has changed the window, and gives two events one word.
+            entry.store(UNCERTAIN, Ordering::Relaxed);
+        }
+    }
+
+    fn note(&self, index: usize, known: usize) {
+        let entry = &self.known[index % EVENTS_MAX];
+        let word = known as u16 + 1;
+        // ORDERING: SeqCst: see `keep`.
+        if let Err(other) = entry.compare_exchange(0, word, Ordering::SeqCst, Ordering::Relaxed) {
+            let is_same =
+                other == UNCERTAIN || description(usize::from(other) - 1) == description(known);
+            if !is_same {
+                entry.store(UNCERTAIN, Ordering::Relaxed);
+            }
+        }
+        self.there[known % KNOWN_MAX].store(index as u16 + 1, Ordering::Relaxed);
+    }
+
+    /// The number here of the event that has the number `index` there.
+    fn known_at(&self, index: usize) -> Option<usize> {
+        let word = self.known[index % EVENTS_MAX].load(Ordering::Relaxed);
+        (word != UNCERTAIN).then(|| usize::from(word).checked_sub(1))?
+    }
+
+    /// The enable word there of a known event.
+    fn word_of(&self, window: &'static Window, known: usize) -> Option<&'static AtomicU32> {
+        let index = self.there[known % KNOWN_MAX].load(Ordering::Relaxed).checked_sub(1)?;
+        Some(&window.event(index.into()).enabled)
+    }
+}
+
+/// Describes everything that is known in the window of a home that the process is about to be in.
+pub(crate) fn describe_all(home: &Home, window: &Window) {
+    // ORDERING: SeqCst: see `keep`.
+    let count = COUNT.load(Ordering::SeqCst) as usize;
+    for known in 0..count.min(KNOWN_MAX) {
+        let Some(encoded) = description(known) else { continue };
+        let Some((provider, name)) = trackway_schema::names(encoded) else { continue };
+        if let Some(index) = register::intern(window, encoded, provider, name) {
+            home.places.note(index as usize, known);
+        }
+    }
+}
+
+/// Writes `value`, 0 or [`FOLLOW`], where sites look that aim at a window which the process has
+/// left, or at none: at every home but `except`, which may show its window.
+pub(crate) fn set_left_words(value: u32, except: Option<&Home>) {
+    for (home, window) in Home::all() {
+        if except.is_some_and(|except| core::ptr::eq(except, home)) {
+            continue;
+        }
+        for (index, known) in home.places.known.iter().enumerate() {
+            // ORDERING: SeqCst: see `keep`.
+            if !matches!(known.load(Ordering::SeqCst), 0 | UNCERTAIN) {
+                window.event(index).enabled.store(value, Ordering::Relaxed);
+            }
+        }
+    }
+    // ORDERING: SeqCst: see `keep`.
+    let count = COUNT.load(Ordering::SeqCst) as usize;
+    for word in &NOWHERE[..count.min(KNOWN_MAX)] {
+        word.store(value, Ordering::Relaxed);
+    }
+}
+
+/// The word of an event that is described while the process is in no window: off, until it is in
+/// one. `None`: there is no room.
+pub(crate) fn word_nowhere(encoded: &[u8]) -> Option<&'static AtomicU32> {
+    let count = COUNT.load(Ordering::Relaxed) as usize;
+    let found = (0..count.min(KNOWN_MAX)).find(|&known| is(known, encoded));
+    found.or_else(|| add(encoded)).map(|known| &NOWHERE[known])
+}
+
+/// The known event whose word this is, if that is certain.
+pub(crate) fn of_word(word: *const AtomicU32) -> Option<usize> {
+    if let Some((home, _, index)) = Home::of(word) {
+        return home.places.known_at(index);
+    }
+    let at = (word as usize).wrapping_sub(NOWHERE.as_ptr() as usize) / size_of::<AtomicU32>();
+    (at < KNOWN_MAX).then_some(at)
+}
+
+/// Whether the known event's description is this.
+pub(crate) fn is(known: usize, encoded: &[u8]) -> bool {
+    description(known) == Some(encoded)
+}
+
+/// Where the event that has had `word` is now. What cannot be found in the process's window is off
+/// for good. `None`: the process is in no window.
+pub(crate) fn follow(word: *const AtomicU32) -> Option<&'static AtomicU32> {
+    let home = PROCESS.home()?;
+    let window = home.window()?;
+    let index = Window::event_at(window.base(), word);
+    if index < EVENTS_MAX {
+        return Some(&window.event(index).enabled); // it is there already
+    }
+    let found = of_word(word).and_then(|known| home.places.word_of(window, known));
+    Some(found.unwrap_or(&OFF))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_event_that_is_described_twice_is_kept_once() {
+        static PLACES: Places = Places::new();
+        PLACES.keep(7, b"described twice");
+        let known = PLACES.known_at(7).expect("it is kept");
+        assert_eq!(description(known), Some(&b"described twice"[..]));
+        PLACES.keep(7, b"described twice");
+        assert_eq!(PLACES.known_at(7), Some(known));
+        assert!(is(known, b"described twice") && !is(known, b"described"));
+    }
+
+    /// A user who writes into his window may not decide what is recorded in another one's.
+    #[test]
+    fn a_word_that_two_events_are_given_is_nobodys() {
+        static PLACES: Places = Places::new();
+        PLACES.keep(9, b"one");
+        PLACES.keep(9, b"another");
+        assert_eq!(PLACES.known_at(9), None);
+        PLACES.keep(9, b"one");
+        assert_eq!(PLACES.known_at(9), None, "for good");
+        // Nor where it is found out later.
+        PLACES.keep(10, b"third");
+        PLACES.note(10, add(b"fourth").expect("room"));
+        assert_eq!(PLACES.known_at(10), None);
+    }
+
+    #[test]
+    fn what_finds_no_room_is_refused_and_takes_none() {
+        let used = AtomicU32::new(10);
+        assert_eq!(take(&used, 6, 16), Some(10));
+        assert_eq!(take(&used, 1, 16), None);
+        assert_eq!(used.load(Ordering::Relaxed), 16);
+        assert_eq!(Extent::bytes(Extent { at: POOL_BYTES - 1, length: 2 }.to_word()), None);
+        assert_eq!(Extent::bytes(0), None);
+    }
+
+    #[test]
+    fn an_event_in_no_window_has_one_word() {
+        let word = word_nowhere(b"in no window").expect("room");
+        assert!(core::ptr::eq(word, word_nowhere(b"in no window").expect("it")));
+        let known = of_word(word).expect("it is known");
+        assert!(is(known, b"in no window"));
+        assert_eq!(of_word(&OFF), None);
+        assert_eq!(of_word(core::ptr::null()), None);
+    }
+}

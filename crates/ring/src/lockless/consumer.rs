@@ -1,0 +1,139 @@
+//! The consumer: Algorithms 5 to 8, and what is left of those who died.
+
+use super::equations::{
+    buffer_full, committed_before, round, sub_buffer_ready, sub_buffer_written,
+};
+use super::{Buffer, Mode, Reference};
+use crate::primitive::Ordering;
+
+/// What there is to be read (Algorithm 5).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Poll {
+    /// Nothing.
+    Nothing,
+    /// Something.
+    Ready,
+    /// Something, and the buffer is full: soon.
+    Urgent,
+}
+
+/// A sub-buffer is not to be had: there is none that is whole, or a producer was quicker.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Again;
+
+/// A sub-buffer that the consumer has.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Got {
+    /// Its position: read count.
+    pub position: u64,
+    /// Where its bytes are, in bytes from the window's start.
+    pub at: u64,
+    /// Which of [`Buffer::places`] that is.
+    pub place: u32,
+}
+
+/// A sub-buffer in which somebody reserved and did not commit.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Hole {
+    /// Its position.
+    pub position: u64,
+    /// Bytes that are missing.
+    pub bytes: u64,
+    /// Records that are committed in it, and cannot be told from what is missing.
+    pub records: u64,
+}
+
+impl Buffer<'_> {
+    /// Algorithm 5, `READPOLL`, and the look of Algorithm 8: without the waiting, which is the
+    /// caller's.
+    pub fn poll(&self) -> Poll {
+        let geometry = self.geometry;
+        let read_count = self.counters.read_count.load(Ordering::Relaxed);
+        let commit = self.sub_buffer(read_count).commit_seq.load(Ordering::Relaxed);
+        let write_count = self.counters.write_count.load(Ordering::Relaxed);
+        if !sub_buffer_ready(geometry, read_count, commit)
+            || sub_buffer_written(geometry, write_count, read_count)
+        {
+            Poll::Nothing
+        } else if buffer_full(geometry, write_count, read_count) {
+            Poll::Urgent
+        } else {
+            Poll::Ready
+        }
+    }
+
+    /// Algorithm 6, `READGETSUBBUF`: the sub-buffer at read count, for the consumer alone. In flight
+    /// recorder mode its memory is exchanged for `own`, the place that was the consumer's; the one
+    /// that it had becomes that.
+    ///
+    /// One consumer at a time ("the daemon takes a user-space mutex", section 4.3.2).
+    pub fn get(&self, own: &mut u32) -> Result<Got, Again> {
+        let geometry = self.geometry;
+        let position = self.counters.read_count.load(Ordering::Relaxed);
+        let sub_buffer = self.sub_buffer(position);
+        // ORDERING: Acquire pairs with the Release in `deliver`, where the reference gets its round.
+        let word = sub_buffer.reference.load(Ordering::Acquire);
+        // ORDERING: Acquire pairs with the Release in `deliver`: all bytes of the sub-buffer are
+        // there. In place of lines 3 to 5.
+        let commit = sub_buffer.commit_seq.load(Ordering::Acquire);
+        let write_count = self.counters.write_count.load(Ordering::Relaxed);
+        if !sub_buffer_ready(geometry, position, commit) {
+            return Err(Again);
+        }
+        // Then the one at read count is that of the round before, or not begun.
+        if sub_buffer_written(geometry, write_count, position) {
+            return Err(Again);
+        }
+        let reference = Reference::from_word(word);
+        let at = self.place(reference.place).ok_or(Again)?;
+        if self.mode == Mode::FlightRecorder {
+            if reference.is_used || reference.round != round(geometry, position) {
+                return Err(Again);
+            }
+            let given = Reference { place: *own, ..reference };
+            // ORDERING: Acquire: nobody wrote there between the load above and this; Release pairs
+            // with the Acquire in `use_place`: we do not read `own` any more.
+            sub_buffer
+                .reference
+                .compare_exchange(word, given.to_word(), Ordering::AcqRel, Ordering::Relaxed)
+                .map_err(|_| Again)?;
+            *own = reference.place;
+        }
+        Ok(Got { position, at, place: reference.place })
+    }
+
+    /// Algorithm 7, `READPUTSUBBUF`: the consumer is done with what it got. A producer may have
+    /// moved read count meanwhile, which is as good.
+    pub fn put(&self, got: Got) {
+        let next = got.position.wrapping_add(self.geometry.sub_bytes());
+        // ORDERING: Release pairs with the Acquire in `may_enter`: the bytes were read before.
+        let _ = self.counters.read_count.compare_exchange(
+            got.position,
+            next,
+            Ordering::Release,
+            Ordering::Relaxed,
+        );
+    }
+
+    /// Sub-buffers in which slots were reserved that are not committed: holes, if nobody is left who
+    /// could commit them.
+    pub fn holes(&self) -> impl Iterator<Item = Hole> {
+        let geometry = self.geometry;
+        let write_count = self.counters.write_count.load(Ordering::Relaxed);
+        let shares = (0..geometry.sub_count()).map(move |back| {
+            // Where the sub-buffer of each place was reserved last.
+            let start = write_count.wrapping_sub(1) & !(geometry.sub_bytes() - 1);
+            let position = start.wrapping_sub(back * geometry.sub_bytes());
+            let reserved = write_count.wrapping_sub(position).min(geometry.sub_bytes());
+            (position, committed_before(geometry, position).wrapping_add(reserved))
+        });
+        shares.filter_map(move |(position, expected)| {
+            let sub_buffer = self.sub_buffer(position);
+            let committed = sub_buffer.commit_count.load(Ordering::Relaxed);
+            let bits = geometry.sub_count().trailing_zeros();
+            let bytes = (expected.wrapping_sub(committed)) & u64::MAX >> bits;
+            let records = sub_buffer.records.load(Ordering::Relaxed);
+            (bytes != 0).then_some(Hole { position, bytes, records })
+        })
+    }
+}

@@ -1,0 +1,57 @@
+//! The paper's equations (1) to (4): what counters say, whatever they have wrapped.
+//!
+//! All arithmetic is modulo 2^64 (section 4.2).
+
+use crate::Geometry;
+
+/// Of `count`, the bits from `low` on: the paper's mask from there to the word's end.
+const fn above(count: u64, low: u32) -> u64 {
+    count & !((1 << low) - 1)
+}
+
+/// `nsbbits`: how many bits number the sub-buffers.
+const fn sub_buffer_bits(geometry: Geometry) -> u32 {
+    geometry.sub_count().trailing_zeros()
+}
+
+/// Of a commit counter, the bits that [`committed_before`] can have too: the paper's mask from 0 to
+/// `wbits - nsbbits`.
+const fn comparable(geometry: Geometry, commit: u64) -> u64 {
+    commit & u64::MAX >> sub_buffer_bits(geometry)
+}
+
+/// What the commit counter of a sub-buffer is when all rounds before the one of `count` are
+/// committed: each sub-buffer has its share of the bytes of those.
+pub const fn committed_before(geometry: Geometry, count: u64) -> u64 {
+    above(count, sub_buffer_bits(geometry) + geometry.sub_shift()) >> sub_buffer_bits(geometry)
+}
+
+/// How often the buffer had been gone round at `count`, modulo 2^31: a reference's tag.
+pub const fn round(geometry: Geometry, count: u64) -> u32 {
+    (count >> (sub_buffer_bits(geometry) + geometry.sub_shift())) as u32 & 0x7fff_ffff
+}
+
+/// Equation (1), *Buffer Full*: less than a whole sub-buffer is there to be written.
+pub const fn buffer_full(geometry: Geometry, write_count: u64, read_count: u64) -> bool {
+    let shift = geometry.sub_shift();
+    above(write_count, shift).wrapping_sub(above(read_count, shift)) >= geometry.ring_bytes()
+}
+
+/// Equation (2), *Sub-buffer Ready*: the sub-buffer at `read_count`, whose commit seq is
+/// `read_commit`, is whole.
+pub const fn sub_buffer_ready(geometry: Geometry, read_count: u64, read_commit: u64) -> bool {
+    let whole = read_commit.wrapping_sub(geometry.sub_bytes());
+    committed_before(geometry, read_count) == comparable(geometry, whole)
+}
+
+/// Equation (3), *Fully Committed*: everything of the rounds before is committed in the sub-buffer
+/// at `write_count`, whose commit seq is `write_commit`.
+pub const fn fully_committed(geometry: Geometry, write_count: u64, write_commit: u64) -> bool {
+    committed_before(geometry, write_count) == comparable(geometry, write_commit)
+}
+
+/// Equation (4), *Sub-buffer Written*: the sub-buffer at `read_count` is the one being written.
+pub const fn sub_buffer_written(geometry: Geometry, write_count: u64, read_count: u64) -> bool {
+    let shift = geometry.sub_shift();
+    above(write_count, shift) == above(read_count, shift)
+}

@@ -1,0 +1,251 @@
+//! The 2012 paper's buffer: reserve by compare-and-swap, write, commit out of order.
+//!
+//! "Lockless multi-core high-throughput buffering scheme for kernel tracing" (Desnoyers, Dagenais),
+//! section 4, in its own words: a *buffer* of *sub-buffers*, in which the *producer* reserves
+//! *slots* by moving *write count* and gives them away by adding to the sub-buffer's *commit
+//! count*; a sub-buffer all of whose bytes are committed shows that in its *commit seq*, and the
+//! *consumer*, whose place is *read count*, may have it. This is the system that Trackway descends
+//! from; it is here to be measured and to be compared with [`crate::Region`].
+//!
+//! | paper | here |
+//! |---|---|
+//! | equations (1) to (4) | [`equations`] |
+//! | Algorithms 1 and 2, `TRYRESERVESLOT`, `RESERVESLOT` | [`Buffer::reserve`] |
+//! | `PUSHREADER`, `SWITCHOLDSUBBUF`, `SWITCHNEWSUBBUF`, `ENDSWITCHCURRENT` | within it |
+//! | Algorithm 3, `COMMITSLOT` | [`Buffer::commit`] |
+//! | Algorithm 4, `FORCESWITCH` | [`Buffer::force_switch`] |
+//! | Algorithm 5, `READPOLL`; Algorithm 8, the periodic look | [`Buffer::poll`] |
+//! | Algorithms 6 and 7, `READGETSUBBUF`, `READPUTSUBBUF` | [`Buffer::get`], [`Buffer::put`] |
+//!
+//! **What differs.** The paper's producers run on one processor with preemption disabled, so its
+//! atomic operations are local ones, and a compiler barrier is enough between bytes and commit
+//! count: the consumer makes a memory barrier of it by an interrupt (section 4.4). A thread of a
+//! program can be moved to another processor between any two instructions: operations here are
+//! those for several processors (the paper's footnote 2), with orderings in place of the
+//! interrupt.
+//!
+//! **Invariant.** The bytes of a slot are its reserver's alone from the compare-and-swap that moved
+//! write count over them until it adds them to the commit count. A sub-buffer's commit count
+//! reaches a multiple of the sub-buffer's size when the last slot in it is committed, whoever's
+//! that is; only then does its commit seq follow, and nobody reserves in its place again before it
+//! has (equation (3)).
+//!
+//! **Who writes what.** `write_count`: producers by compare-and-swap. `read_count`: the consumer
+//! and, in flight recorder mode, producers who overwrite, by compare-and-swap. `commit_count`:
+//! producers by addition. `commit_seq`, `records`, and the reference's flag being cleared: who
+//! committed the last slot. References: that one; producers, who set the flag; the consumer, who
+//! exchanges what has no flag.
+//!
+//! **What it cannot do.** A producer that is killed between reserve and commit leaves a *hole*: its
+//! sub-buffer is never whole, nothing in it can be read, and when the others have been round once,
+//! equation (3) refuses every slot in its place: all later events are lost, and counted
+//! ([`Counters::lost_nested`]; in discard mode [`Counters::lost_full`]). [`Buffer::holes`] finds it.
+//! One committing store ([`crate::claim`], [`crate::rseq`]) has no such state.
+
+mod consumer;
+pub mod equations;
+mod producer;
+
+pub use consumer::{Again, Got, Hole, Poll};
+pub use producer::{Lost, Slot};
+
+use crate::Geometry;
+use crate::primitive::{AtomicU32, AtomicU64};
+
+/// What happens when all sub-buffers are full (section 3.2).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Mode {
+    /// Events are lost, and counted.
+    Discard,
+    /// The oldest sub-buffer is overwritten.
+    FlightRecorder,
+}
+
+/// A buffer's counters (section 4.1, figure 4).
+#[repr(C, align(64))]
+#[derive(Debug)]
+pub struct Counters {
+    /// Bytes reserved, modulo 2^64.
+    pub write_count: AtomicU64,
+    /// Time of a slot reserved before, ns: of the last one, or not much older.
+    pub last_ts: AtomicU64,
+    /// Events lost because the buffer was full (Algorithm 1, line 12).
+    pub lost_full: AtomicU64,
+    /// Events lost because slots of the round before are not committed (Algorithm 1, line 7).
+    pub lost_nested: AtomicU64,
+    padding: [AtomicU64; 4],
+    /// Bytes consumed, modulo 2^64.
+    pub read_count: AtomicU64,
+    /// Records in the sub-buffers that became whole.
+    pub delivered: AtomicU64,
+    more_padding: [AtomicU64; 6],
+}
+
+impl Counters {
+    /// All zero, as fresh memory is.
+    pub fn new() -> Self {
+        let word = || AtomicU64::new(0);
+        Self {
+            write_count: word(),
+            last_ts: word(),
+            lost_full: word(),
+            lost_nested: word(),
+            padding: core::array::from_fn(|_| word()),
+            read_count: word(),
+            delivered: word(),
+            more_padding: core::array::from_fn(|_| word()),
+        }
+    }
+}
+
+impl Default for Counters {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+/// A sub-buffer's counters.
+#[repr(C)]
+#[derive(Debug)]
+pub struct SubBuffer {
+    /// Bytes committed in it, modulo 2^64.
+    pub commit_count: AtomicU64,
+    /// The same when all of it was committed last.
+    pub commit_seq: AtomicU64,
+    /// [`Reference`]: which memory it has.
+    pub reference: AtomicU64,
+    /// Records committed in it since it was whole last.
+    pub records: AtomicU64,
+}
+
+impl SubBuffer {
+    /// All zero, as fresh memory is.
+    pub fn new() -> Self {
+        let word = || AtomicU64::new(0);
+        Self { commit_count: word(), commit_seq: word(), reference: word(), records: word() }
+    }
+}
+
+impl Default for SubBuffer {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+/// "The reference to the sub-buffer consists of three values packed within a single word, updated
+/// atomically" (section 4.3.2).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Reference {
+    /// Which memory: its place in [`Buffer::places`].
+    pub place: u32,
+    /// Whether the producer is using it.
+    pub is_used: bool,
+    /// How often the buffer had been gone round when it was whole, modulo 2^31.
+    pub round: u32,
+}
+
+/// In a reference's word: the flag.
+const USED: u64 = 1 << 32;
+
+impl Reference {
+    pub(crate) const fn to_word(self) -> u64 {
+        let used = if self.is_used { USED } else { 0 };
+        (self.round as u64) << 33 | used | self.place as u64
+    }
+
+    pub(crate) const fn from_word(word: u64) -> Self {
+        Self { place: word as u32, is_used: word & USED != 0, round: (word >> 33) as u32 }
+    }
+}
+
+/// A buffer: its counters, and where its memory is. For each sub-buffer a place, and one more,
+/// which is the consumer's.
+#[derive(Clone, Copy)]
+pub struct Buffer<'window> {
+    /// Counters of the whole buffer.
+    pub counters: &'window Counters,
+    /// Counters of each sub-buffer.
+    pub sub_buffers: &'window [SubBuffer],
+    /// Where memory for sub-buffers is, in pages of the window; 0: nowhere.
+    pub places: &'window [AtomicU32],
+    /// Sizes.
+    pub geometry: Geometry,
+    /// What happens when it is full.
+    pub mode: Mode,
+}
+
+/// Memory that producers write, addressed in bytes from the window's start.
+///
+/// Implementations are raw copies: other processes may write the same bytes at any time, so no
+/// reference to them may exist.
+pub trait Store {
+    /// Copies `source` to `at`, and not a byte more: what follows is another producer's.
+    ///
+    /// # Safety
+    /// The bytes at `at` are a slot, or a sub-buffer's header, that the caller has reserved.
+    unsafe fn store(&self, at: u64, source: &[u8]);
+}
+
+/// Offsets of the fields at the start of a sub-buffer, in bytes. What is there before the bytes of
+/// a header are committed means nothing.
+pub mod header {
+    /// Position in the buffer at which the sub-buffer begins.
+    pub const POSITION: usize = 0;
+    /// Time at which it was opened, ns.
+    pub const BEGIN: usize = 8;
+    /// Events lost when it was opened.
+    pub const LOST: usize = 16;
+    /// Clock epoch.
+    pub const EPOCH: usize = 24;
+    /// Time at which it was closed, ns: no record in it is younger.
+    pub const END: usize = 32;
+    /// Position at which its content ends, and padding begins.
+    pub const CONTENT: usize = 40;
+    /// Records in it.
+    pub const RECORDS: usize = 48;
+    /// End of the fields.
+    pub const BYTES: usize = 56;
+}
+
+const _: () = assert!(header::BYTES <= trackway_abi::region::SUB_HEADER_BYTES);
+
+impl Buffer<'_> {
+    /// Sets everything to the state before the first event, with counters that begin at `start`
+    /// (whole buffers). The recorder, while nobody else is there.
+    pub fn reset(&self, start: u64) {
+        use crate::primitive::Ordering::Relaxed;
+        let geometry = self.geometry;
+        let start = start & !(geometry.ring_bytes() - 1);
+        let committed = equations::committed_before(geometry, start);
+        for counter in [&self.counters.write_count, &self.counters.read_count] {
+            counter.store(start, Relaxed);
+        }
+        let Counters { last_ts, lost_full, lost_nested, delivered, .. } = self.counters;
+        for counter in [last_ts, lost_full, lost_nested, delivered] {
+            counter.store(0, Relaxed);
+        }
+        for (place, sub_buffer) in (0..).zip(self.sub_buffers) {
+            sub_buffer.commit_count.store(committed, Relaxed);
+            sub_buffer.commit_seq.store(committed, Relaxed);
+            sub_buffer.records.store(0, Relaxed);
+            let round = equations::round(geometry, start.wrapping_sub(1));
+            let reference = Reference { place, is_used: false, round };
+            sub_buffer.reference.store(reference.to_word(), Relaxed);
+        }
+    }
+
+    /// The sub-buffer that `position` lies in.
+    fn sub_buffer(&self, position: u64) -> &SubBuffer {
+        &self.sub_buffers[self.geometry.slot_of(self.geometry.index_of(position))]
+    }
+
+    /// Where a place's memory is, in bytes of the window.
+    fn place(&self, place: u32) -> Option<u64> {
+        use crate::primitive::Ordering::Relaxed;
+        let page = self.places.get(place as usize)?.load(Relaxed);
+        (page != 0).then_some(u64::from(page) << trackway_abi::region::PAGE_SHIFT)
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests;

@@ -1,0 +1,408 @@
+//! The paper's buffer driven by hand, at random, and by threads.
+
+use std::cell::Cell;
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, Ordering};
+
+use trackway_abi::record::{
+    COMPACT_BYTES, EXTENDED_BYTES, TAG_BITS, TAG_EXTENDED, TAILROOM_BYTES, TIME_BITS,
+};
+use trackway_abi::region::{PAGE_SHIFT, SUB_HEADER_BYTES};
+use trackway_testkit::random::Random;
+
+use super::equations::{buffer_full, fully_committed, sub_buffer_ready, sub_buffer_written};
+use super::{Buffer, Counters, Got, Lost, Mode, Poll, Slot, Store, SubBuffer, header};
+use crate::Geometry;
+
+/// Memory of which any byte may be written by anyone at any time, as in a window.
+struct Bytes(Vec<AtomicU8>);
+
+impl Store for Bytes {
+    unsafe fn store(&self, at: u64, source: &[u8]) {
+        for (byte, &value) in self.0[at as usize..][..source.len()].iter().zip(source) {
+            byte.store(value, Ordering::Relaxed);
+        }
+    }
+}
+
+impl Bytes {
+    fn load(&self, at: u64, bytes: u64) -> Vec<u8> {
+        let bytes = &self.0[at as usize..][..bytes as usize];
+        bytes.iter().map(|byte| byte.load(Ordering::Relaxed)).collect()
+    }
+}
+
+struct World {
+    memory: Bytes,
+    counters: Counters,
+    sub_buffers: Vec<SubBuffer>,
+    places: Vec<AtomicU32>,
+    geometry: Geometry,
+    mode: Mode,
+    clock: AtomicU64,
+}
+
+/// A record as it was found.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Found {
+    writer: u32,
+    number: u32,
+    timestamp: u64,
+}
+
+impl World {
+    fn new(mode: Mode, count_shift: u32, start: u64) -> Self {
+        let geometry = Geometry::new(12, count_shift).expect("sizes");
+        let count = geometry.sub_count() as u32;
+        let world = Self {
+            memory: Bytes((0..(count + 2) << PAGE_SHIFT).map(|_| AtomicU8::new(0xee)).collect()),
+            counters: Counters::new(),
+            sub_buffers: (0..count).map(|_| SubBuffer::new()).collect(),
+            places: (0..=count).map(|place| AtomicU32::new(place + 1)).collect(),
+            geometry,
+            mode,
+            clock: AtomicU64::new(1 << 40),
+        };
+        world.buffer().reset(start);
+        if start != 0 {
+            // Commit counters go on counting in bits that no equation looks at: they wrap later.
+            for sub_buffer in &world.sub_buffers {
+                for counter in [&sub_buffer.commit_count, &sub_buffer.commit_seq] {
+                    let bits = u64::MAX << (64 - count_shift);
+                    counter.fetch_or(bits, Ordering::Relaxed);
+                }
+            }
+        }
+        world
+    }
+
+    fn buffer(&self) -> Buffer<'_> {
+        Buffer {
+            counters: &self.counters,
+            sub_buffers: &self.sub_buffers,
+            places: &self.places,
+            geometry: self.geometry,
+            mode: self.mode,
+        }
+    }
+
+    fn reserve(&self, words: u32) -> Result<Slot, Lost> {
+        let now = || self.clock.fetch_add(3, Ordering::SeqCst);
+        self.buffer().reserve(&self.memory, now, words, 8 * words as usize, 7)
+    }
+
+    /// Writes a record whose id is the number of its words, each of which says whose it is.
+    fn write(&self, slot: &Slot, words: u32, writer: u32, number: u32) {
+        let mut bytes = [0; EXTENDED_BYTES + 8 * 29 + TAILROOM_BYTES];
+        // SAFETY: there is room for the longest header before.
+        unsafe {
+            let end = bytes.as_mut_ptr().add(EXTENDED_BYTES);
+            crate::write_header(end, words, slot.timestamp, slot.header_bytes);
+        }
+        for word in 0..words as usize {
+            let value = u64::from(writer) << 32 | u64::from(number);
+            bytes[EXTENDED_BYTES + 8 * word..][..8].copy_from_slice(&value.to_le_bytes());
+        }
+        let from = EXTENDED_BYTES - slot.header_bytes;
+        assert_eq!(slot.bytes as usize, slot.header_bytes + 8 * words as usize);
+        // SAFETY: the slot is reserved.
+        unsafe { self.memory.store(slot.at, &bytes[from..from + slot.bytes as usize]) };
+    }
+
+    fn emit(&self, words: u32, writer: u32, number: u32) -> Result<(), Lost> {
+        let slot = self.reserve(words)?;
+        self.write(&slot, words, writer, number);
+        self.buffer().commit(&self.memory, &slot);
+        Ok(())
+    }
+
+    /// The records of a sub-buffer, checked.
+    fn records(&self, got: &Got) -> Vec<Found> {
+        let bytes = self.memory.load(got.at, self.geometry.sub_bytes());
+        let field = |at: usize| u64::from_le_bytes(bytes[at..at + 8].try_into().expect("8 bytes"));
+        assert_eq!((field(header::POSITION), field(header::EPOCH)), (got.position, 7));
+        let content = field(header::CONTENT).wrapping_sub(got.position);
+        assert!(content <= self.geometry.sub_bytes(), "{content}");
+        let (mut at, mut last, mut found) = (SUB_HEADER_BYTES, field(header::BEGIN), Vec::new());
+        while at < content as usize {
+            let tag = u32::from(bytes[at]) & ((1 << TAG_BITS) - 1);
+            let (words, timestamp, header_bytes) = if tag == TAG_EXTENDED {
+                let id = u32::from_le_bytes(bytes[at + 1..at + 5].try_into().expect("4 bytes"));
+                (id, field(at + 5), EXTENDED_BYTES)
+            } else {
+                let word = u32::from_le_bytes(bytes[at..at + 4].try_into().expect("4 bytes"));
+                let mask = (1 << TIME_BITS) - 1;
+                let low = u64::from(word >> TAG_BITS);
+                let next = if low < last & mask { last + mask + 1 } else { last };
+                (tag, (next & !mask) | low, COMPACT_BYTES)
+            };
+            assert!(last <= timestamp && timestamp <= field(header::END), "times go forward");
+            let first = field(at + header_bytes);
+            for word in 0..words as usize {
+                assert_eq!(field(at + header_bytes + 8 * word), first, "a torn record");
+            }
+            found.push(Found { writer: (first >> 32) as u32, number: first as u32, timestamp });
+            at += header_bytes + 8 * words as usize;
+            last = timestamp;
+        }
+        assert_eq!(at as u64, content, "the last record ends with the content");
+        assert_eq!(found.len() as u64, field(header::RECORDS));
+        found
+    }
+
+    /// Reads what is whole.
+    fn drain(&self, own: &mut u32) -> Vec<Found> {
+        let mut found = Vec::new();
+        while let Ok(got) = self.buffer().get(own) {
+            found.extend(self.records(&got));
+            self.buffer().put(got);
+        }
+        found
+    }
+
+    fn own_place(&self) -> u32 {
+        self.geometry.sub_count() as u32
+    }
+
+    fn force_switch(&self) -> bool {
+        let now = || self.clock.fetch_add(3, Ordering::SeqCst);
+        self.buffer().force_switch(&self.memory, now)
+    }
+
+    fn lost(&self) -> u64 {
+        let Counters { lost_full, lost_nested, .. } = &self.counters;
+        lost_full.load(Ordering::Relaxed) + lost_nested.load(Ordering::Relaxed)
+    }
+}
+
+/// Where counters begin: at zero, and so that all of them wrap on the way: write count after a
+/// buffer, commit counters after the same.
+const STARTS: [u64; 2] = [0, 0_u64.wrapping_sub(64 << 10)];
+
+#[test]
+fn every_event_is_read_once_and_in_order_or_counted() {
+    for (mode, start) in [Mode::Discard, Mode::FlightRecorder].into_iter().zip(STARTS) {
+        for start in [start, STARTS[0], STARTS[1]] {
+            let world = World::new(mode, 2, start);
+            let (mut random, mut own) = (Random::new(start ^ 5), world.own_place());
+            let (mut found, mut emitted) = (Vec::new(), 0);
+            for number in 0..20_000 {
+                emitted += 1;
+                let _ = world.emit(1 + random.below(29) as u32, 1, number);
+                if random.below(100) == 0 {
+                    world.force_switch();
+                }
+                if random.below(60) == 0 {
+                    found.extend(world.drain(&mut own));
+                }
+                // A long time, so that headers are long ones.
+                world.clock.fetch_add(u64::from(random.below(50) == 0) << 28, Ordering::SeqCst);
+            }
+            world.force_switch();
+            found.extend(world.drain(&mut own));
+            assert!(found.is_sorted_by_key(|record| record.number));
+            assert!(found.is_sorted_by_key(|record| record.timestamp));
+            let delivered = world.counters.delivered.load(Ordering::Relaxed);
+            assert_eq!(delivered + world.lost(), emitted);
+            match mode {
+                Mode::Discard => {
+                    assert_eq!(found.len() as u64, delivered);
+                    assert!(world.lost() > 0, "it was full at times");
+                }
+                Mode::FlightRecorder => {
+                    assert_eq!(world.lost(), 0);
+                    assert!((found.len() as u64) < delivered, "some were overwritten");
+                    assert_eq!(found.last().map(|record| record.number), Some(19_999));
+                }
+            }
+            assert_eq!(world.buffer().holes().count(), 0);
+        }
+    }
+}
+
+#[test]
+fn slots_may_be_committed_in_any_order() {
+    let world = World::new(Mode::Discard, 1, 0);
+    let mut own = world.own_place();
+    let [a, b, c] = [1, 2, 3].map(|words| world.reserve(words).expect("a slot"));
+    world.write(&c, 3, 1, 2);
+    world.buffer().commit(&world.memory, &c);
+    world.force_switch();
+    assert_eq!((world.buffer().poll(), world.drain(&mut own)), (Poll::Nothing, vec![]));
+    world.write(&a, 1, 1, 0);
+    world.buffer().commit(&world.memory, &a);
+    assert_eq!(world.drain(&mut own), []);
+    world.write(&b, 2, 1, 1);
+    world.buffer().commit(&world.memory, &b);
+    assert_eq!(world.buffer().poll(), Poll::Ready);
+    let numbers: Vec<_> = world.drain(&mut own).iter().map(|record| record.number).collect();
+    assert_eq!(numbers, [0, 1, 2]);
+}
+
+/// Section 4.2: equation (3) detects that a buffer's worth was written between somebody's reserve
+/// and commit.
+#[test]
+fn whoever_comes_round_before_a_commit_is_refused() {
+    for mode in [Mode::Discard, Mode::FlightRecorder] {
+        let world = World::new(mode, 2, STARTS[1]);
+        let mut own = world.own_place();
+        let slot = world.reserve(4).expect("a slot");
+        let (mut read, mut number) = (0, 1);
+        while world.emit(29, 1, number).is_ok() {
+            number += 1;
+            read += world.drain(&mut own).len();
+            assert!(number < 1000, "it must end");
+        }
+        // Nothing can be read before the slot that is missing.
+        assert_eq!(read, 0);
+        let holes: Vec<_> = world.buffer().holes().collect();
+        assert_eq!((holes.len(), holes[0].bytes), (1, slot.bytes));
+        assert_eq!(holes[0].position, STARTS[1]);
+        world.write(&slot, 4, 1, 0);
+        world.buffer().commit(&world.memory, &slot);
+        let found = world.drain(&mut own);
+        assert_eq!(found.first().map(|record| record.number), Some(0));
+        assert!(world.emit(29, 1, number).is_ok(), "and everything goes on");
+    }
+}
+
+/// The known weakness: who dies between reserve and commit.
+#[test]
+fn a_dead_producer_leaves_a_hole_that_is_found_and_all_later_events_are_counted() {
+    for mode in [Mode::Discard, Mode::FlightRecorder] {
+        let world = World::new(mode, 2, 0);
+        let mut own = world.own_place();
+        for number in 0..10 {
+            world.emit(5, 1, number).expect("a slot");
+        }
+        let dead = world.reserve(20).expect("a slot");
+        for number in 10..2000 {
+            let _ = world.emit(5, 1, number);
+        }
+        assert_eq!(world.drain(&mut own), [], "nothing is torn, and nothing comes out");
+        let holes: Vec<_> = world.buffer().holes().filter(|hole| hole.position == 0).collect();
+        assert_eq!((holes.len(), holes[0].bytes), (1, dead.bytes));
+        assert!(holes[0].records >= 10);
+        let in_buffer: u64 =
+            world.sub_buffers.iter().map(|sub| sub.records.load(Ordering::Relaxed)).sum();
+        let delivered = world.counters.delivered.load(Ordering::Relaxed);
+        assert_eq!(in_buffer + delivered + world.lost(), 2000);
+    }
+}
+
+#[test]
+fn a_switch_is_forced_only_where_there_is_something() {
+    let world = World::new(Mode::Discard, 1, 0);
+    let mut own = world.own_place();
+    assert!(!world.force_switch());
+    world.emit(1, 1, 0).expect("a slot");
+    assert!(world.force_switch());
+    assert!(!world.force_switch());
+    assert_eq!(world.drain(&mut own).len(), 1);
+    // Full with one sub-buffer not read: the other two rounds of it.
+    world.emit(1, 1, 1).expect("a slot");
+    world.force_switch();
+    world.emit(1, 1, 2).expect("a slot");
+    world.force_switch();
+    assert_eq!(world.emit(1, 1, 3), Err(Lost::Full));
+    assert_eq!(world.buffer().poll(), Poll::Urgent);
+    assert_eq!(world.drain(&mut own).len(), 2);
+    assert_eq!(world.emit(1, 1, 4), Ok(()));
+}
+
+/// Four producers and a consumer, moved about by the system as it likes.
+#[test]
+fn threads_lose_and_tear_nothing() {
+    const WRITERS: u32 = 4;
+    const EVENTS: u32 = if cfg!(miri) { 60 } else { 60_000 };
+    for (mode, start) in [(Mode::Discard, STARTS[1]), (Mode::FlightRecorder, STARTS[1])] {
+        let world = World::new(mode, 2, start);
+        let stop = AtomicBool::new(false);
+        let (found, emitted) = std::thread::scope(|scope| {
+            let writers: Vec<_> = (0..WRITERS)
+                .map(|writer| {
+                    let world = &world;
+                    scope.spawn(move || {
+                        let mut random = Random::new(u64::from(writer));
+                        (0..EVENTS)
+                            .filter(|&number| {
+                                let words = 1 + random.below(29) as u32;
+                                world.emit(words, writer, number).is_ok()
+                            })
+                            .count()
+                    })
+                })
+                .collect();
+            let (world, stop) = (&world, &stop);
+            let reader = scope.spawn(move || {
+                let (mut found, mut own) = (Vec::new(), world.own_place());
+                while !stop.load(Ordering::Acquire) {
+                    found.extend(world.drain(&mut own));
+                    std::thread::yield_now();
+                }
+                world.force_switch();
+                found.extend(world.drain(&mut own));
+                found
+            });
+            let emitted: usize =
+                writers.into_iter().map(|writer| writer.join().expect("a writer")).sum();
+            stop.store(true, Ordering::Release);
+            (reader.join().expect("the reader"), emitted)
+        });
+        assert!(found.is_sorted_by_key(|record| record.timestamp), "times go forward");
+        for writer in 0..WRITERS {
+            let numbers: Vec<_> = found.iter().filter(|record| record.writer == writer).collect();
+            assert!(numbers.is_sorted_by(|a, b| a.number < b.number), "each once, in order");
+        }
+        let delivered = world.counters.delivered.load(Ordering::Relaxed);
+        assert_eq!(delivered, emitted as u64);
+        assert_eq!(delivered + world.lost(), u64::from(WRITERS * EVENTS));
+        assert!(!found.is_empty());
+        if mode == Mode::Discard {
+            assert_eq!(found.len(), emitted);
+        }
+        assert_eq!(world.buffer().holes().count(), 0);
+    }
+}
+
+/// The equations, read as the paper's text reads them: in numbers that do not wrap.
+#[test]
+fn equations_say_what_the_text_says() {
+    let mut random = Random::new(3);
+    let seen = Cell::new([false; 8]);
+    for _ in 0..20_000 {
+        let geometry = Geometry::new(12, 1 + random.below(3) as u32).expect("sizes");
+        let (sub, count) = (geometry.sub_bytes(), geometry.sub_count());
+        // Sub-buffers consumed and produced since the beginning, and a beginning near the wrap.
+        let origin = 0_u64.wrapping_sub(random.below(6) * geometry.ring_bytes());
+        let consumed = random.below(40);
+        let produced = consumed + random.below(2 * count + 2);
+        let count_at = |number: u64| origin.wrapping_add(number * sub);
+        let write = count_at(produced).wrapping_add(random.below(sub));
+        let read = count_at(consumed).wrapping_add(random.below(sub));
+        // How often each sub-buffer was filled.
+        let filled = random.below(44 / count + 2);
+        let shift = count.trailing_zeros();
+        let commit = (origin >> shift).wrapping_add(filled * sub);
+        let says = [
+            buffer_full(geometry, write, read) == (produced - consumed >= count),
+            sub_buffer_ready(geometry, read, commit) == (filled == consumed / count + 1),
+            fully_committed(geometry, write, commit) == (filled == produced / count),
+            sub_buffer_written(geometry, write, read) == (produced == consumed),
+        ];
+        assert_eq!(says, [true; 4], "{produced} {consumed} {filled} of {count}");
+        let mut any = seen.get();
+        for (at, is) in [
+            buffer_full(geometry, write, read),
+            sub_buffer_ready(geometry, read, commit),
+            fully_committed(geometry, write, commit),
+            sub_buffer_written(geometry, write, read),
+        ]
+        .into_iter()
+        .enumerate()
+        {
+            any[2 * at + usize::from(is)] = true;
+        }
+        seen.set(any);
+    }
+    assert_eq!(seen.get(), [true; 8], "each was true at times, and not at others");
+}

@@ -1,0 +1,269 @@
+//! The paper's buffer: slots committed in any order, and the exchange with the consumer.
+
+use std::collections::BTreeMap;
+
+use loom::sync::Arc;
+use loom::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use trackway_abi::region::SUB_HEADER_BYTES;
+use trackway_ring::Geometry;
+use trackway_ring::lockless::equations::sub_buffer_ready;
+use trackway_ring::lockless::{
+    Again, Buffer, Counters, Got, Lost, Mode, Reference, Store, SubBuffer, header,
+};
+
+use super::world::{fails, holds};
+
+/// A record of which a sub-buffer has room for one, or for two.
+const ALONE: usize = 3000;
+const PAIR: usize = 1900;
+/// Where in a slot its value is, and its check.
+const VALUE: u64 = 16;
+const CHECK: u64 = 24;
+
+/// Shared words at the few places that a model uses. Others are not there.
+struct Words(BTreeMap<u64, AtomicU64>);
+
+impl Store for Words {
+    unsafe fn store(&self, at: u64, source: &[u8]) {
+        for (place, chunk) in source.chunks_exact(8).enumerate() {
+            if let Some(word) = self.0.get(&(at + 8 * place as u64)) {
+                let value = u64::from_le_bytes(chunk.try_into().unwrap());
+                word.store(value, Ordering::Relaxed);
+            }
+        }
+    }
+}
+
+/// Two sub-buffers and the consumer's.
+struct World {
+    memory: Words,
+    counters: Counters,
+    sub_buffers: Vec<SubBuffer>,
+    places: Vec<AtomicU32>,
+    geometry: Geometry,
+    mode: Mode,
+    clock: AtomicU64,
+}
+
+/// What the two sides may do wrong.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Mistake {
+    None,
+    /// The producer commits before it writes.
+    CommitFirst,
+    /// The consumer does not look at commit seq.
+    NotReady,
+    /// The consumer reads commit seq without Acquire.
+    Relaxed,
+    /// The consumer takes what a producer uses.
+    InUse,
+    /// The consumer takes without exchanging.
+    InPlace,
+}
+
+impl World {
+    /// `slots`: sizes of the records that will be in a sub-buffer.
+    fn new(mode: Mode, slots: &[usize]) -> Self {
+        let geometry = Geometry::new(12, 1).unwrap();
+        let mut words = BTreeMap::new();
+        for place in 1..=3_u64 {
+            let base = place << 12;
+            for at in [header::POSITION, header::CONTENT] {
+                words.insert(base + at as u64, AtomicU64::new(0));
+            }
+            let mut at = base + SUB_HEADER_BYTES as u64;
+            for bytes in slots {
+                words.insert(at + VALUE, AtomicU64::new(0));
+                words.insert(at + CHECK, AtomicU64::new(0));
+                at += 4 + *bytes as u64;
+            }
+        }
+        let world = Self {
+            memory: Words(words),
+            counters: Counters::new(),
+            sub_buffers: (0..2).map(|_| SubBuffer::new()).collect(),
+            places: (1..=3).map(AtomicU32::new).collect(),
+            geometry,
+            mode,
+            clock: AtomicU64::new(1),
+        };
+        world.buffer().reset(0);
+        world
+    }
+
+    fn buffer(&self) -> Buffer<'_> {
+        Buffer {
+            counters: &self.counters,
+            sub_buffers: &self.sub_buffers,
+            places: &self.places,
+            geometry: self.geometry,
+            mode: self.mode,
+        }
+    }
+
+    fn now(&self) -> u64 {
+        self.clock.fetch_add(1, Ordering::Relaxed)
+    }
+
+    fn emit(&self, value: u64, bytes: usize, mistake: Mistake) -> Result<u64, Lost> {
+        let slot = self.buffer().reserve(&self.memory, || self.now(), 1, bytes, 0)?;
+        if mistake == Mistake::CommitFirst {
+            self.buffer().commit(&self.memory, &slot);
+        }
+        let value = value << 32 | slot.timestamp;
+        for (at, value) in [(VALUE, value), (CHECK, !value)] {
+            // SAFETY: both words are in the slot.
+            unsafe { self.memory.store(slot.at + at, &value.to_le_bytes()) };
+        }
+        if mistake != Mistake::CommitFirst {
+            self.buffer().commit(&self.memory, &slot);
+        }
+        Ok(slot.timestamp)
+    }
+
+    /// Algorithm 6, or what a mistake makes of it.
+    fn get(&self, own: &mut u32, mistake: Mistake) -> Result<Got, Again> {
+        if matches!(mistake, Mistake::None | Mistake::CommitFirst) {
+            return self.buffer().get(own);
+        }
+        let position = self.counters.read_count.load(Ordering::Relaxed);
+        let sub_buffer = &self.sub_buffers[(position >> 12) as usize % 2];
+        let relaxed = mistake == Mistake::Relaxed;
+        let acquire = if relaxed { Ordering::Relaxed } else { Ordering::Acquire };
+        let word = sub_buffer.reference.load(acquire);
+        let commit = sub_buffer.commit_seq.load(acquire);
+        let write_count = self.counters.write_count.load(Ordering::Relaxed);
+        let is_ready = sub_buffer_ready(self.geometry, position, commit);
+        if !is_ready && mistake != Mistake::NotReady || write_count >> 12 == position >> 12 {
+            return Err(Again);
+        }
+        let place = word as u32;
+        if self.mode == Mode::FlightRecorder && mistake != Mistake::InPlace {
+            // A mistaken consumer's word has no flag and no round in it that could have changed.
+            let given = Reference { place: *own, is_used: false, round: 0 };
+            let round = word >> 33 << 33;
+            sub_buffer.reference.store(round | u64::from(given.place), Ordering::Release);
+            *own = place;
+        }
+        Ok(Got { position, at: u64::from(place + 1) << 12, place })
+    }
+
+    /// Reads what is whole: values and their times.
+    fn drain(&self, own: &mut u32, slots: &[usize], mistake: Mistake) -> Vec<(u64, u64)> {
+        let mut found = Vec::new();
+        while let Ok(got) = self.get(own, mistake) {
+            let word = |at: u64| self.memory.0[&(got.at + at)].load(Ordering::Relaxed);
+            assert_eq!(word(header::POSITION as u64), got.position, "not its sub-buffer");
+            let content = word(header::CONTENT as u64) - got.position;
+            let mut at = SUB_HEADER_BYTES as u64;
+            for bytes in slots.iter().take_while(|_| true) {
+                if at >= content {
+                    break;
+                }
+                let (value, check) = (word(at + VALUE), word(at + CHECK));
+                assert_eq!(value, !check, "a torn record");
+                found.push((value >> 32, value & 0xffff_ffff));
+                at += 4 + *bytes as u64;
+            }
+            self.buffer().put(got);
+        }
+        assert!(found.is_sorted_by_key(|&(_, time)| time), "time went backward");
+        found
+    }
+}
+
+/// Two producers whose slots lie in one sub-buffer, and who commit in any order; a consumer who
+/// wants it early.
+fn pair(mistake: Mistake) -> impl Fn() + Sync + Send + 'static {
+    move || {
+        let slots = [PAIR, PAIR];
+        let world = Arc::new(World::new(Mode::Discard, &slots));
+        let producers = [1, 2].map(|value| {
+            let world = world.clone();
+            loom::thread::spawn(move || world.emit(value, PAIR, mistake).unwrap())
+        });
+        let consumer = {
+            let world = world.clone();
+            loom::thread::spawn(move || {
+                world.buffer().force_switch(&world.memory, || world.now());
+                world.drain(&mut 2, &slots, mistake)
+            })
+        };
+        for producer in producers {
+            producer.join().unwrap();
+        }
+        let mut found = consumer.join().unwrap();
+        world.buffer().force_switch(&world.memory, || world.now());
+        found.extend(world.drain(&mut 2, &slots, Mistake::None));
+        let mut values: Vec<_> = found.iter().map(|&(value, _)| value).collect();
+        values.sort_unstable();
+        assert_eq!(values, [1, 2], "each once");
+        assert_eq!(world.buffer().holes().count(), 0);
+    }
+}
+
+/// A flight recorder that is full, a producer that overwrites, and a consumer that reads what is
+/// overwritten.
+fn overwrite(mistake: Mistake) -> impl Fn() + Sync + Send + 'static {
+    move || {
+        let slots = [ALONE];
+        let world = Arc::new(World::new(Mode::FlightRecorder, &slots));
+        for value in [1, 2] {
+            world.emit(value, ALONE, Mistake::None).unwrap();
+        }
+        world.buffer().force_switch(&world.memory, || world.now());
+        let producer = {
+            let world = world.clone();
+            loom::thread::spawn(move || world.emit(3, ALONE, mistake).unwrap())
+        };
+        let consumer = {
+            let world = world.clone();
+            loom::thread::spawn(move || {
+                let mut own = 2;
+                (world.drain(&mut own, &slots, mistake), own)
+            })
+        };
+        producer.join().unwrap();
+        let (mut found, mut own) = consumer.join().unwrap();
+        world.buffer().force_switch(&world.memory, || world.now());
+        found.extend(world.drain(&mut own, &slots, Mistake::None));
+        let values: Vec<_> = found.iter().map(|&(value, _)| value).collect();
+        // The first may have been overwritten before it was read.
+        assert!(values == [1, 2, 3] || values == [2, 3], "{values:?}");
+    }
+}
+
+#[test]
+fn slots_are_committed_in_any_order() {
+    holds(pair(Mistake::None));
+}
+
+#[test]
+fn a_commit_before_the_bytes_is_caught() {
+    fails(pair(Mistake::CommitFirst));
+}
+
+#[test]
+fn a_consumer_that_does_not_look_at_commit_seq_is_caught() {
+    fails(pair(Mistake::NotReady));
+}
+
+#[test]
+fn a_commit_seq_read_without_acquire_is_caught() {
+    fails(pair(Mistake::Relaxed));
+}
+
+#[test]
+fn an_overwritten_sub_buffer_is_read_whole_or_not() {
+    holds(overwrite(Mistake::None));
+}
+
+#[test]
+fn a_consumer_that_takes_what_is_used_is_caught() {
+    fails(overwrite(Mistake::InUse));
+}
+
+#[test]
+fn a_consumer_that_does_not_exchange_is_caught() {
+    fails(overwrite(Mistake::InPlace));
+}
