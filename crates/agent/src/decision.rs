@@ -98,7 +98,8 @@ impl Decision {
         self.base.store(window.base(), Ordering::Relaxed);
         self.usable.store(usable, Ordering::Relaxed);
         self.participates.store(layout.is_some(), Ordering::Relaxed);
-        let hot = layout.filter(|layout| layout.flags & flag::CLAIM_ONLY == 0);
+        let slow = flag::CLAIM_ONLY | flag::LOCKLESS;
+        let hot = layout.filter(|layout| layout.flags & slow == 0);
         self.cpus.store(hot.map_or(0, |layout| layout.cpus), Ordering::Relaxed);
         if let Some(layout) = layout {
             self.contexts.store(layout.contexts, Ordering::Relaxed);
