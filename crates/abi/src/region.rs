@@ -32,7 +32,7 @@
 //! So what closes a sub-buffer is written in the next one, beyond `head`, and the store that
 //! opens the next publishes it: a switch needs no room in the old sub-buffer and leaves no hole.
 
-/// Size of a lockless buffer's counters, in bytes; those of each sub-buffer follow, then its places.
+/// Size of a lockless buffer's counters, in bytes; those of each sub-buffer follow, then places.
 ///
 /// ```text
 ///   0  write_count, last_ts, lost_full, lost_nested   u64 each   producers
