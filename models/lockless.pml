@@ -180,16 +180,16 @@ inline commit(at, size)
 #else
 	commit_count[SB(at)] = W(commit_count[SB(at)] + size);
 #endif
-	atomic { count = commit_count[SB(at)];
+	atomic { count = commit_count[SB(at)]; swapped = EQ2(at, count) }
 	if
-	:: EQ2(at, count) -> deliver(at)
+	:: swapped -> deliver(at)
 	:: else
-	fi }
+	fi;
 	atomic { count = 0; old_seq = 0; swapped = false }
 }
 
 #if defined(OVERWRITE) && !defined(PAPER_DELIVERY)
-/* Delivery as later LTTng does it: one writer wins, and until the sub-buffer's word is in order a
+/* Delivery in two steps: one writer wins, and until the sub-buffer's word is in order a
  * commit_seq that no full sub-buffer has keeps others out. PAPER_DELIVERY is Algorithm 3. */
 inline deliver(at)
 {
@@ -219,19 +219,19 @@ inline deliver(at)
 			swapped = (commit_seq[SB(at)] == old_seq);
 			old_seq = commit_seq[SB(at)];
 			if
-			:: swapped -> commit_seq[SB(at)] = count
+			:: swapped -> commit_seq[SB(at)] = count; raised = true
 			:: else
 			fi
 		}
 	:: else -> break
-	od
-#if defined(OVERWRITE) && PAPER_DELIVERY == 2   /* the flag last */
-	;
+	od;
+#if defined(OVERWRITE) && PAPER_DELIVERY == 2   /* the flag last, by who raised commit_seq */
 	if
-	:: swapped -> release(at)
+	:: raised -> release(at)
 	:: else
-	fi
+	fi;
 #endif
+	raised = false
 }
 #endif
 
@@ -257,7 +257,7 @@ inline may_die(at)
 proctype writer(byte me; byte events)
 {
 	byte size, old, begin, end, at, sub, count, old_seq, reading;
-	bool swapped, new_sub;
+	bool swapped, new_sub, raised;
 
 	do
 	:: atomic { events > 0 -> events--;
@@ -370,7 +370,7 @@ inline force_switch()
 proctype flusher()
 {
 	byte old, at, sub, count, old_seq, times = FLUSHES;
-	bool swapped;
+	bool swapped, raised;
 
 	do
 	:: times > 0 -> times--; force_switch()
@@ -385,12 +385,7 @@ proctype flusher()
 #ifdef MUTATION_NO_EQ2
 #define READY (!EQ4(write_count, read_count))
 #else
-#ifdef OVERWRITE
-#define READY (EQ2(read_count, commit_seq[SB(read_count)]) && !EQ4(write_count, read_count) && \
-	unreferenced[SB(read_count)] && produced[SB(read_count)] == read_count)
-#else
 #define READY (EQ2(read_count, commit_seq[SB(read_count)]) && !EQ4(write_count, read_count))
-#endif
 #endif
 
 /* Whether the reader may exchange sub-buffer `i` for its own. */
@@ -428,7 +423,8 @@ proctype reader()
 			sub = table[SB(reading)];
 			table[SB(reading)] = own;
 			own = sub }
-		:: else -> goto again
+		:: else ->
+progress_wait:		goto again                              /* EAGAIN: the writer is at it */
 		fi;
 #else
 		sub = SB(reading);
