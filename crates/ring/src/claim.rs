@@ -32,11 +32,12 @@ impl<'window> Claim<'window> {
     /// and the memory stays, or we see the generation.
     pub fn take(region: Region<'window>, owner: u64) -> Option<Self> {
         // ORDERING: Acquire pairs with the Release in `drop` of the claimer before, whose commit
-        // word, slots and bytes must be seen.
+        // word, slots and bytes must be seen. Release: the claimer's entry in the table of
+        // processes is there for whoever reads the owner word, to look whether it is alive.
         region
             .control
             .owner
-            .compare_exchange(0, owner, Ordering::Acquire, Ordering::Relaxed)
+            .compare_exchange(0, owner, Ordering::AcqRel, Ordering::Relaxed)
             .ok()
             .map(|_| Self { region })
     }
