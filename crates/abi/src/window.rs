@@ -92,6 +92,7 @@ pub const PROCESS_ENTERING: u32 = 1 << 31;
 /// A process that has the library loaded: a hint for `trackway list`, and the identity behind
 /// an owner word.
 #[repr(C, align(64))]
+#[derive(Debug, Default)]
 pub struct Process {
     /// Process id in its own namespace; 0: the slot is free; with [`PROCESS_ENTERING`]: its
     /// process is filling the rest in, which still describes another.

@@ -2,7 +2,7 @@
 
 use core::sync::atomic::Ordering;
 
-use trackway_abi::window::{PROCESS_ENTERING, PROCESSES_MAX};
+use trackway_abi::window::{PROCESS_ENTERING, PROCESSES_MAX, Process};
 use trackway_sys::process::{Identity, Life, life_of};
 
 use crate::Window;
@@ -82,24 +82,12 @@ impl Window {
         for probe in 0..PROBES_MAX {
             let index = (first + probe) % PROCESSES_MAX;
             let process = self.process(index);
-            // ORDERING: Acquire pairs with the AcqRel below, of whoever took the slot.
-            let pid = process.pid.load(Ordering::Acquire);
-            if pid & PROCESS_ENTERING != 0 {
-                continue;
-            }
-            let same = pid == who.pid
-                && process.pid_namespace.load(Ordering::Relaxed) == who.pid_namespace;
-            if pid != 0 && !same && !is_dead(index) {
-                continue;
-            }
-            // ORDERING: AcqRel: what we write below comes after the taking, for all.
-            let taken = process.pid.compare_exchange(
-                pid,
-                who.pid | PROCESS_ENTERING,
-                Ordering::AcqRel,
-                Ordering::Relaxed,
-            );
-            if taken.is_err() {
+            let is_free = |pid| {
+                let same = pid == who.pid
+                    && process.pid_namespace.load(Ordering::Relaxed) == who.pid_namespace;
+                pid == 0 || same || is_dead(index)
+            };
+            if take(process, who.pid, is_free).is_err() {
                 continue;
             }
             let incarnation = process.incarnation.fetch_add(1, Ordering::Relaxed).wrapping_add(1);
@@ -168,18 +156,83 @@ impl Window {
         let mut alive = 0;
         for index in 0..PROCESSES_MAX {
             let process = self.process(index);
-            // ORDERING: Acquire and AcqRel pair with the taking of a slot in `enter_process`.
-            let pid = process.pid.load(Ordering::Acquire);
-            if pid == 0 || pid & PROCESS_ENTERING != 0 {
-                continue;
-            }
-            if life_of(&self.identity_at(index), 0) == Life::Dead {
-                // Somebody may take the slot at this moment: then this fails, as it should.
-                let _ = process.pid.compare_exchange(pid, 0, Ordering::AcqRel, Ordering::Relaxed);
-            } else {
-                alive += 1;
+            let is_dead = |pid| pid != 0 && life_of(&self.identity_at(index), 0) == Life::Dead;
+            match take(process, 0, is_dead) {
+                // ORDERING: Release pairs with the Acquire of whoever takes it next.
+                Ok(()) => process.pid.store(0, Ordering::Release),
+                Err(Refused::Lives) => alive += 1,
+                // Somebody is at it.
+                Err(Refused::Free | Refused::Busy) => {}
             }
         }
         alive
+    }
+}
+
+/// Why a place cannot be taken.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Refused {
+    /// There is nobody, and `is_free` does not want it.
+    Free,
+    /// Somebody lives there.
+    Lives,
+    /// Somebody is taking it, or has just done so.
+    Busy,
+}
+
+/// Takes a place for process `pid` (0: for nobody), if it `is_free`, which is told whose it is: it
+/// has the mark of one that is being filled in then.
+///
+/// Between the look and the exchange the place may have been freed and taken by another process
+/// with the same id, which lives: ids are used again, and are the same in different namespaces. So
+/// the incarnation must be the same before and after.
+fn take(process: &Process, pid: u32, is_free: impl Fn(u32) -> bool) -> Result<(), Refused> {
+    let incarnation = process.incarnation.load(Ordering::Relaxed);
+    // ORDERING: Acquire pairs with the Release of whoever has the place: what belongs to it is
+    // there, and is read behind this. And it keeps the load above before it. (An incarnation that
+    // is older than the id is seen to have changed below.)
+    core::sync::atomic::fence(Ordering::Acquire);
+    let found = process.pid.load(Ordering::Acquire);
+    if found & PROCESS_ENTERING != 0 {
+        return Err(Refused::Busy);
+    }
+    if !is_free(found) {
+        return Err(if found == 0 { Refused::Free } else { Refused::Lives });
+    }
+    // ORDERING: AcqRel: what the taker writes comes after the taking, for all; and what the one
+    // before wrote is seen.
+    process
+        .pid
+        .compare_exchange(found, pid | PROCESS_ENTERING, Ordering::AcqRel, Ordering::Relaxed)
+        .map_err(|_| Refused::Busy)?;
+    if process.incarnation.load(Ordering::Relaxed) != incarnation {
+        // ORDERING: Release: as its owner left it.
+        process.pid.store(found, Ordering::Release);
+        return Err(Refused::Busy);
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_place_is_not_taken_from_who_came_after_the_look() {
+        let process = Process::default();
+        process.pid.store(7, Ordering::Relaxed);
+        // The one that was found dead goes, and another comes with the same id.
+        let taken_meanwhile = |_| {
+            process.incarnation.fetch_add(1, Ordering::Relaxed);
+            true
+        };
+        assert_eq!(take(&process, 8, taken_meanwhile), Err(Refused::Busy));
+        assert_eq!(process.pid.load(Ordering::Relaxed), 7, "as it was");
+        assert_eq!(take(&process, 8, |_| false), Err(Refused::Lives));
+        assert_eq!(take(&process, 8, |found| found == 7), Ok(()));
+        assert_eq!(process.pid.load(Ordering::Relaxed), 8 | PROCESS_ENTERING);
+        assert_eq!(take(&process, 9, |_| true), Err(Refused::Busy));
+        process.pid.store(0, Ordering::Relaxed);
+        assert_eq!(take(&process, 0, |found| found != 0), Err(Refused::Free));
     }
 }
