@@ -7,5 +7,7 @@
 mod dynamic;
 #[path = "abi/pins.rs"]
 mod pins;
+#[path = "abi/stack.rs"]
+mod stack;
 #[path = "abi/versions.rs"]
 mod versions;

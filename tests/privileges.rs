@@ -266,6 +266,16 @@ fn a_vfork_child_that_becomes_another_user_does_not_take_its_parent_along() {
 }
 
 #[test]
+fn a_clone_that_shares_memory_does_not_keep_its_parent_from_becoming_another_user() {
+    let Some(users) = Users::new("cloned", true) else { return };
+    let (ours, theirs) = users.record(&[], &["cloned", "50"]);
+    assert_eq!((ours.stream(0), ours.stream(2)), (&up_to(100)[..], &up_to(50)[..]));
+    assert_eq!((theirs.stream(1), theirs.stream(3)), (&up_to(50)[..], &up_to(50)[..]));
+    assert_eq!((ours.summary().recorded, theirs.summary().recorded), (150, 100));
+    assert_eq!((ours.summary().processes, ours.departed()), (2, 2));
+}
+
+#[test]
 fn the_fork_child_of_a_program_with_threads_is_recorded_by_its_new_user() {
     let Some(users) = Users::new("forked-user", true) else { return };
     let (ours, theirs) = users.record(&[], &["forked", "50"]);

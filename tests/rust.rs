@@ -424,6 +424,33 @@ fn spans_go_on_in_forked_children_and_in_allocators() {
 }
 
 #[test]
+fn what_is_seldom_done_with_spans_is_recorded() {
+    let world = World::new("rust-corners");
+    let Some(program) = example("corners", RELEASE) else { return };
+    let events = record(&world, &[&program]);
+    let count = |name: &str| {
+        let name = format!("corners:{name}: ");
+        events.iter().filter(|event| event.starts_with(&name)).count()
+    };
+    let spans = ["load", "held", "late"]
+        .map(|name| ["_begin", "_end"].map(|suffix| count(&format!("{name}{suffix}"))));
+    assert_eq!(spans, [[10; 2]; 3], "{events:#?}");
+    // Events in spans that begin and end in a destructor know them.
+    let told = events.iter().filter(|event| event.starts_with("corners:told: "));
+    assert_eq!(told.filter(|event| !event.contains("span_id = 0,")).count(), 10, "{events:#?}");
+    let long =
+        events.iter().find(|event| event.starts_with("corners:long: ")).expect("it is there");
+    assert!(long.contains("value = \"0 1 2 3 ") && long.ends_with("…\" }"), "{long}");
+    // Of values that come later, all and nothing else, without their spans.
+    let events = record_with(&world, &["--on", "corners:load_record"], &[&program]);
+    assert_eq!(events.len(), 10, "{events:#?}");
+    for (number, event) in events.iter().enumerate() {
+        let values = format!("first = \"a value\", second = {number} }}");
+        assert!(event.ends_with(&values), "{event}");
+    }
+}
+
+#[test]
 fn enters_and_exits_are_recorded_if_wanted() {
     let world = World::new("rust-enters");
     let Some(program) = example("tracing", DEBUG) else { return };

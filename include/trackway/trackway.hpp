@@ -136,6 +136,10 @@ template <typename T> struct is_character : std::is_same<T, char> {};
 template <> struct is_character<char8_t> : std::true_type {};
 #endif
 
+/// Whether a `T` is what NULL is. A number of that type is told from it by the compiler: only NULL
+/// converts to a pointer.
+template <typename T> struct is_null : std::is_same<T, decltype(NULL)> {};
+
 /// The integer beneath an enumeration; of other types: themselves.
 template <typename T, bool = std::is_enum<T>::value> struct number_of {
     using type = T;
@@ -214,9 +218,15 @@ public:
     /// A C string; null is recorded as "(null)".
     constexpr str(const char *string) noexcept : string_(string) {}
 #ifdef __cpp_char8_t
-    str(const char8_t *string) noexcept : string_(detail::view<char>(string)) {}
+    template <typename T, detail::when<std::is_same<T, char8_t>::value> = 0>
+    str(const T *string) noexcept : string_(detail::view<char>(string))
+    {
+    }
 #endif
-    constexpr str(std::nullptr_t) noexcept : string_(nullptr) {}
+    template <typename T, detail::when<std::is_same<T, std::nullptr_t>::value> = 0>
+    constexpr str(T) noexcept : string_(nullptr)
+    {
+    }
 
     /// Whatever has `c_str()`: std::string, std::filesystem::path.
     template <typename T, detail::when<detail::has_c_str<T>::value> = 0>
@@ -234,7 +244,8 @@ public:
 
     /// What has no terminator cannot be a str.
     template <typename T, detail::when<!detail::has_c_str<T>::value &&
-                                       !detail::is_string_pointer<T>::value> = 0>
+                                       !detail::is_string_pointer<T>::value &&
+                                       !detail::is_null<T>::value> = 0>
     str(const T &) noexcept : string_(nullptr)
     {
         static_assert(detail::never<T>::value,
@@ -262,9 +273,15 @@ public:
     }
 
 #ifdef __cpp_char8_t
-    text(const char8_t *string) noexcept : text(detail::view<char>(string)) {}
+    template <typename T, detail::when<std::is_same<T, char8_t>::value> = 0>
+    text(const T *string) noexcept : text(detail::view<char>(string))
+    {
+    }
 #endif
-    constexpr text(std::nullptr_t) noexcept : bytes_(nullptr), size_(0) {}
+    template <typename T, detail::when<std::is_same<T, std::nullptr_t>::value> = 0>
+    constexpr text(T) noexcept : bytes_(nullptr), size_(0)
+    {
+    }
 
     /// `size` characters; null is recorded as "(null)".
     constexpr text(const char *bytes, std::size_t size) noexcept : bytes_(bytes), size_(size) {}
@@ -298,7 +315,8 @@ public:
     /// Other things are no text.
     template <typename T, detail::when<!detail::is_contiguous<T>::value &&
                                        !detail::has_c_str<T>::value &&
-                                       !detail::is_string_pointer<T>::value> = 0>
+                                       !detail::is_string_pointer<T>::value &&
+                                       !detail::is_null<T>::value> = 0>
     text(const T &) noexcept : bytes_(nullptr), size_(0)
     {
         static_assert(detail::never<T>::value,

@@ -64,6 +64,9 @@ static void strings()
     trackway(cxx, strings, string, 3, string);
     trackway(cxx, strings, Name(), 4, Name());
     trackway(cxx, strings, nullptr, 5, nullptr);
+    trackway(cxx, strings, NULL, 5, NULL);
+    trackway(cxx, strings, NULL, 5, string);
+    trackway(cxx, terminated, NULL);
     trackway(cxx, strings, touch(), 6, touch());
     trackway(cxx, strings, std::string(), 7, std::string());
     trackway(cxx, strings, string, 8, Slice());

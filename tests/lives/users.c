@@ -207,6 +207,48 @@ static void mode_vfork(long children)
     step(who);
 }
 
+static int become_nobody_alone(void *unused)
+{
+    (void)unused;
+    return syscall(SYS_getuid) == 0 && setuid(NOBODY) == 0 ? 0 : 92;
+}
+
+static int end_at_once(void *unused)
+{
+    (void)unused;
+    return 0;
+}
+
+/*
+ * After a child by clone(2) that shared memory and did not make its parent wait, the process, and a
+ * child that it forks, are their own masters: streams 0 and 2 are root's, 1 and 3 nobody's.
+ */
+static void mode_cloned(long count)
+{
+    static char stack[64 << 10] __attribute__((aligned(16)));
+    const unsigned first = new_stream(), last = new_stream();
+    const unsigned its_first = new_stream(), its_last = new_stream();
+    take_steps(first, count);
+    expect(clone(end_at_once, stack + sizeof(stack), CLONE_VM | SIGCHLD, NULL), 0);
+    take_steps(first, count);
+    const pid_t child = fork();
+    if (child == 0) {
+        take_steps(its_first, count);
+        become_nobody();
+        expect_our_window();
+        take_steps(its_last, count);
+        _exit(0);
+    }
+    expect(child, 0);
+    /* A child of that kind that becomes another user does not take its parent along. */
+    expect(clone(become_nobody_alone, stack + sizeof(stack), CLONE_VM | SIGCHLD, NULL), 0);
+    if (!is_mapped("/trackway-0-v"))
+        _exit(93);
+    become_nobody();
+    expect_our_window();
+    take_steps(last, count);
+}
+
 /* Another root directory first: there is no window there. */
 static void mode_chroot(long count)
 {
@@ -474,7 +516,7 @@ int main(int argc, char **argv)
         {"forked", mode_forked},     {"secure", mode_secure},
         {"server", mode_server},     {"loader", mode_loader},
         {"midway", mode_midway},     {"midway-first", mode_midway_first},
-        {"described", mode_described},
+        {"described", mode_described}, {"cloned", mode_cloned},
         {"nowhere", mode_nowhere},
     };
     self = argv[0];

@@ -32,6 +32,21 @@
 //! So what closes a sub-buffer is written in the next one, beyond `head`, and the store that
 //! opens the next publishes it: a switch needs no room in the old sub-buffer and leaves no hole.
 
+/// Size of a lockless buffer's counters, in bytes; those of each sub-buffer follow, then places.
+///
+/// ```text
+///   0  write_count, last_ts, lost_full, lost_nested   u64 each   producers
+///  64  read_count, delivered                          u64 each   the recorder, producers
+/// 128  commit_count, commit_seq, reference, records   u64 each, for each sub-buffer
+///      places                                         u32 each: one more than sub-buffers
+/// ```
+pub const LOCKLESS_COUNTERS_BYTES: usize = 128;
+/// Size of the counters of one of its sub-buffers, in bytes.
+pub const LOCKLESS_SUB_BYTES: usize = 32;
+/// Distance between the counters of two lockless buffers, in bytes.
+pub const LOCKLESS_STRIDE: usize =
+    (LOCKLESS_COUNTERS_BYTES + SUB_COUNT_MAX * LOCKLESS_SUB_BYTES + 4 * (SUB_COUNT_MAX + 1))
+        .next_multiple_of(64);
 /// Size of the control lines, in bytes; the table follows.
 pub const CONTROL_BYTES: usize = 256;
 /// Most sub-buffers of a region.

@@ -31,6 +31,9 @@ pub mod flag {
     pub const TOKEN: u32 = 2;
     /// This kernel does not abort sequences as it must: write by claim only.
     pub const CLAIM_ONLY: u32 = 4;
+    /// Written by reserve and commit (the 2012 paper's way): one lockless buffer for each CPU, and
+    /// none of the other regions.
+    pub const LOCKLESS: u32 = 8;
 }
 
 /// How a reading of the processor's clock becomes CLOCK_MONOTONIC ns, under a sequence count:

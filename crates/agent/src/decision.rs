@@ -98,7 +98,8 @@ impl Decision {
         self.base.store(window.base(), Ordering::Relaxed);
         self.usable.store(usable, Ordering::Relaxed);
         self.participates.store(layout.is_some(), Ordering::Relaxed);
-        let hot = layout.filter(|layout| layout.flags & flag::CLAIM_ONLY == 0);
+        let slow = flag::CLAIM_ONLY | flag::LOCKLESS;
+        let hot = layout.filter(|layout| layout.flags & slow == 0);
         self.cpus.store(hot.map_or(0, |layout| layout.cpus), Ordering::Relaxed);
         if let Some(layout) = layout {
             self.contexts.store(layout.contexts, Ordering::Relaxed);
@@ -122,7 +123,8 @@ pub(crate) struct Process {
     home: AtomicPtr<Home>,
     /// How often that has changed.
     moves: AtomicU64,
-    /// Page that a fork child finds zeroed, with the process stamp in it.
+    /// Page that a fork child finds zeroed, with the process stamp in it, and behind that whether
+    /// one of the process's threads is moving.
     stamp: AtomicPtr<u64>,
     /// Process id.
     pub(crate) pid: AtomicU32,
@@ -202,6 +204,19 @@ impl Process {
         unsafe { page.cast::<AtomicU64>().as_ref() }
     }
 
+    /// Not zero while one of this process's threads moves to another window. (In a fork child that
+    /// thread is not there.) `None`: the library has not started.
+    pub(crate) fn moving(&self) -> Option<&'static AtomicU64> {
+        let page = self.stamp.load(Ordering::Relaxed);
+        // SAFETY: the page is null or mapped for good, and longer than two words.
+        (!page.is_null()).then(|| unsafe { &*page.add(1).cast::<AtomicU64>() })
+    }
+
+    /// Whether it has a stamp: what it remembers of itself is its own.
+    pub(crate) fn is_settled(&self) -> bool {
+        self.stamp() > SETTLING
+    }
+
     /// The process stamp, made if this process has none: at start, and in a fork child at its
     /// first event. Zero if another thread (or the code that a signal handler interrupted) is at
     /// it: then nothing may be remembered.
@@ -209,7 +224,7 @@ impl Process {
         /// How long a thread looks on while another one settles.
         const PATIENCE: usize = 10_000;
         let Some(word) = self.stamp_word() else { return 0 };
-        if self.stamp() <= SETTLING && crate::thread::in_vfork_child() {
+        if self.stamp() <= SETTLING && crate::thread::is_guest() {
             // What it would remember is its own process id, in the memory of its parent.
             return 0;
         }
@@ -270,7 +285,7 @@ impl Process {
 
     /// Process id of the calling thread: a vfork child has its own, though it shares our memory.
     pub(crate) fn pid_for(&self, thread: &crate::thread::Identity) -> u32 {
-        if thread.in_vfork_child || self.stamp() <= SETTLING {
+        if thread.in_vfork_child || !self.is_settled() {
             // SAFETY: getpid has no preconditions.
             return unsafe { libc::getpid() }.cast_unsigned();
         }
@@ -281,7 +296,7 @@ impl Process {
     /// its claims cannot be proved dead (its parent's place would prove it so at once), nor can
     /// those of a vfork child, which is no thread of the process that the table names.
     pub(crate) fn owner_word(&self, home: &Home, thread: &crate::thread::Identity) -> u64 {
-        if thread.in_vfork_child || self.stamp() <= SETTLING {
+        if thread.in_vfork_child || !self.is_settled() {
             return ProcessSlot::NONE.owner_word(thread.tid);
         }
         home.slot.load(Ordering::Relaxed) | ProcessSlot::tid_bits(thread.tid)

@@ -76,15 +76,16 @@ fn description(known: usize) -> Option<&'static [u8]> {
     Extent::bytes(EXTENTS.get(known)?.load(Ordering::Acquire))
 }
 
-/// Takes `count` of `most`, if as many are left: where they begin.
+/// Takes `count` of `most`, if as many are left: where they begin. Who finds too few has never
+/// taken any: else what another thread takes meanwhile would be given out again.
 fn take(used: &AtomicU32, count: usize, most: usize) -> Option<usize> {
+    let more = |used: u32| {
+        let end = used as usize + count;
+        (end <= most).then_some(end as u32)
+    };
     // ORDERING: SeqCst, for the count of descriptions: see `keep`.
-    let at = used.fetch_add(count as u32, Ordering::SeqCst) as usize;
-    if at + count > most {
-        used.fetch_sub(count as u32, Ordering::Relaxed);
-        return None;
-    }
-    Some(at)
+    let at = used.fetch_update(Ordering::SeqCst, Ordering::Relaxed, more);
+    at.ok().map(|at| at as usize)
 }
 
 /// Keeps a description; its number.
@@ -268,6 +269,15 @@ mod tests {
         assert_eq!(take(&used, 6, 16), Some(10));
         assert_eq!(take(&used, 1, 16), None);
         assert_eq!(used.load(Ordering::Relaxed), 16);
+        // At no moment either.
+        extern crate std;
+        std::thread::scope(|scope| {
+            let other = scope.spawn(|| (0..300_000).all(|_| take(&used, 1, 16).is_none()));
+            while !other.is_finished() {
+                assert_eq!(used.load(Ordering::Relaxed), 16);
+            }
+            assert!(other.join().expect("no panic"));
+        });
         assert_eq!(Extent::bytes(Extent { at: POOL_BYTES - 1, length: 2 }.to_word()), None);
         assert_eq!(Extent::bytes(0), None);
     }

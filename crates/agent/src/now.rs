@@ -39,6 +39,16 @@ pub(crate) fn from_line_or_system(clock: &Clock) -> u64 {
     trackway_sys::clock::monotonic_ns()
 }
 
+/// The same, read behind all loads before it: the processor may read its counter early.
+pub(crate) fn in_order(clock: &Clock) -> u64 {
+    #[cfg(target_arch = "x86_64")]
+    // SAFETY: every x86-64 processor has it.
+    unsafe {
+        core::arch::x86_64::_mm_lfence();
+    }
+    from_line_or_system(clock)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

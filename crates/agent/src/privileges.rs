@@ -4,6 +4,7 @@
 //! docs/design/0004-privileges.md says when a window goes, in which order, and what that does to
 //! threads that are recording. One thread at a time moves; who finds it busy asks it to look again.
 
+use core::cell::UnsafeCell;
 use core::ffi::{CStr, c_char, c_int, c_void};
 use core::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, Ordering};
 
@@ -76,9 +77,6 @@ pub(crate) fn look_up_wrapped() {
     unsafe { pthread_atfork(None, None, Some(finish_in_fork_child)) };
 }
 
-/// Process that is moving, by one of its threads; 0: nobody. What a fork child finds is its
-/// parent's, whose thread is not there.
-static MOVING: AtomicU32 = AtomicU32::new(0);
 /// How often anybody has asked.
 static ASKED: AtomicU32 = AtomicU32::new(0);
 
@@ -91,13 +89,16 @@ static CHANGING: AtomicU32 = AtomicU32::new(0);
 pub struct Change {
     /// What the window is replaced by, where the new user may not have it any more.
     zeros: Option<Zeros>,
+    /// Whether it is one of this process: a vfork child has its parent's memory, and is about to
+    /// call exec.
+    is_ours: bool,
 }
 
 impl Change {
     /// Begins a change to these users (real, effective, saved; `None`: that one stays).
     pub fn begin(users: [Option<u32>; 3]) -> Self {
-        if !PROCESS.has_started() || thread::in_vfork_child() {
-            return Self { zeros: None };
+        if !PROCESS.has_started() || thread::is_guest() {
+            return Self { zeros: None, is_ours: false };
         }
         // ORDERING: SeqCst, here and in `drop`: a child that has the new user has this, too.
         CHANGING.fetch_add(1, Ordering::SeqCst);
@@ -111,18 +112,20 @@ impl Change {
         let errno = Errno::last();
         let zeros = window.and_then(|(home, window)| window.zeros(home.reach(window)));
         errno.set();
-        Self { zeros }
+        Self { zeros, is_ours: true }
     }
 
     /// The C library's function has succeeded.
     pub fn succeeded(&mut self) {
-        users_changed(&mut self.zeros);
+        if self.is_ours && must_move(Users::current()) {
+            users_changed(&mut self.zeros);
+        }
     }
 }
 
 impl Drop for Change {
     fn drop(&mut self) {
-        if PROCESS.has_started() && !thread::in_vfork_child() {
+        if self.is_ours {
             // A child forked in the middle begins at zero.
             let less = |threads: u32| threads.checked_sub(1);
             // ORDERING: SeqCst: see `begin`.
@@ -139,12 +142,12 @@ impl Drop for Change {
 /// its user may not have, nor without one. (It is in no sandbox that forbids this: the parent's
 /// thread was at it.)
 extern "C" fn finish_in_fork_child() {
+    thread::has_forked();
     if CHANGING.swap(0, Ordering::Relaxed) == 0 || !PROCESS.has_started() {
         return;
     }
     let errno = Errno::last();
     let before = SignalSet::all().block();
-    MOVING.store(0, Ordering::Relaxed);
     PROCESS.settled_stamp();
     let opened = OPENED.swap(core::ptr::null_mut(), Ordering::Relaxed);
     if !opened.is_null() && !Home::all().any(|(_, window)| window.base() == opened) {
@@ -167,31 +170,23 @@ extern "C" fn finish_in_fork_child() {
 /// After a set*id function that succeeded: moves to the window of the user whose process this is
 /// now. Any thread, any signal handler; errno is unchanged. Waits for claims, for a few
 /// milliseconds, and for nothing else.
+#[inline(never)]
 fn users_changed(zeros: &mut Option<Zeros>) {
-    // A vfork child has its parent's memory, and is about to call exec.
-    if !PROCESS.has_started() || thread::in_vfork_child() || !must_move(Users::current()) {
-        return;
-    }
     let errno = Errno::last();
     // A handler of this thread that called us in the middle would wait for itself.
     let before = SignalSet::all().block();
     // ORDERING: SeqCst, a Dekker pair: we ask, then find nobody moving; or whoever moves lets go,
     // then finds that somebody has asked.
     ASKED.fetch_add(1, Ordering::SeqCst);
-    // SAFETY: getpid has no preconditions.
-    let pid = unsafe { libc::getpid() }.cast_unsigned();
-    loop {
-        let holder = MOVING.load(Ordering::SeqCst);
-        if holder == pid
-            || MOVING.compare_exchange(holder, pid, Ordering::SeqCst, Ordering::SeqCst).is_err()
-        {
+    while let Some(moving) = PROCESS.moving() {
+        if moving.compare_exchange(0, 1, Ordering::SeqCst, Ordering::SeqCst).is_err() {
             break; // another thread of this process is at it, and will look again
         }
         PROCESS.settled_stamp();
         // ORDERING: SeqCst, all three: the Dekker pair above.
         let asked = ASKED.load(Ordering::SeqCst);
         move_once(Users::current(), zeros);
-        MOVING.store(0, Ordering::SeqCst);
+        moving.store(0, Ordering::SeqCst);
         if ASKED.load(Ordering::SeqCst) == asked {
             break;
         }
@@ -266,6 +261,15 @@ impl Next {
     }
 }
 
+/// The sessions of the window that is being left. Not on the stack, which may be a small one:
+/// whoever moves is alone, with its signals blocked, and in a fork child there is nobody else.
+static LEFT: Layouts = Layouts(UnsafeCell::new([None; SESSIONS_MAX]));
+
+struct Layouts(UnsafeCell<[Option<SessionLayout>; SESSIONS_MAX]>);
+
+// SAFETY: see `LEFT`.
+unsafe impl Sync for Layouts {}
+
 /// Leaves a window: afterwards there are zeros in its place, and all records of before are whole.
 fn leave(home: &'static Home, zeros: &mut Option<Zeros>) -> Result<(), Errno> {
     let Some(window) = home.window() else { return Ok(()) };
@@ -277,9 +281,13 @@ fn leave(home: &'static Home, zeros: &mut Option<Zeros>) -> Result<(), Errno> {
         Some(zeros) => window.blank_by(zeros, fixed_part),
         None => window.blank(fixed_part, reach),
     };
-    let layouts = core::array::from_fn(|index| SessionLayout::read(window, index));
+    // SAFETY: whoever moves is the only one who is here (see `LEFT`).
+    let layouts = unsafe { &mut *LEFT.0.get() };
+    for (index, layout) in layouts.iter_mut().enumerate() {
+        *layout = SessionLayout::read(window, index);
+    }
     // Said before the window is gone, and taken back if it cannot be left.
-    departure(home, window, &layouts);
+    departure(home, window, layouts);
     PROCESS.move_to(None);
     known::set_left_words(0, Some(home));
     // From here on no site is on, nobody finds a session, and no sequence passes its gate: no
@@ -293,7 +301,7 @@ fn leave(home: &'static Home, zeros: &mut Option<Zeros>) -> Result<(), Errno> {
     // Who passed its gate before has committed or starts again. A kernel that cannot do this may
     // lose a record of each thread that is copying one now.
     let _ = restart_sequences();
-    wait_for_claims(home, window, &layouts);
+    wait_for_claims(home, window, layouts);
     // If this fails the rest stays where it is, and nobody looks there any more.
     let _ = blank(false);
     // Those of another home would be of another size, and there.

@@ -1,6 +1,7 @@
 //! The recording path: from a staged payload to a committed record.
 //!
-//! Everything that happens for an ordinary record is here and inlined into one function; see its
+//! Everything that happens for an ordinary record is here and inlined into one function, without a
+//! loop, for events that one session wants, and into a second one for the others; see the first's
 //! assembly (`make asm`) whenever this file or the ring's planning changes. Whatever is not
 //! ordinary is handed to [`crate::slow`], which starts again from the payload.
 
@@ -30,13 +31,42 @@ use crate::{context, now, slow, thread};
 /// As the C declaration says: `event` is registered, and `payload` has `size` bytes with headroom
 /// before and tailroom behind.
 pub unsafe extern "C" fn emit(event: *mut Event, payload: *mut u8, size: usize) {
-    // The word says which window and which event: its address is all that is taken from here on,
-    // because the process may become another user's meanwhile (see `privileges`).
+    // SAFETY: the caller's event and payload.
+    unsafe {
+        let (enabled, sessions) = aim_of(event);
+        // A power of two, in the fewest instructions.
+        let is_one = sessions != 0 && sessions & (sessions - 1) == 0;
+        if is_one && try_record(sessions.trailing_zeros() as usize, enabled, payload, size) {
+            return;
+        }
+        // Nothing has been done: from the beginning. So nothing is kept above but the arguments.
+        emit_in_each(event, payload, size);
+    }
+}
+
+/// The event's enable word and what it holds. The word says which window and which event: its
+/// address is all that is taken from there on, because the process may become another user's
+/// meanwhile (see `privileges`).
+///
+/// # Safety
+/// The event is registered.
+#[inline(always)]
+unsafe fn aim_of(event: *mut Event) -> (*mut AtomicU32, u32) {
     // SAFETY: the caller's event; `enabled` is replaced by `register` while sites may read it.
     let enabled = unsafe { AtomicPtr::from_ptr((&raw mut (*event).enabled).cast()) };
     let enabled: *mut AtomicU32 = enabled.load(Ordering::Relaxed);
     // SAFETY: the word is in a window or in the event itself.
-    let mut sessions = unsafe { (*enabled).load(Ordering::Relaxed) };
+    (enabled, unsafe { (*enabled).load(Ordering::Relaxed) })
+}
+
+/// As [`emit`], for any number of sessions, by whatever way.
+///
+/// # Safety
+/// As [`emit`].
+#[inline(never)]
+unsafe extern "C" fn emit_in_each(event: *mut Event, payload: *mut u8, size: usize) {
+    // SAFETY: the caller's event.
+    let (enabled, mut sessions) = unsafe { aim_of(event) };
     while sessions != 0 {
         let session = sessions.trailing_zeros() as usize;
         sessions &= sessions - 1;

@@ -54,15 +54,14 @@ unsafe fn register_event(home: Option<&'static Home>, event: *mut Event, moves: 
         }
         &mut *event
     };
-    let mut buffer = [0; ENCODED_BYTES_MAX];
     // SAFETY: a module's event has valid names and fields.
     let (provider, name, fields) = unsafe {
         (bytes(event.provider), bytes(event.name), fields_of(event.fields, event.field_count))
     };
+    let word = |encoded: &[u8]| word_of(home, encoded, provider, name);
     // SAFETY: likewise.
-    let encoded = unsafe { encode(&mut buffer, provider, name, event.level, fields) };
-    let Ok(encoded) = encoded else { return };
-    let Some(word) = word_of(home, encoded, provider, name) else { return };
+    let word = unsafe { encoded(provider, name, event.level, fields, word) };
+    let Ok(Some(word)) = word else { return };
     // The number is good for that window for ever, unless it was taken in zeros that are in the
     // window's place since the process moved.
     if PROCESS.moves() != moves {
@@ -129,10 +128,49 @@ unsafe fn fields_of<'a>(fields: *const Field, count: u8) -> &'a [Field] {
     unsafe { core::slice::from_raw_parts(fields, usize::from(count)) }
 }
 
+/// Encodes a description and hands it to `user`. Only a long one takes a lot of stack.
+///
+/// # Safety
+/// As [`encode`].
+pub(crate) unsafe fn encoded<Result>(
+    provider: &[u8],
+    name: &[u8],
+    level: u8,
+    fields: &[Field],
+    user: impl Fn(&[u8]) -> Result,
+) -> core::result::Result<Result, EncodeError> {
+    /// Enough for nearly all.
+    const SHORT_BYTES: usize = 1024;
+    // SAFETY: the caller's promise is the same.
+    unsafe {
+        match encoded_within::<SHORT_BYTES, _>(provider, name, level, fields, &user) {
+            Err(EncodeError::Full) => {
+                encoded_within::<ENCODED_BYTES_MAX, _>(provider, name, level, fields, &user)
+            }
+            result => result,
+        }
+    }
+}
+
+/// # Safety
+/// As [`encode`].
+#[inline(never)] // a stack frame for each length
+unsafe fn encoded_within<const BYTES: usize, Result>(
+    provider: &[u8],
+    name: &[u8],
+    level: u8,
+    fields: &[Field],
+    user: &impl Fn(&[u8]) -> Result,
+) -> core::result::Result<Result, EncodeError> {
+    let mut buffer = [0; BYTES];
+    // SAFETY: the caller's promise is the same.
+    unsafe { encode(&mut buffer, provider, name, level, fields) }.map(user)
+}
+
 /// # Safety
 /// The fields have valid names, and enumerations as many labels as they say, or null: such a
 /// description is refused. (A Rust site that can never have a value has none.)
-pub(crate) unsafe fn encode<'buffer>(
+unsafe fn encode<'buffer>(
     buffer: &'buffer mut [u8],
     provider: &[u8],
     name: &[u8],

@@ -12,6 +12,7 @@ use trackway_abi::region::{CLAIM_REGIONS_PER_CPU, SUB_HEADER_BYTES};
 use trackway_abi::session::{Clock, SESSION_BYTES, Session, flag};
 use trackway_abi::window::SESSIONS_OFFSET;
 use trackway_ring::claim::Claim;
+use trackway_ring::lockless::{Lost, Store};
 use trackway_ring::rseq::{AVAILABLE, Area, Bytes, Gate, commit};
 use trackway_ring::{Plan, Refusal, Region, write_header};
 use trackway_sys::Errno;
@@ -71,6 +72,8 @@ enum Outcome {
     Done,
     /// There is no room, now.
     Full,
+    /// Likewise, and counted where the buffer is.
+    Lost,
     /// Try another way.
     Busy,
     /// The session changed under it: decide anew.
@@ -210,12 +213,21 @@ impl Record<'_> {
         let claim_max = self.layout.claim_geometry.record_bytes_max();
         let sequence_max = self.layout.geometry.record_bytes_max();
         let bytes_max = self.body_bytes + EXTENDED_BYTES;
+        if self.layout.flags & flag::LOCKLESS != 0 {
+            let fits = bytes_max <= sequence_max;
+            return self.end(cpu, if fits { self.by_lockless(cpu) } else { Outcome::Full });
+        }
         let outcome = if bytes_max <= sequence_max { self.by_sequence() } else { Outcome::Full };
         let outcome = match outcome {
             Outcome::Busy if bytes_max <= claim_max => self.by_claim(cpu),
             Outcome::Busy => Outcome::Full,
             outcome => outcome,
         };
+        self.end(cpu, outcome)
+    }
+
+    /// Counts what came of it; false if the session changed meanwhile.
+    fn end(&self, cpu: u32, outcome: Outcome) -> bool {
         match outcome {
             Outcome::Done => {
                 if self.cut {
@@ -224,6 +236,11 @@ impl Record<'_> {
                 true
             }
             Outcome::Stale => false,
+            Outcome::Lost => {
+                self.layout.discards(self.window, self.event).fetch_add(1, Ordering::Relaxed);
+                self.look_at_lease(trackway_sys::clock::monotonic_ns());
+                true
+            }
             Outcome::Full | Outcome::Busy => {
                 self.discard(cpu);
                 true
@@ -266,6 +283,36 @@ impl Record<'_> {
             }
         }
         Outcome::Busy
+    }
+
+    /// By the paper's reserve and commit: see `trackway_ring::lockless`.
+    fn by_lockless(&self, cpu: u32) -> Outcome {
+        let cpu = if cpu < self.layout.cpus { cpu } else { 0 };
+        let Some(buffer) = self.layout.lockless(self.window, cpu) else { return Outcome::Full };
+        let clock = &self.window.session(self.layout.index).clock;
+        let epoch = clock.epoch.load(Ordering::Relaxed);
+        let memory = MappedMemory(*self.window);
+        let now = || now::in_order(clock);
+        let goes_on = || !self.session_changed();
+        let slot = match buffer.reserve(&memory, now, goes_on, (self.id, self.body_bytes, epoch)) {
+            Ok(slot) => slot,
+            Err(Lost::Ended) => return Outcome::Stale,
+            Err(Lost::Full | Lost::Nested | Lost::NotBacked) => return Outcome::Lost,
+        };
+        // A signal handler that interrupted us here may have forked: then there are two of us, and
+        // the slot is the parent's.
+        if self.stamp != 0 && PROCESS.stamp() != self.stamp {
+            return Outcome::Full;
+        }
+        // SAFETY: the header goes into the headroom before the contexts; the slot has as many
+        // bytes as both, and is ours.
+        unsafe {
+            write_header(self.body, self.id, slot.timestamp, slot.header_bytes);
+            let source = self.body.wrapping_sub(slot.header_bytes).cast_const();
+            memory.store(slot.at, core::slice::from_raw_parts(source, slot.bytes as usize));
+        }
+        buffer.commit(&memory, &slot);
+        Outcome::Done
     }
 
     fn by_claim(&self, cpu: u32) -> Outcome {

@@ -149,6 +149,7 @@ pub(crate) fn explain(reason: &CStr) {
 /// with CLONE_VM and without CLONE_SETTLS. Such a child is what a vfork child is: it sees its
 /// parent's rseq area, which is not registered for it, so both go by claim. Where the parent waits
 /// (CLONE_VFORK) that ends with the call; else it lasts, because nobody says when the child ends.
+/// Which of them is whose is then said by the process id, so that the parent is its own master.
 ///
 /// # Safety
 /// As clone(2): the C library's function is called with the same arguments.
@@ -164,8 +165,16 @@ pub unsafe fn clone(arguments: &CloneArguments) -> c_int {
     }
     let flags = arguments.flags;
     let shares_tls = flags & libc::CLONE_VM != 0 && flags & libc::CLONE_SETTLS == 0;
-    if shares_tls {
+    let waits = flags & libc::CLONE_VFORK != 0;
+    let mut before = 0;
+    if shares_tls && waits {
         thread::begin_shared_tls();
+    } else if shares_tls {
+        // Before there are two with this memory: see `thread::is_guest`.
+        let errno = Errno::last();
+        PROCESS.settled_stamp();
+        errno.set();
+        before = thread::share_tls();
     }
     // SAFETY: the caller's promise. The child runs `function` on `stack` and does not come here.
     let result = unsafe {
@@ -179,8 +188,10 @@ pub unsafe fn clone(arguments: &CloneArguments) -> c_int {
             arguments.child_tid,
         )
     };
-    if shares_tls && (flags & libc::CLONE_VFORK != 0 || result < 0) {
+    if shares_tls && waits {
         thread::end_shared_tls();
+    } else if shares_tls && result < 0 {
+        thread::take_back(before);
     }
     result
 }

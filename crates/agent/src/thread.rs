@@ -4,6 +4,10 @@
 //! malloc. Rust's `thread_local!` in a shared library is of that kind; so the line is defined in
 //! assembly, in static TLS (64 bytes of the surplus that glibc keeps for such libraries).
 
+use core::sync::atomic::Ordering;
+
+use crate::decision::PROCESS;
+
 /// What a thread remembers.
 #[repr(C)]
 #[derive(Debug)]
@@ -14,7 +18,7 @@ pub(crate) struct Thread {
     /// Thread id in its own namespace.
     pub(crate) tid: u32,
     /// Not zero in a vfork child: it shares this memory with its parent, whose rseq area it
-    /// sees but does not have.
+    /// sees but does not have. How many such children are under way, and [`SHARED`].
     pub(crate) vfork_depth: u32,
     /// The process stamp for which `name` holds.
     pub(crate) name_stamp: u64,
@@ -27,6 +31,10 @@ pub(crate) struct Thread {
 pub const THREAD_STAMP_OFFSET: usize = core::mem::offset_of!(Thread, stamp);
 /// Offset of `vfork_depth`, for the vfork wrapper.
 pub const THREAD_VFORK_OFFSET: usize = core::mem::offset_of!(Thread, vfork_depth);
+
+/// In `vfork_depth`: there was a child whose end nobody says, or the memory is a copy of what a
+/// vfork child had. Then the process id says whose memory this is.
+const SHARED: u32 = 1 << 31;
 
 const _: () = assert!(size_of::<Thread>() <= 64);
 
@@ -59,10 +67,30 @@ pub(crate) fn current() -> *mut Thread {
     thread
 }
 
-/// Whether the calling thread is a vfork child's.
+fn vfork_depth() -> u32 {
+    // SAFETY: the line is the calling thread's, or its parent's.
+    unsafe { (&raw const (*current()).vfork_depth).read_volatile() }
+}
+
+/// Whether the calling thread may be a vfork child's, and then has no rseq area. After a clone(2)
+/// that shares memory and does not wait, its parent is taken for one, too.
 pub(crate) fn in_vfork_child() -> bool {
-    // SAFETY: the line is the calling thread's, or its suspended parent's.
-    unsafe { (&raw const (*current()).vfork_depth).read_volatile() != 0 }
+    vfork_depth() != 0
+}
+
+/// Whether the calling thread's process has the memory of another one, which is its parent: what
+/// it remembered there would be remembered by both. Costs a system call after a clone(2) as above,
+/// else none. (There, who is number 1 of its namespace as its parent is of its own is not told
+/// from it.)
+pub(crate) fn is_guest() -> bool {
+    let depth = vfork_depth();
+    if depth & SHARED != 0 && PROCESS.is_settled() {
+        // SAFETY: getpid has no preconditions.
+        return PROCESS.pid.load(Ordering::Relaxed) != unsafe { libc::getpid() }.cast_unsigned();
+    }
+    // A fork child that has not settled: `clone` settles before it makes a child that goes on
+    // beside its parent, so there is none.
+    depth & !SHARED != 0
 }
 
 /// What the calling thread is, from its line if that holds for `stamp`, else afresh.
@@ -117,7 +145,38 @@ pub(crate) fn end_shared_tls() {
     // SAFETY: the line is the calling thread's, and has it alone again.
     unsafe {
         let depth = &raw mut (*current()).vfork_depth;
-        depth.write_volatile(depth.read_volatile().saturating_sub(1));
+        let before = depth.read_volatile();
+        // Who shared this line may have counted at the same time.
+        if before & !SHARED != 0 {
+            depth.write_volatile(before - 1);
+        }
+    }
+}
+
+/// Notes that the calling thread is about to have such a child, and that nobody will say when it is
+/// gone; what there was before, for [`take_back`].
+pub(crate) fn share_tls() -> u32 {
+    let before = vfork_depth();
+    // SAFETY: the line is the calling thread's.
+    unsafe {
+        (&raw mut (*current()).stamp).write_volatile(0);
+        (&raw mut (*current()).vfork_depth).write_volatile(before | SHARED);
+    }
+    before
+}
+
+/// Undoes [`share_tls`]: there is no child.
+pub(crate) fn take_back(before: u32) {
+    // SAFETY: the line is the calling thread's.
+    unsafe { (&raw mut (*current()).vfork_depth).write_volatile(before) };
+}
+
+/// Notes in a fork child that its memory is its own, whatever its parent was. Whether it has an
+/// rseq area is not known if its parent was a vfork child.
+pub(crate) fn has_forked() {
+    if vfork_depth() != 0 {
+        // SAFETY: the line is the calling thread's.
+        unsafe { (&raw mut (*current()).vfork_depth).write_volatile(SHARED) };
     }
 }
 

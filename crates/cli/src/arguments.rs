@@ -103,12 +103,28 @@ pub(crate) struct RecordArguments {
     /// Keep the newest events, overwrite the oldest, and write the trace at the end
     #[arg(long, visible_alias = "flight-recorder")]
     pub(crate) overwrite: bool,
+    /// How threads that write keep out of each other's way, for comparisons: by restartable
+    /// sequence, by claim where that does not work; by claim alone; or by reserve and commit
+    #[arg(long, value_enum, value_name = "WAY", default_value_t = ReserveBy::Rseq)]
+    pub(crate) reserve: ReserveBy,
     /// Say nothing but errors
     #[arg(short, long)]
     pub(crate) quiet: bool,
     /// The command and its arguments
     #[arg(required = true, trailing_var_arg = true, value_name = "CMD")]
     pub(crate) command: Vec<OsString>,
+}
+
+/// Values of `--reserve`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+pub(crate) enum ReserveBy {
+    /// Restartable sequences; claims where they do not work
+    Rseq,
+    /// Claims of a region by compare-and-swap
+    Claim,
+    /// The algorithm of LTTng's buffers: a writer killed in the middle loses what is in its
+    /// sub-buffer, and all that comes a round later
+    Lockless,
 }
 
 /// Complete the traces of recorders that were killed.

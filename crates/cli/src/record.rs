@@ -3,9 +3,9 @@
 use std::process::ExitCode;
 
 use anyhow::Context as _;
-use trackway_recorder::{BufferOptions, CommandEnd, Notices, RecordOptions};
+use trackway_recorder::{BufferOptions, CommandEnd, Notices, RecordOptions, Reserve};
 
-use crate::arguments::{RecordArguments, RecoverArguments};
+use crate::arguments::{RecordArguments, RecoverArguments, ReserveBy};
 
 /// Exit status of `record` when it failed before the command started, as env(1) has it.
 pub(crate) const FAILED: u8 = 125;
@@ -29,6 +29,11 @@ pub(crate) fn run(arguments: &RecordArguments) -> anyhow::Result<ExitCode> {
             size_bytes,
             sub_buffers: arguments.sub_buffers,
             overwrite: arguments.overwrite,
+        },
+        reserve: match arguments.reserve {
+            ReserveBy::Rseq => Reserve::Rseq,
+            ReserveBy::Claim => Reserve::Claim,
+            ReserveBy::Lockless => Reserve::Lockless,
         },
         command: arguments.command.clone(),
     };

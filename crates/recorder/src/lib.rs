@@ -17,6 +17,7 @@ mod descendants;
 pub mod elf;
 mod error;
 mod home;
+mod lockless;
 mod memory;
 mod metadata;
 mod place;
@@ -41,6 +42,6 @@ pub use report::{Notices, Summary};
 pub use slot::SessionSettings;
 pub use totals::Totals;
 pub use trackway_session::{
-    BufferOptions, BuffersError, ByteCount, Line, OptionError, parse_contexts, parse_preload,
-    parse_size, rules_text,
+    BufferOptions, BuffersError, ByteCount, Line, OptionError, Reserve, parse_contexts,
+    parse_preload, parse_size, rules_text,
 };

@@ -8,7 +8,7 @@ use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use trackway_schema::Rules;
-use trackway_session::BufferOptions;
+use trackway_session::{BufferOptions, Reserve};
 use trackway_sys::signal::{SignalReader, SignalSet};
 use trackway_sys::{signal, wait};
 use trackway_window::Window;
@@ -41,6 +41,8 @@ pub struct RecordOptions {
     pub helpers: Vec<&'static str>,
     /// Sizes.
     pub buffers: BufferOptions,
+    /// How writers get exclusive access.
+    pub reserve: Reserve,
     /// The command and its arguments.
     pub command: Vec<OsString>,
 }
@@ -60,7 +62,7 @@ pub fn record(options: &RecordOptions, notices: &Notices) -> Result<CommandEnd, 
     become_invoking_user(notices)?;
     let ignores_size_limit = signal::ignore_size_limit();
     let rules = trackway_session::rules_text(&options.patterns)?;
-    let plan = options.buffers.plan()?;
+    let plan = options.buffers.plan()?.reserved_by(options.reserve);
     let found = Found::look_up(&options.command)?;
     let libraries = command::libraries(&options.helpers)?;
     let home = Home::open_or_make(notices)?;
@@ -83,6 +85,7 @@ pub fn record(options: &RecordOptions, notices: &Notices) -> Result<CommandEnd, 
     let settings = SessionSettings {
         buffers: plan,
         overwrite: options.buffers.overwrite,
+        reserve: options.reserve,
         contexts: options.contexts,
         rules: rules.clone(),
         token: Some(token),

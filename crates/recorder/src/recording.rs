@@ -13,6 +13,7 @@ use trackway_sys::clock::monotonic_ns;
 use trackway_window::{AllocateError, Owner, ProcessSlot, SessionLayout, Way};
 
 use crate::completion::{self, By};
+use crate::lockless::Lockless;
 use crate::memory::{FileMemory, Pool};
 use crate::region::{Drain, RegionWork};
 use crate::report::Notices;
@@ -128,7 +129,14 @@ impl Recording {
         let overwrite = layout.flags & flag::OVERWRITE != 0;
         let regions = slot::regions(home.window(), &layout)
             .into_iter()
-            .map(|(region, cpu, way)| RegionWork::new(region, cpu, way, overwrite))
+            .map(|(region, cpu, way)| {
+                let mut work = RegionWork::new(region, cpu, way, overwrite);
+                if way == Way::Sequence {
+                    let buffer = layout.lockless(home.window(), cpu);
+                    work.lockless = buffer.map(|buffer| Lockless::new(buffer, *home.window()));
+                }
+                work
+            })
             .collect();
         Self {
             pool: Pool::new(slot.index, modest),
@@ -162,7 +170,8 @@ impl Recording {
         let needed = online.len() as u64 * plan.initial_bytes_per_cpu(online.len() as u64);
         let mut used = Vec::new();
         for (number, work) in self.regions.iter().enumerate() {
-            if !work.is_foreign() && online.contains(&work.cpu) {
+            let is_written = !self.is_lockless() || work.lockless.is_some();
+            if !work.is_foreign() && is_written && online.contains(&work.cpu) {
                 used.push(number);
             }
         }
@@ -171,6 +180,9 @@ impl Recording {
         for least_only in [true, false] {
             for &number in &used {
                 let (least, wanted) = match self.regions[number].way {
+                    _ if let Some(lockless) = &self.regions[number].lockless => {
+                        (lockless.places(), lockless.places())
+                    }
                     Way::Sequence => (2, plan.initial_subs(online.len() as u64)),
                     Way::Claim(_) => (1, plan.initial_claim_subs()),
                 };
@@ -190,6 +202,14 @@ impl Recording {
     fn back(&mut self, number: usize, wanted: u64) -> Result<(), AllocateError> {
         let work = &mut self.regions[number];
         let region = work.region.0;
+        if let Some(lockless) = &work.lockless {
+            while lockless.backed() < wanted {
+                let missing = wanted - lockless.backed();
+                let shift = region.geometry.sub_shift();
+                lockless.back(self.pool.take(&self.home.allocator, shift, missing)?);
+            }
+            return Ok(());
+        }
         let mut result = Ok(());
         while work.backing.backed() < wanted {
             let missing = wanted - work.backing.backed();
@@ -251,7 +271,7 @@ impl Recording {
             let before = work.snapshot.map_or(0, |snapshot| snapshot.head);
             work.look();
             if let Some(snapshot) = work.snapshot {
-                fill = fill.max(work.backing.fill(snapshot.head));
+                fill = fill.max(work.fill());
                 data |= snapshot.head != before;
             }
         }
@@ -271,11 +291,9 @@ impl Recording {
         }
         if self.is_overwriting() {
             // Nothing waits for us.
-            fill = if self.regions.iter().all(|work| work.backing.limit() == u64::MAX) {
-                0
-            } else {
-                fill
-            };
+            let is_whole =
+                |work: &RegionWork| work.backing.limit() == u64::MAX || self.is_lockless();
+            fill = if self.regions.iter().all(is_whole) { 0 } else { fill };
         }
         Ok(self.ticker.next(fill, data))
     }
@@ -292,6 +310,11 @@ impl Recording {
         Ok(())
     }
 
+    /// Whether the session has lockless buffers in place of regions.
+    pub(crate) fn is_lockless(&self) -> bool {
+        self.layout.flags & flag::LOCKLESS != 0
+    }
+
     fn is_overwriting(&self) -> bool {
         self.layout.flags & flag::OVERWRITE != 0
     }
@@ -305,6 +328,7 @@ impl Recording {
             trace: &self.trace,
             begin_ts: self.begin_ts,
             partial,
+            is_last: false,
             buffer: &mut self.buffer,
         };
         for work in &mut self.regions {
@@ -343,6 +367,9 @@ impl Recording {
 
     /// Gives the memory of drained sub-buffers to the next ones, and more where writers need it.
     fn grow(&mut self, notices: &Notices) {
+        if self.is_lockless() {
+            return;
+        }
         for number in 0..self.regions.len() {
             let work = &mut self.regions[number];
             let Some(snapshot) = work.snapshot else { continue };
@@ -379,6 +406,9 @@ impl Recording {
         self.epoch += 1;
         // Writers ask the system until every region has begun a packet of the new epoch.
         clock::publish(&self.session().clock, None, self.epoch);
+        for lockless in self.regions.iter().filter_map(|work| work.lockless.as_ref()) {
+            lockless.switch();
+        }
         clock_epoch::switch_all(&self.home, &self.slot, &self.layout, self.epoch);
         self.publish_line(line);
     }
@@ -390,6 +420,9 @@ impl Recording {
 
     /// Takes regions in whose claimers of before have let go.
     fn adopt_regions(&mut self) {
+        if self.is_lockless() {
+            return;
+        }
         for number in 0..self.regions.len() {
             let work = &mut self.regions[number];
             if work.is_foreign() && work.owner_seen == 0 {
@@ -432,7 +465,7 @@ impl Recording {
         let start = Instant::now();
         let mut held = true;
         while held && start.elapsed() < CLAIMS_PATIENCE {
-            held = self.free_claims_of_the_dead();
+            held = self.free_claims_of_the_dead() || self.has_holes();
             if held {
                 std::thread::sleep(Duration::from_millis(1));
             }
@@ -457,6 +490,12 @@ impl Recording {
             self.slot.abandon_complete();
         }
         completed.map(|_| summary)
+    }
+
+    /// Whether somebody has a slot in a lockless buffer.
+    fn has_holes(&self) -> bool {
+        let mut lockless = self.regions.iter().filter_map(|work| work.lockless.as_ref());
+        lockless.any(Lockless::has_holes)
     }
 
     /// Says in the trace that it is complete.
@@ -485,6 +524,7 @@ impl Recording {
                 trace: &self.trace,
                 begin_ts: self.begin_ts,
                 partial: true,
+                is_last: true,
                 buffer: &mut self.buffer,
             };
             work.drain(&mut with)

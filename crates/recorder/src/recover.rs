@@ -304,7 +304,7 @@ impl Recording {
 
 #[cfg(test)]
 mod tests {
-    use trackway_session::BufferOptions;
+    use trackway_session::{BufferOptions, Reserve};
     use trackway_testkit::TemporaryFolder;
     use trackway_window::{ProcessSlot, Way};
 
@@ -322,6 +322,7 @@ mod tests {
         let settings = SessionSettings {
             buffers: buffers.plan().expect("sizes"),
             overwrite: false,
+            reserve: Reserve::Rseq,
             contexts: 0,
             rules: "*".into(),
             token: None,

@@ -8,14 +8,15 @@ use trackway_ring::{Damage, Drained, Memory, Piece, Region, Snapshot};
 use trackway_session::Backing;
 use trackway_window::{NOT_OF_SESSION, Way, reset_region};
 
+use crate::lockless::Lockless;
 use crate::stream::{Packet, Stream, StreamId};
 use crate::trace::Trace;
 
 /// How far in the future a record's time may lie before it is taken to be damaged, in ns: clock
 /// lines of writers may be that much ahead.
-const FUTURE_NS_MAX: u64 = 1_000_000_000;
+pub(crate) const FUTURE_NS_MAX: u64 = 1_000_000_000;
 /// Smallest record, in bytes.
-const RECORD_BYTES_MIN: u64 = 4;
+pub(crate) const RECORD_BYTES_MIN: u64 = 4;
 
 /// A region and what we know of it. Progress is kept here, not believed from the window.
 #[derive(Debug)]
@@ -41,6 +42,8 @@ pub(crate) struct RegionWork {
     missing: u64,
     /// Owner word at the latest look for dead claimers.
     pub(crate) owner_seen: u64,
+    /// The buffer that is written instead of it, in a session of such.
+    pub(crate) lockless: Option<Lockless>,
 }
 
 /// A region; its `Debug` says nothing, since its bytes are others'.
@@ -61,6 +64,8 @@ pub(crate) struct Drain<'a, M> {
     pub(crate) begin_ts: u64,
     /// Take sub-buffers that are still open, too.
     pub(crate) partial: bool,
+    /// No writer is left: what cannot be read now never can.
+    pub(crate) is_last: bool,
     /// Room for a packet.
     pub(crate) buffer: &'a mut Vec<u8>,
 }
@@ -87,6 +92,16 @@ impl RegionWork {
             given_up: false,
             missing: 0,
             owner_seen: 0,
+            lockless: None,
+        }
+    }
+
+    /// Part of its memory that is in use, in 1/256.
+    pub(crate) fn fill(&self) -> u64 {
+        match (&self.lockless, self.snapshot) {
+            (Some(lockless), _) => lockless.fill(),
+            (None, Some(snapshot)) => self.backing.fill(snapshot.head),
+            (None, None) => 0,
         }
     }
 
@@ -126,6 +141,10 @@ impl RegionWork {
         if self.given_up || self.is_foreign() {
             return;
         }
+        if let Some(lockless) = &self.lockless {
+            self.snapshot = Some(lockless.snapshot());
+            return;
+        }
         let region = self.region.0;
         match region.snapshot() {
             Ok(snapshot) if self.is_possible(&snapshot) => self.snapshot = Some(snapshot),
@@ -145,6 +164,9 @@ impl RegionWork {
 
     /// Moves what is complete (or everything, if partial) from the ring to the stream.
     pub(crate) fn drain<M: Memory>(&mut self, with: &mut Drain<'_, M>) -> io::Result<()> {
+        if self.lockless.is_some() {
+            return self.drain_lockless(with);
+        }
         let Some(snapshot) = self.snapshot else { return Ok(()) };
         let region = self.region.0;
         if self.overwrite {
@@ -239,7 +261,7 @@ impl RegionWork {
         Ok(Ok(()))
     }
 
-    fn open_stream(&mut self, trace: &Trace, first_ts: u64) -> io::Result<&mut Stream> {
+    pub(crate) fn open_stream(&mut self, trace: &Trace, first_ts: u64) -> io::Result<&mut Stream> {
         if self.stream.is_none() {
             let id = self.stream_id(trace.uuid);
             self.stream = Some(Stream::create(&trace.channel.now()?, &self.name(), id, first_ts)?);
@@ -259,7 +281,10 @@ impl RegionWork {
 
     /// Records discarded so far.
     pub(crate) fn discarded(&self) -> u64 {
-        self.region.0.control.discarded.load(std::sync::atomic::Ordering::Relaxed)
+        match &self.lockless {
+            Some(lockless) => lockless.lost(),
+            None => self.region.0.control.discarded.load(std::sync::atomic::Ordering::Relaxed),
+        }
     }
 
     /// Adds an empty packet if records were lost after the last one.

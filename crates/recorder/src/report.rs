@@ -90,6 +90,9 @@ pub struct Summary {
     pub cut_last: Option<String>,
     /// Sub-buffers that could not be read: somebody wrote over them.
     pub damaged: u64,
+    /// Sub-buffers in which a writer was killed between reserve and commit (`--reserve lockless`):
+    /// what was in them is lost, and counted as such.
+    pub holes: u64,
     /// Processes that took part.
     pub processes: u64,
     /// Those of them that became another user meanwhile (setuid(2)) and are not recorded since.
@@ -158,6 +161,14 @@ impl Summary {
             notices.say(format_args!(
                 "{} sub-buffers could not be read: a process wrote over them",
                 Grouped(self.damaged)
+            ));
+        }
+        if self.holes > 0 {
+            notices.say(format_args!(
+                "{} sub-buffer{} a hole, where a writer ended between reserve and commit: what \
+                 else was there is lost",
+                Grouped(self.holes),
+                if self.holes == 1 { " has" } else { "s have" },
             ));
         }
     }

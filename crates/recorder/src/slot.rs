@@ -13,7 +13,7 @@ use trackway_abi::session::{PATH_BYTES_MAX, SESSIONS_MAX, Session, flag, state};
 use trackway_abi::window::{DATA_OFFSET, EVENTS_MAX, GRANULE_BYTES, granule};
 use trackway_ring::claim::Claim;
 use trackway_schema::EventDescription;
-use trackway_session::BufferPlan;
+use trackway_session::{BufferPlan, Reserve};
 use trackway_sys::process::{Identity, Life, identity, life_of, pid_namespace};
 use trackway_window::{AllocateError, NOT_OF_SESSION, Owner, SessionLayout, Way, Window};
 
@@ -29,6 +29,8 @@ pub struct SessionSettings {
     pub buffers: BufferPlan,
     /// Flight recorder.
     pub overwrite: bool,
+    /// How writers get exclusive access.
+    pub reserve: Reserve,
     /// Contexts of every record: bits of `trackway_abi::record::context`.
     pub contexts: u32,
     /// Event rules, as `trackway_schema::Rules` reads them.
@@ -123,7 +125,8 @@ impl Slot {
             let owner = granule::DATA + self.index as u8;
             home.allocator.give_back(owner).map_err(fail(0))?;
         }
-        let bytes = SessionLayout::control_bytes(cpus);
+        let flags = self.flags(settings);
+        let bytes = SessionLayout::control_bytes(cpus, flags);
         let old = session.control_offset.load(Ordering::Relaxed);
         let control = if no_writer_of_before && is_control_area(home, self.index, old, bytes) {
             old
@@ -132,17 +135,19 @@ impl Slot {
             home.allocator.take(bytes, owner).map_err(fail(bytes))?
         };
         session.control_offset.store(control, Ordering::Relaxed);
-        self.fill_in(settings, cpus);
+        self.fill_in(settings, cpus, flags);
         let layout = SessionLayout::read_as_recorder(&self.window, self.index)
             .ok_or(RecordError::Lost("another program writes over the window"))?;
         layout.reset(&self.window);
         Ok(layout)
     }
 
-    fn fill_in(&self, settings: &SessionSettings, cpus: u32) {
-        let session = self.session();
-        let plan = &settings.buffers;
-        let mut flags = 0;
+    fn flags(&self, settings: &SessionSettings) -> u32 {
+        let mut flags = match settings.reserve {
+            Reserve::Rseq => 0,
+            Reserve::Claim => flag::CLAIM_ONLY,
+            Reserve::Lockless => flag::LOCKLESS,
+        };
         if settings.overwrite {
             flags |= flag::OVERWRITE;
         }
@@ -152,6 +157,12 @@ impl Slot {
         if self.window.header().rseq_works.load(Ordering::Relaxed) == self_test::BROKEN {
             flags |= flag::CLAIM_ONLY;
         }
+        flags
+    }
+
+    fn fill_in(&self, settings: &SessionSettings, cpus: u32, flags: u32) {
+        let session = self.session();
+        let plan = &settings.buffers;
         for (word, value) in [
             (&session.flags, flags),
             (&session.contexts, settings.contexts),
@@ -257,7 +268,14 @@ impl Slot {
                     && Claim::free_dead(*region, owner)
         };
         let regions = regions(&self.window, layout);
-        let freed = if regions.iter().all(|(region, ..)| is_free(region)) {
+        // A slot of a lockless buffer does not say whose it is.
+        let has_holes = (0..layout.cpus)
+            .filter_map(|cpu| layout.lockless(&self.window, cpu))
+            .any(|buffer| buffer.holes().next().is_some());
+        let is_everybody_dead = || self.window.sweep_processes() == 0;
+        let freed = if regions.iter().all(|(region, ..)| is_free(region))
+            && (!has_holes || is_everybody_dead())
+        {
             self.free(home, no_sequence)
         } else {
             self.abandon_complete();

@@ -63,6 +63,7 @@ impl Recording {
             summary.recorded = summary.recorded.saturating_add(work.written);
             summary.overwritten = summary.overwritten.saturating_add(work.overwritten);
             summary.damaged = summary.damaged.saturating_add(work.damaged);
+            summary.holes += work.lockless.as_ref().map_or(0, |lockless| lockless.holes);
         }
         summary
     }

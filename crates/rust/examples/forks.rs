@@ -2,7 +2,6 @@
 //! make spans, too, and an allocator that makes one for each allocation.
 
 use std::alloc::{GlobalAlloc, Layout, System};
-use std::cell::Cell;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 
@@ -11,23 +10,17 @@ const CHILDREN: usize = 20;
 /// More than the lists of free slots of a thread hold: each round takes and gives some.
 const SPANS_OF_ROUND: usize = 1000;
 
-/// Makes a span for each allocation, and for those of that span, and no further.
+/// Makes a span for each allocation, without any guard: what is done for a span allocates nothing.
 struct Spans;
 
-const DEPTH_MAX: u32 = 2;
-
-thread_local! {
-    /// Spans of allocations that are being made; none are while a thread begins.
-    static DEPTH: Cell<u32> = const { Cell::new(DEPTH_MAX) };
-}
+/// Not before there is a subscriber: `tracing` locks, and allocates, while it gets one.
+static IS_TRACED: AtomicBool = AtomicBool::new(false);
 
 // SAFETY: it is the system's allocator.
 unsafe impl GlobalAlloc for Spans {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        if let Ok(depth @ 0..DEPTH_MAX) = DEPTH.try_with(Cell::get) {
-            DEPTH.set(depth + 1);
+        if IS_TRACED.load(Ordering::Relaxed) {
             drop(tracing::info_span!("allocation", bytes = layout.size() as u64));
-            DEPTH.set(depth);
         }
         // SAFETY: the caller's promise.
         unsafe { System.alloc(layout) }
@@ -50,15 +43,11 @@ fn round() {
 
 fn main() {
     tracing::subscriber::set_global_default(trackway::subscriber()).expect("no other subscriber");
-    // Callsites are registered before there are threads: `tracing` locks for that.
-    DEPTH.set(DEPTH_MAX - 1);
-    round();
-    DEPTH.set(0);
+    IS_TRACED.store(true, Ordering::Relaxed);
     let is_over = AtomicBool::new(false);
     thread::scope(|scope| {
         for _ in 0..THREADS {
             scope.spawn(|| {
-                DEPTH.set(0);
                 while !is_over.load(Ordering::Relaxed) {
                     round();
                 }

@@ -2,11 +2,16 @@
 //!
 //! A callsite has a description for each set of types that its values have had (most have one).
 //! The descriptions of a callsite have the same name, so they are on or off together: while the
-//! first is off, nothing is visited.
+//! first is off, nothing is visited. (One that libtrackway.so had no room for is off whatever the
+//! others are, so the first stays the first.)
+//!
+//! All that is shared are pointers, each of which is null until it is exchanged, once, for what is
+//! whole by then and stays for ever. Whoever comes second finds the first one's, and gives up its
+//! own. So nobody waits for anybody, wherever a thread is stopped: in a fork's child, too, in which
+//! the threads that were describing are no more. And nothing is allocated but by [`keep`].
 
-use core::sync::atomic::{AtomicPtr, AtomicU32, Ordering};
+use core::sync::atomic::{AtomicBool, AtomicPtr, Ordering};
 use core::{fmt, ptr};
-use std::sync::OnceLock;
 
 use tracing_core::field::{Field, Visit};
 use tracing_core::span::{Attributes, Record};
@@ -15,11 +20,13 @@ use tracing_core::{Level, Metadata};
 use crate::event::Event;
 use crate::level;
 use crate::payload::{Buffer, Stage};
-use crate::runtime::{self, Code};
+use crate::runtime::{self, Code, discard, keep};
 use crate::stage::FIELDS_MAX;
 
 /// Most sets of types that one callsite may have; what comes with others is not recorded.
-const VARIANTS_MAX: u32 = 16;
+const VARIANTS_MAX: usize = 16;
+/// What the name of a span's end ends with.
+const END: &str = "_end";
 /// Lists of callsites, by the hash of their addresses. A power of two.
 const BUCKETS: usize = 1024;
 
@@ -28,7 +35,7 @@ const BUCKETS: usize = 1024;
 struct Variant {
     signature: Signature,
     event: &'static Event,
-    next: *const Variant,
+    next: AtomicPtr<Variant>,
 }
 
 /// The codes of all fields, four bits each, the first lowest.
@@ -36,12 +43,15 @@ type Signature = u128;
 
 const _: () = assert!(FIELDS_MAX * 4 <= Signature::BITS as usize);
 
-/// Descriptions of one name: a list to which is only added.
+/// Descriptions of one name, each of other types: a list to which is only added, at its end.
 #[derive(Debug)]
 struct Variants {
     first: AtomicPtr<Variant>,
-    count: AtomicU32,
 }
+
+/// The description of a name that has one, once it is made.
+#[derive(Debug)]
+struct One(AtomicPtr<Event>);
 
 /// A callsite. It is never freed, as `tracing`'s own are not.
 #[derive(Debug)]
@@ -52,9 +62,11 @@ pub(crate) struct Callsite {
     main: Variants,
     /// Fields that a span is given later.
     record: Variants,
-    end: OnceLock<&'static Event>,
-    enter: OnceLock<&'static Event>,
-    exit: OnceLock<&'static Event>,
+    end: One,
+    enter: One,
+    exit: One,
+    /// Whether there is, or soon will be, a description of `record`, `enter` or `exit`.
+    has_more: AtomicBool,
 }
 
 static CALLSITES: [AtomicPtr<Callsite>; BUCKETS] =
@@ -80,18 +92,50 @@ impl Head {
     }
 }
 
+impl One {
+    const fn new() -> Self {
+        Self(AtomicPtr::new(ptr::null_mut()))
+    }
+
+    #[inline(always)]
+    fn get(&self) -> Option<&'static Event> {
+        // ORDERING: Acquire pairs with the Release in `publish`: a description is whole when it is
+        // seen.
+        let event = self.0.load(Ordering::Acquire);
+        // SAFETY: null, or a description, which is never freed.
+        unsafe { event.as_ref() }
+    }
+
+    #[inline(always)]
+    fn is_on(&self) -> bool {
+        self.get().is_some_and(Event::is_on)
+    }
+
+    /// The description for all, which is `made` if there is none yet. Else `made` is used no more:
+    /// it stays, because libtrackway.so has seen it, under the same number as the other.
+    #[cold]
+    fn publish(&self, made: Option<&'static Event>) -> Option<&'static Event> {
+        let made = made?;
+        let pointer = ptr::from_ref(made).cast_mut();
+        // ORDERING: Release publishes the description; Acquire where another's is found: see `get`.
+        let (published, found) = (Ordering::Release, Ordering::Acquire);
+        match self.0.compare_exchange(ptr::null_mut(), pointer, published, found) {
+            Ok(_) => Some(made),
+            // SAFETY: it is not null, and a description is never freed.
+            Err(other) => Some(unsafe { &*other }),
+        }
+    }
+}
+
 impl Variants {
     const fn new() -> Self {
-        Self { first: AtomicPtr::new(ptr::null_mut()), count: AtomicU32::new(0) }
+        Self { first: AtomicPtr::new(ptr::null_mut()) }
     }
 
     /// The first, if there is one.
     #[inline(always)]
     fn first(&self) -> Option<&'static Variant> {
-        // ORDERING: Acquire pairs with the Release in `add`: a variant is whole when it is seen.
-        let first = self.first.load(Ordering::Acquire);
-        // SAFETY: null, or one that was leaked.
-        unsafe { first.as_ref() }
+        Variant::at(&self.first)
     }
 
     /// Whether there is none, or it is on: the first visit tells the types of values.
@@ -107,13 +151,16 @@ impl Variants {
             if this.signature == signature {
                 return Some(this.event);
             }
-            // SAFETY: null, or one that was leaked.
-            variant = unsafe { this.next.as_ref() };
+            variant = Variant::at(&this.next);
         }
         None
     }
 
     /// Adds a description with these fields, if there is room for one.
+    ///
+    /// Threads that come with the same new types each make one. The list's end takes one of them;
+    /// the others then look at what is there before they try behind it, and find their types. So
+    /// each set of types is in the list once, and no place is taken by anything else.
     #[cold]
     fn add(
         &self,
@@ -122,25 +169,49 @@ impl Variants {
         head: Head,
         signature: Signature,
     ) -> Option<&'static Event> {
-        if self.count.fetch_add(1, Ordering::Relaxed) >= VARIANTS_MAX {
-            self.count.store(VARIANTS_MAX, Ordering::Relaxed);
-            return None;
-        }
-        let event = describe(metadata, suffix, head, signature);
-        let mut next = self.first.load(Ordering::Relaxed);
-        loop {
-            let variant = Box::into_raw(Box::new(Variant { signature, event, next }));
-            // ORDERING: Release publishes the variant; see `first`. Acquire on failure is not
-            // needed: the other is only pointed at.
-            match self.first.compare_exchange(next, variant, Ordering::Release, Ordering::Relaxed) {
-                Ok(_) => return Some(event),
-                Err(other) => {
-                    // SAFETY: nobody has seen it.
-                    drop(unsafe { Box::from_raw(variant) });
-                    next = other;
+        let mut made: *mut Variant = ptr::null_mut();
+        let mut place = &self.first;
+        let mut found = None;
+        for _ in 0..VARIANTS_MAX {
+            if Variant::at(place).is_none() {
+                if made.is_null() {
+                    let event = describe(metadata, suffix, head, signature)?;
+                    let next = AtomicPtr::new(ptr::null_mut());
+                    made = keep(Variant { signature, event, next })?;
+                }
+                // ORDERING: Release publishes the variant; see `Variant::at`, by which another's
+                // is read, too.
+                let published = Ordering::Release;
+                let end = ptr::null_mut();
+                if place.compare_exchange(end, made, published, Ordering::Relaxed).is_ok() {
+                    // SAFETY: it is never freed.
+                    return Some(unsafe { &*made }.event);
                 }
             }
+            // It is there by now, by us or by others.
+            let there = Variant::at(place)?;
+            if there.signature == signature {
+                found = Some(there.event);
+                break;
+            }
+            place = &there.next;
         }
+        if !made.is_null() {
+            // SAFETY: nobody has seen it. (Its event stays: see `One::publish`.)
+            unsafe { discard(made) };
+        }
+        found
+    }
+}
+
+impl Variant {
+    /// The one that a link leads to.
+    #[inline(always)]
+    fn at(link: &AtomicPtr<Self>) -> Option<&'static Self> {
+        // ORDERING: Acquire pairs with the Release in `add`: a variant is whole when it is seen.
+        let variant = link.load(Ordering::Acquire);
+        // SAFETY: null, or one that is never freed.
+        unsafe { variant.as_ref() }
     }
 }
 
@@ -150,7 +221,7 @@ fn describe(
     suffix: &str,
     head: Head,
     signature: Signature,
-) -> &'static Event {
+) -> Option<&'static Event> {
     // What `tracing` calls an event that has no name of its own: "event src/main.rs:12".
     let name = metadata.name();
     let name = if metadata.is_event() { name.strip_prefix("event ").unwrap_or(name) } else { name };
@@ -161,12 +232,18 @@ fn describe(
         Level::DEBUG => level::DEBUG_MODULE,
         Level::TRACE => level::DEBUG,
     };
-    let ids = head.names().iter().map(|name| (String::from(*name), Code::U64));
-    let fields = metadata.fields().iter().filter_map(|field| {
+    let ids = head.names().iter().map(|name| (*name, Code::U64));
+    let values = metadata.fields().iter().filter_map(|field| {
         let code = code_of(signature, field.index());
-        (code != Code::Absent).then(|| (String::from(field.name()), code))
+        (code != Code::Absent).then_some((field.name(), code))
     });
-    runtime::describe(metadata.target(), &format!("{name}{suffix}"), level, ids.chain(fields))
+    let mut fields = [("", Code::Absent); FIELDS_MAX];
+    let mut count = 0;
+    for (place, field) in fields.iter_mut().zip(ids.chain(values)) {
+        *place = field;
+        count += 1;
+    }
+    runtime::describe(metadata.target(), [name, suffix], level, &fields[..count])
 }
 
 fn code_of(signature: Signature, index: usize) -> Code {
@@ -199,8 +276,13 @@ impl Callsite {
     pub(crate) fn find(metadata: &Metadata<'_>) -> Option<&'static Self> {
         // ORDERING: Acquire pairs with the Release in `find_or_add`: a callsite is whole when it
         // is seen.
-        let mut callsite = Self::bucket(metadata).load(Ordering::Acquire).cast_const();
-        // SAFETY: null, or one that was leaked.
+        Self::find_from(Self::bucket(metadata).load(Ordering::Acquire), metadata)
+    }
+
+    #[inline(always)]
+    fn find_from(first: *const Self, metadata: &Metadata<'_>) -> Option<&'static Self> {
+        let mut callsite = first;
+        // SAFETY: null, or one that is never freed.
         while let Some(this) = unsafe { callsite.as_ref() } {
             if ptr::addr_eq(this.metadata, metadata) {
                 return Some(this);
@@ -210,35 +292,44 @@ impl Callsite {
         None
     }
 
-    /// The same; adds it.
-    pub(crate) fn find_or_add(metadata: &'static Metadata<'static>) -> &'static Self {
+    /// The same; adds it. `None` without memory.
+    pub(crate) fn find_or_add(metadata: &'static Metadata<'static>) -> Option<&'static Self> {
         if let Some(found) = Self::find(metadata) {
-            return found;
+            return Some(found);
         }
-        let bucket = Self::bucket(metadata);
-        let mut callsite = Box::new(Self {
+        Self::add(metadata)
+    }
+
+    #[cold]
+    fn add(metadata: &'static Metadata<'static>) -> Option<&'static Self> {
+        let made = keep(Self {
             metadata,
             next: ptr::null(),
             main: Variants::new(),
             record: Variants::new(),
-            end: OnceLock::new(),
-            enter: OnceLock::new(),
-            exit: OnceLock::new(),
-        });
-        let mut next = bucket.load(Ordering::Relaxed);
+            end: One::new(),
+            enter: One::new(),
+            exit: One::new(),
+            has_more: AtomicBool::new(false),
+        })?;
+        let bucket = Self::bucket(metadata);
+        // ORDERING: Acquire, here and where another's is found: see `find`.
+        let mut first = bucket.load(Ordering::Acquire);
+        // Once more for each callsite that others have added meanwhile, of which there are so many.
         loop {
-            callsite.next = next;
-            let added = Box::into_raw(callsite);
+            if let Some(found) = Self::find_from(first, metadata) {
+                // SAFETY: nobody has seen it.
+                unsafe { discard(made) };
+                return Some(found);
+            }
+            // SAFETY: nobody has seen it yet.
+            unsafe { (*made).next = first };
             // ORDERING: Release publishes the callsite; see `find`.
-            match bucket.compare_exchange(next, added, Ordering::Release, Ordering::Relaxed) {
-                // SAFETY: it is never freed. If another thread has added the same one, the older
-                // is found no more; its events stay what they are.
-                Ok(_) => return unsafe { &*added },
-                Err(other) => {
-                    // SAFETY: nobody has seen it.
-                    callsite = unsafe { Box::from_raw(added) };
-                    next = other;
-                }
+            let published = Ordering::Release;
+            match bucket.compare_exchange(first, made, published, Ordering::Acquire) {
+                // SAFETY: it is never freed.
+                Ok(_) => return Some(unsafe { &*made }),
+                Err(found) => first = found,
             }
         }
     }
@@ -246,11 +337,15 @@ impl Callsite {
     /// Whether a recorder wants something of it, or could: that is known when it has been visited.
     #[inline(always)]
     pub(crate) fn may_be_on(&self) -> bool {
-        let is_on =
-            |event: &OnceLock<&'static Event>| event.get().is_some_and(|event| event.is_on());
         self.main.may_be_on()
             || !self.metadata.is_event()
-                && (is_on(&self.end) || is_on(&self.enter) || is_on(&self.exit))
+                && (self.end.is_on() || self.has_more.load(Ordering::Relaxed) && self.is_more_on())
+    }
+
+    fn is_more_on(&self) -> bool {
+        self.enter.is_on()
+            || self.exit.is_on()
+            || self.record.first().is_some_and(|variant| variant.event.is_on())
     }
 
     /// Records an event of this callsite, which is in the span `span`.
@@ -266,7 +361,7 @@ impl Callsite {
         let mut buffer = Buffer::uninit();
         let mut values = Values::new(&mut buffer, Head::Event, self.metadata);
         values.id(span());
-        event.record(&mut values);
+        values.take(self.metadata, |visitor| event.record(visitor));
         values.record(&self.main, self.metadata, "", Head::Event);
     }
 
@@ -279,7 +374,9 @@ impl Callsite {
         parent: impl FnOnce() -> Option<u64>,
     ) {
         // So that what is selected by the end's name alone is on from the first span on.
-        self.end.get_or_init(|| self.describe_of_span("_end"));
+        if self.end.get().is_none() {
+            self.end.publish(self.describe_of_span(END));
+        }
         if !self.main.may_be_on() {
             return;
         }
@@ -287,8 +384,21 @@ impl Callsite {
         let mut values = Values::new(&mut buffer, Head::Begin, self.metadata);
         values.id(Some(id));
         values.id(parent());
-        attributes.record(&mut values);
+        values.take(self.metadata, |visitor| attributes.record(visitor));
+        if self.main.find(values.signature).is_none() {
+            self.expect_more(&values);
+        }
         values.record(&self.main, self.metadata, "_begin", Head::Begin);
+    }
+
+    /// Likewise for what is selected by the name of values that a span has not got yet, whatever
+    /// their types will be: a description without any says whether the name is on.
+    #[cold]
+    fn expect_more(&self, begun: &Values<'_>) {
+        if self.record.first().is_none() && begun.lacks_some(self.metadata) {
+            self.has_more.store(true, Ordering::Relaxed);
+            self.record.add(self.metadata, "_record", Head::Span, 0);
+        }
     }
 
     /// Records that the span `id` is given more values.
@@ -299,7 +409,8 @@ impl Callsite {
         let mut buffer = Buffer::uninit();
         let mut values = Values::new(&mut buffer, Head::Span, self.metadata);
         values.id(Some(id));
-        record.record(&mut values);
+        values.take(self.metadata, |visitor| record.record(visitor));
+        self.has_more.store(true, Ordering::Relaxed);
         values.record(&self.record, self.metadata, "_record", Head::Span);
     }
 
@@ -316,14 +427,14 @@ impl Callsite {
     /// Records that the span `id` ends.
     #[inline]
     pub(crate) fn end(&self, id: u64) {
-        self.of_span(&self.end, "_end", id);
+        self.of_span(&self.end, END, id);
     }
 
     /// Records an event that has a span's id and no more.
     #[inline(always)]
-    fn of_span(&self, event: &OnceLock<&'static Event>, suffix: &str, id: u64) {
-        let event = event.get_or_init(|| self.describe_of_span(suffix));
-        if event.is_on() {
+    fn of_span(&self, event: &One, suffix: &str, id: u64) {
+        let event = event.get().or_else(|| event.publish(self.describe_of_span(suffix)));
+        if let Some(event) = event.filter(|event| event.is_on()) {
             let mut buffer = Buffer::uninit();
             let mut stage = Stage::new(&mut buffer, 1);
             stage.number(id.to_le_bytes());
@@ -332,7 +443,10 @@ impl Callsite {
     }
 
     #[cold]
-    fn describe_of_span(&self, suffix: &str) -> &'static Event {
+    fn describe_of_span(&self, suffix: &str) -> Option<&'static Event> {
+        if suffix != END {
+            self.has_more.store(true, Ordering::Relaxed);
+        }
         describe(self.metadata, suffix, Head::Span, 0)
     }
 }
@@ -343,6 +457,8 @@ struct Values<'buffer> {
     signature: Signature,
     /// Fields that there is a code for, less those that the head takes.
     fields_max: usize,
+    head: Head,
+    is_in_order: bool,
 }
 
 impl<'buffer> Values<'buffer> {
@@ -350,7 +466,8 @@ impl<'buffer> Values<'buffer> {
     fn new(buffer: &'buffer mut Buffer, head: Head, metadata: &Metadata<'_>) -> Self {
         let fields_max = FIELDS_MAX - head.names().len();
         let more = head.names().len() + metadata.fields().len().min(fields_max);
-        Self { stage: Stage::new(buffer, more), signature: 0, fields_max }
+        let stage = Stage::new(buffer, more);
+        Self { stage, signature: 0, fields_max, head, is_in_order: true }
     }
 
     #[inline(always)]
@@ -358,12 +475,45 @@ impl<'buffer> Values<'buffer> {
         self.stage.number(id.unwrap_or(0).to_le_bytes());
     }
 
-    /// Notes the type of a field's value; false if it is not to be recorded: fields come in their
-    /// order, each once, or else the payload would not be what the signature says.
+    /// Takes all values that `visit` shows.
+    #[inline(always)]
+    fn take(&mut self, metadata: &Metadata<'_>, visit: impl Fn(&mut dyn Visit)) {
+        visit(self);
+        if !self.is_in_order {
+            self.take_in_order(metadata, &visit);
+        }
+    }
+
+    /// The same where they come in another order than that of their fields, as `record_all!` may
+    /// have them: looks for one after the other. Of several for one field, the first counts.
+    #[cold]
+    fn take_in_order(&mut self, metadata: &Metadata<'_>, visit: &dyn Fn(&mut dyn Visit)) {
+        let fields = metadata.fields().len().min(self.fields_max);
+        self.stage.rewind(self.head.names().len() * size_of::<u64>(), fields);
+        self.signature = 0;
+        for end in 1..=fields {
+            // Those before it have been taken, so what is taken now is it, if it is there.
+            self.fields_max = end;
+            visit(self);
+        }
+    }
+
+    /// Whether there are fields that have no value.
+    fn lacks_some(&self, metadata: &Metadata<'_>) -> bool {
+        let fields = metadata.fields().len().min(self.fields_max);
+        (0..fields).any(|index| code_of(self.signature, index) == Code::Absent)
+    }
+
+    /// Notes the type of a field's value; false if it is not to be recorded now: fields come in
+    /// their order, each once, or else the payload would not be what the signature says.
     #[inline(always)]
     fn note(&mut self, field: &Field, code: Code) -> bool {
         let index = field.index();
-        if index >= self.fields_max || self.signature >> (index * 4) != 0 {
+        if index >= self.fields_max {
+            return false;
+        }
+        if self.signature >> (index * 4) != 0 {
+            self.is_in_order = false;
             return false;
         }
         self.signature |= Signature::from(code as u8) << (index * 4);

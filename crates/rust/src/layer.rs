@@ -75,7 +75,8 @@ where
     S: Subscriber + for<'span> LookupSpan<'span>,
 {
     fn on_event(&self, event: &tracing_core::Event<'_>, context: Context<'_, S>) {
-        Callsite::find_or_add(event.metadata()).event(event, || match event.parent() {
+        let Some(callsite) = Callsite::find_or_add(event.metadata()) else { return };
+        callsite.event(event, || match event.parent() {
             Some(parent) => Some(parent.into_u64()),
             None if event.is_contextual() => context.lookup_current().map(|it| it.id().into_u64()),
             None => None,
@@ -83,7 +84,7 @@ where
     }
 
     fn on_new_span(&self, attributes: &Attributes<'_>, id: &Id, context: Context<'_, S>) {
-        let callsite = Callsite::find_or_add(attributes.metadata());
+        let Some(callsite) = Callsite::find_or_add(attributes.metadata()) else { return };
         callsite.begin(attributes, id.into_u64(), || match attributes.parent() {
             Some(parent) => Some(parent.into_u64()),
             None if attributes.is_contextual() => {

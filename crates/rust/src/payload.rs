@@ -35,6 +35,13 @@ impl<'buffer> Stage<'buffer> {
         Self { buffer, length: 0, cut: 0, more: fields }
     }
 
+    /// Takes back all values but the first ones, of `length` bytes; `fields` are still to come.
+    #[cfg(feature = "tracing")]
+    pub(crate) fn rewind(&mut self, length: usize, fields: usize) {
+        debug_assert!(length <= self.length, "within what was written");
+        (self.length, self.more, self.cut) = (length, fields, 0);
+    }
+
     fn at(&mut self, offset: usize) -> *mut u8 {
         debug_assert!(offset <= PAYLOAD_MAX, "within the payload");
         self.buffer.as_mut_ptr().cast::<u8>().wrapping_add(HEADROOM + offset)
@@ -114,7 +121,7 @@ impl<'buffer> Stage<'buffer> {
         }
         let (start, room) = (self.at(self.length), self.room(1));
         let mut writer = Writer { start, length: 0, room: room.saturating_sub(3), is_full: false };
-        // An error says that it is full, or that the value does not want to be written.
+        // An error says that the value does not want to be written.
         let _ = writer.write_fmt(arguments);
         let (length, is_full) = (writer.length, writer.is_full);
         // SAFETY: the writer has put `length` bytes there.
@@ -152,24 +159,27 @@ impl<'buffer> Stage<'buffer> {
     }
 }
 
-/// Writes text into a payload, as far as there is room.
+/// Writes text into a payload, as far as there is room. What comes then goes nowhere, and that is
+/// no error: values may trust their writer, as a `String` never fails, and unwrap.
 struct Writer {
     start: *mut u8,
     length: usize,
     room: usize,
+    /// Whether something went nowhere.
     is_full: bool,
 }
 
 impl Write for Writer {
     fn write_str(&mut self, text: &str) -> fmt::Result {
-        let length = text.len().min(self.room - self.length);
+        let room = if self.is_full { 0 } else { self.room - self.length };
+        let length = text.len().min(room);
         // SAFETY: there is room for that.
         unsafe {
             self.start.add(self.length).copy_from_nonoverlapping(text.as_ptr(), length);
         }
         self.length += length;
-        self.is_full = length < text.len();
-        if self.is_full { Err(fmt::Error) } else { Ok(()) }
+        self.is_full |= length < text.len();
+        Ok(())
     }
 }
 
@@ -222,6 +232,30 @@ mod tests {
             assert!(str::from_utf8(text).expect("whole characters").ends_with("ä…"));
             assert!(payload.ends_with(&[0xff; 31 * 8]));
         }
+    }
+
+    /// Writes more than a record holds, with a writer that it trusts, and ignores what it says.
+    struct Trusting;
+
+    impl fmt::Display for Trusting {
+        fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+            for number in 0..2000 {
+                write!(formatter, "{number} ").expect("a write to memory");
+            }
+            formatter.write_str("").expect("a write to memory");
+            formatter.write_str(".")
+        }
+    }
+
+    #[test]
+    fn a_value_that_is_too_long_may_trust_its_writer_and_is_cut() {
+        let mut buffer = Buffer::uninit();
+        let mut stage = Stage::new(&mut buffer, 1);
+        stage.formatted(format_args!("{Trusting}{}", 1));
+        assert_eq!(stage.cut, CUT);
+        let payload = stage.payload();
+        assert!(payload.len() > PAYLOAD_MAX - 4 && payload.starts_with(b"0 1 2 3 "));
+        assert!(payload.ends_with("…\0".as_bytes()));
     }
 
     #[test]

@@ -7,8 +7,12 @@
 //!
 //! Nothing is ever locked: a process may be forked while its other threads are anywhere in here,
 //! and the child, which has no such threads, goes on making spans.
+//!
+//! The program's allocator may make spans, too: here it is only called when the list of spans that
+//! a thread is in grows or goes, with nothing half done. All other memory is the C library's.
 
 use core::cell::{Cell, RefCell};
+use core::mem::{self, ManuallyDrop};
 use core::ptr;
 use core::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 use std::alloc::{GlobalAlloc, Layout, System};
@@ -40,7 +44,14 @@ const NONE: u32 = 0;
 /// # Ok::<(), tracing::subscriber::SetGlobalDefaultError>(())
 /// ```
 ///
-/// It records what the [layer](crate::layer()) records.
+/// It records what the [layer](crate::layer()) records, but for what a span is that nobody asked
+/// for: while a recorder wants none of a span's own events, this subscriber makes no span, and what
+/// happens in there is recorded as being in the span around, or in none (`span_id` 0). Who selects
+/// events and wants to know their spans selects the spans, too.
+///
+/// An allocator may make spans for what it allocates, from the program's first allocation on, if
+/// it does nothing else that allocates meanwhile. Spans may be made, entered and ended in the
+/// destructors of thread-local values.
 pub fn subscriber() -> Subscriber {
     Subscriber { enters: false }
 }
@@ -126,15 +137,14 @@ impl Spare {
         Self { head: AtomicU64::new(NONE as u64) }
     }
 
-    /// A list of free slots and how many there are, at most [`CHUNK_SLOTS`]; [`NONE`] if there are
-    /// none.
-    fn take(&self) -> (u32, usize) {
+    /// A list of free slots and how many there are, at most `most`; [`NONE`] if there are none.
+    fn take(&self, most: usize) -> (u32, usize) {
         // ORDERING: Acquire, here and below, pairs with the Release in `give`: the links are seen
         // of all lists that were given before (each exchange goes on with the release of the last).
         let mut head = self.head.load(Ordering::Acquire);
         loop {
             let first = head as u32;
-            let Some((last, count)) = walk(first, CHUNK_SLOTS) else { return (NONE, 0) };
+            let Some((last, count)) = walk(first, most) else { return (NONE, 0) };
             let tag = (head >> 32).wrapping_add(1) << 32;
             let rest = tag | u64::from(last.next.load(Ordering::Relaxed));
             // ORDERING: Acquire: as above, where another thread's head is found.
@@ -193,17 +203,25 @@ fn add_chunk() -> (u32, usize) {
     (first, CHUNK_SLOTS)
 }
 
-/// What a thread has of its own.
+/// What a thread has of its own, from its beginning to its very end: without a destructor, it can
+/// be used in those of other thread-local values, whichever comes first. [`ENDING`] has one.
 struct Thread {
     /// Free slots, linked by `next`.
     free: Cell<u32>,
     free_count: Cell<usize>,
+    /// As many free slots are too many: [`KEEPS_NONE`], or [`FREE_MAX`] while `ENDING` is there.
+    free_max: Cell<usize>,
     next_id: Cell<u64>,
     ids_end: Cell<u64>,
     /// The spans that it is in, the innermost last. Borrowed only as far as it is free: an
     /// allocator that makes spans itself is called from here, when the list grows.
-    entered: RefCell<Vec<Entered>>,
+    entered: ManuallyDrop<RefCell<Vec<Entered>>>,
 }
+
+const _: () = assert!(!mem::needs_drop::<Thread>());
+
+/// `free_max` of a thread that has not used its list yet, or is ending: each slot is given back.
+const KEEPS_NONE: usize = 1;
 
 /// A span that a thread is in. It is not held by that: with its guard forgotten, it ends before it
 /// is exited. Then its slot has another id, and the thread is in no span, as with the layer.
@@ -218,11 +236,26 @@ thread_local! {
         Thread {
             free: Cell::new(NONE),
             free_count: Cell::new(0),
+            free_max: Cell::new(KEEPS_NONE),
             next_id: Cell::new(0),
             ids_end: Cell::new(0),
-            entered: RefCell::new(Vec::new()),
+            entered: ManuallyDrop::new(RefCell::new(Vec::new())),
         }
     };
+    static ENDING: Ending = const { Ending };
+}
+
+/// Gives a thread's free slots back when it ends. What comes later keeps nothing.
+struct Ending;
+
+impl Drop for Ending {
+    fn drop(&mut self) {
+        THREAD.with(|thread| {
+            thread.free_max.set(KEEPS_NONE);
+            thread.give_back(FREE_MAX);
+            thread.free_list_of_entered();
+        });
+    }
 }
 
 impl Thread {
@@ -238,18 +271,20 @@ impl Thread {
         id
     }
 
+    /// Whether the thread may keep what it has until [`Ending`] gives it back; sees to that.
+    fn may_keep(&self) -> bool {
+        let is_there = ENDING.try_with(|_| ()).is_ok();
+        self.free_max.set(if is_there { FREE_MAX } else { KEEPS_NONE });
+        is_there
+    }
+
     /// The number of a free slot, which is the caller's, or [`NONE`].
     #[inline(always)]
     fn take_slot(&self) -> u32 {
-        let mut number = self.free.get();
-        if number == NONE {
-            let mut list = SPARE.take();
-            if list.0 == NONE {
-                list = add_chunk();
-            }
-            number = list.0;
-            self.free_count.set(list.1);
+        if self.free.get() == NONE {
+            self.refill();
         }
+        let number = self.free.get();
         if let Some(slot) = slot(number.into()) {
             self.free.set(slot.next.load(Ordering::Relaxed));
             self.free_count.set(self.free_count.get() - 1);
@@ -257,13 +292,44 @@ impl Thread {
         number
     }
 
+    /// Gets free slots, if there are any: one that is about to be taken, where none may be kept.
+    #[cold]
+    fn refill(&self) {
+        let most = if self.may_keep() { CHUNK_SLOTS } else { 1 };
+        let mut list = SPARE.take(most);
+        if list.0 == NONE {
+            list = add_chunk();
+        }
+        self.free.set(list.0);
+        self.free_count.set(list.1);
+        if list.1 > most
+            && let Some(first) = slot(list.0.into())
+        {
+            self.free.set(first.next.load(Ordering::Relaxed));
+            self.free_count.set(list.1 - 1);
+            self.give_back(FREE_MAX);
+            first.next.store(NONE, Ordering::Relaxed);
+            self.free.set(list.0);
+            self.free_count.set(1);
+        }
+    }
+
     #[inline(always)]
     fn give_slot(&self, number: u32, slot: &Slot) {
         slot.next.store(self.free.get(), Ordering::Relaxed);
         self.free.set(number);
         self.free_count.set(self.free_count.get() + 1);
-        if self.free_count.get() == FREE_MAX {
+        if self.free_count.get() >= self.free_max.get() {
+            self.give_too_many();
+        }
+    }
+
+    #[cold]
+    fn give_too_many(&self) {
+        if self.free_max.get() == FREE_MAX {
             self.give_back(CHUNK_SLOTS);
+        } else if !self.may_keep() {
+            self.give_back(FREE_MAX);
         }
     }
 
@@ -278,6 +344,41 @@ impl Thread {
         }
     }
 
+    /// Notes that the thread is in this span, too, but not while the list is growing.
+    #[inline(always)]
+    fn enter(&self, entered: Entered) {
+        let Ok(mut list) = self.entered.try_borrow_mut() else { return };
+        if list.len() == list.capacity() {
+            self.may_keep();
+        }
+        list.push(entered);
+    }
+
+    /// Notes that it is no longer in the span with this number, whether or not it has ended.
+    #[inline(always)]
+    fn exit(&self, number: u64) {
+        let Ok(mut list) = self.entered.try_borrow_mut() else { return };
+        // The innermost, but where guards are dropped out of order.
+        let place = list.iter().rposition(|one| u64::from(one.number) == number);
+        if let Some(place) = place {
+            list.remove(place);
+        }
+        drop(list);
+        if self.free_max.get() == KEEPS_NONE {
+            self.free_list_of_entered();
+        }
+    }
+
+    /// Frees the list of spans that the thread is in, if it is in none.
+    #[cold]
+    fn free_list_of_entered(&self) {
+        let take = |mut list: core::cell::RefMut<'_, Vec<Entered>>| {
+            list.is_empty().then(|| mem::take(&mut *list))
+        };
+        // Dropped when it is borrowed no more: the allocator may make spans.
+        drop(self.entered.try_borrow_mut().ok().and_then(take));
+    }
+
     /// The span that the thread is in.
     #[inline(always)]
     fn current(&self) -> Option<Entered> {
@@ -290,12 +391,6 @@ impl Thread {
     #[inline(always)]
     fn current_id(&self) -> Option<u64> {
         self.current().map(|entered| entered.id)
-    }
-}
-
-impl Drop for Thread {
-    fn drop(&mut self) {
-        self.give_back(FREE_MAX);
     }
 }
 
@@ -330,7 +425,9 @@ impl tracing_core::Subscriber for Subscriber {
 
     #[inline]
     fn new_span(&self, attributes: &Attributes<'_>) -> Id {
-        let callsite = Callsite::find_or_add(attributes.metadata());
+        let Some(callsite) = Callsite::find_or_add(attributes.metadata()) else {
+            return Id::from_u64(u64::MAX);
+        };
         let begin = |thread: &Thread| {
             let id = thread.new_id();
             callsite.begin(attributes, id, || match attributes.parent() {
@@ -347,10 +444,9 @@ impl tracing_core::Subscriber for Subscriber {
             }
             number
         };
-        // A thread that is ending has no slots.
-        match THREAD.try_with(begin) {
-            Ok(NONE) | Err(_) => Id::from_u64(u64::MAX),
-            Ok(number) => Id::from_u64(number.into()),
+        match THREAD.with(begin) {
+            NONE => Id::from_u64(u64::MAX),
+            number => Id::from_u64(number.into()),
         }
     }
 
@@ -363,9 +459,10 @@ impl tracing_core::Subscriber for Subscriber {
     fn record_follows_from(&self, _: &Id, _: &Id) {}
 
     fn event(&self, event: &Event<'_>) {
-        Callsite::find_or_add(event.metadata()).event(event, || match event.parent() {
+        let Some(callsite) = Callsite::find_or_add(event.metadata()) else { return };
+        callsite.event(event, || match event.parent() {
             Some(parent) => id_of(parent),
-            None if event.is_contextual() => THREAD.try_with(Thread::current_id).ok().flatten(),
+            None if event.is_contextual() => THREAD.with(Thread::current_id),
             None => None,
         });
     }
@@ -374,9 +471,7 @@ impl tracing_core::Subscriber for Subscriber {
     fn enter(&self, id: &Id) {
         let Some((slot, callsite)) = span(id) else { return };
         let entered = Entered { number: id.into_u64() as u32, id: slot.id.load(Ordering::Relaxed) };
-        let push =
-            |thread: &Thread| thread.entered.try_borrow_mut().map(|mut list| list.push(entered));
-        let _ = THREAD.try_with(push);
+        THREAD.with(|thread| thread.enter(entered));
         if self.enters {
             callsite.enter(entered.id);
         }
@@ -389,13 +484,7 @@ impl tracing_core::Subscriber for Subscriber {
         {
             callsite.exit(slot.id.load(Ordering::Relaxed));
         }
-        // Whether or not it has ended meanwhile.
-        let _ = THREAD.try_with(|thread| {
-            let mut entered = thread.entered.try_borrow_mut().ok()?;
-            // The innermost, but where guards are dropped out of order.
-            let place = entered.iter().rposition(|one| u64::from(one.number) == id.into_u64());
-            place.map(|place| entered.remove(place))
-        });
+        THREAD.with(|thread| thread.exit(id.into_u64()));
     }
 
     #[inline]
@@ -420,14 +509,12 @@ impl tracing_core::Subscriber for Subscriber {
         callsite.end(slot.id.load(Ordering::Relaxed));
         slot.callsite.store(ptr::null_mut(), Ordering::Relaxed);
         slot.id.store(0, Ordering::Relaxed);
-        // In a thread that is ending, the slot is lost.
-        let _ = THREAD.try_with(|thread| thread.give_slot(id.into_u64() as u32, slot));
+        THREAD.with(|thread| thread.give_slot(id.into_u64() as u32, slot));
         true
     }
 
     fn current_span(&self) -> Current {
-        let innermost = THREAD.try_with(Thread::current).ok().flatten();
-        let Some(innermost) = innermost else { return Current::none() };
+        let Some(innermost) = THREAD.with(Thread::current) else { return Current::none() };
         let id = Id::from_u64(innermost.number.into());
         match span(&id) {
             Some((_, callsite)) => Current::new(id, callsite.metadata),
@@ -467,6 +554,36 @@ mod tests {
         for _ in 0..100 {
             let taken: Vec<u32> = (0..100).map(|_| take()).collect();
             std::thread::spawn(move || taken.into_iter().for_each(give)).join().expect("it ends");
+        }
+        assert_eq!(free_slots(), made);
+        assert_eq!(CHUNKS_BEGUN.load(Ordering::Relaxed) * CHUNK_SLOTS, made);
+        // The same where a thread-local value outlives what its thread keeps, because it came
+        // first: slots go back, and new ones are had, in its destructor.
+        struct Late(Vec<u32>);
+        impl Drop for Late {
+            fn drop(&mut self) {
+                let give = |number: u32| {
+                    let slot = slot(number.into()).expect("it is there");
+                    THREAD.with(|thread| thread.give_slot(number, slot));
+                };
+                self.0.drain(..).for_each(give);
+                let taken: Vec<u32> = (0..10).map(|_| THREAD.with(Thread::take_slot)).collect();
+                assert!(!taken.contains(&NONE) && THREAD.with(|it| it.free_count.get() == 0));
+                taken.into_iter().for_each(give);
+                THREAD.with(|thread| {
+                    thread.enter(Entered { number: 1, id: 1 });
+                    assert_eq!(thread.entered.borrow().len(), 1);
+                    thread.exit(1);
+                    assert_eq!(thread.entered.borrow().capacity(), 0);
+                });
+            }
+        }
+        thread_local! { static LATE: RefCell<Late> = const { RefCell::new(Late(Vec::new())) }; }
+        for _ in 0..100 {
+            let late = move || {
+                LATE.with(|late| late.borrow_mut().0.extend((0..100).map(|_| take())));
+            };
+            std::thread::spawn(late).join().expect("it ends");
         }
         assert_eq!(free_slots(), made);
         assert_eq!(CHUNKS_BEGUN.load(Ordering::Relaxed) * CHUNK_SLOTS, made);

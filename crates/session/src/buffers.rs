@@ -24,6 +24,18 @@ pub struct BufferOptions {
     pub overwrite: bool,
 }
 
+/// How writers get exclusive access to where they write.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum Reserve {
+    /// By restartable sequence where that works, else by claim.
+    #[default]
+    Rseq,
+    /// By claim.
+    Claim,
+    /// By reserve and commit, as LTTng does: the 2012 paper's algorithm.
+    Lockless,
+}
+
 /// Sizes of a session's regions.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct BufferPlan {
@@ -98,6 +110,13 @@ impl BufferOptions {
 }
 
 impl BufferPlan {
+    /// The plan as it is for this way of writing: a lockless buffer has all of its memory from the
+    /// start.
+    #[must_use]
+    pub const fn reserved_by(self, reserve: Reserve) -> Self {
+        Self { whole: self.whole || matches!(reserve, Reserve::Lockless), ..self }
+    }
+
     /// Sub-buffers of a region.
     pub const fn sub_count(&self) -> u64 {
         1 << self.count_shift

@@ -13,7 +13,7 @@ mod size;
 mod tick;
 
 pub use backing::{Backing, Use};
-pub use buffers::{BufferOptions, BufferPlan, BuffersError};
+pub use buffers::{BufferOptions, BufferPlan, BuffersError, Reserve};
 pub use clock::{Calibrator, Change, Line, Reading};
 pub use options::{OptionError, parse_contexts, parse_preload, rules_text};
 pub use size::{ByteCount, SizeError, parse_size};

@@ -88,14 +88,20 @@ impl Window {
         let header = self.header();
         let event = self.event(index);
         let bytes = u32::try_from(encoded.len()).ok()?;
-        let used = header.arena_used.fetch_add(bytes, Ordering::Relaxed);
-        let fits = used.checked_add(bytes).is_some_and(|end| end as usize <= ARENA_BYTES);
-        if !fits {
-            header.arena_used.fetch_sub(bytes, Ordering::Relaxed);
+        // Not taken and given back: what others take meanwhile would be given out again.
+        let arena_used = &header.arena_used;
+        let taken = (0..PATIENCE).find_map(|_| {
+            let used = arena_used.load(Ordering::Relaxed);
+            let end = used.checked_add(bytes).filter(|&end| end as usize <= ARENA_BYTES);
+            let Some(end) = end else { return Some(None) };
+            let (success, failure) = (Ordering::Relaxed, Ordering::Relaxed);
+            arena_used.compare_exchange(used, end, success, failure).ok().map(Some)
+        });
+        let Some(used) = taken.flatten() else {
             event.state.store(event_state::EMPTY, Ordering::Relaxed);
             header.events_refused.fetch_add(1, Ordering::Relaxed);
             return None;
-        }
+        };
         for (place, &byte) in encoded.iter().enumerate() {
             self.arena_byte(used as usize + place).store(byte, Ordering::Relaxed);
         }

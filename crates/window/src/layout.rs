@@ -3,10 +3,12 @@
 use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 use trackway_abi::region::{
-    CLAIM_REGIONS_PER_CPU, CONTROL_BYTES, REGIONS_PER_CPU, SUB_COUNT_MAX, control_stride_bytes,
+    CLAIM_REGIONS_PER_CPU, CONTROL_BYTES, LOCKLESS_COUNTERS_BYTES, LOCKLESS_STRIDE,
+    LOCKLESS_SUB_BYTES, REGIONS_PER_CPU, SUB_COUNT_MAX, control_stride_bytes,
 };
-use trackway_abi::session::{Session, state};
+use trackway_abi::session::{Session, flag, state};
 use trackway_abi::window::{DATA_OFFSET, EVENTS_MAX};
+use trackway_ring::lockless::{Buffer, Counters, Mode, SubBuffer};
 use trackway_ring::{Control, Geometry, Region};
 
 use crate::Window;
@@ -33,7 +35,8 @@ impl Way {
     }
 }
 
-/// Tables of ids and discards, then control lines. The layout is the same for all sessions of a
+/// Tables of ids and discards, then control lines, then the counters of lockless buffers where
+/// the session has such. The layout is the same for all sessions of a
 /// window, so that a straggler of a session that ended finds the same kind of word where it looks.
 const IDS_AT: u64 = 0;
 const DISCARDS_AT: u64 = IDS_AT + (EVENTS_MAX * 4) as u64;
@@ -112,8 +115,15 @@ pub struct SessionLayout {
 }
 
 impl SessionLayout {
-    /// Bytes of tables and control lines for `cpus` CPUs.
-    pub const fn control_bytes(cpus: u32) -> u64 {
+    /// Bytes of tables and control lines for `cpus` CPUs of a session with these
+    /// [`trackway_abi::session::flag`] bits.
+    pub const fn control_bytes(cpus: u32, flags: u32) -> u64 {
+        let lockless = if flags & flag::LOCKLESS != 0 { LOCKLESS_STRIDE as u64 } else { 0 };
+        Self::lockless_at(cpus) + cpus as u64 * lockless
+    }
+
+    /// Where the counters of lockless buffers begin.
+    const fn lockless_at(cpus: u32) -> u64 {
         CONTROLS_AT + cpus as u64 * REGIONS_PER_CPU as u64 * STRIDE
     }
 
@@ -152,7 +162,7 @@ impl SessionLayout {
             claim_geometry,
             control_offset,
         };
-        let end = control_offset.checked_add(Self::control_bytes(cpus))?;
+        let end = control_offset.checked_add(Self::control_bytes(cpus, layout.flags))?;
         let placed = control_offset >= DATA_OFFSET as u64
             && control_offset.is_multiple_of(64)
             && cpus > 0
@@ -178,6 +188,34 @@ impl SessionLayout {
         // SAFETY: `read` checked that the control lines of all CPUs are mapped and backed, and
         // the CPU was bounded.
         Some(unsafe { region_at(self.controls(window).wrapping_add(offset), geometry) })
+    }
+
+    /// The lockless buffer of `cpu`, if the session has such.
+    pub fn lockless(&self, window: &Window, cpu: u32) -> Option<Buffer<'static>> {
+        if cpu >= self.cpus || self.flags & flag::LOCKLESS == 0 {
+            return None;
+        }
+        let offset = self.control_offset
+            + Self::lockless_at(self.cpus)
+            + u64::from(cpu) * LOCKLESS_STRIDE as u64;
+        let at = window.base().wrapping_add(offset as usize);
+        let count = self.geometry.sub_count() as usize;
+        let overwrite = self.flags & flag::OVERWRITE != 0;
+        const PLACES_AT: usize = LOCKLESS_COUNTERS_BYTES + SUB_COUNT_MAX * LOCKLESS_SUB_BYTES;
+        // SAFETY: as in `region`: `read` checked that the counters of all CPUs are mapped and
+        // backed; they are aligned as the stride is, and are atomics that are never anything else.
+        unsafe {
+            Some(Buffer {
+                counters: &*at.cast::<Counters>(),
+                sub_buffers: core::slice::from_raw_parts(
+                    at.add(LOCKLESS_COUNTERS_BYTES).cast::<SubBuffer>(),
+                    count,
+                ),
+                places: core::slice::from_raw_parts(at.add(PLACES_AT).cast(), count + 1),
+                geometry: self.geometry,
+                mode: if overwrite { Mode::FlightRecorder } else { Mode::Discard },
+            })
+        }
     }
 
     /// Where the control lines of CPU 0's sequence region are mapped.
@@ -224,6 +262,12 @@ impl SessionLayout {
                     drained.position = NOT_OF_SESSION;
                 }
                 control.set_drained(drained);
+            }
+            if let Some(buffer) = self.lockless(window, cpu) {
+                for place in buffer.places {
+                    place.store(0, Ordering::Relaxed);
+                }
+                buffer.begin_session();
             }
         }
     }

@@ -28,7 +28,7 @@ use trackway_abi::window::{
     DATA_OFFSET, EVENTS_MAX, EVENTS_OFFSET, Event, GRANULE_SHIFT, Header, PROCESSES_MAX,
     PROCESSES_OFFSET, Process, SESSIONS_OFFSET,
 };
-use trackway_ring::{Damage, Memory, claim};
+use trackway_ring::{Damage, Memory, claim, lockless};
 use trackway_sys::Errno;
 use trackway_sys::file::Fd;
 use trackway_sys::memory::{Mapping, Zeros};
@@ -179,6 +179,24 @@ impl Memory for MappedMemory {
             );
         }
         Ok(())
+    }
+}
+
+impl lockless::Store for MappedMemory {
+    unsafe fn store(&self, at: u64, source: &[u8]) {
+        // What is in shared memory says where; so it is bounded here.
+        let end = at.checked_add(source.len() as u64);
+        if end.is_none_or(|end| end > self.0.usable_bytes()) {
+            return;
+        }
+        // SAFETY: the range is mapped and backed, and the caller's slot.
+        unsafe {
+            core::ptr::copy_nonoverlapping(
+                source.as_ptr(),
+                self.0.base().add(at as usize),
+                source.len(),
+            );
+        }
     }
 }
 

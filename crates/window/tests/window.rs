@@ -243,7 +243,7 @@ fn a_session_is_believed_only_if_it_can_be_true() {
     let allocator = Allocator::new(window, file);
     let session = window.session(3);
     assert!(SessionLayout::read(&window, 3).is_none(), "a free slot");
-    let control = allocator.take(SessionLayout::control_bytes(2), granule::CONTROL + 3).unwrap();
+    let control = allocator.take(SessionLayout::control_bytes(2, 0), granule::CONTROL + 3).unwrap();
     session.control_offset.store(control, Ordering::Relaxed);
     session.cpus.store(2, Ordering::Relaxed);
     session.sub_shift.store(12, Ordering::Relaxed);

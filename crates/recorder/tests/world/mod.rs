@@ -39,6 +39,7 @@ impl World {
         SessionSettings {
             buffers: buffers.plan().expect("sizes"),
             overwrite: buffers.overwrite,
+            reserve: trackway_recorder::Reserve::Rseq,
             contexts: 0,
             rules: "app:*".into(),
             token: None,

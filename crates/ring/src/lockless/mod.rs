@@ -132,6 +132,14 @@ impl Default for SubBuffer {
     }
 }
 
+#[cfg(not(loom))]
+const _: () = {
+    use trackway_abi::region::{LOCKLESS_COUNTERS_BYTES, LOCKLESS_SUB_BYTES};
+    assert!(size_of::<Counters>() == LOCKLESS_COUNTERS_BYTES);
+    assert!(size_of::<SubBuffer>() == LOCKLESS_SUB_BYTES);
+    assert!(core::mem::offset_of!(Counters, read_count) == 64);
+};
+
 /// "The reference to the sub-buffer consists of three values packed within a single word, updated
 /// atomically" (section 4.3.2).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -153,7 +161,8 @@ impl Reference {
         (self.round as u64) << 33 | used | self.place as u64
     }
 
-    pub(crate) const fn from_word(word: u64) -> Self {
+    /// The reference in a word.
+    pub const fn from_word(word: u64) -> Self {
         Self { place: word as u32, is_used: word & USED != 0, round: (word >> 33) as u32 }
     }
 }
@@ -210,6 +219,17 @@ pub mod header {
 const _: () = assert!(header::BYTES <= trackway_abi::region::SUB_HEADER_BYTES);
 
 impl Buffer<'_> {
+    /// Sets everything to the state before the first event of another session: with counters that
+    /// begin beyond where they were, so that whoever slept since between a look and a
+    /// compare-and-swap has it fail. The recorder, when nobody can be left who has a slot.
+    pub fn begin_session(&self) {
+        use crate::primitive::Ordering::Relaxed;
+        // The largest buffer that there is.
+        const STEP: u64 =
+            (trackway_abi::region::SUB_COUNT_MAX as u64) << trackway_abi::region::SUB_SHIFT_MAX;
+        self.reset((self.counters.write_count.load(Relaxed) | (STEP - 1)).wrapping_add(1));
+    }
+
     /// Sets everything to the state before the first event, with counters that begin at `start`
     /// (whole buffers). The recorder, while nobody else is there.
     pub fn reset(&self, start: u64) {
@@ -232,6 +252,22 @@ impl Buffer<'_> {
             let reference = Reference { place, is_used: false, round };
             sub_buffer.reference.store(reference.to_word(), Relaxed);
         }
+    }
+
+    /// Gives the next place that has no memory the one at `offset` (bytes of the window, whole
+    /// pages); how many have some now. The recorder, before anybody may write.
+    pub fn give_memory(&self, offset: u64) -> u64 {
+        use crate::primitive::Ordering::Relaxed;
+        let page = u32::try_from(offset >> trackway_abi::region::PAGE_SHIFT).unwrap_or(0);
+        let mut backed = 0;
+        for place in self.places {
+            backed += 1;
+            if place.load(Relaxed) == 0 {
+                place.store(page, Relaxed);
+                break;
+            }
+        }
+        backed
     }
 
     /// The sub-buffer that `position` lies in.

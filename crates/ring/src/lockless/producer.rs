@@ -33,6 +33,8 @@ pub enum Lost {
     Nested,
     /// There is no memory.
     NotBacked,
+    /// The session ended; this event is not counted.
+    Ended,
 }
 
 /// Why there is no slot at a write count.
@@ -70,7 +72,10 @@ struct Tried {
 impl Buffer<'_> {
     /// Algorithm 2, `RESERVESLOT`: a slot for a record with `body_bytes` of contexts and payload,
     /// at most [`crate::Geometry::record_bytes_max`] with the longest header. `now` reads the
-    /// clock, ns; `epoch` is for the header of a sub-buffer.
+    /// clock, ns; `epoch` is for the header of a sub-buffer. `goes_on` is asked once the slot is
+    /// reserved, and before anything is written: if the session has ended meanwhile, the
+    /// reservation is taken back. (Who comes behind it in that moment makes that impossible: then
+    /// it is a hole, in a buffer that nobody writes any more.)
     ///
     /// Until the slot is committed, nothing that is in its sub-buffer can be read, and the caller
     /// must not be ended.
@@ -79,9 +84,8 @@ impl Buffer<'_> {
         &self,
         memory: &impl Store,
         mut now: impl FnMut() -> u64,
-        id: u32,
-        body_bytes: usize,
-        epoch: u64,
+        goes_on: impl Fn() -> bool,
+        (id, body_bytes, epoch): (u32, usize, u64),
     ) -> Result<Slot, Lost> {
         let tried = loop {
             let tried = match self.try_reserve(&mut now, id, body_bytes) {
@@ -102,7 +106,16 @@ impl Buffer<'_> {
                 break tried;
             }
         };
-        let Tried { position, end, header_bytes, timestamp, switch, .. } = tried;
+        let Tried { write_count, position, end, header_bytes, timestamp, switch } = tried;
+        if !goes_on() {
+            let _ = self.counters.write_count.compare_exchange(
+                end,
+                write_count,
+                Ordering::Relaxed,
+                Ordering::Relaxed,
+            );
+            return Err(Lost::Ended);
+        }
         self.counters.last_ts.store(timestamp, Ordering::Relaxed);
         let place = self.use_place(position);
         if switch.old || switch.new || switch.end {

@@ -87,7 +87,7 @@ impl World {
 
     fn reserve(&self, words: u32) -> Result<Slot, Lost> {
         let now = || self.clock.fetch_add(3, Ordering::SeqCst);
-        self.buffer().reserve(&self.memory, now, words, 8 * words as usize, 7)
+        self.buffer().reserve(&self.memory, now, || true, (words, 8 * words as usize, 7))
     }
 
     /// Writes a record whose id is the number of its words, each of which says whose it is.
@@ -287,6 +287,32 @@ fn a_dead_producer_leaves_a_hole_that_is_found_and_all_later_events_are_counted(
         let delivered = world.counters.delivered.load(Ordering::Relaxed);
         assert_eq!(in_buffer + delivered + world.lost(), 2000);
     }
+}
+
+#[test]
+fn a_reservation_after_the_end_is_taken_back() {
+    let world = World::new(Mode::Discard, 1, 0);
+    world.emit(1, 1, 0).expect("a slot");
+    let now = || world.clock.fetch_add(3, Ordering::SeqCst);
+    let ended = world.buffer().reserve(&world.memory, now, || false, (1, 8, 7));
+    assert_eq!(ended, Err(Lost::Ended));
+    world.force_switch();
+    assert_eq!((world.drain(&mut world.own_place()).len(), world.lost()), (1, 0));
+    assert_eq!(world.buffer().holes().count(), 0);
+}
+
+#[test]
+fn another_session_begins_beyond_the_one_before() {
+    let world = World::new(Mode::Discard, 1, 0);
+    world.emit(1, 1, 0).expect("a slot");
+    world.buffer().begin_session();
+    let begin = world.counters.write_count.load(Ordering::Relaxed);
+    assert!(begin > 4096 && begin.is_multiple_of(world.geometry.ring_bytes()));
+    assert_eq!(world.drain(&mut world.own_place()), []);
+    world.emit(1, 1, 1).expect("a slot");
+    world.force_switch();
+    assert_eq!(world.drain(&mut world.own_place()).len(), 1);
+    assert_eq!(world.buffer().holes().count(), 0);
 }
 
 #[test]

@@ -106,7 +106,7 @@ impl World {
     }
 
     fn emit(&self, value: u64, bytes: usize, mistake: Mistake) -> Result<u64, Lost> {
-        let slot = self.buffer().reserve(&self.memory, || self.now(), 1, bytes, 0)?;
+        let slot = self.buffer().reserve(&self.memory, || self.now(), || true, (1, bytes, 0))?;
         if mistake == Mistake::CommitFirst {
             self.buffer().commit(&self.memory, &slot);
         }

@@ -1,0 +1,59 @@
+//! What is seldom done with spans, and is to be in a trace all the same: values that come later,
+//! and in another order; spans in the destructors of thread-local values; a text that is too long
+//! and does not expect that.
+#![forbid(unsafe_code)]
+
+use std::cell::RefCell;
+use std::fmt::{self, Display, Formatter};
+use std::thread;
+
+use tracing::field::Empty;
+use tracing::{info, info_span};
+
+fn loads() {
+    for number in 0..10_u64 {
+        let span = info_span!("load", first = Empty, second = Empty);
+        tracing::record_all!(span, second = number, first = "a value");
+    }
+}
+
+/// Is there before its thread's first span, so it goes after what is kept for spans.
+struct Held(Vec<tracing::Span>);
+
+impl Drop for Held {
+    fn drop(&mut self) {
+        self.0.clear();
+        let _span = info_span!("late").entered();
+        info!(name: "told", "in a destructor");
+    }
+}
+
+thread_local! {
+    static HELD: RefCell<Held> = const { RefCell::new(Held(Vec::new())) };
+}
+
+fn ends() {
+    let hold = || HELD.with_borrow_mut(|held| held.0.push(info_span!("held")));
+    for _ in 0..10 {
+        thread::spawn(hold).join().expect("it ends");
+    }
+}
+
+/// Trusts its writer, as a `String` never fails.
+struct Long;
+
+impl Display for Long {
+    fn fmt(&self, formatter: &mut Formatter<'_>) -> fmt::Result {
+        for number in 0..2000 {
+            formatter.write_fmt(format_args!("{number} ")).expect("a write to memory");
+        }
+        Ok(())
+    }
+}
+
+fn main() {
+    tracing::subscriber::set_global_default(trackway::subscriber()).expect("no other subscriber");
+    loads();
+    ends();
+    info!(name: "long", value = %Long);
+}

@@ -1,0 +1,392 @@
+//! Callsites of `tracing` that are visited for the first time, with a library of this program's own
+//! in place of libtrackway.so: it stops threads while they describe, and refuses descriptions.
+
+use std::alloc::{GlobalAlloc, Layout, System};
+use std::cell::{Cell, RefCell};
+use std::ffi::{CStr, c_char};
+use std::hint::black_box;
+use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicUsize, Ordering};
+use std::sync::{Mutex, Once};
+use std::thread;
+use std::time::Duration;
+
+use tracing::field::Empty;
+
+/// How long a thread that is stopped waits for the others, for nothing where they never come.
+const PATIENCE: Duration = Duration::from_secs(10);
+const STEP: Duration = Duration::from_millis(1);
+
+/// `struct trackway_abi_event`, without its fields.
+#[repr(C)]
+struct Event {
+    enabled: AtomicPtr<AtomicU32>,
+    emit: AtomicPtr<()>,
+    off: AtomicU32,
+    index: AtomicU32,
+    version: u16,
+    size: u16,
+    level: u8,
+    field_count: u8,
+    reserved: u16,
+    provider: *const c_char,
+    name: *const c_char,
+}
+
+static ON: AtomicU32 = AtomicU32::new(1);
+
+const EVENTS_MAX: usize = 256;
+const BYTES_MAX: usize = 48;
+
+/// What was recorded: an event's name, and the first bytes of its payload.
+#[derive(Clone, Copy)]
+struct Recorded {
+    name: &'static CStr,
+    size: usize,
+    bytes: [u8; BYTES_MAX],
+}
+
+impl Recorded {
+    const NONE: Self = Self { name: c"", size: 0, bytes: [0; BYTES_MAX] };
+
+    fn name(&self) -> &'static str {
+        self.name.to_str().expect("ASCII")
+    }
+
+    fn numbers(&self) -> Vec<u64> {
+        let words = self.bytes[..self.size.min(BYTES_MAX)].chunks_exact(8);
+        words.map(|word| u64::from_le_bytes(word.try_into().expect("eight bytes"))).collect()
+    }
+}
+
+/// What a thread has recorded. Without a destructor, and nothing in it allocates.
+struct Log {
+    count: Cell<usize>,
+    events: [Cell<Recorded>; EVENTS_MAX],
+}
+
+thread_local! {
+    static LOG: Log = const {
+        Log { count: Cell::new(0), events: [const { Cell::new(Recorded::NONE) }; EVENTS_MAX] }
+    };
+    /// What the library does with the descriptions that the thread brings.
+    static LIBRARY: Cell<Library> = const { Cell::new(Library::Registers) };
+    /// Whether the thread's allocations are spans.
+    static IS_TRACED: Cell<bool> = const { Cell::new(false) };
+}
+
+#[derive(Clone, Copy)]
+enum Library {
+    Registers,
+    /// As when its table is full.
+    Refuses,
+    /// Stops those with this end of their name until the gate is open.
+    StopsAt(&'static str, &'static Gate),
+}
+
+/// Where threads are stopped until there are `count` of them, or it is opened.
+struct Gate {
+    count: usize,
+    arrived: AtomicUsize,
+    is_open: AtomicBool,
+}
+
+impl Gate {
+    const fn new(count: usize) -> Self {
+        Self { count, arrived: AtomicUsize::new(0), is_open: AtomicBool::new(false) }
+    }
+
+    fn stop(&self) {
+        self.arrived.fetch_add(1, Ordering::SeqCst);
+        wait_for(|| self.arrived() >= self.count || self.is_open.load(Ordering::SeqCst));
+    }
+
+    fn arrived(&self) -> usize {
+        self.arrived.load(Ordering::SeqCst)
+    }
+}
+
+fn wait_for(condition: impl Fn() -> bool) {
+    let mut waited = Duration::ZERO;
+    while !condition() && waited < PATIENCE {
+        thread::sleep(STEP);
+        waited += STEP;
+    }
+}
+
+/// The events of this thread from now on.
+fn recorded(run: impl FnOnce()) -> Vec<Recorded> {
+    let first = LOG.with(|log| log.count.get());
+    run();
+    LOG.with(|log| log.events[first..log.count.get()].iter().map(Cell::get).collect())
+}
+
+fn names(events: &[Recorded]) -> Vec<&'static str> {
+    events.iter().map(Recorded::name).collect()
+}
+
+unsafe extern "C" fn emit(event: *const Event, payload: *mut u8, size: usize) {
+    let size = size & (usize::MAX >> 1);
+    let mut bytes = [0; BYTES_MAX];
+    let length = size.min(BYTES_MAX);
+    // SAFETY: the crate's promise: so many bytes are there.
+    bytes[..length].copy_from_slice(unsafe { std::slice::from_raw_parts(payload, length) });
+    // SAFETY: the crate's event, whose name is a C string and stays.
+    let name = unsafe { CStr::from_ptr((*event).name) };
+    LOG.with(|log| {
+        let count = log.count.get();
+        log.events[count].set(Recorded { name, size, bytes });
+        log.count.set(count + 1);
+    });
+}
+
+/// The library's function, which the crate calls for each description. Names that begin with `off`
+/// are not wanted, but for values that spans are given later.
+///
+/// # Safety
+/// The range holds pointers to events.
+#[unsafe(no_mangle)]
+unsafe extern "C" fn trackway_abi_register(begin: *const *const Event, _: *const *const Event) {
+    // SAFETY: there is one, which stays; what is written is atomic.
+    let event = unsafe { &**begin };
+    // SAFETY: its name is a C string.
+    let name = unsafe { CStr::from_ptr(event.name) }.to_str().expect("ASCII");
+    match LIBRARY.get() {
+        Library::Refuses => return,
+        Library::StopsAt(suffix, gate) if name.ends_with(suffix) => gate.stop(),
+        _ => {}
+    }
+    if !name.starts_with("off") || name.ends_with("_record") {
+        event.emit.store(emit as *mut (), Ordering::Relaxed);
+        event.enabled.store((&raw const ON).cast_mut(), Ordering::Release);
+    }
+}
+
+/// Makes a span for each allocation of the threads that want it, without any guard.
+struct Spans;
+
+// SAFETY: it is the system's allocator.
+unsafe impl GlobalAlloc for Spans {
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        if IS_TRACED.get() {
+            let _span = tracing::info_span!("allocation", bytes = layout.size() as u64).entered();
+        }
+        // SAFETY: the caller's promise.
+        unsafe { System.alloc(layout) }
+    }
+
+    unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
+        // SAFETY: the caller's promise.
+        unsafe { System.dealloc(pointer, layout) }
+    }
+}
+
+#[global_allocator]
+static ALLOCATOR: Spans = Spans;
+
+fn subscribe() {
+    static ONCE: Once = Once::new();
+    ONCE.call_once(|| {
+        let subscriber = trackway::subscriber().enters(true);
+        tracing::subscriber::set_global_default(subscriber).expect("no other subscriber");
+    });
+}
+
+/// In each thing that is described of a span, a thread is stopped while the process forks. The
+/// child, in which that thread is no more, visits the same callsite.
+#[test]
+fn children_go_on_that_were_forked_in_another_thread_s_first_visit() {
+    subscribe();
+    let visits: [(&str, fn()); 5] = [
+        ("_end", || of_span(|| tracing::info_span!("in_end", value = Empty))),
+        ("_begin", || of_span(|| tracing::info_span!("in_begin", value = Empty))),
+        ("_enter", || of_span(|| tracing::info_span!("in_enter", value = Empty))),
+        ("_record", || of_span(|| tracing::info_span!("in_record", value = Empty))),
+        ("_exit", || of_span(|| tracing::info_span!("in_exit", value = Empty))),
+    ];
+    fn of_span(span: fn() -> tracing::Span) {
+        let span = span().entered();
+        span.record("value", 1_u64);
+    }
+    for (suffix, visit) in visits {
+        let gate: &'static Gate = Box::leak(Box::new(Gate::new(usize::MAX)));
+        let stopped = thread::spawn(move || {
+            LIBRARY.set(Library::StopsAt(suffix, gate));
+            names(&recorded(visit)).len()
+        });
+        wait_for(|| gate.arrived() > 0);
+        assert!(gate.arrived() > 0, "nothing described {suffix}");
+        // SAFETY: the child makes spans, which neither lock nor allocate, and ends.
+        let child = match unsafe { libc::fork() } {
+            0 => {
+                // SAFETY: ends a child that waits for ever, by a signal.
+                unsafe { libc::alarm(PATIENCE.as_secs() as u32) };
+                let before = LOG.with(|log| log.count.get());
+                visit();
+                let count = LOG.with(|log| log.count.get()) - before;
+                // SAFETY: ends the child here.
+                unsafe { libc::_exit(if count == 5 { 0 } else { 1 }) }
+            }
+            child => child,
+        };
+        let mut status = 0;
+        // SAFETY: waits for that child.
+        let waited = unsafe { libc::waitpid(child, &raw mut status, 0) };
+        gate.is_open.store(true, Ordering::SeqCst);
+        assert_eq!((waited, status), (child, 0), "forked in {suffix}: {status:#x}");
+        // And the thread that was stopped in the parent has lost nothing.
+        assert_eq!(stopped.join().expect("it ends"), 5, "{suffix}");
+    }
+}
+
+/// The callsite has 16 places for sets of types. One that 64 threads bring at a time takes one.
+#[test]
+fn a_set_of_types_that_many_threads_bring_at_once_takes_one_place() {
+    const THREADS: usize = 64;
+    static ALL: Gate = Gate::new(THREADS);
+    static FIRST: Gate = Gate::new(THREADS);
+    fn say(first: usize, second: usize) -> usize {
+        let values: [&dyn tracing::Value; 5] = [&1_u64, &-1_i64, &1.5, &true, &"text"];
+        recorded(|| tracing::info!(name: "said", a = values[first], b = values[second])).len()
+    }
+    subscribe();
+    // The second set, and the very first of a callsite.
+    assert_eq!(say(0, 0), 1);
+    let threads = (0..THREADS).map(|_| {
+        thread::spawn(|| {
+            LIBRARY.set(Library::StopsAt("said", &ALL));
+            let said = say(1, 1);
+            LIBRARY.set(Library::StopsAt("first_end", &FIRST));
+            said + recorded(|| drop(tracing::info_span!("first"))).len()
+        })
+    });
+    let threads: Vec<_> = threads.collect();
+    let counts: Vec<usize> = threads.into_iter().map(|it| it.join().expect("it ends")).collect();
+    assert_eq!(counts, [3; THREADS], "an event, and a span's begin and end, of each");
+    let sets = (0..5).flat_map(|first| (0..5).map(move |second| (first, second)));
+    assert_eq!(sets.map(|(first, second)| say(first, second)).sum::<usize>(), 16);
+    assert_eq!((ALL.arrived(), FIRST.arrived()), (THREADS, THREADS), "all described at once");
+}
+
+#[test]
+fn a_set_of_types_that_is_refused_leaves_the_others_on() {
+    fn say(value: &dyn tracing::Value) -> usize {
+        recorded(|| tracing::info!(name: "partly", value)).len()
+    }
+    subscribe();
+    assert_eq!(say(&1_u64), 1);
+    LIBRARY.set(Library::Refuses);
+    assert_eq!(say(&"text"), 0);
+    LIBRARY.set(Library::Registers);
+    assert_eq!([say(&2_u64), say(&"text"), say(&true), say(&3_u64)], [1, 0, 1, 1]);
+}
+
+/// Nothing else of the span is wanted, and the first one is not given its value.
+#[test]
+fn values_that_spans_are_given_later_are_recorded_if_only_they_are_wanted() {
+    subscribe();
+    let events = recorded(|| {
+        for number in 0..10_u64 {
+            let span = tracing::info_span!("off_load", size = number, status = Empty);
+            if number % 3 == 1 {
+                span.record("status", number);
+            }
+        }
+    });
+    assert_eq!(names(&events), ["off_load_record"; 3]);
+    let statuses: Vec<u64> = events.iter().map(|event| event.numbers()[1]).collect();
+    assert_eq!(statuses, [1, 4, 7]);
+    // What has all its values is not made again when nobody wants it.
+    let is_made = || !tracing::info_span!("off_all", value = 1).is_disabled();
+    assert_eq!([0; 3].map(|_| is_made()), [true, false, false]);
+}
+
+/// A record has its values in the order of the fields, in whichever the program gives them.
+#[test]
+fn values_in_another_order_are_all_recorded() {
+    subscribe();
+    let span = tracing::info_span!("order", a = Empty, b = Empty, c = Empty);
+    let events = recorded(|| {
+        tracing::record_all!(span, b = 2_u64, a = 1_u64);
+        tracing::record_all!(span, c = 3_u64, a = ?11_u8, b = 2_u64);
+        tracing::record_all!(span, a = 1_u64, b = 2_u64);
+    });
+    let id = events[0].numbers()[0];
+    assert_eq!(names(&events), ["order_record"; 3]);
+    assert_eq!(events[0].numbers(), [id, 1, 2]);
+    let mut disordered = id.to_le_bytes().to_vec();
+    disordered.extend(b"11\0");
+    disordered.extend([2_u64, 3].map(u64::to_le_bytes).concat());
+    assert_eq!(events[1].bytes[..events[1].size], disordered);
+    assert_eq!(events[2].numbers(), [id, 1, 2]);
+}
+
+/// A thread-local value that was there before the thread's first span is dropped after whatever
+/// the subscriber keeps for the thread.
+#[test]
+fn spans_are_recorded_in_the_destructors_of_thread_local_values() {
+    static SEEN: Mutex<Vec<Recorded>> = Mutex::new(Vec::new());
+    struct Late(Vec<tracing::Span>);
+    impl Drop for Late {
+        fn drop(&mut self) {
+            let events = recorded(|| {
+                self.0.clear();
+                let outer = tracing::info_span!("outer").entered();
+                let inner = tracing::info_span!("inner").entered();
+                tracing::info!(name: "inside", "told");
+                drop(inner);
+                drop(outer);
+                tracing::info!(name: "outside", "told");
+            });
+            SEEN.lock().expect("nobody panics").extend(events);
+        }
+    }
+    thread_local! { static LATE: RefCell<Late> = const { RefCell::new(Late(Vec::new())) }; }
+    subscribe();
+    let thread = thread::spawn(|| {
+        LATE.with_borrow_mut(|late| late.0.push(tracing::info_span!("held")));
+    });
+    thread.join().expect("it ends");
+    let events = SEEN.lock().expect("nobody panics");
+    let expected = [
+        "held_end",
+        "outer_begin",
+        "outer_enter",
+        "inner_begin",
+        "inner_enter",
+        "inside",
+        "inner_exit",
+        "inner_end",
+        "outer_exit",
+        "outer_end",
+        "outside",
+    ];
+    assert_eq!(names(&events), expected);
+    let id = |place: usize| events[place].numbers()[0];
+    assert!(id(1) != id(3) && id(1) != 0 && id(3) != 0);
+    assert_eq!(events[3].numbers()[1], id(1), "the parent of the inner one");
+    assert_eq!((id(5), id(10)), (id(3), 0), "the spans that the events are in");
+}
+
+#[test]
+fn an_allocator_may_make_a_span_from_its_first_allocation_on() {
+    subscribe();
+    let thread = thread::spawn(|| {
+        recorded(|| {
+            IS_TRACED.set(true);
+            drop(black_box(vec![1_u8; 4321]));
+            // Its list of spans grows, which are the allocator's spans, too.
+            let spans: [tracing::span::EnteredSpan; 20] =
+                std::array::from_fn(|_| tracing::info_span!("work").entered());
+            drop(spans);
+            drop(black_box(vec![1_u8; 1234]));
+            IS_TRACED.set(false);
+        })
+    });
+    let events = thread.join().expect("it ends");
+    let begins = events.iter().filter(|event| event.name() == "allocation_begin");
+    let sizes: Vec<u64> = begins.map(|event| event.numbers()[2]).collect();
+    assert!(sizes.contains(&4321) && sizes.contains(&1234) && sizes.len() > 2, "{sizes:?}");
+    let ends = events.iter().filter(|event| event.name() == "allocation_end").count();
+    assert_eq!(ends, sizes.len());
+    assert_eq!(names(&events).iter().filter(|name| **name == "work_end").count(), 20);
+}
