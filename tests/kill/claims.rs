@@ -7,12 +7,12 @@ use trackway_ring::claim::Claim;
 use trackway_window::Owner;
 
 use crate::reading::Fate;
-use crate::stage::{Settings, Stage};
+use crate::stage::{By, Settings, Stage};
 use crate::stepping::{Place, Players, Scenario, Time};
 
 #[test]
 fn the_region_of_a_dead_claimer_waits_until_it_is_freed() {
-    let settings = Settings { overwrite: false, contexts: true, wide_ids: false, by_claim: true };
+    let settings = Settings { overwrite: false, contexts: true, wide_ids: false, by: By::Claim };
     let Some(stage) = Stage::new(settings) else { return };
     for place in [Place::Room(6), Place::Switch] {
         let scenario = Scenario { place, time: Time::Near, text: Some(17), is_cold: false };

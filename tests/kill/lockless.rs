@@ -1,12 +1,13 @@
 //! The 2012 paper's buffer, stepped through in the same way: its hole, found and counted.
 //!
 //! It has no sequence that could be aborted and no claim that could be freed. A producer that is
-//! killed between reserve and commit leaves a hole, which [`Buffer::holes`] finds; one that is
-//! killed after it committed a sub-buffer's last slot, and before it says so in commit seq, leaves a
-//! sub-buffer that is whole, has no hole, and is never read. Both are counted here; what is not
-//! in such a sub-buffer must be whole, in order and counted.
+//! killed between reserve and commit leaves a hole, which [`Buffer::holes`] finds. One that is
+//! killed after it committed a sub-buffer's last slot, and before commit seq says so, leaves a
+//! sub-buffer that is whole, has no hole, and is never read. Points of both kinds are counted here.
+//! What is not in such a sub-buffer must be whole, in order and counted.
 //!
-//! Other producers run in the harness, on copies of the memory; the code is the library's.
+//! The buffer by itself: other producers run in the harness, on copies of the memory; the code is
+//! the library's. Then the library, in a session, with a real recorder.
 
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
@@ -16,6 +17,8 @@ use trackway_ring::lockless::{Buffer, Counters, Lost, Mode, Store, SubBuffer, he
 use trackway_ring::{Geometry, write_header};
 use trackway_testkit::Records;
 
+use crate::stage::{By, Settings, Stage};
+use crate::stepping::{self, Players, Scenario, Time};
 use crate::tracee::{Tracee, forbidden};
 
 const PAGE: usize = 1 << PAGE_SHIFT;
@@ -104,7 +107,7 @@ impl Memory {
     /// Emits event `number` with that many words, each of which is the number.
     fn emit(&self, mode: Mode, words: u32, number: u64) -> Result<(), Lost> {
         let now = || self.clock().fetch_add(3, Ordering::Relaxed);
-        let slot = self.buffer(mode).reserve(self, now, words, 8 * words as usize, 7)?;
+        let slot = self.buffer(mode).reserve(self, now, || true, (words, 8 * words as usize, 7))?;
         let mut bytes = [0; EXTENDED_BYTES + 8 * 29 + TAILROOM_BYTES];
         // SAFETY: there is room for the longest header before.
         unsafe {
@@ -371,5 +374,39 @@ fn the_paper_s_hole_is_found_and_counted_and_nothing_else_is_torn() {
             // Only who commits the last slot of a sub-buffer can leave it untold.
             assert_eq!(untold > 0, !matches!(place, Place::Room), "{points:?}");
         }
+    }
+}
+
+/// The same in the library, with a real recorder, which counts what is lost in a hole.
+#[test]
+fn a_recorder_counts_the_hole_of_a_dead_writer() {
+    let settings =
+        Settings { overwrite: false, contexts: false, wide_ids: false, by: By::Lockless };
+    let Some(stage) = Stage::new(settings) else { return };
+    let mut players = Players::new(&stage);
+    for place in [stepping::Place::Room(4), stepping::Place::LastRoom, stepping::Place::Switch] {
+        let scenario = Scenario { place, time: Time::Near, text: Some(30), is_cold: false };
+        players.set(&scenario);
+        let (mut emitted, mut uncounted, mut seen) = (None, 0, [0; 3]);
+        let walked = players.walk(|players, point, is_new| {
+            if !is_new {
+                return Ok(());
+            }
+            let buffer = stage.lockless(stage.live()).ok_or("no buffer")?;
+            let left = left(&buffer);
+            seen[left as usize] += 1;
+            let (lines, lost) = players.stage.recover()?;
+            let all = lines.len() as u64 + lost;
+            let before = *emitted.get_or_insert(all);
+            if (before..=before + 1).contains(&all) {
+                return Ok(());
+            }
+            uncounted += 1;
+            let wrong = format!("{all} of {before} after {}: {lost} lost", point.number);
+            if left == Left::Untold && all < before { Ok(()) } else { Err(wrong) }
+        });
+        let steps = walked.unwrap_or_else(|wrong| panic!("{scenario:?}: {wrong}"));
+        println!("{place:?}: {seen:?} states, {uncounted} uncounted, {steps:?}");
+        assert!(steps.instructions > 50 && seen[Left::Hole as usize] > 3, "{steps:?}, {seen:?}");
     }
 }

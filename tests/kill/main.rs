@@ -46,7 +46,7 @@ mod every_instruction {
     use trackway_testkit::Random;
 
     use crate::reading::Fate;
-    use crate::stage::{Settings, Stage};
+    use crate::stage::{By, Settings, Stage};
     use crate::stepping::{Place, Players, Scenario, Steps, Time};
 
     /// Fewer instructions than any event takes.
@@ -65,7 +65,7 @@ mod every_instruction {
         let mut fate = Fate::Absent;
         let walked = players.walk(|players, point, is_new| {
             fate = point.fate;
-            more.worlds += players.all_continuations(point)?;
+            more.worlds += players.all_continuations(point, is_new)?;
             if recover && is_new {
                 players.recovered(point)?;
                 more.recovered += 1;
@@ -93,9 +93,9 @@ mod every_instruction {
             Place::Full if settings.overwrite => (2, Fate::Recorded),
             Place::Full => (0, Fate::Discarded),
         };
-        let entered = if settings.by_claim { 0 } else { commits };
+        let entered = if settings.by == By::Claim { 0 } else { commits };
         let is_claimed = steps.claimed > 0;
-        let claims = settings.by_claim && scenario.place != Place::Full;
+        let claims = settings.by == By::Claim && scenario.place != Place::Full;
         match () {
             () if fate != end => Err("it came to another end"),
             () if steps.instructions < INSTRUCTIONS_MIN => Err("too few instructions"),
@@ -103,7 +103,7 @@ mod every_instruction {
             () if steps.entered != entered => Err("another number of sequences"),
             () if steps.live < entered * LIVE_MIN => Err("too few points in sequences"),
             () if steps.states <= commits => Err("the window did not change"),
-            () if is_claimed && !settings.by_claim => Err("a region was claimed"),
+            () if is_claimed && settings.by == By::Sequence => Err("a region was claimed"),
             () if claims && !is_claimed => Err("no region was claimed"),
             () => Ok(()),
         }
@@ -151,11 +151,11 @@ mod every_instruction {
     }
 
     /// Kinds of sessions: with contexts or not, with wide ids or not. The short form has `few`.
-    fn in_all_places(overwrite: bool, by_claim: bool, few: &[(bool, bool)], seed: u64) {
+    fn in_all_places(overwrite: bool, by: By, few: &[(bool, bool)], seed: u64) {
         let all = [(false, false), (false, true), (true, false), (true, true)];
         let kinds = if long_form().is_some() { &all[..] } else { few };
         for &(contexts, wide_ids) in kinds {
-            let settings = Settings { overwrite, contexts, wide_ids, by_claim };
+            let settings = Settings { overwrite, contexts, wide_ids, by };
             let Some(stage) = Stage::new(settings) else { return };
             let mut players = Players::new(&stage);
             let rest = stage.rest();
@@ -171,29 +171,30 @@ mod every_instruction {
 
     #[test]
     fn by_sequence_in_discard_mode() {
-        in_all_places(false, false, &[(false, false), (true, true)], 1);
+        in_all_places(false, By::Sequence, &[(false, false), (true, true)], 1);
     }
 
     #[test]
     fn by_sequence_in_a_flight_recorder() {
-        in_all_places(true, false, &[(false, true)], 2);
+        in_all_places(true, By::Sequence, &[(false, true)], 2);
     }
 
     #[test]
     fn by_claim_in_discard_mode() {
-        in_all_places(false, true, &[(true, false)], 3);
+        in_all_places(false, By::Claim, &[(true, false)], 3);
     }
 
     #[test]
     fn by_claim_in_a_flight_recorder() {
-        in_all_places(true, true, &[(false, false)], 4);
+        in_all_places(true, By::Claim, &[(false, false)], 4);
     }
 
     /// Where the window changed, a real recorder takes over, and what it writes is read.
     #[test]
     fn recovered_from_every_state() {
         for overwrite in [false, true] {
-            let settings = Settings { overwrite, contexts: true, wide_ids: false, by_claim: false };
+            let settings =
+                Settings { overwrite, contexts: true, wide_ids: false, by: By::Sequence };
             let Some(stage) = Stage::new(settings) else { return };
             let mut players = Players::new(&stage);
             for place in [Place::Room(5), Place::Switch, Place::Full] {

@@ -4,11 +4,11 @@
 use std::sync::atomic::Ordering;
 
 use crate::reading::Fate;
-use crate::stage::{Settings, Stage};
+use crate::stage::{By, Settings, Stage};
 use crate::stepping::{Place, Players, Point, Scenario, Steps, Time};
 
 const PLAIN: Settings =
-    Settings { overwrite: false, contexts: false, wide_ids: false, by_claim: false };
+    Settings { overwrite: false, contexts: false, wide_ids: false, by: By::Sequence };
 const EVENT: Scenario =
     Scenario { place: Place::Room(2), time: Time::Near, text: Some(40), is_cold: false };
 
@@ -78,7 +78,7 @@ fn a_sequence_that_is_not_aborted_is_seen() {
 
 #[test]
 fn a_region_that_is_taken_from_a_living_owner_is_seen() {
-    let Some(stage) = Stage::new(Settings { by_claim: true, ..PLAIN }) else { return };
+    let Some(stage) = Stage::new(Settings { by: By::Claim, ..PLAIN }) else { return };
     let mut players = Players::new(&stage);
     let is_owned = |players: &Players, point: &Point| {
         let region = players.stage.region(players.stage.live());

@@ -16,6 +16,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use trackway_abi::region::PAGE_SHIFT;
 use trackway_abi::session::{flag, state};
 use trackway_abi::window::DATA_OFFSET;
+use trackway_ring::lockless::Buffer;
 use trackway_tests::World;
 use trackway_tests::steps::{send, wait_for};
 use trackway_window::{NAME_BYTES, SessionLayout, Way, Window, window_name};
@@ -35,6 +36,17 @@ const PAGE: usize = 1 << PAGE_SHIFT;
 /// How many CPUs' regions a writer may use: its own and, by claim, three neighbours'.
 const CPUS_USED: u32 = 4;
 
+/// How writers keep apart.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum By {
+    /// By restartable sequence.
+    Sequence,
+    /// By claim: they have no restartable sequences.
+    Claim,
+    /// By the 2012 paper's reserve and commit.
+    Lockless,
+}
+
 /// What kind of session.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Settings {
@@ -44,8 +56,8 @@ pub(crate) struct Settings {
     pub(crate) contexts: bool,
     /// With ids that need 16 bits.
     pub(crate) wide_ids: bool,
-    /// With writers that have no restartable sequences.
-    pub(crate) by_claim: bool,
+    /// How writers keep apart.
+    pub(crate) by: By,
 }
 
 /// A stage.
@@ -142,7 +154,7 @@ impl Stage {
         let layout = prepare(&live, settings);
         put_window(&copy, &bytes);
         let copy = open(&copy);
-        if layout.flags & flag::CLAIM_ONLY != 0 && !settings.by_claim {
+        if layout.flags & flag::CLAIM_ONLY != 0 && settings.by == By::Sequence {
             trackway_tests::skipped("restartable sequences do not abort here as they must");
             return None;
         }
@@ -163,7 +175,7 @@ impl Stage {
         };
         // Whoever comes first brings the events.
         let has_sequences = stage.writer().area != 0;
-        if !has_sequences && !settings.by_claim {
+        if !has_sequences && settings.by == By::Sequence {
             trackway_tests::skipped("the C library registered no rseq area");
             return None;
         }
@@ -197,8 +209,21 @@ impl Stage {
 
     /// The region in which the next record of a writer goes, by the way that it has.
     pub(crate) fn region(&self, window: &Window) -> trackway_ring::Region<'static> {
-        let way = if self.settings.by_claim { Way::Claim(0) } else { Way::Sequence };
+        let way = if self.settings.by == By::Claim { Way::Claim(0) } else { Way::Sequence };
         self.layout.region(window, self.cpu as u32, way).expect("the CPU has regions")
+    }
+
+    /// The lockless buffer of the writers' CPU, if the session has such.
+    pub(crate) fn lockless(&self, window: &Window) -> Option<Buffer<'static>> {
+        self.layout.lockless(window, self.cpu as u32)
+    }
+
+    /// Where the next record goes, in bytes since the beginning.
+    pub(crate) fn head(&self) -> u64 {
+        match self.lockless(&self.live) {
+            Some(buffer) => buffer.counters.write_count.load(Ordering::Relaxed),
+            None => self.region(&self.live).expected() >> 1,
+        }
     }
 
     /// Starts a writer; it stands at its first breakpoint.
@@ -208,7 +233,7 @@ impl Stage {
         command.env("TRACKWAY_TOKEN", &self.token);
         command.stdin(Stdio::null());
         let tunables = "glibc.pthread.rseq=0";
-        if self.settings.by_claim {
+        if self.settings.by == By::Claim {
             command.env("GLIBC_TUNABLES", tunables);
         } else {
             command.env_remove("GLIBC_TUNABLES");
@@ -380,7 +405,10 @@ impl Stage {
         let mut extents: Vec<_> = used.map(|(number, _)| (number * PAGE, PAGE)).collect();
         let session = self.live.session(self.layout.index);
         let controls = session.control_offset.load(Ordering::Relaxed) as usize;
-        extents.push((controls, SessionLayout::control_bytes(self.layout.cpus) as usize));
+        extents.push((
+            controls,
+            SessionLayout::control_bytes(self.layout.cpus, self.layout.flags) as usize,
+        ));
         for number in 0..self.layout.cpus.min(CPUS_USED) {
             let cpu = (self.cpu as u32 + number) % self.layout.cpus;
             for way in Way::ALL {
@@ -391,6 +419,11 @@ impl Stage {
                     extents.push((at as usize, length));
                 }
             }
+        }
+        if let Some(buffer) = self.lockless(&self.live) {
+            let length = buffer.geometry.sub_bytes() as usize;
+            let pages = buffer.places.iter().map(|place| place.load(Ordering::Relaxed) as usize);
+            extents.extend(pages.filter(|page| *page != 0).map(|page| (page * PAGE, length)));
         }
         self.extents = extents;
     }
@@ -404,6 +437,9 @@ fn record_and_kill(world: &World, settings: Settings) -> (Vec<u8>, String) {
     recorder.arg(if settings.contexts { "--context=vpid,vtid,procname" } else { "--context=none" });
     if settings.overwrite {
         recorder.arg("--overwrite");
+    }
+    if settings.by == By::Lockless {
+        recorder.arg("--reserve=lockless");
     }
     let script = "echo $$ $TRACKWAY_TOKEN > told.new; mv told.new told; exec sleep 100";
     recorder.args(["--", "sh", "-c", script]);

@@ -7,7 +7,7 @@ use trackway_abi::record::{EXTENDED_BYTES, TAILROOM_BYTES};
 use trackway_window::{Owner, Window};
 
 use crate::reading::{Expected, Fate, Found, Kind, LENGTH_BYTES, State, compare, context_bytes};
-use crate::stage::{Bytes, Settings, Stage};
+use crate::stage::{By, Bytes, Settings, Stage};
 use crate::tracee::{Checkpoint, Sequence, Tracee};
 
 /// More instructions than any event takes.
@@ -170,14 +170,19 @@ impl<'stage> Players<'stage> {
     /// Emits events until the region's head is where the scenario wants it.
     fn go_to(&mut self, scenario: &Scenario) {
         let stage = self.stage;
-        let Settings { overwrite, wide_ids, contexts, .. } = stage.settings();
+        let Settings { overwrite, wide_ids, contexts, by } = stage.settings();
         let context_bytes = if contexts { context_bytes(7) } else { 0 };
         let region = stage.region(stage.live());
         let geometry = region.geometry;
-        let head = || region.expected() >> 1;
+        let head = || stage.head();
         let body =
             context_bytes as u64 + scenario.text.map_or(0, |bytes| (LENGTH_BYTES + bytes) as u64);
-        let needed = (EXTENDED_BYTES + TAILROOM_BYTES) as u64 + body;
+        let header = if wide_ids { 6 } else { 4 };
+        let needed = match by {
+            // Its header is as long as it is.
+            By::Lockless => header + body,
+            _ => (EXTENDED_BYTES + TAILROOM_BYTES) as u64 + body,
+        };
         // Position in the sub-buffer from which on there is no room.
         let end = geometry.sub_bytes() - needed + 1;
         let around = geometry.ring_bytes() + geometry.sub_bytes();
@@ -204,7 +209,6 @@ impl<'stage> Players<'stage> {
                 return;
             }
         };
-        let header = if wide_ids { 6 } else { 4 };
         let least = header + (context_bytes + LENGTH_BYTES) as u64;
         loop {
             let missing = within.wrapping_sub(geometry.within(head()));
@@ -263,12 +267,21 @@ impl<'stage> Players<'stage> {
     }
 
     /// The present moment.
-    fn point(&self, number: usize, sequence: Option<Sequence>) -> Result<Point, String> {
+    fn point(
+        &self,
+        number: usize,
+        sequence: Option<Sequence>,
+        last: Option<&Point>,
+    ) -> Result<Point, String> {
         let checkpoint = self.writer.checkpoint();
         let bytes = self.stage.save();
         let at = self.writer.registers().rip;
         let live = sequence.filter(|sequence| sequence.is_live_at(at));
-        let fate = self.look_at_fork(&bytes)?;
+        let fate = match last {
+            // Readers have nothing but the window.
+            Some(last) if last.bytes == bytes => last.fate,
+            _ => self.look_at_fork(&bytes)?,
+        };
         Ok(Point { number, checkpoint, bytes, live, fate })
     }
 
@@ -289,12 +302,12 @@ impl<'stage> Players<'stage> {
         let mut last: Option<Point> = None;
         let region = self.stage.region(self.stage.live());
         for number in 0..STEPS_MAX {
-            let point = self.point(number, sequence)?;
+            let point = self.point(number, sequence, last.as_ref())?;
             let is_new = last.as_ref().is_none_or(|last| last.bytes != point.bytes);
             self.check_step(last.as_ref(), &point, &mut steps)?;
             steps.live += usize::from(point.live.is_some());
             steps.states += usize::from(is_new);
-            steps.worlds += 1;
+            steps.worlds += usize::from(is_new);
             let owner = region.control.owner.load(Ordering::Relaxed);
             if owner != 0 {
                 steps.claimed += 1;
@@ -334,7 +347,7 @@ impl<'stage> Players<'stage> {
         };
         let changed = last.bytes != point.bytes && heads(&last.bytes)? != heads(&point.bytes)?;
         steps.commits += usize::from(changed);
-        if changed && !self.stage.settings().by_claim {
+        if changed && self.stage.settings().by == By::Sequence {
             let at = self.writer.registers().rip;
             if last.live.is_none_or(|sequence| sequence.end != at) {
                 return Err("a commit word was stored, and not at the end of a sequence".into());
@@ -420,18 +433,25 @@ impl<'stage> Players<'stage> {
         Ok(())
     }
 
-    /// Everything that may happen at a moment.
-    pub(crate) fn all_continuations(&mut self, point: &Point) -> Result<usize, String> {
+    /// Everything that may happen at a moment; how many worlds were read. If the window is not new,
+    /// neither is what others do when the writer is dead.
+    pub(crate) fn all_continuations(
+        &mut self,
+        point: &Point,
+        is_new: bool,
+    ) -> Result<usize, String> {
         let number = point.number;
         let at = |what: &str| {
             let what = what.to_owned();
             move |wrong: String| format!("{what} after instruction {number}: {wrong}")
         };
         self.aborted(point).map_err(at("aborted"))?;
-        self.killed_and_others_go_on(point).map_err(at("killed, others going on"))?;
+        if is_new {
+            self.killed_and_others_go_on(point).map_err(at("killed, others going on"))?;
+        }
         self.preempted(point, true).map_err(at("preempted"))?;
         self.interrupted(point).map_err(at("interrupted"))?;
-        Ok(4)
+        Ok(3 + usize::from(is_new))
     }
 
     /// A real recorder takes what is there, and a real reader reads it.
