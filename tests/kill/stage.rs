@@ -10,7 +10,7 @@ use std::fs;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::Stdio;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use trackway_abi::region::PAGE_SHIFT;
@@ -18,7 +18,7 @@ use trackway_abi::session::{flag, state};
 use trackway_abi::window::DATA_OFFSET;
 use trackway_ring::lockless::Buffer;
 use trackway_tests::World;
-use trackway_tests::steps::{send, wait_for};
+use trackway_tests::steps::{Running, send, wait_for};
 use trackway_window::{NAME_BYTES, SessionLayout, Way, Window, window_name};
 
 use crate::reading::{EventId, Found, Ids, Kind, State};
@@ -232,9 +232,8 @@ impl Stage {
         command.env("TRACKWAY_WINDOW_DIR", self.world.window_dir().join("live"));
         command.env("TRACKWAY_TOKEN", &self.token);
         command.stdin(Stdio::null());
-        let tunables = "glibc.pthread.rseq=0";
         if self.settings.by == By::Claim {
-            command.env("GLIBC_TUNABLES", tunables);
+            command.env("GLIBC_TUNABLES", "glibc.pthread.rseq=0");
         } else {
             command.env_remove("GLIBC_TUNABLES");
         }
@@ -443,27 +442,21 @@ fn record_and_kill(world: &World, settings: Settings) -> (Vec<u8>, String) {
     }
     let script = "echo $$ $TRACKWAY_TOKEN > told.new; mv told.new told; exec sleep 100";
     recorder.args(["--", "sh", "-c", script]);
-    let mut recorder = start_quietly(&mut recorder);
+    let recorder = Running::start(&mut recorder);
     let told = world.path("told");
     wait_for("the recorder's command", || told.exists());
     let told = fs::read_to_string(told).expect("what the command says");
     let (command, token) = told.trim().split_once(' ').expect("two words");
-    let pid = recorder.id().cast_signed();
-    send(pid, libc::SIGSTOP);
+    let pid = recorder.pid();
+    recorder.signal(libc::SIGSTOP);
     wait_for("the recorder to stand still", || {
         let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
         stat.rsplit_once(") ").is_some_and(|(_, rest)| rest.starts_with('T'))
     });
     let bytes = fs::read(name_in(world.window_dir())).expect("the window");
     send(command.parse().expect("a process id"), libc::SIGKILL);
-    send(pid, libc::SIGKILL);
-    let _ = recorder.wait();
+    drop(recorder);
     (bytes, token.to_owned())
-}
-
-fn start_quietly(command: &mut Command) -> std::process::Child {
-    command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
-    command.spawn().expect("trackway runs")
 }
 
 /// Makes a window independent of its dead recorder.

@@ -445,13 +445,19 @@ impl<'stage> Players<'stage> {
             let what = what.to_owned();
             move |wrong: String| format!("{what} after instruction {number}: {wrong}")
         };
-        self.aborted(point).map_err(at("aborted"))?;
+        let mut worlds = 2;
+        if point.live.is_some() {
+            // Elsewhere there is nothing to abort, and to go on is what stepping does.
+            self.aborted(point).map_err(at("aborted"))?;
+            worlds += 1;
+        }
         if is_new {
+            worlds += 1;
             self.killed_and_others_go_on(point).map_err(at("killed, others going on"))?;
         }
         self.preempted(point, true).map_err(at("preempted"))?;
         self.interrupted(point).map_err(at("interrupted"))?;
-        Ok(3 + usize::from(is_new))
+        Ok(worlds)
     }
 
     /// A real recorder takes what is there, and a real reader reads it.

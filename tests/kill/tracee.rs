@@ -4,7 +4,6 @@
 //! clears the thread's `rseq_cs` word whenever it is set ([`Tracee::sequence`] remembers what it
 //! was): the sequence goes on as if nobody looked. An abort is what the kernel would do then:
 //! the instruction pointer is moved to the sequence's abort handler.
-#![cfg(target_arch = "x86_64")]
 
 use std::fs::File;
 use std::io;
@@ -18,6 +17,8 @@ const RSEQ_CS: u64 = 8;
 /// Size of `struct rseq_cs`: version and flags, start, length, abort handler.
 const DESCRIPTOR_BYTES: usize = 32;
 const PAGE: u64 = 4096;
+/// Processor time that a process may take, stepping included.
+const CPU_SECONDS_MAX: u64 = 600;
 /// A breakpoint's instruction.
 const INT3: u8 = 0xcc;
 /// Enough for the vector registers of any processor.
@@ -93,8 +94,11 @@ fn check(result: libc::c_long) -> io::Result<()> {
     if result == -1 { Err(io::Error::last_os_error()) } else { Ok(()) }
 }
 
-/// Asks the kernel to let the parent trace the calling process.
+/// Asks the kernel to let the parent trace the calling process, and to end it if it runs for ever.
 fn trace_me() -> io::Result<()> {
+    let limit = libc::rlimit { rlim_cur: CPU_SECONDS_MAX, rlim_max: CPU_SECONDS_MAX };
+    // SAFETY: the limit is ours; a plain system call.
+    check(unsafe { libc::setrlimit(libc::RLIMIT_CPU, &raw const limit) }.into())?;
     // SAFETY: PTRACE_TRACEME takes no memory of ours; it is a plain system call, good after fork.
     check(unsafe { libc::ptrace(libc::PTRACE_TRACEME, 0, 0, 0) })
 }
