@@ -144,6 +144,15 @@ fn a_killed_writer_leaves_a_hole_where_there_can_be_one() {
     }
 }
 
+/// A program that outlives its recorder, but not this.
+struct Orphan(i32);
+
+impl Drop for Orphan {
+    fn drop(&mut self) {
+        send(self.0, libc::SIGKILL);
+    }
+}
+
 /// Bytes of all files in a folder, if it is there.
 fn bytes_in(folder: &Path) -> u64 {
     let entries = std::fs::read_dir(folder).into_iter().flatten().flatten();
@@ -164,17 +173,19 @@ fn every_way_is_recovered_after_the_recorder_was_killed() {
         let mut command = world.trackway(&["record", "--on=app:*", "--reserve", way, "-o"]);
         command.arg(&trace).args(["--", &program, "0", "2", "for-ever"]);
         command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
-        // The program outlives its recorder, and ends with the group.
         let recorder = Running::start(&mut command);
-        wait_for("events are written", || bytes_in(&trace) > 1 << 20);
         let recorder_pid = i32::try_from(recorder.pid()).expect("a pid");
-        let children =
-            std::fs::read_to_string(format!("/proc/{recorder_pid}/task/{recorder_pid}/children"));
-        let child: i32 = children.expect("/proc").trim().parse().expect("one child");
+        let mut child = None;
+        wait_for("the program runs", || {
+            let children = format!("/proc/{recorder_pid}/task/{recorder_pid}/children");
+            let found = std::fs::read_to_string(children).expect("/proc");
+            child = found.trim().parse().ok().map(Orphan);
+            child.is_some()
+        });
+        wait_for("events are written", || bytes_in(&trace) > 1 << 20);
         send(recorder_pid, libc::SIGKILL);
         std::thread::sleep(Duration::from_millis(20));
-        send(child, libc::SIGKILL);
-        drop(recorder);
+        drop((child, recorder));
         let output = world.trackway(&["recover"]).arg(&trace).output().expect("recover");
         let messages = String::from_utf8_lossy(&output.stderr);
         assert!(output.status.success() && messages.contains("more events"), "{way}: {messages}");
