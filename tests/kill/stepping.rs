@@ -162,8 +162,12 @@ impl<'stage> Players<'stage> {
     }
 
     fn before(&mut self, text: usize) {
+        self.emit(Kind::Before, text);
+    }
+
+    fn emit(&mut self, kind: Kind, text: usize) {
         let text = 2000..2000 + text;
-        let emitted = self.stage.emit(&mut self.writer, Kind::Before, &text);
+        let emitted = self.stage.emit(&mut self.writer, kind, &text);
         emitted.expect("a writer that nobody disturbs");
     }
 
@@ -200,11 +204,13 @@ impl<'stage> Players<'stage> {
                 end
             }
             Place::Full => {
-                // By claim, other regions are tried: all are full when an event is discarded.
-                let text = scenario.text.unwrap_or(0);
-                let lost = || stage.discarded();
-                while lost() == 0 {
-                    self.before(text);
+                // By claim, other regions are tried: all are full when an event is discarded, for
+                // one of its size.
+                while stage.discarded() == 0 {
+                    match scenario.text {
+                        Some(text) => self.before(text),
+                        None => self.emit(Kind::Empty, 0),
+                    }
                 }
                 return;
             }
