@@ -16,7 +16,7 @@ VERSION := 0.1.0
 MAN3 := awk -v version=$(VERSION) -f packaging/man3.awk
 MAN3_HEADERS := include/trackway/trackway.h include/trackway/dynamic.h
 
-.PHONY: help build programs demo test fuzz torture models bench asm install uninstall clean
+.PHONY: help build programs demo test fuzz torture models kill bench asm install uninstall clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -54,6 +54,11 @@ torture: ## the long torture test: make torture HOURS=n (default: ten minutes)
 models: ## check the Promela models of the buffer with Spin (docs/models.md)
 	@scripts/packages test
 	@scripts/models full
+
+kill: ## kill a writer after every instruction, the long form: make kill [BYTES=16]
+	@scripts/packages test
+	@$(MAKE) --no-print-directory build
+	@scripts/kill $(BYTES)
 
 bench: ## what tracing and reading cost on this machine, beside other programs
 	@scripts/packages bench

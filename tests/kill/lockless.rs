@@ -1,0 +1,412 @@
+//! The 2012 paper's buffer, stepped through in the same way: its hole, found and counted.
+//!
+//! It has no sequence that could be aborted and no claim that could be freed. A producer that is
+//! killed between reserve and commit leaves a hole, which [`Buffer::holes`] finds. One that is
+//! killed after it committed a sub-buffer's last slot, and before commit seq says so, leaves a
+//! sub-buffer that is whole, has no hole, and is never read. Points of both kinds are counted here.
+//! What is not in such a sub-buffer must be whole, in order and counted.
+//!
+//! The buffer by itself: other producers run in the harness, on copies of the memory; the code is
+//! the library's. Then the library, in a session, with a real recorder.
+
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+
+use trackway_abi::record::{EXTENDED_BYTES, TAILROOM_BYTES};
+use trackway_abi::region::{PAGE_SHIFT, SUB_HEADER_BYTES};
+use trackway_ring::lockless::{Buffer, Counters, Lost, Mode, Store, SubBuffer, header};
+use trackway_ring::{Geometry, write_header};
+use trackway_testkit::Records;
+
+use crate::stage::{By, Settings, Stage};
+use crate::stepping::{self, Players, Scenario, Time};
+use crate::tracee::{Tracee, forbidden};
+
+const PAGE: usize = 1 << PAGE_SHIFT;
+const SUB_BUFFERS: usize = 2;
+/// Counters, then memory for all sub-buffers and one more.
+const BYTES: usize = PAGE * (2 + SUB_BUFFERS);
+/// Where in the first page things are.
+const SUB_BUFFERS_AT: usize = 512;
+const PLACES_AT: usize = 1024;
+const CLOCK_AT: usize = 2048;
+/// Words of a record that others emit, and how many: more than the buffer has room for.
+const WORDS: u32 = 5;
+const OTHERS: u64 = 300;
+/// The event that is stepped through.
+const EVENT: u64 = 500;
+const EVENT_WORDS: u32 = 11;
+/// First number of others' events.
+const LATER: u64 = 1000;
+/// Events of others that come in between.
+const FEW: u64 = 3;
+/// More steps than an event takes, in a library that is not optimised.
+const STEPS_MAX: usize = 200_000;
+
+/// Memory that a buffer lies in, shared with children.
+struct Memory(*mut u8);
+
+impl Store for Memory {
+    unsafe fn store(&self, at: u64, source: &[u8]) {
+        // SAFETY: the caller reserved the bytes, which lie in a place of this memory.
+        unsafe {
+            let place = self.0.add(at as usize);
+            std::ptr::copy_nonoverlapping(source.as_ptr(), place, source.len());
+        }
+    }
+}
+
+impl Drop for Memory {
+    fn drop(&mut self) {
+        // SAFETY: it was mapped in `new`, and nothing refers to it any more.
+        unsafe { libc::munmap(self.0.cast(), BYTES) };
+    }
+}
+
+impl Memory {
+    fn new() -> Self {
+        let protection = libc::PROT_READ | libc::PROT_WRITE;
+        let flags = libc::MAP_SHARED | libc::MAP_ANONYMOUS;
+        // SAFETY: a new mapping.
+        let base = unsafe { libc::mmap(std::ptr::null_mut(), BYTES, protection, flags, -1, 0) };
+        assert_ne!(base, libc::MAP_FAILED);
+        Self(base.cast())
+    }
+
+    /// Of an empty buffer.
+    fn reset(&self, mode: Mode) {
+        // SAFETY: the memory is ours, and no producer is alive.
+        unsafe { std::ptr::write_bytes(self.0, 0, BYTES) };
+        let buffer = self.buffer(mode);
+        for (page, place) in (1..).zip(buffer.places) {
+            place.store(page, Ordering::Relaxed);
+        }
+        buffer.reset(0);
+        self.clock().store(1 << 40, Ordering::Relaxed);
+    }
+
+    fn at<T>(&self, at: usize, count: usize) -> &[T] {
+        assert!(at + count * size_of::<T>() <= BYTES);
+        // SAFETY: in bounds, aligned, and of atomics, for which any bytes are good.
+        unsafe { std::slice::from_raw_parts(self.0.add(at).cast(), count) }
+    }
+
+    fn clock(&self) -> &AtomicU64 {
+        &self.at(CLOCK_AT, 1)[0]
+    }
+
+    fn buffer(&self, mode: Mode) -> Buffer<'_> {
+        Buffer {
+            counters: &self.at::<Counters>(0, 1)[0],
+            sub_buffers: self.at::<SubBuffer>(SUB_BUFFERS_AT, SUB_BUFFERS),
+            places: self.at::<AtomicU32>(PLACES_AT, SUB_BUFFERS + 1),
+            geometry: Geometry::new(PAGE_SHIFT, SUB_BUFFERS.ilog2()).expect("sizes"),
+            mode,
+        }
+    }
+
+    /// Emits event `number` with that many words, each of which is the number.
+    fn emit(&self, mode: Mode, words: u32, number: u64) -> Result<(), Lost> {
+        let now = || self.clock().fetch_add(3, Ordering::Relaxed);
+        let slot = self.buffer(mode).reserve(self, now, || true, (words, 8 * words as usize, 7))?;
+        let mut bytes = [0; EXTENDED_BYTES + 8 * 29 + TAILROOM_BYTES];
+        // SAFETY: there is room for the longest header before.
+        unsafe {
+            let end = bytes.as_mut_ptr().add(EXTENDED_BYTES);
+            write_header(end, words, slot.timestamp, slot.header_bytes);
+        }
+        for word in 0..words as usize {
+            bytes[EXTENDED_BYTES + 8 * word..][..8].copy_from_slice(&number.to_le_bytes());
+        }
+        let from = EXTENDED_BYTES - slot.header_bytes;
+        // SAFETY: the slot is reserved.
+        unsafe { self.store(slot.at, &bytes[from..from + slot.bytes as usize]) };
+        self.buffer(mode).commit(self, &slot);
+        Ok(())
+    }
+
+    fn force_switch(&self, mode: Mode) {
+        self.buffer(mode).force_switch(self, || self.clock().fetch_add(3, Ordering::Relaxed));
+    }
+
+    fn bytes(&self) -> Vec<u8> {
+        // SAFETY: the memory is ours, and producers stand still.
+        unsafe { std::slice::from_raw_parts(self.0, BYTES).to_vec() }
+    }
+
+    fn set(&self, bytes: &[u8]) {
+        assert_eq!(bytes.len(), BYTES);
+        // SAFETY: as in `bytes`.
+        unsafe { std::ptr::copy_nonoverlapping(bytes.as_ptr(), self.0, BYTES) };
+    }
+
+    /// Reads what is whole; the events' numbers.
+    fn drain(&self, mode: Mode, own: &mut u32) -> Result<Vec<u64>, String> {
+        let buffer = self.buffer(mode);
+        let mut numbers = Vec::new();
+        while let Ok(got) = buffer.get(own) {
+            let bytes = self.at::<u8>(got.at as usize, PAGE);
+            let field =
+                |at: usize| u64::from_le_bytes(bytes[at..at + 8].try_into().expect("a word"));
+            let content = field(header::CONTENT).wrapping_sub(field(header::POSITION)) as usize;
+            let body = bytes.get(SUB_HEADER_BYTES..content).ok_or("a content beyond its end")?;
+            let mut last = field(header::BEGIN);
+            let mut records = Records::new(body, last, |words, _| Some(8 * words as usize));
+            let before = numbers.len();
+            for record in records.by_ref() {
+                let mut words = record.body.chunks_exact(8);
+                let first = words.next().ok_or("an empty record")?;
+                let is_torn = words.any(|word| word != first);
+                if is_torn || record.header.timestamp_ns < last {
+                    return Err(format!("torn or out of order: {record:?}"));
+                }
+                last = record.header.timestamp_ns;
+                numbers.push(u64::from_le_bytes(first.try_into().expect("a word")));
+            }
+            let read = (numbers.len() - before) as u64;
+            let is_right = records.is_whole()
+                && (field(header::POSITION), field(header::RECORDS)) == (got.position, read);
+            if !is_right {
+                return Err(format!("{read} records at {}", got.position));
+            }
+            buffer.put(got);
+        }
+        Ok(numbers)
+    }
+}
+
+/// What the writer that stands still has left, as its counters say.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Left {
+    /// Nothing.
+    Nothing,
+    /// A slot that is not committed.
+    Hole,
+    /// A sub-buffer that is whole, which nobody will be told; perhaps a hole in the next one.
+    Untold,
+}
+
+fn left(buffer: &Buffer<'_>) -> Left {
+    let is_whole = |count: u64| count.is_multiple_of(buffer.geometry.sub_bytes());
+    let is_untold = buffer.sub_buffers.iter().any(|sub_buffer| {
+        let count = sub_buffer.commit_count.load(Ordering::Relaxed);
+        is_whole(count) && count != sub_buffer.commit_seq.load(Ordering::Relaxed)
+    });
+    match buffer.holes().next() {
+        _ if is_untold => Left::Untold,
+        Some(_) => Left::Hole,
+        None => Left::Nothing,
+    }
+}
+
+/// The writer is dead, and others go on until the buffer has been gone round: what is read is
+/// whole, and all events are read, lost or in a sub-buffer that is not read. How many are not
+/// counted, of the events `before` and this one.
+fn others_go_on(copy: &Memory, mode: Mode, before: u64) -> Result<u64, String> {
+    let buffer = copy.buffer(mode);
+    let found = left(&buffer);
+    for number in 0..OTHERS {
+        let _ = copy.emit(mode, WORDS, LATER + number);
+    }
+    copy.force_switch(mode);
+    let read = copy.drain(mode, &mut { SUB_BUFFERS as u32 })?;
+    if !read.windows(2).all(|pair| pair[0] < pair[1] || pair[0] == EVENT) {
+        return Err(format!("out of order: {read:?}"));
+    }
+    let count = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
+    let delivered = count(&buffer.counters.delivered);
+    let lost = count(&buffer.counters.lost_full) + count(&buffer.counters.lost_nested);
+    let inside: u64 = buffer.sub_buffers.iter().map(|sub_buffer| count(&sub_buffer.records)).sum();
+    // Of those who came later, who are all behind what is missing, nothing can be read.
+    let is_right = match found {
+        Left::Nothing => read.len() as u64 == delivered,
+        _ => read.iter().all(|number| *number < LATER),
+    };
+    if mode == Mode::Discard && !is_right {
+        return Err(format!("{} read, {delivered} delivered, {found:?}", read.len()));
+    }
+    if found == Left::Nothing && left(&buffer) != Left::Nothing {
+        return Err("others left something, and they are alive".into());
+    }
+    let (all, emitted) = (delivered + lost + inside, before + OTHERS);
+    match emitted.checked_sub(all) {
+        // With the event, or without it.
+        None if all == emitted + 1 => Ok(0),
+        Some(0) => Ok(0),
+        // All of the sub-buffer that is not read: it was the first.
+        Some(missing) if found == Left::Untold && missing == before => Ok(missing),
+        _ => Err(format!("{all} counted of {emitted}, {found:?}: {lost} lost, {inside} inside")),
+    }
+}
+
+/// Where the event finds the buffer.
+#[derive(Debug, Clone, Copy)]
+enum Place {
+    Room,
+    /// It ends where its sub-buffer does.
+    LastRoom,
+    Switch,
+}
+
+/// Emits events until the buffer is where the event is to find it; how many.
+fn go_to(memory: &Memory, mode: Mode, place: Place) -> u64 {
+    let buffer = memory.buffer(mode);
+    let within = || {
+        PAGE - buffer.geometry.within(buffer.counters.write_count.load(Ordering::Relaxed)) as usize
+    };
+    let mut emitted = 0;
+    let mut emit = |words| {
+        memory.emit(mode, words, emitted).expect("there is room");
+        emitted += 1;
+    };
+    emit(WORDS);
+    let record = |words: usize| 4 + 8 * words;
+    let event = record(EVENT_WORDS as usize);
+    let wanted = match place {
+        Place::Room => return emitted,
+        Place::LastRoom => event,
+        Place::Switch => event - 4,
+    };
+    while within() > wanted {
+        let missing = within() - wanted;
+        let words = (1..=29).rev().find(|words| {
+            let rest = missing.wrapping_sub(record(*words));
+            rest == 0 || (rest >= record(1) && rest <= PAGE)
+        });
+        emit(words.expect("a size") as u32);
+    }
+    assert!(within() <= wanted, "{} {wanted}", within());
+    emitted
+}
+
+/// A child that is about to emit the event.
+fn child(memory: &Memory, mode: Mode) -> Tracee {
+    // SAFETY: no preconditions.
+    let cpu = unsafe { libc::sched_getcpu() };
+    // SAFETY: the child allocates nothing and takes no lock.
+    let child = unsafe {
+        Tracee::fork(usize::try_from(cpu).unwrap_or(0), || {
+            std::arch::asm!("int3");
+            let _ = memory.emit(mode, EVENT_WORDS, EVENT);
+            std::arch::asm!("int3");
+        })
+    };
+    let mut child = child.expect("a child");
+    child.run(0).expect("its first breakpoint");
+    child
+}
+
+/// What stepping through one event came to.
+#[derive(Debug, Default)]
+struct Points {
+    /// By [`Left`].
+    left: [usize; 3],
+    /// Points of which something is not counted.
+    uncounted: usize,
+}
+
+fn step_through(mode: Mode, place: Place) -> Points {
+    let (memory, copy) = (Memory::new(), Memory::new());
+    memory.reset(mode);
+    let before = go_to(&memory, mode, place);
+    let mut child = child(&memory, mode);
+    let mut points = Points::default();
+    let mut last = Vec::new();
+    for number in 0..STEPS_MAX {
+        let bytes = memory.bytes();
+        copy.set(&bytes);
+        points.left[left(&copy.buffer(mode)) as usize] += 1;
+        let is_at_its_end = number > 0 && child.is_at_breakpoint();
+        if bytes != last {
+            let fail = |wrong| -> ! { panic!("{mode:?}, {place:?}, after {number}: {wrong}") };
+            let uncounted = others_go_on(&copy, mode, before).unwrap_or_else(|wrong| fail(wrong));
+            points.uncounted += usize::from(uncounted > 0);
+            let checkpoint = child.checkpoint();
+            let came = come_in_between(&memory, mode, before, &mut child, is_at_its_end);
+            came.unwrap_or_else(|wrong| fail(wrong));
+            child.restore(&checkpoint);
+            memory.set(&bytes);
+        }
+        last = bytes;
+        if is_at_its_end {
+            return points;
+        }
+        child.step();
+    }
+    panic!("not at its end after {STEPS_MAX} instructions");
+}
+
+/// Others come in, and the writer goes on, if it is not at its end: everything is read.
+fn come_in_between(
+    memory: &Memory,
+    mode: Mode,
+    before: u64,
+    child: &mut Tracee,
+    is_at_its_end: bool,
+) -> Result<(), String> {
+    for number in 0..FEW {
+        memory.emit(mode, WORDS, LATER + number).map_err(|lost| format!("{lost:?}"))?;
+    }
+    if !is_at_its_end {
+        child.run(0)?;
+    }
+    memory.force_switch(mode);
+    let left = left(&memory.buffer(mode));
+    let mut read = memory.drain(mode, &mut { SUB_BUFFERS as u32 })?;
+    read.sort_unstable();
+    let expected = (0..before).chain([EVENT]).chain(LATER..LATER + FEW);
+    if left == Left::Nothing && read.iter().copied().eq(expected) {
+        return Ok(());
+    }
+    Err(format!("others came in between, then: {left:?}, {read:?}"))
+}
+
+#[test]
+fn the_paper_s_hole_is_found_and_counted_and_nothing_else_is_torn() {
+    if let Some(reason) = forbidden() {
+        return trackway_tests::skipped(&reason);
+    }
+    for mode in [Mode::Discard, Mode::FlightRecorder] {
+        for place in [Place::Room, Place::LastRoom, Place::Switch] {
+            let points = step_through(mode, place);
+            println!("{mode:?}, {place:?}: {points:?}");
+            let [nothing, hole, untold] = points.left;
+            assert!(nothing > 50 && hole > 50, "{points:?}");
+            // Only who commits the last slot of a sub-buffer can leave it untold.
+            assert_eq!(untold > 0, !matches!(place, Place::Room), "{points:?}");
+        }
+    }
+}
+
+/// The same in the library, with a real recorder, which counts what is lost in a hole.
+#[test]
+fn a_recorder_counts_the_hole_of_a_dead_writer() {
+    let settings =
+        Settings { overwrite: false, contexts: false, wide_ids: false, by: By::Lockless };
+    let Some(stage) = Stage::new(settings) else { return };
+    let mut players = Players::new(&stage);
+    for place in [stepping::Place::Room(4), stepping::Place::LastRoom, stepping::Place::Switch] {
+        let scenario = Scenario { place, time: Time::Near, text: Some(30), is_cold: false };
+        players.set(&scenario);
+        let (mut emitted, mut uncounted, mut seen) = (None, 0, [0; 3]);
+        let walked = players.walk(|players, point, is_new| {
+            if !is_new {
+                return Ok(());
+            }
+            let buffer = stage.lockless(stage.live()).ok_or("no buffer")?;
+            let left = left(&buffer);
+            seen[left as usize] += 1;
+            let (lines, lost) = players.stage.recover()?;
+            let all = lines.len() as u64 + lost;
+            let before = *emitted.get_or_insert(all);
+            if (before..=before + 1).contains(&all) {
+                return Ok(());
+            }
+            uncounted += 1;
+            let wrong = format!("{all} of {before} after {}: {lost} lost", point.number);
+            if left == Left::Untold && all < before { Ok(()) } else { Err(wrong) }
+        });
+        let steps = walked.unwrap_or_else(|wrong| panic!("{scenario:?}: {wrong}"));
+        println!("{place:?}: {seen:?} states, {uncounted} uncounted, {steps:?}");
+        assert!(steps.instructions > 50 && seen[Left::Hole as usize] > 3, "{steps:?}, {seen:?}");
+    }
+}

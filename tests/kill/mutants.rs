@@ -1,0 +1,96 @@
+//! Faults that the harness must see, or it sees nothing: a commit word that is stored early, a
+//! sequence that is not aborted, a region that is taken from a living owner.
+
+use std::sync::atomic::Ordering;
+
+use crate::reading::Fate;
+use crate::stage::{By, Settings, Stage};
+use crate::stepping::{Place, Players, Point, Scenario, Steps, Time};
+
+const PLAIN: Settings =
+    Settings { overwrite: false, contexts: false, wide_ids: false, by: By::Sequence };
+const EVENT: Scenario =
+    Scenario { place: Place::Room(2), time: Time::Near, text: Some(40), is_cold: false };
+
+/// Steps through an event; the points at which `wrong` finds something, as a list of booleans, of
+/// those that `of` chooses.
+fn findings(
+    players: &mut Players,
+    mut of: impl FnMut(&Players, &Point) -> bool,
+    mut wrong: impl FnMut(&mut Players, &Point) -> Result<(), String>,
+) -> (Vec<bool>, Steps) {
+    players.set(&EVENT);
+    let mut found = Vec::new();
+    let steps = players.walk(|players, point, _| {
+        if of(players, point) {
+            found.push(wrong(players, point).is_err());
+        }
+        Ok(())
+    });
+    (found, steps.expect("stepping itself finds nothing"))
+}
+
+#[test]
+fn a_commit_word_that_is_stored_before_the_rest_is_seen() {
+    let Some(stage) = Stage::new(PLAIN) else { return };
+    let mut players = Players::new(&stage);
+    players.set(&EVENT);
+    let mut points = Vec::new();
+    let walked = players.walk(|players, point, _| {
+        let word = players.stage.region(players.stage.live()).expected();
+        points.push((point.bytes.clone(), point.live.is_some(), point.fate, word));
+        Ok(())
+    });
+    walked.expect("stepping itself finds nothing");
+    let committed = points.last().expect("points").3;
+    let early = |bytes: &[u8]| {
+        let fork = stage.fork(bytes);
+        stage.region(fork).control.commit.store(committed, Ordering::Relaxed);
+        players.look_at_window(fork)
+    };
+    let live: Vec<_> = points.iter().filter(|point| point.1).collect();
+    assert!(live.iter().all(|point| point.2 == Fate::Absent));
+    // Before its last instruction everything is there but the word: then it is not early.
+    let (last, others) = live.split_last().expect("points in a sequence");
+    assert!(matches!(early(&last.0), Ok(Fate::Recorded)));
+    for (number, point) in others.iter().enumerate() {
+        let seen = early(&point.0);
+        assert!(seen.is_err(), "a word stored at point {number} of the sequence: {seen:?}");
+    }
+}
+
+#[test]
+fn a_sequence_that_is_not_aborted_is_seen() {
+    let Some(stage) = Stage::new(PLAIN) else { return };
+    let mut players = Players::new(&stage);
+    let is_live = |_: &Players, point: &Point| point.live.is_some();
+    let (found, _) =
+        findings(&mut players, is_live, |players, point| players.preempted(point, false));
+    // Until the commit word is compared, the comparison sees what came in between. From there on
+    // nothing does but the abort.
+    let safe = found.iter().take_while(|is_found| !**is_found).count();
+    assert!(safe < 10, "{found:?}");
+    assert!(found.len() - safe > 10 && found[safe..].iter().all(|is_found| *is_found), "{found:?}");
+    let (found, _) =
+        findings(&mut players, is_live, |players, point| players.preempted(point, true));
+    assert!(!found.contains(&true), "{found:?}");
+}
+
+#[test]
+fn a_region_that_is_taken_from_a_living_owner_is_seen() {
+    let Some(stage) = Stage::new(Settings { by: By::Claim, ..PLAIN }) else { return };
+    let mut players = Players::new(&stage);
+    let is_owned = |players: &Players, point: &Point| {
+        let region = players.stage.region(players.stage.live());
+        point.fate == Fate::Absent && region.control.owner.load(Ordering::Relaxed) != 0
+    };
+    let (found, steps) = findings(&mut players, is_owned, |players, point| {
+        let region = players.stage.region(players.stage.live());
+        region.control.owner.store(0, Ordering::Relaxed);
+        players.preempted(point, true)
+    });
+    // From the first look at the commit word to the commit.
+    assert!(steps.claimed > 10 && found.last() == Some(&true), "{found:?}");
+    let seen = found.iter().filter(|is_found| **is_found).count();
+    assert!(seen * 2 > found.len(), "{found:?}");
+}

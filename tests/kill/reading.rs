@@ -1,0 +1,332 @@
+//! What a window holds, read by the readers' own code, and what must be true of it.
+
+use std::sync::atomic::Ordering;
+
+use trackway_abi::record::context::{PROCNAME, PROCNAME_BYTES, VPID, VTID};
+use trackway_ring::{Drained, Region, Snapshot};
+use trackway_testkit::Records;
+use trackway_window::{MappedMemory, SessionLayout, Way, Window};
+
+/// Bytes of a text's length, which stands before it.
+pub(crate) const LENGTH_BYTES: usize = 4;
+
+/// The events of writer.c.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Kind {
+    /// What was emitted before the event that is stepped through.
+    Before,
+    /// The event that is stepped through.
+    Probe,
+    /// What another process emits in between.
+    Other,
+    /// What a signal handler emits in between.
+    Inner,
+    /// The event that is stepped through, where it has no payload.
+    Empty,
+}
+
+impl Kind {
+    /// All of them, in the order of their numbers as orders.
+    pub(crate) const ALL: [Self; 5] =
+        [Self::Before, Self::Probe, Self::Other, Self::Inner, Self::Empty];
+
+    /// Its name: what its description holds.
+    pub(crate) const fn name(self) -> &'static str {
+        ["before", "probe", "other", "inner", "empty"][self as usize]
+    }
+
+    /// Whether it is the one that is stepped through.
+    pub(crate) const fn is_probe(self) -> bool {
+        matches!(self, Self::Probe | Self::Empty)
+    }
+}
+
+/// Where an event has its place in the window, and its id in the session.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct EventId {
+    /// Its place in the table of events.
+    pub(crate) index: usize,
+    /// Its id.
+    pub(crate) id: u32,
+}
+
+/// Ids of all events, by [`Kind`].
+pub(crate) type Ids = [EventId; Kind::ALL.len()];
+
+/// A record.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Found {
+    /// Which event.
+    pub(crate) kind: Kind,
+    /// Contexts, as they stand in the record.
+    pub(crate) contexts: Vec<u8>,
+    /// The payload's text.
+    pub(crate) text: Vec<u8>,
+}
+
+/// What a region holds.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct RegionState {
+    /// CPU and way.
+    pub(crate) place: (u32, usize),
+    /// End of the committed bytes.
+    pub(crate) head: u64,
+    /// Who claims it.
+    pub(crate) owner: u64,
+    /// Records before the first one below.
+    pub(crate) overwritten: u64,
+    /// Records that can be read.
+    pub(crate) records: Vec<Found>,
+    /// Records, overwritten ones included.
+    pub(crate) events: u64,
+    /// Records that did not fit.
+    pub(crate) discarded: u64,
+    /// Time of the last record.
+    pub(crate) last_ts: u64,
+}
+
+/// What a window holds.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct State {
+    /// Its regions that were ever written or claimed.
+    pub(crate) regions: Vec<RegionState>,
+    /// Records that did not fit, by [`Kind`].
+    pub(crate) discarded: [u64; Kind::ALL.len()],
+}
+
+impl State {
+    /// Reads what the session `layout` holds in `window`.
+    ///
+    /// # Errors
+    /// What is wrong with it: a record that is not whole, a count that is not what was counted, a
+    /// time that goes backward.
+    pub(crate) fn read(window: &Window, layout: &SessionLayout, ids: &Ids) -> Result<Self, String> {
+        let mut regions = Vec::new();
+        for cpu in 0..layout.cpus {
+            for way in Way::ALL {
+                let Some(region) = layout.region(window, cpu, way) else { continue };
+                let read = read_region(window, layout, &region, ids);
+                let mut state = read.map_err(|wrong| format!("CPU {cpu}, {way:?}: {wrong}"))?;
+                state.place = (cpu, way.index());
+                regions.push(state);
+            }
+        }
+        let count = |event: EventId| layout.discards(window, event.index).load(Ordering::Relaxed);
+        Ok(Self { regions, discarded: ids.map(count) })
+    }
+
+    /// Records that did not fit, as regions count them.
+    pub(crate) fn discarded_in_regions(&self) -> u64 {
+        self.regions.iter().map(|region| region.discarded).sum()
+    }
+}
+
+fn read_region(
+    window: &Window,
+    layout: &SessionLayout,
+    region: &Region<'_>,
+    ids: &Ids,
+) -> Result<RegionState, String> {
+    let snapshot = region.snapshot().map_err(|damage| damage.to_string())?;
+    let (Some(last_ts), Some(events)) = (snapshot.last_ts, snapshot.events) else {
+        return Err("nobody writes, and there is no snapshot".into());
+    };
+    let mut state = RegionState {
+        place: (0, 0),
+        head: snapshot.head,
+        owner: region.control.owner.load(Ordering::Relaxed),
+        overwritten: 0,
+        records: Vec::new(),
+        events,
+        discarded: snapshot.discarded,
+        last_ts,
+    };
+    if snapshot.head > 0 {
+        read_pieces(window, layout, region, &snapshot, ids, &mut state)?;
+    }
+    if state.overwritten + state.records.len() as u64 != events {
+        let (overwritten, there) = (state.overwritten, state.records.len());
+        return Err(format!("{events} records, {overwritten} overwritten, {there} there"));
+    }
+    Ok(state)
+}
+
+fn read_pieces(
+    window: &Window,
+    layout: &SessionLayout,
+    region: &Region<'_>,
+    snapshot: &Snapshot,
+    ids: &Ids,
+    state: &mut RegionState,
+) -> Result<(), String> {
+    let memory = MappedMemory(*window);
+    let geometry = region.geometry;
+    let mut from = Drained::default();
+    if layout.flags & trackway_abi::session::flag::OVERWRITE != 0 {
+        from.position = region.oldest_index(snapshot.head) << geometry.sub_shift();
+    }
+    let mut is_first = true;
+    for _ in 0..=geometry.sub_count() {
+        let piece = region.piece(&memory, &from, snapshot, true);
+        let Some(piece) = piece.map_err(|damage| damage.to_string())? else { return Ok(()) };
+        if is_first {
+            state.overwritten = piece.events_before;
+        } else if (piece.events_before, true) != (from.events, piece.begin_ts >= from.last_ts) {
+            return Err(format!("{piece:?} does not follow {from:?}"));
+        }
+        is_first = false;
+        let mut bytes = vec![0; (piece.end - piece.start) as usize];
+        region.copy(&memory, &piece, &mut bytes).map_err(|damage| damage.to_string())?;
+        let before = state.records.len();
+        let end_ts = read_records(&bytes, piece.begin_ts, layout.contexts, ids, state)?;
+        let read = (state.records.len() - before) as u64;
+        if read != piece.events - piece.events_before || end_ts != piece.end_ts {
+            return Err(format!("{read} records to {end_ts}, but {piece:?}"));
+        }
+        from.position = piece.resume;
+        (from.events, from.last_ts) = (piece.events, piece.end_ts);
+    }
+    Err("its pieces have no end".into())
+}
+
+/// Reads the records of a piece; the last one's time.
+fn read_records(
+    bytes: &[u8],
+    begin_ts: u64,
+    contexts: u32,
+    ids: &Ids,
+    state: &mut RegionState,
+) -> Result<u64, String> {
+    let context_bytes = context_bytes(contexts);
+    let kind_of = |id: u32| Kind::ALL.into_iter().find(|kind| ids[*kind as usize].id == id);
+    let body_bytes = |id: u32, behind: &[u8]| match kind_of(id)? {
+        Kind::Empty => Some(context_bytes),
+        _ => {
+            let length = behind.get(context_bytes..context_bytes + LENGTH_BYTES)?;
+            let length = u32::from_le_bytes(length.try_into().ok()?);
+            Some(context_bytes + LENGTH_BYTES + usize::try_from(length).ok()?)
+        }
+    };
+    let mut last_ts = begin_ts;
+    let mut records = Records::new(bytes, begin_ts, body_bytes);
+    for record in records.by_ref() {
+        if record.header.timestamp_ns < last_ts {
+            return Err(format!("{} comes after {last_ts}", record.header.timestamp_ns));
+        }
+        last_ts = record.header.timestamp_ns;
+        let (contexts, payload) = record.body.split_at(context_bytes);
+        state.records.push(Found {
+            kind: kind_of(record.header.id).ok_or("no such event")?,
+            contexts: contexts.to_owned(),
+            text: payload.get(LENGTH_BYTES..).unwrap_or(payload).to_owned(),
+        });
+    }
+    if records.is_whole() { Ok(last_ts) } else { Err("a record is not whole".into()) }
+}
+
+/// Bytes of a record's contexts.
+pub(crate) fn context_bytes(contexts: u32) -> usize {
+    let sizes = [(VPID, 4), (VTID, 4), (PROCNAME, PROCNAME_BYTES)];
+    sizes.iter().filter(|(bit, _)| contexts & bit != 0).map(|(_, bytes)| bytes).sum()
+}
+
+/// What may have been emitted since a state was read.
+#[derive(Debug, Clone)]
+pub(crate) struct Expected {
+    /// The event that is stepped through.
+    pub(crate) probe: Found,
+    /// How often it was: exactly once, or perhaps not.
+    pub(crate) probe_is_certain: bool,
+    /// Whether it comes before all others of its region, or after; `None`: nobody knows.
+    pub(crate) probe_is_first: Option<bool>,
+    /// The others, in their order for each process.
+    pub(crate) others: Vec<Found>,
+}
+
+/// What became of the event that is stepped through.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Fate {
+    /// It cannot be seen.
+    Absent,
+    /// It is there.
+    Recorded,
+    /// It was counted.
+    Discarded,
+}
+
+/// Compares what was there with what is there now.
+///
+/// # Errors
+/// What is missing, twice, torn, out of order or not counted.
+pub(crate) fn compare(before: &State, now: &State, expected: &Expected) -> Result<Fate, String> {
+    let mut seen = Vec::new();
+    for (was, is) in before.regions.iter().zip(&now.regions) {
+        let new = added(was, is).map_err(|wrong| format!("region {:?}: {wrong}", is.place))?;
+        check_order(new, expected).map_err(|wrong| format!("region {:?}: {wrong}", is.place))?;
+        seen.extend(new.iter().cloned());
+    }
+    let discarded: Vec<u64> =
+        now.discarded.iter().zip(before.discarded).map(|(now, before)| now - before).collect();
+    let by_event: u64 = discarded.iter().sum();
+    let by_region = now.discarded_in_regions() - before.discarded_in_regions();
+    let open = u64::from(!expected.probe_is_certain);
+    if !(by_event..=by_event + open).contains(&by_region) {
+        return Err(format!("{by_event} discarded by event, {by_region} by region"));
+    }
+    let least = expected.others.len() as u64 + 1 - open;
+    let total = seen.len() as u64 + by_region;
+    if !(least..=expected.others.len() as u64 + 1).contains(&total) {
+        return Err(format!("{total} recorded or discarded, of {expected:?}: {seen:?}"));
+    }
+    for kind in [Kind::Other, Kind::Inner] {
+        check_kind(kind, &seen, discarded[kind as usize], expected)?;
+    }
+    let probes: Vec<_> = seen.iter().filter(|found| found.kind.is_probe()).collect();
+    match probes[..] {
+        [] if by_region > 0 && total > expected.others.len() as u64 => Ok(Fate::Discarded),
+        [] if open > 0 => Ok(Fate::Absent),
+        [probe] if *probe == expected.probe => Ok(Fate::Recorded),
+        _ => Err(format!("{:?} expected, found {probes:?}", expected.probe)),
+    }
+}
+
+/// Records of a region that were added to those which are still there.
+fn added<'now>(was: &RegionState, is: &'now RegionState) -> Result<&'now [Found], String> {
+    let overwritten = is.overwritten.checked_sub(was.overwritten).ok_or("overwritten came back")?;
+    let kept = usize::try_from(overwritten).ok().and_then(|gone| was.records.get(gone..));
+    let kept = kept.ok_or("more was overwritten than was there")?;
+    if is.last_ts < was.last_ts || is.head < was.head {
+        return Err(format!("went backward, from {} to {}", was.last_ts, is.last_ts));
+    }
+    is.records.strip_prefix(kept).ok_or_else(|| "what was committed is not there".into())
+}
+
+/// Where the probe stands among those of its region, which another writer's commits tell.
+fn check_order(new: &[Found], expected: &Expected) -> Result<(), String> {
+    let Some(at) = new.iter().position(|found| found.kind.is_probe()) else { return Ok(()) };
+    let right = match expected.probe_is_first {
+        Some(true) => at == 0,
+        Some(false) => at + 1 == new.len(),
+        None => true,
+    };
+    if right { Ok(()) } else { Err(format!("the record is at {at} of {}", new.len())) }
+}
+
+/// Whether all events of a kind are there, or counted, each once and unharmed.
+fn check_kind(
+    kind: Kind,
+    seen: &[Found],
+    discarded: u64,
+    expected: &Expected,
+) -> Result<(), String> {
+    let mut missing: Vec<_> = expected.others.iter().filter(|found| found.kind == kind).collect();
+    for found in seen.iter().filter(|found| found.kind == kind) {
+        let at = missing.iter().position(|expected| *expected == found);
+        missing.remove(at.ok_or_else(|| format!("{found:?} is none of {missing:?}"))?);
+    }
+    if missing.len() as u64 == discarded {
+        Ok(())
+    } else {
+        Err(format!("{discarded} discarded, missing: {missing:?}"))
+    }
+}

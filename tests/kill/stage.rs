@@ -1,0 +1,478 @@
+//! Where everything happens: a window that a real recorder prepared, and its copies.
+//!
+//! `trackway record` makes a session and starts a command; then it is stopped, its window is
+//! copied, and it is killed. What it left is the template: every stage begins with a copy in which
+//! the lease never runs out and the clock's line always holds, slowly, so that nothing depends on
+//! how long stepping takes. Nobody drains, so what writers do is all that happens.
+
+use std::ffi::CString;
+use std::fs;
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
+use std::process::Stdio;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use trackway_abi::region::PAGE_SHIFT;
+use trackway_abi::session::{flag, state};
+use trackway_abi::window::DATA_OFFSET;
+use trackway_ring::lockless::Buffer;
+use trackway_tests::World;
+use trackway_tests::steps::{Running, send, wait_for};
+use trackway_window::{NAME_BYTES, SessionLayout, Way, Window, window_name};
+
+use crate::reading::{EventId, Found, Ids, Kind, State};
+use crate::tracee::Tracee;
+
+/// Bytes of the pattern that texts are parts of; as in writer.c.
+const PATTERN_BYTES: usize = 8192;
+/// What writer.c's signal handler emits.
+const INNER: std::ops::Range<usize> = 77..83;
+/// By how much the session's clock is slowed down, as a power of two.
+const SLOWER_SHIFT: u32 = 12;
+/// First id where ids are to be wide: of those that need 16 bits.
+const WIDE_ID: u32 = 40;
+const PAGE: usize = 1 << PAGE_SHIFT;
+/// How many CPUs' regions a writer may use: its own and, by claim, three neighbours'.
+const CPUS_USED: u32 = 4;
+
+/// How writers keep apart.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum By {
+    /// By restartable sequence.
+    Sequence,
+    /// By claim: they have no restartable sequences.
+    Claim,
+    /// By the 2012 paper's reserve and commit.
+    Lockless,
+}
+
+/// What kind of session.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Settings {
+    /// Flight recorder.
+    pub(crate) overwrite: bool,
+    /// With process id, thread id and name in every record.
+    pub(crate) contexts: bool,
+    /// With ids that need 16 bits.
+    pub(crate) wide_ids: bool,
+    /// How writers keep apart.
+    pub(crate) by: By,
+}
+
+/// A stage.
+pub(crate) struct Stage {
+    world: World,
+    settings: Settings,
+    program: PathBuf,
+    token: String,
+    cpu: usize,
+    /// Trace folder as the recorder left it.
+    trace_template: PathBuf,
+    /// The window in which writers write.
+    live: Window,
+    /// The window in which readers look.
+    copy: Window,
+    layout: SessionLayout,
+    ids: Option<Ids>,
+    /// What may change, as offset and length.
+    extents: Vec<(usize, usize)>,
+    beginning: Bytes,
+}
+
+/// Everything in a window that may change.
+pub(crate) type Bytes = Vec<u8>;
+
+/// The CPUs that this process may use, in turns.
+fn some_cpu() -> usize {
+    static NEXT: AtomicUsize = AtomicUsize::new(0);
+    // SAFETY: the set is ours; the macro bounds its index.
+    let allowed: Vec<usize> = unsafe {
+        let mut set: libc::cpu_set_t = std::mem::zeroed();
+        libc::sched_getaffinity(0, size_of_val(&set), &raw mut set);
+        (0..libc::CPU_SETSIZE.cast_unsigned() as usize)
+            .filter(|cpu| libc::CPU_ISSET(*cpu, &set))
+            .collect()
+    };
+    allowed[NEXT.fetch_add(1, Ordering::Relaxed) % allowed.len()]
+}
+
+fn user() -> u32 {
+    // SAFETY: geteuid has no preconditions.
+    unsafe { libc::geteuid() }
+}
+
+fn name_in(folder: &Path) -> PathBuf {
+    let mut name = [0; NAME_BYTES];
+    let name = window_name(folder.as_os_str().as_bytes(), user(), &mut name).expect("a short path");
+    PathBuf::from(std::ffi::OsStr::from_bytes(name.to_bytes()))
+}
+
+fn open(folder: &Path) -> Window {
+    let path = CString::new(name_in(folder).as_os_str().as_bytes()).expect("a path");
+    let folder = CString::new(folder.as_os_str().as_bytes()).expect("a path");
+    Window::open(&folder, &path, user(), false).expect("the window").0
+}
+
+/// Puts a window of these bytes into `folder`.
+fn put_window(folder: &Path, bytes: &[u8]) {
+    fs::create_dir_all(folder).expect("a folder");
+    let mut options = fs::OpenOptions::new();
+    options.write(true).create(true).truncate(true).mode(0o600);
+    let mut file = options.open(name_in(folder)).expect("a window's file");
+    std::io::Write::write_all(&mut file, bytes).expect("a window's bytes");
+}
+
+fn copy_tree(from: &Path, to: &Path) {
+    fs::create_dir_all(to).expect("a folder");
+    for entry in fs::read_dir(from).expect("a folder").flatten() {
+        let (from, to) = (entry.path(), to.join(entry.file_name()));
+        if from.is_dir() {
+            copy_tree(&from, &to);
+        } else {
+            fs::copy(&from, &to).expect("a file is copied");
+        }
+    }
+}
+
+impl Stage {
+    /// Has a recorder prepare a window, and builds a stage of it. `None`, said so, where writers
+    /// of that kind cannot be stepped through.
+    pub(crate) fn new(settings: Settings) -> Option<Self> {
+        if let Some(reason) = crate::tracee::forbidden() {
+            trackway_tests::skipped(&reason);
+            return None;
+        }
+        let world = World::new("kill");
+        let program = world.compile_file("kill/writer.c", true, &[]);
+        let (bytes, token) = record_and_kill(&world, settings);
+        let trace_template = world.path("trace-template");
+        copy_tree(&world.path("trace"), &trace_template);
+        let (live, copy) = (world.window_dir().join("live"), world.window_dir().join("copy"));
+        put_window(&live, &bytes);
+        let live = open(&live);
+        let layout = prepare(&live, settings);
+        put_window(&copy, &bytes);
+        let copy = open(&copy);
+        if layout.flags & flag::CLAIM_ONLY != 0 && settings.by == By::Sequence {
+            trackway_tests::skipped("restartable sequences do not abort here as they must");
+            return None;
+        }
+        let cpu = some_cpu();
+        let mut stage = Self {
+            world,
+            settings,
+            program,
+            token,
+            cpu,
+            trace_template,
+            live,
+            copy,
+            layout,
+            ids: None,
+            extents: Vec::new(),
+            beginning: Vec::new(),
+        };
+        // Whoever comes first brings the events.
+        let has_sequences = stage.writer().area != 0;
+        if !has_sequences && settings.by == By::Sequence {
+            trackway_tests::skipped("the C library registered no rseq area");
+            return None;
+        }
+        stage.ids = Some(stage.find_ids());
+        stage.find_extents();
+        stage.beginning = stage.save();
+        let whole = stage.whole(&stage.live);
+        put_window(&stage.world.window_dir().join("copy"), &whole);
+        Some(stage)
+    }
+
+    /// Puts back what may change as it was when the stage was built.
+    pub(crate) fn begin_again(&self) {
+        self.restore(&self.beginning);
+    }
+
+    /// What kind of session it has.
+    pub(crate) fn settings(&self) -> Settings {
+        self.settings
+    }
+
+    /// The session.
+    pub(crate) fn layout(&self) -> &SessionLayout {
+        &self.layout
+    }
+
+    /// The window in which writers write.
+    pub(crate) fn live(&self) -> &Window {
+        &self.live
+    }
+
+    /// The region in which the next record of a writer goes, by the way that it has.
+    pub(crate) fn region(&self, window: &Window) -> trackway_ring::Region<'static> {
+        let way = if self.settings.by == By::Claim { Way::Claim(0) } else { Way::Sequence };
+        self.layout.region(window, self.cpu as u32, way).expect("the CPU has regions")
+    }
+
+    /// The lockless buffer of the writers' CPU, if the session has such.
+    pub(crate) fn lockless(&self, window: &Window) -> Option<Buffer<'static>> {
+        self.layout.lockless(window, self.cpu as u32)
+    }
+
+    /// Where the next record goes, in bytes since the beginning.
+    pub(crate) fn head(&self) -> u64 {
+        match self.lockless(&self.live) {
+            Some(buffer) => buffer.counters.write_count.load(Ordering::Relaxed),
+            None => self.region(&self.live).expected() >> 1,
+        }
+    }
+
+    /// Starts a writer; it stands at its first breakpoint.
+    pub(crate) fn writer(&self) -> Tracee {
+        let mut command = self.world.command(&self.program);
+        command.env("TRACKWAY_WINDOW_DIR", self.world.window_dir().join("live"));
+        command.env("TRACKWAY_TOKEN", &self.token);
+        command.stdin(Stdio::null());
+        if self.settings.by == By::Claim {
+            command.env("GLIBC_TUNABLES", "glibc.pthread.rseq=0");
+        } else {
+            command.env_remove("GLIBC_TUNABLES");
+        }
+        let mut writer = Tracee::spawn(&mut command, self.cpu).expect("the writer starts");
+        writer.run(0).expect("the writer's first breakpoint");
+        writer.area = writer.registers().rdx;
+        writer
+    }
+
+    /// The record of an order.
+    pub(crate) fn found(&self, kind: Kind, text: std::ops::Range<usize>, writer: &Tracee) -> Found {
+        let letter = |i: usize| b'!' + ((i * i * 7 + i * 13 + (i >> 3) + (i >> 7)) % 90) as u8;
+        assert!(text.end <= PATTERN_BYTES);
+        let mut contexts = Vec::new();
+        if self.settings.contexts {
+            // The writer has one thread, whose name is the program's.
+            contexts.extend(writer.pid().to_le_bytes());
+            contexts.extend(writer.pid().to_le_bytes());
+            let mut name = [0; 17];
+            name[..6].copy_from_slice(b"writer");
+            contexts.extend(name);
+        }
+        let text = if kind == Kind::Empty { 0..0 } else { text };
+        Found { kind, contexts, text: text.map(letter).collect() }
+    }
+
+    /// The record of a writer's signal handler.
+    pub(crate) fn inner(&self, writer: &Tracee) -> Found {
+        self.found(Kind::Inner, INNER, writer)
+    }
+
+    /// Gives a writer that stands at its breakpoint an order; nothing is executed yet.
+    pub(crate) fn order(&self, writer: &Tracee, kind: Kind, text: &std::ops::Range<usize>) {
+        let mut registers = writer.registers();
+        registers.rax = kind as u64;
+        registers.rbx = text.start as u64;
+        registers.rcx = text.len() as u64;
+        writer.set_registers(&registers);
+    }
+
+    /// Has a writer emit one event.
+    pub(crate) fn emit(
+        &self,
+        writer: &mut Tracee,
+        kind: Kind,
+        text: &std::ops::Range<usize>,
+    ) -> Result<(), String> {
+        self.order(writer, kind, text);
+        writer.run(0)
+    }
+
+    /// Copies what may change in the live window.
+    pub(crate) fn save(&self) -> Bytes {
+        let mut bytes = Vec::with_capacity(self.extents.iter().map(|extent| extent.1).sum());
+        for &(at, length) in &self.extents {
+            // SAFETY: extents lie in the part of the window that is backed; all writers stand
+            // still while their tracer, this thread, copies.
+            unsafe {
+                let place = self.live.base().add(at);
+                bytes.extend_from_slice(std::slice::from_raw_parts(place, length));
+            }
+        }
+        bytes
+    }
+
+    fn put(&self, window: &Window, bytes: &[u8]) {
+        let mut from = 0;
+        for &(at, length) in &self.extents {
+            // SAFETY: as in `save`; the bytes have the extents' lengths together.
+            unsafe {
+                let place = window.base().add(at);
+                std::ptr::copy_nonoverlapping(bytes[from..from + length].as_ptr(), place, length);
+            }
+            from += length;
+        }
+    }
+
+    /// Puts back what was saved.
+    pub(crate) fn restore(&self, bytes: &[u8]) {
+        self.put(&self.live, bytes);
+    }
+
+    /// A fork of the world: what was saved, in the window where readers look.
+    pub(crate) fn fork(&self, bytes: &[u8]) -> &Window {
+        self.put(&self.copy, bytes);
+        &self.copy
+    }
+
+    /// What the live window holds, read in a fork.
+    pub(crate) fn read(&self) -> Result<State, String> {
+        self.read_fork(&self.save())
+    }
+
+    /// What a fork holds.
+    pub(crate) fn read_fork(&self, bytes: &[u8]) -> Result<State, String> {
+        self.read_window(self.fork(bytes))
+    }
+
+    /// What a window of this stage holds.
+    pub(crate) fn read_window(&self, window: &Window) -> Result<State, String> {
+        State::read(window, &self.layout, self.ids.as_ref().expect("the stage is built"))
+    }
+
+    /// Records that did not fit so far.
+    pub(crate) fn discarded(&self) -> u64 {
+        let of = |cpu, way| self.layout.region(&self.live, cpu, way).expect("it has regions");
+        let count = |cpu, way| of(cpu, way).control.discarded.load(Ordering::Relaxed);
+        let cpus = 0..self.layout.cpus;
+        cpus.map(|cpu| Way::ALL.map(|way| count(cpu, way)).iter().sum::<u64>()).sum()
+    }
+
+    fn whole(&self, window: &Window) -> Vec<u8> {
+        let bytes = usize::try_from(window.usable_bytes()).expect("a length");
+        // SAFETY: that much is backed; writers stand still.
+        unsafe { std::slice::from_raw_parts(window.base(), bytes).to_vec() }
+    }
+
+    /// What else there is in the live window but what may change: to be compared.
+    pub(crate) fn rest(&self) -> Vec<u8> {
+        let mut bytes = self.whole(&self.live);
+        for &(at, length) in &self.extents {
+            bytes[at..at + length].fill(0);
+        }
+        bytes
+    }
+
+    /// The real way out: `trackway recover` of a copy of the live window, and `trackway print`.
+    /// The printed lines, and how many events the summary says were lost.
+    pub(crate) fn recover(&self) -> Result<(Vec<String>, u64), String> {
+        let folder = self.world.window_dir().join("recover");
+        put_window(&folder, &self.whole(&self.live));
+        let trace = self.world.path("trace");
+        fs::remove_dir_all(&trace).map_err(|error| error.to_string())?;
+        copy_tree(&self.trace_template, &trace);
+        let mut command = self.world.trackway(&["recover"]);
+        let output = command.env("TRACKWAY_WINDOW_DIR", &folder).output().expect("trackway runs");
+        let messages = String::from_utf8_lossy(&output.stderr).into_owned();
+        if !output.status.success() {
+            return Err(messages);
+        }
+        let lines = self.world.print(&trace).lines().map(str::to_owned).collect();
+        // "trackway: recovered FOLDER: N more events, M lost in all"
+        let lost = messages.rsplit(" more events, ").next().and_then(|rest| rest.split(' ').next());
+        let lost = lost.and_then(|number| number.replace(',', "").parse().ok());
+        Ok((lines, lost.ok_or(messages)?))
+    }
+
+    fn find_ids(&self) -> Ids {
+        Kind::ALL.map(|kind| {
+            let events = trackway_abi::window::EVENTS_MAX;
+            let index = (0..events).find(|index| {
+                let description = self.live.description(*index);
+                description.is_some_and(|bytes| {
+                    let name = kind.name().as_bytes();
+                    bytes.as_slice().windows(name.len()).any(|part| part == name)
+                })
+            });
+            let index = index.expect("the writer described its events");
+            let id = self.layout.id(&self.live, index).load(Ordering::Relaxed);
+            EventId { index, id: id.checked_sub(1).expect("the session has the event") }
+        })
+    }
+
+    /// Pages of the fixed part that are in use, tables and control lines, sub-buffers.
+    fn find_extents(&mut self) {
+        let fixed = &self.whole(&self.live)[..DATA_OFFSET];
+        let used = fixed.chunks(PAGE).enumerate().filter(|(_, page)| page.iter().any(|&b| b != 0));
+        let mut extents: Vec<_> = used.map(|(number, _)| (number * PAGE, PAGE)).collect();
+        let session = self.live.session(self.layout.index);
+        let controls = session.control_offset.load(Ordering::Relaxed) as usize;
+        extents.push((
+            controls,
+            SessionLayout::control_bytes(self.layout.cpus, self.layout.flags) as usize,
+        ));
+        for number in 0..self.layout.cpus.min(CPUS_USED) {
+            let cpu = (self.cpu as u32 + number) % self.layout.cpus;
+            for way in Way::ALL {
+                let region = self.layout.region(&self.live, cpu, way).expect("it has regions");
+                let length = region.geometry.sub_bytes() as usize;
+                for index in 0..region.geometry.sub_count() {
+                    let Some(at) = region.sub_buffer_offset(index) else { continue };
+                    extents.push((at as usize, length));
+                }
+            }
+        }
+        if let Some(buffer) = self.lockless(&self.live) {
+            let length = buffer.geometry.sub_bytes() as usize;
+            let pages = buffer.places.iter().map(|place| place.load(Ordering::Relaxed) as usize);
+            extents.extend(pages.filter(|page| *page != 0).map(|page| (page * PAGE, length)));
+        }
+        self.extents = extents;
+    }
+}
+
+/// Runs `trackway record` as far as its command, stops it, and kills it. The window's bytes, and
+/// the token of the session.
+fn record_and_kill(world: &World, settings: Settings) -> (Vec<u8>, String) {
+    let mut recorder = world.trackway(&["record", "--on=kill:*", "--buffer-size=16K"]);
+    recorder.args(["--sub-buffers=4", "-o"]).arg(world.path("trace"));
+    recorder.arg(if settings.contexts { "--context=vpid,vtid,procname" } else { "--context=none" });
+    if settings.overwrite {
+        recorder.arg("--overwrite");
+    }
+    if settings.by == By::Lockless {
+        recorder.arg("--reserve=lockless");
+    }
+    let script = "echo $$ $TRACKWAY_TOKEN > told.new; mv told.new told; exec sleep 100";
+    recorder.args(["--", "sh", "-c", script]);
+    let recorder = Running::start(&mut recorder);
+    let told = world.path("told");
+    wait_for("the recorder's command", || told.exists());
+    let told = fs::read_to_string(told).expect("what the command says");
+    let (command, token) = told.trim().split_once(' ').expect("two words");
+    let pid = recorder.pid();
+    recorder.signal(libc::SIGSTOP);
+    wait_for("the recorder to stand still", || {
+        let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+        stat.rsplit_once(") ").is_some_and(|(_, rest)| rest.starts_with('T'))
+    });
+    let bytes = fs::read(name_in(world.window_dir())).expect("the window");
+    send(command.parse().expect("a process id"), libc::SIGKILL);
+    drop(recorder);
+    (bytes, token.to_owned())
+}
+
+/// Makes a window independent of its dead recorder.
+fn prepare(window: &Window, settings: Settings) -> SessionLayout {
+    let is_active =
+        |index: &usize| window.session(*index).state.load(Ordering::Relaxed) == state::ACTIVE;
+    let index = (0..trackway_abi::session::SESSIONS_MAX).find(is_active).expect("a session");
+    let session = window.session(index);
+    session.lease_until_ns.store(u64::MAX, Ordering::Relaxed);
+    let clock = &session.clock;
+    clock.sequence.store(2, Ordering::Relaxed);
+    clock.span.store(u64::MAX, Ordering::Relaxed);
+    let slower = (clock.multiplier.load(Ordering::Relaxed) >> SLOWER_SHIFT).max(1);
+    clock.multiplier.store(slower, Ordering::Relaxed);
+    if settings.wide_ids {
+        session.next_id.store(WIDE_ID, Ordering::Relaxed);
+    }
+    SessionLayout::read(window, index).expect("the session's layout")
+}

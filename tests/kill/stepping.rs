@@ -1,0 +1,492 @@
+//! One event, instruction by instruction, and what may happen after each.
+
+use std::ops::Range;
+use std::sync::atomic::Ordering;
+
+use trackway_abi::record::{EXTENDED_BYTES, TAILROOM_BYTES};
+use trackway_window::{Owner, Window};
+
+use crate::reading::{Expected, Fate, Found, Kind, LENGTH_BYTES, State, compare, context_bytes};
+use crate::stage::{By, Bytes, Settings, Stage};
+use crate::tracee::{Checkpoint, Sequence, Tracee};
+
+/// More instructions than any event takes.
+const STEPS_MAX: usize = 100_000;
+/// Texts that another writer emits in between: a short one, and one of some words.
+const OTHERS: [Range<usize>; 2] = [300..303, 500..541];
+/// The largest text of the events before.
+const LARGE: usize = 900;
+
+/// Where the event that is stepped through finds its region.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Place {
+    /// With room in its open sub-buffer, the head at this remainder of eight.
+    Room(u64),
+    /// With exactly as much room as it needs.
+    LastRoom,
+    /// One byte short of room: the next sub-buffer must be opened.
+    Switch,
+    /// Full: discarded, or the oldest sub-buffer overwritten.
+    Full,
+}
+
+/// How the clock stands to the time of the event before.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Time {
+    /// A little later: a compact header.
+    Near,
+    /// A second later: the long header.
+    Far,
+    /// A second earlier: the record gets the time of the one before.
+    Back,
+}
+
+/// What is stepped through.
+#[derive(Debug, Clone)]
+pub(crate) struct Scenario {
+    /// Where it goes.
+    pub(crate) place: Place,
+    /// When.
+    pub(crate) time: Time,
+    /// Bytes of its text; `None`: it has no payload.
+    pub(crate) text: Option<usize>,
+    /// Whether it is the first event of its process.
+    pub(crate) is_cold: bool,
+}
+
+/// What stepping through one event came to.
+#[derive(Debug, Default, Clone)]
+pub(crate) struct Steps {
+    /// Instructions executed.
+    pub(crate) instructions: usize,
+    /// How often a sequence was entered.
+    pub(crate) entered: usize,
+    /// Points at which the kernel would have aborted a sequence.
+    pub(crate) live: usize,
+    /// Stores of a commit word.
+    pub(crate) commits: usize,
+    /// Different states of the window.
+    pub(crate) states: usize,
+    /// Points at which a region was claimed.
+    pub(crate) claimed: usize,
+    /// Worlds that were read.
+    pub(crate) worlds: usize,
+    /// Of these, by a real `trackway recover`.
+    pub(crate) recovered: usize,
+}
+
+impl std::ops::AddAssign<&Self> for Steps {
+    fn add_assign(&mut self, other: &Self) {
+        self.instructions += other.instructions;
+        self.entered += other.entered;
+        self.live += other.live;
+        self.commits += other.commits;
+        self.states += other.states;
+        self.claimed += other.claimed;
+        self.worlds += other.worlds;
+        self.recovered += other.recovered;
+    }
+}
+
+/// A moment between two instructions.
+pub(crate) struct Point {
+    /// Instructions executed so far.
+    pub(crate) number: usize,
+    /// Its own state then.
+    pub(crate) checkpoint: Checkpoint,
+    /// The window then.
+    pub(crate) bytes: Bytes,
+    /// The sequence in which it was, if the kernel would abort it there.
+    pub(crate) live: Option<Sequence>,
+    /// Whether the event was visible to readers.
+    pub(crate) fate: Fate,
+}
+
+/// Two writers on a stage.
+pub(crate) struct Players<'stage> {
+    pub(crate) stage: &'stage Stage,
+    /// The one that is stepped through.
+    pub(crate) writer: Tracee,
+    /// The one that comes in between.
+    pub(crate) other: Tracee,
+    cold: (Checkpoint, Bytes),
+    warm: (Checkpoint, Bytes),
+    other_rests: Checkpoint,
+    /// What the window held before the event.
+    before: State,
+    probe: Found,
+    probe_order: (Kind, Range<usize>),
+}
+
+impl<'stage> Players<'stage> {
+    /// Starts them.
+    pub(crate) fn new(stage: &'stage Stage) -> Self {
+        let (mut writer, mut other) = (stage.writer(), stage.writer());
+        let must = |result: Result<(), String>| result.expect("a writer that nobody disturbs");
+        must(stage.emit(&mut other, Kind::Other, &OTHERS[0]));
+        let other_rests = other.checkpoint();
+        let cold = (writer.checkpoint(), stage.save());
+        must(stage.emit(&mut writer, Kind::Before, &(0..1)));
+        let warm = (writer.checkpoint(), stage.save());
+        let before = stage.read().expect("a world that nobody disturbed");
+        let probe = stage.found(Kind::Empty, 0..0, &writer);
+        let probe_order = (Kind::Empty, 0..0);
+        Self { stage, writer, other, cold, warm, other_rests, before, probe, probe_order }
+    }
+
+    /// Sets the scene: the writer is about to emit its event.
+    pub(crate) fn set(&mut self, scenario: &Scenario) {
+        let (checkpoint, bytes) = if scenario.is_cold { &self.cold } else { &self.warm };
+        self.writer.restore(checkpoint);
+        self.stage.restore(bytes);
+        self.other.restore(&self.other_rests);
+        if !scenario.is_cold {
+            self.go_to(scenario);
+        }
+        let base = &self.stage.live().session(self.stage.layout().index).clock.base_ns;
+        let now = base.load(Ordering::Relaxed);
+        let then = match scenario.time {
+            Time::Near => now,
+            Time::Far => now + 1_000_000_000,
+            Time::Back => now.saturating_sub(1_000_000_000),
+        };
+        base.store(then, Ordering::Relaxed);
+        self.before = self.stage.read().expect("a world that nobody disturbed");
+        self.probe_order = match scenario.text {
+            None => (Kind::Empty, 0..0),
+            Some(bytes) => (Kind::Probe, 1000..1000 + bytes),
+        };
+        let (kind, text) = self.probe_order.clone();
+        self.probe = self.stage.found(kind, text.clone(), &self.writer);
+        self.stage.order(&self.writer, kind, &text);
+    }
+
+    fn before(&mut self, text: usize) {
+        self.emit(Kind::Before, text);
+    }
+
+    fn emit(&mut self, kind: Kind, text: usize) {
+        let text = 2000..2000 + text;
+        let emitted = self.stage.emit(&mut self.writer, kind, &text);
+        emitted.expect("a writer that nobody disturbs");
+    }
+
+    /// Emits events until the region's head is where the scenario wants it.
+    fn go_to(&mut self, scenario: &Scenario) {
+        let stage = self.stage;
+        let Settings { overwrite, wide_ids, contexts, by } = stage.settings();
+        let context_bytes = if contexts { context_bytes(7) } else { 0 };
+        let region = stage.region(stage.live());
+        let geometry = region.geometry;
+        let head = || stage.head();
+        let body =
+            context_bytes as u64 + scenario.text.map_or(0, |bytes| (LENGTH_BYTES + bytes) as u64);
+        let header = if wide_ids { 6 } else { 4 };
+        let needed = match by {
+            // Its header is as long as it is.
+            By::Lockless => header + body,
+            _ => (EXTENDED_BYTES + TAILROOM_BYTES) as u64 + body,
+        };
+        // Position in the sub-buffer from which on there is no room.
+        let end = geometry.sub_bytes() - needed + 1;
+        let around = geometry.ring_bytes() + geometry.sub_bytes();
+        let within = match scenario.place {
+            Place::Room(remainder) => {
+                let least = geometry.within(head()) + 200;
+                least.next_multiple_of(8) + remainder
+            }
+            Place::LastRoom => end - 1,
+            Place::Switch => end,
+            Place::Full if overwrite => {
+                while head() < around {
+                    self.before(LARGE);
+                }
+                end
+            }
+            Place::Full => {
+                // By claim, other regions are tried: all are full when an event is discarded, for
+                // one of its size.
+                while stage.discarded() == 0 {
+                    match scenario.text {
+                        Some(text) => self.before(text),
+                        None => self.emit(Kind::Empty, 0),
+                    }
+                }
+                return;
+            }
+        };
+        let least = header + (context_bytes + LENGTH_BYTES) as u64;
+        loop {
+            let missing = within.wrapping_sub(geometry.within(head()));
+            if missing == 0 {
+                return;
+            }
+            assert!(missing <= geometry.sub_bytes(), "{scenario:?} is not reached");
+            let size = match missing {
+                0..=LARGE_BYTES => missing,
+                _ => (missing - 2 * least).min(LARGE_BYTES),
+            };
+            self.before(usize::try_from(size - least).expect("a text"));
+        }
+    }
+
+    /// What may be there, the event not having come back, and nobody else having done anything.
+    fn maybe(&self) -> Expected {
+        Expected {
+            probe: self.probe.clone(),
+            probe_is_certain: false,
+            probe_is_first: None,
+            others: Vec::new(),
+        }
+    }
+
+    /// What the other writer emits.
+    fn others(&self) -> Vec<Found> {
+        OTHERS.map(|text| self.stage.found(Kind::Other, text, &self.other)).into()
+    }
+
+    fn look(&self, expected: &Expected) -> Result<Fate, String> {
+        compare(&self.before, &self.stage.read()?, expected)
+    }
+
+    /// What readers see of a fork in which the writer is dead.
+    pub(crate) fn look_at_fork(&self, bytes: &[u8]) -> Result<Fate, String> {
+        compare(&self.before, &self.stage.read_fork(bytes)?, &self.maybe())
+    }
+
+    /// The same, of a window that somebody changed.
+    pub(crate) fn look_at_window(&self, window: &Window) -> Result<Fate, String> {
+        compare(&self.before, &self.stage.read_window(window)?, &self.maybe())
+    }
+
+    /// What readers see of the live window, the writer being dead.
+    pub(crate) fn look_again(&self) -> Result<Fate, String> {
+        self.look(&self.maybe())
+    }
+
+    /// The other writer emits its events, the writer being dead; they are there, `times` times by
+    /// now.
+    pub(crate) fn others_emit(&mut self, times: usize) -> Result<Fate, String> {
+        self.intervene()?;
+        let others = std::iter::repeat_n(self.others(), times).flatten().collect();
+        self.look(&Expected { others, ..self.maybe() })
+    }
+
+    /// The present moment.
+    fn point(
+        &self,
+        number: usize,
+        sequence: Option<Sequence>,
+        last: Option<&Point>,
+    ) -> Result<Point, String> {
+        let checkpoint = self.writer.checkpoint();
+        let bytes = self.stage.save();
+        let at = self.writer.registers().rip;
+        let live = sequence.filter(|sequence| sequence.is_live_at(at));
+        let fate = match last {
+            // Readers have nothing but the window.
+            Some(last) if last.bytes == bytes => last.fate,
+            _ => self.look_at_fork(&bytes)?,
+        };
+        Ok(Point { number, checkpoint, bytes, live, fate })
+    }
+
+    /// Goes back to a moment.
+    pub(crate) fn go_back(&self, point: &Point) {
+        self.writer.restore(&point.checkpoint);
+        self.stage.restore(&point.bytes);
+    }
+
+    /// Steps through the event; `each` is told of every moment, and may do as it likes: stepping
+    /// goes on from that moment.
+    pub(crate) fn walk(
+        &mut self,
+        mut each: impl FnMut(&mut Self, &Point, bool) -> Result<(), String>,
+    ) -> Result<Steps, String> {
+        let mut steps = Steps::default();
+        let mut sequence = None;
+        let mut last: Option<Point> = None;
+        let region = self.stage.region(self.stage.live());
+        for number in 0..STEPS_MAX {
+            let point = self.point(number, sequence, last.as_ref())?;
+            let is_new = last.as_ref().is_none_or(|last| last.bytes != point.bytes);
+            self.check_step(last.as_ref(), &point, &mut steps)?;
+            steps.live += usize::from(point.live.is_some());
+            steps.states += usize::from(is_new);
+            steps.worlds += usize::from(is_new);
+            let owner = region.control.owner.load(Ordering::Relaxed);
+            if owner != 0 {
+                steps.claimed += 1;
+                if self.stage.live().owner_is_dead(Owner::from_word(owner)) {
+                    return Err("a living owner is taken for dead".into());
+                }
+            }
+            each(self, &point, is_new)?;
+            self.go_back(&point);
+            if number > 0 && self.writer.is_at_breakpoint() {
+                steps.instructions = number;
+                return Ok(steps);
+            }
+            last = Some(point);
+            self.writer.step();
+            if let Some(entered) = self.writer.sequence() {
+                self.writer.set_sequence(0);
+                sequence = Some(entered);
+                steps.entered += 1;
+            }
+        }
+        Err(format!("not at its end after {STEPS_MAX} instructions"))
+    }
+
+    /// What an instruction may do: the event becomes visible by the store of a commit word, or by
+    /// being counted, and by nothing else.
+    fn check_step(
+        &self,
+        last: Option<&Point>,
+        point: &Point,
+        steps: &mut Steps,
+    ) -> Result<(), String> {
+        let Some(last) = last else { return Ok(()) };
+        let heads = |bytes: &[u8]| -> Result<u64, String> {
+            let state = self.stage.read_fork(bytes)?;
+            Ok(state.regions.iter().map(|region| region.head).sum())
+        };
+        let changed = last.bytes != point.bytes && heads(&last.bytes)? != heads(&point.bytes)?;
+        steps.commits += usize::from(changed);
+        if changed && self.stage.settings().by == By::Sequence {
+            let at = self.writer.registers().rip;
+            if last.live.is_none_or(|sequence| sequence.end != at) {
+                return Err("a commit word was stored, and not at the end of a sequence".into());
+            }
+        }
+        match (last.fate, point.fate) {
+            (was, is) if was == is => Ok(()),
+            (Fate::Absent, Fate::Recorded) if changed => Ok(()),
+            (Fate::Absent, Fate::Discarded) if !changed => Ok(()),
+            (was, is) => Err(format!("{was:?} became {is:?} at {}", point.number)),
+        }
+    }
+
+    /// Lets the writer go on, its sequence aborted if it is in one.
+    fn finish_aborted(&mut self, point: &Point) -> Result<(), String> {
+        if let Some(sequence) = &point.live {
+            self.writer.abort(sequence);
+        }
+        self.writer.run(0)
+    }
+
+    /// The sequence is aborted and goes on: the event is there once.
+    pub(crate) fn aborted(&mut self, point: &Point) -> Result<(), String> {
+        self.finish_aborted(point)?;
+        self.look(&Expected { probe_is_certain: true, ..self.maybe() })?;
+        self.go_back(point);
+        Ok(())
+    }
+
+    /// The other writer emits its events. A region that somebody has claimed is left alone.
+    fn intervene(&mut self) -> Result<(), String> {
+        let region = self.stage.region(self.stage.live());
+        let owner = region.control.owner.load(Ordering::Relaxed);
+        let word = region.expected();
+        for text in OTHERS {
+            self.stage.emit(&mut self.other, Kind::Other, &text)?;
+        }
+        self.other.restore(&self.other_rests);
+        if owner != 0
+            && (region.control.owner.load(Ordering::Relaxed), region.expected()) != (owner, word)
+        {
+            return Err("a claimed region was written by another".into());
+        }
+        Ok(())
+    }
+
+    /// The writer is dead, and another goes on.
+    pub(crate) fn killed_and_others_go_on(&mut self, point: &Point) -> Result<(), String> {
+        self.intervene()?;
+        let fate = self.look(&Expected { others: self.others(), ..self.maybe() })?;
+        self.go_back(point);
+        if fate == point.fate { Ok(()) } else { Err(format!("then it was {fate:?}")) }
+    }
+
+    /// The writer is preempted by another, which aborts its sequence, and goes on. `aborting`
+    /// false leaves the abort out: what would happen if the kernel did not do its part.
+    pub(crate) fn preempted(&mut self, point: &Point, aborting: bool) -> Result<(), String> {
+        self.intervene()?;
+        let result = if aborting { self.finish_aborted(point) } else { self.writer.run(0) };
+        let recorded = point.fate == Fate::Recorded;
+        let expected = Expected {
+            others: self.others(),
+            probe_is_certain: true,
+            probe_is_first: Some(recorded),
+            ..self.maybe()
+        };
+        let looked = result.and_then(|()| self.look(&expected));
+        self.go_back(point);
+        looked.map(|_| ())
+    }
+
+    /// A signal arrives, whose handler emits an event; the kernel itself aborts the sequence.
+    pub(crate) fn interrupted(&mut self, point: &Point) -> Result<(), String> {
+        if let Some(sequence) = &point.live {
+            self.writer.set_sequence(sequence.descriptor);
+        }
+        self.writer.run(libc::SIGUSR1)?;
+        let others = vec![self.stage.inner(&self.writer)];
+        let probe_is_first = (point.fate == Fate::Recorded).then_some(true);
+        let expected = Expected { others, probe_is_certain: true, probe_is_first, ..self.maybe() };
+        self.look(&expected)?;
+        self.go_back(point);
+        Ok(())
+    }
+
+    /// Everything that may happen at a moment; how many worlds were read. If the window is not new,
+    /// neither is what others do when the writer is dead.
+    pub(crate) fn all_continuations(
+        &mut self,
+        point: &Point,
+        is_new: bool,
+    ) -> Result<usize, String> {
+        let number = point.number;
+        let at = |what: &str| {
+            let what = what.to_owned();
+            move |wrong: String| format!("{what} after instruction {number}: {wrong}")
+        };
+        let mut worlds = 2;
+        if point.live.is_some() {
+            // Elsewhere there is nothing to abort, and to go on is what stepping does.
+            self.aborted(point).map_err(at("aborted"))?;
+            worlds += 1;
+        }
+        if is_new {
+            worlds += 1;
+            self.killed_and_others_go_on(point).map_err(at("killed, others going on"))?;
+        }
+        self.preempted(point, true).map_err(at("preempted"))?;
+        self.interrupted(point).map_err(at("interrupted"))?;
+        Ok(worlds)
+    }
+
+    /// A real recorder takes what is there, and a real reader reads it.
+    pub(crate) fn recovered(&self, point: &Point) -> Result<(), String> {
+        let (lines, lost) = self.stage.recover()?;
+        let state = self.stage.read()?;
+        let of = |kind: Kind| {
+            let records = state.regions.iter().flat_map(|region| &region.records);
+            records.filter(|found| found.kind == kind).count()
+        };
+        for kind in Kind::ALL {
+            let name = format!(" kill:{}: ", kind.name());
+            let printed = lines.iter().filter(|line| line.contains(&name)).count();
+            if printed != of(kind) {
+                return Err(format!("{printed} of {} {kind:?} after {}", of(kind), point.number));
+            }
+        }
+        if lost == state.discarded_in_regions() {
+            Ok(())
+        } else {
+            Err(format!("{lost} lost after {}: {:?}", point.number, state.discarded))
+        }
+    }
+}
+
+const LARGE_BYTES: u64 = LARGE as u64;
