@@ -443,7 +443,7 @@ pub unsafe fn record(event: &Dynamic, values: *const Value, count: c_uint) -> c_
 }
 
 /// # Safety
-/// As [`record`].
+/// As [`record()`].
 #[inline(never)] // its stack is only taken while somebody records
 unsafe fn record_enabled(event: &Dynamic, values: *const Value, count: usize) -> c_int {
     let Some(plans) = event.plans(count).filter(|_| count == 0 || !values.is_null()) else {
@@ -475,7 +475,7 @@ unsafe fn record_enabled(event: &Dynamic, values: *const Value, count: usize) ->
 /// Puts a record's payload together in so many bytes of stack, and emits it.
 ///
 /// # Safety
-/// As [`record`]; `sizes` are those of the values, and there is room for them.
+/// As [`record()`]; `sizes` are those of the values, and there is room for them.
 #[inline(never)] // a stack frame for each size
 unsafe fn emit_within<const BYTES: usize>(
     event: &Dynamic,
