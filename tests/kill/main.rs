@@ -24,7 +24,6 @@ mod claims;
 #[cfg(target_arch = "x86_64")]
 mod lockless;
 #[cfg(target_arch = "x86_64")]
-#[cfg(target_arch = "x86_64")]
 mod mutants;
 #[cfg(target_arch = "x86_64")]
 mod reading;

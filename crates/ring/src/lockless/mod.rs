@@ -69,7 +69,7 @@ pub struct Counters {
     pub write_count: AtomicU64,
     /// Time of a slot reserved before, ns: of the last one, or not much older.
     pub last_ts: AtomicU64,
-    /// Events lost because the buffer was full (Algorithm 1, line 12).
+    /// Events lost because the buffer was full (Algorithm 1, line 12) or has no memory.
     pub lost_full: AtomicU64,
     /// Events lost because slots of the round before are not committed (Algorithm 1, line 7).
     pub lost_nested: AtomicU64,

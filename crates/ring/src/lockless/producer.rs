@@ -23,7 +23,7 @@ pub struct Slot {
     pub timestamp: u64,
 }
 
-/// Why an event has no slot; it was counted.
+/// Why an event has no slot. It was counted, unless the session ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Lost {
     /// The buffer is full (discard mode).
@@ -31,7 +31,7 @@ pub enum Lost {
     /// Slots of the round before are not committed: so much was written while somebody was between
     /// reserve and commit, or somebody died there.
     Nested,
-    /// There is no memory.
+    /// There is no memory. Counted as if it were full.
     NotBacked,
     /// The session ended; this event is not counted.
     Ended,
@@ -122,9 +122,10 @@ impl Buffer<'_> {
             self.switch(memory, &tried, epoch);
         }
         let Some(place) = place else {
-            // The places of a buffer are there before anybody may write: this is damage. What was
+            // Nobody gave this buffer memory, as that of a processor that came later. What was
             // reserved is given away as it is, or the buffer would stand still.
             self.commit_bytes(memory, position, end.wrapping_sub(position), 0);
+            self.counters.lost_full.fetch_add(1, Ordering::Relaxed);
             return Err(Lost::NotBacked);
         };
         let at = place + self.geometry.within(position);

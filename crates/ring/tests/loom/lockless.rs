@@ -156,7 +156,7 @@ impl World {
             assert_eq!(word(header::POSITION as u64), got.position, "not its sub-buffer");
             let content = word(header::CONTENT as u64) - got.position;
             let mut at = SUB_HEADER_BYTES as u64;
-            for bytes in slots.iter().take_while(|_| true) {
+            for bytes in slots {
                 if at >= content {
                     break;
                 }
