@@ -107,6 +107,31 @@ fn every_way_counts_what_finds_no_room_and_what_is_overwritten() {
 }
 
 #[test]
+fn every_way_counts_what_is_too_large_for_a_sub_buffer() {
+    const LARGE: &str = r#"
+#include <trackway/trackway.h>
+#include <string.h>
+TRACKWAY_EVENT(app, large, TRACKWAY_INFO, (str, text));
+int main(void) {
+    static char text[3999];
+    int i;
+    memset(text, 'x', sizeof(text) - 1);
+    for (i = 0; i < 100; i++)
+        trackway(app, large, i % 2 ? "small" : text);
+    return 0;
+}
+"#;
+    for way in WAYS {
+        let world = World::new("reserve-large");
+        let program = world.compile("large", LARGE, true, &[]);
+        let options = ["--on=app:*", "--reserve", way, "--buffer-size=32K", "--sub-buffers=8"];
+        let recording = world.record(&options, &[program.to_str().expect("a path")]);
+        let Summary { recorded, lost, .. } = recording.summary;
+        assert_eq!((recorded, lost), (50, 50), "{way}: {}", recording.messages());
+    }
+}
+
+#[test]
 fn another_word_is_refused_with_the_ways_there_are() {
     let world = World::new("reserve-word");
     let output = world.trackway(&["record", "--reserve=lock", "--", "true"]).output().unwrap();

@@ -281,10 +281,9 @@ impl RegionWork {
 
     /// Records discarded so far.
     pub(crate) fn discarded(&self) -> u64 {
-        match &self.lockless {
-            Some(lockless) => lockless.lost(),
-            None => self.region.0.control.discarded.load(std::sync::atomic::Ordering::Relaxed),
-        }
+        // Of a lockless buffer's, those that no buffer was asked for: too large ones.
+        let discarded = self.region.0.control.discarded.load(std::sync::atomic::Ordering::Relaxed);
+        discarded.saturating_add(self.lockless.as_ref().map_or(0, Lockless::lost))
     }
 
     /// Adds an empty packet if records were lost after the last one.
