@@ -36,13 +36,14 @@
 ///
 /// ```text
 ///   0  write_count, last_ts, lost_full, lost_nested   u64 each   producers
-///  64  read_count, delivered                          u64 each   the recorder, producers
-/// 128  commit_count, commit_seq, reference, records   u64 each, for each sub-buffer
+///  64  read_count                                     u64        the recorder, producers
+/// 128  commit_count, commit_seq, reference, records, delivered
+///                                                     u64 each, for each sub-buffer
 ///      places                                         u32 each: one more than sub-buffers
 /// ```
 pub const LOCKLESS_COUNTERS_BYTES: usize = 128;
 /// Size of the counters of one of its sub-buffers, in bytes.
-pub const LOCKLESS_SUB_BYTES: usize = 32;
+pub const LOCKLESS_SUB_BYTES: usize = 40;
 /// Distance between the counters of two lockless buffers, in bytes.
 pub const LOCKLESS_STRIDE: usize =
     (LOCKLESS_COUNTERS_BYTES + SUB_COUNT_MAX * LOCKLESS_SUB_BYTES + 4 * (SUB_COUNT_MAX + 1))

@@ -10,7 +10,7 @@ use std::sync::atomic::Ordering;
 
 use trackway_abi::region::SUB_HEADER_BYTES;
 use trackway_ctf::write::PACKET_HEADER_BYTES;
-use trackway_ring::lockless::{Again, Buffer, Got, Mode, Reference, SubBuffer, header};
+use trackway_ring::lockless::{Buffer, Got, Mode, Reference, SubBuffer, header};
 use trackway_ring::{Memory, Snapshot};
 use trackway_sys::clock::monotonic_ns;
 use trackway_window::{MappedMemory, Window};
@@ -82,14 +82,10 @@ impl Lockless {
     /// Its state, for whoever shows it.
     pub(crate) fn snapshot(&self) -> Snapshot {
         let counters = self.buffer.counters;
-        let open = self.buffer.sub_buffers.iter();
-        let open =
-            open.fold(0_u64, |sum, one| sum.saturating_add(one.records.load(Ordering::Relaxed)));
-        let delivered = counters.delivered.load(Ordering::Relaxed);
         Snapshot {
             head: counters.write_count.load(Ordering::Relaxed),
             last_ts: Some(counters.last_ts.load(Ordering::Relaxed)),
-            events: Some(delivered.saturating_add(open)),
+            events: Some(self.buffer.records()),
             discarded: self.lost(),
         }
     }
@@ -112,14 +108,20 @@ impl Lockless {
         self.buffer.force_switch(&MappedMemory(self.window), monotonic_ns);
     }
 
-    /// The next sub-buffer that is whole. At the end of all things, one with a hole is passed over.
-    fn next(&mut self, is_last: bool) -> Option<Got> {
+    /// The next sub-buffer that is whole. At the end of all things, one with a hole is passed over;
+    /// of one that was not delivered comes the number of its records.
+    fn next(&mut self, with: &Drain<'_, impl Memory>) -> Option<(Got, Option<u64>)> {
         loop {
-            match self.buffer.get(&mut self.own) {
-                Ok(got) => return Some(got),
-                Err(Again) if is_last => self.pass_hole()?,
-                Err(Again) => return None,
+            if let Ok(got) = self.buffer.get(&mut self.own) {
+                return Some((got, None));
             }
+            if !with.is_last {
+                return None;
+            }
+            if let Some((got, records)) = self.buffer.get_undelivered(with.memory) {
+                return Some((got, Some(records)));
+            }
+            self.pass_hole()?;
         }
     }
 
@@ -160,11 +162,11 @@ impl RegionWork {
         let mut result = Ok(());
         // Twice round is more than there can be to take before others look at the clock again.
         for _ in 0..2 * lockless.buffer.geometry.sub_count() {
-            let Some(got) = lockless.next(with.is_last) else { break };
+            let Some((got, records)) = lockless.next(with) else { break };
             let end = got.position.wrapping_add(lockless.buffer.geometry.sub_bytes());
             // Else it is in the file: a recorder was killed before it gave it back.
             if self.drained.position != end {
-                match self.take_sub_buffer(&lockless, &got, with) {
+                match self.take_sub_buffer(&lockless, (&got, records), with) {
                     Ok(true) => {}
                     Ok(false) => self.damaged += 1,
                     Err(error) => {
@@ -178,8 +180,8 @@ impl RegionWork {
             lockless.buffer.put(got);
         }
         if with.is_last && lockless.buffer.mode == Mode::FlightRecorder {
-            let delivered = lockless.buffer.counters.delivered.load(Ordering::Relaxed);
-            self.overwritten = delivered.saturating_sub(self.drained.events);
+            let taken = self.drained.events.saturating_add(lockless.lost);
+            self.overwritten = lockless.buffer.records().saturating_sub(taken);
         }
         self.lockless = Some(lockless);
         result
@@ -189,10 +191,11 @@ impl RegionWork {
     fn take_sub_buffer<M: Memory>(
         &mut self,
         lockless: &Lockless,
-        got: &Got,
+        (got, records): (&Got, Option<u64>),
         with: &mut Drain<'_, M>,
     ) -> io::Result<bool> {
-        let Some(found) = Lockless::header(with.memory, got) else { return Ok(false) };
+        let Some(mut found) = Lockless::header(with.memory, got) else { return Ok(false) };
+        found.records = records.unwrap_or(found.records);
         let sub_bytes = lockless.buffer.geometry.sub_bytes();
         let content = found.content.wrapping_sub(got.position);
         let end_before = self.stream.as_ref().map_or(0, |stream| stream.end_ts);

@@ -3,7 +3,8 @@
 use super::equations::{
     buffer_full, committed_before, round, sub_buffer_ready, sub_buffer_written,
 };
-use super::{Buffer, Mode, Reference};
+use super::{Buffer, Mode, Reference, header};
+use crate::Memory;
 use crate::primitive::Ordering;
 
 /// What there is to be read (Algorithm 5).
@@ -32,12 +33,12 @@ pub struct Got {
     pub place: u32,
 }
 
-/// A sub-buffer in which somebody reserved and did not commit.
+/// A sub-buffer in which somebody reserved and did not commit, or committed and did not deliver.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Hole {
     /// Its position.
     pub position: u64,
-    /// Bytes that are missing.
+    /// Bytes that are missing; 0 if it is whole, and undelivered.
     pub bytes: u64,
     /// Records that are committed in it, and cannot be told from what is missing.
     pub records: u64,
@@ -102,6 +103,41 @@ impl Buffer<'_> {
         Ok(Got { position, at, place: reference.place })
     }
 
+    /// The sub-buffer at read count, if it is whole and undelivered, and how many records are in it
+    /// (its header may not say it).
+    ///
+    /// At the end, when no producer begins any more. Nothing is changed, so that one who only slept
+    /// there does no harm when he goes on: it stays one of [`Buffer::holes`].
+    pub fn get_undelivered(&self, memory: &impl Memory) -> Option<(Got, u64)> {
+        let position = self.counters.read_count.load(Ordering::Relaxed);
+        let sub_buffer = self.sub_buffer(position);
+        if !self.is_undelivered(position) {
+            return None;
+        }
+        let Reference { place, .. } =
+            Reference::from_word(sub_buffer.reference.load(Ordering::Relaxed));
+        let at = self.place(place)?;
+        // If it says `delivered`, its header has it.
+        let records = match sub_buffer.undelivered() {
+            0 => {
+                let mut bytes = [0; 8];
+                memory.load(at + header::RECORDS as u64, &mut bytes).ok()?;
+                u64::from_le_bytes(bytes)
+            }
+            records => records,
+        };
+        Some((Got { position, at, place }, records))
+    }
+
+    /// Whether the sub-buffer at `position` is whole, and commit seq does not say so.
+    fn is_undelivered(&self, position: u64) -> bool {
+        let sub_buffer = self.sub_buffer(position);
+        // ORDERING: Acquire, as that of the addition in `commit_bytes`: its bytes are there.
+        let committed = sub_buffer.commit_count.load(Ordering::Acquire);
+        sub_buffer_ready(self.geometry, position, committed)
+            && sub_buffer.commit_seq.load(Ordering::Relaxed) != committed
+    }
+
     /// Algorithm 7, `READPUTSUBBUF`: the consumer is done with what it got. A producer may have
     /// moved read count meanwhile, which is as good.
     pub fn put(&self, got: Got) {
@@ -115,8 +151,8 @@ impl Buffer<'_> {
         );
     }
 
-    /// Sub-buffers in which slots were reserved that are not committed: holes, if nobody is left
-    /// who could commit them.
+    /// Sub-buffers in which slots were reserved that are not committed, and such as are whole and
+    /// undelivered: holes, if nobody is left who could go on there.
     pub fn holes(&self) -> impl Iterator<Item = Hole> {
         let geometry = self.geometry;
         let write_count = self.counters.write_count.load(Ordering::Relaxed);
@@ -132,8 +168,12 @@ impl Buffer<'_> {
             let committed = sub_buffer.commit_count.load(Ordering::Relaxed);
             let bits = geometry.sub_count().trailing_zeros();
             let bytes = (expected.wrapping_sub(committed)) & u64::MAX >> bits;
-            let records = sub_buffer.records.load(Ordering::Relaxed);
-            (bytes != 0).then_some(Hole { position, bytes, records })
+            let records = sub_buffer.undelivered();
+            (bytes != 0 || self.is_undelivered(position)).then_some(Hole {
+                position,
+                bytes,
+                records,
+            })
         })
     }
 }

@@ -32,15 +32,18 @@
 //!
 //! **Who writes what.** `write_count`: producers by compare-and-swap. `read_count`: the consumer
 //! and, in flight recorder mode, producers who overwrite, by compare-and-swap. `commit_count`:
-//! producers by addition. `commit_seq`, `records`, and the reference's flag being cleared: who
-//! committed the last slot. References: that one; producers, who set the flag; the consumer, who
-//! exchanges what has no flag.
+//! producers by addition, as `records`. `commit_seq`, `delivered`, and the reference's flag being
+//! cleared: who committed the last slot. References: that one; producers, who set the flag; the
+//! consumer, who exchanges what has no flag.
 //!
 //! **What it cannot do.** A producer that is killed between reserve and commit leaves a *hole*: its
 //! sub-buffer is never whole, nothing in it can be read, and when the others have been round once,
 //! equation (3) refuses every slot in its place: all later events are lost, and counted
-//! ([`Counters::lost_nested`]; in discard mode [`Counters::lost_full`]). [`Buffer::holes`] finds
-//! it. One committing store ([`crate::claim`], [`crate::rseq`]) has no such state.
+//! ([`Counters::lost_nested`]; in discard mode [`Counters::lost_full`]). One that is killed after
+//! it committed the last slot, and before commit seq says so, leaves a sub-buffer that is whole and
+//! *undelivered*, with the same effect. [`Buffer::holes`] finds both; what is in the second kind
+//! can be read at the end ([`Buffer::get_undelivered`]). One committing store ([`crate::claim`],
+//! [`crate::rseq`]) has no such states.
 
 mod consumer;
 pub mod equations;
@@ -76,9 +79,7 @@ pub struct Counters {
     padding: [AtomicU64; 4],
     /// Bytes consumed, modulo 2^64.
     pub read_count: AtomicU64,
-    /// Records in the sub-buffers that became whole.
-    pub delivered: AtomicU64,
-    more_padding: [AtomicU64; 6],
+    more_padding: [AtomicU64; 7],
 }
 
 impl Counters {
@@ -92,7 +93,6 @@ impl Counters {
             lost_nested: word(),
             padding: core::array::from_fn(|_| word()),
             read_count: word(),
-            delivered: word(),
             more_padding: core::array::from_fn(|_| word()),
         }
     }
@@ -114,15 +114,31 @@ pub struct SubBuffer {
     pub commit_seq: AtomicU64,
     /// [`Reference`]: which memory it has.
     pub reference: AtomicU64,
-    /// Records committed in it since it was whole last.
+    /// Records committed in it, in all rounds.
     pub records: AtomicU64,
+    /// The same when it was delivered last.
+    pub delivered: AtomicU64,
 }
 
 impl SubBuffer {
     /// All zero, as fresh memory is.
     pub fn new() -> Self {
         let word = || AtomicU64::new(0);
-        Self { commit_count: word(), commit_seq: word(), reference: word(), records: word() }
+        Self {
+            commit_count: word(),
+            commit_seq: word(),
+            reference: word(),
+            records: word(),
+            delivered: word(),
+        }
+    }
+
+    /// Records committed in it since it was delivered last.
+    pub fn undelivered(&self) -> u64 {
+        use crate::primitive::Ordering::Relaxed;
+        // First what is stored last, so that the difference is not below zero.
+        let delivered = self.delivered.load(Relaxed);
+        self.records.load(Relaxed).wrapping_sub(delivered)
     }
 }
 
@@ -240,14 +256,15 @@ impl Buffer<'_> {
         for counter in [&self.counters.write_count, &self.counters.read_count] {
             counter.store(start, Relaxed);
         }
-        let Counters { last_ts, lost_full, lost_nested, delivered, .. } = self.counters;
-        for counter in [last_ts, lost_full, lost_nested, delivered] {
+        let Counters { last_ts, lost_full, lost_nested, .. } = self.counters;
+        for counter in [last_ts, lost_full, lost_nested] {
             counter.store(0, Relaxed);
         }
         for (place, sub_buffer) in (0..).zip(self.sub_buffers) {
             sub_buffer.commit_count.store(committed, Relaxed);
             sub_buffer.commit_seq.store(committed, Relaxed);
             sub_buffer.records.store(0, Relaxed);
+            sub_buffer.delivered.store(0, Relaxed);
             let round = equations::round(geometry, start.wrapping_sub(1));
             let reference = Reference { place, is_used: false, round };
             sub_buffer.reference.store(reference.to_word(), Relaxed);
@@ -268,6 +285,13 @@ impl Buffer<'_> {
             }
         }
         backed
+    }
+
+    /// Records that were committed, wherever they are by now.
+    pub fn records(&self) -> u64 {
+        use crate::primitive::Ordering::Relaxed;
+        let records = self.sub_buffers.iter().map(|sub_buffer| sub_buffer.records.load(Relaxed));
+        records.fold(0, u64::wrapping_add)
     }
 
     /// The sub-buffer that `position` lies in.

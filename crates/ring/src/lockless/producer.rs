@@ -279,7 +279,11 @@ impl Buffer<'_> {
                 fields[at..at + 8].copy_from_slice(&value.to_le_bytes());
             }
             // SAFETY: the bytes are part of what the reservation took.
-            unsafe { memory.store(place, &fields) };
+            unsafe {
+                memory.store(place, &fields);
+                // What lies between belongs to who closes it, who may have been here before us.
+                memory.store(place + header::RECORDS as u64, &[0; 8]);
+            }
         }
         self.commit_bytes(memory, start, SUB_HEADER_BYTES as u64, 0);
     }
@@ -336,15 +340,19 @@ impl Buffer<'_> {
                 << (self.geometry.sub_count().trailing_zeros()),
             commit_count << (self.geometry.sub_count().trailing_zeros())
         );
-        let records = sub_buffer.records.swap(0, Ordering::Relaxed);
-        self.counters.delivered.fetch_add(records, Ordering::Relaxed);
+        let records = sub_buffer.records.load(Ordering::Relaxed);
+        let delivered = sub_buffer.delivered.load(Ordering::Relaxed);
         let word = sub_buffer.reference.load(Ordering::Relaxed);
         let place = Reference::from_word(word).place;
+        // Whoever is killed from here on leaves it to the consumer: `get_undelivered`.
         if let Some(at) = self.place(place) {
+            let new = records.wrapping_sub(delivered).to_le_bytes();
             // SAFETY: nobody else has anything to do in a sub-buffer that is whole and not yet
             // declared so.
-            unsafe { memory.store(at + header::RECORDS as u64, &records.to_le_bytes()) };
+            unsafe { memory.store(at + header::RECORDS as u64, &new) };
         }
+        // ORDERING: Release: the header has its records before; also if there is nothing after.
+        sub_buffer.delivered.store(records, Ordering::Release);
         // The flag first: once the sub-buffer is declared whole, a producer may be in it again.
         let reference = Reference { place, is_used: false, round: round(self.geometry, position) };
         // ORDERING: Release pairs with the consumer's Acquire of the reference.

@@ -11,7 +11,7 @@ use trackway_testkit::random::Random;
 
 use super::equations::{buffer_full, fully_committed, sub_buffer_ready, sub_buffer_written};
 use super::{Buffer, Counters, Got, Lost, Mode, Poll, Slot, Store, SubBuffer, header};
-use crate::Geometry;
+use crate::{Damage, Geometry, Memory};
 
 /// Memory of which any byte may be written by anyone at any time, as in a window.
 struct Bytes(Vec<AtomicU8>);
@@ -21,6 +21,13 @@ impl Store for Bytes {
         for (byte, &value) in self.0[at as usize..][..source.len()].iter().zip(source) {
             byte.store(value, Ordering::Relaxed);
         }
+    }
+}
+
+impl Memory for Bytes {
+    fn load(&self, at: u64, into: &mut [u8]) -> Result<(), Damage> {
+        into.copy_from_slice(&Bytes::load(self, at, into.len() as u64));
+        Ok(())
     }
 }
 
@@ -201,7 +208,7 @@ fn every_event_is_read_once_and_in_order_or_counted() {
             found.extend(world.drain(&mut own));
             assert!(found.is_sorted_by_key(|record| record.number));
             assert!(found.is_sorted_by_key(|record| record.timestamp));
-            let delivered = world.counters.delivered.load(Ordering::Relaxed);
+            let delivered = world.buffer().records();
             assert_eq!(delivered + world.lost(), emitted);
             match mode {
                 Mode::Discard => {
@@ -282,10 +289,43 @@ fn a_dead_producer_leaves_a_hole_that_is_found_and_all_later_events_are_counted(
         let holes: Vec<_> = world.buffer().holes().filter(|hole| hole.position == 0).collect();
         assert_eq!((holes.len(), holes[0].bytes), (1, dead.bytes));
         assert!(holes[0].records >= 10);
-        let in_buffer: u64 =
-            world.sub_buffers.iter().map(|sub| sub.records.load(Ordering::Relaxed)).sum();
-        let delivered = world.counters.delivered.load(Ordering::Relaxed);
-        assert_eq!(in_buffer + delivered + world.lost(), 2000);
+        assert_eq!(world.buffer().records() + world.lost(), 2000);
+    }
+}
+
+/// The weakness behind it: who dies while he delivers.
+#[test]
+fn what_a_dead_producer_did_not_deliver_is_read_at_the_end() {
+    for (mode, stores) in
+        [Mode::Discard, Mode::FlightRecorder].into_iter().zip(0..3).cycle().take(6)
+    {
+        let world = World::new(mode, 1, 0);
+        let sub_buffer = &world.sub_buffers[0];
+        let mut emitted = 0;
+        while sub_buffer.commit_seq.load(Ordering::Relaxed) == 0 {
+            world.emit(5, 1, emitted).expect("a slot");
+            emitted += 1;
+        }
+        let delivered = u64::from(emitted) - 1;
+        // Back to what there was after so many of the stores of `deliver`.
+        sub_buffer.commit_seq.store(0, Ordering::Relaxed);
+        if stores < 2 {
+            sub_buffer.reference.fetch_or(super::USED, Ordering::Relaxed);
+        }
+        if stores < 1 {
+            sub_buffer.delivered.store(0, Ordering::Relaxed);
+            // SAFETY: a place of this memory, and there are no threads.
+            unsafe { world.memory.store((1 << PAGE_SHIFT) + header::RECORDS as u64, &[0; 8]) };
+        }
+        assert_eq!(world.drain(&mut world.own_place()), []);
+        let holes: Vec<_> = world.buffer().holes().collect();
+        assert_eq!(holes.len(), 1, "{holes:?}");
+        assert_eq!((holes[0].position, holes[0].bytes), (0, 0));
+        let (got, records) = world.buffer().get_undelivered(&world.memory).expect("it is whole");
+        assert_eq!((got.position, records), (0, delivered));
+        world.buffer().put(got);
+        assert_eq!(world.buffer().get_undelivered(&world.memory), None);
+        assert_eq!(world.buffer().holes().count(), 1, "it stays as it is");
     }
 }
 
@@ -391,7 +431,7 @@ fn threads_lose_and_tear_nothing() {
             let numbers: Vec<_> = found.iter().filter(|record| record.writer == writer).collect();
             assert!(numbers.is_sorted_by(|a, b| a.number < b.number), "each once, in order");
         }
-        let delivered = world.counters.delivered.load(Ordering::Relaxed);
+        let delivered = world.buffer().records();
         assert_eq!(delivered, emitted as u64);
         assert_eq!(delivered + world.lost(), u64::from(WRITERS * EVENTS));
         assert!(!found.is_empty());
