@@ -613,7 +613,7 @@ int main(void) {
     let recording = world.record(&[], &["true"]);
     assert!(!recording.messages().contains("cut to fit"), "{}", recording.messages());
     // Whoever overwrites has cut more than the trace holds.
-    let options = ["--overwrite", "--buffer-size", "16K", "--sub-buffers", "2"];
+    let options = ["--overwrite", "--buffer-size", "32K", "--sub-buffers", "2"];
     let messages = world.record(&options, &[program.to_str().unwrap()]).messages();
     let line = "4 records were cut to fit (overwritten ones included), the last of myapp:numbers";
     assert!(messages.contains(line), "{messages}");

@@ -200,7 +200,10 @@ unsafe fn record_somehow(
 /// Counts a record that could not be recorded.
 fn discard(window: &Window, layout: &SessionLayout, event: usize, cpu: u32) {
     let cpu = if cpu < layout.cpus { cpu } else { 0 };
-    if let Some(region) = layout.region(window, cpu, Way::Sequence) {
+    // Where more memory would help.
+    let is_claimed = layout.flags & flag::CLAIM_ONLY != 0;
+    let way = if is_claimed { Way::Claim(0) } else { Way::Sequence };
+    if let Some(region) = layout.region(window, cpu, way) {
         region.control.count_discarded();
     }
     layout.discards(window, event).fetch_add(1, Ordering::Relaxed);

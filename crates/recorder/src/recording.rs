@@ -165,7 +165,7 @@ impl Recording {
     }
 
     fn back_initially(&mut self, settings: &SessionSettings) -> Result<(), RecordError> {
-        let plan = settings.buffers;
+        let plan = slot::plan(settings, self.layout.flags);
         let online = cpus::online();
         let needed = online.len() as u64 * plan.initial_bytes_per_cpu(online.len() as u64);
         let mut used = Vec::new();
@@ -184,8 +184,9 @@ impl Recording {
                         (lockless.places(), lockless.places())
                     }
                     Way::Sequence => (2, plan.initial_subs(online.len() as u64)),
-                    Way::Claim(_) => (1, plan.initial_claim_subs()),
+                    Way::Claim(_) => (1, plan.initial_claim_subs(online.len() as u64)),
                 };
+                let least = least.min(wanted);
                 let backed = self.back(number, if least_only { least } else { wanted });
                 if let Err(error) = backed {
                     if least_only || plan.whole {

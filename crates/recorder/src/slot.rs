@@ -162,7 +162,7 @@ impl Slot {
 
     fn fill_in(&self, settings: &SessionSettings, cpus: u32, flags: u32) {
         let session = self.session();
-        let plan = &settings.buffers;
+        let plan = plan(settings, flags);
         for (word, value) in [
             (&session.flags, flags),
             (&session.contexts, settings.contexts),
@@ -282,6 +282,14 @@ impl Slot {
             return Ok(());
         };
         freed.inspect_err(|_| self.abandon_complete())
+    }
+}
+
+/// The sizes of a session with these flags: they may say less than the settings asked for.
+pub(crate) fn plan(settings: &SessionSettings, flags: u32) -> BufferPlan {
+    match flags & flag::CLAIM_ONLY {
+        0 => settings.buffers,
+        _ => settings.buffers.reserved_by(Reserve::Claim),
     }
 }
 

@@ -9,8 +9,10 @@ const COUNT_DEFAULT: u64 = 64;
 /// Memory of all sequence regions at the start, in bytes, where no size was asked for: a burst can
 /// fill a buffer long before the recorder looks again, so machines with few CPUs begin with all.
 const INITIAL_BYTES: u64 = 16 << 20;
-/// Part of a CPU's SIZE that each of its claim regions has.
+/// Part of a CPU's SIZE that each of its claim regions has, beside that of sequences.
 const CLAIM_PART: u64 = 4;
+/// The same where all is written by claim.
+const CLAIM_ONLY_PART: u64 = 2;
 const SUB_MIN: u64 = 1 << SUB_SHIFT_MIN;
 
 /// What the user asked for.
@@ -47,6 +49,8 @@ pub struct BufferPlan {
     pub count_shift: u32,
     /// Whether all of it is backed by memory before the start.
     pub whole: bool,
+    /// Which of the regions are written.
+    pub reserve: Reserve,
 }
 
 /// Sizes that no session can have.
@@ -103,18 +107,33 @@ impl BufferOptions {
             return Err(BuffersError::TooLarge(most));
         }
         let sub_shift = size.ilog2() - count.ilog2();
-        let claim_sub_shift = sub_shift.saturating_sub(CLAIM_PART.ilog2()).max(SUB_SHIFT_MIN);
-        let whole = self.size_bytes.is_some();
-        Ok(BufferPlan { sub_shift, claim_sub_shift, count_shift: count.ilog2(), whole })
+        let claim_sub_shift = part(sub_shift, CLAIM_PART);
+        let (count_shift, whole) = (count.ilog2(), self.size_bytes.is_some());
+        Ok(BufferPlan { sub_shift, claim_sub_shift, count_shift, whole, reserve: Reserve::Rseq })
     }
+}
+
+/// Size of a sub-buffer that is this part of another, both as a power of two.
+const fn part(sub_shift: u32, part: u64) -> u32 {
+    let shift = sub_shift.saturating_sub(part.ilog2());
+    if shift < SUB_SHIFT_MIN { SUB_SHIFT_MIN } else { shift }
 }
 
 impl BufferPlan {
     /// The plan as it is for this way of writing: a lockless buffer has all of its memory from the
-    /// start.
+    /// start; where all is written by claim, claim regions have all of it.
     #[must_use]
     pub const fn reserved_by(self, reserve: Reserve) -> Self {
-        Self { whole: self.whole || matches!(reserve, Reserve::Lockless), ..self }
+        let of_claims = match reserve {
+            Reserve::Claim => CLAIM_ONLY_PART,
+            Reserve::Rseq | Reserve::Lockless => CLAIM_PART,
+        };
+        Self {
+            whole: self.whole || matches!(reserve, Reserve::Lockless),
+            claim_sub_shift: part(self.sub_shift, of_claims),
+            reserve,
+            ..self
+        }
     }
 
     /// Sub-buffers of a region.
@@ -122,23 +141,42 @@ impl BufferPlan {
         1 << self.count_shift
     }
 
-    /// Sub-buffers that the sequence region of each of `online` CPUs has at the start.
+    /// Sub-buffers that the sequence region (or the lockless buffer) of each of `online` CPUs has at
+    /// the start.
     pub fn initial_subs(&self, online: u64) -> u64 {
-        if self.whole {
-            return self.sub_count();
+        match self.reserve {
+            Reserve::Claim => 0,
+            Reserve::Lockless => self.sub_count(),
+            Reserve::Rseq => self.initial(INITIAL_BYTES / online.max(1), self.sub_shift),
         }
-        ((INITIAL_BYTES / online.max(1)) >> self.sub_shift).clamp(2, self.sub_count())
     }
 
-    /// Sub-buffers that a claim region has at the start.
-    pub const fn initial_claim_subs(&self) -> u64 {
-        if self.whole { self.sub_count() } else { 1 }
+    /// Sub-buffers that each of the claim regions of each of `online` CPUs has at the start.
+    pub fn initial_claim_subs(&self, online: u64) -> u64 {
+        match self.reserve {
+            Reserve::Claim => {
+                let bytes = INITIAL_BYTES / online.max(1) / CLAIM_ONLY_PART;
+                self.initial(bytes, self.claim_sub_shift)
+            }
+            Reserve::Lockless => 0,
+            Reserve::Rseq if self.whole => self.sub_count(),
+            Reserve::Rseq => 1,
+        }
+    }
+
+    /// Sub-buffers of a region that should have so many bytes at the start, if it is not to have
+    /// all.
+    fn initial(&self, bytes: u64, sub_shift: u32) -> u64 {
+        let subs = if self.whole { u64::MAX } else { bytes >> sub_shift };
+        subs.clamp(2, self.sub_count())
     }
 
     /// Memory of each of `online` CPUs at the start, in bytes.
     pub fn initial_bytes_per_cpu(&self, online: u64) -> u64 {
-        (self.initial_subs(online) << self.sub_shift)
-            + 2 * (self.initial_claim_subs() << self.claim_sub_shift)
+        // The paper's consumer has one of its own.
+        let own = u64::from(self.reserve == Reserve::Lockless);
+        ((self.initial_subs(online) + own) << self.sub_shift)
+            + 2 * (self.initial_claim_subs(online) << self.claim_sub_shift)
     }
 }
 
@@ -155,9 +193,23 @@ mod tests {
     fn the_default_is_four_mebibytes_backed_as_far_as_cpus_are_few() {
         let plan = plan(None, None).unwrap();
         assert_eq!((plan.sub_shift, plan.count_shift, plan.claim_sub_shift), (16, 6, 14));
-        assert_eq!((plan.initial_subs(2), plan.initial_claim_subs()), (64, 1));
+        assert_eq!((plan.initial_subs(2), plan.initial_claim_subs(2)), (64, 1));
         assert_eq!(plan.initial_subs(16), 16);
         assert_eq!(plan.initial_subs(1024), 2);
+    }
+
+    #[test]
+    fn each_way_of_writing_has_the_memory() {
+        let plan = plan(None, None).unwrap();
+        let claim = plan.reserved_by(Reserve::Claim);
+        assert_eq!((claim.sub_shift, claim.claim_sub_shift, claim.count_shift), (16, 15, 6));
+        assert_eq!((claim.initial_subs(2), claim.initial_claim_subs(2)), (0, 64));
+        assert_eq!((claim.initial_claim_subs(16), claim.initial_claim_subs(1024)), (16, 2));
+        assert_eq!(claim.initial_bytes_per_cpu(2), SIZE_DEFAULT);
+        assert_eq!(claim.reserved_by(Reserve::Rseq), plan);
+        let lockless = plan.reserved_by(Reserve::Lockless);
+        assert_eq!((lockless.initial_subs(2), lockless.initial_claim_subs(2)), (64, 0));
+        assert_eq!(lockless.initial_bytes_per_cpu(2), SIZE_DEFAULT + (1 << 16));
     }
 
     #[test]
