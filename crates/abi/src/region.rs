@@ -36,7 +36,7 @@
 ///
 /// ```text
 ///   0  write_count, last_ts, lost_full, lost_nested   u64 each   producers
-///  64  read_count                                     u64        the recorder, producers
+///  64  read_count, memory_end                         u64 each   the recorder, producers
 /// 128  commit_count, commit_seq, reference, records, delivered
 ///                                                     u64 each, for each sub-buffer
 ///      places                                         u32 each: one more than sub-buffers

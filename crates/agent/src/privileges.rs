@@ -336,7 +336,8 @@ fn arrival(home: &Home, window: &Window) {
 
 /// Waits until no claim region bears this process's name, for a while: who takes one now finds the
 /// session gone and lets go. A claim that stays is that of a thread which does not run, or of the
-/// code that a signal handler interrupted to call us.
+/// code that a signal handler interrupted to call us. The same for slots of lockless buffers, which
+/// do not say whose they are: until there are none for a moment.
 fn wait_for_claims(home: &Home, window: &Window, layouts: &[Option<SessionLayout>; SESSIONS_MAX]) {
     const ROUNDS_MAX: usize = 50;
     const ROUND_NS: u64 = 100_000;
@@ -348,7 +349,7 @@ fn wait_for_claims(home: &Home, window: &Window, layouts: &[Option<SessionLayout
                 // ORDERING: Acquire pairs with the Release of whoever lets go: it wrote before.
                 let owner = region.map_or(0, |region| region.control.owner.load(Ordering::Acquire));
                 owner != 0 && owner as u32 == slot as u32
-            })
+            }) || layout.lockless(window, cpu).is_some_and(|buffer| buffer.holes().next().is_some())
         })
     };
     for _ in 0..ROUNDS_MAX {

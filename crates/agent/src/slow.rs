@@ -16,7 +16,7 @@ use trackway_ring::lockless::{Lost, Store};
 use trackway_ring::rseq::{AVAILABLE, Area, Bytes, Gate, commit};
 use trackway_ring::{Plan, Refusal, Region, write_header};
 use trackway_sys::Errno;
-use trackway_window::{MappedMemory, SessionLayout, Way, Window};
+use trackway_window::{MappedMemory, SessionLayout, SlotMemory, Way, Window};
 
 use crate::abi::Event;
 use crate::decision::PROCESS;
@@ -292,9 +292,14 @@ impl Record<'_> {
     fn by_lockless(&self, cpu: u32) -> Outcome {
         let cpu = if cpu < self.layout.cpus { cpu } else { 0 };
         let Some(buffer) = self.layout.lockless(self.window, cpu) else { return Outcome::Full };
+        // A process with a limit on its address space may not have mapped all: which sub-buffer a
+        // slot will be in is known only when it is too late.
+        let memory = SlotMemory::new(self.window, self.home.usable_bytes(self.window));
+        if buffer.memory_end() > memory.end() {
+            return Outcome::Full;
+        }
         let clock = &self.window.session(self.layout.index).clock;
         let epoch = clock.epoch.load(Ordering::Relaxed);
-        let memory = MappedMemory(*self.window);
         let now = || now::in_order(clock);
         let goes_on = || !self.session_changed();
         let slot = match buffer.reserve(&memory, now, goes_on, (self.id, self.body_bytes, epoch)) {

@@ -13,7 +13,7 @@ use trackway_ctf::write::PACKET_HEADER_BYTES;
 use trackway_ring::lockless::{Buffer, Got, Mode, Reference, SubBuffer, header};
 use trackway_ring::{Memory, Snapshot};
 use trackway_sys::clock::monotonic_ns;
-use trackway_window::{MappedMemory, Window};
+use trackway_window::{SlotMemory, Window};
 
 use crate::region::{Drain, FUTURE_NS_MAX, RECORD_BYTES_MIN, RegionWork};
 use crate::stream::Packet;
@@ -105,7 +105,8 @@ impl Lockless {
 
     /// Ends the sub-buffer that is open, if there is anything in it.
     pub(crate) fn switch(&self) {
-        self.buffer.force_switch(&MappedMemory(self.window), monotonic_ns);
+        let memory = SlotMemory::new(&self.window, self.window.usable_bytes());
+        self.buffer.force_switch(&memory, monotonic_ns);
     }
 
     /// The next sub-buffer that is whole. At the end of all things, one with a hole is passed over;
@@ -153,9 +154,21 @@ impl Lockless {
 }
 
 impl RegionWork {
+    /// Notes where a lockless buffer begins, before anybody writes: what was overwritten when we
+    /// look first is missing from there.
+    pub(crate) fn begin_lockless(&mut self) {
+        if let Some(lockless) = &self.lockless {
+            self.drained.position = lockless.buffer.counters.read_count.load(Ordering::Relaxed);
+            self.publish();
+        }
+    }
+
     /// As [`RegionWork::drain`], of a lockless buffer.
     pub(crate) fn drain_lockless<M: Memory>(&mut self, with: &mut Drain<'_, M>) -> io::Result<()> {
         let Some(mut lockless) = self.lockless.take() else { return Ok(()) };
+        if with.is_last {
+            lockless.buffer.push_for_the_dead();
+        }
         if with.partial {
             lockless.switch();
         }
@@ -214,11 +227,7 @@ impl RegionWork {
             return Ok(false);
         }
         // In order, as what is overwritten is: the gap shows as packets that are missing.
-        let expected = self.drained.position;
-        let missing = match expected {
-            0 => 0,
-            _ => got.position.wrapping_sub(expected) / sub_bytes,
-        };
+        let missing = got.position.wrapping_sub(self.drained.position) / sub_bytes;
         let packet =
             Packet { begin_ts: found.begin, end_ts: found.end, discarded: found.lost, missing };
         let first_ts = with.begin_ts.min(found.begin);

@@ -111,6 +111,7 @@ impl Recording {
         recording.calibrator = calibrator;
         match recording.back_initially(settings) {
             Ok(()) => {
+                recording.regions.iter_mut().for_each(RegionWork::begin_lockless);
                 recording.calibrate_first(begun);
                 Ok(recording)
             }
@@ -493,10 +494,11 @@ impl Recording {
         completed.map(|_| summary)
     }
 
-    /// Whether somebody has a slot in a lockless buffer.
+    /// Whether somebody may have a slot in a lockless buffer.
     fn has_holes(&self) -> bool {
         let mut lockless = self.regions.iter().filter_map(|work| work.lockless.as_ref());
-        lockless.any(Lockless::has_holes)
+        // A slot does not say whose it is.
+        lockless.any(Lockless::has_holes) && self.home.window().sweep_processes() != 0
     }
 
     /// Says in the trace that it is complete.

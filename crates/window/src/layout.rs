@@ -264,9 +264,6 @@ impl SessionLayout {
                 control.set_drained(drained);
             }
             if let Some(buffer) = self.lockless(window, cpu) {
-                for place in buffer.places {
-                    place.store(0, Ordering::Relaxed);
-                }
                 buffer.begin_session();
             }
         }

@@ -182,21 +182,36 @@ impl Memory for MappedMemory {
     }
 }
 
-impl lockless::Store for MappedMemory {
+/// Memory of lockless buffers, up to where it was usable when somebody looked: that is looked up
+/// before a slot is reserved, and not again. A process that leaves its window (see the agent's
+/// `privileges`) finds zeros there, and a slot that is reserved must be written.
+#[derive(Debug, Clone, Copy)]
+pub struct SlotMemory {
+    base: *mut u8,
+    end: u64,
+}
+
+impl SlotMemory {
+    /// Of a window whose first `usable_bytes` (as it said itself) are mapped and backed.
+    pub fn new(window: &Window, usable_bytes: u64) -> Self {
+        Self { base: window.base(), end: usable_bytes.min(window.mapped_bytes()) }
+    }
+
+    /// Where it ends, in bytes from the window's start.
+    pub const fn end(&self) -> u64 {
+        self.end
+    }
+}
+
+impl lockless::Store for SlotMemory {
     unsafe fn store(&self, at: u64, source: &[u8]) {
         // What is in shared memory says where; so it is bounded here.
         let end = at.checked_add(source.len() as u64);
-        if end.is_none_or(|end| end > self.0.usable_bytes()) {
+        if end.is_none_or(|end| end > self.end) {
             return;
         }
         // SAFETY: the range is mapped and backed, and the caller's slot.
-        unsafe {
-            core::ptr::copy_nonoverlapping(
-                source.as_ptr(),
-                self.0.base().add(at as usize),
-                source.len(),
-            );
-        }
+        unsafe { copy(source.as_ptr(), self.base.add(at as usize), source.len()) };
     }
 }
 
@@ -204,12 +219,33 @@ impl claim::Copy for MappedMemory {
     unsafe fn copy(&self, at: u64, source: *const u8, bytes: usize) {
         // SAFETY: a plan's target lies in a sub-buffer inside the usable bytes (the caller
         // checked), with room for whole words behind; the source has as many readable bytes.
+        unsafe { copy(source, self.0.base().add(at as usize), bytes.next_multiple_of(8)) };
+    }
+}
+
+/// Copies into the window: by words, as the sequence does, and not by memcpy(). A program under
+/// ThreadSanitizer has one of its own, which does not know how writers here keep apart, and tells
+/// the user of races that are none.
+///
+/// # Safety
+/// As that of [`core::ptr::copy_nonoverlapping`].
+#[inline]
+unsafe fn copy(source: *const u8, target: *mut u8, bytes: usize) {
+    const WORD: usize = size_of::<u64>();
+    // ORDERING: none among threads. It keeps the compiler from making a call of memcpy() of a loop.
+    let keep = || core::sync::atomic::compiler_fence(Ordering::SeqCst);
+    let whole = bytes / WORD * WORD;
+    for at in (0..whole).step_by(WORD) {
+        // SAFETY: the caller's bytes, below `bytes`.
         unsafe {
-            core::ptr::copy_nonoverlapping(
-                source,
-                self.0.base().add(at as usize),
-                bytes.next_multiple_of(8),
-            );
+            let word = source.add(at).cast::<u64>().read_unaligned();
+            target.add(at).cast::<u64>().write_unaligned(word);
         }
+        keep();
+    }
+    for at in whole..bytes {
+        // SAFETY: likewise.
+        unsafe { target.add(at).write(source.add(at).read()) };
+        keep();
     }
 }

@@ -129,6 +129,17 @@ impl Buffer<'_> {
         Some((Got { position, at, place }, records))
     }
 
+    /// Pushes the reader, as whoever reserved last was to do first. At the end, when he may have died
+    /// before: else read count stays on a sub-buffer that is taken, and in which no hole is.
+    pub fn push_for_the_dead(&self) {
+        let write_count = self.counters.write_count.load(Ordering::Relaxed);
+        let read_count = self.counters.read_count.load(Ordering::Relaxed);
+        // Or everything is read, and the sub-buffer that was reserved last is behind.
+        if write_count.wrapping_sub(read_count).cast_signed() > 0 {
+            self.push_reader(write_count.wrapping_sub(1) & !(self.geometry.sub_bytes() - 1));
+        }
+    }
+
     /// Whether the sub-buffer at `position` is whole, and commit seq does not say so.
     fn is_undelivered(&self, position: u64) -> bool {
         let sub_buffer = self.sub_buffer(position);

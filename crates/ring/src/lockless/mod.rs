@@ -79,7 +79,9 @@ pub struct Counters {
     padding: [AtomicU64; 4],
     /// Bytes consumed, modulo 2^64.
     pub read_count: AtomicU64,
-    more_padding: [AtomicU64; 7],
+    /// Where the memory of all sub-buffers ends, in bytes from the window's start.
+    pub memory_end: AtomicU64,
+    more_padding: [AtomicU64; 6],
 }
 
 impl Counters {
@@ -93,6 +95,7 @@ impl Counters {
             lost_nested: word(),
             padding: core::array::from_fn(|_| word()),
             read_count: word(),
+            memory_end: word(),
             more_padding: core::array::from_fn(|_| word()),
         }
     }
@@ -235,11 +238,15 @@ pub mod header {
 const _: () = assert!(header::BYTES <= trackway_abi::region::SUB_HEADER_BYTES);
 
 impl Buffer<'_> {
-    /// Sets everything to the state before the first event of another session: with counters that
-    /// begin beyond where they were, so that whoever slept since between a look and a
+    /// Sets everything to the state before the first event of another session, without memory: with
+    /// counters that begin beyond where they were, so that whoever slept since between a look and a
     /// compare-and-swap has it fail. The recorder, when nobody can be left who has a slot.
     pub fn begin_session(&self) {
         use crate::primitive::Ordering::Relaxed;
+        for place in self.places {
+            place.store(0, Relaxed);
+        }
+        self.counters.memory_end.store(0, Relaxed);
         // The largest buffer that there is.
         const STEP: u64 =
             (trackway_abi::region::SUB_COUNT_MAX as u64) << trackway_abi::region::SUB_SHIFT_MAX;
@@ -277,6 +284,8 @@ impl Buffer<'_> {
         use crate::primitive::Ordering::Relaxed;
         let page = u32::try_from(offset >> trackway_abi::region::PAGE_SHIFT).unwrap_or(0);
         let mut backed = 0;
+        let end = offset.saturating_add(self.geometry.sub_bytes());
+        self.counters.memory_end.fetch_max(end, Relaxed);
         for place in self.places {
             backed += 1;
             if place.load(Relaxed) == 0 {
@@ -285,6 +294,13 @@ impl Buffer<'_> {
             }
         }
         backed
+    }
+
+    /// Where the memory of all sub-buffers ends, in bytes from the window's start. Whoever cannot
+    /// write up to there reserves nothing.
+    #[inline]
+    pub fn memory_end(&self) -> u64 {
+        self.counters.memory_end.load(crate::primitive::Ordering::Relaxed)
     }
 
     /// Records that were committed, wherever they are by now.

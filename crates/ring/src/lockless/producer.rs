@@ -74,8 +74,8 @@ impl Buffer<'_> {
     /// at most [`crate::Geometry::record_bytes_max`] with the longest header. `now` reads the
     /// clock, ns; `epoch` is for the header of a sub-buffer. `goes_on` is asked once the slot is
     /// reserved, and before anything is written: if the session has ended meanwhile, the
-    /// reservation is taken back. (Who comes behind it in that moment makes that impossible: then
-    /// it is a hole, in a buffer that nobody writes any more.)
+    /// reservation is taken back. (Who came behind it must do so first. If he sleeps, it is a hole,
+    /// in a buffer that nobody writes any more.)
     ///
     /// Until the slot is committed, nothing that is in its sub-buffer can be read, and the caller
     /// must not be ended.
@@ -108,12 +108,7 @@ impl Buffer<'_> {
         };
         let Tried { write_count, position, end, header_bytes, timestamp, switch } = tried;
         if !goes_on() {
-            let _ = self.counters.write_count.compare_exchange(
-                end,
-                write_count,
-                Ordering::Relaxed,
-                Ordering::Relaxed,
-            );
+            self.take_back(end, write_count);
             return Err(Lost::Ended);
         }
         self.counters.last_ts.store(timestamp, Ordering::Relaxed);
@@ -130,6 +125,25 @@ impl Buffer<'_> {
         };
         let at = place + self.geometry.within(position);
         Ok(Slot { position, bytes: end.wrapping_sub(position), header_bytes, at, timestamp })
+    }
+
+    /// Takes a reservation up to `end` back, at which others may have arrived who do the same.
+    #[cold]
+    fn take_back(&self, end: u64, write_count: u64) {
+        const TRIES: usize = if cfg!(loom) { 1 } else { 1000 };
+        for _ in 0..TRIES {
+            let taken_back = self.counters.write_count.compare_exchange(
+                end,
+                write_count,
+                Ordering::Relaxed,
+                Ordering::Relaxed,
+            );
+            // Not behind us, but somewhere else: another session has begun.
+            if taken_back.map_or_else(|now| now.wrapping_sub(end).cast_signed() < 0, |_| true) {
+                return;
+            }
+            core::hint::spin_loop();
+        }
     }
 
     /// Algorithm 1, `TRYRESERVESLOT`: no effect but to count an event that is lost.
@@ -247,7 +261,7 @@ impl Buffer<'_> {
     }
 
     /// `PUSHREADER`: in flight recorder mode, moves read count off the sub-buffer at `start`.
-    fn push_reader(&self, start: u64) {
+    pub(super) fn push_reader(&self, start: u64) {
         if self.mode == Mode::Discard {
             return;
         }

@@ -329,6 +329,40 @@ fn what_a_dead_producer_did_not_deliver_is_read_at_the_end() {
     }
 }
 
+/// And before it: who dies between reserving in a sub-buffer and pushing the reader off it.
+#[test]
+fn the_reader_is_pushed_for_a_dead_producer() {
+    let world = World::new(Mode::FlightRecorder, 1, STARTS[1]);
+    world.buffer().push_for_the_dead();
+    assert_eq!(world.counters.read_count.load(Ordering::Relaxed), STARTS[1], "nothing to push off");
+    let mut number = 0;
+    let sub = world.geometry.sub_bytes();
+    // To the end of the buffer, all of it whole; then the dead one's reservation.
+    while world.counters.write_count.load(Ordering::Relaxed).wrapping_sub(STARTS[1]) < sub + 1 {
+        world.emit(29, 1, number).expect("a slot");
+        number += 1;
+    }
+    let in_the_first = number - 1;
+    assert!(world.force_switch());
+    let end = world.counters.write_count.load(Ordering::Relaxed);
+    assert_eq!(end.wrapping_sub(STARTS[1]), 2 * sub);
+    let reserved = end.wrapping_add(SUB_HEADER_BYTES as u64 + 100);
+    world.counters.write_count.store(reserved, Ordering::Relaxed);
+    world.sub_buffers[0].reference.fetch_or(super::USED, Ordering::Relaxed);
+    assert_eq!(world.drain(&mut world.own_place()), [], "the first is taken, and not pushed off");
+    world.buffer().push_for_the_dead();
+    let found = world.drain(&mut world.own_place());
+    assert_eq!(found.first().map(|record| record.number), Some(in_the_first));
+    assert_eq!(
+        world.counters.read_count.load(Ordering::Relaxed),
+        end,
+        "the next one is the hole's"
+    );
+    world.buffer().push_for_the_dead();
+    assert_eq!(world.counters.read_count.load(Ordering::Relaxed), end);
+    assert_eq!(world.buffer().holes().map(|hole| hole.position).collect::<Vec<_>>(), [end]);
+}
+
 #[test]
 fn a_reservation_after_the_end_is_taken_back() {
     let world = World::new(Mode::Discard, 1, 0);
@@ -349,6 +383,11 @@ fn another_session_begins_beyond_the_one_before() {
     let begin = world.counters.write_count.load(Ordering::Relaxed);
     assert!(begin > 4096 && begin.is_multiple_of(world.geometry.ring_bytes()));
     assert_eq!(world.drain(&mut world.own_place()), []);
+    assert_eq!(world.buffer().memory_end(), 0);
+    for place in 1..=world.places.len() as u64 {
+        assert_eq!(world.buffer().give_memory(place << PAGE_SHIFT), place);
+    }
+    assert_eq!(world.buffer().memory_end(), (1 + world.places.len() as u64) << PAGE_SHIFT);
     world.emit(1, 1, 1).expect("a slot");
     world.force_switch();
     assert_eq!(world.drain(&mut world.own_place()).len(), 1);
