@@ -16,7 +16,7 @@ VERSION := 0.1.0
 MAN3 := awk -v version=$(VERSION) -f packaging/man3.awk
 MAN3_HEADERS := include/trackway/trackway.h include/trackway/dynamic.h
 
-.PHONY: help build programs demo test fuzz torture models kill bench asm install uninstall clean
+.PHONY: help build programs demo test fuzz torture ways models kill bench asm install uninstall clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -50,6 +50,11 @@ torture: ## the long torture test: make torture HOURS=n (default: ten minutes)
 	@scripts/packages test
 	@$(MAKE) --no-print-directory build
 	@scripts/torture $(HOURS)
+
+ways: ## the end-to-end tests with records reserved by claim, and by the paper's algorithm
+	@scripts/packages test
+	@$(MAKE) --no-print-directory build
+	@scripts/ways $(WAY)
 
 models: ## check the Promela models of the buffer with Spin (docs/models.md)
 	@scripts/packages test

@@ -12,7 +12,7 @@ use std::process::{Command, Output};
 use std::time::{Duration, Instant};
 
 use trackway_tests::steps::{Running, Steps, send, steps_of, wait_for};
-use trackway_tests::{Recording, World, is_root, skipped};
+use trackway_tests::{Recording, World, is_lockless, is_root, skipped};
 
 /// Where a program of steps runs.
 struct Place {
@@ -186,6 +186,9 @@ fn lose_events(name: &str, wrapper: &[String], options: &[&str], meddle: impl Fn
 
 #[test]
 fn a_small_file_system_loses_events_and_says_how_many() {
+    if is_lockless("all memory must be there from the start") {
+        return;
+    }
     let Some(wrapper) = on_tmpfs("size=4M") else { return };
     lose_events("small", &wrapper, &[], |_| {});
 }
@@ -321,6 +324,9 @@ fn window_path(world: &World) -> PathBuf {
 
 #[test]
 fn address_space_may_be_limited() {
+    if is_lockless("who cannot map all can write nothing") {
+        return;
+    }
     for limit in ["--as=67108864", "--as=268435456", "--as=1073741824"] {
         let place = Place::new("address-space");
         let mut recorder = place.world.recorder(

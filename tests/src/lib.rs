@@ -37,6 +37,20 @@ pub fn skipped(reason: &str) {
     let _ = std::io::Write::write_all(&mut std::io::stderr(), line.as_bytes());
 }
 
+/// How writers are to reserve in all recordings, if it was said: `TRACKWAY_TEST_RESERVE`.
+pub fn reserve() -> Option<String> {
+    std::env::var("TRACKWAY_TEST_RESERVE").ok()
+}
+
+/// Whether they reserve as the paper's do: then this test, which needs more, is skipped.
+pub fn is_lockless(because: &str) -> bool {
+    let is = reserve().is_some_and(|way| way == "lockless");
+    if is {
+        skipped(&format!("of a lockless buffer {because}"));
+    }
+    is
+}
+
 /// Whether a program is installed.
 pub fn has(program: &str) -> bool {
     let path = std::env::var_os("PATH").unwrap_or_default();
@@ -91,9 +105,16 @@ impl World {
         command
     }
 
-    /// `trackway` with these arguments, in this world.
+    /// `trackway` with these arguments, in this world. Whatever it records is reserved as
+    /// [`reserve`] says, so that the tests of one way are those of all (`make ways`).
     pub fn trackway<S: AsRef<OsStr>>(&self, arguments: &[S]) -> Command {
         let mut command = self.command(build_dir().join("trackway"));
+        let mut arguments = arguments.iter().map(AsRef::as_ref).peekable();
+        if let Some(way) = reserve()
+            && let Some(record) = arguments.next_if_eq(&OsStr::new("record"))
+        {
+            command.args([record, OsStr::new("--reserve"), OsStr::new(&way)]);
+        }
         command.args(arguments);
         command
     }
