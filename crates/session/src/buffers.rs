@@ -141,7 +141,7 @@ impl BufferPlan {
         1 << self.count_shift
     }
 
-    /// Sub-buffers that the sequence region (or the lockless buffer) of each of `online` CPUs has at
+    /// Sub-buffers that the sequence region, or lockless buffer, of each of `online` CPUs has at
     /// the start.
     pub fn initial_subs(&self, online: u64) -> u64 {
         match self.reserve {

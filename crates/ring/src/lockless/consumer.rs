@@ -129,7 +129,7 @@ impl Buffer<'_> {
         Some((Got { position, at, place }, records))
     }
 
-    /// Pushes the reader, as whoever reserved last was to do first. At the end, when he may have died
+    /// Pushes the reader, as who reserved last was to do first. At the end, when he may have died
     /// before: else read count stays on a sub-buffer that is taken, and in which no hole is.
     pub fn push_for_the_dead(&self) {
         let write_count = self.counters.write_count.load(Ordering::Relaxed);
