@@ -45,6 +45,12 @@ struct Latest {
     emitted: u64,
 }
 
+impl Latest {
+    fn account(&self, place: &Place) -> Result<Account> {
+        account(&place.path(TRACE), &self.messages, self.emitted)
+    }
+}
+
 /// The adapter.
 #[derive(Debug)]
 pub(crate) struct Trackway {
@@ -115,28 +121,6 @@ impl Trackway {
         command.arg(place.path(self.program));
         in_window(&mut command, place.window_dir());
         command
-    }
-
-    fn account(place: &Place, latest: &Latest) -> Result<Account> {
-        let what = "trackway record";
-        let messages = &latest.messages;
-        let summary = RecorderSummary::parse(messages)
-            .ok_or_else(|| Error::output(what, format_args!("no summary in '{messages}'")))?;
-        let counted = readback::count(&place.path(TRACE))?.unwrap_or_default();
-        if counted.events != 0 && counted.events != summary.recorded {
-            let message = format!(
-                "it says that it recorded {} events, and the trace has {}",
-                summary.recorded, counted.events
-            );
-            return Err(Error::output(what, message));
-        }
-        Ok(Account {
-            emitted: latest.emitted,
-            recorded: summary.recorded,
-            lost: summary.lost,
-            overwritten: summary.overwritten,
-            record_bytes: counted.record_bytes,
-        })
     }
 }
 
@@ -219,7 +203,7 @@ impl Tracer for Trackway {
 
     fn read_back(&mut self, place: &Place) -> Result<Option<Account>> {
         match &self.latest {
-            Some(latest) if self.way != Way::Off => Self::account(place, latest).map(Some),
+            Some(latest) if self.way != Way::Off => latest.account(place).map(Some),
             _ => Ok(None),
         }
     }
@@ -238,7 +222,7 @@ impl Tracer for Trackway {
             tracer: self.name().to_owned(),
             seconds: longest_ns as f64 / 1e9,
             buffer_bytes: FLOW_BYTES,
-            account: Self::account(place, &latest)?,
+            account: latest.account(place)?,
         };
         place.clear(TRACE);
         Ok(Some(flow))
@@ -268,6 +252,28 @@ impl Tracer for Trackway {
     }
 
     fn tear_down(&mut self) {}
+}
+
+/// What became of the events of a recording, by its summary and by the trace.
+pub(crate) fn account(trace: &Path, messages: &str, emitted: u64) -> Result<Account> {
+    let what = "trackway record";
+    let summary = RecorderSummary::parse(messages)
+        .ok_or_else(|| Error::output(what, format_args!("no summary in '{messages}'")))?;
+    let counted = readback::count(trace)?.unwrap_or_default();
+    if counted.events != 0 && counted.events != summary.recorded {
+        let message = format!(
+            "it says that it recorded {} events, and the trace has {}",
+            summary.recorded, counted.events
+        );
+        return Err(Error::output(what, message));
+    }
+    Ok(Account {
+        emitted,
+        recorded: summary.recorded,
+        lost: summary.lost,
+        overwritten: summary.overwritten,
+        record_bytes: counted.record_bytes,
+    })
 }
 
 /// What a program needs to be compiled with the header and linked with the library.

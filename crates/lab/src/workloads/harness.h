@@ -31,7 +31,7 @@
 #include <time.h>
 #include <unistd.h>
 
-enum { LAB_THREADS_MAX = 64, LAB_BATCHES_MAX = 10000, LAB_FOR_EVENTS = 10000 };
+enum { LAB_THREADS_MAX = 1024, LAB_BATCHES_MAX = 10000, LAB_FOR_EVENTS = 10000 };
 
 /* Emits `count` events, numbered from `first`. */
 typedef void (*lab_loop)(uint64_t first, uint64_t count);
