@@ -56,27 +56,17 @@ impl Runner {
     }
 
     /// Emits `warm_up` events, which do not count, then `batches` batches: the middle one's ns for
-    /// each event.
+    /// each event, of the time that the thread had on its CPU.
     pub(super) fn median_ns(&mut self, warm_up: u64, batches: u32) -> Result<f64> {
         self.emit(warm_up);
         let mut figures = Vec::with_capacity(batches as usize);
         for _ in 0..batches {
-            let begin = monotonic_ns();
+            let begin = thread_cpu_ns();
             self.emit(BATCH_EVENTS);
-            figures.push((monotonic_ns() - begin) as f64 / BATCH_EVENTS as f64);
+            figures.push((thread_cpu_ns() - begin) as f64 / BATCH_EVENTS as f64);
         }
         self.check()?;
         median(&figures).ok_or_else(|| Error::output("the loop", "no batch"))
-    }
-
-    /// Emits events until one opens a sub-buffer, at most `most`; how many.
-    pub(super) fn until_switch(&mut self, most: u64) -> u64 {
-        (1..=most).find(|_| self.emit(1).switches > 0).unwrap_or(most)
-    }
-
-    /// Emits so many events that nobody measures.
-    pub(super) fn skip(&mut self, events: u64) {
-        self.emit(events);
     }
 
     /// Emits `events` events and takes the time of each: the middle one of those that stayed in
@@ -106,16 +96,6 @@ impl Runner {
         Ok(median(&fast).zip(median(&switches)))
     }
 
-    /// Says that a child has emitted so many events in our place.
-    pub(super) fn account_for(&mut self, tally: &Tally) {
-        self.tally.add(tally);
-    }
-
-    /// Code, writer and event, for a child that is stepped through.
-    pub(super) fn stepped(&mut self) -> ((Record, *const ()), &mut Staged, u64) {
-        (self.contender.parts(), &mut self.staged, self.tally.emitted)
-    }
-
     /// What became of all events.
     pub(super) fn tally(&self) -> Tally {
         self.tally
@@ -136,6 +116,30 @@ impl Runner {
             return Err(Error::output(self.contender.way.name(), message));
         }
         Ok(())
+    }
+}
+
+/// What stepping through events needs.
+#[cfg(target_arch = "x86_64")]
+impl Runner {
+    /// Emits events until one opens a sub-buffer, at most `most`; how many.
+    pub(super) fn until_switch(&mut self, most: u64) -> u64 {
+        (1..=most).find(|_| self.emit(1).switches > 0).unwrap_or(most)
+    }
+
+    /// Emits so many events that nobody measures.
+    pub(super) fn skip(&mut self, events: u64) {
+        self.emit(events);
+    }
+
+    /// Says that a child has emitted so many events in our place.
+    pub(super) fn account_for(&mut self, tally: &Tally) {
+        self.tally.add(tally);
+    }
+
+    /// Code, writer and event, for a child that is stepped through.
+    pub(super) fn stepped(&mut self) -> ((Record, *const ()), &mut Staged, u64) {
+        (self.contender.parts(), &mut self.staged, self.tally.emitted)
     }
 }
 

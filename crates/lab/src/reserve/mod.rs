@@ -23,6 +23,7 @@ mod product;
 mod report;
 mod results;
 mod staged;
+#[cfg(target_arch = "x86_64")]
 mod stepping;
 mod ways;
 
@@ -73,7 +74,7 @@ const PAYLOADS: [usize; 2] = [4, 32];
 /// Payload of threads at once, and of what is stepped through.
 const BYTES: usize = PAYLOADS[0];
 /// Payload where switches are looked at: the longer the records, the more of them switch.
-const SIZES_BYTES: usize = PAYLOADS[1];
+const SIZES_BYTES: usize = 256;
 /// Threads for each CPU, where there are too many.
 const OVERSUBSCRIBED: [usize; 2] = [2, 8];
 /// Switches that are stepped through, and events around each.
@@ -446,7 +447,6 @@ impl Lab {
                 1 => product::alone(&self.place, series.way, payload, &self.options.plan()),
                 threads => {
                     let milliseconds = self.options.duration_ms() + 100;
-                    let threads = (threads, self.cpus.len());
                     product::at_once(&self.place, series.way, threads, milliseconds)
                 }
             };
@@ -470,8 +470,8 @@ impl Lab {
         let mut found = Vec::new();
         for way in self.ways.clone() {
             self.say(0, "stepping", way)?;
-            match on(self.cpu(), || step_way(self.cpu(), way, STEPPED)) {
-                Ok(Some(events)) => found.extend(on_paths(way, &events)),
+            match on(self.cpu(), || stepping::step_way(self.cpu(), way, STEPPED)) {
+                Ok(Some(events)) => found.extend(stepping::on_paths(way, &events)),
                 Ok(None) => {
                     self.notes.push(Note::skipped("stepping", "ptrace is not allowed here"));
                     break;
@@ -582,57 +582,9 @@ fn line_through(points: &[(f64, f64)]) -> Option<(f64, f64)> {
     (points.len() > 1 && slope.is_finite() && start.is_finite()).then_some((start, slope))
 }
 
-/// Steps through so many events around each of so many switches; `None` where that is not allowed.
-#[cfg(target_arch = "x86_64")]
-fn step_way(
-    cpu: usize,
-    way: Way,
-    (switches, around): (u32, u64),
-) -> Result<Option<Vec<(staged::Did, Steps)>>> {
-    let scale = Scale { geometry: geometry(SIZES[0])?, cpus: cpu + 1, threads: 1 };
-    // Stepping takes long; what it would make of the time is not asked about.
-    let line = Line::slow();
-    let contender = match way {
-        Way::LocklessUnfenced => Contender::new(way, scale, Unfenced(line))?,
-        _ => Contender::new(way, scale, line)?,
-    };
-    let mut runner = Runner::new(contender, BYTES);
-    let mut found = Vec::new();
-    for _ in 0..switches {
-        let most = scale.geometry.sub_bytes();
-        runner.until_switch(most);
-        let events = runner.until_switch(most);
-        runner.skip(events.saturating_sub(around / 2));
-        let Some(steps) = stepping::step_through(&mut runner, around)? else { return Ok(None) };
-        found.extend(steps);
-    }
-    Ok(Some(found))
-}
-
-/// What was stepped through, path by path.
-#[cfg(any(test, target_arch = "x86_64"))]
-fn on_paths(way: Way, events: &[(staged::Did, Steps)]) -> Vec<StepsOnPath> {
-    let paths = [(staged::Did::Recorded, Path::Fast), (staged::Did::Switched, Path::Switch)];
-    let on_path = |(did, path)| {
-        let steps: Vec<Steps> =
-            events.iter().filter(|event| event.0 == did).map(|event| event.1).collect();
-        let times = |one: &&Steps| steps.iter().filter(|other| other == one).count();
-        Some(StepsOnPath {
-            way,
-            path,
-            events: steps.len() as u64,
-            steps: *steps.iter().max_by_key(times)?,
-            least: steps.iter().map(|one| one.instructions).min()?,
-            most: steps.iter().map(|one| one.instructions).max()?,
-        })
-    };
-    paths.into_iter().filter_map(on_path).collect()
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-    use staged::Did;
 
     #[test]
     fn threads_are_doubled_until_there_are_enough_and_then_too_many() {
@@ -652,49 +604,5 @@ mod tests {
         assert_eq!(line_through(&[(0.5, 1.0)]), None);
         assert_eq!(line_through(&[(0.5, 1.0), (0.5, 2.0)]), None);
         assert_eq!(line_through(&[(0.5, f64::NAN), (1.0, 2.0)]), None);
-    }
-
-    #[test]
-    fn most_steps_stand_for_their_path() {
-        let steps = |instructions| Steps { instructions, ..Steps::default() };
-        let events = [
-            (Did::Recorded, steps(90)),
-            (Did::Switched, steps(250)),
-            (Did::Recorded, steps(95)),
-            (Did::Recorded, steps(90)),
-            (Did::Lost, steps(1)),
-        ];
-        let found = on_paths(Way::Claim, &events);
-        let told = found.iter().map(|one| (one.path, one.events, one.steps.instructions, one.most));
-        assert_eq!(
-            told.collect::<Vec<_>>(),
-            [(Path::Fast, 3, 90, 95), (Path::Switch, 1, 250, 250)]
-        );
-    }
-
-    #[test]
-    #[cfg(target_arch = "x86_64")]
-    fn instructions_of_ways_are_counted() {
-        // Few: code that is not optimised has twenty times as many instructions.
-        const FEW: (u32, u64) = (1, 4);
-        let cpu = allowed_cpus().expect("CPUs")[0];
-        for way in Way::ALL.into_iter().filter(|way| ways::missing(*way).is_none()) {
-            let stepped = on(cpu, || step_way(cpu, way, FEW)).expect("stepping");
-            let Some(events) = stepped else {
-                eprintln!("skipped, because ptrace is not allowed here");
-                return;
-            };
-            let found = on_paths(way, &events);
-            let [fast, switch] = found[..] else { panic!("{way:?}: {found:?}") };
-            assert!(fast.steps.instructions > 30, "{fast:?}");
-            assert!(switch.steps.instructions > fast.steps.instructions, "{found:?}");
-            assert_eq!(switch.events, 1, "{found:?}");
-            let is_locked = !matches!(way, Way::Nothing | Way::Rseq | Way::Signals);
-            assert_eq!(fast.steps.locked > 0, is_locked, "{fast:?}");
-            let system_calls = if way == Way::Signals { 2 } else { 0 };
-            assert_eq!(fast.steps.system_calls, system_calls, "{fast:?}");
-            assert_eq!(fast.steps.fences, u64::from(way == Way::Lockless), "{fast:?}");
-            assert_eq!(fast.steps.clock_reads, 1, "{fast:?}");
-        }
     }
 }

@@ -73,20 +73,15 @@ pub(super) fn alone(place: &Place, way: Way, payload: Payload, plan: &Plan) -> R
     Ok(Run { ns, account })
 }
 
-/// Threads on all `cpus` CPUs, for so long.
-pub(super) fn at_once(
-    place: &Place,
-    way: Way,
-    (threads, cpus): (usize, usize),
-    milliseconds: u32,
-) -> Result<Run> {
+/// Threads on all CPUs, for so long.
+pub(super) fn at_once(place: &Place, way: Way, threads: usize, milliseconds: u32) -> Result<Run> {
     let arguments =
         ["for", Payload::Number.work(), &threads.to_string(), &milliseconds.to_string()];
     let finished = record(place, way, &arguments.map(str::to_owned))?;
     let emitted = workload::emitted(&finished.stdout)?;
-    let longest_ns = emitted.iter().map(|thread| thread.ns).max().unwrap_or_default();
-    let account =
-        account(&place.path(TRACE), &finished.stderr, emitted.iter().map(|one| one.events).sum())?;
+    let cpu_ns: u64 = emitted.iter().map(|thread| thread.cpu_ns).sum();
+    let events = emitted.iter().map(|thread| thread.events).sum();
+    let account = account(&place.path(TRACE), &finished.stderr, events)?;
     let kept = account.recorded + account.overwritten;
-    Ok(Run { ns: longest_ns as f64 * threads.min(cpus) as f64 / kept as f64, account })
+    Ok(Run { ns: cpu_ns as f64 / kept as f64, account })
 }

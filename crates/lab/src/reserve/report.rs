@@ -204,7 +204,7 @@ fn sizes(results: &ReserveResults) -> Option<String> {
         table.row([size_words(bytes), ring].into_iter().chain(cells));
     }
     Some(format!(
-        "Size of sub-buffers, 32 bytes, one thread: ns for each event\n\n{}",
+        "Size of sub-buffers, 256 bytes, one thread: ns for each event. Long records make switches frequent:\none event in fifteen with 4 KiB\n\n{}",
         table.text()
     ))
 }
@@ -226,7 +226,7 @@ fn paths(results: &ReserveResults) -> Option<String> {
         ]);
     }
     Some(format!(
-        "Code paths (the survey's fast and slow one), 32 bytes: ns. \"By itself\": between fences, \
+        "Code paths (the survey's fast and slow one), 256 bytes: ns. \"By itself\": between fences, \
          so that\nnothing overlaps; \"in a loop\": by the line through the sizes whose rings have \
          1 MiB\n\n{}",
         table.text()

@@ -214,7 +214,7 @@ pub struct ProductCost {
     pub payload: crate::case::Payload,
     /// Threads that emit.
     pub threads: usize,
-    /// Time of a CPU for each event recorded, in ns: by the clock, times CPUs in use.
+    /// Time of a CPU for each event recorded, in ns.
     pub ns: Spread,
     /// What became of the events.
     pub account: Account,

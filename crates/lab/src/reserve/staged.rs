@@ -9,7 +9,7 @@ pub(super) const NUMBER_BITS: u32 = 22;
 /// Most threads that can be told apart.
 pub(super) const THREADS_MAX: usize = 1 << (32 - NUMBER_BITS);
 /// Most bytes of a payload.
-const BODY_BYTES_MAX: usize = 64;
+const BODY_BYTES_MAX: usize = 256;
 
 /// What became of an event. What records it returns this as a number.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -47,7 +47,8 @@ impl Staged {
         Self { bytes, body_bytes: std::hint::black_box(body_bytes), thread, restarts: 0 }
     }
 
-    /// Stages event `number`: all fields, of which the first is the number.
+    /// Stages event `number`: eight fields, of which the first is the number, or that one alone.
+    /// What a longer payload has besides stays as it is.
     #[inline(always)]
     pub(super) fn put(&mut self, number: u64) {
         let number = number as u32 & ((1 << NUMBER_BITS) - 1);

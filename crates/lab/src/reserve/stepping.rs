@@ -3,9 +3,15 @@
 //!
 //! A trap makes the kernel abort a restartable sequence. So the thread's `rseq_cs` is cleared after
 //! each step, as `tests/kill` does it. Instructions of the kernel are not counted, but how often it
-//! is called is.
+//! is called is. Written for x86-64.
 
-use super::results::Steps;
+use super::clock::{Line, Unfenced};
+use super::loops::Runner;
+use super::results::{Path, Steps, StepsOnPath, Way};
+use super::staged::Did;
+use super::ways::{Contender, Scale};
+use super::{BYTES, SIZES, geometry};
+use crate::error::Result;
 
 /// What an instruction is, if it is anything in particular.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -24,7 +30,10 @@ enum Kind {
 /// What the instruction in `code` is.
 fn kind(code: &[u8]) -> Kind {
     // What may stand in front: lock, repetition, segments, sizes, REX.
-    let is_prefix = |byte: &u8| matches!(byte, 0x26 | 0x2e | 0x36 | 0x3e | 0x40..=0x4f | 0x64..=0x67 | 0xf0 | 0xf2 | 0xf3);
+    const SEGMENTS: [u8; 4] = [0x26, 0x2e, 0x36, 0x3e];
+    let is_prefix = |byte: &u8| {
+        SEGMENTS.contains(byte) || matches!(byte, 0x40..=0x4f | 0x64..=0x67 | 0xf0 | 0xf2 | 0xf3)
+    };
     let prefixes = code.iter().take_while(|byte| is_prefix(byte)).count();
     if code[..prefixes].contains(&0xf0) {
         return Kind::Locked;
@@ -52,10 +61,51 @@ impl Steps {
     }
 }
 
-#[cfg(target_arch = "x86_64")]
-pub(super) use tracee::step_through;
+/// Steps through so many events around each of so many switches; `None` where that is not allowed.
+pub(super) fn step_way(
+    cpu: usize,
+    way: Way,
+    (switches, around): (u32, u64),
+) -> Result<Option<Vec<(Did, Steps)>>> {
+    let scale = Scale { geometry: geometry(SIZES[0])?, cpus: cpu + 1, threads: 1 };
+    // Stepping takes long; what it would make of the time is not asked about.
+    let line = Line::slow();
+    let contender = match way {
+        Way::LocklessUnfenced => Contender::new(way, scale, Unfenced(line))?,
+        _ => Contender::new(way, scale, line)?,
+    };
+    let mut runner = Runner::new(contender, BYTES);
+    let mut found = Vec::new();
+    for _ in 0..switches {
+        let most = scale.geometry.sub_bytes();
+        runner.until_switch(most);
+        let events = runner.until_switch(most);
+        runner.skip(events.saturating_sub(around / 2));
+        let Some(steps) = tracee::step_through(&mut runner, around)? else { return Ok(None) };
+        found.extend(steps);
+    }
+    Ok(Some(found))
+}
 
-#[cfg(target_arch = "x86_64")]
+/// What was stepped through, path by path.
+pub(super) fn on_paths(way: Way, events: &[(Did, Steps)]) -> Vec<StepsOnPath> {
+    let paths = [(Did::Recorded, Path::Fast), (Did::Switched, Path::Switch)];
+    let on_path = |(did, path)| {
+        let steps: Vec<Steps> =
+            events.iter().filter(|event| event.0 == did).map(|event| event.1).collect();
+        let times = |one: &&Steps| steps.iter().filter(|other| other == one).count();
+        Some(StepsOnPath {
+            way,
+            path,
+            events: steps.len() as u64,
+            steps: *steps.iter().max_by_key(times)?,
+            least: steps.iter().map(|one| one.instructions).min()?,
+            most: steps.iter().map(|one| one.instructions).max()?,
+        })
+    };
+    paths.into_iter().filter_map(on_path).collect()
+}
+
 mod tracee {
     use std::fs::File;
     use std::io;
@@ -65,7 +115,6 @@ mod tracee {
     use super::super::staged::Did;
     use super::{Steps, kind};
     use crate::error::{Error, Result};
-    use crate::signals::Foreground;
 
     /// Most instructions of one child: a hundred times as many as it takes.
     const STEPS_MAX: u64 = 2_000_000;
@@ -78,7 +127,6 @@ mod tracee {
     struct Tracee {
         pid: libc::pid_t,
         memory: File,
-        _foreground: Foreground,
         has_ended: bool,
     }
 
@@ -125,7 +173,6 @@ mod tracee {
             let mut tracee = Self {
                 pid,
                 memory: opened.map_err(Error::io("cannot open a child's memory"))?,
-                _foreground: Foreground::new(pid),
                 has_ended: false,
             };
             if !tracee.wait(libc::SIGSTOP)? {
@@ -156,6 +203,9 @@ mod tracee {
 
         /// Executes one instruction; false: it has ended.
         fn step(&mut self) -> Result<bool> {
+            if crate::signals::stopped() {
+                return Err(Error::Interrupted);
+            }
             // SAFETY: no memory of ours is involved.
             if unsafe { libc::ptrace(libc::PTRACE_SINGLESTEP, self.pid, 0, 0) } != 0 {
                 return Err(last_error("ptrace"));
@@ -275,6 +325,49 @@ mod tests {
         ];
         for (code, told) in expected {
             assert_eq!(kind(code), told, "{code:x?}");
+        }
+    }
+
+    #[test]
+    fn most_steps_stand_for_their_path() {
+        let steps = |instructions| Steps { instructions, ..Steps::default() };
+        let events = [
+            (Did::Recorded, steps(90)),
+            (Did::Switched, steps(250)),
+            (Did::Recorded, steps(95)),
+            (Did::Recorded, steps(90)),
+            (Did::Lost, steps(1)),
+        ];
+        let found = on_paths(Way::Claim, &events);
+        let told = found.iter().map(|one| (one.path, one.events, one.steps.instructions, one.most));
+        assert_eq!(
+            told.collect::<Vec<_>>(),
+            [(Path::Fast, 3, 90, 95), (Path::Switch, 1, 250, 250)]
+        );
+    }
+
+    #[test]
+    fn instructions_of_ways_are_counted() {
+        // Few: code that is not optimised has twenty times as many instructions.
+        const FEW: (u32, u64) = (1, 4);
+        let cpu = crate::machine::allowed_cpus().expect("CPUs")[0];
+        for way in Way::ALL.into_iter().filter(|way| super::super::ways::missing(*way).is_none()) {
+            let stepped = super::super::on(cpu, || step_way(cpu, way, FEW)).expect("stepping");
+            let Some(events) = stepped else {
+                eprintln!("skipped, because ptrace is not allowed here");
+                return;
+            };
+            let found = on_paths(way, &events);
+            let [fast, switch] = found[..] else { panic!("{way:?}: {found:?}") };
+            assert!(fast.steps.instructions > 30, "{fast:?}");
+            assert!(switch.steps.instructions > fast.steps.instructions, "{found:?}");
+            assert_eq!(switch.events, 1, "{found:?}");
+            let is_locked = !matches!(way, Way::Nothing | Way::Rseq | Way::Signals);
+            assert_eq!(fast.steps.locked > 0, is_locked, "{fast:?}");
+            let system_calls = if way == Way::Signals { 2 } else { 0 };
+            assert_eq!(fast.steps.system_calls, system_calls, "{fast:?}");
+            assert_eq!(fast.steps.fences, u64::from(way == Way::Lockless), "{fast:?}");
+            assert_eq!(fast.steps.clock_reads, 1, "{fast:?}");
         }
     }
 }
