@@ -143,14 +143,12 @@ impl Runner {
     }
 }
 
-/// Whether buffers hold what was recorded, by their own count where they have one, and not less
-/// than nothing where they have none.
+/// Whether buffers hold what was recorded, by their own count, and no more than that is in them.
 fn check(contender: &Contender, found: &[Found], tally: &Tally) -> Result<()> {
-    let mut all = Found { counted: Some(0), ..Found::default() };
+    let mut all = Found::default();
     found.iter().for_each(|found| all.add(found));
-    let is_counted = all.counted.is_none_or(|counted| counted == tally.recorded);
     let is_there = all.records > 0 && all.records <= tally.recorded;
-    if is_counted && is_there {
+    if all.counted == tally.recorded && is_there {
         return Ok(());
     }
     let message = format!("events do not add up: {tally:?}, in the buffers: {all:?}");
@@ -240,4 +238,59 @@ pub(super) fn at_once(
     }
     check(contender, &contender.find(body_bytes)?, &tally)?;
     Ok(AtOnce { tally, ns: end - begin, cpu_ns })
+}
+
+#[cfg(test)]
+mod tests {
+    use trackway_ring::Geometry;
+
+    use super::super::clock::Still;
+    use super::super::results::Way;
+    use super::super::ways::Scale;
+    use super::*;
+
+    fn runner(way: Way, cpu: usize) -> Runner {
+        let geometry = Geometry::new(12, 3).expect("a geometry");
+        let scale = Scale { geometry, cpus: cpu + 1, threads: 1 };
+        Runner::new(Contender::new(way, scale, Still::new()).expect("buffers"), 32)
+    }
+
+    #[test]
+    fn records_that_are_not_there_are_noticed() {
+        let cpu = crate::machine::allowed_cpus().expect("CPUs")[0];
+        let checked = super::super::on(cpu, || {
+            for way in [Way::Nothing, Way::Claim, Way::Lockless] {
+                let mut runner = runner(way, cpu);
+                assert!(runner.check().is_err(), "{way:?}: nothing was recorded");
+                runner.median_ns(100, 3)?;
+                runner.tally.recorded += 1;
+                assert!(runner.check().is_err(), "{way:?}: one too few");
+                runner.tally.recorded -= 2;
+                assert!(runner.check().is_err(), "{way:?}: one too many");
+                runner.tally.recorded += 1;
+                // One number is left out, and nobody says that an event was lost.
+                runner.emit(1);
+                runner.tally.emitted += 1;
+                runner.emit(1);
+                runner.tally.emitted -= 1;
+                assert!(runner.check().is_err(), "{way:?}: a gap");
+            }
+            Ok(())
+        });
+        checked.expect("a CPU");
+    }
+
+    #[test]
+    fn switches_are_told_apart_from_other_events() {
+        let cpu = crate::machine::allowed_cpus().expect("CPUs")[0];
+        let done = super::super::on(cpu, || {
+            let mut runner = runner(Way::Nothing, cpu);
+            runner.ticks_of_paths(1_000)?;
+            Ok(runner.tally())
+        });
+        let tally = done.expect("events");
+        // A hundred and eleven records of 36 bytes are in a sub-buffer of 4 KiB.
+        assert_eq!((tally.emitted, tally.recorded), (1_000, 1_000));
+        assert!((9..=10).contains(&tally.switches), "{tally:?}");
+    }
 }

@@ -106,8 +106,8 @@ impl claim::Copy for Map {
 /// What is in a buffer after a run.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(super) struct Found {
-    /// Records that its own counters say it took; `None` where they do not say.
-    pub(super) counted: Option<u64>,
+    /// Records that its own counters say it took.
+    pub(super) counted: u64,
     /// Records that are in it now.
     pub(super) records: u64,
     /// Records whose number is not the one after that of the record before.
@@ -148,7 +148,7 @@ impl Found {
 
     /// Adds what is in another buffer.
     pub(super) fn add(&mut self, other: &Self) {
-        self.counted = self.counted.zip(other.counted).map(|(ours, theirs)| ours + theirs);
+        self.counted += other.counted;
         self.records += other.records;
         self.gaps += other.gaps;
     }
@@ -216,7 +216,9 @@ impl Ring for OurRing {
         let damaged = |damage| Error::output("a region", damage);
         let region = self.region();
         let snapshot = region.snapshot().map_err(damaged)?;
-        let mut found = Found { counted: snapshot.events, ..Found::default() };
+        // Nobody writes, so the slot is stable.
+        let counted = snapshot.events.ok_or_else(|| Error::output("a region", "it changes"))?;
+        let mut found = Found { counted, ..Found::default() };
         let oldest = region.oldest_index(snapshot.head);
         let mut from =
             Drained { position: oldest << self.geometry.sub_shift(), ..Drained::default() };
@@ -289,7 +291,7 @@ impl Ring for PaperRing {
             return Err(Error::output("the paper's buffer", format_args!("it has a {hole:?}")));
         }
         buffer.force_switch(&self.map, trackway_sys::clock::monotonic_ns);
-        let mut found = Found::default();
+        let mut found = Found { counted: buffer.records(), ..Found::default() };
         let mut own = self.own.load(Ordering::Relaxed);
         let mut field = [0; 8];
         while let Ok(got) = buffer.get(&mut own) {

@@ -168,8 +168,8 @@ fn threads(results: &ReserveResults) -> Option<String> {
         }
     }
     Some(format!(
-        "Threads at once, u32 (the paper's figure 7): ns of a CPU for each event recorded. Up to\n{} \
-         threads have a CPU each; more take turns as the scheduler wants it, and move\n\n{}\n\
+        "Threads at once, u32 (the paper's figure 7): ns of a CPU for each event recorded. As\nmany \
+         as there are CPUs ({}) have one each; more take turns as the scheduler wants it, and move\n\n{}\n\
          Millions of events recorded in a second, all threads together\n\n{}\n\
          Sequences aborted, and claim regions found in use, in a million events\n\n{}",
         results.machine.cpus,
