@@ -6,7 +6,7 @@
 //! readback  every event of every run is looked for in what the tracer itself wrote
 //! results   what was measured, as JSON; table, bars and report show it to people
 //! reader    the same for readers of traces: ours beside babeltrace2
-//! reserve   what keeping writers apart costs: the 2012 paper's buffer, ours, and what else there is
+//! reserve   what keeping writers apart costs: the 2012 paper's buffer beside ours, and others
 //! preload   what the preload helper costs programs that allocate, made here or installed
 //! ```
 //!

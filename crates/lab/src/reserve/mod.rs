@@ -78,6 +78,7 @@ const SIZES_BYTES: usize = 256;
 /// Threads for each CPU, where there are too many.
 const OVERSUBSCRIBED: [usize; 2] = [2, 8];
 /// Switches that are stepped through, and events around each.
+#[cfg(target_arch = "x86_64")]
 const STEPPED: (u32, u64) = (4, 20);
 
 impl ReserveOptions {

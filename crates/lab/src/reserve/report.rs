@@ -118,8 +118,9 @@ fn speedups(results: &ReserveResults) -> Option<String> {
             or_nothing(rseq.map(|rseq| percent(lockless, rseq))),
         ]);
     }
-    let text = "Instead of what is disabled meanwhile (the paper's table 6): ns, and how much less that is\n\n";
-    (rows > 0).then(|| format!("{text}{}", table.text()))
+    let text = "Instead of what is disabled meanwhile (the paper's table 6): ns, and how much less \
+                that is";
+    (rows > 0).then(|| format!("{text}\n\n{}", table.text()))
 }
 
 /// As the paper's figure 7.
@@ -168,8 +169,9 @@ fn threads(results: &ReserveResults) -> Option<String> {
         }
     }
     Some(format!(
-        "Threads at once, u32 (the paper's figure 7): ns of a CPU for each event recorded. As\nmany \
-         as there are CPUs ({}) have one each; more take turns as the scheduler wants it, and move\n\n{}\n\
+        "Threads at once, u32 (the paper's figure 7): ns of a CPU for each event recorded. \
+         As\nmany as there are CPUs ({}) have one each; more take turns as the scheduler wants \
+         it, and move\n\n{}\n\
          Millions of events recorded in a second, all threads together\n\n{}\n\
          Sequences aborted, and claim regions found in use, in a million events\n\n{}",
         results.machine.cpus,
@@ -204,7 +206,8 @@ fn sizes(results: &ReserveResults) -> Option<String> {
         table.row([size_words(bytes), ring].into_iter().chain(cells));
     }
     Some(format!(
-        "Size of sub-buffers, 256 bytes, one thread: ns for each event. Long records make switches frequent:\none event in fifteen with 4 KiB\n\n{}",
+        "Size of sub-buffers, 256 bytes, one thread: ns for each event. Long records make \
+         switches frequent:\none event in fifteen with 4 KiB\n\n{}",
         table.text()
     ))
 }
@@ -226,9 +229,9 @@ fn paths(results: &ReserveResults) -> Option<String> {
         ]);
     }
     Some(format!(
-        "Code paths (the survey's fast and slow one), 256 bytes: ns. \"By itself\": between fences, \
-         so that\nnothing overlaps; \"in a loop\": by the line through the sizes whose rings have \
-         1 MiB\n\n{}",
+        "Code paths (the survey's fast and slow one), 256 bytes: ns. \"By itself\": between \
+         fences, so that\nnothing overlaps; \"in a loop\": by the line through the sizes whose \
+         rings have 1 MiB\n\n{}",
         table.text()
     ))
 }
