@@ -149,8 +149,11 @@ impl Tracer for Trackway {
 
     fn supports(&self, case: &Case) -> bool {
         match self.way {
-            Way::Off => case.context == Context::None && case.payload != Payload::Printf,
             // Rust has no formatted events: a `format!` is a value as any other.
+            Way::Off if self.is_rust() => {
+                case.context == Context::None && case.payload.is_in_table()
+            }
+            Way::Off => case.context == Context::None && case.payload != Payload::Printf,
             Way::Sequence if self.is_rust() => case.payload.is_in_table(),
             // What the header adds to C's is in its arguments, whatever the threads and contexts.
             Way::Sequence if self.is_cxx() => {
@@ -342,6 +345,7 @@ fn allocated_bytes(folder: &Path) -> Result<u64> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::workload::SOURCES;
 
     #[test]
     fn reasons_name_what_is_missing() {
@@ -368,5 +372,26 @@ mod tests {
             assert!(Trackway::cxx().supports(&case) && Trackway::by_sequence().supports(&case));
         }
         assert!(!Trackway::cxx().supports(&Case::PRINTF));
+    }
+
+    #[test]
+    fn programs_are_asked_for_what_they_can_do() {
+        let all = [
+            Trackway::off(),
+            Trackway::cxx_off(),
+            Trackway::rust_off(),
+            Trackway::by_sequence(),
+            Trackway::by_claim(),
+            Trackway::cxx(),
+            Trackway::rust(),
+        ];
+        for tracer in all {
+            let name = format!("{}.c", tracer.program);
+            let source = SOURCES.iter().find(|source| source.name == name).expect("a source");
+            for case in Case::columns(2).into_iter().chain(Case::APART) {
+                let can = source.text.contains(&format!("{{\"{}\",", case.payload.work()));
+                assert!(can || !tracer.supports(&case), "{}: {}", tracer.name(), case.words());
+            }
+        }
     }
 }
