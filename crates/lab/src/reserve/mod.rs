@@ -331,8 +331,10 @@ impl Lab {
             for (payload, count) in
                 [(number, 1), (Payload::Record, 1), (number, some), (number, many)]
             {
+                // Where there are no sequences, the product claims, whatever it is asked for.
+                let ways = product::WAYS.into_iter().filter(|way| in_use.contains(way));
                 let of = |way| Series::new(way, (payload, count, Account::default()));
-                self.product.extend(product::WAYS.map(of));
+                self.product.extend(ways.map(of));
             }
         }
         Ok(())
