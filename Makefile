@@ -72,6 +72,7 @@ bench: ## what tracing and reading cost on this machine, beside other programs
 	$(BUILD)/trackway bench spans --json results-spans.json
 	$(BUILD)/trackway bench reader --json results-reader.json
 	$(BUILD)/trackway bench preload --json results-preload.json
+	$(BUILD)/trackway bench reserve --json results-reserve.json
 
 asm: programs ## the machine code of the recording path
 	@objdump -d --no-show-raw-insn -M intel $(BUILD)/libtrackway.so \

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use anyhow::Context as _;
-use trackway_lab::{Error, Options, PreloadOptions, ReadingOptions, SpansOptions};
+use trackway_lab::{Error, Options, PreloadOptions, ReadingOptions, ReserveOptions, SpansOptions};
 
 /// Exit status of a program that Ctrl-C ended, as shells have it: 128 + SIGINT.
 const INTERRUPTED: u8 = 130;
@@ -17,7 +17,7 @@ const INTERRUPTED: u8 = 130;
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:\n  trackway bench tracepoint\n  trackway bench reader\n  \
                         trackway bench spans\n  \
-                        trackway bench preload\n  \
+                        trackway bench preload\n  trackway bench reserve\n  \
                         trackway bench tracepoint --only lttng --rounds 10 --json lttng.json")]
 pub(crate) struct Arguments {
     #[command(subcommand)]
@@ -61,6 +61,18 @@ enum What {
     #[command(after_help = "Examples:\n  trackway bench preload --quick\n  \
                             trackway bench preload --rounds 100 --json preload.json")]
     Preload(Preload),
+    /// What keeping writers apart costs: rseq and claim beside the 2012 paper's lockless buffer
+    ///
+    /// The paper's tables, in user space: one record reserved, written and committed by restartable
+    /// sequence, by claim, by the paper's algorithm, under a mutex, with signals blocked, and
+    /// without any protection, over buffers of the same size and with the same clock; on one
+    /// thread, on as many as there are CPUs, and on too many; sizes of sub-buffers; instructions,
+    /// counted one by one; and the same through trackway record --reserve. In interleaved rounds;
+    /// after each run, the records are looked for in the buffer. Figures of different machines do
+    /// not compare; ratios do.
+    #[command(after_help = "Examples:\n  trackway bench reserve --quick\n  \
+                            trackway bench reserve --threads 16 --json reserve.json")]
+    Reserve(Reserve),
 }
 
 /// Arguments of `trackway bench tracepoint`.
@@ -145,6 +157,28 @@ struct Preload {
     json: Option<PathBuf>,
 }
 
+/// Arguments of `trackway bench reserve`.
+#[derive(Debug, clap::Args)]
+struct Reserve {
+    /// Some seconds instead of some minutes: to see that all works, not for figures
+    #[arg(long)]
+    quick: bool,
+    /// Measure so many rounds [default: 10]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1000))]
+    rounds: Option<u32>,
+    /// Up to so many threads, besides two and eight for each CPU [default: one for each CPU]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1024))]
+    threads: Option<u32>,
+    /// Write all figures to FILE, too
+    #[arg(
+        long,
+        value_name = "FILE",
+        num_args = 0..=1,
+        default_missing_value = "results-reserve.json"
+    )]
+    json: Option<PathBuf>,
+}
+
 /// Runs it, with the table on `output`. 1 if something failed that should have worked.
 ///
 /// # Errors
@@ -156,6 +190,7 @@ pub(crate) fn run(arguments: &Arguments, output: &mut dyn Write) -> anyhow::Resu
         What::Reader(arguments) => reader(arguments, output),
         What::Spans(arguments) => spans(arguments, output),
         What::Preload(arguments) => preload(arguments, output),
+        What::Reserve(arguments) => reserve(arguments, output),
     };
     match done {
         Ok(has_failures) => Ok(if has_failures { ExitCode::from(1) } else { ExitCode::SUCCESS }),
@@ -206,6 +241,19 @@ fn preload(arguments: &Preload, output: &mut dyn Write) -> anyhow::Result<bool> 
     let results = trackway_lab::run_preload(&options)?;
     save(arguments.json.as_deref(), || results.to_json())?;
     trackway_lab::print_preload(&results, output).context("cannot write the table")?;
+    Ok(results.has_failures())
+}
+
+/// Whether something failed.
+fn reserve(arguments: &Reserve, output: &mut dyn Write) -> anyhow::Result<bool> {
+    let options = ReserveOptions {
+        quick: arguments.quick,
+        rounds: arguments.rounds,
+        threads: arguments.threads.map(|threads| threads as usize),
+    };
+    let results = trackway_lab::run_reserve(&options)?;
+    save(arguments.json.as_deref(), || results.to_json())?;
+    trackway_lab::print_reserve(&results, output).context("cannot write the table")?;
     Ok(results.has_failures())
 }
 

@@ -6,6 +6,7 @@
 //! readback  every event of every run is looked for in what the tracer itself wrote
 //! results   what was measured, as JSON; table, bars and report show it to people
 //! reader    the same for readers of traces: ours beside babeltrace2
+//! reserve   what keeping writers apart costs: the 2012 paper's buffer beside ours, and others
 //! preload   what the preload helper costs programs that allocate, made here or installed
 //! ```
 //!
@@ -28,6 +29,7 @@ mod progress;
 mod readback;
 mod reader;
 mod report;
+mod reserve;
 mod results;
 mod rust;
 mod sections;
@@ -51,6 +53,10 @@ pub use reader::{
     print_reading, run_reading,
 };
 pub use report::print;
+pub use reserve::{
+    ClockKind, EventCost, Path, PathCost, ProductCost, ReserveOptions, ReserveResults, SizeCost,
+    Steps, StepsOnPath, Tally, ThreadsCost, Way as ReserveWay, print_reserve, run_reserve,
+};
 pub use results::{Account, Bar, Cell, Flow, Memory, Note, Results, Startup, Verdict};
 pub use spans::{SpanCell, SpansOptions, SpansResults, print_spans, run_spans};
 pub use stats::Spread;

@@ -45,13 +45,15 @@ impl Batch {
     }
 }
 
-/// What one thread emitted while it had time: a line `emitted THREAD EVENTS NS`.
+/// What one thread emitted while it had time: a line `emitted THREAD EVENTS NS CPU_NS`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Emitted {
     /// Events emitted.
     pub(crate) events: u64,
     /// Time they took, in ns.
     pub(crate) ns: u64,
+    /// Time that the thread had on CPUs meanwhile, in ns.
+    pub(crate) cpu_ns: u64,
 }
 
 /// The batches in a workload's output; there must be some.
@@ -72,8 +74,8 @@ pub(crate) fn batches(output: &str) -> Result<Vec<Batch>> {
 pub(crate) fn emitted(output: &str) -> Result<Vec<Emitted>> {
     let mut found = Vec::new();
     for line in output.lines() {
-        let [_, events, ns] = numbers(line, "emitted")?;
-        found.push(Emitted { events, ns });
+        let [_, events, ns, cpu_ns] = numbers(line, "emitted")?;
+        found.push(Emitted { events, ns, cpu_ns });
     }
     some(found)
 }
@@ -131,7 +133,8 @@ mod tests {
 
     #[test]
     fn other_lines_are_read() {
-        assert_eq!(emitted("emitted 0 50 7\n").expect("one"), [Emitted { events: 50, ns: 7 }]);
+        let found = emitted("emitted 0 50 7 6\n").expect("one");
+        assert_eq!(found, [Emitted { events: 50, ns: 7, cpu_ns: 6 }]);
         assert_eq!(starts_us("start 1500\nstart 500\n").expect("two"), [1.5, 0.5]);
         assert_eq!(threads("threads 3\n").expect("three"), 3);
     }

@@ -66,7 +66,7 @@ pub(crate) fn all() -> Vec<Box<dyn Tracer>> {
 }
 
 /// Arguments of a workload program that runs a case.
-fn batch_arguments(work: &str, case: &Case, plan: &Plan, events: u64) -> [String; 5] {
+pub(crate) fn batch_arguments(work: &str, case: &Case, plan: &Plan, events: u64) -> [String; 5] {
     let count = plan.warm_up + plan.batches;
     let [threads, count, events] = [case.threads.into(), count.into(), events].map(text);
     ["batches".to_owned(), work.to_owned(), threads, count, events]

@@ -45,6 +45,12 @@ struct Latest {
     emitted: u64,
 }
 
+impl Latest {
+    fn account(&self, place: &Place) -> Result<Account> {
+        account(&place.path(TRACE), &self.messages, self.emitted)
+    }
+}
+
 /// The adapter.
 #[derive(Debug)]
 pub(crate) struct Trackway {
@@ -116,28 +122,6 @@ impl Trackway {
         in_window(&mut command, place.window_dir());
         command
     }
-
-    fn account(place: &Place, latest: &Latest) -> Result<Account> {
-        let what = "trackway record";
-        let messages = &latest.messages;
-        let summary = RecorderSummary::parse(messages)
-            .ok_or_else(|| Error::output(what, format_args!("no summary in '{messages}'")))?;
-        let counted = readback::count(&place.path(TRACE))?.unwrap_or_default();
-        if counted.events != 0 && counted.events != summary.recorded {
-            let message = format!(
-                "it says that it recorded {} events, and the trace has {}",
-                summary.recorded, counted.events
-            );
-            return Err(Error::output(what, message));
-        }
-        Ok(Account {
-            emitted: latest.emitted,
-            recorded: summary.recorded,
-            lost: summary.lost,
-            overwritten: summary.overwritten,
-            record_bytes: counted.record_bytes,
-        })
-    }
 }
 
 impl Tracer for Trackway {
@@ -165,8 +149,11 @@ impl Tracer for Trackway {
 
     fn supports(&self, case: &Case) -> bool {
         match self.way {
-            Way::Off => case.context == Context::None && case.payload != Payload::Printf,
             // Rust has no formatted events: a `format!` is a value as any other.
+            Way::Off if self.is_rust() => {
+                case.context == Context::None && case.payload.is_in_table()
+            }
+            Way::Off => case.context == Context::None && case.payload != Payload::Printf,
             Way::Sequence if self.is_rust() => case.payload.is_in_table(),
             // What the header adds to C's is in its arguments, whatever the threads and contexts.
             Way::Sequence if self.is_cxx() => {
@@ -219,7 +206,7 @@ impl Tracer for Trackway {
 
     fn read_back(&mut self, place: &Place) -> Result<Option<Account>> {
         match &self.latest {
-            Some(latest) if self.way != Way::Off => Self::account(place, latest).map(Some),
+            Some(latest) if self.way != Way::Off => latest.account(place).map(Some),
             _ => Ok(None),
         }
     }
@@ -238,7 +225,7 @@ impl Tracer for Trackway {
             tracer: self.name().to_owned(),
             seconds: longest_ns as f64 / 1e9,
             buffer_bytes: FLOW_BYTES,
-            account: Self::account(place, &latest)?,
+            account: latest.account(place)?,
         };
         place.clear(TRACE);
         Ok(Some(flow))
@@ -268,6 +255,28 @@ impl Tracer for Trackway {
     }
 
     fn tear_down(&mut self) {}
+}
+
+/// What became of the events of a recording, by its summary and by the trace.
+pub(crate) fn account(trace: &Path, messages: &str, emitted: u64) -> Result<Account> {
+    let what = "trackway record";
+    let summary = RecorderSummary::parse(messages)
+        .ok_or_else(|| Error::output(what, format_args!("no summary in '{messages}'")))?;
+    let counted = readback::count(trace)?.unwrap_or_default();
+    if counted.events != 0 && counted.events != summary.recorded {
+        let message = format!(
+            "it says that it recorded {} events, and the trace has {}",
+            summary.recorded, counted.events
+        );
+        return Err(Error::output(what, message));
+    }
+    Ok(Account {
+        emitted,
+        recorded: summary.recorded,
+        lost: summary.lost,
+        overwritten: summary.overwritten,
+        record_bytes: counted.record_bytes,
+    })
 }
 
 /// What a program needs to be compiled with the header and linked with the library.
@@ -336,6 +345,7 @@ fn allocated_bytes(folder: &Path) -> Result<u64> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::workload::SOURCES;
 
     #[test]
     fn reasons_name_what_is_missing() {
@@ -362,5 +372,26 @@ mod tests {
             assert!(Trackway::cxx().supports(&case) && Trackway::by_sequence().supports(&case));
         }
         assert!(!Trackway::cxx().supports(&Case::PRINTF));
+    }
+
+    #[test]
+    fn programs_are_asked_for_what_they_can_do() {
+        let all = [
+            Trackway::off(),
+            Trackway::cxx_off(),
+            Trackway::rust_off(),
+            Trackway::by_sequence(),
+            Trackway::by_claim(),
+            Trackway::cxx(),
+            Trackway::rust(),
+        ];
+        for tracer in all {
+            let name = format!("{}.c", tracer.program);
+            let source = SOURCES.iter().find(|source| source.name == name).expect("a source");
+            for case in Case::columns(2).into_iter().chain(Case::APART) {
+                let can = source.text.contains(&format!("{{\"{}\",", case.payload.work()));
+                assert!(can || !tracer.supports(&case), "{}: {}", tracer.name(), case.words());
+            }
+        }
     }
 }

@@ -7,7 +7,7 @@
  *     WORKLOAD threads                          prints "threads N": how many there are in it
  *     WORKLOAD idle MILLISECONDS                prints "ready", then waits
  *     WORKLOAD batches WORK THREADS COUNT EVENTS   "batch THREAD NUMBER EVENTS NS" for each
- *     WORKLOAD for WORK THREADS MILLISECONDS       "emitted THREAD EVENTS NS" for each thread
+ *     WORKLOAD for WORK THREADS MILLISECONDS       "emitted THREAD EVENTS NS CPU_NS" for each
  *
  * Each thread numbers its events from 0, and they carry their number, so that a reader of the
  * trace can tell whether all of them are there.
@@ -31,7 +31,7 @@
 #include <time.h>
 #include <unistd.h>
 
-enum { LAB_THREADS_MAX = 64, LAB_BATCHES_MAX = 10000, LAB_FOR_EVENTS = 10000 };
+enum { LAB_THREADS_MAX = 1024, LAB_BATCHES_MAX = 10000, LAB_FOR_EVENTS = 10000 };
 
 /* Emits `count` events, numbered from `first`. */
 typedef void (*lab_loop)(uint64_t first, uint64_t count);
@@ -46,6 +46,7 @@ struct lab_thread {
     int cpu;
     uint64_t emitted;
     uint64_t elapsed_ns;
+    uint64_t cpu_ns; /* of them, on its CPU */
     uint64_t *batches_ns;
 };
 
@@ -68,11 +69,16 @@ static const char *lab_text(void)
     return text;
 }
 
-static uint64_t lab_now_ns(void)
+static uint64_t lab_clock_ns(clockid_t clock)
 {
     struct timespec now;
-    clock_gettime(CLOCK_MONOTONIC, &now);
+    clock_gettime(clock, &now);
     return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
+}
+
+static uint64_t lab_now_ns(void)
+{
+    return lab_clock_ns(CLOCK_MONOTONIC);
 }
 
 /* Returns when all threads are here. They spin, because to be woken takes longer than to begin. */
@@ -102,12 +108,14 @@ static void *lab_run(void *argument)
     lab_pin(self->cpu);
     if (lab.duration_ns > 0) {
         lab_meet();
+        const uint64_t cpu_begin = lab_clock_ns(CLOCK_THREAD_CPUTIME_ID);
         const uint64_t begin = lab_now_ns();
         do {
             lab.loop(self->emitted, LAB_FOR_EVENTS);
             self->emitted += LAB_FOR_EVENTS;
             self->elapsed_ns = lab_now_ns() - begin;
         } while (self->elapsed_ns < lab.duration_ns);
+        self->cpu_ns = lab_clock_ns(CLOCK_THREAD_CPUTIME_ID) - cpu_begin;
         return NULL;
     }
     for (int batch = 0; batch < lab.batches; batch++) {
@@ -174,8 +182,9 @@ static int lab_measure(void)
             printf("batch %d %d %llu %llu\n", i, batch, (unsigned long long)lab.events,
                    (unsigned long long)threads[i].batches_ns[batch]);
         if (lab.duration_ns > 0)
-            printf("emitted %d %llu %llu\n", i, (unsigned long long)threads[i].emitted,
-                   (unsigned long long)threads[i].elapsed_ns);
+            printf("emitted %d %llu %llu %llu\n", i, (unsigned long long)threads[i].emitted,
+                   (unsigned long long)threads[i].elapsed_ns,
+                   (unsigned long long)threads[i].cpu_ns);
     }
     return 0;
 }

@@ -1,0 +1,70 @@
+//! An event as its site leaves it: a payload on the stack, with room for a header in front.
+
+use trackway_abi::record::{HEADROOM_BYTES, TAILROOM_BYTES};
+
+/// The id that all events have.
+pub(super) const ID: u32 = 1;
+/// Bits of an event's number; the thread's number is above.
+pub(super) const NUMBER_BITS: u32 = 22;
+/// Most threads that can be told apart.
+pub(super) const THREADS_MAX: usize = 1 << (32 - NUMBER_BITS);
+/// Most bytes of a payload.
+const BODY_BYTES_MAX: usize = 256;
+
+/// What became of an event. What records it returns this as a number.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[repr(u32)]
+pub(super) enum Did {
+    /// It has no place, and was counted as lost.
+    Lost = 0,
+    /// It was recorded.
+    Recorded = 1,
+    /// The same, and it opened a sub-buffer.
+    Switched = 2,
+}
+
+/// A thread's event.
+#[repr(C, align(64))]
+pub(super) struct Staged {
+    bytes: [u8; HEADROOM_BYTES + BODY_BYTES_MAX + TAILROOM_BYTES],
+    /// Bytes of the payload.
+    pub(super) body_bytes: usize,
+    /// The thread's number.
+    pub(super) thread: usize,
+    /// Attempts that were aborted, or found all that they tried in use.
+    pub(super) restarts: u64,
+}
+
+impl Staged {
+    /// Fewest bytes of a payload: its number's.
+    pub(super) const BODY_BYTES_MIN: usize = 4;
+
+    /// A thread's events, of so many bytes.
+    pub(super) fn new(thread: usize, body_bytes: usize) -> Self {
+        let body_bytes = body_bytes.clamp(Self::BODY_BYTES_MIN, BODY_BYTES_MAX);
+        let bytes = [0; HEADROOM_BYTES + BODY_BYTES_MAX + TAILROOM_BYTES];
+        // The compiler must not know it, as the library's does not.
+        Self { bytes, body_bytes: std::hint::black_box(body_bytes), thread, restarts: 0 }
+    }
+
+    /// Stages event `number`: eight fields, of which the first is the number, or that one alone.
+    /// What a longer payload has besides stays as it is.
+    #[inline(always)]
+    pub(super) fn put(&mut self, number: u64) {
+        let number = number as u32 & ((1 << NUMBER_BITS) - 1);
+        let number = number | (self.thread as u32) << NUMBER_BITS;
+        let body = &mut self.bytes[HEADROOM_BYTES..];
+        body[..4].copy_from_slice(&number.to_le_bytes());
+        if self.body_bytes > 4 {
+            for field in 0..7 {
+                body[4 + 4 * field..][..4].copy_from_slice(&number.to_le_bytes());
+            }
+        }
+    }
+
+    /// The payload, with headroom before and tailroom behind.
+    #[inline(always)]
+    pub(super) fn body(&mut self) -> *mut u8 {
+        self.bytes.as_mut_ptr().wrapping_add(HEADROOM_BYTES)
+    }
+}
