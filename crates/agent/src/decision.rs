@@ -8,7 +8,7 @@ use core::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64, Ordering, 
 
 use trackway_abi::session::{SESSIONS_MAX, flag};
 use trackway_ring::Geometry;
-use trackway_window::{ProcessSlot, SessionLayout, Window};
+use trackway_window::{Owner, ProcessSlot, SessionLayout, Window};
 
 use crate::home::Home;
 
@@ -290,6 +290,12 @@ impl Process {
             return unsafe { libc::getpid() }.cast_unsigned();
         }
         self.pid.load(Ordering::Relaxed)
+    }
+
+    /// Whether the calling thread is one of a process in the table of its home's window.
+    pub(crate) fn is_named(&self, home: &Home, thread: &crate::thread::Identity) -> bool {
+        let place = Owner::from_word(self.owner_word(home, thread));
+        place.slot() != ProcessSlot::NONE
     }
 
     /// The calling thread's owner word. Before the process has a place of its own in the table,

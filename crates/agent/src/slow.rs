@@ -300,8 +300,13 @@ impl Record<'_> {
         }
         let clock = &self.window.session(self.layout.index).clock;
         let epoch = clock.epoch.load(Ordering::Relaxed);
+        if !PROCESS.is_named(self.home, &self.thread) {
+            buffer.note_unnamed();
+        }
         let now = || now::in_order(clock);
-        let goes_on = || !self.session_changed();
+        let generation = &self.window.session(self.layout.index).generation;
+        // Behind write count, which is loaded by Acquire; see `Buffer::retire`.
+        let goes_on = || generation.load(Ordering::Relaxed) == self.layout.generation;
         let slot = match buffer.reserve(&memory, now, goes_on, (self.id, self.body_bytes, epoch)) {
             Ok(slot) => slot,
             Err(Lost::Ended) => return Outcome::Stale,
@@ -319,7 +324,15 @@ impl Record<'_> {
             let source = self.body.wrapping_sub(slot.header_bytes).cast_const();
             memory.store(slot.at, core::slice::from_raw_parts(source, slot.bytes as usize));
         }
+        // Or in there. (Between here and the addition, and within the other half of a switch, a
+        // handler can still do it; 0005 says what comes of that.)
+        if self.stamp != 0 && PROCESS.stamp() != self.stamp {
+            return Outcome::Full;
+        }
         buffer.commit(&memory, &slot);
+        if slot.switched {
+            self.look_at_lease(trackway_sys::clock::monotonic_ns());
+        }
         Outcome::Done
     }
 
@@ -436,6 +449,11 @@ impl Record<'_> {
     fn look_at_lease(&self, now: u64) {
         let lease = &self.window.session(self.layout.index).lease_until_ns;
         if lease.load(Ordering::Relaxed) >= now {
+            return;
+        }
+        // In a window that the process has left meanwhile there is no lease, and the words tell
+        // sites to follow: see `privileges`.
+        if self.session_changed() {
             return;
         }
         let bit = 1 << self.layout.index;

@@ -103,6 +103,11 @@ impl Lockless {
         self.buffer.holes().next().is_some()
     }
 
+    /// The buffer.
+    pub(crate) fn buffer(&self) -> Buffer<'static> {
+        self.buffer
+    }
+
     /// Ends the sub-buffer that is open, if there is anything in it.
     pub(crate) fn switch(&self) {
         let memory = SlotMemory::new(&self.window, self.window.usable_bytes());
@@ -112,18 +117,20 @@ impl Lockless {
     /// The next sub-buffer that is whole. At the end of all things, one with a hole is passed over;
     /// of one that was not delivered comes the number of its records.
     fn next(&mut self, with: &Drain<'_, impl Memory>) -> Option<(Got, Option<u64>)> {
-        loop {
-            if let Ok(got) = self.buffer.get(&mut self.own) {
+        if !with.is_last {
+            return self.buffer.get(&mut self.own).ok().map(|got| (got, None));
+        }
+        // At the end there are no more than those there are.
+        for _ in 0..=self.buffer.geometry.sub_count() {
+            if let Ok(got) = self.buffer.get_in_place() {
                 return Some((got, None));
-            }
-            if !with.is_last {
-                return None;
             }
             if let Some((got, records)) = self.buffer.get_undelivered(with.memory) {
                 return Some((got, Some(records)));
             }
             self.pass_hole()?;
         }
+        None
     }
 
     /// Passes over the sub-buffer at read count if it has a hole.
@@ -192,9 +199,17 @@ impl RegionWork {
             }
             lockless.buffer.put(got);
         }
-        if with.is_last && lockless.buffer.mode == Mode::FlightRecorder {
-            let taken = self.drained.events.saturating_add(lockless.lost);
-            self.overwritten = lockless.buffer.records().saturating_sub(taken);
+        if with.is_last {
+            // What was committed and not read: in holes and in what made no sense, also in those
+            // that a recorder before us passed over.
+            let unread = lockless.buffer.records().saturating_sub(self.drained.events);
+            match lockless.buffer.mode {
+                Mode::Discard => lockless.lost = unread,
+                Mode::FlightRecorder => {
+                    lockless.lost = lockless.lost.min(unread);
+                    self.overwritten = unread - lockless.lost;
+                }
+            }
         }
         self.lockless = Some(lockless);
         result
@@ -212,9 +227,11 @@ impl RegionWork {
         let sub_bytes = lockless.buffer.geometry.sub_bytes();
         let content = found.content.wrapping_sub(got.position);
         let end_before = self.stream.as_ref().map_or(0, |stream| stream.end_ts);
+        // Times are in the order of slots as far as processors' clocks agree.
+        found.begin = found.begin.max(end_before);
+        found.end = found.end.max(found.begin);
         let sensible = (SUB_HEADER_BYTES as u64..=sub_bytes).contains(&content)
             && found.records <= content / RECORD_BYTES_MIN
-            && (end_before..=found.end).contains(&found.begin)
             && found.end <= monotonic_ns().saturating_add(FUTURE_NS_MAX);
         if !sensible {
             return Ok(false);

@@ -408,9 +408,7 @@ impl Recording {
         self.epoch += 1;
         // Writers ask the system until every region has begun a packet of the new epoch.
         clock::publish(&self.session().clock, None, self.epoch);
-        for lockless in self.regions.iter().filter_map(|work| work.lockless.as_ref()) {
-            lockless.switch();
-        }
+        self.lockless().for_each(Lockless::switch);
         clock_epoch::switch_all(&self.home, &self.slot, &self.layout, self.epoch);
         self.publish_line(line);
     }
@@ -465,10 +463,11 @@ impl Recording {
         self.check_window()?;
         let no_sequence = self.slot.deactivate();
         let start = Instant::now();
-        let mut held = true;
-        while held && start.elapsed() < CLAIMS_PATIENCE {
-            held = self.free_claims_of_the_dead() || self.has_holes();
-            if held {
+        let (mut claimed, mut reserved) = (true, true);
+        while (claimed || reserved) && start.elapsed() < CLAIMS_PATIENCE {
+            claimed = self.free_claims_of_the_dead();
+            reserved = self.lockless().any(Lockless::has_holes);
+            if claimed || reserved {
                 std::thread::sleep(Duration::from_millis(1));
             }
         }
@@ -486,7 +485,10 @@ impl Recording {
         if !is_over {
             // What is left is for whoever recovers it.
             self.slot.abandon();
-        } else if held || self.slot.free(&self.home, no_sequence).is_err() {
+        } else if claimed
+            || !slot::nobody_has_a_slot(self.home.window(), self.lockless().map(Lockless::buffer))
+            || self.slot.free(&self.home, no_sequence).is_err()
+        {
             // A live claimer keeps the memory, or who keeps the window locked: whoever comes next
             // frees it.
             self.slot.abandon_complete();
@@ -494,11 +496,8 @@ impl Recording {
         completed.map(|_| summary)
     }
 
-    /// Whether somebody may have a slot in a lockless buffer.
-    fn has_holes(&self) -> bool {
-        let mut lockless = self.regions.iter().filter_map(|work| work.lockless.as_ref());
-        // A slot does not say whose it is.
-        lockless.any(Lockless::has_holes) && self.home.window().sweep_processes() != 0
+    fn lockless(&self) -> impl Iterator<Item = &Lockless> {
+        self.regions.iter().filter_map(|work| work.lockless.as_ref())
     }
 
     /// Says in the trace that it is complete.

@@ -12,6 +12,7 @@ use std::sync::atomic::{AtomicU8, AtomicU64, Ordering, fence};
 use trackway_abi::session::{PATH_BYTES_MAX, SESSIONS_MAX, Session, flag, state};
 use trackway_abi::window::{DATA_OFFSET, EVENTS_MAX, GRANULE_BYTES, granule};
 use trackway_ring::claim::Claim;
+use trackway_ring::lockless::Buffer;
 use trackway_schema::EventDescription;
 use trackway_session::{BufferPlan, Reserve};
 use trackway_sys::process::{Identity, Life, identity, life_of, pid_namespace};
@@ -154,7 +155,9 @@ impl Slot {
         if settings.token.is_some() {
             flags |= flag::TOKEN;
         }
-        if self.window.header().rseq_works.load(Ordering::Relaxed) == self_test::BROKEN {
+        let is_broken =
+            self.window.header().rseq_works.load(Ordering::Relaxed) == self_test::BROKEN;
+        if is_broken && settings.reserve == Reserve::Rseq {
             flags |= flag::CLAIM_ONLY;
         }
         flags
@@ -268,13 +271,9 @@ impl Slot {
                     && Claim::free_dead(*region, owner)
         };
         let regions = regions(&self.window, layout);
-        // A slot of a lockless buffer does not say whose it is.
-        let has_holes = (0..layout.cpus)
-            .filter_map(|cpu| layout.lockless(&self.window, cpu))
-            .any(|buffer| buffer.holes().next().is_some());
-        let is_everybody_dead = || self.window.sweep_processes() == 0;
+        let buffers = (0..layout.cpus).filter_map(|cpu| layout.lockless(&self.window, cpu));
         let freed = if regions.iter().all(|(region, ..)| is_free(region))
-            && (!has_holes || is_everybody_dead())
+            && nobody_has_a_slot(&self.window, buffers)
         {
             self.free(home, no_sequence)
         } else {
@@ -283,6 +282,16 @@ impl Slot {
         };
         freed.inspect_err(|_| self.abandon_complete())
     }
+}
+
+/// Whether nobody has a slot in these lockless buffers of a session that ended, nor ever will.
+pub(crate) fn nobody_has_a_slot(
+    window: &Window,
+    buffers: impl Iterator<Item = Buffer<'static>>,
+) -> bool {
+    let held: Vec<_> = buffers.filter(|buffer| !buffer.retire()).collect();
+    // A slot does not say whose it is: the user's processes must be known, and dead, all of them.
+    held.is_empty() || held.iter().all(Buffer::all_are_named) && window.sweep_processes() == 0
 }
 
 /// The sizes of a session with these flags: they may say less than the settings asked for.

@@ -40,6 +40,11 @@ pub struct Owner {
 }
 
 impl Owner {
+    /// The process's place in the table.
+    pub const fn slot(self) -> ProcessSlot {
+        self.slot
+    }
+
     /// Reads an owner word that is not zero.
     pub const fn from_word(word: u64) -> Self {
         Self {

@@ -69,6 +69,28 @@ impl Buffer<'_> {
     ///
     /// One consumer at a time ("the daemon takes a user-space mutex", section 4.3.2).
     pub fn get(&self, own: &mut u32) -> Result<Got, Again> {
+        let (got, word) = self.look()?;
+        if self.mode == Mode::FlightRecorder {
+            let given = Reference { place: *own, ..Reference::from_word(word) };
+            // ORDERING: Acquire: nobody wrote there between the load in `look` and this; Release
+            // pairs with the Acquire in `use_place`: we do not read `own` any more.
+            self.sub_buffer(got.position)
+                .reference
+                .compare_exchange(word, given.to_word(), Ordering::AcqRel, Ordering::Relaxed)
+                .map_err(|_| Again)?;
+            *own = got.place;
+        }
+        Ok(got)
+    }
+
+    /// As [`Buffer::get`] at the end, when no producer begins any more: where it is, so that
+    /// another consumer finds it if this one is killed.
+    pub fn get_in_place(&self) -> Result<Got, Again> {
+        self.look().map(|(got, _)| got)
+    }
+
+    /// The sub-buffer at read count, if it is whole, and the word of its reference.
+    fn look(&self) -> Result<(Got, u64), Again> {
         let geometry = self.geometry;
         let position = self.counters.read_count.load(Ordering::Relaxed);
         let sub_buffer = self.sub_buffer(position);
@@ -87,20 +109,11 @@ impl Buffer<'_> {
         }
         let reference = Reference::from_word(word);
         let at = self.place(reference.place).ok_or(Again)?;
-        if self.mode == Mode::FlightRecorder {
-            if reference.is_used || reference.round != round(geometry, position) {
-                return Err(Again);
-            }
-            let given = Reference { place: *own, ..reference };
-            // ORDERING: Acquire: nobody wrote there between the load above and this; Release pairs
-            // with the Acquire in `use_place`: we do not read `own` any more.
-            sub_buffer
-                .reference
-                .compare_exchange(word, given.to_word(), Ordering::AcqRel, Ordering::Relaxed)
-                .map_err(|_| Again)?;
-            *own = reference.place;
+        let is_of_round = !reference.is_used && reference.round == round(geometry, position);
+        if self.mode == Mode::FlightRecorder && !is_of_round {
+            return Err(Again);
         }
-        Ok(Got { position, at, place: reference.place })
+        Ok((Got { position, at, place: reference.place }, word))
     }
 
     /// The sub-buffer at read count, if it is whole and undelivered, and how many records are in it
@@ -127,6 +140,38 @@ impl Buffer<'_> {
             records => records,
         };
         Some((Got { position, at, place }, records))
+    }
+
+    /// Ends it for whoever has not reserved yet: moves all counters to where no value of before
+    /// comes again, if there are no holes. Whether nobody has a slot, or ever will in this session.
+    ///
+    /// The recorder, once the session's generation has been raised and everything is read: who
+    /// reads write count behind this finds another generation; who read it before fails.
+    pub fn retire(&self) -> bool {
+        // ORDERING: Acquire pairs with the Release of the reservation that it is of: its holes are
+        // looked for behind it.
+        let write_count = self.counters.write_count.load(Ordering::Acquire);
+        if self.holes().next().is_some() {
+            return false;
+        }
+        let next = Self::beyond(write_count);
+        // ORDERING: Release pairs with the Acquire in `try_reserve`: the generation was raised.
+        let moved = self.counters.write_count.compare_exchange(
+            write_count,
+            next,
+            Ordering::Release,
+            Ordering::Relaxed,
+        );
+        if moved.is_ok() {
+            // So that what is asked of the others afterwards is answered for an empty buffer.
+            self.reset(next);
+        }
+        moved.is_ok()
+    }
+
+    /// Whether all who may have a slot can be found in the table of processes.
+    pub fn all_are_named(&self) -> bool {
+        self.counters.unnamed.load(Ordering::Relaxed) == 0
     }
 
     /// Pushes the reader, as who reserved last was to do first. At the end, when he may have died

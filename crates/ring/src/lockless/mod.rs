@@ -81,7 +81,9 @@ pub struct Counters {
     pub read_count: AtomicU64,
     /// Where the memory of all sub-buffers ends, in bytes from the window's start.
     pub memory_end: AtomicU64,
-    more_padding: [AtomicU64; 6],
+    /// Not zero if somebody reserved of whom it cannot be found out whether he is alive.
+    pub unnamed: AtomicU64,
+    more_padding: [AtomicU64; 5],
 }
 
 impl Counters {
@@ -96,6 +98,7 @@ impl Counters {
             padding: core::array::from_fn(|_| word()),
             read_count: word(),
             memory_end: word(),
+            unnamed: word(),
             more_padding: core::array::from_fn(|_| word()),
         }
     }
@@ -247,10 +250,16 @@ impl Buffer<'_> {
             place.store(0, Relaxed);
         }
         self.counters.memory_end.store(0, Relaxed);
+        self.counters.unnamed.store(0, Relaxed);
+        self.reset(Self::beyond(self.counters.write_count.load(Relaxed)));
+    }
+
+    /// Where the counters of another session begin.
+    const fn beyond(write_count: u64) -> u64 {
         // The largest buffer that there is.
         const STEP: u64 =
             (trackway_abi::region::SUB_COUNT_MAX as u64) << trackway_abi::region::SUB_SHIFT_MAX;
-        self.reset((self.counters.write_count.load(Relaxed) | (STEP - 1)).wrapping_add(1));
+        (write_count | (STEP - 1)).wrapping_add(1)
     }
 
     /// Sets everything to the state before the first event, with counters that begin at `start`

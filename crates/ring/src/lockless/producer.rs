@@ -21,6 +21,8 @@ pub struct Slot {
     pub at: u64,
     /// Its time, ns.
     pub timestamp: u64,
+    /// Whether it enters, leaves or ends a sub-buffer: once in a while.
+    pub switched: bool,
 }
 
 /// Why an event has no slot. It was counted, unless the session ended.
@@ -36,6 +38,10 @@ pub enum Lost {
     /// The session ended; this event is not counted.
     Ended,
 }
+
+/// How often a counter that others move is tried. In each try but the last somebody else came
+/// through, so this ends; but who writes over the counters could make it last.
+const TRIES_MAX: usize = 10_000;
 
 /// Why there is no slot at a write count.
 enum Refused {
@@ -70,12 +76,21 @@ struct Tried {
 }
 
 impl Buffer<'_> {
+    /// Before a reservation by somebody who is not in the table of processes: if he dies, nobody
+    /// will know.
+    pub fn note_unnamed(&self) {
+        let unnamed = &self.counters.unnamed;
+        if unnamed.load(Ordering::Relaxed) == 0 {
+            // Seen by whoever sees the reservation, whose exchange is a Release.
+            unnamed.store(1, Ordering::Relaxed);
+        }
+    }
+
     /// Algorithm 2, `RESERVESLOT`: a slot for a record with `body_bytes` of contexts and payload,
     /// at most [`crate::Geometry::record_bytes_max`] with the longest header. `now` reads the
-    /// clock, ns; `epoch` is for the header of a sub-buffer. `goes_on` is asked once the slot is
-    /// reserved, and before anything is written: if the session has ended meanwhile, the
-    /// reservation is taken back. (Who came behind it must do so first. If he sleeps, it is a hole,
-    /// in a buffer that nobody writes any more.)
+    /// clock, ns; `epoch` is for the header of a sub-buffer. `goes_on` is asked whether the session
+    /// goes on, each time after write count was read: then that was write count's value in this
+    /// session, and the compare-and-swap fails once [`Buffer::retire`] has moved it on.
     ///
     /// Until the slot is committed, nothing that is in its sub-buffer can be read, and the caller
     /// must not be ended.
@@ -87,8 +102,15 @@ impl Buffer<'_> {
         goes_on: impl Fn() -> bool,
         (id, body_bytes, epoch): (u32, usize, u64),
     ) -> Result<Slot, Lost> {
+        let mut tries = 0;
         let tried = loop {
-            let tried = match self.try_reserve(&mut now, id, body_bytes) {
+            // A process that writes over the counters could go on for ever.
+            tries += 1;
+            if tries > TRIES_MAX {
+                self.counters.lost_full.fetch_add(1, Ordering::Relaxed);
+                return Err(Lost::Full);
+            }
+            let tried = match self.try_reserve(&mut now, &goes_on, id, body_bytes) {
                 Ok(tried) => tried,
                 Err(Refused::Again) => continue,
                 Err(Refused::Lost(lost)) => return Err(lost),
@@ -106,14 +128,11 @@ impl Buffer<'_> {
                 break tried;
             }
         };
-        let Tried { write_count, position, end, header_bytes, timestamp, switch } = tried;
-        if !goes_on() {
-            self.take_back(end, write_count);
-            return Err(Lost::Ended);
-        }
+        let Tried { position, end, header_bytes, timestamp, switch, .. } = tried;
         self.counters.last_ts.store(timestamp, Ordering::Relaxed);
         let place = self.use_place(position);
-        if switch.old || switch.new || switch.end {
+        let switched = switch.old || switch.new || switch.end;
+        if switched {
             self.switch(memory, &tried, epoch);
         }
         let Some(place) = place else {
@@ -124,26 +143,8 @@ impl Buffer<'_> {
             return Err(Lost::NotBacked);
         };
         let at = place + self.geometry.within(position);
-        Ok(Slot { position, bytes: end.wrapping_sub(position), header_bytes, at, timestamp })
-    }
-
-    /// Takes a reservation up to `end` back, at which others may have arrived who do the same.
-    #[cold]
-    fn take_back(&self, end: u64, write_count: u64) {
-        const TRIES: usize = if cfg!(loom) { 1 } else { 1000 };
-        for _ in 0..TRIES {
-            let taken_back = self.counters.write_count.compare_exchange(
-                end,
-                write_count,
-                Ordering::Relaxed,
-                Ordering::Relaxed,
-            );
-            // Not behind us, but somewhere else: another session has begun.
-            if taken_back.map_or_else(|now| now.wrapping_sub(end).cast_signed() < 0, |_| true) {
-                return;
-            }
-            core::hint::spin_loop();
-        }
+        let bytes = end.wrapping_sub(position);
+        Ok(Slot { position, bytes, header_bytes, at, timestamp, switched })
     }
 
     /// Algorithm 1, `TRYRESERVESLOT`: no effect but to count an event that is lost.
@@ -151,6 +152,7 @@ impl Buffer<'_> {
     fn try_reserve(
         &self,
         now: &mut impl FnMut() -> u64,
+        goes_on: &impl Fn() -> bool,
         id: u32,
         body_bytes: usize,
     ) -> Result<Tried, Refused> {
@@ -158,6 +160,9 @@ impl Buffer<'_> {
         // ORDERING: Acquire pairs with the Release of the reservation before: so the clock is read
         // after it, and times are in the order of slots.
         let write_count = self.counters.write_count.load(Ordering::Acquire);
+        if !goes_on() {
+            return Err(Refused::Lost(Lost::Ended));
+        }
         // Of a slot before this one, if the compare-and-swap succeeds.
         let last_ts = self.counters.last_ts.load(Ordering::Relaxed);
         let timestamp = now().max(last_ts);
@@ -266,13 +271,20 @@ impl Buffer<'_> {
             return;
         }
         let read_count = &self.counters.read_count;
+        let ring = self.geometry.ring_bytes();
+        // The oldest sub-buffer that is not overwritten.
+        let next = start.wrapping_sub(ring).wrapping_add(self.geometry.sub_bytes());
         let mut read = read_count.load(Ordering::Relaxed);
-        while buffer_full(self.geometry, start, read) {
-            let next =
-                (read & !(self.geometry.sub_bytes() - 1)).wrapping_add(self.geometry.sub_bytes());
+        for _ in 0..TRIES_MAX {
+            // Equation (1) holds also where read count is ahead: of who slept here while the
+            // recorder passed over his sub-buffer.
+            let behind = next.wrapping_sub(read).cast_signed();
+            if behind <= 0 || !buffer_full(self.geometry, start, read) {
+                return;
+            }
             match read_count.compare_exchange_weak(read, next, Ordering::Relaxed, Ordering::Relaxed)
             {
-                Ok(_) => read = next,
+                Ok(_) => return,
                 Err(now) => read = now,
             }
         }
@@ -394,7 +406,7 @@ impl Buffer<'_> {
     /// event's space for a header that may stay alone.
     pub fn force_switch(&self, memory: &impl Store, mut now: impl FnMut() -> u64) -> bool {
         let geometry = self.geometry;
-        loop {
+        for _ in 0..TRIES_MAX {
             // ORDERING: as in `try_reserve` and `reserve`.
             let write_count = self.counters.write_count.load(Ordering::Acquire);
             if geometry.within(write_count) <= SUB_HEADER_BYTES as u64 {
@@ -416,5 +428,6 @@ impl Buffer<'_> {
                 return true;
             }
         }
+        false
     }
 }

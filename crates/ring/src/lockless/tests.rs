@@ -364,7 +364,7 @@ fn the_reader_is_pushed_for_a_dead_producer() {
 }
 
 #[test]
-fn a_reservation_after_the_end_is_taken_back() {
+fn nothing_is_reserved_after_the_end() {
     let world = World::new(Mode::Discard, 1, 0);
     world.emit(1, 1, 0).expect("a slot");
     let now = || world.clock.fetch_add(3, Ordering::SeqCst);
@@ -373,6 +373,61 @@ fn a_reservation_after_the_end_is_taken_back() {
     world.force_switch();
     assert_eq!((world.drain(&mut world.own_place()).len(), world.lost()), (1, 0));
     assert_eq!(world.buffer().holes().count(), 0);
+}
+
+/// Whoever looked before the end and sleeps before his compare-and-swap.
+#[test]
+fn who_sleeps_through_the_end_gets_nothing_in_the_next_session_either() {
+    let world = World::new(Mode::Discard, 1, 0);
+    world.emit(1, 1, 0).expect("a slot");
+    let generation = Cell::new(1);
+    let looks = Cell::new(0);
+    let now = || {
+        // Behind write count and the look at the generation: the session ends, another begins.
+        if looks.get() == 1 {
+            generation.set(2);
+            assert!(world.buffer().retire());
+            assert_eq!(world.buffer().holes().count(), 0);
+            assert!(world.buffer().retire(), "and again");
+        }
+        world.clock.fetch_add(3, Ordering::SeqCst)
+    };
+    let goes_on = || {
+        looks.set(looks.get() + 1);
+        generation.get() == 1
+    };
+    let ended = world.buffer().reserve(&world.memory, now, goes_on, (1, 8, 7));
+    assert_eq!((ended, looks.get()), (Err(Lost::Ended), 2));
+    world.emit(1, 1, 1).expect("a slot of the next session");
+    world.force_switch();
+    assert_eq!(world.drain(&mut world.own_place()).len(), 1);
+    assert_eq!(world.buffer().holes().count(), 0);
+}
+
+#[test]
+fn a_buffer_in_which_somebody_has_a_slot_is_not_retired() {
+    let world = World::new(Mode::Discard, 1, 0);
+    let slot = world.reserve(4).expect("a slot");
+    assert!(!world.buffer().retire());
+    world.write(&slot, 4, 1, 0);
+    world.buffer().commit(&world.memory, &slot);
+    assert!(world.buffer().retire());
+}
+
+/// The recorder passed over the sub-buffer of somebody who slept in it, and who now goes on.
+#[test]
+fn a_reader_that_is_ahead_is_not_pushed() {
+    let world = World::new(Mode::FlightRecorder, 1, STARTS[1]);
+    let ahead = STARTS[1].wrapping_add(64 * world.geometry.sub_bytes());
+    world.counters.read_count.store(ahead, Ordering::Relaxed);
+    for number in 0..1000 {
+        world.emit(29, 1, number).expect("a slot");
+    }
+    assert_eq!(world.counters.read_count.load(Ordering::Relaxed), ahead);
+    // However far it is.
+    world.counters.write_count.store(1 << 62, Ordering::Relaxed);
+    world.buffer().push_for_the_dead();
+    assert!(world.counters.read_count.load(Ordering::Relaxed) >= (1 << 62) - (2 << 12));
 }
 
 #[test]

@@ -59,6 +59,10 @@ enum Mistake {
     InUse,
     /// The consumer takes without exchanging.
     InPlace,
+    /// The producer asks whether the session goes on before it reads write count.
+    AskedBefore,
+    /// The recorder frees what has no holes, and does not move write count on.
+    NotRetired,
 }
 
 impl World {
@@ -266,4 +270,52 @@ fn a_consumer_that_takes_what_is_used_is_caught() {
 #[test]
 fn a_consumer_that_does_not_exchange_is_caught() {
     fails(overwrite(Mistake::InPlace));
+}
+
+/// A session ends, and its memory is given back, while somebody reserves.
+fn end(mistake: Mistake) -> impl Fn() + Sync + Send + 'static {
+    move || {
+        let world = Arc::new(World::new(Mode::Discard, &[ALONE]));
+        let generation = Arc::new(AtomicU64::new(1));
+        let freed = Arc::new(AtomicU64::new(0));
+        let writer = {
+            let (world, generation, freed) = (world.clone(), generation.clone(), freed.clone());
+            loom::thread::spawn(move || {
+                let ask = || generation.load(Ordering::Relaxed) == 1;
+                let before = ask();
+                let goes_on = || if mistake == Mistake::AskedBefore { before } else { ask() };
+                let slot =
+                    world.buffer().reserve(&world.memory, || world.now(), goes_on, (1, ALONE, 0));
+                if let Ok(slot) = slot {
+                    assert_eq!(freed.load(Ordering::SeqCst), 0, "a slot in what is given back");
+                    world.buffer().commit(&world.memory, &slot);
+                }
+            })
+        };
+        generation.store(2, Ordering::SeqCst);
+        loom::sync::atomic::fence(Ordering::SeqCst);
+        let is_free = match mistake {
+            Mistake::NotRetired => world.buffer().holes().next().is_none(),
+            _ => world.buffer().retire(),
+        };
+        if is_free {
+            freed.store(1, Ordering::SeqCst);
+        }
+        writer.join().unwrap();
+    }
+}
+
+#[test]
+fn nobody_has_a_slot_in_what_is_given_back() {
+    holds(end(Mistake::None));
+}
+
+#[test]
+fn who_asks_before_he_reads_write_count_is_caught() {
+    fails(end(Mistake::AskedBefore));
+}
+
+#[test]
+fn a_recorder_that_does_not_move_write_count_on_is_caught() {
+    fails(end(Mistake::NotRetired));
 }
