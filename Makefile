@@ -16,7 +16,7 @@ VERSION := 0.1.0
 MAN3 := awk -v version=$(VERSION) -f packaging/man3.awk
 MAN3_HEADERS := include/trackway/trackway.h include/trackway/dynamic.h
 
-.PHONY: help build programs demo test fuzz torture ways models kill bench asm install uninstall clean
+.PHONY: help build programs demo test fuzz torture ways sanitize models kill bench asm install uninstall clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -46,15 +46,20 @@ fuzz: ## look for inputs that break the reader: make fuzz [SECONDS=60] [TARGET=n
 	@scripts/packages test
 	@scripts/fuzz "$(or $(SECONDS),60)" $(TARGET)
 
-torture: ## the long torture test: make torture HOURS=n (default: ten minutes)
+torture: ## the long torture test: make torture [HOURS=n, default: ten minutes] [SEED=n]
 	@scripts/packages test
 	@$(MAKE) --no-print-directory build
-	@scripts/torture $(HOURS)
+	@scripts/torture $(HOURS) $(SEED:%=from %)
 
 ways: ## the end-to-end tests with records reserved by claim, and by the paper's algorithm
 	@scripts/packages test
 	@$(MAKE) --no-print-directory build
 	@scripts/ways $(WAY)
+
+sanitize: ## Miri and the sanitizers: make sanitize [KIND=undefined|address|thread|miri]
+	@scripts/packages test
+	@$(MAKE) --no-print-directory build
+	@scripts/sanitize full $(KIND)
 
 models: ## check the Promela models of the buffer with Spin (docs/models.md)
 	@scripts/packages test

@@ -88,6 +88,15 @@ fn fork_children_trace_under_their_own_ids() {
     assert_eq!(recording.summary.lost, 0);
 }
 
+/// A handler that emits while its own thread makes the process's memory its own does not wait for
+/// that: if it came more often than it waits, nothing would ever go on.
+#[test]
+fn fork_children_come_through_their_first_event_though_a_timer_emits_too() {
+    let life = Life::new("timer", "lives/processes.c");
+    let recording = life.record(&[], &["timer", "500"]);
+    assert_eq!(recording.summary.processes, 501, "{}", about(&recording));
+}
+
 #[test]
 fn fork_children_of_a_header_only_program_trace_too() {
     let life = Life::of("fork-header", "lives/processes.c", false);

@@ -11,18 +11,17 @@ mod seeded;
 mod shared;
 #[path = "torture/trace.rs"]
 mod trace;
+#[path = "torture/window.rs"]
+#[allow(dead_code, reason = "shared with tests/torture; each needs a part")]
+mod window;
 
 use std::collections::BTreeMap;
-use std::mem::offset_of;
-use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::process::{Output, Stdio};
 use std::time::{Duration, Instant};
 
 use shared::{Group, Lane, Orders, Shared, Word};
 use trace::{Complaints, Stream};
-use trackway_abi::session::{SESSION_BYTES, SESSIONS_MAX, Session, state};
-use trackway_abi::window as layout;
 use trackway_testkit::Random;
 use trackway_tests::{Summary, World, skipped};
 
@@ -111,6 +110,7 @@ impl Scene {
     fn read(&self, lanes: &[Lane], wrong: &mut Complaints) -> Vec<Stream> {
         let streams = trace::read(&trace::folder_of(&self.trace), lanes, BODY_MAX, wrong);
         check::once_and_in_order(&streams, wrong);
+        check::none_missing(&streams, wrong);
         let totals = check::totals(&streams, lanes);
         trace::babeltrace_agrees(&self.world, &self.trace, &totals, wrong);
         streams
@@ -142,56 +142,13 @@ impl Scene {
 
     /// No session is in use, no memory held, no event enabled.
     fn expect_nothing_left(&self, wrong: &mut Complaints) {
-        let window = self.window();
-        for index in 0..SESSIONS_MAX {
-            let at = layout::SESSIONS_OFFSET + index * SESSION_BYTES + offset_of!(Session, state);
-            let found = word_at(&window, at);
-            wrong.unless(found == state::FREE, || format!("session {index} is in state {found}"));
-        }
-        let map = &window[layout::GRANULE_MAP_OFFSET..][..layout::GRANULES_MAX];
-        let held = map.iter().filter(|&&owner| owner & layout::granule::DATA != 0).count();
-        wrong.unless(held == 0, || format!("{held} granules of data are held"));
-        let enabled = self.events_enabled();
-        wrong.unless(enabled == 0, || format!("{enabled} events are still enabled"));
-    }
-
-    /// Whether writers still take the session's recorder for alive.
-    fn lease_holds(&self) -> bool {
-        let at = layout::SESSIONS_OFFSET + offset_of!(Session, lease_until_ns);
-        let lease_ns = self.window()[at..at + 8].try_into().map(u64::from_le_bytes);
-        let mut now = libc::timespec { tv_sec: 0, tv_nsec: 0 };
-        // SAFETY: `now` is a timespec of ours.
-        unsafe { libc::clock_gettime(libc::CLOCK_MONOTONIC, &raw mut now) };
-        lease_ns.expect("8 bytes") > (now.tv_sec * 1_000_000_000 + now.tv_nsec).cast_unsigned()
-    }
-
-    fn has_window(&self) -> bool {
-        std::fs::read_dir(self.world.window_dir()).is_ok_and(|mut files| files.next().is_some())
-    }
-
-    /// The window's fixed part.
-    fn window(&self) -> Vec<u8> {
-        let mut files = std::fs::read_dir(self.world.window_dir()).expect("the window's folder");
-        let path = files.next().expect("a window").expect("a window").path();
-        let file = std::fs::File::open(path).expect("the window");
-        let mut bytes = vec![0; layout::DATA_OFFSET];
-        file.read_exact_at(&mut bytes, 0).expect("the window is read");
-        bytes
+        window::expect_nothing_left(&self.world, wrong);
     }
 
     /// How many events have somebody's bit.
     fn events_enabled(&self) -> usize {
-        let window = self.window();
-        let enabled = |index: &usize| {
-            let event = layout::EVENTS_OFFSET + index * size_of::<layout::Event>();
-            word_at(&window, event + offset_of!(layout::Event, enabled)) != 0
-        };
-        (0..layout::EVENTS_MAX).filter(enabled).count()
+        window::events_enabled(&window::fixed_part(&self.world))
     }
-}
-
-fn word_at(window: &[u8], at: usize) -> u32 {
-    u32::from_le_bytes(window[at..at + 4].try_into().expect("4 bytes"))
 }
 
 /// Every file below `folder` with its bytes.
@@ -243,7 +200,7 @@ fn nothing_is_missing_when_the_recorder_is_killed_first() {
         scene.let_run(200);
         scene.group.signal_all(libc::SIGKILL);
         scene.group.wait_for_all();
-        if !scene.lease_holds() {
+        if !window::lease_holds(&scene.world) {
             // Rightly, events were neither recorded nor counted after it ran out.
             return skipped("the machine is so busy that the dead recorder's lease ran out");
         }
@@ -265,7 +222,7 @@ fn a_recorder_killed_while_it_starts_leaves_nothing_behind() {
         if trace::folder_of(&scene.trace).join("metadata").exists() {
             scene.read(&scene.shared.lanes(), wrong);
         }
-        if scene.has_window() {
+        if window::exists(&scene.world) {
             scene.expect_nothing_left(wrong);
         }
         scene.expect_nothing(wrong);
@@ -321,10 +278,10 @@ fn recovering_again_changes_nothing() {
     scene.group.wait_for_all();
     scene.recover();
     let before = content(&scene.trace);
-    let window = scene.window();
+    let window = window::fixed_part(&scene.world);
     scene.recover();
     assert!(content(&scene.trace) == before, "the trace changed");
-    assert!(scene.window() == window, "the window changed");
+    assert!(window::fixed_part(&scene.world) == window, "the window changed");
     scene.check(false);
 }
 

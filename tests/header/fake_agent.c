@@ -89,10 +89,12 @@ static int list_module(struct dl_phdr_info *info, size_t size, void *unused)
     (void)unused;
     for (i = 0; i < info->dlpi_phnum; i++) {
         const ElfW(Phdr) *header = &info->dlpi_phdr[i];
-        const unsigned char *note = (const unsigned char *)(info->dlpi_addr + header->p_vaddr);
-        const unsigned char *end = note + header->p_memsz;
+        const unsigned char *note, *end;
+        /* Others may be nowhere: at a null pointer, with which one does not count. */
         if (header->p_type != PT_NOTE || header->p_align > 4)
             continue;
+        note = (const unsigned char *)(info->dlpi_addr + header->p_vaddr);
+        end = note + header->p_memsz;
         while (note + 12 <= end) {
             uint32_t sizes[3];
             const unsigned char *name = note + 12, *descriptor;

@@ -6,6 +6,7 @@
 #include <spawn.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
+#include <sys/time.h>
 
 extern char **environ;
 static char *self;
@@ -30,6 +31,38 @@ static void mode_fork(long children)
         expect(child, 5);
     }
     take_steps(who, 10);
+}
+
+/* Children whose first step is interrupted, soon after it began or later, by a timer that goes on;
+ * its handler takes steps, too. They must come through. */
+static volatile sig_atomic_t calls, came_through;
+static unsigned handlers_stream;
+static void on_timer(int signal)
+{
+    (void)signal;
+    step(handlers_stream);
+    if (!came_through && ++calls > 5000)
+        _exit(95);
+}
+static void mode_timer(long children)
+{
+    const unsigned who = new_stream();
+    for (long i = 0; i < children; i++) {
+        const pid_t child = fork();
+        if (child == 0) {
+            const struct itimerval timer = {{0, 100}, {0, 1 + i % 50}}, none = {{0, 0}, {0, 0}};
+            const unsigned first = new_stream();
+            handlers_stream = new_stream();
+            signal(SIGALRM, on_timer);
+            setitimer(ITIMER_REAL, &timer, NULL);
+            step(first);
+            came_through = 1;
+            setitimer(ITIMER_REAL, &none, NULL);
+            _exit(5);
+        }
+        step(who);
+        expect(child, 5);
+    }
 }
 
 /* Every process has `three` children until the tree is `depth` high. */
@@ -285,6 +318,7 @@ int main(int argc, char **argv)
         {"system", mode_system}, {"daemon", mode_daemon}, {"close", mode_close},
         {"busy", mode_busy},     {"killed", mode_killed}, {"few-descriptors", mode_few_descriptors},
         {"interrupted", mode_interrupted}, {"chain", mode_chain}, {"clone", mode_clone},
+        {"timer", mode_timer},
     };
     self = argv[0];
     steps_open();

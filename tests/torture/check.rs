@@ -37,6 +37,16 @@ pub(crate) fn sums_agree(totals: &Totals, overwritten: u64, wrong: &mut Complain
     });
 }
 
+/// No packet is missing behind the first record of its stream. (A lockless buffer's hole is such a
+/// packet.)
+pub(crate) fn none_missing(streams: &[Stream], wrong: &mut Complaints) {
+    for stream in streams {
+        wrong.unless(stream.missing == 0, || {
+            format!("{}: {} packets are missing", stream.name, stream.missing)
+        });
+    }
+}
+
 /// Every event at most once, in order per lane: in each region as they lie there, and over all
 /// regions by their times.
 pub(crate) fn once_and_in_order(streams: &[Stream], wrong: &mut Complaints) {

@@ -3,63 +3,98 @@
 //! counted.
 //!
 //! ```text
-//! scripts/torture            ten minutes
-//! scripts/torture HOURS      so many hours
-//! scripts/torture short      what `make test` runs: a fixed set of seeds
-//! scripts/torture seed N…    these rounds again
+//! scripts/torture                      ten minutes
+//! scripts/torture HOURS                so many hours
+//! scripts/torture [HOURS] from SEED    the same, beginning with this round
+//! scripts/torture short                what `make test` runs: a fixed set of seeds
+//! scripts/torture seed N…              these rounds again
 //! ```
 //!
-//! A round is drawn from its seed. The kernel's scheduling is not, so a seed that failed once may
-//! need a few more runs to fail again.
+//! A round is drawn from its seed, to the sizes of each thread's records; rounds are numbered on
+//! from the first one. The kernel's scheduling is not drawn, so a seed that failed once may need a
+//! few more runs to fail again. `TRACKWAY_TORTURE_KEEP=DIR` keeps traces of rounds that failed.
 
 mod check;
 mod plan;
+mod round;
 #[allow(dead_code, reason = "shared with tests/recover.rs; each needs a part")]
 mod shared;
 mod trace;
+#[allow(dead_code, reason = "shared with tests/recover.rs; each needs a part")]
+mod window;
 
-use std::path::{Path, PathBuf};
-use std::process::{ExitCode, Stdio};
+use std::path::PathBuf;
+use std::process::{Command, ExitCode};
 use std::time::{Duration, Instant};
 
 use check::Totals;
-use plan::{Mode, Plan, Way};
-use shared::{Group, Shared, Word};
-use trace::Complaints;
-use trackway_tests::{Summary, World, has, skipped};
+use plan::{End, Mode, Plan, Way};
+use round::{Outcome, Round};
+use shared::{Shared, Word};
+use trackway_tests::{World, has, skipped};
 
-/// Rounds of the short form: chosen so that every mode and way is among them.
-const SHORT_SEEDS: std::ops::Range<u64> = 1..15;
+/// Rounds of the short form: chosen so that every mode, way and end is among them.
+const SHORT_SEEDS: std::ops::Range<u64> = 459..473;
 /// How long a round's program records: of the short form, of the long one.
 const SHORT_MS: u64 = 500;
 const LONG_MS: u64 = 1500;
-/// Most time that a round's program and recorder may take.
-const ROUND_LIMIT: Duration = Duration::from_secs(60);
 
 fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     let words: Vec<&str> = arguments.iter().map(String::as_str).collect();
-    let mut torture = Torture::new();
-    match words[..] {
-        ["short"] => SHORT_SEEDS.for_each(|seed| torture.round(seed, SHORT_MS)),
-        ["seed", ref seeds @ ..] => {
-            for seed in seeds {
-                torture.round(seed.parse().expect("a seed is a number"), LONG_MS);
-            }
+    let hours = |text: &str| {
+        let hours = text.parse::<f64>().ok().filter(|&hours| hours > 0.0 && hours < 1e6);
+        hours.map(|hours| Duration::from_secs_f64(hours * 3600.0))
+    };
+    let (limit, first) = match words[..] {
+        ["short"] => {
+            let mut torture = Torture::new();
+            expect_variety();
+            SHORT_SEEDS.for_each(|seed| torture.round(seed, SHORT_MS));
+            return torture.finish();
         }
-        [] => torture.run_for(Duration::from_secs(600)),
-        [hours] => match hours.parse::<f64>() {
-            Ok(hours) if hours > 0.0 => torture.run_for(Duration::from_secs_f64(hours * 3600.0)),
-            _ => return usage(),
-        },
-        _ => return usage(),
+        ["seed", ref seeds @ ..] if !seeds.is_empty() => {
+            let seeds: Result<Vec<u64>, _> = seeds.iter().map(|seed| seed.parse()).collect();
+            let Ok(seeds) = seeds else { return usage() };
+            let mut torture = Torture::new();
+            seeds.into_iter().for_each(|seed| torture.round(seed, LONG_MS));
+            return torture.finish();
+        }
+        [] => (hours("0.16667"), Some(seed_of_now())),
+        ["from", seed] => (hours("0.16667"), seed.parse().ok()),
+        [limit] => (hours(limit), Some(seed_of_now())),
+        [limit, "from", seed] => (hours(limit), seed.parse().ok()),
+        _ => (None, None),
+    };
+    let (Some(limit), Some(first)) = (limit, first) else { return usage() };
+    let mut torture = Torture::new();
+    println!("torture: from seed {first}; the same rounds again: scripts/torture from {first}");
+    for seed in first.. {
+        if torture.started.elapsed() >= limit {
+            break;
+        }
+        torture.round(seed, LONG_MS);
     }
     torture.finish()
 }
 
 fn usage() -> ExitCode {
-    eprintln!("usage: scripts/torture [HOURS | short | seed N...]");
+    eprintln!("usage: scripts/torture [[HOURS] [from SEED] | short | seed N...]");
     ExitCode::from(2)
+}
+
+fn seed_of_now() -> u64 {
+    std::time::SystemTime::UNIX_EPOCH.elapsed().unwrap_or_default().as_secs() * 1000
+}
+
+/// Every mode, way and end is among the rounds of the short form, each way with kills.
+fn expect_variety() {
+    let plans: Vec<Plan> = SHORT_SEEDS.map(|seed| Plan::new(seed, SHORT_MS)).collect();
+    let has = |what: &dyn Fn(&Plan) -> bool| plans.iter().any(what);
+    assert!(Mode::ALL.iter().all(|mode| has(&|plan| plan.mode == *mode)), "a mode is missing");
+    assert!(End::ALL.iter().all(|end| has(&|plan| plan.end == *end)), "an end is missing");
+    let killed = |way| has(&|plan| plan.way == way && plan.kills());
+    assert!(Way::ALL.iter().all(|way| killed(*way)), "a way is missing, or nobody killed in it");
 }
 
 /// The rounds so far.
@@ -71,15 +106,10 @@ struct Torture {
     killed: u64,
     processes: u64,
     overwritten: u64,
+    /// Rounds whose memory stays because somebody cannot be proved dead.
+    kept: u64,
     sum: Totals,
     failed: Vec<u64>,
-}
-
-/// What one round came to.
-struct Outcome {
-    totals: Totals,
-    overwritten: u64,
-    complaint: Option<String>,
 }
 
 impl Torture {
@@ -97,19 +127,9 @@ impl Torture {
             killed: 0,
             processes: 0,
             overwritten: 0,
+            kept: 0,
             sum: Totals::default(),
             failed: Vec::new(),
-        }
-    }
-
-    fn run_for(&mut self, duration: Duration) {
-        let since_1970 = std::time::SystemTime::UNIX_EPOCH.elapsed().unwrap_or_default();
-        let first = since_1970.as_secs() * 1000;
-        for seed in first.. {
-            if self.started.elapsed() >= duration {
-                return;
-            }
-            self.round(seed, LONG_MS);
         }
     }
 
@@ -117,88 +137,56 @@ impl Torture {
         let plan = Plan::new(seed, duration_ms);
         println!("seed {seed}: {}", plan.describe());
         let shared = Shared::new(&self.world, &plan.orders);
-        let outcome = self.record_and_check(&plan, &shared);
+        let round = Round {
+            world: &self.world,
+            program: &self.program,
+            plan: &plan,
+            shared: &shared,
+            folder: self.world.path("trace"),
+        };
+        let Outcome { totals, overwritten, keeps, complaint } = round.run();
+        let killed = shared.get(Word::Killed) + u64::from(plan.end != End::ByItself);
+        let processes = shared.get(Word::Started) + 1;
         self.rounds += 1;
-        self.killed += shared.get(Word::Killed);
-        self.processes += shared.get(Word::Started) + 1;
-        self.overwritten += outcome.overwritten;
-        let Totals { started, recorded, lost, .. } = outcome.totals;
+        self.killed += killed;
+        self.processes += processes;
+        self.overwritten += overwritten;
+        let Totals { started, recorded, lost, .. } = totals;
         self.sum.started += started;
         self.sum.recorded += recorded;
         self.sum.lost += lost;
         println!(
-            "  {started} emitted: {recorded} recorded, {lost} lost, {} overwritten; {} processes, \
-             {} killed",
-            outcome.overwritten,
-            shared.get(Word::Started) + 1,
-            shared.get(Word::Killed),
+            "  {started} emitted: {recorded} recorded, {lost} lost, {overwritten} overwritten; \
+             {processes} processes, {killed} killed"
         );
-        if let Some(complaint) = outcome.complaint {
+        if let Some(complaint) = complaint {
             self.failed.push(seed);
-            println!("  FAILED\n{complaint}");
+            println!("  FAILED\n{complaint}\n  again with: scripts/torture seed {seed}");
+            self.keep(seed);
+            self.begin_anew();
+        } else if keeps {
+            println!("  the session keeps its memory: somebody cannot be proved dead");
+            self.kept += 1;
+            self.begin_anew();
         }
     }
 
-    fn record_and_check(&self, plan: &Plan, shared: &Shared) -> Outcome {
-        let folder = self.world.path("trace");
-        let _ = std::fs::remove_dir_all(&folder);
-        let messages = match self.record(plan, shared, &folder) {
-            Ok(messages) => messages,
-            Err(complaint) => {
-                let totals = check::totals(&[], &shared.lanes());
-                return Outcome { totals, overwritten: 0, complaint: Some(complaint) };
-            }
-        };
-        let summary = Summary::parse(&messages);
-        let lanes = shared.lanes();
-        let wrong = &mut Complaints::default();
-        let streams = trace::read(&trace::folder_of(&folder), &lanes, plan.body_max, wrong);
-        let totals = check::totals(&streams, &lanes);
-        check::once_and_in_order(&streams, wrong);
-        check::sums_agree(&totals, summary.overwritten, wrong);
-        wrong.unless((summary.recorded, summary.lost) == (totals.recorded, totals.lost), || {
-            format!("the summary says {summary:?}, the trace {totals:?}")
-        });
-        match plan.mode {
-            Mode::Discard => {
-                wrong.unless(summary.overwritten == 0, || format!("overwritten: {summary:?}"));
-            }
-            Mode::Overwrite => check::newest_kept(&streams, &lanes, totals.lost, wrong),
-            Mode::Roomy => {
-                wrong.unless(totals.lost == 0, || format!("lost with room to spare: {totals:?}"));
-                check::all_there(&streams, &lanes, wrong);
-            }
-        }
-        trace::babeltrace_agrees(&self.world, &folder, &totals, wrong);
-        let complaint = wrong.text().map(|text| format!("{text}\nrecorder: {messages}"));
-        Outcome { totals, overwritten: summary.overwritten, complaint }
+    /// What a round left shall not make the next ones fail.
+    fn begin_anew(&mut self) {
+        self.world = World::new("torture");
+        self.program = shared::compile_workload(&self.world);
     }
 
-    /// Runs the program under `trackway record`; the recorder's messages.
-    fn record(&self, plan: &Plan, shared: &Shared, folder: &Path) -> Result<String, String> {
-        let mut command = self.world.trackway(&["record", "-o"]);
-        let log = self.world.path("messages");
-        let messages = std::fs::File::create(&log).expect("a file for messages");
-        command.arg(folder).args(plan.options()).arg("--").stderr(messages).stdin(Stdio::null());
-        command.args(shared::workload(&self.program, shared, "main", plan.way == Way::Claim));
-        let mut group = Group::start(&mut command, Some(shared));
-        let pause = Duration::from_millis(plan.pause_ms);
-        if !pause.is_zero() {
-            std::thread::sleep(Duration::from_millis(LONG_MS / 3));
-            group.signal_all(libc::SIGSTOP);
-            std::thread::sleep(pause);
-            // The recorder first: it must renew its lease before the program looks at it.
-            group.signal(libc::SIGCONT);
-            std::thread::sleep(Duration::from_millis(500));
-            group.signal_all(libc::SIGCONT);
-        }
-        let status = group.wait(ROUND_LIMIT);
-        let messages = std::fs::read_to_string(log).unwrap_or_default();
-        match status {
-            Some(status) if status.success() => Ok(messages),
-            Some(status) => Err(format!("{status}: {messages}")),
-            None => Err(format!("did not end within {ROUND_LIMIT:?}: {messages}")),
-        }
+    /// Copies what a round left to where it can be looked at, if somebody wants to.
+    fn keep(&self, seed: u64) {
+        let Some(folder) = std::env::var_os("TRACKWAY_TORTURE_KEEP") else { return };
+        let folder = PathBuf::from(folder).join(format!("seed-{seed}"));
+        let found = ["trace", "messages", "shared"].map(|name| self.world.path(name));
+        let copied = std::fs::create_dir_all(&folder).is_ok()
+            && found
+                .iter()
+                .all(|from| Command::new("cp").arg("-r").arg(from).arg(&folder).status().is_ok());
+        println!("  {} {}", if copied { "kept in" } else { "cannot be kept in" }, folder.display());
     }
 
     fn finish(&self) -> ExitCode {
@@ -214,6 +202,9 @@ impl Torture {
             self.processes,
             self.killed,
         );
+        if self.kept > 0 {
+            println!("torture: {} sessions keep their memory", self.kept);
+        }
         if self.failed.is_empty() {
             return ExitCode::SUCCESS;
         }

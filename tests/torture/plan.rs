@@ -20,10 +20,57 @@ pub(crate) enum Mode {
 pub(crate) enum Way {
     /// By restartable sequence.
     Sequence,
-    /// By claim.
+    /// By claim: `--reserve claim`.
     Claim,
+    /// By claim, because the program has no restartable sequences.
+    Without,
     /// Both, in one session.
     Mixed,
+    /// By reserve and commit: `--reserve lockless`.
+    Lockless,
+}
+
+/// How it ends.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum End {
+    /// The program ends, then the recorder.
+    ByItself,
+    /// The program, one process with its threads, is killed.
+    ProgramKilled,
+    /// The recorder is killed; the program goes on for a while and is killed, too.
+    RecorderKilled,
+    /// Recorder and program are killed at once.
+    AllKilled,
+}
+
+impl Mode {
+    /// All of them; what is there twice is drawn as often.
+    pub(crate) const ALL: [Self; 4] = [Self::Discard, Self::Discard, Self::Overwrite, Self::Roomy];
+}
+
+impl Way {
+    /// All of them; what is there twice is drawn as often.
+    pub(crate) const ALL: [Self; 7] = [
+        Self::Sequence,
+        Self::Sequence,
+        Self::Claim,
+        Self::Without,
+        Self::Mixed,
+        Self::Lockless,
+        Self::Lockless,
+    ];
+}
+
+impl End {
+    /// All of them; what is there twice is drawn as often.
+    pub(crate) const ALL: [Self; 6] = [
+        Self::ByItself,
+        Self::ByItself,
+        Self::ByItself,
+        Self::ProgramKilled,
+        Self::RecorderKilled,
+        Self::AllKilled,
+    ];
 }
 
 /// A round.
@@ -33,6 +80,8 @@ pub(crate) struct Plan {
     pub(crate) mode: Mode,
     /// Which way records go.
     pub(crate) way: Way,
+    /// How it ends.
+    pub(crate) end: End,
     /// Size of a sub-buffer, in bytes.
     pub(crate) sub_bytes: u64,
     /// Sub-buffers of a region.
@@ -43,20 +92,27 @@ pub(crate) struct Plan {
     pub(crate) body_max: u64,
     /// How long program and recorder stand still in the middle of it (SIGSTOP), in ms.
     pub(crate) pause_ms: u64,
+    /// Time from the start to the first kill, in µs.
+    pub(crate) kill_after_us: u64,
+    /// Time from the recorder's death to the program's, in µs.
+    pub(crate) outlives_us: u64,
     /// What the program is told.
     pub(crate) orders: Orders,
 }
 
 impl Plan {
-    /// The round with this seed, whose program records for `duration_ms`.
+    /// The round with this seed, whose program records for `duration_ms`. But for that time, and
+    /// for pauses, which are for long rounds only, it is the same for each.
     pub(crate) fn new(seed: u64, duration_ms: u64) -> Self {
         let random = &mut Random::new(seed);
-        let mode = *random.pick(&[Mode::Discard, Mode::Discard, Mode::Overwrite, Mode::Roomy]);
-        // Claims are lost when all claim regions are taken, memory or not.
-        let way = match mode {
-            Mode::Roomy => Way::Sequence,
-            _ => *random.pick(&[Way::Sequence, Way::Sequence, Way::Claim, Way::Mixed]),
+        let mode = *random.pick(&Mode::ALL);
+        let drawn = *random.pick(&Way::ALL);
+        let way = match (mode, drawn) {
+            // Claims are lost when all claim regions are taken, memory or not.
+            (Mode::Roomy, Way::Claim | Way::Without | Way::Mixed) => Way::Sequence,
+            _ => drawn,
         };
+        let end = *random.pick(&End::ALL);
         let (sub_bytes, sub_count) = match mode {
             Mode::Roomy => (1 << 20, 32),
             _ => (*random.pick(&[4096, 4096, 4096, 16384, 65536]), 2 << random.below(4)),
@@ -64,20 +120,45 @@ impl Plan {
         let contexts = *random.pick(&["none", "vtid", "vpid,vtid,procname"]);
         let body_max = *random.pick(&[64, 512, 4000]);
         let mut orders = Self::orders(random, duration_ms);
+        let pause_ms = *random.pick(&[1000, 8000, 8000, 120_000]);
         // Only where there is time: the recorder's lease alone is 5 s.
-        let stands_still = duration_ms >= crate::LONG_MS && random.once_in(8);
-        let pause_ms = if stands_still { *random.pick(&[1000, 8000, 8000, 120_000]) } else { 0 };
+        let stands_still = random.once_in(8) && duration_ms >= crate::LONG_MS;
+        let pause_ms = if stands_still && end == End::ByItself { pause_ms } else { 0 };
+        let kill_after_us = random.below(duration_ms * 1000);
+        let outlives_us = random.below(500_000);
         let lasts = orders.iter_mut().filter(|(word, _)| matches!(word, Word::DurationMs));
         lasts.for_each(|(_, value)| *value += pause_ms);
         orders.extend([(Word::Seed, seed), (Word::BodyMax, body_max)]);
         orders.push((Word::Claims, u64::from(way == Way::Mixed)));
+        match end {
+            End::ByItself => {}
+            End::ProgramKilled => {
+                // One process alone: what its children emit after it, nobody records.
+                orders.retain(|(word, _)| !matches!(word, Word::Forks | Word::Vforks));
+                orders.push((Word::EndNs, u64::MAX));
+            }
+            // It must not end before it is killed.
+            End::RecorderKilled | End::AllKilled => orders.push((Word::DurationMs, 1 << 20)),
+        }
         if mode == Mode::Roomy {
             // Half, so that bytes which a sub-buffer's end leaves unused do not matter.
             orders.push((Word::Budget, sub_bytes * sub_count / 2));
             // vfork children record by claim.
             orders.retain(|(word, _)| !matches!(word, Word::Vforks));
         }
-        Self { mode, way, sub_bytes, sub_count, contexts, body_max, pause_ms, orders }
+        Self {
+            mode,
+            way,
+            end,
+            sub_bytes,
+            sub_count,
+            contexts,
+            body_max,
+            pause_ms,
+            kill_after_us,
+            outlives_us,
+            orders,
+        }
     }
 
     fn orders(random: &mut Random, duration_ms: u64) -> Orders {
@@ -100,19 +181,32 @@ impl Plan {
             Word::Hops,
             Word::Nices,
             Word::Restarts,
+            Word::Stops,
         ];
         orders.extend(switches.map(|switch| (switch, u64::from(random.once_in(2)))));
         orders.push((Word::Pace, *random.pick(&[0, 50, 500])));
         orders
     }
 
+    /// Whether a writer may be killed in the middle of an event.
+    pub(crate) fn kills(&self) -> bool {
+        let ordered = |(word, value): &(Word, u64)| matches!(word, Word::Kills) && *value != 0;
+        self.end != End::ByItself || self.orders.iter().any(ordered)
+    }
+
     /// Options of `trackway record` for it.
     pub(crate) fn options(&self) -> Vec<String> {
+        let reserve = match self.way {
+            Way::Sequence | Way::Without | Way::Mixed => "rseq",
+            Way::Claim => "claim",
+            Way::Lockless => "lockless",
+        };
         let mut options = vec![
             "--on=torture:*".to_owned(),
             format!("--buffer-size={}", self.sub_bytes * self.sub_count),
             format!("--sub-buffers={}", self.sub_count),
             format!("--context={}", self.contexts),
+            format!("--reserve={reserve}"),
         ];
         if self.mode == Mode::Overwrite {
             options.push("--overwrite".to_owned());
@@ -123,13 +217,21 @@ impl Plan {
     /// The round in a line.
     pub(crate) fn describe(&self) -> String {
         let mut text = format!(
-            "{:?} {:?} {}×{} contexts {} ",
-            self.mode, self.way, self.sub_count, self.sub_bytes, self.contexts
+            "{:?} {:?} {:?} {}×{} contexts {} ",
+            self.mode, self.way, self.end, self.sub_count, self.sub_bytes, self.contexts
         );
         for (word, value) in self.orders.iter().filter(|(_, value)| *value != 0) {
-            if !matches!(word, Word::Seed | Word::DurationMs | Word::Budget) {
+            if !matches!(word, Word::Seed | Word::DurationMs | Word::Budget | Word::EndNs) {
                 text.push_str(&format!("{word:?} {value} ").to_lowercase());
             }
+        }
+        match self.end {
+            End::ByItself => {}
+            End::RecorderKilled => text.push_str(&format!(
+                "killed after {} and {} µs",
+                self.kill_after_us, self.outlives_us
+            )),
+            _ => text.push_str(&format!("killed after {} µs", self.kill_after_us)),
         }
         if self.pause_ms > 0 {
             text.push_str(&format!("stands still for {} ms", self.pause_ms));

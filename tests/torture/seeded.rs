@@ -1,12 +1,13 @@
 //! Seeded mistakes that the checks of a trace must notice.
 
-use crate::check::{all_there, newest_kept, once_and_in_order, sums_agree, totals};
+use crate::check::{all_there, newest_kept, none_missing, once_and_in_order, sums_agree, totals};
 use crate::shared::Lane;
 use crate::trace::{Complaints, Record, Stream};
 
 fn lane(started: u64, returned: u64) -> Lane {
     let name = String::new();
-    Lane { started, returned, pid: 1, tid: 1, process: 0, thread: 0, in_signal: false, name }
+    let (pid, tid, process, thread, in_signal, seed) = (1, 1, 0, 0, false, 0);
+    Lane { started, returned, pid, tid, process, thread, in_signal, seed, name }
 }
 
 /// Two lanes of 20 events, which lie in two streams by turns of three; and nobody's lane.
@@ -27,6 +28,7 @@ fn noticed(spoil: impl Fn(&mut Vec<Stream>, &mut Vec<Lane>)) -> bool {
     spoil(&mut streams, &mut lanes);
     let wrong = &mut Complaints::default();
     once_and_in_order(&streams, wrong);
+    none_missing(&streams, wrong);
     all_there(&streams, &lanes, wrong);
     sums_agree(&totals(&streams, &lanes), 0, wrong);
     newest_kept(&streams, &lanes, 0, wrong);
@@ -52,6 +54,7 @@ fn what_is_wrong_is_noticed() {
     }));
     assert!(noticed(|streams, _| streams[1].records[5].time -= 60), "time goes backward");
     assert!(noticed(|streams, _| streams[1].discarded = 1), "counted twice");
+    assert!(noticed(|streams, _| streams[0].missing = 1), "a packet is missing");
     assert!(noticed(|_, lanes| {
         lanes[2].returned = 21;
         lanes[2].started = 21;

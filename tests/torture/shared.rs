@@ -3,10 +3,11 @@
 //! ```text
 //!    0  words, u64 each, as `enum word` of workload.c names them
 //! 4096  lanes, 64 bytes each: started u64 | returned u64 | pid u32 | tid u32 | process u16
-//!                             | thread u16 | in_signal u32 | credit, unused u64 | name[16]
+//!                             | thread u16 | in_signal u32 | credit u64 | seed u64 | name[16]
 //! ```
 //!
 //! A lane is one writer: a thread, or one signal's handler in a thread. Its numbers survive it.
+//! What its events are follows from its seed, and that from the round's.
 
 use std::fs::{self, File};
 use std::os::unix::fs::FileExt;
@@ -44,6 +45,7 @@ pub(crate) enum Word {
     BodyMax,
     Claims,
     Pace,
+    Stops,
     Killed,
     Started,
     EndNs,
@@ -75,6 +77,8 @@ pub(crate) struct Lane {
     pub(crate) thread: u16,
     /// Whether it is a handler.
     pub(crate) in_signal: bool,
+    /// What its events follow from.
+    pub(crate) seed: u64,
     /// Name of its thread.
     pub(crate) name: String,
 }
@@ -139,6 +143,7 @@ impl Lane {
             process: short(24),
             thread: short(26),
             in_signal: int(28) != 0,
+            seed: long(40),
             name: String::from_utf8_lossy(name).into_owned(),
         }
     }
@@ -201,6 +206,31 @@ impl Group {
             }
             std::thread::sleep(Duration::from_millis(5));
         }
+    }
+
+    /// What its threads are doing, a line each: who, state, and where in the kernel.
+    pub(crate) fn describe(&self) -> String {
+        let mut text = String::new();
+        for process in fs::read_dir("/proc").into_iter().flatten().flatten() {
+            let of_process = |name| fs::read_to_string(process.path().join(name));
+            // Behind the name, which may have any characters: state, parent, process group.
+            let group = of_process("stat").ok().and_then(|stat| {
+                let rest = stat.rsplit_once(')')?.1.to_owned();
+                rest.split_whitespace().nth(2)?.parse::<u32>().ok()
+            });
+            if group != Some(self.child.id()) {
+                continue;
+            }
+            for thread in fs::read_dir(process.path().join("task")).into_iter().flatten().flatten()
+            {
+                let of_thread = |name| fs::read_to_string(thread.path().join(name));
+                let facts = ["comm", "stat", "wchan", "syscall"].map(of_thread);
+                let facts = facts.map(|fact| fact.unwrap_or_default().trim_end().to_owned());
+                let number = thread.file_name().to_string_lossy().into_owned();
+                text.push_str(&format!("{number} {}\n", facts.join(" | ")));
+            }
+        }
+        text
     }
 
     /// Sends a signal to its leader only, which has not been waited for.

@@ -38,6 +38,8 @@ pub(crate) struct Stream {
     pub(crate) packets: Vec<(u64, u64)>,
     /// Whether packets before its first record were overwritten.
     pub(crate) overwritten: bool,
+    /// Packets missing behind its first record.
+    pub(crate) missing: u64,
     /// Number that its next packet has if none is missing.
     next_packet: u64,
 }
@@ -202,10 +204,10 @@ impl Reader<'_> {
         }
         let sequence = packet.sequence.unwrap_or(stream.next_packet);
         if sequence != stream.next_packet {
-            stream.overwritten = true;
-            wrong.unless(stream.records.is_empty(), || {
-                format!("{}: packets before {sequence} are missing", self.name)
-            });
+            stream.overwritten |= stream.records.is_empty();
+            if !stream.records.is_empty() {
+                stream.missing += sequence.wrapping_sub(stream.next_packet);
+            }
         }
         stream.next_packet = sequence + 1;
         let discarded = packet.events_discarded.unwrap_or(0);
@@ -268,7 +270,7 @@ impl Reader<'_> {
         if !contexts_fit {
             return Some("contexts of another thread");
         }
-        let hash = hash(body.lane(), body.seq());
+        let hash = hash(lane.seed, body.seq());
         if hash & 3 != 0 {
             let expected = format!("torture:tiny{}", (hash >> 8) % TINY_COUNT);
             return (name != expected).then_some("another event's number");
@@ -290,8 +292,8 @@ impl Reader<'_> {
 const TINY_COUNT: u64 = 40;
 
 /// `hash` of workload.c.
-fn hash(lane: u32, seq: u64) -> u64 {
-    let mut x = (u64::from(lane) << 40).wrapping_add(seq).wrapping_add(0x9e37_79b9_7f4a_7c15);
+fn hash(seed: u64, seq: u64) -> u64 {
+    let mut x = seed.wrapping_add((seq + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15));
     x = (x ^ (x >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
     x = (x ^ (x >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
     x ^ (x >> 31)

@@ -3,15 +3,19 @@
  * The program that is tortured: processes, threads and signal handlers that record as fast as they
  * can, end, start again, fork, exec, hop between processors and are killed.
  *
- *     workload FILE main|process|short|dying NUMBER
+ *     workload FILE main|process|short|dying NUMBER [SEED]
  *
  * FILE is shared with the test that runs it (tests/torture/shared.rs draws it): first a page of
  * words, what to do, then the *lanes*. A lane is one writer: a thread, or one signal's handler in a
  * thread. Before an event, its lane's `started` is raised, after it, `returned`. Whatever is killed
  * when, the events that the tracer accounts for lie between the sums of the two.
  *
- * An event says its lane and its number in the lane; everything else in it follows from these two
- * (`hash`), so a record that is torn, mixed or damaged shows.
+ * An event says its lane and its number in the lane; everything else in it follows from that number
+ * and the lane's seed (`hash`), so a record that is torn, mixed or damaged shows.
+ *
+ * Chance: each thread has a generator of its own, whose seed comes from that of who started it. So
+ * what a thread does, in which order and with which sizes, follows from the round's seed; when, is
+ * up to the kernel.
  */
 #define _GNU_SOURCE
 #include <errno.h>
@@ -68,6 +72,7 @@ enum word {
     BODY_MAX,    /* largest payload, in bytes */
     CLAIMS,      /* not 0: some processes (those that exec) do without restartable sequences */
     PACE,        /* events after which a thread sleeps a little, 0: never */
+    STOPS,       /* not 0: processes are stopped for a moment, wherever they are */
     KILLED,      /* processes killed */
     STARTED,     /* processes started */
     END_NS,      /* CLOCK_MONOTONIC at which to stop */
@@ -80,7 +85,7 @@ struct lane {
     uint16_t process, thread;
     uint32_t in_signal;
     uint64_t credit; /* bytes that it may record before it asks for more */
-    uint64_t unused;
+    uint64_t seed;   /* of its events */
     char name[16];
 };
 _Static_assert(sizeof(struct lane) == 64, "shared.rs reads 64 bytes a lane");
@@ -93,6 +98,7 @@ static struct lane *lanes;
 static const char *file_name;
 static char **claiming_environment;
 static uint16_t process_number;
+static uint64_t process_seed;
 static bool stormy; /* our handlers are installed */
 static __thread uint32_t own_lane __attribute__((tls_model("initial-exec")));
 
@@ -131,16 +137,21 @@ static uint64_t mix(uint64_t x)
     return x ^ (x >> 31);
 }
 
+static uint64_t next(uint64_t *state)
+{
+    return mix(*state += 0x9e3779b97f4a7c15);
+}
+
 static uint64_t below(uint64_t *state, uint64_t bound)
 {
-    return mix(*state += 0x9e3779b97f4a7c15) % bound;
+    return next(state) % bound;
 }
 
 /* --- Recording -------------------------------------------------------------------------------- */
 
-static uint64_t hash(uint32_t lane, uint64_t seq)
+static uint64_t hash(uint64_t seed, uint64_t seq)
 {
-    return mix(((uint64_t)lane << 40) + seq + 0x9e3779b97f4a7c15);
+    return mix(seed + (seq + 1) * 0x9e3779b97f4a7c15);
 }
 
 static void emit_tiny(uint64_t which, uint32_t number, uint32_t seq)
@@ -198,7 +209,7 @@ static void emit(uint32_t number)
     if (!may_record(lane))
         return;
     const uint64_t seq = atomic_load_explicit(&lane->started, memory_order_relaxed);
-    const uint64_t h = hash(number, seq);
+    const uint64_t h = hash(lane->seed, seq);
     const bool tiny = (h & 3) != 0;
     atomic_store_explicit(&lane->started, seq + 1, memory_order_release);
     atomic_signal_fence(memory_order_seq_cst);
@@ -213,7 +224,7 @@ static void emit(uint32_t number)
 }
 
 /* Takes lanes for the calling thread: its own and its handlers'. 0: there are none left. */
-static uint32_t take_lanes(uint16_t thread, uint32_t count)
+static uint32_t take_lanes(uint16_t thread, uint32_t count, uint64_t *chance)
 {
     const uint64_t first = atomic_fetch_add(&words[LANES_USED], count);
     if (first + count > LANES_MAX) {
@@ -231,6 +242,7 @@ static uint32_t take_lanes(uint16_t thread, uint32_t count)
         lane->process = process_number;
         lane->thread = thread;
         lane->in_signal = i;
+        lane->seed = next(chance);
         memcpy(lane->name, name, sizeof(name));
     }
     return (uint32_t)first;
@@ -277,6 +289,7 @@ struct thread {
     _Atomic bool running;
     bool joinable;
     uint16_t number;
+    uint64_t seed;
 };
 
 static struct thread threads[THREADS_MAX];
@@ -302,8 +315,8 @@ static void disturb(uint64_t *chance, bool is_thread)
 static void *thread_main(void *argument)
 {
     struct thread *self = argument;
-    const uint32_t lane = take_lanes(self->number, LANES_PER_THREAD);
-    uint64_t chance = hash(lane, get(SEED));
+    uint64_t chance = self->seed;
+    const uint32_t lane = take_lanes(self->number, LANES_PER_THREAD, &chance);
     uint64_t left = get(RESTARTS) ? 1 + below(&chance, 20000) : UINT64_MAX;
     if (lane) {
         own_lane = lane;
@@ -321,10 +334,9 @@ static void *thread_main(void *argument)
 }
 
 /* Signals to single threads, from one that takes none. */
-static void *directed_storm(void *unused)
+static void *directed_storm(void *seed)
 {
-    (void)unused;
-    uint64_t chance = get(SEED) ^ (uint64_t)getpid();
+    uint64_t chance = *(uint64_t *)seed;
     while (!get(STOP)) {
         const int tid = atomic_load(&threads[below(&chance, THREADS_MAX)].tid);
         if (tid)
@@ -335,7 +347,7 @@ static void *directed_storm(void *unused)
     return NULL;
 }
 
-static void run_threads(uint16_t *next_number, bool may_start)
+static void run_threads(uint16_t *next_number, uint64_t *chance, bool may_start)
 {
     for (uint64_t i = 0; i < get(THREADS) && i < THREADS_MAX; i++) {
         struct thread *thread = &threads[i];
@@ -347,6 +359,7 @@ static void run_threads(uint16_t *next_number, bool may_start)
         }
         if (may_start) {
             thread->number = (*next_number)++;
+            thread->seed = next(chance);
             atomic_store(&thread->running, true);
             /* It begins with both signals blocked, as its creator has them now. */
             thread->joinable = !pthread_create(&thread->handle, NULL, thread_main, thread);
@@ -362,8 +375,8 @@ static pid_t children[CHILDREN_MAX];
 static void short_life(uint64_t events)
 {
     own_lane = 0;
-    const uint32_t lane = take_lanes(0, LANES_PER_THREAD);
-    uint64_t chance = hash(lane, get(SEED));
+    uint64_t chance = process_seed;
+    const uint32_t lane = take_lanes(0, LANES_PER_THREAD, &chance);
     own_lane = lane;
     block_signals(SIG_UNBLOCK);
     while (lane && events-- && !get(STOP)) {
@@ -374,10 +387,11 @@ static void short_life(uint64_t events)
 
 static void exec_self(const char *role, bool claiming)
 {
-    char number[16];
+    char number[16], seed[24];
     snprintf(number, sizeof(number), "%u", process_number & 0xffffU);
+    snprintf(seed, sizeof(seed), "%llu", (unsigned long long)process_seed);
     char *arguments[] = {(char *)"trackway-test-workload", (char *)file_name, (char *)role, number,
-                         NULL};
+                         seed, NULL};
     execve("/proc/self/exe", arguments, claiming ? claiming_environment : environ);
     _exit(2);
 }
@@ -394,10 +408,12 @@ static void spawn(const char *role, uint64_t *chance, void (*life)(void))
     const bool claiming = get(CLAIMS) && below(chance, 2);
     const bool exec = (get(EXECS) && below(chance, 2)) || claiming;
     const uint16_t number = (uint16_t)atomic_fetch_add(&words[STARTED], 1);
+    const uint64_t seed = next(chance);
     const pid_t pid = fork();
     if (pid == 0) {
         own_lane = 0;
         process_number = number;
+        process_seed = seed;
         memset(children, 0, sizeof(children));
         memset(threads, 0, sizeof(threads));
         if (exec)
@@ -416,9 +432,9 @@ static void spawn(const char *role, uint64_t *chance, void (*life)(void))
 }
 
 /* A child that shares our memory while we wait. */
-static __attribute__((noinline)) void spawn_sharing(uint64_t events)
+static __attribute__((noinline)) void spawn_sharing(uint64_t events, uint64_t *chance)
 {
-    const uint32_t lane = take_lanes(VFORKED, 1);
+    const uint32_t lane = take_lanes(VFORKED, 1, chance);
     if (!lane)
         return;
     const pid_t pid = vfork();
@@ -434,7 +450,8 @@ static __attribute__((noinline)) void spawn_sharing(uint64_t events)
         waitpid(pid, NULL, 0);
 }
 
-static void look_after_children(uint64_t *chance)
+/* `will_live`: we are not killed before we let go on whom we stopped. */
+static void look_after_children(uint64_t *chance, bool will_live)
 {
     for (int i = 0; i < CHILDREN_MAX; i++) {
         if (!children[i])
@@ -445,6 +462,10 @@ static void look_after_children(uint64_t *chance)
             atomic_fetch_add(&words[KILLED], 1);
             waitpid(children[i], NULL, 0);
             children[i] = 0;
+        } else if (will_live && get(STOPS) && below(chance, 60) == 0) {
+            kill(children[i], SIGSTOP);
+            nanosleep(&(struct timespec){.tv_nsec = (long)below(chance, 20000000)}, NULL);
+            kill(children[i], SIGCONT);
         } else if (waitpid(children[i], NULL, WNOHANG) != 0) {
             children[i] = 0;
         }
@@ -470,24 +491,26 @@ static void live_shortly(void)
 static void live(void)
 {
     block_signals(SIG_BLOCK);
-    const uint32_t lane = take_lanes(0, LANES_PER_THREAD);
-    uint64_t chance = hash(lane, get(SEED));
+    uint64_t chance = process_seed;
+    const uint32_t lane = take_lanes(0, LANES_PER_THREAD, &chance);
     uint16_t next_number = 1;
     pthread_t storm;
-    const bool directed = get(DIRECTED_US) && !pthread_create(&storm, NULL, directed_storm, NULL);
+    uint64_t storm_seed = next(&chance);
+    const bool directed =
+        get(DIRECTED_US) && !pthread_create(&storm, NULL, directed_storm, &storm_seed);
     start_storm();
     own_lane = lane;
     if (get(VFORKS))
-        spawn_sharing(5); /* so that a process's first events are its vfork child's */
+        spawn_sharing(5, &chance); /* so that a process's first events are its vfork child's */
     while (lane && !get(STOP)) {
         block_signals(SIG_BLOCK);
-        run_threads(&next_number, true);
-        look_after_children(&chance);
+        run_threads(&next_number, &chance, true);
+        look_after_children(&chance, false);
         stop_in_time();
         if (get(FORKS) && below(&chance, 8) == 0)
             spawn("short", &chance, live_shortly);
         if (get(VFORKS) && below(&chance, 8) == 0)
-            spawn_sharing(below(&chance, 20));
+            spawn_sharing(below(&chance, 20), &chance);
         block_signals(SIG_UNBLOCK);
         for (uint64_t left = below(&chance, 300); left && !get(STOP); left--)
             emit(lane);
@@ -495,7 +518,7 @@ static void live(void)
         nanosleep(&(struct timespec){.tv_nsec = (long)below(&chance, 3000000)}, NULL);
     }
     block_signals(SIG_BLOCK);
-    run_threads(&next_number, false);
+    run_threads(&next_number, &chance, false);
     for (uint64_t i = 0; i < THREADS_MAX; i++)
         if (threads[i].joinable)
             pthread_join(threads[i].handle, NULL);
@@ -508,17 +531,17 @@ static void live(void)
 /* The first process: keeps the others going, and outlives them all. */
 static void supervise(void)
 {
-    uint64_t chance = get(SEED);
+    uint64_t chance = process_seed;
     struct timespec now;
     clock_gettime(CLOCK_MONOTONIC, &now);
     prctl(PR_SET_CHILD_SUBREAPER, 1);
     atomic_store(&words[END_NS], (uint64_t)now.tv_sec * 1000000000 + (uint64_t)now.tv_nsec +
                                      get(DURATION_MS) * 1000000);
-    const uint32_t lane = take_lanes(0, 1);
+    const uint32_t lane = take_lanes(0, 1, &chance);
     while (!get(STOP)) {
         uint64_t alive = 0;
         emit(lane);
-        look_after_children(&chance);
+        look_after_children(&chance, true);
         for (int i = 0; i < CHILDREN_MAX; i++)
             alive += children[i] != 0;
         if (alive < get(PROCESSES))
@@ -535,10 +558,12 @@ static void supervise(void)
 /* One child after the other is killed while it records; then we do, which must succeed. */
 static void let_children_die(void)
 {
-    uint64_t chance = get(SEED);
+    uint64_t chance = process_seed;
     for (uint64_t left = get(KILLS); left && !get(STOP); left--) {
+        const uint64_t seed = next(&chance);
         const pid_t pid = fork();
         if (pid == 0) {
+            process_seed = seed;
             process_number = (uint16_t)atomic_fetch_add(&words[STARTED], 1);
             short_life(UINT64_MAX);
             _exit(0);
@@ -551,7 +576,7 @@ static void let_children_die(void)
     /* Until the recorder has looked at what the last one left behind, records may be lost. */
     nanosleep(&(struct timespec){.tv_sec = 1}, NULL);
     own_lane = 0;
-    const uint32_t lane = take_lanes(0, 1);
+    const uint32_t lane = take_lanes(0, 1, &chance);
     for (int i = 0; lane && i < 1000; i++)
         emit(lane);
 }
@@ -568,9 +593,10 @@ static void prepare_environment(void)
 
 int main(int argc, char **argv)
 {
-    if (argc != 4)
+    if (argc != 4 && argc != 5)
         return 2;
     map_file(argv[1]);
+    process_seed = argc == 5 ? strtoull(argv[4], NULL, 10) : get(SEED);
     prepare_environment();
     process_number = (uint16_t)atoi(argv[3]);
     if (!strcmp(argv[2], "main"))

@@ -111,8 +111,9 @@ impl Decision {
     }
 }
 
-/// Process stamp while it is being made. Real stamps are greater.
-const SETTLING: u64 = 1;
+/// Bit of the process stamp while it is being made; the others say by which thread. No real stamp
+/// has it: process ids are shorter.
+const SETTLING: u64 = 1 << 63;
 
 /// Most tokens that a process may hold: recordings nested in recordings.
 const TOKENS_MAX: usize = 8;
@@ -190,7 +191,7 @@ impl Process {
     }
 
     /// The process stamp. Zero in a fork child that has not noticed yet, or without a window;
-    /// [`SETTLING`] while it is being made.
+    /// with [`SETTLING`] while it is being made.
     #[inline(always)]
     pub(crate) fn stamp(&self) -> u64 {
         // ORDERING: Acquire pairs with the Release in `settle`: pid and slot belong to the stamp.
@@ -214,31 +215,34 @@ impl Process {
 
     /// Whether it has a stamp: what it remembers of itself is its own.
     pub(crate) fn is_settled(&self) -> bool {
-        self.stamp() > SETTLING
+        let stamp = self.stamp();
+        stamp != 0 && stamp & SETTLING == 0
     }
 
     /// The process stamp, made if this process has none: at start, and in a fork child at its
     /// first event. Zero if another thread (or the code that a signal handler interrupted) is at
-    /// it: then nothing may be remembered.
+    /// it: then nothing may be remembered. A handler does not wait for what it interrupted: with
+    /// signals that come more often than it waits, that would never go on.
     pub(crate) fn settled_stamp(&self) -> u64 {
         /// How long a thread looks on while another one settles.
         const PATIENCE: usize = 10_000;
         let Some(word) = self.stamp_word() else { return 0 };
-        if self.stamp() <= SETTLING && crate::thread::is_guest() {
+        if !self.is_settled() && crate::thread::is_guest() {
             // What it would remember is its own process id, in the memory of its parent.
             return 0;
         }
+        let ours = SETTLING | crate::thread::current().addr() as u64;
         for _ in 0..PATIENCE {
             match self.stamp() {
                 0 => {
                     // ORDERING: Acquire: what `settle` does comes after winning.
-                    let won =
-                        word.compare_exchange(0, SETTLING, Ordering::Acquire, Ordering::Relaxed);
+                    let won = word.compare_exchange(0, ours, Ordering::Acquire, Ordering::Relaxed);
                     if won.is_ok() {
                         return self.settle(word);
                     }
                 }
-                SETTLING => core::hint::spin_loop(),
+                stamp if stamp == ours => return 0,
+                stamp if stamp & SETTLING != 0 => core::hint::spin_loop(),
                 stamp => return stamp,
             }
         }
@@ -258,6 +262,9 @@ impl Process {
         };
         let moment = (trackway_sys::clock::monotonic_ns() >> 10) & 0xffff_ffff;
         let stamp = u64::from(who.pid) << 32 | moment | 2;
+        // Before decisions are: who decides in a signal handler that comes in here counts the
+        // process in, too.
+        Home::forget_all();
         // Decisions of the parent are void: a namespace or token rule may say otherwise here, and
         // a thread that was replacing one when the parent forked does not exist here.
         for decision in &self.decisions {
@@ -269,7 +276,6 @@ impl Process {
         }
         self.pid.store(who.pid, Ordering::Relaxed);
         self.pid_namespace.store(who.pid_namespace, Ordering::Relaxed);
-        Home::forget_all();
         if let Some((home, window)) = self.home().and_then(|home| Some((home, home.window()?))) {
             let slot = if is_fork_child {
                 window.enter_fork_child(&who)

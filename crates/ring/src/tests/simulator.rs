@@ -21,26 +21,37 @@ const GIVEN_BACK: u8 = 0xee;
 /// Shortest body: its length (u16) and number (u32).
 pub(super) const BODY_BYTES_MIN: usize = 6;
 
-/// The window's memory.
-pub(super) struct Pages(pub(super) Box<[AtomicU8]>);
+/// The window's memory, in small pieces: what Miri does for each access takes as long as what it is
+/// part of is large.
+pub(super) struct Pages(Vec<Box<[AtomicU8]>>);
+
+const PIECE: usize = 64;
 
 impl Pages {
-    fn new(bytes: u64) -> Self {
-        Self((0..bytes).map(|_| AtomicU8::new(0)).collect())
+    pub(super) fn new(bytes: u64) -> Self {
+        let piece = |_| (0..PIECE).map(|_| AtomicU8::new(0)).collect();
+        Self((0..bytes / PIECE as u64).map(piece).collect())
+    }
+
+    pub(super) fn byte(&self, at: usize) -> &AtomicU8 {
+        &self.0[at / PIECE][at % PIECE]
     }
 
     pub(super) fn store(&self, at: u64, bytes: &[u8]) {
-        for (target, byte) in self.0[at as usize..].iter().zip(bytes) {
-            target.store(*byte, Ordering::Relaxed);
+        for (at, byte) in (at as usize..).zip(bytes) {
+            self.byte(at).store(*byte, Ordering::Relaxed);
         }
     }
 }
 
 impl Memory for Pages {
     fn load(&self, at: u64, into: &mut [u8]) -> Result<(), Damage> {
-        let from = usize::try_from(at).ok().and_then(|at| self.0.get(at..)?.get(..into.len()));
-        for (byte, shared) in into.iter_mut().zip(from.ok_or(Damage::Table(at))?) {
-            *byte = shared.load(Ordering::Relaxed);
+        let end = usize::try_from(at).ok().and_then(|at| at.checked_add(into.len()));
+        if end.is_none_or(|end| end > self.0.len() * PIECE) {
+            return Err(Damage::Table(at));
+        }
+        for (at, byte) in (at as usize..).zip(into) {
+            *byte = self.byte(at).load(Ordering::Relaxed);
         }
         Ok(())
     }

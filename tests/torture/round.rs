@@ -1,0 +1,297 @@
+//! One round: recorded, ended or killed, recovered where there is something to recover, checked.
+
+use std::fs::{self, File};
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+use std::path::{Path, PathBuf};
+use std::process::Stdio;
+use std::time::{Duration, Instant};
+
+use trackway_tests::{Summary, World};
+
+use crate::LONG_MS;
+use crate::check::{self, Totals};
+use crate::plan::{End, Mode, Plan, Way};
+use crate::shared::{self, Group, Lane, Shared};
+use crate::trace::{self, Complaints, Stream};
+use crate::window;
+
+/// Most time that a round's program and recorder may take.
+const ROUND_LIMIT: Duration = Duration::from_secs(60);
+/// Most time until what the dead left is given back.
+const PATIENCE: Duration = Duration::from_secs(5);
+/// What a complete trace has.
+const MARK: &str = "trackway/complete";
+/// A round.
+pub(crate) struct Round<'torture> {
+    pub(crate) world: &'torture World,
+    pub(crate) program: &'torture Path,
+    pub(crate) plan: &'torture Plan,
+    pub(crate) shared: &'torture Shared,
+    /// Of the trace.
+    pub(crate) folder: PathBuf,
+}
+
+/// What it came to.
+#[derive(Default)]
+pub(crate) struct Outcome {
+    pub(crate) totals: Totals,
+    pub(crate) overwritten: u64,
+    /// Whether the session keeps its memory, because somebody who was killed cannot be proved dead:
+    /// a process whose parent was gone before its first event, so that it did not know its
+    /// namespace; a vfork child, or a fork child at its first event, that owned a claim region.
+    pub(crate) keeps: bool,
+    pub(crate) complaint: Option<String>,
+}
+
+/// What the trace says of how it was completed: `trackway/complete`.
+#[derive(Debug)]
+struct Mark {
+    by_recorder: bool,
+    events: u64,
+    lost: u64,
+    overwritten: u64,
+    damaged: u64,
+}
+
+impl Round<'_> {
+    pub(crate) fn run(&self) -> Outcome {
+        let _ = fs::remove_dir_all(&self.folder);
+        let done = self.record().and_then(|messages| Ok((messages, self.recover()?)));
+        let lanes = self.shared.lanes();
+        let (messages, lease_held) = match done {
+            Ok(done) => done,
+            Err(complaint) => {
+                let totals = check::totals(&[], &lanes);
+                let complaint = Some(complaint);
+                return Outcome { totals, complaint, ..Outcome::default() };
+            }
+        };
+        let wrong = &mut Complaints::default();
+        let mut outcome = self.check(&lanes, &messages, lease_held, wrong);
+        outcome.keeps = self.expect_nothing_left(wrong);
+        outcome.complaint = wrong.text().map(|text| format!("{text}\nrecorder: {messages}"));
+        outcome
+    }
+
+    /// Runs the program under `trackway record`, until both are gone; the recorder's messages.
+    fn record(&self) -> Result<String, String> {
+        let plan = self.plan;
+        let mut command = self.world.trackway(&["record", "-o"]);
+        let log = self.world.path("messages");
+        let messages = File::create(&log).expect("a file for messages");
+        let role = if plan.end == End::ProgramKilled { "process" } else { "main" };
+        command.arg(&self.folder).args(plan.options()).arg("--");
+        command.args(shared::workload(self.program, self.shared, role, plan.way == Way::Without));
+        command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(messages);
+        let mut group = Group::start(&mut command, Some(self.shared));
+        let kill_at = Instant::now() + Duration::from_micros(plan.kill_after_us);
+        match plan.end {
+            End::ByItself => self.stand_still(&group),
+            End::ProgramKilled => self.kill_program(&mut group, kill_at),
+            End::RecorderKilled => {
+                sleep_until(kill_at);
+                group.signal(libc::SIGKILL);
+                group.wait_for_leader();
+                std::thread::sleep(Duration::from_micros(plan.outlives_us));
+                group.signal_all(libc::SIGKILL);
+            }
+            End::AllKilled => {
+                sleep_until(kill_at);
+                group.signal_all(libc::SIGKILL);
+            }
+        }
+        if matches!(plan.end, End::RecorderKilled | End::AllKilled) {
+            group.wait_for_all();
+        }
+        let status = group.wait(ROUND_LIMIT);
+        let messages = fs::read_to_string(log).unwrap_or_default();
+        match (status, plan.end) {
+            (None, _) => {
+                let state = group.describe();
+                Err(format!("did not end within {ROUND_LIMIT:?}: {messages}{state}"))
+            }
+            (Some(status), End::ByItself) if !status.success() => {
+                Err(format!("{status}: {messages}"))
+            }
+            _ => Ok(messages),
+        }
+    }
+
+    fn stand_still(&self, group: &Group) {
+        let pause = Duration::from_millis(self.plan.pause_ms);
+        if pause.is_zero() {
+            return;
+        }
+        std::thread::sleep(Duration::from_millis(LONG_MS / 3));
+        group.signal_all(libc::SIGSTOP);
+        std::thread::sleep(pause);
+        // The recorder first: it must renew its lease before the program looks at it.
+        group.signal(libc::SIGCONT);
+        std::thread::sleep(Duration::from_millis(500));
+        group.signal_all(libc::SIGCONT);
+    }
+
+    /// Kills the program, unless it ends before.
+    fn kill_program(&self, group: &mut Group, kill_at: Instant) {
+        let deadline = Instant::now() + ROUND_LIMIT;
+        while Instant::now() < deadline && group.wait(Duration::ZERO).is_none() {
+            let pid = self.shared.lanes().get(1).map_or(0, |lane| lane.pid);
+            if pid != 0 {
+                // It has only just begun, so the id is its own; from here on the descriptor is.
+                // SAFETY: the system call takes two numbers.
+                let fd = unsafe { libc::syscall(libc::SYS_pidfd_open, pid, 0) };
+                let Ok(fd) = i32::try_from(fd) else { return };
+                if fd < 0 {
+                    return;
+                }
+                // SAFETY: the kernel has just made it for us.
+                let process = unsafe { OwnedFd::from_raw_fd(fd) };
+                sleep_until(kill_at);
+                let (fd, none) = (process.as_raw_fd(), std::ptr::null::<libc::siginfo_t>());
+                // SAFETY: the descriptor is open; a null pointer asks for what kill(2) sends.
+                unsafe { libc::syscall(libc::SYS_pidfd_send_signal, fd, libc::SIGKILL, none, 0) };
+                return;
+            }
+            std::thread::sleep(Duration::from_millis(1));
+        }
+    }
+
+    /// Completes what the dead left. Whether writers took the recorder for alive until then.
+    fn recover(&self) -> Result<bool, String> {
+        let lease_held = self.plan.end != End::RecorderKilled
+            || !window::exists(self.world)
+            || window::lease_holds(self.world);
+        let output = self.world.trackway(&["recover"]).output().expect("trackway runs");
+        let messages = String::from_utf8_lossy(&output.stderr);
+        if output.status.success() {
+            Ok(lease_held)
+        } else {
+            Err(format!("recover: {}: {messages}", output.status))
+        }
+    }
+
+    /// Everything is given back: by the commands so far, or by the next ones. (As long as the
+    /// kernel has threads of somebody who was killed, a hole's memory stays with its session.) Or
+    /// it is kept because of somebody who cannot be proved dead: whether that is so.
+    fn expect_nothing_left(&self, wrong: &mut Complaints) -> bool {
+        let deadline = Instant::now() + PATIENCE;
+        while window::exists(self.world) {
+            let left = &mut Complaints::default();
+            window::expect_nothing_left(self.world, left);
+            let Some(text) = left.text() else { return false };
+            if Instant::now() > deadline {
+                let may_keep = self.plan.kills()
+                    && (self.plan.way != Way::Lockless
+                        || window::has_process_of_unknown_namespace(self.world));
+                wrong.unless(may_keep, || text);
+                return may_keep;
+            }
+            std::thread::sleep(Duration::from_millis(20));
+            if let Err(complaint) = self.recover() {
+                wrong.add(complaint);
+                return false;
+            }
+        }
+        false
+    }
+
+    fn check(
+        &self,
+        lanes: &[Lane],
+        messages: &str,
+        lease_held: bool,
+        wrong: &mut Complaints,
+    ) -> Outcome {
+        let plan = self.plan;
+        let folder = trace::folder_of(&self.folder);
+        let is_cut_short = matches!(plan.end, End::RecorderKilled | End::AllKilled);
+        let started = check::totals(&[], lanes).started;
+        if is_cut_short && started == 0 && !folder.join(MARK).exists() {
+            // The recorder was killed before it let anybody in: there is nothing to recover.
+            return Outcome::default();
+        }
+        let mut streams = trace::read(&folder, lanes, plan.body_max, wrong);
+        let totals = check::totals(&streams, lanes);
+        let mark = match self.mark(&folder) {
+            Ok(mark) => mark,
+            Err(complaint) => {
+                wrong.add(complaint);
+                return Outcome { totals, ..Outcome::default() };
+            }
+        };
+        wrong.unless(mark.damaged == 0, || format!("damaged: {mark:?}"));
+        check::once_and_in_order(&streams, wrong);
+        let may_have_holes = plan.way == Way::Lockless && plan.kills();
+        if !may_have_holes {
+            check::none_missing(&streams, wrong);
+        }
+        if lease_held {
+            check::sums_agree(&totals, mark.overwritten, wrong);
+        }
+        let events = if mark.by_recorder { totals.recorded } else { mark.events };
+        wrong.unless((mark.events, mark.lost) == (events, totals.lost), || {
+            format!("the trace is marked {mark:?}, and has {totals:?}")
+        });
+        if mark.by_recorder && !is_cut_short {
+            let said = Summary::parse(messages);
+            let marked = (mark.events, mark.lost, mark.overwritten);
+            wrong.unless((said.recorded, said.lost, said.overwritten) == marked, || {
+                format!("the summary says {said:?}, the trace {mark:?}")
+            });
+        }
+        let overwritten = mark.overwritten;
+        if plan.mode != Mode::Overwrite {
+            wrong.unless(overwritten == 0, || format!("overwritten: {mark:?}"));
+        }
+        if plan.mode == Mode::Overwrite && lease_held {
+            self.check_newest(&mut streams, lanes, totals.lost, overwritten, wrong);
+        }
+        if plan.mode == Mode::Roomy && !may_have_holes {
+            wrong.unless(totals.lost == 0, || format!("lost with room to spare: {totals:?}"));
+            if lease_held {
+                check::all_there(&streams, lanes, wrong);
+            }
+        }
+        trace::babeltrace_agrees(self.world, &self.folder, &totals, wrong);
+        Outcome { totals, overwritten, ..Outcome::default() }
+    }
+
+    fn check_newest(
+        &self,
+        streams: &mut [Stream],
+        lanes: &[Lane],
+        lost: u64,
+        overwritten: u64,
+        wrong: &mut Complaints,
+    ) {
+        if self.plan.way == Way::Lockless && overwritten > 0 {
+            // Its packets are numbered from the oldest that is there.
+            streams.iter_mut().for_each(|stream| stream.overwritten = true);
+        }
+        check::newest_kept(streams, lanes, lost, wrong);
+    }
+
+    fn mark(&self, folder: &Path) -> Result<Mark, String> {
+        let text =
+            fs::read_to_string(folder.join(MARK)).map_err(|error| format!("no mark: {error}"))?;
+        let value = |name: &str| {
+            let mut words = text.split_whitespace().filter_map(|word| word.split_once('='));
+            words.find(|(key, _)| *key == name).map(|(_, value)| value.to_owned())
+        };
+        let number = |name: &str| {
+            let number = value(name).and_then(|value| value.parse::<u64>().ok());
+            number.ok_or_else(|| format!("the mark has no {name}: {text}"))
+        };
+        Ok(Mark {
+            by_recorder: value("by").as_deref() == Some("record"),
+            events: number("events")?,
+            lost: number("lost")?,
+            overwritten: number("overwritten")?,
+            damaged: number("damaged")?,
+        })
+    }
+}
+
+fn sleep_until(moment: Instant) {
+    std::thread::sleep(moment.saturating_duration_since(Instant::now()));
+}

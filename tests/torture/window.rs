@@ -1,0 +1,92 @@
+//! What is in a test's window, as its bytes: what a recording leaves there, and for how long a dead
+//! recorder is taken for alive.
+
+use std::mem::offset_of;
+use std::os::unix::fs::FileExt;
+
+use trackway_abi::session::{SESSION_BYTES, SESSIONS_MAX, Session, state};
+use trackway_abi::window as layout;
+use trackway_tests::World;
+
+use crate::trace::Complaints;
+
+/// Whether there is one.
+pub(crate) fn exists(world: &World) -> bool {
+    std::fs::read_dir(world.window_dir()).is_ok_and(|mut files| files.next().is_some())
+}
+
+/// The window's fixed part.
+pub(crate) fn fixed_part(world: &World) -> Vec<u8> {
+    let mut files = std::fs::read_dir(world.window_dir()).expect("the window's folder");
+    let path = files.next().expect("a window").expect("a window").path();
+    let file = std::fs::File::open(path).expect("the window");
+    let mut bytes = vec![0; layout::DATA_OFFSET];
+    file.read_exact_at(&mut bytes, 0).expect("the window is read");
+    bytes
+}
+
+/// No session is in use, no memory held, no event enabled.
+pub(crate) fn expect_nothing_left(world: &World, wrong: &mut Complaints) {
+    let window = fixed_part(world);
+    for index in 0..SESSIONS_MAX {
+        let at = layout::SESSIONS_OFFSET + index * SESSION_BYTES + offset_of!(Session, state);
+        let found = word_at(&window, at);
+        wrong.unless(found == state::FREE, || format!("session {index} is in state {found}"));
+    }
+    let map = &window[layout::GRANULE_MAP_OFFSET..][..layout::GRANULES_MAX];
+    let held = map.iter().filter(|&&owner| owner & layout::granule::DATA != 0).count();
+    wrong.unless(held == 0, || {
+        format!("{held} granules of data are held, processes in the table: {}", processes(&window))
+    });
+    let enabled = events_enabled(&window);
+    wrong.unless(enabled == 0, || format!("{enabled} events are still enabled"));
+}
+
+/// Whether writers still take the first session's recorder for alive.
+pub(crate) fn lease_holds(world: &World) -> bool {
+    let at = layout::SESSIONS_OFFSET + offset_of!(Session, lease_until_ns);
+    let lease_ns = fixed_part(world)[at..at + 8].try_into().map(u64::from_le_bytes);
+    let mut now = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+    // SAFETY: `now` is a timespec of ours.
+    unsafe { libc::clock_gettime(libc::CLOCK_MONOTONIC, &raw mut now) };
+    lease_ns.expect("8 bytes") > (now.tv_sec * 1_000_000_000 + now.tv_nsec).cast_unsigned()
+}
+
+/// How many events have somebody's bit.
+pub(crate) fn events_enabled(window: &[u8]) -> usize {
+    let enabled = |index: &usize| {
+        let event = layout::EVENTS_OFFSET + index * size_of::<layout::Event>();
+        word_at(window, event + offset_of!(layout::Event, enabled)) != 0
+    };
+    (0..layout::EVENTS_MAX).filter(enabled).count()
+}
+
+/// Whether a process is in the table that cannot be proved dead, because it did not know its
+/// namespace: its parent was gone before its first event.
+pub(crate) fn has_process_of_unknown_namespace(world: &World) -> bool {
+    let window = fixed_part(world);
+    (0..layout::PROCESSES_MAX).any(|index| {
+        let at = layout::PROCESSES_OFFSET + index * size_of::<layout::Process>();
+        word_at(&window, at + offset_of!(layout::Process, pid)) != 0
+            && word_at(&window, at + offset_of!(layout::Process, pid_namespace)) == 0
+    })
+}
+
+/// Processes in the table, and what the kernel says of those ids now.
+fn processes(window: &[u8]) -> String {
+    let mut text = String::new();
+    for index in 0..layout::PROCESSES_MAX {
+        let at = layout::PROCESSES_OFFSET + index * size_of::<layout::Process>();
+        let pid = word_at(window, at + offset_of!(layout::Process, pid));
+        if pid != 0 {
+            let namespace = word_at(window, at + offset_of!(layout::Process, pid_namespace));
+            let now = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+            text.push_str(&format!("\n  {pid:#x} of {namespace}, now: {}", now.trim_end()));
+        }
+    }
+    text
+}
+
+fn word_at(window: &[u8], at: usize) -> u32 {
+    u32::from_le_bytes(window[at..at + 4].try_into().expect("4 bytes"))
+}
