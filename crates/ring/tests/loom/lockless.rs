@@ -267,3 +267,36 @@ fn a_consumer_that_takes_what_is_used_is_caught() {
 fn a_consumer_that_does_not_exchange_is_caught() {
     fails(overwrite(Mistake::InPlace));
 }
+
+/// Somebody looks how many records are undelivered while the last of them is delivered.
+fn counting(in_order: bool) -> impl Fn() + Sync + Send {
+    move || {
+        let shared = Arc::new(SubBuffer::new());
+        let producer = {
+            let shared = Arc::clone(&shared);
+            loom::thread::spawn(move || {
+                shared.records.fetch_add(1, Ordering::Relaxed);
+                // ORDERING: Release, as in `deliver`.
+                shared.delivered.store(1, Ordering::Release);
+            })
+        };
+        let undelivered = if in_order {
+            shared.undelivered()
+        } else {
+            let delivered = shared.delivered.load(Ordering::Relaxed);
+            shared.records.load(Ordering::Relaxed).wrapping_sub(delivered)
+        };
+        assert!(undelivered <= 1, "{undelivered} records");
+        producer.join().unwrap();
+    }
+}
+
+#[test]
+fn what_is_undelivered_is_not_below_zero() {
+    holds(counting(true));
+}
+
+#[test]
+fn counting_out_of_order_is_caught() {
+    fails(counting(false));
+}
