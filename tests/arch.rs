@@ -106,14 +106,19 @@ impl Processor {
         let world = World::new("arch");
         let storm = self.compile(&world, "storm", &[]);
         let storm = [storm.to_str().expect("a path"), "threads", "3", "3000"];
-        // By sequence there is none: it goes by claim.
+        // There are no sequences: it goes by claim.
         for way in ["claim", "lockless", "rseq"] {
             let options = ["--on=storm:*", "--reserve", way, "--buffer-size=8M", "--sub-buffers=4"];
             let recording = self.record(&world, &folder, &options, &storm);
             let (started, returned) = counts(&String::from_utf8_lossy(&recording.output.stdout));
             assert!(started == returned && started >= 9_000, "{started}, {returned}");
             let Summary { recorded, lost, .. } = recording.summary;
-            assert_eq!((recorded, lost), (started, 0), "{way}: {}", recording.messages());
+            assert_eq!(recorded + lost, started, "{way}: {}", recording.messages());
+            assert!(
+                lost <= most_lost(way != "lockless", started),
+                "{way}: {}",
+                recording.messages()
+            );
             check(&world, &recording.trace, &recording.summary, way);
         }
         for (way, more) in [
@@ -183,6 +188,12 @@ impl Processor {
         let forks = text.lines().filter(|line| line.contains("trackway_fork:fork:"));
         assert_eq!(forks.count(), 3, "{text:.2000}");
     }
+}
+
+/// How many of so many events may be lost although there is room: where threads and handlers are
+/// interrupted while they have claims, by others that want one, there may be none left to claim.
+fn most_lost(by_claim: bool, started: u64) -> u64 {
+    if by_claim { started / 10 } else { 0 }
 }
 
 /// What `arch/storm.c` says that it did: events begun, and those that came back.
@@ -462,7 +473,8 @@ fn an_aarch64_machine_records_by_sequence() {
             assert!(storm.starts_with("killed") || started == returned, "{what}");
             // Emulated writers may be no quicker than their recorder.
             let is_small = ["full", "newest"].contains(&name);
-            assert!(is_small || summary.lost + summary.overwritten == 0, "{what}");
+            let most = most_lost(way == "claim", started);
+            assert!(is_small || summary.lost <= most && summary.overwritten == 0, "{what}");
             assert_eq!(summary.overwritten > 0, !more.is_empty(), "{what}");
             let trace = world.path(name);
             console.save(&format!("/tmp/{name}/"), &trace);
