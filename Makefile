@@ -16,12 +16,15 @@ VERSION := 0.1.0
 MAN3 := awk -v version=$(VERSION) -f packaging/man3.awk
 MAN3_HEADERS := include/trackway/trackway.h include/trackway/dynamic.h
 
-.PHONY: help build programs demo test fuzz torture ways sanitize models kill bench asm install uninstall clean
+.PHONY: help build programs helpers demo test fuzz torture ways sanitize models kill arch bench \
+	asm install uninstall clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
 
 build: programs $(BUILD)/libtrackway.so.1 $(HELPER_LIBRARIES) ## build everything in release mode
+
+helpers: $(HELPER_LIBRARIES)
 
 programs:
 	$(CARGO) build --release --locked -p trackway-cli -p trackway-capi
@@ -69,6 +72,11 @@ kill: ## kill a writer after every instruction, the long form: make kill [BYTES=
 	@scripts/packages test
 	@$(MAKE) --no-print-directory build
 	@scripts/kill $(BYTES)
+
+arch: ## other processors: AArch64 under emulators, RISC-V compiled, the long form
+	@scripts/packages arch
+	@$(MAKE) --no-print-directory build
+	@scripts/arch full
 
 bench: ## what tracing and reading cost on this machine, beside other programs
 	@scripts/packages bench

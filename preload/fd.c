@@ -75,12 +75,32 @@ static void *missing_pointer(void)
 /* What such resolvers do call, to read /proc/cpuinfo and the like: by the bare system call. */
 static long early_system_call(long number, long a, long b, long c, long d)
 {
+#if defined(__x86_64__)
     long result;
     register long fourth __asm__("r10") = d;
     __asm__ volatile("syscall"
                      : "=a"(result)
                      : "a"(number), "D"(a), "S"(b), "d"(c), "r"(fourth)
                      : "rcx", "r11", "memory");
+#elif defined(__aarch64__)
+    register long call __asm__("x8") = number;
+    register long result __asm__("x0") = a;
+    register long second __asm__("x1") = b, third __asm__("x2") = c, fourth __asm__("x3") = d;
+    __asm__ volatile("svc #0"
+                     : "+r"(result)
+                     : "r"(call), "r"(second), "r"(third), "r"(fourth)
+                     : "memory");
+#elif defined(__riscv) && __riscv_xlen == 64
+    register long call __asm__("a7") = number;
+    register long result __asm__("a0") = a;
+    register long second __asm__("a1") = b, third __asm__("a2") = c, fourth __asm__("a3") = d;
+    __asm__ volatile("ecall"
+                     : "+r"(result)
+                     : "r"(call), "r"(second), "r"(third), "r"(fourth)
+                     : "memory");
+#else
+#error "write this system call for your processor"
+#endif
     return result < 0 ? -1 : result;
 }
 

@@ -105,6 +105,44 @@ __asm__(".text\n"
         "jmp *%rax\n"
         ".cfi_endproc\n"
         ".size vfork, . - vfork\n");
+#elif defined(__aarch64__)
+__asm__(".text\n"
+        ".globl vfork\n"
+        ".type vfork, @function\n"
+        "vfork:\n"
+        ".cfi_startproc\n"
+        "hint #34\n" /* bti c */
+        "stp x29, x30, [sp, #-16]!\n"
+        ".cfi_def_cfa_offset 16\n"
+        ".cfi_offset 29, -16\n"
+        ".cfi_offset 30, -8\n"
+        "bl trackway_vfork_next\n"
+        "ldp x29, x30, [sp], #16\n"
+        ".cfi_restore 30\n"
+        ".cfi_restore 29\n"
+        ".cfi_def_cfa_offset 0\n"
+        "mov x16, x0\n" /* from there a jump is as good as a call, where branches are tracked */
+        "br x16\n"
+        ".cfi_endproc\n"
+        ".size vfork, . - vfork\n");
+#elif defined(__riscv) && __riscv_xlen == 64
+__asm__(".text\n"
+        ".globl vfork\n"
+        ".type vfork, @function\n"
+        "vfork:\n"
+        ".cfi_startproc\n"
+        "addi sp, sp, -16\n"
+        ".cfi_def_cfa_offset 16\n"
+        "sd ra, 8(sp)\n"
+        ".cfi_offset ra, -8\n"
+        "call trackway_vfork_next\n"
+        "ld ra, 8(sp)\n"
+        ".cfi_restore ra\n"
+        "addi sp, sp, 16\n"
+        ".cfi_def_cfa_offset 0\n"
+        "jr a0\n"
+        ".cfi_endproc\n"
+        ".size vfork, . - vfork\n");
 #else
 #error "vfork: write this jump for your processor"
 #endif

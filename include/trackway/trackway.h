@@ -721,13 +721,30 @@ TRACKWAY_I_HELPER unsigned char *trackway_i_put_text(unsigned char *to, const ch
 
 /* --- SDT: a probe that debuggers, perf and bpftrace know how to find and attach to ----------- */
 
-/* The large code model has no way to write a symbol's address as an operand. */
+/*
+ * The probe is nop; nop10: a kernel tool traps at the first, or turns the second into a call or
+ * jump without touching its neighbours. Elsewhere it is a nop, and the note says where it is and no
+ * arguments. (The large code model has no way to write a symbol's address as an operand, nor has
+ * gcc for RISC-V.)
+ */
 #if defined(__x86_64__) && defined(__LP64__) && defined(__ELF__) && !defined(__code_model_large__)
+#define TRACKWAY_I_NOPS ".byte 0x90, 0x66, 0x2e, 0x0f, 0x1f, 0x84, 0, 0, 0, 0, 0\n"
+#define TRACKWAY_I_SYMBOL "i"
+#define TRACKWAY_I_ARGUMENTS(...) TRACKWAY_I_EACH12(TRACKWAY_I_SDT, __VA_ARGS__)
+#define TRACKWAY_I_OPERANDS(...) TRACKWAY_I_EACH12(TRACKWAY_I_OPERAND, __VA_ARGS__)
+#elif defined(__aarch64__) && defined(__LP64__) && defined(__ELF__) &&                            \
+    !defined(__AARCH64_CMODEL_LARGE__)
+#define TRACKWAY_I_NOPS "nop\n"
+#define TRACKWAY_I_SYMBOL "S"
+#define TRACKWAY_I_ARGUMENTS(...)
+#define TRACKWAY_I_OPERANDS(...)
+#endif
+
+#ifdef TRACKWAY_I_NOPS
 
 /*
  * A note in the format of <sys/sdt.h>, version 3 (SystemTap wiki, UserSpaceProbeImplementation).
- * The probe is nop; nop10: a kernel tool traps at the first, or turns the second into a call or
- * jump without touching its neighbours. The semaphore counts who has attached.
+ * The semaphore counts who has attached.
  *
  * Arguments are written by the assembler, each as size@operand, with a space between two. A text
  * or seq is two of them. Readers accept 12 at most, so the assembler counts.
@@ -741,7 +758,7 @@ TRACKWAY_I_HELPER unsigned char *trackway_i_put_text(unsigned char *to, const ch
 
 #define TRACKWAY_I_PROBE(p, n, ...)                                                               \
     __asm__ volatile(                                                                             \
-        "990: .byte 0x90, 0x66, 0x2e, 0x0f, 0x1f, 0x84, 0, 0, 0, 0, 0\n"                          \
+        "990: " TRACKWAY_I_NOPS                                                                   \
         ".pushsection .note.stapsdt, \"?\", \"note\"\n"                                           \
         ".balign 4\n"                                                                             \
         ".long 992f - 991f, 994f - 993f, 3\n"                                                     \
@@ -751,7 +768,7 @@ TRACKWAY_I_HELPER unsigned char *trackway_i_put_text(unsigned char *to, const ch
         ".asciz \"" #p "\"\n"                                                                     \
         ".asciz \"" #n "\"\n"                                                                     \
         ".set .Ltrackway_arguments, 0\n"                                                          \
-        TRACKWAY_I_EACH12(TRACKWAY_I_SDT, __VA_ARGS__)                                            \
+        TRACKWAY_I_ARGUMENTS(__VA_ARGS__)                                                         \
         ".byte 0\n"                                                                               \
         "994: .balign 4\n"                                                                        \
         ".popsection\n"                                                                           \
@@ -764,8 +781,8 @@ TRACKWAY_I_HELPER unsigned char *trackway_i_put_text(unsigned char *to, const ch
         ".popsection\n"                                                                           \
         ".endif\n"                                                                                \
         :                                                                                         \
-        : [trackway_semaphore] "i"(&trackway_semaphore_##p##_DOT_##n)                             \
-              TRACKWAY_I_EACH12(TRACKWAY_I_OPERAND, __VA_ARGS__));
+        : [trackway_semaphore] TRACKWAY_I_SYMBOL(&trackway_semaphore_##p##_DOT_##n)               \
+              TRACKWAY_I_OPERANDS(__VA_ARGS__));
 
 /* Pass SDT: the field as the note describes it. */
 #define TRACKWAY_I_SDT(type, ...) TRACKWAY_I_PASS(SDT, type, __VA_ARGS__)

@@ -135,6 +135,8 @@ unsafe fn try_record(
     if event >= EVENTS_MAX {
         return false; // the decision is about another window
     }
+    // ORDERING: the fence in `unchanged_since` above keeps the id behind the enable word, whose bit
+    // is set after the id was stored (`enable_if_selected`).
     // SAFETY: the decision is whole (just checked), so its addresses are those of a layout that
     // was checked; the CPU and the event's number are within it.
     let (region, id) = unsafe {

@@ -56,12 +56,36 @@ pub(crate) fn current() -> *mut Thread {
     let thread: *mut Thread;
     // SAFETY: reads the offset of the line from the GOT and adds the thread pointer (ELF TLS ABI,
     // initial-exec); both are constant for a thread.
+    #[cfg(target_arch = "x86_64")]
     unsafe {
         core::arch::asm!(
             "mov {thread}, qword ptr [rip + trackway_thread@GOTTPOFF]",
             "add {thread}, qword ptr fs:[0]",
             thread = out(reg) thread,
             options(nostack, pure, readonly),
+        );
+    }
+    // SAFETY: likewise.
+    #[cfg(target_arch = "aarch64")]
+    unsafe {
+        core::arch::asm!(
+            "adrp {thread}, :gottprel:trackway_thread",
+            "ldr {thread}, [{thread}, :gottprel_lo12:trackway_thread]",
+            "mrs {pointer}, tpidr_el0",
+            "add {thread}, {thread}, {pointer}",
+            thread = out(reg) thread,
+            pointer = out(reg) _,
+            options(nostack, pure, readonly, preserves_flags),
+        );
+    }
+    // SAFETY: likewise.
+    #[cfg(target_arch = "riscv64")]
+    unsafe {
+        core::arch::asm!(
+            "la.tls.ie {thread}, trackway_thread",
+            "add {thread}, {thread}, tp",
+            thread = out(reg) thread,
+            options(nostack, pure, readonly, preserves_flags),
         );
     }
     thread

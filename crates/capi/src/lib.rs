@@ -105,7 +105,12 @@ core::arch::global_asm!(
     ".globl rust_eh_personality",
     ".hidden rust_eh_personality",
     "rust_eh_personality:",
+    #[cfg(target_arch = "x86_64")]
     "ud2",
+    #[cfg(target_arch = "aarch64")]
+    "udf #0",
+    #[cfg(target_arch = "riscv64")]
+    "unimp",
 );
 
 extern "C" fn constructor() {
@@ -128,11 +133,11 @@ pub static trackway_abi_copy: u8 = 0;
 static CONSTRUCTOR: extern "C" fn() = constructor;
 
 /// clone(2): see [`trackway_agent::clone`]. The C function takes its last three arguments as
-/// variable ones, which the x86-64 ABI passes like any others.
+/// variable ones, which are passed like any others (on x86-64, AArch64 and RISC-V, if they are no
+/// longer than a register).
 ///
 /// # Safety
 /// As clone(2).
-#[cfg(target_arch = "x86_64")]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn clone(
     function: *mut c_void,
@@ -212,7 +217,91 @@ pub extern "C" fn vfork() -> i32 {
     )
 }
 
-#[cfg(target_arch = "x86_64")]
+/// vfork(2), as above. There is no such system call: it is clone(2) with these flags. The return
+/// address is in a register, which the kernel keeps for both.
+#[cfg(target_arch = "aarch64")]
+#[unsafe(naked)]
+#[unsafe(no_mangle)]
+pub extern "C" fn vfork() -> i32 {
+    core::arch::naked_asm!(
+        "hint #34", // bti c
+        "adrp x9, :gottprel:trackway_thread",
+        "ldr x9, [x9, :gottprel_lo12:trackway_thread]",
+        "mrs x10, tpidr_el0",
+        "add x9, x9, x10",
+        "str xzr, [x9, {stamp}]",
+        "ldr w10, [x9, {depth}]",
+        "add w10, w10, #1",
+        "str w10, [x9, {depth}]",
+        "mov x0, {flags}",
+        "mov x1, #0", // its stack: the same
+        "mov x2, #0",
+        "mov x3, #0",
+        "mov x4, #0",
+        "mov x8, {clone}",
+        "svc #0",
+        "cbz x0, 2f", // the child
+        "ldr w10, [x9, {depth}]",
+        "sub w10, w10, #1",
+        "str w10, [x9, {depth}]",
+        "cmn x0, #4095",
+        "b.hs 3f",
+        "2:",
+        "ret",
+        "3:",
+        "b {failed}",
+        stamp = const THREAD_STAMP_OFFSET,
+        depth = const THREAD_VFORK_OFFSET,
+        flags = const VFORK_FLAGS,
+        clone = const SYS_CLONE,
+        failed = sym vfork_failed,
+    )
+}
+
+/// As on AArch64.
+#[cfg(target_arch = "riscv64")]
+#[unsafe(naked)]
+#[unsafe(no_mangle)]
+pub extern "C" fn vfork() -> i32 {
+    core::arch::naked_asm!(
+        "la.tls.ie t0, trackway_thread",
+        "add t0, t0, tp",
+        "sd zero, {stamp}(t0)",
+        "lw t1, {depth}(t0)",
+        "addiw t1, t1, 1",
+        "sw t1, {depth}(t0)",
+        "li a0, {flags}",
+        "li a1, 0", // its stack: the same
+        "li a2, 0",
+        "li a3, 0",
+        "li a4, 0",
+        "li a7, {clone}",
+        "ecall",
+        "beqz a0, 2f", // the child
+        "lw t1, {depth}(t0)",
+        "addiw t1, t1, -1",
+        "sw t1, {depth}(t0)",
+        "li t1, -4095",
+        "bgeu a0, t1, 3f",
+        "2:",
+        "ret",
+        "3:",
+        "tail {failed}",
+        stamp = const THREAD_STAMP_OFFSET,
+        depth = const THREAD_VFORK_OFFSET,
+        flags = const VFORK_FLAGS,
+        clone = const SYS_CLONE,
+        failed = sym vfork_failed,
+    )
+}
+
+/// CLONE_VFORK, CLONE_VM, and SIGCHLD when the child ends (clone(2)).
+#[cfg(not(target_arch = "x86_64"))]
+const VFORK_FLAGS: c_int = 0x4000 | 0x100 | 17;
+/// clone(2)'s number, where system calls have those of asm-generic/unistd.h.
+#[cfg(not(target_arch = "x86_64"))]
+const SYS_CLONE: c_int = 220;
+
 extern "C" fn vfork_failed(negative_errno: i32) -> i32 {
     trackway_agent::Errno(-negative_errno).set();
     -1

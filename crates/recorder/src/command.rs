@@ -15,7 +15,8 @@ use crate::{RecordError, elf};
 /// The library that every traced program loads.
 const LIBRARY: &str = "libtrackway.so";
 /// Where libraries lie, seen from the folder of this program.
-const LIBRARY_FOLDERS: [&str; 4] = [".", "../lib", "../lib/x86_64-linux-gnu", "../lib64"];
+const LIBRARY_FOLDERS: [[&str; 2]; 4] =
+    [[".", ""], ["../lib", ""], ["../lib", elf::MULTIARCH], ["../lib64", ""]];
 /// Environment variable with the tokens that a process holds.
 const TOKEN_VARIABLE: &str = "TRACKWAY_TOKEN";
 const PRELOAD_VARIABLE: &str = "LD_PRELOAD";
@@ -191,7 +192,7 @@ pub(crate) fn libraries(helpers: &[&'static str]) -> Result<Vec<PathBuf>, Record
         .map(|name| {
             let path = LIBRARY_FOLDERS
                 .iter()
-                .map(|place| folder.join(place).join(name))
+                .map(|[place, within]| folder.join(place).join(within).join(name))
                 .find_map(|path| path.canonicalize().ok())
                 .ok_or(RecordError::LibraryMissing(name))?;
             let bytes = path.as_os_str().as_encoded_bytes();

@@ -18,6 +18,19 @@ const FILE_BYTES_MAX: u64 = 512 << 20;
 /// Most libraries of a program that are looked into.
 const LIBRARIES_MAX: usize = 256;
 
+/// Where Debian keeps libraries for this machine, in a folder for libraries.
+pub(crate) const MULTIARCH: &str = if cfg!(target_arch = "aarch64") {
+    "aarch64-linux-gnu"
+} else if cfg!(target_arch = "riscv64") {
+    "riscv64-linux-gnu"
+} else {
+    "x86_64-linux-gnu"
+};
+
+/// Whether programs for this machine carry the names of their instrumentation points (the header
+/// writes SDT notes where it can).
+pub(crate) const HAS_POINTS: bool = cfg!(any(target_arch = "x86_64", target_arch = "aarch64"));
+
 /// What the header calls at the start of a program, weakly.
 const REGISTER: &str = "trackway_abi_register";
 
@@ -126,13 +139,8 @@ pub struct Reach {
 
 /// Looks into `files` and the libraries that they need.
 pub fn reach(files: &[PathBuf]) -> Reach {
-    const FOLDERS: [&str; 5] = [
-        "/lib/x86_64-linux-gnu",
-        "/usr/lib/x86_64-linux-gnu",
-        "/lib64",
-        "/usr/lib",
-        "/usr/local/lib",
-    ];
+    let usual = [format!("/lib/{MULTIARCH}"), format!("/usr/lib/{MULTIARCH}")];
+    let usual = usual.iter().map(String::as_str).chain(["/lib64", "/usr/lib", "/usr/local/lib"]);
     let extra = std::env::var("LD_LIBRARY_PATH").unwrap_or_default();
     let mut reach = Reach::default();
     let mut seen: HashSet<PathBuf> = HashSet::new();
@@ -146,7 +154,8 @@ pub fn reach(files: &[PathBuf]) -> Reach {
         reach.registers |= module.registers;
         let beside = path.parent().map(Path::to_owned);
         for name in module.needed {
-            let folders = extra.split(':').chain(FOLDERS).filter(|folder| !folder.is_empty());
+            let folders = extra.split(':').chain(usual.clone());
+            let folders = folders.filter(|folder| !folder.is_empty());
             let found = folders
                 .map(PathBuf::from)
                 .chain(beside.clone())

@@ -215,7 +215,7 @@ fn warn_of_rules(
 ) -> bool {
     // Events of the library itself: trackway_printf and trackway_log.
     const BUILT_IN: [&str; 2] = ["lttng_ust_tracef", "lttng_ust_tracelog"];
-    if rules == "*" {
+    if rules == "*" || !elf::HAS_POINTS {
         return false;
     }
     let elf::Reach { points: mut names, registers } = elf::reach(std::slice::from_ref(&found.file));

@@ -110,8 +110,56 @@ unsafe fn spin_in_sequence(area: *mut u8, stop: &AtomicU32) -> bool {
     aborted != 0
 }
 
-/// Sequences are written for x86-64.
-#[cfg(not(target_arch = "x86_64"))]
+/// As above, on AArch64.
+///
+/// # Safety
+/// As above.
+#[cfg(target_arch = "aarch64")]
+unsafe fn spin_in_sequence(area: *mut u8, stop: &AtomicU32) -> bool {
+    let aborted: u64;
+    // SAFETY: as above.
+    unsafe {
+        core::arch::asm!(
+            ".pushsection __rseq_cs,\"aw\"",
+            ".balign 32",
+            "33:",
+            ".long 0,0",
+            ".quad 22f,(55f-22f),44f",
+            ".popsection",
+            "adrp {aborted},33b",
+            "add {aborted},{aborted},:lo12:33b",
+            "str {aborted},[{area},#8]",
+            "22:",
+            "77:",
+            "yield",
+            "ldr {aborted:w},[{stop}]",
+            "cbz {aborted:w},77b",
+            "55:",
+            "mov {aborted},#0",
+            "b 88f",
+            ".pushsection __rseq_failure,\"ax\"",
+            ".inst 0xd428bc00",
+            "44:",
+            "b 66f",
+            ".popsection",
+            "66:",
+            "mov {aborted},#1",
+            "88:",
+            "str xzr,[{area},#8]",
+            area = in(reg) area,
+            stop = in(reg) stop.as_ptr(),
+            aborted = out(reg) aborted,
+            options(nostack),
+        );
+    }
+    aborted != 0
+}
+
+/// There are no sequences for this machine.
+///
+/// # Safety
+/// None needed; the signature is that of the real one.
+#[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
 unsafe fn spin_in_sequence(_area: *mut u8, _stop: &AtomicU32) -> bool {
     false
 }

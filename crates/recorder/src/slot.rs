@@ -359,6 +359,11 @@ fn raise_generation(session: &Session) {
     // ORDERING: SeqCst: pairs with writers' second look after they took a claim (Dekker), and
     // publishes what was stored before.
     generation.fetch_add(1, Ordering::SeqCst);
+    // ORDERING: what follows comes after it. On processors where an addition does not order that
+    // by itself, an owner word or a lockless buffer's write count could else be looked at before it
+    // (the other side is the fence in the agent's `session_changed`), and what is filled in could
+    // be seen before it (by `SessionLayout::copy`, whose Acquire fence is the other side).
+    fence(Ordering::SeqCst);
 }
 
 fn clear_bits(window: &Window, slot: usize) {

@@ -5,14 +5,16 @@
 //! suspended half way, and what it does is atomic to every other sequence on that CPU; towards
 //! readers on other CPUs the order of its stores counts, and the commit store is the last.
 //!
-//! Written for x86-64 (a store is a Release, a load an Acquire). On other machines
-//! [`AVAILABLE`] is false and writers claim.
+//! Written for x86-64 (a store is a Release, a load an Acquire) and for AArch64, where a barrier
+//! before the first store and a Release as the last one say so: docs/design/0006-weak-memory.md
+//! has the argument. On other machines [`AVAILABLE`] is false and writers claim.
 
 use crate::Region;
 use crate::writer::Plan;
 
 /// Whether this library has the sequence for this machine.
-pub const AVAILABLE: bool = cfg!(all(target_arch = "x86_64", not(loom), not(miri)));
+pub const AVAILABLE: bool =
+    cfg!(all(any(target_arch = "x86_64", target_arch = "aarch64"), not(loom), not(miri)));
 
 /// What must still hold when a sequence commits, besides the commit word.
 #[repr(C)]
@@ -154,11 +156,114 @@ pub unsafe fn commit(
     committed != 0
 }
 
+/// Move 3, as above, on AArch64.
+///
+/// Towards other sequences on this CPU no barrier is needed: they are on this processor, or were
+/// before a switch of threads. Towards readers elsewhere two orders are, and no others:
+///
+/// - whoever sees any store of the sequence sees at least the commit word on which the plan rests
+///   (`dmb ishst`; the counterpart of the Release fence in [`crate::claim::Claim::commit`]). The
+///   barrier may stand before the sequence, which is the shorter for it: that commit word was
+///   stored before move 1, on this processor;
+/// - whoever sees the new commit word sees all stores before it (`stlr`).
+///
+/// Stores are not done before branches that they depend on are decided, so none precedes the
+/// comparisons. And the comparisons need no Acquire: what changes their words' meaning has visited
+/// this CPU, or is on it.
+///
+/// # Safety
+/// As above.
+#[cfg(all(target_arch = "aarch64", not(loom), not(miri)))]
+#[inline(always)]
+pub unsafe fn commit(
+    area: Area,
+    cpu: u32,
+    gate: &Gate,
+    region: Region<'_>,
+    plan: &Plan,
+    bytes: Bytes,
+) -> bool {
+    const _: () = assert!(size_of::<crate::Control>() == 256 && size_of::<Gate>() == 16);
+    let control: *const crate::Control = region.control;
+    let committed: u64;
+    // SAFETY: as above.
+    unsafe {
+        core::arch::asm!(
+            // Descriptor of the sequence: version, flags, start, length, abort handler.
+            ".pushsection __rseq_cs,\"aw\"",
+            ".balign 32",
+            "33:",
+            ".long 0,0",
+            ".quad 22f,(55f-22f),44f",
+            ".popsection",
+            // Release towards readers: the commit word `expected` before the stores below.
+            "dmb ishst",
+            "adrp {one},33b",
+            "add {one},{one},:lo12:33b",
+            "str {one},[{area},#8]",
+            "22:",
+            "ldr {one:w},[{area},#4]",
+            "cmp {one:w},{cpu:w}",
+            "b.ne 66f",
+            "ldp {one},{other},[{gate}]",
+            "ldr {one},[{one}]",
+            "cmp {one},{other}",
+            "b.ne 66f",
+            "ldr {one},[{control}]",
+            "cmp {one},{expected}",
+            "b.ne 66f",
+            // The record, by words of eight; there is room behind it.
+            "mov {other},#0",
+            "77:",
+            "ldr {one},[{source},{other}]",
+            "str {one},[{target},{other}]",
+            "add {other},{other},#8",
+            "cmp {other},{bytes}",
+            "b.lo 77b",
+            // The slot that the present parity does not name.
+            "and {one},{next},#1",
+            "add {one},{control},{one},lsl #4",
+            "stp {timestamp},{events},[{one},#16]",
+            // The one committing store; Release: all stores above before it.
+            "stlr {next},[{control}]",
+            "55:",
+            "mov {one},#1",
+            "b 88f",
+            // Abort handler, behind the signature that glibc registered (RSEQ_SIG): a `brk`.
+            ".pushsection __rseq_failure,\"ax\"",
+            ".inst 0xd428bc00",
+            "44:",
+            "b 66f",
+            ".popsection",
+            "66:",
+            "mov {one},#0",
+            "88:",
+            // No descriptor may stay behind: the code could be unmapped in another life.
+            "str xzr,[{area},#8]",
+            area = in(reg) area.0,
+            cpu = in(reg) cpu,
+            gate = in(reg) gate,
+            control = in(reg) control,
+            expected = in(reg) plan.expected,
+            next = in(reg) plan.next,
+            source = in(reg) bytes.source,
+            target = in(reg) bytes.target,
+            bytes = in(reg) bytes.count,
+            timestamp = in(reg) plan.timestamp,
+            events = in(reg) plan.events,
+            one = out(reg) committed,
+            other = out(reg) _,
+            options(nostack),
+        );
+    }
+    committed != 0
+}
+
 /// Move 3 where there is no sequence: never commits, so that the caller claims.
 ///
 /// # Safety
 /// None needed; the signature is that of the real one.
-#[cfg(not(all(target_arch = "x86_64", not(loom), not(miri))))]
+#[cfg(not(all(any(target_arch = "x86_64", target_arch = "aarch64"), not(loom), not(miri))))]
 pub unsafe fn commit(
     _area: Area,
     _cpu: u32,

@@ -31,7 +31,8 @@
 //! program's data. Without it, every event is off, for good, and nothing else happens: no file, no
 //! thread, no memory.
 //!
-//! x86-64 Linux is what is supported. On other machines all of this compiles, and events are off.
+//! Linux on x86-64, AArch64 and RISC-V (64 bits) is what is supported. On other machines all of
+//! this compiles, and events are off.
 //! The same holds for programs that are linked statically.
 //!
 //! # Cost

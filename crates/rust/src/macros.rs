@@ -136,7 +136,11 @@ macro_rules! enumeration {
 #[macro_export]
 macro_rules! __labels {
     ($number:expr, $($path:path, $variant:ident),+) => {
-        #[cfg(all(target_os = "linux", target_arch = "x86_64", target_pointer_width = "64"))]
+        #[cfg(all(
+            target_os = "linux",
+            any(target_arch = "x86_64", target_arch = "aarch64", target_arch = "riscv64"),
+            target_pointer_width = "64",
+        ))]
         // SAFETY: there is no code in it, only data of its own.
         unsafe {
             ::core::arch::asm!(
@@ -212,7 +216,11 @@ macro_rules! __site {
         fn __trackway_site<$($field: $crate::__private::Kind),*>(
         ) -> $crate::__private::Site<$crate::__list!($($field)*)> {
             let event: *const $crate::__private::Event;
-            #[cfg(all(target_os = "linux", target_arch = "x86_64", target_pointer_width = "64"))]
+            #[cfg(all(
+                target_os = "linux",
+                any(target_arch = "x86_64", target_arch = "aarch64", target_arch = "riscv64"),
+                target_pointer_width = "64",
+            ))]
             // SAFETY: writes a descriptor of these fields, and gives its address.
             unsafe {
                 ::core::arch::asm!(
@@ -262,7 +270,7 @@ macro_rules! __site {
                     ".balign 8",
                     ".quad 771b",
                     ".popsection",
-                    "lea {event}, [rip + 771b]",
+                    $crate::__address!(),
                     const $crate::level::$level,
                     const <$crate::__list!($($field)*) as $crate::__private::Fields>::COUNT,
                     $(
@@ -280,7 +288,7 @@ macro_rules! __site {
             }
             #[cfg(not(all(
                 target_os = "linux",
-                target_arch = "x86_64",
+                any(target_arch = "x86_64", target_arch = "aarch64", target_arch = "riscv64"),
                 target_pointer_width = "64",
             )))]
             {
@@ -311,7 +319,8 @@ macro_rules! __site {
 #[macro_export]
 macro_rules! __module {
     () => {
-        ".ifndef .Ltrackway_module
+        ::core::concat!(
+            ".ifndef .Ltrackway_module
         .set .Ltrackway_module, 1
         .ifndef .Ltrackway_note
         .set .Ltrackway_note, 1
@@ -338,7 +347,27 @@ macro_rules! __module {
         .pushsection .text.trackway,\"axG\",@progbits,trackway.rust,comdat
         .balign 16
         770:
-        endbr64
+",
+            $crate::__announce!(),
+            "
+        .popsection
+        .pushsection .init_array.00101,\"awG\",@init_array,trackway.rust,comdat
+        .balign 8
+        .quad 770b
+        .popsection
+        .endif"
+        )
+    };
+}
+
+/// The code of that constructor: a jump to the library's function, if there is one. It refers to
+/// the note, which keeps that in the link.
+#[doc(hidden)]
+#[macro_export]
+#[cfg(target_arch = "x86_64")]
+macro_rules! __announce {
+    () => {
+        "endbr64
         lea rax, [rip + trackway.note]
         mov rax, qword ptr [rip + trackway_abi_register@GOTPCREL]
         test rax, rax
@@ -347,13 +376,75 @@ macro_rules! __module {
         lea rsi, [rip + __stop_trackway_events]
         jmp rax
         779:
-        ret
-        .popsection
-        .pushsection .init_array.00101,\"awG\",@init_array,trackway.rust,comdat
-        .balign 8
-        .quad 770b
-        .popsection
-        .endif"
+        ret"
+    };
+}
+
+/// As above. (`hint #34` is `bti c`, and a jump by x16 may go where calls go.)
+#[doc(hidden)]
+#[macro_export]
+#[cfg(target_arch = "aarch64")]
+macro_rules! __announce {
+    () => {
+        "hint #34
+        adrp x16, trackway.note
+        adrp x16, :got:trackway_abi_register
+        ldr x16, [x16, :got_lo12:trackway_abi_register]
+        cbz x16, 779f
+        adrp x0, __start_trackway_events
+        add x0, x0, :lo12:__start_trackway_events
+        adrp x1, __stop_trackway_events
+        add x1, x1, :lo12:__stop_trackway_events
+        br x16
+        779:
+        ret"
+    };
+}
+
+/// As above.
+#[doc(hidden)]
+#[macro_export]
+#[cfg(target_arch = "riscv64")]
+macro_rules! __announce {
+    () => {
+        "lla t0, trackway.note
+        lga t0, trackway_abi_register
+        beqz t0, 779f
+        lla a0, __start_trackway_events
+        lla a1, __stop_trackway_events
+        jr t0
+        779:
+        ret"
+    };
+}
+
+/// Gives the address of a site's descriptor, at the label 771 behind, as `event`.
+#[doc(hidden)]
+#[macro_export]
+#[cfg(target_arch = "x86_64")]
+macro_rules! __address {
+    () => {
+        "lea {event}, [rip + 771b]"
+    };
+}
+
+/// As above.
+#[doc(hidden)]
+#[macro_export]
+#[cfg(target_arch = "aarch64")]
+macro_rules! __address {
+    () => {
+        "adrp {event}, 771b\nadd {event}, {event}, :lo12:771b"
+    };
+}
+
+/// As above.
+#[doc(hidden)]
+#[macro_export]
+#[cfg(target_arch = "riscv64")]
+macro_rules! __address {
+    () => {
+        "lla {event}, 771b"
     };
 }
 

@@ -34,7 +34,32 @@ pub(crate) fn registrar() -> Option<RegisterFn> {
             options(pure, readonly, nostack, preserves_flags),
         );
     }
-    #[cfg(not(all(target_os = "linux", target_arch = "x86_64", target_pointer_width = "64")))]
+    #[cfg(all(target_os = "linux", target_arch = "aarch64", target_pointer_width = "64"))]
+    // SAFETY: likewise.
+    unsafe {
+        core::arch::asm!(
+            ".weak trackway_abi_register",
+            "adrp {0}, :got:trackway_abi_register",
+            "ldr {0}, [{0}, :got_lo12:trackway_abi_register]",
+            out(reg) address,
+            options(pure, readonly, nostack, preserves_flags),
+        );
+    }
+    #[cfg(all(target_os = "linux", target_arch = "riscv64"))]
+    // SAFETY: likewise.
+    unsafe {
+        core::arch::asm!(
+            ".weak trackway_abi_register",
+            "lga {}, trackway_abi_register",
+            out(reg) address,
+            options(pure, readonly, nostack, preserves_flags),
+        );
+    }
+    #[cfg(not(all(
+        target_os = "linux",
+        any(target_arch = "x86_64", target_arch = "aarch64", target_arch = "riscv64"),
+        target_pointer_width = "64",
+    )))]
     {
         address = ptr::null_mut();
     }

@@ -67,9 +67,9 @@ const MEET_NS: i128 = 100_000_000;
 const SLEW_PARTS: i128 = 2000;
 /// A reading that is this many times wider than the tightest is not used.
 const WIDTH_FACTOR: u64 = 8;
-/// Slopes that no processor has, ns per tick with 32 fractional bits: slower than 10 MHz, faster
-/// than 100 GHz.
-const SLOPE_MAX: i128 = 100 << 32;
+/// Slopes that no processor has, ns per tick with 32 fractional bits: slower than 500 kHz (Arm's
+/// system counter has 1 MHz at least), faster than 100 GHz.
+const SLOPE_MAX: i128 = 2000 << 32;
 const SLOPE_MIN: i128 = (1 << 32) / 100;
 
 /// Makes lines from readings.
@@ -202,6 +202,27 @@ mod tests {
         // A counter that went backwards (another socket, a restored machine) is one too.
         let back = Reading { tsc: 5, ns: after.ns + 1000, width: 60 };
         assert!(matches!(calibrator.update(back), Change::Jump(_)));
+    }
+
+    /// Arm's counters are: such lines are as true as the counter's steps are fine.
+    #[test]
+    fn slow_counters_have_lines() {
+        for hz in [1_000_000_u64, 19_200_000, 62_500_000] {
+            let mut calibrator = Calibrator::default();
+            let mut error = 0;
+            for step in 0..40 {
+                // Not in step with the counter.
+                let now = reading(hz, 7, step * 100_000_333);
+                let line = match calibrator.update(Reading { width: 1, ..now }) {
+                    Change::Line(line) => line,
+                    Change::Keep if step == 0 => continue,
+                    other => panic!("{hz} Hz, step {step}: {other:?}"),
+                };
+                error = line.at(now.tsc).unwrap().abs_diff(now.ns);
+            }
+            let step_ns = 1_000_000_000 / hz;
+            assert!(error <= 2 * step_ns + 10, "{hz} Hz: {error} ns");
+        }
     }
 
     #[test]

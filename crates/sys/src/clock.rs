@@ -23,7 +23,11 @@ fn read(clock: libc::clockid_t) -> u64 {
     time.tv_sec.cast_unsigned() * 1_000_000_000 + time.tv_nsec.cast_unsigned()
 }
 
-/// The time-stamp counter, unfenced; 0 on machines without one.
+/// Whether this machine has a counter that [`tsc`] reads.
+pub const HAS_COUNTER: bool = cfg!(any(target_arch = "x86_64", target_arch = "aarch64"));
+
+/// The processor's counter, unfenced: the time-stamp counter of x86-64, the virtual counter of
+/// AArch64. 0 on other machines, where nobody asks.
 #[inline(always)]
 pub fn tsc() -> u64 {
     #[cfg(target_arch = "x86_64")]
@@ -32,8 +36,41 @@ pub fn tsc() -> u64 {
     unsafe {
         core::arch::x86_64::_rdtsc()
     }
-    #[cfg(not(target_arch = "x86_64"))]
+    #[cfg(target_arch = "aarch64")]
+    {
+        let count: u64;
+        // SAFETY: Linux lets every program read it, as the vDSO does (or reads it for the program
+        // where that processor's has a fault). It is not memory: it may be read early or late, as
+        // the time-stamp counter may.
+        unsafe {
+            core::arch::asm!(
+                "mrs {}, cntvct_el0", out(reg) count, options(nomem, nostack, preserves_flags)
+            );
+        }
+        count
+    }
+    #[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
     0
+}
+
+/// Waits until all loads before it are done, so that a reading of the counter behind it is not
+/// older than what they saw.
+#[inline(always)]
+pub fn after_loads() {
+    #[cfg(target_arch = "x86_64")]
+    // SAFETY: every x86-64 processor has it.
+    unsafe {
+        core::arch::x86_64::_mm_lfence();
+    }
+    // The loads complete before the data barrier does, and nothing behind the instruction barrier
+    // is begun before that: alone, neither keeps a counter's reading behind a load (Arm's
+    // Architecture Reference Manual, on CNTVCT_EL0).
+    #[cfg(target_arch = "aarch64")]
+    // SAFETY: barriers have no preconditions.
+    unsafe {
+        core::arch::asm!("dsb ishld", "isb", options(nostack, preserves_flags));
+    }
+    // Where time is clock_gettime(2)'s, that is the kernel's business.
 }
 
 /// Sleeps for `ns`, or less if a signal comes.

@@ -189,6 +189,7 @@ pub fn free_bytes(fd: &Fd) -> Result<u64, Errno> {
     Ok(status.f_bavail.saturating_mul(status.f_frsize))
 }
 
+#[allow(clippy::useless_conversion, reason = "links have 64 bits on x86-64, 32 elsewhere")]
 fn status(stat: &libc::stat) -> Status {
     Status {
         mode: stat.st_mode,
@@ -196,7 +197,7 @@ fn status(stat: &libc::stat) -> Status {
         bytes: stat.st_size.cast_unsigned(),
         device: stat.st_dev,
         inode: stat.st_ino,
-        links: stat.st_nlink,
+        links: stat.st_nlink.into(),
     }
 }
 

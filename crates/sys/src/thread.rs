@@ -19,7 +19,7 @@ pub fn cpu() -> u32 {
 /// null where it registers none (`glibc.pthread.rseq=0`, musl).
 #[inline(always)]
 pub fn rseq_area() -> *mut u8 {
-    #[cfg(all(target_arch = "x86_64", target_env = "gnu"))]
+    #[cfg(all(any(target_arch = "x86_64", target_arch = "aarch64"), target_env = "gnu"))]
     {
         unsafe extern "C" {
             static __rseq_offset: isize;
@@ -31,6 +31,7 @@ pub fn rseq_area() -> *mut u8 {
             return core::ptr::null_mut();
         }
         let thread_pointer: *mut u8;
+        #[cfg(target_arch = "x86_64")]
         // SAFETY: on x86-64 the word at fs:0 is the thread pointer (ELF TLS ABI).
         unsafe {
             core::arch::asm!(
@@ -38,9 +39,17 @@ pub fn rseq_area() -> *mut u8 {
                 options(nostack, preserves_flags, readonly, pure)
             );
         }
+        #[cfg(target_arch = "aarch64")]
+        // SAFETY: on AArch64 it is a register that every program may read (ELF TLS ABI).
+        unsafe {
+            core::arch::asm!(
+                "mrs {}, tpidr_el0", out(reg) thread_pointer,
+                options(nostack, preserves_flags, nomem, pure)
+            );
+        }
         thread_pointer.wrapping_offset(offset)
     }
-    #[cfg(not(all(target_arch = "x86_64", target_env = "gnu")))]
+    #[cfg(not(all(any(target_arch = "x86_64", target_arch = "aarch64"), target_env = "gnu")))]
     core::ptr::null_mut()
 }
 

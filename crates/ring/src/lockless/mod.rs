@@ -141,9 +141,11 @@ impl SubBuffer {
 
     /// Records committed in it since it was delivered last.
     pub fn undelivered(&self) -> u64 {
-        use crate::primitive::Ordering::Relaxed;
+        use crate::primitive::Ordering::{Acquire, Relaxed};
         // First what is stored last, so that the difference is not below zero.
-        let delivered = self.delivered.load(Relaxed);
+        // ORDERING: Acquire keeps that order where processors do not, and pairs with the Release in
+        // `deliver`: if it is zero, the header has how many there are.
+        let delivered = self.delivered.load(Acquire);
         self.records.load(Relaxed).wrapping_sub(delivered)
     }
 }

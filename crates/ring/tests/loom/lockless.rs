@@ -319,3 +319,36 @@ fn who_asks_before_he_reads_write_count_is_caught() {
 fn a_recorder_that_does_not_move_write_count_on_is_caught() {
     fails(end(Mistake::NotRetired));
 }
+
+/// Somebody looks how many records are undelivered while the last of them is delivered.
+fn counting(in_order: bool) -> impl Fn() + Sync + Send {
+    move || {
+        let shared = Arc::new(SubBuffer::new());
+        let producer = {
+            let shared = Arc::clone(&shared);
+            loom::thread::spawn(move || {
+                shared.records.fetch_add(1, Ordering::Relaxed);
+                // ORDERING: Release, as in `deliver`.
+                shared.delivered.store(1, Ordering::Release);
+            })
+        };
+        let undelivered = if in_order {
+            shared.undelivered()
+        } else {
+            let delivered = shared.delivered.load(Ordering::Relaxed);
+            shared.records.load(Ordering::Relaxed).wrapping_sub(delivered)
+        };
+        assert!(undelivered <= 1, "{undelivered} records");
+        producer.join().unwrap();
+    }
+}
+
+#[test]
+fn what_is_undelivered_is_not_below_zero() {
+    holds(counting(true));
+}
+
+#[test]
+fn counting_out_of_order_is_caught() {
+    fails(counting(false));
+}

@@ -185,7 +185,8 @@ impl World {
             return false;
         }
         if mistake != Mistake::Unfenced {
-            // ORDERING: as in `Claim::commit`; on x86-64, where sequences are, every store is.
+            // ORDERING: as in `Claim::commit`; in sequences every store is (x86-64), or there is
+            // a barrier in this place (AArch64).
             fence(Ordering::Release);
         }
         if mistake == Mistake::CommitFirst {
