@@ -174,6 +174,13 @@ inline fill(at, end)
 /* Algorithm 3, COMMIT_SLOT: `size` units that begin at `at`. */
 inline commit(at, size)
 {
+#ifdef ADD_TELLS                /* as crates/ring: the addition says what it came to */
+	d_step {
+		commit_count[SB(at)] = W(commit_count[SB(at)] + size);
+		count = commit_count[SB(at)];
+		swapped = EQ2(at, count)
+	}
+#else
 #ifdef MUTATION_TORN_ADD        /* line 2 as a load and a store */
 	count = commit_count[SB(at)];
 	commit_count[SB(at)] = W(count + size);
@@ -181,6 +188,7 @@ inline commit(at, size)
 	commit_count[SB(at)] = W(commit_count[SB(at)] + size);
 #endif
 	atomic { count = commit_count[SB(at)]; swapped = EQ2(at, count) }
+#endif
 	if
 	:: swapped -> deliver(at)
 	:: else
