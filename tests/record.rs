@@ -1,6 +1,7 @@
 //! `trackway record` as its users know it: what it passes through, what it records, what it says.
 
 use std::io::Write;
+use std::os::unix::process::CommandExt as _;
 use std::os::unix::process::ExitStatusExt;
 use std::process::Stdio;
 
@@ -333,6 +334,16 @@ fn signals_sent_to_the_recorder_reach_the_command() {
              while :; do sleep 0.01; done"
         );
         let mut recorder = world.trackway(&["record", "-q", "-o", "trace", "--", "sh", "-c"]);
+        // Under nohup, or in a shell's background, some are ignored, by whoever is started, too.
+        // SAFETY: signal(2) may be called between fork and exec.
+        unsafe {
+            recorder.pre_exec(|| {
+                for signal in [libc::SIGHUP, libc::SIGINT, libc::SIGQUIT] {
+                    libc::signal(signal, libc::SIG_DFL);
+                }
+                Ok(())
+            });
+        }
         let recorder = Running::start(recorder.arg(&script));
         wait_for("the trap", || world.path("ready").exists());
         let signal = match name {
