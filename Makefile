@@ -4,6 +4,9 @@ CARGO ?= cargo
 CC ?= cc
 PREFIX ?= /usr/local
 LIBDIR ?= $(PREFIX)/lib
+# Where systemd looks for units of packages, and below /usr/local; for users beside it.
+UNITDIR ?= $(PREFIX)/lib/systemd
+UNIT := trackway-session@.service
 BUILD := target/release
 CFLAGS_PRELOAD := -O2 -g -std=c11 -Wall -Wextra -Wpedantic -Werror -fPIC -fvisibility=hidden \
 	-ftls-model=initial-exec -Iinclude
@@ -45,7 +48,7 @@ test: ## run all tests
 	@scripts/packages test
 	@scripts/test
 
-fuzz: ## look for inputs that break the reader: make fuzz [SECONDS=60] [TARGET=name]
+fuzz: ## look for inputs that break reader or recorder: make fuzz [SECONDS=60] [TARGET=name]
 	@scripts/packages test
 	@scripts/fuzz "$(or $(SECONDS),60)" $(TARGET)
 
@@ -86,6 +89,7 @@ bench: ## what tracing and reading cost on this machine, beside other programs
 	$(BUILD)/trackway bench reader --json results-reader.json
 	$(BUILD)/trackway bench preload --json results-preload.json
 	$(BUILD)/trackway bench reserve --json results-reserve.json
+	$(BUILD)/trackway bench sessions --json results-sessions.json
 
 asm: programs ## the machine code of the recording path
 	@objdump -d --no-show-raw-insn -M intel $(BUILD)/libtrackway.so \
@@ -95,7 +99,8 @@ install: build ## install below $(DESTDIR)$(PREFIX)
 	install -d $(DESTDIR)$(PREFIX)/bin $(DESTDIR)$(LIBDIR)/pkgconfig \
 		$(DESTDIR)$(PREFIX)/include/trackway/abi $(DESTDIR)$(PREFIX)/share/man/man1 \
 		$(DESTDIR)$(PREFIX)/share/man/man3 \
-		$(DESTDIR)$(PREFIX)/share/bash-completion/completions
+		$(DESTDIR)$(PREFIX)/share/bash-completion/completions \
+		$(DESTDIR)$(UNITDIR)/system $(DESTDIR)$(UNITDIR)/user
 	install -m 755 $(BUILD)/trackway $(DESTDIR)$(PREFIX)/bin/trackway
 	install -m 755 $(BUILD)/libtrackway.so $(DESTDIR)$(LIBDIR)/libtrackway.so.$(VERSION)
 	ln -sf libtrackway.so.$(VERSION) $(DESTDIR)$(LIBDIR)/libtrackway.so.1
@@ -106,6 +111,10 @@ install: build ## install below $(DESTDIR)$(PREFIX)
 	done
 	sed -e 's|@PREFIX@|$(PREFIX)|; s|@LIBDIR@|$(LIBDIR)|; s|@VERSION@|$(VERSION)|' \
 		packaging/trackway.pc.in > $(DESTDIR)$(LIBDIR)/pkgconfig/trackway.pc
+	for manager in system user; do \
+		sed -e 's|@PREFIX@|$(PREFIX)|' packaging/systemd/$(UNIT) \
+			> $(DESTDIR)$(UNITDIR)/$$manager/$(UNIT) || exit 1; \
+	done
 	$(BUILD)/trackway man --output $(DESTDIR)$(PREFIX)/share/man/man1
 	for name in $$($(MAN3) -v list=1 $(MAN3_HEADERS)); do \
 		echo ".so man3/trackway.3" > $(DESTDIR)$(PREFIX)/share/man/man3/$$name.3 || exit 1; \
@@ -120,6 +129,7 @@ uninstall: ## remove what install installed
 		$(DESTDIR)$(LIBDIR)/libtrackway.so.$(VERSION) \
 		$(HELPERS:%=$(DESTDIR)$(LIBDIR)/libtrackway-%.so) \
 		$(DESTDIR)$(LIBDIR)/pkgconfig/trackway.pc \
+		$(DESTDIR)$(UNITDIR)/system/$(UNIT) $(DESTDIR)$(UNITDIR)/user/$(UNIT) \
 		$(HEADERS:%=$(DESTDIR)$(PREFIX)/%) \
 		$(DESTDIR)$(PREFIX)/share/man/man1/trackway*.1 \
 		$(DESTDIR)$(PREFIX)/share/man/man3/trackway*.3 \

@@ -7,6 +7,8 @@
 mod dynamic;
 #[path = "abi/pins.rs"]
 mod pins;
+#[path = "abi/snapshot.rs"]
+mod snapshot;
 #[path = "abi/stack.rs"]
 mod stack;
 #[path = "abi/versions.rs"]

@@ -384,6 +384,8 @@ fn what_is_installed_works_and_can_be_uninstalled() {
         "lib/libtrackway-fd.so",
         "lib/libtrackway-fork.so",
         "lib/pkgconfig/trackway.pc",
+        "lib/systemd/system/trackway-session@.service",
+        "lib/systemd/user/trackway-session@.service",
         "include/trackway/trackway.h",
         "include/trackway/trackway.hpp",
         "include/trackway/dynamic.h",

@@ -543,6 +543,7 @@ fn an_interrupt_from_the_terminal_reaches_the_command_and_the_trace_is_complete(
         let place = Place::new("interrupt");
         let mut command = place.recorder(&[], &[], &[mode, "100"]);
         command.process_group(0);
+        trackway_tests::steps::heed_signals(&mut command);
         let recorder = Running::start(&mut command);
         place.steps.wait_ready(1);
         place.steps.wait_more(100);

@@ -47,14 +47,14 @@ fn short(name: &str) -> String {
     }
 }
 
-/// Normal dependencies of every crate, by crate name.
+/// Normal dependencies of every crate, by crate name; what is optional is not there by default.
 fn dependencies(metadata: &serde_json::Value) -> BTreeMap<String, BTreeSet<String>> {
     let mut all = BTreeMap::new();
     for package in metadata["packages"].as_array().expect("packages") {
         let of = package["dependencies"].as_array().expect("dependencies");
         let names = of
             .iter()
-            .filter(|dependency| dependency["kind"].is_null())
+            .filter(|dependency| dependency["kind"].is_null() && dependency["optional"] != true)
             .map(|dependency| dependency["name"].as_str().expect("a name").to_owned())
             .collect();
         all.insert(package["name"].as_str().expect("a name").to_owned(), names);

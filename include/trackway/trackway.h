@@ -104,8 +104,9 @@ enum trackway_level {
  * Does not block, allocate, or change errno. Uses up to 6 KiB of stack when on, 2 KiB if all fields
  * are of fixed sizes and small. What arguments point to is read during the call only, and may
  * change meanwhile: the record is whole all the same. No error is reported: a record for which
- * there is no room is counted, and `trackway record` says how many. Forbidden, as all use of the
- * processor's clock, after SECCOMP_MODE_STRICT and PR_SET_TSC.
+ * there is no room is counted, and `trackway record` says how many; with TRACKWAY_ALLOW_BLOCKING in
+ * the environment it may wait for room first. Forbidden, as all use of the processor's clock, after
+ * SECCOMP_MODE_STRICT and PR_SET_TSC.
  *
  * In C, an inline function that calls it should be static: what it calls belongs to each file.
  */
@@ -142,6 +143,24 @@ enum trackway_level {
  * As safe as trackway_printf().
  */
 #define trackway_log(level, ...) TRACKWAY_I_LOG(level, __VA_ARGS__)
+
+/*
+ * int trackway_snapshot(SESSION)
+ *
+ * Asks for a snapshot of what the flight recorders that record this process still have: of the
+ * session of that name, a const char *, or of all of them if it is NULL. Returns how many sessions
+ * were asked: 0 where nobody records, or nobody in that way. Their recorders see it when they next
+ * look, some tenths of a second later, and take what was recorded by then; requests that come
+ * meanwhile are one.
+ *
+ *     if (latency_us > 10000)
+ *         trackway_snapshot(NULL);
+ *
+ * Thread-safe and async-signal-safe; after fork and in vfork children. No system call, but in a
+ * fork child in which it is the first of all. Does not block, allocate, or change errno; uses up
+ * to 2 KiB of stack.
+ */
+#define trackway_snapshot(session) TRACKWAY_I_SNAPSHOT(session)
 
 /*
  * Define TRACKWAY_DISABLE before the first inclusion, and all of it compiles to nothing. Arguments
@@ -343,6 +362,8 @@ void trackway_i_printf(const char *format, ...) __attribute__((__format__(__prin
 #define TRACKWAY_I_LOG(level, ...)                                                                \
     (0 ? (TRACKWAY_I_CAST(void, (level) == TRACKWAY_EMERG), trackway_i_printf(__VA_ARGS__))       \
        : TRACKWAY_I_CAST(void, 0))
+extern int trackway_i_snapshot(const char *session);
+#define TRACKWAY_I_SNAPSHOT(session) (0 ? trackway_i_snapshot(session) : 0)
 
 #else /* tracing is compiled in: to the end of the file */
 
@@ -419,6 +440,8 @@ __asm__(".ifndef .Ltrackway_note\n"
 extern void trackway_abi_register(struct trackway_abi_event *const *begin,
                                   struct trackway_abi_event *const *end)
     __attribute__((__weak__));
+
+extern int trackway_abi_snapshot(const char *session) __attribute__((__weak__));
 
 extern char trackway_i_announced __attribute__((TRACKWAY_I_ONE_PER_MODULE));
 char trackway_i_announced = 0;
@@ -1022,6 +1045,15 @@ trackway_i_log(enum trackway_level level, const char *trackway_field_file,
     (__builtin_expect(trackway_i_wanted(trackway_i_tracelog((level), 0)) != 0, 0)                 \
          ? trackway_i_log((level), __FILE__, __LINE__, __func__, __VA_ARGS__)                     \
          : TRACKWAY_I_CAST(void, 0))
+
+/* --- trackway_snapshot ----------------------------------------------------------------------- */
+
+TRACKWAY_I_HELPER int trackway_i_snapshot(const char *session)
+{
+    return trackway_abi_snapshot ? trackway_abi_snapshot(session) : 0;
+}
+
+#define TRACKWAY_I_SNAPSHOT(session) trackway_i_snapshot(session)
 
 #endif /* TRACKWAY_DISABLE */
 #endif

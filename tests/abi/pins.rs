@@ -14,9 +14,10 @@ use trackway_abi::{ABI_VERSION, record, region, session, window};
 use trackway_tests::{World, build_dir, has, skipped, source_dir};
 
 /// What libtrackway.so exports besides functions of the C library that it wraps.
-const EXPORTED: [&str; 5] = [
+const EXPORTED: [&str; 6] = [
     "trackway_abi_copy",
     "trackway_abi_register",
+    "trackway_abi_snapshot",
     "trackway_dynamic_describe",
     "trackway_dynamic_enabled",
     "trackway_dynamic_record",
@@ -182,18 +183,21 @@ macro_rules! line {
     };
 }
 
-/// The window of version 1, in bytes.
+/// The window of version 2, in bytes.
 const WINDOW: &str = "\
 window::Header 64: magic@0 version@8 rseq_works@12 backed@16 arena_used@24 events_refused@28 \
 events_revision@32 events_used@36
 window::Process 64: pid@0 incarnation@4 pid_namespace@8 since_ns@16 image@24
 window::Event 64: enabled@0 state@4 hash@8 description_offset@16 description_bytes@20
 session::Clock 64: sequence@0 base_tsc@8 multiplier@16 base_ns@24 span@32 epoch@40
-session::Session 4416: generation@0 state@8 flags@12 lease_until_ns@16 contexts@24 cpus@28 \
+session::Session 5056: generation@0 state@8 flags@12 lease_until_ns@16 contexts@24 cpus@28 \
 sub_shift@32 count_shift@36 claim_sub_shift@40 next_id@44 control_offset@48 ids_offset@56 \
 discards_offset@64 processes@72 cut_event@76 records_cut@80 token@88 recorder_pid@96 uid@100 \
 recorder_pid_namespace@104 recorder_since_ns@112 realtime_offset_ns@120 trace_uuid@128 \
-rules_bytes@144 path_bytes@148 clock@192 rules@256 path@2304 departed@4352
+rules_bytes@144 path_bytes@148 clock@192 rules@256 path@2304 departed@4352 rules_revision@4356 \
+blocking_ns@4360 successor@4368 snapshot_requests@4372 spare_cpus@4376 stream_class@4380 \
+process_rules_bytes@4384 name_bytes@4388 channel_bytes@4392 process_rules@4396 name@4908 \
+channel@4972
 offsets 4096 266240 528384 790528 1052672 2097152
 maxima 32 4096 4096 262144
 regions 256 256 12 84 3 2
@@ -211,7 +215,9 @@ fn the_window_lies_where_it_lay() {
         sub_shift, count_shift, claim_sub_shift, next_id, control_offset, ids_offset,
         discards_offset, processes, cut_event, records_cut, token, recorder_pid, uid,
         recorder_pid_namespace, recorder_since_ns, realtime_offset_ns, trace_uuid, rules_bytes,
-        path_bytes, clock, rules, path, departed);
+        path_bytes, clock, rules, path, departed, rules_revision, blocking_ns, successor,
+        snapshot_requests, spare_cpus, stream_class, process_rules_bytes, name_bytes,
+        channel_bytes, process_rules, name, channel);
     let numbers = |name: &str, numbers: &[usize]| {
         let numbers: String = numbers.iter().map(|number| format!(" {number}")).collect();
         format!("{name}{numbers}\n")
@@ -251,6 +257,6 @@ fn the_window_lies_where_it_lay() {
             record::RECORD_BYTES_MAX,
         ],
     );
-    assert_eq!(ABI_VERSION, 1, "a new version has a layout of its own: write it down here");
+    assert_eq!(ABI_VERSION, 2, "a new version has a layout of its own: write it down here");
     assert_eq!(found, WINDOW, "the layout has changed: raise trackway_abi::ABI_VERSION");
 }

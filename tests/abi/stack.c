@@ -61,6 +61,11 @@ static void record(void)
     failures += trackway_dynamic_record(event, values, FIELDS) != 0;
 }
 
+static void snapshot(void)
+{
+    (void)trackway_snapshot(NULL);
+}
+
 static void become_nobody(void)
 {
     failures += setuid(65534) != 0;
@@ -106,6 +111,7 @@ static void all(void)
     measure("enabled", is_enabled);
     record_values("record", 10);
     record_values("record_long", sizeof(words));
+    measure("snapshot", snapshot);
 }
 
 int main(void)

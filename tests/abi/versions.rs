@@ -98,7 +98,7 @@ fn list_names(world: &World, program: &Path, library: &Path, age: &str, advice: 
     let mut pids = named[head.len()..].split(", ");
     assert!(pids.any(|named| named == pid.to_string()), "{text}");
     assert!(text.contains(advice), "{text}");
-    let version = if age == "newer" { 2 } else { 0 };
+    let version = if age == "newer" { 3 } else { 1 };
     assert!(json.contains(&format!("{{\"version\":{version},\"processes\":[")), "{json}");
 }
 

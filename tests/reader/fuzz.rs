@@ -75,6 +75,16 @@ fn folders() {
     smoke("folder");
 }
 
+#[test]
+fn files_of_sessions() {
+    smoke("spec");
+}
+
+#[test]
+fn requests_to_a_session() {
+    smoke("control");
+}
+
 /// A bound that nothing can break would find nothing.
 #[test]
 fn bounds_can_be_broken() {

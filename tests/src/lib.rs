@@ -1,8 +1,8 @@
 //! Helpers of the end-to-end tests: the built programs, run as a user runs them.
 //!
-//! Every test has a [`World`] of its own: a temporary folder and a window folder in /dev/shm that
-//! nobody else uses, both removed when it goes, also when the test fails. Nothing here touches
-//! the user's own window.
+//! Every test has a [`World`] of its own: a temporary folder, a folder of sessions, and a window
+//! folder in /dev/shm that nobody else uses, all removed when it goes, also when the test fails;
+//! recorders in the background end with it. Nothing here touches the user's own window or sessions.
 
 pub mod steps;
 
@@ -93,12 +93,33 @@ impl World {
         &self.window
     }
 
+    /// Where this world's sessions are asked; not there until something is recorded.
+    pub fn run_dir(&self) -> PathBuf {
+        self.path("run")
+    }
+
+    /// Ends what runs on in this world: recorders in the background, and what a failed test left.
+    /// It is known by the window's folder in its environment, which bears this process's id.
+    fn end_processes(&self) {
+        let ours = format!("TRACKWAY_WINDOW_DIR={}", self.window.display());
+        let is_ours = |pid: &u32| {
+            let environment = fs::read(format!("/proc/{pid}/environ")).unwrap_or_default();
+            environment.split(|byte| *byte == 0).any(|entry| entry == ours.as_bytes())
+        };
+        let entries = fs::read_dir("/proc").into_iter().flatten().flatten();
+        let pids = entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok());
+        for pid in pids.filter(is_ours).collect::<Vec<u32>>() {
+            steps::send(pid.cast_signed(), libc::SIGKILL);
+        }
+    }
+
     /// A command in this world: its window, its folder, no tracing environment from outside.
     pub fn command(&self, program: impl AsRef<OsStr>) -> Command {
         let mut command = Command::new(program);
         command
             .current_dir(&self.dir)
             .env("TRACKWAY_WINDOW_DIR", &self.window)
+            .env("TRACKWAY_RUN_DIR", self.run_dir())
             .env("TZ", "UTC")
             .env_remove("TRACKWAY_TOKEN")
             .env_remove("LD_PRELOAD");
@@ -182,6 +203,9 @@ impl World {
 
 impl Drop for World {
     fn drop(&mut self) {
+        if self.run_dir().exists() {
+            self.end_processes();
+        }
         for dir in [&self.dir, &self.window] {
             // It may be read-only or half gone; there is nothing more to do about that here.
             let _ = fs::remove_dir_all(dir);

@@ -296,6 +296,20 @@ fn text_of(bytes: std::thread::Result<Vec<u8>>) -> String {
     String::from_utf8_lossy(&bytes.unwrap_or_default()).into_owned()
 }
 
+/// Lets a command heed signals that whoever starts the tests may ignore: under nohup(1), or in a
+/// shell's background, all that is started ignores them, too.
+pub fn heed_signals(command: &mut Command) {
+    // SAFETY: signal(2) may be called between fork and exec.
+    unsafe {
+        command.pre_exec(|| {
+            for signal in [libc::SIGHUP, libc::SIGINT, libc::SIGQUIT] {
+                libc::signal(signal, libc::SIG_DFL);
+            }
+            Ok(())
+        });
+    }
+}
+
 /// Sends a signal to a process, or to the group of a negative number.
 pub fn send(pid: i32, signal: i32) {
     assert!(pid != 0 && pid != -1, "only what the test started");

@@ -182,7 +182,8 @@ impl Round<'_> {
             if Instant::now() > deadline {
                 let may_keep = self.plan.kills()
                     && (self.plan.way != Way::Lockless
-                        || window::has_process_of_unknown_namespace(self.world));
+                        || window::has_process_of_unknown_namespace(self.world)
+                        || window::has_unnamed_writer(self.world));
                 wrong.unless(may_keep, || text);
                 return may_keep;
             }

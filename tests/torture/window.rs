@@ -1,12 +1,16 @@
 //! What is in a test's window, as its bytes: what a recording leaves there, and for how long a dead
 //! recorder is taken for alive.
 
+use std::ffi::CString;
 use std::mem::offset_of;
-use std::os::unix::fs::FileExt;
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::{FileExt, MetadataExt};
+use std::path::Path;
 
 use trackway_abi::session::{SESSION_BYTES, SESSIONS_MAX, Session, state};
 use trackway_abi::window as layout;
 use trackway_tests::World;
+use trackway_window::{SessionLayout, Window};
 
 use crate::trace::Complaints;
 
@@ -70,6 +74,24 @@ pub(crate) fn has_process_of_unknown_namespace(world: &World) -> bool {
         word_at(&window, at + offset_of!(layout::Process, pid)) != 0
             && word_at(&window, at + offset_of!(layout::Process, pid_namespace)) == 0
     })
+}
+
+/// Whether somebody who was not in the table of processes has reserved in a lockless buffer of a
+/// session that is still there: a signal handler, while its process was entering itself, say. If
+/// he was killed there, nobody can know.
+pub(crate) fn has_unnamed_writer(world: &World) -> bool {
+    let path = std::fs::read_dir(world.window_dir()).expect("the window's folder");
+    let path = path.flatten().next().expect("a window").path();
+    let owner = std::fs::metadata(&path).expect("the window").uid();
+    let text = |path: &Path| CString::new(path.as_os_str().as_bytes()).expect("a path");
+    let opened = Window::open(&text(world.window_dir()), &text(&path), owner, false);
+    let (window, _) = opened.expect("the window opens");
+    (0..SESSIONS_MAX).filter_map(|index| SessionLayout::read_as_recorder(&window, index)).any(
+        |layout| {
+            let mut buffers = (0..layout.cpus).filter_map(|cpu| layout.lockless(&window, cpu));
+            buffers.any(|buffer| !buffer.all_are_named())
+        },
+    )
 }
 
 /// Processes in the table, and what the kernel says of those ids now.

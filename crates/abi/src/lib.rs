@@ -22,9 +22,9 @@ pub mod window;
 /// `--cfg trackway_abi="older"` or `"newer"` builds a library or a command of another version, for
 /// the tests of what the two do where they do not belong together.
 pub const ABI_VERSION: u32 = if cfg!(trackway_abi = "older") {
-    0
-} else if cfg!(trackway_abi = "newer") {
-    2
-} else {
     1
+} else if cfg!(trackway_abi = "newer") {
+    3
+} else {
+    2
 };

@@ -7,10 +7,13 @@
 //!  16  slot[0]  last_ts u64, events u64             the writer, before it commits parity 0
 //!  32  slot[1]  last_ts u64, events u64             the writer, before it commits parity 1
 //!  48  owner    u64   claim regions: who writes     claimers, the recorder
-//!  56  reserved u64
+//!  56  asked    u64   not 0: a record came where there is no memory yet    any writer
 //!  64  discarded u64  records that did not fit      any writer, atomically
 //! 128  drain    u64   which of the two below holds  the recorder
 //! 136  drained[2]     position, file bytes, packets, last_ts, events
+//! 216  file[2]  u64   number of that file, plus one, in a stream of several; of each of the two
+//! 232  tracefile_bytes u64   most bytes of each file of the stream; 0: it is one file
+//! 240  tracefile_count u64   most files of the stream; 0: all are kept
 //! 256  table    u32 × sub-buffers: where each is, in pages of the window; 0: nowhere
 //! ```
 //!

@@ -1,4 +1,8 @@
-//! A session as it stands in the window: everything that a writer must know of it.
+//! A session's channel as it stands in the window: everything that a writer must know of it.
+//!
+//! A session has one channel or several, each with buffers, rules and contexts of its own; to
+//! writers each is a session by itself, with a slot here and a bit in enable words
+//! (docs/design/0007-sessions.md).
 
 use core::sync::atomic::{AtomicU8, AtomicU32, AtomicU64};
 
@@ -8,6 +12,10 @@ pub const SESSIONS_MAX: usize = 32;
 pub const RULES_BYTES_MAX: usize = 2048;
 /// Longest path of a trace folder, in bytes.
 pub const PATH_BYTES_MAX: usize = 2048;
+/// Longest name of a session or of a channel, in bytes.
+pub const NAME_BYTES_MAX: usize = 64;
+/// Longest rules for processes, in bytes.
+pub const PROCESS_RULES_BYTES_MAX: usize = 512;
 /// Size of a session's block, in bytes.
 pub const SESSION_BYTES: usize = 8192;
 
@@ -34,6 +42,8 @@ pub mod flag {
     /// Written by reserve and commit (the 2012 paper's way): one lockless buffer for each CPU, and
     /// none of the other regions.
     pub const LOCKLESS: u32 = 8;
+    /// Nobody takes part for now: it is stopped, or was not started yet.
+    pub const PAUSED: u32 = 16;
 }
 
 /// How a reading of the processor's clock becomes CLOCK_MONOTONIC ns, under a sequence count:
@@ -67,7 +77,8 @@ pub struct Session {
     pub state: AtomicU32,
     /// [`flag`] bits.
     pub flags: AtomicU32,
-    /// CLOCK_MONOTONIC ns until which the recorder is taken to be alive.
+    /// CLOCK_MONOTONIC ns until which the recorder is taken to be alive; of a slot that is free,
+    /// when it was freed.
     pub lease_until_ns: AtomicU64,
     /// Contexts: bits of [`crate::record::context`].
     pub contexts: AtomicU32,
@@ -119,6 +130,34 @@ pub struct Session {
     pub path: [AtomicU8; PATH_BYTES_MAX],
     /// Processes that took part and are another user's now.
     pub departed: AtomicU32,
+    /// Odd while `rules` changes; whoever read them while it was even, and finds it the same
+    /// afterwards, read them whole.
+    pub rules_revision: AtomicU32,
+    /// How long a program that asked for it waits for room at most, for one record, in ns; 0: no
+    /// program waits.
+    pub blocking_ns: AtomicU64,
+    /// The slot, plus one, that takes what was on its way to this one: this channel was given
+    /// other contexts or sizes while it recorded. 0: none.
+    pub successor: AtomicU32,
+    /// Raised by programs that ask for a snapshot of their flight recorder.
+    pub snapshot_requests: AtomicU32,
+    /// Claim regions of CPUs below this have memory from the start, for writers on CPUs that have
+    /// none yet; 0: every CPU that is online has some of its own.
+    pub spare_cpus: AtomicU32,
+    /// Number of the channel's stream class in the trace.
+    pub stream_class: AtomicU32,
+    /// Bytes in use of `process_rules`.
+    pub process_rules_bytes: AtomicU32,
+    /// Bytes in use of `name`.
+    pub name_bytes: AtomicU32,
+    /// Bytes in use of `channel`.
+    pub channel_bytes: AtomicU32,
+    /// Which processes take part, as `trackway_schema::ProcessRules` reads it; none: all.
+    pub process_rules: [AtomicU8; PROCESS_RULES_BYTES_MAX],
+    /// The session's name.
+    pub name: [AtomicU8; NAME_BYTES_MAX],
+    /// The channel's name.
+    pub channel: [AtomicU8; NAME_BYTES_MAX],
 }
 
 const _: () = assert!(size_of::<Clock>() == 64);

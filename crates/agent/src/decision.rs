@@ -6,8 +6,9 @@
 
 use core::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64, Ordering, fence};
 
-use trackway_abi::session::{SESSIONS_MAX, flag};
+use trackway_abi::session::{PROCESS_RULES_BYTES_MAX, SESSIONS_MAX, Session, flag};
 use trackway_ring::Geometry;
+use trackway_schema::{ProcessFacts, ProcessRules};
 use trackway_window::{Owner, ProcessSlot, SessionLayout, Window};
 
 use crate::home::Home;
@@ -316,6 +317,7 @@ impl Process {
 
     /// Decides whether this process takes part in the session in slot `index` of this home's
     /// window, as it is now. Returns the checked layout if so. No system call; async-signal-safe.
+    #[inline(always)] // a layout less on the stack of signal handlers
     pub(crate) fn decide(&self, home: &Home, index: usize) -> Option<SessionLayout> {
         let window = home.window()?;
         let decision = &self.decisions[index % SESSIONS_MAX];
@@ -359,7 +361,9 @@ impl Process {
         })
     }
 
-    /// Whether the session is for this process: everybody, or the holders of its token.
+    /// Whether the session is for this process, as it is now: it is active and not paused, the
+    /// process holds its token if it wants one, and its rules for processes mean it. No system call
+    /// but getpid(2), in a fork child that is not settled; async-signal-safe.
     pub(crate) fn takes_part(&self, window: &Window, layout: &SessionLayout) -> bool {
         use trackway_abi::session::state;
         let session = window.session(layout.index);
@@ -368,10 +372,37 @@ impl Process {
             return false;
         }
         let token = session.token.load(Ordering::Relaxed);
-        layout.flags & flag::TOKEN == 0
+        let is_invited = layout.flags & flag::TOKEN == 0
             || self.tokens.iter().any(|held| {
                 let held = held.load(Ordering::Relaxed);
                 held != 0 && held == token
-            })
+            });
+        let is_paused = layout.flags & flag::PAUSED != 0;
+        let rules_bytes = session.process_rules_bytes.load(Ordering::Relaxed) as usize;
+        is_invited && !is_paused && (rules_bytes == 0 || self.is_meant(session, rules_bytes))
+    }
+
+    /// Whether the session's rules for processes mean this one. They are rewritten before the
+    /// session's generation is raised: whoever reads a mixture decides for a generation that ends.
+    #[cold]
+    #[inline(never)] // for the stack of those that do not come here
+    fn is_meant(&self, session: &Session, rules_bytes: usize) -> bool {
+        let mut text = [0_u8; PROCESS_RULES_BYTES_MAX];
+        let text = &mut text[..rules_bytes.min(PROCESS_RULES_BYTES_MAX)];
+        for (byte, shared) in text.iter_mut().zip(&session.process_rules) {
+            *byte = shared.load(Ordering::Relaxed);
+        }
+        // A vfork child is taken for its parent, in whose memory the decision is kept.
+        let pid = if self.is_settled() || crate::thread::in_vfork_child() {
+            self.pid.load(Ordering::Relaxed)
+        } else {
+            // SAFETY: getpid has no preconditions.
+            unsafe { libc::getpid() }.cast_unsigned()
+        };
+        ProcessRules::new(text).selects(&ProcessFacts {
+            pid,
+            pid_namespace: self.pid_namespace.load(Ordering::Relaxed),
+            executable: crate::program::executable(),
+        })
     }
 }

@@ -245,7 +245,7 @@ pub unsafe fn describe(
     // SAFETY: the caller's names.
     let (provider, name) = unsafe { (register::bytes(provider), register::bytes(name)) };
     let words = &words[..count];
-    let found = |encoded: &[u8]| entry_of(home, moves, encoded, [provider, name], words);
+    let found = |encoded: &[u8]| entry_of(home, moves, encoded, words);
     // SAFETY: the caller's names and fields, whose shapes were checked.
     let found = unsafe { register::encoded(provider, name, level as u8, fields, found) };
     found.unwrap_or(Err(-libc::EINVAL))
@@ -256,10 +256,9 @@ fn entry_of(
     home: Option<&'static Home>,
     moves: u64,
     encoded: &[u8],
-    [provider, name]: [&[u8]; 2],
     fields: &[u32],
 ) -> Result<&'static Dynamic, c_int> {
-    let word = register::word_of(home, encoded, provider, name).ok_or(-libc::ENOSPC)?;
+    let word = register::word_of(home, encoded).ok_or(-libc::ENOSPC)?;
     // Else it may be a number in zeros that are in the window's place.
     if PROCESS.moves() != moves {
         return Err(-libc::EAGAIN);

@@ -170,8 +170,7 @@ pub(crate) fn describe_all(home: &Home, window: &Window) {
     let count = COUNT.load(Ordering::SeqCst) as usize;
     for known in 0..count.min(KNOWN_MAX) {
         let Some(encoded) = description(known) else { continue };
-        let Some((provider, name)) = trackway_schema::names(encoded) else { continue };
-        if let Some(index) = register::intern(window, encoded, provider, name) {
+        if let Some(index) = register::intern(window, encoded) {
             home.places.note(index as usize, known);
         }
     }

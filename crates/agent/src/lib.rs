@@ -2,8 +2,9 @@
 //!
 //! What is linked into somebody else's program is a guest. Invariants: nothing here allocates,
 //! blocks, starts a thread, installs a handler or changes errno; every loop has a bound; a record
-//! that cannot be written is counted. All state is static: the window ([`home`]), one cached
-//! decision a session ([`decision`]), one line of thread-local memory ([`thread`]).
+//! that cannot be written is counted. (In a program that has asked for it, it waits for room first:
+//! [`blocking`].) All state is static: the window ([`home`]), one cached decision a session
+//! ([`decision`]), one line of thread-local memory ([`thread`]), the program's name ([`program`]).
 //!
 //! The life of an event: [`register`] finds a module's events at load time and points each at its
 //! enable word in the window; [`record::emit`] is called by an enabled site, puts contexts and
@@ -14,6 +15,7 @@
 #![no_std]
 
 pub mod abi;
+mod blocking;
 mod context;
 mod decision;
 pub mod dynamic;
@@ -21,9 +23,11 @@ mod home;
 mod known;
 mod now;
 pub mod privileges;
+mod program;
 pub mod record;
 pub mod register;
 mod slow;
+pub mod snapshot;
 mod start;
 mod thread;
 

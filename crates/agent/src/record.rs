@@ -66,14 +66,15 @@ unsafe fn aim_of(event: *mut Event) -> (*mut AtomicU32, u32) {
 #[inline(never)]
 unsafe extern "C" fn emit_in_each(event: *mut Event, payload: *mut u8, size: usize) {
     // SAFETY: the caller's event.
-    let (enabled, mut sessions) = unsafe { aim_of(event) };
+    let (enabled, named) = unsafe { aim_of(event) };
+    let mut sessions = named;
     while sessions != 0 {
         let session = sessions.trailing_zeros() as usize;
         sessions &= sessions - 1;
         // SAFETY: the caller's payload.
         if !unsafe { try_record(session, enabled, payload, size) } {
             // SAFETY: likewise.
-            let is_here = unsafe { slow::record(session, enabled, payload, size) };
+            let is_here = unsafe { slow::record(session, named, enabled, payload, size) };
             if !is_here {
                 // SAFETY: likewise; the event is the caller's.
                 unsafe { slow::follow(session, event, enabled, payload, size) };

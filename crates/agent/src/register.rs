@@ -4,7 +4,7 @@ use core::ffi::{CStr, c_char, c_int, c_void};
 use core::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, Ordering};
 
 use trackway_abi::window::EVENTS_MAX;
-use trackway_schema::{ENCODED_BYTES_MAX, EncodeError, Encoder, Scalar, Shape};
+use trackway_schema::{ENCODED_BYTES_MAX, EncodeError, Encoder, Heading, Scalar, Shape};
 use trackway_window::{SessionLayout, Window};
 
 use crate::abi::{Event, Field, VERSION};
@@ -58,7 +58,7 @@ unsafe fn register_event(home: Option<&'static Home>, event: *mut Event, moves: 
     let (provider, name, fields) = unsafe {
         (bytes(event.provider), bytes(event.name), fields_of(event.fields, event.field_count))
     };
-    let word = |encoded: &[u8]| word_of(home, encoded, provider, name);
+    let word = |encoded: &[u8]| word_of(home, encoded);
     // SAFETY: likewise.
     let word = unsafe { encoded(provider, name, event.level, fields, word) };
     let Ok(Some(word)) = word else { return };
@@ -79,15 +79,10 @@ unsafe fn register_event(home: Option<&'static Home>, event: *mut Event, moves: 
 }
 
 /// The enable word of this description, in the window of a home or in none.
-pub(crate) fn word_of(
-    home: Option<&'static Home>,
-    encoded: &[u8],
-    provider: &[u8],
-    name: &[u8],
-) -> Option<&'static AtomicU32> {
+pub(crate) fn word_of(home: Option<&'static Home>, encoded: &[u8]) -> Option<&'static AtomicU32> {
     let Some(home) = home else { return known::word_nowhere(encoded) };
     let window = home.window()?;
-    let index = intern(window, encoded, provider, name)? as usize % EVENTS_MAX;
+    let index = intern(window, encoded)? as usize % EVENTS_MAX;
     home.places.keep(index, encoded);
     Some(&window.event(index).enabled)
 }
@@ -107,12 +102,16 @@ fn refuse_version(version: u32) {
 }
 
 /// Interns a description in the window, and enables it in the sessions that select it; its number.
-pub(crate) fn intern(window: &Window, encoded: &[u8], provider: &[u8], name: &[u8]) -> Option<u32> {
+///
+/// Not in those that are for other processes: theirs do it when they describe the same, and the
+/// recorder for all, when it has changed its rules for processes.
+pub(crate) fn intern(window: &Window, encoded: &[u8]) -> Option<u32> {
+    let heading = Heading::read(encoded)?;
     let index = window.intern_event(encoded)?;
     for session in window.active_sessions() {
         let layout = SessionLayout::read(window, session);
         if let Some(layout) = layout.filter(|layout| PROCESS.takes_part(window, layout)) {
-            window.enable_if_selected(&layout, index as usize, provider, name);
+            window.enable_if_selected(&layout, index as usize, &heading);
         }
     }
     Some(index)

@@ -9,16 +9,17 @@ use core::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, Ordering};
 use trackway_abi::record::context::PROCNAME;
 use trackway_abi::record::{CUT, EXTENDED_BYTES, TAILROOM_BYTES};
 use trackway_abi::region::{CLAIM_REGIONS_PER_CPU, SUB_HEADER_BYTES};
-use trackway_abi::session::{Clock, SESSION_BYTES, Session, flag};
+use trackway_abi::session::{Clock, SESSION_BYTES, SESSIONS_MAX, Session, flag, state};
 use trackway_abi::window::SESSIONS_OFFSET;
 use trackway_ring::claim::Claim;
 use trackway_ring::lockless::{Lost, Store};
 use trackway_ring::rseq::{AVAILABLE, Area, Bytes, Gate, commit};
-use trackway_ring::{Plan, Refusal, Region, write_header};
+use trackway_ring::{Geometry, Plan, Refusal, Region, write_header};
 use trackway_sys::Errno;
-use trackway_window::{MappedMemory, SessionLayout, SlotMemory, Way, Window};
+use trackway_window::{MappedMemory, SessionLayout, SlotMemory, Way, Window, lease_is_over};
 
 use crate::abi::Event;
+use crate::blocking::Patience;
 use crate::decision::PROCESS;
 use crate::home::Home;
 use crate::thread::Identity;
@@ -30,6 +31,10 @@ const RESTARTS_MAX: usize = 16;
 /// How many claim regions a writer tries before it counts the record as discarded: its own CPU's
 /// and three neighbours'.
 const CLAIMS_MAX: usize = 4 * CLAIM_REGIONS_PER_CPU;
+/// How many claim regions of CPUs that have memory from the start it tries after them.
+const SPARES_MAX: usize = 4 * CLAIM_REGIONS_PER_CPU;
+/// How far a record follows sessions that were replaced while it was on its way.
+const SUCCESSORS_MAX: usize = 4;
 
 /// Where session `index`'s generation is, in a window mapped at `base`.
 #[inline(always)]
@@ -74,14 +79,17 @@ enum Outcome {
     Full,
     /// Likewise, and counted where the buffer is.
     Lost,
+    /// Nor will there be, however long it waits.
+    Hopeless,
     /// Try another way.
     Busy,
     /// The session changed under it: decide anew.
     Stale,
 }
 
-/// Records in session `index` by whatever way works, or counts the record as discarded. False if
-/// the word is not one of the window that the process is in: then nothing was done.
+/// Records in session `index` by whatever way works, or counts the record as discarded. `named` are
+/// all sessions that the site found in the word, which see to themselves. False if the word is not
+/// one of the window that the process is in: then nothing was done.
 ///
 /// # Safety
 /// As [`crate::record::emit`].
@@ -89,6 +97,7 @@ enum Outcome {
 #[inline(never)]
 pub(crate) unsafe fn record(
     index: usize,
+    named: u32,
     enabled: *const AtomicU32,
     payload: *mut u8,
     size: usize,
@@ -100,10 +109,46 @@ pub(crate) unsafe fn record(
     }
     // A fork child's first event may open files in /proc, and fail to.
     let errno = Errno::last();
-    // SAFETY: the caller's promise is the same.
-    unsafe { record_somehow(index, home, window, event, payload, size) };
+    let mut slot = index;
+    for _ in 0..SUCCESSORS_MAX {
+        // SAFETY: the caller's promise is the same.
+        if unsafe { record_somehow(slot, home, window, event, payload, size) } {
+            break;
+        }
+        let Some(heir) = heir_of(window, slot, event, named) else { break };
+        slot = heir;
+    }
     errno.set();
     true
+}
+
+/// The session that takes what was on its way to the one in `slot`, which is over: the next of its
+/// successors that has the event enabled now. `None` if it is one of `named`, lest the event be
+/// recorded there twice.
+fn heir_of(window: &Window, of: usize, event: usize, named: u32) -> Option<usize> {
+    let mut slot = of;
+    for _ in 0..SUCCESSORS_MAX {
+        slot = window.session(slot).successor.load(Ordering::Relaxed).checked_sub(1)? as usize;
+        if slot >= SESSIONS_MAX || !is_of_one_trace(window, slot, of) {
+            // No recorder wrote that; or it was killed while it replaced the channel, and another
+            // session has the slot by now.
+            return None;
+        }
+        let bit = 1 << slot;
+        // ORDERING: Acquire pairs with the recorder that moved the bit: the id was there before.
+        if window.event(event).enabled.load(Ordering::Acquire) & bit != 0 {
+            return (named & bit == 0).then_some(slot);
+        }
+    }
+    None
+}
+
+/// Whether two slots are channels of one session.
+fn is_of_one_trace(window: &Window, one: usize, other: usize) -> bool {
+    let uuid = |slot: usize| {
+        window.session(slot).trace_uuid.each_ref().map(|half| half.load(Ordering::Relaxed))
+    };
+    uuid(one) == uuid(other)
 }
 
 /// Records an event whose word is none of the process's window, if it is not on its way there for
@@ -132,17 +177,20 @@ pub(crate) unsafe fn follow(
     // Only in the place of what we looked up: another thread may have been here in a later window.
     // ORDERING: SeqCst, as in `register_event`.
     let _ = place.compare_exchange(enabled.cast_mut(), aim, Ordering::SeqCst, Ordering::Relaxed);
-    let mut sessions = word.load(Ordering::Relaxed);
+    let named = word.load(Ordering::Relaxed);
+    let mut sessions = named;
     while sessions != 0 {
         // If it has moved again: what is emitted while a process moves is nobody's.
         // SAFETY: the caller's payload.
-        if !unsafe { record(sessions.trailing_zeros() as usize, word, payload, size) } {
+        if !unsafe { record(sessions.trailing_zeros() as usize, named, word, payload, size) } {
             return;
         }
         sessions &= sessions - 1;
     }
 }
 
+/// False if the session is over, and nothing was done.
+///
 /// # Safety
 /// As [`crate::record::emit`].
 unsafe fn record_somehow(
@@ -152,24 +200,27 @@ unsafe fn record_somehow(
     event: usize,
     payload: *mut u8,
     size: usize,
-) {
+) -> bool {
     let stamp = PROCESS.settled_stamp();
+    let session = window.session(index);
     // ORDERING: Acquire pairs with the recorder's Release of a generation.
-    let generation = window.session(index).generation.load(Ordering::Acquire);
+    let generation = session.generation.load(Ordering::Acquire);
+    let is_over = || session.state.load(Ordering::Relaxed) != state::ACTIVE;
     if PROCESS.decisions[index].known(window, generation) == Some(false) {
-        return;
+        return !is_over();
     }
     // A generation may change between decision and commit; more than a few times in a row would
     // be a recorder gone mad.
     const DECISIONS_MAX: usize = 8;
     let mut layout = None;
+    let mut patience = None;
     for _ in 0..DECISIONS_MAX {
         layout = PROCESS.decide(home, index);
-        let Some(layout) = layout else { return };
+        let Some(layout) = layout else { return !is_over() };
         let thread = thread::identify(stamp, layout.contexts & PROCNAME != 0);
         // ORDERING: Acquire pairs with the Release in `enable_if_selected`.
         let Some(id) = layout.id(window, event).load(Ordering::Acquire).checked_sub(1) else {
-            return;
+            return true;
         };
         let pid = PROCESS.pid_for(&thread);
         // SAFETY: the payload's headroom is ours; the name has as many bytes.
@@ -188,13 +239,14 @@ unsafe fn record_somehow(
             body_bytes: context_bytes + (size & !CUT),
             cut: size & CUT != 0,
         };
-        if record.record() {
-            return;
+        if record.record(&mut patience) {
+            return true;
         }
     }
     if let Some(layout) = layout {
         discard(window, &layout, event, trackway_sys::thread::cpu());
     }
+    true
 }
 
 /// Counts a record that could not be recorded.
@@ -211,22 +263,42 @@ fn discard(window: &Window, layout: &SessionLayout, event: usize, cpu: u32) {
 
 impl Record<'_> {
     /// Commits or discards; false if the session changed meanwhile.
-    fn record(&self) -> bool {
-        let cpu = trackway_sys::thread::cpu();
-        let claim_max = self.layout.claim_geometry.record_bytes_max();
-        let sequence_max = self.layout.geometry.record_bytes_max();
-        let bytes_max = self.body_bytes + EXTENDED_BYTES;
-        if self.layout.flags & flag::LOCKLESS != 0 {
-            let fits = bytes_max <= sequence_max;
-            return self.end(cpu, if fits { self.by_lockless(cpu) } else { Outcome::Full });
+    fn record(&self, patience: &mut Option<Patience>) -> bool {
+        let session = self.window.session(self.layout.index);
+        loop {
+            let cpu = trackway_sys::thread::cpu();
+            let outcome = self.attempt(cpu);
+            // Lockless buffers count what they refuse, so there nobody asks twice.
+            let waits = matches!(outcome, Outcome::Full)
+                && patience.get_or_insert_with(|| Patience::of(session)).wait(session);
+            if !waits {
+                return self.end(cpu, outcome);
+            }
+            if self.session_changed() {
+                return false;
+            }
         }
-        let outcome = if bytes_max <= sequence_max { self.by_sequence() } else { Outcome::Full };
-        let outcome = match outcome {
-            Outcome::Busy if bytes_max <= claim_max => self.by_claim(cpu),
-            Outcome::Busy => Outcome::Full,
+    }
+
+    /// Whether sub-buffers of that size have room for it.
+    fn fits(&self, geometry: Geometry) -> bool {
+        self.body_bytes + EXTENDED_BYTES <= geometry.record_bytes_max()
+    }
+
+    fn attempt(&self, cpu: u32) -> Outcome {
+        let (fits, fits_claim) =
+            (self.fits(self.layout.geometry), self.fits(self.layout.claim_geometry));
+        if !fits {
+            return Outcome::Hopeless;
+        }
+        if self.layout.flags & flag::LOCKLESS != 0 {
+            return self.by_lockless(cpu);
+        }
+        match self.by_sequence() {
+            Outcome::Busy if fits_claim => self.by_claim(cpu),
+            Outcome::Busy => Outcome::Hopeless,
             outcome => outcome,
-        };
-        self.end(cpu, outcome)
+        }
     }
 
     /// Counts what came of it; false if the session changed meanwhile.
@@ -244,7 +316,7 @@ impl Record<'_> {
                 self.look_at_lease(trackway_sys::clock::monotonic_ns());
                 true
             }
-            Outcome::Full | Outcome::Busy => {
+            Outcome::Full | Outcome::Hopeless | Outcome::Busy => {
                 self.discard(cpu);
                 true
             }
@@ -271,6 +343,11 @@ impl Record<'_> {
             let Some(region) = self.layout.region(self.window, cpu, Way::Sequence) else {
                 return Outcome::Busy;
             };
+            // The recorder has given it nothing yet, or has taken it back.
+            if region.has_no_memory() {
+                ask_for_memory(region);
+                return Outcome::Busy;
+            }
             let commit = |plan: &Plan, source: *const u8, count: usize| {
                 let target = self.window.base().wrapping_add(plan.at as usize);
                 // SAFETY: `step` bounded the plan's place; sources have words to spare.
@@ -291,12 +368,12 @@ impl Record<'_> {
     /// By the paper's reserve and commit: see `trackway_ring::lockless`.
     fn by_lockless(&self, cpu: u32) -> Outcome {
         let cpu = if cpu < self.layout.cpus { cpu } else { 0 };
-        let Some(buffer) = self.layout.lockless(self.window, cpu) else { return Outcome::Full };
+        let Some(buffer) = self.layout.lockless(self.window, cpu) else { return Outcome::Hopeless };
         // A process with a limit on its address space may not have mapped all: which sub-buffer a
         // slot will be in is known only when it is too late.
         let memory = SlotMemory::new(self.window, self.home.usable_bytes(self.window));
         if buffer.memory_end() > memory.end() {
-            return Outcome::Full;
+            return Outcome::Hopeless;
         }
         let clock = &self.window.session(self.layout.index).clock;
         let epoch = clock.epoch.load(Ordering::Relaxed);
@@ -315,7 +392,7 @@ impl Record<'_> {
         // A signal handler that interrupted us here may have forked: then there are two of us, and
         // the slot is the parent's.
         if self.stamp != 0 && PROCESS.stamp() != self.stamp {
-            return Outcome::Full;
+            return Outcome::Hopeless;
         }
         // SAFETY: the header goes into the headroom before the contexts; the slot has as many
         // bytes as both, and is ours.
@@ -327,7 +404,7 @@ impl Record<'_> {
         // Or in there. (Between here and the addition, and within the other half of a switch, a
         // handler can still do it; 0005 says what comes of that.)
         if self.stamp != 0 && PROCESS.stamp() != self.stamp {
-            return Outcome::Full;
+            return Outcome::Hopeless;
         }
         buffer.commit(&memory, &slot);
         if slot.switched {
@@ -337,48 +414,68 @@ impl Record<'_> {
     }
 
     fn by_claim(&self, cpu: u32) -> Outcome {
-        let owner = PROCESS.owner_word(self.home, &self.thread);
         let cpus = self.layout.cpus;
+        let spare = self.window.session(self.layout.index).spare_cpus.load(Ordering::Relaxed);
         let mut outcome = Outcome::Busy;
-        for attempt in 0..CLAIMS_MAX {
-            let cpu = (cpu + (attempt / CLAIM_REGIONS_PER_CPU) as u32) % cpus;
-            let way = Way::Claim(attempt % CLAIM_REGIONS_PER_CPU);
-            let Some(region) = self.layout.region(self.window, cpu, way) else { continue };
-            let Some(claim) = Claim::take(region, owner) else { continue };
-            // The recorder waits for claims that it can see: ours is visible now, so if the
-            // generation is still the same, it will wait for this one.
-            if self.session_changed() {
-                return Outcome::Stale;
-            }
-            let memory = MappedMemory(*self.window);
-            let commit = |plan: &Plan, source: *const u8, count: usize| {
-                // A signal handler that interrupted us here may have forked: then there are two
-                // of us, and the claim is the parent's.
-                if self.stamp != 0 && PROCESS.stamp() != self.stamp {
-                    return false;
-                }
-                // SAFETY: `step` bounded the plan's place; sources have words to spare.
-                unsafe { claim.commit(plan, &memory, source, count) };
-                true
+        for attempt in 0..CLAIMS_MAX + SPARES_MAX {
+            let (other, among) = match attempt.checked_sub(CLAIMS_MAX) {
+                None => (attempt, cpus),
+                // Where none of them had memory: those that have some from the start.
+                Some(attempt) => (attempt, spare.min(cpus)),
             };
-            // A switch, then the record: nobody else is at it.
-            for _ in 0..2 {
-                match self.step(region, commit) {
-                    Step::Recorded => return Outcome::Done,
-                    Step::Refused => {
-                        // Another one may have room.
-                        outcome = Outcome::Full;
-                        break;
-                    }
-                    Step::Switched => {}
-                    Step::Aborted => {
-                        core::mem::forget(claim);
-                        return Outcome::Full;
-                    }
+            let near = cpu.wrapping_add((other / CLAIM_REGIONS_PER_CPU) as u32);
+            let Some(near) = near.checked_rem(among) else { break };
+            let way = Way::Claim(attempt % CLAIM_REGIONS_PER_CPU);
+            let Some(region) = self.layout.region(self.window, near, way) else { continue };
+            if region.has_no_memory() {
+                if near == cpu {
+                    ask_for_memory(region);
                 }
+                outcome = Outcome::Full;
+                continue;
+            }
+            match self.in_claimed(region) {
+                Outcome::Busy => {}
+                Outcome::Full => outcome = Outcome::Full, // another one may have room
+                end => return end,
             }
         }
         outcome
+    }
+
+    /// In a claim region, if nobody else is in it.
+    fn in_claimed(&self, region: Region<'static>) -> Outcome {
+        let owner = PROCESS.owner_word(self.home, &self.thread);
+        let Some(claim) = Claim::take(region, owner) else { return Outcome::Busy };
+        // The recorder waits for claims that it can see: ours is visible now, so if the
+        // generation is still the same, it will wait for this one.
+        if self.session_changed() {
+            return Outcome::Stale;
+        }
+        let memory = MappedMemory(*self.window);
+        let commit = |plan: &Plan, source: *const u8, count: usize| {
+            // A signal handler that interrupted us here may have forked: then there are two
+            // of us, and the claim is the parent's.
+            if self.stamp != 0 && PROCESS.stamp() != self.stamp {
+                return false;
+            }
+            // SAFETY: `step` bounded the plan's place; sources have words to spare.
+            unsafe { claim.commit(plan, &memory, source, count) };
+            true
+        };
+        // A switch, then the record: nobody else is at it.
+        for _ in 0..2 {
+            match self.step(region, commit) {
+                Step::Recorded => return Outcome::Done,
+                Step::Refused => return Outcome::Full,
+                Step::Switched => {}
+                Step::Aborted => {
+                    core::mem::forget(claim);
+                    return Outcome::Hopeless;
+                }
+            }
+        }
+        Outcome::Full
     }
 
     /// One plan and one commit: the record if the open sub-buffer has room, else a switch.
@@ -447,8 +544,9 @@ impl Record<'_> {
     /// switched off for its session, so that the program does not pay for nobody. A recorder that
     /// comes back switches it on again.
     fn look_at_lease(&self, now: u64) {
-        let lease = &self.window.session(self.layout.index).lease_until_ns;
-        if lease.load(Ordering::Relaxed) >= now {
+        let session = self.window.session(self.layout.index);
+        let is_over = |lease| lease_is_over(lease, now, &session.clock);
+        if !is_over(session.lease_until_ns.load(Ordering::Relaxed)) {
             return;
         }
         // In a window that the process has left meanwhile there is no lease, and the words tell
@@ -456,15 +554,21 @@ impl Record<'_> {
         if self.session_changed() {
             return;
         }
-        let bit = 1 << self.layout.index;
-        let enabled = &self.window.event(self.event).enabled;
-        // ORDERING: SeqCst, a Dekker pair with a recorder that comes back: it renews the lease,
-        // then sets the bits; we clear the bit, then look at the lease again.
-        enabled.fetch_and(!bit, Ordering::SeqCst);
-        // And not where the process has left a window: what stands there means something else.
-        if lease.load(Ordering::SeqCst) >= now || !PROCESS.lives_in(self.home) {
-            enabled.fetch_or(bit, Ordering::SeqCst);
-        }
+        self.window.clear_bit_unless(self.layout.index, self.event, || {
+            // ORDERING: SeqCst, a Dekker pair with a recorder that comes back: it renews the lease,
+            // then sets the bits; we clear the bit, then look at the lease again.
+            let has_come_back = !is_over(session.lease_until_ns.load(Ordering::SeqCst));
+            // And not where the process has left a window: what stands there means something else.
+            has_come_back || !PROCESS.lives_in(self.home)
+        });
+    }
+}
+
+/// Tells the recorder that a record came there. Read first: many may come.
+fn ask_for_memory(region: Region<'_>) {
+    let asked = &region.control.asked;
+    if asked.load(Ordering::Relaxed) == 0 {
+        asked.store(1, Ordering::Relaxed);
     }
 }
 

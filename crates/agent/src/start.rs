@@ -13,12 +13,14 @@ use trackway_window::{NAME_BYTES, OpenError, Window, window_name};
 
 use crate::decision::PROCESS;
 use crate::home::Home;
-use crate::{privileges, register, thread};
+use crate::{blocking, privileges, program, register, thread};
 
 /// Environment variable that says where the window is, instead of /dev/shm.
 const FOLDER_VARIABLE: &CStr = c"TRACKWAY_WINDOW_DIR";
 /// Environment variable with the tokens that this process holds, in hexadecimal, by colons.
 const TOKEN_VARIABLE: &CStr = c"TRACKWAY_TOKEN";
+/// Environment variable that lets sessions make the program wait.
+const BLOCKING_VARIABLE: &CStr = c"TRACKWAY_ALLOW_BLOCKING";
 /// Environment variable that asks for reasons.
 const DEBUG_VARIABLE: &CStr = c"TRACKWAY_DEBUG";
 /// Where the window is.
@@ -33,12 +35,14 @@ const STRANGER: &CStr = c"trackway: the recording of TRACKWAY_TOKEN has ended, o
 pub fn start() {
     let errno = Errno::last(); // the program's is left as it was
     keep_folder();
+    blocking::allow(variable(BLOCKING_VARIABLE));
     privileges::look_up_wrapped();
     match open_first_home() {
         Ok(home) => {
             if let Some(page) = trackway_sys::memory::wiped_on_fork() {
                 let mut tokens = [0; 8];
                 read_tokens(&mut tokens);
+                program::look_up();
                 PROCESS.adopt(home, page, &tokens);
                 let stamp = PROCESS.settled_stamp();
                 // This thread's line, so that it needs no system call in a sandbox later. Not its

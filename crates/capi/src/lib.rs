@@ -26,6 +26,16 @@ pub unsafe extern "C" fn trackway_abi_register(begin: *const *mut Event, end: *c
     unsafe { trackway_agent::register::register(begin, end) };
 }
 
+/// Asks for snapshots of flight recorders; see include/trackway/abi/abi.h.
+///
+/// # Safety
+/// `session` is null or a C string.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn trackway_abi_snapshot(session: *const c_char) -> c_int {
+    // SAFETY: the caller's promise is the same.
+    unsafe { trackway_agent::snapshot::request(session) as c_int }
+}
+
 /// Describes an event at run time; see include/trackway/dynamic.h.
 ///
 /// # Safety

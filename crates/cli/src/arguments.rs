@@ -7,6 +7,8 @@ use std::path::PathBuf;
 use clap::error::ErrorKind;
 use clap::{Args, CommandFactory as _, Parser, Subcommand, ValueEnum};
 
+use crate::session::arguments::{ChannelArguments, EventArguments, SessionArguments};
+
 /// Trackway records, in time order, what programs do.
 ///
 /// Examples:
@@ -48,11 +50,15 @@ impl Arguments {
 #[derive(Debug, Subcommand)]
 pub(crate) enum Verb {
     Record(RecordArguments),
+    Session(SessionArguments),
+    Channel(ChannelArguments),
+    Event(EventArguments),
     Recover(RecoverArguments),
     List(ListArguments),
     Print(PrintArguments),
     Trim(TrimArguments),
     Merge(MergeArguments),
+    Doctor(crate::doctor::Arguments),
     /// Measure what tracing costs on this machine
     Bench(crate::bench::Arguments),
     #[command(hide = true)]
@@ -75,11 +81,14 @@ pub(crate) enum Verb {
 ///
 /// Signals that are sent to trackway reach the command. Under sudo, command and recording run as,
 /// and the trace belongs to, the user who called sudo.
+///
+/// While it records, trackway session, channel and event tell it what to do: it is the session
+/// record-PID, by its process id.
 #[derive(Debug, Args)]
 #[command(verbatim_doc_comment, override_usage = "trackway record [OPTIONS] -- <CMD>...")]
 pub(crate) struct RecordArguments {
     /// Folder of the trace: new, empty, or with an earlier trace and nothing else, which is moved
-    /// to DIR.old [default: a new folder, trackway-DATE-TIME]
+    /// to DIR.old, in the place of what was there [default: a new folder, trackway-DATE-TIME]
     #[arg(short, long, value_name = "DIR")]
     pub(crate) output: Option<PathBuf>,
     /// Record events whose provider:name matches; * stands for anything, a provider alone for all
@@ -100,6 +109,14 @@ pub(crate) struct RecordArguments {
     /// Sub-buffers for each CPU: a power of two, 2 to 256 [default: 64, or fewer of small buffers]
     #[arg(long, value_name = "N")]
     pub(crate) sub_buffers: Option<u64>,
+    /// Cut each stream into files of at most this size, with K, M or G; at least that of a
+    /// sub-buffer [default: one file, which grows]
+    #[arg(long, value_name = "SIZE")]
+    pub(crate) tracefile_size: Option<String>,
+    /// Keep so many files of each stream, and delete the oldest when a new one begins; a CPU has
+    /// one stream, seldom two or three [default: all]
+    #[arg(long, value_name = "N")]
+    pub(crate) tracefile_count: Option<u64>,
     /// Keep the newest events, overwrite the oldest, and write the trace at the end
     #[arg(long, visible_alias = "flight-recorder")]
     pub(crate) overwrite: bool,
@@ -107,6 +124,10 @@ pub(crate) struct RecordArguments {
     /// sequence, by claim where that does not work; by claim alone; or by reserve and commit
     #[arg(long, value_enum, value_name = "WAY", default_value_t = ReserveBy::Rseq)]
     pub(crate) reserve: ReserveBy,
+    /// Channels, events and buffers as in this file, which trackway session save writes
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["on", "context", "buffer_size",
+        "sub_buffers", "tracefile_size", "tracefile_count", "overwrite", "reserve"])]
+    pub(crate) config: Option<PathBuf>,
     /// Say nothing but errors
     #[arg(short, long)]
     pub(crate) quiet: bool,
@@ -190,12 +211,13 @@ pub(crate) enum Format {
 #[derive(Debug, Args)]
 #[command(verbatim_doc_comment)]
 pub(crate) struct PrintArguments {
-    /// Folders of traces
+    /// Folders of traces, or names of sessions that record some (a folder comes first)
     #[arg(required = true, value_name = "DIR")]
     pub(crate) traces: Vec<PathBuf>,
     /// Go on with what is written to the traces meanwhile, until trackway record ends them (those
     /// of other tracers: until Ctrl-C), or past the time of --end; events show one to two seconds
-    /// after they happened; the exit status is 1 if the recorder was killed
+    /// after they happened, or at once where the recorder says how far it has written; the exit
+    /// status is 1 if the recorder was killed
     #[arg(long, conflicts_with_all = ["stats", "details", "count"])]
     pub(crate) follow: bool,
     /// Form of an event
@@ -330,7 +352,7 @@ pub(crate) enum EventFormat {
 #[derive(Debug, Args)]
 #[command(verbatim_doc_comment)]
 pub(crate) struct TrimArguments {
-    /// Folders of traces; those below keep their place there
+    /// Folders of traces, or names of sessions; those below a folder keep their place there
     #[arg(required = true, value_name = "DIR")]
     pub(crate) traces: Vec<PathBuf>,
     /// Folder to write to: new, or empty
@@ -361,7 +383,7 @@ pub(crate) struct TrimArguments {
 #[derive(Debug, Args)]
 #[command(verbatim_doc_comment)]
 pub(crate) struct MergeArguments {
-    /// Folders of traces
+    /// Folders of traces, or names of sessions that record some (a folder comes first)
     #[arg(required = true, value_name = "DIR")]
     pub(crate) traces: Vec<PathBuf>,
     /// Folder to write to: new, or empty

@@ -8,7 +8,9 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use anyhow::Context as _;
-use trackway_lab::{Error, Options, PreloadOptions, ReadingOptions, ReserveOptions, SpansOptions};
+use trackway_lab::{
+    Error, Options, PreloadOptions, ReadingOptions, ReserveOptions, SessionsOptions, SpansOptions,
+};
 
 /// Exit status of a program that Ctrl-C ended, as shells have it: 128 + SIGINT.
 const INTERRUPTED: u8 = 130;
@@ -18,6 +20,7 @@ const INTERRUPTED: u8 = 130;
 #[command(after_help = "Examples:\n  trackway bench tracepoint\n  trackway bench reader\n  \
                         trackway bench spans\n  \
                         trackway bench preload\n  trackway bench reserve\n  \
+                        trackway bench sessions\n  \
                         trackway bench tracepoint --only lttng --rounds 10 --json lttng.json")]
 pub(crate) struct Arguments {
     #[command(subcommand)]
@@ -73,6 +76,17 @@ enum What {
     #[command(after_help = "Examples:\n  trackway bench reserve --quick\n  \
                             trackway bench reserve --threads 16 --json reserve.json")]
     Reserve(Reserve),
+    /// What sessions cost: several on one event, events switched on, recorders, short processes
+    ///
+    /// An event that 1, 2, 4 and 32 sessions record; the time from trackway event on to the first
+    /// event in a running program; what recorders take of the CPUs at a million events a second,
+    /// and idle; how long a session's stop and a channel's replacement take; short-lived processes,
+    /// up to a thousand a second; memory of idle sessions. Beside LTTng's sessions where that is
+    /// installed; every event is looked for in the traces. Figures of different machines do not
+    /// compare; ratios do.
+    #[command(after_help = "Examples:\n  trackway bench sessions --quick\n  \
+                            trackway bench sessions --seconds 600 --json sessions.json")]
+    Sessions(Sessions),
 }
 
 /// Arguments of `trackway bench tracepoint`.
@@ -179,6 +193,28 @@ struct Reserve {
     json: Option<PathBuf>,
 }
 
+/// Arguments of `trackway bench sessions`.
+#[derive(Debug, clap::Args)]
+struct Sessions {
+    /// One minute instead of eight: to see that all works, not for figures
+    #[arg(long)]
+    quick: bool,
+    /// Measure so many rounds [default: 5]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1000))]
+    rounds: Option<u32>,
+    /// Start short-lived processes for so many seconds [default: 60]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=36_000))]
+    seconds: Option<u32>,
+    /// Write all figures to FILE, too
+    #[arg(
+        long,
+        value_name = "FILE",
+        num_args = 0..=1,
+        default_missing_value = "results-sessions.json"
+    )]
+    json: Option<PathBuf>,
+}
+
 /// Runs it, with the table on `output`. 1 if something failed that should have worked.
 ///
 /// # Errors
@@ -191,6 +227,7 @@ pub(crate) fn run(arguments: &Arguments, output: &mut dyn Write) -> anyhow::Resu
         What::Spans(arguments) => spans(arguments, output),
         What::Preload(arguments) => preload(arguments, output),
         What::Reserve(arguments) => reserve(arguments, output),
+        What::Sessions(arguments) => sessions(arguments, output),
     };
     match done {
         Ok(has_failures) => Ok(if has_failures { ExitCode::from(1) } else { ExitCode::SUCCESS }),
@@ -254,6 +291,19 @@ fn reserve(arguments: &Reserve, output: &mut dyn Write) -> anyhow::Result<bool> 
     let results = trackway_lab::run_reserve(&options)?;
     save(arguments.json.as_deref(), || results.to_json())?;
     trackway_lab::print_reserve(&results, output).context("cannot write the table")?;
+    Ok(results.has_failures())
+}
+
+/// Whether something failed.
+fn sessions(arguments: &Sessions, output: &mut dyn Write) -> anyhow::Result<bool> {
+    let options = SessionsOptions {
+        quick: arguments.quick,
+        rounds: arguments.rounds,
+        seconds: arguments.seconds,
+    };
+    let results = trackway_lab::run_sessions(&options)?;
+    save(arguments.json.as_deref(), || results.to_json())?;
+    trackway_lab::print_sessions(&results, output).context("cannot write the table")?;
     Ok(results.has_failures())
 }
 

@@ -3,15 +3,18 @@
 
 mod arguments;
 mod bench;
+mod doctor;
 mod export;
 mod inside;
 mod list;
 #[expect(unsafe_code, reason = "the C library's time zone has no safe interface")]
 mod local_time;
+mod named;
 mod patterns;
 mod print;
 mod progress;
 mod record;
+mod session;
 mod stats;
 mod time_range;
 
@@ -47,16 +50,29 @@ fn main() -> ExitCode {
 fn run(arguments: Arguments) -> anyhow::Result<ExitCode> {
     match arguments.verb {
         Verb::Record(record) => record::run(&record),
+        Verb::Session(arguments) => session::run(arguments),
+        Verb::Channel(arguments) => session::run_channel(arguments),
+        Verb::Event(arguments) => session::run_event(arguments),
         Verb::Recover(recover) => record::recover(&recover),
         Verb::List(list) => list::run(list.format, &mut io::stdout().lock()),
-        Verb::Print(print) => {
+        Verb::Print(mut print) => {
+            if !print.follow {
+                named::find(&mut print.traces);
+            }
             let printed = print::run(&print, &mut progress::Messages);
             progress::clear();
             let whole = printed?;
             Ok(if whole { ExitCode::SUCCESS } else { ExitCode::from(NEGATIVE) })
         }
-        Verb::Trim(arguments) => export::trim(&arguments),
-        Verb::Merge(arguments) => export::merge(&arguments),
+        Verb::Trim(mut arguments) => {
+            named::find(&mut arguments.traces);
+            export::trim(&arguments)
+        }
+        Verb::Merge(mut arguments) => {
+            named::find(&mut arguments.traces);
+            export::merge(&arguments)
+        }
+        Verb::Doctor(arguments) => doctor::run(&arguments),
         Verb::Bench(arguments) => bench::run(&arguments, &mut io::stdout()),
         Verb::Completions(completions) => {
             let mut script = Vec::new();

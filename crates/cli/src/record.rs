@@ -3,7 +3,9 @@
 use std::process::ExitCode;
 
 use anyhow::Context as _;
-use trackway_recorder::{BufferOptions, CommandEnd, Notices, RecordOptions, Reserve};
+use trackway_recorder::{
+    BufferOptions, ChannelSpec, CommandEnd, Notices, RecordOptions, Reserve, Tracefiles,
+};
 
 use crate::arguments::{RecordArguments, RecoverArguments, ReserveBy};
 
@@ -12,14 +14,15 @@ pub(crate) const FAILED: u8 = 125;
 
 /// Records a command; the exit status is its own.
 pub(crate) fn run(arguments: &RecordArguments) -> anyhow::Result<ExitCode> {
-    let size_bytes = arguments
-        .buffer_size
-        .as_deref()
-        .map(|text| {
+    let size_of = |text: &Option<String>, what: &str| {
+        let read = |text: &String| {
             trackway_recorder::parse_size(text)
-                .with_context(|| format!("cannot read the buffer size '{text}'"))
-        })
-        .transpose()?;
+                .with_context(|| format!("cannot read the {what} '{text}'"))
+        };
+        text.as_ref().map(read).transpose()
+    };
+    let size_bytes = size_of(&arguments.buffer_size, "buffer size")?;
+    let tracefile_size = size_of(&arguments.tracefile_size, "size of trace files")?;
     let options = RecordOptions {
         output: arguments.output.clone(),
         patterns: arguments.on.clone(),
@@ -30,10 +33,15 @@ pub(crate) fn run(arguments: &RecordArguments) -> anyhow::Result<ExitCode> {
             sub_buffers: arguments.sub_buffers,
             overwrite: arguments.overwrite,
         },
+        tracefiles: Tracefiles::new(tracefile_size, arguments.tracefile_count),
         reserve: match arguments.reserve {
             ReserveBy::Rseq => Reserve::Rseq,
             ReserveBy::Claim => Reserve::Claim,
             ReserveBy::Lockless => Reserve::Lockless,
+        },
+        channels: match &arguments.config {
+            Some(file) => channels_in(file)?,
+            None => Vec::new(),
         },
         command: arguments.command.clone(),
     };
@@ -42,6 +50,16 @@ pub(crate) fn run(arguments: &RecordArguments) -> anyhow::Result<ExitCode> {
         CommandEnd::Exited(code) => Ok(ExitCode::from(code)),
         CommandEnd::Killed(signal) => trackway_sys::signal::die_of(signal),
     }
+}
+
+/// The channels of a session's file, for a command: that is one user's.
+fn channels_in(file: &std::path::Path) -> anyhow::Result<Vec<ChannelSpec>> {
+    let spec = crate::session::load(file)?;
+    if !spec.users.is_empty() {
+        let file = file.display();
+        anyhow::bail!("{file} has users: trackway session load records them, in the background");
+    }
+    Ok(spec.channels)
 }
 
 /// Recovers what dead recorders left.
@@ -59,6 +77,7 @@ pub(crate) fn recover(arguments: &RecoverArguments) -> anyhow::Result<ExitCode> 
                     summary.recorded,
                     summary.lost
                 ));
+                summary.say_deleted(&notices);
                 summary.say_cut(&notices);
                 summary.say_damage(&notices);
                 summary.say_departed(&notices);

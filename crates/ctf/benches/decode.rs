@@ -109,7 +109,7 @@ fn declared(fields: Vec<(&str, FieldKind)>) -> String {
     let fields =
         fields.into_iter().map(|(name, kind)| Field { name: name.to_owned(), kind }).collect();
     let (provider, name) = ("app".to_owned(), "request".to_owned());
-    event_declaration(0, &EventDescription { provider, name, level: 6, fields })
+    event_declaration(0, 0, &EventDescription { provider, name, level: 6, fields })
 }
 
 /// One u32 and the thread's id: what `trackway record` writes for the smallest useful event.

@@ -63,7 +63,7 @@ fn all_three_headers_are_read() {
     let mut metadata = metadata_preamble(&description(contexts));
     for id in [0, 29, 30, 65_535, 65_536, u32::MAX] {
         let class = event(&format!("id{id}"), vec![("n", FieldKind::Scalar(Scalar::U32))]);
-        metadata.push_str(&event_declaration(id, &class));
+        metadata.push_str(&event_declaration(0, id, &class));
     }
     let mut stream = StreamWriter::new(0);
     // Just below a wrap of 27 bits.
@@ -123,7 +123,7 @@ fn enumerations_keep_their_ranges() {
     let kinds = [Scalar::I8, Scalar::U8, Scalar::X16, Scalar::I64, Scalar::U64, Scalar::Bool];
     let fields = kinds.map(|scalar| ("e", FieldKind::Enumeration(scalar, labels.clone())));
     let mut metadata = metadata_preamble(&description(Contexts::default()));
-    metadata.push_str(&event_declaration(0, &event("labels", fields.to_vec())));
+    metadata.push_str(&event_declaration(0, 0, &event("labels", fields.to_vec())));
     let mut stream = StreamWriter::new(3);
     stream.begin(START_NS);
     for value in [0_i64, -2, 7, 100, 127, -128, i64::MAX, i64::MIN] {
@@ -146,7 +146,7 @@ fn enumerations_keep_their_ranges() {
 #[test]
 fn losses_are_told_as_babeltrace2_tells_them() {
     let metadata = metadata_preamble(&description(Contexts::default()));
-    let metadata = metadata + &event_declaration(0, &event("empty", vec![]));
+    let metadata = metadata + &event_declaration(0, 0, &event("empty", vec![]));
     let mut streams = Vec::new();
     // An empty first packet makes the loss before the second countable.
     for (instance, first_is_empty) in [(0, true), (1, false)] {
@@ -191,7 +191,7 @@ fn odd_texts_are_quoted() {
     let mut metadata = metadata_preamble(&trace);
     let odd = "} _x; /* $ ' ? ] := <unknown>";
     let class = event(odd, vec![(odd, FieldKind::Str), (odd, FieldKind::Sequence(Scalar::U8))]);
-    metadata.push_str(&event_declaration(0, &class));
+    metadata.push_str(&event_declaration(0, 0, &class));
     let mut stream = StreamWriter::new(0);
     stream.begin(START_NS);
     let mut body = vec![0; 25];
@@ -208,7 +208,7 @@ fn odd_texts_are_quoted() {
 fn empty_strings_are_empty() {
     let class = event("s", vec![("s", FieldKind::Str), ("t", FieldKind::Text)]);
     let metadata =
-        metadata_preamble(&description(Contexts::default())) + &event_declaration(0, &class);
+        metadata_preamble(&description(Contexts::default())) + &event_declaration(0, 0, &class);
     let mut stream = StreamWriter::new(0);
     stream.begin(START_NS);
     stream.record(0, START_NS, b"before\0\x01\0\0\0x");
@@ -223,7 +223,7 @@ fn empty_strings_are_empty() {
 fn texts(length: impl Fn(u32) -> u32) -> Made {
     let class = event("large", vec![("t", FieldKind::Text), ("n", FieldKind::Scalar(Scalar::U8))]);
     let metadata =
-        metadata_preamble(&description(Contexts::default())) + &event_declaration(0, &class);
+        metadata_preamble(&description(Contexts::default())) + &event_declaration(0, 0, &class);
     let mut stream = StreamWriter::new(0);
     let mut time = START_NS;
     for packet in 0..3 {
@@ -267,7 +267,7 @@ fn packet_headers_lie_anywhere() {
     const WINDOW_BYTES: usize = 256 << 10;
     let class = event("e", vec![("n", FieldKind::Scalar(Scalar::U8))]);
     let metadata =
-        metadata_preamble(&description(Contexts::default())) + &event_declaration(0, &class);
+        metadata_preamble(&description(Contexts::default())) + &event_declaration(0, 0, &class);
     for before in [1, 4, 40, 79, 80, 81, 83, 84, 85, 88] {
         let mut stream = StreamWriter::new(0);
         for packet in 0..2 {

@@ -34,7 +34,7 @@ fn values_come_back() {
     );
     let contexts = Contexts { vpid: false, vtid: true, procname: true };
     assert_eq!(contexts.size_bytes(), 21);
-    let metadata = metadata_preamble(&description(contexts)) + &event_declaration(7, &class);
+    let metadata = metadata_preamble(&description(contexts)) + &event_declaration(0, 7, &class);
     let mut stream = StreamWriter::new(4);
     let mut body = 77_i32.to_le_bytes().to_vec();
     body.extend(b"name\0\0\0\0\0\0\0\0\0\0\0\0\0");
@@ -130,7 +130,7 @@ proptest! {
         prop_assume!(!scalar.is_float());
         let class = event("e", vec![("n", FieldKind::Scalar(scalar))]);
         let metadata = metadata_preamble(&description(Contexts::default()))
-            + &event_declaration(id, &class);
+            + &event_declaration(0, id, &class);
         let mut stream = StreamWriter::new(0);
         stream.begin(START_NS);
         stream.record(id, START_NS + step, &value.to_le_bytes()[..scalar.size_bytes()]);
@@ -155,7 +155,7 @@ proptest! {
         let mut class = event("e", fields);
         class.provider = provider;
         let metadata = metadata_preamble(&description(Contexts::default()))
-            + &event_declaration(0, &class);
+            + &event_declaration(0, 0, &class);
         let trace = Trace::parse(metadata.as_bytes()).expect("metadata");
         let declared = &trace.streams()[0].events()[0];
         let full_name = class.full_name();

@@ -50,7 +50,8 @@ impl Running {
         Self::start_for(command, what, LIMIT_S)
     }
 
-    fn start_for(command: &mut Command, what: &str, limit_s: u64) -> Result<Self> {
+    /// The same of one that may take so long.
+    pub(crate) fn start_for(command: &mut Command, what: &str, limit_s: u64) -> Result<Self> {
         if signals::stopped() {
             return Err(Error::Interrupted);
         }
@@ -79,6 +80,11 @@ impl Running {
             .read_line(&mut line)
             .map_err(Error::io(format!("cannot read {}", self.what)))?;
         Ok(line.trim_end().to_owned())
+    }
+
+    /// Tells it to end. Nothing if it has.
+    pub(crate) fn terminate(&self) {
+        signals::terminate(self.child.id().cast_signed());
     }
 
     /// Waits for its end.

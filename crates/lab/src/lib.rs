@@ -7,6 +7,7 @@
 //! results   what was measured, as JSON; table, bars and report show it to people
 //! reader    the same for readers of traces: ours beside babeltrace2
 //! reserve   what keeping writers apart costs: the 2012 paper's buffer beside ours, and others
+//! sessions  what sessions cost: several on one event, changes, recorders, short-lived processes
 //! preload   what the preload helper costs programs that allocate, made here or installed
 //! ```
 //!
@@ -33,6 +34,7 @@ mod reserve;
 mod results;
 mod rust;
 mod sections;
+mod sessions;
 mod signals;
 mod spans;
 mod stats;
@@ -58,5 +60,9 @@ pub use reserve::{
     Steps, StepsOnPath, Tally, ThreadsCost, Way as ReserveWay, print_reserve, run_reserve,
 };
 pub use results::{Account, Bar, Cell, Flow, Memory, Note, Results, Startup, Verdict};
+pub use sessions::{
+    By, Change, Crowd, Grace, IdleSession, Left, Load, SessionCost, SessionKind, SessionsOptions,
+    SessionsResults, Slope, SwitchOn, Who, print_sessions, run_sessions,
+};
 pub use spans::{SpanCell, SpansOptions, SpansResults, print_spans, run_spans};
 pub use stats::Spread;

@@ -31,6 +31,19 @@ pub(crate) struct Counted {
 
 /// Counts the trace in `folder` or somewhere below; `None` if there is none.
 pub(crate) fn count(folder: &Path) -> Result<Option<Counted>> {
+    count_each(folder, |_, _| ())
+}
+
+/// Times (by the stream's clock) and numbers of all events in the trace in `folder` or somewhere
+/// below, stream by stream.
+pub(crate) fn numbers(folder: &Path) -> Result<Vec<(u64, u64)>> {
+    let mut found = Vec::new();
+    count_each(folder, |clock, number| found.push((clock, number)))?;
+    Ok(found)
+}
+
+/// Counts, and calls `each` with the time and the number of every event that has one.
+fn count_each(folder: &Path, mut each: impl FnMut(u64, u64)) -> Result<Option<Counted>> {
     let Some(folder) = trace_folder(folder, 0) else { return Ok(None) };
     let metadata = read(&folder.join("metadata"))?;
     let what = folder.display().to_string();
@@ -38,7 +51,7 @@ pub(crate) fn count(folder: &Path) -> Result<Option<Counted>> {
     let mut counted = Counted::default();
     for stream in files(&folder)? {
         if stream.file_name().is_some_and(|name| name != "metadata") {
-            count_stream(&trace, &read(&stream)?, &mut counted)
+            count_stream(&trace, &read(&stream)?, &mut counted, &mut each)
                 .map_err(|error| Error::output(stream.display().to_string(), error))?;
         }
     }
@@ -83,6 +96,7 @@ fn count_stream(
     trace: &Trace,
     bytes: &[u8],
     counted: &mut Counted,
+    each: &mut impl FnMut(u64, u64),
 ) -> std::result::Result<(), DecodeError> {
     let mut decoder = StreamDecoder::new(trace);
     let mut numbers = Numbers::default();
@@ -96,8 +110,11 @@ fn count_stream(
         let content_bits = decoder.content_bits() - decoder.position_bits();
         counted.record_bytes += content_bits / 8;
         while let Some(event) = decoder.event(window)? {
+            let clock = event.header.clock;
             event.read(&mut numbers)?;
-            numbers.event_ends();
+            if let Some(number) = numbers.event_ends() {
+                each(clock, number);
+            }
         }
         let size = packet.packet_bits.map_or(rest.len() as u64, |bits| bits / 8);
         at = at.saturating_add(usize::try_from(size).unwrap_or(usize::MAX));
@@ -123,10 +140,12 @@ struct Numbers {
 }
 
 impl Numbers {
-    fn event_ends(&mut self) {
+    /// The event's number, if it has one.
+    fn event_ends(&mut self) -> Option<u64> {
         self.events += 1;
         self.last = self.current.or(self.last);
         self.first = self.first.or(self.current);
+        self.current
     }
 }
 

@@ -11,7 +11,7 @@ pub(crate) struct Source {
 }
 
 /// All of them.
-pub(crate) const SOURCES: [Source; 13] = [
+pub(crate) const SOURCES: [Source; 17] = [
     Source { name: "harness.h", text: include_str!("workloads/harness.h") },
     Source { name: "baseline.c", text: include_str!("workloads/baseline.c") },
     Source { name: "trackway.c", text: include_str!("workloads/trackway.c") },
@@ -25,6 +25,10 @@ pub(crate) const SOURCES: [Source; 13] = [
     Source { name: "allocate.c", text: include_str!("workloads/allocate.c") },
     Source { name: "interpose.c", text: include_str!("workloads/interpose.c") },
     Source { name: "launch.c", text: include_str!("workloads/launch.c") },
+    Source { name: "sessions.h", text: include_str!("workloads/sessions.h") },
+    Source { name: "sessions.c", text: include_str!("workloads/sessions.c") },
+    Source { name: "sessions-lttng.c", text: include_str!("workloads/sessions-lttng.c") },
+    Source { name: "crowd.c", text: include_str!("workloads/crowd.c") },
 ];
 
 /// One batch of one thread: a line `batch THREAD NUMBER EVENTS NS`.
@@ -96,7 +100,8 @@ pub(crate) fn threads(output: &str) -> Result<u64> {
     Ok(threads)
 }
 
-fn numbers<const COUNT: usize>(line: &str, word: &str) -> Result<[u64; COUNT]> {
+/// The numbers of a line that begins with `word`.
+pub(crate) fn numbers<const COUNT: usize>(line: &str, word: &str) -> Result<[u64; COUNT]> {
     let mut words = line.split(' ');
     if words.next() != Some(word) {
         return Err(malformed(line, format_args!("not '{word}'")));

@@ -5,8 +5,9 @@
 //! may lead in circles; what is no regular file is never opened: a FIFO would wait for its
 //! writer, a device may do anything.
 
+use std::collections::HashMap;
 use std::fmt;
-use std::fs::{self, File};
+use std::fs::{self, File, Metadata};
 use std::io::{self, Read as _, Write};
 use std::os::unix::fs::{FileExt as _, MetadataExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
@@ -101,6 +102,11 @@ impl fmt::Display for FileError {
 }
 
 impl FileError {
+    /// Whether there is no such file.
+    fn is_absence(&self) -> bool {
+        matches!(self, Self::Io(error) if error.kind() == io::ErrorKind::NotFound)
+    }
+
     fn into_io(self) -> io::Error {
         match self {
             Self::Io(error) => error,
@@ -131,9 +137,37 @@ pub struct Found {
 ///
 /// If one of `paths` cannot be read, or has no trace.
 pub fn open(paths: &[PathBuf], messages: &mut dyn Write) -> Result<Found, OpenError> {
-    let (inputs, folders) = (Vec::new(), Vec::new());
-    let mut search =
-        Search { inputs, folders, is_whole: true, open_files: 0, open_max: open_max(), messages };
+    open_with(paths, None, messages)
+}
+
+/// As [`open`], of traces that are opened again and again: metadata that is `known` and whose file
+/// is still the same is not parsed anew. Afterwards that of the traces found is known.
+///
+/// # Errors
+///
+/// As [`open`].
+pub(crate) fn open_again(
+    paths: &[PathBuf],
+    known: &mut Known,
+    messages: &mut dyn Write,
+) -> Result<Found, OpenError> {
+    open_with(paths, Some(known), messages)
+}
+
+fn open_with(
+    paths: &[PathBuf],
+    mut known: Option<&mut Known>,
+    messages: &mut dyn Write,
+) -> Result<Found, OpenError> {
+    let mut search = Search {
+        inputs: Vec::new(),
+        folders: Vec::new(),
+        is_whole: true,
+        open_files: 0,
+        open_max: open_max(),
+        known: known.as_deref_mut(),
+        messages,
+    };
     for path in paths {
         let cannot = |error| OpenError::Path(path.clone(), error);
         // As babeltrace2, whose warnings name streams by their absolute path.
@@ -144,7 +178,32 @@ pub fn open(paths: &[PathBuf], messages: &mut dyn Write) -> Result<Found, OpenEr
         }
     }
     let Search { inputs, folders, is_whole, .. } = search;
+    if let Some(Known(known)) = known {
+        known.retain(|folder, _| folders.contains(folder));
+    }
     Ok(Found { inputs, folders, is_whole })
+}
+
+/// Metadata that was read before, by its trace's folder.
+#[derive(Default)]
+pub(crate) struct Known(HashMap<PathBuf, (Stamp, Trace)>);
+
+/// What changes if a file is replaced, or written to.
+#[derive(PartialEq, Eq)]
+struct Stamp {
+    id: (u64, u64),
+    length: u64,
+    modified: (i64, i64),
+}
+
+impl Stamp {
+    fn of(metadata: &Metadata) -> Self {
+        Self {
+            id: (metadata.dev(), metadata.ino()),
+            length: metadata.len(),
+            modified: (metadata.mtime(), metadata.mtime_nsec()),
+        }
+    }
 }
 
 /// Which files there are of traces in the folders `paths`, at any depth, and how long they are:
@@ -175,6 +234,7 @@ struct Search<'m> {
     is_whole: bool,
     open_files: usize,
     open_max: usize,
+    known: Option<&'m mut Known>,
     messages: &'m mut dyn Write,
 }
 
@@ -221,6 +281,7 @@ impl Search<'_> {
             .and_then(|bytes| Index::open(bytes).map_err(FileError::Index));
         match opened {
             Ok(index) => Ok(Some(index)),
+            Err(error) if error.is_absence() => Ok(None),
             Err(error) => {
                 self.damaged(&path, &error)?;
                 Ok(None)
@@ -228,24 +289,59 @@ impl Search<'_> {
         }
     }
 
+    /// What a trace's metadata says.
+    fn metadata(&mut self, folder: &Path) -> Result<Trace, FileError> {
+        let file = regular(&folder.join(METADATA))?;
+        let stamp = Stamp::of(&file.metadata()?);
+        let known = self.known.as_deref().and_then(|Known(known)| known.get(folder));
+        if let Some((_, trace)) = known.filter(|(known, _)| *known == stamp) {
+            return Ok(trace.clone());
+        }
+        let bytes = read_metadata(file)?;
+        if bytes.is_empty() {
+            return Err(FileError::Empty);
+        }
+        let trace = Trace::parse(&bytes).map_err(FileError::Metadata)?;
+        if let Some(Known(known)) = &mut self.known {
+            known.insert(folder.to_owned(), (stamp, trace.clone()));
+        }
+        Ok(trace)
+    }
+
+    /// The data files at `paths`, as long as they are now.
+    fn files(&self, paths: Vec<PathBuf>) -> Vec<(PathBuf, Result<TraceFile, FileError>)> {
+        let mut open_files = self.open_files;
+        let open = |path: PathBuf| {
+            let opened = TraceFile::open(&path, open_files < self.open_max);
+            open_files += usize::from(opened.is_ok());
+            (path, opened)
+        };
+        paths.into_iter().map(open).collect()
+    }
+
     fn trace(
         &mut self,
         folder: &Path,
         root: &Path,
     ) -> io::Result<Result<Input<TraceFile>, FileError>> {
-        let (trace, paths) = match metadata(folder).and_then(|trace| Ok((trace, files(folder)?))) {
+        // In this order: of a trace that grows, metadata declares at least what is in files that
+        // were as long as this before it was read.
+        let opened = files(folder).map(|paths| self.files(paths));
+        let (trace, opened) = match self.metadata(folder).and_then(|trace| Ok((trace, opened?))) {
             Ok(read) => read,
             Err(error) => return Ok(Err(error)),
         };
         let mut files = Vec::new();
-        for path in paths {
-            match TraceFile::open(&path, self.open_files < self.open_max) {
+        for (path, opened) in opened {
+            match opened {
                 Ok(bytes) => {
                     self.open_files += 1;
                     let mut file = DataFile::new(path.display().to_string(), bytes);
                     file.index = self.index(&path)?;
                     files.push(file);
                 }
+                // Deleted since, as tracers do that keep only the newest files.
+                Err(error) if error.is_absence() => {}
                 Err(error) => self.damaged(&path, &error)?,
             }
         }
@@ -275,21 +371,12 @@ pub(crate) fn subfolders(folder: &Path) -> io::Result<Vec<PathBuf>> {
     Ok(folders)
 }
 
-fn metadata(folder: &Path) -> Result<Trace, FileError> {
-    let bytes = read_metadata(&folder.join(METADATA))?;
-    if bytes.is_empty() {
-        return Err(FileError::Empty);
-    }
-    Trace::parse(&bytes).map_err(FileError::Metadata)
-}
-
 /// The bytes of the metadata at `path`.
 pub(crate) fn metadata_bytes(path: &Path) -> io::Result<Vec<u8>> {
-    read_metadata(path).map_err(FileError::into_io)
+    regular(path).and_then(read_metadata).map_err(FileError::into_io)
 }
 
-fn read_metadata(path: &Path) -> Result<Vec<u8>, FileError> {
-    let file = regular(path)?;
+fn read_metadata(file: File) -> Result<Vec<u8>, FileError> {
     let size = file.metadata()?.len();
     if size > METADATA_BYTES_MAX {
         return Err(FileError::TooLarge(size));
@@ -319,7 +406,11 @@ fn files(folder: &Path) -> Result<Vec<PathBuf>, FileError> {
     Ok(files)
 }
 
-/// Opens a regular file.
+/// Opens a regular file, without waiting for one that is none.
+pub(crate) fn regular_file(path: &Path) -> io::Result<File> {
+    regular(path).map_err(FileError::into_io)
+}
+
 fn regular(path: &Path) -> Result<File, FileError> {
     if !fs::metadata(path)?.is_file() {
         return Err(FileError::NotRegular);
@@ -369,7 +460,70 @@ impl Bytes for TraceFile {
     fn read_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<usize> {
         match &self.file {
             Some(file) => file.read_at(buffer, offset),
-            None => regular(&self.path).map_err(FileError::into_io)?.read_at(buffer, offset),
+            None => regular_file(&self.path)?.read_at(buffer, offset),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::slice;
+
+    use trackway_testkit::TemporaryFolder;
+
+    use super::*;
+
+    #[test]
+    fn metadata_is_parsed_anew_if_its_file_is_another_or_was_written_to() {
+        let root = TemporaryFolder::new();
+        let (folder, path) = (root.path().to_owned(), root.join(METADATA));
+        let mut known = Known::default();
+        let mut version = || {
+            let found = open_again(slice::from_ref(&folder), &mut known, &mut io::sink());
+            let found = found.expect("a trace");
+            found
+                .inputs
+                .first()
+                .and_then(|input| Some(input.trace.environment_text("v")?.to_owned()))
+        };
+        let text = |version: &str| {
+            format!(
+                "/* CTF 1.8 */ trace {{ major = 1; minor = 8; byte_order = le; }};
+            env {{ v = \"{version}\"; }};"
+            )
+        };
+        fs::write(&path, text("1")).expect("a file");
+        let modified = fs::metadata(&path).and_then(|file| file.modified()).expect("a time");
+        let set_modified = |path: &Path| {
+            let file = File::options().write(true).open(path);
+            file.and_then(|file| file.set_modified(modified)).expect("a file");
+        };
+        assert_eq!(version().as_deref(), Some("1"));
+        // Nothing tells that it was written to; so this shows that it is not read.
+        fs::write(&path, text("2")).expect("a file");
+        set_modified(&path);
+        assert_eq!(version().as_deref(), Some("1"));
+        // Recorders replace it; others append to it.
+        let next = root.join(".next");
+        fs::write(&next, text("3")).expect("a file");
+        set_modified(&next);
+        fs::rename(&next, &path).expect("a file");
+        assert_eq!(version().as_deref(), Some("3"));
+        fs::write(&path, text("3") + "env { v = \"4\"; };").expect("a file");
+        set_modified(&path);
+        assert_eq!(version().as_deref(), Some("4"));
+        // What cannot be read is not what it was before.
+        fs::write(&path, "nonsense").expect("a file");
+        assert_eq!(version(), None);
+    }
+
+    #[test]
+    fn a_file_that_was_deleted_while_it_was_looked_for_is_no_damage() {
+        let root = TemporaryFolder::new();
+        fs::write(root.join("0"), "a stream").expect("a file");
+        let gone = TraceFile::open(&root.join("1"), true).err().expect("it is not there");
+        assert!(gone.is_absence());
+        let other = TraceFile::open(root.path(), true).err().expect("a folder");
+        assert!(!other.is_absence());
     }
 }

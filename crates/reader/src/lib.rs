@@ -19,6 +19,7 @@ mod follow;
 mod index;
 mod input;
 mod merge;
+mod overlap;
 mod pipeline;
 mod plan;
 mod prefixes;

@@ -13,6 +13,7 @@ use trackway_ctf::read::{
 };
 
 use crate::decode::Task;
+use crate::overlap::PacketAt;
 use crate::stream::Stream;
 
 /// How much of a packet is read at first to get at its header.
@@ -45,8 +46,9 @@ pub(crate) struct Planner<'t, B> {
 enum Place {
     /// It cannot be read: first, for its damage to be told.
     Damaged,
-    /// It begins at this clock value, if it says so.
-    Begins(Option<u64>),
+    /// It begins at this clock value, and has this number in its stream, if it says so. Behind one
+    /// without events the next may begin at once.
+    Begins(Option<u64>, Option<u64>),
 }
 
 /// A task, and what it means for the tasks after it.
@@ -218,8 +220,9 @@ impl<'t, B: Bytes> Planner<'t, B> {
         Some(Planned { task, stands_alone, until: until.unwrap_or(i64::MIN) })
     }
 
-    /// The file whose next packet is the earliest. Packets that two files both have (snapshots
-    /// overlap) are passed over in all but one.
+    /// The file whose next packet is the earliest. A packet that several files have (snapshots
+    /// overlap) is read from the one that has most of it, and passed over in the others: a
+    /// snapshot takes what is being written as far as it is.
     fn choose(&mut self, memory: &mut Vec<u8>) -> Option<usize> {
         if let [_] = self.next[..] {
             let source = self.source(0, memory)?;
@@ -228,25 +231,38 @@ impl<'t, B: Bytes> Planner<'t, B> {
             return (!is_at_end).then_some(0);
         }
         let Reverse((place, first)) = self.order.pop()?;
-        let packet = self.peek(first, memory);
-        let mut others = Vec::new();
+        let Some(mut longest) = self.peek(first, memory) else { return Some(first) };
+        let mut chosen = first;
+        let mut others = vec![(first, Some(longest))];
         while let Some(&Reverse((other, index))) = self.order.peek()
             && other == place
-            && packet.is_some()
         {
             self.order.pop();
-            others.push(index);
+            let other = self.peek(index, memory);
+            let same = other.filter(|&other| self.is_same((chosen, longest), (index, other)));
+            if let Some(longer) = same.filter(|same| same.content_bits > longest.content_bits) {
+                (chosen, longest) = (index, longer);
+            }
+            others.push((index, same));
         }
-        for index in others {
+        for (index, same) in others.into_iter().filter(|&(index, _)| index != chosen) {
             let mut source = self.source(index, memory)?;
-            if let Some(packet) = packet
-                && source.peek(&self.stream.trace.trace) == Some(packet)
-            {
-                source.skip(&packet);
+            if let Some(same) = same {
+                source.skip(&same);
             }
             self.put_back(index, source, memory);
         }
-        Some(first)
+        Some(chosen)
+    }
+
+    /// Whether the next packets of two files, which begin at the same time, are one.
+    fn is_same(&self, one: (usize, Packet), other: (usize, Packet)) -> bool {
+        let packet_at = |(index, packet): (usize, Packet)| {
+            let bytes = &self.stream.files.get(index)?.bytes;
+            Some(PacketAt { bytes, at: *self.next.get(index)?, packet })
+        };
+        let both = packet_at(one).zip(packet_at(other));
+        both.is_some_and(|(one, other)| one.is_of_same(&other, &self.stream.trace.trace))
     }
 
     fn peek(&self, index: usize, memory: &mut Vec<u8>) -> Option<Packet> {
@@ -264,7 +280,8 @@ impl<'t, B: Bytes> Planner<'t, B> {
 
     fn place(&self, source: &mut SourceStream<&'t B>) -> Place {
         let packet = source.peek(&self.stream.trace.trace);
-        packet.map_or(Place::Damaged, |packet| Place::Begins(packet.timestamp_begin))
+        let begins = |packet: Packet| Place::Begins(packet.timestamp_begin, packet.sequence);
+        packet.map_or(Place::Damaged, begins)
     }
 
     /// A file, at its next packet. It is to be put back, or its memory.

@@ -2,12 +2,21 @@
 //! whether it was finished.
 //!
 //! The recorder locks the folder that it records into (flock(2)), notes its calibrations in the
-//! folder `trackway` beside the streams, and at the very end writes a mark there. Traces that were
+//! folder `trackway` beside the streams, and at the very end writes a mark there. While somebody
+//! follows, it also says there up to which time everything is written:
+//!
+//! ```text
+//! trackway/live: sequence u64, flushed u64 (the trace's clock), !(sequence ^ flushed) u64
+//!                                                                           all little endian
+//! ```
+//!
+//! in place, after each time that it has written, with the sequence one higher. Traces that were
 //! made of such traces, as by [`crate::trim`], have no such folder: of them nothing is known, as of
 //! other tracers'.
 
 use std::fs::{File, TryLockError};
 use std::io::ErrorKind;
+use std::os::unix::fs::FileExt as _;
 use std::path::{Path, PathBuf};
 
 use crate::folder;
@@ -16,6 +25,10 @@ use crate::folder;
 const CALIBRATIONS: &str = "trackway/clock.csv";
 /// What they have once they are complete; `trackway_recorder::completion` names it.
 const MARK: &str = "trackway/complete";
+/// Where their recorder says how far they are written.
+const LIVE: &str = "trackway/live";
+/// How often that is read at most, if it is being rewritten meanwhile.
+const LIVE_READS_MAX: usize = 4;
 /// Where the streams are in the folder that is recorded into: `ust/uid/UID/64-bit`.
 const STREAMS_DEPTH: usize = 4;
 
@@ -63,6 +76,41 @@ fn is_live_by(folder: &Path, lock: &dyn Fn(&Path) -> Lock) -> bool {
 /// Whether `trackway record` wrote the trace in `folder`, and it was not completed.
 fn is_incomplete(folder: &Path) -> bool {
     folder.join(CALIBRATIONS).is_file() && !folder.join(MARK).exists()
+}
+
+/// Whether the trace in `folder` was completed: nothing is added to it any more.
+pub(crate) fn is_complete(folder: &Path) -> bool {
+    folder.join(MARK).exists()
+}
+
+/// How far a trace is written, as its recorder says.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Flushed {
+    /// One higher each time that it says so.
+    sequence: u64,
+    /// The value of the trace's clock up to which all events are in the files.
+    pub(crate) clock: u64,
+}
+
+impl Flushed {
+    /// What these bytes say; `None` if they are not of one writing.
+    fn of(bytes: [u8; 24]) -> Option<Self> {
+        let mut words = bytes.chunks_exact(8).map_while(|word| word.first_chunk::<8>());
+        let mut next = || words.next().map(|word| u64::from_le_bytes(*word));
+        let (sequence, clock, check) = (next()?, next()?, next()?);
+        (check == !(sequence ^ clock)).then_some(Self { sequence, clock })
+    }
+}
+
+/// How far the trace in `folder` is written; `None` if its recorder does not say so, or is saying
+/// something else just now.
+pub(crate) fn flushed(folder: &Path) -> Option<Flushed> {
+    let file = folder::regular_file(&folder.join(LIVE)).ok()?;
+    (0..LIVE_READS_MAX).find_map(|_| {
+        let mut bytes = [0; 24];
+        file.read_exact_at(&mut bytes, 0).ok()?;
+        Flushed::of(bytes)
+    })
 }
 
 /// Whether somebody records into the folder `path`, or one below.
@@ -141,6 +189,25 @@ mod tests {
         let elsewhere = root.join("elsewhere");
         fs::rename(&folder, &elsewhere).expect("a folder");
         assert!(unfinished(&[elsewhere]).is_empty(), "recovery would not find it");
+    }
+
+    #[test]
+    fn what_a_recorder_says_is_believed_if_it_is_of_one_writing() {
+        let folder = TemporaryFolder::new();
+        let say = |words: &[u64]| {
+            let bytes: Vec<u8> = words.iter().flat_map(|word| word.to_le_bytes()).collect();
+            fs::write(folder.join(LIVE), bytes).expect("a file");
+            flushed(folder.path())
+        };
+        assert_eq!(flushed(folder.path()), None, "there is no file");
+        fs::create_dir_all(folder.join("trackway")).expect("a folder");
+        assert_eq!(say(&[7, 500, !(7 ^ 500)]), Some(Flushed { sequence: 7, clock: 500 }));
+        assert_eq!(say(&[8, 500, !(7 ^ 500)]), None, "half of it is another's");
+        assert_eq!(say(&[0, 0, 0]), None, "nothing was written yet");
+        assert_eq!(say(&[7, 500]), None, "it is cut off");
+        fs::remove_file(folder.join(LIVE)).expect("a file");
+        fs::create_dir(folder.join(LIVE)).expect("a folder");
+        assert_eq!(flushed(folder.path()), None, "it is no file");
     }
 
     #[test]

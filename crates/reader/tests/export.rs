@@ -11,9 +11,11 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use support::{Made, Random, START_NS, StreamWriter, babeltrace, description, event, random_trace};
 use trackway_ctf::read::{Event, Trace, read_stream, read_trace};
+use trackway_ctf::text::{Pretty, PrettyOptions, utc};
 use trackway_ctf::write::{Contexts, PACKET_HEADER_BYTES, event_declaration, metadata_preamble};
 use trackway_reader::{
-    Export, ExportError, Exported, Input, Range, Selection, TraceFile, join, open, trim,
+    Export, ExportError, Exported, Input, Range, Selection, Settings, TraceFile, join, open, print,
+    statistics, trim,
 };
 use trackway_schema::{FieldKind, Scalar};
 use trackway_testkit::TemporaryFolder;
@@ -195,7 +197,7 @@ fn far_apart() -> Made {
     let mut metadata = metadata_preamble(&description(Contexts::default()));
     for (id, name) in ["rare", "often"].into_iter().enumerate() {
         let class = event(name, vec![("n", FieldKind::Scalar(Scalar::U8))]);
-        metadata += &event_declaration(id as u32, &class);
+        metadata += &event_declaration(0, id as u32, &class);
     }
     let mut stream = StreamWriter::new(0);
     stream.fields.events_discarded = 3;
@@ -303,6 +305,139 @@ fn chunks_become_the_trace_that_they_were_cut_from() {
         check_by_babeltrace(&to, events(&to).len());
     }
     assert!(compared > 5, "{compared} traces");
+}
+
+/// A stream of three packets, in each of which `counts` of its five events are; none of packets of
+/// which that says `None`.
+fn snapshot(counts: [Option<u8>; 3]) -> StreamWriter {
+    let mut stream = StreamWriter::new(7);
+    for (packet, count) in (0..).zip(counts) {
+        let begin = START_NS + 1000 * packet;
+        let Some(count) = count else {
+            stream.fields.sequence += 1;
+            continue;
+        };
+        stream.begin(begin);
+        for n in 0..count {
+            stream.record(0, begin + u64::from(n), &[n]);
+        }
+        stream.end(begin + u64::from(count), 8 - usize::from(count));
+    }
+    stream
+}
+
+/// Each takes the packet that was being written as far as it was.
+#[test]
+fn of_a_packet_that_several_snapshots_have_the_longest_is_read() {
+    let class = event("tick", vec![("n", FieldKind::Scalar(Scalar::U8))]);
+    let mut metadata = metadata_preamble(&description(Contexts::default()));
+    metadata += &event_declaration(0, 0, &class);
+    let pieces = [
+        [Some(5), Some(2), None],
+        [Some(5), Some(4), None],
+        [None, Some(5), Some(1)],
+        // Of the last packet there is as much as the longest has.
+        [None, Some(3), None],
+        [None, None, Some(3)],
+    ];
+    let whole = snapshot([Some(5), Some(5), Some(3)]);
+    for turn in 0..pieces.len() {
+        let place = TemporaryFolder::new();
+        // Their order is that of their names.
+        for number in 0..pieces.len() {
+            let stream = snapshot(pieces[(number + turn) % pieces.len()]);
+            let made = Made { metadata: metadata.clone(), streams: vec![stream], events: 0 };
+            save(&made, &place.join(format!("snapshot-{number}/ust/uid/0/64-bit")));
+        }
+        let from = [place.path().to_owned()];
+        let inputs = || inputs(&from).into_iter().map(|(input, _)| input).collect();
+        let (mut lines, mut messages) = (Vec::new(), Vec::new());
+        let (all, settings) = (Selection::default(), Settings::default());
+        let format = Pretty::new(PrettyOptions::default(), utc);
+        let printed = print(inputs(), &all, &format, &settings, &mut lines, &mut messages);
+        assert_eq!(printed.expect("memory").events, 13, "turn {turn}");
+        assert_eq!(lines.split(|&byte| byte == b'\n').filter(|line| !line.is_empty()).count(), 13);
+        let counted = statistics(inputs(), &all, JOBS, &mut messages).expect("memory");
+        assert_eq!((counted.count(), counted.traces), (13, 1), "turn {turn}");
+        assert_eq!((counted.streams[0].packets, counted.streams[0].lost_packets), (3, 0));
+        assert_eq!(String::from_utf8_lossy(&messages), "", "turn {turn}");
+        let to = place.join("to");
+        let (done, messages) = merged(&from, &to);
+        assert_eq!((done.traces, done.packets, messages.as_str()), (1, 3, ""), "turn {turn}");
+        let to = to.join("snapshot-0/ust/uid/0/64-bit");
+        assert!(files(&to)["channel_0"] == whole.bytes, "turn {turn}");
+        check_by_babeltrace(&to, 13);
+    }
+}
+
+/// A packet without events comes before the one that begins when it ends, whichever file they are
+/// in.
+#[test]
+fn packets_that_begin_at_the_same_time_come_in_the_order_of_their_numbers() {
+    let class = event("tick", vec![("n", FieldKind::Scalar(Scalar::U8))]);
+    let mut metadata = metadata_preamble(&description(Contexts::default()));
+    metadata += &event_declaration(0, 0, &class);
+    let stream = |numbers: &[u64], count: u8| {
+        let mut stream = StreamWriter::new(7);
+        for &number in numbers {
+            stream.fields.sequence = number;
+            stream.begin(START_NS);
+            (0..count * u8::from(number == 1)).for_each(|n| stream.record(0, START_NS, &[n]));
+            stream.end(START_NS, 0);
+        }
+        stream
+    };
+    let place = TemporaryFolder::new();
+    let pieces = [("a", stream(&[1], 2)), ("b", stream(&[0, 1], 5)), ("c", stream(&[0, 1], 3))];
+    let expected = pieces[1].1.bytes.clone();
+    let folders = pieces.map(|(name, stream)| {
+        save(
+            &Made { metadata: metadata.clone(), streams: vec![stream], events: 0 },
+            &place.join(name),
+        );
+        place.join(name)
+    });
+    let (done, messages) = merged(&folders, &place.join("to"));
+    assert_eq!((done.packets, messages.as_str()), (2, ""));
+    assert!(files(&place.join("to"))["channel_0"] == expected);
+}
+
+/// Their packets begin at the same time and have the same number; but each has what the other has
+/// not.
+#[test]
+fn parts_of_a_packet_that_have_different_events_are_all_read() {
+    let mut metadata = metadata_preamble(&description(Contexts::default()));
+    for (id, name) in ["one", "other"].into_iter().enumerate() {
+        let class = event(name, vec![("n", FieldKind::Scalar(Scalar::U8))]);
+        metadata += &event_declaration(0, id as u32, &class);
+    }
+    let mut stream = StreamWriter::new(0);
+    stream.begin(START_NS);
+    for n in 0..5 {
+        stream.record(u32::from(n % 2), START_NS, &[n]);
+    }
+    stream.end(START_NS, 0);
+    let place = TemporaryFolder::new();
+    let from = place.join("from");
+    save(&Made { metadata, streams: vec![stream], events: 5 }, &from);
+    let parts = ["app:one", "app:other"].map(|wanted| {
+        let to = place.join(wanted);
+        let is_wanted = |name: &str| name == wanted;
+        trimmed(&from, &to, &Selection { events: &is_wanted, ..Selection::default() });
+        to
+    });
+    let numbers = |part: &Path| {
+        let trace = Trace::parse(&fs::read(part.join("metadata")).expect("metadata"));
+        let read = read_stream(&trace.expect("metadata"), &files(part)["channel_0"]);
+        read.packets.iter().map(|packet| (packet.timestamp_begin, packet.sequence)).next()
+    };
+    assert_eq!(numbers(&parts[0]), numbers(&parts[1]));
+    let (done, messages) = merged(&parts, &place.join("to"));
+    assert_eq!((done.packets, messages.as_str()), (2, ""));
+    assert_eq!(events(&place.join("to")).len(), 5);
+    // With all of it, what the others have is part of it only where it comes first.
+    let (done, _) = merged(&[from, parts[0].clone()], &place.join("all"));
+    assert_eq!(done.packets, 2);
 }
 
 #[test]

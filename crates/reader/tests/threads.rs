@@ -177,7 +177,7 @@ fn a_range_is_cut_out() {
 fn large(streams: u64, packets: u64, events: u64) -> Made {
     let class = event("e", vec![("n", FieldKind::Scalar(Scalar::U64))]);
     let metadata =
-        metadata_preamble(&description(Contexts::default())) + &event_declaration(0, &class);
+        metadata_preamble(&description(Contexts::default())) + &event_declaration(0, 0, &class);
     let mut made = Made { metadata, streams: Vec::new(), events: 0 };
     for instance in 0..streams {
         let mut stream = StreamWriter::new(instance);

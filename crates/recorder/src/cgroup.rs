@@ -35,10 +35,20 @@ const VERSION_2: Files = Files {
 };
 
 /// Bytes that may be allocated without coming near the limit of any group that this process is
-/// in; `u64::MAX` where there is none.
+/// in, nor that of the machine, whose memory may be less than what a file system in it may have.
 pub(crate) fn headroom_bytes() -> u64 {
     let membership = fs::read_to_string("/proc/self/cgroup").unwrap_or_default();
-    headroom_below(Path::new(ROOT), &membership)
+    let of_machine = fs::read_to_string("/proc/meminfo").ok().and_then(|text| left_by(&text));
+    headroom_below(Path::new(ROOT), &membership).min(of_machine.unwrap_or(u64::MAX))
+}
+
+/// What a machine may still give that has a /proc/meminfo like this (proc_meminfo(5)).
+fn left_by(meminfo: &str) -> Option<u64> {
+    let bytes = |name: &str| {
+        let line = meminfo.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'))?;
+        line.trim().strip_suffix(" kB")?.parse::<u64>().ok()?.checked_mul(1024)
+    };
+    Some(bytes("MemAvailable")?.saturating_sub(bytes("MemTotal")? / SLACK))
 }
 
 /// The same for groups mounted at `root` and a text as /proc/PID/cgroup has it.
@@ -86,6 +96,15 @@ mod tests {
         for (name, text) in files {
             fs::write(group.join(name), text).unwrap();
         }
+    }
+
+    #[test]
+    fn a_machine_keeps_an_eighth_of_its_memory() {
+        let text = "MemTotal:       800 kB\nMemFree:   1 kB\nMemAvailable:    300 kB\n";
+        assert_eq!(left_by(text), Some(200 << 10));
+        assert_eq!(left_by("MemTotal: 800 kB\nMemAvailable: 5 kB"), Some(0));
+        assert_eq!(left_by("MemTotal: 800 kB\nMemAvailable: many"), None);
+        assert!(headroom_bytes() > 0);
     }
 
     #[test]

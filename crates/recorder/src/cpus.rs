@@ -10,9 +10,15 @@ use trackway_sys::thread::CpuSet;
 /// Most CPUs of a machine.
 const CPUS_MAX: u32 = 8192;
 
+/// Environment variable by which tests make a machine claim that it could have more CPUs.
+const TEST_VARIABLE: &str = "TRACKWAY_TEST_CPUS";
+
 /// Number of CPUs that the machine could ever have: ids are below it.
 pub(crate) fn possible() -> u32 {
-    ids("/sys/devices/system/cpu/possible").last().map_or_else(fallback, |last| last + 1)
+    let found =
+        ids("/sys/devices/system/cpu/possible").last().map_or_else(fallback, |last| last + 1);
+    let claimed = std::env::var(TEST_VARIABLE).ok().and_then(|text| text.parse().ok());
+    claimed.unwrap_or(0).clamp(found, CPUS_MAX)
 }
 
 /// CPUs that are online.
@@ -48,10 +54,22 @@ pub(crate) fn visit_all() -> bool {
 }
 
 /// Calls `visitor` on every CPU that is online; whether every one could be visited.
-pub(crate) fn visit(mut visitor: impl FnMut(u32)) -> bool {
+pub(crate) fn visit(visitor: impl FnMut(u32)) -> bool {
+    visit_each(&online(), visitor)
+}
+
+/// Runs once on each of these CPUs, as far as they are online, then where it ran before. Whether it
+/// could.
+pub(crate) fn visit_these(cpus: &[u32]) -> bool {
+    let online = online();
+    let cpus: Vec<u32> = cpus.iter().copied().filter(|cpu| online.contains(cpu)).collect();
+    visit_each(&cpus, |_| ())
+}
+
+fn visit_each(cpus: &[u32], mut visitor: impl FnMut(u32)) -> bool {
     let Ok(before) = CpuSet::current() else { return false };
     let mut complete = true;
-    for cpu in online() {
+    for &cpu in cpus {
         match CpuSet::only(cpu).apply() {
             Ok(()) => visitor(cpu),
             // It went offline meanwhile: nothing runs there.

@@ -1,9 +1,10 @@
 //! Why recording is not possible.
 
-use std::io;
-use std::path::PathBuf;
+use std::io::{self, Read as _};
+use std::path::{Path, PathBuf};
 
-use trackway_session::{BuffersError, ByteCount, OptionError};
+use trackway_session::protocol::Refusal;
+use trackway_session::{BuffersError, ByteCount, OptionError, SpecError, TracefilesError};
 use trackway_window::{AllocateError, OpenError};
 
 /// Why a session cannot be recorded or recovered.
@@ -20,6 +21,8 @@ pub enum RecordError {
     TooSmall(u64, u64, PathBuf),
     /// Sizes that no session can have.
     Buffers(BuffersError),
+    /// Trace files that no session can have.
+    Tracefiles(TracefilesError),
     /// Words that mean nothing.
     Option(OptionError),
     /// Something that the system refused: what was done, to what.
@@ -47,6 +50,20 @@ pub enum RecordError {
     User(trackway_sys::Errno),
     /// The window was truncated, or the session was taken over, while recording.
     Lost(&'static str),
+    /// The folder of control sockets is one that others get to.
+    RunFolder(PathBuf),
+    /// There is a session of this name.
+    SessionExists(String),
+    /// There is no session of this name.
+    NoSession(String),
+    /// The recorder of this session is dead; what it had to say is in this file.
+    SessionDead(String, PathBuf),
+    /// The recorder of this session, with this process id, is stopped.
+    SessionStopped(String, u32),
+    /// What no session can be.
+    Spec(SpecError),
+    /// A recorder refused what it was asked.
+    Refused(Refusal),
 }
 
 impl RecordError {
@@ -83,6 +100,23 @@ impl RecordError {
                 "install it beside the trackway command, or in ../lib of it".into()
             }
             Self::LibraryPath(_) => "install Trackway in a folder without them".into(),
+            // Names of sockets have a place of 108 bytes: unix(7).
+            Self::Io(_, socket, error) if error.kind() == io::ErrorKind::InvalidInput => {
+                let folder = socket.parent().unwrap_or(socket);
+                format!("name a folder with a shorter path than {}", folder.display())
+                    + " in TRACKWAY_RUN_DIR"
+            }
+            Self::RunFolder(path) => {
+                format!("remove {}, or name another folder in TRACKWAY_RUN_DIR", path.display())
+            }
+            Self::SessionExists(name) => format!(
+                "trackway session status {name} says how it goes, trackway session destroy {name} \
+                 ends it"
+            ),
+            Self::NoSession(_) => "trackway session list shows those that there are".into(),
+            Self::SessionDead(..) => "trackway recover completes its trace".into(),
+            Self::SessionStopped(_, pid) => format!("kill -CONT {pid} lets it go on"),
+            Self::Refused(refusal) => return refusal.hint.clone(),
             _ => return None,
         })
     }
@@ -118,6 +152,7 @@ impl core::fmt::Display for RecordError {
                 ByteCount(*free / 2)
             ),
             Self::Buffers(error) => write!(formatter, "{error}"),
+            Self::Tracefiles(error) => write!(formatter, "{error}"),
             Self::Option(error) => write!(formatter, "{error}"),
             Self::Io(what, path, error) => {
                 write!(formatter, "cannot {what} {}: {}", path.display(), plain(error))
@@ -158,6 +193,23 @@ impl core::fmt::Display for RecordError {
                 write!(formatter, "cannot become the user who called sudo: {errno}")
             }
             Self::Lost(why) => write!(formatter, "recording ended: {why}"),
+            Self::RunFolder(path) => {
+                write!(formatter, "{} is not yours alone", path.display())
+            }
+            Self::SessionExists(name) => write!(formatter, "there is a session '{name}' already"),
+            Self::NoSession(name) => write!(formatter, "there is no session '{name}'"),
+            Self::SessionDead(name, log) => {
+                write!(formatter, "the recorder of session '{name}' is gone")?;
+                match last_line(log) {
+                    Some(line) => write!(formatter, "; the last that it said: {line}"),
+                    None => Ok(()),
+                }
+            }
+            Self::SessionStopped(name, pid) => {
+                write!(formatter, "the recorder of session '{name}' (process {pid}) is stopped")
+            }
+            Self::Spec(error) => write!(formatter, "{error}"),
+            Self::Refused(refusal) => formatter.write_str(&refusal.why),
         }
     }
 }
@@ -170,10 +222,36 @@ impl From<BuffersError> for RecordError {
     }
 }
 
+impl From<TracefilesError> for RecordError {
+    fn from(error: TracefilesError) -> Self {
+        Self::Tracefiles(error)
+    }
+}
+
 impl From<OptionError> for RecordError {
     fn from(error: OptionError) -> Self {
         Self::Option(error)
     }
+}
+
+impl From<SpecError> for RecordError {
+    fn from(error: SpecError) -> Self {
+        Self::Spec(error)
+    }
+}
+
+impl From<&RecordError> for Refusal {
+    fn from(error: &RecordError) -> Self {
+        Self { why: error.to_string(), hint: error.hint() }
+    }
+}
+
+fn last_line(log: &Path) -> Option<String> {
+    const BYTES_MAX: u64 = 64 << 10;
+    let mut text = String::new();
+    let file = std::fs::File::open(log).ok()?;
+    file.take(BYTES_MAX).read_to_string(&mut text).ok()?;
+    text.lines().last().map(str::to_owned)
 }
 
 /// The error as strerror(3) words it, without the number that std adds.

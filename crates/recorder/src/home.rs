@@ -1,9 +1,10 @@
-//! Where the user's window is, and opening it.
+//! Where a user's window is, and opening it.
 
 use std::ffi::{CString, OsString};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
 
+use trackway_sys::signal::Guard;
 use trackway_window::{Allocator, NAME_BYTES, OpenError, Window, window_name};
 
 use crate::RecordError;
@@ -14,7 +15,10 @@ use crate::report::Notices;
 const FOLDER_VARIABLE: &str = "TRACKWAY_WINDOW_DIR";
 const FOLDER: &str = "/dev/shm";
 
-/// The user's window, with what a recorder needs of it.
+/// How long whoever has another user's window locked is waited for, in ns, whatever is done there.
+const OTHERS_PATIENCE_NS: u64 = 50_000_000;
+
+/// A user's window, with what a recorder needs of it.
 #[derive(Debug)]
 pub struct Home {
     /// Hands out its memory.
@@ -23,6 +27,11 @@ pub struct Home {
     pub folder: PathBuf,
     /// Its file.
     pub path: PathBuf,
+    /// Whose it is, as this process sees users.
+    uid: u32,
+    /// Device and inode of its file.
+    file: (u64, u64),
+    guard: Guard,
 }
 
 impl Home {
@@ -54,18 +63,49 @@ impl Home {
 
     /// Opens (with `create`: or makes) the calling user's window in `folder`.
     pub fn open_in(folder: &Path, create: bool) -> Result<Self, RecordError> {
-        let path_bytes = |path: &Path| CString::new(path.as_os_str().as_bytes()).ok();
-        let mut name = [0; NAME_BYTES];
+        Self::open_for(folder, user(), create)
+    }
+
+    /// The same of user `uid`. Where that is another one, nobody is waited for long who has it
+    /// locked: see [`Self::limit_patience`].
+    pub(crate) fn open_for(folder: &Path, uid: u32, create: bool) -> Result<Self, RecordError> {
         let fail = |error| RecordError::Window(folder.to_owned(), error);
-        // In a user namespace we share the folder with users outside, whose names count.
-        let known_as = trackway_sys::process::outer_user(user())
-            .ok_or_else(|| fail(OpenError::System(trackway_sys::Errno(libc::EOVERFLOW))))?;
-        let name = window_name(folder.as_os_str().as_bytes(), known_as, &mut name).map_err(fail)?;
-        let path = PathBuf::from(OsString::from_vec(name.to_bytes().to_vec()));
-        let folder_name = path_bytes(folder).ok_or_else(|| fail(OpenError::PathTooLong))?;
-        let (window, file) = Window::open(&folder_name, name, user(), create)
-            .map_err(|error| RecordError::Window(path.clone(), error))?;
-        Ok(Self { allocator: Allocator::new(window, file), folder: folder.to_owned(), path })
+        let path = path_of(folder, uid)?;
+        let c_string = |path: &Path| CString::new(path.as_os_str().as_bytes());
+        let folder_name = c_string(folder).map_err(|_| fail(OpenError::PathTooLong))?;
+        let name = c_string(&path).map_err(|_| fail(OpenError::PathTooLong))?;
+        let of_window = |error| RecordError::Window(path.clone(), error);
+        let (window, file, guard) =
+            Window::open_guarded(&folder_name, &name, uid, create).map_err(of_window)?;
+        let status = file.status().map_err(|errno| of_window(errno.into()))?;
+        let home = Self {
+            allocator: Allocator::new(window, file),
+            folder: folder.to_owned(),
+            path,
+            uid,
+            file: (status.device, status.inode),
+            guard,
+        };
+        home.limit_patience();
+        Ok(home)
+    }
+
+    /// Whose it is.
+    pub(crate) const fn uid(&self) -> u32 {
+        self.uid
+    }
+
+    /// Device and inode of its file.
+    pub(crate) const fn file(&self) -> (u64, u64) {
+        self.file
+    }
+
+    /// From here on, nobody who has another user's window locked is waited for for more than a
+    /// moment: its user must not be able to keep the recorder from what else it has to do.
+    pub(crate) fn limit_patience(&self) {
+        if self.uid != user() {
+            self.allocator.limit_patience(OTHERS_PATIENCE_NS);
+        }
     }
 
     /// The window.
@@ -76,13 +116,28 @@ impl Home {
     /// Whether the file is as long as the window says; if not, somebody truncated it.
     ///
     /// Other recorders lengthen the file before they say so, and say so before they shorten it:
-    /// so it is as long as the lesser of what the window says before and after we look.
+    /// so it is as long as the lesser of what the window says before and after we look; unless it
+    /// was shortened and lengthened meanwhile, which does not happen twice in a row.
     pub fn is_whole(&self) -> bool {
-        let before = self.window().usable_bytes();
-        let status = self.allocator.file().status();
-        let said = before.min(self.window().usable_bytes());
-        !trackway_sys::signal::guard_was_hit() && status.is_ok_and(|status| status.bytes >= said)
+        let is_long_enough = || {
+            let before = self.window().usable_bytes();
+            let status = self.allocator.file().status();
+            let said = before.min(self.window().usable_bytes());
+            status.is_ok_and(|status| status.bytes >= said)
+        };
+        !self.guard.was_hit() && (is_long_enough() || is_long_enough())
     }
+}
+
+/// The file of user `uid`'s window in `folder`.
+pub(crate) fn path_of(folder: &Path, uid: u32) -> Result<PathBuf, RecordError> {
+    let fail = |error| RecordError::Window(folder.to_owned(), error);
+    let mut name = [0; NAME_BYTES];
+    // In a user namespace we share the folder with users outside, whose names count.
+    let known_as = trackway_sys::process::outer_user(uid)
+        .ok_or_else(|| fail(OpenError::System(trackway_sys::Errno(libc::EOVERFLOW))))?;
+    let name = window_name(folder.as_os_str().as_bytes(), known_as, &mut name).map_err(fail)?;
+    Ok(PathBuf::from(OsString::from_vec(name.to_bytes().to_vec())))
 }
 
 /// The folder that the window lies in.

@@ -8,40 +8,58 @@
 //! Decisions are [`trackway_session`]'s; here are the files, clocks, signals and processes.
 
 mod cgroup;
+mod changes;
+mod channel;
+pub mod checkup;
 mod clock;
 mod clock_epoch;
 mod command;
 mod completion;
+pub mod control;
 mod cpus;
+mod crashes;
 mod descendants;
+mod desk;
 pub mod elf;
 mod error;
+mod give_back;
 mod home;
+mod live;
 mod lockless;
 mod memory;
 mod metadata;
+mod origins;
+mod parts;
 mod place;
+mod processes;
 mod record;
 mod recording;
 mod recover;
 mod region;
 mod report;
 mod self_test;
+mod serve;
 mod slot;
+mod snapshot;
 mod stream;
 mod totals;
 mod trace;
+mod tracefiles;
+mod users;
 pub mod versions;
 
 pub use error::RecordError;
 pub use home::Home;
-pub use record::{CommandEnd, RecordOptions, record};
+pub use record::{CommandEnd, RecordOptions, is_name_of_record, record};
 pub use recording::Recording;
 pub use recover::{Recovered, recover, recover_in};
-pub use report::{Notices, Summary};
-pub use slot::SessionSettings;
+pub use report::{Grouped, Notices, Summary};
+pub use serve::{Begun, serve};
+pub use slot::{ChannelSettings, SessionSettings};
 pub use totals::Totals;
 pub use trackway_session::{
-    BufferOptions, BuffersError, ByteCount, Line, OptionError, Reserve, parse_contexts,
-    parse_preload, parse_size, rules_text,
+    BufferOptions, BuffersError, ByteCount, ChannelSpec, Level, LevelError, Levels, Line, Mode,
+    OptionError, Reserve, RuleSpec, SessionSpec, SpecError, Time, Tracefiles, TracefilesError,
+    USERS_MAX, is_name, parse_contexts, parse_duration, parse_preload, parse_size, protocol,
+    rules_text,
 };

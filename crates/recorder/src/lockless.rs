@@ -114,6 +114,16 @@ impl Lockless {
         self.buffer.force_switch(&memory, monotonic_ns);
     }
 
+    /// Passes over all that is there; where that ends.
+    pub(crate) fn pass_all(&mut self) -> u64 {
+        self.switch();
+        for _ in 0..2 * self.buffer.geometry.sub_count() {
+            let Ok(got) = self.buffer.get(&mut self.own) else { break };
+            self.buffer.put(got);
+        }
+        self.buffer.counters.read_count.load(Ordering::Relaxed)
+    }
+
     /// The next sub-buffer that is whole. At the end of all things, one with a hole is passed over;
     /// of one that was not delivered comes the number of its records.
     fn next(&mut self, with: &Drain<'_, impl Memory>) -> Option<(Got, Option<u64>)> {
@@ -245,8 +255,14 @@ impl RegionWork {
         }
         // In order, as what is overwritten is: the gap shows as packets that are missing.
         let missing = got.position.wrapping_sub(self.drained.position) / sub_bytes;
-        let packet =
-            Packet { begin_ts: found.begin, end_ts: found.end, discarded: found.lost, missing };
+        let discarded = found.lost.saturating_sub(self.forgotten.discarded);
+        let packet = Packet {
+            begin_ts: found.begin,
+            end_ts: found.end,
+            discarded,
+            missing,
+            events: found.records,
+        };
         let first_ts = with.begin_ts.min(found.begin);
         self.open_stream(with.trace, first_ts)?.append(with.buffer, &packet)?;
         self.written += found.records;

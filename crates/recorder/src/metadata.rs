@@ -8,7 +8,9 @@ use std::path::Path;
 use std::sync::Arc;
 
 use trackway_ctf::read::Trace;
-use trackway_ctf::write::{TraceDescription, event_declaration, metadata_preamble};
+use trackway_ctf::write::{
+    Contexts, TraceDescription, event_declaration, metadata_preamble, stream_declaration,
+};
 use trackway_schema::EventDescription;
 
 use crate::place::Place;
@@ -21,8 +23,17 @@ const BYTES_MAX: u64 = 256 << 20;
 pub(crate) struct Metadata {
     folder: Arc<Place>,
     text: String,
-    declared: HashSet<u32>,
+    declared: Declared,
     written_bytes: usize,
+}
+
+/// What a metadata text declares.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+struct Declared {
+    /// Stream classes.
+    classes: HashSet<u32>,
+    /// Events, by stream class and id.
+    events: HashSet<(u32, u32)>,
 }
 
 impl Metadata {
@@ -31,7 +42,7 @@ impl Metadata {
         let mut metadata = Self {
             folder,
             text: metadata_preamble(trace),
-            declared: HashSet::new(),
+            declared: Declared { classes: HashSet::from([0]), events: HashSet::new() },
             written_bytes: 0,
         };
         metadata.write()?;
@@ -54,7 +65,7 @@ impl Metadata {
             return Err(io::ErrorKind::FileTooLarge.into());
         }
         let text = fs::read_to_string(&path)?;
-        let declared = declared_ids(&text);
+        let declared = Declared::of(&text);
         let written_bytes = text.len();
         Ok(Self { folder, text, declared, written_bytes })
     }
@@ -64,11 +75,27 @@ impl Metadata {
         uuid_in_text(self.text.as_bytes())
     }
 
-    /// Adds the declaration of event `id`; it is in the file after [`Self::write`].
-    pub(crate) fn declare(&mut self, id: u32, event: &EventDescription) {
-        if self.declared.insert(id) {
-            self.text.push_str(&event_declaration(id, event));
+    /// Adds the declaration of a stream class, if there is none yet; it is in the file after
+    /// [`Self::write`].
+    pub(crate) fn declare_class(&mut self, class: u32, contexts: Contexts) {
+        if self.declared.classes.insert(class) {
+            self.text.push_str(&stream_declaration(class, contexts));
         }
+    }
+
+    /// Likewise the declaration of event `id` of a stream class.
+    pub(crate) fn declare(&mut self, class: u32, id: u32, event: &EventDescription) {
+        if self.declared.events.insert((class, id)) {
+            self.text.push_str(&event_declaration(class, id, event));
+        }
+    }
+
+    /// Declares what `other` does, of which this is a piece, and nothing else: readers take the
+    /// metadata of one piece for all, the one that declares most.
+    pub(crate) fn declare_as(&mut self, other: &Self) {
+        self.text.clone_from(&other.text);
+        self.declared.clone_from(&other.declared);
+        self.written_bytes = 0;
     }
 
     /// Replaces the file, if anything was added.
@@ -102,21 +129,29 @@ fn uuid_in_text(text: &[u8]) -> Option<[u8; 16]> {
     Trace::parse(text).ok()?.uuid().copied()
 }
 
-/// Ids of the events that a metadata text of ours declares.
-fn declared_ids(text: &str) -> HashSet<u32> {
-    text.lines()
-        .filter_map(|line| line.strip_prefix("\tid = ")?.strip_suffix(';')?.parse().ok())
-        .zip(1..)
-        // The first is the stream's.
-        .filter(|&(_, number)| number > 1)
-        .map(|(id, _)| id)
-        .collect()
+impl Declared {
+    /// What a metadata text of ours declares: classes have an id, events an id and, in the line
+    /// behind it, that of their class.
+    fn of(text: &str) -> Self {
+        let number = |line: &str, name: &str| -> Option<u32> {
+            line.strip_prefix(name)?.strip_suffix(';')?.parse().ok()
+        };
+        let mut declared = Self::default();
+        let mut lines = text.lines().peekable();
+        while let Some(line) = lines.next() {
+            let Some(id) = number(line, "\tid = ") else { continue };
+            match lines.peek().and_then(|next| number(next, "\tstream_id = ")) {
+                Some(class) => declared.events.insert((class, id)),
+                None => declared.classes.insert(id),
+            };
+        }
+        declared
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use trackway_ctf::write::Contexts;
 
     #[test]
     fn what_was_declared_is_known_again() {
@@ -131,15 +166,20 @@ mod tests {
             contexts: Contexts::default(),
         };
         let mut text = metadata_preamble(&trace);
-        assert!(declared_ids(&text).is_empty());
+        let mut declared = Declared { classes: HashSet::from([0]), ..Declared::default() };
+        assert_eq!(Declared::of(&text), declared);
         let event = |name: &str| EventDescription {
             provider: "a".into(),
             name: name.into(),
             level: 6,
             fields: Vec::new(),
         };
-        text.push_str(&event_declaration(0, &event("x")));
-        text.push_str(&event_declaration(77, &event("y")));
-        assert_eq!(declared_ids(&text), HashSet::from([0, 77]));
+        text.push_str(&event_declaration(0, 0, &event("x")));
+        text.push_str(&event_declaration(0, 77, &event("y")));
+        text.push_str(&stream_declaration(3, Contexts { vpid: true, ..Contexts::default() }));
+        text.push_str(&event_declaration(3, 0, &event("x")));
+        declared.classes.insert(3);
+        declared.events.extend([(0, 0), (0, 77), (3, 0)]);
+        assert_eq!(Declared::of(&text), declared);
     }
 }

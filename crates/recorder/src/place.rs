@@ -24,7 +24,12 @@ pub(crate) struct Place {
 impl Place {
     /// The folder at `path`.
     pub(crate) fn open(path: &Path) -> io::Result<Self> {
-        Ok(Self { folder: File::open(path)?, path: path.to_owned() })
+        Ok(Self::of(File::open(path)?, path))
+    }
+
+    /// This folder, which was opened at `path`.
+    pub(crate) fn of(folder: File, path: &Path) -> Self {
+        Self { folder, path: path.to_owned() }
     }
 
     /// A path that leads to it wherever it is now, in this process.

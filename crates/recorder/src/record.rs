@@ -1,4 +1,7 @@
 //! `trackway record -- CMD`, from start to end.
+//!
+//! It is asked and told as sessions in the background are ([`Desk`]), where it can be; what nobody
+//! asks of it is as it would be without.
 
 use std::cell::Cell;
 use std::ffi::{CString, OsString};
@@ -7,23 +10,37 @@ use std::process::Child;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
+use trackway_abi::record::context;
 use trackway_schema::Rules;
-use trackway_session::{BufferOptions, Reserve};
+use trackway_session::machine::{Effect, Outcome};
+use trackway_session::protocol::Refusal;
+use trackway_session::{
+    BufferOptions, ChannelSpec, Mode, Reserve, RuleSpec, SessionSpec, Tracefiles,
+};
+use trackway_sys::file::Fd;
 use trackway_sys::signal::{SignalReader, SignalSet};
+use trackway_sys::wait::Awaited;
 use trackway_sys::{signal, wait};
 use trackway_window::Window;
 
 use crate::command::{self, Found, Received};
+use crate::control::RunFolder;
+use crate::control::server::Server;
 use crate::descendants::{self, Descendants};
+use crate::desk::{self, Desk, Making};
 use crate::error::io_error;
+use crate::parts::Parts;
 use crate::recover::recover_in_passing;
 use crate::report::{self, Grouped, Notices};
 use crate::slot::LEASE_NS;
 use crate::trace;
-use crate::{Home, RecordError, Recording, SessionSettings, Summary, elf};
+use crate::{ChannelSettings, Home, RecordError, Recording, SessionSettings, Summary, elf};
 
 /// The lease, less the time after which it is renewed at the latest.
 const STANDSTILL_MIN: Duration = Duration::from_millis(LEASE_NS / 1_000_000 - 500);
+
+/// How often it is looked what happens once nothing is recorded any more, in ns.
+const UNRECORDED_PERIOD_NS: u64 = 500_000_000;
 
 /// How often the status line is shown.
 const STATUS_PERIOD: Duration = Duration::from_secs(1);
@@ -41,10 +58,64 @@ pub struct RecordOptions {
     pub helpers: Vec<&'static str>,
     /// Sizes.
     pub buffers: BufferOptions,
+    /// How the files of each stream are bounded.
+    pub tracefiles: Tracefiles,
     /// How writers get exclusive access.
     pub reserve: Reserve,
+    /// Channels, instead of the one that patterns, contexts and sizes make.
+    pub channels: Vec<ChannelSpec>,
     /// The command and its arguments.
     pub command: Vec<OsString>,
+}
+
+impl RecordOptions {
+    /// The channels, as a session's file has them.
+    fn specs(&self) -> Result<Vec<ChannelSpec>, RecordError> {
+        if !self.channels.is_empty() {
+            return Ok(self.channels.clone());
+        }
+        let mode = if self.buffers.overwrite { Mode::Overwrite } else { Mode::Discard };
+        self.tracefiles.check(&self.buffers.plan()?, mode)?;
+        let some = |bound: u64| (bound > 0).then_some(bound);
+        let rules = self.patterns.iter().map(RuleSpec::new);
+        Ok(vec![ChannelSpec {
+            mode,
+            buffer_size: self.buffers.size_bytes,
+            sub_buffers: self.buffers.sub_buffers,
+            tracefile_size: some(self.tracefiles.size_bytes),
+            tracefile_count: some(self.tracefiles.count),
+            contexts: names_of(self.contexts),
+            on: (!self.patterns.is_empty()).then(|| rules.collect()),
+            ..ChannelSpec::default()
+        }])
+    }
+
+    /// What is not said of a channel: memory is taken at once, as what is traced begins at once.
+    fn making(&self) -> Making {
+        let reserve = if self.channels.is_empty() { self.reserve } else { Reserve::default() };
+        Making { thrifty: false, reserve }
+    }
+
+    /// Whether all that is recorded overwrites what is older.
+    fn is_overwriting(&self) -> bool {
+        match &self.channels[..] {
+            [] => self.buffers.overwrite,
+            specs => specs.iter().all(|spec| spec.mode == Mode::Overwrite),
+        }
+    }
+}
+
+/// Contexts by their names.
+fn names_of(contexts: u32) -> Vec<String> {
+    let all = [("vpid", context::VPID), ("vtid", context::VTID), ("procname", context::PROCNAME)];
+    let said = all.into_iter().filter(|(_, bit)| contexts & bit != 0);
+    said.map(|(name, _)| name.to_owned()).collect()
+}
+
+/// The rules of all channels.
+fn rules_of(channels: &[(ChannelSettings, u32)]) -> String {
+    let rules: Vec<&str> = channels.iter().map(|(channel, _)| channel.rules.as_str()).collect();
+    if rules.contains(&"*") { "*".into() } else { rules.join("\n") }
 }
 
 /// How the traced command ended.
@@ -61,44 +132,52 @@ pub enum CommandEnd {
 pub fn record(options: &RecordOptions, notices: &Notices) -> Result<CommandEnd, RecordError> {
     become_invoking_user(notices)?;
     let ignores_size_limit = signal::ignore_size_limit();
-    let rules = trackway_session::rules_text(&options.patterns)?;
-    let plan = options.buffers.plan()?.reserved_by(options.reserve);
+    let (specs, making) = (options.specs()?, options.making());
+    let settings = specs.iter().map(|spec| making.settings(spec, true));
+    let channels: Vec<_> = settings.collect::<Result<_, RecordError>>()?;
+    let channels: Vec<_> = channels.into_iter().zip(0..).collect();
+    let rules = rules_of(&channels);
     let found = Found::look_up(&options.command)?;
     let libraries = command::libraries(&options.helpers)?;
     let home = Home::open_or_make(notices)?;
     let window = *home.window();
-    signal::guard_mapping(window.base(), window.mapped_bytes())
-        .map_err(|errno| RecordError::Io("watch", home.path.clone(), io_error(errno)))?;
     recover_the_dead(notices);
     warn_of_the_static(&found, notices);
     let warned = warn_of_rules(&rules, &found, &libraries, &home, notices);
 
     let (output, room) = match &options.output {
         Some(output) => (output.clone(), trace::prepare(output)?),
-        None => trace::prepare_new()?,
+        None => trace::prepare_new("")?,
     };
     let path = room.path.clone();
     if let Some(moved) = &room.moved {
         notices.say(format_args!("the earlier trace is now {}", moved.display()));
     }
     let token = u64::from_le_bytes(trace::random()?).max(1);
-    let settings = SessionSettings {
-        buffers: plan,
-        overwrite: options.buffers.overwrite,
-        reserve: options.reserve,
-        contexts: options.contexts,
-        rules: rules.clone(),
+    let name = format!("record-{}", std::process::id());
+    let server = open_server(&name);
+    let session = SessionSettings {
+        name: if server.is_some() { name.clone() } else { String::new() },
         token: Some(token),
         uuid: trace::random_uuid()?,
         path: path.clone(),
     };
     let refused_before = refused(&window);
-    let started = start(home, &settings, &found, &libraries, ignores_size_limit);
-    let Started { reader, before, recording, child, pause } = started.inspect_err(|_| {
+    let started = start(home, (&session, channels), &found, &libraries, ignores_size_limit);
+    let Started { reader, before, parts, child, pause } = started.inspect_err(|_| {
         // Whoever asked for a folder keeps an empty one; ours goes.
         let ours = if options.output.is_none() { path.clone() } else { path.join("ust") };
         let _ = std::fs::remove_dir_all(ours);
     })?;
+    let folder = std::path::absolute(&output).unwrap_or_else(|_| path.clone());
+    let spec = SessionSpec {
+        name,
+        output: Some(folder.clone()),
+        channels: specs,
+        ..SessionSpec::default()
+    };
+    let mut desk = Desk::new(spec, server, session, folder, making);
+    desk.is_foreground = true;
     let live = Live {
         notices,
         reader,
@@ -109,7 +188,8 @@ pub fn record(options: &RecordOptions, notices: &Notices) -> Result<CommandEnd, 
         token,
         refused_before,
     };
-    let end = live.run(recording, child, pause);
+    let descendants = Descendants::of(child.id());
+    let end = live.run(Traced { desk, parts: Some(parts), child, descendants, pause });
     // What came last must not end us now.
     while Received::next(&live.reader).is_some() {}
     before.make_current();
@@ -122,32 +202,47 @@ struct Started {
     reader: SignalReader,
     /// Signals that were blocked before.
     before: SignalSet,
-    recording: Recording,
+    parts: Parts,
     child: Child,
     pause: Pause,
+}
+
+/// Where it is asked and told by this name; none if it cannot be, which is no reason not to record.
+fn open_server(name: &str) -> Option<Server> {
+    let folder = RunFolder::new();
+    // Nobody asks those that were killed any more: their traces have been recovered.
+    let names = folder.names().unwrap_or_default();
+    names.iter().filter(|name| is_name_of_record(name)).for_each(|name| folder.clean(name));
+    Server::open(folder.claim(name).ok()?).ok()
+}
+
+/// Whether a session is called as those of `trackway record` are.
+pub fn is_name_of_record(name: &str) -> bool {
+    let pid = name.strip_prefix("record-");
+    pid.is_some_and(|pid| pid.parse::<u32>().is_ok())
 }
 
 /// Begins to record, then starts the command.
 fn start(
     home: Home,
-    settings: &SessionSettings,
+    (session, channels): (&SessionSettings, Vec<(ChannelSettings, u32)>),
     found: &Found,
     libraries: &[PathBuf],
     ignores_size_limit: bool,
 ) -> Result<Started, RecordError> {
     let signals = Received::all();
     let before = signals.block();
-    let token = settings.token.unwrap_or_default();
+    let token = session.token.unwrap_or_default();
     let started = SignalReader::new(&signals)
         .map_err(|errno| RecordError::Io("read", "signals".into(), io_error(errno)))
-        .and_then(|reader| Ok((reader, Recording::build(home, settings)?)))
-        .and_then(|(reader, mut recording)| {
-            recording.activate();
+        .and_then(|reader| Ok((reader, Parts::begin_own(home, session.clone(), channels, false)?)))
+        .and_then(|(reader, mut parts)| {
+            parts.keep_flight_recorders();
             let pause = Pause::new();
             match found.start(token, libraries, before, ignores_size_limit) {
-                Ok(child) => Ok(Started { reader, before, recording, child, pause }),
+                Ok(child) => Ok(Started { reader, before, parts, child, pause }),
                 Err(error) => {
-                    recording.finish(&|| false)?;
+                    parts.finish(&Notices::new(true), &|| false)?;
                     Err(error)
                 }
             }
@@ -174,7 +269,8 @@ fn become_invoking_user(notices: &Notices) -> Result<(), RecordError> {
     Ok(())
 }
 
-fn recover_the_dead(notices: &Notices) {
+/// Completes what recorders before left that were killed, saying so.
+pub(crate) fn recover_the_dead(notices: &Notices) {
     match recover_in_passing(notices) {
         Ok(recovered) => {
             for one in recovered {
@@ -253,7 +349,7 @@ fn unmatched<'rules, 'names>(
         .filter(|line| {
             !names.clone().any(|name| {
                 let (provider, event) = name.split_once(':').unwrap_or((name, ""));
-                Rules::new(line.as_bytes()).selects(provider.as_bytes(), event.as_bytes())
+                Rules::new(line.as_bytes()).may_select(provider.as_bytes(), event.as_bytes())
             })
         })
         .collect()
@@ -277,24 +373,42 @@ struct Live<'a> {
     refused_before: u32,
 }
 
+/// The command, and what is recorded of it.
+struct Traced {
+    desk: Desk,
+    /// None once somebody has ended the recording before the command.
+    parts: Option<Parts>,
+    child: Child,
+    descendants: Descendants,
+    pause: Pause,
+}
+
 impl Live<'_> {
-    fn run(
-        &self,
-        mut recording: Recording,
-        mut child: Child,
-        mut pause: Pause,
-    ) -> Result<CommandEnd, RecordError> {
-        let pid = child.id();
-        let mut descendants = Descendants::of(pid);
-        let window = *recording.home.window();
-        let window_path = recording.home.path.clone();
-        let watched = self.watch(&mut recording, &mut child, &mut descendants, &mut pause);
+    fn run(&self, mut traced: Traced) -> Result<CommandEnd, RecordError> {
+        let home = traced.parts.as_ref().and_then(Parts::own).map(|recording| &recording.home);
+        let home = home.ok_or(RecordError::Lost("it has ended"))?;
+        let (window, window_path) = (*home.window(), home.path.clone());
+        let watched = self.watch(&mut traced);
         self.notices.clear_status();
         if let Err(error) = watched {
             self.notices.say(format_args!("{error}"));
+            // Nobody looks at the desk any more.
+            traced.desk.lose(&Refusal::from(&error), self.notices);
         }
         // Known to have ended, unless recording ended first: then the command goes on without us.
-        let status = child.wait().map_err(RecordError::io("wait for", "the command"))?;
+        let status = traced.child.wait().map_err(RecordError::io("wait for", "the command"))?;
+        if let Some(parts) = traced.parts.take() {
+            self.say_alive();
+            self.finish(parts, &traced.descendants);
+        }
+        traced.desk.lose(&Refusal::new("the command has ended"), self.notices);
+        traced.pause.say(self.notices);
+        let refused = refused(&window).saturating_sub(self.refused_before);
+        report::say_refused(self.notices, refused, &window_path);
+        Ok(command::end_of(status))
+    }
+
+    fn say_alive(&self) {
         let alive = descendants::holding(self.token);
         if alive > 0 {
             self.notices.say(format_args!(
@@ -303,7 +417,11 @@ impl Live<'_> {
                 if alive == 1 { "s" } else { "" },
             ));
         }
-        let names = recording.event_names();
+    }
+
+    /// Ends the recording when the command has ended.
+    fn finish(&self, parts: Parts, descendants: &Descendants) {
+        let names = parts.own().map(Recording::event_names).unwrap_or_default();
         let again = Cell::new(false);
         let interrupted = || {
             while let Some(received) = Received::next(&self.reader) {
@@ -312,44 +430,103 @@ impl Live<'_> {
             again.get()
         };
         while Received::next(&self.reader).is_some() {}
-        match recording.finish(&interrupted) {
-            Ok(summary) => self.say(&summary, &names, &descendants, again.get()),
+        match parts.finish(self.notices, &interrupted) {
+            Ok(summary) => self.say(&summary, &names, descendants, again.get()),
             Err(error) => self.notices.say(format_args!("the trace is not complete: {error}")),
         }
-        pause.say(self.notices);
-        let refused = refused(&window).saturating_sub(self.refused_before);
-        report::say_refused(self.notices, refused, &window_path);
-        Ok(command::end_of(status))
     }
 
-    /// Records until the command has ended.
-    fn watch(
-        &self,
-        recording: &mut Recording,
-        child: &mut Child,
-        descendants: &mut Descendants,
-        pause: &mut Pause,
-    ) -> Result<(), RecordError> {
-        let process = wait::process_fd(child.id())
-            .map_err(|errno| RecordError::Io("watch", "the command".into(), io_error(errno)))?;
+    /// Ends the recording because somebody wants it to: a tracer does not end what it traces. What
+    /// signals are for is the command's.
+    fn finish_early(&self, traced: &mut Traced, has_ended: bool) -> Outcome {
+        let Some(parts) = traced.parts.take() else {
+            return Outcome::Failed(Refusal::new("it has ended"));
+        };
+        self.notices.clear_status();
+        let names = parts.own().map(Recording::event_names).unwrap_or_default();
+        let outcome = match parts.finish(self.notices, &|| false) {
+            Ok(summary) => {
+                self.say(&summary, &names, &traced.descendants, false);
+                let said = Notices::kept();
+                summary.say(&said, self.output, self.options.is_overwriting());
+                desk::ended(&summary, &said)
+            }
+            Err(error) => {
+                self.notices.say(format_args!("the trace is not complete: {error}"));
+                Outcome::Failed(desk::unfinished(&error))
+            }
+        };
+        if !has_ended {
+            let name = &traced.desk.machine.spec().name;
+            self.notices.say(format_args!(
+                "session {name} was destroyed: the command goes on, and is not recorded"
+            ));
+        }
+        outcome
+    }
+
+    /// Records until the command has ended, and does what is asked for meanwhile.
+    fn watch(&self, traced: &mut Traced) -> Result<(), RecordError> {
+        let process = wait::process_fd(traced.child.id()).map_err(cannot_watch)?;
         let mut status = Status::new();
+        self.attend(traced, false);
         loop {
-            let period_ns = recording.tick(self.notices)?;
-            let ready = wait::readable([Some(&process), Some(self.reader.fd())], period_ns)
-                .map_err(|errno| RecordError::Io("watch", "the command".into(), io_error(errno)))?;
-            pause.look(self.notices);
+            let has_ended = self.wait(traced, &process)?;
+            if traced.parts.is_some() {
+                traced.pause.look(self.notices);
+            }
             while let Some(received) = Received::next(&self.reader) {
                 if let Some(forwarded) = received.forwarded() {
                     // The command may have ended; it is waited for only later.
-                    let _ = signal::send(child.id(), forwarded);
+                    let _ = signal::send(traced.child.id(), forwarded);
                 }
             }
-            if ready[0] {
+            if traced.desk.take_requests() {
+                self.attend(traced, has_ended);
+                // What takes long of it keeps the lease.
+                traced.pause.look_away();
+            }
+            if has_ended {
                 return Ok(());
             }
-            descendants.sample();
+            let Some(recording) = traced.parts.as_ref().and_then(Parts::own) else { continue };
+            traced.descendants.sample();
             if self.notices.wants_status() {
                 status.show(self.notices, recording);
+            }
+        }
+    }
+
+    /// One look at what is recorded, and a wait until the next. Whether the command has ended.
+    fn wait(&self, traced: &mut Traced, process: &Fd) -> Result<bool, RecordError> {
+        let desk = &mut traced.desk;
+        let period_ns = match &mut traced.parts {
+            Some(parts) => {
+                parts.set_followed(desk.is_followed());
+                parts.tick(self.notices)?
+            }
+            None => UNRECORDED_PERIOD_NS,
+        };
+        let period_ns = if desk.has_requests() { 0 } else { period_ns };
+        let own = [process.raw(), self.reader.fd().raw()].map(Awaited::readable);
+        let mut awaited: Vec<Awaited> = own.into_iter().chain(desk.awaited()).collect();
+        wait::any(&mut awaited, period_ns).map_err(cannot_watch)?;
+        Ok(awaited[0].is_ready())
+    }
+
+    /// Does what was asked for.
+    fn attend(&self, traced: &mut Traced, has_ended: bool) {
+        while let Some(effect) = traced.desk.next_effect(&mut traced.parts, self.notices) {
+            match effect {
+                // It has begun before anybody could ask.
+                Effect::Begin { .. } => traced.desk.machine.done(Outcome::Done),
+                Effect::Finish => {
+                    let outcome = self.finish_early(traced, has_ended);
+                    traced.desk.machine.done(outcome);
+                }
+                Effect::Exit => traced.desk.close(),
+                // Nobody waits to be told that it has begun.
+                _ => {}
             }
         }
     }
@@ -362,7 +539,7 @@ impl Live<'_> {
         interrupted: bool,
     ) {
         let notices = self.notices;
-        summary.say(notices, self.output, self.options.buffers.overwrite);
+        summary.say(notices, self.output, self.options.is_overwriting());
         descendants.say(notices);
         if interrupted {
             notices.say(format_args!("interrupted: not everything was written"));
@@ -386,6 +563,10 @@ impl Live<'_> {
     }
 }
 
+fn cannot_watch(errno: trackway_sys::Errno) -> RecordError {
+    RecordError::Io("watch", "the command".into(), io_error(errno))
+}
+
 /// Notices when this process stood still (SIGSTOP, a stuck disk) so long that the lease may have
 /// run out: writers take the recorder for dead then, and what they do is nobody's and uncounted.
 struct Pause {
@@ -406,6 +587,11 @@ impl Pause {
             self.longest = self.longest.max(stood);
             Self::say_one(notices, stood);
         }
+    }
+
+    /// What was done since the last look is none.
+    fn look_away(&mut self) {
+        self.looked = Instant::now();
     }
 
     /// Says the longest again, at the end.

@@ -2,21 +2,27 @@
 
 use std::fs::{self, File};
 use std::io::ErrorKind;
-use std::os::unix::fs::MetadataExt as _;
+use std::os::unix::fs::{FileExt as _, MetadataExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::Ordering;
 
 use trackway_abi::session::{SESSIONS_MAX, Session, state};
+use trackway_ctf::write::{INDEX_ENTRY_BYTES, INDEX_HEADER_BYTES};
+use trackway_ring::Drained;
 use trackway_window::{OpenError, SessionLayout};
 
+use crate::channel::Channel;
 use crate::completion::{self, By};
+use crate::control::RunFolder;
 use crate::metadata::Metadata;
+use crate::origins::{self, Kept, Origin};
 use crate::recording::Recording;
+use crate::region::StreamNames;
 use crate::report::Notices;
 use crate::slot::{self, Slot};
-use crate::stream::Stream;
-use crate::trace::{self, CALIBRATIONS, FACTS, Trace, channel_of};
-use crate::{Home, RecordError, Summary};
+use crate::trace::{self, CALIBRATIONS, FACTS, Trace, WindowFolder, channel_of};
+use crate::tracefiles;
+use crate::{Home, RecordError, Summary, cpus};
 
 /// A session that was recovered.
 #[derive(Debug)]
@@ -43,7 +49,7 @@ enum Gone {
 /// If nothing of the trace in `only` is in memory any more, it is marked as complete: what is
 /// written of it is all there is.
 pub fn recover(notices: &Notices, only: Option<&Path>) -> Result<Vec<Recovered>, RecordError> {
-    recover_in(&crate::home::folder(), notices, only)
+    recover_as(&crate::home::folder(), Some(&RunFolder::new()), notices, only, Gone::Discard)
 }
 
 /// As [`recover`], in the window in `folder`.
@@ -52,57 +58,237 @@ pub fn recover_in(
     notices: &Notices,
     only: Option<&Path>,
 ) -> Result<Vec<Recovered>, RecordError> {
-    recover_as(folder, notices, only, Gone::Discard)
+    recover_as(folder, None, notices, only, Gone::Discard)
 }
 
 /// As [`recover`], for a command that the user gave for something else: nothing is discarded.
 pub(crate) fn recover_in_passing(notices: &Notices) -> Result<Vec<Recovered>, RecordError> {
-    recover_as(&crate::home::folder(), notices, None, Gone::Keep)
+    recover_as(&crate::home::folder(), Some(&RunFolder::new()), notices, None, Gone::Keep)
 }
 
+/// `run`: where it stands which traces sessions in other users' windows are of.
 fn recover_as(
     folder: &Path,
+    run: Option<&RunFolder>,
     notices: &Notices,
     only: Option<&Path>,
     gone: Gone,
 ) -> Result<Vec<Recovered>, RecordError> {
     let only = only.map(Named::new);
-    let (mut recovered, mut is_in_memory) = (Vec::new(), false);
-    let open = || match Home::open_in(folder, false) {
-        Err(RecordError::Window(_, OpenError::Absent)) => Ok(None),
-        other => other.map(Some),
-    };
-    if let Some(home) = open()? {
-        for index in 0..SESSIONS_MAX {
-            let session = home.window().session(index);
-            if session.state.load(Ordering::Relaxed) == state::FREE {
-                continue;
+    let recovery = Recovery { folder, notices, gone };
+    let mut in_memory = Vec::new();
+    let mut recovered = recovery.own(only.as_ref(), &mut in_memory)?;
+    for part in recovery.parts(run, only.as_ref())? {
+        let uuid = part.origin().uuid;
+        match recovery.part(part) {
+            Ok(Found::Nothing) => {}
+            Ok(Found::InMemory(one)) => {
+                in_memory.push(uuid);
+                recovered.extend(one);
             }
-            let folder = match &only {
-                Some(named) if !named.is_of(session)? => continue,
-                Some(named) => named.path.clone(),
-                None => slot::path_of(session),
-            };
-            is_in_memory = true;
-            if let Some(slot) = Slot::take_over(&home, index)? {
-                // An open file of its own, because it is kept with the session's parts.
-                let Some(home) = open()? else { return Ok(recovered) };
-                recovered.extend(recover_one(home, slot, folder, notices, gone));
+            Err((folder, error)) => {
+                in_memory.push(uuid);
+                recovered.push(Recovered { folder, result: Err(error) });
             }
         }
     }
-    if let Some(named) = only.filter(|_| !is_in_memory) {
-        named.settle(notices)?;
+    if let Some(named) = only {
+        named.settle(&in_memory, notices)?;
     }
     Ok(recovered)
+}
+
+/// What was found of a part in its user's window.
+enum Found {
+    /// Nothing.
+    Nothing,
+    /// Something; if its recorder was dead, this is what became of it.
+    InMemory(Option<Recovered>),
+}
+
+/// A part of a session over several users, whose recorder is dead.
+enum Part {
+    /// It stands where its recorder kept it.
+    Kept(Kept),
+    /// The user named its trace.
+    Named(Origin),
+}
+
+impl Part {
+    fn origin(&self) -> &Origin {
+        match self {
+            Self::Kept(kept) => &kept.origin,
+            Self::Named(origin) => origin,
+        }
+    }
+
+    fn forget(self) {
+        if let Self::Kept(kept) = self {
+            kept.forget();
+        }
+    }
+}
+
+/// What is recovered, and how.
+struct Recovery<'a> {
+    /// Of the windows.
+    folder: &'a Path,
+    notices: &'a Notices,
+    gone: Gone,
+}
+
+impl Recovery<'_> {
+    fn open(&self, uid: u32) -> Result<Option<Home>, RecordError> {
+        match Home::open_for(self.folder, uid, false) {
+            Err(RecordError::Window(_, OpenError::Absent)) => Ok(None),
+            other => other.map(Some),
+        }
+    }
+
+    /// Recovers what is in the user's own window, but for parts of sessions over several users.
+    /// Identities of what was found goes to `in_memory`.
+    fn own(
+        &self,
+        only: Option<&Named>,
+        in_memory: &mut Vec<[u8; 16]>,
+    ) -> Result<Vec<Recovered>, RecordError> {
+        let (mut recovered, mut left) = (Vec::new(), Vec::new());
+        let Some(home) = self.open(crate::home::user())? else { return Ok(recovered) };
+        let mut elsewhere = 0;
+        for index in 0..SESSIONS_MAX {
+            let session = home.window().session(index);
+            let state = session.state.load(Ordering::Relaxed);
+            let place = slot::path_of(session);
+            if state == state::FREE {
+                continue;
+            }
+            if place.as_os_str().is_empty() && state != state::BUILDING {
+                // Where its trace is does not stand in the window.
+                elsewhere += u32::from(session.uid.load(Ordering::Relaxed) != crate::home::user());
+                continue;
+            }
+            let folder = match only {
+                Some(named) if !named.is_of(session)? => continue,
+                Some(named) => named.path.clone(),
+                None => place,
+            };
+            in_memory.push(uuid_of(session));
+            if let Some(slot) = Slot::take_over(&home, index)? {
+                match Left::of(&home, slot, self.gone) {
+                    Ok(channel) => left.extend(channel.map(|channel| (folder, channel))),
+                    Err(error) => recovered.push(Recovered { folder, result: Err(error) }),
+                }
+            }
+        }
+        if elsewhere > 0 && self.gone == Gone::Discard && only.is_none() {
+            self.notices.say(format_args!(
+                "{elsewhere} channels in this user's window are of another user's session, who \
+                 recovers them"
+            ));
+        }
+        while let Some((folder, channel)) = left.pop() {
+            // The channels of one session, in the order of their slots.
+            let uuid = uuid_of(channel.slot.session());
+            let is_other = |(_, other): &(_, Left)| uuid_of(other.slot.session()) != uuid;
+            let (others, mut channels): (Vec<_>, Vec<_>) = left.into_iter().partition(is_other);
+            left = others;
+            channels.push((folder, channel));
+            let root = channels[0].0.clone();
+            let channels = channels.into_iter().map(|(_, channel)| channel).collect();
+            // An open file of its own, because it is kept with the session's parts.
+            let Some(home) = self.open(crate::home::user())? else { return Ok(recovered) };
+            let origin = Origin { uuid, folder: WindowFolder::own(), root };
+            recovered.extend(self.one(home, channels, &origin));
+        }
+        Ok(recovered)
+    }
+
+    /// The parts of sessions over several users whose recorders are dead: all, or those of the
+    /// trace that the user named.
+    fn parts(
+        &self,
+        run: Option<&RunFolder>,
+        only: Option<&Named>,
+    ) -> Result<Vec<Part>, RecordError> {
+        let kept = run.map(origins::left_behind).transpose()?.unwrap_or_default();
+        let Some(named) = only else { return Ok(kept.into_iter().map(Part::Kept).collect()) };
+        let mut parts = Vec::new();
+        for mut one in kept {
+            let Some(folder) = named.folder_of(&one.origin.uuid) else { continue };
+            named.check_no_copy(&one.origin.root, folder, one.origin.uuid)?;
+            one.origin.root.clone_from(&named.path);
+            one.origin.folder = folder;
+            parts.push(Part::Kept(one));
+        }
+        for &(folder, uuid) in &named.parts {
+            if run.is_some() && parts.iter().all(|part| part.origin().uuid != uuid) {
+                let root = named.path.clone();
+                parts.push(Part::Named(Origin { uuid, folder, root }));
+            }
+        }
+        Ok(parts)
+    }
+
+    /// Recovers one part, if something of it is in its user's window.
+    fn part(&self, part: Part) -> Result<Found, (PathBuf, RecordError)> {
+        let origin = part.origin().clone();
+        let fail = |error| (origin.root.clone(), error);
+        let home = match self.open(origin.folder.uid) {
+            Ok(Some(home)) => home,
+            // Its memory went with it.
+            Ok(None)
+            | Err(RecordError::Window(
+                _,
+                OpenError::NotOurs | OpenError::Truncated | OpenError::NotAWindow,
+            )) => {
+                part.forget();
+                return Ok(Found::Nothing);
+            }
+            Err(error) => return Err(fail(error)),
+        };
+        let (mut is_there, mut left): (bool, Vec<Left>) = (false, Vec::new());
+        for index in 0..SESSIONS_MAX {
+            let session = home.window().session(index);
+            let is_free = session.state.load(Ordering::Relaxed) == state::FREE;
+            // Those with a path are of a session of the window's user alone.
+            if is_free
+                || uuid_of(session) != origin.uuid
+                || !slot::path_of(session).as_os_str().is_empty()
+            {
+                continue;
+            }
+            is_there = true;
+            let Some(slot) = Slot::take_over(&home, index).map_err(fail)? else { continue };
+            let Some(channel) = Left::of(&home, slot, self.gone).map_err(fail)? else { continue };
+            // Each writes to files of its own; who says otherwise wrote over the window.
+            match left.iter().any(|other| other.names.class == channel.names.class) {
+                true => channel.slot.abandon(),
+                false => left.push(channel),
+            }
+        }
+        if !is_there {
+            part.forget();
+            return Ok(Found::Nothing);
+        }
+        if left.is_empty() {
+            return Ok(Found::InMemory(None));
+        }
+        let one = self.one(home, left, &origin);
+        if one.as_ref().is_none_or(|one| one.result.is_ok()) {
+            part.forget();
+        }
+        Ok(Found::InMemory(one))
+    }
 }
 
 /// The trace that a user named.
 struct Named {
     /// Absolute.
     path: PathBuf,
-    /// Its identity, if it can be read.
+    /// Its identity, if it can be read: of its part that is the calling user's window's.
     uuid: Option<[u8; 16]>,
+    /// Its parts with their identities, as far as they are the calling user's to write.
+    parts: Vec<(WindowFolder, [u8; 16])>,
 }
 
 impl Named {
@@ -110,7 +296,19 @@ impl Named {
         let uuid = Metadata::uuid_in(&channel_of(path, crate::home::user()));
         let absolute = std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
         // Without a slash at the end, as `trace::prepare` makes it.
-        Self { path: absolute.components().collect(), uuid }
+        let path: PathBuf = absolute.components().collect();
+        let part = |channel: PathBuf| {
+            let is_ours = fs::metadata(&channel).is_ok_and(|it| it.uid() == crate::home::user());
+            let folder = WindowFolder::of(&channel).filter(|_| is_ours)?;
+            Some((folder, Metadata::uuid_in(&channel)?))
+        };
+        let parts = trace::channels_of(&path).into_iter().filter_map(part).collect();
+        Self { path, uuid, parts }
+    }
+
+    /// Where in it the part with this identity is.
+    fn folder_of(&self, uuid: &[u8; 16]) -> Option<WindowFolder> {
+        self.parts.iter().find(|(_, part)| part == uuid).map(|(folder, _)| *folder)
     }
 
     /// Whether it is the trace of `session`, wherever it has been moved since. Where it was may be
@@ -127,31 +325,67 @@ impl Named {
         if uuid != uuid_of(session) {
             return Ok(false);
         }
-        let there = channel_of(&place, crate::home::user());
-        if !is_there && Metadata::uuid_in(&there) == Some(uuid) {
-            return Err(RecordError::Copy(self.path.clone(), place));
-        }
+        self.check_no_copy(&place, WindowFolder::own(), uuid)?;
         Ok(true)
     }
 
-    /// Marks the trace, of which nothing is in memory, if it was recorded here, is not complete,
-    /// and nobody writes to it: it will not become more.
+    /// Whether the trace with this identity is not at `place` still.
+    ///
+    /// # Errors
+    ///
+    /// If it is, and this one a copy.
+    fn check_no_copy(
+        &self,
+        place: &Path,
+        folder: WindowFolder,
+        uuid: [u8; 16],
+    ) -> Result<(), RecordError> {
+        let is_here = place == self.path || is_same_folder(place, &self.path);
+        if !is_here && Metadata::uuid_in(&folder.in_trace(place)) == Some(uuid) {
+            return Err(RecordError::Copy(self.path.clone(), place.to_owned()));
+        }
+        Ok(())
+    }
+
+    /// Marks the parts of the trace of which nothing is in memory, if it was recorded here, is not
+    /// complete, and nobody writes to it: it will not become more.
     ///
     /// # Errors
     ///
     /// If that cannot be known, as of a trace that is busy, cannot be opened or is not there.
-    fn settle(&self, notices: &Notices) -> Result<(), RecordError> {
-        let channel = channel_of(&self.path, crate::home::user());
+    fn settle(&self, in_memory: &[[u8; 16]], notices: &Notices) -> Result<(), RecordError> {
+        let mut is_news = false;
+        for (folder, uuid) in &self.parts {
+            if !in_memory.contains(uuid) {
+                is_news |= self.settle_part(&folder.in_trace(&self.path), true)?;
+            }
+        }
+        if self.parts.is_empty() && in_memory.is_empty() {
+            let channel = channel_of(&self.path, crate::home::user());
+            is_news = self.settle_part(&channel, self.uuid.is_some())?;
+        }
+        if is_news {
+            notices.say(format_args!(
+                "nothing of {} is in memory any more: what is written is all there is",
+                self.path.display()
+            ));
+        }
+        Ok(())
+    }
+
+    /// The same of one part; whether it was marked.
+    fn settle_part(&self, channel: &Path, is_known: bool) -> Result<bool, RecordError> {
         let facts = channel.join(FACTS);
         if let Err(error) = fs::metadata(facts.join(CALIBRATIONS)) {
             // Other tracers' traces, and those made of others, have nothing to recover.
             let is_other = error.kind() == ErrorKind::NotFound && !is_gone(&self.path);
-            return if is_other { Ok(()) } else { Err(RecordError::io("open", &self.path)(error)) };
+            let fail = || RecordError::io("open", &self.path);
+            return if is_other { Ok(false) } else { Err(fail()(error)) };
         }
         if completion::is_marked(&facts) {
-            return Ok(());
+            return Ok(false);
         }
-        if self.uuid.is_none() {
+        if !is_known {
             // So it is not known what is in memory of it.
             let error = std::io::Error::new(ErrorKind::InvalidData, "it makes no sense");
             return Err(RecordError::Io("read", channel.join("metadata"), error));
@@ -159,14 +393,10 @@ impl Named {
         let _lock = lock(&self.path)?;
         if completion::is_marked(&facts) {
             // Its recorder has just completed it.
-            return Ok(());
+            return Ok(false);
         }
         completion::mark(&facts, By::Nobody).map_err(RecordError::io("write", facts))?;
-        notices.say(format_args!(
-            "nothing of {} is in memory any more: what is written is all there is",
-            self.path.display()
-        ));
-        Ok(())
+        Ok(true)
     }
 }
 
@@ -190,65 +420,100 @@ fn uuid_of(session: &Session) -> [u8; 16] {
     uuid
 }
 
-/// Completes the trace of a session, which is in `folder`.
-fn recover_one(
-    home: Home,
+/// A channel whose recorder is dead, and in which nobody writes any more.
+struct Left {
     slot: Slot,
-    folder: PathBuf,
-    notices: &Notices,
-    gone: Gone,
-) -> Option<Recovered> {
-    let session = slot.session();
-    let fail = |error| Some(Recovered { folder: folder.clone(), result: Err(error) });
-    let state = session.state.load(Ordering::Relaxed);
-    let layout = SessionLayout::read(home.window(), slot.index);
-    let no_sequence = slot.deactivate();
-    let Some(layout) = layout else {
-        let was_let_in_to =
-            state != state::BUILDING && session.control_offset.load(Ordering::Relaxed) != 0;
-        // A process of little address space (RLIMIT_AS) does not see all.
-        let window = home.window();
-        let may_be_elsewhere =
-            home.allocator.file().status().is_ok_and(|file| file.bytes > window.mapped_bytes());
-        if was_let_in_to && !slot.is_complete && (gone == Gone::Keep || may_be_elsewhere) {
-            slot.abandon();
-            return fail(RecordError::Lost("its session in the window makes no sense"));
+    layout: SessionLayout,
+    names: StreamNames,
+    no_sequence: bool,
+}
+
+impl Left {
+    /// Keeps writers out of a channel that was taken over; `None`: nothing is left of it.
+    fn of(home: &Home, slot: Slot, gone: Gone) -> Result<Option<Self>, RecordError> {
+        let session = slot.session();
+        if session.state.load(Ordering::Relaxed) == state::BUILDING {
+            let no_sequence = slot.deactivate_unbuilt();
+            slot.free(home, no_sequence).inspect_err(|_| slot.abandon())?;
+            return Ok(None);
         }
-        return slot.free(&home, no_sequence).err().and_then(|error| {
-            slot.abandon_complete();
-            fail(error)
-        });
-    };
-    if slot.is_complete {
-        return slot.discard(&home, &layout, no_sequence).err().and_then(fail);
-    }
-    let uid = crate::home::user();
-    let opened =
-        lock(&folder).and_then(|lock| Ok((lock, Trace::reopen(&folder, uid, uuid_of(session))?)));
-    let (_lock, trace) = match opened {
-        Ok(opened) => opened,
-        Err(_) if gone == Gone::Discard && is_gone(&folder) => {
-            notices.say(format_args!("the trace {} is gone: nothing recovered", folder.display()));
-            return slot.discard(&home, &layout, no_sequence).err().and_then(fail);
-        }
-        Err(error) => {
-            slot.abandon();
-            // Which says so itself, and for how long.
-            if !matches!(error, RecordError::OtherTrace(_)) {
-                say_kept(notices, &folder);
+        // What lies elsewhere is another session's, whatever the slot says.
+        let is_of_another = home.uid() != crate::home::user();
+        let is_its = |layout: &SessionLayout| {
+            // Each CPU takes memory of ours.
+            (!is_of_another || layout.cpus <= cpus::possible())
+                && slot::is_control_area(home, slot.index, &layout.control_area())
+        };
+        let layout = SessionLayout::read(home.window(), slot.index).filter(is_its);
+        let class = session.stream_class.load(Ordering::Relaxed);
+        let names = slot::channel_name(session).map(|name| StreamNames::new(&name, class));
+        let no_sequence = slot.deactivate();
+        let Some((layout, names)) = layout.zip(names) else {
+            let was_let_in_to = session.control_offset.load(Ordering::Relaxed) != 0;
+            // A process of little address space (RLIMIT_AS) does not see all.
+            let window = home.window();
+            let may_be_elsewhere =
+                home.allocator.file().status().is_ok_and(|file| file.bytes > window.mapped_bytes());
+            if was_let_in_to && !slot.is_complete && (gone == Gone::Keep || may_be_elsewhere) {
+                slot.abandon();
+                return Err(RecordError::Lost("its session in the window makes no sense"));
             }
+            slot.free(home, no_sequence).inspect_err(|_| slot.abandon_complete())?;
+            return Ok(None);
+        };
+        if slot.is_complete {
+            slot.discard(home, &layout, no_sequence)?;
+            return Ok(None);
+        }
+        Ok(Some(Self { slot, layout, names, no_sequence }))
+    }
+
+    fn discard(&self, home: &Home) -> Result<(), RecordError> {
+        self.slot.discard(home, &self.layout, self.no_sequence)
+    }
+}
+
+impl Recovery<'_> {
+    /// Completes the trace of a session with these channels.
+    fn one(&self, home: Home, channels: Vec<Left>, origin: &Origin) -> Option<Recovered> {
+        let Self { notices, gone, .. } = *self;
+        let Origin { root: folder, uuid, .. } = origin;
+        let fail = |error| Some(Recovered { folder: folder.clone(), result: Err(error) });
+        let abandon = |channels: &[Left]| channels.iter().for_each(|left| left.slot.abandon());
+        let opened = lock(folder).and_then(|lock| {
+            let trace = Trace::reopen(folder, &lock, origin.folder, *uuid)?;
+            Ok((lock, trace))
+        });
+        let (_lock, trace) = match opened {
+            Ok(opened) => opened,
+            Err(_) if gone == Gone::Discard && is_gone(folder) => {
+                let folder = folder.display();
+                notices.say(format_args!("the trace {folder} is gone: nothing recovered"));
+                let discarded: Vec<_> = channels.iter().map(|left| left.discard(&home)).collect();
+                return discarded.into_iter().find_map(Result::err).and_then(fail);
+            }
+            Err(error) => {
+                abandon(&channels);
+                // Which says so itself, and for how long.
+                if !matches!(error, RecordError::OtherTrace(_)) {
+                    say_kept(notices, folder);
+                }
+                return fail(error);
+            }
+        };
+        let assemble =
+            |left: Left| Channel::assemble(&home, left.slot, left.layout, left.names, false);
+        let channels = channels.into_iter().map(assemble).collect();
+        let mut recording = Recording::assemble(home, trace, channels);
+        recording.is_recovery = true;
+        if let Err(error) = recording.reopen_streams() {
+            recording.channels.iter().for_each(|channel| channel.slot.abandon());
+            say_kept(notices, folder);
             return fail(error);
         }
-    };
-    let mut recording = Recording::assemble(home, slot, layout, trace, false);
-    recording.is_recovery = true;
-    if let Err(error) = recording.reopen_streams() {
-        recording.slot.abandon();
-        say_kept(notices, &folder);
-        return fail(error);
+        let result = recording.finish(&|| false);
+        Some(Recovered { folder: folder.clone(), result })
     }
-    let result = recording.finish(&|| false);
-    Some(Recovered { folder, result })
 }
 
 fn is_same_folder(one: &Path, other: &Path) -> bool {
@@ -273,15 +538,18 @@ impl Recording {
     fn reopen_streams(&mut self) -> Result<(), RecordError> {
         let channel = &self.trace.channel;
         let folder = channel.now().map_err(RecordError::io("open", channel.path()))?;
-        for work in &mut self.regions {
+        let is_of_another = self.home.uid() != crate::home::user();
+        for work in self.channels.iter_mut().flat_map(|channel| &mut channel.regions) {
             let drained = work.region.0.control.drained();
-            work.drained = drained;
-            if drained.file_bytes == 0 && drained.packets == 0 {
+            // What is written already is not that user's to take back.
+            if is_of_another && !is_progress_in(&folder, &work.name(), &drained) {
+                work.drained = drained;
+                work.given_up = true;
+                work.damaged += 1;
                 continue;
             }
-            let id = work.stream_id(self.trace.uuid);
-            match Stream::reopen(&folder, &work.name(), id, &drained) {
-                Ok(stream) => work.stream = Some(stream),
+            match work.reopen_stream(&self.trace) {
+                Ok(()) => {}
                 // Somebody removed or cut the file, or wrote over the progress.
                 Err(error)
                     if matches!(
@@ -302,14 +570,55 @@ impl Recording {
     }
 }
 
+/// Whether a recorder can have been so far in the stream `name` when it was killed: what its index
+/// has, or one packet less, which it had not said yet.
+///
+/// Of a stream in several files, in the last one that is there: a rotation that was cut short costs
+/// what was in memory.
+fn is_progress_in(folder: &Path, stem: &str, drained: &Drained) -> bool {
+    let name = match (tracefiles::last(folder, stem), drained.file) {
+        (Ok(None), 0) => stem.to_owned(),
+        (Ok(None), _) if drained.packets == 0 && drained.file_bytes == 0 => stem.to_owned(),
+        (Ok(Some(last)), file) if file.checked_sub(1) == Some(last) => tracefiles::name(stem, last),
+        _ => return false,
+    };
+    let open =
+        |path: PathBuf| fs::OpenOptions::new().read(true).custom_flags(libc::O_NOFOLLOW).open(path);
+    let header = INDEX_HEADER_BYTES as u64;
+    let entry = INDEX_ENTRY_BYTES as u64;
+    let index = match open(folder.join("index").join(format!("{name}.idx"))) {
+        Ok(index) => index,
+        Err(error) => return error.kind() == ErrorKind::NotFound && drained.packets == 0,
+    };
+    let Ok(bytes) = index.metadata().map(|status| status.len()) else { return false };
+    let there = bytes.saturating_sub(header) / entry;
+    if drained.packets > there || drained.packets.saturating_add(1) < there {
+        return false;
+    }
+    let Some(last) = drained.packets.checked_sub(1) else { return drained.file_bytes == 0 };
+    // Where the last packet begins, and its length in bits: the drawing is `index_entry`'s.
+    let mut words = [0; 16];
+    if index.read_exact_at(&mut words, header + last * entry).is_err() {
+        return false;
+    }
+    let [begin, bits] = [0, 8].map(|at| {
+        let mut word = [0; 8];
+        word.copy_from_slice(&words[at..at + 8]);
+        u64::from_be_bytes(word)
+    });
+    begin.checked_add(bits / 8) == Some(drained.file_bytes)
+}
+
 #[cfg(test)]
 mod tests {
-    use trackway_session::{BufferOptions, Reserve};
+    use trackway_session::{BufferOptions, Tracefiles};
     use trackway_testkit::TemporaryFolder;
     use trackway_window::{ProcessSlot, Way};
 
     use super::*;
-    use crate::SessionSettings;
+    use crate::place::Place;
+    use crate::stream::{Packet, Stream, StreamId};
+    use crate::{ChannelSettings, SessionSettings};
 
     fn home(folder: &TemporaryFolder) -> Home {
         Home::open_in(folder.path(), true).expect("a window")
@@ -320,23 +629,28 @@ mod tests {
         let buffers =
             BufferOptions { size_bytes: Some(64 << 10), sub_buffers: Some(4), overwrite: false };
         let settings = SessionSettings {
-            buffers: buffers.plan().expect("sizes"),
-            overwrite: false,
-            reserve: Reserve::Rseq,
-            contexts: 0,
-            rules: "*".into(),
+            name: String::new(),
             token: None,
             uuid: [uuid; 16],
             path: folder.join("trace"),
         };
-        let mut recording = Recording::build(home(folder), &settings).expect("a recording");
+        let channel = ChannelSettings {
+            buffers: buffers.plan().expect("sizes"),
+            ..ChannelSettings::default()
+        };
+        let built = Recording::build(home(folder), &settings, &[channel]);
+        let mut recording = built.expect("a recording");
         recording.activate();
         recording
     }
 
     /// One whose recorder is dead.
     fn left(folder: &TemporaryFolder, uuid: u8) {
-        record(folder, uuid).slot.abandon();
+        abandon(&record(folder, uuid));
+    }
+
+    fn abandon(recording: &Recording) {
+        recording.channels.iter().for_each(|channel| channel.slot.abandon());
     }
 
     /// The mark of the trace `name`.
@@ -358,7 +672,8 @@ mod tests {
         let theirs = mark(&folder, "trace").expect("a mark");
         let notices = Notices::kept();
         for gone in [Gone::Keep, Gone::Discard] {
-            let recovered = recover_as(folder.path(), &notices, None, gone).expect("a window");
+            let recovered =
+                recover_as(folder.path(), None, &notices, None, gone).expect("a window");
             assert!(matches!(recovered[0].result, Err(RecordError::OtherTrace(_))));
         }
         let recover_in = |name| recover_in(folder.path(), &notices, Some(&folder.join(name)));
@@ -378,7 +693,7 @@ mod tests {
         let first = record(&folder, 1);
         fs::remove_dir_all(folder.join("trace")).expect("a folder");
         let second = record(&folder, 2);
-        let slot = first.slot.index;
+        let slot = first.channels[0].slot.index;
         let refused = first.finish(&|| false).expect_err("its folder is gone");
         assert!(refused.to_string().ends_with("its folder was removed"), "{refused}");
         assert_eq!(mark(&folder, "trace"), None);
@@ -390,6 +705,78 @@ mod tests {
         let third = record(&folder, 3);
         assert_eq!(mark(&folder, "trace"), None);
         third.finish(&|| false).expect("a trace");
+    }
+
+    #[test]
+    fn progress_is_what_the_index_has_or_a_packet_less() {
+        let folder = TemporaryFolder::new();
+        fs::create_dir(folder.join("index")).expect("a folder");
+        let progress = |file_bytes, packets| Drained { file_bytes, packets, ..Drained::default() };
+        let is_there = |drained| is_progress_in(folder.path(), "channel0_0", &drained);
+        assert!(is_there(progress(0, 0)) && !is_there(progress(4096, 1)), "no stream yet");
+        let id = StreamId { uuid: [1; 16], class: 0, instance: 0, cpu: 0 };
+        let place = std::sync::Arc::new(Place::open(folder.path()).expect("a folder"));
+        let bounds = Tracefiles::default();
+        let mut stream = Stream::create(&place, "channel0_0", bounds, id, 5).expect("a stream");
+        let mut lengths = vec![0, stream.bytes()];
+        // Its first packet, which may not have been said yet.
+        assert!(is_there(progress(0, 0)) && is_there(progress(stream.bytes(), 1)));
+        for _ in 0..3 {
+            let packet = Packet { begin_ts: 5, end_ts: 5, discarded: 0, missing: 0, events: 0 };
+            stream.append(&mut vec![0; 256], &packet).expect("written");
+            lengths.push(stream.bytes());
+        }
+        for (packets, &bytes) in lengths.iter().enumerate() {
+            let is_last = packets >= 3;
+            assert_eq!(is_there(progress(bytes, packets as u64)), is_last, "{packets}");
+        }
+        assert!(!is_there(progress(lengths[4] - 8, 4)) && !is_there(progress(lengths[4], 5)));
+        assert!(!is_there(progress(lengths[3], 4)) && !is_there(progress(lengths[4], 3)));
+        assert!(!is_there(progress(u64::MAX, u64::MAX)));
+        // In several files: the last one.
+        assert!(!is_there(Drained { file: 1, ..progress(lengths[4], 4) }));
+        for file in ["", "index/"] {
+            let end = if file.is_empty() { "" } else { ".idx" };
+            let path = |name: &str| folder.join(format!("{file}{name}{end}"));
+            fs::copy(path("channel0_0"), path("channel0_0.7")).expect("a copy");
+        }
+        for (file, is_last) in [(0, false), (7, false), (8, true), (9, false)] {
+            let drained = Drained { file, ..progress(lengths[4], 4) };
+            assert_eq!(is_there(drained), is_last, "{file}");
+        }
+    }
+
+    #[test]
+    fn a_slot_that_was_being_built_leaves_nothing_of_its_earlier_life_to_recover() {
+        let folder = shared();
+        let first = record(&folder, 1);
+        let index = first.channels[0].slot.index;
+        first.finish(&|| false).expect("a trace");
+        let complete = mark(&folder, "trace");
+        let home = home(&folder);
+        let session = home.window().session(index);
+        // It has been free for long.
+        session.lease_until_ns.store(0, Ordering::Relaxed);
+        let taken = Slot::take(&home).expect("a slot");
+        assert_eq!(taken.index, index);
+        // Its recorder is killed, and so is who recovers it, before it is free.
+        taken.abandon();
+        let taken = Slot::take_over(&home, index).expect("a window").expect("it is left");
+        let others = File::open(&home.path).expect("the window");
+        others.lock().expect("a lock");
+        let refused = Left::of(&home, taken, Gone::Keep).map(|left| left.is_some());
+        assert!(matches!(refused, Err(RecordError::Io("lock the window", ..))), "{refused:?}");
+        others.unlock().expect("ours");
+        session.recorder_pid.store(0, Ordering::Relaxed);
+        session.recorder_since_ns.store(0, Ordering::Relaxed);
+
+        let enabled = &home.window().event(9).enabled;
+        enabled.store(1 << index, Ordering::Relaxed);
+        let recovered = recover_in(folder.path(), &Notices::kept(), None).expect("a window");
+        assert!(recovered.is_empty(), "{recovered:?}");
+        assert_eq!(session.state.load(Ordering::Relaxed), state::FREE);
+        assert_eq!(mark(&folder, "trace"), complete);
+        assert_eq!(enabled.load(Ordering::Relaxed), 0);
     }
 
     #[test]
@@ -465,15 +852,17 @@ mod tests {
         left(&folder, 7);
         fs::rename(folder.join("trace"), folder.join("disk")).expect("a folder");
         let notices = Notices::kept();
-        let recover = |gone| recover_as(folder.path(), &notices, None, gone).expect("a window");
+        let recover =
+            |gone| recover_as(folder.path(), None, &notices, None, gone).expect("a window");
         assert!(recover(Gone::Keep)[0].result.is_err());
         assert!(notices.all()[0].contains("stay in memory"), "{:?}", notices.all());
         fs::rename(folder.join("disk"), folder.join("trace")).expect("a folder");
         assert!(recover(Gone::Keep)[0].result.is_ok());
 
         let recording = record(&folder, 7);
-        recording.slot.abandon();
-        let held = recording.regions.iter().find(|work| work.way != Way::Sequence).expect("one");
+        abandon(&recording);
+        let regions = &recording.channels[0].regions;
+        let held = regions.iter().find(|work| work.way != Way::Sequence).expect("one");
         let control = held.region.0.control;
         control.owner.store(ProcessSlot::NONE.owner_word(1), Ordering::Relaxed);
         drop(recording);

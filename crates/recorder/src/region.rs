@@ -1,11 +1,13 @@
 //! Draining one region: from its ring to its stream, exactly once.
 
 use std::io;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use trackway_ctf::write::PACKET_HEADER_BYTES;
 use trackway_ring::claim::Claim;
 use trackway_ring::{Damage, Drained, Memory, Piece, Region, Snapshot};
-use trackway_session::Backing;
+use trackway_session::{Backing, Tracefiles};
 use trackway_window::{NOT_OF_SESSION, Way, reset_region};
 
 use crate::lockless::Lockless;
@@ -22,11 +24,14 @@ pub(crate) const RECORD_BYTES_MIN: u64 = 4;
 #[derive(Debug)]
 pub(crate) struct RegionWork {
     pub(crate) region: RegionRef,
+    names: Arc<StreamNames>,
     pub(crate) cpu: u32,
     pub(crate) way: Way,
     pub(crate) backing: Backing,
     pub(crate) drained: Drained,
     pub(crate) stream: Option<Stream>,
+    /// How the stream is cut into files.
+    tracefiles: Tracefiles,
     /// Its state at the latest look; `None`: it showed nothing that makes sense.
     pub(crate) snapshot: Option<Snapshot>,
     pub(crate) overwrite: bool,
@@ -44,6 +49,43 @@ pub(crate) struct RegionWork {
     pub(crate) owner_seen: u64,
     /// The buffer that is written instead of it, in a session of such.
     pub(crate) lockless: Option<Lockless>,
+    /// What was written before the session was cleared last is none of its numbers.
+    pub(crate) forgotten: Forgotten,
+    /// Only for a look beside the recording, which has its own progress: a snapshot.
+    is_beside: bool,
+    /// Packets that end before this time are passed over, ns.
+    since_ts: u64,
+}
+
+/// Counts as they were when a session was cleared.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Forgotten {
+    pub(crate) events: u64,
+    pub(crate) discarded: u64,
+}
+
+/// What a channel's streams are called.
+#[derive(Debug)]
+pub(crate) struct StreamNames {
+    /// Their class in the metadata.
+    pub(crate) class: u32,
+    /// What their files' names begin with.
+    pub(crate) files: String,
+}
+
+impl StreamNames {
+    /// Of the streams of `channel` that are of this class: another one each time that the channel
+    /// was given other contexts or sizes. The first class goes without saying, unless the name ends
+    /// as if it named another.
+    pub(crate) fn new(channel: &str, class: u32) -> Self {
+        let is_number = |end: &str| !end.is_empty() && end.bytes().all(|end| end.is_ascii_digit());
+        let is_like_another = channel.rsplit_once('-').is_some_and(|(_, end)| is_number(end));
+        let files = match class {
+            0 if !is_like_another => channel.to_owned(),
+            _ => format!("{channel}-{class}"),
+        };
+        Self { class, files }
+    }
 }
 
 /// A region; its `Debug` says nothing, since its bytes are others'.
@@ -71,7 +113,13 @@ pub(crate) struct Drain<'a, M> {
 }
 
 impl RegionWork {
-    pub(crate) fn new(region: Region<'static>, cpu: u32, way: Way, overwrite: bool) -> Self {
+    pub(crate) fn new(
+        region: Region<'static>,
+        names: Arc<StreamNames>,
+        cpu: u32,
+        way: Way,
+        overwrite: bool,
+    ) -> Self {
         let geometry = region.geometry;
         let mut drained = Drained::default();
         if region.control.drained().position == NOT_OF_SESSION {
@@ -79,11 +127,13 @@ impl RegionWork {
         }
         Self {
             region: RegionRef(region),
+            names,
             cpu,
             way,
             backing: Backing::new(geometry.sub_shift(), geometry.sub_count(), overwrite),
             drained,
             stream: None,
+            tracefiles: Tracefiles::default(),
             snapshot: None,
             overwrite,
             written: 0,
@@ -93,7 +143,85 @@ impl RegionWork {
             missing: 0,
             owner_seen: 0,
             lockless: None,
+            forgotten: Forgotten::default(),
+            is_beside: false,
+            since_ts: 0,
         }
+    }
+
+    /// The same region, to be read beside the recording: from where the recording is, what is
+    /// newer than `since_ts` (ns).
+    pub(crate) fn beside(&self, since_ts: u64) -> Self {
+        let Self { region: RegionRef(region), cpu, way, overwrite, .. } = *self;
+        let beside = Self::new(region, Arc::clone(&self.names), cpu, way, overwrite);
+        let drained = Drained { file_bytes: 0, packets: 0, file: 0, ..self.drained };
+        let (given_up, forgotten) = (self.given_up, self.forgotten);
+        // So a sub-buffer's packet has the same number in all snapshots.
+        let missing = region.geometry.index_of(drained.position);
+        Self { drained, given_up, forgotten, missing, is_beside: true, since_ts, ..beside }
+    }
+
+    /// Cuts its stream into such files, for whoever recovers it, too.
+    pub(crate) fn cut(&mut self, tracefiles: Tracefiles) {
+        let control = self.region.0.control;
+        control.tracefile_bytes.store(tracefiles.size_bytes, Ordering::Relaxed);
+        control.tracefile_count.store(tracefiles.count, Ordering::Relaxed);
+        self.tracefiles = tracefiles;
+    }
+
+    /// Opens its stream again where the progress says that a dead recorder was.
+    pub(crate) fn reopen_stream(&mut self, trace: &Trace) -> io::Result<()> {
+        let control = self.region.0.control;
+        self.drained = control.drained();
+        self.tracefiles = Tracefiles {
+            size_bytes: control.tracefile_bytes.load(Ordering::Relaxed),
+            count: control.tracefile_count.load(Ordering::Relaxed),
+        };
+        let Drained { file_bytes, packets, .. } = self.drained;
+        if (file_bytes, packets) != (0, 0) {
+            let (place, id) = (&trace.channel, self.stream_id(trace.uuid));
+            let (bounds, drained) = (self.tracefiles, &self.drained);
+            self.stream = Stream::reopen(place, &self.name(), bounds, id, drained)?;
+        }
+        Ok(())
+    }
+
+    /// Passes over all that is there, after writers were kept out, as if it had never been, and
+    /// lets go of the stream.
+    pub(crate) fn forget(&mut self) {
+        self.look();
+        let Some(snapshot) = self.snapshot else { return };
+        self.forgotten = Forgotten {
+            events: snapshot.events.unwrap_or(self.drained.events),
+            discarded: self.forgotten.discarded + self.discarded(),
+        };
+        (self.stream, self.missing) = (None, 0);
+        (self.written, self.overwritten, self.damaged) = (0, 0, 0);
+        match self.lockless.take() {
+            Some(mut lockless) => {
+                self.drained.position = lockless.pass_all();
+                self.lockless = Some(lockless);
+            }
+            None => self.drained.position = snapshot.head,
+        }
+        self.drained = Drained {
+            position: self.drained.position,
+            last_ts: snapshot.last_ts.unwrap_or(self.drained.last_ts),
+            events: self.forgotten.events,
+            ..Drained::default()
+        };
+        self.publish();
+    }
+
+    /// Records committed so far, whether or not they are in the stream.
+    pub(crate) fn committed(&self) -> u64 {
+        let seen = self.snapshot.and_then(|snapshot| snapshot.events);
+        seen.map_or(self.written, |events| events.saturating_sub(self.forgotten.events))
+    }
+
+    /// Whether it is a ring with all of its memory, which writers go round without us.
+    pub(crate) fn is_whole(&self) -> bool {
+        self.lockless.is_some() || self.backing.limit() == u64::MAX
     }
 
     /// Part of its memory that is in use, in 1/256.
@@ -122,17 +250,18 @@ impl RegionWork {
         true
     }
 
-    /// Name of its stream's file.
+    /// Name of its stream's file, as LTTng names it: channel and CPU.
     pub(crate) fn name(&self) -> String {
+        let Self { cpu, names, .. } = self;
         match self.way {
-            Way::Sequence => format!("channel0_{}", self.cpu),
-            Way::Claim(which) => format!("channel0_{}_claim{which}", self.cpu),
+            Way::Sequence => format!("{}_{cpu}", names.files),
+            Way::Claim(which) => format!("{}_{cpu}_claim{which}", names.files),
         }
     }
 
     pub(crate) fn stream_id(&self, uuid: [u8; 16]) -> StreamId {
         let instance = u64::from(self.cpu) * Way::ALL.len() as u64 + self.way.index() as u64;
-        StreamId { uuid, instance, cpu: self.cpu }
+        StreamId { uuid, class: self.names.class, instance, cpu: self.cpu }
     }
 
     /// Copies the region's state. A head that no writer can have reached ends the region, for us.
@@ -231,6 +360,12 @@ impl RegionWork {
         if !sensible {
             return Ok(Err(Damage::Header(index)));
         }
+        if piece.end_ts < self.since_ts {
+            // It is as if it had been overwritten.
+            self.missing += u64::from(region.geometry.index_of(piece.resume) > index);
+            self.resume_behind(piece);
+            return Ok(Ok(()));
+        }
         if length > 0 {
             with.buffer.clear();
             with.buffer.resize(PACKET_HEADER_BYTES + length as usize, 0);
@@ -246,25 +381,32 @@ impl RegionWork {
             let packet = Packet {
                 begin_ts: piece.begin_ts,
                 end_ts: piece.end_ts,
-                discarded: piece.discarded,
+                discarded: piece.discarded.saturating_sub(self.forgotten.discarded),
                 missing: std::mem::take(&mut self.missing),
+                events,
             };
             let first_ts = with.begin_ts.min(piece.begin_ts);
             self.open_stream(with.trace, first_ts)?.append(with.buffer, &packet)?;
         }
-        self.overwritten += piece.events_before.saturating_sub(self.drained.events);
+        let overwritten = piece.events_before.saturating_sub(self.drained.events);
+        self.overwritten = self.overwritten.saturating_add(overwritten);
         self.written += events;
+        self.resume_behind(piece);
+        Ok(Ok(()))
+    }
+
+    fn resume_behind(&mut self, piece: &Piece) {
         self.drained.position = piece.resume;
         self.drained.last_ts = piece.end_ts;
         self.drained.events = piece.events;
         self.publish();
-        Ok(Ok(()))
     }
 
     pub(crate) fn open_stream(&mut self, trace: &Trace, first_ts: u64) -> io::Result<&mut Stream> {
         if self.stream.is_none() {
             let id = self.stream_id(trace.uuid);
-            self.stream = Some(Stream::create(&trace.channel.now()?, &self.name(), id, first_ts)?);
+            let (place, name) = (&trace.channel, self.name());
+            self.stream = Some(Stream::create(place, &name, self.tracefiles, id, first_ts)?);
             self.publish();
         }
         self.stream.as_mut().ok_or_else(|| io::ErrorKind::NotFound.into())
@@ -272,9 +414,11 @@ impl RegionWork {
 
     /// Publishes the progress, for whoever might have to go on from here.
     pub(crate) fn publish(&mut self) {
+        if self.is_beside {
+            return;
+        }
         if let Some(stream) = &self.stream {
-            self.drained.file_bytes = stream.bytes;
-            self.drained.packets = stream.packets;
+            stream.note(&mut self.drained);
         }
         self.region.0.control.set_drained(self.drained);
     }
@@ -282,8 +426,10 @@ impl RegionWork {
     /// Records discarded so far.
     pub(crate) fn discarded(&self) -> u64 {
         // Of a lockless buffer's, those that no buffer was asked for: too large ones.
-        let discarded = self.region.0.control.discarded.load(std::sync::atomic::Ordering::Relaxed);
-        discarded.saturating_add(self.lockless.as_ref().map_or(0, Lockless::lost))
+        let discarded = self.region.0.control.discarded.load(Ordering::Relaxed);
+        discarded
+            .saturating_add(self.lockless.as_ref().map_or(0, Lockless::lost))
+            .saturating_sub(self.forgotten.discarded)
     }
 
     /// Adds an empty packet if records were lost after the last one.
@@ -296,7 +442,7 @@ impl RegionWork {
         let stream = self.open_stream(trace, begin_ts)?;
         let end_ts = trackway_sys::clock::monotonic_ns().max(stream.end_ts);
         let mut empty = vec![0; PACKET_HEADER_BYTES];
-        let packet = Packet { begin_ts: end_ts, end_ts, discarded, missing: 0 };
+        let packet = Packet { begin_ts: end_ts, end_ts, discarded, missing: 0, events: 0 };
         stream.append(&mut empty, &packet)?;
         self.publish();
         Ok(())

@@ -3,6 +3,7 @@
 
 use core::fmt::Arguments;
 use std::cell::{Cell, RefCell};
+use std::fs::File;
 use std::io::{IsTerminal, Write};
 
 use trackway_abi::window::EVENTS_MAX;
@@ -13,32 +14,67 @@ pub struct Notices {
     quiet: bool,
     terminal: bool,
     status_shown: Cell<bool>,
-    /// In tests: kept instead of printed.
-    kept: Option<RefCell<Vec<String>>>,
+    /// What was said: the newest, for who asks how it goes; all, where they are for tests.
+    said: RefCell<Vec<String>>,
+    place: Place,
 }
+
+/// Where notices go, besides being kept.
+#[derive(Debug)]
+enum Place {
+    Terminal,
+    /// Of a recorder in the background.
+    Log(RefCell<File>),
+    Nowhere,
+}
+
+/// How many notices are kept where they go elsewhere, too.
+const KEPT_MAX: usize = 50;
 
 impl Notices {
     /// Notices on stderr; none at all if `quiet`.
     pub fn new(quiet: bool) -> Self {
         let terminal = std::io::stderr().is_terminal();
-        Self { quiet, terminal, status_shown: Cell::new(false), kept: None }
+        let (status_shown, said) = (Cell::new(false), RefCell::default());
+        Self { quiet, terminal, status_shown, said, place: Place::Terminal }
     }
 
-    /// Notices that are kept, for tests.
+    /// Notices of a recorder in the background: the newest are kept, all go to `log`.
+    pub(crate) fn logged(log: File) -> Self {
+        Self { place: Place::Log(RefCell::new(log)), ..Self::new(false) }
+    }
+
+    /// Notices that are only kept, all of them.
     pub fn kept() -> Self {
-        Self { kept: Some(RefCell::default()), ..Self::new(false) }
+        Self { place: Place::Nowhere, ..Self::new(false) }
     }
 
-    /// The notices so far, if they are kept.
+    /// The notices so far, or the newest.
     pub fn all(&self) -> Vec<String> {
-        self.kept.as_ref().map(|kept| kept.borrow().clone()).unwrap_or_default()
+        self.said.borrow().clone()
+    }
+
+    /// Whether somebody sees them as they are said.
+    pub(crate) fn are_printed(&self) -> bool {
+        matches!(self.place, Place::Terminal)
+    }
+
+    fn keep(&self, text: String) {
+        if let Place::Log(log) = &self.place {
+            // A log that cannot be written keeps nobody from recording.
+            let _ = writeln!(log.borrow_mut(), "{text}");
+        }
+        let mut said = self.said.borrow_mut();
+        if said.len() == KEPT_MAX && !matches!(self.place, Place::Nowhere) {
+            said.remove(0);
+        }
+        said.push(text);
     }
 
     /// Says one line.
     pub fn say(&self, text: Arguments<'_>) {
-        if let Some(kept) = &self.kept {
-            kept.borrow_mut().push(text.to_string());
-        } else if !self.quiet {
+        self.keep(text.to_string());
+        if self.are_printed() && !self.quiet {
             self.clear_status();
             // Nobody may be listening any more; recording goes on.
             let _ = writeln!(std::io::stderr(), "trackway: {text}");
@@ -47,16 +83,15 @@ impl Notices {
 
     /// Adds advice to what was said.
     pub fn hint(&self, text: Arguments<'_>) {
-        if let Some(kept) = &self.kept {
-            kept.borrow_mut().push(format!("hint: {text}"));
-        } else if !self.quiet {
+        self.keep(format!("hint: {text}"));
+        if self.are_printed() && !self.quiet {
             let _ = writeln!(std::io::stderr(), "hint: {text}");
         }
     }
 
     /// Whether a status line is wanted.
     pub(crate) fn wants_status(&self) -> bool {
-        self.terminal && !self.quiet && self.kept.is_none()
+        self.terminal && !self.quiet && self.are_printed()
     }
 
     /// Shows the status line, in place of the one before.
@@ -78,12 +113,14 @@ impl Notices {
 /// How a recording went.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Summary {
-    /// Events in the trace.
+    /// Events that were written to the trace.
     pub recorded: u64,
     /// Events that found no room.
     pub lost: u64,
     /// Events that newer ones overwrote.
     pub overwritten: u64,
+    /// Events of those recorded whose files were deleted for newer ones, as was asked for.
+    pub deleted: u64,
     /// Records with a field that was cut to fit, those overwritten since included.
     pub cut: u64,
     /// The event of which a record was cut last, if its name can be read.
@@ -123,9 +160,21 @@ impl Summary {
         for (name, lost) in self.lost_by_event.iter().take(LOST_SHOWN_MAX) {
             notices.say(format_args!("lost {} × {name}", Grouped(*lost)));
         }
+        self.say_deleted(notices);
         self.say_cut(notices);
         self.say_damage(notices);
         self.say_departed(notices);
+    }
+
+    /// Says how many events made room for newer ones on the disk, if any did.
+    pub fn say_deleted(&self, notices: &Notices) {
+        if self.deleted > 0 {
+            notices.say(format_args!(
+                "{} of the events made room for newer ones: of each stream only the newest trace \
+                 files are kept",
+                Grouped(self.deleted)
+            ));
+        }
     }
 
     /// Says how many processes went where this recording does not see them, if any did.
@@ -190,7 +239,8 @@ pub(crate) fn say_refused(notices: &Notices, refused: u32, window: &std::path::P
 }
 
 /// A number with commas between its thousands.
-pub(crate) struct Grouped(pub(crate) u64);
+#[derive(Debug, Clone, Copy)]
+pub struct Grouped(pub u64);
 
 impl core::fmt::Display for Grouped {
     fn fmt(&self, formatter: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {

@@ -27,8 +27,9 @@ pub(crate) fn run(window: &Window) {
     }
 }
 
-/// Runs a thread that spins inside a sequence on one CPU, and preempts it there.
-fn sequences_abort() -> Option<bool> {
+/// Runs a thread that spins inside a sequence on one CPU, and preempts it there. `None` where it
+/// may not choose its CPU.
+pub(crate) fn sequences_abort() -> Option<bool> {
     /// What the thread says: nothing yet, about to enter, aborted, left when told to.
     const STARTED: u32 = 1;
     const ABORTED: u32 = 2;

@@ -5,43 +5,118 @@
 //! remember void; memory is used anew only after a visit to every CPU.
 
 use std::ffi::OsString;
+use std::ops::Range;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::PathBuf;
-use std::sync::atomic::{AtomicU8, AtomicU64, Ordering, fence};
+use std::sync::atomic::{AtomicU8, AtomicU32, AtomicU64, Ordering, fence};
 
-use trackway_abi::session::{PATH_BYTES_MAX, SESSIONS_MAX, Session, flag, state};
+use trackway_abi::session::{
+    NAME_BYTES_MAX, PATH_BYTES_MAX, PROCESS_RULES_BYTES_MAX, SESSIONS_MAX, Session, flag, state,
+};
 use trackway_abi::window::{DATA_OFFSET, EVENTS_MAX, GRANULE_BYTES, granule};
 use trackway_ring::claim::Claim;
 use trackway_ring::lockless::Buffer;
 use trackway_schema::EventDescription;
-use trackway_session::{BufferPlan, Reserve};
+use trackway_session::{BufferOptions, BufferPlan, ChannelSpec, Mode, Reserve, Tracefiles};
 use trackway_sys::process::{Identity, Life, identity, life_of, pid_namespace};
-use trackway_window::{AllocateError, NOT_OF_SESSION, Owner, SessionLayout, Way, Window};
+use trackway_window::{
+    AllocateError, NOT_OF_SESSION, Owner, SessionLayout, Way, Window, lease_is_over,
+};
 
-use crate::{Home, RecordError, cpus, self_test};
+use crate::{Home, RecordError, cpus, processes, self_test};
 
 /// How long a lease lasts, in ns.
 pub(crate) const LEASE_NS: u64 = 5_000_000_000;
+/// How long a slot rests before it is taken again, in ns, if another can be had: longer than a
+/// thread that is not stopped sleeps on its way from a site to the slot that it found there.
+const REST_NS: u64 = 1_000_000_000;
+/// How many slots rest so long at most, beside which no more are taken that were never used.
+const RESTING_MAX: usize = 4;
 
 /// What a session is to be.
 #[derive(Debug, Clone)]
 pub struct SessionSettings {
-    /// Sizes of its buffers.
-    pub buffers: BufferPlan,
-    /// Flight recorder.
-    pub overwrite: bool,
-    /// How writers get exclusive access.
-    pub reserve: Reserve,
-    /// Contexts of every record: bits of `trackway_abi::record::context`.
-    pub contexts: u32,
-    /// Event rules, as `trackway_schema::Rules` reads them.
-    pub rules: String,
+    /// Its name; empty for one that nobody speaks to.
+    pub name: String,
     /// Only for processes that hold this token.
     pub token: Option<u64>,
     /// Identity of the trace.
     pub uuid: [u8; 16],
     /// Trace folder, absolute.
     pub path: PathBuf,
+}
+
+/// What a channel of a session is to be.
+#[derive(Debug, Clone)]
+pub struct ChannelSettings {
+    /// Its name, which its streams' files begin with.
+    pub name: String,
+    /// Sizes of its buffers.
+    pub buffers: BufferPlan,
+    /// Flight recorder.
+    pub overwrite: bool,
+    /// How the files of its streams are bounded.
+    pub tracefiles: Tracefiles,
+    /// How writers get exclusive access.
+    pub reserve: Reserve,
+    /// Contexts of every record: bits of `trackway_abi::record::context`.
+    pub contexts: u32,
+    /// Event rules, as `trackway_schema::Rules` reads them.
+    pub rules: String,
+    /// Rules for processes, as `trackway_schema::ProcessRules` reads them; none: all.
+    pub processes: String,
+    /// How long programs that allow it wait for room, in ns; 0: they do not.
+    pub blocking_ns: u64,
+    /// Whether writers are kept out at first.
+    pub paused: bool,
+    /// Whether it begins with little memory, where its size was not asked for: it may be idle for
+    /// long.
+    pub thrifty: bool,
+}
+
+impl Default for ChannelSettings {
+    fn default() -> Self {
+        let buffers = BufferOptions::default().plan();
+        Self {
+            name: Self::DEFAULT_NAME.into(),
+            buffers: buffers.expect("the default sizes are good"),
+            overwrite: false,
+            tracefiles: Tracefiles::default(),
+            reserve: Reserve::Rseq,
+            contexts: 0,
+            rules: "*".into(),
+            processes: String::new(),
+            blocking_ns: 0,
+            paused: false,
+            thrifty: false,
+        }
+    }
+}
+
+impl ChannelSettings {
+    /// Name of the channel of a session that was not told of any: LTTng's.
+    pub const DEFAULT_NAME: &str = ChannelSpec::DEFAULT_NAME;
+
+    /// A channel as its user describes it; writers are let in if it is to `record`.
+    ///
+    /// # Errors
+    ///
+    /// If there can be none such, or a process that it names is not there.
+    pub(crate) fn of(spec: &ChannelSpec, record: bool) -> Result<Self, RecordError> {
+        let blocking = spec.blocking_timeout.map_or(0, |time| time.as_nanos());
+        Ok(Self {
+            name: spec.name.clone(),
+            buffers: spec.plan()?,
+            overwrite: spec.mode == Mode::Overwrite,
+            tracefiles: spec.tracefiles(),
+            contexts: spec.context_bits()?,
+            rules: spec.rules_text()?,
+            processes: processes::rules_text(spec)?,
+            blocking_ns: u64::try_from(blocking).unwrap_or(u64::MAX),
+            paused: !record,
+            ..Self::default()
+        })
+    }
 }
 
 /// A slot that is ours.
@@ -64,13 +139,11 @@ impl Slot {
         self.window.session(self.index)
     }
 
-    /// Takes a free slot.
+    /// Takes a free slot: see [`longest_free`].
     pub(crate) fn take(home: &Home) -> Result<Self, RecordError> {
         let window = *home.window();
         let taken = home.allocator.exclusively(|| {
-            let index = (0..SESSIONS_MAX).find(|&index| {
-                window.session(index).state.load(Ordering::Relaxed) == state::FREE
-            })?;
+            let index = longest_free(&window, trackway_sys::clock::monotonic_ns())?;
             let session = window.session(index);
             let since_ns = sign(session);
             session.state.store(state::BUILDING, Ordering::SeqCst);
@@ -113,7 +186,9 @@ impl Slot {
     pub(crate) fn build(
         &self,
         home: &Home,
-        settings: &SessionSettings,
+        of: &SessionSettings,
+        settings: &ChannelSettings,
+        class: u32,
         cpus: u32,
     ) -> Result<SessionLayout, RecordError> {
         let session = self.session();
@@ -126,10 +201,11 @@ impl Slot {
             let owner = granule::DATA + self.index as u8;
             home.allocator.give_back(owner).map_err(fail(0))?;
         }
-        let flags = self.flags(settings);
+        let flags = self.flags(of, settings);
         let bytes = SessionLayout::control_bytes(cpus, flags);
         let old = session.control_offset.load(Ordering::Relaxed);
-        let control = if no_writer_of_before && is_control_area(home, self.index, old, bytes) {
+        let old_area = old..old.saturating_add(bytes);
+        let control = if no_writer_of_before && is_control_area(home, self.index, &old_area) {
             old
         } else {
             let owner = granule::CONTROL + self.index as u8;
@@ -137,13 +213,26 @@ impl Slot {
         };
         session.control_offset.store(control, Ordering::Relaxed);
         self.fill_in(settings, cpus, flags);
+        self.window.set_rules(self.index, settings.rules.as_bytes());
+        self.set_processes(&settings.processes);
+        self.sign_as(of, &settings.name, class);
+        // As it was written, or what is cleared now is another session's.
+        let plan = plan(settings, flags);
+        let is_as_written = |layout: &SessionLayout| {
+            layout.control_area() == (control..control + bytes)
+                && (layout.cpus, layout.flags) == (cpus, flags)
+                && layout.geometry.sub_shift() == plan.sub_shift
+                && layout.claim_geometry.sub_shift() == plan.claim_sub_shift
+                && layout.geometry.sub_count() == 1 << plan.count_shift
+        };
         let layout = SessionLayout::read_as_recorder(&self.window, self.index)
+            .filter(is_as_written)
             .ok_or(RecordError::Lost("another program writes over the window"))?;
         layout.reset(&self.window);
         Ok(layout)
     }
 
-    fn flags(&self, settings: &SessionSettings) -> u32 {
+    fn flags(&self, of: &SessionSettings, settings: &ChannelSettings) -> u32 {
         let mut flags = match settings.reserve {
             Reserve::Rseq => 0,
             Reserve::Claim => flag::CLAIM_ONLY,
@@ -152,7 +241,10 @@ impl Slot {
         if settings.overwrite {
             flags |= flag::OVERWRITE;
         }
-        if settings.token.is_some() {
+        if settings.paused {
+            flags |= flag::PAUSED;
+        }
+        if of.token.is_some() {
             flags |= flag::TOKEN;
         }
         let is_broken =
@@ -163,7 +255,8 @@ impl Slot {
         flags
     }
 
-    fn fill_in(&self, settings: &SessionSettings, cpus: u32, flags: u32) {
+    /// Says what the channel is.
+    fn fill_in(&self, settings: &ChannelSettings, cpus: u32, flags: u32) {
         let session = self.session();
         let plan = plan(settings, flags);
         for (word, value) in [
@@ -177,29 +270,65 @@ impl Slot {
             (&session.processes, 0),
             (&session.departed, 0),
             (&session.cut_event, 0),
+            (&session.successor, 0),
+            (&session.snapshot_requests, 0),
+            (&session.spare_cpus, 0),
             (&session.uid, crate::home::user()),
         ] {
             word.store(value, Ordering::Relaxed);
         }
         session.records_cut.store(0, Ordering::Relaxed);
+        session.blocking_ns.store(settings.blocking_ns, Ordering::Relaxed);
         let realtime = trackway_sys::clock::realtime_ns();
         let offset = realtime.wrapping_sub(trackway_sys::clock::monotonic_ns());
         session.realtime_offset_ns.store(offset, Ordering::Relaxed);
-        session.token.store(settings.token.unwrap_or(0), Ordering::Relaxed);
-        for (word, half) in session.trace_uuid.iter().zip(settings.uuid.chunks_exact(8)) {
+    }
+
+    /// Says which processes take part: all decide anew.
+    pub(crate) fn set_processes(&self, rules: &str) {
+        let session = self.session();
+        put(&session.process_rules, &session.process_rules_bytes, rules.as_bytes());
+        raise_generation(session);
+    }
+
+    /// Begins a generation: all decide anew, and nobody commits by an older plan once every CPU has
+    /// been visited.
+    pub(crate) fn begin_generation(&self) {
+        raise_generation(self.session());
+    }
+
+    /// Says how long programs that allow it wait for room, in ns.
+    pub(crate) fn set_blocking(&self, time_ns: u64) {
+        self.session().blocking_ns.store(time_ns, Ordering::Relaxed);
+    }
+
+    /// Says which events are recorded: first the rules, then each event that there is.
+    pub(crate) fn set_rules(&self, layout: &SessionLayout, rules: &str) {
+        self.window.set_rules(self.index, rules.as_bytes());
+        enable_selected(&self.window, layout);
+    }
+
+    /// Gives all that comes to the slot that `heir` describes, which is active and has no rules
+    /// yet: the order is that of `trackway_window`'s `rules`.
+    pub(crate) fn pass_on(&self, heir: &SessionLayout) {
+        // ORDERING: SeqCst: from here on nobody sets our bit, before any is moved.
+        self.session().successor.store(heir.index as u32 + 1, Ordering::SeqCst);
+        for event in 0..EVENTS_MAX {
+            self.window.move_event(event, self.index, heir);
+        }
+    }
+
+    /// Says whose it is: which session's, and where its trace is.
+    fn sign_as(&self, of: &SessionSettings, channel: &str, class: u32) {
+        let session = self.session();
+        session.token.store(of.token.unwrap_or(0), Ordering::Relaxed);
+        for (word, half) in session.trace_uuid.iter().zip(of.uuid.chunks_exact(8)) {
             word.store(u64::from_le_bytes(half.try_into().unwrap_or_default()), Ordering::Relaxed);
         }
-        let put = |into: &[AtomicU8], bytes: &[u8]| {
-            let length = bytes.len().min(into.len());
-            for (place, byte) in into.iter().zip(bytes) {
-                place.store(*byte, Ordering::Relaxed);
-            }
-            length as u32
-        };
-        let rules_bytes = put(&session.rules, settings.rules.as_bytes());
-        session.rules_bytes.store(rules_bytes, Ordering::Relaxed);
-        let path_bytes = put(&session.path, settings.path.as_os_str().as_bytes());
-        session.path_bytes.store(path_bytes, Ordering::Relaxed);
+        put(&session.path, &session.path_bytes, of.path.as_os_str().as_bytes());
+        put(&session.name, &session.name_bytes, of.name.as_bytes());
+        put(&session.channel, &session.channel_bytes, channel.as_bytes());
+        session.stream_class.store(class, Ordering::Relaxed);
     }
 
     /// Lets writers in, and enables what is known already.
@@ -215,18 +344,54 @@ impl Slot {
         enable_selected(&self.window, layout);
     }
 
-    /// Keeps writers out: clears the bits, raises the generation, visits every CPU, and waits a
-    /// moment for claims. Whether no sequence of before can be alive.
-    pub(crate) fn deactivate(&self) -> bool {
+    /// Keeps writers out, for good: clears the bits, raises the generation. After a visit to every
+    /// CPU no sequence of before is alive.
+    pub(crate) fn close(&self) {
         let session = self.session();
         // ORDERING: SeqCst: the state before the generation, so that nobody decides anew to take
         // part.
         session.state.store(state::ENDING, Ordering::SeqCst);
         raise_generation(session);
         clear_bits(&self.window, self.index);
+    }
+
+    /// As [`Self::close`], with that visit. Whether no sequence of before can be alive.
+    pub(crate) fn deactivate(&self) -> bool {
+        self.close();
         let complete = cpus::visit_all();
         clear_bits(&self.window, self.index);
         complete
+    }
+
+    /// Clears bits of a slot that is being built, which nobody was let in to, with that visit;
+    /// likewise.
+    ///
+    /// Its state stays. It may not look as if it had been let in to: it says what its earlier life
+    /// was, of which whoever recovers it after us would drain what is drained.
+    pub(crate) fn deactivate_unbuilt(&self) -> bool {
+        let complete = cpus::visit_all();
+        clear_bits(&self.window, self.index);
+        complete
+    }
+
+    /// Keeps writers out until [`Self::resume`]; likewise.
+    pub(crate) fn pause(&self) {
+        let session = self.session();
+        // ORDERING: SeqCst: the flag before the generation, so that nobody decides anew to take
+        // part.
+        session.flags.fetch_or(flag::PAUSED, Ordering::SeqCst);
+        raise_generation(session);
+        clear_bits(&self.window, self.index);
+    }
+
+    /// Lets writers in again.
+    pub(crate) fn resume(&self, layout: &SessionLayout) {
+        let session = self.session();
+        // ORDERING: SeqCst, as in `activate`.
+        session.flags.fetch_and(!flag::PAUSED, Ordering::SeqCst);
+        raise_generation(session);
+        fence(Ordering::SeqCst);
+        enable_selected(&self.window, layout);
     }
 
     /// Frees the slot. Its memory is given back if no writer can be at it.
@@ -236,8 +401,12 @@ impl Slot {
                 .give_back(granule::DATA + self.index as u8)
                 .map_err(|error| memory_error(home, 0, error))?;
         }
+        let session = self.session();
+        // Until now somebody was behind it.
+        let now = trackway_sys::clock::monotonic_ns();
+        session.lease_until_ns.store(now, Ordering::Relaxed);
         // ORDERING: Release: whoever takes the slot sees its memory given back.
-        self.session().state.store(state::FREE, Ordering::Release);
+        session.state.store(state::FREE, Ordering::Release);
         Ok(())
     }
 
@@ -284,6 +453,29 @@ impl Slot {
     }
 }
 
+/// The slot to take next: of those that were in use, the one that has been free longest.
+///
+/// A thread that found a slot's bit may sleep before it comes there. As long as the slot is free it
+/// finds its way to the successor; if it is another session's by then, it cannot know, and its
+/// record is lost or in the wrong one. So a slot that was freed a moment ago rests, and one that
+/// was never used is taken. But each that was ever used keeps its control lines for as long as the
+/// window lives (256 KiB up to 55 CPUs, 1.3 MiB for 256): so one session after the other has one
+/// slot, if there is a second in between, and however fast they follow each other, they take turns
+/// in a few.
+fn longest_free(window: &Window, now: u64) -> Option<usize> {
+    let is_free =
+        |&index: &usize| window.session(index).state.load(Ordering::Relaxed) == state::FREE;
+    let freed_at = |index: usize| window.session(index).lease_until_ns.load(Ordering::Relaxed);
+    let (used, fresh): (Vec<usize>, Vec<usize>) = (0..SESSIONS_MAX)
+        .filter(is_free)
+        .partition(|&index| window.session(index).control_offset.load(Ordering::Relaxed) != 0);
+    let oldest = used.iter().copied().min_by_key(|&index| freed_at(index));
+    let may_be_taken = |&index: &usize| {
+        used.len() >= RESTING_MAX || now.saturating_sub(freed_at(index)) >= REST_NS
+    };
+    oldest.filter(may_be_taken).or_else(|| fresh.first().copied()).or(oldest)
+}
+
 /// Whether nobody has a slot in these lockless buffers of a session that ended, nor ever will.
 pub(crate) fn nobody_has_a_slot(
     window: &Window,
@@ -295,7 +487,7 @@ pub(crate) fn nobody_has_a_slot(
 }
 
 /// The sizes of a session with these flags: they may say less than the settings asked for.
-pub(crate) fn plan(settings: &SessionSettings, flags: u32) -> BufferPlan {
+pub(crate) fn plan(settings: &ChannelSettings, flags: u32) -> BufferPlan {
     match flags & flag::CLAIM_ONLY {
         0 => settings.buffers,
         _ => settings.buffers.reserved_by(Reserve::Claim),
@@ -332,7 +524,7 @@ pub(crate) fn renew_lease(session: &Session) -> bool {
 
 /// Whether the recorder of a session that is not free is dead. A recorder that is merely stopped
 /// is not; of one in another pid namespace only the lease can tell.
-fn recorder_is_dead(session: &Session) -> bool {
+pub(crate) fn recorder_is_dead(session: &Session) -> bool {
     let who = Identity {
         image: 0,
         pid: session.recorder_pid.load(Ordering::Relaxed),
@@ -349,7 +541,11 @@ fn recorder_is_dead(session: &Session) -> bool {
         Life::Unknown => {
             let here = pid_namespace();
             let elsewhere = who.pid_namespace == 0 || here != 0 && here != who.pid_namespace;
-            elsewhere && lease < trackway_sys::clock::monotonic_ns()
+            let now = trackway_sys::clock::monotonic_ns();
+            // Who died while it drew the clock's line has left it so for good.
+            let is_drawing = session.clock.sequence.load(Ordering::Relaxed) & 1 != 0;
+            let is_over = is_drawing || lease_is_over(lease, now, &session.clock);
+            elsewhere && lease < now && is_over
         }
     }
 }
@@ -366,7 +562,8 @@ fn raise_generation(session: &Session) {
     fence(Ordering::SeqCst);
 }
 
-fn clear_bits(window: &Window, slot: usize) {
+/// Clears the slot's bit in the enable word of every event.
+pub(crate) fn clear_bits(window: &Window, slot: usize) {
     for index in 0..EVENTS_MAX {
         let enabled = &window.event(index).enabled;
         if enabled.load(Ordering::Relaxed) >> slot & 1 != 0 {
@@ -379,19 +576,20 @@ fn clear_bits(window: &Window, slot: usize) {
 pub(crate) fn enable_selected(window: &Window, layout: &SessionLayout) {
     for index in 0..EVENTS_MAX {
         let Some(bytes) = window.description(index) else { continue };
-        let Ok(event) = EventDescription::decode(bytes.as_slice()) else { continue };
-        let (provider, name) = (event.provider.as_bytes(), event.name.as_bytes());
-        window.enable_if_selected(layout, index, provider, name);
+        // What cannot be declared is not recorded.
+        if EventDescription::decode(bytes.as_slice()).is_ok() {
+            window.apply_rules(layout, index);
+        }
     }
 }
 
-/// Whether `bytes` bytes at `offset` are control lines of the slot, from an earlier life.
-fn is_control_area(home: &Home, slot: usize, offset: u64, bytes: u64) -> bool {
-    let Some(end) = offset.checked_add(bytes) else { return false };
-    offset >= DATA_OFFSET as u64
-        && offset.is_multiple_of(GRANULE_BYTES)
-        && end <= home.window().usable_bytes()
-        && (offset..end)
+/// Whether this is where the slot's control lines are, in this life or an earlier one.
+pub(crate) fn is_control_area(home: &Home, slot: usize, area: &Range<u64>) -> bool {
+    area.start >= DATA_OFFSET as u64
+        && area.start.is_multiple_of(GRANULE_BYTES)
+        && area.end <= home.window().usable_bytes()
+        && area
+            .clone()
             .step_by(GRANULE_BYTES as usize)
             .all(|at| home.allocator.owner_at(at) == granule::CONTROL + slot as u8)
 }
@@ -413,7 +611,119 @@ pub(crate) fn path_of(session: &Session) -> PathBuf {
     PathBuf::from(OsString::from_vec(bytes))
 }
 
+/// Name of the channel, as it stands in the window, if it can be one.
+pub(crate) fn channel_name(session: &Session) -> Option<String> {
+    let length = session.channel_bytes.load(Ordering::Relaxed);
+    let name = String::from_utf8(copy(&session.channel, length, NAME_BYTES_MAX)).ok()?;
+    trackway_session::is_name(&name).then_some(name)
+}
+
+/// Rules for processes, as they stand in the window.
+pub(crate) fn process_rules(session: &Session) -> String {
+    let length = session.process_rules_bytes.load(Ordering::Relaxed);
+    let bytes = copy(&session.process_rules, length, PROCESS_RULES_BYTES_MAX);
+    String::from_utf8_lossy(&bytes).into_owned()
+}
+
+/// Writes a text, as far as there is room, and how long it is.
+fn put(into: &[AtomicU8], length: &AtomicU32, bytes: &[u8]) {
+    for (place, byte) in into.iter().zip(bytes) {
+        place.store(*byte, Ordering::Relaxed);
+    }
+    length.store(bytes.len().min(into.len()) as u32, Ordering::Relaxed);
+}
+
 fn copy(from: &[AtomicU8], length: u32, most: usize) -> Vec<u8> {
     let length = (length as usize).min(most).min(from.len());
     from[..length].iter().map(|byte| byte.load(Ordering::Relaxed)).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use trackway_testkit::TemporaryFolder;
+
+    use super::*;
+
+    #[test]
+    fn the_slot_that_has_been_free_longest_is_taken_and_others_rest() {
+        let folder = TemporaryFolder::below(std::path::Path::new("/dev/shm"));
+        let home = Home::open_in(folder.path(), true).expect("a window");
+        let window = home.window();
+        let session = |index: usize| window.session(index);
+        let take = |now| longest_free(window, now);
+        assert_eq!(take(0), Some(0), "of those that nobody has used the first");
+        for (index, freed_at) in [(0, 30), (1, 10), (2, 20)] {
+            session(index).control_offset.store(GRANULE_BYTES, Ordering::Relaxed);
+            session(index).lease_until_ns.store(freed_at, Ordering::Relaxed);
+        }
+        assert_eq!(take(REST_NS + 5), Some(3), "all of them rest");
+        assert_eq!(take(REST_NS + 10), Some(1));
+        session(1).state.store(state::ACTIVE, Ordering::Relaxed);
+        assert_eq!(take(REST_NS + 10), Some(3));
+        assert_eq!(take(REST_NS + 20), Some(2));
+        // Nor where no other was ever used, or too many have been.
+        for index in 3..SESSIONS_MAX {
+            session(index).state.store(state::ACTIVE, Ordering::Relaxed);
+        }
+        assert_eq!(take(40), Some(2));
+        session(1).state.store(state::FREE, Ordering::Relaxed);
+        for index in 3..SESSIONS_MAX {
+            session(index).state.store(state::FREE, Ordering::Relaxed);
+        }
+        session(3).control_offset.store(GRANULE_BYTES, Ordering::Relaxed);
+        session(3).lease_until_ns.store(40, Ordering::Relaxed);
+        assert_eq!(take(50), Some(1));
+        session(1).state.store(state::ACTIVE, Ordering::Relaxed);
+        assert_eq!(take(50), Some(4));
+        for index in 0..SESSIONS_MAX {
+            session(index).state.store(state::ACTIVE, Ordering::Relaxed);
+        }
+        assert_eq!(take(u64::MAX), None);
+    }
+
+    #[test]
+    fn a_recorder_in_other_namespaces_is_known_by_its_lease_and_the_counter() {
+        let folder = TemporaryFolder::below(std::path::Path::new("/dev/shm"));
+        let home = Home::open_in(folder.path(), true).expect("a window");
+        let session = home.window().session(3);
+        session.recorder_pid.store(std::process::id(), Ordering::Relaxed);
+        session.recorder_pid_namespace.store(pid_namespace() ^ 1, Ordering::Relaxed);
+        let now = trackway_sys::clock::monotonic_ns();
+        session.lease_until_ns.store(now + LEASE_NS, Ordering::Relaxed);
+        assert!(!recorder_is_dead(session));
+        session.lease_until_ns.store(now - 1, Ordering::Relaxed);
+        assert!(recorder_is_dead(session));
+        if !trackway_sys::clock::HAS_COUNTER {
+            return;
+        }
+        // It is an hour earlier where that recorder is.
+        let earlier = trackway_session::Line {
+            base_tsc: trackway_sys::clock::tsc(),
+            multiplier: 1 << 31,
+            base_ns: now.saturating_sub(3_600_000_000_000),
+            span: 1,
+        };
+        crate::clock::publish(&session.clock, Some(earlier), 0);
+        assert!(!recorder_is_dead(session));
+        session.clock.sequence.fetch_or(1, Ordering::Relaxed);
+        assert!(recorder_is_dead(session));
+    }
+
+    #[test]
+    fn a_slot_that_was_freed_rests_from_then_on() {
+        let folder = TemporaryFolder::below(std::path::Path::new("/dev/shm"));
+        let home = Home::open_in(folder.path(), true).expect("a window");
+        let first = Slot::take(&home).expect("a slot");
+        let session = first.session();
+        session.control_offset.store(GRANULE_BYTES, Ordering::Relaxed);
+        // As of who has renewed it just now, and who has died long ago.
+        for lease in [u64::MAX, 0] {
+            session.lease_until_ns.store(lease, Ordering::Relaxed);
+            let before = trackway_sys::clock::monotonic_ns();
+            first.free(&home, false).expect("free");
+            let after = trackway_sys::clock::monotonic_ns();
+            let freed_at = session.lease_until_ns.load(Ordering::Relaxed);
+            assert!((before..=after).contains(&freed_at));
+        }
+    }
 }

@@ -1,36 +1,82 @@
-//! A stream: the packets of one region in one file, and their index.
+//! A stream: the packets of one region in one file, and their index; or in several files, where
+//! their size is bounded, of which the oldest go.
 //!
 //! A packet is written at the place that the region's progress names, then the progress moves on
 //! by one store. So a recorder killed in between leaves bytes behind the stream's end, which
-//! whoever recovers writes over, and no packet is there twice.
+//! whoever recovers writes over, and no packet is there twice. Where the packet does not fit any
+//! more, first the oldest files go, so that there are never more than was asked for; then the next
+//! one is made, and is the stream's once a packet is in it. [`tracefiles::repair`] knows what a
+//! recorder killed in between leaves.
 
+use std::collections::VecDeque;
 use std::fs::{self, File};
 use std::io;
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::Path;
+use std::sync::Arc;
 
 use trackway_ctf::write::{
     INDEX_ENTRY_BYTES, INDEX_HEADER_BYTES, PACKET_HEADER_BYTES, PacketFields, index_entry,
     index_header, packet_header,
 };
 use trackway_ring::Drained;
+use trackway_session::Tracefiles;
+
+use crate::place::Place;
+use crate::tracefiles;
 
 /// A stream that has a file.
 #[derive(Debug)]
 pub(crate) struct Stream {
-    file: File,
-    index: File,
+    /// The one that is written.
+    current: DataFile,
+    /// Where there are more of them.
+    ring: Option<Ring>,
     id: StreamId,
-    /// Length of the file.
-    pub(crate) bytes: u64,
-    /// Packets in it.
-    pub(crate) packets: u64,
     /// Events lost, as the latest packet says.
     pub(crate) discarded: u64,
+    /// Begin of the latest packet, ns.
+    begin_ts: u64,
     /// End of the latest packet, ns.
     pub(crate) end_ts: u64,
     /// Number of the next packet.
     next_sequence: u64,
+}
+
+/// A file of a stream, and its index.
+#[derive(Debug)]
+struct DataFile {
+    file: File,
+    index: File,
+    /// Length of the file.
+    bytes: u64,
+    /// Packets in it.
+    packets: u64,
+    /// Events in them that this process wrote.
+    events: u64,
+}
+
+/// What a stream in several files is besides the one that is written.
+#[derive(Debug)]
+struct Ring {
+    place: Arc<Place>,
+    /// What the files' names begin with.
+    stem: String,
+    bounds: Tracefiles,
+    /// Number of the current file.
+    number: u64,
+    /// Those before it, the oldest first.
+    earlier: VecDeque<Earlier>,
+    /// Events in files that were deleted, as far as this process wrote them.
+    deleted: u64,
+}
+
+/// A file that is full.
+#[derive(Debug, Clone, Copy)]
+struct Earlier {
+    number: u64,
+    bytes: u64,
+    events: u64,
 }
 
 /// What is the same in all packets of a stream.
@@ -38,7 +84,9 @@ pub(crate) struct Stream {
 pub(crate) struct StreamId {
     /// Identity of the trace.
     pub(crate) uuid: [u8; 16],
-    /// Number of the stream in the trace.
+    /// Its class in the metadata.
+    pub(crate) class: u32,
+    /// Number of the stream in its class.
     pub(crate) instance: u64,
     /// CPU.
     pub(crate) cpu: u32,
@@ -52,20 +100,169 @@ pub(crate) struct Packet {
     pub(crate) discarded: u64,
     /// Sub-buffers that were overwritten before it.
     pub(crate) missing: u64,
+    /// Events in it.
+    pub(crate) events: u64,
+}
+
+/// The bounds as they stand in the window, where any process of the user may have written others:
+/// at least those that what is there was within, or a file would go for each packet that comes.
+fn at_least(bounds: Tracefiles, earlier: &[(u64, u64)], current_bytes: u64) -> Tracefiles {
+    let Tracefiles { size_bytes, count } = bounds;
+    let all = earlier.iter().map(|&(_, bytes)| bytes).chain([current_bytes]);
+    let largest = all.max().unwrap_or(0);
+    Tracefiles {
+        size_bytes: size_bytes.max(largest),
+        count: if count == 0 { 0 } else { count.max(earlier.len() as u64 + 1) },
+    }
 }
 
 /// Packets are this many bytes or a multiple.
 const ALIGNMENT_BYTES: usize = 8;
 
 impl Stream {
-    /// Makes the files of stream `name` in `folder`, with an empty packet at `begin_ts`: what is
+    /// Makes the files of stream `name` in a folder, with an empty packet at `begin_ts`: what is
     /// lost before the first record is counted from there.
     pub(crate) fn create(
-        folder: &Path,
+        place: &Arc<Place>,
         name: &str,
+        bounds: Tracefiles,
         id: StreamId,
         begin_ts: u64,
     ) -> io::Result<Self> {
+        let ring = bounds.is_bounded().then(|| Ring::new(place, name, bounds));
+        let name = ring.as_ref().map_or_else(|| name.to_owned(), |ring| ring.name(ring.number));
+        let mut stream = Self {
+            current: DataFile::create(&place.now()?, &name)?,
+            ring,
+            id,
+            discarded: 0,
+            begin_ts: 0,
+            end_ts: 0,
+            next_sequence: 0,
+        };
+        let mut empty = vec![0; PACKET_HEADER_BYTES];
+        let packet = Packet { begin_ts, end_ts: begin_ts, discarded: 0, missing: 0, events: 0 };
+        stream.append(&mut empty, &packet)?;
+        Ok(stream)
+    }
+
+    /// Opens the files of a stream as a recorder that died left them, and cuts off what its
+    /// progress does not name. `None`: nothing is left of it, since there was to be one file, and
+    /// it had gone for the next one.
+    pub(crate) fn reopen(
+        place: &Arc<Place>,
+        name: &str,
+        bounds: Tracefiles,
+        id: StreamId,
+        drained: &Drained,
+    ) -> io::Result<Option<Self>> {
+        let folder = place.now()?;
+        let Some(number) = drained.file.checked_sub(1) else {
+            let (current, last) = DataFile::reopen(&folder, name, drained)?;
+            return Ok(Some(Self::behind(current, None, id, &last)));
+        };
+        let (is_there, earlier) = tracefiles::repair(&folder, name, number)?;
+        if !is_there && bounds.count == 1 && earlier.is_empty() {
+            return Ok(None);
+        }
+        let mut ring = Ring::new(place, name, at_least(bounds, &earlier, drained.file_bytes));
+        ring.number = number;
+        let earlier = earlier.into_iter();
+        ring.earlier =
+            earlier.map(|(number, bytes)| Earlier { number, bytes, events: 0 }).collect();
+        let (current, last) = DataFile::reopen(&folder, &ring.name(number), drained)?;
+        Ok(Some(Self::behind(current, Some(ring), id, &last)))
+    }
+
+    /// A stream whose last packet has this entry in its index.
+    fn behind(
+        current: DataFile,
+        ring: Option<Ring>,
+        id: StreamId,
+        last: &[u8; INDEX_ENTRY_BYTES],
+    ) -> Self {
+        // The drawing is `index_entry`'s: big-endian words.
+        let word = |number: usize| {
+            let mut bytes = [0; 8];
+            bytes.copy_from_slice(&last[8 * number..8 * number + 8]);
+            u64::from_be_bytes(bytes)
+        };
+        Self {
+            current,
+            ring,
+            id,
+            begin_ts: word(3),
+            end_ts: word(4),
+            discarded: word(5),
+            next_sequence: word(8).wrapping_add(1),
+        }
+    }
+
+    /// Where the progress is, in `drained`.
+    pub(crate) fn note(&self, drained: &mut Drained) {
+        drained.file_bytes = self.current.bytes;
+        drained.packets = self.current.packets;
+        drained.file = self.ring.as_ref().map_or(0, |ring| ring.number.saturating_add(1));
+    }
+
+    /// Bytes of all of its files.
+    pub(crate) fn bytes(&self) -> u64 {
+        let earlier = self.ring.iter().flat_map(|ring| &ring.earlier);
+        earlier.map(|file| file.bytes).sum::<u64>() + self.current.bytes
+    }
+
+    /// Events in files of it that were deleted, as far as this process wrote them.
+    pub(crate) fn deleted(&self) -> u64 {
+        self.ring.as_ref().map_or(0, |ring| ring.deleted)
+    }
+
+    /// Writes a packet: `bytes` has room for its header, then its records. The caller publishes
+    /// the progress afterwards.
+    pub(crate) fn append(&mut self, bytes: &mut Vec<u8>, packet: &Packet) -> io::Result<()> {
+        let content = bytes.len();
+        bytes.resize(content.next_multiple_of(ALIGNMENT_BYTES), 0);
+        let sequence = self.next_sequence.wrapping_add(packet.missing);
+        let fields = PacketFields {
+            stream_id: self.id.class,
+            stream_instance_id: self.id.instance,
+            timestamp_begin: self.begin_of(packet),
+            timestamp_end: packet.end_ts,
+            content_bytes: content as u64,
+            packet_bytes: bytes.len() as u64,
+            sequence,
+            // A partial packet may have counted more than the switch after it.
+            events_discarded: packet.discarded.max(self.discarded),
+            cpu_id: self.id.cpu,
+        };
+        bytes[..PACKET_HEADER_BYTES].copy_from_slice(&packet_header(&self.id.uuid, &fields));
+        let full = self
+            .ring
+            .as_mut()
+            .filter(|ring| ring.bounds.is_full(self.current.bytes, bytes.len() as u64));
+        match full {
+            Some(ring) => ring.rotate(&mut self.current, bytes, &fields)?,
+            None => self.current.append(bytes, &fields)?,
+        }
+        self.current.events = self.current.events.saturating_add(packet.events);
+        self.next_sequence = sequence.wrapping_add(1);
+        self.discarded = fields.events_discarded;
+        (self.begin_ts, self.end_ts) = (fields.timestamp_begin, packet.end_ts);
+        Ok(())
+    }
+
+    /// When a packet begins. babeltrace2 puts the packets of several files in the order in which
+    /// they begin, and those that begin at once in the wrong one. The next packet begins when this
+    /// one ends: so one without a length begins a nanosecond earlier, if it can.
+    fn begin_of(&self, packet: &Packet) -> u64 {
+        let earlier = packet.begin_ts.saturating_sub(1);
+        let is_point = packet.begin_ts == packet.end_ts;
+        let is_free = earlier >= self.end_ts && earlier > self.begin_ts;
+        if self.ring.is_some() && is_point && is_free { earlier } else { packet.begin_ts }
+    }
+}
+
+impl DataFile {
+    fn create(folder: &Path, name: &str) -> io::Result<Self> {
         let open = |path: &Path| {
             fs::OpenOptions::new()
                 .read(true)
@@ -75,37 +272,25 @@ impl Stream {
                 .mode(0o600)
                 .open(path)
         };
-        let mut stream = Self {
-            file: open(&folder.join(name))?,
-            index: open(&folder.join("index").join(format!("{name}.idx")))?,
-            id,
-            bytes: 0,
-            packets: 0,
-            discarded: 0,
-            end_ts: begin_ts,
-            next_sequence: 0,
-        };
-        stream.index.write_all_at(&index_header(), 0)?;
-        let mut empty = vec![0; PACKET_HEADER_BYTES];
-        stream
-            .append(&mut empty, &Packet { begin_ts, end_ts: begin_ts, discarded: 0, missing: 0 })?;
-        Ok(stream)
+        // Whoever finds the file finds an index that makes sense.
+        let index = open(&tracefiles::index_path(folder, name))?;
+        index.write_all_at(&index_header(), 0)?;
+        let file = open(&tracefiles::data_path(folder, name))?;
+        Ok(Self { file, index, bytes: 0, packets: 0, events: 0 })
     }
 
-    /// Opens the files of a stream as a recorder that died left them, and cuts off what its
-    /// progress does not name.
-    pub(crate) fn reopen(
+    /// Opens it as far as the progress names it; with the last entry of its index.
+    fn reopen(
         folder: &Path,
         name: &str,
-        id: StreamId,
         drained: &Drained,
-    ) -> io::Result<Self> {
+    ) -> io::Result<(Self, [u8; INDEX_ENTRY_BYTES])> {
         let open = |path: &Path| {
             let flags = libc::O_NOFOLLOW;
             fs::OpenOptions::new().read(true).write(true).custom_flags(flags).open(path)
         };
-        let file = open(&folder.join(name))?;
-        let index = open(&folder.join("index").join(format!("{name}.idx")))?;
+        let file = open(&tracefiles::data_path(folder, name))?;
+        let index = open(&tracefiles::index_path(folder, name))?;
         let index_bytes = drained
             .packets
             .checked_mul(INDEX_ENTRY_BYTES as u64)
@@ -121,51 +306,107 @@ impl Stream {
         index.set_len(index_bytes)?;
         let mut last = [0; INDEX_ENTRY_BYTES];
         index.read_exact_at(&mut last, index_bytes - INDEX_ENTRY_BYTES as u64)?;
-        // The drawing is `index_entry`'s: big-endian words.
-        let word = |number: usize| {
-            let mut bytes = [0; 8];
-            bytes.copy_from_slice(&last[8 * number..8 * number + 8]);
-            u64::from_be_bytes(bytes)
-        };
-        Ok(Self {
-            file,
-            index,
-            id,
-            bytes: drained.file_bytes,
-            packets: drained.packets,
-            end_ts: word(4),
-            discarded: word(5),
-            next_sequence: word(8).wrapping_add(1),
-        })
+        let (bytes, packets) = (drained.file_bytes, drained.packets);
+        Ok((Self { file, index, bytes, packets, events: 0 }, last))
     }
 
-    /// Writes a packet: `bytes` has room for its header, then its records. The caller publishes
-    /// the progress afterwards.
-    pub(crate) fn append(&mut self, bytes: &mut Vec<u8>, packet: &Packet) -> io::Result<()> {
-        let content = bytes.len();
-        bytes.resize(content.next_multiple_of(ALIGNMENT_BYTES), 0);
-        let sequence = self.next_sequence.wrapping_add(packet.missing);
-        let fields = PacketFields {
-            stream_id: 0,
-            stream_instance_id: self.id.instance,
-            timestamp_begin: packet.begin_ts,
-            timestamp_end: packet.end_ts,
-            content_bytes: content as u64,
-            packet_bytes: bytes.len() as u64,
-            sequence,
-            // A partial packet may have counted more than the switch after it.
-            events_discarded: packet.discarded.max(self.discarded),
-            cpu_id: self.id.cpu,
-        };
-        bytes[..PACKET_HEADER_BYTES].copy_from_slice(&packet_header(&self.id.uuid, &fields));
+    fn append(&mut self, bytes: &[u8], fields: &PacketFields) -> io::Result<()> {
         self.file.write_all_at(bytes, self.bytes)?;
         let at = INDEX_HEADER_BYTES as u64 + self.packets * INDEX_ENTRY_BYTES as u64;
-        self.index.write_all_at(&index_entry(self.bytes, &fields), at)?;
+        self.index.write_all_at(&index_entry(self.bytes, fields), at)?;
         self.bytes += bytes.len() as u64;
         self.packets += 1;
-        self.next_sequence = sequence.wrapping_add(1);
-        self.discarded = fields.events_discarded;
-        self.end_ts = packet.end_ts;
         Ok(())
+    }
+}
+
+impl Ring {
+    fn new(place: &Arc<Place>, stem: &str, bounds: Tracefiles) -> Self {
+        let (place, stem) = (Arc::clone(place), stem.to_owned());
+        Self { place, stem, bounds, number: 0, earlier: VecDeque::new(), deleted: 0 }
+    }
+
+    fn name(&self, number: u64) -> String {
+        tracefiles::name(&self.stem, number)
+    }
+
+    /// Writes a packet into a file of its own, which is the current one then. If it cannot be
+    /// written, the one before stays current, and as many of the oldest may have gone.
+    fn rotate(
+        &mut self,
+        current: &mut DataFile,
+        bytes: &[u8],
+        fields: &PacketFields,
+    ) -> io::Result<()> {
+        let folder = self.place.now()?;
+        let mut surplus = self.bounds.surplus(self.earlier.len() as u64 + 1);
+        while surplus > 0
+            && let Some(&oldest) = self.earlier.front()
+        {
+            tracefiles::remove(&folder, &self.name(oldest.number))?;
+            self.deleted = self.deleted.saturating_add(oldest.events);
+            self.earlier.pop_front();
+            surplus -= 1;
+        }
+        let before = self.number;
+        if surplus > 0 {
+            // There is to be one only.
+            tracefiles::remove(&folder, &self.name(before))?;
+            // Its room is needed, and we have it open.
+            current.file.set_len(0)?;
+        }
+        let next = self.name(before.saturating_add(1));
+        let begun = DataFile::create(&folder, &next).and_then(|mut file| {
+            file.append(bytes, fields)?;
+            Ok(file)
+        });
+        let full = match begun {
+            Ok(file) => std::mem::replace(current, file),
+            Err(error) => {
+                // What there is of it takes room that is missing.
+                let _ = tracefiles::remove(&folder, &next);
+                return Err(error);
+            }
+        };
+        self.number = before.saturating_add(1);
+        match surplus {
+            0 => {
+                let DataFile { bytes, events, .. } = full;
+                self.earlier.push_back(Earlier { number: before, bytes, events });
+            }
+            _ => self.deleted = self.deleted.saturating_add(full.events),
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use trackway_testkit::TemporaryFolder;
+
+    use super::*;
+
+    #[test]
+    fn packets_of_a_stream_in_several_files_begin_one_after_the_other() {
+        let folder = TemporaryFolder::new();
+        fs::create_dir(folder.join("index")).expect("a folder");
+        let place = Arc::new(Place::open(folder.path()).expect("a folder"));
+        let id = StreamId { uuid: [1; 16], class: 0, instance: 0, cpu: 0 };
+        let begins = |bounds: Tracefiles, name: &str| {
+            let mut stream = Stream::create(&place, name, bounds, id, 100).expect("a stream");
+            // As pieces of one sub-buffer come: each begins where the one before ended.
+            for (begin_ts, end_ts) in [(100, 100), (120, 120), (120, 150), (150, 150), (151, 151)] {
+                let mut bytes = vec![0; PACKET_HEADER_BYTES + 4];
+                let packet = Packet { begin_ts, end_ts, discarded: 0, missing: 0, events: 1 };
+                stream.append(&mut bytes, &packet).expect("a packet");
+            }
+            let name = if bounds.is_bounded() { format!("{name}.0") } else { name.to_owned() };
+            let packets = fs::read(folder.join(&name)).expect("a file");
+            let begin = |packet: &[u8]| u64::from_le_bytes(packet[32..40].try_into().expect("8"));
+            packets.chunks(PACKET_HEADER_BYTES + 4).map(begin).collect::<Vec<_>>()
+        };
+        let bounds = Tracefiles { size_bytes: 4096, count: 0 };
+        assert_eq!(begins(bounds, "several"), [99, 100, 119, 120, 150, 151]);
+        assert_eq!(begins(Tracefiles::default(), "one"), [100, 100, 120, 120, 150, 151]);
     }
 }

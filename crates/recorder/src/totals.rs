@@ -1,11 +1,16 @@
 //! How much a recording has so far: for the status line and the summary.
 
+use std::cmp::Reverse;
 use std::sync::atomic::Ordering;
 
 use trackway_abi::window::EVENTS_MAX;
 use trackway_schema::EventDescription;
+use trackway_window::Window;
 
+use crate::channel::Channel;
+use crate::region::RegionWork;
 use crate::report::LOST_SHOWN_MAX;
+use crate::stream::Stream;
 use crate::{Recording, Summary};
 
 /// How much there is so far.
@@ -25,15 +30,19 @@ impl Recording {
     /// How much there is so far.
     pub fn totals(&self) -> Totals {
         let mut totals = Totals {
-            processes: self.session().processes.load(Ordering::Relaxed).into(),
-            bytes: self.trace.metadata.bytes(),
-            ..Totals::default()
+            events: self.ended.recorded,
+            lost: self.ended.lost,
+            bytes: self.ended.bytes + self.trace.metadata.bytes(),
+            processes: self.ended.processes,
         };
-        for work in &self.regions {
-            let seen = work.snapshot.and_then(|snapshot| snapshot.events).unwrap_or(work.written);
-            totals.events = totals.events.saturating_add(seen);
-            totals.lost = totals.lost.saturating_add(work.discarded());
-            totals.bytes += work.stream.as_ref().map_or(0, |stream| stream.bytes);
+        for channel in &self.channels {
+            let processes = channel.session().processes.load(Ordering::Relaxed);
+            totals.processes = totals.processes.max(processes.into());
+            for work in &channel.regions {
+                totals.events = totals.events.saturating_add(work.committed());
+                totals.lost = totals.lost.saturating_add(work.discarded());
+                totals.bytes += work.stream.as_ref().map_or(0, Stream::bytes);
+            }
         }
         totals
     }
@@ -41,46 +50,106 @@ impl Recording {
     /// Full names of the events that have an id in this session.
     pub fn event_names(&self) -> Vec<String> {
         let window = self.home.window();
-        (0..EVENTS_MAX)
-            .filter(|&event| self.layout.id(window, event).load(Ordering::Relaxed) != 0)
-            .filter_map(|event| self.event_name(event))
-            .collect()
+        let has_id = |&event: &usize| {
+            self.channels
+                .iter()
+                .any(|channel| channel.layout.id(window, event).load(Ordering::Relaxed) != 0)
+        };
+        (0..EVENTS_MAX).filter(has_id).filter_map(|event| event_name(window, event)).collect()
     }
 
+    /// What became of the session: of the channels that it has, and those that it had.
     pub(crate) fn summary(&self) -> Summary {
-        let totals = self.totals();
+        let mut summary = self.ended.clone();
+        for channel in &self.channels {
+            summary.add(channel.summary(self.home.window()));
+        }
+        summary.bytes += self.trace.metadata.bytes();
+        summary
+    }
+}
+
+impl Channel {
+    /// What became of it.
+    pub(crate) fn summary(&self, window: &Window) -> Summary {
+        let session = self.session();
         let mut summary = Summary {
-            lost: totals.lost,
-            processes: totals.processes,
-            departed: self.session().departed.load(Ordering::Relaxed).into(),
-            bytes: totals.bytes,
-            cut: self.session().records_cut.load(Ordering::Relaxed),
-            cut_last: self.event_name(self.session().cut_event.load(Ordering::Relaxed) as usize),
-            lost_by_event: if totals.lost > 0 { self.lost_by_event() } else { Vec::new() },
+            processes: session.processes.load(Ordering::Relaxed).into(),
+            departed: session.departed.load(Ordering::Relaxed).into(),
+            cut: session.records_cut.load(Ordering::Relaxed),
+            cut_last: event_name(window, session.cut_event.load(Ordering::Relaxed) as usize),
             ..Summary::default()
         };
-        for work in &self.regions {
-            summary.recorded = summary.recorded.saturating_add(work.written);
-            summary.overwritten = summary.overwritten.saturating_add(work.overwritten);
-            summary.damaged = summary.damaged.saturating_add(work.damaged);
-            summary.holes += work.lockless.as_ref().map_or(0, |lockless| lockless.holes);
+        self.regions.iter().for_each(|work| work.add_to(&mut summary));
+        if summary.lost > 0 {
+            summary.lost_by_event = self.lost_by_event(window);
         }
         summary
     }
 
-    fn event_name(&self, event: usize) -> Option<String> {
-        let bytes = self.home.window().description(event)?;
-        Some(EventDescription::decode(bytes.as_slice()).ok()?.full_name())
-    }
-
-    fn lost_by_event(&self) -> Vec<(String, u64)> {
-        let window = self.home.window();
+    fn lost_by_event(&self, window: &Window) -> Vec<(String, u64)> {
         let mut lost: Vec<(usize, u64)> = (0..EVENTS_MAX)
             .map(|event| (event, self.layout.discards(window, event).load(Ordering::Relaxed)))
             .filter(|&(_, lost)| lost > 0)
             .collect();
-        lost.sort_by_key(|&(_, lost)| std::cmp::Reverse(lost));
+        lost.sort_by_key(|&(_, lost)| Reverse(lost));
         lost.truncate(LOST_SHOWN_MAX);
-        lost.into_iter().filter_map(|(event, lost)| Some((self.event_name(event)?, lost))).collect()
+        lost.into_iter()
+            .filter_map(|(event, lost)| Some((event_name(window, event)?, lost)))
+            .collect()
     }
+}
+
+impl RegionWork {
+    /// Adds its numbers.
+    pub(crate) fn add_to(&self, summary: &mut Summary) {
+        summary.recorded = summary.recorded.saturating_add(self.written);
+        summary.lost = summary.lost.saturating_add(self.discarded());
+        summary.overwritten = summary.overwritten.saturating_add(self.overwritten);
+        summary.damaged = summary.damaged.saturating_add(self.damaged);
+        summary.holes += self.lockless.as_ref().map_or(0, |lockless| lockless.holes);
+        summary.bytes += self.stream.as_ref().map_or(0, Stream::bytes);
+        let deleted = self.stream.as_ref().map_or(0, Stream::deleted);
+        summary.deleted = summary.deleted.saturating_add(deleted);
+    }
+}
+
+impl Summary {
+    /// Begins to count anew, as a session does that is cleared; who took part did.
+    pub(crate) fn forget_counts(&mut self) {
+        *self = Self { processes: self.processes, departed: self.departed, ..Self::default() };
+    }
+
+    /// Takes in what became of another channel of the same session.
+    pub(crate) fn add(&mut self, other: Self) {
+        for (sum, more) in [
+            (&mut self.recorded, other.recorded),
+            (&mut self.lost, other.lost),
+            (&mut self.overwritten, other.overwritten),
+            (&mut self.deleted, other.deleted),
+            (&mut self.cut, other.cut),
+            (&mut self.damaged, other.damaged),
+            (&mut self.holes, other.holes),
+            (&mut self.bytes, other.bytes),
+        ] {
+            *sum = sum.saturating_add(more);
+        }
+        // The same processes take part in several channels.
+        self.processes = self.processes.max(other.processes);
+        self.departed = self.departed.max(other.departed);
+        self.cut_last = other.cut_last.or(self.cut_last.take());
+        for (event, lost) in other.lost_by_event {
+            match self.lost_by_event.iter_mut().find(|(name, _)| *name == event) {
+                Some((_, sum)) => *sum = sum.saturating_add(lost),
+                None => self.lost_by_event.push((event, lost)),
+            }
+        }
+        self.lost_by_event.sort_by_key(|&(_, lost)| Reverse(lost));
+        self.lost_by_event.truncate(LOST_SHOWN_MAX);
+    }
+}
+
+fn event_name(window: &Window, event: usize) -> Option<String> {
+    let bytes = window.description(event)?;
+    Some(EventDescription::decode(bytes.as_slice()).ok()?.full_name())
 }

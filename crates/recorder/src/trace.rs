@@ -1,7 +1,7 @@
 //! A trace's folder, as LTTng lays it out, so that its readers feel at home:
 //!
 //! ```text
-//! DIR/ust/uid/UID/64-bit/metadata
+//! DIR/ust/uid/UID/64-bit/metadata                           64-bit-2, … of a user's next windows
 //!                        channel0_CPU, channel0_CPU_claim0, …   one file per region with data
 //!                        index/…idx
 //!                        trackway/clock.csv                     calibrations, never events
@@ -10,9 +10,11 @@
 
 use std::fs::{self, DirBuilder, File, TryLockError};
 use std::io::{self, Write};
+use std::os::fd::AsRawFd as _;
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use trackway_abi::record::context;
@@ -20,6 +22,7 @@ use trackway_ctf::write::{Contexts, TraceDescription};
 use trackway_session::Line;
 
 use crate::RecordError;
+use crate::channel::Channel;
 use crate::completion;
 use crate::metadata::Metadata;
 use crate::place::Place;
@@ -39,27 +42,104 @@ pub(crate) struct Trace {
     pub(crate) channel: Arc<Place>,
     pub(crate) metadata: Metadata,
     pub(crate) uuid: [u8; 16],
-    clock: Option<File>,
+    /// What it was made with; none of one that was opened again.
+    pub(crate) of: Option<Particulars>,
+    clock: Option<Calibrations>,
 }
 
 /// What is particular to a session's trace.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone)]
 pub(crate) struct Particulars {
+    /// Its identity.
     pub(crate) uuid: [u8; 16],
-    pub(crate) uid: u32,
+    /// Where it is below the folder that the user named.
+    pub(crate) folder: WindowFolder,
+    /// CLOCK_REALTIME − CLOCK_MONOTONIC when the session began, in ns.
     pub(crate) realtime_offset_ns: i64,
-    pub(crate) contexts: u32,
+    /// Its stream classes, with the contexts of their records, as bits.
+    pub(crate) classes: Vec<(u32, u32)>,
 }
 
-/// The folder of the streams of the trace at `root`.
+impl Particulars {
+    /// Of the trace of these channels, of the calling user's window.
+    pub(crate) fn of(uuid: [u8; 16], channels: &[Channel]) -> Self {
+        let offset = |channel: &Channel| {
+            channel.session().realtime_offset_ns.load(Ordering::Relaxed).cast_signed()
+        };
+        let class = |channel: &Channel| (channel.names.class, channel.layout.contexts);
+        Self {
+            uuid,
+            folder: WindowFolder::own(),
+            realtime_offset_ns: channels.first().map_or(0, offset),
+            classes: channels.iter().map(class).collect(),
+        }
+    }
+}
+
+/// Which folder of a trace has the streams of a window.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct WindowFolder {
+    /// Whose window it is.
+    pub(crate) uid: u32,
+    /// Which of those that the user had while it was recorded, from 1.
+    pub(crate) number: u32,
+}
+
+impl WindowFolder {
+    /// Of the calling user's window.
+    pub(crate) fn own() -> Self {
+        Self { uid: crate::home::user(), number: 1 }
+    }
+
+    /// Which one a folder of streams is, by its path.
+    pub(crate) fn of(channel: &Path) -> Option<Self> {
+        let name = |path: &Path| path.file_name()?.to_str().map(str::to_owned);
+        let bits = name(channel)?;
+        let number = match bits.strip_prefix("64-bit")? {
+            "" => 1,
+            rest => rest.strip_prefix('-')?.parse().ok()?,
+        };
+        Some(Self { uid: name(channel.parent()?)?.parse().ok()?, number })
+    }
+
+    /// Where it is in a trace, folder by folder.
+    fn names(self) -> [String; 4] {
+        let bits = match self.number {
+            1 => "64-bit".to_owned(),
+            number => format!("64-bit-{number}"),
+        };
+        ["ust".into(), "uid".into(), self.uid.to_string(), bits]
+    }
+
+    /// Where it is in the trace at `root`.
+    pub(crate) fn in_trace(self, root: &Path) -> PathBuf {
+        self.names().iter().fold(root.to_owned(), |path, name| path.join(name))
+    }
+}
+
+/// The folder of the streams of the trace at `root`, of the first window of user `uid`.
 pub(crate) fn channel_of(root: &Path, uid: u32) -> PathBuf {
-    root.join("ust").join("uid").join(uid.to_string()).join("64-bit")
+    WindowFolder { uid, number: 1 }.in_trace(root)
+}
+
+/// The folders of the streams of the trace at `root`, of all users' windows.
+pub(crate) fn channels_of(root: &Path) -> Vec<PathBuf> {
+    let folders = |path: PathBuf| {
+        let entries = fs::read_dir(path).into_iter().flatten().flatten();
+        let mut paths: Vec<PathBuf> = entries
+            .filter(|entry| entry.file_type().is_ok_and(|kind| kind.is_dir()))
+            .map(|entry| entry.path())
+            .collect();
+        paths.sort();
+        paths
+    };
+    folders(root.join("ust").join("uid")).into_iter().flat_map(folders).collect()
 }
 
 impl Trace {
     /// Makes the folder of a new trace at `root`, which [`prepare`] made room for.
-    pub(crate) fn create(root: &Path, of: &Particulars) -> Result<Self, RecordError> {
-        let channel = channel_of(root, of.uid);
+    pub(crate) fn create(root: &Path, of: Particulars) -> Result<Self, RecordError> {
+        let channel = of.folder.in_trace(root);
         for folder in [channel.join("index"), channel.join(FACTS)] {
             DirBuilder::new()
                 .recursive(true)
@@ -69,26 +149,27 @@ impl Trace {
         }
         let now_ns = trackway_sys::clock::realtime_ns();
         let name = root.file_name().map_or_else(|| "trace".into(), |name| name.to_string_lossy());
+        let first = of.classes.iter().find(|(class, _)| *class == 0);
         let description = TraceDescription {
             uuid: of.uuid,
             hostname: read_line("/proc/sys/kernel/hostname"),
-            uid: of.uid,
+            uid: of.folder.uid,
             trace_name: name.into_owned(),
             creation_datetime: format!("{}+0000", utc(now_ns / 1_000_000_000)),
             boot_uuid: parse_uuid(&read_line("/proc/sys/kernel/random/boot_id")),
             clock_offset_ns: of.realtime_offset_ns,
-            contexts: Contexts {
-                vpid: of.contexts & context::VPID != 0,
-                vtid: of.contexts & context::VTID != 0,
-                procname: of.contexts & context::PROCNAME != 0,
-            },
+            contexts: contexts_of(first.map_or(0, |&(_, contexts)| contexts)),
         };
         let place = Place::open(&channel).map_err(RecordError::io("open", channel.clone()))?;
         let place = Arc::new(place);
         completion::unmark(&channel.join(FACTS))
             .map_err(RecordError::io("remove what is in", channel.join(FACTS)))?;
-        let metadata = Metadata::create(Arc::clone(&place), &description)
+        let mut metadata = Metadata::create(Arc::clone(&place), &description)
             .map_err(RecordError::io("write", channel.join("metadata")))?;
+        for &(class, contexts) in &of.classes {
+            metadata.declare_class(class, contexts_of(contexts));
+        }
+        metadata.write().map_err(RecordError::io("write", channel.join("metadata")))?;
         let clock = fs::OpenOptions::new()
             .create(true)
             .append(true)
@@ -99,27 +180,27 @@ impl Trace {
                 Ok(file)
             })
             .map_err(RecordError::io("write", channel.join(FACTS)))?;
-        let root = root.to_owned();
-        Ok(Self { root, channel: place, metadata, uuid: of.uuid, clock: Some(clock) })
+        Ok(Self {
+            root: root.to_owned(),
+            channel: place,
+            metadata,
+            uuid: of.uuid,
+            of: Some(of),
+            clock: Some(Calibrations { file: clock, noted: None }),
+        })
     }
 
     /// Opens the trace that a dead recorder left at `root`, if it is the one with identity `uuid`:
-    /// it may have been moved, and another one recorded in its place.
-    pub(crate) fn reopen(root: &Path, uid: u32, uuid: [u8; 16]) -> Result<Self, RecordError> {
-        let channel = channel_of(root, uid);
-        // The path comes from the window. Whoever could write there must not lead us elsewhere:
-        // every folder from the root down is this user's, so no link in them is anybody else's.
-        for folder in channel.ancestors().take_while(|folder| folder.starts_with(root)) {
-            let owner = fs::symlink_metadata(folder)
-                .map_err(RecordError::io("open", folder.to_owned()))?
-                .uid();
-            if owner != crate::home::user() {
-                let error = io::Error::from(io::ErrorKind::PermissionDenied);
-                return Err(RecordError::Io("trust another user's folder", folder.into(), error));
-            }
-        }
-        let place = Place::open(&channel).map_err(RecordError::io("open", channel.clone()))?;
-        let place = Arc::new(place);
+    /// it may have been moved, and another one recorded in its place. `lock` is of that folder.
+    pub(crate) fn reopen(
+        root: &Path,
+        lock: &File,
+        of: WindowFolder,
+        uuid: [u8; 16],
+    ) -> Result<Self, RecordError> {
+        let channel = of.in_trace(root);
+        let place = open_below(root, lock, of)?;
+        let place = Arc::new(Place::of(place, &channel));
         let metadata = Metadata::reopen(Arc::clone(&place))
             .map_err(RecordError::io("read", channel.join("metadata")))?;
         match metadata.uuid() {
@@ -130,7 +211,7 @@ impl Trace {
                 return Err(RecordError::Io("read", channel.join("metadata"), error));
             }
         }
-        Ok(Self { root: root.to_owned(), channel: place, metadata, uuid, clock: None })
+        Ok(Self { root: root.to_owned(), channel: place, metadata, uuid, of: None, clock: None })
     }
 
     /// The folder of facts about the recording, where it is now.
@@ -144,13 +225,80 @@ impl Trace {
 
     /// Notes a calibration beside the streams; without it the trace is no less valid.
     pub(crate) fn note_calibration(&mut self, epoch: u64, line: &Line) {
-        if let Some(file) = &mut self.clock {
-            let Line { base_tsc, multiplier, base_ns, span } = line;
-            let noted = writeln!(file, "{epoch},{base_tsc},{multiplier},{base_ns},{span}");
-            if noted.is_err() {
-                self.clock = None;
-            }
+        if let Some(clock) = &mut self.clock
+            && clock.note(epoch, line).is_err()
+        {
+            self.clock = None;
         }
+    }
+}
+
+/// Opens a folder of the trace at `root`, which is open.
+///
+/// The path may come from the window. Whoever could write there, or where the trace lies, must not
+/// lead us elsewhere: every folder from the root down is this user's, and none is a link. Each is
+/// looked at once it is open, and the next one opened below it, whatever its name leads to then.
+fn open_below(root: &Path, lock: &File, of: WindowFolder) -> Result<File, RecordError> {
+    let is_of_another = of.uid != crate::home::user();
+    let check = |folder: &File, path: &Path| {
+        let status = folder.metadata().map_err(RecordError::io("open", path))?;
+        // What is another user's window might be that of who can write there.
+        let is_for_others = is_of_another && status.mode() & 0o022 != 0;
+        if status.uid() != crate::home::user() || is_for_others {
+            let error = io::Error::from(io::ErrorKind::PermissionDenied);
+            return Err(RecordError::Io("trust another user's folder", path.into(), error));
+        }
+        Ok(())
+    };
+    check(lock, root)?;
+    let mut folder = lock.try_clone().map_err(RecordError::io("open", root))?;
+    let mut path = root.to_owned();
+    for name in of.names() {
+        path.push(&name);
+        let below = format!("/proc/self/fd/{}/{name}", folder.as_raw_fd());
+        let flags = libc::O_DIRECTORY | libc::O_NOFOLLOW;
+        folder = fs::OpenOptions::new()
+            .read(true)
+            .custom_flags(flags)
+            .open(below)
+            .map_err(RecordError::io("open", &path))?;
+        check(&folder, &path)?;
+    }
+    Ok(folder)
+}
+
+/// Where the clock's lines are noted: the first of each epoch, then one a minute. An idle session
+/// must not fill the disk with them.
+#[derive(Debug)]
+struct Calibrations {
+    file: File,
+    /// Epoch and time (ns) of the line noted last.
+    noted: Option<(u64, u64)>,
+}
+
+impl Calibrations {
+    fn note(&mut self, epoch: u64, line: &Line) -> io::Result<()> {
+        const PERIOD_NS: u64 = 60_000_000_000;
+        let Line { base_tsc, multiplier, base_ns, span } = *line;
+        let is_new = self.noted.is_none_or(|(noted, at_ns)| {
+            epoch != noted || base_ns.saturating_sub(at_ns) >= PERIOD_NS
+        });
+        if !is_new {
+            return Ok(());
+        }
+        self.noted = Some((epoch, base_ns));
+        // In one write: whoever reads it finds whole lines.
+        let text = format!("{epoch},{base_tsc},{multiplier},{base_ns},{span}\n");
+        self.file.write_all(text.as_bytes())
+    }
+}
+
+/// Contexts, from bits of `trackway_abi::record::context`.
+pub(crate) const fn contexts_of(bits: u32) -> Contexts {
+    Contexts {
+        vpid: bits & context::VPID != 0,
+        vtid: bits & context::VTID != 0,
+        procname: bits & context::PROCNAME != 0,
     }
 }
 
@@ -192,9 +340,11 @@ pub(crate) fn prepare(root: &Path) -> Result<Room, RecordError> {
     Err(RecordError::FolderBusy(root))
 }
 
-/// Makes a new folder for a trace: `trackway-DATE-TIME` in the current folder, in UTC.
-pub(crate) fn prepare_new() -> Result<(PathBuf, Room), RecordError> {
-    let stamp = utc(trackway_sys::clock::realtime_ns() / 1_000_000_000).replace('T', "-");
+/// Makes a new folder for a trace: `trackway-DATE-TIME` in the current folder, in UTC, or with the
+/// session's name before the date.
+pub(crate) fn prepare_new(session: &str) -> Result<(PathBuf, Room), RecordError> {
+    let time = utc(trackway_sys::clock::realtime_ns() / 1_000_000_000).replace('T', "-");
+    let stamp = if session.is_empty() { time } else { format!("{session}-{time}") };
     let mut name = PathBuf::from(format!("trackway-{stamp}"));
     for number in 2..NAMES_MAX {
         match DirBuilder::new().mode(0o700).create(&name) {
@@ -252,15 +402,40 @@ fn is_empty(folder: &Path) -> io::Result<bool> {
     Ok(fs::read_dir(folder)?.next().is_none())
 }
 
-/// Whether the folder holds a trace and nothing else.
+/// Whether the trace at `root` has no stream at all: nothing was ever written.
+pub(crate) fn has_no_stream(root: &Path) -> bool {
+    // It may not even have begun.
+    let has_none = |index: &Path| {
+        is_empty(index).unwrap_or_else(|error| error.kind() == io::ErrorKind::NotFound)
+    };
+    channels_of(root).iter().all(|channel| has_none(&channel.join("index")))
+}
+
+/// Name of the folder of a session's snapshot.
+pub(crate) fn snapshot_name(number: u32) -> String {
+    format!("{SNAPSHOT}{number}")
+}
+
+const SNAPSHOT: &str = "snapshot-";
+
+/// Whether the folder holds a trace, or a session's snapshots, and nothing else.
 fn is_only_a_trace(folder: &Path) -> bool {
-    let holds_only = |folder: &Path, name: &str| {
+    let has_only = |folder: &Path, is_ours: &dyn Fn(&Path) -> bool| {
         fs::read_dir(folder).is_ok_and(|mut entries| {
-            entries.all(|entry| entry.is_ok_and(|entry| entry.file_name() == *name))
+            entries.all(|entry| entry.is_ok_and(|entry| is_ours(&entry.path())))
         })
     };
-    let ust = folder.join("ust");
-    ust.is_dir() && holds_only(folder, "ust") && holds_only(&ust, "uid")
+    let is_named = |path: &Path, name: &str| path.file_name().is_some_and(|found| *found == *name);
+    let is_a_trace = |path: &Path| {
+        let is_uid = |path: &Path| is_named(path, "uid");
+        is_named(path, "ust") && path.is_dir() && has_only(path, &is_uid)
+    };
+    let is_a_snapshot = |path: &Path| {
+        let number = path.file_name().and_then(|name| name.to_str()?.strip_prefix(SNAPSHOT));
+        number.is_some_and(|number| number.parse::<u32>().is_ok()) && has_only(path, &is_a_trace)
+    };
+    !is_empty(folder).unwrap_or(true)
+        && has_only(folder, &|path: &Path| is_a_trace(path) || is_a_snapshot(path))
 }
 
 /// Moves the earlier trace at `root`, which we have locked, to `root.old`.
@@ -340,7 +515,10 @@ pub(crate) fn utc(seconds: u64) -> String {
 
 #[cfg(test)]
 mod tests {
+    use std::os::unix::fs::PermissionsExt as _;
     use std::sync::Barrier;
+
+    use trackway_testkit::TemporaryFolder;
 
     use super::*;
 
@@ -369,12 +547,50 @@ mod tests {
             assert_eq!(room.moved.as_ref(), Some(&old));
             put(&root);
         }
+        put(&old.join("snapshot-12"));
+        fs::remove_dir_all(old.join("ust")).unwrap();
+        assert!(is_only_a_trace(&old));
         fs::write(old.join("mine"), "").unwrap();
         assert!(matches!(prepare(&root), Err(RecordError::FolderInUse(path)) if path == old));
         fs::write(root.join("mine"), "").unwrap();
         assert!(matches!(prepare(&root), Err(RecordError::FolderInUse(path)) if path == root));
-        assert!(root.join("ust").exists() && old.join("ust").exists());
+        assert!(root.join("ust").exists() && old.join("snapshot-12").exists());
         fs::remove_dir_all(&base).unwrap();
+    }
+
+    #[test]
+    fn a_trace_is_opened_below_its_folder_and_nowhere_else() {
+        let base = trackway_testkit::TemporaryFolder::new();
+        let root = base.join("trace");
+        let of = WindowFolder { uid: 65_531, number: 2 };
+        let channel = of.in_trace(&root);
+        assert_eq!(channel, root.join("ust/uid/65531/64-bit-2"));
+        assert_eq!(WindowFolder::of(&channel), Some(of));
+        DirBuilder::new().recursive(true).mode(0o700).create(&channel).expect("a folder");
+        assert_eq!(channels_of(&root), std::slice::from_ref(&channel));
+        let lock = File::open(&root).expect("a folder");
+        let open = || open_below(&root, &lock, of);
+        let found = open().expect("it is ours").metadata().expect("there").ino();
+        assert_eq!(found, fs::metadata(&channel).expect("there").ino());
+        // Whoever moves it, and puts another there, changes nothing: the lock is on this one.
+        fs::rename(&root, base.join("moved")).expect("ours");
+        assert_eq!(open().expect("ours").metadata().expect("there").ino(), found);
+        fs::rename(base.join("moved"), &root).expect("ours");
+        let uid = root.join("ust/uid");
+        let mode = |mode| fs::set_permissions(&uid, fs::Permissions::from_mode(mode));
+        mode(0o770).expect("ours");
+        assert!(open().is_err(), "others may write there");
+        mode(0o700).expect("ours");
+        assert!(open().is_ok());
+        fs::rename(&uid, base.join("elsewhere")).expect("ours");
+        std::os::unix::fs::symlink(base.join("elsewhere"), &uid).expect("a link");
+        assert!(open().is_err(), "a link");
+        fs::remove_file(&uid).expect("ours");
+        fs::rename(base.join("elsewhere"), &uid).expect("ours");
+        if crate::home::user() == 0 {
+            std::os::unix::fs::chown(&uid, Some(65_531), None).expect("root may");
+            assert!(open().is_err(), "another's");
+        }
     }
 
     #[test]
@@ -402,5 +618,20 @@ mod tests {
         assert_eq!(uuid[..4], [0x01, 0x23, 0x45, 0x67]);
         assert_eq!(uuid[15], 0xef);
         assert_eq!(parse_uuid("no"), [0; 16]);
+    }
+
+    #[test]
+    fn an_idle_session_notes_its_clock_once_a_minute() {
+        let folder = TemporaryFolder::new();
+        let file = File::create(folder.join("clock")).expect("a file");
+        let mut clock = Calibrations { file, noted: None };
+        let line = |base_ns| Line { base_tsc: 1, base_ns, multiplier: 1 << 31, span: 1 << 33 };
+        for tenth in 0..1205 {
+            clock.note(0, &line(7 + tenth * 100_000_000)).expect("room");
+        }
+        clock.note(1, &line(8)).expect("room");
+        let text = fs::read_to_string(folder.join("clock")).expect("text");
+        assert_eq!(text.lines().count(), 4, "{text}");
+        assert_eq!(text.lines().last(), Some("1,1,2147483648,8,8589934592"));
     }
 }

@@ -35,6 +35,8 @@ pub struct Drained {
     pub file_bytes: u64,
     /// Packets in that file.
     pub packets: u64,
+    /// Number of that file, plus one, where the stream is cut into files; 0: it has only one.
+    pub file: u64,
     /// Time of the last record taken, ns.
     pub last_ts: u64,
     /// Records taken.
@@ -56,12 +58,20 @@ pub struct Control {
     pub slots: [Slot; 2],
     /// Claim regions: zero, or who writes.
     pub owner: AtomicU64,
-    reserved: AtomicU64,
+    /// Not zero: a record came here while there was no memory; the recorder gives some. Any
+    /// writer; the recorder.
+    pub asked: AtomicU64,
     /// Records that did not fit.
     pub discarded: AtomicU64,
     padding: [AtomicU64; 7],
     drain: AtomicU64,
     drained: [Drain; 2],
+    /// Of each side of `drained`.
+    drained_file: [AtomicU64; 2],
+    /// Most bytes of each file of the stream; 0: it is one file. The recorder; whoever recovers.
+    pub tracefile_bytes: AtomicU64,
+    /// Most files of the stream; 0: all are kept. Likewise.
+    pub tracefile_count: AtomicU64,
 }
 
 #[cfg(not(loom))]
@@ -71,9 +81,13 @@ const _: () = {
     assert!(offset_of!(Control, limit) == 8);
     assert!(offset_of!(Control, slots) == 16);
     assert!(offset_of!(Control, owner) == 48);
+    assert!(offset_of!(Control, asked) == 56);
     assert!(offset_of!(Control, discarded) == 64);
     assert!(offset_of!(Control, drain) == 128);
     assert!(offset_of!(Control, drained) == 136);
+    assert!(offset_of!(Control, drained_file) == 216);
+    assert!(offset_of!(Control, tracefile_bytes) == 232);
+    assert!(offset_of!(Control, tracefile_count) == 240);
     assert!(size_of::<Control>() == trackway_abi::region::CONTROL_BYTES);
 };
 
@@ -94,11 +108,14 @@ impl Control {
             limit: word(),
             slots: [slot(), slot()],
             owner: word(),
-            reserved: word(),
+            asked: word(),
             discarded: word(),
             padding: core::array::from_fn(|_| word()),
             drain: word(),
             drained: [drain(), drain()],
+            drained_file: [word(), word()],
+            tracefile_bytes: word(),
+            tracefile_count: word(),
         }
     }
 
@@ -112,14 +129,16 @@ impl Control {
     pub fn drained(&self) -> Drained {
         let mut drained = Drained::default();
         for _ in 0..DRAINED_TRIES {
-            // ORDERING: Acquire pairs with the Release in `set_drained`: the five values of the
+            // ORDERING: Acquire pairs with the Release in `set_drained`: the six values of the
             // side that is named were stored before it was named.
             let named = self.drain.load(Ordering::Acquire);
-            let drain = &self.drained[(named & 1) as usize];
+            let side = (named & 1) as usize;
+            let drain = &self.drained[side];
             drained = Drained {
                 position: drain.position.load(Ordering::Relaxed),
                 file_bytes: drain.file_bytes.load(Ordering::Relaxed),
                 packets: drain.packets.load(Ordering::Relaxed),
+                file: self.drained_file[side].load(Ordering::Relaxed),
                 last_ts: drain.last_ts.load(Ordering::Relaxed),
                 events: drain.events.load(Ordering::Relaxed),
             };
@@ -137,7 +156,8 @@ impl Control {
     /// two instructions leaves either the old progress or the new. The recorder only.
     pub fn set_drained(&self, drained: Drained) {
         let next = self.drain.load(Ordering::Relaxed).wrapping_add(1);
-        let drain = &self.drained[(next & 1) as usize];
+        let side = (next & 1) as usize;
+        let drain = &self.drained[side];
         // ORDERING: Release keeps the stores below behind the store that named the other side: a
         // Release store alone lets later stores pass it, and a kill would find the named side
         // half changed. Pairs with the Acquire fence in `drained`.
@@ -145,6 +165,7 @@ impl Control {
         drain.position.store(drained.position, Ordering::Relaxed);
         drain.file_bytes.store(drained.file_bytes, Ordering::Relaxed);
         drain.packets.store(drained.packets, Ordering::Relaxed);
+        self.drained_file[side].store(drained.file, Ordering::Relaxed);
         drain.last_ts.store(drained.last_ts, Ordering::Relaxed);
         drain.events.store(drained.events, Ordering::Relaxed);
         // ORDERING: Release pairs with the Acquire in `drained`.

@@ -111,7 +111,10 @@ impl Region<'_> {
         if within.wrapping_sub(1) >= geometry.sub_bytes() - needed {
             return Err(Refusal::Switch);
         }
-        if head + needed > self.control.limit.load(Ordering::Relaxed) {
+        // ORDERING: Acquire pairs with the Release in `raise_limit`. As a rule the memory of the
+        // open sub-buffer was there before it was opened; but it may have gone, and other memory be
+        // there.
+        if head + needed > self.control.limit.load(Ordering::Acquire) {
             return Err(Refusal::Full);
         }
         let slot = &self.control.slots[parity];
@@ -158,17 +161,15 @@ impl Region<'_> {
             return Err(Refusal::Full);
         }
         let base = self.sub_buffer_offset(index).ok_or(Refusal::NotBacked)?;
-        let mut header = [0; SUB_HEADER_BYTES + TAILROOM_BYTES];
-        let mut put = |at: usize, value: u64| {
-            header[at..at + 8].copy_from_slice(&value.to_le_bytes());
-        };
-        put(sub_header::INDEX, index);
-        put(sub_header::BEGIN, begin);
-        put(sub_header::PREV_END, last_ts);
-        put(sub_header::PREV_CONTENT, head);
-        put(sub_header::PREV_EVENTS, events);
-        put(sub_header::DISCARDED, self.control.discarded.load(Ordering::Relaxed));
-        put(sub_header::EPOCH, epoch);
+        let header = sub_header_of(&[
+            (sub_header::INDEX, index),
+            (sub_header::BEGIN, begin),
+            (sub_header::PREV_END, last_ts),
+            (sub_header::PREV_CONTENT, head),
+            (sub_header::PREV_EVENTS, events),
+            (sub_header::DISCARDED, self.control.discarded.load(Ordering::Relaxed)),
+            (sub_header::EPOCH, epoch),
+        ]);
         let next = commit_word(start + SUB_HEADER_BYTES as u64, expected);
         Ok((Plan { expected, next, at: base, timestamp: begin, events }, header))
     }
@@ -178,6 +179,18 @@ impl Region<'_> {
     pub fn sub_buffer_offset(&self, index: u64) -> Option<u64> {
         let page = self.table.get(self.geometry.slot_of(index))?.load(Ordering::Relaxed);
         (page != 0).then_some(u64::from(page) << PAGE_SHIFT)
+    }
+
+    /// The bytes that open sub-buffer `index` once more, in other memory, where all that was
+    /// written in it so far is drained: readers go on behind it, and look only whose it is.
+    /// `begin`: the time of the last record drained, ns.
+    pub fn header_again(index: u64, begin: u64, epoch: u64) -> SubHeader {
+        sub_header_of(&[
+            (sub_header::INDEX, index),
+            (sub_header::BEGIN, begin),
+            (sub_header::PREV_END, begin),
+            (sub_header::EPOCH, epoch),
+        ])
     }
 
     /// Gives sub-buffer slot `index` the memory at `offset` (bytes of the window, whole pages),
@@ -191,14 +204,36 @@ impl Region<'_> {
     }
 
     /// Lets writers go up to `limit`. The recorder only.
-    ///
-    /// Lowering it, or changing the table below it, takes a new generation *and then* a grace
-    /// period. The grace period alone is not enough: it ends sequences, but a plan made outside
-    /// them outlives it, and its commit word may still be the present one.
     pub fn raise_limit(&self, limit: u64) {
         // ORDERING: Release pairs with the Acquire in `plan_switch`; it publishes table entries.
         self.control.limit.store(limit, Ordering::Release);
     }
+
+    /// Keeps writers from going beyond `limit`, once there has been a new generation *and then* a
+    /// grace period (and where claims are taken, nobody has one): before, the memory behind it
+    /// must not be touched, nor the table. The recorder only.
+    ///
+    /// The grace period alone is not enough: it ends sequences, but a plan made outside them
+    /// outlives it, and its commit word may still be the present one.
+    pub fn lower_limit(&self, limit: u64) {
+        // Published by the generation: whoever decides anew sees it.
+        self.control.limit.store(limit, Ordering::Relaxed);
+    }
+
+    /// Whether nothing can be written beyond the head: no sub-buffer has memory, not even the one
+    /// that is open. (One that is full ends before its limit: tails are left free.)
+    pub fn has_no_memory(&self) -> bool {
+        self.control.limit.load(Ordering::Relaxed) <= self.expected() >> 1
+    }
+}
+
+/// A sub-buffer's header with these fields, and zeros.
+fn sub_header_of(fields: &[(usize, u64)]) -> SubHeader {
+    let mut header = [0; SUB_HEADER_BYTES + TAILROOM_BYTES];
+    for (at, value) in fields {
+        header[*at..*at + 8].copy_from_slice(&value.to_le_bytes());
+    }
+    header
 }
 
 /// The commit word for `head`, with the parity that `before` has not.

@@ -20,6 +20,7 @@
 //!
 //! - [`event!`] records an event. The types of its fields are those of the [values](Value).
 //! - [`span!`] records the beginning and the end of a scope.
+//! - [`snapshot()`] asks the flight recorders that record the program for what they have.
 //! - [`enumeration!`] makes enumerations whose values have names in a trace.
 //! - [`layer()`] and [`subscriber()`] record what a program says through `tracing` (feature
 //!   `tracing`), and [`log::init`] what it says through `log` (feature `log`).
@@ -64,14 +65,17 @@ mod macros;
 mod payload;
 #[cfg(feature = "tracing")]
 mod runtime;
+mod snapshot;
 mod span;
 mod stage;
 #[cfg(feature = "tracing")]
 pub mod subscriber;
+mod weak;
 
 pub use kind::{Bytes, Hex, Unsigned, Value, bytes, hex};
 #[cfg(feature = "tracing")]
 pub use layer::layer;
+pub use snapshot::{snapshot, snapshot_of};
 pub use span::Span;
 #[cfg(feature = "tracing")]
 pub use subscriber::subscriber;

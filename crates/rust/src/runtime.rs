@@ -14,6 +14,7 @@ use core::sync::atomic::{AtomicPtr, AtomicU32};
 use std::alloc::{GlobalAlloc, System};
 
 use crate::event::{Event, Field, VERSION};
+use crate::weak::weak_function;
 
 /// Longest name of a provider, event or field: `NAME_BYTES_MAX` of crates/schema.
 const NAME_BYTES_MAX: usize = 254;
@@ -23,48 +24,7 @@ type RegisterFn = unsafe extern "C" fn(*const *const Event, *const *const Event)
 
 /// The library's function, if the library is there: it is preloaded or linked, or never comes.
 pub(crate) fn registrar() -> Option<RegisterFn> {
-    let address: *mut ();
-    #[cfg(all(target_os = "linux", target_arch = "x86_64", target_pointer_width = "64"))]
-    // SAFETY: reads the address of a weak symbol from the global offset table; zero without it.
-    unsafe {
-        core::arch::asm!(
-            ".weak trackway_abi_register",
-            "mov {}, qword ptr [rip + trackway_abi_register@GOTPCREL]",
-            out(reg) address,
-            options(pure, readonly, nostack, preserves_flags),
-        );
-    }
-    #[cfg(all(target_os = "linux", target_arch = "aarch64", target_pointer_width = "64"))]
-    // SAFETY: likewise.
-    unsafe {
-        core::arch::asm!(
-            ".weak trackway_abi_register",
-            "adrp {0}, :got:trackway_abi_register",
-            "ldr {0}, [{0}, :got_lo12:trackway_abi_register]",
-            out(reg) address,
-            options(pure, readonly, nostack, preserves_flags),
-        );
-    }
-    #[cfg(all(target_os = "linux", target_arch = "riscv64"))]
-    // SAFETY: likewise.
-    unsafe {
-        core::arch::asm!(
-            ".weak trackway_abi_register",
-            "lga {}, trackway_abi_register",
-            out(reg) address,
-            options(pure, readonly, nostack, preserves_flags),
-        );
-    }
-    #[cfg(not(all(
-        target_os = "linux",
-        any(target_arch = "x86_64", target_arch = "aarch64", target_arch = "riscv64"),
-        target_pointer_width = "64",
-    )))]
-    {
-        address = ptr::null_mut();
-    }
-    // SAFETY: null is None, and else it is the function of that declaration.
-    unsafe { core::mem::transmute::<*mut (), Option<RegisterFn>>(address) }
+    weak_function!("trackway_abi_register" as RegisterFn)
 }
 
 /// What a field is: a code in four bits, so that 32 of them make a signature of 128.

@@ -34,12 +34,39 @@ pub struct Encoder<'buffer> {
 
 const FIELD_COUNT_AT: usize = 2;
 
-/// Provider and name of a description that an [`Encoder`] made.
-pub fn names(encoded: &[u8]) -> Option<(&[u8], &[u8])> {
-    let (&provider_bytes, rest) = encoded.get(FIELD_COUNT_AT + 1..)?.split_first()?;
-    let (provider, rest) = rest.split_at_checked(provider_bytes.into())?;
-    let (&name_bytes, rest) = rest.split_first()?;
-    Some((provider, rest.get(..name_bytes.into())?))
+/// What rules ask of an event: the beginning of its description.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Heading<'bytes> {
+    /// Who provides it.
+    pub provider: &'bytes [u8],
+    /// Its name.
+    pub name: &'bytes [u8],
+    /// Its level, 0–14.
+    pub level: u8,
+}
+
+impl<'bytes> Heading<'bytes> {
+    /// Longest beginning of a description that is needed, in bytes.
+    pub const BYTES_MAX: usize = FIELD_COUNT_AT + 1 + 2 * (1 + NAME_BYTES_MAX);
+
+    /// Reads it, without allocation, from a description or its first [`Self::BYTES_MAX`] bytes.
+    /// `None` where no [`Encoder`] wrote them.
+    pub fn read(encoded: &'bytes [u8]) -> Option<Self> {
+        let (&[version, level, _], rest) = encoded.split_first_chunk()?;
+        let (&provider_bytes, rest) = rest.split_first()?;
+        let (provider, rest) = rest.split_at_checked(provider_bytes.into())?;
+        let (&name_bytes, rest) = rest.split_first()?;
+        let name = rest.get(..name_bytes.into())?;
+        let is_good = version == VERSION
+            && usize::from(level) < crate::LEVEL_NAMES.len()
+            && [provider, name].into_iter().all(is_full_name);
+        is_good.then_some(Self { provider, name, level })
+    }
+}
+
+/// Whether these bytes may be the whole of a name.
+fn is_full_name(name: &[u8]) -> bool {
+    !name.is_empty() && name.len() <= NAME_BYTES_MAX && crate::decode::is_name(name)
 }
 
 impl<'buffer> Encoder<'buffer> {
@@ -94,7 +121,7 @@ impl<'buffer> Encoder<'buffer> {
     }
 
     fn name(&mut self, name: &[u8]) -> Result<(), EncodeError> {
-        if name.is_empty() || name.len() > NAME_BYTES_MAX || !crate::decode::is_name(name) {
+        if !is_full_name(name) {
             return Err(EncodeError::Name);
         }
         self.bytes(&[name.len() as u8])?;

@@ -12,10 +12,12 @@ extern crate alloc;
 
 mod decode;
 mod encode;
+mod process_rule;
 mod rule;
 
 pub use decode::{DecodeError, EventDescription, Field, FieldKind, Label};
-pub use encode::{EncodeError, Encoder, names};
+pub use encode::{EncodeError, Encoder, Heading};
+pub use process_rule::{ProcessFacts, ProcessRules};
 pub use rule::{Rules, glob_matches};
 
 /// Most fields that one event may have.

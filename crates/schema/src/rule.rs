@@ -1,5 +1,5 @@
-//! Which events a session records: name patterns, matched without allocation because the library
-//! inside a traced process matches them too.
+//! Which events a session records: patterns for names, and levels; matched without allocation
+//! because the library inside a traced process matches them too.
 
 /// Whether `pattern` matches all of `name`. `*` stands for any run of bytes, also an empty one;
 /// nothing else is special (LTTng's event rules, lttng-event-rule(7)).
@@ -26,8 +26,18 @@ pub fn glob_matches(pattern: &[u8], name: &[u8]) -> bool {
     pattern[p..].iter().all(|&byte| byte == b'*')
 }
 
-/// A session's event rules as they stand in the window: patterns for `provider:name`, one a line;
-/// a line that begins with `!` excludes what the others include.
+/// Between a rule's pattern and its levels. No name of an event has it.
+const BEFORE_LEVELS: u8 = b'\t';
+
+/// A session's event rules as they stand in the window, one a line:
+///
+/// ```text
+/// rule   := ["!"] pattern ["\t" levels]
+/// levels := "<=" n | "=" n        n: 0 to 14 in decimal, as LTTng counts: smaller is graver
+/// ```
+///
+/// A pattern is one for `provider:name`. A line that begins with `!` excludes what the others
+/// include, wherever it stands. A line that cannot be read means nothing.
 #[derive(Debug, Clone, Copy)]
 pub struct Rules<'bytes> {
     text: &'bytes [u8],
@@ -39,8 +49,8 @@ impl<'bytes> Rules<'bytes> {
         Self { text }
     }
 
-    /// Whether the session records `provider:name`.
-    pub fn selects(&self, provider: &[u8], name: &[u8]) -> bool {
+    /// Whether the session records `provider:name` of this level (0–14).
+    pub fn selects(&self, provider: &[u8], name: &[u8], level: u8) -> bool {
         let mut full_name = [0_u8; 2 * crate::NAME_BYTES_MAX + 1];
         let length = provider.len() + 1 + name.len();
         let Some(full) = full_name.get_mut(..length) else { return false };
@@ -48,20 +58,94 @@ impl<'bytes> Rules<'bytes> {
         full[provider.len()] = b':';
         full[provider.len() + 1..].copy_from_slice(name);
         let mut selected = false;
-        for line in self.text.split(|&byte| byte == b'\n').filter(|line| !line.is_empty()) {
-            match line.strip_prefix(b"!") {
-                Some(excluded) if glob_matches(excluded, full) => return false,
-                Some(_) => {}
-                None => selected |= glob_matches(line, full),
+        for rule in self.text.split(|&byte| byte == b'\n').filter_map(Rule::read) {
+            if rule.levels.contain(level) && glob_matches(rule.pattern, full) {
+                if rule.excludes {
+                    return false;
+                }
+                selected = true;
             }
         }
         selected
     }
+
+    /// Whether the session records `provider:name` of some level.
+    pub fn may_select(&self, provider: &[u8], name: &[u8]) -> bool {
+        (0..=LEVEL_MAX).any(|level| self.selects(provider, name, level))
+    }
+}
+
+/// Highest level, the least grave.
+const LEVEL_MAX: u8 = crate::LEVEL_NAMES.len() as u8 - 1;
+
+/// A line of [`Rules`].
+struct Rule<'bytes> {
+    excludes: bool,
+    pattern: &'bytes [u8],
+    levels: Levels,
+}
+
+impl<'bytes> Rule<'bytes> {
+    /// `None` for what is no rule.
+    fn read(line: &'bytes [u8]) -> Option<Self> {
+        let (excludes, rest) = match line.strip_prefix(b"!") {
+            Some(rest) => (true, rest),
+            None => (false, line),
+        };
+        let (pattern, levels) = match rest.iter().position(|&byte| byte == BEFORE_LEVELS) {
+            Some(at) => (&rest[..at], Levels::read(&rest[at + 1..])?),
+            None => (rest, Levels::AtMost(u8::MAX)),
+        };
+        Some(Self { excludes, pattern, levels })
+    }
+}
+
+/// The levels that a rule means.
+#[derive(Debug, Clone, Copy)]
+enum Levels {
+    /// This one and what is graver.
+    AtMost(u8),
+    /// This one alone.
+    Exactly(u8),
+}
+
+impl Levels {
+    fn read(text: &[u8]) -> Option<Self> {
+        if let Some(level) = text.strip_prefix(b"<=") {
+            read_level(level).map(Self::AtMost)
+        } else {
+            read_level(text.strip_prefix(b"=")?).map(Self::Exactly)
+        }
+    }
+
+    const fn contain(self, level: u8) -> bool {
+        match self {
+            Self::AtMost(most) => level <= most,
+            Self::Exactly(only) => level == only,
+        }
+    }
+}
+
+/// One or two digits, and nothing else.
+fn read_level(text: &[u8]) -> Option<u8> {
+    if text.is_empty() || text.len() > 2 {
+        return None;
+    }
+    let mut level = 0;
+    for byte in text {
+        level = level * 10 + byte.checked_sub(b'0').filter(|&digit| digit < 10)?;
+    }
+    (level <= LEVEL_MAX).then_some(level)
 }
 
 #[cfg(test)]
 mod tests {
+    use alloc::format;
+
     use super::*;
+
+    /// Of a level that most events have.
+    const INFO: u8 = 6;
 
     #[test]
     fn globs_match_as_users_expect() {
@@ -85,9 +169,50 @@ mod tests {
     #[test]
     fn exclusion_wins_over_inclusion() {
         let rules = Rules::new(b"app:*\n!app:noise");
-        assert!(rules.selects(b"app", b"request"));
-        assert!(!rules.selects(b"app", b"noise"));
-        assert!(!rules.selects(b"other", b"request"));
-        assert!(!Rules::new(b"").selects(b"a", b"b"));
+        assert!(rules.selects(b"app", b"request", INFO));
+        assert!(!rules.selects(b"app", b"noise", INFO));
+        assert!(!rules.selects(b"other", b"request", INFO));
+        assert!(!Rules::new(b"").selects(b"a", b"b", INFO));
+        let rules = Rules::new(b"!app:noise\napp:*");
+        assert!(!rules.selects(b"app", b"noise", INFO), "wherever it stands");
+    }
+
+    /// The levels at which `text` selects `app:request`, as a set of bits.
+    fn levels_of(text: &str) -> u32 {
+        let rules = Rules::new(text.as_bytes());
+        let of = |level: u8| u32::from(rules.selects(b"app", b"request", level)) << level;
+        let levels = (0..=LEVEL_MAX).map(of).sum();
+        assert_eq!(rules.may_select(b"app", b"request"), levels != 0, "{text:?}");
+        levels
+    }
+
+    #[test]
+    fn levels_are_what_lttng_takes_them_for() {
+        for (text, expected) in [
+            ("app:*", 0x7fff),
+            ("app:*\t<=4", 0x1f),
+            ("app:*\t=4", 0x10),
+            ("app:*\t<=0", 1),
+            ("app:*\t<=14", 0x7fff),
+            ("app:*\t=14", 0x4000),
+            ("app:*\t=04", 0x10),
+            ("app:*\t=4\napp:req*\t=6", 0x50),
+            ("app:*\n!app:*\t<=4", 0x7fe0),
+            ("app:*\t<=6\n!*\t=3", 0x77),
+            ("other:*\t<=14", 0),
+        ] {
+            assert_eq!(levels_of(text), expected, "{text:?}");
+        }
+    }
+
+    #[test]
+    fn what_cannot_be_read_means_nothing() {
+        for levels in
+            ["", "4", "<4", "<=", "=", "<=15", "=15", "<=-1", "<= 4", "=4 ", "=004", "=4\t", ">=4"]
+        {
+            assert_eq!(levels_of(&format!("app:*\t{levels}")), 0, "{levels:?}");
+            assert_eq!(levels_of(&format!("*\n!app:*\t{levels}")), 0x7fff, "{levels:?}");
+        }
+        assert_eq!(levels_of("\n\n!\n\t\n!\t<=4\n\t<=14"), 0);
     }
 }

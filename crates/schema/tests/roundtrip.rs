@@ -2,7 +2,7 @@
 
 use proptest::prelude::*;
 use trackway_schema::{
-    EncodeError, Encoder, EventDescription, Field, FieldKind, Label, Scalar, Shape,
+    EncodeError, Encoder, EventDescription, Field, FieldKind, Heading, Label, Scalar, Shape,
 };
 
 fn encode(event: &EventDescription, buffer: &mut [u8]) -> Result<Vec<u8>, EncodeError> {
@@ -72,16 +72,20 @@ proptest! {
     fn decoding_undoes_encoding(event in event()) {
         let mut buffer = [0; 8192];
         let encoded = encode(&event, &mut buffer).expect("it fits");
-        let names = (event.provider.clone().into_bytes(), event.name.clone().into_bytes());
-        let found = trackway_schema::names(&encoded);
-        prop_assert_eq!(found.map(|(one, other)| (one.to_vec(), other.to_vec())), Some(names));
+        let heading = Heading {
+            provider: event.provider.as_bytes(),
+            name: event.name.as_bytes(),
+            level: event.level,
+        };
+        let beginning = &encoded[..encoded.len().min(Heading::BYTES_MAX)];
+        prop_assert_eq!(Heading::read(beginning), Some(heading));
         prop_assert_eq!(EventDescription::decode(&encoded), Ok(event));
     }
 
     #[test]
     fn arbitrary_bytes_never_panic(bytes in prop::collection::vec(any::<u8>(), 0..300)) {
         let _ = EventDescription::decode(&bytes);
-        let _ = trackway_schema::names(&bytes);
+        let _ = Heading::read(&bytes);
     }
 
     #[test]
@@ -90,7 +94,9 @@ proptest! {
         let mut encoded = encode(&event, &mut buffer).expect("it fits");
         let at = at % encoded.len();
         encoded[at] ^= bits;
-        let _ = EventDescription::decode(&encoded);
+        if EventDescription::decode(&encoded).is_ok() {
+            prop_assert!(Heading::read(&encoded).is_some());
+        }
         let cut = EventDescription::decode(&encoded[..at]);
         prop_assert!(cut.is_err() || at == encoded.len());
     }

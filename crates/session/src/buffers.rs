@@ -9,6 +9,11 @@ const COUNT_DEFAULT: u64 = 64;
 /// Memory of all sequence regions at the start, in bytes, where no size was asked for: a burst can
 /// fill a buffer long before the recorder looks again, so machines with few CPUs begin with all.
 const INITIAL_BYTES: u64 = 16 << 20;
+/// The same of a session in the background, which is often idle, in bytes: all of its regions.
+const THRIFTY_BYTES: u64 = 2 << 20;
+/// CPUs whose claim regions take the first records of all others, where not every CPU has memory of
+/// its own at the start.
+const SPARE_CPUS: u64 = 8;
 /// Part of a CPU's SIZE that each of its claim regions has, beside that of sequences.
 const CLAIM_PART: u64 = 4;
 /// The same where all is written by claim.
@@ -51,6 +56,18 @@ pub struct BufferPlan {
     pub whole: bool,
     /// Which of the regions are written.
     pub reserve: Reserve,
+}
+
+/// What a session's regions have at the start.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Initial {
+    /// Sub-buffers of each CPU's sequence region, or lockless buffer.
+    pub subs: u64,
+    /// Sub-buffers of each of its claim regions.
+    pub claim_subs: u64,
+    /// Only claim regions of the first so many CPUs that are online have any; 0: all regions of
+    /// all CPUs do.
+    pub spare_cpus: u64,
 }
 
 /// Sizes that no session can have.
@@ -171,6 +188,40 @@ impl BufferPlan {
         subs.clamp(2, self.sub_count())
     }
 
+    /// What regions have at the start, on `online` CPUs. A `thrifty` session begins with little,
+    /// unless its memory was asked for: where two sub-buffers for each CPU would be too much, the
+    /// first records of all CPUs share what a few have.
+    pub fn initial_of(&self, online: u64, thrifty: bool) -> Initial {
+        let usual = Initial {
+            subs: self.initial_subs(online),
+            claim_subs: self.initial_claim_subs(online),
+            spare_cpus: 0,
+        };
+        if !thrifty || self.whole || self.reserve != Reserve::Rseq {
+            return usual;
+        }
+        if !self.is_much(online) {
+            // As much of it as there is for each.
+            let of_claims = 2 << self.claim_sub_shift;
+            let subs = (THRIFTY_BYTES / online.max(1) - of_claims) >> self.sub_shift;
+            return Initial {
+                subs: subs.clamp(2, usual.subs.max(2)),
+                claim_subs: 1,
+                spare_cpus: 0,
+            };
+        }
+        let spare_cpus = SPARE_CPUS.min(online.max(1));
+        let claim_subs = (THRIFTY_BYTES / (2 * spare_cpus)) >> self.claim_sub_shift;
+        Initial { subs: 0, claim_subs: claim_subs.clamp(1, self.sub_count()), spare_cpus }
+    }
+
+    /// Whether a little for every region of `online` CPUs is too much for a session that may be
+    /// idle.
+    pub const fn is_much(&self, online: u64) -> bool {
+        let least = (2 << self.sub_shift) + (2 << self.claim_sub_shift);
+        online * least > THRIFTY_BYTES
+    }
+
     /// Memory of each of `online` CPUs at the start, in bytes.
     pub fn initial_bytes_per_cpu(&self, online: u64) -> u64 {
         // The paper's consumer has one of its own.
@@ -210,6 +261,24 @@ mod tests {
         let lockless = plan.reserved_by(Reserve::Lockless);
         assert_eq!((lockless.initial_subs(2), lockless.initial_claim_subs(2)), (64, 0));
         assert_eq!(lockless.initial_bytes_per_cpu(2), SIZE_DEFAULT + (1 << 16));
+    }
+
+    #[test]
+    fn a_thrifty_session_begins_with_little_on_any_machine() {
+        let plan = plan(None, None).unwrap();
+        assert_eq!(plan.initial_of(2, false).subs, 64);
+        for (online, expected) in [
+            (1, Initial { subs: 31, claim_subs: 1, spare_cpus: 0 }),
+            (2, Initial { subs: 15, claim_subs: 1, spare_cpus: 0 }),
+            (12, Initial { subs: 2, claim_subs: 1, spare_cpus: 0 }),
+            (16, Initial { subs: 0, claim_subs: 8, spare_cpus: 8 }),
+            (256, Initial { subs: 0, claim_subs: 8, spare_cpus: 8 }),
+        ] {
+            assert_eq!(plan.initial_of(online, true), expected, "{online} CPUs");
+        }
+        let asked = BufferOptions { size_bytes: Some(1 << 20), ..BufferOptions::default() };
+        let asked = asked.plan().unwrap();
+        assert_eq!(asked.initial_of(256, true), asked.initial_of(256, false), "it was asked for");
     }
 
     #[test]

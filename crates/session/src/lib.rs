@@ -1,5 +1,6 @@
 //! The recorder's decisions, as plain values in and out: how large buffers are, when they grow,
-//! how far writers may go, when to look next, what the clock line is, what options mean.
+//! how far writers may go, when to look next, what the clock line is, what options mean, and what
+//! a session does about what it is asked ([`machine`]).
 //!
 //! No input, no output, no clock of its own: whoever drives it brings readings and positions and
 //! does what comes back. So every decision can be tested without a window.
@@ -8,13 +9,23 @@
 mod backing;
 mod buffers;
 mod clock;
+mod duration;
+mod level;
+pub mod machine;
 mod options;
+pub mod protocol;
 mod size;
+mod spec;
 mod tick;
+mod tracefiles;
 
 pub use backing::{Backing, Use};
-pub use buffers::{BufferOptions, BufferPlan, BuffersError, Reserve};
+pub use buffers::{BufferOptions, BufferPlan, BuffersError, Initial, Reserve};
 pub use clock::{Calibrator, Change, Line, Reading};
-pub use options::{OptionError, parse_contexts, parse_preload, rules_text};
+pub use duration::{DurationError, Time, parse_duration};
+pub use level::{Level, LevelError};
+pub use options::{OptionError, is_name, parse_contexts, parse_preload, rules_text};
 pub use size::{ByteCount, SizeError, parse_size};
+pub use spec::{ALL_USERS, ChannelSpec, Levels, Mode, RuleSpec, SessionSpec, SpecError, USERS_MAX};
 pub use tick::Ticker;
+pub use tracefiles::{TRACEFILES_MAX, Tracefiles, TracefilesError};

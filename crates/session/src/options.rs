@@ -1,7 +1,10 @@
 //! What the words of the command line mean.
 
 use trackway_abi::record::context;
-use trackway_abi::session::RULES_BYTES_MAX;
+use trackway_abi::session::{NAME_BYTES_MAX, RULES_BYTES_MAX};
+
+/// Longest list of contexts, in bytes: what it says is kept as it was said.
+pub(crate) const CONTEXTS_BYTES_MAX: usize = 256;
 
 /// A word that means nothing.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -13,6 +16,10 @@ pub enum OptionError {
     Preload(String),
     /// A pattern with a byte that no pattern may have, or an empty one.
     Pattern(String),
+    /// The same, of an executable's name.
+    Executable(String),
+    /// More words than there are contexts to name.
+    TooManyContexts,
     /// A pattern that excludes all events.
     ExcludesAll(String),
     /// More patterns than a session can hold.
@@ -32,6 +39,11 @@ impl core::fmt::Display for OptionError {
                 write!(formatter, "no preload helper '{name}' (there are {names}; all for all)")
             }
             Self::Pattern(text) => write!(formatter, "'{text}' is not a pattern"),
+            Self::Executable(text) => write!(formatter, "'{text}' can be no executable"),
+            Self::TooManyContexts => write!(
+                formatter,
+                "the contexts are longer than {CONTEXTS_BYTES_MAX} bytes together"
+            ),
             Self::ExcludesAll(text) => write!(formatter, "'{text}' excludes all events"),
             Self::TooManyPatterns => {
                 write!(formatter, "the patterns are longer than {RULES_BYTES_MAX} bytes together")
@@ -41,6 +53,14 @@ impl core::fmt::Display for OptionError {
 }
 
 impl core::error::Error for OptionError {}
+
+/// Whether a session or a channel can be called so: it becomes the name of files.
+pub fn is_name(name: &str) -> bool {
+    let is_good = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_' | b'.');
+    (1..=NAME_BYTES_MAX).contains(&name.len())
+        && name.bytes().all(is_good)
+        && !name.starts_with(['.', '-'])
+}
 
 /// Reads a list of contexts (`vpid,vtid,procname`, or `none`): bits of
 /// [`trackway_abi::record::context`].

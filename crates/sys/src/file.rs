@@ -138,6 +138,13 @@ impl Fd {
         Errno::check(unsafe { libc::fchmod(self.0, mode) }.into()).map(|_| ())
     }
 
+    /// fchown(2): gives the file to user `uid`; its group stays.
+    pub fn set_owner(&self, uid: u32) -> Result<(), Errno> {
+        const SAME: libc::gid_t = libc::gid_t::MAX;
+        // SAFETY: no memory of ours is involved.
+        Errno::check(unsafe { libc::fchown(self.0, uid, SAME) }.into()).map(|_| ())
+    }
+
     /// Gives the open file a name: linkat(2) of an O_TMPFILE file, through /proc as open(2)
     /// shows. Fails with EEXIST if somebody was first.
     pub fn link_as(&self, path: &CStr) -> Result<(), Errno> {
@@ -187,6 +194,30 @@ pub fn free_bytes(fd: &Fd) -> Result<u64, Errno> {
     // SAFETY: fstatvfs succeeded, so it is filled in.
     let status = unsafe { status.assume_init() };
     Ok(status.f_bavail.saturating_mul(status.f_frsize))
+}
+
+/// What statvfs(3) says of a file system, as far as anyone here asks.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct FileSystem {
+    /// Bytes free for everyone.
+    pub free_bytes: u64,
+    /// Nothing there can be executed.
+    pub is_noexec: bool,
+}
+
+impl FileSystem {
+    /// The one that `path` is on.
+    pub fn of(path: &CStr) -> Result<Self, Errno> {
+        let mut status = core::mem::MaybeUninit::<libc::statvfs>::uninit();
+        // SAFETY: `path` is NUL-terminated and `status` has room for what statvfs writes.
+        Errno::check(unsafe { libc::statvfs(path.as_ptr(), status.as_mut_ptr()) }.into())?;
+        // SAFETY: statvfs succeeded, so it is filled in.
+        let status = unsafe { status.assume_init() };
+        Ok(Self {
+            free_bytes: status.f_bavail.saturating_mul(status.f_frsize),
+            is_noexec: status.f_flag & libc::ST_NOEXEC != 0,
+        })
+    }
 }
 
 #[allow(clippy::useless_conversion, reason = "links have 64 bits on x86-64, 32 elsewhere")]

@@ -7,10 +7,12 @@
 
 pub mod clock;
 pub mod file;
+pub mod inotify;
 pub mod memory;
 pub mod process;
 pub mod signal;
 pub mod thread;
+pub mod users;
 pub mod wait;
 
 /// An errno value, as errno(3) lists them.

@@ -1,4 +1,8 @@
-//! Processes: who am I, who is alive.
+//! Processes: who am I, who is alive, how others ended.
+
+mod exit;
+
+pub use exit::{ExitStatus, can_tell_exits, exit_of};
 
 use core::ffi::CStr;
 
@@ -112,6 +116,31 @@ fn map_user(map: &[u8], uid: u32) -> Option<u32> {
     })
 }
 
+/// Writes the path of the calling process's executable into `into`: as the kernel knows it, or,
+/// where there is no /proc, as it was given to execve(2) (AT_EXECFN). How long it is, in bytes; 0
+/// where it has no room.
+pub fn executable(into: &mut [u8]) -> usize {
+    const REMOVED: &[u8] = b" (deleted)";
+    // SAFETY: the path is a C string, and `into` is ours, with its length.
+    let read =
+        unsafe { libc::readlink(c"/proc/self/exe".as_ptr(), into.as_mut_ptr().cast(), into.len()) };
+    if let Ok(length) = usize::try_from(read) {
+        // What fills the room may have been cut.
+        let path = if length < into.len() { &into[..length] } else { &[] };
+        return path.strip_suffix(REMOVED).unwrap_or(path).len();
+    }
+    // SAFETY: AT_EXECFN is the address of a C string that stays for the process's life, or 0.
+    let given = unsafe {
+        let address = libc::getauxval(libc::AT_EXECFN) as *const core::ffi::c_char;
+        if address.is_null() { c"" } else { CStr::from_ptr(address) }
+    };
+    let path = given.to_bytes();
+    into.get_mut(..path.len()).map_or(0, |room| {
+        room.copy_from_slice(path);
+        path.len()
+    })
+}
+
 /// Random number that the kernel gave this program when it was started (AT_RANDOM, getauxval(3)).
 pub fn image() -> u64 {
     // SAFETY: AT_RANDOM is the address of 16 bytes that stay for the process's life.
@@ -126,6 +155,39 @@ pub fn image() -> u64 {
 pub fn has_more_rights() -> bool {
     // SAFETY: getauxval has no preconditions.
     unsafe { libc::getauxval(libc::AT_SECURE) != 0 }
+}
+
+/// What a process may have only so much of.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Resource {
+    /// Address space, in bytes (RLIMIT_AS).
+    AddressSpace,
+    /// The length of each file, in bytes (RLIMIT_FSIZE).
+    FileLength,
+}
+
+/// How much of it the calling process may have; `None`: as much as there is (getrlimit(2)).
+pub fn limit_of(resource: Resource) -> Option<u64> {
+    let number = match resource {
+        Resource::AddressSpace => libc::RLIMIT_AS,
+        Resource::FileLength => libc::RLIMIT_FSIZE,
+    };
+    let mut limit = libc::rlimit { rlim_cur: libc::RLIM_INFINITY, rlim_max: 0 };
+    // SAFETY: `limit` is ours; where the call fails, it stays as it is.
+    unsafe { libc::getrlimit(number, &mut limit) };
+    (limit.rlim_cur != libc::RLIM_INFINITY).then_some(limit.rlim_cur)
+}
+
+/// Version of the C library in this process, as "2.36"; `None` if it is not glibc.
+pub fn glibc_version() -> Option<&'static str> {
+    #[cfg(target_env = "gnu")]
+    {
+        // SAFETY: it returns a NUL-terminated string that stays.
+        let version = unsafe { CStr::from_ptr(libc::gnu_get_libc_version()) };
+        version.to_str().ok()
+    }
+    #[cfg(not(target_env = "gnu"))]
+    None
 }
 
 /// Restarts all restartable sequences of this process's threads that are under way, and orders what
@@ -151,6 +213,18 @@ pub fn become_user(uid: u32, gid: u32, name: &CStr) -> Result<(), Errno> {
         Errno::check(libc::prctl(libc::PR_SET_DUMPABLE, 1, 0, 0, 0).into())?;
     }
     Ok(())
+}
+
+/// Lets this process have as many descriptors as it may (RLIMIT_NOFILE): the soft limit becomes the
+/// hard one.
+pub fn raise_descriptor_limit() -> Result<(), Errno> {
+    let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
+    // SAFETY: `limit` is ours.
+    unsafe {
+        Errno::check(libc::getrlimit(libc::RLIMIT_NOFILE, &mut limit).into())?;
+        limit.rlim_cur = limit.rlim_max;
+        Errno::check(libc::setrlimit(libc::RLIMIT_NOFILE, &limit).into()).map(|_| ())
+    }
 }
 
 /// Inode number of the calling process's process-id namespace; 0 where /proc does not tell.
@@ -196,6 +270,8 @@ struct Stat {
     threads: u32,
     /// Start time, ns, CLOCK_BOOTTIME, rounded down to a tick.
     start_ns: u64,
+    /// How it ended, as wait(2) gives it, if it has; 0 also where we may not know.
+    exit_code: i32,
 }
 
 impl Stat {
@@ -214,9 +290,13 @@ impl Stat {
         let exiting = number(fields.nth(5)?)? & PF_EXITING != 0; // field 9
         let threads = u32::try_from(number(fields.nth(10)?)?).ok()?; // field 20
         let ticks = number(fields.nth(1)?)?; // field 22
+        // Field 52. Without it everything else holds.
+        let exit_code = fields.nth(29).and_then(|field| number(field.trim_ascii_end()));
+        let exit_code = exit_code.unwrap_or_default() as i32;
         // SAFETY: sysconf has no preconditions.
         let ticks_per_second = unsafe { libc::sysconf(libc::_SC_CLK_TCK) }.max(1).cast_unsigned();
-        Some(Self { state, exiting, threads, start_ns: ticks * (1_000_000_000 / ticks_per_second) })
+        let start_ns = ticks * (1_000_000_000 / ticks_per_second);
+        Some(Self { state, exiting, threads, start_ns, exit_code })
     }
 }
 
@@ -235,6 +315,11 @@ fn read_stat(pid: u32, tid: u32, text: &mut [u8; 1024]) -> Result<&[u8], Errno> 
     put(decimal(tid, &mut digits));
     put(b"/stat\0");
     let path = CStr::from_bytes_until_nul(&path).map_err(|_| Errno(libc::ENAMETOOLONG))?;
+    read_text(path, text)
+}
+
+/// The first bytes of a file of /proc.
+fn read_text<'text>(path: &CStr, text: &'text mut [u8; 1024]) -> Result<&'text [u8], Errno> {
     let fd = Fd::open(path, libc::O_RDONLY, 0)?;
     // SAFETY: `text` is ours, with its length.
     let read = unsafe { libc::read(fd.raw(), text.as_mut_ptr().cast(), text.len()) };
@@ -256,6 +341,34 @@ fn decimal(value: u32, digits: &mut [u8; 10]) -> &[u8] {
     }
 }
 
+/// Who is at the other end of a Unix socket: SO_PEERCRED of unix(7), as it was when it connected.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Peer {
+    /// Process id; 0: of a process that we cannot see.
+    pub pid: u32,
+    /// Effective user.
+    pub user: u32,
+}
+
+/// Who is at the other end of the Unix socket `fd`.
+pub fn peer(fd: i32) -> Result<Peer, Errno> {
+    let mut found = libc::ucred { pid: 0, uid: u32::MAX, gid: u32::MAX };
+    let mut bytes = size_of::<libc::ucred>() as libc::socklen_t;
+    // SAFETY: the option's value is a `ucred`, of which `found` has the size.
+    let result = unsafe {
+        let into = (&raw mut found).cast();
+        libc::getsockopt(fd, libc::SOL_SOCKET, libc::SO_PEERCRED, into, &mut bytes)
+    };
+    Errno::check(result.into())?;
+    Ok(Peer { pid: found.pid.cast_unsigned(), user: found.uid })
+}
+
+/// setsid(2): leaves the terminal and its signals. Refused where the process leads a group.
+pub fn leave_terminal() -> Result<(), Errno> {
+    // SAFETY: setsid has no preconditions.
+    Errno::check(unsafe { libc::setsid() }.into()).map(|_| ())
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -272,6 +385,17 @@ mod tests {
         );
         assert_eq!((map_user(rootless, 65537), map_user(b"", 0)), (None, None));
         assert_eq!(map_user(b"0 4294967295 2\n", 1), None, "no such number");
+    }
+
+    #[test]
+    fn the_executable_is_known_if_there_is_room() {
+        extern crate std;
+        use std::os::unix::ffi::OsStrExt;
+        let mut path = [0; 4096];
+        let length = executable(&mut path);
+        let expected = std::env::current_exe().expect("it");
+        assert_eq!(&path[..length], expected.as_os_str().as_bytes());
+        assert_eq!(executable(&mut path[..length]), 0, "it may have been cut");
     }
 
     #[test]

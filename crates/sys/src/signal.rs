@@ -119,17 +119,55 @@ pub fn die_of(signal: i32) -> ! {
     }
 }
 
-static GUARDED_BASE: AtomicUsize = AtomicUsize::new(0);
-static GUARDED_BYTES: AtomicUsize = AtomicUsize::new(0);
-static GUARD_HIT: AtomicBool = AtomicBool::new(false);
+/// Most mappings that are guarded in a process's life: as many windows as its address space has
+/// room for.
+pub const GUARDS_MAX: usize = 2048;
 
-/// Makes this process survive that somebody truncates the file behind a mapping: the first
-/// SIGBUS inside `[base, base + bytes)` puts zero pages in place of all of it. One mapping at a
-/// time; the mapping stays for good.
-pub fn guard_mapping(base: *mut u8, bytes: u64) -> Result<(), Errno> {
-    GUARDED_BYTES.store(bytes as usize, Ordering::Relaxed);
+/// A guarded mapping. Its place is never used for another: the mapping stays for good.
+struct Guarded {
+    /// Zero: there is none.
+    base: AtomicUsize,
+    bytes: AtomicUsize,
+    hit: AtomicBool,
+}
+
+static GUARDED: [Guarded; GUARDS_MAX] = [const {
+    Guarded { base: AtomicUsize::new(0), bytes: AtomicUsize::new(0), hit: AtomicBool::new(false) }
+}; GUARDS_MAX];
+/// Places that were given out; more than there are, once somebody has asked for one too many.
+static GUARDS: AtomicUsize = AtomicUsize::new(0);
+
+/// The guard of a mapping.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Guard(usize);
+
+impl Guard {
+    /// Whether the mapping has lost its file: what it shows now is zeros.
+    pub fn was_hit(self) -> bool {
+        GUARDED[self.0 % GUARDS_MAX].hit.load(Ordering::Relaxed)
+    }
+
+    /// Lets go of a mapping that is unmapped next.
+    pub fn release(self) {
+        GUARDED[self.0 % GUARDS_MAX].base.store(0, Ordering::Relaxed);
+    }
+}
+
+/// Makes this process survive that somebody truncates the file behind a mapping, which stays for
+/// good: the first SIGBUS inside `[base, base + bytes)` puts zero pages in place of all of it.
+///
+/// # Errors
+///
+/// ENOSPC if [`GUARDS_MAX`] mappings are guarded already; what sigaction(2) says.
+pub fn guard_mapping(base: *mut u8, bytes: u64) -> Result<Guard, Errno> {
+    let place = GUARDS.fetch_add(1, Ordering::Relaxed);
+    let Some(guarded) = GUARDED.get(place) else {
+        GUARDS.store(GUARDS_MAX, Ordering::Relaxed);
+        return Err(Errno(libc::ENOSPC));
+    };
+    guarded.bytes.store(bytes as usize, Ordering::Relaxed);
     // ORDERING: Release pairs with the Acquire in `on_bus_error`.
-    GUARDED_BASE.store(base as usize, Ordering::Release);
+    guarded.base.store(base as usize, Ordering::Release);
     // SAFETY: an all-zero sigaction is valid; the handler only makes system calls.
     let result = unsafe {
         let mut action: libc::sigaction = core::mem::zeroed();
@@ -137,12 +175,7 @@ pub fn guard_mapping(base: *mut u8, bytes: u64) -> Result<(), Errno> {
         action.sa_flags = libc::SA_SIGINFO;
         libc::sigaction(libc::SIGBUS, &action, core::ptr::null_mut())
     };
-    Errno::check(result.into()).map(|_| ())
-}
-
-/// Whether a guarded mapping has lost its file: what it shows now is zeros.
-pub fn guard_was_hit() -> bool {
-    GUARD_HIT.load(Ordering::Relaxed)
+    Errno::check(result.into()).map(|_| Guard(place))
 }
 
 extern "C" fn on_bus_error(
@@ -152,28 +185,91 @@ extern "C" fn on_bus_error(
 ) {
     // SAFETY: the kernel passes a valid siginfo_t, of a fault, which has an address.
     let address = unsafe { (*info).si_addr() } as usize;
-    // ORDERING: Acquire pairs with the Release in `guard_mapping`: the length is there.
-    let base = GUARDED_BASE.load(Ordering::Acquire);
-    let bytes = GUARDED_BYTES.load(Ordering::Relaxed);
-    if base != 0 && address >= base && address - base < bytes {
-        // SAFETY: the range is a mapping whose users read atomics or raw bytes only; zeros are as
-        // good as any bytes to them. mmap is a plain system call here.
-        let result = unsafe {
-            libc::mmap(
-                base as *mut _,
-                bytes,
-                libc::PROT_READ | libc::PROT_WRITE,
-                libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE | libc::MAP_FIXED,
-                -1,
-                0,
-            )
-        };
-        if result != libc::MAP_FAILED {
-            GUARD_HIT.store(true, Ordering::Relaxed);
+    for guarded in &GUARDED {
+        // ORDERING: Acquire pairs with the Release in `guard_mapping`: the length is there.
+        let base = guarded.base.load(Ordering::Acquire);
+        let bytes = guarded.bytes.load(Ordering::Relaxed);
+        if base == 0 || address < base || address - base >= bytes {
+            continue;
+        }
+        if put_zeros(base, bytes, address) {
+            guarded.hit.store(true, Ordering::Relaxed);
             return;
         }
     }
     // Somebody else's fault: it happens again on return, and ends the process as it should.
     // SAFETY: a plain call.
     unsafe { libc::signal(signal, libc::SIG_DFL) };
+}
+
+/// Puts zero pages in place of `[base, base + bytes)`; where the system promises no more memory
+/// than it has (overcommit_memory 2), in place of what is around `address` in it.
+fn put_zeros(base: usize, bytes: usize, address: usize) -> bool {
+    const PIECE: usize = 1 << 20;
+    let piece = (address & !(PIECE - 1)).max(base);
+    let piece_bytes = PIECE.min(base + bytes - piece);
+    [(base, bytes), (piece, piece_bytes)].into_iter().any(|(at, length)| {
+        // SAFETY: the range is part of a mapping whose users read atomics or raw bytes only; zeros
+        // are as good as any bytes to them. mmap is a plain system call here.
+        let result = unsafe {
+            libc::mmap(
+                at as *mut _,
+                length,
+                libc::PROT_READ | libc::PROT_WRITE,
+                libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE | libc::MAP_FIXED,
+                -1,
+                0,
+            )
+        };
+        result != libc::MAP_FAILED
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    extern crate std;
+
+    use std::ffi::CString;
+    use std::os::unix::ffi::OsStrExt as _;
+
+    use trackway_testkit::TemporaryFolder;
+
+    use super::*;
+    use crate::memory::Mapping;
+
+    #[test]
+    fn a_mapping_that_loses_its_file_is_zeros_and_the_others_are_what_they_were() {
+        const BYTES: u64 = 3 << 20;
+        let folder = TemporaryFolder::new();
+        let open = |name: &str| {
+            let path = CString::new(folder.join(name).as_os_str().as_bytes()).expect("a path");
+            let fd = Fd::open(&path, libc::O_RDWR | libc::O_CREAT, 0o600).expect("a file");
+            fd.allocate(0, BYTES).expect("memory");
+            let mapping = Mapping::new(&fd, BYTES).expect("a mapping");
+            let guard = guard_mapping(mapping.base(), BYTES).expect("a guard");
+            (fd, mapping, guard)
+        };
+        // SAFETY: as far as it is mapped; what is behind the file's end is what is tried.
+        let write = |mapping: &Mapping, at: u64, byte| unsafe {
+            mapping.base().add(at as usize).write_volatile(byte);
+        };
+        // SAFETY: likewise.
+        let read =
+            |mapping: &Mapping, at: u64| unsafe { mapping.base().add(at as usize).read_volatile() };
+        let (lost, kept) = (open("lost"), open("kept"));
+        for at in [5, BYTES - 1] {
+            write(&lost.1, at, 7);
+            write(&kept.1, at, 7);
+        }
+        assert!(!lost.2.was_hit() && !kept.2.was_hit());
+        lost.0.shorten(4096).expect("ours");
+        assert_eq!(read(&lost.1, BYTES - 1), 0);
+        assert!(lost.2.was_hit() && !kept.2.was_hit());
+        write(&lost.1, BYTES - 1, 9);
+        assert_eq!((read(&lost.1, 5), read(&lost.1, BYTES - 1)), (0, 9), "memory of its own");
+        assert_eq!((read(&kept.1, 5), read(&kept.1, BYTES - 1)), (7, 7));
+        kept.0.shorten(0).expect("ours");
+        assert_eq!(read(&kept.1, 5), 0);
+        assert!(kept.2.was_hit());
+    }
 }

@@ -53,6 +53,17 @@ pub fn rseq_area() -> *mut u8 {
     core::ptr::null_mut()
 }
 
+/// Whether the kernel has restartable sequences (rseq(2), Linux 4.18). False also where a sandbox
+/// answers in its place.
+pub fn kernel_has_sequences() -> bool {
+    /// Flags that there are not: refused before anything is changed.
+    const NO_SUCH_FLAGS: libc::c_int = !1;
+    let null = core::ptr::null_mut::<u8>();
+    // SAFETY: nothing is registered: the kernel says EINVAL to the flags.
+    let result = unsafe { libc::syscall(libc::SYS_rseq, null, 0, NO_SUCH_FLAGS, 0) };
+    Errno::check(result) == Err(Errno(libc::EINVAL))
+}
+
 /// A set of CPUs as sched_setaffinity(2) takes it.
 #[derive(Clone, Copy)]
 pub struct CpuSet(libc::cpu_set_t);

@@ -25,6 +25,57 @@ pub fn is_without_reader(fd: i32) -> Result<bool, Errno> {
     }
 }
 
+/// A descriptor that is waited for, and what it is ready for.
+#[repr(transparent)]
+#[derive(Clone, Copy)]
+pub struct Awaited(libc::pollfd);
+
+impl Awaited {
+    /// Waits until there is something to read, or nobody is at the other end any more.
+    pub fn readable(fd: i32) -> Self {
+        Self(libc::pollfd { fd, events: libc::POLLIN, revents: 0 })
+    }
+
+    /// As [`Self::readable`], or until something can be written.
+    pub fn readable_or_writable(fd: i32) -> Self {
+        Self(libc::pollfd { fd, events: libc::POLLIN | libc::POLLOUT, revents: 0 })
+    }
+
+    /// Waits until something can be written, or nobody is at the other end any more.
+    pub fn writable(fd: i32) -> Self {
+        Self(libc::pollfd { fd, events: libc::POLLOUT, revents: 0 })
+    }
+
+    /// Whether it was ready for anything, after [`any`].
+    pub const fn is_ready(&self) -> bool {
+        self.0.revents != 0
+    }
+}
+
+impl core::fmt::Debug for Awaited {
+    fn fmt(&self, formatter: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        formatter.debug_tuple("Awaited").field(&self.0.fd).field(&self.0.revents).finish()
+    }
+}
+
+/// Waits until one of these is ready, or a signal comes, for at most `timeout_ns`.
+pub fn any(awaited: &mut [Awaited], timeout_ns: u64) -> Result<(), Errno> {
+    let timeout = libc::timespec {
+        tv_sec: (timeout_ns / 1_000_000_000).cast_signed(),
+        tv_nsec: (timeout_ns % 1_000_000_000).cast_signed(),
+    };
+    // SAFETY: array (of what is transparent over what ppoll takes) and time are ours; no signal
+    // mask is given.
+    let result = unsafe {
+        let entries: *mut libc::pollfd = awaited.as_mut_ptr().cast();
+        libc::ppoll(entries, awaited.len() as _, &timeout, core::ptr::null())
+    };
+    match Errno::check(result.into()) {
+        Ok(_) | Err(Errno(libc::EINTR)) => Ok(()),
+        Err(errno) => Err(errno),
+    }
+}
+
 /// Waits until one of two descriptors is readable, for at most `timeout_ns`; says which are.
 pub fn readable(fds: [Option<&Fd>; 2], timeout_ns: u64) -> Result<[bool; 2], Errno> {
     let mut polled = fds.map(|fd| libc::pollfd {

@@ -8,7 +8,7 @@
 //! Control lines stay for good, so they lie low, and sub-buffers above: when no session is left,
 //! the file ends with control lines.
 
-use core::sync::atomic::{AtomicU8, Ordering};
+use core::sync::atomic::{AtomicU8, AtomicU64, Ordering};
 
 use trackway_abi::session::SESSIONS_MAX;
 use trackway_abi::window::{
@@ -58,6 +58,8 @@ impl core::error::Error for AllocateError {}
 pub struct Allocator {
     window: Window,
     file: Fd,
+    /// For how long the lock may still be waited for, all waits together, in ns.
+    patience_ns: AtomicU64,
 }
 
 /// Holds the allocator's lock.
@@ -72,7 +74,7 @@ impl Drop for Locked<'_> {
 impl Allocator {
     /// An allocator over `window`, whose open file is `file`.
     pub const fn new(window: Window, file: Fd) -> Self {
-        Self { window, file }
+        Self { window, file, patience_ns: AtomicU64::new(u64::MAX) }
     }
 
     /// The window.
@@ -94,13 +96,28 @@ impl Allocator {
     }
 
     fn lock(&self) -> Result<Locked<'_>, AllocateError> {
-        let deadline = monotonic_ns() + LOCK_PATIENCE_NS;
-        loop {
+        let left = self.patience_ns.load(Ordering::Relaxed);
+        let begin = monotonic_ns();
+        let mut waited = 0;
+        let locked = loop {
             match self.try_lock() {
-                Err(AllocateError::Locked) if monotonic_ns() < deadline => sleep_ns(LOCK_PERIOD_NS),
-                other => return other,
+                Err(AllocateError::Locked) if waited < left.min(LOCK_PATIENCE_NS) => {
+                    sleep_ns(LOCK_PERIOD_NS);
+                    waited = monotonic_ns() - begin;
+                }
+                other => break other,
             }
+        };
+        if left != u64::MAX {
+            self.patience_ns.store(left.saturating_sub(waited), Ordering::Relaxed);
         }
+        locked
+    }
+
+    /// Waits no longer for the lock from now on than so many nanoseconds, all waits together: where
+    /// whoever may have it is another user, who could keep others waiting.
+    pub fn limit_patience(&self, patience_ns: u64) {
+        self.patience_ns.store(patience_ns, Ordering::Relaxed);
     }
 
     /// Runs `body` while no other recorder changes sessions or memory.
@@ -196,6 +213,20 @@ impl Allocator {
         Ok(bytes)
     }
 
+    /// Gives the granules at these offsets (bytes of the window) back, as far as they are marked
+    /// `owner`: as [`Self::give_back`] does, but waits for nobody.
+    pub fn try_give_back_some(&self, offsets: &[u64], owner: u8) -> Result<(), AllocateError> {
+        let _locked = self.try_lock()?;
+        let end = self.end();
+        for offset in offsets {
+            let index = (offset >> GRANULE_SHIFT) as usize;
+            if (FIRST..end).contains(&index) && self.entry(index).load(Ordering::Relaxed) == owner {
+                self.free(index..index + 1)?;
+            }
+        }
+        self.shorten(end)
+    }
+
     /// Gives the memory of a run of granules back. Under the lock.
     fn free(&self, run: core::ops::Range<usize>) -> Result<(), AllocateError> {
         if run.is_empty() {
@@ -234,6 +265,13 @@ impl Allocator {
             self.file.shorten(length).map_err(AllocateError::System)?;
         }
         Ok(())
+    }
+
+    /// Memory of one session's sub-buffers and control lines, in bytes.
+    pub fn bytes_of(&self, slot: usize) -> u64 {
+        let owners = [granule::DATA + slot as u8, granule::CONTROL + slot as u8];
+        let is_its = |&index: &usize| owners.contains(&self.entry(index).load(Ordering::Relaxed));
+        (FIRST..self.end()).filter(is_its).count() as u64 * GRANULE_BYTES
     }
 
     /// Memory in use by sessions' sub-buffers and control lines, in bytes.

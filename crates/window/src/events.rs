@@ -6,11 +6,11 @@
 
 use core::sync::atomic::{AtomicU8, Ordering};
 
-use trackway_abi::session::{RULES_BYTES_MAX, state};
+use trackway_abi::session::state;
 use trackway_abi::window::{ARENA_BYTES, ARENA_OFFSET, EVENTS_MAX, event_state};
-use trackway_schema::{ENCODED_BYTES_MAX, Rules};
+use trackway_schema::{ENCODED_BYTES_MAX, Heading};
 
-use crate::{SessionLayout, Window};
+use crate::Window;
 
 /// How far an insertion looks for a free slot.
 const PROBES_MAX: usize = 256;
@@ -129,6 +129,20 @@ impl Window {
         Some(copy)
     }
 
+    /// What rules ask of event `index`, copied into `beginning`.
+    pub(crate) fn heading<'copy>(
+        &self,
+        index: usize,
+        beginning: &'copy mut [u8; Heading::BYTES_MAX],
+    ) -> Option<Heading<'copy>> {
+        let (offset, length) = self.description_range(index)?;
+        let copy = &mut beginning[..length.min(Heading::BYTES_MAX)];
+        for (place, byte) in copy.iter_mut().enumerate() {
+            *byte = self.arena_byte(offset + place).load(Ordering::Relaxed);
+        }
+        Heading::read(copy)
+    }
+
     fn description_range(&self, index: usize) -> Option<(usize, usize)> {
         let event = self.event(index);
         // ORDERING: Acquire pairs with the SeqCst store in `fill_event`.
@@ -155,43 +169,12 @@ impl Window {
         unsafe { &*self.base().add(ARENA_OFFSET + place % ARENA_BYTES).cast() }
     }
 
-    /// Enables event `index` (with this provider and name) in the session `layout` describes, if
-    /// its rules select it: takes an id, then sets the bit. Both the library (for new events) and
-    /// the recorder (for new rules) do this; doing it twice is harmless.
-    pub fn enable_if_selected(
-        &self,
-        layout: &SessionLayout,
-        index: usize,
-        provider: &[u8],
-        name: &[u8],
-    ) -> bool {
-        let session = self.session(layout.index);
-        let mut text = [0_u8; RULES_BYTES_MAX];
-        let length = (session.rules_bytes.load(Ordering::Relaxed) as usize).min(RULES_BYTES_MAX);
-        for (byte, shared) in text[..length].iter_mut().zip(&session.rules) {
-            *byte = shared.load(Ordering::Relaxed);
-        }
-        if !Rules::new(&text[..length]).selects(provider, name) {
-            return false;
-        }
-        let id = layout.id(self, index);
-        if id.load(Ordering::Relaxed) == 0 {
-            let taken = session.next_id.fetch_add(1, Ordering::Relaxed);
-            // Somebody else may have been first: then our number is a gap.
-            // ORDERING: Release, so that a recorder that sees records with this id (published by
-            // the commit store) finds it in the table; the partner is its Acquire scan.
-            let _ = id.compare_exchange(0, taken + 1, Ordering::Release, Ordering::Relaxed);
-        }
-        // ORDERING: whoever sees the bit finds the id; SeqCst because a recorder that comes back
-        // renews its lease first (see `look_at_lease` in the agent).
-        self.event(index).enabled.fetch_or(1 << layout.index, Ordering::SeqCst);
-        true
-    }
-
     /// Slots of sessions that may be recording: the second half of the Dekker pair that
     /// `fill_event` explains.
     pub fn active_sessions(&self) -> impl Iterator<Item = usize> + use<> {
         let window = *self;
+        // ORDERING: SeqCst, both: the look at sessions comes after the event is READY; its partner
+        // is the recorder's, which is ACTIVE before it looks at events.
         core::sync::atomic::fence(Ordering::SeqCst);
         (0..trackway_abi::session::SESSIONS_MAX).filter(move |&index| {
             window.session(index).state.load(Ordering::SeqCst) == state::ACTIVE

@@ -218,6 +218,12 @@ impl SessionLayout {
         }
     }
 
+    /// Where its tables and control lines are, in bytes of the window.
+    pub const fn control_area(&self) -> core::ops::Range<u64> {
+        let bytes = Self::control_bytes(self.cpus, self.flags);
+        self.control_offset..self.control_offset + bytes
+    }
+
     /// Where the control lines of CPU 0's sequence region are mapped.
     pub fn controls(&self, window: &Window) -> *mut u8 {
         window.base().wrapping_add((self.control_offset + CONTROLS_AT) as usize)

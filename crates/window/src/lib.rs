@@ -5,21 +5,33 @@
 //! nothing waits except the recorder's memory allocator. Main invariant: whatever another process
 //! of the user writes into the window, no function here reads or writes outside the mapping, and
 //! none loops without a bound.
-#![no_std]
+#![cfg_attr(not(test), no_std)]
 
 mod allocator;
 mod events;
 mod layout;
+mod lease;
 mod open;
 mod processes;
+mod rules;
+#[cfg(test)]
+#[path = "../tests/support/mod.rs"]
+mod support;
+#[cfg(test)]
+#[path = "../tests/support/world.rs"]
+mod world;
 
 pub use allocator::{AllocateError, Allocator};
 pub use events::DescriptionBytes;
 pub use layout::{
     CPU_STRIDE, NOT_OF_SESSION, SessionLayout, Way, ids_before, region_at, reset_region,
 };
+pub use lease::lease_is_over;
 pub use open::{NAME_BYTES, OpenError, window_name};
 pub use processes::{Owner, ProcessSlot};
+
+#[cfg(test)]
+extern crate self as trackway_window;
 
 use core::sync::atomic::{AtomicU32, Ordering};
 

@@ -1,60 +1,18 @@
 //! The window's tables, used as processes use them: opened, refused, filled, and scribbled on.
 
-use std::ffi::CString;
-use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::PermissionsExt;
-use std::path::{Path, PathBuf};
+mod support;
+
+use std::os::fd::AsRawFd as _;
+use std::os::unix::fs::{MetadataExt as _, PermissionsExt};
 use std::sync::atomic::Ordering;
 
+use support::{Folder, description};
 use trackway_abi::session::state;
 use trackway_abi::window::{DATA_OFFSET, GRANULE_BYTES, event_state, granule};
-use trackway_schema::{Encoder, Scalar, Shape};
 use trackway_sys::process::Identity;
 use trackway_window::{
-    AllocateError, Allocator, NAME_BYTES, OpenError, Owner, ProcessSlot, SessionLayout, Way,
-    Window, backed_word, window_name,
+    AllocateError, Allocator, OpenError, Owner, ProcessSlot, SessionLayout, Way, backed_word,
 };
-
-/// A folder in /dev/shm, removed with what is in it.
-struct Folder(PathBuf);
-
-impl Folder {
-    fn new(name: &str) -> Self {
-        let path = format!("/dev/shm/trackway-test-window-{name}-{}", std::process::id());
-        std::fs::create_dir_all(&path).expect("a folder in /dev/shm");
-        Self(path.into())
-    }
-
-    fn file(&self) -> PathBuf {
-        let mut name = [0; NAME_BYTES];
-        let path = window_name(self.0.as_os_str().as_bytes(), uid(), &mut name).unwrap();
-        Path::new(std::ffi::OsStr::from_bytes(path.to_bytes())).to_owned()
-    }
-
-    fn open(&self, create: bool) -> Result<(Window, trackway_sys::file::Fd), OpenError> {
-        let folder = CString::new(self.0.as_os_str().as_bytes()).unwrap();
-        let path = CString::new(self.file().as_os_str().as_bytes()).unwrap();
-        Window::open(&folder, &path, uid(), create)
-    }
-}
-
-impl Drop for Folder {
-    fn drop(&mut self) {
-        let _ = std::fs::remove_dir_all(&self.0);
-    }
-}
-
-fn uid() -> u32 {
-    // SAFETY: geteuid has no preconditions.
-    unsafe { libc::geteuid() }
-}
-
-fn description(name: &str) -> Vec<u8> {
-    let mut buffer = [0; 512];
-    let mut encoder = Encoder::new(&mut buffer, b"app", name.as_bytes(), 6).unwrap();
-    encoder.field(b"n", Shape::Scalar, Some(Scalar::U32), 0, 0).unwrap();
-    encoder.finish().to_vec()
-}
 
 #[test]
 fn the_first_makes_it_and_the_second_finds_it() {
@@ -89,6 +47,64 @@ fn what_is_not_a_good_window_is_refused() {
     let (window, _) = folder.open(true).unwrap();
     window.header().backed.store(backed_word(1 << 30), Ordering::Relaxed);
     assert_eq!(folder.open(true).unwrap_err(), OpenError::Truncated);
+}
+
+#[test]
+fn root_makes_a_window_for_who_has_none_and_finds_it_again() {
+    const USER: u32 = 65_531;
+    // SAFETY: geteuid has no preconditions.
+    if unsafe { libc::geteuid() } != 0 {
+        return eprintln!("skipped, because only root makes windows for others");
+    }
+    let folder = Folder::new("others");
+    assert_eq!(folder.open_for(USER, false).unwrap_err(), OpenError::Absent);
+    let (first, _) = folder.open_for(USER, true).unwrap();
+    first.header().events_revision.store(7, Ordering::Relaxed);
+    let metadata = std::fs::metadata(folder.file()).unwrap();
+    assert_eq!((metadata.uid(), metadata.permissions().mode() & 0o777), (USER, 0o600));
+    let (second, _) = folder.open_for(USER, true).unwrap();
+    assert_eq!(second.header().events_revision.load(Ordering::Relaxed), 7);
+    // What another user put there is not his, whatever it is called.
+    assert_eq!(folder.open_for(USER + 1, true).unwrap_err(), OpenError::NotOurs);
+    assert_eq!(folder.open(true).unwrap_err(), OpenError::NotOurs);
+}
+
+#[test]
+fn nobody_waits_for_whoever_has_a_lease_on_it() {
+    let folder = Folder::new("lease");
+    // Not one that somebody has mapped.
+    std::fs::write(folder.file(), vec![0; DATA_OFFSET]).unwrap();
+    std::fs::set_permissions(folder.file(), PermissionsExt::from_mode(0o600)).unwrap();
+    let file = std::fs::File::open(folder.file()).unwrap();
+    // SAFETY: plain calls on a descriptor of ours. The signal that says that somebody waits would
+    // end this process.
+    let leased = unsafe {
+        libc::signal(libc::SIGIO, libc::SIG_IGN);
+        libc::fcntl(file.as_raw_fd(), libc::F_SETLEASE, libc::F_RDLCK)
+    };
+    if leased != 0 {
+        return eprintln!("skipped, because this file system has no leases");
+    }
+    let refused = folder.open(true).unwrap_err();
+    assert_eq!(refused, OpenError::System(trackway_sys::Errno(libc::EAGAIN)));
+    drop(file);
+    assert_eq!(folder.open(true).unwrap_err(), OpenError::NotAWindow);
+}
+
+#[test]
+fn waits_for_a_lock_are_limited_together() {
+    let folder = Folder::new("patience");
+    let (window, fd) = folder.open(true).unwrap();
+    let (_, held) = folder.open(true).unwrap();
+    assert!(held.try_lock().unwrap());
+    let allocator = Allocator::new(window, fd);
+    allocator.limit_patience(30_000_000);
+    // Without the limit this takes 2,000 s.
+    for _ in 0..1000 {
+        assert_eq!(allocator.exclusively(|| ()), Err(AllocateError::Locked));
+    }
+    held.unlock();
+    assert_eq!(allocator.exclusively(|| ()), Ok(()));
 }
 
 #[test]

@@ -1,5 +1,6 @@
-//! The reader's sides that get bytes from strangers, each as a function of bytes alone: called by
-//! the fuzzers (`fuzz/`), and on a kept corpus by the smoke test (`tests/reader/fuzz.rs`).
+//! The sides of reader and recorder that get bytes from strangers, each as a function of bytes
+//! alone: called by the fuzzers (`fuzz/`), and on a kept corpus by the smoke test
+//! (`tests/reader/fuzz.rs`).
 //!
 //! A target panics if what it calls panics, or breaks a promise that the target can check; it
 //! returns how much work was done, so that a test can hold that against the input's size. Memory
@@ -10,13 +11,15 @@ mod folder;
 mod metadata;
 mod mutate;
 mod packets;
+mod session;
 
 pub use folder::folder;
 pub use metadata::tsdl;
 pub use mutate::mutated;
 pub use packets::packets;
+pub use session::{control, spec};
 
-/// A side of the reader.
+/// A side of the reader, or of the recorder.
 #[derive(Debug, Clone, Copy)]
 pub struct Target {
     /// Its name: of its folder in `fuzz/corpus`, and for `make fuzz TARGET=`.
@@ -71,7 +74,7 @@ const MEMORY: Bound = Bound { per_byte: 256, base: 16 << 20 };
 const ALLOCATIONS: Bound = Bound { per_byte: 16, base: 256 << 10 };
 
 /// All of them.
-pub const TARGETS: [Target; 4] = [
+pub const TARGETS: [Target; 6] = [
     Target {
         name: "tsdl",
         run: tsdl,
@@ -100,6 +103,20 @@ pub const TARGETS: [Target; 4] = [
         values: folder::LINES,
         memory: folder::MEMORY,
         allocations: folder::ALLOCATIONS,
+    },
+    Target {
+        name: "spec",
+        run: spec,
+        values: session::VALUES,
+        memory: session::MEMORY,
+        allocations: session::ALLOCATIONS,
+    },
+    Target {
+        name: "control",
+        run: control,
+        values: session::VALUES,
+        memory: session::MEMORY,
+        allocations: session::ALLOCATIONS,
     },
 ];
 

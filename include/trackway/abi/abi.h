@@ -110,6 +110,13 @@ struct trackway_abi_event {
 void trackway_abi_register(struct trackway_abi_event *const *begin,
                            struct trackway_abi_event *const *end);
 
+/*
+ * Asks for a snapshot of each flight recorder that records this process, or of those of the session
+ * of this name; returns how many sessions were asked. A library that lacks it is older than it is.
+ * As trackway_snapshot() of <trackway/trackway.h>, which calls it.
+ */
+int trackway_abi_snapshot(const char *session);
+
 #ifdef __cplusplus
 }
 #endif

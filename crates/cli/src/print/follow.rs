@@ -3,6 +3,7 @@
 use std::fs::File;
 use std::io::{self, Write};
 use std::os::fd::AsRawFd as _;
+use std::path::PathBuf;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use trackway_ctf::read::Trace;
@@ -14,6 +15,7 @@ use trackway_reader::{
 use trackway_sys::wait::is_without_reader;
 
 use super::events::Form;
+use super::live::{Targets, find};
 use super::{Asked, events, tell_unfinished};
 use crate::arguments::threads;
 use crate::time_range;
@@ -24,22 +26,23 @@ use crate::time_range;
 ///
 /// As [`super::run`]; but a folder that has no trace yet is waited for.
 pub(super) fn run(asked: &Asked<'_>, messages: &mut dyn Write) -> anyhow::Result<bool> {
-    for input in &mut there(asked)? {
+    let targets = Targets::find(&asked.arguments.traces, find)?;
+    for input in &mut there(&targets.folders)? {
         let moved = asked.shift(&mut input.trace);
         anyhow::ensure!(moved, "the clock offset is too large for the clocks of the trace");
     }
     // What is wrong with it is said before anything is waited for.
     let needs_first = time_range::needs_first(&asked.arguments.selection)?;
     let output = asked.output()?;
-    let growing = Growing { asked, needs_first, output, messages };
+    let growing = Growing { asked, folders: &targets.folders, needs_first, output, messages };
     // Of growing traces it is not known what kinds of events will come, so there are no columns.
     let form = Form { format: asked.arguments.format, columns: None, has_traces: true };
     events::write(form, asked.pretty(), growing)
 }
 
-/// The traces that are there. What is damaged is told while they are followed.
-fn there(asked: &Asked<'_>) -> Result<Vec<Input<TraceFile>>, OpenError> {
-    match open(&asked.arguments.traces, &mut io::sink()) {
+/// The traces that are in `folders`. What is damaged is told while they are followed.
+fn there(folders: &[PathBuf]) -> Result<Vec<Input<TraceFile>>, OpenError> {
+    match open(folders, &mut io::sink()) {
         Ok(found) => Ok(found.inputs),
         Err(OpenError::NoTrace(_)) => Ok(Vec::new()),
         Err(error) => Err(error),
@@ -49,6 +52,7 @@ fn there(asked: &Asked<'_>) -> Result<Vec<Input<TraceFile>>, OpenError> {
 /// What following needs but the format.
 struct Growing<'a> {
     asked: &'a Asked<'a>,
+    folders: &'a [PathBuf],
     /// Whether the range of time depends on the first event's day.
     needs_first: bool,
     output: File,
@@ -57,7 +61,7 @@ struct Growing<'a> {
 
 impl events::Writes for Growing<'_> {
     fn write(self, format: &(impl LineFormat + Sync)) -> anyhow::Result<bool> {
-        let Self { asked, needs_first, mut output, messages } = self;
+        let Self { asked, folders, needs_first, mut output, messages } = self;
         let arguments = asked.arguments;
         let prepare = |trace: &mut Trace| {
             // Those that are there were checked; one that comes later may keep its clocks.
@@ -65,7 +69,7 @@ impl events::Writes for Growing<'_> {
         };
         let fd = output.as_raw_fd();
         let following = Following {
-            paths: &arguments.traces,
+            paths: folders,
             prepare: &prepare,
             now: &|| now(arguments.clock_offset, arguments.clock_offset_ns),
             events: &|name| asked.patterns.select(name),

@@ -5,6 +5,7 @@
 
 mod events;
 mod follow;
+mod live;
 mod whole;
 
 use std::fs::{self, File};

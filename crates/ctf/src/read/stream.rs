@@ -125,6 +125,11 @@ impl Carry {
     pub fn clock(&self) -> Option<u64> {
         self.packet?.timestamp_end
     }
+
+    /// The latest packet's number in its stream, if it says so.
+    pub fn sequence(&self) -> Option<u64> {
+        self.packet?.sequence
+    }
 }
 
 /// Decodes one stream, packet by packet. A clone goes on from the same place.

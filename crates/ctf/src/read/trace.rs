@@ -55,7 +55,7 @@ impl TraceIdentity<'_> {
 }
 
 /// What a trace's metadata says.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub struct Trace {
     pub(crate) uuid: Option<[u8; 16]>,
     pub(crate) name: TraceName,
@@ -186,7 +186,7 @@ impl Trace {
 }
 
 /// What all streams of a class have in common.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub struct StreamClass {
     pub(crate) id: u64,
     pub(crate) packet_context: Option<Type>,
@@ -252,7 +252,7 @@ impl StreamClass {
 }
 
 /// What all events of a class have in common.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub struct EventClass {
     pub(crate) id: u64,
     pub(crate) index: usize,

@@ -50,11 +50,11 @@ pub struct TraceDescription {
     pub boot_uuid: [u8; 16],
     /// `CLOCK_REALTIME` less `CLOCK_MONOTONIC` when the session began, in nanoseconds.
     pub clock_offset_ns: i64,
-    /// What each record carries before its payload.
+    /// What each record of stream class 0 carries before its payload.
     pub contexts: Contexts,
 }
 
-/// All that does not depend on events, up to the one stream class (id 0).
+/// All that does not depend on events, up to the first stream class.
 const TYPES: &str = r"typealias integer { size = 8; align = 8; signed = false; } := uint8_t;
 typealias integer { size = 16; align = 8; signed = false; } := uint16_t;
 typealias integer { size = 32; align = 8; signed = false; } := uint32_t;
@@ -106,16 +106,17 @@ struct event_header {
 
 ";
 
-/// The start of a trace's metadata, as plain text: types, `trace`, `env`, `clock` and `stream`.
+/// The start of a trace's metadata, as plain text: types, `trace`, `env`, `clock` and `stream` 0.
 ///
-/// [`event_declaration`]s follow it, each before or after the first record of its event.
+/// [`event_declaration`]s follow it, each before or after the first record of its event, and
+/// [`stream_declaration`]s of further classes.
 pub fn metadata_preamble(trace: &TraceDescription) -> String {
     let mut text = format!("/* CTF 1.8 */\n\n{TYPES}\n");
     push_trace(&mut text, trace);
     push_environment(&mut text, trace);
     push_clock(&mut text, trace);
     text.push_str(CLOCKED_TYPES);
-    push_stream(&mut text, trace.contexts);
+    text.push_str(&stream_declaration(0, trace.contexts));
     text
 }
 
@@ -185,10 +186,11 @@ fn push_clock(text: &mut String, trace: &TraceDescription) {
     );
 }
 
-fn push_stream(text: &mut String, contexts: Contexts) {
-    text.push_str(
-        "stream {
-	id = 0;
+/// The declaration of stream class `class`, whose records carry these contexts.
+pub fn stream_declaration(class: u32, contexts: Contexts) -> String {
+    let mut text = format!(
+        "stream {{
+	id = {class};
 	event.header := struct event_header;
 	packet.context := struct packet_context;
 ",
@@ -206,15 +208,16 @@ fn push_stream(text: &mut String, contexts: Contexts) {
         text.push_str("\t};\n");
     }
     text.push_str("};\n\n");
+    text
 }
 
-/// The declaration of event `id` of stream class 0, to be appended to the metadata.
+/// The declaration of event `id` of stream class `class`, to be appended to the metadata.
 ///
 /// Fields appear in babeltrace2 under their own names, except that bytes other than letters,
 /// digits and `_` become `_`, and a name that an earlier field has gets a number behind it.
-pub fn event_declaration(id: u32, event: &EventDescription) -> String {
+pub fn event_declaration(class: u32, id: u32, event: &EventDescription) -> String {
     let mut text = format!(
-        "event {{\n\tname = {};\n\tid = {id};\n\tstream_id = 0;\n\tloglevel = {};\n\
+        "event {{\n\tname = {};\n\tid = {id};\n\tstream_id = {class};\n\tloglevel = {};\n\
          \tfields := struct {{\n",
         Quoted(&event.full_name()),
         event.level

@@ -37,7 +37,9 @@ mod packet;
 mod rewrite;
 
 pub(crate) use metadata::Uuid;
-pub use metadata::{Contexts, TraceDescription, event_declaration, metadata_preamble};
+pub use metadata::{
+    Contexts, TraceDescription, event_declaration, metadata_preamble, stream_declaration,
+};
 pub use packet::{
     INDEX_ENTRY_BYTES, INDEX_HEADER_BYTES, PACKET_HEADER_BYTES, PacketFields, index_entry,
     index_header, packet_header,

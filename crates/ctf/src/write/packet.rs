@@ -23,7 +23,7 @@ const INDEX_VERSION: (u32, u32) = (1, 1);
 /// What differs from packet to packet.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct PacketFields {
-    /// Class of the stream, as in the metadata; 0 for [`super::metadata_preamble`]'s only one.
+    /// Class of the stream, as in the metadata; 0 for [`super::metadata_preamble`]'s.
     pub stream_id: u32,
     /// Which of the class's streams this is: the same in all packets of one file, different
     /// between the files of one class (LTTng: the CPU).

@@ -313,7 +313,7 @@ pub(crate) fn random_trace(seed: u64) -> Made {
             .map(|_| (NAMES[random.below(8) as usize], random_kind(&mut random)))
             .collect();
         let class = event(&format!("event {number}"), fields);
-        metadata.push_str(&event_declaration(id, &class));
+        metadata.push_str(&event_declaration(0, id, &class));
         classes.push((id, class));
     }
     let mut streams = Vec::new();

@@ -114,11 +114,11 @@ fn metadata(kind: TraceKind) -> String {
         contexts: Contexts { vtid: true, ..Contexts::default() },
     };
     let mut text = metadata_preamble(&trace);
-    text += &event_declaration(id::NUMBER, &event("number", &[("n", Scalar::U32)], &[]));
+    text += &event_declaration(0, id::NUMBER, &event("number", &[("n", Scalar::U32)], &[]));
     if kind == TraceKind::Strings {
         let fields = [("status", Scalar::U32), ("latency_us", Scalar::U64)];
-        text += &event_declaration(id::REQUEST, &event("request", &fields, &["path"]));
-        text += &event_declaration(id::MESSAGE, &event("message", &[], &["text"]));
+        text += &event_declaration(0, id::REQUEST, &event("request", &fields, &["path"]));
+        text += &event_declaration(0, id::MESSAGE, &event("message", &[], &["text"]));
     }
     text
 }

@@ -277,7 +277,7 @@ fn missing(has: impl Fn(&str) -> bool, is_file: impl Fn(&str) -> bool) -> Availa
 
 /// Memory of the shared-memory files that these processes have open, each counted once; `None` if
 /// they may not be looked into.
-fn shared_bytes(pids: &[u32]) -> Option<u64> {
+pub(crate) fn shared_bytes(pids: &[u32]) -> Option<u64> {
     /// Unit of `st_blocks`: stat(2).
     const BLOCK_BYTES: u64 = 512;
     let mut files: HashMap<(u64, u64), u64> = HashMap::new();

@@ -2,7 +2,7 @@
 
 mod baseline;
 pub(crate) mod daemon;
-mod lttng;
+pub(crate) mod lttng;
 pub(crate) mod trackway;
 
 use crate::case::Case;

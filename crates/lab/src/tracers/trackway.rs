@@ -328,7 +328,7 @@ pub(crate) fn availability(kit: &Kit, has_compiler: bool) -> Availability {
 }
 
 /// Memory that the files in `folder` take: their blocks, not their lengths.
-fn allocated_bytes(folder: &Path) -> Result<u64> {
+pub(crate) fn allocated_bytes(folder: &Path) -> Result<u64> {
     /// Unit of `st_blocks`, whatever the file system's block is: stat(2).
     const BLOCK_BYTES: u64 = 512;
     let what = || format!("cannot read {folder:?}");

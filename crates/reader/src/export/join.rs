@@ -2,7 +2,7 @@
 //! traces lie side by side.
 //!
 //! A stream's packets, wherever they were, are written one after another in the order of time;
-//! packets that two files both have (snapshots overlap) are written once.
+//! of a packet that several files have (snapshots overlap), the longest is written.
 
 use std::io::Write;
 use std::num::NonZero;

@@ -2,9 +2,14 @@
 //!
 //! A packet comes into its file some time after its events happened, and a stream in which nothing
 //! happened yet has no file at all; so what is newest in one stream may be older than what comes in
-//! another. Events are written up to the *horizon*: [`LAG_NS`] before the newest time that was seen
-//! in any stream, where time goes on by the clock of whoever follows. Of the packet in which the
-//! horizon lies, so many events are written as are before it.
+//! another. Events are written up to the *horizon*: where recorders say up to when all events are
+//! in the files, that; else [`LAG_NS`] before the newest time that was seen in any stream, where
+//! time goes on by the clock of whoever follows. Of the packet in which the horizon lies, so many
+//! events are written as are before it.
+//!
+//! Tracers that keep only the newest files of a stream may be faster than whoever follows. What a
+//! file leaves behind that has gone is kept for the stream's next one: so what was deleted before
+//! it was written is told as packets that are missing.
 
 use std::collections::{HashMap, HashSet};
 use std::time::Duration;
@@ -31,7 +36,17 @@ pub(crate) struct Growth {
     files: HashMap<(u64, u64), Progress>,
     /// The newest time that is known, and when it was seen first.
     newest: Option<(i64, Duration)>,
+    /// Up to when all events are in the files, if that is known.
+    flushed: Option<i64>,
+    /// What was written of streams leaves behind, of files that have gone.
+    departed: HashMap<StreamKey, Carry>,
 }
+
+/// A trace's identity, and a stream's class and instance in it.
+type StreamKey = (Option<String>, usize, Option<u64>);
+
+/// Of most streams that it is kept for what has gone.
+const DEPARTED_MAX: usize = 1 << 16;
 
 /// What is known of one file. However many packets have come, it does not grow: those that wait to
 /// be written are passed over once more when they are.
@@ -43,8 +58,9 @@ struct Progress {
     written: u64,
     /// The first packet that is not known to be whole. What waits to be written is before it.
     next: Place,
-    /// The file's first packet.
+    /// The file's first packet, and which stream that is of.
     first: Option<Packet>,
+    stream: Option<StreamKey>,
     /// Where a packet cannot be read, and since when.
     unreadable: Option<(u64, Duration)>,
     /// The packet at `next`, if it does not say its size: it has all that comes into the file.
@@ -69,6 +85,11 @@ struct Seen {
 }
 
 impl Growth {
+    /// Up to when all events are in the files, of whatever is looked at next, if that is known.
+    pub(crate) const fn flushed(&mut self, until: Option<i64>) {
+        self.flushed = until;
+    }
+
     /// Looks at `inputs` at the instant `now` (since any fixed one), and leaves of each file what
     /// is to be written. Whether there is anything. If the traces have `ended`, all that is left
     /// is to be written, whole or not.
@@ -80,11 +101,18 @@ impl Growth {
     ) -> bool {
         let there: HashSet<_> =
             inputs.iter().flat_map(|input| &input.files).map(|file| file.bytes.id()).collect();
-        self.files.retain(|id, _| there.contains(id));
+        let departed = &mut self.departed;
+        self.files.retain(|id, progress| {
+            let is_there = there.contains(id);
+            if !is_there {
+                progress.depart(departed);
+            }
+            is_there
+        });
         for Input { trace, files, .. } in &*inputs {
             for file in files {
                 let progress = self.files.entry(file.bytes.id()).or_default();
-                progress.begin_anew_if_replaced(trace, &file.bytes);
+                progress.begin_anew_if_replaced(trace, &file.bytes, departed);
                 if let Some(end) = progress.look(trace, &file.bytes, now)
                     && self.newest.is_none_or(|(newest, _)| newest < end)
                 {
@@ -107,6 +135,7 @@ impl Growth {
                     file.part = part;
                     file.bytes.limit(end);
                 }
+                file.part.carry = progress.behind_departed(file.part.carry, &self.departed);
             }
         }
         any
@@ -130,9 +159,9 @@ impl Growth {
         self.files.values().any(doubts)
     }
 
-    /// Whether anything was seen whose time is known.
+    /// Whether anything tells what time it is in the traces.
     pub(crate) const fn is_begun(&self) -> bool {
-        self.newest.is_some()
+        self.newest.is_some() || self.flushed.is_some()
     }
 
     /// Whether at the instant `now` no event up to `time` is to come any more, as far as that can
@@ -144,6 +173,9 @@ impl Growth {
 
     /// Up to when no more events are to come.
     fn horizon(&self, now: Duration) -> i64 {
+        if let Some(flushed) = self.flushed {
+            return flushed;
+        }
         let Some((newest, seen)) = self.newest else { return i64::MIN };
         let since = i64::try_from(now.saturating_sub(seen).as_nanos()).unwrap_or(i64::MAX);
         newest.saturating_add(since).saturating_sub(LAG_NS)
@@ -153,16 +185,51 @@ impl Growth {
 impl Progress {
     /// Forgets what is known of a file that was written over, as tracers do that keep a number of
     /// files of some size.
-    fn begin_anew_if_replaced(&mut self, trace: &Trace, file: &TraceFile) {
+    fn begin_anew_if_replaced(
+        &mut self,
+        trace: &Trace,
+        file: &TraceFile,
+        departed: &mut HashMap<StreamKey, Carry>,
+    ) {
         let mut source = SourceStream::new(file).with_window(HEADER_WINDOW_BYTES, Vec::new());
         let first = if source.is_at_end() { None } else { source.peek(trace) };
         let begin = |packet: Packet| (packet.timestamp_begin, packet.sequence);
         let is_other = self.first.is_some() && first.map(begin) != self.first.map(begin);
         let is_cut = self.open.as_ref().is_some_and(|open| file.length() < open.length);
         if is_other || is_cut || file.length() < self.next.at.0 {
+            self.depart(departed);
             *self = Self::default();
         }
         self.first = first.or(self.first);
+        if let (None, Some(packet)) = (&self.stream, self.first) {
+            self.stream = Some((trace.identity().uid(), packet.stream, packet.stream_instance));
+        }
+    }
+
+    /// Leaves what was written of it to the files of its stream that come.
+    fn depart(&self, departed: &mut HashMap<StreamKey, Carry>) {
+        let Some(stream) = self.stream.as_ref().filter(|(.., instance)| instance.is_some()) else {
+            return;
+        };
+        let carry = self.from.before;
+        if departed.get(stream).is_none_or(|other| other.clock() < carry.clock()) {
+            if departed.len() == DEPARTED_MAX {
+                departed.clear();
+            }
+            departed.insert(stream.clone(), carry);
+        }
+    }
+
+    /// What the file's packets come behind: what it leaves behind itself, or what has gone of its
+    /// stream, if that is later. Where numbers begin anew the stream does.
+    fn behind_departed(&self, own: Carry, departed: &HashMap<StreamKey, Carry>) -> Carry {
+        let gone = self.stream.as_ref().and_then(|stream| departed.get(stream));
+        let sequence = self.first.and_then(|packet| packet.sequence);
+        let is_before = |gone: &&Carry| sequence.is_some() && gone.sequence() < sequence;
+        match gone.filter(is_before) {
+            Some(gone) if gone.clock() > own.clock() => *gone,
+            _ => own,
+        }
     }
 
     /// Finds the packets that have come; when the newest ends.

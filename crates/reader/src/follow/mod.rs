@@ -1,14 +1,16 @@
 //! Growing traces followed: what has come is written in time order, as soon as that is known.
 //!
-//! Ten times a second the traces are looked at. Each look finds the packets that are new and
-//! whole, and says up to which time no more events are to come ([`growth`]); events up to there are
-//! written through the same pipeline as those of a trace that has ended. What comes later than it
-//! should (a tracer that lags) is written when it comes.
+//! Ten times a second the traces are looked at, and fifty times where recorders say how far they
+//! are written ([`live`]). Each look finds the packets that are new and whole, and says up to which
+//! time no more events are to come ([`growth`]); events up to there are written through the same
+//! pipeline as those of a trace that has ended. What comes later than it should (a tracer that
+//! lags) is written when it comes.
 //!
 //! A trace that `trackway record` writes has ended when nobody holds its folder's lock any more;
 //! of others' that cannot be known.
 
 mod growth;
+mod live;
 mod open;
 mod places;
 #[cfg(test)]
@@ -22,15 +24,18 @@ use std::time::{Duration, Instant};
 use trackway_ctf::read::Trace;
 use trackway_ctf::text::{LineFormat, Shown};
 
-use crate::folder::{self, Found, OpenError};
+use crate::folder::{self, Found, Known, OpenError};
 use crate::recording::{is_live, is_live_below, unfinished};
 use crate::{Before, Range, Selection, Settings, first_time, print_on};
 use growth::{Growth, LAG_NS};
+use live::Live;
 use places::Places;
 use told::{PATIENCE, Told};
 
 /// How often traces are looked at.
 const PERIOD: Duration = Duration::from_millis(100);
+/// How often where recorders say how far they are written: as often as they do.
+const LIVE_PERIOD: Duration = Duration::from_millis(20);
 /// What a trace's environment has if `trackway record` wrote it.
 const TRACKWAY: &str = "trackway_version";
 
@@ -91,6 +96,9 @@ pub fn follow<E: From<OpenError>>(
         begin: Instant::now(),
         sizes: None,
         changed: Duration::ZERO,
+        asked_for_end: Duration::ZERO,
+        known: Known::default(),
+        live: Live::default(),
         growth: Growth::default(),
         told: Told::default(),
         shown: Shown::default(),
@@ -107,6 +115,8 @@ pub fn follow<E: From<OpenError>>(
     };
     loop {
         (following.is_read)().map_err(OpenError::Message)?;
+        // Before the files: they have all that their recorders speak of.
+        follower.live.look(follower.begin.elapsed());
         let paths = follower.places.look(messages)?;
         let is_changed = follower.sizes_changed(&paths);
         // In this order: what was written before the end is seen by the look after it.
@@ -117,6 +127,7 @@ pub fn follow<E: From<OpenError>>(
             let resolve = resolve.filter(|_| follower.range.is_none());
             let first = resolve.and_then(|_| first_time(&found.inputs));
             let now = follower.begin.elapsed();
+            follower.growth.flushed(follower.live.horizon(now));
             let is_news = follower.growth.look(&mut found.inputs, now, has_ended);
             if let Some(resolve) = resolve.filter(|_| is_news || first.is_some()) {
                 follower.range = Some(resolve(first)?);
@@ -125,10 +136,12 @@ pub fn follow<E: From<OpenError>>(
                 follower.write(found, format, output, messages)?;
             }
         }
+        let now = follower.begin.elapsed();
+        follower.growth.flushed(follower.live.horizon(now));
         if let Some(unfinished) = unfinished.or_else(|| follower.end_of_range(&paths)) {
             return Ok(Followed { is_whole: !follower.told.damage(), unfinished });
         }
-        std::thread::sleep(PERIOD);
+        std::thread::sleep(if follower.live.is_heard(now) { LIVE_PERIOD } else { PERIOD });
     }
 }
 
@@ -143,6 +156,10 @@ struct Follower<'a> {
     /// What the latest look found, and when that was first.
     sizes: Option<Vec<(u64, u64, u64)>>,
     changed: Duration,
+    /// When it was asked last whether the traces have ended.
+    asked_for_end: Duration,
+    known: Known,
+    live: Live,
     growth: Growth,
     told: Told,
     shown: Shown,
@@ -172,14 +189,19 @@ impl Follower<'_> {
 
     /// If the traces are known to have ended, where the latest look saw all there is: those of them
     /// that were not finished.
-    fn end(&self, paths: &[PathBuf]) -> Option<Vec<PathBuf>> {
+    fn end(&mut self, paths: &[PathBuf]) -> Option<Vec<PathBuf>> {
+        let now = self.begin.elapsed();
+        if now.saturating_sub(self.asked_for_end) < PERIOD {
+            return None;
+        }
+        self.asked_for_end = now;
         // What costs little comes first: this is asked ten times a second while nothing happens.
         let may_have_ended =
             self.is_ours && self.is_whole && !paths.iter().any(|path| is_live_below(path, 0));
         if !may_have_ended {
             return None;
         }
-        let found = folder::open(paths, &mut io::sink()).ok()?;
+        let found = folder::open_again(paths, &mut self.known, &mut io::sink()).ok()?;
         let has_ended = found.is_whole
             && is_ours(&found)
             && !found.folders.iter().any(|folder| is_live(folder));
@@ -223,7 +245,7 @@ impl Follower<'_> {
         messages: &mut dyn Write,
     ) -> Result<Found, OpenError> {
         let mut said = Vec::new();
-        let mut found = match folder::open(paths, &mut said) {
+        let mut found = match folder::open_again(paths, &mut self.known, &mut said) {
             Err(OpenError::NoTrace(_)) => {
                 Found { inputs: Vec::new(), folders: Vec::new(), is_whole: true }
             }
@@ -237,6 +259,7 @@ impl Follower<'_> {
         saying.map_err(OpenError::Message)?;
         found.inputs.iter_mut().for_each(|input| (self.following.prepare)(&mut input.trace));
         (self.is_ours, self.is_whole) = (is_ours(&found), found.is_whole);
+        self.live.know(&found);
         Ok(found)
     }
 

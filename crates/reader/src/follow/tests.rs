@@ -9,6 +9,9 @@ use trackway_ctf::text::{Calendar, Pretty, PrettyOptions, Shown, utc};
 use trackway_testkit::{Random, TemporaryFolder};
 
 use super::growth::{Growth, LAG_NS};
+use super::live::Live;
+use super::told::PATIENCE;
+use crate::folder::Known;
 use crate::{Before, Selection, Settings, folder, print, print_on};
 
 const METADATA: &str = "/* CTF 1.8 */
@@ -50,18 +53,28 @@ fn stream(random: &mut Random, instance: u64) -> Vec<Packet> {
                 events.extend(&b"text that is long\0"[random.below(17) as usize..]);
             }
             discarded += u64::from(random.once_in(3));
-            let content = 8 * (56 + events.len() as u64);
-            let padding = random.below(40);
-            let mut packet = 0xc1fc_1fc1_u32.to_le_bytes().to_vec();
-            packet.extend(0_u32.to_le_bytes());
-            for word in [instance, begin, time, content, content + 8 * padding, discarded] {
-                packet.extend(word.to_le_bytes());
-            }
-            packet.extend(events);
-            packet.resize(packet.len() + padding as usize, 0);
-            (time, packet)
+            (time, packet(instance, (begin, time), discarded, &events, random.below(40)))
         })
         .collect()
+}
+
+/// The bytes of a packet of `events`.
+fn packet(
+    instance: u64,
+    (begin, end): (u64, u64),
+    discarded: u64,
+    events: &[u8],
+    padding: u64,
+) -> Vec<u8> {
+    let content = 8 * (56 + events.len() as u64);
+    let mut packet = 0xc1fc_1fc1_u32.to_le_bytes().to_vec();
+    packet.extend(0_u32.to_le_bytes());
+    for word in [instance, begin, end, content, content + 8 * padding, discarded] {
+        packet.extend(word.to_le_bytes());
+    }
+    packet.extend(events);
+    packet.resize(packet.len() + padding as usize, 0);
+    packet
 }
 
 fn format() -> Pretty<impl Calendar> {
@@ -81,6 +94,8 @@ fn whole(folder: &TemporaryFolder) -> [String; 2] {
 /// Traces that are followed in simulated time.
 #[derive(Default)]
 struct Simulation {
+    known: Known,
+    live: Live,
     growth: Growth,
     told: super::Told,
     shown: Shown,
@@ -92,9 +107,14 @@ struct Simulation {
 impl Simulation {
     /// A look at the traces in `folder`, at an instant in ns; the last one if they have `ended`.
     fn look(&mut self, folder: &TemporaryFolder, now_ns: u64, ended: bool) {
-        let mut inputs =
-            folder::open(&[folder.path().to_owned()], &mut Vec::new()).expect("a trace").inputs;
-        if !self.growth.look(&mut inputs, Duration::from_nanos(now_ns), ended) {
+        let now = Duration::from_nanos(now_ns);
+        self.live.look(now);
+        let paths = [folder.path().to_owned()];
+        let found = folder::open_again(&paths, &mut self.known, &mut Vec::new()).expect("a trace");
+        self.live.know(&found);
+        self.growth.flushed(self.live.horizon(now));
+        let mut inputs = found.inputs;
+        if !self.growth.look(&mut inputs, now, ended) {
             return;
         }
         let settings = Settings::default();
@@ -366,4 +386,336 @@ fn a_time_is_past_once_nothing_before_it_is_to_come() {
     assert!(is_past(&simulation, end - lag, 0) && !is_past(&simulation, end - lag + 1, 0));
     // Time goes on where nothing happens.
     assert!(!is_past(&simulation, end, lag - 1) && is_past(&simulation, end, lag));
+}
+
+/// A recorder of simulated traces that says how far they are written.
+struct Recorder {
+    /// The trace's folder, below the one that is followed.
+    folder: &'static str,
+    sequence: u64,
+    /// Where each stream's file ends, and the end of its latest packet.
+    streams: Vec<(u64, u64)>,
+}
+
+impl Recorder {
+    fn new(root: &TemporaryFolder, folder: &'static str, streams: usize) -> Self {
+        fs::create_dir_all(root.join(folder).join("trackway")).expect("a folder");
+        fs::write(root.join(folder).join("metadata"), METADATA).expect("metadata");
+        Self { folder, sequence: 0, streams: vec![(0, 0); streams] }
+    }
+
+    /// Appends a packet of events at these times to a stream.
+    fn append(&mut self, root: &TemporaryFolder, stream: usize, times: &[u64]) {
+        let (at, before) = &mut self.streams[stream];
+        let mut events = Vec::new();
+        for &time in times {
+            events.extend(time.to_le_bytes());
+            events.extend((stream as u32).to_le_bytes());
+            events.push(0);
+        }
+        let end = times.last().copied().unwrap_or(*before);
+        let bytes = packet(stream as u64, (*before, end), 0, &events, 0);
+        write_piece(root, &format!("{}/stream{stream}", self.folder), &bytes, *at);
+        (*at, *before) = (*at + bytes.len() as u64, end);
+    }
+
+    /// Says that all is written up to `time`.
+    fn say(&mut self, root: &TemporaryFolder, time: u64) {
+        self.sequence += 1;
+        self.write(root, [self.sequence, time, !(self.sequence ^ time)]);
+    }
+
+    fn write(&self, root: &TemporaryFolder, words: [u64; 3]) {
+        write_piece(
+            root,
+            &format!("{}/trackway/live", self.folder),
+            &words.map(u64::to_le_bytes).concat(),
+            0,
+        );
+    }
+
+    /// Says that all is written up to `time`, as it did before: it is believed from then on.
+    fn begin(&mut self, root: &TemporaryFolder, simulation: &mut Simulation, time: u64) {
+        // Known once it was found, heard once it was read, believed once it was seen to change.
+        for before in [3, 2, 1] {
+            self.say(root, time - before);
+            simulation.look(root, time - before, false);
+        }
+    }
+}
+
+/// Times of the simulated traces begin here, in ns, and so does the clock of whoever follows.
+const BEGIN_NS: u64 = 1_000_000_000;
+/// How often simulated recorders write, in ns.
+const FLUSH_NS: u64 = 20_000_000;
+
+#[test]
+fn what_the_recorder_says_is_written_is_shown_at_once() {
+    let root = TemporaryFolder::new();
+    let mut recorder = Recorder::new(&root, "a", 1);
+    let mut simulation = Simulation::default();
+    recorder.append(&root, 0, &[BEGIN_NS + 10, BEGIN_NS + 20, BEGIN_NS + 30]);
+    recorder.begin(&root, &mut simulation, BEGIN_NS);
+    assert_eq!(simulation.events, 0);
+    // The horizon lies within a packet, on an event.
+    recorder.say(&root, BEGIN_NS + 20);
+    simulation.look(&root, BEGIN_NS + 20, false);
+    assert_eq!(simulation.events, 2);
+    let is_past = |simulation: &Simulation, time: u64| {
+        simulation.growth.is_past(time.cast_signed(), Duration::from_nanos(BEGIN_NS + 50))
+    };
+    assert!(is_past(&simulation, BEGIN_NS + 20) && !is_past(&simulation, BEGIN_NS + 21));
+    // Nothing but what it says has changed.
+    recorder.say(&root, BEGIN_NS + 40);
+    simulation.look(&root, BEGIN_NS + 40, false);
+    assert_eq!(simulation.events, 3);
+    assert!(is_past(&simulation, BEGIN_NS + 40) && !simulation.growth.is_waiting());
+}
+
+/// Events of another stream come after later ones were written.
+#[test]
+fn a_stream_that_comes_later_is_waited_for() {
+    let root = TemporaryFolder::new();
+    let mut recorder = Recorder::new(&root, "a", 2);
+    let mut simulation = Simulation::default();
+    recorder.begin(&root, &mut simulation, BEGIN_NS);
+    recorder.append(&root, 0, &[BEGIN_NS + 10, BEGIN_NS + 30]);
+    simulation.look(&root, BEGIN_NS + 40, false);
+    assert_eq!(simulation.events, 0, "the recorder is still writing");
+    recorder.append(&root, 1, &[BEGIN_NS + 20, BEGIN_NS + 35]);
+    recorder.say(&root, BEGIN_NS + 30);
+    simulation.look(&root, BEGIN_NS + 50, false);
+    assert_eq!(simulation.events, 3);
+    let order: Vec<_> = ["n = 0", "n = 1", "n = 0"].into();
+    let shown = simulation.text();
+    let is_of = |(line, of): (&str, &str)| line.contains(of);
+    assert!(shown.lines().zip(order).all(is_of), "{shown}");
+    recorder.say(&root, BEGIN_NS + 50);
+    simulation.look(&root, BEGIN_NS + 70, false);
+    assert_eq!(simulation.text(), whole(&root)[0]);
+}
+
+#[test]
+fn what_is_half_written_says_nothing() {
+    let root = TemporaryFolder::new();
+    let mut recorder = Recorder::new(&root, "a", 1);
+    let mut simulation = Simulation::default();
+    recorder.append(&root, 0, &[BEGIN_NS + 10, BEGIN_NS + 20]);
+    recorder.begin(&root, &mut simulation, BEGIN_NS + 15);
+    recorder.say(&root, BEGIN_NS + 15);
+    simulation.look(&root, BEGIN_NS + 15, false);
+    assert_eq!(simulation.events, 1);
+    let (next, time) = (recorder.sequence + 1, BEGIN_NS + 30);
+    recorder.write(&root, [next, time, !(recorder.sequence ^ (BEGIN_NS + 15))]);
+    simulation.look(&root, BEGIN_NS + 30, false);
+    assert_eq!(simulation.events, 1, "what it said before holds");
+    recorder.write(&root, [next, time, !(next ^ time)]);
+    simulation.look(&root, BEGIN_NS + 30, false);
+    assert_eq!(simulation.events, 2);
+}
+
+#[test]
+fn a_recorder_that_says_nothing_new_is_not_waited_for() {
+    let root = TemporaryFolder::new();
+    let mut recorder = Recorder::new(&root, "a", 1);
+    let mut simulation = Simulation::default();
+    // Left from a recorder that is gone.
+    recorder.append(&root, 0, &[BEGIN_NS + 10]);
+    recorder.say(&root, BEGIN_NS);
+    simulation.look(&root, BEGIN_NS, false);
+    simulation.look(&root, BEGIN_NS + 1, false);
+    assert!(simulation.live.is_heard(Duration::from_nanos(BEGIN_NS + 1)));
+    simulation.look(&root, BEGIN_NS + 20 + LAG_NS as u64, false);
+    assert_eq!(simulation.events, 1, "it was never seen to change");
+    // One that was believed is waited for, but not for ever.
+    let begin = BEGIN_NS + 3 * LAG_NS as u64;
+    recorder.begin(&root, &mut simulation, begin);
+    recorder.append(&root, 0, &[begin + 10]);
+    let patience = PATIENCE.as_nanos() as u64;
+    simulation.look(&root, begin - 1 + patience - 1, false);
+    assert_eq!(simulation.events, 1);
+    simulation.look(&root, begin - 1 + patience, false);
+    assert!(!simulation.live.is_heard(Duration::from_nanos(begin - 1 + patience)));
+    assert_eq!(simulation.events, 1, "it lags from then on");
+    simulation.look(&root, begin + 10 + patience + LAG_NS as u64, false);
+    assert_eq!(simulation.events, 2);
+}
+
+#[test]
+fn of_several_traces_the_one_that_is_least_far_counts() {
+    let root = TemporaryFolder::new();
+    let mut one = Recorder::new(&root, "a", 1);
+    let mut other = Recorder::new(&root, "b", 1);
+    let mut simulation = Simulation::default();
+    other.say(&root, BEGIN_NS - 9);
+    simulation.look(&root, BEGIN_NS - 9, false);
+    one.begin(&root, &mut simulation, BEGIN_NS);
+    other.say(&root, BEGIN_NS + 15);
+    one.append(&root, 0, &[BEGIN_NS + 10, BEGIN_NS + 20]);
+    one.say(&root, BEGIN_NS + 30);
+    simulation.look(&root, BEGIN_NS + 30, false);
+    assert_eq!(simulation.events, 1);
+    other.append(&root, 0, &[BEGIN_NS + 16]);
+    other.say(&root, BEGIN_NS + 30);
+    simulation.look(&root, BEGIN_NS + 40, false);
+    assert_eq!(simulation.text(), whole(&root)[0]);
+    // A trace of which nothing is known.
+    let mut third = Recorder::new(&root, "c", 1);
+    one.append(&root, 0, &[BEGIN_NS + 50]);
+    one.say(&root, BEGIN_NS + 60);
+    other.say(&root, BEGIN_NS + 60);
+    simulation.look(&root, BEGIN_NS + 60, false);
+    assert_eq!(simulation.events, 3);
+    third.append(&root, 0, &[BEGIN_NS + 45]);
+    simulation.look(&root, BEGIN_NS + 70, false);
+    assert_eq!(simulation.events, 3);
+    // One that is complete holds up nobody.
+    fs::write(root.join("c/trackway/complete"), "").expect("a file");
+    simulation.look(&root, BEGIN_NS + 80, false);
+    assert_eq!(simulation.text(), whole(&root)[0]);
+}
+
+/// A recorder writes what there is of each stream, and a bit of what comes after what it says then.
+fn flushes(seed: u64) {
+    let mut random = Random::new(seed);
+    let root = TemporaryFolder::new();
+    // When the events of each stream are; how many of them are in its file.
+    let mut times: Vec<Vec<u64>> = vec![Vec::new(); random.below(4) as usize + 1];
+    for stream in &mut times {
+        let mut time = BEGIN_NS;
+        stream.resize_with(random.below(200) as usize, || {
+            time += random.below(12) * 1_000_000;
+            time
+        });
+    }
+    let mut written = vec![0; times.len()];
+    let mut recorder = Recorder::new(&root, "a", times.len());
+    let mut simulation = Simulation::default();
+    recorder.begin(&root, &mut simulation, BEGIN_NS);
+    let mut said = BEGIN_NS - 1;
+    for now in (1..60).map(|flush| BEGIN_NS + flush * FLUSH_NS) {
+        let mut look = |random: &mut Random, said: u64| {
+            if random.once_in(3) {
+                simulation.look(&root, now, false);
+                let due = times.iter().flatten().filter(|&&time| time <= said).count() as u64;
+                assert_eq!(simulation.events, due, "seed {seed}, as all is written up to {said}");
+            }
+        };
+        for (stream, written) in written.iter_mut().enumerate() {
+            let times = &times[stream];
+            let end = times.partition_point(|&time| time <= now) + random.below(3) as usize;
+            let end = end.clamp(*written, times.len());
+            recorder.append(&root, stream, &times[*written..end]);
+            *written = end;
+            look(&mut random, said);
+        }
+        said = now;
+        recorder.say(&root, said);
+        look(&mut random, said);
+    }
+    simulation.look(&root, BEGIN_NS + 60 * FLUSH_NS, true);
+    assert_eq!(simulation.text(), whole(&root)[0], "seed {seed}");
+}
+
+#[test]
+fn what_is_flushed_is_shown_in_order_and_nothing_else() {
+    (0..40).for_each(flushes);
+}
+
+/// The same trace, whose packets say their number.
+fn numbered() -> String {
+    let number = "events_discarded;\n        integer { size = 64; align = 8; } packet_seq_num; };";
+    METADATA.replace("events_discarded; };", number)
+}
+
+/// A packet of one event, as long as its number, with this number.
+fn numbered_packet(sequence: u64, (begin, end): (u64, u64)) -> Vec<u8> {
+    let mut event = end.to_le_bytes().to_vec();
+    event.extend((sequence as u32).to_le_bytes());
+    event.push(0);
+    let mut packet = 0xc1fc_1fc1_u32.to_le_bytes().to_vec();
+    packet.extend(0_u32.to_le_bytes());
+    let bits = 8 * (64 + event.len() as u64);
+    for word in [5, begin, end, bits, bits, 0, sequence] {
+        packet.extend(u64::to_le_bytes(word));
+    }
+    packet.extend(event);
+    packet
+}
+
+/// A tracer that keeps two files of a stream, of two packets each, beside one who follows.
+struct Ring<'a> {
+    root: &'a TemporaryFolder,
+    simulation: Simulation,
+    packets: u64,
+}
+
+impl<'a> Ring<'a> {
+    fn new(root: &'a TemporaryFolder) -> Self {
+        fs::write(root.join("metadata"), numbered()).expect("metadata");
+        Self { root, simulation: Simulation::default(), packets: 0 }
+    }
+
+    fn time(packets: u64) -> u64 {
+        BEGIN_NS + packets * PERIOD_NS
+    }
+
+    /// Writes so many packets.
+    fn write(&mut self, packets: u64) {
+        for _ in 0..packets {
+            let (file, number) = (self.packets / 2, self.packets);
+            if number.is_multiple_of(2) && file >= 2 {
+                fs::remove_file(self.root.join(format!("stream.{}", file - 2))).expect("it");
+            }
+            let packet = numbered_packet(number, (Self::time(number), Self::time(number + 1)));
+            let path = self.root.join(format!("stream.{file}"));
+            let file = File::options().append(true).create(true).open(path);
+            file.expect("a file").write_all(&packet).expect("a file");
+            self.packets += 1;
+        }
+    }
+
+    /// Looks when all that is written is so long ago that it is shown.
+    fn look(&mut self, ended: bool) {
+        let now = Self::time(self.packets) + LAG_NS.cast_unsigned();
+        self.simulation.look(self.root, now, false);
+        self.simulation.look(self.root, now + LAG_NS.cast_unsigned(), ended);
+    }
+
+    fn said(&self) -> String {
+        String::from_utf8_lossy(&self.simulation.said).into_owned()
+    }
+}
+
+/// RUN a ring of files that is followed closely, then overtakes who follows, then is cleared.
+/// EXPECT nothing missing; then so many packets; then nothing again.
+#[test]
+fn what_was_deleted_before_it_was_shown_is_told_as_missing() {
+    let root = TemporaryFolder::new();
+    let mut ring = Ring::new(&root);
+    for _ in 0..20 {
+        ring.write(1);
+        ring.look(false);
+    }
+    assert_eq!((ring.simulation.events, ring.said().as_str()), (20, ""));
+    // Of packets 20 to 30, the files of 28 and 29, and of 30, are left.
+    ring.write(11);
+    ring.look(false);
+    assert_eq!(ring.simulation.events, 23);
+    let said = ring.said();
+    assert!(said.lines().count() == 1 && said.contains("8 packets"), "{said}");
+    ring.simulation.said.clear();
+    for _ in 0..5 {
+        ring.write(1);
+        ring.look(false);
+    }
+    for file in [16, 17] {
+        fs::remove_file(root.join(format!("stream.{file}"))).expect("a file");
+    }
+    // What comes has numbers from the beginning.
+    let (begin, end) = (Ring::time(ring.packets), Ring::time(ring.packets + 1));
+    fs::write(root.join("stream.0"), numbered_packet(0, (begin, end))).expect("a file");
+    ring.packets += 1;
+    ring.look(true);
+    assert_eq!((ring.simulation.events, ring.said().as_str()), (29, ""));
 }

@@ -202,9 +202,9 @@ const STARTS: [u64; 2] = [0, 0_u64.wrapping_sub(64 << 10)];
 
 #[test]
 fn every_event_is_read_once_and_in_order_or_counted() {
-    const EVENTS: u32 = if cfg!(miri) { 600 } else { 20_000 };
+    const EVENTS: u32 = if cfg!(miri) { 250 } else { 20_000 };
     /// So that it is full at times.
-    const DRAINED_ONCE_IN: u64 = if cfg!(miri) { 200 } else { 60 };
+    const DRAINED_ONCE_IN: u64 = if cfg!(miri) { 120 } else { 60 };
     for mode in [Mode::Discard, Mode::FlightRecorder] {
         for start in STARTS {
             let world = World::new(mode, 2, start);

@@ -445,6 +445,7 @@ impl Simulator {
                 position: piece.resume,
                 file_bytes: self.drained.file_bytes + (piece.end - piece.start),
                 packets: self.drained.packets + 1,
+                file: self.drained.packets % 7,
                 last_ts: piece.end_ts,
                 events: piece.events,
             };

@@ -151,6 +151,34 @@ fn giving_back(raise_generation: bool, visit: bool) -> impl Fn() + Sync + Send {
     }
 }
 
+/// The open sub-buffer's memory went, and others comes: whoever may write there finds that.
+fn coming_back() -> impl Fn() + Sync + Send {
+    const OTHER: u64 = 2 * 4096;
+    move || {
+        let world = Arc::new(World::new(1, FIRST, 1));
+        world.region().lower_limit(0);
+        let writer = {
+            let world = Arc::clone(&world);
+            thread::spawn(move || match world.plan(1, 50) {
+                Ok((plan, ..)) => assert_eq!(plan.at, OTHER + FIRST, "it is another's"),
+                Err(Refusal::Full) => {}
+                Err(refusal) => panic!("no memory below the limit: {refusal:?}"),
+            })
+        };
+        let recorder = {
+            let world = Arc::clone(&world);
+            thread::spawn(move || {
+                let region = world.region();
+                region.back(0, 0);
+                region.back(0, OTHER);
+                region.raise_limit(4096);
+            })
+        };
+        writer.join().unwrap();
+        recorder.join().unwrap();
+    }
+}
+
 #[test]
 fn memory_is_there_below_the_limit() {
     holds(growth(Wrong::Nothing));
@@ -184,4 +212,9 @@ fn a_visit_without_a_generation_is_caught() {
 #[test]
 fn a_generation_without_a_visit_is_caught() {
     fails(giving_back(true, false));
+}
+
+#[test]
+fn memory_that_comes_back_is_found_where_it_is() {
+    holds(coming_back());
 }

@@ -21,5 +21,6 @@ mod flight;
 mod limits;
 mod lockless;
 mod progress;
+mod rules;
 mod sequences;
 mod world;

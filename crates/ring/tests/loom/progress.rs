@@ -66,6 +66,7 @@ fn progress(number: u64) -> Drained {
         position: number,
         file_bytes: number,
         packets: number,
+        file: number,
         last_ts: number,
         events: number,
     }

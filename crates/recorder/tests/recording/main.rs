@@ -1,5 +1,9 @@
 //! Recordings in one process: drained, counted, grown, overwritten, killed, recovered, damaged.
 
+mod changes;
+mod hostile;
+mod memory;
+mod tracefiles;
 mod world;
 
 use std::io::Write;
@@ -10,7 +14,7 @@ use trackway_abi::window::{DATA_OFFSET, GRANULE_MAP_OFFSET};
 use trackway_recorder::{BufferOptions, Home, Line, RecordError, Recording, recover_in};
 use trackway_testkit::{Random, TemporaryFolder, skipped};
 use trackway_window::Way;
-use world::{World, Writer};
+use world::{World, Writer, channel};
 
 const SMALL: BufferOptions =
     BufferOptions { size_bytes: Some(64 << 10), sub_buffers: Some(4), overwrite: false };
@@ -309,7 +313,7 @@ fn a_slot_is_used_again_with_nothing_of_before() {
         recording.tick(&world.notices).unwrap();
         assert_eq!(recording.finish(&|| false).unwrap().recorded, 2000);
     }
-    // Control lines stay; sub-buffers do not.
+    // Control lines stay, of a few slots that take turns; sub-buffers do not.
     assert!(world.home().allocator.bytes_in_use() <= 1 << 20);
 }
 
@@ -344,6 +348,7 @@ fn a_region_held_since_before_is_left_alone_and_taken_in_when_it_is_free() {
 
     let record_again = |free: bool| {
         std::fs::remove_dir_all(world.trace()).unwrap();
+        world.let_slots_rest();
         let mut recording = world.record(SMALL);
         let mut writer = Writer::new(&home);
         assert!(writer.emit(Way::Claim(1)));
@@ -431,11 +436,11 @@ fn a_trace_that_cannot_be_opened_keeps_its_events_until_it_can() {
 #[test]
 fn a_path_that_recovery_could_not_read_is_refused() {
     let world = World::new();
-    let settings = trackway_recorder::SessionSettings {
+    let session = trackway_recorder::SessionSettings {
         path: world.folder.join("x/".repeat(1024)),
-        ..world.settings(SMALL)
+        ..world.session()
     };
-    let refused = Recording::build(world.home(), &settings);
+    let refused = Recording::build(world.home(), &session, &[channel("channel0", SMALL)]);
     assert!(refused.is_err_and(|error| error.to_string().contains("longer than 2048 bytes")));
 }
 
@@ -445,7 +450,7 @@ fn a_recorder_never_waits_for_good_for_the_window_s_lock() {
     let home = world.home();
     let other = world.home();
     assert_eq!(other.allocator.file().try_lock(), Ok(true));
-    let refused = Recording::build(world.home(), &world.settings(SMALL));
+    let refused = world.build(world.home(), SMALL);
     assert!(refused.is_err_and(|error| error.to_string().contains("locked")));
     other.allocator.file().unlock();
 
@@ -559,11 +564,11 @@ fn a_small_file_system_is_respected() {
     let world = World::new();
     let home = || Home::open_in(small.0.path(), true).unwrap();
     let huge = BufferOptions { size_bytes: Some(256 << 20), ..DEFAULT };
-    let refused = Recording::build(home(), &world.settings(huge));
+    let refused = world.build(home(), huge);
     assert!(matches!(refused, Err(RecordError::Memory(bytes, ..)) if bytes >= 256 << 20));
     assert!(home().allocator.bytes_in_use() <= 1 << 20, "what was taken is given back");
 
-    let mut recording = Recording::build(home(), &world.settings(DEFAULT)).unwrap();
+    let mut recording = world.build(home(), DEFAULT).unwrap();
     recording.activate();
     let mut writer = Writer::new(&home());
     for _ in 0..40 {

@@ -1,12 +1,15 @@
 //! A window, a recording and a writer of ours, all in this process.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::Ordering;
 
-use trackway_recorder::{BufferOptions, Home, Notices, Recording, SessionSettings};
+use trackway_abi::session::{SESSIONS_MAX, Session, state};
+use trackway_recorder::{
+    BufferOptions, ChannelSettings, Home, Notices, RecordError, Recording, SessionSettings,
+};
 use trackway_ring::claim::Claim;
 use trackway_ring::{Memory, Refusal, write_header};
-use trackway_schema::{Encoder, Scalar, Shape};
+use trackway_schema::{Encoder, Heading, Scalar, Shape};
 use trackway_sys::clock::monotonic_ns;
 use trackway_testkit::{Records, TemporaryFolder};
 use trackway_window::{MappedMemory, SessionLayout, Way, Window};
@@ -35,35 +38,45 @@ impl World {
         Home::open_in(self.folder.path(), true).expect("a window")
     }
 
-    pub(crate) fn settings(&self, buffers: BufferOptions) -> SessionSettings {
-        SessionSettings {
-            buffers: buffers.plan().expect("sizes"),
-            overwrite: buffers.overwrite,
-            reserve: trackway_recorder::Reserve::Rseq,
-            contexts: 0,
-            rules: "app:*".into(),
-            token: None,
-            uuid: [7; 16],
-            path: self.trace(),
-        }
+    pub(crate) fn session(&self) -> SessionSettings {
+        SessionSettings { name: String::new(), token: None, uuid: [7; 16], path: self.trace() }
+    }
+
+    /// Builds a session with one channel.
+    pub(crate) fn build(
+        &self,
+        home: Home,
+        buffers: BufferOptions,
+    ) -> Result<Recording, RecordError> {
+        Recording::build(home, &self.session(), &[channel("channel0", buffers)])
     }
 
     pub(crate) fn record(&self, buffers: BufferOptions) -> Recording {
-        let mut recording =
-            Recording::build(self.home(), &self.settings(buffers)).expect("a recording");
+        let mut recording = self.build(self.home(), buffers).expect("a recording");
         recording.activate();
         recording
+    }
+
+    /// Lets the first slot be taken again, however short it has been free.
+    pub(crate) fn let_slots_rest(&self) {
+        let home = self.home();
+        let sessions = (0..SESSIONS_MAX).map(|index| home.window().session(index));
+        let is_free = |session: &&Session| session.state.load(Ordering::Relaxed) == state::FREE;
+        for session in sessions.filter(is_free) {
+            session.lease_until_ns.store(0, Ordering::Relaxed);
+        }
     }
 
     /// What a killed recorder leaves, seen by whoever comes next.
     pub(crate) fn kill(&self, recording: Recording) {
         drop(recording);
         let home = self.home();
-        let index = home.window().active_sessions().next().expect("its session");
-        home.window().session(index).recorder_pid.store(0, Ordering::Relaxed);
+        for index in home.window().active_sessions() {
+            home.window().session(index).recorder_pid.store(0, Ordering::Relaxed);
+        }
     }
 
-    fn streams(&self) -> PathBuf {
+    pub(crate) fn streams(&self) -> PathBuf {
         // SAFETY: geteuid has no preconditions.
         let uid = unsafe { libc::geteuid() };
         self.trace().join(format!("ust/uid/{uid}/64-bit"))
@@ -79,7 +92,20 @@ impl World {
 
     /// Everything in a stream's file; empty if there is none.
     pub(crate) fn read(&self, name: &str) -> Contents {
-        let bytes = std::fs::read(self.stream(name)).unwrap_or_default();
+        Contents::of(&self.stream(name))
+    }
+
+    /// The same, of a snapshot's.
+    pub(crate) fn read_snapshot(&self, snapshot: &Path, name: &str) -> Contents {
+        let streams = self.streams();
+        let place = streams.strip_prefix(self.trace()).expect("below the trace");
+        Contents::of(&snapshot.join(place).join(name))
+    }
+}
+
+impl Contents {
+    fn of(path: &Path) -> Self {
+        let bytes = std::fs::read(path).unwrap_or_default();
         let mut contents = Contents::default();
         let mut rest = &bytes[..];
         while !rest.is_empty() {
@@ -96,6 +122,7 @@ impl World {
             }
             assert!(records.is_whole());
             contents.sequences.push(word(64));
+            contents.begins.push(begin);
             assert!(word(72) >= contents.discarded, "losses only grow");
             contents.discarded = word(72);
             contents.end_ts = end;
@@ -105,11 +132,24 @@ impl World {
     }
 }
 
+/// A channel for the events of `app`.
+pub(crate) fn channel(name: &str, buffers: BufferOptions) -> ChannelSettings {
+    ChannelSettings {
+        name: name.into(),
+        buffers: buffers.plan().expect("sizes"),
+        overwrite: buffers.overwrite,
+        rules: "app:*".into(),
+        ..ChannelSettings::default()
+    }
+}
+
 /// What a stream holds.
 #[derive(Debug, Default)]
 pub(crate) struct Contents {
     pub(crate) values: Vec<u64>,
     pub(crate) sequences: Vec<u64>,
+    /// When the packets begin, ns.
+    pub(crate) begins: Vec<u64>,
     pub(crate) discarded: u64,
     end_ts: u64,
 }
@@ -124,23 +164,41 @@ impl Contents {
 pub(crate) struct Writer {
     window: Window,
     layout: SessionLayout,
+    event: usize,
     id: u32,
     next: u64,
 }
 
 impl Writer {
-    /// A writer of `app:value`, in the one session that is active.
+    /// A writer of `app:value`, in the one session that is active, or the first.
     pub(crate) fn new(home: &Home) -> Self {
+        Self::in_channel(home, 0)
+    }
+
+    /// A writer of `app:value` in the active slot number `place`, counted from the first.
+    pub(crate) fn in_channel(home: &Home, place: usize) -> Self {
         let window = *home.window();
-        let index = window.active_sessions().next().expect("an active session");
+        let index = window.active_sessions().nth(place).expect("an active session");
         let layout = SessionLayout::read(&window, index).expect("its layout");
         let mut buffer = [0; 256];
         let mut encoder = Encoder::new(&mut buffer, b"app", b"value", 6).expect("a name");
         encoder.field(b"n", Shape::Scalar, Some(Scalar::U64), 0, 0).expect("a field");
-        let event = window.intern_event(encoder.finish()).expect("room") as usize;
-        assert!(window.enable_if_selected(&layout, event, b"app", b"value"));
+        let encoded = encoder.finish();
+        let event = window.intern_event(encoded).expect("room") as usize;
+        let heading = Heading::read(encoded).expect("what was encoded");
+        assert!(window.enable_if_selected(&layout, event, &heading));
         let id = layout.id(&window, event).load(Ordering::Acquire) - 1;
-        Self { window, layout, id, next: 0 }
+        Self { window, layout, event, id, next: 0 }
+    }
+
+    /// Whether its event is on in its channel.
+    pub(crate) fn is_on(&self) -> bool {
+        self.enabled() >> self.layout.index & 1 != 0
+    }
+
+    /// The enable word of its event.
+    pub(crate) fn enabled(&self) -> u32 {
+        self.window.event(self.event).enabled.load(Ordering::Relaxed)
     }
 
     /// Number and clock epoch of the open sub-buffer of one of CPU 0's regions.
@@ -152,6 +210,30 @@ impl Writer {
         let from = at + trackway_abi::region::sub_header::EPOCH as u64;
         MappedMemory(self.window).load(from, &mut epoch).expect("it is mapped");
         (index, u64::from_le_bytes(epoch))
+    }
+
+    /// The session's generation.
+    pub(crate) fn generation(&self) -> u64 {
+        self.window.session(self.layout.index).generation.load(Ordering::Relaxed)
+    }
+
+    /// The value that is emitted next.
+    pub(crate) fn next(&self) -> u64 {
+        self.next
+    }
+
+    /// Says that memory is needed, as who finds none does; the value that is emitted next.
+    pub(crate) fn ask(&self) -> u64 {
+        let region = self.layout.region(&self.window, 0, Way::Sequence).expect("CPU 0");
+        assert!(region.has_no_memory());
+        region.control.asked.store(1, Ordering::Relaxed);
+        self.next
+    }
+
+    /// Has the region to itself until that is dropped.
+    pub(crate) fn hold(&self, way: Way) -> Claim<'static> {
+        let region = self.layout.region(&self.window, 0, way).expect("CPU 0");
+        Claim::take(region, 1).expect("nobody else")
     }
 
     /// Emits the next value; whether it found room. Counted if not.

@@ -1,0 +1,87 @@
+//! Waiting for room, in programs that have asked for it: `TRACKWAY_ALLOW_BLOCKING` in their
+//! environment, set to anything but `0`.
+//!
+//! Everywhere else a record that finds no room is counted at once. Here it waits for the recorder,
+//! in a session that has a blocking timeout, in short sleeps: there is nothing that the recorder
+//! could wake, as it knows no writer. Invariant: nobody waits longer than the timeout for a record,
+//! nor for a recorder whose lease has run out, nor in a session that has changed.
+
+use core::sync::atomic::{AtomicBool, Ordering};
+
+use trackway_abi::session::Session;
+use trackway_sys::clock::{monotonic_ns, sleep_ns};
+use trackway_window::lease_is_over;
+
+/// First sleep, in ns: about what a recorder takes to give back one sub-buffer.
+const SLEEP_NS: u64 = 100_000;
+/// Longest sleep, in ns. Recorders look some tens of times a second, so longer ones would not cost
+/// noticeably less, and shorter ones would not find room noticeably earlier.
+const SLEEP_NS_MAX: u64 = 1_000_000;
+
+static IS_ALLOWED: AtomicBool = AtomicBool::new(false);
+
+/// Notes what the program's environment says. Once, by the thread that loads the library.
+pub(crate) fn allow(value: Option<&core::ffi::CStr>) {
+    IS_ALLOWED.store(value.is_some_and(|value| value != c"0"), Ordering::Relaxed);
+}
+
+/// How long a record may still wait.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Patience {
+    until_ns: u64,
+    sleep_ns: u64,
+}
+
+impl Patience {
+    /// For one record in this session; none, if the program or the session has not asked for any.
+    pub(crate) fn of(session: &Session) -> Self {
+        let allowed = IS_ALLOWED.load(Ordering::Relaxed);
+        let timeout = if allowed { session.blocking_ns.load(Ordering::Relaxed) } else { 0 };
+        let until_ns = if timeout == 0 { 0 } else { monotonic_ns().saturating_add(timeout) };
+        Self { until_ns, sleep_ns: SLEEP_NS }
+    }
+
+    /// Sleeps a moment; false, without a sleep, if there is no time left. Async-signal-safe;
+    /// changes errno where a signal comes.
+    pub(crate) fn wait(&mut self, session: &Session) -> bool {
+        if self.until_ns == 0 {
+            return false;
+        }
+        let now = monotonic_ns();
+        let lease = session.lease_until_ns.load(Ordering::Relaxed);
+        if now >= self.until_ns || lease_is_over(lease, now, &session.clock) {
+            return false;
+        }
+        sleep_ns(self.sleep_ns.min(self.until_ns - now));
+        self.sleep_ns = (self.sleep_ns * 2).min(SLEEP_NS_MAX);
+        true
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_a_program_and_a_session_that_ask_wait_and_not_for_ever() {
+        // SAFETY: a session is made of atomics, for which zeros are valid.
+        let session: Session = unsafe { core::mem::zeroed() };
+        session.lease_until_ns.store(u64::MAX, Ordering::Relaxed);
+        let waits = |timeout: u64| {
+            session.blocking_ns.store(timeout, Ordering::Relaxed);
+            let mut patience = Patience::of(&session);
+            let count = (0..10).filter(|_| patience.wait(&session)).count();
+            (count, patience.sleep_ns)
+        };
+        assert_eq!(waits(u64::MAX), (0, SLEEP_NS), "the program has not asked");
+        allow(Some(c"0"));
+        assert_eq!(waits(u64::MAX).0, 0);
+        allow(Some(c"1"));
+        assert_eq!(waits(0).0, 0, "the session has not asked");
+        assert_eq!(waits(u64::MAX), (10, SLEEP_NS_MAX));
+        assert!((1..10).contains(&waits(SLEEP_NS).0), "until the time is over");
+        session.lease_until_ns.store(0, Ordering::Relaxed);
+        assert_eq!(waits(u64::MAX).0, 0, "nobody will come");
+        allow(None);
+    }
+}

@@ -1,0 +1,62 @@
+//! A program asks for a snapshot of the flight recorders that record it.
+//!
+//! A request is an addition to a number in the window, which the session's recorder sees at its
+//! next look: nothing here waits for it, or wakes it.
+
+use core::ffi::{CStr, c_char};
+use core::sync::atomic::Ordering;
+
+use trackway_abi::session::{NAME_BYTES_MAX, SESSIONS_MAX, Session, flag};
+use trackway_sys::Errno;
+
+use crate::decision::PROCESS;
+use crate::home::Home;
+
+/// Asks for a snapshot of each session that overwrites its oldest records and records this process;
+/// of those of this name, if one is given. How many they are: `trackway_abi_snapshot` of
+/// include/trackway/abi/abi.h, which states the contract.
+///
+/// # Safety
+/// `name` is null or a C string.
+pub unsafe fn request(name: *const c_char) -> usize {
+    // SAFETY: the caller's promise.
+    let name = (!name.is_null()).then(|| unsafe { CStr::from_ptr(name) }.to_bytes());
+    let Some(home) = PROCESS.home() else { return 0 };
+    // A fork child's first call may open files in /proc, and fail to.
+    let errno = Errno::last();
+    PROCESS.settled_stamp();
+    let count = request_in(home, name);
+    errno.set();
+    count
+}
+
+fn request_in(home: &Home, name: Option<&[u8]>) -> usize {
+    let Some(window) = home.window() else { return 0 };
+    let mut traces = [[0; 2]; SESSIONS_MAX];
+    let mut count = 0;
+    for slot in window.active_sessions() {
+        let session = window.session(slot);
+        let is_named = name.is_none_or(|name| has_name(session, name));
+        let layout = if is_named { PROCESS.decide(home, slot) } else { None };
+        if layout.is_none_or(|layout| layout.flags & flag::OVERWRITE == 0) {
+            continue;
+        }
+        // ORDERING: Release pairs with the recorder's Acquire: what this thread has recorded
+        // before is in the snapshot.
+        session.snapshot_requests.fetch_add(1, Ordering::Release);
+        // A session's channels have one trace, and are one.
+        let trace = session.trace_uuid.each_ref().map(|half| half.load(Ordering::Relaxed));
+        if !traces[..count].contains(&trace) {
+            traces[count] = trace;
+            count += 1;
+        }
+    }
+    count
+}
+
+fn has_name(session: &Session, name: &[u8]) -> bool {
+    let length = session.name_bytes.load(Ordering::Relaxed) as usize;
+    length == name.len()
+        && length <= NAME_BYTES_MAX
+        && session.name.iter().zip(name).all(|(ours, its)| ours.load(Ordering::Relaxed) == *its)
+}

@@ -1,0 +1,316 @@
+//! Sessions that change, as a process sees them: who takes part, and what becomes of records.
+
+mod world;
+
+use std::ffi::CString;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use trackway_abi::session::{flag, state};
+use trackway_window::Way;
+use world::{Recording, Sizes, world};
+
+fn pid_namespace() -> u64 {
+    trackway_sys::process::pid_namespace()
+}
+
+#[test]
+fn rules_for_processes_say_who_takes_part() {
+    let world = world();
+    let recording = world.session("who:*", Sizes::default(), |_| {});
+    let event = world.event(c"who", c"takes_part");
+    let executable = std::env::current_exe().unwrap();
+    let name = executable.file_name().unwrap().to_str().unwrap();
+    let (pid, namespace) = (std::process::id(), pid_namespace());
+    let mut expected = Vec::new();
+    for (number, (rules, takes_part)) in [
+        (String::new(), true),
+        (format!("pid={namespace}:{pid}"), true),
+        (format!("pid={namespace}:{}", pid + 1), false),
+        (format!("exe={name}"), true),
+        (format!("exe={}", executable.display()), true),
+        ("exe=another".into(), false),
+        (format!("ns={namespace}"), true),
+        (format!("ns={}", namespace + 1), false),
+        (format!("exe={name}\nns={namespace}\npid={namespace}:{pid}"), true),
+        (format!("exe={name}\nns={namespace}\npid={namespace}:1"), false),
+    ]
+    .iter()
+    .enumerate()
+    {
+        recording.set_process_rules(rules);
+        assert!(event.is_enabled(), "for others");
+        event.emit(number as u64);
+        event.emit(100 + number as u64); // as it has decided
+        if *takes_part {
+            expected.extend([number as u64, 100 + number as u64]);
+        }
+    }
+    expected.sort_unstable();
+    assert_eq!(recording.numbers(), expected);
+}
+
+#[test]
+fn an_event_that_an_outsider_describes_is_off_until_the_recorder_comes() {
+    let world = world();
+    let recording = world.session("outside:*", Sizes::default(), |_| {});
+    recording.set_process_rules("exe=another");
+    let event = world.event(c"outside", c"described");
+    assert!(!event.is_enabled());
+    recording.set_process_rules("");
+    assert!(event.is_enabled());
+    event.emit(7);
+    assert_eq!(recording.numbers(), [7]);
+}
+
+#[test]
+fn a_fork_child_decides_for_itself() {
+    let world = world();
+    let recording = world.session("fork:*", Sizes::default(), |_| {});
+    let event = world.event(c"fork", c"child");
+    recording.set_process_rules(&format!("pid={}:{}", pid_namespace(), std::process::id()));
+    event.emit(1);
+    // SAFETY: the child emits, which is async-signal-safe, and ends.
+    unsafe {
+        let child = libc::fork();
+        if child == 0 {
+            event.emit(2);
+            libc::_exit(0);
+        }
+        let mut status = -1;
+        assert_eq!(libc::waitpid(child, &raw mut status, 0), child);
+        assert_eq!(status, 0);
+    }
+    event.emit(3);
+    assert_eq!(recording.numbers(), [1, 3]);
+}
+
+#[test]
+fn nobody_takes_part_in_a_pause() {
+    let world = world();
+    let recording = world.session("pause:*", Sizes::default(), |_| {});
+    let event = world.event(c"pause", c"now");
+    let flags = &recording.session().flags;
+    event.emit(1);
+    flags.fetch_or(flag::PAUSED, Ordering::SeqCst);
+    recording.raise_generation();
+    event.emit(2); // on its way, as its bit is still there
+    recording.apply_rules();
+    assert!(!event.is_enabled());
+    assert!(!world.event(c"pause", c"described_now").is_enabled());
+    flags.fetch_and(!flag::PAUSED, Ordering::SeqCst);
+    recording.raise_generation();
+    recording.apply_rules();
+    event.emit(3);
+    world.event(c"pause", c"described_now").emit(4);
+    assert_eq!(recording.numbers(), [1, 3, 4]);
+    assert_eq!(recording.discards(), 0);
+}
+
+/// Puts a session in another slot in the place of `old`, as a recorder does that gives a channel
+/// other contexts.
+fn replace(old: Recording, rules: &str, sizes: Sizes) -> Recording {
+    let window = old.world.window;
+    let new = old.world.session("", sizes, |_| {});
+    let layout = new.layout();
+    old.session().successor.store(new.slot as u32 + 1, Ordering::SeqCst);
+    for index in 0..trackway_abi::window::EVENTS_MAX {
+        window.move_event(index, old.slot, &layout);
+    }
+    assert!(window.set_rules(new.slot, rules.as_bytes()));
+    new.apply_rules();
+    old.session().state.store(state::ENDING, Ordering::SeqCst);
+    old.raise_generation();
+    new
+}
+
+#[test]
+fn records_on_their_way_to_a_session_that_was_replaced_are_in_its_successor_once() {
+    const REPLACEMENTS: u64 = 12;
+    const BETWEEN: u64 = 3000;
+    const TOTAL: u64 = (REPLACEMENTS + 1) * BETWEEN;
+    const RULES: &str = "heir:*";
+    let world = world();
+    let sizes = Sizes { sub_shift: 15, ..Sizes::default() };
+    let mut recordings = vec![world.session(RULES, sizes, |_| {})];
+    let emitted = [const { AtomicU64::new(0) }; 2];
+    std::thread::scope(|scope| {
+        for (thread, emitted) in (0_u64..).zip(&emitted) {
+            scope.spawn(move || {
+                let event = world.event(c"heir", c"all_the_time");
+                for number in 0..TOTAL {
+                    event.emit(thread * TOTAL + number);
+                    emitted.store(number + 1, Ordering::Relaxed);
+                    // Events that are described while bits move.
+                    if number % (TOTAL / 50) == 0 {
+                        let name = CString::new(format!("new_{thread}_{number}")).unwrap();
+                        world.event(c"heir", &name).emit((2 + thread) * TOTAL + number);
+                    }
+                }
+            });
+        }
+        for replaced in 1..=REPLACEMENTS {
+            let is_behind =
+                || emitted.iter().any(|n| n.load(Ordering::Relaxed) < replaced * BETWEEN);
+            while is_behind() {
+                std::thread::yield_now();
+            }
+            let last = *recordings.last().unwrap();
+            recordings.push(replace(last, RULES, sizes));
+        }
+    });
+    let mut numbers: Vec<u64> = recordings.iter().flat_map(Recording::numbers).collect();
+    numbers.sort_unstable();
+    let seldom = |thread: u64| {
+        (0..TOTAL).step_by((TOTAL / 50) as usize).map(move |number| (2 + thread) * TOTAL + number)
+    };
+    let expected: Vec<u64> = (0..2 * TOTAL).chain(seldom(0)).chain(seldom(1)).collect();
+    assert!(numbers == expected, "{} of {} records", numbers.len(), expected.len());
+    let discards: u64 = recordings.iter().map(Recording::discards).sum();
+    assert_eq!(discards, 0);
+    let used = recordings.iter().filter(|recording| !recording.numbers().is_empty()).count();
+    assert!(used > 1, "all in one session");
+}
+
+#[test]
+fn who_finds_the_bits_of_both_records_once() {
+    let world = world();
+    let old = world.session("both:*", Sizes::default(), |_| {});
+    let event = world.event(c"both", c"bits");
+    let new = replace(old, "both:*", Sizes::default());
+    // As a library leaves it that has set the old bit, and not looked again yet.
+    world.set_bit(c"bits", old.slot);
+    event.emit(1);
+    assert_eq!((old.numbers(), new.numbers()), (vec![], vec![1]));
+}
+
+#[test]
+fn snapshots_are_asked_of_flight_recorders_that_record_the_process() {
+    let world = world();
+    let name = |session: &trackway_abi::session::Session, name: &[u8]| {
+        for (place, byte) in session.name.iter().zip(name) {
+            place.store(*byte, Ordering::Relaxed);
+        }
+        session.name_bytes.store(name.len() as u32, Ordering::Relaxed);
+    };
+    let session = |text: &'static str, trace: u64, flags: u32| {
+        world.session("none:*", Sizes::default(), |session| {
+            name(session, text.as_bytes());
+            session.trace_uuid[0].store(trace, Ordering::Relaxed);
+            session.flags.store(flags, Ordering::Relaxed);
+            session.snapshot_requests.store(0, Ordering::Relaxed);
+        })
+    };
+    let web = session("web", 1, flag::OVERWRITE);
+    let other_channel = session("web", 1, flag::OVERWRITE);
+    let database = session("database", 2, flag::OVERWRITE);
+    let outside = session("outside", 3, flag::OVERWRITE);
+    outside.set_process_rules("exe=another");
+    let plain = session("plain", 4, 0);
+    let paused = session("paused", 5, flag::OVERWRITE | flag::PAUSED);
+    let all = [web, other_channel, database, outside, plain, paused];
+    let requests = || all.map(|one| one.session().snapshot_requests.load(Ordering::Relaxed));
+    // SAFETY: null, and C strings.
+    let ask = |name: Option<&std::ffi::CStr>| unsafe {
+        trackway_agent::snapshot::request(name.map_or(std::ptr::null(), std::ffi::CStr::as_ptr))
+    };
+    assert_eq!((ask(None), requests()), (2, [1, 1, 1, 0, 0, 0]), "a session's channels are one");
+    assert_eq!((ask(Some(c"web")), requests()), (1, [2, 2, 1, 0, 0, 0]));
+    for stranger in [c"we", c"webs", c"", c"outside", c"plain", c"paused"] {
+        assert_eq!(ask(Some(stranger)), 0, "{stranger:?}");
+    }
+    assert_eq!(requests(), [2, 2, 1, 0, 0, 0]);
+}
+
+#[test]
+fn records_on_a_cpu_without_memory_go_where_some_is_and_ask_for_it() {
+    let world = world();
+    // Only the claim regions of CPU 0 have memory.
+    let is_backed = |cpu: u32, way: Way| cpu == 0 && way != Way::Sequence;
+    let sizes = Sizes { is_backed, ..Sizes::default() };
+    let recording =
+        world.session("spare:*", sizes, |session| session.spare_cpus.store(1, Ordering::Relaxed));
+    let event = world.event(c"spare", c"early");
+    let numbers: Vec<u64> = (0..1000).collect();
+    numbers.iter().for_each(|number| event.emit(*number));
+    assert_eq!((recording.numbers(), recording.discards()), (numbers, 0));
+    let layout = recording.layout();
+    let asked = |cpu, way| recording.region(cpu, way).control.asked.load(Ordering::Relaxed);
+    let cpus: Vec<u32> = (0..layout.cpus).filter(|&cpu| asked(cpu, Way::Sequence) != 0).collect();
+    assert!(!cpus.is_empty(), "nobody asked");
+    // What was asked for comes.
+    (0..layout.cpus).for_each(|cpu| recording.back(&layout, cpu, Way::Sequence));
+    event.emit(1000);
+    let sequences = (0..layout.cpus).flat_map(|cpu| recording.numbers_in(cpu, Way::Sequence));
+    assert_eq!(sequences.collect::<Vec<_>>(), [1000]);
+}
+
+#[test]
+fn where_no_memory_is_at_all_records_are_counted_and_memory_asked_for() {
+    let world = world();
+    let sizes = Sizes { is_backed: |_, _| false, ..Sizes::default() };
+    let recording =
+        world.session("bare:*", sizes, |session| session.spare_cpus.store(7, Ordering::Relaxed));
+    world.event(c"bare", c"early").emit(1);
+    assert_eq!((recording.numbers(), recording.discards()), (vec![], 1));
+    let asked = |way| {
+        let of = |cpu| recording.region(cpu, way).control.asked.load(Ordering::Relaxed);
+        (0..recording.layout().cpus).map(of).sum::<u64>()
+    };
+    assert_eq!([Way::Sequence, Way::Claim(0), Way::Claim(1)].map(asked), [1; 3]);
+}
+
+#[test]
+fn records_wait_for_room_where_program_and_session_want_it() {
+    const COUNT: u64 = 3000;
+    let world = world();
+    let sizes = Sizes { sub_shift: 12, ..Sizes::default() };
+    let recording = world.session("wait:*", sizes, |session| {
+        session.blocking_ns.store(u64::MAX, Ordering::Relaxed);
+    });
+    // A recorder that gives room sub-buffer by sub-buffer, and only when all that there was is
+    // full.
+    let cpus = recording.layout().cpus;
+    let regions = || (0..cpus).map(|cpu| recording.region(cpu, Way::Sequence));
+    let sub_bytes = recording.layout().geometry.sub_bytes();
+    regions().for_each(|region| region.raise_limit(sub_bytes));
+    std::thread::scope(|scope| {
+        let writer = scope.spawn(|| {
+            let event = world.event(c"wait", c"long");
+            (0..COUNT).for_each(|number| event.emit(number));
+        });
+        while !writer.is_finished() {
+            for region in regions() {
+                let (limit, head) =
+                    (region.control.limit.load(Ordering::Relaxed), region.expected() >> 1);
+                if head + 64 > limit {
+                    region.raise_limit(limit + sub_bytes);
+                }
+            }
+            std::thread::yield_now();
+        }
+    });
+    assert_eq!((recording.numbers(), recording.discards()), ((0..COUNT).collect(), 0));
+    assert!(regions().any(|region| region.control.limit.load(Ordering::Relaxed) > sub_bytes));
+}
+
+#[test]
+fn nobody_waits_beyond_the_timeout_or_for_a_recorder_that_is_gone() {
+    let world = world();
+    let sizes = Sizes { sub_shift: 12, ..Sizes::default() };
+    let recording = world.session("late:*", sizes, |session| {
+        session.blocking_ns.store(300_000, Ordering::Relaxed);
+    });
+    for (cpu, way) in (0..recording.layout().cpus).flat_map(|cpu| Way::ALL.map(|way| (cpu, way))) {
+        // Room for nothing, though there is memory.
+        recording.region(cpu, way).raise_limit(1);
+    }
+    let event = world.event(c"late", c"ever");
+    event.emit(1);
+    assert_eq!(recording.discards(), 1);
+    assert!(event.is_enabled());
+    recording.session().blocking_ns.store(u64::MAX, Ordering::Relaxed);
+    recording.session().lease_until_ns.store(0, Ordering::Relaxed);
+    event.emit(2);
+    assert_eq!(recording.discards(), 2);
+    assert!(!event.is_enabled(), "nobody is there to record it");
+}

@@ -1,0 +1,276 @@
+//! The library, started in this process, with a window of the test's own and sessions made by hand.
+
+use std::ffi::{CStr, CString};
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
+use std::sync::atomic::{AtomicUsize, Ordering, fence};
+use std::sync::{Mutex, OnceLock};
+
+use trackway_abi::session::{SESSIONS_MAX, Session, state};
+use trackway_abi::window::{EVENTS_MAX, granule};
+use trackway_agent::abi::{Field, Value};
+use trackway_agent::dynamic::{self, Dynamic};
+use trackway_ring::{Drained, Region};
+use trackway_schema::{Heading, Scalar, Shape};
+use trackway_testkit::{Records, TemporaryFolder};
+use trackway_window::{
+    Allocator, MappedMemory, NAME_BYTES, SessionLayout, Way, Window, window_name,
+};
+
+/// Size of an event's payload: a number.
+const BODY_BYTES: usize = 8;
+/// Level of events.
+const INFO: u32 = 6;
+
+/// What all tests of this process share.
+pub(crate) struct World {
+    pub(crate) window: Window,
+    allocator: Mutex<Allocator>,
+    next_slot: AtomicUsize,
+}
+
+/// The one there is. Its folder is gone when it is there: the window stays mapped.
+pub(crate) fn world() -> &'static World {
+    static WORLD: OnceLock<World> = OnceLock::new();
+    WORLD.get_or_init(|| {
+        let folder = TemporaryFolder::below(Path::new("/dev/shm"));
+        // SAFETY: tests read the environment here alone, before the library does.
+        unsafe {
+            std::env::set_var("TRACKWAY_WINDOW_DIR", folder.path());
+            std::env::set_var("TRACKWAY_ALLOW_BLOCKING", "1");
+        }
+        trackway_agent::start();
+        let below = CString::new(folder.path().as_os_str().as_bytes()).unwrap();
+        // SAFETY: geteuid has no preconditions.
+        let uid = unsafe { libc::geteuid() };
+        let mut name = [0; NAME_BYTES];
+        let path = window_name(below.to_bytes(), uid, &mut name).unwrap();
+        let (window, file) = Window::open(&below, path, uid, false).expect("the library's");
+        let allocator = Mutex::new(Allocator::new(window, file));
+        World { window, allocator, next_slot: AtomicUsize::new(0) }
+    })
+}
+
+/// How a session is made; one of 16 sub-buffers of 64 KiB in each region, if nothing else is said.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Sizes {
+    pub(crate) sub_shift: u32,
+    pub(crate) count_shift: u32,
+    /// Regions that have memory from the start.
+    pub(crate) is_backed: fn(u32, Way) -> bool,
+}
+
+impl Default for Sizes {
+    fn default() -> Self {
+        Self { sub_shift: 16, count_shift: 4, is_backed: |_, _| true }
+    }
+}
+
+impl World {
+    /// A slot that no other test uses.
+    pub(crate) fn slot(&self) -> usize {
+        let slot = self.next_slot.fetch_add(1, Ordering::Relaxed);
+        assert!(slot < SESSIONS_MAX, "too many sessions");
+        slot
+    }
+
+    /// A session that is active, for events of `rules`; `fill_in` may say more of it.
+    pub(crate) fn session(
+        &'static self,
+        rules: &str,
+        sizes: Sizes,
+        fill_in: impl FnOnce(&Session),
+    ) -> Recording {
+        self.session_in(self.slot(), rules, sizes, fill_in)
+    }
+
+    /// The same in a slot that is not another's, or whose session has ended.
+    pub(crate) fn session_in(
+        &'static self,
+        slot: usize,
+        rules: &str,
+        sizes: Sizes,
+        fill_in: impl FnOnce(&Session),
+    ) -> Recording {
+        // SAFETY: sysconf has no preconditions.
+        let cpus = unsafe { libc::sysconf(libc::_SC_NPROCESSORS_CONF) } as u32;
+        let session = self.window.session(slot);
+        session.state.store(state::BUILDING, Ordering::SeqCst);
+        session.generation.fetch_add(1, Ordering::SeqCst);
+        let bytes = SessionLayout::control_bytes(cpus, 0);
+        let owner = granule::CONTROL + slot as u8;
+        let control = self.allocator.lock().unwrap().take(bytes, owner).unwrap();
+        for (word, value) in [
+            (&session.cpus, cpus),
+            (&session.sub_shift, sizes.sub_shift),
+            (&session.claim_sub_shift, sizes.sub_shift),
+            (&session.count_shift, sizes.count_shift),
+            (&session.flags, 0),
+            (&session.next_id, 0),
+            (&session.successor, 0),
+            (&session.process_rules_bytes, 0),
+            (&session.spare_cpus, 0),
+        ] {
+            word.store(value, Ordering::Relaxed);
+        }
+        session.control_offset.store(control, Ordering::Relaxed);
+        session.blocking_ns.store(0, Ordering::Relaxed);
+        session.lease_until_ns.store(u64::MAX, Ordering::Relaxed);
+        // A line whose pace is wrong, which nobody looks at here: so the fast path is taken, too.
+        session.clock.multiplier.store(1 << 31, Ordering::Relaxed);
+        session.clock.span.store(u64::MAX / 2, Ordering::Relaxed);
+        fill_in(session);
+        assert!(self.window.set_rules(slot, rules.as_bytes()));
+        let layout = SessionLayout::read_as_recorder(&self.window, slot).expect("good sizes");
+        layout.reset(&self.window);
+        let recording = Recording { world: self, slot };
+        for (cpu, way) in recording.ways(&layout) {
+            if (sizes.is_backed)(cpu, way) {
+                recording.back(&layout, cpu, way);
+            }
+        }
+        session.state.store(state::ACTIVE, Ordering::SeqCst);
+        session.generation.fetch_add(1, Ordering::SeqCst);
+        recording.apply_rules();
+        recording
+    }
+
+    /// Enables an event in a slot, whatever rules say.
+    pub(crate) fn set_bit(&self, name: &CStr, slot: usize) {
+        let is_it = |index: &usize| {
+            let description = self.window.description(*index);
+            description.is_some_and(|bytes| {
+                Heading::read(bytes.as_slice()).is_some_and(|it| it.name == name.to_bytes())
+            })
+        };
+        let index = (0..EVENTS_MAX).find(is_it).expect("it is described");
+        self.window.event(index).enabled.fetch_or(1 << slot, Ordering::SeqCst);
+    }
+
+    /// The event `provider:name`, with a number.
+    pub(crate) fn event(&self, provider: &CStr, name: &CStr) -> Event {
+        // SAFETY: zeros are valid for every member.
+        let mut field: Field = unsafe { std::mem::zeroed() };
+        field.name = c"number".as_ptr();
+        field.scalar = Scalar::U64 as u8;
+        field.shape = Shape::Scalar as u8;
+        // SAFETY: names are C strings, and there is one field.
+        let described = unsafe {
+            dynamic::describe(provider.as_ptr(), name.as_ptr(), INFO, &raw const field, 1)
+        };
+        Event(described.expect("room"))
+    }
+}
+
+/// An event that the library knows.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Event(&'static Dynamic);
+
+impl Event {
+    /// Emits it, if anybody wants it.
+    pub(crate) fn emit(&self, number: u64) {
+        let value = Value { bits: number, length: 0 };
+        // SAFETY: one value, for one field.
+        assert_eq!(unsafe { dynamic::record(self.0, &raw const value, 1) }, 0);
+    }
+
+    pub(crate) fn is_enabled(&self) -> bool {
+        self.0.is_enabled()
+    }
+}
+
+/// A session in a slot.
+#[derive(Clone, Copy)]
+pub(crate) struct Recording {
+    pub(crate) world: &'static World,
+    pub(crate) slot: usize,
+}
+
+impl Recording {
+    pub(crate) fn session(&self) -> &'static Session {
+        self.world.window.session(self.slot)
+    }
+
+    pub(crate) fn layout(&self) -> SessionLayout {
+        SessionLayout::read_as_recorder(&self.world.window, self.slot).expect("its layout")
+    }
+
+    pub(crate) fn region(&self, cpu: u32, way: Way) -> Region<'static> {
+        self.layout().region(&self.world.window, cpu, way).expect("a CPU of the session")
+    }
+
+    fn ways(&self, layout: &SessionLayout) -> Vec<(u32, Way)> {
+        (0..layout.cpus).flat_map(|cpu| Way::ALL.map(|way| (cpu, way))).collect()
+    }
+
+    /// Gives a region all of its memory.
+    pub(crate) fn back(&self, layout: &SessionLayout, cpu: u32, way: Way) {
+        let region = layout.region(&self.world.window, cpu, way).expect("a CPU of the session");
+        let bytes = region.geometry.ring_bytes();
+        let owner = granule::DATA + self.slot as u8;
+        let memory = self.world.allocator.lock().unwrap().take(bytes, owner).unwrap();
+        for index in 0..region.geometry.sub_count() {
+            region.back(index, memory + index * region.geometry.sub_bytes());
+        }
+        region.raise_limit(bytes);
+    }
+
+    /// As a recorder does when something changed that writers remember.
+    pub(crate) fn raise_generation(&self) {
+        self.session().generation.fetch_add(1, Ordering::SeqCst);
+        fence(Ordering::SeqCst);
+    }
+
+    pub(crate) fn apply_rules(&self) {
+        let layout = self.layout();
+        for index in 0..EVENTS_MAX {
+            self.world.window.apply_rules(&layout, index);
+        }
+    }
+
+    pub(crate) fn set_process_rules(&self, rules: &str) {
+        let session = self.session();
+        for (place, byte) in session.process_rules.iter().zip(rules.bytes()) {
+            place.store(byte, Ordering::Relaxed);
+        }
+        session.process_rules_bytes.store(rules.len() as u32, Ordering::Relaxed);
+        self.raise_generation();
+        self.apply_rules();
+    }
+
+    /// Records that were counted as discarded, by event.
+    pub(crate) fn discards(&self) -> u64 {
+        let layout = self.layout();
+        let of = |event| layout.discards(&self.world.window, event).load(Ordering::Relaxed);
+        (0..EVENTS_MAX).map(of).sum()
+    }
+
+    /// Numbers of all records of a region, in their order.
+    pub(crate) fn numbers_in(&self, cpu: u32, way: Way) -> Vec<u64> {
+        let region = self.region(cpu, way);
+        let snapshot = region.snapshot().expect("what writers left");
+        let memory = MappedMemory(self.world.window);
+        let mut drained = Drained::default();
+        let mut numbers = Vec::new();
+        while let Some(piece) = region.piece(&memory, &drained, &snapshot, true).expect("a piece") {
+            let mut bytes = vec![0; (piece.end - piece.start) as usize];
+            region.copy(&memory, &piece, &mut bytes).expect("mapped");
+            let mut records = Records::new(&bytes, piece.begin_ts, |_, _| Some(BODY_BYTES));
+            let number = |body: &[u8]| u64::from_le_bytes(body.try_into().expect("eight bytes"));
+            numbers.extend(records.by_ref().map(|record| number(record.body)));
+            assert!(records.is_whole());
+            drained = Drained { position: piece.resume, last_ts: piece.end_ts, ..drained };
+            drained.events = piece.events;
+        }
+        numbers
+    }
+
+    /// Numbers of all records, sorted.
+    pub(crate) fn numbers(&self) -> Vec<u64> {
+        let ways = self.ways(&self.layout());
+        let mut numbers: Vec<u64> =
+            ways.into_iter().flat_map(|(cpu, way)| self.numbers_in(cpu, way)).collect();
+        numbers.sort_unstable();
+        numbers
+    }
+}

@@ -1,0 +1,378 @@
+//! What is installed: the library, the preload helpers, the folder of sessions' sockets, other
+//! programs.
+
+use std::ffi::OsString;
+use std::fs;
+use std::os::unix::ffi::OsStringExt as _;
+use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
+use std::path::{Path, PathBuf};
+
+use trackway_recorder::{RecordError, checkup, parse_preload};
+use trackway_sys::process::Users;
+
+use super::Finding;
+
+/// Name under which linked programs ask for the library.
+const SONAME: &str = "libtrackway.so.1";
+
+/// The library that `trackway record` gives to what it starts.
+pub(super) struct Libraries(Result<PathBuf, RecordError>);
+
+impl Libraries {
+    pub(super) fn look() -> Self {
+        Self(checkup::libraries(&[]).map(|paths| paths.into_iter().next_back().unwrap_or_default()))
+    }
+
+    pub(super) fn judge(&self) -> Finding {
+        match &self.0 {
+            Ok(path) => Finding::good(path.display().to_string()),
+            // Other errors are of the system, as where there is no /proc.
+            Err(error) => Finding::missing(
+                error.to_string(),
+                error.hint().unwrap_or_else(|| "see above".into()),
+            ),
+        }
+    }
+}
+
+/// The helpers of `--preload`.
+pub(super) struct Helpers {
+    found: Vec<&'static str>,
+    missing: Vec<&'static str>,
+}
+
+impl Helpers {
+    pub(super) fn look() -> Self {
+        let all = parse_preload("all").unwrap_or_default();
+        let (found, missing) =
+            all.into_iter().partition(|file| match checkup::libraries(&[file]) {
+                // Of the library itself `library` says it.
+                Err(RecordError::LibraryMissing(name)) => name != *file,
+                _ => true,
+            });
+        Self { found, missing }
+    }
+
+    pub(super) fn judge(&self) -> Finding {
+        let names = |files: &[&str]| {
+            let short = |file: &&str| -> String {
+                let name = file.strip_prefix("libtrackway-").unwrap_or(file);
+                name.strip_suffix(".so").unwrap_or(name).to_owned()
+            };
+            files.iter().map(short).collect::<Vec<_>>().join(", ")
+        };
+        match self.missing.as_slice() {
+            [] => Finding::good(format!("--preload {}", names(&self.found))),
+            missing => Finding::missing(
+                format!("not for --preload: {}", names(missing)),
+                "install them beside libtrackway.so (make install)",
+            ),
+        }
+    }
+}
+
+/// Where the dynamic loader finds the library for programs that are linked with it.
+pub(super) struct Loader {
+    found: Option<PathBuf>,
+    /// The one that `trackway record` gives them.
+    ours: Option<PathBuf>,
+    /// Whether both are the same, byte for byte.
+    is_ours: bool,
+}
+
+impl Loader {
+    pub(super) fn look() -> Self {
+        let found = where_loaded_from();
+        let ours = Libraries::look().0.ok();
+        let is_ours = match (&found, &ours) {
+            (Some(found), Some(ours)) => {
+                let same =
+                    |one: &Path, other: &Path| Some(fs::read(one).ok()? == fs::read(other).ok()?);
+                found.canonicalize().is_ok_and(|found| found == *ours)
+                    || same(found, ours).unwrap_or(false)
+            }
+            _ => false,
+        };
+        Self { found, ours, is_ours }
+    }
+
+    pub(super) fn judge(&self) -> Finding {
+        match (&self.found, &self.ours) {
+            (Some(found), Some(_)) if self.is_ours => {
+                Finding::good(format!("linked programs load {}", found.display()))
+            }
+            (Some(found), Some(ours)) => Finding::limited(
+                format!("linked programs load another one, {}", found.display()),
+                format!("if it is older, install {} in its place", ours.display()),
+            ),
+            (Some(found), None) => {
+                Finding::good(format!("linked programs load {}", found.display()))
+            }
+            (None, ours) => {
+                let folder = ours.as_deref().and_then(Path::parent);
+                let folder = folder.map_or("DIR".into(), |folder| folder.display().to_string());
+                Finding::limited(
+                    format!("programs that are linked with it do not find {SONAME}"),
+                    format!(
+                        "trackway record gives it to what it starts; for others, ldconfig or \
+                         LD_LIBRARY_PATH={folder}"
+                    ),
+                )
+            }
+        }
+    }
+}
+
+/// The loader's way: the environment, its cache, the default folders (ld.so(8)).
+fn where_loaded_from() -> Option<PathBuf> {
+    let folders = std::env::var_os("LD_LIBRARY_PATH").unwrap_or_default();
+    let named = std::env::split_paths(&folders).map(|folder| folder.join(SONAME));
+    let cached = fs::read("/etc/ld.so.cache").ok().and_then(|bytes| in_cache(&bytes, SONAME));
+    let usual = ["/lib64", "/usr/lib64", "/lib", "/usr/lib"];
+    let usual = usual.iter().map(|folder| Path::new(folder).join(SONAME));
+    named.chain(cached).chain(usual).find(|path| path.is_file())
+}
+
+/// The path of a library in ldconfig's cache, of glibc 2.32 and later:
+///
+/// ```text
+/// 0   "glibc-ld.so.cache1.1"
+/// 20  u32 number of entries, u32 length of the strings, 20 bytes
+/// 48  entries: i32 flags, u32 name, u32 path (both from the start), u32, u64
+///     strings, each with a NUL
+/// ```
+fn in_cache(bytes: &[u8], name: &str) -> Option<PathBuf> {
+    const HEAD_BYTES: usize = 48;
+    const ENTRY_BYTES: usize = 24;
+    let word =
+        |at: usize| Some(u32::from_ne_bytes(bytes.get(at..at + 4)?.try_into().ok()?) as usize);
+    let string = |at: usize| bytes.get(at..)?.split(|&byte| byte == 0).next();
+    if !bytes.starts_with(b"glibc-ld.so.cache1.1") {
+        return None;
+    }
+    let entries = bytes.get(HEAD_BYTES..)?.chunks_exact(ENTRY_BYTES).len().min(word(20)?);
+    (0..entries).map(|number| HEAD_BYTES + number * ENTRY_BYTES).find_map(|entry| {
+        let is_it = string(word(entry + 4)?)? == name.as_bytes();
+        let path = string(word(entry + 8)?)?;
+        is_it.then(|| PathBuf::from(OsString::from_vec(path.to_vec())))
+    })
+}
+
+/// A folder as stat(2) sees it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Folder {
+    is_folder: bool,
+    owner: u32,
+    /// Permission bits.
+    mode: u32,
+}
+
+impl Folder {
+    fn look(path: &Path) -> Option<Self> {
+        let status = fs::symlink_metadata(path).ok()?;
+        let mode = status.permissions().mode() & 0o7777;
+        Some(Self { is_folder: status.is_dir(), owner: status.uid(), mode })
+    }
+}
+
+/// The folder that the sockets of `trackway session` are in.
+#[derive(Debug)]
+pub(super) struct Sockets {
+    uid: u32,
+    path: PathBuf,
+    folder: Option<Folder>,
+    above: Option<Folder>,
+    /// systemd(1) runs here, and can start sessions.
+    has_systemd: bool,
+}
+
+impl Sockets {
+    pub(super) fn look() -> Self {
+        let uid = Users::current().effective();
+        let path = sockets_folder(uid, std::env::var_os("XDG_RUNTIME_DIR"));
+        Self {
+            uid,
+            folder: Folder::look(&path),
+            above: path.parent().and_then(Folder::look),
+            has_systemd: Path::new("/run/systemd/system").is_dir(),
+            path,
+        }
+    }
+
+    pub(super) fn judge(&self) -> Finding {
+        let path = self.path.display();
+        if let Some(folder) = self.folder {
+            if !folder.is_folder || folder.owner != self.uid {
+                return Finding::missing(
+                    format!("{path} is no folder of this user's"),
+                    "have it removed; sessions can be told nothing meanwhile",
+                );
+            }
+            if folder.mode & 0o077 != 0 {
+                return Finding::missing(
+                    format!("others may look into {path} (mode {:o})", folder.mode),
+                    format!("chmod 700 {path}"),
+                );
+            }
+        } else {
+            let may_make = |above: Folder| {
+                let is_ours = self.uid == 0 || above.owner == self.uid;
+                above.is_folder && (is_ours || above.mode & 0o002 != 0)
+            };
+            if !self.above.is_some_and(may_make) {
+                return Finding::missing(
+                    format!("{path}, where their sockets are, cannot be made"),
+                    "let XDG_RUNTIME_DIR be a folder of your own (loginctl enable-linger)",
+                );
+            }
+        }
+        let systemd = if self.has_systemd { "; systemd can start them" } else { "" };
+        Finding::good(format!("their sockets are in {path}{systemd}"))
+    }
+}
+
+/// Where the sockets of this user's sessions are. Root's are in one place, whatever its environment
+/// is: those that systemd started are to be found from a shell.
+fn sockets_folder(uid: u32, runtime: Option<OsString>) -> PathBuf {
+    match runtime.map(PathBuf::from).filter(|path| path.is_absolute()) {
+        _ if uid == 0 => "/run/trackway".into(),
+        Some(runtime) => runtime.join("trackway"),
+        None => format!("/tmp/trackway-{uid}").into(),
+    }
+}
+
+/// Another reader of traces.
+pub(super) struct Babeltrace(Option<PathBuf>);
+
+impl Babeltrace {
+    pub(super) fn look() -> Self {
+        let folders = std::env::var_os("PATH").unwrap_or_default();
+        let mut paths = std::env::split_paths(&folders).map(|folder| folder.join("babeltrace2"));
+        Self(paths.find(|path| path.is_file()))
+    }
+
+    pub(super) fn judge(&self) -> Finding {
+        match &self.0 {
+            Some(path) => Finding::good(path.display().to_string()),
+            None => Finding::missing(
+                "not installed, and not needed: trackway print shows the same",
+                "apt install babeltrace2, to compare",
+            ),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::Verdict;
+    use super::*;
+
+    #[test]
+    fn libraries_that_cannot_be_preloaded_are_missing() {
+        let judge = |error| Libraries(Err(error)).judge();
+        let absent = judge(RecordError::LibraryMissing("libtrackway.so"));
+        assert_eq!(absent.verdict, Verdict::Missing);
+        assert!(absent.fact.contains("libtrackway.so") && absent.hint.is_some(), "{absent:?}");
+        assert_eq!(judge(RecordError::LibraryPath("/a b".into())).verdict, Verdict::Missing);
+        assert_eq!(Libraries(Ok("/l".into())).judge(), Finding::good("/l"));
+    }
+
+    #[test]
+    fn helpers_go_by_their_short_names() {
+        let (found, missing) = (vec!["libtrackway-libc.so"], vec!["libtrackway-fd.so"]);
+        let all = Helpers { found: found.clone(), missing: Vec::new() }.judge();
+        assert_eq!(all, Finding::good("--preload libc"));
+        let some = Helpers { found, missing }.judge();
+        assert_eq!((some.verdict, some.fact.as_str()), (Verdict::Missing, "not for --preload: fd"));
+    }
+
+    #[test]
+    fn the_loaders_library_is_the_commands_or_another() {
+        let judge = |found: Option<&str>, ours: Option<&str>, is_ours| {
+            Loader { found: found.map(PathBuf::from), ours: ours.map(PathBuf::from), is_ours }
+                .judge()
+        };
+        assert_eq!(judge(Some("/l"), Some("/o"), true).verdict, Verdict::Good);
+        assert_eq!(judge(Some("/l"), None, false).verdict, Verdict::Good);
+        let other = judge(Some("/l"), Some("/o"), false);
+        assert!(other.fact.contains("another one, /l"), "{other:?}");
+        let none = judge(None, Some("/opt/lib/o"), false);
+        let hint = none.hint.as_deref().unwrap_or_default();
+        assert!(hint.ends_with("LD_LIBRARY_PATH=/opt/lib"), "{hint}");
+        assert_eq!((other.verdict, none.verdict), (Verdict::Limited, Verdict::Limited));
+    }
+
+    #[test]
+    fn the_loaders_cache_is_read_and_not_believed() {
+        let mut cache = b"glibc-ld.so.cache1.1".to_vec();
+        let put = |cache: &mut Vec<u8>, words: &[u32]| {
+            words.iter().for_each(|word| cache.extend(word.to_ne_bytes()));
+        };
+        put(&mut cache, &[2, 0, 0, 0, 0, 0, 0]);
+        assert_eq!(cache.len(), 48);
+        let strings = 48 + 2 * 24;
+        put(&mut cache, &[1, strings, strings + 5, 0, 0, 0]);
+        put(&mut cache, &[1, strings + 12, strings + 15, 0, 0, 0]);
+        cache.extend(b"some\0/a/b/c\0it\0/d/it\0");
+        assert_eq!(in_cache(&cache, "it"), Some("/d/it".into()));
+        assert_eq!(in_cache(&cache, "other"), None);
+        // Cut anywhere, and with lengths that lead nowhere.
+        for end in 0..cache.len() {
+            let found = in_cache(&cache[..end], "it");
+            assert!(found.is_none_or(|path| "/d/it".starts_with(path.to_str().unwrap_or("?"))));
+        }
+        cache[20..24].fill(0xff);
+        cache[48 + 24 + 4..][..4].fill(0xff);
+        assert_eq!(in_cache(&cache, "it"), None);
+    }
+
+    #[test]
+    fn sockets_are_where_only_their_user_looks() {
+        let private = Folder { is_folder: true, owner: 7, mode: 0o700 };
+        let shared = Folder { is_folder: true, owner: 0, mode: 0o1777 };
+        let judge = |folder, above| {
+            Sockets { uid: 7, path: "/s".into(), folder, above, has_systemd: false }.judge()
+        };
+        assert_eq!(judge(Some(private), None), Finding::good("their sockets are in /s"));
+        assert_eq!(judge(None, Some(shared)).verdict, Verdict::Good);
+        assert_eq!(judge(None, Some(private)).verdict, Verdict::Good);
+        let closed = Folder { mode: 0o755, ..shared };
+        let others = Folder { mode: 0o750, ..private };
+        let file = Folder { is_folder: false, ..private };
+        for (folder, above) in [
+            (None, None),
+            (None, Some(closed)),
+            (None, Some(file)),
+            (Some(shared), None),
+            (Some(others), None),
+            (Some(file), None),
+        ] {
+            assert_eq!(judge(folder, above).verdict, Verdict::Missing, "{folder:?} {above:?}");
+        }
+        let systemd = Sockets {
+            uid: 0,
+            path: "/run/trackway".into(),
+            folder: None,
+            above: Some(closed),
+            has_systemd: true,
+        };
+        assert!(systemd.judge().fact.ends_with("systemd can start them"));
+    }
+
+    #[test]
+    fn socket_folders_are_found_by_user_and_environment() {
+        let folder = |uid, runtime: Option<&str>| sockets_folder(uid, runtime.map(OsString::from));
+        assert_eq!(folder(7, Some("/run/user/7")), Path::new("/run/user/7/trackway"));
+        assert_eq!(folder(7, Some("")), Path::new("/tmp/trackway-7"));
+        assert_eq!(folder(7, Some("here")), Path::new("/tmp/trackway-7"));
+        assert_eq!(folder(7, None), Path::new("/tmp/trackway-7"));
+        assert_eq!(folder(0, None), Path::new("/run/trackway"));
+        assert_eq!(folder(0, Some("/run/user/0")), Path::new("/run/trackway"));
+    }
+
+    #[test]
+    fn another_reader_is_not_needed() {
+        assert_eq!(Babeltrace(Some("/b".into())).judge(), Finding::good("/b"));
+        assert_eq!(Babeltrace(None).judge().verdict, Verdict::Missing);
+    }
+}

@@ -1,0 +1,546 @@
+//! The kernel, the processor, the C library, and what limits this process.
+
+use std::fs;
+use std::path::PathBuf;
+
+use trackway_abi::window::{DATA_OFFSET, GRANULE_BYTES, WINDOW_BYTES};
+use trackway_recorder::checkup::{self, Cpus};
+use trackway_recorder::{BufferOptions, ByteCount};
+use trackway_sys::process::{self, Resource, Users, outer_user};
+use trackway_sys::{Errno, thread};
+use trackway_window::SessionLayout;
+
+use super::{Finding, window};
+
+/// Inode numbers of the namespaces that the machine starts with (include/linux/proc_ns.h).
+const FIRST_PID_NAMESPACE: u64 = 0xeffffffc;
+
+/// Whose recordings they are.
+#[derive(Debug)]
+pub(super) struct User {
+    uid: u32,
+    /// What that is outside this user namespace; `None`: nothing.
+    outside: Option<u32>,
+    /// Who called sudo(8).
+    by_sudo: Option<String>,
+}
+
+impl User {
+    pub(super) fn look() -> Self {
+        let uid = Users::current().effective();
+        let calls = std::env::var("SUDO_UID").ok().filter(|caller| uid == 0 && caller != "0");
+        let by_sudo = calls.map(|caller| std::env::var("SUDO_USER").unwrap_or(caller));
+        Self { uid, outside: outer_user(uid), by_sudo }
+    }
+
+    pub(super) fn judge(&self) -> Finding {
+        let Self { uid, .. } = self;
+        let who = if *uid == 0 { "root".into() } else { format!("user {uid}") };
+        match (self.outside, &self.by_sudo) {
+            (None, _) => Finding::missing(
+                format!("{who} is nobody outside this user namespace (/proc/self/uid_map)"),
+                "map the user: unshare --map-root-user, or newuidmap",
+            ),
+            (_, Some(caller)) => Finding::limited(
+                format!("root by sudo: trackway record works as {caller}"),
+                format!("run trackway doctor as {caller}, without sudo"),
+            ),
+            (Some(outside), None) if outside != *uid => {
+                Finding::good(format!("{who}; user {outside} outside this user namespace"))
+            }
+            _ => Finding::good(who),
+        }
+    }
+}
+
+/// Which processes can be seen.
+#[derive(Debug)]
+pub(super) struct Processes {
+    /// /proc shows this process its descriptors.
+    has_proc: bool,
+    /// Inode number of the process-id namespace.
+    namespace: u64,
+}
+
+impl Processes {
+    pub(super) fn look() -> Self {
+        let has_proc = fs::metadata("/proc/self/fd").is_ok();
+        Self { has_proc, namespace: process::pid_namespace() }
+    }
+
+    pub(super) fn judge(&self) -> Finding {
+        match self {
+            Self { has_proc: false, .. } => {
+                Finding::missing("/proc is not mounted", "mount -t proc proc /proc")
+            }
+            Self { namespace: FIRST_PID_NAMESPACE, .. } => Finding::good("mounted"),
+            _ => Finding::good(
+                "mounted; in a container (process-id namespace), whose processes can be traced",
+            ),
+        }
+    }
+}
+
+/// What the sizes of buffers come to on this machine, in bytes.
+#[derive(Debug, Clone, Copy)]
+struct Need {
+    /// Without which no recording starts.
+    least: u64,
+    /// What one has by default.
+    usual: u64,
+}
+
+impl Need {
+    fn on(cpus: &Cpus) -> Option<Self> {
+        let online = (cpus.online.len() as u64).max(1);
+        let plan = BufferOptions::default().plan().ok()?;
+        let control = SessionLayout::control_bytes(cpus.possible, 0);
+        // Two sub-buffers of sequences and one of each claim region: `Recording::build`.
+        let least_data = (2 << plan.sub_shift) + (2 << plan.claim_sub_shift);
+        let whole = |bytes: u64| bytes.next_multiple_of(GRANULE_BYTES);
+        Some(Self {
+            least: whole(control) + whole(online * least_data),
+            usual: whole(control) + whole(online * plan.initial_bytes_per_cpu(online)),
+        })
+    }
+}
+
+/// How much memory there is for buffers, and what limits it. `None`: nothing.
+#[derive(Debug)]
+pub(super) struct Memory {
+    need: Option<Need>,
+    /// What still goes into the window before buffers do.
+    window_bytes: u64,
+    /// The window's file is that long.
+    backed_bytes: u64,
+    folder: PathBuf,
+    free: Option<u64>,
+    group: Option<u64>,
+    file_length: Option<u64>,
+    address_space: Option<u64>,
+}
+
+impl Memory {
+    pub(super) fn look(window: &window::Seen) -> Self {
+        let backed_bytes = window.backed_bytes();
+        Self {
+            need: Need::on(&Cpus::look()),
+            window_bytes: if backed_bytes == 0 { DATA_OFFSET as u64 } else { 0 },
+            backed_bytes,
+            folder: window.folder().to_owned(),
+            free: window.free_bytes(),
+            group: Some(checkup::headroom_bytes()).filter(|&bytes| bytes != u64::MAX),
+            file_length: process::limit_of(Resource::FileLength),
+            address_space: process::limit_of(Resource::AddressSpace),
+        }
+    }
+
+    /// Limits with how much they leave for buffers, by whom, and how to raise them.
+    fn limits(&self) -> impl Iterator<Item = (u64, String, String)> {
+        let Self { folder, .. } = self;
+        let free = self.free.map(|bytes| {
+            let left = bytes.saturating_sub(self.window_bytes);
+            (left, format!("in {}", folder.display()), window::larger(folder))
+        });
+        let group = self.group.map(|bytes| {
+            let left = bytes.saturating_sub(self.window_bytes);
+            (left, "in the control group".into(), "raise its memory limit (memory.max)".into())
+        });
+        let length = self.file_length.map(|bytes| {
+            let left = bytes.saturating_sub(self.backed_bytes + self.window_bytes);
+            (left, "within the limit on files' length".into(), "ulimit -f unlimited".into())
+        });
+        [free, group, length].into_iter().flatten()
+    }
+
+    pub(super) fn judge(&self) -> Finding {
+        let tightest = self.limits().min_by_key(|(bytes, ..)| *bytes);
+        let (Some(need), Some((left, place, remedy))) = (self.need, tightest) else {
+            return Finding::good("nothing limits it");
+        };
+        let room = format!("{} for buffers {place}", ByteCount(left));
+        if left < need.least {
+            let fact = format!("{room}; a recording needs {}", ByteCount(need.least));
+            return Finding::missing(fact, remedy);
+        }
+        // By default a recording takes no more than half of what there is.
+        if left / 2 < need.usual {
+            let fact = format!("{room}; with {} fewer events are lost", ByteCount(2 * need.usual));
+            return Finding::limited(fact, remedy);
+        }
+        // The window is mapped as far as there is address space.
+        match self.address_space {
+            Some(bytes) if bytes < WINDOW_BYTES => Finding::limited(
+                format!("{room}; address space is limited to {}", ByteCount(bytes)),
+                "ulimit -v unlimited: else programs may not see the whole window",
+            ),
+            _ => Finding::good(room),
+        }
+    }
+}
+
+/// Restartable sequences, from the kernel up.
+#[derive(Debug)]
+pub(super) struct Sequences {
+    has_machine: bool,
+    has_kernel: bool,
+    /// glibc's version.
+    glibc: Option<&'static str>,
+    is_registered: bool,
+    tunables: String,
+    /// Whether they abort; `None`: it could not be told.
+    abort: Option<bool>,
+    is_refused: bool,
+}
+
+impl Sequences {
+    pub(super) fn look(is_refused: bool) -> Self {
+        Self {
+            has_machine: cfg!(any(target_arch = "x86_64", target_arch = "aarch64")),
+            has_kernel: thread::kernel_has_sequences(),
+            glibc: process::glibc_version(),
+            is_registered: !thread::rseq_area().is_null(),
+            tunables: std::env::var("GLIBC_TUNABLES").unwrap_or_default(),
+            abort: checkup::sequences_abort(),
+            is_refused,
+        }
+    }
+
+    pub(super) fn judge(&self) -> Finding {
+        let limited = |why: &str, hint: &str| {
+            Finding::limited(format!("{why}: records go by claim, which is slower"), hint)
+        };
+        if !self.has_machine {
+            return limited("not on this processor", "x86-64 and AArch64 have them");
+        }
+        // A kernel without them is why nothing is registered.
+        if !self.has_kernel {
+            return limited(
+                "the kernel refuses rseq(2)",
+                "CONFIG_RSEQ=y; no sandbox that forbids it",
+            );
+        }
+        if !self.is_registered {
+            return match self.glibc {
+                _ if self.tunables.contains("glibc.pthread.rseq=0") => limited(
+                    "switched off by glibc.pthread.rseq=0",
+                    "start programs without that in GLIBC_TUNABLES",
+                ),
+                Some(version) => limited(
+                    &format!("glibc {version} registers none"),
+                    "glibc 2.35 and later do; under valgrind there are none",
+                ),
+                None => limited("the C library registers none", "glibc 2.35 and later do"),
+            };
+        }
+        match self.abort {
+            Some(false) => limited(
+                "they are not aborted as they must be (an emulator, a debugger?)",
+                "record where the program runs on a Linux kernel directly",
+            ),
+            _ if self.is_refused => limited(
+                "the window says that they do not work here, as was found out once",
+                "if that has changed: remove the window while nothing is recorded",
+            ),
+            Some(true) => Finding::good(match self.glibc {
+                Some(version) => format!("registered by glibc {version}, aborted when preempted"),
+                None => "aborted when preempted".into(),
+            }),
+            None => Finding::good("registered; not tested, since this process may not be moved"),
+        }
+    }
+}
+
+/// What time is read from.
+#[derive(Debug)]
+pub(super) struct Clock {
+    is_invariant: bool,
+    /// The kernel's source, and those that it would take.
+    current: String,
+    available: String,
+    /// Whether the kernel has a say about the counter.
+    is_judged_by_kernel: bool,
+}
+
+/// Clock sources that clock_gettime(2) reads without a system call (CLOCK_MONOTONIC in the vDSO).
+const QUICK_SOURCES: [&str; 5] =
+    ["tsc", "kvm-clock", "hyperv_clocksource_tsc_page", "arch_sys_counter", "riscv_clocksource"];
+
+impl Clock {
+    pub(super) fn look() -> Self {
+        let read = |name| {
+            let folder = "/sys/devices/system/clocksource/clocksource0";
+            let text = fs::read_to_string(format!("{folder}/{name}")).unwrap_or_default();
+            text.trim().to_owned()
+        };
+        Self {
+            is_invariant: checkup::counter_is_invariant(),
+            current: read("current_clocksource"),
+            available: read("available_clocksource"),
+            is_judged_by_kernel: cfg!(target_arch = "x86_64"),
+        }
+    }
+
+    pub(super) fn judge(&self) -> Finding {
+        let has = |wanted: &str| self.available.split_whitespace().any(|name| name == wanted);
+        let current = if self.current.is_empty() { "unknown" } else { self.current.as_str() };
+        let source = format!("the kernel's source is {current}");
+        if self.is_invariant {
+            return match self.is_judged_by_kernel && !self.available.is_empty() && !has("tsc") {
+                true => Finding::limited(
+                    format!("the kernel does not trust the processor's counter; {source}"),
+                    "dmesg | grep -i tsc says why; where it jumps, traces say that the clock did",
+                ),
+                false => Finding::good(format!("the processor's counter, at one speed; {source}")),
+            };
+        }
+        if QUICK_SOURCES.contains(&current) {
+            return Finding::limited(
+                format!("no counter of one speed: each record asks the C library; {source}"),
+                "a virtual machine may be given an invariant TSC by its host",
+            );
+        }
+        Finding::limited(
+            format!("no counter of one speed: each record is a system call; {source}"),
+            match self.available.split_whitespace().find(|name| QUICK_SOURCES.contains(name)) {
+                Some(better) => format!("the source {better} needs none, if it is sound"),
+                None => "a virtual machine may be given an invariant TSC by its host".into(),
+            },
+        )
+    }
+}
+
+/// Whether every CPU can be visited.
+pub(super) fn judge_cpus(cpus: &Cpus) -> Finding {
+    let (online, possible) = (cpus.online.len(), cpus.possible);
+    let all = match possible as usize == online {
+        true => format!("{online} online"),
+        false => format!("{online} online of {possible} possible"),
+    };
+    if cpus.withheld.is_empty() {
+        return Finding::good(format!("{all}; this process may run on each"));
+    }
+    Finding::limited(
+        format!("{all}; this process may not run on {}", ranges(&cpus.withheld)),
+        "a cpuset with all CPUs: without, memory of ended recordings is not used again",
+    )
+}
+
+/// Ascending numbers as the kernel lists CPUs: `0-3,8`.
+fn ranges(numbers: &[u32]) -> String {
+    let mut parts: Vec<String> = Vec::new();
+    for run in numbers.chunk_by(|one, next| one.checked_add(1) == Some(*next)) {
+        parts.push(match run {
+            [first, .., last] => format!("{first}-{last}"),
+            _ => run.iter().map(u32::to_string).collect(),
+        });
+    }
+    parts.join(",")
+}
+
+/// The kernel.
+#[derive(Debug)]
+pub(super) struct Kernel {
+    release: String,
+    /// Restarting all sequences of a process at once: membarrier(2).
+    restarts: Result<(), Errno>,
+}
+
+impl Kernel {
+    pub(super) fn look() -> Self {
+        Self { release: release(), restarts: process::restart_sequences() }
+    }
+
+    pub(super) fn judge(&self) -> Finding {
+        let Self { release, restarts } = self;
+        match restarts {
+            Ok(()) => Finding::good(format!("Linux {release}")),
+            Err(errno) => Finding::limited(
+                format!("Linux {release} refuses membarrier(2) for sequences: {errno}"),
+                "Linux 5.10; without, a process that becomes another user may lose a record",
+            ),
+        }
+    }
+}
+
+fn release() -> String {
+    fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default().trim().to_owned()
+}
+
+/// How processes ended that are no children.
+#[derive(Debug)]
+pub(super) struct Crashes {
+    can_tell: bool,
+    release: String,
+}
+
+impl Crashes {
+    pub(super) fn look() -> Self {
+        Self { can_tell: process::can_tell_exits(), release: release() }
+    }
+
+    pub(super) fn judge(&self) -> Finding {
+        match self.can_tell {
+            true => Finding::good("the kernel says by which signal any process died (pidfd)"),
+            false => Finding::limited(
+                format!("Linux {} does not say how processes died", self.release),
+                "Linux 6.15 does: for snapshots at crashes",
+            ),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::Verdict;
+    use super::*;
+
+    /// The verdict, if fact and hint say this.
+    fn verdict(finding: &Finding, fact: &str, hint: &str) -> Verdict {
+        assert!(finding.fact.contains(fact), "{finding:?}");
+        assert!(finding.hint.as_deref().unwrap_or_default().contains(hint), "{finding:?}");
+        finding.verdict
+    }
+
+    #[test]
+    fn users_are_who_they_are_outside() {
+        let judge = |uid, outside, by_sudo: Option<&str>| {
+            User { uid, outside, by_sudo: by_sudo.map(str::to_owned) }.judge()
+        };
+        assert_eq!(judge(0, Some(0), None), Finding::good("root"));
+        assert_eq!(judge(7, Some(7), None), Finding::good("user 7"));
+        let mapped = judge(0, Some(1000), None);
+        assert_eq!(verdict(&mapped, "user 1000 outside", ""), Verdict::Good);
+        assert_eq!(verdict(&judge(7, None, None), "is nobody", "unshare"), Verdict::Missing);
+        let sudo = judge(0, Some(0), Some("ada"));
+        assert_eq!(verdict(&sudo, "works as ada", "as ada"), Verdict::Limited);
+    }
+
+    #[test]
+    fn proc_is_needed() {
+        let judge = |has_proc, namespace| Processes { has_proc, namespace }.judge();
+        assert_eq!(judge(true, FIRST_PID_NAMESPACE), Finding::good("mounted"));
+        assert_eq!(verdict(&judge(true, 77), "container", ""), Verdict::Good);
+        assert_eq!(verdict(&judge(false, 0), "not mounted", "mount -t proc"), Verdict::Missing);
+    }
+
+    #[test]
+    fn the_tightest_limit_counts() {
+        const MIB: u64 = 1 << 20;
+        let memory = || Memory {
+            need: Some(Need { least: MIB, usual: 8 * MIB }),
+            window_bytes: 2 * MIB,
+            backed_bytes: 0,
+            folder: "/dev/shm".into(),
+            free: Some(18 * MIB),
+            group: None,
+            file_length: None,
+            address_space: None,
+        };
+        let good = memory().judge();
+        assert_eq!(verdict(&good, "16.0 MiB for buffers in /dev/shm", ""), Verdict::Good);
+        let small = Memory { free: Some(17 * MIB), ..memory() }.judge();
+        assert_eq!(verdict(&small, "with 16.0 MiB", "remount,size="), Verdict::Limited);
+        let group = Memory { group: Some(2 * MIB), ..memory() }.judge();
+        assert_eq!(verdict(&group, "0 bytes for buffers in the control", "max"), Verdict::Missing);
+        let file = Memory { file_length: Some(9 * MIB), backed_bytes: MIB, ..memory() }.judge();
+        assert_eq!(verdict(&file, "6.0 MiB for buffers within", "ulimit -f"), Verdict::Limited);
+        let space = Memory { address_space: Some(MIB), ..memory() }.judge();
+        assert_eq!(verdict(&space, "limited to 1.0 MiB", "ulimit -v"), Verdict::Limited);
+        let unknown = Memory { free: None, ..memory() }.judge();
+        assert_eq!(unknown.verdict, Verdict::Good);
+    }
+
+    #[test]
+    fn what_a_recording_needs_grows_with_the_machine() {
+        let need = |cpus: u32| {
+            Need::on(&Cpus { possible: cpus, online: (0..cpus).collect(), withheld: Vec::new() })
+                .expect("sizes")
+        };
+        let (small, large) = (need(2), need(64));
+        assert!(small.least < small.usual && small.least < large.least, "{small:?} {large:?}");
+        assert!(small.usual > 8 << 20, "two buffers of 4 MiB: {small:?}");
+    }
+
+    fn sequences() -> Sequences {
+        Sequences {
+            has_machine: true,
+            has_kernel: true,
+            glibc: Some("2.36"),
+            is_registered: true,
+            tunables: String::new(),
+            abort: Some(true),
+            is_refused: false,
+        }
+    }
+
+    #[test]
+    fn sequences_are_explained_from_the_kernel_up() {
+        assert_eq!(verdict(&sequences().judge(), "glibc 2.36", ""), Verdict::Good);
+        let untested = Sequences { abort: None, ..sequences() };
+        assert_eq!(verdict(&untested.judge(), "not tested", ""), Verdict::Good);
+        let none = || Sequences { is_registered: false, abort: None, ..sequences() };
+        let off = || "a=b:glibc.pthread.rseq=0".to_owned();
+        let cases = [
+            (Sequences { has_machine: false, ..none() }, "processor", "AArch64"),
+            (Sequences { has_kernel: false, ..none() }, "refuses rseq(2)", "CONFIG_RSEQ"),
+            (Sequences { tunables: off(), ..none() }, "glibc.pthread.rseq=0", "GLIBC_TUNABLES"),
+            (Sequences { glibc: Some("2.31"), ..none() }, "glibc 2.31 registers none", "2.35"),
+            (Sequences { glibc: None, ..none() }, "the C library registers none", "2.35"),
+            (Sequences { abort: Some(false), ..sequences() }, "not aborted", "directly"),
+            (Sequences { is_refused: true, ..sequences() }, "the window says", "remove"),
+        ];
+        for (seen, fact, hint) in cases {
+            assert_eq!(verdict(&seen.judge(), fact, hint), Verdict::Limited);
+        }
+        // Switched on again.
+        let on = Sequences { tunables: "glibc.pthread.rseq=1".into(), ..sequences() };
+        assert_eq!(on.judge().verdict, Verdict::Good);
+    }
+
+    #[test]
+    fn clocks_cost_what_they_cost() {
+        let judge = |is_invariant, current: &str, available: &str| {
+            let (current, available) = (current.to_owned(), available.to_owned());
+            Clock { is_invariant, current, available, is_judged_by_kernel: true }.judge()
+        };
+        let good = judge(true, "tsc", "tsc hpet");
+        assert_eq!(verdict(&good, "at one speed; the kernel's source is tsc", ""), Verdict::Good);
+        assert_eq!(judge(true, "kvm-clock", "kvm-clock tsc").verdict, Verdict::Good);
+        assert_eq!(verdict(&judge(true, "", ""), "unknown", ""), Verdict::Good);
+        let unstable = judge(true, "hpet", "hpet acpi_pm");
+        assert_eq!(verdict(&unstable, "does not trust", "dmesg"), Verdict::Limited);
+        let quick = judge(false, "kvm-clock", "kvm-clock");
+        assert_eq!(verdict(&quick, "asks the C library", "invariant TSC"), Verdict::Limited);
+        let slow = judge(false, "hpet", "hpet kvm-clock");
+        assert_eq!(verdict(&slow, "system call", "source kvm-clock"), Verdict::Limited);
+        let hopeless = judge(false, "hpet", "hpet");
+        assert_eq!(verdict(&hopeless, "system call", "invariant TSC"), Verdict::Limited);
+    }
+
+    #[test]
+    fn cpus_that_are_withheld_are_named() {
+        let judge = |withheld: &[u32]| {
+            let (online, withheld) = ((0..8).collect(), withheld.to_vec());
+            judge_cpus(&Cpus { possible: 16, online, withheld })
+        };
+        assert_eq!(
+            judge(&[]),
+            Finding::good("8 online of 16 possible; this process may run on each")
+        );
+        let some = judge(&[0, 3, 4, 5, 7]);
+        assert_eq!(verdict(&some, "may not run on 0,3-5,7", "cpuset"), Verdict::Limited);
+        assert_eq!(ranges(&[u32::MAX - 1, u32::MAX]), "4294967294-4294967295");
+    }
+
+    #[test]
+    fn old_kernels_are_told_what_newer_ones_do() {
+        let kernel = |restarts| Kernel { release: "5.4".into(), restarts }.judge();
+        assert_eq!(kernel(Ok(())), Finding::good("Linux 5.4"));
+        let old = kernel(Err(Errno(libc::EINVAL)));
+        assert_eq!(verdict(&old, "Linux 5.4", "5.10"), Verdict::Limited);
+        let crashes = |can_tell| Crashes { can_tell, release: "6.1".into() }.judge();
+        assert_eq!(crashes(true).verdict, Verdict::Good);
+        assert_eq!(verdict(&crashes(false), "Linux 6.1", "6.15"), Verdict::Limited);
+    }
+}

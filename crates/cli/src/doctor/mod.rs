@@ -1,0 +1,240 @@
+//! `trackway doctor`: what this machine allows, what is missing, and what to do about it.
+//!
+//! A check is two things: a look, which reads and changes nothing, and a judgement, a pure function
+//! of what was seen. What the recorder decides by itself is asked of it
+//! (`trackway_recorder::checkup`), so that this page and a recording agree.
+
+mod install;
+mod machine;
+mod window;
+
+use std::io::{self, IsTerminal, Write};
+use std::process::ExitCode;
+
+use crate::NEGATIVE;
+use crate::arguments::Format;
+use crate::list::quoted;
+
+/// Say what this machine allows, what is missing, and what to do about it.
+///
+/// Examples:
+///
+///   trackway doctor
+///   trackway doctor --format json
+///
+/// Nothing is changed. What is "limited" works, in a smaller or slower way; of what is "missing"
+/// the last line says whether recording needs it. The exit status is 0 if recording works, and 1
+/// if not.
+#[derive(Debug, clap::Args)]
+#[command(verbatim_doc_comment)]
+pub(crate) struct Arguments {
+    /// Form of the report
+    #[arg(long, value_enum, default_value_t = Format::Text)]
+    format: Format,
+}
+
+/// How good it is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Verdict {
+    Good,
+    /// Works, in a smaller or slower way.
+    Limited,
+    /// Does not work, or is not there.
+    Missing,
+}
+
+impl Verdict {
+    const fn word(self) -> &'static str {
+        match self {
+            Self::Good => "good",
+            Self::Limited => "limited",
+            Self::Missing => "missing",
+        }
+    }
+
+    /// As terminals take it (ECMA-48): green, yellow, red.
+    const fn colour(self) -> &'static str {
+        match self {
+            Self::Good => "\x1b[32m",
+            Self::Limited => "\x1b[33m",
+            Self::Missing => "\x1b[31m",
+        }
+    }
+}
+
+/// What a check found.
+#[derive(Debug, PartialEq, Eq)]
+struct Finding {
+    verdict: Verdict,
+    /// What is so, in a line.
+    fact: String,
+    /// What to do about it, in a line; none if it is good.
+    hint: Option<String>,
+}
+
+impl Finding {
+    fn good(fact: impl Into<String>) -> Self {
+        Self { verdict: Verdict::Good, fact: fact.into(), hint: None }
+    }
+
+    fn limited(fact: impl Into<String>, hint: impl Into<String>) -> Self {
+        Self { verdict: Verdict::Limited, fact: fact.into(), hint: Some(hint.into()) }
+    }
+
+    fn missing(fact: impl Into<String>, hint: impl Into<String>) -> Self {
+        Self { verdict: Verdict::Missing, fact: fact.into(), hint: Some(hint.into()) }
+    }
+}
+
+/// A check that was made.
+struct Check {
+    name: &'static str,
+    /// Whether there is no recording without it.
+    is_needed: bool,
+    finding: Finding,
+}
+
+impl Check {
+    fn prevents_recording(&self) -> bool {
+        self.is_needed && self.finding.verdict == Verdict::Missing
+    }
+}
+
+/// Makes all checks and prints what they found.
+///
+/// # Errors
+///
+/// If it cannot be printed.
+pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
+    let checks = all();
+    let stdout = io::stdout();
+    let text = match arguments.format {
+        Format::Text => text(&checks, stdout.is_terminal() && wants_colour()),
+        Format::Json => json(&checks),
+    };
+    stdout.lock().write_all(text.as_bytes())?;
+    let works = !checks.iter().any(Check::prevents_recording);
+    Ok(if works { ExitCode::SUCCESS } else { ExitCode::from(NEGATIVE) })
+}
+
+/// Whether nobody said that they want none (no-color.org).
+fn wants_colour() -> bool {
+    std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty())
+        && std::env::var_os("TERM").is_none_or(|value| value != "dumb")
+}
+
+/// What recording needs comes first, then what makes it fast and whole, then the rest.
+fn all() -> Vec<Check> {
+    let needed = |name, finding| Check { name, is_needed: true, finding };
+    let useful = |name, finding| Check { name, is_needed: false, finding };
+    let window = window::Seen::look();
+    vec![
+        needed("user", machine::User::look().judge()),
+        needed("proc", machine::Processes::look().judge()),
+        needed("window", window.judge()),
+        needed("recordings", window.judge_recordings()),
+        useful("leftovers", window.judge_leftovers()),
+        needed("memory", machine::Memory::look(&window).judge()),
+        needed("library", install::Libraries::look().judge()),
+        useful("helpers", install::Helpers::look().judge()),
+        useful("loader", install::Loader::look().judge()),
+        useful("sequences", machine::Sequences::look(window.refuses_sequences()).judge()),
+        useful("clock", machine::Clock::look().judge()),
+        useful("cpus", machine::judge_cpus(&trackway_recorder::checkup::Cpus::look())),
+        useful("kernel", machine::Kernel::look().judge()),
+        useful("crashes", machine::Crashes::look().judge()),
+        useful("sessions", install::Sockets::look().judge()),
+        useful("babeltrace2", install::Babeltrace::look().judge()),
+    ]
+}
+
+fn text(checks: &[Check], is_coloured: bool) -> String {
+    let width = checks.iter().map(|check| check.name.len()).max().unwrap_or(0);
+    let indent = width + 2 + Verdict::Limited.word().len() + 2;
+    let mut text = String::new();
+    for Check { name, finding, .. } in checks {
+        let (word, colour) = (finding.verdict.word(), finding.verdict.colour());
+        let (on, off) = if is_coloured { (colour, "\x1b[0m") } else { ("", "") };
+        // Padded by hand: what switches colours has no width.
+        let pad = indent - 2 - width - word.len();
+        text += &format!("{name:width$}  {on}{word}{off}{:pad$}{}\n", "", one_line(&finding.fact));
+        if let Some(hint) = &finding.hint {
+            text += &format!("{:indent$}hint: {}\n", "", one_line(hint));
+        }
+    }
+    let preventing: Vec<&str> =
+        checks.iter().filter(|check| check.prevents_recording()).map(|check| check.name).collect();
+    match preventing.as_slice() {
+        [] => text += "\nrecording works here\n",
+        names => text += &format!("\nrecording does not work here: {}\n", names.join(", ")),
+    }
+    text
+}
+
+/// Paths may hold anything; a terminal is not to be told by them what to do.
+fn one_line(text: &str) -> String {
+    text.chars().map(|c| if c.is_control() { '?' } else { c }).collect()
+}
+
+fn json(checks: &[Check]) -> String {
+    let objects: Vec<String> = checks
+        .iter()
+        .map(|Check { name, is_needed, finding }| {
+            format!(
+                "{{\"name\":{},\"result\":{},\"needed\":{is_needed},\"fact\":{},\"hint\":{}}}",
+                quoted(name),
+                quoted(finding.verdict.word()),
+                quoted(&finding.fact),
+                finding.hint.as_deref().map_or("null".into(), quoted)
+            )
+        })
+        .collect();
+    let works = !checks.iter().any(Check::prevents_recording);
+    format!("{{\"recording\":{works},\"checks\":[{}]}}\n", objects.join(","))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn checks() -> Vec<Check> {
+        let check = |name, is_needed, finding| Check { name, is_needed, finding };
+        vec![
+            check("a", true, Finding::good("all well")),
+            check("bcd", true, Finding::limited("slow\x1b[2J", "do \"this\"")),
+            check("e", false, Finding::missing("none", "get one")),
+        ]
+    }
+
+    #[test]
+    fn reports_are_aligned() {
+        assert_eq!(
+            text(&checks(), false),
+            "a    good     all well\n\
+             bcd  limited  slow?[2J\n              hint: do \"this\"\n\
+             e    missing  none\n              hint: get one\n\
+             \nrecording works here\n"
+        );
+        let coloured = text(&checks(), true);
+        assert!(coloured.starts_with("a    \x1b[32mgood\x1b[0m     all well\n"), "{coloured}");
+    }
+
+    #[test]
+    fn only_what_is_needed_and_missing_prevents_recording() {
+        let mut checks = checks();
+        checks[2].is_needed = true;
+        assert!(text(&checks, false).ends_with("\nrecording does not work here: e\n"));
+        assert!(json(&checks).starts_with("{\"recording\":false,"));
+    }
+
+    #[test]
+    fn reports_are_json() {
+        assert_eq!(
+            json(&checks()[1..]),
+            "{\"recording\":true,\"checks\":[{\"name\":\"bcd\",\"result\":\"limited\",\
+             \"needed\":true,\"fact\":\"slow\\u001b[2J\",\"hint\":\"do \\\"this\\\"\"},\
+             {\"name\":\"e\",\"result\":\"missing\",\"needed\":false,\"fact\":\"none\",\
+             \"hint\":\"get one\"}]}\n"
+        );
+    }
+}

@@ -1,0 +1,130 @@
+//! What is followed: folders of traces, and sessions that are recording, by their names.
+
+use std::path::{Path, PathBuf};
+
+use trackway_recorder::RecordError;
+use trackway_recorder::control::RunFolder;
+use trackway_recorder::control::client::Session;
+use trackway_recorder::protocol::{Answer, Request};
+
+use crate::named;
+
+/// A session that is followed. Its recorder writes what there is fifty times a second, and says in
+/// the traces how far that is, until this is dropped.
+pub(super) struct Live {
+    /// The folders of its traces.
+    pub(super) folders: Vec<PathBuf>,
+    /// As long as it lasts, somebody follows.
+    pub(super) _connection: Option<Session>,
+}
+
+/// What somebody named.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum Named<'a> {
+    /// Something that is there: a session may record into it.
+    Folder(&'a Path),
+    /// What is no path, and may be the name of a session.
+    Name(&'a str),
+}
+
+impl<'a> Named<'a> {
+    /// What `path` may be; `None` for what neither is there nor can be a name.
+    fn of(path: &'a Path) -> Option<Self> {
+        if path.exists() {
+            return Some(Self::Folder(path));
+        }
+        named::name_of(path).map(Self::Name)
+    }
+}
+
+/// The session that is meant, whose recorder is told that somebody follows; `None` if there is
+/// none.
+///
+/// # Errors
+///
+/// If there is one of that name, and its recorder does not answer.
+pub(super) fn find(named: Named<'_>) -> anyhow::Result<Option<Live>> {
+    match named {
+        Named::Name(name) => match Session::connect(&RunFolder::new(), name) {
+            Ok(session) => follow(session).map(Some),
+            Err(RecordError::NoSession(_)) => Ok(None),
+            Err(error) => Err(error.into()),
+        },
+        // Without it the trace is followed all the same, a second later.
+        Named::Folder(path) => Ok(records_into(path).and_then(|session| follow(session).ok())),
+    }
+}
+
+fn follow(mut session: Session) -> anyhow::Result<Live> {
+    let Answer::Following { folders } = session.ask(Request::Follow)? else {
+        anyhow::bail!("the recorder did not say where its trace is");
+    };
+    Ok(Live { folders, _connection: Some(session) })
+}
+
+/// The session that records into this folder.
+fn records_into(path: &Path) -> Option<Session> {
+    let path = path.canonicalize().ok()?;
+    let folder = RunFolder::new();
+    folder.names().ok()?.into_iter().find_map(|name| {
+        let mut session = Session::connect(&folder, &name).ok()?;
+        let Ok(Answer::Status(status)) = session.ask(Request::Status) else { return None };
+        (status.folder.canonicalize().ok()? == path).then_some(session)
+    })
+}
+
+/// What was asked to be followed, found.
+pub(super) struct Targets {
+    /// Folders of traces.
+    pub(super) folders: Vec<PathBuf>,
+    /// Sessions that are followed until this is dropped.
+    _sessions: Vec<Live>,
+}
+
+impl Targets {
+    /// What is `named`, where `find` finds a session. A folder comes before a session of its name.
+    ///
+    /// # Errors
+    ///
+    /// Those of `find`. What is neither stays as it is named, to be told of by whoever opens it.
+    pub(super) fn find(
+        named: &[PathBuf],
+        find: impl Fn(Named<'_>) -> anyhow::Result<Option<Live>>,
+    ) -> anyhow::Result<Self> {
+        let (mut folders, mut sessions) = (Vec::new(), Vec::new());
+        for path in named {
+            match Named::of(path).map(&find).transpose()?.flatten() {
+                Some(live) => {
+                    folders.extend_from_slice(&live.folders);
+                    sessions.push(live);
+                }
+                None => folders.push(path.clone()),
+            }
+        }
+        Ok(Self { folders, _sessions: sessions })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sessions_are_found_by_names_that_are_no_paths() {
+        let asked = std::cell::RefCell::new(Vec::new());
+        let find = |named: Named<'_>| {
+            let Named::Name(name) = named else { return Ok(None) };
+            asked.borrow_mut().push(name.to_owned());
+            let folders = vec!["/x/ust".into(), "/x/kernel".into()];
+            anyhow::ensure!(name != "dead", "its recorder does not answer");
+            Ok((name == "known").then_some(Live { folders, _connection: None }))
+        };
+        let named = ["src", "known", "not/there", "unknown", ""].map(PathBuf::from);
+        let targets = Targets::find(&named, find).expect("it answers");
+        let expected = ["src", "/x/ust", "/x/kernel", "not/there", "unknown", ""];
+        assert_eq!(targets.folders, expected.map(PathBuf::from));
+        // The package's folder `src` is there.
+        assert_eq!(*asked.borrow(), ["known", "unknown"]);
+        assert!(Targets::find(&["dead".into()], find).is_err());
+    }
+}

@@ -1,0 +1,398 @@
+//! The command line of `trackway session`, `channel` and `event`.
+
+use std::path::PathBuf;
+
+use clap::{Args, Subcommand};
+use trackway_recorder::Level;
+
+use crate::arguments::Format;
+
+/// Record in the background, and say how it goes on.
+///
+/// Examples:
+///
+///   trackway session create web --on 'web:*'
+///   trackway session create flight --flight-recorder
+///   trackway session snapshot flight --last 10s
+///   trackway session status web
+///   trackway session destroy web
+///
+/// A session is a recorder in the background. It records all programs of the user that have events:
+/// those that run, and those that are started later. Where there is only one session, commands need
+/// not name it.
+///
+/// trackway record is the same recorder in the foreground, for one command: while it runs, it is
+/// told what to do as session record-PID, by its process id. Commands that name no session mean one
+/// in the background, if there is any.
+#[derive(Debug, Args)]
+#[command(verbatim_doc_comment)]
+pub(crate) struct SessionArguments {
+    #[command(subcommand)]
+    pub(crate) verb: SessionVerb,
+}
+
+/// What to do with sessions.
+#[derive(Debug, Subcommand)]
+pub(crate) enum SessionVerb {
+    Create(Box<CreateArguments>),
+    /// Record again
+    Start(NameArguments),
+    /// Stop recording; what was recorded before is in the trace when this returns
+    Stop(NameArguments),
+    /// End sessions; their traces are complete when this returns, and programs go on
+    Destroy(DestroyArguments),
+    /// List sessions
+    List(ListArguments),
+    /// Say how a session goes
+    Status(StatusArguments),
+    /// Write what is in a flight recorder
+    Snapshot(SnapshotArguments),
+    /// Forget what was recorded: the trace so far, and what is in flight recorders
+    Clear(NameArguments),
+    Save(SaveArguments),
+    Load(LoadArguments),
+    #[command(hide = true)]
+    Recorder,
+}
+
+/// Begin a session.
+///
+/// Examples:
+///
+///   trackway session create web --on 'web:*' --on '!web:noise' -o /var/log/traces/web
+///   trackway session create errors --on '*' --level error
+///   trackway session create flight --flight-recorder --snapshot-on-crash
+///   trackway session create nginx --executable nginx --context vtid,procname
+///   sudo trackway session create all --user all -o /var/log/traces/all
+#[derive(Debug, Args)]
+#[command(verbatim_doc_comment)]
+pub(crate) struct CreateArguments {
+    /// Its name: letters, digits, -, _ and . [default: that of the file, with --load]
+    #[arg(value_name = "NAME", required_unless_present = "load")]
+    pub(crate) name: Option<String>,
+    /// Folder of the trace: new, empty, or with an earlier trace and nothing else, which is moved
+    /// to DIR.old, in the place of what was there [default: a new folder,
+    /// trackway-NAME-DATE-TIME]
+    #[arg(short, long, value_name = "DIR")]
+    pub(crate) output: Option<PathBuf>,
+    /// What was saved, or written by hand: options are in it
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["on", "level", "level_only", "exclude",
+        "context", "buffer_size", "sub_buffers", "tracefile_size", "tracefile_count",
+        "overwrite", "blocking_timeout", "pid", "executable", "pid_namespace",
+        "user"])]
+    pub(crate) load: Option<PathBuf>,
+    /// Record this user's programs, by name or number, or those of all users; only root may
+    /// (several: again, or by commas) [default: your own]
+    #[arg(long, value_name = "NAME|UID|all", value_delimiter = ',')]
+    pub(crate) user: Vec<String>,
+    /// Do not record yet; trackway session start does
+    #[arg(long)]
+    pub(crate) no_start: bool,
+    /// Write a snapshot when a traced process dies of a crash signal, such as SIGSEGV
+    #[arg(long)]
+    pub(crate) snapshot_on_crash: bool,
+    /// Record in the foreground, until SIGTERM or Ctrl-C: for service managers
+    #[arg(long)]
+    pub(crate) foreground: bool,
+    #[command(flatten)]
+    pub(crate) rules: RuleArguments,
+    #[command(flatten)]
+    pub(crate) channel: ChannelOptions,
+}
+
+/// Which events.
+#[derive(Debug, Args)]
+pub(crate) struct RuleArguments {
+    /// Record events whose provider:name matches; * stands for anything, a provider alone for all
+    /// of its events, ! in front excludes [default: all events]
+    #[arg(long, value_name = "PATTERN")]
+    pub(crate) on: Vec<String>,
+    #[command(flatten)]
+    pub(crate) levels: LevelArguments,
+    /// Record none of the events that match: the same as --on '!PATTERN'
+    #[arg(long, value_name = "PATTERN")]
+    pub(crate) exclude: Vec<String>,
+}
+
+/// Of which level.
+#[derive(Debug, Args)]
+pub(crate) struct LevelArguments {
+    /// Only events of this level and graver ones: emerg, alert, crit, error, warning, notice, info,
+    /// debug-system, … debug
+    #[arg(long, value_name = "LEVEL", value_parser = level)]
+    pub(crate) level: Option<Level>,
+    /// Only events of exactly this level
+    #[arg(long, value_name = "LEVEL", value_parser = level, conflicts_with = "level")]
+    pub(crate) level_only: Option<Level>,
+}
+
+/// Buffers, contexts and processes of a channel. What is not said is as usual, or stays.
+#[derive(Debug, Args)]
+pub(crate) struct ChannelOptions {
+    /// What every record says besides its fields: vpid, vtid, procname, or none [default: vtid]
+    #[arg(long, value_name = "LIST")]
+    pub(crate) context: Option<String>,
+    /// Buffer size for each CPU, with K, M or G; memory for all of it is taken at once
+    /// [default: 4M, taken as it is needed]
+    #[arg(long, value_name = "SIZE", value_parser = size)]
+    pub(crate) buffer_size: Option<u64>,
+    /// Sub-buffers for each CPU: a power of two, 2 to 256 [default: 64, or fewer of small buffers]
+    #[arg(long, value_name = "N")]
+    pub(crate) sub_buffers: Option<u64>,
+    /// Cut each stream into files of at most this size, with K, M or G; at least that of a
+    /// sub-buffer; 0: one file, which grows [default: 0]
+    #[arg(long, value_name = "SIZE", value_parser = size)]
+    pub(crate) tracefile_size: Option<u64>,
+    /// Keep so many files of each stream, and delete the oldest when a new one begins; a CPU has
+    /// one stream, seldom two or three; 0: all [default: 0]
+    #[arg(long, value_name = "N")]
+    pub(crate) tracefile_count: Option<u64>,
+    /// Keep the newest events in memory and overwrite the oldest; snapshots write them
+    #[arg(long, visible_alias = "flight-recorder")]
+    pub(crate) overwrite: bool,
+    /// How long programs that were started with TRACKWAY_ALLOW_BLOCKING=1 wait for room, such as
+    /// 10ms; 0: they do not [default: 0]
+    #[arg(long, value_name = "TIME", value_parser = time)]
+    pub(crate) blocking_timeout: Option<std::time::Duration>,
+    /// Only this process (several: again, or by commas)
+    #[arg(long, value_name = "PID", value_delimiter = ',')]
+    pub(crate) pid: Vec<u32>,
+    /// Only programs whose executable matches: its file name, or with a / its path
+    #[arg(long, value_name = "PATTERN")]
+    pub(crate) executable: Vec<String>,
+    /// Only processes of the process-id namespace with this inode number, as of a container:
+    /// stat -Lc %i /proc/PID/ns/pid
+    #[arg(long, value_name = "INODE", value_delimiter = ',')]
+    pub(crate) pid_namespace: Vec<u64>,
+}
+
+/// Which session.
+#[derive(Debug, Args)]
+pub(crate) struct NameArguments {
+    /// The session [default: the only one]
+    #[arg(value_name = "NAME")]
+    pub(crate) name: Option<String>,
+}
+
+/// Which sessions to end.
+#[derive(Debug, Args)]
+pub(crate) struct DestroyArguments {
+    /// The session [default: the only one]
+    #[arg(value_name = "NAME")]
+    pub(crate) name: Option<String>,
+    /// All sessions in the background, but not what trackway record records
+    #[arg(long, conflicts_with = "name")]
+    pub(crate) all: bool,
+}
+
+/// How to list sessions.
+#[derive(Debug, Args)]
+pub(crate) struct ListArguments {
+    /// Form of the list
+    #[arg(long, value_enum, default_value_t = Format::Text)]
+    pub(crate) format: Format,
+}
+
+/// How to say how a session goes.
+#[derive(Debug, Args)]
+pub(crate) struct StatusArguments {
+    /// The session [default: the only one]
+    #[arg(value_name = "NAME")]
+    pub(crate) name: Option<String>,
+    /// Form of the answer
+    #[arg(long, value_enum, default_value_t = Format::Text)]
+    pub(crate) format: Format,
+}
+
+/// Which snapshot.
+#[derive(Debug, Args)]
+pub(crate) struct SnapshotArguments {
+    /// The session [default: the only one]
+    #[arg(value_name = "NAME")]
+    pub(crate) name: Option<String>,
+    /// Folder to write to; an earlier trace there is moved to DIR.old, in the place of what was
+    /// there [default: snapshot-1, -2, … in the session's folder; of trackway record,
+    /// DIR.snapshot-1, -2, … beside its trace]
+    #[arg(short, long, value_name = "DIR")]
+    pub(crate) output: Option<PathBuf>,
+    /// Only the last so many seconds, in whole sub-buffers: 10s, 500ms, 2m
+    #[arg(long, value_name = "TIME", value_parser = time)]
+    pub(crate) last: Option<std::time::Duration>,
+}
+
+/// Write what a session is to a file that trackway session load reads.
+///
+/// Examples:
+///
+///   trackway session save web -o web.toml
+///   trackway session save web
+#[derive(Debug, Args)]
+#[command(verbatim_doc_comment)]
+pub(crate) struct SaveArguments {
+    /// The session [default: the only one]
+    #[arg(value_name = "NAME")]
+    pub(crate) name: Option<String>,
+    /// File to write to [default: standard output]
+    #[arg(short, long, value_name = "FILE")]
+    pub(crate) output: Option<PathBuf>,
+}
+
+/// Begin a session as a file says.
+///
+/// Examples:
+///
+///   trackway session load web.toml
+///   trackway session load web.toml other-name
+#[derive(Debug, Args)]
+#[command(verbatim_doc_comment)]
+pub(crate) struct LoadArguments {
+    /// The file
+    #[arg(value_name = "FILE")]
+    pub(crate) file: PathBuf,
+    /// The session's name [default: that in the file]
+    #[arg(value_name = "NAME")]
+    pub(crate) name: Option<String>,
+}
+
+/// Add, change and remove channels of sessions, while they record.
+///
+/// Examples:
+///
+///   trackway channel add web rare --on 'web:error' --buffer-size 64K
+///   trackway channel set web channel0 --context vtid,procname
+///   trackway channel remove web rare
+///
+/// A channel has buffers, events, contexts and processes of its own. Other contexts or sizes begin
+/// other streams in the trace; no event is lost by it.
+#[derive(Debug, Args)]
+#[command(verbatim_doc_comment)]
+pub(crate) struct ChannelArguments {
+    #[command(subcommand)]
+    pub(crate) verb: ChannelVerb,
+}
+
+/// What to do with channels.
+#[derive(Debug, Subcommand)]
+pub(crate) enum ChannelVerb {
+    /// Add a channel
+    Add(Box<AddArguments>),
+    /// Change a channel
+    Set(Box<SetArguments>),
+    /// Remove a channel; what it recorded stays in the trace
+    Remove(RemoveArguments),
+}
+
+/// The channel to add.
+#[derive(Debug, Args)]
+pub(crate) struct AddArguments {
+    /// The session
+    #[arg(value_name = "SESSION")]
+    pub(crate) session: String,
+    /// The channel's name
+    #[arg(value_name = "CHANNEL")]
+    pub(crate) channel: String,
+    #[command(flatten)]
+    pub(crate) rules: RuleArguments,
+    #[command(flatten)]
+    pub(crate) options: ChannelOptions,
+}
+
+/// The channel to change, and how.
+#[derive(Debug, Args)]
+pub(crate) struct SetArguments {
+    /// The session
+    #[arg(value_name = "SESSION")]
+    pub(crate) session: String,
+    /// The channel
+    #[arg(value_name = "CHANNEL")]
+    pub(crate) channel: String,
+    #[command(flatten)]
+    pub(crate) options: ChannelOptions,
+    /// Discard events that find no room, instead of overwriting the oldest
+    #[arg(long, conflicts_with = "overwrite")]
+    pub(crate) discard: bool,
+    /// Of any process
+    #[arg(long, conflicts_with_all = ["pid", "executable", "pid_namespace"])]
+    pub(crate) any_process: bool,
+}
+
+/// The channel to remove.
+#[derive(Debug, Args)]
+pub(crate) struct RemoveArguments {
+    /// The session
+    #[arg(value_name = "SESSION")]
+    pub(crate) session: String,
+    /// The channel
+    #[arg(value_name = "CHANNEL")]
+    pub(crate) channel: String,
+}
+
+/// Switch events on and off, while sessions record.
+///
+/// Examples:
+///
+///   trackway event off web 'web:noise'
+///   trackway event on web 'db:*' --level warning
+///   trackway event on web 'web:request' --only
+///
+/// A PATTERN is for provider:name; * stands for anything, a provider alone for all of its events.
+#[derive(Debug, Args)]
+#[command(verbatim_doc_comment)]
+pub(crate) struct EventArguments {
+    #[command(subcommand)]
+    pub(crate) verb: EventVerb,
+}
+
+/// What to do with events.
+#[derive(Debug, Subcommand)]
+pub(crate) enum EventVerb {
+    /// Record events that match
+    On(OnArguments),
+    /// Record events that match no more
+    Off(OffArguments),
+}
+
+/// The events to switch on.
+#[derive(Debug, Args)]
+pub(crate) struct OnArguments {
+    /// The session
+    #[arg(value_name = "SESSION")]
+    pub(crate) session: String,
+    /// Which events
+    #[arg(value_name = "PATTERN", required = true)]
+    pub(crate) patterns: Vec<String>,
+    /// The channel [default: the only one]
+    #[arg(long, value_name = "CHANNEL")]
+    pub(crate) channel: Option<String>,
+    #[command(flatten)]
+    pub(crate) levels: LevelArguments,
+    /// These instead of those that were on
+    #[arg(long)]
+    pub(crate) only: bool,
+}
+
+/// The events to switch off.
+#[derive(Debug, Args)]
+pub(crate) struct OffArguments {
+    /// The session
+    #[arg(value_name = "SESSION")]
+    pub(crate) session: String,
+    /// Which events
+    #[arg(value_name = "PATTERN", required = true)]
+    pub(crate) patterns: Vec<String>,
+    /// The channel [default: the only one]
+    #[arg(long, value_name = "CHANNEL")]
+    pub(crate) channel: Option<String>,
+}
+
+fn level(text: &str) -> Result<Level, String> {
+    Level::parse(text).map_err(|error| error.to_string())
+}
+
+fn size(text: &str) -> Result<u64, String> {
+    trackway_recorder::parse_size(text).map_err(|error| error.to_string())
+}
+
+fn time(text: &str) -> Result<std::time::Duration, String> {
+    trackway_recorder::parse_duration(text).map_err(|error| error.to_string())
+}

@@ -1,0 +1,102 @@
+//! A session's recorder as a process of its own: this program again, without a terminal.
+
+use std::io::{self, BufRead as _, BufReader, Read as _, Write as _};
+use std::process::{Command, ExitCode, Stdio};
+
+use anyhow::{Context as _, anyhow};
+use trackway_recorder::protocol::{Answer, Refusal, Status};
+use trackway_recorder::{Begun, RecordError, SessionSpec};
+
+/// Begins a session in the background; returns once it records, or cannot.
+pub(super) fn begin(spec: &SessionSpec) -> anyhow::Result<ExitCode> {
+    let program = std::env::current_exe().context("cannot find this program")?;
+    // What it is to be goes by a pipe: of a command line, others could read it, and it is bounded.
+    let mut child = Command::new(program)
+        .args(["session", "recorder"])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::null())
+        .spawn()
+        .context("cannot start the recorder")?;
+    let (Some(mut input), Some(output)) = (child.stdin.take(), child.stdout.take()) else {
+        return Err(anyhow!("cannot speak to the recorder"));
+    };
+    // If it is dead already, it has said why.
+    let _ = input.write_all(&serde_json::to_vec(spec)?);
+    drop(input);
+    let mut line = String::new();
+    BufReader::new(output).read_line(&mut line).context("cannot hear the recorder")?;
+    match serde_json::from_str(&line) {
+        Ok(Answer::Status(status)) => {
+            for notice in &status.notices {
+                eprintln!("trackway: {notice}");
+            }
+            say_begun(&status);
+            Ok(ExitCode::SUCCESS)
+        }
+        Ok(Answer::Refused(refusal)) => {
+            // The name is free again once it has ended.
+            let _ = child.wait();
+            Err(RecordError::Refused(refusal).into())
+        }
+        Ok(_) | Err(_) => {
+            let ended = child.wait().map(|status| status.to_string()).unwrap_or_default();
+            Err(anyhow!("the recorder ended before it had begun ({ended})"))
+        }
+    }
+}
+
+fn say_begun(status: &Status) {
+    let name = &status.name;
+    let folder = status.folder.display();
+    if status.channels.iter().all(|channel| channel.spec.mode == trackway_recorder::Mode::Overwrite)
+    {
+        eprintln!("trackway: session {name} keeps the newest events; snapshots go to {folder}");
+    } else if status.is_recording {
+        eprintln!("trackway: session {name} records into {folder}");
+    }
+    if !status.is_recording {
+        eprintln!("trackway: session {name} is stopped: trackway session start {name} starts it");
+    }
+}
+
+/// What the background process does: its session comes by standard input, how it began goes to
+/// standard output.
+pub(super) fn record() -> anyhow::Result<ExitCode> {
+    // Refused only where it leads a group, which nobody is that was just started so.
+    let _ = trackway_sys::process::leave_terminal();
+    let mut text = Vec::new();
+    io::stdin().read_to_end(&mut text).context("cannot read the session")?;
+    let spec: SessionSpec = serde_json::from_slice(&text).context("this is no session")?;
+    let served = trackway_recorder::serve(spec, true, &mut |begun| {
+        let answer = match begun {
+            Begun::There(status) => Answer::Status(status.clone()),
+            Begun::Refused(refusal) => Answer::Refused(refusal.clone()),
+        };
+        // Nobody may be waiting any more.
+        let _ = tell(&answer);
+        // No folder is to be kept from being unmounted.
+        let _ = std::env::set_current_dir("/");
+    });
+    Ok(if served.is_ok() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+fn tell(answer: &Answer) -> anyhow::Result<()> {
+    let mut line = serde_json::to_vec(answer)?;
+    line.push(b'\n');
+    io::stdout().write_all(&line)?;
+    Ok(io::stdout().flush()?)
+}
+
+/// Records a session in this process, until it is ended.
+pub(super) fn record_here(spec: SessionSpec) -> anyhow::Result<ExitCode> {
+    let mut refused: Option<Refusal> = None;
+    let served = trackway_recorder::serve(spec, false, &mut |begun| match begun {
+        Begun::There(status) => say_begun(status),
+        Begun::Refused(refusal) => refused = Some(refusal.clone()),
+    });
+    match refused {
+        Some(refusal) => Err(RecordError::Refused(refusal).into()),
+        None => Ok(served.map(|()| ExitCode::SUCCESS)?),
+    }
+}

@@ -1,0 +1,333 @@
+//! `trackway session`, `channel` and `event`: what is typed, asked of a session's recorder.
+
+pub(crate) mod arguments;
+mod background;
+mod show;
+
+use std::io::{self, Write};
+use std::path::Path;
+use std::process::ExitCode;
+
+use anyhow::{Context as _, anyhow, bail};
+use trackway_recorder::control::RunFolder;
+use trackway_recorder::control::client::Session;
+use trackway_recorder::protocol::{Answer, ChannelChange, Request};
+use trackway_recorder::{
+    ChannelSpec, Levels, Mode, RecordError, RuleSpec, SessionSpec, is_name_of_record,
+};
+
+use crate::arguments::Format;
+use arguments::{
+    AddArguments, ChannelArguments, ChannelOptions, ChannelVerb, CreateArguments, EventArguments,
+    EventVerb, LevelArguments, LoadArguments, OffArguments, OnArguments, RuleArguments,
+    SaveArguments, SessionArguments, SessionVerb, SetArguments, SnapshotArguments,
+};
+
+/// Does what is asked for with sessions.
+pub(crate) fn run(arguments: SessionArguments) -> anyhow::Result<ExitCode> {
+    match arguments.verb {
+        SessionVerb::Create(create) => return create_session(&create),
+        SessionVerb::Load(load) => return load_session(&load),
+        SessionVerb::Recorder => return background::record(),
+        SessionVerb::Start(name) => simply(name.name, Request::Start)?,
+        SessionVerb::Stop(name) => simply(name.name, Request::Stop)?,
+        SessionVerb::Clear(name) => simply(name.name, Request::Clear)?,
+        SessionVerb::Destroy(destroy) if destroy.all => return destroy_all(),
+        SessionVerb::Destroy(destroy) => destroy_session(&name_of(destroy.name)?)?,
+        SessionVerb::List(list) => show::list(list.format, &mut io::stdout().lock())?,
+        SessionVerb::Status(status) => show_status(status.name, status.format)?,
+        SessionVerb::Snapshot(snapshot) => write_snapshot(snapshot)?,
+        SessionVerb::Save(save) => save_session(save)?,
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Does what is asked for with channels.
+pub(crate) fn run_channel(arguments: ChannelArguments) -> anyhow::Result<ExitCode> {
+    match arguments.verb {
+        ChannelVerb::Add(add) => {
+            let channel = channel_of(&add)?;
+            ask_done(&add.session, Request::AddChannel { channel })?;
+        }
+        ChannelVerb::Set(set) => {
+            let change = change_of(&set)?;
+            ask_done(&set.session, Request::SetChannel { channel: set.channel, change })?;
+        }
+        ChannelVerb::Remove(remove) => {
+            ask_done(&remove.session, Request::RemoveChannel { channel: remove.channel })?;
+        }
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Does what is asked for with events.
+pub(crate) fn run_event(arguments: EventArguments) -> anyhow::Result<ExitCode> {
+    match arguments.verb {
+        EventVerb::On(OnArguments { session, patterns, channel, levels, only }) => {
+            let rules = rules_of(patterns, &levels);
+            ask_done(&session, Request::EventsOn { channel, rules, only })?;
+        }
+        EventVerb::Off(OffArguments { session, patterns, channel }) => {
+            ask_done(&session, Request::EventsOff { channel, patterns })?;
+        }
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// The session that is meant: this one, or the only one that there is; what `trackway record`
+/// records counts only where there is no session in the background.
+fn name_of(name: Option<String>) -> anyhow::Result<String> {
+    if let Some(name) = name {
+        return Ok(name);
+    }
+    let names = RunFolder::new().names()?;
+    let (foreground, background): (Vec<_>, Vec<_>) =
+        names.into_iter().partition(|name| is_foreground(name));
+    let names = if background.is_empty() { foreground } else { background };
+    match &names[..] {
+        [name] => Ok(name.clone()),
+        [] => bail!("there is no session (trackway session create makes one)"),
+        names => bail!("which session? there are {}", names.join(", ")),
+    }
+}
+
+/// Whether `trackway record` records it, or did when it was killed.
+fn is_foreground(name: &str) -> bool {
+    // Others need not be asked: who stands still is waited for.
+    is_name_of_record(name)
+        && match ask(name, Request::Status) {
+            Ok(Answer::Status(status)) => status.is_foreground,
+            _ => true,
+        }
+}
+
+/// Asks a session's recorder.
+fn ask(name: &str, request: Request) -> Result<Answer, RecordError> {
+    Session::connect(&RunFolder::new(), name)?.ask(request)
+}
+
+/// Asks for something that is then done, and says what else there is to say.
+fn ask_done(name: &str, request: Request) -> anyhow::Result<()> {
+    if let Answer::Done { warnings } = ask(name, request)? {
+        for warning in warnings {
+            eprintln!("trackway: {warning}");
+        }
+    }
+    Ok(())
+}
+
+fn simply(name: Option<String>, request: Request) -> anyhow::Result<()> {
+    ask_done(&name_of(name)?, request)
+}
+
+fn create_session(arguments: &CreateArguments) -> anyhow::Result<ExitCode> {
+    let mut spec = match &arguments.load {
+        Some(file) => load(file)?,
+        None => spec_of(arguments)?,
+    };
+    if let Some(name) = &arguments.name {
+        spec.name.clone_from(name);
+    }
+    if let Some(output) = &arguments.output {
+        spec.output = Some(output.clone());
+    }
+    spec.start &= !arguments.no_start;
+    spec.snapshot_on_crash |= arguments.snapshot_on_crash;
+    begin(spec, arguments.foreground)
+}
+
+fn load_session(arguments: &LoadArguments) -> anyhow::Result<ExitCode> {
+    let mut spec = load(&arguments.file)?;
+    if let Some(name) = &arguments.name {
+        spec.name.clone_from(name);
+    }
+    begin(spec, false)
+}
+
+/// Reads a session's file.
+pub(crate) fn load(file: &Path) -> anyhow::Result<SessionSpec> {
+    let shown = file.display();
+    let text = std::fs::read_to_string(file).with_context(|| format!("cannot read {shown}"))?;
+    let mut spec = SessionSpec::from_toml(&text).with_context(|| format!("in {shown}"))?;
+    if spec.name.is_empty() {
+        let stem = file.file_stem().and_then(|stem| stem.to_str());
+        spec.name = stem.unwrap_or_default().to_owned();
+    }
+    Ok(spec)
+}
+
+fn begin(spec: SessionSpec, in_foreground: bool) -> anyhow::Result<ExitCode> {
+    spec.check()?;
+    if spec.name.is_empty() {
+        bail!("the session has no name");
+    }
+    if spec.snapshot_on_crash && !spec.has_flight_recorder() {
+        bail!("--snapshot-on-crash is for --flight-recorder: else what happens is in the trace");
+    }
+    if in_foreground { background::record_here(spec) } else { background::begin(&spec) }
+}
+
+fn spec_of(arguments: &CreateArguments) -> anyhow::Result<SessionSpec> {
+    let mut channel = ChannelSpec { on: on_of(&arguments.rules), ..ChannelSpec::default() };
+    apply(&arguments.channel, &mut channel)?;
+    let users = arguments.user.clone();
+    Ok(SessionSpec { users, channels: vec![channel], ..SessionSpec::default() })
+}
+
+fn channel_of(arguments: &AddArguments) -> anyhow::Result<ChannelSpec> {
+    let name = arguments.channel.clone();
+    let mut channel = ChannelSpec { name, on: on_of(&arguments.rules), ..ChannelSpec::default() };
+    apply(&arguments.options, &mut channel)?;
+    Ok(channel)
+}
+
+/// Rules of a channel that is made: none mean all events, as do levels or exclusions alone, but for
+/// those.
+fn on_of(arguments: &RuleArguments) -> Option<Vec<RuleSpec>> {
+    let mut patterns = arguments.on.clone();
+    let has_levels = arguments.levels.level.or(arguments.levels.level_only).is_some();
+    if patterns.iter().all(|pattern| pattern.starts_with('!')) && has_levels {
+        patterns.insert(0, "*".into());
+    }
+    let mut rules = rules_of(patterns, &arguments.levels);
+    rules.extend(arguments.exclude.iter().map(|pattern| RuleSpec::new(format!("!{pattern}"))));
+    (!rules.is_empty()).then_some(rules)
+}
+
+/// Rules for these patterns, of these levels; what is excluded is so at all levels.
+fn rules_of(patterns: Vec<String>, levels: &LevelArguments) -> Vec<RuleSpec> {
+    let level = match (levels.level, levels.level_only) {
+        (Some(level), _) => Levels::AtLeast(level),
+        (None, Some(level)) => Levels::Exactly(level),
+        (None, None) => Levels::All,
+    };
+    let rule = |pattern: String| {
+        let level = if pattern.starts_with('!') { Levels::All } else { level };
+        RuleSpec { pattern, level }
+    };
+    patterns.into_iter().map(rule).collect()
+}
+
+/// Gives a channel that is made what was said of it.
+fn apply(options: &ChannelOptions, channel: &mut ChannelSpec) -> anyhow::Result<()> {
+    *channel = change(options)?.of(channel);
+    Ok(())
+}
+
+/// What is said of a channel.
+fn change(options: &ChannelOptions) -> anyhow::Result<ChannelChange> {
+    let contexts = options.context.as_deref().map(contexts_of).transpose()?;
+    let some = |is_said: bool| is_said.then_some(());
+    Ok(ChannelChange {
+        mode: some(options.overwrite).map(|()| Mode::Overwrite),
+        blocking_timeout_ns: options.blocking_timeout.map(|time| time.as_nanos() as u64),
+        buffer_size: options.buffer_size,
+        sub_buffers: options.sub_buffers,
+        tracefile_size: options.tracefile_size,
+        tracefile_count: options.tracefile_count,
+        contexts,
+        pids: some(!options.pid.is_empty()).map(|()| options.pid.clone()),
+        executables: some(!options.executable.is_empty()).map(|()| options.executable.clone()),
+        pid_namespaces: some(!options.pid_namespace.is_empty())
+            .map(|()| options.pid_namespace.clone()),
+    })
+}
+
+fn change_of(arguments: &SetArguments) -> anyhow::Result<ChannelChange> {
+    let mut change = change(&arguments.options)?;
+    if arguments.discard {
+        change.mode = Some(Mode::Discard);
+    }
+    if arguments.any_process {
+        change.pids = Some(Vec::new());
+        change.executables = Some(Vec::new());
+        change.pid_namespaces = Some(Vec::new());
+    }
+    if change == ChannelChange::default() {
+        bail!("say what is to be otherwise (see --help)");
+    }
+    Ok(change)
+}
+
+fn contexts_of(list: &str) -> anyhow::Result<Vec<String>> {
+    trackway_recorder::parse_contexts(list)?;
+    let names = list.split(',').map(str::trim).filter(|name| !name.is_empty() && *name != "none");
+    Ok(names.map(str::to_owned).collect())
+}
+
+fn destroy_session(name: &str) -> anyhow::Result<()> {
+    let asked = Session::connect(&RunFolder::new(), name).and_then(|mut session| {
+        let answer = session.ask(Request::Destroy);
+        // Also if not all could be written: the end is the end, whatever comes of it.
+        session.wait_for_end();
+        answer
+    });
+    match asked {
+        Ok(Answer::Ended(counts)) => {
+            for notice in &counts.notices {
+                eprintln!("trackway: {notice}");
+            }
+            Ok(())
+        }
+        Ok(_) => Ok(()),
+        Err(error @ RecordError::SessionDead(..)) => {
+            // What it has left in memory is completed by whoever recovers it.
+            RunFolder::new().clean(name);
+            Err(error.into())
+        }
+        Err(error) => Err(error.into()),
+    }
+}
+
+fn destroy_all() -> anyhow::Result<ExitCode> {
+    let mut failed = 0;
+    for name in RunFolder::new().names()? {
+        if is_foreground(&name) {
+            // What was killed leaves its name behind.
+            RunFolder::new().clean(&name);
+            continue;
+        }
+        if let Err(error) = destroy_session(&name) {
+            eprintln!("trackway: {error:#}");
+            failed += 1;
+        }
+    }
+    match failed {
+        0 => Ok(ExitCode::SUCCESS),
+        _ => Err(anyhow!("not every session was ended as it should be")),
+    }
+}
+
+fn show_status(name: Option<String>, format: Format) -> anyhow::Result<()> {
+    let Answer::Status(status) = ask(&name_of(name)?, Request::Status)? else {
+        bail!("the recorder did not say how it goes");
+    };
+    show::status(&status, format, &mut io::stdout().lock())
+}
+
+fn write_snapshot(arguments: SnapshotArguments) -> anyhow::Result<()> {
+    let output = arguments.output.map(std::path::absolute).transpose()?;
+    let last_ns = arguments.last.map(|time| time.as_nanos() as u64);
+    let name = name_of(arguments.name)?;
+    let Answer::Snapshot(facts) = ask(&name, Request::Snapshot { output, last_ns })? else {
+        bail!("the recorder did not say where the snapshot is");
+    };
+    eprintln!("trackway: {} events, {} bytes", facts.events, facts.bytes);
+    writeln!(io::stdout(), "{}", facts.folder.display())?;
+    Ok(())
+}
+
+fn save_session(arguments: SaveArguments) -> anyhow::Result<()> {
+    let Answer::Spec(mut spec) = ask(&name_of(arguments.name)?, Request::Spec)? else {
+        bail!("the recorder did not say what the session is");
+    };
+    // Another time it goes to another folder; these processes are gone by then.
+    spec.output = None;
+    let text = spec.to_toml()?;
+    match arguments.output {
+        Some(file) => std::fs::write(&file, text)
+            .with_context(|| format!("cannot write {}", file.display()))?,
+        None => io::stdout().write_all(text.as_bytes())?,
+    }
+    Ok(())
+}

@@ -1,0 +1,299 @@
+//! How sessions are shown.
+
+use std::io::Write;
+
+use trackway_recorder::control::RunFolder;
+use trackway_recorder::control::client::Session;
+use trackway_recorder::protocol::{Answer, ChannelStatus, Request, Status};
+use trackway_recorder::{
+    ByteCount, ChannelSpec, Grouped, Levels, Mode, RecordError, RuleSpec, Time, Tracefiles,
+    USERS_MAX,
+};
+use trackway_sys::users::name_of;
+
+use crate::arguments::Format;
+
+/// A session as it is found.
+enum Found {
+    There(Box<Status>),
+    /// Its name, and why it cannot be asked.
+    Silent(String, RecordError),
+}
+
+fn find_all() -> Result<Vec<Found>, RecordError> {
+    let folder = RunFolder::new();
+    let ask = |name: String| {
+        let answer =
+            Session::connect(&folder, &name).and_then(|mut session| session.ask(Request::Status));
+        match answer {
+            Ok(Answer::Status(status)) => Some(Found::There(status)),
+            Ok(_) => None,
+            // It has ended meanwhile.
+            Err(RecordError::NoSession(_)) => None,
+            Err(error) => Some(Found::Silent(name, error)),
+        }
+    };
+    Ok(folder.names()?.into_iter().filter_map(ask).collect())
+}
+
+/// Lists sessions.
+pub(super) fn list(format: Format, output: &mut dyn Write) -> anyhow::Result<()> {
+    let found = find_all()?;
+    if let Format::Json = format {
+        let object = |one: &Found| match one {
+            Found::There(status) => serde_json::to_value(status),
+            Found::Silent(name, error) => {
+                Ok(serde_json::json!({ "name": name, "error": error.to_string() }))
+            }
+        };
+        let objects = found.iter().map(object).collect::<Result<Vec<_>, _>>()?;
+        writeln!(output, "{}", serde_json::to_string_pretty(&objects)?)?;
+        return Ok(());
+    }
+    if found.is_empty() {
+        eprintln!("trackway: there is no session (trackway session create makes one)");
+        return Ok(());
+    }
+    let mut rows =
+        vec![["NAME", "STATE", "EVENTS", "LOST", "MEMORY", "USERS", "FOLDER"].map(String::from)];
+    let mut silent = Vec::new();
+    for one in found {
+        match one {
+            Found::There(status) => rows.push([
+                status.name.clone(),
+                state_of(&status).to_owned(),
+                Grouped(status.counts.recorded).to_string(),
+                Grouped(status.counts.lost).to_string(),
+                ByteCount(status.memory_bytes).to_string(),
+                users_of(&status),
+                status.folder.display().to_string(),
+            ]),
+            Found::Silent(name, error) => {
+                let state = match error {
+                    RecordError::SessionDead(..) => "dead",
+                    RecordError::SessionStopped(..) => "stands still",
+                    _ => "silent",
+                };
+                rows.push([
+                    name,
+                    state.into(),
+                    "".into(),
+                    "".into(),
+                    "".into(),
+                    "".into(),
+                    "".into(),
+                ]);
+                silent.push(error);
+            }
+        }
+    }
+    write_table(&rows, output)?;
+    for error in silent {
+        eprintln!("trackway: {error}");
+        if let Some(hint) = error.hint() {
+            eprintln!("hint: {hint}");
+        }
+    }
+    Ok(())
+}
+
+/// Writes columns: numbers to the right, the last as long as it is.
+fn write_table<const N: usize>(rows: &[[String; N]], output: &mut dyn Write) -> anyhow::Result<()> {
+    let width = |column: usize| rows.iter().map(|row| row[column].chars().count()).max();
+    for row in rows {
+        let mut line = String::new();
+        for (column, cell) in row.iter().enumerate() {
+            let width = if column + 1 < N { width(column).unwrap_or(0) } else { 0 };
+            let is_number = (2..5).contains(&column);
+            line +=
+                &if is_number { format!("{cell:>width$}  ") } else { format!("{cell:width$}  ") };
+        }
+        writeln!(output, "{}", line.trim_end())?;
+    }
+    Ok(())
+}
+
+/// Whose programs a session records, shortly.
+fn users_of(status: &Status) -> String {
+    match &status.users_wanted[..] {
+        [] => "own".into(),
+        users => users.join(","),
+    }
+}
+
+fn state_of(status: &Status) -> &'static str {
+    match (status.is_recording, status.is_foreground) {
+        (true, false) => "recording",
+        (false, false) => "stopped",
+        (true, true) => "foreground",
+        (false, true) => "foreground, stopped",
+    }
+}
+
+/// Says how a session goes.
+pub(super) fn status(
+    status: &Status,
+    format: Format,
+    output: &mut dyn Write,
+) -> anyhow::Result<()> {
+    if let Format::Json = format {
+        writeln!(output, "{}", serde_json::to_string_pretty(status)?)?;
+        return Ok(());
+    }
+    let Status { name, pid, folder, counts, snapshots, .. } = status;
+    let since = since(status.seconds);
+    writeln!(output, "session {name}: {}, there for {since}, process {pid}", state_of(status))?;
+    let overwritten = match counts.overwritten {
+        0 => String::new(),
+        overwritten => format!(", {} overwritten", Grouped(overwritten)),
+    };
+    let plural = if counts.processes == 1 { "" } else { "es" };
+    writeln!(
+        output,
+        "  events    {} recorded, {} lost{overwritten}, of {} process{plural}",
+        Grouped(counts.recorded),
+        Grouped(counts.lost),
+        Grouped(counts.processes),
+    )?;
+    writeln!(output, "  trace     {}, {}", ByteCount(counts.bytes), folder.display())?;
+    if counts.deleted > 0 {
+        let deleted = Grouped(counts.deleted);
+        writeln!(output, "  deleted   {deleted} of the events, with their trace files")?;
+    }
+    writeln!(output, "  memory    {}", ByteCount(status.memory_bytes))?;
+    write_users(status, output)?;
+    if *snapshots > 0 {
+        writeln!(output, "  snapshots {snapshots}")?;
+    }
+    for channel in &status.channels {
+        write_channel(channel, output)?;
+    }
+    for notice in &status.notices {
+        writeln!(output, "  said      {notice}")?;
+    }
+    Ok(())
+}
+
+/// Says how it goes with a session's users, where it has several.
+fn write_users(status: &Status, output: &mut dyn Write) -> anyhow::Result<()> {
+    if !status.users_wanted.is_empty() {
+        writeln!(output, "  users     {}", users_of(status))?;
+    }
+    for user in &status.users {
+        let plural = if user.processes == 1 { "" } else { "es" };
+        writeln!(
+            output,
+            "  user      {}: {} events recorded, {} lost, of {} process{plural}",
+            shown_user(user.uid),
+            Grouped(user.recorded),
+            Grouped(user.lost),
+            Grouped(user.processes),
+        )?;
+    }
+    if status.users_beyond > 0 {
+        writeln!(output, "  not recorded: {} users beyond {USERS_MAX}", status.users_beyond)?;
+    }
+    Ok(())
+}
+
+/// A user by name, where he has one, and by number.
+fn shown_user(uid: u32) -> String {
+    let mut name = [0; 64];
+    match name_of(uid, &mut name) {
+        0 => uid.to_string(),
+        length => format!("{} ({uid})", String::from_utf8_lossy(&name[..length])),
+    }
+}
+
+fn write_channel(channel: &ChannelStatus, output: &mut dyn Write) -> anyhow::Result<()> {
+    let ChannelStatus { spec, recorded, lost, memory_bytes } = channel;
+    writeln!(output, "channel {}: {}", spec.name, kind_of(spec))?;
+    writeln!(output, "  events    {} recorded, {} lost", Grouped(*recorded), Grouped(*lost))?;
+    writeln!(output, "  on        {}", rules_of(spec))?;
+    if !spec.contexts.is_empty() {
+        writeln!(output, "  contexts  {}", spec.contexts.join(", "))?;
+    }
+    if let Some(processes) = processes_of(spec) {
+        writeln!(output, "  only      {processes}")?;
+    }
+    let size =
+        spec.buffer_size.map_or_else(|| "up to 4 MiB".into(), |bytes| ByteCount(bytes).to_string());
+    writeln!(output, "  buffers   {size} for each CPU; {} now", ByteCount(*memory_bytes))?;
+    if let Some(files) = files_of(spec) {
+        writeln!(output, "  files     {files}")?;
+    }
+    Ok(())
+}
+
+fn files_of(spec: &ChannelSpec) -> Option<String> {
+    let Tracefiles { size_bytes, count } = spec.tracefiles();
+    let size = ByteCount(size_bytes);
+    match (size_bytes, count) {
+        (0, _) => None,
+        (_, 0) => Some(format!("of {size} at most")),
+        (_, 1) => Some(format!("one of {size} at most, of each stream")),
+        _ => Some(format!("the newest {count} of {size} at most, of each stream")),
+    }
+}
+
+fn kind_of(spec: &ChannelSpec) -> String {
+    match (spec.mode, spec.blocking_timeout) {
+        (Mode::Overwrite, _) => "flight recorder".into(),
+        (Mode::Discard, None) => "discards what finds no room".into(),
+        (Mode::Discard, Some(time)) => {
+            format!("programs that allow it wait up to {} for room", Time(time))
+        }
+    }
+}
+
+fn rules_of(spec: &ChannelSpec) -> String {
+    let rule = |rule: &RuleSpec| {
+        let level = match rule.level {
+            Levels::All => String::new(),
+            Levels::AtLeast(level) => format!(" ({} and graver)", String::from(level)),
+            Levels::Exactly(level) => format!(" ({})", String::from(level)),
+        };
+        format!("{}{level}", rule.full_pattern())
+    };
+    match spec.on.as_deref() {
+        None => "all events".into(),
+        Some([]) => "no events".into(),
+        Some(rules) => {
+            let (excluding, including): (Vec<_>, Vec<_>) =
+                rules.iter().partition(|rule| rule.excludes());
+            let list = |rules: Vec<&RuleSpec>| rules.into_iter().map(rule).collect::<Vec<_>>();
+            let some = match including.is_empty() {
+                true => "all events".into(),
+                false => list(including).join(", "),
+            };
+            match excluding.is_empty() {
+                true => some,
+                false => format!("{some} but {}", list(excluding).join(", ").replace('!', "")),
+            }
+        }
+    }
+}
+
+fn processes_of(spec: &ChannelSpec) -> Option<String> {
+    let list = |kind: &str, items: Vec<String>| {
+        (!items.is_empty()).then(|| format!("{kind} {}", items.join(" or ")))
+    };
+    let numbers = |numbers: Vec<u64>| numbers.iter().map(u64::to_string).collect::<Vec<_>>();
+    let kinds = [
+        list("process", numbers(spec.pids.iter().copied().map(u64::from).collect())),
+        list("executable", spec.executables.clone()),
+        list("process-id namespace", numbers(spec.pid_namespaces.clone())),
+    ];
+    let kinds: Vec<String> = kinds.into_iter().flatten().collect();
+    (!kinds.is_empty()).then(|| kinds.join(", "))
+}
+
+/// A time as people say it.
+fn since(seconds: u64) -> String {
+    match seconds {
+        0..120 => format!("{seconds} s"),
+        120..7200 => format!("{} min", seconds / 60),
+        7200..172_800 => format!("{} h", seconds / 3600),
+        _ => format!("{} days", seconds / 86_400),
+    }
+}

@@ -1,0 +1,281 @@
+//! Trackway's sessions, through its own commands and, where the command is not what is measured,
+//! through the recorder's socket.
+
+use std::io::{BufRead as _, BufReader, Write as _};
+use std::os::unix::net::UnixStream;
+use std::path::PathBuf;
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+use serde::Deserialize;
+use serde_json::{Value, json};
+
+use super::host::{Buffers, Host, RING_BYTES, text, words};
+use super::results::{Kind, Who};
+use crate::child::{self, Finished};
+use crate::error::{Error, Result};
+use crate::place::{Place, make_dir};
+use crate::readback;
+use crate::results::Account;
+use crate::tracers::trackway::{allocated_bytes, in_window, link_flags};
+
+/// The workload.
+const PROGRAM: &str = "sessions";
+/// How long a recorder has until its account is as it must be; it looks ten times a second.
+const PATIENCE: Duration = Duration::from_secs(2);
+/// How often it is asked meanwhile.
+const INTERVAL: Duration = Duration::from_millis(10);
+
+/// Our sessions, in a window and a folder of sockets of the lab's own.
+#[derive(Debug)]
+pub(super) struct Ours<'place> {
+    place: &'place Place,
+    run_dir: PathBuf,
+}
+
+/// How a session goes: what the lab needs of `trackway session status --format json`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub(super) struct Status {
+    /// The recorder.
+    pub(super) pid: u32,
+    /// Bytes of shared memory that the session's buffers take.
+    pub(super) memory_bytes: u64,
+    pub(super) counts: Counts,
+}
+
+/// Numbers of events.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+pub(super) struct Counts {
+    pub(super) recorded: u64,
+    pub(super) lost: u64,
+    /// Processes that took part.
+    pub(super) processes: u64,
+}
+
+impl<'place> Ours<'place> {
+    /// Compiles the workload.
+    pub(super) fn set_up(place: &'place Place) -> Result<Self> {
+        let run_dir = place.path("run");
+        make_dir(&run_dir)?;
+        let flags = link_flags(place)?;
+        let flags: Vec<&str> = flags.iter().map(String::as_str).collect();
+        place.compile(PROGRAM, &flags)?;
+        Ok(Self { place, run_dir })
+    }
+
+    /// Path of the workload.
+    pub(super) fn program_path(&self) -> PathBuf {
+        self.place.path(PROGRAM)
+    }
+
+    /// Makes `command` see our sessions, and no others.
+    pub(super) fn enter(&self, command: &mut Command) {
+        in_window(command, self.place.window_dir());
+        command.env("TRACKWAY_RUN_DIR", &self.run_dir);
+    }
+
+    /// `trackway ARGUMENTS`.
+    pub(super) fn trackway(&self, arguments: &[&str]) -> Result<Finished> {
+        let mut command = Command::new(&self.place.kit.trackway);
+        self.enter(command.args(arguments));
+        child::run(&mut command, &words("trackway", arguments))
+    }
+
+    /// Makes a session as [`Host::create`] does, with buffers as they are by default, on a machine
+    /// that claims that it could have so many CPUs.
+    pub(super) fn create_as_if(&self, session: &str, kind: Kind, cpus: u32) -> Result<()> {
+        let mut command = self.creating(session, kind, Buffers::Default, true);
+        command.env("TRACKWAY_TEST_CPUS", cpus.to_string());
+        run_creating(command, session)
+    }
+
+    fn creating(&self, session: &str, kind: Kind, buffers: Buffers, is_on: bool) -> Command {
+        let folder = self.trace(session);
+        // One may be left from the round before.
+        let _ = std::fs::remove_dir_all(&folder);
+        let mut command = Command::new(&self.place.kit.trackway);
+        command.args(["session", "create", session, "--context", "none", "-o"]).arg(folder);
+        command.args(["--on", if is_on { "lab:*" } else { "!lab:*" }]);
+        if kind == Kind::Flight {
+            command.arg("--flight-recorder");
+        }
+        if buffers == Buffers::Ring {
+            command.args(["--buffer-size", &RING_BYTES.to_string()]);
+        }
+        self.enter(&mut command);
+        command
+    }
+
+    /// How a session goes.
+    pub(super) fn status(&self, session: &str) -> Result<Status> {
+        let answer = self.ask(session, json!({ "ask": "status" }))?;
+        serde_json::from_value(answer).map_err(|error| Error::output(session, error))
+    }
+
+    /// The same once it is as it should be, or will not be any more.
+    pub(super) fn status_once(
+        &self,
+        session: &str,
+        is_good: impl Fn(&Status) -> bool,
+    ) -> Result<Status> {
+        let begin = Instant::now();
+        loop {
+            let status = self.status(session)?;
+            if is_good(&status) || begin.elapsed() > PATIENCE {
+                return Ok(status);
+            }
+            std::thread::sleep(INTERVAL);
+        }
+    }
+
+    /// Asks a session's recorder by its socket, and waits for the answer.
+    pub(super) fn ask(&self, session: &str, mut request: Value) -> Result<Value> {
+        let fail = || Error::io(format!("cannot ask the recorder of {session}"));
+        request["version"] = json!(1);
+        let path = self.run_dir.join(format!("{session}.sock"));
+        let mut stream = UnixStream::connect(path).map_err(fail())?;
+        stream.write_all(format!("{request}\n").as_bytes()).map_err(fail())?;
+        let mut line = String::new();
+        BufReader::new(stream).read_line(&mut line).map_err(fail())?;
+        let answer: Value =
+            serde_json::from_str(&line).map_err(|error| Error::output(session, error))?;
+        if answer["answer"] == "refused" {
+            return Err(Error::output(session, format_args!("refused: {}", answer["why"])));
+        }
+        Ok(answer)
+    }
+
+    /// How many processes the window's table still has.
+    pub(super) fn listed_processes(&self) -> Result<u64> {
+        let listed = self.trackway(&["list", "--format", "json"])?.stdout;
+        let listed: Value =
+            serde_json::from_str(&listed).map_err(|error| Error::output("trackway list", error))?;
+        let processes = listed["processes"].as_array();
+        let processes =
+            processes.ok_or_else(|| Error::output("trackway list", "it lists no processes"))?;
+        Ok(processes.len() as u64)
+    }
+
+    /// What is in a flight recorder, counted.
+    fn flight_account(&self, session: &str, status: &Status, emitted: u64) -> Result<Account> {
+        let folder = self.trace(session).join("snapshot-lab");
+        self.trackway(&["session", "snapshot", session, "-o", &text(&folder)])?;
+        let counted = readback::count(&folder)?.unwrap_or_default();
+        if counted.gaps > 0 {
+            let message = format!("{} numbers are missing within its snapshot", counted.gaps);
+            return Err(Error::output(session, message));
+        }
+        Ok(Account {
+            emitted,
+            recorded: counted.events,
+            lost: status.counts.lost,
+            overwritten: status.counts.recorded.saturating_sub(counted.events),
+            record_bytes: counted.record_bytes,
+        })
+    }
+}
+
+fn run_creating(mut command: Command, session: &str) -> Result<()> {
+    child::run(&mut command, &format!("trackway session create {session}")).map(|_| ())
+}
+
+impl Host for Ours<'_> {
+    fn who(&self) -> Who {
+        Who::Trackway
+    }
+
+    fn create(&self, session: &str, kind: Kind, buffers: Buffers, is_on: bool) -> Result<()> {
+        let command = self.creating(session, kind, buffers, is_on);
+        run_creating(command, session)
+    }
+
+    fn event_on(&self, session: &str) -> Result<()> {
+        self.trackway(&["event", "on", session, "lab:*"]).map(|_| ())
+    }
+
+    fn event_off(&self, session: &str) -> Result<()> {
+        self.trackway(&["event", "off", session, "lab:*"]).map(|_| ())
+    }
+
+    fn stop(&self, session: &str) -> Result<()> {
+        self.trackway(&["session", "stop", session]).map(|_| ())
+    }
+
+    fn start(&self, session: &str) -> Result<()> {
+        self.trackway(&["session", "start", session]).map(|_| ())
+    }
+
+    fn end(&self, session: &str, kind: Kind, emitted: u64) -> Result<Account> {
+        let all = |status: &Status| status.counts.recorded + status.counts.lost == emitted;
+        if kind == Kind::Flight {
+            let status = self.status_once(session, all)?;
+            let account = self.flight_account(session, &status, emitted)?;
+            self.trackway(&["session", "destroy", session])?;
+            return Ok(account);
+        }
+        self.stop(session)?;
+        let status = self.status_once(session, all)?;
+        self.trackway(&["session", "destroy", session])?;
+        let counted = readback::count(&self.trace(session))?.unwrap_or_default();
+        if counted.events != status.counts.recorded {
+            let said = status.counts.recorded;
+            let message = format!("its recorder said {said} events, its trace has {counted:?}");
+            return Err(Error::output(session, message));
+        }
+        Ok(Account {
+            emitted,
+            recorded: counted.events,
+            lost: status.counts.lost,
+            overwritten: 0,
+            record_bytes: counted.record_bytes,
+        })
+    }
+
+    fn trace(&self, session: &str) -> PathBuf {
+        self.place.path(&format!("trackway-{session}"))
+    }
+
+    fn recorders(&self, session: &str) -> Result<Vec<u32>> {
+        Ok(vec![self.status(session)?.pid])
+    }
+
+    fn shared_bytes(&self) -> Result<u64> {
+        allocated_bytes(self.place.window_dir())
+    }
+
+    fn program(&self) -> Command {
+        let mut command = Command::new(self.program_path());
+        self.enter(&mut command);
+        command
+    }
+
+    fn clear(&self) {
+        // Not by `child::run`, which does nothing after Ctrl-C.
+        let mut command = Command::new(&self.place.kit.trackway);
+        self.enter(command.args(["session", "destroy", "--all"]));
+        command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+        // There is nobody left to be told.
+        let _ = command.status();
+    }
+}
+
+impl Drop for Ours<'_> {
+    fn drop(&mut self) {
+        self.clear();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_needed_of_a_status_is_read() {
+        let text = r#"{"answer":"status","name":"lab","pid":7,"memory-bytes":9,"channels":[],
+            "counts":{"recorded":5,"lost":1,"overwritten":0,"bytes":3,"processes":2}}"#;
+        let status: Status = serde_json::from_str(text).expect("a status");
+        assert_eq!((status.pid, status.memory_bytes), (7, 9));
+        assert_eq!(status.counts, Counts { recorded: 5, lost: 1, processes: 2 });
+    }
+}

@@ -1,0 +1,70 @@
+//! Whether packets that two files have are one packet, of which one file may have less: snapshots
+//! overlap, and take the packet that is being written as far as it is.
+//!
+//! What packets say of themselves is not enough for that where they differ in length: parts that
+//! different events were cut from (`trackway trim --on`) may say the same. So what the shorter one
+//! has is compared.
+
+use trackway_ctf::read::{Bytes, Carry, Packet, Skip, SourceStream, StreamDecoder, Trace};
+
+use crate::plan::HEADER_WINDOW_BYTES;
+
+/// How much of each packet is compared at a time, in bytes.
+const PIECE_BYTES: usize = 16 << 10;
+
+/// A packet in a file.
+pub(crate) struct PacketAt<'b, B> {
+    pub(crate) bytes: &'b B,
+    /// Where it begins, in bytes, and its number.
+    pub(crate) at: (u64, u64),
+    pub(crate) packet: Packet,
+}
+
+impl<B: Bytes> PacketAt<'_, B> {
+    /// Whether it and `other`, which are of one stream and begin at the same time, are one packet.
+    pub(crate) fn is_of_same(&self, other: &Self, trace: &Trace) -> bool {
+        let (one, another) = (&self.packet, &other.packet);
+        if one == another {
+            return true;
+        }
+        let has_same_number = one.sequence.is_some() && one.sequence == another.sequence;
+        let is_of_same_stream =
+            (one.stream, one.stream_instance) == (another.stream, another.stream_instance);
+        has_same_number && is_of_same_stream && self.begins_as(other, trace).unwrap_or(false)
+    }
+
+    /// Whether both have the same as far as the shorter one goes; `None` if that cannot be known.
+    fn begins_as(&self, other: &Self, trace: &Trace) -> Option<bool> {
+        let from = self.events_at(trace)?;
+        let to = self.packet.content_bits?.min(other.packet.content_bits?) / 8;
+        if other.events_at(trace)? != from {
+            return Some(false);
+        }
+        let mut pieces = [vec![0; PIECE_BYTES], vec![0; PIECE_BYTES]];
+        let mut at = from;
+        while at < to {
+            let length = (to - at).min(PIECE_BYTES as u64) as usize;
+            for (piece, packet) in pieces.iter_mut().zip([self, other]) {
+                let piece = piece.get_mut(..length)?;
+                let filled = packet.bytes.fill_at(piece, packet.at.0.checked_add(at)?).ok()?;
+                if filled < length {
+                    return None;
+                }
+            }
+            if pieces[0].get(..length) != pieces[1].get(..length) {
+                return Some(false);
+            }
+            at += length as u64;
+        }
+        Some(true)
+    }
+
+    /// Where its events begin, in bytes from its own beginning; if within one, before that.
+    fn events_at(&self, trace: &Trace) -> Option<u64> {
+        let mut source = SourceStream::new(self.bytes).with_window(HEADER_WINDOW_BYTES, Vec::new());
+        source.go_to(self.at.0, self.at.1);
+        let mut decoder = StreamDecoder::resumed(trace, Carry::default());
+        source.begin(&mut decoder, &mut Skip, |_| {}).ok()?;
+        Some(decoder.position_bits() / 8)
+    }
+}

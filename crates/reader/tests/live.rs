@@ -1,0 +1,166 @@
+//! A trace followed while a recorder writes it and says how far: in real time, on real files.
+//!
+//! How long events took from their time to their line is said (`--nocapture`), and nothing is
+//! asked of it.
+
+#[path = "../../ctf/tests/support/mod.rs"]
+mod support;
+
+use std::fs::{self, File};
+use std::io::{self, Write};
+use std::os::unix::fs::FileExt as _;
+use std::path::{Path, PathBuf};
+use std::thread::{self, sleep};
+use std::time::{Duration, Instant};
+
+use support::{Random, START_NS, StreamWriter, description, event};
+use trackway_ctf::text::{Pretty, PrettyOptions, utc};
+use trackway_ctf::write::{Contexts, event_declaration, metadata_preamble};
+use trackway_reader::{FollowedRange, Following, OpenError, Range, Settings, follow};
+use trackway_schema::{FieldKind, Scalar};
+use trackway_testkit::TemporaryFolder;
+
+/// How often the recorder writes while somebody follows.
+const FLUSH: Duration = Duration::from_millis(20);
+const FLUSHES: usize = 60;
+const CPUS: u64 = 3;
+
+/// What a recorder has: the files of its streams, and what is to be written to them.
+struct Recorder {
+    folder: PathBuf,
+    begin: Instant,
+    live: File,
+    sequence: u64,
+    streams: Vec<(StreamWriter, File)>,
+    /// When events were, by their numbers.
+    times: Vec<Duration>,
+}
+
+impl Recorder {
+    fn new(folder: &Path) -> Self {
+        fs::create_dir_all(folder.join("trackway")).expect("a folder");
+        let class = event("tick", vec![("n", FieldKind::Scalar(Scalar::U32))]);
+        let metadata = metadata_preamble(&description(Contexts::default()));
+        let metadata = metadata + &event_declaration(0, 0, &class);
+        fs::write(folder.join("metadata"), metadata).expect("a file");
+        fs::write(folder.join("trackway/clock.csv"), "").expect("a file");
+        let create = |name: String| File::create(folder.join(name)).expect("a file");
+        Self {
+            folder: folder.to_owned(),
+            begin: Instant::now(),
+            live: create("trackway/live".into()),
+            sequence: 0,
+            streams: (0..CPUS)
+                .map(|cpu| (StreamWriter::new(cpu), create(format!("channel0_{cpu}"))))
+                .collect(),
+            times: Vec::new(),
+        }
+    }
+
+    /// Events happen until it is time to write them; then they are written.
+    fn turn(&mut self, random: &mut Random) {
+        let flush = self.begin.elapsed() + FLUSH;
+        for (stream, _) in &mut self.streams {
+            stream.begin(clock(self.begin.elapsed()));
+        }
+        while self.begin.elapsed() < flush {
+            let now = self.begin.elapsed();
+            let n = u32::try_from(self.times.len()).expect("a number");
+            let (stream, _) = &mut self.streams[random.below(CPUS) as usize];
+            stream.record(0, clock(now), &n.to_le_bytes());
+            self.times.push(now);
+            sleep(Duration::from_micros(random.below(4000)));
+        }
+        let flushed = clock(self.begin.elapsed());
+        for (stream, file) in &mut self.streams {
+            stream.end(flushed, 0);
+            file.write_all(&std::mem::take(&mut stream.bytes)).expect("a packet");
+        }
+        self.sequence += 1;
+        let words = [self.sequence, flushed, !(self.sequence ^ flushed)];
+        self.live.write_all_at(&words.map(u64::to_le_bytes).concat(), 0).expect("a file");
+    }
+
+    /// All is written; when events were.
+    fn finish(self) -> Vec<Duration> {
+        fs::write(self.folder.join("trackway/complete"), "").expect("a file");
+        self.times
+    }
+}
+
+/// The trace's clock.
+fn clock(since: Duration) -> u64 {
+    START_NS + u64::try_from(since.as_nanos()).expect("a time")
+}
+
+/// Lines that were written, and when.
+struct Shown(Vec<(String, Instant)>);
+
+impl Write for Shown {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        let now = Instant::now();
+        let text = std::str::from_utf8(bytes).expect("text");
+        self.0.extend(text.lines().map(|line| (line.to_owned(), now)));
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+/// Follows the trace until it has ended.
+fn followed(path: PathBuf) -> Vec<(String, Instant)> {
+    let following = Following {
+        paths: &[path],
+        prepare: &|_| {},
+        now: &|| 0,
+        events: &|_| true,
+        is_read: &|| Ok(()),
+        settings: Settings::default(),
+    };
+    let format = Pretty::new(PrettyOptions::default(), utc);
+    let range = FollowedRange::<OpenError>::Known(Range::default());
+    let (mut shown, mut messages) = (Shown(Vec::new()), Vec::new());
+    let done = follow(&following, range, &format, &mut shown, &mut messages).expect("a trace");
+    assert!(done.is_whole && done.unfinished.is_empty());
+    assert_eq!(String::from_utf8_lossy(&messages), "");
+    shown.0
+}
+
+/// The number of the event in a line.
+fn number(line: &str) -> usize {
+    let number = line.split_once("n = ").and_then(|(_, rest)| rest.split(' ').next());
+    number.and_then(|number| number.parse().ok()).expect("a number")
+}
+
+#[test]
+fn what_a_recorder_says_is_written_is_shown_while_it_records() {
+    let root = TemporaryFolder::new();
+    let lock = File::open(root.path()).expect("a folder");
+    lock.lock().expect("nobody has it");
+    let mut recorder = Recorder::new(&root.join("ust/uid/0/64-bit"));
+    let begin = recorder.begin;
+    let path = root.path().to_owned();
+    let follower = thread::spawn(move || followed(path));
+    let mut random = Random(1);
+    (0..FLUSHES).for_each(|_| recorder.turn(&mut random));
+    let times = recorder.finish();
+    drop(lock);
+    let shown = follower.join().expect("it ends");
+    let mut shown: Vec<(usize, Instant)> =
+        shown.iter().map(|(line, at)| (number(line), *at)).collect();
+    // On a machine that lets the recorder wait for long, some may come too late for their place.
+    shown.sort_unstable();
+    assert!(shown.iter().map(|(n, _)| *n).eq(0..times.len()), "{shown:?}");
+    // While the first ones were written, what the recorder says was not believed yet.
+    let took = shown.iter().map(|&(n, at)| at.saturating_duration_since(begin + times[n]));
+    let mut took: Vec<Duration> = took.skip(times.len() / 4).collect();
+    took.sort_unstable();
+    let part = |percent: usize| took[(took.len() - 1) * percent / 100];
+    let (half, most, last) = (part(50), part(99), part(100));
+    eprintln!(
+        "{} events: half after {half:?}, 99 % after {most:?}, all after {last:?}",
+        took.len()
+    );
+}

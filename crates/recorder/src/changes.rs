@@ -1,0 +1,180 @@
+//! What changes in a session while it records: stopped and started, cleared, channels made, given
+//! other buffers, ended (docs/design/0007-sessions.md).
+
+use std::fs;
+use std::io;
+use std::path::Path;
+
+use trackway_sys::clock::monotonic_ns;
+
+use crate::channel::{self, Channel, End};
+use crate::slot::ChannelSettings;
+use crate::trace::contexts_of;
+use crate::{RecordError, Recording, cpus, slot};
+
+impl Recording {
+    /// Makes one more channel, with streams of class `class`, which none has had; writers are let
+    /// in unless it is paused.
+    pub fn add_channel(
+        &mut self,
+        settings: &ChannelSettings,
+        class: u32,
+    ) -> Result<(), RecordError> {
+        let mut channel = self.make_channel(settings, class)?;
+        channel.activate();
+        self.channels.push(channel);
+        Ok(())
+    }
+
+    /// Makes a channel that takes the place of the one of class `old` for all that comes: no record
+    /// is lost on the way, or in both. The old one is still to be ended.
+    pub fn replace_channel(
+        &mut self,
+        old: u32,
+        settings: &ChannelSettings,
+        class: u32,
+    ) -> Result<(), RecordError> {
+        let place = self.place_of(old)?;
+        // Without rules: until the other's bits are its, no event may have both.
+        let ruleless = ChannelSettings { rules: String::new(), ..settings.clone() };
+        let mut channel = self.make_channel(&ruleless, class)?;
+        channel.succeed(&self.channels[place], &settings.rules);
+        self.channels.push(channel);
+        Ok(())
+    }
+
+    /// A channel that no writer has been let in to; readers know of its streams.
+    fn make_channel(
+        &mut self,
+        settings: &ChannelSettings,
+        class: u32,
+    ) -> Result<Channel, RecordError> {
+        let session = self.session.as_ref().ok_or(RecordError::Lost("it is only recovered"))?;
+        let mut channel = Channel::build(&self.home, session, settings, class)?;
+        self.publish_to(&channel);
+        channel.begin_at(monotonic_ns());
+        self.trace.metadata.declare_class(class, contexts_of(channel.layout.contexts));
+        if let Err(error) = self.trace.metadata.write() {
+            channel.undo(&self.home);
+            return Err(RecordError::io("write", self.trace.channel.path())(error));
+        }
+        Ok(channel)
+    }
+
+    /// Ends the channel of class `class`: what is in its buffers goes into the trace. If it cannot,
+    /// that is left for `trackway recover`.
+    pub fn end_channel(&mut self, class: u32) -> Result<(), RecordError> {
+        let place = self.place_of(class)?;
+        let mut ending = vec![self.channels.remove(place)];
+        let kept_out = channel::keep_out(self.home.window(), &mut ending);
+        let (Some(mut channel), Some(&kept_out)) = (ending.pop(), kept_out.first()) else {
+            return Ok(());
+        };
+        let (trace, buffer) = (&mut self.trace, &mut self.buffer);
+        let taken = match self.drops_flight_recorders && channel.is_overwriting() {
+            true => Ok(End::Whole),
+            false => channel.take_the_rest(&self.home, trace, buffer, &|| false),
+        };
+        self.ended.add(channel.summary(self.home.window()));
+        match taken {
+            Ok(End::Whole) => channel.dispose(&self.home, kept_out),
+            Ok(End::Interrupted) | Err(_) => channel.slot.abandon(),
+        }
+        taken.map(|_| ())
+    }
+
+    /// Records these events in the channel of class `class`.
+    pub fn set_rules(&self, class: u32, rules: &str) -> Result<(), RecordError> {
+        let channel = &self.channels[self.place_of(class)?];
+        channel.slot.set_rules(&channel.layout, rules);
+        Ok(())
+    }
+
+    /// Records these processes in the channel of class `class`, as `trackway_schema::ProcessRules`
+    /// reads them.
+    pub fn set_processes(&self, class: u32, rules: &str) -> Result<(), RecordError> {
+        let channel = &self.channels[self.place_of(class)?];
+        channel.slot.set_processes(rules);
+        // Those that were described by processes that took no part are not on yet.
+        slot::enable_selected(self.home.window(), &channel.layout);
+        Ok(())
+    }
+
+    /// Lets programs that allow it wait for room for so long, in the channel of class `class`.
+    pub fn set_blocking(&self, class: u32, time_ns: u64) -> Result<(), RecordError> {
+        self.channels[self.place_of(class)?].slot.set_blocking(time_ns);
+        Ok(())
+    }
+
+    /// Keeps writers out of all channels until [`Self::start`]; what they wrote goes into the
+    /// trace, but for flight recorders, which keep it.
+    pub fn stop(&mut self) -> Result<(), RecordError> {
+        self.check_window()?;
+        self.pause();
+        for channel in self.channels.iter_mut().filter(|channel| !channel.is_overwriting()) {
+            channel.look();
+            channel.drain(&self.home, &mut self.trace, true, &mut self.buffer)?;
+        }
+        Ok(())
+    }
+
+    /// Keeps writers out, and waits for those who are in.
+    fn pause(&mut self) {
+        let window = *self.home.window();
+        self.channels.iter().for_each(|channel| channel.slot.pause());
+        // One visit for all of them: no sequence of before is alive then.
+        cpus::visit_all();
+        for channel in &mut self.channels {
+            slot::clear_bits(&window, channel.slot.index);
+            channel.wait_for_writers(&window);
+        }
+    }
+
+    /// Lets writers in to all channels.
+    pub fn start(&mut self) {
+        self.channels.iter().for_each(|channel| channel.slot.resume(&channel.layout));
+    }
+
+    /// Forgets what was recorded: the buffers, and the streams in the trace. Writers are let in
+    /// afterwards if `record` says so.
+    pub fn clear(&mut self, record: bool) -> Result<(), RecordError> {
+        self.check_window()?;
+        self.pause();
+        self.ended.forget_counts();
+        let cleared = self.remove_streams();
+        if cleared.is_ok() {
+            let regions = self.channels.iter_mut().flat_map(|channel| &mut channel.regions);
+            regions.for_each(|work| work.forget());
+        }
+        if record {
+            self.start();
+        }
+        cleared
+    }
+
+    /// Removes the files of all streams, those of channels that have ended too.
+    fn remove_streams(&self) -> Result<(), RecordError> {
+        let fail = || RecordError::io("remove what is in", self.trace.channel.path());
+        let folder = self.trace.channel.now().map_err(fail())?;
+        let is_stream = |name: &str| name != "metadata" && !name.starts_with('.');
+        remove_files(&folder, &is_stream).map_err(fail())?;
+        remove_files(&folder.join("index"), &|_| true).map_err(fail())
+    }
+
+    fn place_of(&self, class: u32) -> Result<usize, RecordError> {
+        let place = self.channels.iter().position(|channel| channel.names.class == class);
+        place.ok_or(RecordError::Lost("it has no such channel"))
+    }
+}
+
+/// Removes the files in a folder whose names are such.
+fn remove_files(folder: &Path, is_such: &dyn Fn(&str) -> bool) -> io::Result<()> {
+    for entry in fs::read_dir(folder)? {
+        let entry = entry?;
+        let is_such = entry.file_name().to_str().is_some_and(is_such);
+        if is_such && entry.file_type()?.is_file() {
+            fs::remove_file(entry.path())?;
+        }
+    }
+    Ok(())
+}

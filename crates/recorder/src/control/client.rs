@@ -1,0 +1,137 @@
+//! Asking a session's recorder.
+
+use std::io::{self, BufRead as _, BufReader, ErrorKind, Read as _, Write as _};
+use std::os::fd::AsRawFd as _;
+use std::os::unix::net::UnixStream;
+use std::time::Duration;
+
+use trackway_session::protocol::{
+    ANSWER_BYTES_MAX, Answer, Message, PROTOCOL_VERSION, Refusal, Request,
+};
+use trackway_sys::process::peer;
+
+use super::RunFolder;
+use crate::RecordError;
+
+/// How long an answer is waited for before it is looked whether the recorder stands still.
+const PATIENCE: Duration = Duration::from_secs(2);
+/// How often as long a recorder that has ended its session may take to go.
+const END_LOOKS_MAX: u32 = 10;
+
+/// A connection to a session's recorder.
+#[derive(Debug)]
+pub struct Session {
+    name: String,
+    pid: u32,
+    stream: BufReader<UnixStream>,
+}
+
+impl Session {
+    /// Connects to the session of this name.
+    ///
+    /// # Errors
+    ///
+    /// If there is none, or its recorder is dead.
+    pub fn connect(folder: &RunFolder, name: &str) -> Result<Self, RecordError> {
+        let path = folder.socket(name);
+        if !folder.check()? {
+            return Err(RecordError::NoSession(name.to_owned()));
+        }
+        let stream = match UnixStream::connect(&path) {
+            Ok(stream) => stream,
+            Err(error) if error.kind() == ErrorKind::NotFound => {
+                return Err(RecordError::NoSession(name.to_owned()));
+            }
+            Err(error) if error.kind() == ErrorKind::ConnectionRefused => {
+                return Err(RecordError::SessionDead(name.to_owned(), folder.log(name)));
+            }
+            Err(error) => return Err(RecordError::io("connect to", path)(error)),
+        };
+        let who = peer(stream.as_raw_fd()).ok();
+        if who.is_none_or(|who| who.user != crate::home::user() && who.user != 0) {
+            return Err(RecordError::RunFolder(folder.path().to_owned()));
+        }
+        stream.set_read_timeout(Some(PATIENCE)).map_err(RecordError::io("use", path))?;
+        let pid = who.map_or(0, |who| who.pid);
+        Ok(Self { name: name.to_owned(), pid, stream: BufReader::new(stream) })
+    }
+
+    /// Asks, and waits for the answer.
+    ///
+    /// # Errors
+    ///
+    /// If the recorder refuses ([`RecordError::Refused`]), stands still, or dies meanwhile.
+    pub fn ask(&mut self, request: Request) -> Result<Answer, RecordError> {
+        let message = Message { version: PROTOCOL_VERSION, request };
+        let mut line = serde_json::to_vec(&message).map_err(|error| self.gone(error.into()))?;
+        line.push(b'\n');
+        self.stream.get_mut().write_all(&line).map_err(|error| self.gone(error))?;
+        let line = self.read_line()?;
+        match serde_json::from_str(&line) {
+            Ok(Answer::Refused(refusal)) => Err(RecordError::Refused(refusal)),
+            Ok(answer) => Ok(answer),
+            Err(_) => Err(self.unknown()),
+        }
+    }
+
+    /// Waits until the recorder has gone, once it has ended the session: its name is free then. One
+    /// that does not go is not waited for without end.
+    pub fn wait_for_end(mut self) {
+        let mut byte = [0];
+        for _ in 0..END_LOOKS_MAX {
+            match self.stream.read(&mut byte) {
+                Err(error)
+                    if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut)
+                        && !is_stopped(self.pid) => {}
+                // Its end; or it says what nobody asked for.
+                _ => break,
+            }
+        }
+    }
+
+    fn unknown(&self) -> RecordError {
+        RecordError::Refused(
+            Refusal::new(format!("the recorder of '{}' says what is unknown here", self.name))
+                .with_hint("use the trackway command that created the session"),
+        )
+    }
+
+    fn read_line(&mut self) -> Result<String, RecordError> {
+        let mut line = Vec::new();
+        loop {
+            let room = (ANSWER_BYTES_MAX + 1).saturating_sub(line.len());
+            match (&mut self.stream).take(room as u64).read_until(b'\n', &mut line) {
+                Ok(_) if line.ends_with(b"\n") => break,
+                Ok(_) if line.len() > ANSWER_BYTES_MAX => return Err(self.unknown()),
+                Ok(_) => return Err(self.gone(ErrorKind::UnexpectedEof.into())),
+                Err(error)
+                    if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut) =>
+                {
+                    if is_stopped(self.pid) {
+                        return Err(RecordError::SessionStopped(self.name.clone(), self.pid));
+                    }
+                }
+                Err(error) if error.kind() == ErrorKind::Interrupted => {}
+                Err(error) => return Err(self.gone(error)),
+            }
+        }
+        Ok(String::from_utf8_lossy(&line).into_owned())
+    }
+
+    fn gone(&self, error: io::Error) -> RecordError {
+        match error.kind() {
+            ErrorKind::UnexpectedEof | ErrorKind::BrokenPipe | ErrorKind::ConnectionReset => {
+                RecordError::SessionDead(self.name.clone(), RunFolder::new().log(&self.name))
+            }
+            _ => RecordError::io("speak to the recorder of", &self.name)(error),
+        }
+    }
+}
+
+/// Whether a process is stopped, by a signal or a debugger: proc_pid_stat(5).
+fn is_stopped(pid: u32) -> bool {
+    let status = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+    // Behind the name, which may hold anything.
+    let state = status.rsplit_once(')').and_then(|(_, rest)| rest.trim_start().chars().next());
+    matches!(state, Some('T' | 't'))
+}

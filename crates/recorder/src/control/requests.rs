@@ -1,0 +1,144 @@
+//! Requests, out of the bytes that a client sends: whatever they are, and however they are cut,
+//! each line that has ended is one request, or one reason why it is none.
+//!
+//! Here is no socket: the server and the fuzzers read in the same way.
+
+use trackway_session::protocol::{LINE_BYTES_MAX, Message, PROTOCOL_VERSION, Refusal, Request};
+
+/// What a client has sent that has not been looked at.
+#[derive(Debug, Default)]
+pub struct Requests {
+    bytes: Vec<u8>,
+    /// Where the line begins that is next.
+    begin: usize,
+    /// Up to where there is no line's end behind `begin`.
+    searched: usize,
+    /// A line was too long: nothing behind it is looked at.
+    is_over: bool,
+}
+
+impl Requests {
+    /// Takes in what has come. Kept is what [`Self::next_request`] has not given out: who wants to
+    /// hold little asks for all of that first.
+    pub fn push(&mut self, bytes: &[u8]) {
+        if self.is_over {
+            return;
+        }
+        self.bytes.drain(..self.begin);
+        self.searched -= self.begin;
+        self.begin = 0;
+        self.bytes.extend_from_slice(bytes);
+    }
+
+    /// What the next line asks for that has come whole, or why that is no request; none: no line
+    /// has. Of a line longer than [`LINE_BYTES_MAX`] bytes, without its end, this is said once, and
+    /// [`Self::is_over`] afterwards.
+    pub fn next_request(&mut self) -> Option<Result<Request, Refusal>> {
+        self.search();
+        let line = &self.bytes[self.begin..self.searched];
+        if line.len() > LINE_BYTES_MAX {
+            *self = Self { is_over: true, ..Self::default() };
+            let why = format!("a request has at most {LINE_BYTES_MAX} bytes");
+            return Some(Err(Refusal::new(why)));
+        }
+        if self.searched == self.bytes.len() {
+            return None;
+        }
+        let request = parse(line);
+        self.searched += 1;
+        self.begin = self.searched;
+        Some(request)
+    }
+
+    /// Whether [`Self::next_request`] has something to say.
+    pub fn has_request(&mut self) -> bool {
+        self.search();
+        self.searched < self.bytes.len() || self.searched - self.begin > LINE_BYTES_MAX
+    }
+
+    /// Whether nothing more will be said, whatever comes.
+    pub fn is_over(&self) -> bool {
+        self.is_over
+    }
+
+    /// Goes on to the end of the line, or of what there is.
+    fn search(&mut self) {
+        let rest = &self.bytes[self.searched..];
+        self.searched += rest.iter().position(|byte| *byte == b'\n').unwrap_or(rest.len());
+    }
+}
+
+/// Reads a request.
+fn parse(line: &[u8]) -> Result<Request, Refusal> {
+    let message: Message = match serde_json::from_slice(line) {
+        Ok(message) => message,
+        Err(error) => {
+            // Of another version it may say what is unknown here.
+            return Err(match version_of(line) {
+                Some(version) if version != PROTOCOL_VERSION => other_version(version),
+                _ => Refusal::new(format!("this is no request: {error}")),
+            });
+        }
+    };
+    match message.version {
+        PROTOCOL_VERSION => Ok(message.request),
+        version => Err(other_version(version)),
+    }
+}
+
+fn version_of(line: &[u8]) -> Option<u32> {
+    let value: serde_json::Value = serde_json::from_slice(line).ok()?;
+    value.get("version")?.as_u64()?.try_into().ok()
+}
+
+fn other_version(version: u32) -> Refusal {
+    Refusal::new(format!(
+        "the recorder speaks version {PROTOCOL_VERSION} of the protocol, this is version {version}"
+    ))
+    .with_hint("use the trackway command that created the session")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn all(requests: &mut Requests) -> Vec<Result<Request, Refusal>> {
+        core::iter::from_fn(|| requests.next_request()).collect()
+    }
+
+    #[test]
+    fn each_line_is_a_request_or_a_reason_however_it_is_cut() {
+        let text =
+            b"{\"version\":1,\"ask\":\"status\"}\n\nno\n{\"version\":7,\"ask\":\"fly\"}\n{\"ver";
+        let mut whole = Requests::default();
+        whole.push(text);
+        let expected = all(&mut whole);
+        let [Ok(Request::Status), Err(empty), Err(no), Err(other)] = &expected[..] else {
+            panic!("{expected:?}")
+        };
+        assert!(empty.why.contains("no request") && no.why.contains("no request"));
+        assert!(other.why.contains("this is version 7"), "{}", other.why);
+        for size in 1..text.len() {
+            let mut requests = Requests::default();
+            let mut found = Vec::new();
+            for piece in text.chunks(size) {
+                requests.push(piece);
+                found.extend(all(&mut requests));
+            }
+            assert_eq!(found, expected, "in pieces of {size}");
+        }
+    }
+
+    #[test]
+    fn a_line_without_end_is_refused_once() {
+        let mut requests = Requests::default();
+        requests.push(b"\n");
+        requests.push(&[b'x'; LINE_BYTES_MAX]);
+        assert_eq!(all(&mut requests).len(), 1, "it may end yet");
+        requests.push(b"x");
+        assert!(requests.has_request());
+        assert!(all(&mut requests)[0].as_ref().is_err_and(|why| why.why.contains("at most")));
+        requests.push(b"\n{\"version\":1,\"ask\":\"status\"}\n");
+        assert!(requests.is_over() && !requests.has_request() && requests.next_request().is_none());
+    }
+}

@@ -1,0 +1,236 @@
+//! The recorder's end of a control socket: many clients, none of whom it ever waits for.
+
+use std::fs;
+use std::io::{self, ErrorKind, Read, Write};
+use std::os::fd::AsRawFd;
+use std::os::unix::fs::PermissionsExt as _;
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::time::{Duration, Instant};
+
+use trackway_session::machine::{CREATOR, Client};
+use trackway_session::protocol::{ANSWER_BYTES_MAX, Answer, Refusal, Request};
+use trackway_sys::process::peer;
+use trackway_sys::wait::{self, Awaited};
+
+use super::{Claimed, Requests};
+use crate::RecordError;
+
+/// Most clients at a time; more wait to be let in.
+pub(super) const CLIENTS_MAX: usize = 64;
+/// Most bytes that wait for a client to read them; who reads too little is let go.
+const WAITING_BYTES_MAX: usize = ANSWER_BYTES_MAX;
+/// Most bytes that are read from a client in one turn.
+const TURN_BYTES: usize = 64 << 10;
+/// How long clients have at the end to read what waits for them, all together.
+const END_PATIENCE: Duration = Duration::from_millis(500);
+
+/// A session's control socket.
+#[derive(Debug)]
+pub(crate) struct Server {
+    /// First, so that it goes first: who sees its connection end may take the name.
+    _name: Claimed,
+    listener: UnixListener,
+    pub(super) clients: Vec<Connection>,
+    next: Client,
+}
+
+#[derive(Debug)]
+pub(super) struct Connection {
+    client: Client,
+    stream: UnixStream,
+    /// What has come from it.
+    requests: Requests,
+    /// Bytes that the client has not read.
+    pub(super) waiting: Vec<u8>,
+    is_following: bool,
+    /// Nothing more is read from it; it goes when it has read all.
+    is_ending: bool,
+    is_gone: bool,
+}
+
+impl Server {
+    /// Opens the socket of the session whose name this is.
+    pub(crate) fn open(name: Claimed) -> Result<Self, RecordError> {
+        let path = name.folder.socket(&name.name);
+        let fail = |error| RecordError::io("make", &path)(error);
+        // A dead recorder's: the name is ours now.
+        match fs::remove_file(&path) {
+            Err(error) if error.kind() != ErrorKind::NotFound => return Err(fail(error)),
+            _ => {}
+        }
+        let listener = UnixListener::bind(&path).map_err(fail)?;
+        // The folder keeps others away meanwhile.
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o600)).map_err(fail)?;
+        listener.set_nonblocking(true).map_err(fail)?;
+        Ok(Self { _name: name, listener, clients: Vec::new(), next: CREATOR + 1 })
+    }
+
+    /// What to wait for.
+    pub(crate) fn awaited(&self) -> Vec<Awaited> {
+        let of = |connection: &Connection| {
+            let fd = connection.stream.as_raw_fd();
+            match (connection.waiting.is_empty(), connection.is_ending) {
+                (true, _) => Awaited::readable(fd),
+                (false, false) => Awaited::readable_or_writable(fd),
+                // Whose end has come is always readable.
+                (false, true) => Awaited::writable(fd),
+            }
+        };
+        let listener = Awaited::readable(self.listener.as_raw_fd());
+        let has_room = self.clients.len() < CLIENTS_MAX;
+        has_room.then_some(listener).into_iter().chain(self.clients.iter().map(of)).collect()
+    }
+
+    /// Lets clients in, writes what waits, reads what has come: whole requests, with who asks. One
+    /// of each client in a turn: however many it sends, between them the recorder looks at its
+    /// buffers, and at the other clients.
+    pub(crate) fn turn(&mut self) -> Vec<(Client, Request)> {
+        self.let_in();
+        let mut asked = Vec::new();
+        for connection in &mut self.clients {
+            connection.write();
+            match connection.read() {
+                None => {}
+                Some(Ok(request)) => asked.push((connection.client, request)),
+                Some(Err(refusal)) => {
+                    connection.answer(&Answer::Refused(refusal));
+                    if connection.requests.is_over() {
+                        connection.end();
+                    }
+                }
+            }
+        }
+        self.clients.retain(|connection| !connection.is_gone);
+        asked
+    }
+
+    /// Whether the next turn has requests without waiting for more to come.
+    pub(crate) fn has_requests(&mut self) -> bool {
+        self.clients.iter_mut().any(Connection::has_request)
+    }
+
+    fn let_in(&mut self) {
+        while self.clients.len() < CLIENTS_MAX {
+            // Nobody waits, or nobody can be let in now (no descriptor is left).
+            let Ok((stream, _)) = self.listener.accept() else { return };
+            let user = peer(stream.as_raw_fd()).map(|peer| peer.user);
+            let may_ask = user.is_ok_and(|user| user == 0 || user == crate::home::user());
+            if may_ask && stream.set_nonblocking(true).is_ok() {
+                self.clients.push(Connection::new(self.next, stream));
+                self.next += 1;
+            }
+        }
+    }
+
+    /// Answers a client, if it is still there.
+    pub(crate) fn answer(&mut self, client: Client, answer: &Answer) {
+        if let Some(connection) = self.clients.iter_mut().find(|one| one.client == client) {
+            connection.answer(answer);
+        }
+    }
+
+    /// Notes that a client wants events at once, as long as it is there.
+    pub(crate) fn follow(&mut self, client: Client) {
+        if let Some(connection) = self.clients.iter_mut().find(|one| one.client == client) {
+            connection.is_following = true;
+        }
+    }
+
+    /// Whether somebody wants events at once.
+    pub(crate) fn is_followed(&self) -> bool {
+        self.clients.iter().any(|connection| connection.is_following)
+    }
+
+    /// Gives clients what waits for them, at the end: as far as they read it in a moment.
+    pub(crate) fn flush(&mut self) {
+        let end = Instant::now() + END_PATIENCE;
+        loop {
+            self.clients.iter_mut().for_each(Connection::write);
+            // Who has read all stays: the end of the connection says that the name is free.
+            self.clients.retain(|connection| !connection.is_gone);
+            let slow = self.clients.iter().filter(|connection| !connection.waiting.is_empty());
+            let of = |connection: &Connection| Awaited::writable(connection.stream.as_raw_fd());
+            let mut awaited: Vec<Awaited> = slow.map(of).collect();
+            let left = end.saturating_duration_since(Instant::now());
+            if awaited.is_empty() || left.is_zero() {
+                return;
+            }
+            if wait::any(&mut awaited, left.as_nanos() as u64).is_err() {
+                return;
+            }
+        }
+    }
+}
+
+impl Connection {
+    fn new(client: Client, stream: UnixStream) -> Self {
+        Self {
+            client,
+            stream,
+            requests: Requests::default(),
+            waiting: Vec::new(),
+            is_following: false,
+            is_ending: false,
+            is_gone: false,
+        }
+    }
+
+    /// The next request, or why it is none, if a line has come whole.
+    fn read(&mut self) -> Option<Result<Request, Refusal>> {
+        // What it asked before its end is asked all the same, but not by who is gone.
+        if !self.has_request() && !self.is_ending && !self.is_gone {
+            self.receive();
+        }
+        if self.is_gone { None } else { self.requests.next_request() }
+    }
+
+    fn has_request(&mut self) -> bool {
+        !self.is_gone && self.requests.has_request()
+    }
+
+    fn receive(&mut self) {
+        let mut bytes = vec![0; TURN_BYTES];
+        match self.stream.read(&mut bytes) {
+            Ok(0) => self.end(),
+            Ok(count) => self.requests.push(&bytes[..count]),
+            Err(error) if is_for_later(&error) => {}
+            Err(_) => self.is_gone = true,
+        }
+    }
+
+    /// Nothing more comes from it; what it asked for is still answered.
+    fn end(&mut self) {
+        self.is_ending = true;
+        self.is_gone |= self.waiting.is_empty();
+    }
+
+    fn answer(&mut self, answer: &Answer) {
+        if self.is_gone {
+            return;
+        }
+        // An answer is made of texts and numbers, which JSON always has.
+        let Ok(mut line) = serde_json::to_vec(answer) else { return };
+        line.push(b'\n');
+        self.waiting.extend_from_slice(&line);
+        self.write();
+    }
+
+    fn write(&mut self) {
+        while !self.waiting.is_empty() {
+            match self.stream.write(&self.waiting) {
+                Ok(count) => drop(self.waiting.drain(..count)),
+                Err(error) if is_for_later(&error) => break,
+                Err(_) => {
+                    self.is_gone = true;
+                    return;
+                }
+            }
+        }
+        self.is_gone |=
+            self.waiting.len() > WAITING_BYTES_MAX || self.is_ending && self.waiting.is_empty();
+    }
+}
+
+fn is_for_later(error: &io::Error) -> bool {
+    matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::Interrupted)
+}

@@ -1,0 +1,300 @@
+//! Where a session is asked: takes what clients want to the machine that decides, does in the
+//! session's parts what that comes to, and answers.
+//!
+//! The same for a recorder in the background ([`serve`]) and for one that follows a command
+//! ([`record`]); how a session begins and ends is theirs, and [`Desk::next_effect`] leaves it to
+//! them.
+//!
+//! [`serve`]: mod@crate::serve
+//! [`record`]: mod@crate::record
+
+use std::path::PathBuf;
+use std::time::{Duration, Instant};
+
+use trackway_session::machine::{CREATOR, Effect, Machine, Outcome, Snapshot};
+use trackway_session::protocol::{Answer, ChannelStatus, Counts, Refusal, Status};
+use trackway_session::{ChannelSpec, Reserve, SessionSpec};
+use trackway_sys::wait::Awaited;
+
+use crate::control::server::Server;
+use crate::parts::Parts;
+use crate::report::Notices;
+use crate::{ChannelSettings, RecordError, SessionSettings, Summary, processes, trace};
+
+/// What the recorder says of a channel that it makes; all else is said by whoever wants it.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Making {
+    /// See [`ChannelSettings::thrifty`].
+    pub(crate) thrifty: bool,
+    /// See [`ChannelSettings::reserve`].
+    pub(crate) reserve: Reserve,
+}
+
+impl Making {
+    /// A channel as this recorder makes it; writers are let in if it is to `record`.
+    ///
+    /// # Errors
+    ///
+    /// If there can be none such, or a process that it names is not there.
+    pub(crate) fn settings(
+        self,
+        spec: &ChannelSpec,
+        record: bool,
+    ) -> Result<ChannelSettings, RecordError> {
+        let Self { thrifty, reserve } = self;
+        let settings = ChannelSettings::of(spec, record)?;
+        let buffers = settings.buffers.reserved_by(reserve);
+        Ok(ChannelSettings { buffers, thrifty, reserve, ..settings })
+    }
+}
+
+/// A session's desk.
+#[derive(Debug)]
+pub(crate) struct Desk {
+    pub(crate) machine: Machine,
+    /// None: nobody can ask, or not any more.
+    server: Option<Server>,
+    /// What the session is in its user's window.
+    pub(crate) session: SessionSettings,
+    /// The folder of its trace, absolute, as the user named it.
+    pub(crate) folder: PathBuf,
+    making: Making,
+    began: Instant,
+    /// See [`Status::is_foreground`].
+    pub(crate) is_foreground: bool,
+}
+
+impl Desk {
+    /// Of a session in the background that begins now, as `spec` says.
+    pub(crate) fn new(
+        spec: SessionSpec,
+        server: Option<Server>,
+        session: SessionSettings,
+        folder: PathBuf,
+        making: Making,
+    ) -> Self {
+        let (machine, began) = (Machine::new(spec), Instant::now());
+        Self { machine, server, session, folder, making, began, is_foreground: false }
+    }
+
+    /// What to wait for.
+    pub(crate) fn awaited(&self) -> Vec<Awaited> {
+        self.server.as_ref().map(Server::awaited).unwrap_or_default()
+    }
+
+    /// Whether [`Self::take_requests`] has some without waiting for more to come.
+    pub(crate) fn has_requests(&mut self) -> bool {
+        self.server.as_mut().is_some_and(Server::has_requests)
+    }
+
+    /// Whether somebody wants events at once.
+    pub(crate) fn is_followed(&self) -> bool {
+        self.server.as_ref().is_some_and(Server::is_followed)
+    }
+
+    /// Takes what has come to the machine. Whether something has.
+    pub(crate) fn take_requests(&mut self) -> bool {
+        let requests = self.server.as_mut().map(Server::turn).unwrap_or_default();
+        let is_asked = !requests.is_empty();
+        requests.into_iter().for_each(|(client, request)| self.machine.ask(client, request));
+        is_asked
+    }
+
+    /// Does what the machine says, until nobody has asked for more, or it says what is not done
+    /// here: how the session begins and ends, and what its creator is told of that.
+    /// [`Self::done`] is to be told what came of it.
+    pub(crate) fn next_effect(
+        &mut self,
+        parts: &mut Option<Parts>,
+        notices: &Notices,
+    ) -> Option<Effect> {
+        while let Some(effect) = self.machine.next_effect() {
+            match effect {
+                Effect::Begin { .. }
+                | Effect::Finish
+                | Effect::Answer(CREATOR, _)
+                | Effect::Exit => return Some(effect),
+                Effect::Answer(client, answer) => self.answer(client, &answer),
+                Effect::ReportStatus(client) => {
+                    let status = self.status(parts.as_ref(), notices);
+                    self.answer(client, &Answer::Status(Box::new(status)));
+                }
+                Effect::Follow(client) => {
+                    if let Some(server) = &mut self.server {
+                        server.follow(client);
+                    }
+                    let folders = vec![self.session.path.clone()];
+                    self.answer(client, &Answer::Following { folders });
+                }
+                effect => {
+                    let outcome = self.attempt(effect, parts.as_mut(), notices);
+                    self.done(outcome, notices);
+                }
+            }
+        }
+        None
+    }
+
+    /// Tells the machine what came of an effect; what has failed is said, too.
+    pub(crate) fn done(&mut self, outcome: Result<Outcome, RecordError>, notices: &Notices) {
+        self.machine.done(outcome.unwrap_or_else(|error| {
+            let refusal = Refusal::from(&error);
+            notices.say(format_args!("{}", refusal.why));
+            Outcome::Failed(refusal)
+        }));
+    }
+
+    /// Lets clients read what waits for them, at the end.
+    pub(crate) fn flush(&mut self) {
+        if let Some(server) = &mut self.server {
+            server.flush();
+        }
+    }
+
+    /// Ends: the name is free from now on.
+    pub(crate) fn close(&mut self) {
+        self.flush();
+        self.server = None;
+    }
+
+    /// Ends, because of something that nobody asked for; who has asked is told that it has ended.
+    pub(crate) fn lose(&mut self, why: &Refusal, notices: &Notices) {
+        self.machine.lose(why);
+        self.take_requests();
+        while let Some(effect) = self.next_effect(&mut None, notices) {
+            if effect.has_outcome() {
+                self.machine.done(Outcome::Failed(why.clone()));
+            }
+        }
+        self.close();
+    }
+
+    fn answer(&mut self, client: u64, answer: &Answer) {
+        if let Some(server) = &mut self.server {
+            server.answer(client, answer);
+        }
+    }
+
+    fn attempt(
+        &self,
+        effect: Effect,
+        parts: Option<&mut Parts>,
+        notices: &Notices,
+    ) -> Result<Outcome, RecordError> {
+        let parts = parts.ok_or(RecordError::Lost("it has ended"))?;
+        match effect {
+            Effect::Add { channel, record } => {
+                let settings = self.making.settings(&channel.spec, record)?;
+                parts.add_channel(&settings, channel.class, notices)?;
+            }
+            Effect::Replace { old, channel, record } => {
+                let settings = self.making.settings(&channel.spec, record)?;
+                parts.replace_channel(old, &settings, channel.class, notices)?;
+            }
+            Effect::End { class } => parts.end_channel(class, notices)?,
+            Effect::SetRules { class, rules } => parts.set_rules(class, &rules, notices)?,
+            Effect::SetProcesses { class, spec } => {
+                parts.set_processes(class, &processes::rules_text(&spec)?, notices)?;
+            }
+            Effect::SetBlocking { class, time } => {
+                parts.set_blocking(class, ns_of(time), notices)?;
+            }
+            Effect::Start => parts.start(),
+            Effect::Stop => parts.stop(notices)?,
+            Effect::Clear => parts.clear(self.machine.is_recording(), notices)?,
+            Effect::Snapshot(snapshot) => return self.snapshot(&snapshot, parts, notices),
+            Effect::Begin { .. }
+            | Effect::Finish
+            | Effect::Answer(..)
+            | Effect::ReportStatus(_)
+            | Effect::Follow(_)
+            | Effect::Exit => {}
+        }
+        Ok(Outcome::Done)
+    }
+
+    fn snapshot(
+        &self,
+        snapshot: &Snapshot,
+        parts: &mut Parts,
+        notices: &Notices,
+    ) -> Result<Outcome, RecordError> {
+        let folder = match &snapshot.output {
+            Some(folder) => folder.clone(),
+            None => self.snapshot_folder(snapshot.number),
+        };
+        let facts = parts.snapshot(&folder, snapshot, notices)?;
+        notices.say(format_args!("{} events in {}", facts.events, facts.folder.display()));
+        Ok(Outcome::Snapshot(facts))
+    }
+
+    /// Where a snapshot goes if nobody says where: into the session's folder. Where flight
+    /// recorders are in the trace at the end, beside it: who reads the trace has each event once.
+    fn snapshot_folder(&self, number: u32) -> PathBuf {
+        let name = trace::snapshot_name(number);
+        match self.folder.file_name().filter(|_| self.is_foreground) {
+            None => self.folder.join(name),
+            Some(folder) => {
+                let mut beside = folder.to_owned();
+                beside.push(".");
+                beside.push(name);
+                self.folder.with_file_name(beside)
+            }
+        }
+    }
+
+    /// How the session goes, whose parts these are.
+    pub(crate) fn status(&self, parts: Option<&Parts>, notices: &Notices) -> Status {
+        let mut status = Status {
+            name: self.machine.spec().name.clone(),
+            pid: std::process::id(),
+            is_recording: self.machine.is_recording(),
+            is_foreground: self.is_foreground,
+            folder: self.folder.clone(),
+            users_wanted: self.machine.spec().users.clone(),
+            seconds: self.began.elapsed().as_secs(),
+            snapshots: self.machine.snapshots(),
+            notices: notices.all(),
+            ..Status::default()
+        };
+        let Some(parts) = parts else { return status };
+        status.counts = counts_of(&parts.summary());
+        status.counts.recorded = parts.recorded();
+        (status.users, status.users_beyond) = (parts.users(), parts.users_beyond());
+        for (spec, class) in self.machine.channels() {
+            let mut channel = ChannelStatus { spec: spec.clone(), ..ChannelStatus::default() };
+            parts.describe(class, &mut channel);
+            status.memory_bytes += channel.memory_bytes;
+            status.channels.push(channel);
+        }
+        status
+    }
+}
+
+/// How a session ended, with what was `said` of it.
+pub(crate) fn ended(summary: &Summary, said: &Notices) -> Outcome {
+    Outcome::Ended(Box::new(Counts { notices: said.all(), ..counts_of(summary) }))
+}
+
+/// Why a session did not end whole.
+pub(crate) fn unfinished(error: &RecordError) -> Refusal {
+    // As far as the disk is full: what is in memory stays there.
+    let hint = "trackway recover completes the trace, once it can be written";
+    Refusal::from(error).with_hint(hint)
+}
+
+fn ns_of(time: Option<Duration>) -> u64 {
+    time.map_or(0, |time| u64::try_from(time.as_nanos()).unwrap_or(u64::MAX))
+}
+
+fn counts_of(summary: &Summary) -> Counts {
+    Counts {
+        recorded: summary.recorded,
+        lost: summary.lost,
+        overwritten: summary.overwritten,
+        deleted: summary.deleted,
+        bytes: summary.bytes,
+        processes: summary.processes,
+        notices: Vec::new(),
+    }
+}

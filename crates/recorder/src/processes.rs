@@ -1,0 +1,59 @@
+//! Which processes a channel records, as the window has it.
+
+use std::fs;
+use std::io::{Error, ErrorKind};
+use std::os::unix::fs::MetadataExt as _;
+
+use trackway_session::ChannelSpec;
+
+use crate::RecordError;
+
+/// The rules of a channel, as `trackway_schema::ProcessRules` reads them.
+///
+/// # Errors
+///
+/// If one of its processes is not there, or may not be looked at.
+pub(crate) fn rules_text(channel: &ChannelSpec) -> Result<String, RecordError> {
+    let mut lines = Vec::new();
+    for &pid in &channel.pids {
+        let (namespace, pid) = inside(pid)?;
+        lines.push(format!("pid={namespace}:{pid}"));
+    }
+    lines.extend(channel.executables.iter().map(|glob| format!("exe={glob}")));
+    lines.extend(channel.pid_namespaces.iter().map(|namespace| format!("ns={namespace}")));
+    Ok(lines.join("\n"))
+}
+
+/// The process-id namespace of a process, and its id in there: what it knows of itself.
+fn inside(pid: u32) -> Result<(u64, u32), RecordError> {
+    let folder = format!("/proc/{pid}");
+    let fail = || RecordError::io("look at process", pid.to_string());
+    let namespace = fs::metadata(format!("{folder}/ns/pid")).map_err(fail())?.ino();
+    let status = fs::read_to_string(format!("{folder}/status")).map_err(fail())?;
+    // One id for each namespace, the innermost last: proc_pid_status(5).
+    let ids = status.lines().find_map(|line| line.strip_prefix("NSpid:"));
+    let id = ids.and_then(|ids| ids.split_whitespace().last()?.parse().ok());
+    let id = id.ok_or_else(|| fail()(Error::from(ErrorKind::InvalidData)))?;
+    Ok((namespace, id))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_process_is_known_by_what_it_knows_itself() {
+        let own = std::process::id();
+        let channel = ChannelSpec {
+            pids: vec![own],
+            executables: vec!["nginx".into()],
+            pid_namespaces: vec![7],
+            ..ChannelSpec::default()
+        };
+        let namespace = fs::metadata("/proc/self/ns/pid").expect("a namespace").ino();
+        let text = rules_text(&channel).expect("rules");
+        assert_eq!(text, format!("pid={namespace}:{own}\nexe=nginx\nns=7"));
+        let nobody = ChannelSpec { pids: vec![u32::MAX >> 1], ..ChannelSpec::default() };
+        assert!(rules_text(&nobody).is_err_and(|error| error.to_string().contains("process")));
+    }
+}

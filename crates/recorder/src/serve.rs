@@ -1,0 +1,319 @@
+//! The recorder of a session that is told what to do: drives [`trackway_session::machine`].
+
+use std::sync::atomic::Ordering;
+
+use trackway_session::machine::{Client, Effect, Outcome, Planned};
+use trackway_session::protocol::{Answer, ChannelStatus, Refusal, Request, Status};
+use trackway_session::{Mode, Reserve, SessionSpec};
+use trackway_sys::clock::monotonic_ns;
+use trackway_sys::process::{can_tell_exits, raise_descriptor_limit};
+use trackway_sys::signal::{self, SignalReader, SignalSet};
+use trackway_sys::wait::{self, Awaited};
+
+use crate::control::server::Server;
+use crate::control::{Claimed, RunFolder};
+use crate::crashes::Crash;
+use crate::desk::{self, Desk, Making};
+use crate::error::io_error;
+use crate::parts::Parts;
+use crate::report::Notices;
+use crate::trace::{self, Room};
+use crate::users::Scope;
+use crate::{RecordError, Recording, SessionSettings, record, slot};
+
+/// Who asks when a signal does; nobody is told.
+const SIGNALLED: Client = u64::MAX;
+/// How often the table of processes is looked at where crashes are waited for, in ns.
+const CRASH_PERIOD_NS: u64 = 10_000_000;
+/// How long after an error of writing it is tried again, in ns.
+const STALL_NS: u64 = 200_000_000;
+
+/// What is not said of a channel in the background: it may be idle for long.
+const MAKING: Making = Making { thrifty: true, reserve: Reserve::Rseq };
+
+/// How a session that is told what to do begins.
+#[derive(Debug)]
+pub enum Begun {
+    /// It is there; this is how.
+    There(Box<Status>),
+    /// It cannot begin.
+    Refused(Refusal),
+}
+
+/// Records a session in this process until somebody ends it: by a request, or by SIGTERM or
+/// SIGINT. `begun` is told once how it began. In the background, notices go to the session's log.
+///
+/// # Errors
+///
+/// If it cannot begin, which `begun` is told, too.
+pub fn serve(
+    spec: SessionSpec,
+    in_background: bool,
+    begun: &mut dyn FnMut(&Begun),
+) -> Result<(), RecordError> {
+    let ready = Served::new(spec, in_background);
+    let mut served = match ready {
+        Ok(served) => served,
+        Err(error) => {
+            begun(&Begun::Refused(Refusal::from(&error)));
+            return Err(error);
+        }
+    };
+    served.run(begun)
+}
+
+/// A session being served.
+struct Served {
+    desk: Desk,
+    notices: Notices,
+    signals: SignalReader,
+    /// Whose windows it records.
+    scope: Scope,
+    is_new_folder: bool,
+    /// The folder of its trace is locked.
+    _room: Room,
+    parts: Option<Parts>,
+    /// Whether a process that crashes leaves a snapshot.
+    watches_crashes: bool,
+    /// What keeps it from writing, if anything does.
+    stall: Option<String>,
+    failure: Option<Refusal>,
+}
+
+impl Served {
+    fn new(spec: SessionSpec, in_background: bool) -> Result<Self, RecordError> {
+        spec.check()?;
+        let scope = Scope::of(&spec.users)?;
+        if scope != Scope::Own {
+            // Each user's streams are files of their own. What there is must do, if need be.
+            let _ = raise_descriptor_limit();
+        }
+        let name = RunFolder::new().claim(&spec.name)?;
+        let notices = notices_of(&name, in_background)?;
+        let signals = block_signals()?;
+        signal::ignore_size_limit();
+        // Before anything that would stay behind. Who connects meanwhile is answered later.
+        let server = Server::open(name)?;
+        record::recover_the_dead(&notices);
+        let is_new_folder = spec.output.as_ref().is_none_or(|output| !output.exists());
+        let (folder, room) = match &spec.output {
+            Some(output) => (output.clone(), trace::prepare(output)?),
+            None => trace::prepare_new(&spec.name)?,
+        };
+        let folder = std::path::absolute(&folder).unwrap_or(folder);
+        if let Some(moved) = &room.moved {
+            notices.say(format_args!("the earlier trace is now {}", moved.display()));
+        }
+        let session = SessionSettings {
+            name: spec.name.clone(),
+            token: None,
+            uuid: trace::random_uuid()?,
+            path: room.path.clone(),
+        };
+        let spec = SessionSpec { output: Some(folder.clone()), ..spec };
+        let watches_crashes = spec.snapshot_on_crash;
+        if watches_crashes && !can_tell_exits() {
+            notices.say(format_args!(
+                "no snapshot on crash: this kernel does not say how processes end (Linux 6.15 does)"
+            ));
+        }
+        Ok(Self {
+            desk: Desk::new(spec, Some(server), session, folder, MAKING),
+            notices,
+            signals,
+            scope,
+            is_new_folder,
+            _room: room,
+            parts: None,
+            watches_crashes,
+            stall: None,
+            failure: None,
+        })
+    }
+
+    fn run(&mut self, begun: &mut dyn FnMut(&Begun)) -> Result<(), RecordError> {
+        loop {
+            while let Some(effect) = self.desk.next_effect(&mut self.parts, &self.notices) {
+                if effect == Effect::Exit {
+                    self.desk.flush();
+                    let failure = self.failure.take().map(RecordError::Refused);
+                    return failure.map_or(Ok(()), Err);
+                }
+                self.carry_out(effect, begun);
+            }
+            let period_ns = self.look();
+            self.wait(period_ns)?;
+            self.take_requests();
+        }
+    }
+
+    /// Does what the machine says that is not done at every desk, and tells it what came of it.
+    fn carry_out(&mut self, effect: Effect, begun: &mut dyn FnMut(&Begun)) {
+        let outcome = match effect {
+            Effect::Begin { channels, record } => self.begin(&channels, record),
+            Effect::Finish => self.finish(),
+            Effect::Answer(_, Answer::Refused(refusal)) => {
+                self.remove_empty_folders();
+                begun(&Begun::Refused(refusal.clone()));
+                self.failure = Some(refusal);
+                return;
+            }
+            // To the creator.
+            _ => {
+                let status = self.desk.status(self.parts.as_ref(), &self.notices);
+                return begun(&Begun::There(Box::new(status)));
+            }
+        };
+        self.desk.done(outcome, &self.notices);
+    }
+
+    fn begin(&mut self, channels: &[Planned], record: bool) -> Result<Outcome, RecordError> {
+        let settings =
+            |channel: &Planned| Ok((MAKING.settings(&channel.spec, record)?, channel.class));
+        let channels = channels.iter().map(settings).collect::<Result<_, RecordError>>()?;
+        let (scope, session) = (self.scope.clone(), self.desk.session.clone());
+        let parts = Parts::begin(scope, session, channels, self.watches_crashes, &self.notices)?;
+        self.parts = Some(parts);
+        Ok(Outcome::Done)
+    }
+
+    fn finish(&mut self) -> Result<Outcome, RecordError> {
+        let Some(parts) = self.parts.take() else {
+            return Err(RecordError::Lost("it has ended"));
+        };
+        let finished = parts.finish(&self.notices, &|| false);
+        let summary = finished.map_err(|error| RecordError::Refused(desk::unfinished(&error)))?;
+        // As `trackway record` says it at its end.
+        let said = Notices::kept();
+        let is_flight =
+            self.desk.machine.spec().channels.iter().all(|one| one.mode == Mode::Overwrite);
+        if is_flight {
+            self.remove_empty_folders();
+        } else {
+            summary.say(&said, &self.desk.folder, false);
+        }
+        if self.notices.are_printed() {
+            // In the foreground: for the terminal or the service manager's log.
+            said.all().iter().for_each(|line| self.notices.say(format_args!("{line}")));
+        }
+        Ok(desk::ended(&summary, &said))
+    }
+
+    /// Removes the trace of a session that has written nothing but snapshots, and the folder, if
+    /// it was not there before and nothing is there.
+    fn remove_empty_folders(&self) {
+        if trace::has_no_stream(&self.desk.session.path) {
+            let _ = std::fs::remove_dir_all(self.desk.session.path.join("ust"));
+            if self.is_new_folder {
+                let _ = std::fs::remove_dir(&self.desk.session.path);
+            }
+        }
+    }
+
+    /// One look at what is recorded; how long until the next, in ns.
+    fn look(&mut self) -> u64 {
+        let is_followed = self.desk.is_followed();
+        let Some(parts) = &mut self.parts else { return STALL_NS };
+        parts.look_for_windows(&self.notices);
+        parts.set_followed(is_followed);
+        if parts.take_snapshot_requests() {
+            self.desk.machine.program_asks_for_snapshot(monotonic_ns());
+        }
+        for Crash { pid, signal } in parts.take_crashes() {
+            self.notices.say(format_args!("process {pid} died of signal {signal}"));
+            self.desk.machine.process_crashed(pid, signal, monotonic_ns());
+        }
+        match parts.tick(&self.notices) {
+            // Who is to be seen crash must be seen start.
+            Ok(period_ns) if self.watches_crashes && self.stall.is_none() => {
+                period_ns.min(CRASH_PERIOD_NS)
+            }
+            Ok(period_ns) => {
+                if self.stall.take().is_some() {
+                    self.notices.say(format_args!("events are written again"));
+                }
+                period_ns
+            }
+            Err(error @ RecordError::Lost(_)) => {
+                let refusal = Refusal::from(&error);
+                self.notices.say(format_args!("{}", refusal.why));
+                self.desk.machine.lose(&refusal);
+                self.failure = Some(refusal);
+                0
+            }
+            Err(error) => {
+                // The disk is full, or gone: it may come back. What finds no room in the buffers
+                // meanwhile is counted.
+                parts.keep_alive();
+                let why = error.to_string();
+                if self.stall.as_ref() != Some(&why) {
+                    self.notices.say(format_args!("{why}: events are lost once buffers are full"));
+                    self.stall = Some(why);
+                }
+                STALL_NS
+            }
+        }
+    }
+
+    fn wait(&mut self, period_ns: u64) -> Result<(), RecordError> {
+        let period_ns = if self.desk.has_requests() { 0 } else { period_ns };
+        let mut awaited = self.desk.awaited();
+        awaited.push(Awaited::readable(self.signals.fd().raw()));
+        awaited.extend(self.parts.iter().flat_map(Parts::awaited));
+        wait::any(&mut awaited, period_ns)
+            .map_err(|errno| RecordError::Io("wait for", "requests".into(), io_error(errno)))
+    }
+
+    fn take_requests(&mut self) {
+        self.desk.take_requests();
+        while let Some((signal, _)) = self.signals.next() {
+            if signal != libc::SIGHUP {
+                self.desk.machine.ask(SIGNALLED, Request::Destroy);
+            }
+        }
+    }
+}
+
+impl Recording {
+    /// Whether it has a channel of class `class`.
+    pub(crate) fn has_channel(&self, class: u32) -> bool {
+        self.channels.iter().any(|channel| channel.names.class == class)
+    }
+
+    /// Adds how the channel of class `class` goes.
+    pub(crate) fn describe(&self, class: u32, status: &mut ChannelStatus) {
+        let found = self.channels.iter().find(|channel| channel.names.class == class);
+        let Some(channel) = found else { return };
+        status.memory_bytes += channel.memory_bytes(&self.home);
+        for work in &channel.regions {
+            status.recorded = status.recorded.saturating_add(work.committed());
+            status.lost = status.lost.saturating_add(work.discarded());
+        }
+    }
+
+    /// Rules for processes of the channels that are flight recorders.
+    pub(crate) fn process_rules(&self) -> Vec<String> {
+        let flight = self.channels.iter().filter(|channel| channel.is_overwriting());
+        flight.map(|channel| slot::process_rules(channel.session())).collect()
+    }
+
+    /// How often programs have asked for a snapshot.
+    pub(crate) fn snapshot_requests(&self) -> u32 {
+        let requests = |session: &trackway_abi::session::Session| {
+            session.snapshot_requests.load(Ordering::Relaxed)
+        };
+        let of_all = self.channels.iter().map(|channel| requests(channel.session()));
+        of_all.fold(0, u32::wrapping_add)
+    }
+}
+
+fn notices_of(name: &Claimed, in_background: bool) -> Result<Notices, RecordError> {
+    Ok(if in_background { Notices::logged(name.open_log()?) } else { Notices::new(false) })
+}
+
+fn block_signals() -> Result<SignalReader, RecordError> {
+    let signals = SignalSet::of(&[libc::SIGTERM, libc::SIGINT, libc::SIGHUP, libc::SIGQUIT]);
+    signals.block();
+    SignalReader::new(&signals)
+        .map_err(|errno| RecordError::Io("read", "signals".into(), io_error(errno)))
+}

@@ -1,0 +1,121 @@
+//! Snapshots: what is in flight recorders at a moment, as a trace of its own.
+//!
+//! The regions are read beside the writers, as at the end of a recording, and nothing in them
+//! changes. The trace has the session's identity, and each sub-buffer's packet the same number in
+//! all snapshots: so `trackway merge` makes one of several, in which no event is there twice.
+
+use std::fs;
+use std::path::Path;
+
+use trackway_session::machine::Reason;
+use trackway_session::protocol::SnapshotFacts;
+use trackway_sys::clock::monotonic_ns;
+
+use crate::channel::Channel;
+use crate::completion::{self, By};
+use crate::memory::FileMemory;
+use crate::region::{Drain, RegionWork};
+use crate::trace::{self, FACTS, Particulars, Room, Trace};
+use crate::{RecordError, Recording, Summary};
+
+/// Name of the file that says why there is a snapshot.
+const REASON: &str = "reason";
+
+/// What it says: `by=user`, `by=program`, or `by=crash pid=1234 signal=11`.
+fn line_of(reason: &Reason) -> String {
+    match reason {
+        Reason::Asked => "by=user\n".into(),
+        Reason::Program => "by=program\n".into(),
+        Reason::Crash { pid, signal } => format!("by=crash pid={pid} signal={signal}\n"),
+    }
+}
+
+impl Recording {
+    /// Writes what is in flight recorders to a new trace in `folder`: all, or what is newer than
+    /// `last_ns` nanoseconds, in whole sub-buffers. Recording goes on meanwhile.
+    pub fn snapshot(
+        &mut self,
+        folder: &Path,
+        last_ns: Option<u64>,
+        reason: &Reason,
+    ) -> Result<SnapshotFacts, RecordError> {
+        self.check_window()?;
+        let since_ts = last_ns.map_or(0, |last| monotonic_ns().saturating_sub(last));
+        self.snapshot_into(&trace::prepare(folder)?, since_ts, reason)
+    }
+
+    /// The same, of what is newer than `since_ts` (ns of CLOCK_MONOTONIC), where there is room.
+    pub(crate) fn snapshot_into(
+        &mut self,
+        room: &Room,
+        since_ts: u64,
+        reason: &Reason,
+    ) -> Result<SnapshotFacts, RecordError> {
+        self.check_window()?;
+        let mut trace = Trace::create(&room.path, self.particulars())?;
+        let mut summary = Summary::default();
+        let mut buffer = Vec::new();
+        let beside = |work: &RegionWork| {
+            let mut work = work.beside(since_ts);
+            work.look();
+            work
+        };
+        let is_read = |channel: &&Channel| channel.is_overwriting() && !channel.is_lockless();
+        let works: Vec<(u64, Vec<RegionWork>)> = self
+            .channels
+            .iter()
+            .filter(is_read)
+            .map(|channel| (channel.begin_ts, channel.regions.iter().map(beside).collect()))
+            .collect();
+        // Heads first, ids then: so the id of every record below is declared. And first in the
+        // session's own trace, whose metadata thus declares all that any piece of it does.
+        for channel in &mut self.channels {
+            channel.declare_events(self.home.window(), &mut self.trace)?;
+        }
+        trace.metadata.declare_as(&self.trace.metadata);
+        trace.metadata.write().map_err(RecordError::io("write", &room.path))?;
+        for (begin_ts, works) in works {
+            for mut work in works {
+                self.copy(&mut work, begin_ts, &trace, &mut buffer)?;
+                work.add_to(&mut summary);
+                self.keep_alive();
+            }
+        }
+        summary.bytes += trace.metadata.bytes();
+        trace
+            .facts()
+            .and_then(|facts| {
+                fs::write(facts.join(REASON), line_of(reason))?;
+                completion::mark(&facts, By::Record(&summary))
+            })
+            .map_err(RecordError::io("write", room.path.join(FACTS)))?;
+        Ok(SnapshotFacts {
+            folder: room.path.clone(),
+            events: summary.recorded,
+            bytes: summary.bytes,
+        })
+    }
+
+    fn particulars(&self) -> Particulars {
+        let now = Particulars::of(self.trace.uuid, &self.channels);
+        // The clock's offset is that of the session's begin: what is in two snapshots has one time.
+        let Some(of) = &self.trace.of else { return now };
+        Particulars { realtime_offset_ns: of.realtime_offset_ns, folder: of.folder, ..now }
+    }
+
+    /// Copies what a region has, as far as it was looked at. Its stream begins when the channel
+    /// did: so the empty packet that it begins with is the same in all snapshots.
+    fn copy(
+        &self,
+        work: &mut RegionWork,
+        begin_ts: u64,
+        trace: &Trace,
+        buffer: &mut Vec<u8>,
+    ) -> Result<(), RecordError> {
+        let memory = FileMemory(self.home.allocator.file());
+        let mut with =
+            Drain { memory: &memory, trace, begin_ts, partial: true, is_last: false, buffer };
+        work.drain(&mut with)
+            .map_err(RecordError::io("write", trace.channel.path().join(work.name())))
+    }
+}

@@ -1,0 +1,162 @@
+//! The files of a stream that is cut into several: what they are called, which are there, and what
+//! becomes of those that a rotation which did not come to its end has left.
+//!
+//! ```text
+//! channel0_1.0   channel0_1.1   channel0_1.2 …          index/channel0_1.2.idx
+//! ```
+//!
+//! Numbers go on: no file is ever written anew, so that whoever reads it keeps what it opened, and
+//! the progress in the window says by its number which file it means. The point keeps them apart
+//! from other channels' streams, whose names end in `_` and a CPU, or in `_claim` and a number.
+
+use std::fs;
+use std::io::{self, ErrorKind};
+use std::path::{Path, PathBuf};
+
+/// Folder of the indexes, in that of the streams.
+const INDEXES: &str = "index";
+
+/// Where a stream's file, or one of its files, is.
+pub(crate) fn data_path(folder: &Path, name: &str) -> PathBuf {
+    folder.join(name)
+}
+
+/// Where its index is.
+pub(crate) fn index_path(folder: &Path, name: &str) -> PathBuf {
+    folder.join(INDEXES).join(format!("{name}.idx"))
+}
+
+/// Name of a stream's file of this number.
+pub(crate) fn name(stem: &str, number: u64) -> String {
+    format!("{stem}.{number}")
+}
+
+/// Removes a file of a stream: first it, then its index, which nobody misses.
+pub(crate) fn remove(folder: &Path, name: &str) -> io::Result<()> {
+    remove_if_there(&data_path(folder, name))?;
+    remove_if_there(&index_path(folder, name))
+}
+
+fn remove_if_there(path: &Path) -> io::Result<()> {
+    match fs::remove_file(path) {
+        Err(error) if error.kind() != ErrorKind::NotFound => Err(error),
+        _ => Ok(()),
+    }
+}
+
+/// A stream's files that are there before the current one: number and size in bytes, in order.
+pub(crate) type Earlier = Vec<(u64, u64)>;
+
+/// What is there of the stream `stem`, of which a recorder that died had got to file `current`:
+/// whether that is there, and those before it. A rotation may have been cut short: then the next
+/// file may be there, which nothing was counted of, and an index whose file has gone. They go.
+///
+/// # Errors
+///
+/// Also if there are later files: then this is not how far the recorder had got.
+pub(crate) fn repair(folder: &Path, stem: &str, current: u64) -> io::Result<(bool, Earlier)> {
+    let number = |entry: io::Result<fs::DirEntry>, end: &str| -> io::Result<Option<(u64, u64)>> {
+        let entry = entry?;
+        let file = entry.file_name();
+        let digits = file.to_str().and_then(|it| it.strip_prefix(stem)?.strip_prefix('.'));
+        let digits = digits.and_then(|it| it.strip_suffix(end));
+        let Some(number) = digits.and_then(number_of) else { return Ok(None) };
+        Ok(Some((number, entry.metadata()?.len())))
+    };
+    let numbers = |folder: &Path, end: &str| -> io::Result<Earlier> {
+        let found = fs::read_dir(folder)?.map(|entry| number(entry, end));
+        found.filter_map(Result::transpose).collect()
+    };
+    let mut files = numbers(folder, "")?;
+    let indexes = numbers(&folder.join(INDEXES), ".idx")?;
+    let next = current.saturating_add(1);
+    if files.iter().any(|&(number, _)| number > next) {
+        return Err(ErrorKind::InvalidData.into());
+    }
+    for (index, _) in indexes {
+        if !files.iter().any(|&(file, _)| file == index && file <= current) {
+            remove(folder, &name(stem, index))?;
+        }
+    }
+    remove(folder, &name(stem, next))?;
+    let is_there = files.iter().any(|&(number, _)| number == current);
+    files.retain(|&(number, _)| number < current);
+    files.sort_unstable();
+    Ok((is_there, files))
+}
+
+/// The greatest number of a file of the stream `stem`; none: it is not cut into several.
+pub(crate) fn last(folder: &Path, stem: &str) -> io::Result<Option<u64>> {
+    let mut last = None;
+    for entry in fs::read_dir(folder)? {
+        let file = entry?.file_name();
+        let digits = file.to_str().and_then(|it| it.strip_prefix(stem)?.strip_prefix('.'));
+        last = last.max(digits.and_then(number_of));
+    }
+    Ok(last)
+}
+
+/// A number as [`name`] writes it.
+fn number_of(digits: &str) -> Option<u64> {
+    let number: u64 = digits.parse().ok()?;
+    (number.to_string() == digits).then_some(number)
+}
+
+#[cfg(test)]
+mod tests {
+    use trackway_testkit::TemporaryFolder;
+
+    use super::*;
+
+    fn folder(files: &[&str], indexes: &[&str]) -> TemporaryFolder {
+        let folder = TemporaryFolder::new();
+        fs::create_dir(folder.join(INDEXES)).expect("a folder");
+        for name in files {
+            fs::write(data_path(folder.path(), name), "12345").expect("a file");
+        }
+        for name in indexes {
+            fs::write(index_path(folder.path(), name), "").expect("a file");
+        }
+        folder
+    }
+
+    fn there(folder: &TemporaryFolder) -> Vec<String> {
+        let names = |folder: &Path| {
+            let entries = fs::read_dir(folder).expect("a folder").flatten();
+            let names = entries.map(|entry| entry.file_name().into_string().expect("a name"));
+            names.filter(|name| name != INDEXES).collect::<Vec<_>>()
+        };
+        let mut all = names(folder.path());
+        all.extend(names(&folder.join(INDEXES)));
+        all.sort();
+        all
+    }
+
+    #[test]
+    fn a_rotation_that_was_cut_short_is_repaired() {
+        let of_others = ["a_1", "a_1.x", "a_1.03", "a_1_claim0.9", "b_1.9", "xa_1.9"];
+        let mut files = vec!["a_1.3", "a_1.2", "a_1.10", "a_1.11"];
+        files.extend(of_others);
+        // The next file was begun; of an old one only the index is left.
+        let folder = folder(&files, &["a_1.1", "a_1.2", "a_1.3", "a_1.10", "a_1.11"]);
+        let (is_there, earlier) = repair(folder.path(), "a_1", 10).expect("a stream");
+        assert_eq!((is_there, earlier), (true, vec![(2, 5), (3, 5)]));
+        let mut left = vec!["a_1.2", "a_1.3", "a_1.10", "a_1.2.idx", "a_1.3.idx", "a_1.10.idx"];
+        left.extend(of_others);
+        left.sort_unstable();
+        assert_eq!(there(&folder), left);
+    }
+
+    #[test]
+    fn progress_that_is_not_of_these_files_removes_none() {
+        let files = ["a_1.3", "a_1.4", "a_1.5"];
+        let folder = folder(&files, &[]);
+        for current in [0, 3] {
+            let refused = repair(folder.path(), "a_1", current).expect_err("later ones are there");
+            assert_eq!(refused.kind(), ErrorKind::InvalidData);
+        }
+        let (is_there, earlier) = repair(folder.path(), "a_1", u64::MAX).expect("a stream");
+        assert_eq!((is_there, earlier.len()), (false, 3));
+        assert_eq!(there(&folder), files);
+    }
+}

@@ -1,0 +1,274 @@
+//! Sessions that change while they record: channels that come, go and are replaced; stopped,
+//! cleared, started; snapshots.
+
+use std::path::Path;
+
+use trackway_abi::record::context;
+use trackway_recorder::{BufferOptions, ChannelSettings, Notices, Recording, recover_in};
+use trackway_session::machine::Reason;
+use trackway_window::Way;
+
+use crate::world::{World, Writer, channel};
+
+const SMALL: BufferOptions =
+    BufferOptions { size_bytes: Some(64 << 10), sub_buffers: Some(4), overwrite: false };
+const FLIGHT: BufferOptions = BufferOptions { overwrite: true, ..SMALL };
+
+fn emit(writer: &mut Writer, count: usize) {
+    for _ in 0..count {
+        assert!(writer.emit(Way::Sequence));
+    }
+}
+
+fn build(world: &World, channels: &[ChannelSettings]) -> Recording {
+    let built = Recording::build(world.home(), &world.session(), channels);
+    let mut recording = built.expect("a recording");
+    recording.activate();
+    recording
+}
+
+fn metadata(world: &World) -> String {
+    std::fs::read_to_string(world.stream("metadata")).expect("a file")
+}
+
+#[test]
+fn each_channel_has_streams_and_ids_of_its_own() {
+    let world = World::new();
+    let mut recording = build(&world, &[channel("some", SMALL), channel("more", SMALL)]);
+    let mut first = Writer::in_channel(&world.home(), 0);
+    let mut second = Writer::in_channel(&world.home(), 1);
+    emit(&mut first, 7);
+    emit(&mut second, 9);
+    recording.tick(&world.notices).expect("a look");
+    emit(&mut first, 2);
+    let summary = recording.finish(&|| false).expect("a trace");
+    assert_eq!(summary.recorded, 18);
+    assert_eq!(world.read("some_0").values, (0..9).collect::<Vec<_>>());
+    assert_eq!(world.read("more-1_0").values, (0..9).collect::<Vec<_>>());
+    let text = metadata(&world);
+    for class in ["\tstream_id = 0;", "\tstream_id = 1;", "\tid = 1;"] {
+        assert!(text.contains(class), "{class} in {text}");
+    }
+}
+
+#[test]
+fn channels_come_and_go_while_others_record() {
+    let world = World::new();
+    let mut recording = build(&world, &[channel("channel0", SMALL)]);
+    let mut first = Writer::new(&world.home());
+    emit(&mut first, 5);
+    recording.add_channel(&channel("late", SMALL), 1).expect("a channel");
+    let mut second = Writer::in_channel(&world.home(), 1);
+    assert!(second.is_on() && first.is_on());
+    emit(&mut second, 4);
+    recording.end_channel(0).expect("its end");
+    assert!(second.is_on() && !first.is_on());
+    emit(&mut second, 4);
+    assert_eq!(recording.totals().events, 5, "of the channel that has ended, so far");
+    let summary = recording.finish(&|| false).expect("a trace");
+    assert_eq!((summary.recorded, summary.lost), (13, 0));
+    assert_eq!(world.read("channel0_0").values.len(), 5);
+    assert_eq!(world.read("late-1_0").values.len(), 8);
+    assert_eq!(world.home().window().active_sessions().count(), 0);
+}
+
+#[test]
+fn a_channel_is_replaced_bit_by_bit() {
+    let world = World::new();
+    let mut recording = build(&world, &[channel("channel0", SMALL)]);
+    let mut before = Writer::new(&world.home());
+    emit(&mut before, 5);
+    let contexts = context::VPID | context::PROCNAME;
+    let settings = ChannelSettings { contexts, ..channel("channel0", SMALL) };
+    recording.replace_channel(0, &settings, 1).expect("another channel");
+    assert_eq!(before.enabled().count_ones(), 1, "in one of the two");
+    assert!(!before.is_on());
+    // Who was on his way is in time: the old one has not ended yet.
+    emit(&mut before, 1);
+    recording.end_channel(0).expect("its end");
+    let after = Writer::new(&world.home());
+    assert!(after.is_on());
+    let summary = recording.finish(&|| false).expect("a trace");
+    assert_eq!(summary.recorded, 6);
+    let text = metadata(&world);
+    let (_, second) = text.split_once("stream {\n\tid = 1;").expect("a second class");
+    assert!(second.contains("_vpid") && second.contains("_procname"), "{second}");
+}
+
+#[test]
+fn what_is_stopped_is_in_the_trace_and_nothing_more_until_it_is_started() {
+    let world = World::new();
+    let mut recording = world.record(SMALL);
+    let mut writer = Writer::new(&world.home());
+    emit(&mut writer, 5);
+    recording.stop().expect("stopped");
+    assert_eq!(world.read("channel0_0").values.len(), 5);
+    assert!(!writer.is_on());
+    recording.tick(&world.notices).expect("a look");
+    assert!(!writer.is_on(), "nor does the lease's renewal switch it on");
+    recording.start();
+    assert!(writer.is_on());
+    emit(&mut writer, 3);
+    assert_eq!(recording.finish(&|| false).expect("a trace").recorded, 8);
+    assert_eq!(world.read("channel0_0").values.len(), 8);
+}
+
+#[test]
+fn what_was_cleared_is_nowhere() {
+    for buffers in [SMALL, FLIGHT] {
+        let world = World::new();
+        let mut recording = world.record(buffers);
+        let mut writer = Writer::new(&world.home());
+        emit(&mut writer, 700);
+        recording.tick(&world.notices).expect("a look");
+        emit(&mut writer, 300);
+        recording.clear(true).expect("cleared");
+        assert_eq!(recording.totals().events, 0);
+        assert!(!world.stream("channel0_0").exists());
+        assert!(writer.is_on());
+        emit(&mut writer, 500);
+        recording.tick(&world.notices).expect("a look");
+        assert_eq!(recording.totals().events, 500);
+        let summary = recording.finish(&|| false).expect("a trace");
+        assert_eq!((summary.recorded, summary.overwritten, summary.lost), (500, 0, 0));
+        assert_eq!(world.read("channel0_0").values, (1000..1500).collect::<Vec<_>>());
+    }
+}
+
+#[test]
+fn losses_of_before_are_forgotten_when_it_is_cleared() {
+    let world = World::new();
+    let mut recording = world.record(SMALL);
+    let mut writer = Writer::new(&world.home());
+    while writer.emit(Way::Sequence) {}
+    recording.tick(&world.notices).expect("a look");
+    assert_eq!(recording.totals().lost, 1);
+    recording.clear(true).expect("cleared");
+    assert_eq!(recording.totals().lost, 0);
+    recording.tick(&world.notices).expect("a look");
+    emit(&mut writer, 5);
+    let summary = recording.finish(&|| false).expect("a trace");
+    assert_eq!((summary.recorded, summary.lost), (5, 0));
+    assert_eq!(world.read("channel0_0").discarded, 0);
+}
+
+#[test]
+fn a_snapshot_has_the_newest_and_changes_nothing() {
+    let world = World::new();
+    let mut recording = world.record(FLIGHT);
+    let mut writer = Writer::new(&world.home());
+    let (one, two) = (world.folder.join("one"), world.folder.join("two"));
+    emit(&mut writer, 10_000);
+    let facts = recording.snapshot(&one, None, &Reason::Asked).expect("a snapshot");
+    let first = world.read_snapshot(&one, "channel0_0").values;
+    assert_eq!((facts.events, &facts.folder), (first.len() as u64, &one));
+    assert!(first.iter().copied().eq(10_000 - facts.events..10_000), "the newest, in order");
+    emit(&mut writer, 10);
+    recording.snapshot(&two, None, &Reason::Asked).expect("another");
+    let second = world.read_snapshot(&two, "channel0_0").values;
+    assert_eq!(second.last(), Some(&10_009));
+    // What was there at the end is what there would have been without them.
+    let summary = recording.finish(&|| false).expect("a trace");
+    assert_eq!(world.read("channel0_0").values, second);
+    assert_eq!(summary.recorded + summary.overwritten, 10_010);
+}
+
+#[test]
+fn the_same_sub_buffer_has_the_same_number_in_all_snapshots() {
+    let world = World::new();
+    let mut recording = world.record(FLIGHT);
+    let mut writer = Writer::new(&world.home());
+    let mut numbers = |writer: &mut Writer, name: &str| {
+        emit(writer, 2500);
+        let folder = world.folder.join(name);
+        recording.snapshot(&folder, None, &Reason::Asked).expect("a snapshot");
+        let contents = world.read_snapshot(&folder, "channel0_0");
+        (contents.sequences, contents.values)
+    };
+    let (first, _) = numbers(&mut writer, "one");
+    let (second, _) = numbers(&mut writer, "two");
+    assert_eq!((first[0], second[0]), (0, 0), "an empty packet, to count losses from");
+    assert!(
+        first[1] < second[1] && second[1] <= *first.last().expect("some"),
+        "{first:?} {second:?}"
+    );
+    recording.finish(&|| false).expect("a trace");
+}
+
+#[test]
+fn the_last_seconds_are_what_is_newer() {
+    let world = World::new();
+    let mut recording = world.record(FLIGHT);
+    let mut writer = Writer::new(&world.home());
+    // Less than a ring: nothing is overwritten.
+    emit(&mut writer, 1500);
+    std::thread::sleep(std::time::Duration::from_millis(300));
+    emit(&mut writer, 1500);
+    let folder = world.folder.join("last");
+    // The sub-buffer that was open in the pause has some of before.
+    recording.snapshot(&folder, Some(250_000_000), &Reason::Asked).expect("a snapshot");
+    let values = world.read_snapshot(&folder, "channel0_0").values;
+    let all = world.folder.join("all");
+    recording.snapshot(&all, None, &Reason::Asked).expect("a snapshot");
+    let whole = world.read_snapshot(&all, "channel0_0").values;
+    assert!(values.len() < whole.len(), "{} of {}", values.len(), whole.len());
+    assert!(values[0] <= 1500 && values.last() == Some(&2999));
+    recording.finish(&|| false).expect("a trace");
+}
+
+#[test]
+fn a_cleared_flight_recorder_has_nothing_of_before_in_its_snapshots() {
+    let world = World::new();
+    let mut recording = world.record(FLIGHT);
+    let mut writer = Writer::new(&world.home());
+    emit(&mut writer, 3000);
+    recording.clear(true).expect("cleared");
+    emit(&mut writer, 30);
+    let folder = world.folder.join("one");
+    let facts = recording.snapshot(&folder, None, &Reason::Asked).expect("a snapshot");
+    assert_eq!(facts.events, 30);
+    let values = world.read_snapshot(&folder, "channel0_0").values;
+    assert_eq!(values, (3000..3030).collect::<Vec<_>>());
+    recording.finish(&|| false).expect("a trace");
+}
+
+#[test]
+fn all_channels_of_a_dead_recorder_are_recovered_into_one_trace() {
+    let world = World::new();
+    let mut recording = build(&world, &[channel("some", SMALL), channel("flight", FLIGHT)]);
+    let mut first = Writer::in_channel(&world.home(), 0);
+    let mut second = Writer::in_channel(&world.home(), 1);
+    emit(&mut first, 5);
+    emit(&mut second, 5);
+    recording.tick(&world.notices).expect("a look");
+    recording.replace_channel(0, &channel("some", SMALL), 2).expect("another channel");
+    // Between the two, while both are there.
+    emit(&mut first, 5);
+    world.kill(recording);
+    let recovered = recover_in(world.folder.path(), &Notices::kept(), None).expect("a window");
+    assert_eq!(recovered.len(), 1, "one session");
+    let summary = recovered[0].result.as_ref().expect("a trace");
+    assert_eq!(summary.recorded, 15);
+    assert_eq!(world.read("some_0").values.len(), 10);
+    assert_eq!(world.read("flight-1_0").values.len(), 5);
+    assert!(Path::new(&world.trace()).join("ust").exists());
+}
+
+#[test]
+fn an_idle_session_takes_little_and_what_a_cpu_needs_when_it_is_used() {
+    let world = World::new();
+    let usual = BufferOptions { size_bytes: None, sub_buffers: None, overwrite: false };
+    let settings = ChannelSettings { thrifty: true, ..channel("channel0", usual) };
+    let mut recording = build(&world, &[settings]);
+    let home = world.home();
+    let slot = home.window().active_sessions().next().expect("a session");
+    assert!(home.allocator.bytes_of(slot) < 4 << 20, "{}", home.allocator.bytes_of(slot));
+    let mut writer = Writer::new(&home);
+    // All that comes at the pace of the recorder's looks finds room.
+    for _ in 0..200 {
+        emit(&mut writer, 5_000);
+        recording.tick(&world.notices).expect("a look");
+    }
+    let summary = recording.finish(&|| false).expect("a trace");
+    assert_eq!((summary.recorded, summary.lost), (1_000_000, 0));
+}

@@ -1,0 +1,159 @@
+//! Memory that is taken on need, and given back.
+
+use trackway_abi::window::GRANULE_BYTES;
+use trackway_recorder::{BufferOptions, ChannelSettings, Recording};
+use trackway_window::Way;
+
+use crate::DEFAULT;
+use crate::world::{World, Writer, channel};
+
+/// A session that begins with memory for a few claims only, as one on a machine of many CPUs, by
+/// sub-buffers of two mebibytes.
+fn lean(world: &World) -> Recording {
+    let large = BufferOptions { sub_buffers: Some(2), ..DEFAULT };
+    let settings = ChannelSettings { thrifty: true, ..channel("channel0", large) };
+    let built = Recording::build(world.home(), &world.session(), &[settings]);
+    let mut recording = built.expect("a recording");
+    recording.activate();
+    recording
+}
+
+fn used(world: &World) -> u64 {
+    world.home().allocator.bytes_in_use()
+}
+
+/// Emits `count` values without a loss.
+fn emit(world: &World, recording: &mut Recording, writer: &mut Writer, count: usize) {
+    for burst in 0..count.div_ceil(1000) {
+        for _ in 0..(count - burst * 1000).min(1000) {
+            assert!(writer.emit(Way::Sequence), "there is room");
+        }
+        recording.tick(&world.notices).unwrap();
+    }
+}
+
+/// Until what is open is written, too.
+fn settle(world: &World, recording: &mut Recording) {
+    std::thread::sleep(std::time::Duration::from_millis(550));
+    recording.tick(&world.notices).unwrap();
+}
+
+#[test]
+fn what_a_burst_needed_is_given_back_and_had_again() {
+    let world = World::new();
+    let mut recording = world.record(DEFAULT);
+    let mut writer = Writer::new(&world.home());
+    let begin = used(&world);
+    let mut emitted = 0;
+    for round in 0..4 {
+        // More than the region begins with in one go, so that it grows.
+        let mut lost = 0;
+        for _ in 0..6 {
+            lost += (0..180_000).filter(|_| !writer.emit(Way::Sequence)).count();
+            recording.tick(&world.notices).unwrap();
+        }
+        emitted += 6 * 180_000 - lost;
+        assert!(used(&world) >= begin, "round {round}");
+        settle(&world, &mut recording);
+        let generation = writer.generation();
+        recording.trim();
+        recording.trim();
+        assert!(used(&world) <= begin, "round {round}: {} of {begin}", used(&world));
+        if lost > 0 {
+            assert!(writer.generation() > generation, "round {round}");
+        }
+        // A trickle needs no more.
+        emit(&world, &mut recording, &mut writer, 100);
+        emitted += 100;
+        assert!(used(&world) <= begin + GRANULE_BYTES, "round {round}");
+    }
+    let summary = recording.finish(&|| false).unwrap();
+    assert_eq!(summary.recorded, emitted as u64);
+    let contents = world.read("channel0_0");
+    assert!(contents.values.is_sorted_by(|one, next| one < next), "each once, in order");
+    assert_eq!(contents.values.len(), emitted);
+}
+
+#[test]
+fn an_open_sub_buffer_goes_on_in_other_memory() {
+    let world = World::new();
+    let mut recording = lean(&world);
+    let begin = used(&world);
+    let mut writer = Writer::new(&world.home());
+    let mut expected = Vec::new();
+    for round in 0..4 {
+        let first = writer.ask();
+        assert!(!writer.emit(Way::Sequence), "round {round}: there is no memory at all");
+        recording.tick(&world.notices).unwrap();
+        assert!(used(&world) > begin);
+        // The second sub-buffer is open then.
+        let count = if round == 0 { 200_000 } else { 10 };
+        emit(&world, &mut recording, &mut writer, count);
+        expected.extend((first + 1..).take(count));
+        settle(&world, &mut recording);
+        // It is not idle before nothing has happened between two looks.
+        recording.trim();
+        assert!(used(&world) > begin, "round {round}");
+        if round == 3 {
+            break;
+        }
+        recording.trim();
+        assert_eq!(used(&world), begin, "round {round}");
+    }
+    // What is in the sub-buffer when the recorder is killed is found by whoever comes next.
+    expected.push(writer.next());
+    assert!(writer.emit(Way::Sequence));
+    world.kill(recording);
+    let recovered = trackway_recorder::recover_in(world.folder.path(), &world.notices, None);
+    assert!(recovered.unwrap()[0].result.is_ok());
+    let contents = world.read("channel0_0");
+    assert!(contents.values == expected);
+    assert_eq!(contents.discarded, 4);
+}
+
+#[test]
+fn a_recorder_killed_after_it_gave_all_back_has_lost_nothing() {
+    let world = World::new();
+    let mut recording = lean(&world);
+    let mut writer = Writer::new(&world.home());
+    writer.ask();
+    recording.tick(&world.notices).unwrap();
+    emit(&world, &mut recording, &mut writer, 10);
+    settle(&world, &mut recording);
+    (0..2).for_each(|_| recording.trim());
+    assert!(!writer.emit(Way::Sequence));
+    world.kill(recording);
+    let recovered = trackway_recorder::recover_in(world.folder.path(), &world.notices, None);
+    assert_eq!(recovered.unwrap()[0].result.as_ref().expect("a trace").lost, 1);
+    assert_eq!(world.read("channel0_0").values, (0..10).collect::<Vec<u64>>());
+}
+
+#[test]
+fn a_claim_that_is_held_keeps_its_memory() {
+    let world = World::new();
+    let mut recording = lean(&world);
+    let begin = used(&world);
+    let mut writer = Writer::new(&world.home());
+    // A burst by claim, which its region grows for.
+    let mut claimed = Vec::new();
+    for _ in 0..100 {
+        for _ in 0..10_000 {
+            let value = writer.next();
+            claimed.extend(writer.emit(Way::Claim(0)).then_some(value));
+        }
+        recording.tick(&world.notices).unwrap();
+    }
+    let grown = used(&world);
+    assert!(grown > begin, "{grown}");
+    settle(&world, &mut recording);
+    let held = writer.hold(Way::Claim(0));
+    (0..3).for_each(|_| recording.trim());
+    assert_eq!(used(&world), grown, "somebody may write there");
+    drop(held);
+    (0..2).for_each(|_| recording.trim());
+    assert_eq!(used(&world), begin);
+    claimed.push(writer.next());
+    assert!(writer.emit(Way::Claim(0)), "what it began with is still there");
+    recording.finish(&|| false).unwrap();
+    assert_eq!(world.read("channel0_0_claim0").values, claimed);
+}

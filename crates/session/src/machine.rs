@@ -1,0 +1,870 @@
+//! What a session's recorder does about what it is asked: a state machine.
+//!
+//! Requests come in by [`Machine::ask`]. [`Machine::next_effect`] says what is to be done, one
+//! effect at a time; whoever does it says by [`Machine::done`] what came of it, before anything
+//! else is asked of the machine. It has no clock, no files, no window: so histories of any kind can
+//! be played through in tests.
+//!
+//! Invariants: every request is answered exactly once, in the order of requests; what was refused
+//! has changed nothing; what the machine says of its channels is what the effects that succeeded
+//! made of them; after [`Effect::Exit`] there is nothing more.
+
+use core::time::Duration;
+use std::collections::VecDeque;
+use std::path::PathBuf;
+
+use trackway_abi::session::RULES_BYTES_MAX;
+
+use crate::protocol::{Answer, ChannelChange, Counts, Refusal, Request, SnapshotFacts};
+use crate::{ChannelSpec, OptionError, SessionSpec};
+
+/// Who asks: a number that the driver gives out.
+pub type Client = u64;
+
+/// Who is told how the session's beginning went.
+pub const CREATOR: Client = 0;
+
+/// Least time between two snapshots that nobody asked for by a command, in ns: programs that ask
+/// and die by the dozen would fill the disk.
+const UNASKED_PERIOD_NS: u64 = 1_000_000_000;
+
+/// A channel that is to be, and the class of its streams.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Planned {
+    /// Number of its stream class: never used before in this session.
+    pub class: u32,
+    /// What it is to be.
+    pub spec: ChannelSpec,
+}
+
+/// What is to be done.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Effect {
+    /// Make the trace and its channels, and let writers in if it is to `record`. Not done: there
+    /// is nothing.
+    Begin {
+        /// One at least.
+        channels: Vec<Planned>,
+        /// Whether writers are let in.
+        record: bool,
+    },
+    /// Make one more. Not done: there is nothing of it.
+    Add {
+        /// It.
+        channel: Planned,
+        /// Whether writers are let in.
+        record: bool,
+    },
+    /// Make a channel, and let it take the place of the one of class `old` for all that comes; that
+    /// one is ended by an effect of its own. Not done: the old one goes on.
+    Replace {
+        /// The class of the one that ends.
+        old: u32,
+        /// The new one.
+        channel: Planned,
+        /// Whether writers are let in.
+        record: bool,
+    },
+    /// End a channel: what is in its buffers goes into the trace. Not done: that is left for
+    /// `trackway recover`, and the channel is gone all the same.
+    End {
+        /// Its class.
+        class: u32,
+    },
+    /// Record these events.
+    SetRules {
+        /// Class of the channel.
+        class: u32,
+        /// As `trackway_schema::Rules` reads them.
+        rules: String,
+    },
+    /// Record these processes, as the channel says.
+    SetProcesses {
+        /// Class of the channel.
+        class: u32,
+        /// The channel.
+        spec: ChannelSpec,
+    },
+    /// Let programs that allow it wait for so long.
+    SetBlocking {
+        /// Class of the channel.
+        class: u32,
+        /// None: they do not wait.
+        time: Option<Duration>,
+    },
+    /// Let writers in, in all channels.
+    Start,
+    /// Keep writers out, in all channels; what they wrote goes into the trace. Not done: they are
+    /// out, and what they wrote is in the buffers.
+    Stop,
+    /// Forget what was recorded.
+    Clear,
+    /// Write what is in flight recorders.
+    Snapshot(Snapshot),
+    /// End all channels, and with them the trace. Not done: what is left is for `trackway recover`.
+    Finish,
+    /// Tell a client.
+    Answer(Client, Answer),
+    /// Tell a client how it goes.
+    ReportStatus(Client),
+    /// Write to the traces at once until the client goes, and tell it where they are.
+    Follow(Client),
+    /// Nothing more is to be done.
+    Exit,
+}
+
+/// A snapshot that is to be made.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Snapshot {
+    /// Its number in the session, from 1: it goes into the folder `snapshot-N`.
+    pub number: u32,
+    /// Or it goes here.
+    pub output: Option<PathBuf>,
+    /// Only what is newer than so many nanoseconds.
+    pub last_ns: Option<u64>,
+    /// Why.
+    pub reason: Reason,
+}
+
+/// Why there is a snapshot.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Reason {
+    /// A user asked.
+    Asked,
+    /// A program asked.
+    Program,
+    /// A traced process died of a signal.
+    Crash {
+        /// Process id, as the recorder sees it.
+        pid: u32,
+        /// Number of the signal.
+        signal: i32,
+    },
+}
+
+/// What came of an effect.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Outcome {
+    /// It is done.
+    Done,
+    /// A snapshot was written.
+    Snapshot(SnapshotFacts),
+    /// The session has ended.
+    Ended(Box<Counts>),
+    /// It is not done.
+    Failed(Refusal),
+}
+
+/// A session's decisions.
+#[derive(Debug)]
+pub struct Machine {
+    spec: SessionSpec,
+    phase: Phase,
+    is_recording: bool,
+    /// Classes of the channels, in the order of `spec.channels`.
+    classes: Vec<u32>,
+    next_class: u32,
+    snapshots: u32,
+    /// When the last snapshot was made that nobody asked for.
+    unasked_ns: Option<u64>,
+    asked: VecDeque<Ask>,
+    job: Option<Job>,
+    /// The effect that is being carried out.
+    doing: Option<Step>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Phase {
+    Beginning,
+    There,
+    Over,
+    /// [`Effect::Exit`] was given out.
+    Exited,
+}
+
+#[derive(Debug)]
+enum Ask {
+    Client(Client, Box<Request>),
+    Unasked(Reason),
+}
+
+/// One request on its way.
+#[derive(Debug)]
+struct Job {
+    client: Option<Client>,
+    steps: VecDeque<Step>,
+    /// What has changed once all is done.
+    then: Then,
+    /// What undoes the steps that are done, the last one last.
+    undo: Vec<Effect>,
+    warnings: Vec<String>,
+    answer: Option<Answer>,
+    /// A step answers.
+    is_answered: bool,
+}
+
+#[derive(Debug, Clone)]
+struct Step {
+    effect: Effect,
+    /// The rest is done whether or not this is.
+    is_optional: bool,
+    /// What undoes it, should a later one fail.
+    undo: Option<Effect>,
+}
+
+#[derive(Debug)]
+enum Then {
+    Nothing,
+    Recording(bool),
+    Channels(Vec<(ChannelSpec, u32)>),
+    Snapshot(u32),
+    Over,
+}
+
+impl Machine {
+    /// A session that begins as `spec` says: first of all, [`CREATOR`] is told how that went.
+    pub fn new(spec: SessionSpec) -> Self {
+        let channels: Vec<(ChannelSpec, u32)> = spec.channels.iter().cloned().zip(0..).collect();
+        let planned =
+            |(spec, class): &(ChannelSpec, u32)| Planned { class: *class, spec: spec.clone() };
+        let begin =
+            Effect::Begin { channels: channels.iter().map(planned).collect(), record: spec.start };
+        let mut job = Job::new(Some(CREATOR), Then::Nothing);
+        job.steps.push_back(Step::new(begin));
+        Self {
+            is_recording: spec.start,
+            next_class: channels.len() as u32,
+            classes: channels.iter().map(|(_, class)| *class).collect(),
+            spec,
+            phase: Phase::Beginning,
+            snapshots: 0,
+            unasked_ns: None,
+            asked: VecDeque::new(),
+            job: Some(job),
+            doing: None,
+        }
+    }
+
+    /// What the session is now.
+    pub fn spec(&self) -> &SessionSpec {
+        &self.spec
+    }
+
+    /// The channels with the classes of their streams.
+    pub fn channels(&self) -> impl Iterator<Item = (&ChannelSpec, u32)> {
+        self.spec.channels.iter().zip(self.classes.iter().copied())
+    }
+
+    /// Whether writers are let in.
+    pub fn is_recording(&self) -> bool {
+        self.is_recording
+    }
+
+    /// Snapshots so far.
+    pub fn snapshots(&self) -> u32 {
+        self.snapshots
+    }
+
+    /// Takes a request in. After [`Effect::Exit`] there is nobody to answer it.
+    pub fn ask(&mut self, client: Client, request: Request) {
+        self.asked.push_back(Ask::Client(client, Box::new(request)));
+    }
+
+    /// A program asked for a snapshot, at `now_ns` of any clock that only goes forward.
+    pub fn program_asks_for_snapshot(&mut self, now_ns: u64) {
+        self.unasked(Reason::Program, now_ns);
+    }
+
+    /// A traced process died of a signal.
+    pub fn process_crashed(&mut self, pid: u32, signal: i32, now_ns: u64) {
+        if self.spec.snapshot_on_crash {
+            self.unasked(Reason::Crash { pid, signal }, now_ns);
+        }
+    }
+
+    fn unasked(&mut self, reason: Reason, now_ns: u64) {
+        let is_soon = |last: u64| now_ns.saturating_sub(last) < UNASKED_PERIOD_NS;
+        if self.spec.has_flight_recorder() && !self.unasked_ns.is_some_and(is_soon) {
+            self.unasked_ns = Some(now_ns);
+            self.asked.push_back(Ask::Unasked(reason));
+        }
+    }
+
+    /// What keeps the session from going on is not of our doing: the window is gone, somebody else
+    /// took it over. All who wait are told; then it is over. An effect that is being carried out is
+    /// answered by [`Self::done`] all the same.
+    pub fn lose(&mut self, why: &Refusal) {
+        if self.phase == Phase::Exited {
+            return;
+        }
+        self.phase = Phase::Over;
+        self.is_recording = false;
+        let Some(job) = &mut self.job else { return };
+        // Of what is done already, or was said, is told how it went.
+        if self.doing.is_some() || !job.steps.is_empty() {
+            job.steps.clear();
+            job.undo.clear();
+            job.answer = Some(Answer::Refused(why.clone()));
+            job.then = Then::Nothing;
+        }
+    }
+
+    /// What is to be done next; nothing until somebody asks.
+    ///
+    /// # Panics
+    ///
+    /// If what was to be done before has not been answered by [`Self::done`].
+    pub fn next_effect(&mut self) -> Option<Effect> {
+        assert!(self.doing.is_none(), "one effect at a time");
+        if self.phase == Phase::Exited {
+            return None;
+        }
+        loop {
+            let Some(job) = &mut self.job else {
+                match self.asked.pop_front() {
+                    Some(ask) => self.begin_job(ask),
+                    None if self.phase == Phase::Over => {
+                        self.phase = Phase::Exited;
+                        return Some(Effect::Exit);
+                    }
+                    None => return None,
+                }
+                continue;
+            };
+            if let Some(step) = job.steps.pop_front() {
+                let effect = step.effect.clone();
+                if effect.has_outcome() {
+                    self.doing = Some(step);
+                }
+                return Some(effect);
+            }
+            let Some(job) = self.job.take() else { continue };
+            if let Some(answer) = self.end_job(job) {
+                return Some(answer);
+            }
+        }
+    }
+
+    /// What came of the effect that [`Self::next_effect`] gave last, if it was one that has an
+    /// outcome ([`Effect::has_outcome`]).
+    pub fn done(&mut self, outcome: Outcome) {
+        let (Some(step), Some(job)) = (self.doing.take(), &mut self.job) else { return };
+        match outcome {
+            Outcome::Done => job.undo.extend(step.undo),
+            Outcome::Snapshot(facts) => job.answer = Some(Answer::Snapshot(facts)),
+            Outcome::Ended(counts) => job.answer = Some(Answer::Ended(counts)),
+            Outcome::Failed(refusal) if step.is_optional => job.warnings.push(refusal.why),
+            Outcome::Failed(refusal) => {
+                // What is refused has changed nothing: the last change is undone first.
+                let undo = job.undo.drain(..).rev();
+                job.steps = undo.map(Step::optional).collect();
+                // Who wants it to end, ends it: what is left is for others to recover.
+                if !matches!(job.then, Then::Over) {
+                    job.then = Then::Nothing;
+                }
+                job.answer = Some(Answer::Refused(refusal));
+            }
+        }
+    }
+
+    fn begin_job(&mut self, ask: Ask) {
+        let (client, planned) = match ask {
+            Ask::Client(client, request) => (Some(client), self.plan(client, *request)),
+            Ask::Unasked(reason) => {
+                let planned = self.check_there();
+                (None, planned.and_then(|()| self.plan_snapshot(None, None, reason)))
+            }
+        };
+        self.job = Some(match planned {
+            Ok(job) => Job { client, ..job },
+            Err(refusal) => {
+                let answer = Some(Answer::Refused(refusal));
+                Job { answer, ..Job::new(client, Then::Nothing) }
+            }
+        });
+    }
+
+    /// What a request comes to: steps, and what has changed after them.
+    fn plan(&mut self, client: Client, request: Request) -> Result<Job, Refusal> {
+        self.check_there()?;
+        match request {
+            Request::Status => Ok(Job::of_answer(Effect::ReportStatus(client))),
+            Request::Follow => Ok(Job::of_answer(Effect::Follow(client))),
+            Request::Spec => {
+                let answer = Answer::Spec(Box::new(self.spec.clone()));
+                Ok(Job { answer: Some(answer), ..Job::new(None, Then::Nothing) })
+            }
+            Request::Start => Ok(self.plan_recording(true)),
+            Request::Stop => Ok(self.plan_recording(false)),
+            Request::Clear => Ok(Job::of_one(Effect::Clear, Then::Nothing)),
+            Request::Destroy => Ok(Job::of_one(Effect::Finish, Then::Over)),
+            Request::Snapshot { output, last_ns } => {
+                self.plan_snapshot(output, last_ns, Reason::Asked)
+            }
+            Request::AddChannel { channel } => self.plan_addition(channel),
+            Request::SetChannel { channel, change } => self.plan_change(&channel, change),
+            Request::RemoveChannel { channel } => self.plan_removal(&channel),
+            Request::EventsOn { channel, rules, only } => {
+                let mut excluded = Vec::new();
+                let bytes = rules.iter().map(|rule| rule.pattern.len() + 1).sum();
+                let job = self.plan_events(channel.as_deref(), bytes, |spec| {
+                    if only {
+                        spec.on = Some(Vec::new());
+                    }
+                    let has_changed = spec.switch_on(rules.clone());
+                    excluded = spec.excluded_of(&rules);
+                    has_changed || only
+                })?;
+                let warn =
+                    |job: Job, it| job.with_warning(format!("what '{it}' excludes stays off"));
+                Ok(excluded.into_iter().fold(job, warn))
+            }
+            Request::EventsOff { channel, patterns } => {
+                let bytes = patterns.iter().map(|pattern| pattern.len() + 1).sum();
+                self.plan_events(channel.as_deref(), bytes, |spec| spec.switch_off(&patterns))
+            }
+        }
+    }
+
+    fn check_there(&self) -> Result<(), Refusal> {
+        let ended = || Refusal::new(format!("session '{}' has ended", self.spec.name));
+        (self.phase == Phase::There).then_some(()).ok_or_else(ended)
+    }
+
+    fn plan_recording(&self, record: bool) -> Job {
+        if self.is_recording == record {
+            let state = if record { "records already" } else { "is stopped already" };
+            return Job::new(None, Then::Nothing).with_warning(format!("it {state}"));
+        }
+        let effect = if record { Effect::Start } else { Effect::Stop };
+        let mut job = Job::of_one(effect, Then::Recording(record));
+        // Writers are out, whether or not what they wrote could be written.
+        job.steps.iter_mut().for_each(|step| step.is_optional = !record);
+        job
+    }
+
+    fn plan_snapshot(
+        &self,
+        output: Option<PathBuf>,
+        last_ns: Option<u64>,
+        reason: Reason,
+    ) -> Result<Job, Refusal> {
+        if !self.spec.has_flight_recorder() {
+            let why = format!("session '{}' has no flight recorder", self.spec.name);
+            return Err(Refusal::new(why).with_hint(
+                "trackway session create --flight-recorder, or trackway channel add --overwrite, \
+                 makes one",
+            ));
+        }
+        let number = self.snapshots + 1;
+        let snapshot = Snapshot { number, output, last_ns, reason };
+        Ok(Job::of_one(Effect::Snapshot(snapshot), Then::Snapshot(number)))
+    }
+
+    fn plan_addition(&mut self, channel: ChannelSpec) -> Result<Job, Refusal> {
+        let mut spec = self.spec.clone();
+        spec.channels.push(channel.clone());
+        spec.check().map_err(|error| Refusal::new(error.to_string()))?;
+        let planned = Planned { class: self.take_class(), spec: channel.clone() };
+        let mut channels = self.channels_by_class();
+        channels.push((channel, planned.class));
+        let effect = Effect::Add { channel: planned, record: self.is_recording };
+        Ok(Job::of_one(effect, Then::Channels(channels)))
+    }
+
+    fn plan_removal(&self, name: &str) -> Result<Job, Refusal> {
+        let (place, class) = self.find(Some(name))?;
+        if self.classes.len() == 1 {
+            let why = format!("'{name}' is the only channel of session '{}'", self.spec.name);
+            return Err(Refusal::new(why).with_hint("trackway session destroy ends the session"));
+        }
+        let mut channels = self.channels_by_class();
+        channels.remove(place);
+        let step = Step::optional(Effect::End { class });
+        Ok(Job { steps: [step].into(), ..Job::new(None, Then::Channels(channels)) })
+    }
+
+    fn plan_change(&mut self, name: &str, change: ChannelChange) -> Result<Job, Refusal> {
+        let (place, class) = self.find(Some(name))?;
+        let before = &self.spec.channels[place];
+        let spec = change.of(before);
+        spec.check().map_err(|error| Refusal::new(error.to_string()))?;
+        if spec == *before {
+            return Ok(Job::new(None, Then::Nothing).with_warning("nothing has changed".into()));
+        }
+        let mut channels = self.channels_by_class();
+        let mut steps = VecDeque::new();
+        if spec.has_buffers_of(before) {
+            let processes = |spec: &ChannelSpec| {
+                (spec.pids.clone(), spec.executables.clone(), spec.pid_namespaces.clone())
+            };
+            // First what can always be undone: of the processes that were there, some may be gone.
+            if spec.blocking_timeout != before.blocking_timeout {
+                let set =
+                    |spec: &ChannelSpec| Effect::SetBlocking { class, time: spec.blocking_timeout };
+                let undo = Some(set(before));
+                steps.push_back(Step { undo, ..Step::new(set(&spec)) });
+            }
+            if processes(&spec) != processes(before) {
+                steps.push_back(Step::new(Effect::SetProcesses { class, spec: spec.clone() }));
+            }
+            channels[place] = (spec, class);
+        } else {
+            let record = self.is_recording;
+            let channel = Planned { class: self.take_class(), spec: spec.clone() };
+            channels[place] = (spec, channel.class);
+            steps.push_back(Step::new(Effect::Replace { old: class, channel, record }));
+            steps.push_back(Step::optional(Effect::End { class }));
+        }
+        Ok(Job { steps, ..Job::new(None, Then::Channels(channels)) })
+    }
+
+    fn plan_events(
+        &self,
+        channel: Option<&str>,
+        bytes: usize,
+        change: impl FnOnce(&mut ChannelSpec) -> bool,
+    ) -> Result<Job, Refusal> {
+        let (place, class) = self.find(channel)?;
+        // Each is compared with all others: a request can hold so much that this took minutes. No
+        // channel can have more.
+        if bytes > RULES_BYTES_MAX + 1 {
+            return Err(Refusal::new(OptionError::TooManyPatterns.to_string()));
+        }
+        let mut channels = self.channels_by_class();
+        let spec = &mut channels[place].0;
+        let was_all = spec.on.is_none();
+        if !change(spec) {
+            let why = if was_all { "all events are on" } else { "nothing has changed" };
+            return Ok(Job::new(None, Then::Nothing).with_warning(why.into()));
+        }
+        let rules = spec.rules_text().map_err(|error| Refusal::new(error.to_string()))?;
+        Ok(Job::of_one(Effect::SetRules { class, rules }, Then::Channels(channels)))
+    }
+
+    /// The channel of this name, or the only one: its place, and its class.
+    fn find(&self, name: Option<&str>) -> Result<(usize, u32), Refusal> {
+        let names = || {
+            let names: Vec<&str> =
+                self.spec.channels.iter().map(|channel| channel.name.as_str()).collect();
+            names.join(", ")
+        };
+        let place = match name {
+            Some(name) => {
+                let place = self.spec.channels.iter().position(|channel| channel.name == name);
+                place.ok_or_else(|| {
+                    let session = &self.spec.name;
+                    Refusal::new(format!("session '{session}' has no channel '{name}'"))
+                        .with_hint(format!("it has {}", names()))
+                })?
+            }
+            None if self.classes.len() == 1 => 0,
+            None => {
+                return Err(Refusal::new("which channel?")
+                    .with_hint(format!("--channel, and one of {}", names())));
+            }
+        };
+        Ok((place, self.classes[place]))
+    }
+
+    fn channels_by_class(&self) -> Vec<(ChannelSpec, u32)> {
+        self.channels().map(|(spec, class)| (spec.clone(), class)).collect()
+    }
+
+    /// A class that no stream has had.
+    fn take_class(&mut self) -> u32 {
+        let class = self.next_class;
+        self.next_class += 1;
+        class
+    }
+
+    /// Takes note of what a job has changed; what its client is told.
+    fn end_job(&mut self, job: Job) -> Option<Effect> {
+        match job.then {
+            Then::Nothing => {}
+            // It may have been lost since.
+            Then::Recording(record) => {
+                self.is_recording = record && self.phase == Phase::There;
+            }
+            Then::Channels(channels) => {
+                (self.spec.channels, self.classes) = channels.into_iter().unzip();
+            }
+            Then::Snapshot(number) => self.snapshots = number,
+            Then::Over => {
+                self.phase = Phase::Over;
+                self.is_recording = false;
+            }
+        }
+        if self.phase == Phase::Beginning {
+            let is_refused = matches!(job.answer, Some(Answer::Refused(_)));
+            self.phase = if is_refused { Phase::Over } else { Phase::There };
+            self.is_recording &= !is_refused;
+        }
+        if job.is_answered && job.answer.is_none() {
+            return None;
+        }
+        let done = Answer::Done { warnings: job.warnings };
+        Some(Effect::Answer(job.client?, job.answer.unwrap_or(done)))
+    }
+}
+
+impl Effect {
+    /// Whether [`Machine::done`] is to be told what came of it: of all but what is said to clients,
+    /// and the end.
+    pub fn has_outcome(&self) -> bool {
+        !matches!(self, Self::Answer(..) | Self::ReportStatus(_) | Self::Follow(_) | Self::Exit)
+    }
+}
+
+impl Step {
+    fn new(effect: Effect) -> Self {
+        Self { effect, is_optional: false, undo: None }
+    }
+
+    fn optional(effect: Effect) -> Self {
+        Self { is_optional: true, ..Self::new(effect) }
+    }
+}
+
+impl Job {
+    fn new(client: Option<Client>, then: Then) -> Self {
+        Self {
+            client,
+            steps: VecDeque::new(),
+            then,
+            undo: Vec::new(),
+            warnings: Vec::new(),
+            answer: None,
+            is_answered: false,
+        }
+    }
+
+    /// One whose only step is an answer.
+    fn of_answer(effect: Effect) -> Self {
+        Self { is_answered: true, ..Self::of_one(effect, Then::Nothing) }
+    }
+
+    fn of_one(effect: Effect, then: Then) -> Self {
+        Self { steps: [Step::new(effect)].into(), ..Self::new(None, then) }
+    }
+
+    fn with_warning(mut self, warning: String) -> Self {
+        self.warnings.push(warning);
+        self
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Mode, RuleSpec};
+
+    /// A session that has begun.
+    fn begun(spec: SessionSpec) -> Machine {
+        let mut machine = Machine::new(spec);
+        assert!(matches!(machine.next_effect(), Some(Effect::Begin { .. })));
+        machine.done(Outcome::Done);
+        let told = Effect::Answer(CREATOR, Answer::Done { warnings: Vec::new() });
+        assert_eq!(machine.next_effect(), Some(told));
+        assert_eq!(machine.next_effect(), None);
+        machine
+    }
+
+    fn named(name: &str) -> ChannelSpec {
+        ChannelSpec { name: name.into(), ..ChannelSpec::default() }
+    }
+
+    /// Everything that comes of one request, if all effects succeed.
+    fn effects(machine: &mut Machine, request: Request) -> Vec<Effect> {
+        machine.ask(1, request);
+        let mut effects = Vec::new();
+        while let Some(effect) = machine.next_effect() {
+            if effect.has_outcome() {
+                machine.done(Outcome::Done);
+            }
+            effects.push(effect);
+        }
+        effects
+    }
+
+    fn refusal(effects: &[Effect]) -> &str {
+        match effects {
+            [Effect::Answer(1, Answer::Refused(refusal))] => &refusal.why,
+            other => panic!("not only refused: {other:?}"),
+        }
+    }
+
+    #[test]
+    fn a_session_that_cannot_begin_is_over() {
+        let mut machine = Machine::new(SessionSpec::default());
+        machine.next_effect();
+        machine.ask(1, Request::Status);
+        machine.done(Outcome::Failed(Refusal::new("no room")));
+        let refused = Answer::Refused(Refusal::new("no room"));
+        assert_eq!(machine.next_effect(), Some(Effect::Answer(CREATOR, refused)));
+        assert!(matches!(machine.next_effect(), Some(Effect::Answer(1, Answer::Refused(_)))));
+        assert_eq!((machine.next_effect(), machine.next_effect()), (Some(Effect::Exit), None));
+    }
+
+    #[test]
+    fn contexts_are_changed_by_a_channel_in_the_place_of_the_old_one() {
+        let mut machine = begun(SessionSpec::default());
+        let contexts = Some(vec!["vpid".to_owned()]);
+        let change = ChannelChange { contexts, ..ChannelChange::default() };
+        let request = Request::SetChannel { channel: "channel0".into(), change };
+        let effects = effects(&mut machine, request);
+        let [Effect::Replace { old: 0, channel, record: true }, Effect::End { class: 0 }, _] =
+            &effects[..]
+        else {
+            panic!("{effects:?}")
+        };
+        assert_eq!((channel.class, &channel.spec.contexts[..]), (1, &["vpid".to_owned()][..]));
+        assert_eq!(machine.channels().next().map(|(_, class)| class), Some(1));
+    }
+
+    #[test]
+    fn what_needs_no_buffers_is_changed_in_place() {
+        let mut machine = begun(SessionSpec::default());
+        let change = ChannelChange { pids: Some(vec![7]), ..ChannelChange::default() };
+        let request = Request::SetChannel { channel: "channel0".into(), change };
+        let first = effects(&mut machine, request.clone());
+        assert!(matches!(&first[..], [Effect::SetProcesses { class: 0, .. }, _]), "{first:?}");
+        let again = effects(&mut machine, request);
+        assert!(matches!(&again[..], [Effect::Answer(1, Answer::Done { warnings })]
+            if warnings == &["nothing has changed"]));
+    }
+
+    #[test]
+    fn what_is_refused_changes_nothing() {
+        let mut machine = begun(SessionSpec::default());
+        let before = machine.spec().clone();
+        let requests = [
+            Request::AddChannel { channel: named("channel0") },
+            Request::AddChannel { channel: named("../etc") },
+            Request::RemoveChannel { channel: "channel0".into() },
+            Request::RemoveChannel { channel: "other".into() },
+            Request::Snapshot { output: None, last_ns: None },
+            // Whatever it would come to: it would take for ever.
+            Request::EventsOff { channel: None, patterns: vec!["a:b".into(); RULES_BYTES_MAX] },
+            Request::EventsOff { channel: None, patterns: vec!["*".repeat(RULES_BYTES_MAX + 1)] },
+        ];
+        for request in requests {
+            let effects = effects(&mut machine, request);
+            assert!(!refusal(&effects).is_empty());
+        }
+        machine.ask(1, Request::AddChannel { channel: named("more") });
+        machine.next_effect();
+        machine.done(Outcome::Failed(Refusal::new("no slot")));
+        assert_eq!(refusal(&[machine.next_effect().expect("an answer")]), "no slot");
+        assert_eq!(machine.spec(), &before);
+    }
+
+    #[test]
+    fn a_change_that_is_refused_halfway_is_undone() {
+        let mut machine = begun(SessionSpec::default());
+        let before = machine.spec().clone();
+        let change = ChannelChange {
+            pids: Some(vec![7]),
+            blocking_timeout_ns: Some(5_000_000),
+            ..ChannelChange::default()
+        };
+        machine.ask(1, Request::SetChannel { channel: "channel0".into(), change });
+        let time = Some(Duration::from_millis(5));
+        assert_eq!(machine.next_effect(), Some(Effect::SetBlocking { class: 0, time }));
+        machine.done(Outcome::Done);
+        assert!(matches!(machine.next_effect(), Some(Effect::SetProcesses { .. })));
+        machine.done(Outcome::Failed(Refusal::new("no process 7")));
+        assert_eq!(machine.next_effect(), Some(Effect::SetBlocking { class: 0, time: None }));
+        machine.done(Outcome::Done);
+        assert_eq!(refusal(&[machine.next_effect().expect("an answer")]), "no process 7");
+        assert_eq!(machine.spec(), &before);
+    }
+
+    #[test]
+    fn which_channel_is_asked_where_there_are_several() {
+        let channels = vec![named("a"), named("b")];
+        let mut machine = begun(SessionSpec { channels, ..SessionSpec::default() });
+        let on = |channel: Option<&str>| Request::EventsOff {
+            channel: channel.map(str::to_owned),
+            patterns: vec!["app:noise".into()],
+        };
+        assert_eq!(refusal(&effects(&mut machine, on(None))), "which channel?");
+        let effects = effects(&mut machine, on(Some("b")));
+        let rules = "*\n!app:noise".to_owned();
+        assert_eq!(effects[0], Effect::SetRules { class: 1, rules });
+        let excluded = Some(vec![RuleSpec::new("!app:noise")]);
+        assert_eq!(machine.spec().channel("b").map(|channel| channel.on.clone()), Some(excluded));
+    }
+
+    #[test]
+    fn snapshots_that_nobody_asked_for_do_not_come_by_the_dozen() {
+        let channels = vec![ChannelSpec { mode: Mode::Overwrite, ..ChannelSpec::default() }];
+        let spec = SessionSpec { channels, snapshot_on_crash: true, ..SessionSpec::default() };
+        let mut machine = begun(spec);
+        let mut numbers = Vec::new();
+        for time in [5, 6, UNASKED_PERIOD_NS, UNASKED_PERIOD_NS + 5] {
+            machine.process_crashed(7, 11, time);
+            while let Some(effect) = machine.next_effect() {
+                let Effect::Snapshot(snapshot) = effect else { panic!("{effect:?}") };
+                numbers.push((time, snapshot.number));
+                machine.done(Outcome::Snapshot(SnapshotFacts::default()));
+            }
+        }
+        assert_eq!(numbers, [(5, 1), (UNASKED_PERIOD_NS + 5, 2)]);
+    }
+
+    #[test]
+    fn the_end_is_the_end_whatever_comes_of_it() {
+        for outcome in
+            [Outcome::Ended(Box::default()), Outcome::Failed(Refusal::new("the disk is full"))]
+        {
+            let mut machine = begun(SessionSpec::default());
+            machine.ask(1, Request::Destroy);
+            machine.ask(2, Request::Start);
+            assert_eq!(machine.next_effect(), Some(Effect::Finish));
+            machine.done(outcome);
+            assert!(matches!(machine.next_effect(), Some(Effect::Answer(1, _))));
+            assert!(matches!(machine.next_effect(), Some(Effect::Answer(2, Answer::Refused(_)))));
+            assert_eq!((machine.next_effect(), machine.next_effect()), (Some(Effect::Exit), None));
+        }
+    }
+
+    #[test]
+    fn nothing_comes_after_the_end() {
+        let channels = vec![ChannelSpec { mode: Mode::Overwrite, ..ChannelSpec::default() }];
+        let mut machine = begun(SessionSpec { channels, ..SessionSpec::default() });
+        machine.ask(1, Request::Destroy);
+        machine.program_asks_for_snapshot(5);
+        assert_eq!(machine.next_effect(), Some(Effect::Finish));
+        machine.done(Outcome::Ended(Box::default()));
+        assert!(matches!(machine.next_effect(), Some(Effect::Answer(1, Answer::Ended(_)))));
+        assert_eq!(machine.next_effect(), Some(Effect::Exit));
+        machine.program_asks_for_snapshot(UNASKED_PERIOD_NS * 2);
+        machine.ask(1, Request::Status);
+        machine.lose(&Refusal::new("gone"));
+        assert_eq!(machine.next_effect(), None);
+    }
+
+    #[test]
+    fn who_was_answered_is_not_answered_again_when_the_session_is_lost() {
+        let mut machine = begun(SessionSpec::default());
+        machine.ask(1, Request::Status);
+        machine.ask(2, Request::Stop);
+        assert_eq!(machine.next_effect(), Some(Effect::ReportStatus(1)));
+        machine.lose(&Refusal::new("gone"));
+        assert!(matches!(machine.next_effect(), Some(Effect::Answer(2, Answer::Refused(_)))));
+        assert_eq!((machine.next_effect(), machine.next_effect()), (Some(Effect::Exit), None));
+    }
+
+    #[test]
+    fn what_was_done_before_the_session_was_lost_is_told() {
+        let mut machine = begun(SessionSpec { start: false, ..SessionSpec::default() });
+        machine.ask(1, Request::Start);
+        assert_eq!(machine.next_effect(), Some(Effect::Start));
+        machine.done(Outcome::Done);
+        machine.lose(&Refusal::new("gone"));
+        let done = Answer::Done { warnings: Vec::new() };
+        assert_eq!(machine.next_effect(), Some(Effect::Answer(1, done)));
+        assert!(!machine.is_recording());
+    }
+}

@@ -1,0 +1,358 @@
+//! What is said over a session's control socket: one JSON object a line, each way.
+//!
+//! ```text
+//! → {"version":1,"ask":"events-off","patterns":["app:noise"]}
+//! ← {"answer":"done","warnings":[]}
+//! ```
+//!
+//! A request of another version is refused with the version that is spoken here. Requests are at
+//! most [`LINE_BYTES_MAX`] long, answers [`ANSWER_BYTES_MAX`].
+
+use core::time::Duration;
+use std::path::PathBuf;
+
+use serde::{Deserialize, Serialize};
+
+use crate::{ChannelSpec, Mode, RuleSpec, SessionSpec};
+
+/// Version of the protocol: raised when an old client could misunderstand a recorder.
+pub const PROTOCOL_VERSION: u32 = 1;
+/// Longest request, in bytes, without the line's end.
+pub const LINE_BYTES_MAX: usize = 256 << 10;
+/// Longest answer, in bytes: all channels that a user can have, with the longest rules.
+pub const ANSWER_BYTES_MAX: usize = 4 << 20;
+
+/// A line from a client.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Message {
+    /// [`PROTOCOL_VERSION`].
+    pub version: u32,
+    /// What it asks for.
+    #[serde(flatten)]
+    pub request: Request,
+}
+
+/// What a client asks for.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "ask", rename_all = "kebab-case")]
+pub enum Request {
+    /// How it goes.
+    Status,
+    /// What the session is, as a file would have it.
+    Spec,
+    /// To record.
+    Start,
+    /// Not to record, until it is started again. What was emitted before is in the trace when the
+    /// answer comes.
+    Stop,
+    /// To end.
+    Destroy,
+    /// To forget what was recorded.
+    Clear,
+    /// To write what is in flight recorders.
+    Snapshot {
+        /// Folder; none: the next of the session's own.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        output: Option<PathBuf>,
+        /// Only what is newer than so many nanoseconds; none: all.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        last_ns: Option<u64>,
+    },
+    /// To write events to the trace at once, as long as the connection lasts.
+    Follow,
+    /// A channel more.
+    AddChannel {
+        /// It.
+        channel: ChannelSpec,
+    },
+    /// A channel otherwise.
+    SetChannel {
+        /// Its name.
+        channel: String,
+        /// What is to be otherwise.
+        #[serde(flatten)]
+        change: ChannelChange,
+    },
+    /// A channel less.
+    RemoveChannel {
+        /// Its name.
+        channel: String,
+    },
+    /// More events.
+    EventsOn {
+        /// In which channel; none: the only one.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        channel: Option<String>,
+        /// Which.
+        rules: Vec<RuleSpec>,
+        /// These instead of those that were on.
+        #[serde(default)]
+        only: bool,
+    },
+    /// Fewer events.
+    EventsOff {
+        /// In which channel; none: the only one.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        channel: Option<String>,
+        /// Which.
+        patterns: Vec<String>,
+    },
+}
+
+/// What is to be otherwise in a channel: what is not said stays.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case", default)]
+pub struct ChannelChange {
+    /// See [`ChannelSpec`].
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub mode: Option<Mode>,
+    /// Zero: programs do not wait.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub blocking_timeout_ns: Option<u64>,
+    /// See [`ChannelSpec`].
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub buffer_size: Option<u64>,
+    /// See [`ChannelSpec`].
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub sub_buffers: Option<u64>,
+    /// See [`ChannelSpec`].
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub tracefile_size: Option<u64>,
+    /// See [`ChannelSpec`].
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub tracefile_count: Option<u64>,
+    /// See [`ChannelSpec`].
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub contexts: Option<Vec<String>>,
+    /// See [`ChannelSpec`]; an empty list: of any process.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub pids: Option<Vec<u32>>,
+    /// Likewise.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub executables: Option<Vec<String>>,
+    /// Likewise.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub pid_namespaces: Option<Vec<u64>>,
+}
+
+impl ChannelChange {
+    /// The channel with this change.
+    pub fn of(self, channel: &ChannelSpec) -> ChannelSpec {
+        let mut changed = channel.clone();
+        if let Some(mode) = self.mode {
+            changed.mode = mode;
+        }
+        if let Some(ns) = self.blocking_timeout_ns {
+            changed.blocking_timeout = (ns > 0).then(|| Duration::from_nanos(ns));
+        }
+        changed.buffer_size = self.buffer_size.or(changed.buffer_size);
+        changed.sub_buffers = self.sub_buffers.or(changed.sub_buffers);
+        let bound =
+            |said: Option<u64>, before| said.map_or(before, |bound| (bound > 0).then_some(bound));
+        changed.tracefile_size = bound(self.tracefile_size, changed.tracefile_size);
+        changed.tracefile_count = bound(self.tracefile_count, changed.tracefile_count);
+        replace(&mut changed.contexts, self.contexts);
+        replace(&mut changed.pids, self.pids);
+        replace(&mut changed.executables, self.executables);
+        replace(&mut changed.pid_namespaces, self.pid_namespaces);
+        changed
+    }
+}
+
+fn replace<T>(place: &mut T, with: Option<T>) {
+    if let Some(with) = with {
+        *place = with;
+    }
+}
+
+/// What a recorder answers.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "answer", rename_all = "kebab-case")]
+pub enum Answer {
+    /// It is done.
+    Done {
+        /// What else there is to say.
+        #[serde(default)]
+        warnings: Vec<String>,
+    },
+    /// It is not done, and nothing has changed.
+    Refused(Refusal),
+    /// How it goes.
+    Status(Box<Status>),
+    /// What the session is.
+    Spec(Box<SessionSpec>),
+    /// A snapshot was written.
+    Snapshot(SnapshotFacts),
+    /// The session has ended.
+    Ended(Box<Counts>),
+    /// Events are written to the traces in these folders at once.
+    Following {
+        /// The folders.
+        folders: Vec<PathBuf>,
+    },
+}
+
+/// Why something was not done.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Refusal {
+    /// Why.
+    pub why: String,
+    /// What to do about it, if that is known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub hint: Option<String>,
+}
+
+impl Refusal {
+    /// A refusal without advice.
+    pub fn new(why: impl Into<String>) -> Self {
+        Self { why: why.into(), hint: None }
+    }
+
+    /// The same with advice.
+    #[must_use]
+    pub fn with_hint(self, hint: impl Into<String>) -> Self {
+        Self { hint: Some(hint.into()), ..self }
+    }
+}
+
+/// A snapshot.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub struct SnapshotFacts {
+    /// Where it is.
+    pub folder: PathBuf,
+    /// Events in it.
+    pub events: u64,
+    /// Its size in bytes.
+    pub bytes: u64,
+}
+
+/// Numbers of events, and what they come to.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub struct Counts {
+    /// Recorded: in the trace, or in the buffers still.
+    pub recorded: u64,
+    /// Lost for want of room.
+    pub lost: u64,
+    /// Overwritten by newer ones, as far as that is known.
+    pub overwritten: u64,
+    /// Of those recorded, in files that were deleted for newer ones.
+    #[serde(default)]
+    pub deleted: u64,
+    /// Bytes of the trace.
+    pub bytes: u64,
+    /// Processes that took part.
+    pub processes: u64,
+    /// Notices of the end, as `trackway record` says them.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub notices: Vec<String>,
+}
+
+/// How a session goes.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub struct Status {
+    /// Its name.
+    pub name: String,
+    /// Its recorder's process id.
+    pub pid: u32,
+    /// Whether it records.
+    pub is_recording: bool,
+    /// Whether it follows a command, which ends it (`trackway record`).
+    pub is_foreground: bool,
+    /// Folder of its trace, or of its snapshots.
+    pub folder: PathBuf,
+    /// For how many seconds it has been there.
+    pub seconds: u64,
+    /// Events so far.
+    pub counts: Counts,
+    /// Bytes of shared memory that its buffers take.
+    pub memory_bytes: u64,
+    /// Snapshots so far.
+    pub snapshots: u32,
+    /// Whose programs it records, as the session says; nothing: its own user's.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub users_wanted: Vec<String>,
+    /// Of a session over several users: how it goes with each that is there.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub users: Vec<UserStatus>,
+    /// Users who are not recorded because there are too many.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub users_beyond: usize,
+    /// Its channels.
+    pub channels: Vec<ChannelStatus>,
+    /// What it had to say, the newest last.
+    pub notices: Vec<String>,
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde calls it so")]
+fn is_zero(count: &usize) -> bool {
+    *count == 0
+}
+
+/// How it goes with one of a session's users.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub struct UserStatus {
+    /// The user's number.
+    pub uid: u32,
+    /// Events so far.
+    pub recorded: u64,
+    /// Events lost so far.
+    pub lost: u64,
+    /// Processes that took part.
+    pub processes: u64,
+}
+
+/// How a channel goes.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub struct ChannelStatus {
+    /// What it is.
+    pub spec: ChannelSpec,
+    /// Events so far.
+    pub recorded: u64,
+    /// Events lost so far.
+    pub lost: u64,
+    /// Bytes of shared memory that its buffers take.
+    pub memory_bytes: u64,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_line_is_what_the_documentation_says() {
+        // serde_json is the recorder's; here its form is enough.
+        let off = Request::EventsOff { channel: None, patterns: vec!["app:noise".into()] };
+        let text = toml::to_string(&Message { version: 1, request: off.clone() }).expect("a text");
+        assert_eq!(text, "version = 1\nask = \"events-off\"\npatterns = [\"app:noise\"]\n");
+        let read: Message = toml::from_str(&text).expect("the same");
+        assert_eq!(read.request, off);
+    }
+
+    #[test]
+    fn a_change_leaves_alone_what_it_does_not_say() {
+        let channel = ChannelSpec {
+            blocking_timeout: Some(Duration::from_millis(5)),
+            pids: vec![7],
+            tracefile_size: Some(1 << 20),
+            tracefile_count: Some(4),
+            ..ChannelSpec::default()
+        };
+        assert_eq!(ChannelChange::default().of(&channel), channel);
+        let change = ChannelChange {
+            blocking_timeout_ns: Some(0),
+            contexts: Some(vec!["vpid".into()]),
+            pids: Some(Vec::new()),
+            tracefile_count: Some(0),
+            ..ChannelChange::default()
+        };
+        let changed = change.of(&channel);
+        assert_eq!((changed.blocking_timeout, changed.pids.len()), (None, 0));
+        assert_eq!((changed.tracefile_size, changed.tracefile_count), (Some(1 << 20), None));
+        assert_eq!((changed.contexts, changed.mode), (vec!["vpid".into()], Mode::Discard));
+    }
+}

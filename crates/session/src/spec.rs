@@ -1,0 +1,791 @@
+//! A session as its user describes it: on the command line, in a file, over the control socket.
+//!
+//! The file is TOML that a person can write:
+//!
+//! ```toml
+//! name = "web"
+//! output = "/var/log/traces/web"
+//!
+//! [[channel]]
+//! mode = "overwrite"
+//! buffer-size = "16M"
+//! contexts = ["vtid", "procname"]
+//! on = ["web:*", "!web:noise", { pattern = "db:*", at-least = "warning" }]
+//! ```
+
+use core::time::Duration;
+use std::path::PathBuf;
+
+use serde::{Deserialize, Serialize};
+use trackway_abi::session::{PROCESS_RULES_BYTES_MAX, RULES_BYTES_MAX};
+use trackway_schema::glob_matches;
+
+use crate::level::Level;
+use crate::options::CONTEXTS_BYTES_MAX;
+use crate::{
+    BufferOptions, BufferPlan, BuffersError, OptionError, Time, Tracefiles, TracefilesError,
+    is_name, parse_contexts, parse_duration, parse_size,
+};
+
+/// Most channels of a session: one bit each in enable words, for all of a user's sessions.
+const CHANNELS_MAX: usize = trackway_abi::session::SESSIONS_MAX;
+
+/// Most users whose programs one session records.
+pub const USERS_MAX: usize = 64;
+/// Stands for all users.
+pub const ALL_USERS: &str = "all";
+
+/// A session.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case", deny_unknown_fields)]
+pub struct SessionSpec {
+    /// Its name.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub name: String,
+    /// Folder of its trace, or of its snapshots; none: a new one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub output: Option<PathBuf>,
+    /// Whose programs it records, by name or number, or [`ALL_USERS`]; none: its own user's. Root
+    /// alone records those of others.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub users: Vec<String>,
+    /// Whether it records from the beginning.
+    #[serde(default = "yes", skip_serializing_if = "is_yes")]
+    pub start: bool,
+    /// Whether a traced process that dies of a crash signal leaves a snapshot.
+    #[serde(default, skip_serializing_if = "is_no")]
+    pub snapshot_on_crash: bool,
+    /// Its channels; none: one, as [`ChannelSpec::default`] has it.
+    #[serde(default, rename = "channel", skip_serializing_if = "Vec::is_empty")]
+    pub channels: Vec<ChannelSpec>,
+}
+
+/// A channel.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case", deny_unknown_fields, default)]
+pub struct ChannelSpec {
+    /// Its name.
+    pub name: String,
+    /// What happens where there is no room.
+    pub mode: Mode,
+    /// How long programs that allow it wait for room.
+    #[serde(skip_serializing_if = "Option::is_none", with = "time_text")]
+    pub blocking_timeout: Option<Duration>,
+    /// Bytes for each CPU.
+    #[serde(skip_serializing_if = "Option::is_none", with = "size_text")]
+    pub buffer_size: Option<u64>,
+    /// Sub-buffers for each CPU.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub sub_buffers: Option<u64>,
+    /// Most bytes of each file of a stream; 0 is as none: it is one file, which grows.
+    #[serde(skip_serializing_if = "Option::is_none", with = "size_text")]
+    pub tracefile_size: Option<u64>,
+    /// Most files of a stream, the newest; 0 is as none: all.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub tracefile_count: Option<u64>,
+    /// What every record says besides its fields.
+    pub contexts: Vec<String>,
+    /// Which events: not said, all; rules that only exclude, all but those; no rules, none.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub on: Option<Vec<RuleSpec>>,
+    /// Which processes: by process id.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub pids: Vec<u32>,
+    /// By executable: a glob, for its file name, or with a `/` for its path.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub executables: Vec<String>,
+    /// By process-id namespace: its inode number.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub pid_namespaces: Vec<u64>,
+}
+
+/// What happens to a record that finds no room.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Mode {
+    /// It is discarded, and counted.
+    #[default]
+    Discard,
+    /// It overwrites the oldest ones: a flight recorder.
+    Overwrite,
+}
+
+/// An event rule. In a file, one without levels may be written as its pattern alone.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(from = "RuleForm", into = "RuleForm")]
+pub struct RuleSpec {
+    /// For `provider:name`, with `!` in front if it excludes.
+    pub pattern: String,
+    /// Which levels.
+    pub level: Levels,
+}
+
+/// Levels of the events that a rule means.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum Levels {
+    /// All.
+    #[default]
+    All,
+    /// This one and graver ones.
+    AtLeast(Level),
+    /// This one.
+    Exactly(Level),
+}
+
+#[derive(Serialize, Deserialize)]
+#[serde(untagged)]
+enum RuleForm {
+    Pattern(String),
+    Full(FullRule),
+}
+
+#[derive(Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case", deny_unknown_fields)]
+struct FullRule {
+    pattern: String,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    at_least: Option<Level>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    exactly: Option<Level>,
+}
+
+impl From<RuleForm> for RuleSpec {
+    fn from(form: RuleForm) -> Self {
+        match form {
+            RuleForm::Pattern(pattern) => Self { pattern, level: Levels::All },
+            RuleForm::Full(FullRule { pattern, at_least, exactly }) => Self {
+                pattern,
+                // Both say no more than the narrower one.
+                level: match (at_least, exactly) {
+                    (_, Some(level)) => Levels::Exactly(level),
+                    (Some(level), None) => Levels::AtLeast(level),
+                    (None, None) => Levels::All,
+                },
+            },
+        }
+    }
+}
+
+impl From<RuleSpec> for RuleForm {
+    fn from(rule: RuleSpec) -> Self {
+        let full = |at_least, exactly| {
+            Self::Full(FullRule { pattern: rule.pattern.clone(), at_least, exactly })
+        };
+        match rule.level {
+            Levels::All => Self::Pattern(rule.pattern),
+            Levels::AtLeast(level) => full(Some(level), None),
+            Levels::Exactly(level) => full(None, Some(level)),
+        }
+    }
+}
+
+/// Why there can be no such session.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum SpecError {
+    /// No session or channel can be called so.
+    Name(String),
+    /// Two channels are called so.
+    TwoChannels(String),
+    /// More channels than a user's sessions can have.
+    TooManyChannels,
+    /// Sizes that no channel can have: of which, and why.
+    Buffers(String, BuffersError),
+    /// Words that mean nothing: in which channel.
+    Option(String, OptionError),
+    /// A flight recorder never has to wait.
+    BlockingOverwrite(String),
+    /// Nobody can be called so.
+    User(String),
+    /// More users than one session records.
+    TooManyUsers,
+    /// Files that no channel's streams can be cut into: of which, and why.
+    Tracefiles(String, TracefilesError),
+    /// Rules for processes that are longer than a channel can hold.
+    TooManyProcesses,
+    /// A file that cannot be understood: why.
+    File(String),
+}
+
+impl core::fmt::Display for SpecError {
+    fn fmt(&self, formatter: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        match self {
+            Self::Name(name) => write!(
+                formatter,
+                "'{name}' can be no name: letters, digits, -, _ and . can, up to 64 of them"
+            ),
+            Self::TwoChannels(name) => write!(formatter, "there is a channel '{name}' already"),
+            Self::TooManyChannels => {
+                write!(formatter, "a user's sessions have {CHANNELS_MAX} channels together at most")
+            }
+            Self::Buffers(channel, error) => write!(formatter, "channel '{channel}': {error}"),
+            Self::Tracefiles(channel, error) => write!(formatter, "channel '{channel}': {error}"),
+            Self::Option(channel, error) => write!(formatter, "channel '{channel}': {error}"),
+            Self::BlockingOverwrite(channel) => write!(
+                formatter,
+                "channel '{channel}': in a flight recorder there is always room, so nobody waits"
+            ),
+            Self::User(user) => write!(formatter, "there can be no user '{user}'"),
+            Self::TooManyUsers => {
+                write!(formatter, "a session records {USERS_MAX} users' programs at most")
+            }
+            Self::TooManyProcesses => write!(
+                formatter,
+                "the rules for processes are longer than {PROCESS_RULES_BYTES_MAX} bytes together"
+            ),
+            Self::File(why) => formatter.write_str(why),
+        }
+    }
+}
+
+impl core::error::Error for SpecError {}
+
+impl Default for SessionSpec {
+    fn default() -> Self {
+        Self {
+            name: String::new(),
+            output: None,
+            users: Vec::new(),
+            start: true,
+            snapshot_on_crash: false,
+            channels: vec![ChannelSpec::default()],
+        }
+    }
+}
+
+impl Default for ChannelSpec {
+    fn default() -> Self {
+        Self {
+            name: Self::DEFAULT_NAME.into(),
+            mode: Mode::Discard,
+            blocking_timeout: None,
+            buffer_size: None,
+            sub_buffers: None,
+            tracefile_size: None,
+            tracefile_count: None,
+            contexts: vec!["vtid".into()],
+            on: None,
+            pids: Vec::new(),
+            executables: Vec::new(),
+            pid_namespaces: Vec::new(),
+        }
+    }
+}
+
+impl SessionSpec {
+    /// Reads a file.
+    ///
+    /// # Errors
+    ///
+    /// If it cannot be understood, or no session can be so.
+    pub fn from_toml(text: &str) -> Result<Self, SpecError> {
+        let mut spec: Self =
+            toml::from_str(text).map_err(|error| SpecError::File(error.to_string()))?;
+        if spec.channels.is_empty() {
+            spec.channels.push(ChannelSpec::default());
+        }
+        spec.check()?;
+        Ok(spec)
+    }
+
+    /// The file that says the same.
+    ///
+    /// # Errors
+    ///
+    /// If there is a path that is no text.
+    pub fn to_toml(&self) -> Result<String, SpecError> {
+        toml::to_string(self).map_err(|error| SpecError::File(error.to_string()))
+    }
+
+    /// Whether there can be such a session.
+    pub fn check(&self) -> Result<(), SpecError> {
+        if !is_name(&self.name) && !self.name.is_empty() {
+            return Err(SpecError::Name(self.name.clone()));
+        }
+        if self.channels.len() > CHANNELS_MAX {
+            return Err(SpecError::TooManyChannels);
+        }
+        // As setpriv(1) and login.defs(5) let users be called, and longer ones.
+        let is_none =
+            |user: &&String| user.is_empty() || user.len() > 256 || user.contains(char::is_control);
+        if let Some(user) = self.users.iter().find(is_none) {
+            return Err(SpecError::User(user.clone()));
+        }
+        if self.users.len() > USERS_MAX {
+            return Err(SpecError::TooManyUsers);
+        }
+        for (number, channel) in self.channels.iter().enumerate() {
+            channel.check()?;
+            if self.channels[..number].iter().any(|other| other.name == channel.name) {
+                return Err(SpecError::TwoChannels(channel.name.clone()));
+            }
+        }
+        Ok(())
+    }
+
+    /// The channel of this name.
+    pub fn channel(&self, name: &str) -> Option<&ChannelSpec> {
+        self.channels.iter().find(|channel| channel.name == name)
+    }
+
+    /// Whether it has a flight recorder, of which there can be snapshots.
+    pub fn has_flight_recorder(&self) -> bool {
+        self.channels.iter().any(|channel| channel.mode == Mode::Overwrite)
+    }
+}
+
+impl ChannelSpec {
+    /// Name of the channel of a session that was not told of any: LTTng's.
+    pub const DEFAULT_NAME: &str = "channel0";
+
+    /// Whether there can be such a channel.
+    pub fn check(&self) -> Result<(), SpecError> {
+        if !is_name(&self.name) {
+            return Err(SpecError::Name(self.name.clone()));
+        }
+        if self.mode == Mode::Overwrite && self.blocking_timeout.is_some() {
+            return Err(SpecError::BlockingOverwrite(self.name.clone()));
+        }
+        let plan = self.plan().map_err(|error| SpecError::Buffers(self.name.clone(), error))?;
+        self.tracefiles()
+            .check(&plan, self.mode)
+            .map_err(|error| SpecError::Tracefiles(self.name.clone(), error))?;
+        let option = |error| SpecError::Option(self.name.clone(), error);
+        self.context_bits().map_err(option)?;
+        self.rules_text().map_err(option)?;
+        // Each is a line among others in the window.
+        let is_none = |glob: &&String| glob.is_empty() || glob.contains(char::is_control);
+        if let Some(glob) = self.executables.iter().find(is_none) {
+            return Err(option(OptionError::Executable(glob.clone())));
+        }
+        if self.process_rules_bytes() > PROCESS_RULES_BYTES_MAX {
+            return Err(SpecError::TooManyProcesses);
+        }
+        Ok(())
+    }
+
+    /// Sizes of its buffers.
+    pub fn plan(&self) -> Result<BufferPlan, BuffersError> {
+        let overwrite = self.mode == Mode::Overwrite;
+        let (size_bytes, sub_buffers) = (self.buffer_size, self.sub_buffers);
+        BufferOptions { size_bytes, sub_buffers, overwrite }.plan()
+    }
+
+    /// How the files of its streams are bounded.
+    pub fn tracefiles(&self) -> Tracefiles {
+        Tracefiles::new(self.tracefile_size, self.tracefile_count)
+    }
+
+    /// Its contexts, as bits of `trackway_abi::record::context`.
+    pub fn context_bits(&self) -> Result<u32, OptionError> {
+        let bytes = |name: &String| name.len() + 1;
+        if self.contexts.iter().map(bytes).sum::<usize>() > CONTEXTS_BYTES_MAX {
+            return Err(OptionError::TooManyContexts);
+        }
+        self.contexts.iter().try_fold(0, |bits, name| Ok(bits | parse_contexts(name)?))
+    }
+
+    /// Its rules, as `trackway_schema::Rules` reads them.
+    pub fn rules_text(&self) -> Result<String, OptionError> {
+        let mut text = String::new();
+        if self.records_all() {
+            text.push('*');
+        }
+        for rule in self.on.iter().flatten() {
+            if !text.is_empty() {
+                text.push('\n');
+            }
+            text.push_str(&rule.line()?);
+        }
+        if text.len() > RULES_BYTES_MAX {
+            return Err(OptionError::TooManyPatterns);
+        }
+        Ok(text)
+    }
+
+    /// Whether it records all events, or all but some.
+    fn records_all(&self) -> bool {
+        let rules = self.on.as_deref();
+        rules.is_none_or(|rules| !rules.is_empty() && rules.iter().all(RuleSpec::excludes))
+    }
+
+    /// Switches events on that these rules select. Whether it changed: where all are on, nothing
+    /// does. What wider rules exclude stays off ([`Self::excluded_of`]).
+    pub fn switch_on(&mut self, rules: Vec<RuleSpec>) -> bool {
+        let before = self.on.clone();
+        for rule in rules {
+            let pattern = rule.full_pattern();
+            let records_all = self.records_all();
+            let on = self.on.get_or_insert_default();
+            // What it means is not excluded any more; and each name has one rule.
+            on.retain(|other| {
+                let theirs = other.full_pattern();
+                let is_lifted = theirs.strip_prefix('!').is_some_and(|it| covers(&pattern, it));
+                theirs != pattern && !is_lifted
+            });
+            if rule.excludes() || !records_all {
+                on.push(rule);
+            } else if on.is_empty() {
+                self.on = None;
+            }
+        }
+        self.on != before
+    }
+
+    /// Rules that keep some of what these select from being recorded: an exclusion wins, and what
+    /// it excludes besides cannot be told from it.
+    pub fn excluded_of(&self, rules: &[RuleSpec]) -> Vec<String> {
+        let selects = |excluded: &str| {
+            let mut selecting = rules.iter().filter(|rule| !rule.excludes());
+            selecting.any(|rule| overlap(&rule.full_pattern(), excluded))
+        };
+        let patterns = self.on.iter().flatten().map(RuleSpec::full_pattern);
+        patterns.filter(|it| it.strip_prefix('!').is_some_and(selects)).collect()
+    }
+
+    /// Switches events off that these patterns match: rules that mean no others go, from what is
+    /// left their events are excluded. Whether it changed.
+    pub fn switch_off(&mut self, patterns: &[String]) -> bool {
+        let before = self.on.clone();
+        for pattern in patterns {
+            let name = RuleSpec::new(pattern.clone()).full_pattern();
+            if matches!(name.as_str(), "*" | "*:*") {
+                self.on = Some(Vec::new());
+                continue;
+            }
+            let records_all = self.records_all();
+            let on = self.on.get_or_insert_default();
+            let excludes_all = |other: &RuleSpec| {
+                let theirs = other.full_pattern();
+                other.level == Levels::All
+                    && theirs.strip_prefix('!').is_some_and(|it| covers(it, &name))
+            };
+            if on.iter().any(excludes_all) {
+                continue;
+            }
+            on.retain(|other| !covers(&name, other.full_pattern().trim_start_matches('!')));
+            let is_meant =
+                |other: &RuleSpec| !other.excludes() && overlap(&other.full_pattern(), &name);
+            if records_all || on.iter().any(is_meant) {
+                on.push(RuleSpec::new(format!("!{pattern}")));
+            } else if on.iter().all(RuleSpec::excludes) {
+                // Else what is left would mean all but those.
+                on.clear();
+            }
+        }
+        self.on != before
+    }
+
+    /// Most bytes that its rules for processes can come to, whatever the namespaces' numbers are.
+    fn process_rules_bytes(&self) -> usize {
+        // `pid=`, a namespace's number, `:`, a process id, the line's end.
+        const PID_BYTES: usize = "pid=18446744073709551615:4294967295\n".len();
+        const NAMESPACE_BYTES: usize = "ns=18446744073709551615\n".len();
+        self.pids.len() * PID_BYTES
+            + self.pid_namespaces.len() * NAMESPACE_BYTES
+            + self.executables.iter().map(|glob| "exe=\n".len() + glob.len()).sum::<usize>()
+    }
+
+    /// Whether the other can take its place while it records, without buffers and streams of its
+    /// own.
+    pub fn has_buffers_of(&self, other: &Self) -> bool {
+        self.mode == other.mode
+            && self.buffer_size == other.buffer_size
+            && self.sub_buffers == other.sub_buffers
+            && self.tracefiles() == other.tracefiles()
+            && self.context_bits() == other.context_bits()
+    }
+}
+
+impl RuleSpec {
+    /// A rule for all levels.
+    pub fn new(pattern: impl Into<String>) -> Self {
+        Self { pattern: pattern.into(), level: Levels::All }
+    }
+
+    /// Whether it says which events not to record.
+    pub fn excludes(&self) -> bool {
+        self.pattern.starts_with('!')
+    }
+
+    /// Its pattern as it stands in the window: a provider alone means all of its events.
+    pub fn full_pattern(&self) -> String {
+        let (mark, name) = match self.pattern.strip_prefix('!') {
+            Some(name) => ("!", name),
+            None => ("", self.pattern.as_str()),
+        };
+        let rest = if name.contains(':') || name == "*" { "" } else { ":*" };
+        format!("{mark}{name}{rest}")
+    }
+
+    /// Its line, as `trackway_schema::Rules` reads it.
+    fn line(&self) -> Result<String, OptionError> {
+        let name = self.pattern.strip_prefix('!').unwrap_or(&self.pattern);
+        if name.is_empty() || name.starts_with('!') || name.contains(char::is_control) {
+            return Err(OptionError::Pattern(self.pattern.clone()));
+        }
+        let is_for_all = self.level == Levels::All && matches!(name, "*" | "*:*");
+        if self.excludes() && is_for_all {
+            return Err(OptionError::ExcludesAll(self.pattern.clone()));
+        }
+        let pattern = self.full_pattern();
+        Ok(match self.level {
+            Levels::All => pattern,
+            Levels::AtLeast(level) => format!("{pattern}\t<={}", level.number()),
+            Levels::Exactly(level) => format!("{pattern}\t={}", level.number()),
+        })
+    }
+}
+
+/// Whether `pattern` matches whatever `other` does: a star in `other` is matched by a star alone.
+fn covers(pattern: &str, other: &str) -> bool {
+    glob_matches(pattern.as_bytes(), other.as_bytes())
+}
+
+/// Whether some text matches both patterns.
+fn overlap(one: &str, other: &str) -> bool {
+    let (one, other) = (one.as_bytes(), other.as_bytes());
+    // Whether what was looked at of `one` and so many bytes of `other` match some text both.
+    let mut both = vec![false; other.len() + 1];
+    for i in 0..=one.len() {
+        let (mut before, mut before_both) = (false, false);
+        for (j, cell) in both.iter_mut().enumerate() {
+            let (a, b) = (i.checked_sub(1).map(|i| one[i]), j.checked_sub(1).map(|j| other[j]));
+            let is_star = a == Some(b'*') || b == Some(b'*');
+            // A star of either matches nothing more, or what the other one's last byte does.
+            let is_both = (i, j) == (0, 0) || is_star && (*cell || before) || a == b && before_both;
+            before_both = std::mem::replace(cell, is_both);
+            before = is_both;
+        }
+    }
+    both[other.len()]
+}
+
+fn yes() -> bool {
+    true
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde calls it so")]
+fn is_yes(value: &bool) -> bool {
+    *value
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde calls it so")]
+fn is_no(value: &bool) -> bool {
+    !*value
+}
+
+/// Sizes as people write them.
+mod size_text {
+    use super::{Deserialize, parse_size};
+    use serde::de::Error as _;
+    use serde::{Deserializer, Serializer};
+
+    pub(super) fn serialize<S: Serializer>(
+        size: &Option<u64>,
+        serializer: S,
+    ) -> Result<S::Ok, S::Error> {
+        match size {
+            Some(bytes) => serializer.serialize_str(&text(*bytes)),
+            None => serializer.serialize_none(),
+        }
+    }
+
+    pub(super) fn deserialize<'de, D: Deserializer<'de>>(
+        deserializer: D,
+    ) -> Result<Option<u64>, D::Error> {
+        let text = Option::<String>::deserialize(deserializer)?;
+        text.map(|text| parse_size(&text).map_err(D::Error::custom)).transpose()
+    }
+
+    /// A size in the largest unit that leaves no rest.
+    fn text(bytes: u64) -> String {
+        let units = [(30, "G"), (20, "M"), (10, "K")];
+        let whole = |&&(shift, _): &&(u32, &str)| bytes != 0 && bytes.trailing_zeros() >= shift;
+        match units.iter().find(whole) {
+            Some((shift, unit)) => format!("{}{unit}", bytes >> shift),
+            None => bytes.to_string(),
+        }
+    }
+}
+
+/// Times as people write them.
+mod time_text {
+    use super::{Deserialize, Duration, Time, parse_duration};
+    use serde::de::Error as _;
+    use serde::{Deserializer, Serializer};
+
+    pub(super) fn serialize<S: Serializer>(
+        time: &Option<Duration>,
+        serializer: S,
+    ) -> Result<S::Ok, S::Error> {
+        match time {
+            Some(time) => serializer.collect_str(&Time(*time)),
+            None => serializer.serialize_none(),
+        }
+    }
+
+    pub(super) fn deserialize<'de, D: Deserializer<'de>>(
+        deserializer: D,
+    ) -> Result<Option<Duration>, D::Error> {
+        let text = Option::<String>::deserialize(deserializer)?;
+        text.map(|text| parse_duration(&text).map_err(D::Error::custom)).transpose()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const WRITTEN_BY_HAND: &str = r#"
+name = "web"
+output = "/var/log/traces/web"
+users = ["www-data", "1000"]
+snapshot-on-crash = true
+
+[[channel]]
+mode = "overwrite"
+buffer-size = "16M"
+contexts = ["vtid", "procname"]
+on = ["web:*", "!web:noise", { pattern = "db", at-least = "warning" }]
+
+[[channel]]
+name = "rare"
+blocking-timeout = "10ms"
+tracefile-size = "64M"
+tracefile-count = 8
+executables = ["nginx"]
+"#;
+
+    #[test]
+    fn a_file_is_read_as_it_is_meant() {
+        let spec = SessionSpec::from_toml(WRITTEN_BY_HAND).expect("a session");
+        assert_eq!((spec.name.as_str(), spec.start, spec.snapshot_on_crash), ("web", true, true));
+        assert_eq!(spec.users, ["www-data", "1000"]);
+        let [first, second] = &spec.channels[..] else { panic!("two channels") };
+        assert_eq!(first.name, ChannelSpec::DEFAULT_NAME);
+        assert_eq!((first.mode, first.buffer_size), (Mode::Overwrite, Some(16 << 20)));
+        assert_eq!(first.rules_text().expect("rules"), "web:*\n!web:noise\ndb:*\t<=4");
+        assert_eq!(second.rules_text().expect("rules"), "*");
+        assert_eq!(second.blocking_timeout, Some(Duration::from_millis(10)));
+        assert_eq!(second.tracefiles(), Tracefiles { size_bytes: 64 << 20, count: 8 });
+        assert!(!first.tracefiles().is_bounded());
+    }
+
+    #[test]
+    fn what_is_saved_is_loaded() {
+        for text in [WRITTEN_BY_HAND, "", "start = false\n[[channel]]\npids = [7]\n"] {
+            let spec = SessionSpec::from_toml(text).expect("a session");
+            let saved = spec.to_toml().expect("a text");
+            assert_eq!(SessionSpec::from_toml(&saved), Ok(spec), "{saved}");
+        }
+    }
+
+    #[test]
+    fn mistakes_are_said_with_their_place() {
+        let refused = |text: &str| SessionSpec::from_toml(text).expect_err(text).to_string();
+        let unknown = refused("name = 'a'\n[[channel]]\nbufer-size = '1M'\n");
+        assert!(unknown.contains("line 3") && unknown.contains("bufer-size"), "{unknown}");
+        assert!(refused("name = 'a b'").contains("can be no name"));
+        assert!(refused("[[channel]]\nbuffer-size = 'much'").contains("buffer-size"));
+        assert!(refused("[[channel]]\n[[channel]]").contains("already"));
+        assert!(refused("[[channel]]\ncontexts = ['color']").contains("no context 'color'"));
+        assert!(refused("[[channel]]\non = ['!*']").contains("excludes all"));
+        assert!(refused("[[channel]]\non = [{pattern = 'a', at-least = 'loud'}]").contains("on"));
+        let blocking = "[[channel]]\nmode = 'overwrite'\nblocking-timeout = '1s'";
+        assert!(refused(blocking).contains("always room"));
+        assert!(refused("users = ['']").contains("no user ''"));
+        assert!(refused("users = [\"a\\nb\"]").contains("no user"));
+        let users = format!("users = {:?}", vec!["all"; USERS_MAX + 1]);
+        assert!(refused(&users).contains("64 users"));
+        let alone = refused("[[channel]]\ntracefile-count = 3");
+        assert!(alone.contains("channel 'channel0': a number of trace files"), "{alone}");
+        assert!(refused("[[channel]]\ntracefile-size = '4K'").contains("at least 64.0 KiB"));
+        let flight = "[[channel]]\nmode = 'overwrite'\ntracefile-size = '1M'";
+        assert!(refused(flight).contains("written as a whole"));
+        let many = format!("[[channel]]\npids = {:?}", (0..100).collect::<Vec<_>>());
+        assert!(refused(&many).contains("512 bytes"));
+    }
+
+    #[test]
+    fn an_exclusion_of_some_levels_is_no_exclusion_of_all() {
+        let debug = Levels::Exactly(Level::parse("debug").expect("a level"));
+        let rule = RuleSpec { level: debug, ..RuleSpec::new("!*") };
+        let channel = ChannelSpec { on: Some(vec![rule]), ..ChannelSpec::default() };
+        assert_eq!(channel.rules_text().expect("rules"), "*\n!*\t=14");
+    }
+
+    #[test]
+    fn events_are_switched_on_and_off() {
+        let mut channel = ChannelSpec::default();
+        let mut step = |is_on: bool, patterns: &[&str], rules: &str| {
+            let patterns: Vec<String> = patterns.iter().map(|&text| text.into()).collect();
+            let before = channel.clone();
+            let changed = match is_on {
+                true => channel.switch_on(patterns.into_iter().map(RuleSpec::new).collect()),
+                false => channel.switch_off(&patterns),
+            };
+            assert_eq!(channel.rules_text().expect("rules"), rules);
+            assert_eq!(changed, channel != before);
+        };
+        let (on, off) = (true, false);
+        step(on, &["app:*"], "*"); // all are on
+        step(off, &["app:noise", "db"], "*\n!app:noise\n!db:*");
+        step(on, &["app:noise"], "*\n!db:*");
+        step(on, &["db"], "*");
+        step(on, &["!app:noise"], "*\n!app:noise");
+        step(off, &["*"], "");
+        step(off, &["app:noise"], "");
+        step(on, &["app", "db:query"], "app:*\ndb:query");
+        step(on, &["app:*"], "db:query\napp:*");
+        step(off, &["app:noise"], "db:query\napp:*\n!app:noise");
+        step(off, &["db:query", "app"], "");
+    }
+
+    #[test]
+    fn what_is_switched_last_is_so() {
+        let mut channel = ChannelSpec { on: Some(Vec::new()), ..ChannelSpec::default() };
+        let mut step = |is_on: bool, pattern: &str, rules: &str| {
+            let _ = match is_on {
+                true => channel.switch_on(vec![RuleSpec::new(pattern)]),
+                false => channel.switch_off(&[pattern.into()]),
+            };
+            assert_eq!(channel.rules_text().expect("rules"), rules);
+        };
+        let (on, off) = (true, false);
+        step(on, "app", "app:*");
+        step(off, "app:noise", "app:*\n!app:noise");
+        step(on, "app:noise", "app:*\napp:noise");
+        step(off, "app:noise", "app:*\n!app:noise"); // a wider rule means it, too
+        step(on, "app:n*", "app:*\napp:n*"); // a wider one lifts what is excluded
+        step(on, "db:slow", "app:*\napp:n*\ndb:slow");
+        step(off, "*:n*", "app:*\ndb:slow\n!*:n*");
+        step(off, "app:no", "app:*\ndb:slow\n!*:n*"); // it is off already
+        step(off, "app", "db:slow\n!*:n*");
+        step(off, "d*", "");
+    }
+
+    #[test]
+    fn exclusions_that_are_wider_than_what_is_switched_on_are_told() {
+        let mut channel = ChannelSpec::default();
+        channel.switch_off(&["app".into(), "db:slow".into()]);
+        let excluded = |pattern: &str| channel.excluded_of(&[RuleSpec::new(pattern)]);
+        assert_eq!(excluded("app:request"), ["!app:*"]);
+        assert_eq!(excluded("*:s*"), ["!app:*", "!db:slow"]);
+        assert_eq!(excluded("!app:request"), [""; 0]);
+        assert_eq!(excluded("other"), [""; 0]);
+    }
+
+    #[test]
+    fn patterns_overlap_where_some_text_matches_both() {
+        let same = [("", ""), ("a", "a"), ("*", ""), ("a*", "*b"), ("a*c", "ab*"), ("*b*", "*a*")];
+        let other =
+            [("a", ""), ("a", "b"), ("a*", "b*"), ("*a", "*b"), ("a*bc", "a*d"), ("ab", "a")];
+        for (one, two) in same {
+            assert!(overlap(one, two) && overlap(two, one), "{one} {two}");
+        }
+        for (one, two) in other {
+            assert!(!overlap(one, two) && !overlap(two, one), "{one} {two}");
+        }
+    }
+}

@@ -1,0 +1,363 @@
+//! What really happened, which nobody in the world may look at: the checks compare it with what the
+//! world says.
+//!
+//! A *chain* is a channel through its replacements: a life of a slot, its successor's, and so on.
+
+use crate::window::{EVENTS, Emission, Life, REGIONS, Record, Slot, State, Window};
+use crate::writer::Process;
+
+/// Most processes of a history.
+pub(crate) const PROCESSES: usize = 4;
+
+/// A life of a slot.
+#[derive(Debug)]
+pub(crate) struct LifeFacts {
+    pub(crate) session: usize,
+    pub(crate) class: u32,
+    pub(crate) slot: usize,
+    pub(crate) chain: usize,
+    pub(crate) overwrites: bool,
+    /// What was committed, by region, since it was cleared.
+    pub(crate) committed: [Vec<Record>; REGIONS],
+    pub(crate) discarded: u64,
+    /// Whether it can record an event of a process, and when it last could: there may be no record
+    /// without.
+    may: [[bool; PROCESSES]; EVENTS],
+    could_at: [[u64; PROCESSES]; EVENTS],
+    /// Nothing is promised of its records: somebody wrote over it, or a thread was stopped with a
+    /// claim on it for longer than anybody waits, or it was being cleared when its recorder died.
+    pub(crate) is_tainted: bool,
+    /// It is being cleared.
+    pub(crate) is_clearing: bool,
+    /// Its streams are complete.
+    pub(crate) is_complete: bool,
+    /// A request to stop was answered.
+    pub(crate) is_stopped: bool,
+}
+
+/// What is due to a chain.
+#[derive(Debug, Default)]
+struct Due {
+    is_due: [[bool; PROCESSES]; EVENTS],
+    /// When it was not, last.
+    undue_at: [[u64; PROCESSES]; EVENTS],
+}
+
+/// One call of a tracepoint, from the load of the enable word on.
+#[derive(Debug)]
+pub(crate) struct EmissionFacts {
+    pub(crate) event: usize,
+    pub(crate) process: usize,
+    loaded_at: u64,
+    /// The slots that it came to, by its bits or as successors, with whose they were.
+    slots: Vec<(usize, Option<Life>)>,
+    due: Vec<usize>,
+    /// Lives in which it was recorded or counted.
+    outcomes: Vec<Life>,
+    /// Its thread was stopped inside a claim for longer than anybody waits.
+    pub(crate) is_outlived: bool,
+    /// It followed as many successors as anybody follows.
+    pub(crate) is_tired: bool,
+}
+
+#[derive(Debug, Default)]
+pub(crate) struct Ledger {
+    pub(crate) lives: Vec<LifeFacts>,
+    chains: Vec<Due>,
+    emissions: Vec<EmissionFacts>,
+    /// Sessions that somebody wrote over.
+    tainted: Vec<usize>,
+    /// Bits that a program which died while it described an event may have left wrong.
+    left: Vec<(usize, Life)>,
+    /// Events whose word a constructor took for what it had read, where it was the same again: a
+    /// bit does not say whose it is, nor since when.
+    doubtful: Vec<usize>,
+    /// How often an emission was excused because a slot that it had found was another's.
+    pub(crate) excused: u64,
+    /// Emissions that had to be, and were, in one place.
+    pub(crate) due: u64,
+}
+
+impl Ledger {
+    /// A slot begins a life, perhaps in the place of another one.
+    pub(crate) fn begin(
+        &mut self,
+        (session, class): (usize, u32),
+        slot: usize,
+        of: Option<Life>,
+        overwrites: bool,
+    ) -> Life {
+        let chain = of.map_or(self.chains.len(), |of| self.lives[of].chain);
+        if of.is_none() {
+            self.chains.push(Due::default());
+        }
+        self.lives.push(LifeFacts {
+            session,
+            class,
+            slot,
+            chain,
+            overwrites,
+            committed: Default::default(),
+            discarded: 0,
+            may: Default::default(),
+            could_at: Default::default(),
+            is_tainted: self.tainted.contains(&session),
+            is_clearing: false,
+            is_complete: false,
+            is_stopped: false,
+        });
+        self.lives.len() - 1
+    }
+
+    /// Somebody writes over what is a session's.
+    pub(crate) fn taint(&mut self, session: usize) {
+        self.tainted.push(session);
+        for life in self.lives.iter_mut().filter(|life| life.session == session) {
+            life.is_tainted = true;
+        }
+    }
+
+    pub(crate) fn is_tainted(&self, session: usize) -> bool {
+        self.tainted.contains(&session)
+    }
+
+    /// Bits that a constructor has in hand and may be wrong about.
+    pub(crate) fn leave(&mut self, event: usize, life: Option<Life>) {
+        self.left.extend(life.map(|life| (event, life)));
+    }
+
+    /// An event may have two bits for one chain from here on.
+    pub(crate) fn doubt(&mut self, event: usize) {
+        self.doubtful.push(event);
+    }
+
+    /// Whether a constructor that died may have left this bit wrong.
+    pub(crate) fn is_left(&self, event: usize, life: Life) -> bool {
+        self.left.contains(&(event, life))
+    }
+
+    /// Whether that, or who wrote over a session, may have left a bit in a slot since nobody is in
+    /// it.
+    pub(crate) fn is_left_in(&self, event: usize, slot: usize) -> bool {
+        let mut lives = self.lives.iter().enumerate().filter(|(_, life)| life.slot == slot);
+        lives.any(|(life, facts)| facts.is_tainted || self.is_left(event, life))
+    }
+
+    /// The recorder has made the bit right.
+    pub(crate) fn settle(&mut self, event: usize, life: Option<Life>) {
+        self.left.retain(|&left| Some(left.1) != life || left.0 != event);
+    }
+
+    /// Takes note of who records what, at `now`.
+    pub(crate) fn observe(
+        &mut self,
+        window: &Window,
+        processes: &[Process],
+        in_hand: &dyn Fn(usize, usize) -> bool,
+        now: u64,
+    ) {
+        for life in &mut self.lives {
+            life.note(now);
+        }
+        let mut meant = vec![Meant::default(); self.chains.len()];
+        for (index, slot) in window.slots.iter().enumerate() {
+            let Some(life) = slot.life.filter(|_| slot.state != State::Free) else { continue };
+            // Who recovers ends a session's slots in any order.
+            let has_heir = slot.successor.is_none_or(|heir| {
+                let heir = &window.slots[heir];
+                let is_kin = |of: Life| self.lives[of].chain == self.lives[life].chain;
+                heir.state == State::Active && heir.life.is_some_and(is_kin)
+            });
+            let facts = &mut self.lives[life];
+            for (event, meant) in meant[facts.chain].iter_mut().enumerate() {
+                let bit = window.has_bit(event, index);
+                let is_unsure = in_hand(event, index) || self.left.contains(&(event, life));
+                for (number, process) in processes.iter().enumerate() {
+                    let takes = slot.processes.select(process.pid, process.executable);
+                    let is_left = bit && (slot.is_changing || is_unsure);
+                    facts.may[event][number] |= may_record(slot, event, takes, is_left);
+                    let is_sure = has_heir && takes && !slot.is_unpublished && !is_unsure;
+                    if is_sure && slot.is_open() && slot.selects[event] {
+                        meant[number] = Some(meant[number].unwrap_or(false) || bit);
+                    }
+                }
+            }
+        }
+        for (due, meant) in self.chains.iter_mut().zip(&meant) {
+            due.observe(meant, now);
+        }
+    }
+
+    /// A thread loads an enable word.
+    pub(crate) fn load(
+        &mut self,
+        window: &Window,
+        event: usize,
+        process: usize,
+        now: u64,
+    ) -> Emission {
+        let word = window.words[event];
+        let bits = (0..window.slots.len()).filter(|slot| word >> slot & 1 != 0);
+        // A bit of a slot that is being built, or is free, is one of an earlier life.
+        let life_of = |slot: &Slot| match slot.state {
+            State::Active | State::Ending => slot.life,
+            State::Free | State::Building => None,
+        };
+        let is_due = |chain: &usize| self.chains[*chain].is_due[event][process];
+        self.emissions.push(EmissionFacts {
+            event,
+            process,
+            loaded_at: now,
+            slots: bits.map(|slot| (slot, life_of(&window.slots[slot]))).collect(),
+            due: (0..self.chains.len()).filter(is_due).collect(),
+            outcomes: Vec::new(),
+            is_outlived: false,
+            is_tired: false,
+        });
+        self.emissions.len() - 1
+    }
+
+    pub(crate) fn emission(&mut self, emission: Emission) -> &mut EmissionFacts {
+        &mut self.emissions[emission]
+    }
+
+    /// A record is committed in a region: late, if nobody will write it any more.
+    pub(crate) fn commit(
+        &mut self,
+        life: Life,
+        (region, is_late): (usize, bool),
+        record: Record,
+    ) -> Result<(), String> {
+        let emission = &self.emissions[record.emission];
+        let (event, process, since) = (emission.event, emission.process, emission.loaded_at);
+        // Design §3.3, 0007 "rules": nothing that was not asked for, of the channel, whichever life
+        // of it the record comes to.
+        let chain = self.lives[life].chain;
+        let could = |of: &LifeFacts| {
+            of.chain == chain && (of.may[event][process] || of.could_at[event][process] >= since)
+        };
+        if !self.lives[life].is_tainted && !self.lives.iter().any(could) {
+            return Err(format!("life {life} has event {event}, which nobody asked it to record"));
+        }
+        let facts = &mut self.lives[life];
+        // 0007 "stop": nothing is recorded afterwards.
+        if facts.is_stopped && !facts.is_tainted && !emission.is_outlived {
+            return Err(format!("life {life} was stopped, and something is committed in it"));
+        }
+        facts.committed[region].push(record);
+        if emission.is_outlived && (is_late || facts.is_clearing) {
+            facts.is_tainted = true;
+        }
+        self.emissions[record.emission].outcomes.push(life);
+        Ok(())
+    }
+
+    /// A record finds no room, and is counted.
+    pub(crate) fn discard(&mut self, life: Life, emission: Emission) {
+        self.lives[life].discarded += 1;
+        self.emissions[emission].outcomes.push(life);
+    }
+
+    /// What was recorded in a life is to be forgotten.
+    pub(crate) fn clear(&mut self, life: Life) {
+        self.lives[life].committed = Default::default();
+        self.lives[life].discarded = 0;
+    }
+
+    /// A thread is through with an emission: where it was due it is, once; elsewhere not twice
+    /// (design §3.3; 0007 "contexts, sizes, loss mode": neither lost nor doubled).
+    pub(crate) fn finish(&mut self, window: &Window, emission: Emission) -> Result<(), String> {
+        let facts = &self.emissions[emission];
+        // 0007: who slept while a slot that it had come to became another's cannot know.
+        let is_lost = self.doubtful.contains(&facts.event)
+            || facts.slots.iter().any(|&(slot, life)| window.slots[slot].life != life);
+        for chain in 0..self.chains.len() {
+            if self.lives.iter().any(|life| life.chain == chain && life.is_tainted) {
+                continue;
+            }
+            let is_kin = |life: &&Life| self.lives[**life].chain == chain;
+            let count = facts.outcomes.iter().filter(is_kin).count();
+            if count > 1 && !(is_lost && count <= facts.slots.len()) {
+                return Err(format!("emission {emission} is in chain {chain} {count} times"));
+            }
+            let due = &self.chains[chain];
+            let (event, process) = (facts.event, facts.process);
+            let is_due = facts.due.contains(&chain)
+                && due.is_due[event][process]
+                && due.undue_at[event][process] < facts.loaded_at;
+            if !is_due {
+                continue;
+            }
+            if is_lost || facts.is_tired || self.is_cut(window, facts, chain) {
+                self.excused += 1;
+                continue;
+            }
+            self.due += 1;
+            if count == 0 {
+                let slots = &facts.slots;
+                return Err(format!(
+                    "emission {emission} of event {event} by process {process} is nowhere in \
+                     chain {chain}; it came to {slots:?}"
+                ));
+            }
+        }
+        Ok(())
+    }
+
+    /// Whether a slot on the way from what an emission found to the chain's last one is another's
+    /// by now: then nobody finds the way.
+    fn is_cut(&self, window: &Window, emission: &EmissionFacts, chain: usize) -> bool {
+        let is_kin = |life: &Life| self.lives[*life].chain == chain;
+        let found = emission.slots.iter().filter_map(|slot| slot.1).filter(is_kin).min();
+        let is_gone = |life: Life| window.slots[self.lives[life].slot].life != Some(life);
+        found.is_some_and(|found| {
+            (found..self.lives.len()).any(|life| is_kin(&life) && is_gone(life))
+        })
+    }
+}
+
+impl EmissionFacts {
+    /// It follows to a successor.
+    pub(crate) fn came_to(&mut self, slot: usize, life: Option<Life>) {
+        self.slots.push((slot, life));
+    }
+}
+
+impl LifeFacts {
+    /// Before it is looked at anew: what it can record now it could until now.
+    fn note(&mut self, now: u64) {
+        for event in 0..EVENTS {
+            for process in 0..PROCESSES {
+                if std::mem::take(&mut self.may[event][process]) {
+                    self.could_at[event][process] = now;
+                }
+            }
+        }
+    }
+}
+
+/// What a chain's rules select, by event and process, and whether its bit is set.
+type Meant = [[Option<bool>; PROCESSES]; EVENTS];
+
+/// Whether there may be records of an event in a slot, of a process that `takes` part, because of
+/// its rules or of a bit that `is_left`. Also while it is stopped: who found the bit before it was
+/// cleared may sleep until it is started again.
+fn may_record(slot: &Slot, event: usize, takes: bool, is_left: bool) -> bool {
+    let is_meant = slot.selects[event] || is_left;
+    is_meant && (slot.is_unpublished || takes && slot.state == State::Active)
+}
+
+impl Due {
+    /// Once a bit is on, what its rules select is due for as long as they do, whatever becomes of
+    /// the bit: nobody may clear it but for a reason.
+    fn observe(&mut self, meant: &Meant, now: u64) {
+        let is_due = self.is_due.iter_mut().flatten();
+        let undue_at = self.undue_at.iter_mut().flatten();
+        for ((is_due, undue_at), meant) in is_due.zip(undue_at).zip(meant.iter().flatten()) {
+            *is_due = meant.is_some_and(|bit| bit || *is_due);
+            if !*is_due {
+                *undue_at = now;
+            }
+        }
+    }
+}

@@ -1,0 +1,117 @@
+//! Thousands of histories of sessions, each from a seed: the recorder's decisions
+//! (`trackway_session::machine`) as they are, and around them a world that stands in for window,
+//! writers, files and users, in which anything may happen between any two steps.
+//!
+//! What is checked, after every step or at the end, is design §3 (nothing lost that is not counted,
+//! nobody harmed), docs/design/0007-sessions.md (what each change may lose or double), and what the
+//! machine promises in its own head. The checks know what really happened ([`ledger`]); the world
+//! does not. [`mistakes`] are rules broken on purpose, which the checks must find.
+//!
+//! `TRACKWAY_SIMULATION_SEED=n` plays one history and prints it; `TRACKWAY_SIMULATION_RUNS=n` plays
+//! as many.
+
+mod ledger;
+mod mistakes;
+mod recorder;
+mod requests;
+mod session;
+mod window;
+mod world;
+mod writer;
+
+use mistakes::Mistake;
+use world::{Facts, World};
+
+/// Histories, unless told otherwise.
+const RUNS: u64 = 2000;
+/// Lines of a history that are printed where it fails.
+const LINES: usize = 50;
+
+fn number(name: &str) -> Option<u64> {
+    std::env::var(name).ok()?.parse().ok()
+}
+
+/// Says which history it was, should the machine panic in it.
+struct Seed(u64);
+
+impl Drop for Seed {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            eprintln!("TRACKWAY_SIMULATION_SEED={}", self.0);
+        }
+    }
+}
+
+fn play(seed: u64, mistake: Option<Mistake>) -> Result<Facts, String> {
+    let _seed = Seed(seed);
+    let mut world = World::new(seed, mistake, false);
+    world.play().map(|()| world.facts.clone())
+}
+
+/// Plays it again, for a person.
+fn explain(seed: u64, mistake: Option<Mistake>, lines: usize) -> String {
+    let mut world = World::new(seed, mistake, true);
+    let result = world.play();
+    let log = world.log.unwrap_or_default();
+    let from = log.len().saturating_sub(lines);
+    let result = result.err().unwrap_or_else(|| "everything held".into());
+    format!("{}\n{result}\nTRACKWAY_SIMULATION_SEED={seed}", log[from..].join("\n"))
+}
+
+#[test]
+fn histories_keep_the_invariants() {
+    if let Some(seed) = number("TRACKWAY_SIMULATION_SEED") {
+        println!("{}", explain(seed, None, usize::MAX));
+        assert!(play(seed, None).is_ok(), "see above");
+        return;
+    }
+    let runs = number("TRACKWAY_SIMULATION_RUNS").unwrap_or(RUNS);
+    let mut all = Vec::new();
+    for seed in 0..runs {
+        match play(seed, None) {
+            Ok(facts) => all.push(facts),
+            Err(_) => panic!("{}", explain(seed, None, LINES)),
+        }
+    }
+    let sum = |of: fn(&Facts) -> u64| all.iter().map(of).sum::<u64>();
+    // What a history is about must happen in some of them.
+    for (what, count) in [
+        ("commits", sum(|facts| facts.commits)),
+        ("records discarded", sum(|facts| facts.discards)),
+        ("records overwritten", sum(|facts| facts.overwritten)),
+        ("sequences that were restarted", sum(|facts| facts.restarts)),
+        ("bits moved", sum(|facts| facts.moved)),
+        ("successors followed", sum(|facts| facts.followed)),
+        ("emissions due in one place", sum(|facts| facts.due)),
+        ("of which excused", sum(|facts| facts.excused)),
+        ("words taken for what they were", sum(|facts| facts.mistaken)),
+        ("claims outlived", sum(|facts| facts.outlived)),
+        ("full disks", sum(|facts| facts.disk_full)),
+        ("channels left to a recovery", sum(|facts| facts.left)),
+        ("slots recovered", sum(|facts| facts.recovered)),
+        ("requests without a free slot", sum(|facts| facts.no_slot)),
+        ("channels cleared", sum(|facts| facts.cleared)),
+        ("events in snapshots", sum(|facts| facts.snapshot_events)),
+        ("recorders killed", sum(|facts| facts.killed)),
+        ("sessions taken over", sum(|facts| facts.lost)),
+        ("effects", sum(|facts| facts.effects)),
+        ("answers", sum(|facts| facts.answers)),
+        ("refusals", sum(|facts| facts.refusals)),
+    ] {
+        println!("{count:9} {what}");
+        assert!(count > 0 || runs < RUNS, "no history has {what}");
+    }
+}
+
+#[test]
+fn mistakes_are_caught() {
+    let mut unseen = Vec::new();
+    for mistake in mistakes::ALL {
+        let caught = (0..RUNS).find_map(|seed| Some((seed, play(seed, Some(mistake)).err()?)));
+        match caught {
+            Some((seed, why)) => println!("{mistake:?}, by history {seed}: {why}"),
+            None => unseen.push(mistake),
+        }
+    }
+    assert!(unseen.is_empty(), "no history sees {unseen:?}");
+}

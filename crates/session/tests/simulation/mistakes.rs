@@ -1,0 +1,109 @@
+//! What could be wrong: each of these some history among the usual ones must catch.
+
+/// A rule of the recorder, of writers or of the machine that is broken.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Mistake {
+    // The recorder.
+    /// Of an event that moves, the old bit is cleared first, then the new one set.
+    MovedInTwoSteps,
+    /// The old slot names no successor.
+    NoSuccessor,
+    /// It names it after the bits have moved.
+    SuccessorLate,
+    /// Events get no id in the successor before its bit is set.
+    NoIdInSuccessor,
+    /// Nor where rules select them.
+    BitBeforeId,
+    /// No visit to every CPU: sequences of before go on.
+    NoVisit,
+    /// Claims are not waited for.
+    ClaimsNotWaitedFor,
+    /// Memory is given back while somebody has a claim.
+    ClaimedMemoryGivenBack,
+    /// A claim is taken from a thread that lives.
+    ClaimOfTheLivingFreed,
+    /// The generation is raised before what it is raised for.
+    GenerationBeforeState,
+    /// Rules for processes change without a generation.
+    ProcessesWithoutGeneration,
+    /// What is in memory is written behind whatever the file has.
+    AppendedAnywhere,
+    /// What a full disk did not take is taken as written.
+    FullDiskForgotten,
+    /// A session that is stopped records after it was cleared.
+    ClearStarts,
+    /// A snapshot believes what may have been written over.
+    SnapshotTrustsAll,
+    /// A snapshot counts as progress.
+    SnapshotMovesProgress,
+    // Writers.
+    /// The generation is not checked within a sequence.
+    GenerationUnchecked,
+    /// Nor after a claim.
+    ClaimUnchecked,
+    /// A constructor does not look again after it has set a bit.
+    RulesNotLookedAtAgain,
+    /// It does not look for a successor.
+    SuccessorUnseen,
+    /// It sets the successor's bit beside the old one.
+    OldBitLeft,
+    /// It leaves the bit that it has set for a session that has ended meanwhile.
+    EndedNotLookedAt,
+    /// It does not look again at slots whose bits it has set or cleared from another one.
+    OthersNotLookedAt,
+    /// It sets a bit in whatever the word is by then.
+    BitSetBlindly,
+    // The machine, as if it did so: what it says and is told is changed on the way.
+    /// It takes what failed as done.
+    RefusedIsApplied,
+    /// It takes what was done as failed.
+    DoneIsRefused,
+    /// It answers twice.
+    AnsweredTwice,
+    /// It forgets an answer.
+    Unanswered,
+    /// It answers somebody else.
+    OtherAnswered,
+    /// It gives a class of streams twice.
+    ClassTwice,
+    /// It goes on after the end.
+    GoesOnAfterExit,
+}
+
+/// All of them.
+pub(crate) const ALL: [Mistake; 31] = {
+    use Mistake::*;
+    [
+        MovedInTwoSteps,
+        NoSuccessor,
+        SuccessorLate,
+        NoIdInSuccessor,
+        BitBeforeId,
+        NoVisit,
+        ClaimsNotWaitedFor,
+        ClaimedMemoryGivenBack,
+        ClaimOfTheLivingFreed,
+        GenerationBeforeState,
+        ProcessesWithoutGeneration,
+        AppendedAnywhere,
+        FullDiskForgotten,
+        ClearStarts,
+        SnapshotTrustsAll,
+        SnapshotMovesProgress,
+        GenerationUnchecked,
+        ClaimUnchecked,
+        RulesNotLookedAtAgain,
+        SuccessorUnseen,
+        OldBitLeft,
+        EndedNotLookedAt,
+        OthersNotLookedAt,
+        BitSetBlindly,
+        RefusedIsApplied,
+        DoneIsRefused,
+        AnsweredTwice,
+        Unanswered,
+        OtherAnswered,
+        ClassTwice,
+        GoesOnAfterExit,
+    ]
+};

@@ -1,0 +1,798 @@
+//! What a recorder does to the window and to files for each effect, in steps between which anything
+//! may happen: docs/design/0007-sessions.md, `crates/recorder/src/slot.rs`, and the order that
+//! `crates/window/src/rules.rs` gives for successors. Who recovers takes the same steps.
+
+use core::time::Duration;
+use std::collections::{BTreeMap, VecDeque};
+
+use trackway_session::machine::{Effect, Planned, Snapshot};
+use trackway_session::{ChannelSpec, Mode};
+
+use crate::ledger::PROCESSES;
+use crate::mistakes::Mistake;
+use crate::window::{BLOCKS, CPUS, EVENTS, Processes, Progress, REGIONS, Record, SLOTS, State};
+use crate::world::World;
+
+/// A slot, or the channel of a class, whose slot is known when its time comes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum On {
+    Class(u32),
+    Slot(usize),
+}
+
+/// One step.
+#[derive(Debug, Clone)]
+pub(crate) enum Op {
+    /// Take the slot that has been free longest, in the place of the channel of a class.
+    Take {
+        planned: Planned,
+        of: Option<u32>,
+    },
+    /// Make the trace.
+    Create,
+    /// Begin the control lines anew, take memory, say what the channel is.
+    Fill {
+        planned: Planned,
+        rules: bool,
+    },
+    Activate {
+        on: On,
+        record: bool,
+    },
+    Pause {
+        on: On,
+        paused: bool,
+    },
+    End(On),
+    Raise(On),
+    ClearBit(On, usize),
+    /// Make a bit what the rules say.
+    Apply(On, usize),
+    /// Give an event its id after the bit, where that is a mistake.
+    GiveId(On, usize),
+    Visit(usize),
+    WaitForClaims(On),
+    NameSuccessor {
+        old: u32,
+        new: u32,
+    },
+    Move {
+        old: u32,
+        new: u32,
+        event: usize,
+    },
+    /// The second half of a move, where that is a mistake.
+    MoveLate {
+        new: u32,
+        event: usize,
+    },
+    BeginRules(On),
+    EndRules(On, String),
+    SetProcesses {
+        on: On,
+        spec: ChannelSpec,
+    },
+    SetBlocking {
+        on: On,
+        time: Option<Duration>,
+    },
+    /// Write what is committed to the stream; then say in the window how far that is.
+    Drain(On, usize),
+    Proceed(On, usize, Progress),
+    /// Write the counters of what was lost.
+    Total(On),
+    GiveBack(On),
+    Free(On),
+    /// Leave it to whoever recovers it.
+    Leave(On),
+    Cut(On),
+    Begin(On, usize),
+    /// Take a region in whose claimer of before has let go.
+    Adopt(On, usize),
+    /// Read a region of a flight recorder: its head, then the records, then the head again.
+    ReadHead {
+        class: u32,
+        region: usize,
+    },
+    Copy {
+        class: u32,
+        region: usize,
+        head: u64,
+    },
+    Recheck {
+        class: u32,
+        region: usize,
+        head: u64,
+        records: Vec<Option<Record>>,
+    },
+    /// What the checks know only: that the recorder is at it, or through.
+    Changing(On, bool),
+}
+
+/// What came of a step.
+pub(crate) enum Came {
+    Done,
+    /// Not yet: once more.
+    Wait,
+    Failed(&'static str),
+}
+
+/// Steps under way.
+#[derive(Debug, Default)]
+pub(crate) struct Script {
+    pub(crate) ops: VecDeque<Op>,
+    /// What undoes it, where a step fails before anything shows.
+    pub(crate) undo: Vec<Op>,
+    pub(crate) failed: Option<&'static str>,
+    pub(crate) snapshot: Option<Snapshot>,
+    /// Events of the snapshot.
+    pub(crate) events: u64,
+}
+
+/// Streams on disk.
+#[derive(Debug, Default)]
+pub(crate) struct Trace {
+    pub(crate) streams: BTreeMap<(u32, usize), Vec<Record>>,
+    /// By class: discarded, overwritten.
+    pub(crate) totals: BTreeMap<u32, (u64, u64)>,
+}
+
+/// The steps of an effect in a session with these channels. (Long, because it is a list: an arm for
+/// each effect.)
+pub(crate) fn script(effect: &Effect, classes: &[u32], records: bool, world: &World) -> Script {
+    let mistake = world.mistake;
+    let mut ops = Vec::new();
+    let mut undo = Vec::new();
+    match effect {
+        Effect::Begin { channels, record } => {
+            for planned in channels {
+                build(&mut ops, planned, None);
+                undo.extend(unbuild(planned.class));
+            }
+            ops.push(Op::Create);
+            for planned in channels {
+                activate(&mut ops, planned.class, *record);
+            }
+        }
+        Effect::Add { channel, record } => {
+            build(&mut ops, channel, None);
+            undo = unbuild(channel.class);
+            activate(&mut ops, channel.class, *record);
+        }
+        Effect::Replace { old, channel, record } => {
+            build(&mut ops, channel, Some(*old));
+            undo = unbuild(channel.class);
+            replace(&mut ops, *old, channel, *record, mistake);
+        }
+        Effect::End { class } => {
+            let on = On::Class(*class);
+            keep_out(&mut ops, &[on], Op::End, mistake);
+            end(&mut ops, on);
+        }
+        Effect::Finish => {
+            let all: Vec<On> = classes.iter().map(|class| On::Class(*class)).collect();
+            keep_out(&mut ops, &all, Op::End, mistake);
+            for class in classes {
+                end(&mut ops, On::Class(*class));
+            }
+        }
+        Effect::SetRules { class, rules } => set_rules(&mut ops, On::Class(*class), rules),
+        Effect::SetProcesses { class, spec } => {
+            let on = On::Class(*class);
+            ops.push(Op::SetProcesses { on, spec: spec.clone() });
+            if mistake != Some(Mistake::ProcessesWithoutGeneration) {
+                ops.push(Op::Raise(on));
+            }
+        }
+        Effect::SetBlocking { class, time } => {
+            ops.push(Op::SetBlocking { on: On::Class(*class), time: *time });
+        }
+        Effect::Start => let_in(&mut ops, classes),
+        Effect::Stop => {
+            pause(&mut ops, classes, mistake);
+            for class in classes {
+                drain(&mut ops, On::Class(*class));
+            }
+        }
+        Effect::Clear => {
+            pause(&mut ops, classes, mistake);
+            for on in classes.iter().map(|class| On::Class(*class)) {
+                ops.push(Op::Cut(on));
+                ops.extend((0..REGIONS).map(|region| Op::Begin(on, region)));
+            }
+            if records || mistake == Some(Mistake::ClearStarts) {
+                let_in(&mut ops, classes);
+            }
+        }
+        Effect::Snapshot(_) => {
+            let flight = |class: &&u32| {
+                world.slot_of_class(**class).is_some_and(|slot| world.window.slots[slot].overwrites)
+            };
+            for class in classes.iter().filter(flight) {
+                let regions = (0..REGIONS).map(|region| Op::ReadHead { class: *class, region });
+                ops.extend(regions);
+            }
+        }
+        Effect::Answer(..) | Effect::ReportStatus(_) | Effect::Follow(_) | Effect::Exit => {}
+    }
+    let snapshot = match effect {
+        Effect::Snapshot(snapshot) => Some(snapshot.clone()),
+        _ => None,
+    };
+    Script { ops: ops.into(), undo, snapshot, ..Script::default() }
+}
+
+/// The steps of a recovery of a slot.
+pub(crate) fn recovery(slot: usize, world: &World) -> Script {
+    let on = On::Slot(slot);
+    let (mistake, mut ops) = (world.mistake, Vec::new());
+    let found = &world.window.slots[slot];
+    // Nobody was let in to one that was being built, and it must not look as if: its regions may
+    // be those of an earlier life.
+    let was_begun = found.state != State::Building;
+    if was_begun {
+        keep_out(&mut ops, &[on], Op::End, mistake);
+    }
+    if was_begun && !found.is_complete {
+        end(&mut ops, on);
+    } else {
+        ops.extend([Op::GiveBack(on), Op::Free(on)]);
+    }
+    Script { ops: ops.into(), ..Script::default() }
+}
+
+/// The steps of a look at a channel: what is complete is drained.
+pub(crate) fn tick(class: u32) -> Script {
+    let on = On::Class(class);
+    let look = |region| [Op::Adopt(on, region), Op::Drain(on, region)];
+    let ops = (0..REGIONS).flat_map(look).collect();
+    Script { ops, ..Script::default() }
+}
+
+fn build(ops: &mut Vec<Op>, planned: &Planned, of: Option<u32>) {
+    let on = On::Class(planned.class);
+    ops.push(Op::Take { planned: planned.clone(), of });
+    ops.push(Op::Raise(on));
+    ops.extend((0..EVENTS).map(|event| Op::ClearBit(on, event)));
+    ops.extend((0..CPUS).map(Op::Visit));
+    ops.push(Op::Fill { planned: planned.clone(), rules: of.is_none() });
+}
+
+fn unbuild(class: u32) -> Vec<Op> {
+    let on = On::Class(class);
+    // As in `recovery`, without a moment in which it looks as if it had begun.
+    vec![Op::GiveBack(on), Op::Free(on)]
+}
+
+fn activate(ops: &mut Vec<Op>, class: u32, record: bool) {
+    let on = On::Class(class);
+    ops.extend([Op::Activate { on, record }, Op::Raise(on)]);
+    ops.extend((0..EVENTS).map(|event| Op::Apply(on, event)));
+}
+
+/// First ACTIVE, without rules; then named as successor; then, by the old one's rules, event by
+/// event; then with rules of its own.
+fn replace(ops: &mut Vec<Op>, old: u32, channel: &Planned, record: bool, mistake: Option<Mistake>) {
+    let (on, new) = (On::Class(channel.class), channel.class);
+    ops.push(Op::Changing(On::Class(old), true));
+    ops.push(Op::Changing(on, true));
+    ops.extend([Op::Activate { on, record }, Op::Raise(on)]);
+    let named = Op::NameSuccessor { old, new };
+    let moves = (0..EVENTS).map(|event| Op::Move { old, new, event });
+    match mistake {
+        Some(Mistake::NoSuccessor) => ops.extend(moves),
+        Some(Mistake::SuccessorLate) => ops.extend(moves.chain([named])),
+        _ => ops.extend([named].into_iter().chain(moves)),
+    }
+    let rules = channel.spec.rules_text().unwrap_or_default();
+    set_rules(ops, on, &rules);
+    ops.push(Op::Changing(On::Class(old), false));
+}
+
+fn set_rules(ops: &mut Vec<Op>, on: On, rules: &str) {
+    ops.extend([Op::Changing(on, true), Op::BeginRules(on), Op::EndRules(on, rules.to_owned())]);
+    ops.extend((0..EVENTS).map(|event| Op::Apply(on, event)));
+    ops.push(Op::Changing(on, false));
+}
+
+fn let_in(ops: &mut Vec<Op>, classes: &[u32]) {
+    for on in classes.iter().map(|class| On::Class(*class)) {
+        ops.extend([Op::Pause { on, paused: false }, Op::Raise(on)]);
+        ops.extend((0..EVENTS).map(|event| Op::Apply(on, event)));
+    }
+}
+
+fn pause(ops: &mut Vec<Op>, classes: &[u32], mistake: Option<Mistake>) {
+    let all: Vec<On> = classes.iter().map(|class| On::Class(*class)).collect();
+    keep_out(ops, &all, |on| Op::Pause { on, paused: true }, mistake);
+}
+
+/// Keeps writers out of channels: first what decides, then the generation, then the bits, then a
+/// visit to every CPU and a wait for claims.
+fn keep_out(ops: &mut Vec<Op>, all: &[On], how: impl Fn(On) -> Op, mistake: Option<Mistake>) {
+    for &on in all {
+        match mistake {
+            Some(Mistake::GenerationBeforeState) => ops.extend([Op::Raise(on), how(on)]),
+            _ => ops.extend([how(on), Op::Raise(on)]),
+        }
+        ops.extend((0..EVENTS).map(|event| Op::ClearBit(on, event)));
+    }
+    if mistake != Some(Mistake::NoVisit) {
+        ops.extend((0..CPUS).map(Op::Visit));
+    }
+    if mistake != Some(Mistake::ClaimsNotWaitedFor) {
+        ops.extend(all.iter().map(|on| Op::WaitForClaims(*on)));
+    }
+}
+
+fn drain(ops: &mut Vec<Op>, on: On) {
+    ops.extend((0..REGIONS).map(|region| Op::Drain(on, region)));
+}
+
+fn end(ops: &mut Vec<Op>, on: On) {
+    drain(ops, on);
+    ops.extend([Op::Total(on), Op::GiveBack(on), Op::Free(on)]);
+}
+
+impl Op {
+    /// Whether it may change who records what.
+    fn decides(&self) -> bool {
+        !matches!(
+            self,
+            Self::Create
+                | Self::ClearBit(..)
+                | Self::Visit(_)
+                | Self::WaitForClaims(_)
+                | Self::Drain(..)
+                | Self::Proceed(..)
+                | Self::Adopt(..)
+                | Self::Total(_)
+                | Self::ReadHead { .. }
+                | Self::Copy { .. }
+                | Self::Recheck { .. }
+        )
+    }
+
+    /// The channel or slot that it is about.
+    fn on(&self) -> Option<On> {
+        match self {
+            Self::Drain(on, _)
+            | Self::Proceed(on, ..)
+            | Self::Total(on)
+            | Self::GiveBack(on)
+            | Self::Free(on) => Some(*on),
+            _ => None,
+        }
+    }
+}
+
+impl Script {
+    /// A step has failed: what becomes of the rest.
+    pub(crate) fn fail(&mut self, op: &Op, why: &'static str) {
+        self.failed = Some(why);
+        match op {
+            // What could not be written stays in the buffers, for the next try or a recovery.
+            Op::Drain(on, _) | Op::Total(on) => {
+                let frees = self.ops.iter().any(|op| matches!(op, Op::Free(of) if of == on));
+                self.ops.retain(|op| op.on() != Some(*on));
+                if frees {
+                    self.ops.push_front(Op::Leave(*on));
+                }
+            }
+            _ => self.ops = self.undo.drain(..).collect(),
+        }
+    }
+}
+
+impl World {
+    /// Where the channel of a class of the session that is at work has its slot.
+    pub(crate) fn slot_of_class(&self, class: u32) -> Option<usize> {
+        let channels = &self.sessions[self.at_work?].channels;
+        channels.iter().find(|channel| channel.0 == class).map(|channel| channel.1)
+    }
+
+    fn slot_of(&self, on: On) -> Option<usize> {
+        match on {
+            On::Class(class) => self.slot_of_class(class),
+            On::Slot(slot) => Some(slot),
+        }
+    }
+
+    /// Takes one step; those that come of it are put before the others.
+    pub(crate) fn carry_out(&mut self, op: &Op, script: &mut Script) -> Result<Came, String> {
+        self.window.is_changed |= op.decides();
+        match op {
+            Op::Take { planned, of } => return self.take(planned, *of),
+            Op::Create if self.is_disk_full => return Ok(Came::Failed("the disk is full")),
+            Op::Create => {}
+            Op::Fill { planned, rules } => return Ok(self.fill(planned, *rules)),
+            Op::Visit(cpu) => {
+                let writers = self.writers.iter_mut().filter(|writer| writer.cpu == *cpu);
+                writers.for_each(crate::writer::Writer::preempt);
+            }
+            Op::NameSuccessor { old, new } => {
+                let places = self.slot_of_class(*old).zip(self.slot_of_class(*new));
+                if let Some((old, new)) = places {
+                    self.window.slots[old].successor = Some(new);
+                }
+            }
+            Op::Move { old, new, event } => self.move_event(*old, *new, *event, script),
+            Op::MoveLate { new, event } => {
+                if let Some(new) = self.slot_of_class(*new) {
+                    self.window.set_bit(*event, new, true);
+                }
+            }
+            Op::ReadHead { class, region } => {
+                if let Some(slot) = self.slot_of_class(*class) {
+                    let head = self.window.slots[slot].regions[*region].head;
+                    script.ops.push_front(Op::Copy { class: *class, region: *region, head });
+                }
+            }
+            Op::Copy { class, region, head } => {
+                if let Some(slot) = self.slot_of_class(*class) {
+                    let from = head.saturating_sub(u64::from(u16::MAX));
+                    let records = self.window.slots[slot].regions[*region].copy(from, *head);
+                    let (class, region, head) = (*class, *region, *head);
+                    script.ops.push_front(Op::Recheck { class, region, head, records });
+                }
+            }
+            Op::Recheck { class, region, head, records } => {
+                return self.take_snapshot(*class, (*region, *head), records, script);
+            }
+            other => return self.carry_out_on(other, script),
+        }
+        Ok(Came::Done)
+    }
+
+    /// As [`Self::carry_out`], where one slot is concerned. (Long, because it is a list: an arm for
+    /// each step.)
+    fn carry_out_on(&mut self, op: &Op, script: &mut Script) -> Result<Came, String> {
+        let (Op::Activate { on, .. }
+        | Op::Pause { on, .. }
+        | Op::End(on)
+        | Op::Raise(on)
+        | Op::ClearBit(on, _)
+        | Op::Apply(on, _)
+        | Op::GiveId(on, _)
+        | Op::WaitForClaims(on)
+        | Op::BeginRules(on)
+        | Op::EndRules(on, _)
+        | Op::SetProcesses { on, .. }
+        | Op::SetBlocking { on, .. }
+        | Op::Drain(on, _)
+        | Op::Proceed(on, ..)
+        | Op::Total(on)
+        | Op::GiveBack(on)
+        | Op::Free(on)
+        | Op::Leave(on)
+        | Op::Cut(on)
+        | Op::Begin(on, _)
+        | Op::Adopt(on, _)
+        | Op::Changing(on, _)) = op
+        else {
+            return Ok(Came::Done);
+        };
+        let Some(index) = self.slot_of(*on) else { return Ok(Came::Done) };
+        let slot = &mut self.window.slots[index];
+        match op {
+            Op::Activate { record, .. } => {
+                (slot.state, slot.is_paused, slot.is_unpublished) = (State::Active, !record, true);
+            }
+            Op::Pause { paused, .. } => {
+                (slot.is_paused, slot.is_unpublished) = (*paused, true);
+            }
+            Op::End(_) => (slot.state, slot.is_unpublished) = (State::Ending, true),
+            Op::Raise(_) => {
+                slot.generation += 1;
+                slot.is_unpublished = false;
+            }
+            Op::ClearBit(_, event) => {
+                self.window.is_changed |= self.window.has_bit(*event, index);
+                self.window.set_bit(*event, index, false);
+            }
+            Op::Apply(_, event) if self.mistake == Some(Mistake::BitBeforeId) => {
+                let had_id = slot.has_id[*event];
+                self.apply(index, *event);
+                let has_id = &mut self.window.slots[index].has_id[*event];
+                if *has_id && !had_id {
+                    *has_id = false;
+                    script.ops.push_front(Op::GiveId(*on, *event));
+                }
+            }
+            Op::GiveId(_, event) => slot.has_id[*event] = true,
+            Op::Apply(_, event) => self.apply(index, *event),
+            Op::WaitForClaims(_) => return Ok(self.wait_for_claims(index)),
+            Op::BeginRules(_) => slot.revision |= 1,
+            Op::EndRules(_, text) => {
+                slot.revision = (slot.revision | 1) + 1;
+                slot.set_rules(text.clone());
+            }
+            Op::SetBlocking { time, .. } => slot.blocking = *time,
+            Op::SetProcesses { spec, .. } if has_no_process(spec) => {
+                return Ok(Came::Failed("no such process"));
+            }
+            Op::SetProcesses { spec, .. } => {
+                slot.processes = processes_of(spec);
+                slot.is_unpublished = self.mistake != Some(Mistake::ProcessesWithoutGeneration);
+            }
+            Op::Drain(_, region) => return Ok(self.drain(index, (*on, *region), script)),
+            Op::Proceed(_, region, progress) => slot.regions[*region].progress = *progress,
+            Op::Total(_) => return Ok(self.total(index)),
+            Op::GiveBack(_) => self.give_back(index),
+            Op::Free(_) => self.free(index),
+            Op::Leave(_) => {
+                slot.is_left = true;
+                self.facts.left += 1;
+                self.forget(index);
+            }
+            Op::Cut(_) => self.cut(index),
+            Op::Begin(_, region) => {
+                let capacity = slot.regions[*region].ring.len().max(1);
+                slot.regions[*region].reset(capacity);
+                if let Some(life) = slot.life.filter(|_| *region == REGIONS - 1) {
+                    self.ledger.lives[life].is_clearing = false;
+                }
+            }
+            Op::Adopt(_, region) => {
+                let region = &mut slot.regions[*region];
+                if region.is_foreign && region.owner.is_none() {
+                    let discarded = region.discarded;
+                    region.reset(region.ring.len());
+                    region.discarded = discarded;
+                }
+            }
+            Op::Changing(_, is_changing) => slot.is_changing = *is_changing,
+            _ => {}
+        }
+        Ok(Came::Done)
+    }
+
+    fn take(&mut self, planned: &Planned, of: Option<u32>) -> Result<Came, String> {
+        let Some(session) = self.at_work else { return Ok(Came::Done) };
+        // 0007: 32 channels at a time, of all sessions. Which slot has been free longest matters to
+        // those who sleep on their way to it.
+        let slots = &self.window.slots;
+        let free = (0..SLOTS).filter(|&slot| slots[slot].state == State::Free);
+        let Some(index) = free.min_by_key(|&slot| slots[slot].freed_at) else {
+            self.facts.no_slot += 1;
+            return Ok(Came::Failed("no slot"));
+        };
+        let of = of.and_then(|class| self.slot_of_class(class));
+        let of = of.and_then(|slot| self.window.slots[slot].life);
+        let overwrites = planned.spec.mode == Mode::Overwrite;
+        let life = self.ledger.begin((session, planned.class), index, of, overwrites);
+        let slot = &mut self.window.slots[index];
+        slot.state = State::Building;
+        (slot.session, slot.class, slot.life) = (session, planned.class, Some(life));
+        (slot.is_left, slot.is_complete, slot.is_unpublished) = (false, false, false);
+        self.sessions[session].channels.push((planned.class, index));
+        Ok(Came::Done)
+    }
+
+    fn fill(&mut self, planned: &Planned, rules: bool) -> Came {
+        let Some(index) = self.slot_of_class(planned.class) else { return Came::Done };
+        if has_no_process(&planned.spec) {
+            return Came::Failed("no such process");
+        }
+        let free = (0..BLOCKS).find(|&block| self.window.blocks[block].is_none());
+        let Some(block) = free.filter(|_| !self.is_memory_short) else {
+            return Came::Failed("memory is short");
+        };
+        let slot = &mut self.window.slots[index];
+        self.window.blocks[block] = slot.life;
+        slot.block = Some(block);
+        slot.overwrites = planned.spec.mode == Mode::Overwrite;
+        let capacity = if planned.spec.buffer_size.is_some() { 2 } else { 4 };
+        slot.regions.iter_mut().for_each(|region| region.reset(capacity));
+        slot.revision = (slot.revision | 1) + 1;
+        let text = planned.spec.rules_text().unwrap_or_default();
+        slot.set_rules(if rules { text } else { String::new() });
+        slot.processes = processes_of(&planned.spec);
+        slot.blocking = planned.spec.blocking_timeout;
+        (slot.successor, slot.has_id) = (None, [false; EVENTS]);
+        slot.is_changing = false;
+        Came::Done
+    }
+
+    /// Gives the event an id, and sets its bit; or clears it.
+    fn apply(&mut self, index: usize, event: usize) {
+        let slot = &mut self.window.slots[index];
+        let wanted = slot.is_open() && slot.selects[event] && self.window.is_ready[event];
+        slot.has_id[event] |= wanted;
+        let life = slot.life;
+        self.window.set_bit(event, index, wanted);
+        self.ledger.settle(event, life);
+    }
+
+    /// One exchange: where the old bit is set it is cleared, and the new one set.
+    fn move_event(&mut self, old: u32, new: u32, event: usize, script: &mut Script) {
+        let Some((from, to)) = self.slot_of_class(old).zip(self.slot_of_class(new)) else { return };
+        if !self.window.has_bit(event, from) {
+            return;
+        }
+        self.facts.moved += 1;
+        if self.mistake != Some(Mistake::NoIdInSuccessor) {
+            self.window.slots[to].has_id[event] = true;
+        }
+        self.window.set_bit(event, from, false);
+        if self.mistake == Some(Mistake::MovedInTwoSteps) {
+            script.ops.push_front(Op::MoveLate { new, event });
+        } else {
+            self.window.set_bit(event, to, true);
+        }
+    }
+
+    /// Waits until nobody holds a claim who is running; the dead's are freed.
+    fn wait_for_claims(&mut self, index: usize) -> Came {
+        for region in 0..REGIONS {
+            let Some(owner) = self.window.slots[index].regions[region].owner else { continue };
+            let Some(writer) = self.writers.get(owner) else {
+                // No thread has this number: somebody wrote over the word.
+                self.window.slots[index].regions[region].owner = None;
+                continue;
+            };
+            let is_freed = writer.at == crate::writer::At::Dead
+                || self.mistake == Some(Mistake::ClaimOfTheLivingFreed)
+                || writer.claim() != Some((index, region));
+            if is_freed {
+                self.window.slots[index].regions[region].owner = None;
+            } else if writer.is_stopped {
+                if let Some(emission) = writer.emission() {
+                    self.ledger.emission(emission).is_outlived = true;
+                }
+                self.facts.outlived += 1;
+            } else {
+                return Came::Wait;
+            }
+        }
+        Came::Done
+    }
+
+    /// Writes what is committed behind what the window says is written: what is beyond that in the
+    /// file was written by who died, or by a try that failed.
+    fn drain(&mut self, index: usize, (on, number): (On, usize), script: &mut Script) -> Came {
+        let slot = &self.window.slots[index];
+        let region = &slot.regions[number];
+        // A flight recorder is written when it ends.
+        let is_flying = slot.overwrites && slot.state == State::Active;
+        if region.is_foreign || region.ring.is_empty() || slot.is_complete || is_flying {
+            return Came::Done;
+        }
+        let mut progress = region.progress;
+        let from = region.trusted(slot.overwrites).min(region.head);
+        let mut records: Vec<Record> =
+            region.copy(from, region.head).into_iter().flatten().collect();
+        progress.overwritten += from.saturating_sub(progress.position);
+        let room = if self.is_disk_full { self.random.below(2) as usize } else { usize::MAX };
+        let is_full = records.len() > room;
+        records.truncate(room);
+        let trace = &mut self.traces[slot.session];
+        let stream = trace.streams.entry((slot.class, number)).or_default();
+        if self.mistake != Some(Mistake::AppendedAnywhere) {
+            stream.truncate(progress.written);
+        }
+        stream.extend(&records);
+        if is_full && self.mistake != Some(Mistake::FullDiskForgotten) {
+            self.facts.disk_full += 1;
+            return Came::Failed("the disk is full");
+        }
+        progress.written += records.len();
+        progress.position = region.head;
+        script.ops.push_front(Op::Proceed(on, number, progress));
+        Came::Done
+    }
+
+    fn total(&mut self, index: usize) -> Came {
+        if self.is_disk_full {
+            return Came::Failed("the disk is full");
+        }
+        let slot = &self.window.slots[index];
+        let sum = |of: fn(&crate::window::Region) -> u64| slot.regions.iter().map(of).sum();
+        let totals = (sum(|region| region.discarded), sum(|region| region.progress.overwritten));
+        self.traces[slot.session].totals.insert(slot.class, totals);
+        if let Some(life) = slot.life {
+            self.ledger.lives[life].is_complete = true;
+        }
+        self.window.slots[index].is_complete = true;
+        Came::Done
+    }
+
+    /// Whether a thread that lives may still write into the slot's memory.
+    fn is_claimed(&self, index: usize) -> bool {
+        let owners = self.window.slots[index].regions.iter().filter_map(|region| region.owner);
+        let mut held = owners.filter(|&owner| {
+            self.writers.get(owner).is_some_and(|writer| {
+                writer.at != crate::writer::At::Dead
+                    && writer.claim().is_some_and(|(slot, _)| slot == index)
+            })
+        });
+        held.next().is_some() && self.mistake != Some(Mistake::ClaimedMemoryGivenBack)
+    }
+
+    fn give_back(&mut self, index: usize) {
+        if self.is_claimed(index) {
+            return;
+        }
+        if let Some(block) = self.window.slots[index].block.take() {
+            self.window.blocks[block] = None;
+        }
+    }
+
+    /// Frees the slot, or leaves it, complete, to whoever finds its claims let go.
+    fn free(&mut self, index: usize) {
+        self.forget(index);
+        let slot = &mut self.window.slots[index];
+        if slot.block.is_some() {
+            (slot.is_left, slot.is_complete) = (true, true);
+        } else {
+            (slot.state, slot.freed_at) = (State::Free, self.now);
+            slot.is_left = false;
+        }
+    }
+
+    /// The slot is its recorder's no more.
+    fn forget(&mut self, index: usize) {
+        if let Some(session) = self.at_work {
+            self.sessions[session].channels.retain(|channel| channel.1 != index);
+        }
+    }
+
+    /// Cuts the streams to nothing. If the recorder dies before the buffers are begun anew, what
+    /// was to be forgotten may be there still.
+    fn cut(&mut self, index: usize) {
+        let slot = &self.window.slots[index];
+        for region in 0..REGIONS {
+            self.traces[slot.session].streams.remove(&(slot.class, region));
+        }
+        if let Some(life) = slot.life {
+            self.ledger.clear(life);
+            self.ledger.lives[life].is_clearing = true;
+            self.facts.cleared += 1;
+        }
+    }
+
+    /// Writes a region's part of a snapshot: what was copied, but for what may have been written
+    /// over meanwhile.
+    fn take_snapshot(
+        &mut self,
+        class: u32,
+        (number, head): (usize, u64),
+        records: &[Option<Record>],
+        script: &mut Script,
+    ) -> Result<Came, String> {
+        let Some(index) = self.slot_of_class(class) else { return Ok(Came::Done) };
+        let Some(snapshot) = &script.snapshot else { return Ok(Came::Done) };
+        if self.is_disk_full {
+            self.facts.disk_full += 1;
+            return Ok(Came::Failed("the disk is full"));
+        }
+        let region = &self.window.slots[index].regions[number];
+        let first = head.saturating_sub(records.len() as u64);
+        let trusted = match self.mistake {
+            Some(Mistake::SnapshotTrustsAll) => first,
+            _ => region.trusted(true).min(head),
+        };
+        let since = snapshot.last_ns.map_or(0, |ns| self.now.saturating_sub(ns));
+        let skipped = trusted.saturating_sub(first) as usize;
+        let taken: Vec<Record> = records.iter().skip(skipped).flatten().copied().collect();
+        let taken: Vec<Record> = taken.into_iter().filter(|record| record.time >= since).collect();
+        script.events += taken.len() as u64;
+        self.facts.snapshot_events += taken.len() as u64;
+        let now = region.head;
+        let capacity = region.ring.len() as u64;
+        if self.mistake == Some(Mistake::SnapshotMovesProgress) {
+            self.window.slots[index].regions[number].progress.position = head;
+        }
+        let Some(life) = self.window.slots[index].life else { return Ok(Came::Done) };
+        self.check_snapshot(life, number, (head, (now + 1).saturating_sub(capacity), since), &taken)
+    }
+}
+
+pub(crate) fn processes_of(spec: &ChannelSpec) -> Processes {
+    Processes { pids: spec.pids.clone(), executables: spec.executables.clone() }
+}
+
+/// A process that is not there cannot be found in its namespace.
+fn has_no_process(spec: &ChannelSpec) -> bool {
+    spec.pids.iter().any(|&pid| pid as usize > PROCESSES)
+}

@@ -1,0 +1,451 @@
+//! A session's recorder as a process: it asks its machine what to do, does it step by step, and
+//! answers. Here is checked what is said.
+
+use std::collections::{BTreeSet, VecDeque};
+
+use trackway_session::machine::{CREATOR, Client, Effect, Machine, Outcome, Planned};
+use trackway_session::protocol::{Answer, Counts, Refusal, Request, SnapshotFacts};
+use trackway_session::{Mode, SessionSpec};
+
+use crate::mistakes::Mistake;
+use crate::recorder::{self, Came, Script, processes_of};
+use crate::window::{EVENTS, Processes, State};
+use crate::world::World;
+use crate::writer::Writer;
+
+/// How a recorder is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Standing {
+    Running,
+    /// Another one took its session over.
+    Lost,
+    /// It has said all that it had to say.
+    Exited,
+    Killed,
+}
+
+/// What a request asks for: `None` is the session's beginning.
+type Asked = (Client, Option<Request>);
+
+#[derive(Debug)]
+pub(crate) struct Session {
+    pub(crate) machine: Machine,
+    pub(crate) standing: Standing,
+    /// Its channels: class and slot.
+    pub(crate) channels: Vec<(u32, usize)>,
+    pub(crate) asked: VecDeque<Asked>,
+    /// What it is at: a look at a channel has no effect.
+    effect: Option<Effect>,
+    pub(crate) script: Option<Script>,
+    before: Image,
+    classes: BTreeSet<u32>,
+}
+
+/// What a refused request must leave as it was.
+#[derive(Debug, PartialEq, Eq)]
+struct Image {
+    spec: SessionSpec,
+    is_recording: bool,
+    channels: Vec<Channel>,
+}
+
+#[derive(Debug, PartialEq, Eq)]
+struct Channel {
+    class: u32,
+    slot: usize,
+    is_open: bool,
+    rules: String,
+    processes: Processes,
+    overwrites: bool,
+    blocking: Option<core::time::Duration>,
+}
+
+impl Session {
+    pub(crate) fn new(spec: SessionSpec) -> Self {
+        let machine = Machine::new(spec);
+        let spec = machine.spec().clone();
+        Self {
+            before: Image { spec, is_recording: machine.is_recording(), channels: Vec::new() },
+            machine,
+            standing: Standing::Running,
+            channels: Vec::new(),
+            asked: [(CREATOR, None)].into(),
+            effect: None,
+            script: None,
+            classes: BTreeSet::new(),
+        }
+    }
+
+    /// Whether it has nothing to do.
+    pub(crate) fn is_idle(&self) -> bool {
+        self.asked.is_empty() && self.script.is_none()
+    }
+
+    pub(crate) fn is_at_work(&self) -> bool {
+        matches!(self.standing, Standing::Running | Standing::Lost)
+    }
+
+    pub(crate) fn ask(&mut self, client: Client, request: Request) {
+        self.asked.push_back((client, Some(request.clone())));
+        self.machine.ask(client, request);
+    }
+}
+
+impl World {
+    /// One step of a recorder.
+    pub(crate) fn step_recorder(&mut self, number: usize) -> Result<(), String> {
+        if !self.sessions[number].is_at_work() {
+            // One that has exited has nothing more to say, whoever asks it.
+            let session = &mut self.sessions[number];
+            let more = (session.standing == Standing::Exited)
+                .then(|| session.machine.next_effect())
+                .flatten();
+            return more.map_or(Ok(()), |effect| Err(format!("after the end comes {effect:?}")));
+        }
+        self.at_work = Some(number);
+        let script = self.sessions[number].script.take();
+        let result = match script {
+            Some(mut script) => {
+                let is_over = self.run(&mut script)?;
+                if !is_over {
+                    self.sessions[number].script = Some(script);
+                    Ok(())
+                } else {
+                    self.end_script(number, &script)
+                }
+            }
+            None => self.begin_script(number),
+        };
+        self.at_work = None;
+        result
+    }
+
+    /// Takes a step of a script; whether there is none left.
+    pub(crate) fn run(&mut self, script: &mut Script) -> Result<bool, String> {
+        let Some(op) = script.ops.pop_front() else { return Ok(true) };
+        match self.carry_out(&op, script)? {
+            Came::Done => self.say(|| format!("recorder: {op:?}")),
+            Came::Wait => script.ops.push_front(op),
+            Came::Failed(why) => {
+                self.say(|| format!("recorder: {op:?} fails: {why}"));
+                script.fail(&op, why);
+            }
+        }
+        Ok(false)
+    }
+
+    fn begin_script(&mut self, number: usize) -> Result<(), String> {
+        let session = &self.sessions[number];
+        if self.random.once_in(3) && session.standing == Standing::Running {
+            if !session.channels.is_empty() {
+                let class = self.random.pick(&session.channels).0;
+                self.sessions[number].script = Some(recorder::tick(class));
+            }
+            return Ok(());
+        }
+        match self.sessions[number].machine.next_effect() {
+            Some(effect) => self.take_effect(number, effect),
+            None => self.check_session(number),
+        }
+    }
+
+    fn take_effect(&mut self, number: usize, mut effect: Effect) -> Result<(), String> {
+        self.say(|| format!("session {number}: {effect:?}"));
+        let session = &mut self.sessions[number];
+        if session.standing == Standing::Exited {
+            return Err(format!("after the end comes {effect:?}"));
+        }
+        if session.standing == Standing::Lost && effect.has_outcome() {
+            return Err(format!("in a session that is lost comes {effect:?}"));
+        }
+        let has_ended = matches!(effect, Effect::Snapshot(_)) && session.channels.is_empty();
+        if has_ended {
+            return Err(format!("where no channel is left comes {effect:?}"));
+        }
+        match &mut effect {
+            Effect::Begin { channels, .. } => {
+                for planned in channels {
+                    session.note_class(planned)?;
+                }
+            }
+            Effect::Add { channel, .. } | Effect::Replace { channel, .. } => {
+                if self.mistake == Some(Mistake::ClassTwice) {
+                    channel.class = 0;
+                }
+                session.note_class(channel)?;
+            }
+            Effect::Start => {
+                for slot in session.channels.iter().map(|channel| channel.1) {
+                    if let Some(life) = self.window.slots[slot].life {
+                        self.ledger.lives[life].is_stopped = false;
+                    }
+                }
+            }
+            Effect::Answer(client, answer) => {
+                if self.mistake == Some(Mistake::OtherAnswered) {
+                    *client += 1;
+                }
+                let (client, is_refused) = (*client, matches!(answer, Answer::Refused(_)));
+                return self.answered(number, client, &effect, is_refused);
+            }
+            Effect::ReportStatus(client) | Effect::Follow(client) => {
+                let client = *client;
+                return self.answered(number, client, &effect, false);
+            }
+            Effect::Exit => return self.exited(number),
+            _ => {}
+        }
+        let classes: Vec<u32> = session.channels.iter().map(|channel| channel.0).collect();
+        let records = session.machine.is_recording();
+        let script = recorder::script(&effect, &classes, records, self);
+        let session = &mut self.sessions[number];
+        (session.effect, session.script) = (Some(effect), Some(script));
+        Ok(())
+    }
+
+    fn end_script(&mut self, number: usize, script: &Script) -> Result<(), String> {
+        let Some(effect) = self.sessions[number].effect.take() else { return Ok(()) };
+        let outcome = match (script.failed, &effect) {
+            (Some(_), _) if self.mistake == Some(Mistake::RefusedIsApplied) => Outcome::Done,
+            (Some(why), _) => Outcome::Failed(Refusal::new(why)),
+            (None, _) if self.mistake == Some(Mistake::DoneIsRefused) => {
+                Outcome::Failed(Refusal::new("by mistake"))
+            }
+            (None, Effect::Snapshot(_)) => {
+                let facts = SnapshotFacts { events: script.events, ..SnapshotFacts::default() };
+                Outcome::Snapshot(facts)
+            }
+            (None, Effect::Finish) => Outcome::Ended(Box::<Counts>::default()),
+            (None, _) => Outcome::Done,
+        };
+        self.say(|| format!("session {number}: it is {outcome:?}"));
+        self.facts.effects += 1;
+        self.sessions[number].machine.done(outcome);
+        Ok(())
+    }
+
+    /// Every request is answered once, in order, by what answers it; what is refused has changed
+    /// nothing (the machine's invariants).
+    fn answered(
+        &mut self,
+        number: usize,
+        client: Client,
+        effect: &Effect,
+        is_refused: bool,
+    ) -> Result<(), String> {
+        if self.mistake == Some(Mistake::Unanswered) && self.random.once_in(4) {
+            return Ok(());
+        }
+        let Some((asker, request)) = self.sessions[number].asked.pop_front() else {
+            return Err(format!("nobody asked, and {client} is answered"));
+        };
+        if asker != client {
+            return Err(format!("{asker} asked, and {client} is answered"));
+        }
+        let fits = match (effect, &request) {
+            (Effect::ReportStatus(_), request) => *request == Some(Request::Status),
+            (Effect::Follow(_), request) => *request == Some(Request::Follow),
+            (Effect::Answer(_, answer), request) => fits(answer, request.as_ref()),
+            _ => false,
+        };
+        if !fits {
+            return Err(format!("{request:?} is answered by {effect:?}"));
+        }
+        self.facts.answers += 1;
+        self.facts.refusals += u64::from(is_refused);
+        let image = self.image(number);
+        let session = &mut self.sessions[number];
+        let is_end = matches!(request, None | Some(Request::Destroy));
+        let is_checked = is_refused && !is_end && session.standing == Standing::Running;
+        if is_checked && image != session.before && !self.ledger.is_tainted(number) {
+            let before = &session.before;
+            return Err(format!("{request:?} is refused, and {before:?} is now {image:?}"));
+        }
+        session.before = image;
+        if !session.machine.is_recording() {
+            for slot in session.channels.iter().map(|channel| channel.1) {
+                if let Some(life) = self.window.slots[slot].life {
+                    self.ledger.lives[life].is_stopped = true;
+                }
+            }
+        }
+        if self.mistake == Some(Mistake::AnsweredTwice) {
+            self.mistake = None;
+            return self.answered(number, client, effect, is_refused);
+        }
+        self.check_session(number)
+    }
+
+    fn exited(&mut self, number: usize) -> Result<(), String> {
+        let session = &mut self.sessions[number];
+        session.standing = Standing::Exited;
+        if !session.asked.is_empty() {
+            return Err(format!("nobody will answer {:?}", session.asked));
+        }
+        if !session.channels.is_empty() {
+            return Err(format!("it is over, and has channels: {:?}", session.channels));
+        }
+        if self.mistake == Some(Mistake::GoesOnAfterExit) {
+            return self.take_effect(number, Effect::Stop);
+        }
+        Ok(())
+    }
+
+    fn image(&self, number: usize) -> Image {
+        let session = &self.sessions[number];
+        let channels = session.channels.iter().map(|&(class, index)| {
+            let slot = &self.window.slots[index];
+            Channel {
+                class,
+                slot: index,
+                is_open: slot.is_open(),
+                rules: slot.rules.clone(),
+                processes: slot.processes.clone(),
+                overwrites: slot.overwrites,
+                blocking: slot.blocking,
+            }
+        });
+        let machine = &session.machine;
+        Image {
+            spec: machine.spec().clone(),
+            is_recording: machine.is_recording(),
+            channels: channels.collect(),
+        }
+    }
+
+    /// Between two effects: what the machine says of its channels is what is in the window, and
+    /// bits are what rules say (0007: "rules").
+    pub(crate) fn check_session(&mut self, number: usize) -> Result<(), String> {
+        let session = &self.sessions[number];
+        let is_checked = session.standing == Standing::Running
+            && session.script.is_none()
+            && !self.ledger.is_tainted(number);
+        if !is_checked {
+            return Ok(());
+        }
+        let machine = &session.machine;
+        let mut there = session.channels.clone();
+        for (spec, class) in machine.channels() {
+            // A session that did not begin, or is over, has none.
+            let Some(place) = there.iter().position(|channel| channel.0 == class) else {
+                if session.channels.is_empty() && !machine.is_recording() {
+                    continue;
+                }
+                return Err(format!("channel {class} is in no slot: {:?}", session.channels));
+            };
+            let slot = &self.window.slots[there.swap_remove(place).1];
+            let is_so = slot.state == State::Active
+                && slot.class == class
+                && slot.is_paused != machine.is_recording()
+                && slot.overwrites == (spec.mode == Mode::Overwrite)
+                && Ok(&slot.rules) == spec.rules_text().as_ref()
+                && slot.processes == processes_of(spec)
+                && slot.blocking == spec.blocking_timeout
+                && !slot.is_left;
+            if !is_so {
+                return Err(format!("of channel {class} is said {spec:?}, and it is {slot:?}"));
+            }
+        }
+        if !there.is_empty() {
+            return Err(format!("slots that the machine does not know of: {there:?}"));
+        }
+        for &(_, index) in &session.channels {
+            self.check_bits(index)?;
+        }
+        Ok(())
+    }
+
+    fn check_bits(&self, index: usize) -> Result<(), String> {
+        let slot = &self.window.slots[index];
+        for event in 0..EVENTS {
+            let is_said = slot.selects[event] && slot.is_open() && self.window.is_ready[event];
+            let is_at_it = |writer: &Writer| writer.describes().is_some_and(|of| of.event == event);
+            let is_excused = self.writers.iter().any(is_at_it)
+                || slot.life.is_some_and(|life| self.ledger.is_left(event, life));
+            if self.window.has_bit(event, index) != is_said && !is_excused {
+                let rules = &slot.rules;
+                return Err(format!("bit {index} of event {event} is not as {rules:?} say"));
+            }
+        }
+        Ok(())
+    }
+
+    /// A recorder is killed, or finds that another one took its session.
+    pub(crate) fn end_recorder(&mut self, number: usize, standing: Standing) {
+        self.say(|| format!("session {number} is {standing:?}"));
+        let session = &mut self.sessions[number];
+        session.standing = standing;
+        for (_, slot) in session.channels.drain(..) {
+            let slot = &mut self.window.slots[slot];
+            slot.is_left = slot.state != State::Free;
+            if let Some(life) = slot.life {
+                let facts = &mut self.ledger.lives[life];
+                facts.is_tainted |= facts.is_clearing;
+            }
+        }
+        let effect = session.effect.take();
+        session.script = None;
+        if standing == Standing::Killed {
+            session.asked.clear();
+            return;
+        }
+        let why = Refusal::new("another recorder took it over");
+        session.machine.lose(&why);
+        if effect.is_some() {
+            session.machine.done(Outcome::Failed(why));
+        }
+    }
+
+    /// A step of whoever recovers what dead recorders left.
+    pub(crate) fn step_recovery(&mut self) -> Result<(), String> {
+        if let Some((slot, mut script)) = self.recovery.take() {
+            if !self.run(&mut script)? {
+                self.recovery = Some((slot, script));
+            }
+            return Ok(());
+        }
+        let is_left = |&slot: &usize| {
+            self.window.slots[slot].is_left && self.window.slots[slot].state != State::Free
+        };
+        if let Some(slot) = (0..self.window.slots.len()).find(is_left) {
+            self.say(|| format!("slot {slot} is recovered"));
+            self.facts.recovered += 1;
+            let script = recorder::recovery(slot, self);
+            self.window.slots[slot].is_left = false;
+            self.recovery = Some((slot, script));
+        }
+        Ok(())
+    }
+
+    /// Who recovers is killed.
+    pub(crate) fn kill_recovery(&mut self) {
+        // The last step of a recovery frees the slot, which may be somebody else's since.
+        if let Some((slot, script)) = self.recovery.take().filter(|of| !of.1.ops.is_empty()) {
+            self.say(|| format!("who recovers slot {slot} is killed before {:?}", script.ops[0]));
+            let slot = &mut self.window.slots[slot];
+            slot.is_left = slot.state != State::Free;
+        }
+    }
+}
+
+/// Whether an answer is one to such a request.
+fn fits(answer: &Answer, request: Option<&Request>) -> bool {
+    match answer {
+        Answer::Refused(_) => true,
+        Answer::Spec(_) => request == Some(&Request::Spec),
+        Answer::Snapshot(_) => matches!(request, Some(Request::Snapshot { .. })),
+        Answer::Ended(_) => request == Some(&Request::Destroy),
+        Answer::Status(_) | Answer::Following { .. } => false,
+        Answer::Done { .. } => !matches!(
+            request,
+            Some(Request::Spec | Request::Snapshot { .. } | Request::Destroy | Request::Status)
+        ),
+    }
+}
+
+impl Session {
+    fn note_class(&mut self, planned: &Planned) -> Result<(), String> {
+        let is_new = self.classes.insert(planned.class);
+        is_new.then_some(()).ok_or_else(|| format!("class {} is there twice", planned.class))
+    }
+}

@@ -1,0 +1,213 @@
+//! The window, as small as it can be and still be wrong: slots, enable words, regions, memory.
+//!
+//! One operation here is one that happens at one moment in the real window. What takes several
+//! there takes several turns here, of [`crate::writer`] and [`crate::recorder`].
+
+use core::time::Duration;
+
+use trackway_schema::glob_matches;
+
+/// Slots of the window, and bits of an enable word.
+pub(crate) const SLOTS: usize = trackway_abi::session::SESSIONS_MAX;
+/// Events that programs can have.
+pub(crate) const NAMES: [&str; 5] = ["app:start", "app:noise", "db:query", "db:noise", "net:send"];
+/// How many there are.
+pub(crate) const EVENTS: usize = NAMES.len();
+/// Processors.
+pub(crate) const CPUS: usize = 2;
+/// Regions of a slot: for each CPU one that is written by sequence and one by claim.
+pub(crate) const REGIONS: usize = 2 * CPUS;
+/// Blocks of memory, of which a channel needs one.
+pub(crate) const BLOCKS: usize = 6;
+
+/// A life of a slot: from its being built to its being freed. Index into the ledger.
+pub(crate) type Life = usize;
+/// Index into the ledger's emissions.
+pub(crate) type Emission = usize;
+
+/// As in `trackway_abi::session::state`.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) enum State {
+    #[default]
+    Free,
+    Building,
+    Active,
+    Ending,
+}
+
+/// What an emission leaves.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Record {
+    pub(crate) emission: Emission,
+    pub(crate) time: u64,
+}
+
+/// How far a region has been written to its stream: one store in the window.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) struct Progress {
+    /// Position in the region.
+    pub(crate) position: u64,
+    /// Records in the stream.
+    pub(crate) written: usize,
+    /// Records that were overwritten before.
+    pub(crate) overwritten: u64,
+}
+
+/// A ring of records with one writer at a time.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Region {
+    pub(crate) head: u64,
+    pub(crate) ring: Vec<Option<Record>>,
+    pub(crate) progress: Progress,
+    pub(crate) discarded: u64,
+    /// Who has claimed it: a writer's number.
+    pub(crate) owner: Option<usize>,
+    /// Claimed since an earlier life of the slot: not of this one until it is let go.
+    pub(crate) is_foreign: bool,
+}
+
+impl Region {
+    /// Begins it anew. The owner word is never anybody's but the owner's.
+    pub(crate) fn reset(&mut self, capacity: usize) {
+        let owner = self.owner;
+        let ring = vec![None; capacity];
+        *self = Self { ring, owner, is_foreign: owner.is_some(), ..Self::default() };
+    }
+
+    pub(crate) fn place(&self, position: u64) -> usize {
+        (position % self.ring.len() as u64) as usize
+    }
+
+    /// Whether a record fits.
+    pub(crate) fn has_room(&self, overwrite: bool) -> bool {
+        let used = self.head.saturating_sub(self.progress.position);
+        !self.is_foreign && (overwrite || used < self.ring.len() as u64)
+    }
+
+    /// The first position that nobody may be writing over.
+    pub(crate) fn trusted(&self, overwrite: bool) -> u64 {
+        let oldest = self.head.saturating_add(1).saturating_sub(self.ring.len() as u64);
+        if overwrite { oldest.max(self.progress.position) } else { self.progress.position }
+    }
+
+    /// The records between two positions, as they are in memory.
+    pub(crate) fn copy(&self, from: u64, to: u64) -> Vec<Option<Record>> {
+        // Whatever somebody wrote over the positions: never more than there is room for.
+        let from = from.max(to.saturating_sub(self.ring.len() as u64));
+        (from..to).map(|position| self.ring[self.place(position)]).collect()
+    }
+}
+
+/// Which processes a channel records.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(crate) struct Processes {
+    pub(crate) pids: Vec<u32>,
+    pub(crate) executables: Vec<String>,
+}
+
+impl Processes {
+    pub(crate) fn select(&self, pid: u32, executable: &str) -> bool {
+        let is_one = |glob: &String| glob_matches(glob.as_bytes(), executable.as_bytes());
+        (self.pids.is_empty() || self.pids.contains(&pid))
+            && (self.executables.is_empty() || self.executables.iter().any(is_one))
+    }
+}
+
+/// A channel's slot.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Slot {
+    pub(crate) state: State,
+    pub(crate) generation: u64,
+    pub(crate) is_paused: bool,
+    pub(crate) overwrites: bool,
+    pub(crate) rules: String,
+    /// What the rules say of each event.
+    pub(crate) selects: [bool; EVENTS],
+    /// Odd while the rules change; never begins anew.
+    pub(crate) revision: u64,
+    pub(crate) processes: Processes,
+    pub(crate) blocking: Option<Duration>,
+    pub(crate) successor: Option<usize>,
+    pub(crate) has_id: [bool; EVENTS],
+    pub(crate) regions: [Region; REGIONS],
+    pub(crate) block: Option<usize>,
+    /// Session whose it is, and class of its streams.
+    pub(crate) session: usize,
+    pub(crate) class: u32,
+    /// Whether its recorder is dead, or has left it.
+    pub(crate) is_left: bool,
+    /// Whether all that is left to do is to give its memory back.
+    pub(crate) is_complete: bool,
+    /// When it was freed; 0: nobody has used it.
+    pub(crate) freed_at: u64,
+    // What only the checks know, from here on.
+    pub(crate) life: Option<Life>,
+    /// Something that writers cache was changed, and the generation not raised yet.
+    pub(crate) is_unpublished: bool,
+    /// Rules or bits are being changed.
+    pub(crate) is_changing: bool,
+}
+
+impl Slot {
+    pub(crate) fn set_rules(&mut self, text: String) {
+        for (selects, name) in self.selects.iter_mut().zip(NAMES) {
+            *selects = rules_select(&text, name);
+        }
+        self.rules = text;
+    }
+
+    /// Whether bits may be set.
+    pub(crate) fn is_open(&self) -> bool {
+        self.state == State::Active && !self.is_paused
+    }
+}
+
+/// Whether rules select an event: written anew from docs/design/0007, without levels, as a second
+/// opinion on what `ChannelSpec::rules_text` makes of requests.
+pub(crate) fn rules_select(text: &str, name: &str) -> bool {
+    let matches = |pattern: &str| glob_matches(pattern.as_bytes(), name.as_bytes());
+    let excluded = text.lines().filter_map(|line| line.strip_prefix('!')).any(matches);
+    !excluded && text.lines().any(|line| !line.starts_with('!') && matches(line))
+}
+
+/// All of it.
+#[derive(Debug)]
+pub(crate) struct Window {
+    pub(crate) slots: Vec<Slot>,
+    /// Enable words.
+    pub(crate) words: [u32; EVENTS],
+    /// How often each has changed, which nobody can know: for the checks.
+    pub(crate) changes: [u64; EVENTS],
+    /// Events that are in the table.
+    pub(crate) is_ready: [bool; EVENTS],
+    /// Which life each block of memory belongs to.
+    pub(crate) blocks: [Option<Life>; BLOCKS],
+    /// Whether anything but records has changed since the ledger looked.
+    pub(crate) is_changed: bool,
+}
+
+impl Window {
+    pub(crate) fn new() -> Self {
+        Self {
+            slots: vec![Slot::default(); SLOTS],
+            words: [0; EVENTS],
+            changes: [0; EVENTS],
+            is_ready: [false; EVENTS],
+            blocks: [None; BLOCKS],
+            is_changed: true,
+        }
+    }
+
+    pub(crate) fn has_bit(&self, event: usize, slot: usize) -> bool {
+        self.words[event] >> slot & 1 != 0
+    }
+
+    pub(crate) fn set_bit(&mut self, event: usize, slot: usize, on: bool) {
+        self.set_word(event, self.words[event] & !(1 << slot) | u32::from(on) << slot);
+    }
+
+    pub(crate) fn set_word(&mut self, event: usize, word: u32) {
+        self.changes[event] += u64::from(self.words[event] != word);
+        self.words[event] = word;
+    }
+}

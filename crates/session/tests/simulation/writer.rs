@@ -1,0 +1,601 @@
+//! Threads of traced programs: `crates/agent/src/record.rs`, `slow.rs` and `register.rs`, and
+//! `crates/window/src/rules.rs`, one shared word a turn.
+
+use crate::mistakes::Mistake;
+use crate::window::{CPUS, EVENTS, Emission, Life, Record, SLOTS, State};
+use crate::world::World;
+
+/// How far a record follows sessions that were replaced, as in the agent.
+const SUCCESSORS_MAX: usize = 4;
+/// How often a sequence is restarted before the record goes by claim, as in the agent.
+const RESTARTS_MAX: usize = 16;
+/// How often a constructor decides anew, as in the window.
+const TRIES_MAX: usize = 16;
+
+/// A traced process.
+#[derive(Debug, Clone)]
+pub(crate) struct Process {
+    pub(crate) pid: u32,
+    pub(crate) executable: &'static str,
+    pub(crate) is_alive: bool,
+    /// Events that its call sites know.
+    pub(crate) knows: [bool; EVENTS],
+    /// What it decided about each slot, under which generation.
+    decisions: [Option<(u64, bool)>; SLOTS],
+}
+
+impl Process {
+    pub(crate) fn new(pid: u32, executable: &'static str) -> Self {
+        Self { pid, executable, is_alive: true, knows: [false; EVENTS], decisions: [None; SLOTS] }
+    }
+}
+
+/// A thread.
+#[derive(Debug, Clone)]
+pub(crate) struct Writer {
+    pub(crate) process: usize,
+    pub(crate) cpu: usize,
+    /// It cannot use restartable sequences.
+    pub(crate) claims: bool,
+    /// It gets no turns: SIGSTOP, a debugger.
+    pub(crate) is_stopped: bool,
+    pub(crate) at: At,
+    emission: Emission,
+    event: usize,
+    /// Bits of the word that it has yet to see to, and all that it found.
+    bits: u32,
+    named: u32,
+    hops: usize,
+    restarts: usize,
+}
+
+/// Where a thread is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum At {
+    Idle,
+    /// To take the next bit of the word.
+    Next,
+    /// To load the slot's generation.
+    Look {
+        slot: usize,
+    },
+    /// To decide whether it takes part.
+    Decide {
+        slot: usize,
+        generation: u64,
+    },
+    /// To find the id, room, and the place in memory.
+    Plan {
+        slot: usize,
+        generation: u64,
+    },
+    /// To begin the sequence: what was planned is checked within it.
+    Check(Plan),
+    /// To copy the record beyond the head, and to commit.
+    Write(Plan),
+    Commit(Plan),
+    /// The same by claim: to take one, to look at the generation again, …
+    Claim {
+        slot: usize,
+        generation: u64,
+    },
+    Recheck(Plan),
+    WriteClaimed(Plan),
+    CommitClaimed(Plan),
+    Release {
+        slot: usize,
+        region: usize,
+        then: Then,
+    },
+    /// To look for the successor of a session that is over.
+    Follow {
+        slot: usize,
+    },
+    /// A constructor, about an event: to load the enable word.
+    Describe(Describe),
+    /// To read what decides about the slot's bit.
+    Read(Describe, u32),
+    /// To change the word, if it is what it was.
+    Change(Describe, u32, u32),
+    /// It is through with the event: to aim the site.
+    Aim {
+        event: usize,
+    },
+    Dead,
+}
+
+/// What is done after a claim was let go.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Then {
+    Next,
+    Again,
+}
+
+/// Where a record is to go.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Plan {
+    pub(crate) slot: usize,
+    generation: u64,
+    pub(crate) region: usize,
+    head: u64,
+    block: usize,
+    /// Which life that was: for the checks.
+    pub(crate) life: Life,
+}
+
+/// A constructor at work on one event and slot.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) struct Describe {
+    pub(crate) event: usize,
+    pub(crate) slot: usize,
+    /// Where it was before it came to a successor.
+    of: usize,
+    /// Bits that it has set there.
+    ours: u32,
+    /// Bits of other slots that it has cleared: it looks at those, too, which may be others' by
+    /// now.
+    owed: u32,
+    tries: usize,
+    /// How often the word had changed when it loaded it: for the checks.
+    seen: u64,
+}
+
+impl Writer {
+    pub(crate) fn new(process: usize, cpu: usize, claims: bool) -> Self {
+        Self {
+            process,
+            cpu,
+            claims,
+            is_stopped: false,
+            at: At::Idle,
+            emission: 0,
+            event: 0,
+            bits: 0,
+            named: 0,
+            hops: 0,
+            restarts: 0,
+        }
+    }
+
+    /// Whether it is between a sequence's check and its commit.
+    fn is_in_sequence(&self) -> bool {
+        matches!(self.at, At::Write(_) | At::Commit(_))
+    }
+
+    /// Where it holds a claim.
+    pub(crate) fn claim(&self) -> Option<(usize, usize)> {
+        match self.at {
+            At::Recheck(plan) | At::WriteClaimed(plan) | At::CommitClaimed(plan) => {
+                Some((plan.slot, plan.region))
+            }
+            At::Release { slot, region, .. } => Some((slot, region)),
+            _ => None,
+        }
+    }
+
+    /// The event that it has in hand, if it is one of a call.
+    pub(crate) fn emission(&self) -> Option<Emission> {
+        let is_other = matches!(
+            self.at,
+            At::Idle | At::Describe(_) | At::Read(..) | At::Change(..) | At::Aim { .. } | At::Dead
+        );
+        (!is_other).then_some(self.emission)
+    }
+
+    /// The event and slot that a constructor is at.
+    pub(crate) fn describes(&self) -> Option<Describe> {
+        match self.at {
+            At::Describe(of) | At::Read(of, _) | At::Change(of, ..) => Some(of),
+            _ => None,
+        }
+    }
+
+    /// The kernel runs something else on its CPU: a sequence begins again, from the plan.
+    pub(crate) fn preempt(&mut self) {
+        if let At::Write(plan) | At::Commit(plan) = self.at {
+            self.restarts += 1;
+            self.at = At::Plan { slot: plan.slot, generation: plan.generation };
+        }
+    }
+}
+
+impl World {
+    /// One turn of a thread.
+    pub(crate) fn step_writer(&mut self, number: usize) -> Result<(), String> {
+        let (cpu, at) = (self.writers[number].cpu, self.writers[number].at);
+        // It runs, so nobody else does there.
+        for other in 0..self.writers.len() {
+            if other != number && self.writers[other].cpu == cpu {
+                self.facts.restarts += u64::from(self.writers[other].is_in_sequence());
+                self.writers[other].preempt();
+            }
+        }
+        if at != At::Idle {
+            let cpu = self.writers[number].cpu;
+            self.say(|| format!("thread {number} on CPU {cpu}: {at:?}"));
+        }
+        let next = match at {
+            At::Idle => self.begin_call(number),
+            At::Next => return self.next_bit(number),
+            At::Look { slot } => {
+                At::Decide { slot, generation: self.window.slots[slot].generation }
+            }
+            At::Decide { slot, generation } => self.decide(number, slot, generation),
+            At::Plan { slot, generation } => self.plan(number, slot, generation)?,
+            At::Check(plan) => self.check(number, plan),
+            At::Write(plan) => {
+                self.write(number, plan)?;
+                At::Commit(plan)
+            }
+            At::Commit(plan) => {
+                self.commit(number, plan)?;
+                At::Next
+            }
+            At::Claim { slot, generation } => self.claim(number, slot, generation)?,
+            At::Recheck(plan) => self.recheck(number, plan)?,
+            At::WriteClaimed(plan) => {
+                self.write(number, plan)?;
+                At::CommitClaimed(plan)
+            }
+            At::CommitClaimed(plan) => {
+                self.commit(number, plan)?;
+                At::Release { slot: plan.slot, region: plan.region, then: Then::Next }
+            }
+            At::Release { slot, region, then } => {
+                let owner = &mut self.window.slots[slot].regions[region].owner;
+                if *owner == Some(number) {
+                    *owner = None;
+                }
+                if then == Then::Next { At::Next } else { At::Look { slot } }
+            }
+            At::Follow { slot } => self.follow(number, slot),
+            At::Describe(of) => {
+                let seen = self.window.changes[of.event];
+                At::Read(Describe { seen, ..of }, self.window.words[of.event])
+            }
+            At::Read(of, word) => self.read(of, word),
+            At::Change(of, word, into) => self.change(of, word, into),
+            At::Aim { event } => {
+                let process = self.writers[number].process;
+                self.processes[process].knows[event] = true;
+                At::Idle
+            }
+            At::Dead => At::Dead,
+        };
+        self.writers[number].at = next;
+        Ok(())
+    }
+
+    /// A call site that the process knows, or a module that is loaded.
+    fn begin_call(&mut self, number: usize) -> At {
+        let event = self.random.below(EVENTS as u64) as usize;
+        let process = self.writers[number].process;
+        // Modules are loaded that describe events, new ones and such as others have described.
+        let is_known = self.processes[process].knows[event];
+        if !is_known || !self.is_calm && self.random.once_in(8) {
+            if self.is_calm || !self.random.once_in(3) {
+                return At::Idle;
+            }
+            self.window.is_ready[event] = true;
+            self.window.is_changed = true;
+            return At::Describe(Describe { event, ..Describe::default() });
+        }
+        if self.random.once_in(5) {
+            self.writers[number].cpu = self.random.below(CPUS as u64) as usize;
+        }
+        self.look();
+        let emission = self.ledger.load(&self.window, event, process, self.now);
+        let word = self.window.words[event];
+        let writer = &mut self.writers[number];
+        (writer.event, writer.emission) = (event, emission);
+        (writer.bits, writer.named) = (word, word);
+        self.say(|| format!("thread {number}: emission {emission} of event {event}: {word:#b}"));
+        At::Next
+    }
+
+    fn next_bit(&mut self, number: usize) -> Result<(), String> {
+        let writer = &mut self.writers[number];
+        if writer.bits == 0 {
+            let emission = writer.emission;
+            writer.at = At::Idle;
+            self.look();
+            return self.ledger.finish(&self.window, emission);
+        }
+        let slot = writer.bits.trailing_zeros() as usize;
+        writer.bits &= writer.bits - 1;
+        (writer.hops, writer.restarts) = (0, 0);
+        writer.at = At::Look { slot };
+        Ok(())
+    }
+
+    /// Whether the process takes part: decided once for each generation.
+    fn decide(&mut self, number: usize, index: usize, generation: u64) -> At {
+        let process = self.writers[number].process;
+        let process = &mut self.processes[process];
+        let slot = &self.window.slots[index];
+        let takes = match process.decisions[index] {
+            Some((of, takes)) if of == generation => takes,
+            _ => {
+                let takes =
+                    slot.is_open() && slot.processes.select(process.pid, process.executable);
+                process.decisions[index] = Some((generation, takes));
+                takes
+            }
+        };
+        match takes {
+            true => At::Plan { slot: index, generation },
+            false if slot.state != State::Active => At::Follow { slot: index },
+            false => At::Next,
+        }
+    }
+
+    fn plan(&mut self, number: usize, index: usize, generation: u64) -> Result<At, String> {
+        let slot = &self.window.slots[index];
+        let writer = &self.writers[number];
+        // What a layout says is of the generation in which it was read.
+        let Some((life, block)) = slot.life.zip(slot.block) else {
+            return Ok(At::Look { slot: index });
+        };
+        if slot.generation != generation && self.mistake != Some(Mistake::GenerationUnchecked) {
+            return Ok(At::Look { slot: index });
+        }
+        if !slot.has_id[writer.event] {
+            return Ok(At::Next);
+        }
+        if writer.claims || writer.restarts >= RESTARTS_MAX {
+            return Ok(At::Claim { slot: index, generation });
+        }
+        let region = 2 * writer.cpu;
+        if !slot.regions[region].has_room(slot.overwrites) {
+            return Ok(self.discard(number, index, region));
+        }
+        let head = slot.regions[region].head;
+        Ok(At::Check(Plan { slot: index, generation, region, head, block, life }))
+    }
+
+    /// No room: counted where the buffer is. In the agent that is an addition of its own, some
+    /// instructions later; who is kept from it while the session ends counts in vain.
+    fn discard(&mut self, number: usize, index: usize, region: usize) -> At {
+        let slot = &mut self.window.slots[index];
+        slot.regions[region].discarded += 1;
+        self.facts.discards += 1;
+        if let Some(life) = slot.life {
+            self.ledger.discard(life, self.writers[number].emission);
+        }
+        At::Next
+    }
+
+    fn check(&mut self, number: usize, plan: Plan) -> At {
+        let slot = &self.window.slots[plan.slot];
+        let is_same = slot.generation == plan.generation
+            || self.mistake == Some(Mistake::GenerationUnchecked);
+        if !is_same {
+            return At::Look { slot: plan.slot };
+        }
+        if slot.regions[plan.region].head == plan.head {
+            return At::Write(plan);
+        }
+        self.writers[number].restarts += 1;
+        At::Plan { slot: plan.slot, generation: plan.generation }
+    }
+
+    fn write(&mut self, number: usize, plan: Plan) -> Result<(), String> {
+        let slot = &mut self.window.slots[plan.slot];
+        // Design §5, 0007 "memory": nobody's memory is somebody else's while he may write to it.
+        // (But where a faulty program has written over the word that says that he may.)
+        let is_tainted = self.ledger.lives[plan.life].is_tainted;
+        if self.window.blocks[plan.block] != Some(plan.life) && !is_tainted {
+            return Err(format!("thread {number} writes to memory that is another's: {plan:?}"));
+        }
+        if slot.life == Some(plan.life) {
+            let region = &mut slot.regions[plan.region];
+            let place = region.place(plan.head);
+            let emission = self.writers[number].emission;
+            region.ring[place] = Some(Record { emission, time: self.now });
+        }
+        Ok(())
+    }
+
+    fn commit(&mut self, number: usize, plan: Plan) -> Result<(), String> {
+        let slot = &mut self.window.slots[plan.slot];
+        if slot.life != Some(plan.life) {
+            if self.ledger.lives[plan.life].is_tainted {
+                return Ok(());
+            }
+            return Err(format!("thread {number} commits where another session is: {plan:?}"));
+        }
+        let region = &mut slot.regions[plan.region];
+        let place = region.place(plan.head);
+        region.head = plan.head + 1;
+        let emission = self.writers[number].emission;
+        let is_late = region.is_foreign || slot.state != State::Active;
+        let record = region.ring[place].unwrap_or(Record { emission, time: self.now });
+        self.facts.commits += 1;
+        self.ledger.commit(plan.life, (plan.region, is_late), record)
+    }
+
+    /// One of the claim regions, its own CPU's first.
+    fn claim(&mut self, number: usize, index: usize, generation: u64) -> Result<At, String> {
+        let slot = &mut self.window.slots[index];
+        let Some((life, block)) = slot.life.zip(slot.block) else {
+            return Ok(At::Look { slot: index });
+        };
+        let cpu = self.writers[number].cpu;
+        for region in (0..CPUS).map(|next| 2 * ((cpu + next) % CPUS) + 1) {
+            let owned = &mut slot.regions[region];
+            if owned.owner.is_some() || !owned.has_room(slot.overwrites) {
+                continue;
+            }
+            owned.owner = Some(number);
+            let head = owned.head;
+            return Ok(At::Recheck(Plan { slot: index, generation, region, head, block, life }));
+        }
+        Ok(self.discard(number, index, 2 * cpu + 1))
+    }
+
+    /// The recorder waits for claims that it can see: this one is visible now.
+    fn recheck(&mut self, number: usize, plan: Plan) -> Result<At, String> {
+        let slot = &self.window.slots[plan.slot];
+        let is_same =
+            slot.generation == plan.generation || self.mistake == Some(Mistake::ClaimUnchecked);
+        let then = if !is_same {
+            Then::Again
+        } else if slot.regions[plan.region].head != plan.head {
+            // Somebody committed between our look and our claim.
+            return Ok(At::Recheck(Plan { head: slot.regions[plan.region].head, ..plan }));
+        } else if !slot.regions[plan.region].has_room(slot.overwrites) {
+            self.discard(number, plan.slot, plan.region);
+            Then::Next
+        } else {
+            return Ok(At::WriteClaimed(plan));
+        };
+        Ok(At::Release { slot: plan.slot, region: plan.region, then })
+    }
+
+    /// The next of the successors that has the event enabled now, unless the site found its bit,
+    /// too, and so sees to it.
+    fn follow(&mut self, number: usize, from: usize) -> At {
+        let (word, successor) =
+            (self.window.words[self.writers[number].event], self.window.slots[from].successor);
+        self.say(|| format!("thread {number}: the word is {word:#b}, the heir {successor:?}"));
+        let writer = &mut self.writers[number];
+        let mut slot = from;
+        writer.hops += 1;
+        for _ in 0..SUCCESSORS_MAX {
+            let Some(successor) = self.window.slots[slot].successor else { return At::Next };
+            slot = successor % SLOTS;
+            // Who named it may have been killed before it was one, and the slot be somebody else's.
+            let slots = &self.window.slots;
+            if slots[slot].session != slots[from].session {
+                return At::Next;
+            }
+            let is_on = self.window.words[writer.event] >> slot & 1 != 0;
+            if is_on && writer.hops <= SUCCESSORS_MAX {
+                if writer.named >> slot & 1 != 0 {
+                    return At::Next;
+                }
+                self.facts.followed += 1;
+                let life = self.window.slots[slot].life;
+                self.ledger.emission(writer.emission).came_to(slot, life);
+                return At::Look { slot };
+            }
+        }
+        // Too many in its way.
+        self.ledger.emission(writer.emission).is_tired = true;
+        At::Next
+    }
+
+    /// A constructor reads what decides about a slot's bit: `trackway_window::rules` with the word
+    /// loaded before, so that the exchange fails where the recorder has been at it meanwhile.
+    fn read(&mut self, mut of: Describe, word: u32) -> At {
+        let through = self.next_slot(of);
+        let slot = &self.window.slots[of.slot];
+        of.tries += 1;
+        let is_changing = !slot.revision.is_multiple_of(2);
+        let looks = of.ours == 0 || self.mistake != Some(Mistake::RulesNotLookedAtAgain);
+        // Who rewrites rules comes to the event afterwards.
+        if !looks {
+            return through;
+        }
+        if of.tries > TRIES_MAX || is_changing {
+            self.leave(of);
+            return through;
+        }
+        // It has ended: nobody will clear a bit that was set for it since. What was set for its
+        // successor is the successor's, whose rules may be others by now.
+        if slot.state != State::Active {
+            let own = word & of.ours & 1 << of.slot;
+            let heirs = of.ours & !(1 << of.slot);
+            return match heirs {
+                _ if own != 0 && self.mistake != Some(Mistake::EndedNotLookedAt) => {
+                    At::Change(of, word, word & !own)
+                }
+                0 => through,
+                _ if self.mistake == Some(Mistake::OthersNotLookedAt) => through,
+                _ => At::Describe(Describe { slot: heirs.trailing_zeros() as usize, ..of }),
+            };
+        }
+        let heir = slot.successor.filter(|_| self.mistake != Some(Mistake::SuccessorUnseen));
+        let target = heir.map_or(of.slot, |heir| heir % SLOTS);
+        let is_open = slot.is_open() && self.window.slots[target].is_open();
+        let selects = slot.selects[of.event];
+        let wanted = if selects && is_open { 1 << target } else { 0 };
+        // Only bits of its own of a moment before, and those that it moves to the successor.
+        let mut cleared = of.ours & !wanted;
+        if wanted != 0 && target != of.slot && self.mistake != Some(Mistake::OldBitLeft) {
+            cleared |= 1 << of.slot;
+        }
+        let into = word & !cleared | wanted;
+        if wanted != 0 {
+            self.window.slots[target].has_id[of.event] = true;
+        }
+        if into == word {
+            return through;
+        }
+        At::Change(of, word, into)
+    }
+
+    /// Where a constructor goes on.
+    fn next_slot(&self, of: Describe) -> At {
+        if of.owed != 0 {
+            let (slot, owed) = (of.owed.trailing_zeros() as usize, of.owed & (of.owed - 1));
+            return At::Describe(Describe { slot, ours: 0, owed, tries: 0, ..of });
+        }
+        let is_there = |slot: &usize| self.window.slots[*slot].life.is_some();
+        match (of.of + 1..SLOTS).find(is_there) {
+            Some(slot) => At::Describe(Describe { slot, of: slot, ours: 0, tries: 0, ..of }),
+            None => At::Aim { event: of.event },
+        }
+    }
+
+    fn change(&mut self, mut of: Describe, word: u32, into: u32) -> At {
+        let now = self.window.words[of.event];
+        if now != word && self.mistake != Some(Mistake::BitSetBlindly) {
+            return At::Describe(of);
+        }
+        let (set, cleared) = (into & !word, word & !into);
+        // It may be what it was, and have been something else in between.
+        if now == word && self.window.changes[of.event] != of.seen {
+            self.facts.mistaken += 1;
+            self.ledger.doubt(of.event);
+        }
+        self.window.set_word(of.event, now & !cleared | set);
+        of.ours = of.ours & !cleared | set;
+        if self.mistake != Some(Mistake::OthersNotLookedAt) {
+            of.owed |= cleared & !(1 << of.slot);
+        }
+        self.window.is_changed = true;
+        At::Describe(of)
+    }
+
+    /// A thread dies with its process, or is killed.
+    pub(crate) fn kill_writer(&mut self, number: usize) {
+        match self.writers[number].at {
+            At::Describe(of) | At::Read(of, _) | At::Change(of, ..) => {
+                // Those that it has not come to, either, are the next constructor's work.
+                for slot in of.slot..SLOTS {
+                    self.ledger.leave(of.event, self.window.slots[slot].life);
+                }
+                self.leave(of);
+            }
+            _ => {}
+        }
+        self.writers[number].at = At::Dead;
+    }
+
+    /// A constructor leaves bits as they are, which it may have set for rules of before.
+    fn leave(&mut self, of: Describe) {
+        for slot in (0..SLOTS).filter(|slot| (of.ours | of.owed) >> slot & 1 != 0) {
+            self.ledger.leave(of.event, self.window.slots[slot].life);
+        }
+    }
+
+    /// Whether a constructor has the bit of an event in a slot in hand, and may be wrong about it.
+    pub(crate) fn is_in_hand(writers: &[Writer], event: usize, slot: usize) -> bool {
+        writers.iter().any(|writer| {
+            writer.describes().is_some_and(|of| {
+                of.event == event && ((of.ours | of.owed) >> slot & 1 != 0 || of.slot == slot)
+            })
+        })
+    }
+}

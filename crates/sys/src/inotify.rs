@@ -1,0 +1,130 @@
+//! Names that appear in a folder: inotify(7).
+
+use core::ffi::CStr;
+
+use crate::Errno;
+use crate::file::Fd;
+
+/// Room for events that are read at a time, in bytes: the longest has a header and 256 bytes.
+const ROOM_BYTES: usize = 4096;
+/// Most reads in one [`Names::take`].
+const READS_MAX: usize = 64;
+/// Length of an event's header: inotify(7), `struct inotify_event`.
+const HEADER_BYTES: usize = 16;
+
+/// A folder that is watched for files that get a name there: made, linked, or moved there.
+#[derive(Debug)]
+pub struct Names(Fd);
+
+/// Room for events, aligned as they are.
+#[repr(align(8))]
+struct Room([u8; ROOM_BYTES]);
+
+impl Names {
+    /// Of this folder.
+    ///
+    /// # Errors
+    ///
+    /// What inotify_init1(2) or inotify_add_watch(2) says: ENOENT if there is no such folder,
+    /// EMFILE if the user watches as much as he may.
+    pub fn of(folder: &CStr) -> Result<Self, Errno> {
+        // SAFETY: no memory of ours is involved.
+        let fd = unsafe { libc::inotify_init1(libc::IN_CLOEXEC | libc::IN_NONBLOCK) };
+        Errno::check(fd.into())?;
+        let watch = Self(Fd::adopt(fd));
+        let mask = libc::IN_CREATE | libc::IN_MOVED_TO | libc::IN_ONLYDIR;
+        // SAFETY: `folder` is NUL-terminated.
+        let added = unsafe { libc::inotify_add_watch(watch.0.raw(), folder.as_ptr(), mask) };
+        Errno::check(added.into()).map(|_| watch)
+    }
+
+    /// Its descriptor: readable when there is something to take.
+    pub const fn fd(&self) -> &Fd {
+        &self.0
+    }
+
+    /// Gives `seen` the names that have come since this was asked last, a bounded number of them:
+    /// the descriptor stays readable where there are more. Whether all are known that came: the
+    /// kernel keeps so many only.
+    pub fn take(&self, seen: &mut dyn FnMut(&[u8])) -> bool {
+        let mut room = Room([0; ROOM_BYTES]);
+        for _ in 0..READS_MAX {
+            // SAFETY: `room` is ours, with its length.
+            let read = unsafe { libc::read(self.0.raw(), room.0.as_mut_ptr().cast(), ROOM_BYTES) };
+            let Some(bytes) = usize::try_from(read).ok().and_then(|read| room.0.get(..read)) else {
+                return true;
+            };
+            if bytes.is_empty() || !each_name(bytes, seen) {
+                return bytes.is_empty();
+            }
+        }
+        true
+    }
+}
+
+/// Gives `seen` the names in these events; whether none of them says that others were dropped.
+fn each_name(mut events: &[u8], seen: &mut dyn FnMut(&[u8])) -> bool {
+    let word = |event: &[u8], at: usize| {
+        event.get(at..at + 4).and_then(|word| Some(u32::from_ne_bytes(word.try_into().ok()?)))
+    };
+    while let (Some(mask), Some(length)) = (word(events, 4), word(events, 12)) {
+        if mask & libc::IN_Q_OVERFLOW != 0 {
+            return false;
+        }
+        let end = HEADER_BYTES + length as usize;
+        let Some(name) = events.get(HEADER_BYTES..end) else { return true };
+        // Filled up with zeros.
+        seen(name.split(|byte| *byte == 0).next().unwrap_or(name));
+        events = &events[end..];
+    }
+    true
+}
+
+#[cfg(test)]
+mod tests {
+    extern crate std;
+
+    use std::ffi::CString;
+    use std::fs;
+    use std::os::unix::ffi::OsStrExt as _;
+    use std::string::String;
+    use std::vec::Vec;
+
+    use trackway_testkit::TemporaryFolder;
+
+    use super::*;
+
+    #[test]
+    fn names_that_come_are_seen_once() {
+        let folder = TemporaryFolder::new();
+        fs::write(folder.join("before"), "").expect("a file");
+        let path = CString::new(folder.path().as_os_str().as_bytes()).expect("a path");
+        let names = Names::of(&path).expect("inotify");
+        let take = || {
+            let mut seen = Vec::new();
+            let keep = &mut |name: &[u8]| seen.push(String::from_utf8_lossy(name).into_owned());
+            assert!(names.take(keep));
+            seen
+        };
+        assert!(take().is_empty());
+        fs::write(folder.join("made"), "").expect("a file");
+        fs::hard_link(folder.join("before"), folder.join("linked")).expect("a link");
+        fs::rename(folder.join("before"), folder.join("moved")).expect("moved");
+        fs::remove_file(folder.join("made")).expect("removed");
+        assert_eq!(take(), ["made", "linked", "moved"]);
+        assert!(take().is_empty());
+        assert_eq!(Names::of(c"/no/such/folder").expect_err("none"), Errno(libc::ENOENT));
+    }
+
+    #[test]
+    fn events_that_were_dropped_are_told() {
+        let mut event = [0_u8; HEADER_BYTES];
+        event[4..8].copy_from_slice(&libc::IN_Q_OVERFLOW.to_ne_bytes());
+        assert!(!each_name(&event, &mut |_| panic!("no name")));
+        // Nor does half an event hurt.
+        event[4..8].copy_from_slice(&libc::IN_CREATE.to_ne_bytes());
+        event[12..16].copy_from_slice(&99_u32.to_ne_bytes());
+        assert!(each_name(&event, &mut |_| panic!("no name")));
+        assert!(each_name(&event[..7], &mut |_| panic!("no name")));
+    }
+}

@@ -1,0 +1,56 @@
+//! Users by name and number: passwd(5), and whatever else the C library is told to ask.
+
+use core::ffi::CStr;
+use core::mem::MaybeUninit;
+
+/// Room for an entry's texts, in bytes. Of a longer entry nothing is known.
+const ROOM_BYTES: usize = 16 << 10;
+
+/// The number of the user called `name`, if there is one.
+pub fn user_called(name: &CStr) -> Option<u32> {
+    let mut room = [0_u8; ROOM_BYTES];
+    let mut entry = MaybeUninit::<libc::passwd>::uninit();
+    let mut found = core::ptr::null_mut();
+    // SAFETY: the name is a C string, entry and room are ours, with the room's length.
+    unsafe {
+        let (entry, room) = (entry.as_mut_ptr(), room.as_mut_ptr().cast());
+        let failed = libc::getpwnam_r(name.as_ptr(), entry, room, ROOM_BYTES, &mut found);
+        (failed == 0 && !found.is_null()).then(|| (*found).pw_uid)
+    }
+}
+
+/// Writes the name of user `uid` into `into`, as far as there is room; how long that is, in bytes;
+/// 0 if nobody has that number.
+pub fn name_of(uid: u32, into: &mut [u8]) -> usize {
+    let mut room = [0_u8; ROOM_BYTES];
+    let mut entry = MaybeUninit::<libc::passwd>::uninit();
+    let mut found = core::ptr::null_mut();
+    // SAFETY: entry and room are ours, with the room's length; the name lies in the room.
+    let name = unsafe {
+        let (entry, room) = (entry.as_mut_ptr(), room.as_mut_ptr().cast());
+        let failed = libc::getpwuid_r(uid, entry, room, ROOM_BYTES, &mut found);
+        if failed != 0 || found.is_null() || (*found).pw_name.is_null() {
+            return 0;
+        }
+        CStr::from_ptr((*found).pw_name)
+    };
+    let length = name.to_bytes().len().min(into.len());
+    into[..length].copy_from_slice(&name.to_bytes()[..length]);
+    length
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn root_has_a_name_and_a_number() {
+        assert_eq!(user_called(c"root"), Some(0));
+        assert_eq!(user_called(c"nobody of this name"), None);
+        let mut name = [0; 8];
+        assert_eq!(name_of(0, &mut name), 4);
+        assert_eq!(&name[..4], b"root");
+        assert_eq!(name_of(0, &mut name[..2]), 2);
+        assert_eq!(name_of(u32::MAX - 7, &mut name), 0);
+    }
+}

@@ -1,0 +1,87 @@
+//! Whether a recorder is alive, by its lease, where nothing else tells.
+//!
+//! A lease is a moment of the recorder's CLOCK_MONOTONIC. In a time namespace (time_namespaces(7),
+//! as containers have that were moved from another machine) that clock says something else, by
+//! hours or days; the processor's counter does not, and the session's clock line says which time it
+//! is there. The counter may have gone on while the machine was suspended, and the clock has not.
+//! So a lease is over only where both say that it is: who gives up a recorder that lives loses what
+//! comes, and nobody tells the recorder; who does not give up a dead one merely pays for it.
+//!
+//! Where the counter is no clock (it does not run at one speed, or there is none), there is no
+//! line, and processes whose clock is ahead of the recorder's give up too early. No other clock
+//! would do: those of the system that do not belong to a namespace are set by people.
+
+use core::sync::atomic::{Ordering, fence};
+
+use trackway_abi::session::Clock;
+use trackway_sys::clock::{HAS_COUNTER, tsc};
+
+/// Whether a lease until `until_ns` is over, in a session with this clock, where CLOCK_MONOTONIC is
+/// `now_ns`.
+pub fn lease_is_over(until_ns: u64, now_ns: u64, clock: &Clock) -> bool {
+    if until_ns >= now_ns {
+        return false;
+    }
+    // ORDERING: Acquire pairs with the recorder's Release of the even count: the line belongs to
+    // it. The fence below keeps the line's loads before the second look.
+    let sequence = clock.sequence.load(Ordering::Acquire);
+    let base_tsc = clock.base_tsc.load(Ordering::Relaxed);
+    let multiplier = clock.multiplier.load(Ordering::Relaxed);
+    let base_ns = clock.base_ns.load(Ordering::Relaxed);
+    let span = clock.span.load(Ordering::Relaxed);
+    fence(Ordering::Acquire);
+    if sequence & 1 != 0 || clock.sequence.load(Ordering::Relaxed) != sequence {
+        return false; // the recorder is at it
+    }
+    let ticks = tsc().wrapping_sub(base_tsc);
+    // A line that is older than it may be is good enough for this. A counter that is before the
+    // line began anew with the machine.
+    if !HAS_COUNTER || span == 0 || ticks > u64::MAX / 2 {
+        return true;
+    }
+    let scaled = (u128::from(ticks) * u128::from(multiplier)) >> 32;
+    u128::from(until_ns) < u128::from(base_ns) + scaled
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A line of two ticks a nanosecond, on which it is `now_ns` now.
+    fn line(now_ns: u64) -> Clock {
+        let clock = Clock::default();
+        clock.base_tsc.store(tsc(), Ordering::Relaxed);
+        clock.multiplier.store(1 << 31, Ordering::Relaxed);
+        clock.base_ns.store(now_ns, Ordering::Relaxed);
+        clock.span.store(1, Ordering::Relaxed);
+        clock
+    }
+
+    const HOUR_NS: u64 = 3_600_000_000_000;
+
+    #[test]
+    fn a_lease_is_over_where_clock_and_counter_say_so() {
+        if !HAS_COUNTER {
+            assert!(lease_is_over(1, 2, &line(0)));
+            return;
+        }
+        let now = 100 * HOUR_NS;
+        let over = |until, clock: &Clock| lease_is_over(until, now, clock);
+        assert!(over(now - HOUR_NS, &line(now)));
+        assert!(!over(now + HOUR_NS, &line(now)));
+        assert!(!over(now - HOUR_NS, &line(now - 2 * HOUR_NS)), "the namespace is ahead");
+        assert!(!over(now + HOUR_NS, &line(now + 2 * HOUR_NS)), "the counter went on in its sleep");
+        assert!(!over(now - HOUR_NS, &line(now - HOUR_NS / 2 * 3)), "however old the line is");
+    }
+
+    #[test]
+    fn without_a_line_the_clock_decides_and_who_draws_one_is_alive() {
+        assert!(lease_is_over(1, 2, &Clock::default()));
+        assert!(!lease_is_over(2, 2, &Clock::default()));
+        let clock = line(0);
+        clock.base_tsc.store(tsc().wrapping_add(1 << 62), Ordering::Relaxed);
+        assert!(lease_is_over(1, 2, &clock), "its counter began anew");
+        clock.sequence.store(1, Ordering::Relaxed);
+        assert!(!lease_is_over(1, 2, &clock));
+    }
+}

@@ -1,0 +1,574 @@
+//! Which events a session records, while that changes: its rules, and its bit in enable words.
+//!
+//! **Who writes what.** The session's recorder alone writes its rules, their revision, its state,
+//! its flags and its successor. Bits in enable words are set and cleared by the recorder and by
+//! every library that describes an event, at any moment, each by one atomic operation.
+//!
+//! **Why the last rules win.** The recorder changes what decides (rules, [`flag::PAUSED`], state,
+//! successor), *then* goes to every event and makes its bit right. A library makes its event READY,
+//! reads what decides, sets the bit if it must, *then* reads again, until the bit is what it must
+//! be. Between the two moves of each lies a full fence, and so (Dekker):
+//!
+//! - the recorder finds every event whose library has read what was there before;
+//! - a bit that was set for what was there before is either found by the recorder, which makes it
+//!   right, or its setter finds the change, and makes it right itself: by the same way, so that
+//!   what it does then is looked at again, too.
+//!
+//! A library clears no bits but its own of a moment before (and a session's where it sets its
+//! successor's): the others are the recorder's work. It need not wait for rules that are being
+//! rewritten, because who rewrites them comes to the event afterwards. And it does not try for
+//! ever: who finds other rules again and again says so in `events_revision`, and the recorder looks
+//! at the events once more.
+//!
+//! **Why no event has two bits for one channel,** which sites would record twice. A library loads
+//! the word, *then* reads what decides, and changes the word by one exchange, which fails if it is
+//! not what was loaded. Had the recorder changed the word before the load, what it decided before
+//! that would have been read (Acquire); if it changes it afterwards, the exchange fails, and all is
+//! decided anew. So a library that has slept cannot set a session's bit beside that of the
+//! successor, to which the recorder has moved the event meanwhile. And where a library sets a
+//! successor's bit, the same exchange clears the old one: sites find one or the other.
+//!
+//! (A word that is the same again after all these changes is taken for what it was: a bit does not
+//! say since when it is there. Who sleeps so long may set one that is wrong for as long as it takes
+//! to look again.)
+//!
+//! **Bits of what has ended.** The recorder has cleared them, and looks no more. Who has set one
+//! since finds at its second look that the session is not active, and clears it. If it was a
+//! successor's, that one's rules decide: it may have been given others, now that it is alone. The
+//! same for a bit that a library clears of a slot by which it did not come: it may be another
+//! session's by now.
+//!
+//! Who is killed between setting a bit and looking again may leave one that the rules do not want
+//! any more, until they change or the slot is taken anew: then some records more are there than
+//! were asked for, or (in a session that is paused or over) a site pays for nothing.
+//!
+//! **The rules' bytes** stand under a sequence count, `rules_revision`: odd while they change. A
+//! reader copies them between two looks at the same even number.
+//!
+//! **A session with a successor** is given up for another slot, bit by bit. An event that is
+//! described meanwhile gets the successor's bit by the old one's rules; so the successor has no
+//! rules of its own before all bits are moved, lest an event have both bits:
+//!
+//! 1. the successor becomes ACTIVE, with no rules;
+//! 2. the old session's `successor` names it: one store, from which on nobody sets the old bit;
+//! 3. [`Window::move_event`] for every event;
+//! 4. [`Window::set_rules`] and [`Window::apply_rules`] for the successor, with the old one's
+//!    rules; the old session ends, and only then may the successor be given others.
+//!
+//! `crates/ring/tests/loom/rules.rs` has models of this. The sequence count is the kernel's
+//! (Documentation/locking/seqlock.rst), its fences those of Boehm, "Can seqlocks get along with
+//! programming language memory models?" (2012).
+
+use core::sync::atomic::{AtomicU8, AtomicU32, Ordering, fence};
+
+use trackway_abi::session::{RULES_BYTES_MAX, SESSIONS_MAX, Session, flag, state};
+use trackway_schema::{Heading, Rules};
+
+use crate::{SessionLayout, Window};
+
+/// How often a library decides anew before it leaves the event to the recorder. Each time a
+/// recorder must have changed its rules and be through with it, or somebody else another bit of the
+/// same word.
+const TRIES_MAX: usize = 64;
+/// How often the recorder, or who finds it gone, tries an exchange of bits.
+const EXCHANGES_MAX: usize = 1000;
+/// What stands in the place of words of a window that the process has left (the agent's `known`):
+/// it stands for no sessions, and nothing is taken from it. (Where 32 sessions want an event, a
+/// library clears none of their bits.)
+const LEFT: u32 = u32::MAX;
+
+/// What decides about a session's bits, besides the rules' bytes.
+#[derive(Debug, Clone, Copy)]
+struct Standing {
+    revision: u32,
+    is_active: bool,
+    /// The slot whose bit an event gets that the rules select: the session's, or its successor's.
+    target: usize,
+    /// Whether bits may be set.
+    is_open: bool,
+}
+
+impl Standing {
+    fn of(window: &Window, slot: usize) -> Self {
+        let is_active = |session: &Session| {
+            // ORDERING: Acquire pairs with the recorder's store of ACTIVE: the rest was there.
+            session.state.load(Ordering::Acquire) == state::ACTIVE
+        };
+        let is_paused =
+            |session: &Session| session.flags.load(Ordering::Relaxed) & flag::PAUSED != 0;
+        let session = window.session(slot);
+        // ORDERING: Acquire pairs with the Release of the even number in `set_rules`.
+        let revision = session.rules_revision.load(Ordering::Acquire);
+        let successor = session.successor.load(Ordering::Relaxed);
+        let target = successor.checked_sub(1).map_or(slot, |heir| heir as usize % SESSIONS_MAX);
+        let heir = window.session(target);
+        Self {
+            revision,
+            is_active: is_active(session),
+            target,
+            is_open: is_active(session)
+                && !is_paused(session)
+                && (target == slot || is_active(heir) && !is_paused(heir)),
+        }
+    }
+
+    /// Whether the rules are being rewritten.
+    const fn is_changing(self) -> bool {
+        self.revision & 1 != 0
+    }
+}
+
+/// A library at work on an event's bits.
+#[derive(Debug, Clone, Copy)]
+struct Visit {
+    /// The session that it is at.
+    slot: usize,
+    /// The bit that it has set, if any.
+    ours: u32,
+    /// Bits that it has cleared of slots by which it did not come: those it looks at, too.
+    owed: u32,
+}
+
+impl Visit {
+    /// Bits that must not be set where `wanted` is.
+    const fn cleared(&self, standing: Standing, wanted: u32) -> u32 {
+        let own = bit_of(self.slot);
+        if standing.is_changing() {
+            return 0; // the recorder is about to come to this event
+        }
+        if !standing.is_active {
+            return self.ours & own;
+        }
+        let replaced = if wanted & !own != 0 { own } else { 0 };
+        self.ours & !wanted | replaced
+    }
+
+    /// What it has done to the word.
+    const fn note(&mut self, word: u32, into: u32) {
+        self.ours = self.ours & into | into & !word;
+        self.owed |= word & !into & !bit_of(self.slot);
+    }
+
+    /// Where it goes from a slot with which it is through.
+    const fn next(&self, standing: Standing) -> Option<Self> {
+        let is_settled = standing.is_active && !standing.is_changing();
+        // A bit that it has set for the successor of a session that could not say any more.
+        let ours = if is_settled { 0 } else { self.ours & !bit_of(self.slot) };
+        let among = if ours != 0 { ours } else { self.owed };
+        if among == 0 {
+            return None;
+        }
+        let slot = among.trailing_zeros() as usize;
+        Some(Self { slot, ours, owed: self.owed & !bit_of(slot) })
+    }
+}
+
+impl Window {
+    /// Gives session `slot` these rules, as `trackway_schema::Rules` reads them; false, and the old
+    /// ones stay, where they are longer than `RULES_BYTES_MAX`. Its recorder only, which then calls
+    /// [`Self::apply_rules`] for every event. Takes over from a recorder that died in here.
+    pub fn set_rules(&self, slot: usize, text: &[u8]) -> bool {
+        if text.len() > RULES_BYTES_MAX {
+            return false;
+        }
+        let session = self.session(slot);
+        let odd = session.rules_revision.load(Ordering::Relaxed) | 1;
+        session.rules_revision.store(odd, Ordering::Relaxed);
+        // ORDERING: Release keeps the odd number before the bytes, for readers that see any of
+        // them; pairs with the Acquire fence in `selects`.
+        fence(Ordering::Release);
+        for (place, &byte) in session.rules.iter().zip(text) {
+            place.store(byte, Ordering::Relaxed);
+        }
+        session.rules_bytes.store(text.len() as u32, Ordering::Relaxed);
+        // ORDERING: Release pairs with the Acquire in `Standing::of`: the bytes belong to it.
+        session.rules_revision.store(odd.wrapping_add(1), Ordering::Release);
+        // ORDERING: SeqCst, the recorder's half of the argument above.
+        fence(Ordering::SeqCst);
+        true
+    }
+
+    /// Whether the rules of session `slot` select an event; `None` if they are not those of
+    /// `revision`, or were rewritten meanwhile.
+    fn selects(&self, slot: usize, revision: u32, heading: &Heading<'_>) -> Option<bool> {
+        let session = self.session(slot);
+        let mut text = [0_u8; RULES_BYTES_MAX];
+        let length = (session.rules_bytes.load(Ordering::Relaxed) as usize).min(RULES_BYTES_MAX);
+        copy(&session.rules, &mut text[..length]);
+        // ORDERING: Acquire keeps the bytes before this second look; see `set_rules`.
+        fence(Ordering::Acquire);
+        let is_whole = session.rules_revision.load(Ordering::Relaxed) == revision;
+        let selects =
+            || Rules::new(&text[..length]).selects(heading.provider, heading.name, heading.level);
+        is_whole.then(selects)
+    }
+
+    /// Enables event `index` (with this heading) in the session that `layout` describes, if its
+    /// rules select it now: takes an id, then sets the bit. In its successor's place, if it has
+    /// one. Whether it is enabled now.
+    ///
+    /// For the library, about an event that it has described. Doing it twice is harmless. Any
+    /// thread or process, also in a signal handler; no system call; 3 KiB of stack.
+    pub fn enable_if_selected(
+        &self,
+        layout: &SessionLayout,
+        index: usize,
+        heading: &Heading<'_>,
+    ) -> bool {
+        self.settle(layout.index, index, heading, &mut || {})
+    }
+
+    /// As [`Self::enable_if_selected`]; `meanwhile` is called where others may change what was just
+    /// read, before that is acted on.
+    #[cold]
+    #[inline(never)] // for the stack of those that do not come here
+    fn settle(
+        &self,
+        slot: usize,
+        index: usize,
+        heading: &Heading<'_>,
+        meanwhile: &mut dyn FnMut(),
+    ) -> bool {
+        let enabled = &self.event(index).enabled;
+        let mut at = Visit { slot, ours: 0, owed: 0 };
+        let (mut said, mut is_on) = (None, false);
+        for _ in 0..TRIES_MAX {
+            // ORDERING: Acquire, before what decides is read: who finds what a recorder has made of
+            // the word finds what it made it of. Pairs with the Release in all that changes bits.
+            let word = enabled.load(Ordering::Acquire);
+            let standing = Standing::of(self, at.slot);
+            let Some(wanted) = self.wanted(at.slot, standing, (index, heading), &mut said) else {
+                continue;
+            };
+            let cleared = word & at.cleared(standing, wanted);
+            if cleared != 0 && word == LEFT {
+                break;
+            }
+            meanwhile();
+            let into = word & !cleared | wanted;
+            if into == word {
+                is_on |= wanted != 0;
+                let Some(next) = at.next(standing) else { return is_on };
+                at = next;
+                continue;
+            }
+            // ORDERING: as in `set`.
+            let (success, failure) = (Ordering::SeqCst, Ordering::Relaxed);
+            if enabled.compare_exchange(word, into, success, failure).is_ok() {
+                at.note(word, into);
+                // ORDERING: SeqCst, the library's half of the argument above.
+                fence(Ordering::SeqCst);
+            }
+        }
+        // ORDERING: Release: who sees the revision sees the bit.
+        self.header().events_revision.fetch_add(1, Ordering::Release);
+        false
+    }
+
+    /// The bit that an event must have as the session in `slot` stands, with its id in place: the
+    /// session's, its successor's, or none. `None`: that has just changed. What the rules `said`
+    /// last is kept: slot, revision, and whether they select the event.
+    fn wanted(
+        &self,
+        slot: usize,
+        standing: Standing,
+        (index, heading): (usize, &Heading<'_>),
+        said: &mut Option<(usize, u32, bool)>,
+    ) -> Option<u32> {
+        if !standing.is_open || standing.is_changing() {
+            return Some(0);
+        }
+        let is_same = |&(of, revision, _): &(usize, u32, bool)| {
+            (of, revision) == (slot, standing.revision) // which no other rules of the slot have
+        };
+        let (.., selects) = match said.filter(is_same) {
+            Some(said) => said,
+            None => {
+                let selects = self.selects(slot, standing.revision, heading)?;
+                *said.insert((slot, standing.revision, selects))
+            }
+        };
+        if !selects {
+            return Some(0);
+        }
+        // After what decides: the id is of the same life of the slot, or of a later one.
+        let target = SessionLayout::read(self, standing.target)?;
+        self.ensure_id(&target, index);
+        Some(bit_of(standing.target))
+    }
+
+    /// Clears the bit of event `index` in session `slot`; if it turns out afterwards that it is to
+    /// stay, it becomes what the rules say by then. For writers that find nobody behind it; any
+    /// thread or process, also in a signal handler.
+    #[cold]
+    #[inline(never)] // as above
+    pub fn clear_bit_unless(&self, slot: usize, index: usize, stays: impl FnOnce() -> bool) {
+        let bit = bit_of(slot);
+        let is_set = |word: u32| word & bit != 0 && word != LEFT;
+        // The exchange is SeqCst, for who looks in `stays` whether a recorder has come back, which
+        // says so first and then sets the bits (Dekker).
+        if exchange(&self.event(index).enabled, bit, 0, is_set) == Some(true) && stays() {
+            self.settle_described(slot, index);
+        }
+    }
+
+    /// As [`Self::enable_if_selected`], of an event whose description the caller does not have.
+    #[cold]
+    #[inline(never)] // as above
+    fn settle_described(&self, slot: usize, index: usize) {
+        let mut beginning = [0; Heading::BYTES_MAX];
+        if let Some(heading) = self.heading(index, &mut beginning) {
+            self.settle(slot, index, &heading, &mut || {});
+        }
+    }
+
+    /// Makes the bit of event `index` what the rules of the session that `layout` describes say:
+    /// after [`Self::set_rules`], after pauses, when its rules for processes have changed, and
+    /// where `events_revision` has moved. Whether it is set now. The session's recorder only, and
+    /// not while the session has a successor.
+    pub fn apply_rules(&self, layout: &SessionLayout, index: usize) -> bool {
+        // ORDERING: SeqCst, the recorder's half of the argument above.
+        fence(Ordering::SeqCst);
+        let mut beginning = [0; Heading::BYTES_MAX];
+        let standing = Standing::of(self, layout.index);
+        let wanted = standing.is_open
+            && self.heading(index, &mut beginning).is_some_and(|heading| {
+                self.selects(layout.index, standing.revision, &heading) == Some(true)
+            });
+        let (enabled, bit) = (&self.event(index).enabled, bit_of(layout.index));
+        if wanted {
+            self.ensure_id(layout, index);
+            set(enabled, bit);
+        } else if enabled.load(Ordering::Relaxed) & bit != 0 {
+            // Who loads the word by Acquire sees what decided, because of the fence above.
+            enabled.fetch_and(!bit, Ordering::Relaxed);
+        }
+        wanted
+    }
+
+    /// Moves event `index` from session `from` to its successor, which `to` describes: whoever
+    /// looks at the enable word finds one bit or the other. Whether it was enabled in `from`. The
+    /// recorder of both only, in the order that this file's head gives.
+    pub fn move_event(&self, index: usize, from: usize, to: &SessionLayout) -> bool {
+        // ORDERING: SeqCst, the recorder's half of the argument above.
+        fence(Ordering::SeqCst);
+        let enabled = &self.event(index).enabled;
+        let (old, new) = (bit_of(from), bit_of(to.index));
+        let is_set = |word: u32| word & old != 0;
+        if !is_set(enabled.load(Ordering::Relaxed)) {
+            return false;
+        }
+        self.ensure_id(to, index);
+        exchange(enabled, old, new, is_set).unwrap_or_else(|| {
+            // Somebody writes to it without end. First the new bit: better twice than not at all.
+            set(enabled, new);
+            enabled.fetch_and(!old, Ordering::Relaxed);
+            true
+        })
+    }
+
+    /// Gives event `index` an id in the session that `layout` describes, if it has none.
+    fn ensure_id(&self, layout: &SessionLayout, index: usize) {
+        let id = layout.id(self, index);
+        if id.load(Ordering::Relaxed) == 0 {
+            let session = self.session(layout.index);
+            let taken = session.next_id.fetch_add(1, Ordering::Relaxed);
+            // Somebody else may have been first: then our number is a gap. Where somebody wrote
+            // over the next number, ours may be none.
+            // ORDERING: Release, so that a recorder that sees records with this id (published by
+            // the commit store) finds it in the table; the partner is its Acquire scan.
+            let _ =
+                id.compare_exchange(0, taken.wrapping_add(1), Ordering::Release, Ordering::Relaxed);
+        }
+    }
+}
+
+/// A session's bit in enable words.
+const fn bit_of(slot: usize) -> u32 {
+    1 << (slot % SESSIONS_MAX)
+}
+
+fn set(enabled: &AtomicU32, bits: u32) {
+    // ORDERING: whoever sees the bit finds the id; SeqCst because a recorder that comes back
+    // renews its lease first (see `look_at_lease` in the agent).
+    enabled.fetch_or(bits, Ordering::SeqCst);
+}
+
+/// Clears bits and sets others in one operation, if the word is as it must be; whether it was.
+/// `None`: others change it all the time.
+fn exchange(
+    enabled: &AtomicU32,
+    old: u32,
+    new: u32,
+    is_right: impl Fn(u32) -> bool,
+) -> Option<bool> {
+    for _ in 0..EXCHANGES_MAX {
+        let word = enabled.load(Ordering::Relaxed);
+        if !is_right(word) {
+            return Some(false);
+        }
+        // ORDERING: as in `set`.
+        let (success, failure) = (Ordering::SeqCst, Ordering::Relaxed);
+        if enabled.compare_exchange(word, word & !old | new, success, failure).is_ok() {
+            return Some(true);
+        }
+    }
+    None
+}
+
+/// Copies bytes of shared memory, as many as both have.
+fn copy(from: &[AtomicU8], into: &mut [u8]) {
+    for (byte, shared) in into.iter_mut().zip(from) {
+        *byte = shared.load(Ordering::Relaxed);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::world::World;
+
+    /// What others do while a library is between its look at what decides and its exchange: this
+    /// time, the next, …
+    type Meanwhile<'world> = &'world dyn Fn();
+
+    /// A library describes an event in slot 4.
+    fn describe(world: &World, index: usize, meanwhile: &[Meanwhile<'_>]) -> bool {
+        let mut beginning = [0; Heading::BYTES_MAX];
+        let heading = world.window.heading(index, &mut beginning).expect("an event");
+        let mut turns = meanwhile.iter();
+        world.window.settle(4, index, &heading, &mut || {
+            if let Some(others) = turns.next() {
+                others();
+            }
+        })
+    }
+
+    /// The recorder gives what session 4 records to session 5, but for its rules.
+    fn pass_on(world: &World, index: usize) -> SessionLayout {
+        let heir = world.session(5, "");
+        world.window.session(4).successor.store(5 + 1, Ordering::Relaxed);
+        world.window.move_event(index, 4, &heir);
+        heir
+    }
+
+    fn end(world: &World, index: usize) {
+        world.window.session(4).state.store(state::ENDING, Ordering::Relaxed);
+        world.window.event(index).enabled.fetch_and(!bit_of(4), Ordering::Relaxed);
+    }
+
+    #[test]
+    fn a_library_that_slept_sets_no_bit_beside_that_of_a_successor() {
+        let world = World::new("beside");
+        let old = world.session(4, "");
+        let (index, _) = world.describe(&old, "request");
+        world.window.set_rules(4, b"app:*");
+        let moved = || {
+            assert!(world.window.apply_rules(&old, index));
+            pass_on(&world, index);
+        };
+        let looked = || assert_eq!(world.bits(index), 1 << 5, "a site would record it twice");
+        assert!(describe(&world, index, &[&moved, &looked, &looked]));
+        assert_eq!(world.bits(index), 1 << 5);
+    }
+
+    #[test]
+    fn a_bit_that_goes_to_a_successor_leaves_none_behind() {
+        let world = World::new("behind");
+        let old = world.session(4, "app:*");
+        let (index, _) = world.describe(&old, "request");
+        let heir = world.session(5, "");
+        world.window.session(4).successor.store(5 + 1, Ordering::Relaxed);
+        // The recorder has not come to it yet.
+        assert!(describe(&world, index, &[]));
+        assert_eq!(world.bits(index), 1 << 5);
+        assert_ne!(world.id(&heir, index), 0);
+    }
+
+    #[test]
+    fn a_bit_of_a_session_that_ended_meanwhile_is_cleared() {
+        let world = World::new("ended");
+        let old = world.session(4, "");
+        let (index, _) = world.describe(&old, "request");
+        world.window.set_rules(4, b"app:*");
+        let others = || {
+            world.window.event(index).enabled.fetch_or(1 << 9, Ordering::Relaxed);
+            // Its slot, before the exchange that now fails.
+            end(&world, index);
+        };
+        assert!(!describe(&world, index, &[&others]));
+        assert_eq!(world.bits(index), 1 << 9);
+
+        world.window.session(4).state.store(state::ACTIVE, Ordering::Relaxed);
+        let ended = || end(&world, index);
+        let looked = || assert_eq!(world.bits(index), 1 << 9 | 1 << 4, "it was set");
+        assert!(!describe(&world, index, &[&ended, &looked]));
+        assert_eq!(world.bits(index), 1 << 9, "a site pays for a slot that is free");
+    }
+
+    #[test]
+    fn a_bit_of_a_successor_that_is_alone_is_what_its_own_rules_say() {
+        for (rules, expected) in [("app:*", 1 << 5), ("", 0)] {
+            let world = World::new("alone");
+            let old = world.session(4, "");
+            let (index, _) = world.describe(&old, "request");
+            world.window.set_rules(4, b"app:*");
+            let heir = world.session(5, "");
+            world.window.session(4).successor.store(5 + 1, Ordering::Relaxed);
+            let others = || {
+                world.window.move_event(index, 4, &heir);
+                world.window.set_rules(5, b"app:*");
+                // Here the event is one that the recorder did not find.
+                end(&world, index);
+                world.window.set_rules(5, rules.as_bytes());
+            };
+            describe(&world, index, &[&others]);
+            assert_eq!(world.bits(index), expected, "{rules}");
+        }
+    }
+
+    #[test]
+    fn a_bit_that_was_cleared_of_another_session_is_looked_at_again() {
+        let world = World::new("another");
+        let old = world.session(4, "app:*");
+        let (index, _) = world.describe(&old, "request");
+        world.window.event(index).enabled.store(0, Ordering::Relaxed);
+        let heir = world.session(5, "");
+        world.window.session(4).successor.store(5 + 1, Ordering::Relaxed);
+        // The heir's bit is set for 4, when 4 is another session's by now, which has no successor
+        // and does not want the event; and 5 one that does, and whose recorder finds its bit set.
+        let others = || {
+            world.window.session(4).successor.store(0, Ordering::Relaxed);
+            world.window.set_rules(4, b"");
+            world.window.set_rules(5, b"app:*");
+        };
+        let applied = || assert!(world.window.apply_rules(&heir, index));
+        describe(&world, index, &[&others, &applied]);
+        assert_eq!(world.bits(index), 1 << 5);
+    }
+
+    #[test]
+    fn nothing_is_taken_from_what_stands_for_a_window_that_was_left() {
+        let world = World::new("left");
+        let session = world.session(4, "app:*");
+        let (index, _) = world.describe(&session, "request");
+        let enabled = &world.window.event(index).enabled;
+        enabled.store(0, Ordering::Relaxed);
+        let gone = || world.window.session(4).state.store(state::FREE, Ordering::Relaxed);
+        let left = || enabled.store(LEFT, Ordering::Relaxed);
+        let both = || {
+            gone();
+            left();
+        };
+        let nothing = || {};
+        // Before its bit is set, or when it is about to be taken back.
+        for meanwhile in [[&both as Meanwhile<'_>, &nothing], [&gone, &left]] {
+            world.window.session(4).state.store(state::ACTIVE, Ordering::Relaxed);
+            enabled.store(0, Ordering::Relaxed);
+            assert!(!describe(&world, index, &meanwhile));
+            assert_eq!(enabled.load(Ordering::Relaxed), LEFT);
+        }
+        world.window.clear_bit_unless(4, index, || true);
+        assert_eq!(enabled.load(Ordering::Relaxed), LEFT);
+    }
+}

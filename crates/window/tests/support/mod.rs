@@ -1,0 +1,60 @@
+//! A window of a test's own.
+
+use std::ffi::CString;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+
+use trackway_schema::{Encoder, Scalar, Shape};
+use trackway_window::{NAME_BYTES, OpenError, Window, window_name};
+
+/// A folder in /dev/shm, removed with what is in it.
+pub(crate) struct Folder(PathBuf);
+
+impl Folder {
+    pub(crate) fn new(name: &str) -> Self {
+        let path = format!("/dev/shm/trackway-test-window-{name}-{}", std::process::id());
+        std::fs::create_dir_all(&path).expect("a folder in /dev/shm");
+        Self(path.into())
+    }
+
+    pub(crate) fn file(&self) -> PathBuf {
+        let mut name = [0; NAME_BYTES];
+        let path = window_name(self.0.as_os_str().as_bytes(), uid(), &mut name).unwrap();
+        Path::new(std::ffi::OsStr::from_bytes(path.to_bytes())).to_owned()
+    }
+
+    pub(crate) fn open(&self, create: bool) -> Result<(Window, trackway_sys::file::Fd), OpenError> {
+        self.open_for(uid(), create)
+    }
+
+    /// The file of the same name, as that of another user.
+    pub(crate) fn open_for(
+        &self,
+        user: u32,
+        create: bool,
+    ) -> Result<(Window, trackway_sys::file::Fd), OpenError> {
+        let folder = CString::new(self.0.as_os_str().as_bytes()).unwrap();
+        let path = CString::new(self.file().as_os_str().as_bytes()).unwrap();
+        Window::open(&folder, &path, user, create)
+    }
+}
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}
+
+/// The user whose window it is.
+pub(crate) fn uid() -> u32 {
+    // SAFETY: geteuid has no preconditions.
+    unsafe { libc::geteuid() }
+}
+
+/// An event `app:name` of level INFO, encoded.
+pub(crate) fn description(name: &str) -> Vec<u8> {
+    let mut buffer = [0; 512];
+    let mut encoder = Encoder::new(&mut buffer, b"app", name.as_bytes(), 6).unwrap();
+    encoder.field(b"n", Shape::Scalar, Some(Scalar::U32), 0, 0).unwrap();
+    encoder.finish().to_vec()
+}

@@ -1,0 +1,112 @@
+//! Nobody else gets to sessions, traces, or the window.
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::Path;
+use std::process::Output;
+
+use trackway_tests::{is_root, skipped, source_dir};
+
+use crate::place::{Place, told};
+
+const NOBODY: [&str; 5] =
+    ["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups", "--inh-caps=-all"];
+
+/// Runs a command as another user.
+fn as_nobody(place: &Place, command: &[&str]) -> Output {
+    let mut all = NOBODY.into_iter().chain(command.iter().copied());
+    let mut setpriv = place.world.command(all.next().expect("a program"));
+    setpriv.args(all).current_dir("/").output().expect("setpriv runs")
+}
+
+/// RUN list, status, destroy, print, cat, a connection, as another user. EXPECT no for all.
+#[test]
+fn another_user_gets_to_nothing() {
+    if !is_root() || !trackway_tests::has("setpriv") {
+        return skipped("not root: other users");
+    }
+    let place = Place::new("session-others");
+    place.ok("session create web -o trace");
+    place.emit("steps", 10);
+    let modes = |path: &Path| fs::metadata(path).expect("it is there").permissions().mode() & 0o777;
+    let run = place.world.run_dir();
+    let window = fs::read_dir(place.world.window_dir()).expect("a folder").flatten().next();
+    let window = window.expect("a window").path();
+    assert_eq!(modes(&run), 0o700);
+    assert_eq!(modes(&run.join("web.sock")), 0o600);
+    assert_eq!(modes(&place.world.path("trace")), 0o700);
+    assert_eq!(modes(&window), 0o600);
+    // The ways there are open, as in /tmp and /dev/shm: it is up to these alone.
+    fs::set_permissions(place.world.path(""), fs::Permissions::from_mode(0o755)).expect("ours");
+    // What another user can run: a copy, where he gets to it.
+    let trackway = place.world.path("trackway");
+    fs::copy(trackway_tests::build_dir().join("trackway"), &trackway).expect("a copy");
+    let trackway = trackway.to_str().expect("text");
+    let (_, text, talk) = told(&as_nobody(&place, &[trackway, "--version"]));
+    assert!(text.starts_with("trackway "), "{talk}");
+    for line in ["session list", "session status web", "session destroy web", "event off web *"] {
+        let words: Vec<&str> = std::iter::once(trackway).chain(line.split(' ')).collect();
+        let (is_success, text, talk) = told(&as_nobody(&place, &words));
+        assert!(!is_success && text.is_empty(), "{line}: {text}");
+        assert!(talk.contains("is not yours alone") && talk.contains("hint: "), "{line}: {talk}");
+    }
+    let trace = place.world.path("trace");
+    let trace = trace.to_str().expect("text");
+    let (is_success, text, _) = told(&as_nobody(&place, &[trackway, "print", trace]));
+    assert!(!is_success && text.is_empty(), "{text}");
+    for (command, path) in [("ls", &run), ("cat", &run.join("web.log")), ("cat", &window)] {
+        let read = as_nobody(&place, &[command, path.to_str().expect("text")]);
+        let (is_success, text, talk) = told(&read);
+        assert!(!is_success && text.is_empty() && talk.contains("Permission denied"), "{talk}");
+    }
+    // His own sessions are elsewhere, and he has none.
+    let (is_success, text, talk) =
+        told(&as_nobody(&place, &["env", "-u", "TRACKWAY_RUN_DIR", trackway, "session", "list"]));
+    assert!(is_success && text.is_empty() && talk.contains("there is no session"), "{talk}");
+    assert_eq!(place.status("web")["counts"]["recorded"], 10, "{}", source_dir().display());
+    place.ok("session destroy");
+}
+
+/// RUN create where the path of the folder of sockets is too long for a socket. EXPECT a hint, and
+/// nothing left.
+#[test]
+fn a_folder_of_sockets_with_too_long_a_path_is_refused() {
+    let place = Place::new("session-long-path");
+    let folder = place.world.path(&"long".repeat(30));
+    let mut create = place.command("session create web -o trace");
+    let create = create.env("TRACKWAY_RUN_DIR", &folder).output().expect("trackway runs");
+    let (is_success, _, talk) = told(&create);
+    assert!(!is_success && talk.contains("hint: name a folder with a shorter path"), "{talk}");
+    assert!(!place.world.path("trace").exists(), "nothing is left of what was refused");
+    assert_eq!(fs::read_dir(folder).expect("a folder").count(), 0);
+}
+
+/// RUN commands where the folder of sockets is of another mode, a link, or another user's. EXPECT
+/// that it is not used, and why.
+#[test]
+fn a_folder_of_sockets_that_others_get_to_is_not_used() {
+    let place = Place::new("session-folder");
+    let run = place.world.run_dir();
+    fs::create_dir(&run).expect("a folder");
+    let refuse = |why: &str| {
+        for line in ["session list", "session create web -o trace", "session status web"] {
+            let talk = place.refused(line);
+            assert!(talk.contains("is not yours alone"), "{why}: {line}: {talk}");
+            assert!(talk.contains("TRACKWAY_RUN_DIR"), "{why}: {line}: {talk}");
+        }
+    };
+    fs::set_permissions(&run, fs::Permissions::from_mode(0o770)).expect("ours");
+    refuse("another mode");
+    fs::set_permissions(&run, fs::Permissions::from_mode(0o700)).expect("ours");
+    if is_root() {
+        std::os::unix::fs::chown(&run, Some(65534), None).expect("root may");
+        refuse("another owner");
+    }
+    fs::remove_dir(&run).expect("empty");
+    let elsewhere = place.world.path("elsewhere");
+    fs::create_dir(&elsewhere).expect("a folder");
+    std::os::unix::fs::symlink(&elsewhere, &run).expect("a link");
+    refuse("a link");
+    assert_eq!(fs::read_dir(&elsewhere).expect("a folder").count(), 0);
+    assert!(!place.world.path("trace").exists());
+}

@@ -1,0 +1,160 @@
+//! What is changed while programs emit: rules, levels, contexts, sizes, channels.
+
+use std::collections::BTreeMap;
+
+use crate::place::{Bursts, Counting, Place, assert_all_there, assert_none_there, assert_there};
+
+/// RUN event off and on, again and again, while a program counts; nothing is emitted meanwhile by
+/// its one thread. EXPECT every number of while it was on, none of while it was off.
+#[test]
+fn events_are_switched_off_and_on_between_two_numbers() {
+    let place = Place::new("session-rules");
+    place.ok("session create web --on life:* -o trace");
+    let mut bursts = Bursts::of(&place, 100);
+    let mut on = vec![true];
+    for command in [
+        "event off web life:step",
+        "event on web life:*",
+        "event off web life",
+        "event on web life:st* other:*",
+        "event on web other:* --only",
+        "event on web * --only",
+        "event on web !life:* --only",
+        "event on web life --level info --only",
+        "event on web life --level warning --only",
+        "event on web life --level-only info",
+        "event off web *:s*",
+        "event on web *:s*",
+    ] {
+        place.ok(command);
+        bursts.next();
+        on.push(!on[on.len() - 1]);
+    }
+    place.ok("event off web *:s*");
+    let (_, talk) = place.ok("event on web life:step");
+    assert!(talk.contains("what '!*:s*' excludes stays off"), "{talk}");
+    place.ok("session destroy web");
+    let numbers = place.numbers("trace");
+    for (number, is_on) in (0..).zip(on) {
+        let range = number * 100..(number + 1) * 100;
+        match is_on {
+            true => assert_there(&numbers, 0, range),
+            false => assert_none_there(&numbers, 0, range),
+        }
+    }
+}
+
+/// RUN the same while four threads count on. EXPECT all that were counted while it was surely on.
+#[test]
+fn events_are_switched_under_threads_that_emit() {
+    let place = Place::new("session-rules-threads");
+    place.ok("session create web --on life:* -o trace");
+    let counting = Counting::threads(&place, 4);
+    let (mut on, mut off) = (Vec::new(), Vec::new());
+    let mut begin = counting.steps.counts();
+    for _ in 0..10 {
+        counting.steps.wait_more(20);
+        let before = counting.steps.counts();
+        on.push((begin, before));
+        place.ok("event off web life:step");
+        let begin_off = counting.steps.counts();
+        counting.steps.wait_more(20);
+        off.push((begin_off, counting.steps.counts()));
+        place.ok("event on web life:step");
+        begin = counting.steps.counts();
+    }
+    let steps = counting.finish();
+    on.push((begin, steps.counts()));
+    place.ok("session destroy web");
+    let numbers = place.numbers("trace");
+    let of = |counts: &BTreeMap<u32, u64>, who: u32| counts.get(&who).copied().unwrap_or(0);
+    for who in 0..4 {
+        for (begin, end) in &on {
+            // The first one may have looked at what is on before it was switched.
+            assert_there(&numbers, who, of(&begin.started, who) + 1..of(&end.returned, who));
+        }
+        for (begin, end) in &off {
+            assert_none_there(&numbers, who, of(&begin.started, who) + 1..of(&end.returned, who));
+        }
+        // Nothing twice, nothing that was not emitted, in order.
+        let all = &numbers[&who];
+        assert!(all.windows(2).all(|pair| pair[0] < pair[1]), "stream {who}");
+        assert!(all.last().is_none_or(|last| *last < steps.counts().started[&who]));
+    }
+}
+
+/// RUN channel set 60 times, other contexts, sizes, modes, while 4 threads count. EXPECT every
+/// number once, contexts that are so, in a trace that babeltrace2 reads, too.
+#[test]
+fn nothing_is_lost_or_doubled_while_contexts_and_sizes_change() {
+    let place = Place::new("session-contexts");
+    place.ok("session create web --on life:* --buffer-size 4M -o trace");
+    let counting = Counting::threads(&place, 4);
+    // Large enough for a recorder that gets its turn late.
+    let changes = [
+        "--context vpid,vtid",
+        "--context none",
+        "--buffer-size 8M",
+        "--context procname,vtid --sub-buffers 16",
+        "--buffer-size 2M",
+        "--context vpid --sub-buffers 8",
+    ];
+    for change in changes.iter().cycle().take(60) {
+        place.ok(&format!("channel set web channel0 {change}"));
+    }
+    counting.steps.wait_more(100);
+    let steps = counting.finish();
+    let (_, talk) = place.ok("session destroy web");
+    assert!(talk.contains(" 0 lost, "), "{talk}");
+    assert_all_there(&place.numbers("trace"), &steps);
+}
+
+/// RUN channel add and remove while threads count. EXPECT each channel has what was emitted while
+/// it was there, and the first has all.
+#[test]
+fn channels_come_and_go_while_programs_emit() {
+    let place = Place::new("session-channels");
+    place.ok("session create web --on life:* --context vtid -o trace");
+    let mut bursts = Bursts::of(&place, 50);
+    // What a second channel records, too, is in the trace twice.
+    for round in 0..4 {
+        place.ok(&format!("channel add web more{round} --on life:* --context vpid"));
+        bursts.next();
+        let channels = place.status("web")["channels"].clone();
+        assert_eq!(channels[1]["spec"]["name"], format!("more{round}"), "{channels}");
+        place.ok(&format!("channel remove web more{round}"));
+        bursts.next();
+    }
+    let talk = place.refused("event off web life:*  --channel more0");
+    assert!(talk.contains("'more0'"), "{talk}");
+    place.ok("channel add web second --on many:*");
+    let talk = place.refused("event off web life:*");
+    assert!(talk.contains("--channel"), "{talk}");
+    let (_, talk) = place.ok("session destroy web");
+    assert!(talk.contains("trackway: 650 events recorded, 0 lost"), "{talk}");
+    let mut numbers = place.numbers("trace").remove(&0).expect("the stream");
+    numbers.sort_unstable();
+    let expected = (0..450_u64).flat_map(|number| {
+        let is_twice = number / 50 % 2 == 1;
+        std::iter::repeat_n(number, if is_twice { 2 } else { 1 })
+    });
+    assert_eq!(numbers, expected.collect::<Vec<u64>>());
+}
+
+/// RUN --level, --level-only, event on --level. EXPECT the events of these levels.
+#[test]
+fn events_are_chosen_by_level() {
+    let place = Place::new("session-levels");
+    place.ok("session create grave --level error -o grave");
+    place.ok("session create exact --on *:* --level-only info -o exact");
+    place.ok("session create mixed --on ALERT -o mixed");
+    place.ok("event on mixed *:* --level-only debug");
+    place.ok("event on mixed D* --level debug-system");
+    place.ok("event off mixed ALERT");
+    place.emit("levels", 0);
+    place.ok("session destroy --all");
+    let names = |trace: &str| place.names(trace).into_keys().collect::<Vec<_>>();
+    assert_eq!(names("grave"), ["ALERT:ALERT", "CRIT:CRIT", "EMERG:EMERG", "ERR:ERR"]);
+    assert_eq!(names("exact"), ["INFO:INFO"]);
+    assert_eq!(names("mixed"), ["DEBUG:DEBUG", "DEBUG_SYSTEM:DEBUG_SYSTEM"]);
+}

@@ -1,0 +1,161 @@
+//! Time that is stepped, and time in which nothing runs.
+
+use std::fs;
+use std::process::Command;
+
+use trackway_tests::steps::{Steps, send, wait_for};
+use trackway_tests::{is_root, skipped};
+
+use crate::place::{Bursts, Counting, Place, assert_all_there, assert_there, told};
+
+/// A clock of the day that is set back by an hour once a file is there: as by date(1), which would
+/// be for the whole machine.
+const STEPPED: &str = r#"
+#define _GNU_SOURCE
+#include <stdlib.h>
+#include <sys/syscall.h>
+#include <time.h>
+#include <unistd.h>
+int clock_gettime(clockid_t clock, struct timespec *now)
+{
+    const int failed = (int)syscall(SYS_clock_gettime, clock, now);
+    if (!failed && clock == CLOCK_REALTIME && access(getenv("STEPPED"), F_OK) == 0)
+        now->tv_sec -= 3600;
+    return failed;
+}
+"#;
+
+/// RUN snapshots before and after the clock of the day is set back. EXPECT each event once where
+/// they are merged, at the same time, in order: what is recorded has a clock that is never set.
+#[test]
+fn a_clock_that_is_set_back_does_not_reorder_events() {
+    let place = Place::new("session-stepped");
+    let library = place.world.compile("stepped", STEPPED, false, &["-shared", "-fPIC"]);
+    let stepped = place.world.path("set-back");
+    let mut create = place.command("session create flight --flight-recorder -o flight");
+    create.env("LD_PRELOAD", &library).env("STEPPED", &stepped);
+    let (is_success, _, talk) = told(&create.output().expect("trackway runs"));
+    assert!(is_success, "{talk}");
+    let mut bursts = Bursts::of(&place, 100);
+    place.ok("session snapshot");
+    fs::write(&stepped, "").expect("a file");
+    bursts.next();
+    place.ok("session snapshot");
+    place.ok("channel add flight late --on life:* --context vpid");
+    place.ok("session destroy");
+    place.ok("merge -o both flight/snapshot-1 flight/snapshot-2");
+    let numbers = place.numbers("both");
+    assert_there(&numbers, 0, 0..200);
+    assert_eq!(numbers[&0].len(), 200);
+    let seconds = |trace: &str| {
+        let (text, _) = place.ok(&format!("print --clock-seconds {trace}"));
+        let of = |line: &str| line.split_once("] ").map(|(time, _)| time.to_owned());
+        text.lines().filter_map(of).take(100).collect::<Vec<_>>()
+    };
+    assert_eq!(seconds("flight/snapshot-1"), seconds("flight/snapshot-2"));
+}
+
+/// RUN recorder and program stopped for longer than a recorder is trusted without a sign of life,
+/// as in a machine that sleeps; the recorder wakes first. EXPECT nothing is lost.
+#[test]
+fn nothing_is_lost_while_everything_sleeps() {
+    let place = Place::new("session-sleep");
+    place.ok("session create web --on life:* -o trace");
+    let counting = Counting::threads(&place, 2);
+    counting.steps.wait_more(50);
+    let recorder = place.recorder_of("web").cast_signed();
+    counting.running.signal(libc::SIGSTOP);
+    send(recorder, libc::SIGSTOP);
+    // It is about time that passes: more than the five seconds of the lease.
+    std::thread::sleep(std::time::Duration::from_millis(6500));
+    send(recorder, libc::SIGCONT);
+    assert_eq!(place.status("web")["is-recording"], true);
+    counting.running.signal(libc::SIGCONT);
+    counting.steps.wait_more(50);
+    let steps = counting.finish();
+    let (_, talk) = place.ok("session destroy");
+    assert!(talk.contains(" 0 lost, "), "{talk}");
+    assert_all_there(&place.numbers("trace"), &steps);
+}
+
+/// RUN a recorder that is stopped while a program goes on. EXPECT that clients say so and how to go
+/// on; that the program goes on; that what comes after the recorder does is recorded.
+#[test]
+fn a_recorder_that_stands_still_is_said_to() {
+    let place = Place::new("session-stopped-recorder");
+    place.ok("session create web --on life:* --buffer-size 64K -o trace");
+    let counting = Counting::threads(&place, 1);
+    let recorder = place.recorder_of("web");
+    send(recorder.cast_signed(), libc::SIGSTOP);
+    let talk = place.refused("session status");
+    let stopped = format!("the recorder of session 'web' (process {recorder}) is stopped");
+    assert!(talk.contains(&stopped), "{talk}");
+    assert!(talk.contains(&format!("hint: kill -CONT {recorder} lets it go on")), "{talk}");
+    let (is_success, text, talk) = told(&place.run("session list"));
+    assert!(is_success && text.contains("stands still") && talk.contains(&stopped), "{text}{talk}");
+    counting.steps.wait_more(200);
+    send(recorder.cast_signed(), libc::SIGCONT);
+    wait_for("the recorder", || place.run("session status").status.success());
+    counting.steps.wait_more(10);
+    let begin = counting.steps.counts().started[&0];
+    counting.steps.wait_more(100);
+    let steps = counting.finish();
+    place.ok("session destroy");
+    assert_there(&place.numbers("trace"), 0, begin..steps.counts().emitted());
+}
+
+/// The program in this mode, in a time namespace of its own, whose CLOCK_MONOTONIC is days ahead;
+/// `None` (said so) where that cannot be had.
+fn ahead_of_time(place: &Place, steps: &Steps, mode: &str, argument: u64) -> Option<Command> {
+    let namespace: &[&str] = if is_root() { &[] } else { &["--map-root-user"] };
+    let of_time = ["--time", "--fork", "--monotonic", "1000000", "--"];
+    let options: Vec<&str> = namespace.iter().copied().chain(of_time).collect();
+    let probe = Command::new("unshare").args(&options).arg("true").output();
+    if !probe.is_ok_and(|output| output.status.success()) {
+        skipped("time namespaces cannot be made here");
+        return None;
+    }
+    let program = place.program(steps, mode, argument);
+    let mut command = place.world.command("unshare");
+    command.args(&options).arg(program.get_program()).args(program.get_args());
+    command.env("STEPS", steps.path());
+    Some(command)
+}
+
+/// RUN a program in a time namespace, with the recorder stopped for a moment, so that buffers of
+/// 16 KiB are full. EXPECT each event recorded or counted: the recorder lives, whatever time it is
+/// there.
+#[test]
+fn a_program_in_a_time_namespace_does_not_take_its_recorder_for_dead() {
+    let place = Place::new("session-time-namespace");
+    place.ok("session create web --on life:* --buffer-size 16K --sub-buffers 4 -o trace");
+    let steps = place.steps_of_one();
+    let Some(mut program) = ahead_of_time(&place, &steps, "steps", 5000) else { return };
+    let recorder = place.recorder_of("web").cast_signed();
+    send(recorder, libc::SIGSTOP);
+    let status = program.status();
+    send(recorder, libc::SIGCONT);
+    assert!(status.expect("it runs").success());
+    let counts = || {
+        let counts = place.status("web")["counts"].clone();
+        ["recorded", "lost"].map(|of| counts[of].as_u64().expect("a number"))
+    };
+    wait_for("the losses", || counts()[1] > 0);
+    place.ok("session stop");
+    assert_eq!(counts().iter().sum::<u64>(), 5000, "{:?} recorded and lost", counts());
+}
+
+/// RUN the same with TRACKWAY_ALLOW_BLOCKING=1, in a channel that lets programs wait. EXPECT
+/// nothing is lost.
+#[test]
+fn a_program_in_a_time_namespace_waits_for_its_recorder() {
+    let place = Place::new("session-time-namespace-blocking");
+    place.ok("session create web --on life:* --buffer-size 16K --sub-buffers 4 \
+              --blocking-timeout 20s -o trace");
+    let steps = place.steps_of_one();
+    let Some(mut program) = ahead_of_time(&place, &steps, "steps", 20_000) else { return };
+    assert!(program.env("TRACKWAY_ALLOW_BLOCKING", "1").status().expect("it runs").success());
+    let (_, talk) = place.ok("session destroy");
+    assert!(talk.contains("trackway: 20000 events recorded, 0 lost, "), "{talk}");
+    assert_all_there(&place.numbers("trace"), &steps);
+}

@@ -1,0 +1,300 @@
+//! The guides of sessions: their commands do what they say.
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::process::Command;
+
+use trackway_tests::steps::{Running, wait_for};
+use trackway_tests::{build_dir, has, is_root, skipped, source_dir};
+
+use crate::place::{Place, told};
+
+/// The program that the guides speak of. `myapp serve` goes on until it is ended.
+const MYAPP: &str = r#"
+#include <string.h>
+#include <trackway/trackway.h>
+#include <unistd.h>
+TRACKWAY_EVENT(myapp, request, TRACKWAY_INFO, (str, path), (u32, status));
+TRACKWAY_EVENT(myapp, noise, TRACKWAY_DEBUG, (u32, number));
+TRACKWAY_EVENT(myapp, failure, TRACKWAY_ERR, (str, why));
+int main(int count, char **arguments)
+{
+    const int serves = count > 1 && !strcmp(arguments[1], "serve");
+    alarm(50);
+    for (unsigned i = 0; serves || i < 10; i++) {
+        trackway(myapp, request, "/index.html", 200);
+        trackway(myapp, noise, i);
+        trackway(myapp, failure, "no such file");
+        usleep(1000);
+    }
+    return 0;
+}
+"#;
+
+/// A guide, and a place where its commands are typed.
+struct Guide {
+    place: Place,
+    text: String,
+    blocks: Vec<String>,
+}
+
+impl Guide {
+    fn new(name: &str) -> Self {
+        let text = fs::read_to_string(source_dir().join("docs/guides").join(name));
+        let text = text.expect("a guide");
+        let block = |rest: &str| rest.split("```").next().expect("an end").to_owned();
+        let blocks = text.split("```sh\n").skip(1).map(block).collect();
+        let place = Place::new("session-guide");
+        place.world.compile("myapp", MYAPP, true, &[]);
+        Self { place, text, blocks }
+    }
+
+    /// A shell in which everything is installed.
+    fn shell(&self, script: &str) -> Command {
+        let mut shell = self.place.world.command("sh");
+        let path = std::env::var("PATH").expect("a path");
+        let (build, here) = (build_dir(), self.place.world.path(""));
+        shell.env("PATH", format!("{}:{}:{path}", build.display(), here.display()));
+        shell.env("LD_LIBRARY_PATH", build).args(["-e", "-c", script]);
+        shell
+    }
+
+    /// Types the commands of a block; what they wrote.
+    fn run(&self, block: usize) -> String {
+        self.type_in(&self.blocks[block])
+    }
+
+    fn type_in(&self, script: &str) -> String {
+        let (is_success, text, talk) = told(&self.shell(script).output().expect("sh runs"));
+        assert!(is_success, "{script}\n{text}{talk}");
+        text
+    }
+
+    /// The program, which has been recorded for a while when this returns.
+    fn serve(&self, session: &str) -> Running {
+        let program = Running::start(&mut self.shell("exec myapp serve"));
+        let recorded = || self.place.status(session)["counts"]["recorded"].as_u64().unwrap_or(0);
+        for _ in 0..2 {
+            let before = recorded();
+            wait_for("events", || recorded() > before);
+        }
+        program
+    }
+}
+
+/// The README's session, beside a program that emits.
+#[test]
+fn the_readmes_sessions_do_what_it_says() {
+    let guide = Guide::new("sessions.md");
+    let readme = fs::read_to_string(source_dir().join("README.md")).expect("README.md");
+    let block = readme.split("```").find(|block| block.contains("trackway session create web"));
+    let lines: Vec<&str> = block.expect("a block").lines().filter(|it| !it.is_empty()).collect();
+    assert_eq!(lines.len(), 7);
+    let mut program = None;
+    let mut follower = None;
+    for line in lines {
+        match line.contains("--follow") {
+            true => follower = Some(Running::start(&mut guide.shell(&format!("exec {line}")))),
+            false => drop(guide.type_in(line)),
+        }
+        if program.is_none() {
+            program = Some(guide.serve("web"));
+        }
+    }
+    let (is_success, shown, _) = told(&follower.expect("a line for it").finish());
+    assert!(is_success && shown.contains("myapp:request"), "{shown}");
+}
+
+#[test]
+fn the_guide_of_sessions_does_what_it_says() {
+    let guide = Guide::new("sessions.md");
+    assert_eq!(guide.blocks.len(), 2);
+    let shown = guide.run(0);
+    assert!(shown.contains("session web: recording"), "{shown}");
+    let shown = guide.run(1);
+    assert!(shown.contains("lttng_ust_libc:malloc: "), "{shown}");
+}
+
+/// The right column of the table for who knows LTTng, line by line, is what can be typed.
+#[test]
+fn what_is_typed_instead_of_lttng_works() {
+    let guide = Guide::new("sessions.md");
+    let (_, table) = guide.text.split_once("## For who knows LTTng").expect("a table");
+    let mut follower = None;
+    let mut count = 0;
+    for line in table.lines().filter(|line| line.starts_with("| ")) {
+        let typed = line.trim_end_matches('|').rsplit(" | ").next().expect("a column");
+        for command in typed.split('`').skip(1).step_by(2).filter(|it| it.starts_with("trackway "))
+        {
+            let command = command.replace("DIR", "web-trace").replace("-- app", "-- myapp");
+            let command = command.replace("PID", &std::process::id().to_string());
+            match command.contains("--follow") {
+                true => {
+                    follower = Some(Running::start(&mut guide.shell(&format!("exec {command}"))))
+                }
+                false => drop(guide.type_in(&command)),
+            }
+            count += 1;
+        }
+    }
+    assert_eq!(count, 31);
+    let (is_success, _, talk) = told(&follower.expect("a line for it").finish());
+    assert!(is_success && talk.is_empty(), "{talk}");
+    assert!(guide.place.list().is_empty());
+}
+
+#[test]
+fn the_guide_of_disk_space_does_what_it_says() {
+    let guide = Guide::new("disk-space.md");
+    let [block] = &guide.blocks[..] else { panic!("one block") };
+    let (create, rest) = block.split_once('\n').expect("more lines");
+    guide.type_in(create);
+    let _program = guide.serve("web");
+    let shown = guide.type_in(rest);
+    assert!(shown.contains("  files     the newest 8 of 64.0 MiB at most"), "{shown}");
+    assert!(shown.contains("myapp:request"), "{shown}");
+    let streams = crate::tracefiles::files_of(&guide.place, "web-trace");
+    assert!(!streams.is_empty() && streams.values().all(|files| files.contains_key(&0)));
+}
+
+#[test]
+fn the_guide_of_flight_recorders_does_what_it_says() {
+    let guide = Guide::new("flight-recorder.md");
+    assert_eq!(guide.blocks.len(), 6);
+    assert!(guide.run(0).contains("flight recorder"));
+    let _program = guide.serve("flight");
+    assert!(guide.run(1).contains("myapp:request"));
+    assert!(guide.run(2).contains("myapp:request"));
+    assert!(guide.run(3).contains("myapp:request"));
+    guide.run(4);
+    let names = guide.place.names("flight/snapshot-4");
+    assert!(names.contains_key("myapp:failure"), "{names:?}");
+    guide.run(5);
+}
+
+#[test]
+fn the_guide_of_crashes_does_what_it_says() {
+    let guide = Guide::new("crashes.md");
+    assert_eq!(guide.blocks.len(), 4);
+    guide.run(0);
+    let notices = guide.place.status("flight")["notices"].to_string();
+    if notices.contains("no snapshot on crash") {
+        return skipped("this kernel does not say how processes end");
+    }
+    let program = guide.serve("flight");
+    program.signal(libc::SIGSEGV);
+    let pid = program.pid();
+    program.finish();
+    wait_for("a snapshot", || guide.place.status("flight")["snapshots"] == 1);
+    let shown = guide.run(1);
+    assert!(shown.contains(&format!("by=crash pid={pid} signal=11")), "{shown}");
+    assert!(shown.contains(&format!("{{ vpid = {pid}, vtid = {pid} }}")), "{shown}");
+    guide.run(2);
+    guide.run(3);
+}
+
+#[test]
+fn the_guide_of_changes_does_what_it_says() {
+    let guide = Guide::new("changes.md");
+    assert_eq!(guide.blocks.len(), 6);
+    guide.run(0);
+    let program = guide.serve("web");
+    assert!(guide.run(1).contains("on        myapp:request"));
+    for block in 2..5 {
+        guide.run(block);
+    }
+    assert_eq!(guide.place.status("web")["channels"][0]["spec"]["contexts"][1], "procname");
+    let names = guide.place.names("web-trace");
+    assert!(names["myapp:request"] > 0 && names.contains_key("myapp:noise"), "{names:?}");
+    guide.run(5);
+    drop(program);
+}
+
+/// The first part where `/dev/shm` is another one, of 64 MiB; the second with a container that is a
+/// process in namespaces of its own.
+#[test]
+fn the_guide_of_containers_does_what_it_says() {
+    if !is_root() {
+        return skipped("not root: namespaces");
+    }
+    let guide = Guide::new("containers.md");
+    assert_eq!(guide.blocks.len(), 3);
+    let inside = "mount -t tmpfs -o size=64m trackway-test /dev/shm\nunset TRACKWAY_WINDOW_DIR\n";
+    let script = format!("{inside}{}", guide.blocks[0]);
+    let mut namespaces = guide.place.world.command("unshare");
+    namespaces.args(["--mount", "--pid", "--fork", "--kill-child", "--mount-proc"]);
+    let shell = guide.shell(&script);
+    namespaces.arg(shell.get_program()).args(shell.get_args());
+    namespaces.envs(shell.get_envs().filter_map(|(name, value)| Some((name, value?))));
+    let (is_success, text, talk) = told(&namespaces.output().expect("unshare runs"));
+    assert!(is_success && text.contains("myapp:request: "), "{text}{talk}");
+
+    let mut container = guide.shell("exec unshare --pid --fork --kill-child sh -c 'myapp serve'");
+    let container = Running::start(&mut container);
+    let pid = container.pid();
+    let child = || {
+        let children = format!("/proc/{pid}/task/{pid}/children");
+        fs::read_to_string(children).unwrap_or_default().trim().to_owned()
+    };
+    wait_for("the container", || !child().is_empty());
+    let script = format!("PID={}\n{}", child(), guide.blocks[1]);
+    guide.type_in(&script);
+    let recorded = || guide.place.status("box")["counts"]["recorded"].as_u64().unwrap_or(0);
+    wait_for("events", || recorded() > 0);
+    guide.run(2);
+    assert!(guide.place.names("box-trace")["myapp:request"] > 0);
+}
+
+#[test]
+fn the_guide_of_several_users_does_what_it_says() {
+    if !is_root() || !has("setpriv") {
+        return skipped("only root has sessions over several users");
+    }
+    let guide = Guide::new("users.md");
+    assert_eq!(guide.blocks.len(), 2);
+    for path in [guide.place.world.window_dir(), guide.place.world.path("").as_path()] {
+        fs::set_permissions(path, PermissionsExt::from_mode(0o1777)).expect("ours");
+    }
+    guide.run(0);
+    let user = "setpriv --reuid=65531 --regid=65531 --clear-groups";
+    if guide
+        .shell(&format!("{user} test -r {}", build_dir().join("libtrackway.so").display()))
+        .status()
+        .is_ok_and(|status| !status.success())
+    {
+        return skipped("what was built is not readable by other users");
+    }
+    // The first time his window appears; the second it is recorded.
+    guide.type_in(&format!("{user} myapp"));
+    let is_there = || guide.place.status("all")["users"].to_string().contains("65531");
+    wait_for("the user's window", is_there);
+    guide.type_in(&format!("{user} myapp; myapp"));
+    let shown = guide.run(1);
+    assert!(shown.contains("  user      65531: ") && shown.contains("myapp:request"), "{shown}");
+    assert!(guide.place.world.path("all-trace/ust/uid/65531/64-bit").exists());
+}
+
+#[test]
+fn the_guide_of_systemd_does_what_it_says() {
+    let guide = Guide::new("systemd.md");
+    assert_eq!(guide.blocks.len(), 2);
+    assert!(guide.run(0).contains("name = \"web\""));
+    let by_hand = guide.text.split("```toml\n").nth(1).and_then(|rest| rest.split("```").next());
+    fs::write(guide.place.world.path("by-hand.toml"), by_hand.expect("a file")).expect("a file");
+    guide.place.ok("session load by-hand.toml hand");
+    let saved = guide.place.ok("session save hand").0;
+    assert!(saved.contains("snapshot-on-crash = true") && saved.contains("\"1M\""), "{saved}");
+    guide.place.ok("session destroy hand");
+    assert!(guide.run(1).contains("session web: recording"));
+    // What the unit does.
+    let unit = fs::read_to_string(source_dir().join("packaging/systemd/trackway-session@.service"));
+    let unit = unit.expect("a unit");
+    assert!(unit.contains("trackway session create --foreground --load "), "{unit}");
+    let line = unit.lines().find_map(|line| line.strip_prefix("ExecStart=@PREFIX@/bin/"));
+    let line = line.expect("a command").replace("%E/trackway/%i", "web").replace("%i", "web");
+    let service = Running::start(&mut guide.shell(&format!("exec {line}")));
+    wait_for("the session", || guide.place.list().len() == 1);
+    let stop = unit.lines().find_map(|line| line.strip_prefix("ExecStop=-@PREFIX@/bin/"));
+    guide.type_in(&stop.expect("a command").replace("%i", "web"));
+    assert!(service.finish().status.success());
+}

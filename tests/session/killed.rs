@@ -1,0 +1,96 @@
+//! What is left when recorders and programs are killed.
+
+use std::process::Stdio;
+use std::time::Duration;
+
+use trackway_testkit::Random;
+use trackway_tests::steps::{is_running, send, wait_for};
+
+use crate::place::{Counting, ONE, Place, numbers_of, told};
+
+fn kill_recorder(place: &Place) {
+    let recorder = place.recorder_of("web");
+    send(recorder.cast_signed(), libc::SIGKILL);
+    wait_for("the recorder's end", || !is_running(recorder));
+}
+
+/// RUN kill -9 of the recorder. EXPECT that list and status say so and what to do, recover
+/// completes the trace, destroy clears away, and a session of the same name can be made.
+#[test]
+fn a_dead_session_is_said_to_be_dead_and_what_to_do() {
+    let place = Place::new("session-dead");
+    place.ok("session create web -o trace");
+    place.emit("steps", 100);
+    kill_recorder(&place);
+    let (is_success, text, talk) = told(&place.run("session list"));
+    assert!(is_success && text.lines().any(|line| line.starts_with("web   dead")), "{text}");
+    assert!(talk.contains("hint: trackway recover completes its trace"), "{talk}");
+    assert_eq!(place.list()[0]["name"], "web");
+    for line in ["session status", "session stop web", "event off web life:*"] {
+        let talk = place.refused(line);
+        assert!(talk.contains("the recorder of session 'web' is gone"), "{line}: {talk}");
+        assert!(talk.contains("hint: trackway recover completes its trace"), "{line}: {talk}");
+    }
+    let (_, talk) = place.ok("recover");
+    assert!(talk.contains("recovered ") && talk.contains("100 more events"), "{talk}");
+    assert!(place.is_complete("trace"));
+    assert_eq!(place.numbers("trace")[&ONE].len(), 100);
+    place.ok("session create web -o again");
+    place.emit("steps", 5);
+    place.ok("session destroy");
+    assert_eq!(place.numbers("again")[&ONE].len(), 5);
+    assert!(place.list().is_empty());
+}
+
+/// RUN kill -9 of recorder and program together at any moment, 12 times, changes included. EXPECT
+/// that the next session of the name recovers first, and every number whose event came back is
+/// there, once.
+#[test]
+fn what_was_recorded_before_a_kill_is_recovered() {
+    let place = Place::new("session-killed");
+    let mut random = Random::new(7);
+    for round in 0..12 {
+        let trace = format!("trace-{round}");
+        let create = "session create web --on life:* --context vpid,vtid --buffer-size 4M";
+        place.ok(&format!("{create} -o {trace}"));
+        let counting = Counting::threads(&place, 3);
+        counting.steps.wait_more(20);
+        let pids = [place.recorder_of("web"), counting.running.pid()];
+        let mut change = (round % 2 == 0)
+            .then(|| place.command("channel set web channel0 --context none"))
+            .map(|mut command| command.stderr(Stdio::null()).spawn().expect("trackway runs"));
+        std::thread::sleep(Duration::from_micros(random.below(30_000)));
+        for pid in pids {
+            send(pid.cast_signed(), libc::SIGKILL);
+        }
+        wait_for("their ends", || !pids.into_iter().any(is_running));
+        if let Some(change) = &mut change {
+            change.wait().expect("it ends when its recorder does");
+        }
+        let (_, talk) = place.ok("recover");
+        assert!(place.is_complete(&trace), "{talk}");
+        let counts = counting.steps.counts();
+        let numbers = place.numbers(&trace);
+        for (who, &returned) in &counts.returned {
+            let there = numbers.get(who).map_or(&[][..], Vec::as_slice);
+            let expected = 0..there.len() as u64;
+            assert!(there.iter().copied().eq(expected), "stream {who} of {trace}: {talk}");
+            let range = returned..=counts.started[who];
+            assert!(range.contains(&(there.len() as u64)), "stream {who} of {trace}: {talk}");
+        }
+    }
+}
+
+/// RUN kill -9 of a flight recorder's recorder; the next one is created. EXPECT what was in memory
+/// in its folder.
+#[test]
+fn a_flight_recorder_is_recovered_by_the_next_session() {
+    let place = Place::new("session-killed-flight");
+    place.ok("session create web --flight-recorder -o flight");
+    place.emit("steps", 200);
+    kill_recorder(&place);
+    let (_, talk) = place.ok("session create web -o trace");
+    assert!(talk.contains("recovered ") && talk.contains("flight"), "{talk}");
+    assert_eq!(numbers_of(&place.ok("print flight").0)[&ONE].len(), 200);
+    place.ok("session destroy web");
+}

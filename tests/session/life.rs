@@ -1,0 +1,226 @@
+//! The life of a session: made, started, stopped, cleared, saved, loaded, ended.
+
+use std::fs;
+
+use trackway_tests::steps::{Running, wait_for};
+
+use crate::place::{
+    Counting, Numbers, ONE, Place, assert_all_there, assert_none_there, assert_there, told,
+};
+
+/// Numbers of the first stream that were counted when `act` had come back, or were about to be when
+/// it was called: what it means, it means of all others.
+fn around(counting: &Counting, act: impl FnOnce()) -> (u64, u64) {
+    let before = counting.steps.counts().returned.get(&0).copied().unwrap_or(0);
+    act();
+    // One more: who has looked whether the event is on may still be in the middle of it.
+    let after = counting.steps.counts().started.get(&0).copied().unwrap_or(0) + 1;
+    counting.steps.wait_more(50);
+    (before, after)
+}
+
+/// RUN create, stop, start, destroy while a program of before emits. EXPECT what was emitted while
+/// it recorded, and nothing else; a program that was started later is recorded as well.
+#[test]
+fn a_session_is_created_stopped_started_and_destroyed() {
+    let place = Place::new("session-life");
+    let counting = Counting::threads(&place, 1);
+    counting.steps.wait_more(50);
+    let create = "session create web --on life:* --context vpid,vtid -o trace";
+    let (not_yet, created) = around(&counting, || {
+        let (text, talk) = place.ok(create);
+        let trace = place.world.path("trace");
+        let expected = format!("trackway: session web records into {}\n", trace.display());
+        assert_eq!((text, talk), (String::new(), expected));
+    });
+    let listed = place.ok("session list").0;
+    let words: Vec<&str> = listed.lines().nth(1).expect("a line").split_whitespace().collect();
+    assert_eq!(words[..2], ["web", "recording"], "{listed}");
+    let (stopping, stopped) = around(&counting, || drop(place.ok("session stop web")));
+    // What was emitted before is in the trace now.
+    assert_there(&place.numbers("trace"), 0, created..stopping);
+    assert!(place.ok("session status").0.contains("session web: stopped"));
+    let (starting, started) = around(&counting, || drop(place.ok("session start web")));
+    place.emit("steps", 7);
+    let steps = counting.finish();
+    let (text, talk) = place.ok("session destroy web");
+    assert!(text.is_empty() && talk.contains(" events recorded, 0 lost, 2 processes"), "{talk}");
+    let numbers = place.numbers("trace");
+    assert_none_there(&numbers, 0, 0..not_yet);
+    assert_there(&numbers, 0, created..stopping);
+    assert_none_there(&numbers, 0, stopped..starting);
+    assert_there(&numbers, 0, started..steps.counts().emitted());
+    assert_there(&numbers, ONE, 0..7);
+    assert!(place.is_complete("trace"));
+    assert!(place.refused("session status web").contains("there is no session 'web'"));
+    assert!(place.list().is_empty());
+}
+
+/// RUN create --no-start, start. EXPECT nothing of before, all of afterwards.
+#[test]
+fn a_session_that_is_not_started_records_nothing() {
+    let place = Place::new("session-no-start");
+    let (_, talk) = place.ok("session create web -o trace --no-start");
+    assert!(talk.contains("session web is stopped: trackway session start web"), "{talk}");
+    place.emit("steps", 10);
+    assert_eq!(place.status("web")["counts"]["recorded"], 0);
+    place.ok("session start");
+    place.emit("steps", 20);
+    place.ok("session destroy");
+    assert_there(&place.numbers("trace"), ONE, 0..20);
+    assert_eq!(place.numbers("trace")[&ONE].len(), 20);
+}
+
+/// RUN clear. EXPECT nothing of before in the trace, all of afterwards, and counts that agree.
+#[test]
+fn what_is_cleared_is_forgotten() {
+    let place = Place::new("session-clear");
+    place.ok("session create web --on life:* -o trace");
+    let counting = Counting::threads(&place, 1);
+    counting.steps.wait_more(100);
+    let (clearing, cleared) = around(&counting, || drop(place.ok("session clear web")));
+    let steps = counting.finish();
+    place.ok("session destroy web");
+    let numbers = place.numbers("trace");
+    assert_none_there(&numbers, 0, 0..clearing);
+    assert_there(&numbers, 0, cleared..steps.counts().emitted());
+}
+
+/// RUN save, destroy, load (under its name, and another), create --load. EXPECT sessions that are
+/// saved as the first was, and record the same.
+#[test]
+fn a_session_that_was_saved_can_be_loaded() {
+    let place = Place::new("session-save");
+    place.ok("session create web --on life:* --on !life:noise --context vpid,procname \
+         --buffer-size 256K --sub-buffers 8 -o first");
+    place.ok("channel add web grave --on * --level error --flight-recorder --executable emit*");
+    place.ok("session save web -o web.toml");
+    let text = place.ok("session save").0;
+    assert_eq!(fs::read_to_string(place.world.path("web.toml")).expect("a file"), text);
+    assert!(!text.contains("output"), "another time it goes to another folder: {text}");
+    place.ok("session destroy web");
+    place.ok("session load web.toml");
+    place.ok("session load web.toml other");
+    place.ok("session create third --load web.toml -o third");
+    assert_eq!(place.ok("session save web").0, text);
+    for name in ["other", "third"] {
+        let theirs = place.ok(&format!("session save {name}")).0;
+        assert_eq!(theirs.replace(&format!("name = \"{name}\""), "name = \"web\""), text);
+    }
+    place.emit("steps", 30);
+    place.ok("session destroy --all");
+    assert_there(&place.numbers("third"), ONE, 0..30);
+    let trace = fs::read_dir(place.world.path("")).expect("a folder").flatten();
+    let of_web =
+        |entry: &fs::DirEntry| entry.file_name().to_string_lossy().starts_with("trackway-web");
+    let trace = trace.into_iter().find(of_web).expect("a new folder");
+    assert_there(&place.numbers(trace.file_name().to_str().expect("a name")), ONE, 0..30);
+}
+
+/// RUN create --foreground, SIGTERM or SIGINT. EXPECT exit status 0, a complete trace.
+#[test]
+fn a_session_in_the_foreground_ends_by_a_signal() {
+    for signal in [libc::SIGTERM, libc::SIGINT] {
+        let place = Place::new("session-foreground");
+        let recorder =
+            Running::start(&mut place.command("session create web -o trace --foreground"));
+        wait_for("the session", || place.list().len() == 1);
+        assert_eq!(place.recorder_of("web"), recorder.pid());
+        place.emit("steps", 40);
+        recorder.signal(signal);
+        let (is_success, text, talk) = told(&recorder.finish());
+        assert!(is_success && text.is_empty(), "{talk}");
+        assert!(talk.contains("session web records into "), "{talk}");
+        assert!(talk.contains("trackway: 40 events recorded, 0 lost, 1 process, "), "{talk}");
+        assert_there(&place.numbers("trace"), ONE, 0..40);
+        assert!(place.is_complete("trace") && place.list().is_empty());
+    }
+}
+
+/// RUN two programs that are recorded by two sessions with other rules, contexts and sizes. EXPECT
+/// each has its own, whole.
+#[test]
+fn two_sessions_record_what_each_was_told() {
+    let place = Place::new("session-two");
+    place.ok("session create web --on life:* --context vpid,vtid -o web");
+    let counting = Counting::threads(&place, 2);
+    place.ok("session create rest --exclude life:* --context none --buffer-size 1M -o rest");
+    place.ok("session create all --context procname -o all");
+    let levels = place.emit("levels", 0);
+    assert!(levels.status.success());
+    let steps = counting.finish();
+    place.ok("session destroy --all");
+    assert_all_there(&place.numbers("web"), &steps);
+    let (rest, all) = (place.names("rest"), place.names("all"));
+    assert!(rest.len() == 15 && rest.values().all(|count| *count == 1), "{rest:?}");
+    assert_eq!(all.len(), 16, "{all:?}");
+    let text = place.world.print(&place.world.path("all"));
+    assert!(text.contains("{ procname = \"emitter\" }"), "{text}");
+}
+
+/// RUN create with names and options that cannot be. EXPECT why, what can be, exit status 1, and
+/// nothing left.
+#[test]
+fn what_cannot_be_is_refused_and_says_why() {
+    let place = Place::new("session-refused");
+    let long = "x".repeat(65);
+    for name in ["a/b", "..", ".hidden", "häuschen", "a:b", &long] {
+        let talk = place.refused(&format!("session create {name}"));
+        assert!(talk.contains(&format!("'{name}' can be no name: letters")), "{talk}");
+    }
+    for (line, why) in [
+        ("session create web --buffer-size 3", "at least 8.0 KiB"),
+        ("session create web --context color", "color"),
+        ("session create web --level loud", "no level 'loud'"),
+        ("session create web --flight-recorder --blocking-timeout 1s", "nobody waits"),
+        ("session create web --snapshot-on-crash", "--flight-recorder"),
+        ("session load nothing.toml", "cannot read nothing.toml"),
+        ("session status", "there is no session (trackway session create makes one)"),
+        ("session destroy web", "there is no session 'web'"),
+        ("event off web life:*", "there is no session 'web'"),
+    ] {
+        let talk = place.refused(line);
+        assert!(talk.contains(why), "{line}: {talk}");
+    }
+    assert!(place.list().is_empty() && !place.world.path("web").exists());
+    place.ok("session create web -o trace");
+    let talk = place.refused("session create web -o other");
+    assert!(talk.contains("there is a session 'web' already"), "{talk}");
+    assert!(talk.contains("hint: trackway session status web"), "{talk}");
+    let talk = place.refused("session create other -o trace");
+    assert!(talk.contains("is being recorded into"), "{talk}");
+    for (line, why) in [
+        ("session snapshot web", "session 'web' has no flight recorder"),
+        ("channel remove web channel0", "'channel0' is the only channel of session 'web'"),
+        ("channel remove web other", "'other'"),
+        ("channel add web channel0", "there is a channel 'channel0' already"),
+        ("channel set web channel0", "say what is to be otherwise"),
+        ("channel set web channel0 --sub-buffers 3", "power of two"),
+    ] {
+        let talk = place.refused(line);
+        assert!(talk.contains(why), "{line}: {talk}");
+    }
+    assert!(!place.world.path("other").exists());
+    assert_eq!(place.status("web")["channels"].as_array().map(Vec::len), Some(1));
+}
+
+/// RUN commands without a name. EXPECT that the only session is meant, and which, where there are
+/// two.
+#[test]
+fn the_only_session_need_not_be_named() {
+    let place = Place::new("session-default");
+    place.ok("session create web -o web");
+    place.ok("session stop");
+    place.ok("session start");
+    place.ok("session clear");
+    assert!(place.ok("session save").0.contains("name = \"web\""));
+    place.ok("session create db -o db");
+    for verb in ["stop", "start", "clear", "status", "save", "snapshot", "destroy"] {
+        let talk = place.refused(&format!("session {verb}"));
+        assert!(talk.contains("which session? there are db, web"), "{verb}: {talk}");
+    }
+    place.ok("session destroy db");
+    place.ok("session destroy");
+    assert!(place.list().is_empty());
+    let _: Numbers = place.numbers("web");
+}

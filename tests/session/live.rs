@@ -1,0 +1,155 @@
+//! Events as they happen: `trackway print --follow SESSION`.
+
+use std::io::Read as _;
+use std::process::{Child, Command, Stdio};
+use std::sync::mpsc::{self, Receiver};
+
+use trackway_tests::steps::send;
+
+use crate::place::{Counting, Numbers, ONE, Place, assert_all_there, assert_there, numbers_of};
+
+/// Somebody who follows, and what has been shown.
+pub(crate) struct Follower {
+    child: Child,
+    pieces: Receiver<Vec<u8>>,
+    shown: String,
+}
+
+impl Follower {
+    pub(crate) fn start(command: &mut Command) -> Self {
+        let command = command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        trackway_tests::steps::heed_signals(command);
+        let mut child = command.spawn().expect("trackway runs");
+        let mut output = child.stdout.take().expect("a pipe");
+        let (sender, pieces) = mpsc::channel();
+        std::thread::spawn(move || {
+            let mut piece = vec![0; 1 << 16];
+            while let Ok(count @ 1..) = output.read(&mut piece) {
+                if sender.send(piece[..count].to_vec()).is_err() {
+                    break;
+                }
+            }
+        });
+        Self { child, pieces, shown: String::new() }
+    }
+
+    /// Waits until what is shown is so.
+    pub(crate) fn wait_until(&mut self, is_so: impl Fn(&Numbers) -> bool) {
+        while !is_so(&numbers_of(self.whole_lines())) {
+            let patience = std::time::Duration::from_secs(30);
+            let piece = self.pieces.recv_timeout(patience).expect("more events");
+            self.shown += &String::from_utf8_lossy(&piece);
+        }
+    }
+
+    fn whole_lines(&self) -> &str {
+        self.shown.rsplit_once('\n').map_or("", |(lines, _)| lines)
+    }
+
+    /// Waits for its end: its exit status, what it showed, what it said.
+    pub(crate) fn finish(mut self) -> (Option<i32>, String, String) {
+        let mut talk = String::new();
+        let mut messages = self.child.stderr.take().expect("a pipe");
+        messages.read_to_string(&mut talk).expect("text");
+        let status = self.child.wait().expect("its end");
+        for piece in self.pieces.iter() {
+            self.shown += &String::from_utf8_lossy(&piece);
+        }
+        (status.code(), std::mem::take(&mut self.shown), talk)
+    }
+}
+
+impl Drop for Follower {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+fn times_of(text: &str) -> Vec<&str> {
+    text.lines().filter_map(|line| line.split_once(']').map(|(time, _)| time)).collect()
+}
+
+/// RUN print and trim of a session by its name, while it records; where there is a folder of that
+/// name, too. EXPECT what is written so far; the folder comes first.
+#[test]
+fn a_session_s_trace_is_found_by_its_name() {
+    let place = Place::new("session-named");
+    place.ok("session create web --on life:* -o elsewhere/trace");
+    place.emit("steps", 10);
+    let deadline = std::time::Instant::now() + std::time::Duration::from_secs(10);
+    let printed = || numbers_of(&place.ok("print web").0);
+    while printed().is_empty() {
+        assert!(std::time::Instant::now() < deadline, "it is written twice a second");
+    }
+    assert_there(&printed(), ONE, 0..10);
+    place.ok("trim -o copy web");
+    assert_there(&place.numbers("copy"), ONE, 0..10);
+    std::fs::rename(place.world.path("copy"), place.world.path("web")).expect("a folder");
+    place.emit("steps", 10);
+    place.ok("session destroy web");
+    assert_eq!(printed()[&ONE].len(), 10, "the folder");
+    assert_eq!(place.numbers("elsewhere")[&ONE].len(), 20);
+    assert!(place.refused("print nobody").contains("nobody"));
+}
+
+/// RUN print --follow of a session while four threads count on all CPUs; destroy. EXPECT all events
+/// in the order of their times, the last ones too; exit status 0.
+#[test]
+fn a_session_is_followed_to_its_end() {
+    let place = Place::new("session-live");
+    place.ok("session create web --on life:* --context vtid -o trace");
+    let counting = Counting::threads(&place, 4);
+    let mut follower = Follower::start(&mut place.command("print --follow web"));
+    follower.wait_until(|numbers| numbers.values().map(Vec::len).sum::<usize>() > 1000);
+    // A channel more, another's contexts, a pause: the same stream of events.
+    place.ok("channel set web channel0 --context vpid,vtid");
+    place.ok("session stop web");
+    place.ok("session start web");
+    let seen: usize = numbers_of(follower.whole_lines()).values().map(Vec::len).sum();
+    follower.wait_until(|numbers| numbers.values().map(Vec::len).sum::<usize>() > seen + 1000);
+    counting.finish();
+    place.ok("session destroy web");
+    let (status, shown, talk) = follower.finish();
+    assert_eq!((status, talk.as_str()), (Some(0), ""));
+    assert!(times_of(&shown).is_sorted(), "out of order");
+    let trace = place.world.print(&place.world.path("trace"));
+    assert!(numbers_of(&shown) == numbers_of(&trace), "what was shown is what was recorded");
+}
+
+/// RUN Ctrl-C while following, and a reader that goes away. EXPECT that it ends, and the session
+/// does not.
+#[test]
+fn who_follows_can_stop_at_any_time() {
+    let place = Place::new("session-live-end");
+    place.ok("session create web --on life:* -o trace");
+    let counting = Counting::threads(&place, 2);
+    let mut follower = Follower::start(&mut place.command("print --follow web"));
+    follower.wait_until(|numbers| !numbers.is_empty());
+    send(follower.child.id().cast_signed(), libc::SIGINT);
+    let (status, shown, talk) = follower.finish();
+    assert!(talk.is_empty() && matches!(status, None | Some(0 | 130)), "{status:?} {talk}");
+    assert!(!shown.is_empty());
+    let trackway = trackway_tests::build_dir().join("trackway");
+    let line = format!("{} print --follow web | head -n 5", trackway.display());
+    let head = place.world.command("sh").args(["-c", &line]).output().expect("sh runs");
+    assert_eq!(String::from_utf8_lossy(&head.stdout).lines().count(), 5);
+    let steps = counting.finish();
+    place.ok("session destroy web");
+    assert_all_there(&place.numbers("trace"), &steps);
+}
+
+/// RUN print --follow of a session that is stopped, then started. EXPECT the events of afterwards.
+#[test]
+fn a_session_that_is_stopped_can_be_followed() {
+    let place = Place::new("session-live-stopped");
+    place.ok("session create web -o trace --no-start");
+    let mut follower = Follower::start(&mut place.command("print --follow web"));
+    place.ok("session start");
+    place.emit("steps", 10);
+    follower.wait_until(|numbers| numbers.get(&ONE).is_some_and(|numbers| numbers.len() == 10));
+    place.ok("session destroy");
+    let (status, shown, talk) = follower.finish();
+    assert_eq!((status, talk.as_str()), (Some(0), ""));
+    assert_there(&numbers_of(&shown), ONE, 0..10);
+}

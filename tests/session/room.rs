@@ -1,0 +1,248 @@
+//! Where there is little room, or none: full disks, small shared memory, what may not be written.
+
+use std::os::unix::fs::FileExt as _;
+use std::path::PathBuf;
+use std::process::{Command, Output};
+
+use trackway_tests::steps::{Running, wait_for};
+use trackway_tests::{is_root, skipped};
+
+use crate::place::{Bursts, Numbers, ONE, Place, numbers_of, told};
+
+/// A place with a mount that is nowhere but there: in a namespace that lives as long as its first
+/// process.
+struct Inside {
+    place: Place,
+    holder: Running,
+}
+
+impl Inside {
+    /// With a tmpfs of these options on this folder; `None` (said so) where there can be none.
+    fn new(name: &str, folder: impl Fn(&Place) -> PathBuf, options: &str) -> Option<Self> {
+        if !is_root() {
+            skipped("not root: mounts");
+            return None;
+        }
+        let place = Place::new(name);
+        let folder = folder(&place);
+        std::fs::create_dir_all(&folder).expect("a folder");
+        let ready = place.world.path("ready");
+        let script = "mount -t tmpfs -o \"$1\" trackway-test \"$2\" && : > \"$3\" && exec sleep 50";
+        let mut holder = place.world.command("unshare");
+        holder.args(["-m", "sh", "-c", script, "sh", options]).arg(folder).arg(&ready);
+        let mut holder = Running::start(&mut holder);
+        wait_for("the mount", || ready.exists() || !holder.runs());
+        if !holder.runs() {
+            skipped("a tmpfs cannot be mounted here");
+            return None;
+        }
+        Some(Self { place, holder })
+    }
+
+    /// Such a command, run there.
+    fn enter(&self, command: &Command) -> Command {
+        let namespace = format!("--mount=/proc/{}/ns/mnt", self.holder.pid());
+        let mut inside = self.place.world.command("nsenter");
+        inside.args([&namespace, "sh", "-c", "cd \"$0\" && exec \"$@\""]);
+        inside.arg(self.place.world.path("")).arg(command.get_program()).args(command.get_args());
+        inside.envs(command.get_envs().filter_map(|(name, value)| Some((name, value?))));
+        inside
+    }
+
+    fn run(&self, line: &str) -> Output {
+        self.enter(&self.place.command(line)).output().expect("nsenter runs")
+    }
+
+    fn ok(&self, line: &str) -> (String, String) {
+        let (is_success, text, talk) = told(&self.run(line));
+        assert!(is_success, "trackway {line}: {talk}");
+        (text, talk)
+    }
+
+    /// The program in this mode, run to its end there.
+    fn emit(&self, count: u64) {
+        let steps = self.place.steps_of_one();
+        let output = self.enter(&self.place.program(&steps, "steps", count)).output();
+        let output = output.expect("nsenter runs");
+        assert!(output.status.success(), "{output:?}");
+    }
+
+    /// A path in the mount, from outside.
+    fn path(&self, name: &str) -> PathBuf {
+        let path = self.place.world.path(name);
+        format!("/proc/{}/root{}", self.holder.pid(), path.display()).into()
+    }
+
+    fn numbers(&self, trace: &str) -> Numbers {
+        numbers_of(&self.ok(&format!("print {trace}")).0)
+    }
+}
+
+/// Recorded and lost events, from what a session says at its end.
+fn counts_of(talk: &str) -> (u64, u64) {
+    let summary = trackway_tests::Summary::parse(talk);
+    (summary.recorded, summary.lost)
+}
+
+/// RUN a session on a disk of 1 MiB that gets full; then there is room again. EXPECT that it says
+/// so, counts what is lost, and records on.
+#[test]
+fn a_full_disk_loses_events_and_no_more_than_that() {
+    let small = |place: &Place| place.world.path("small");
+    let Some(inside) = Inside::new("session-disk", small, "size=1m") else { return };
+    std::fs::write(inside.path("small/filler"), vec![1; 600 << 10]).expect("there is room for it");
+    let place = &inside.place;
+    inside.ok("session create web --on life:* --buffer-size 128K -o small/trace");
+    let mut bursts = Bursts::of(place, 2000);
+    let status = || place.status("web");
+    let notices = || status()["notices"].to_string();
+    wait_for("a full disk", || {
+        bursts.next();
+        notices().contains("No space left on device: events are lost once buffers are full")
+    });
+    wait_for("losses", || {
+        bursts.next();
+        status()["counts"]["lost"].as_u64().is_some_and(|lost| lost > 0)
+    });
+    std::fs::remove_file(inside.path("small/filler")).expect("it is there");
+    wait_for("room", || notices().contains("events are written again"));
+    bursts.next();
+    let (_, talk) = inside.ok("session destroy web");
+    let emitted = bursts.steps.counts().emitted();
+    let (recorded, lost) = counts_of(&talk);
+    assert!(lost > 0 && recorded + lost == emitted, "{emitted} emitted: {talk}");
+    let numbers = &inside.numbers("small/trace")[&0];
+    assert_eq!(numbers.len() as u64, recorded, "{talk}");
+    assert!(numbers.windows(2).all(|pair| pair[0] < pair[1]), "out of order");
+    assert_eq!(numbers.last(), Some(&(emitted - 1)), "the last burst had room");
+}
+
+/// RUN a session whose trace is bounded on a disk of 1 MiB, while a program emits several of them.
+/// EXPECT that the disk never gets full: nothing is lost, and the newest is there.
+#[test]
+fn a_bounded_trace_does_not_fill_the_disk() {
+    let small = |place: &Place| place.world.path("small");
+    let Some(inside) = Inside::new("session-disk-ring", small, "size=1m") else { return };
+    let ring = "--buffer-size 64K --sub-buffers 8 --tracefile-size 32K --tracefile-count 2";
+    inside.ok(&format!("session create web --on life:* {ring} -o small/trace"));
+    let mut bursts = Bursts::of(&inside.place, 500);
+    let status = || inside.place.status("web");
+    for round in 1..=300 {
+        bursts.next();
+        let counts = || status()["counts"].clone();
+        wait_for("what was emitted", || {
+            let counts = counts();
+            let sum = counts["recorded"].as_u64().zip(counts["lost"].as_u64());
+            sum.is_some_and(|(recorded, lost)| recorded + lost >= 500 * round)
+        });
+    }
+    assert!(!status()["notices"].to_string().contains("No space left"), "{}", status());
+    let (_, talk) = inside.ok("session destroy web");
+    let (recorded, lost) = counts_of(&talk);
+    let emitted = bursts.steps.counts().emitted();
+    assert_eq!((recorded + lost, emitted > 100_000), (emitted, true), "{talk}");
+    let numbers = &inside.numbers("small/trace")[&0];
+    assert_eq!(numbers.last(), Some(&(emitted - 1)));
+}
+
+/// RUN destroy while the disk is full; recover when there is room. EXPECT that it fails, says what
+/// to do, and that nothing of what was recorded is missing afterwards.
+#[test]
+fn what_does_not_fit_on_the_disk_at_the_end_is_recovered() {
+    let small = |place: &Place| place.world.path("small");
+    let Some(inside) = Inside::new("session-disk-end", small, "size=1m") else { return };
+    let filler = inside.path("small/filler");
+    std::fs::write(&filler, vec![1; 800 << 10]).expect("there is room for it");
+    inside.ok("session create web --on life:* --buffer-size 4M -o small/trace");
+    // More than is left of the disk, less than fits into the buffers.
+    inside.emit(10_000);
+    let (is_success, _, talk) = told(&inside.run("session destroy web"));
+    assert!(!is_success && talk.contains("No space left on device"), "{talk}");
+    assert!(talk.contains("hint: trackway recover completes the trace"), "{talk}");
+    assert!(inside.place.list().is_empty());
+    std::fs::remove_file(filler).expect("it is there");
+    inside.ok("recover");
+    assert_eq!(inside.numbers("small/trace")[&ONE], (0..10_000).collect::<Vec<u64>>());
+}
+
+/// RUN create in a folder that cannot be written. EXPECT a refusal with the reason, nothing left.
+#[test]
+fn a_folder_that_cannot_be_written_is_refused() {
+    let frozen = |place: &Place| place.world.path("frozen");
+    let Some(inside) = Inside::new("session-read-only", frozen, "ro") else { return };
+    let (is_success, text, talk) = told(&inside.run("session create web -o frozen/trace"));
+    assert!(!is_success && text.is_empty(), "{talk}");
+    assert!(talk.contains("frozen/trace: Read-only file system"), "{talk}");
+    assert!(inside.place.list().is_empty());
+    inside.ok("session create web --flight-recorder -o flight");
+    let (is_success, _, talk) = told(&inside.run("session snapshot -o frozen/snapshot"));
+    assert!(!is_success && talk.contains("Read-only file system"), "{talk}");
+    inside.ok("session snapshot");
+    inside.ok("session destroy");
+}
+
+/// RUN a session where shared memory is a tmpfs of 4 MiB, and one that cannot be executed from.
+/// EXPECT that it records, what fits; that programs live; that all is counted.
+#[test]
+fn small_shared_memory_is_enough_to_start() {
+    let window = |place: &Place| place.world.window_dir().to_owned();
+    for options in ["size=4m", "size=16m,noexec"] {
+        let Some(inside) = Inside::new("session-shm", window, options) else { return };
+        let (_, talk) = inside.ok("session create web --on life:* -o trace");
+        inside.emit(50_000);
+        let (_, ended) = inside.ok("session destroy");
+        let (recorded, lost) = counts_of(&ended);
+        assert!(recorded > 0 && recorded + lost == 50_000, "{options}: {talk}{ended}");
+        let numbers = inside.place.numbers("trace");
+        assert_eq!(numbers[&ONE].len() as u64, recorded, "{options}");
+    }
+}
+
+/// RUN create with more memory than there is. EXPECT a refusal that says how much, nothing left.
+#[test]
+fn more_memory_than_there_is_is_refused() {
+    let window = |place: &Place| place.world.window_dir().to_owned();
+    let Some(inside) = Inside::new("session-memory", window, "size=8m") else { return };
+    let (is_success, _, talk) = told(&inside.run("session create web --buffer-size 64M -o trace"));
+    assert!(!is_success && talk.contains("hint: use a smaller --buffer-size"), "{talk}");
+    assert!(inside.place.list().is_empty() && !inside.place.world.path("trace").exists());
+    inside.ok("session create web -o trace");
+    let (is_success, _, talk) = told(&inside.run("channel set web channel0 --buffer-size 64M"));
+    assert!(!is_success && talk.contains("hint: use a smaller --buffer-size"), "{talk}");
+    inside.emit(100);
+    inside.ok("session destroy");
+    assert_eq!(inside.place.numbers("trace")[&ONE].len(), 100);
+}
+
+/// RUN sessions beside a window of an older version, one that is damaged, and sockets of dead
+/// recorders. EXPECT that they are left alone, or put aside, and the session records.
+#[test]
+fn leftovers_of_others_do_not_matter() {
+    let place = Place::new("session-leftovers");
+    place.ok("session create probe -o probe");
+    place.ok("session destroy");
+    let window = std::fs::read_dir(place.world.window_dir()).expect("a folder").flatten().next();
+    let window = window.expect("a window").path();
+    let name = window.file_name().and_then(|name| name.to_str()).expect("a name").to_owned();
+    let (stem, version) = name.rsplit_once("-v").expect("a version");
+    let older: u32 = version.parse::<u32>().expect("a number") - 1;
+    let old = window.with_file_name(format!("{stem}-v{older}"));
+    std::fs::copy(&window, &old).expect("a copy");
+    let file = std::fs::OpenOptions::new().write(true).open(&window).expect("ours");
+    file.write_all_at(&[0xff; 64], 0).expect("ours");
+    drop(std::os::unix::net::UnixListener::bind(place.world.run_dir().join("dead.sock")));
+    std::fs::write(place.world.run_dir().join("dead.lock"), "").expect("ours");
+    std::fs::write(place.world.run_dir().join("dead.log"), "it was late\n").expect("ours");
+    place.ok("session create web -o trace");
+    place.emit("steps", 10);
+    let talk = place.refused("session status dead");
+    assert!(talk.contains("is gone; the last that it said: it was late"), "{talk}");
+    let (_, talk) = place.ok("session list");
+    assert!(talk.contains("'dead' is gone"), "{talk}");
+    place.ok("session create dead -o dead");
+    place.ok("session destroy dead");
+    assert_eq!(place.list().len(), 1);
+    place.ok("session destroy web");
+    assert_eq!(place.numbers("trace")[&ONE].len(), 10);
+    assert!(old.exists(), "another version's is not ours to remove");
+}

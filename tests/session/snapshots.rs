@@ -1,0 +1,137 @@
+//! Snapshots of flight recorders.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use trackway_tests::steps::wait_for;
+
+use crate::place::{Bursts, Counting, Numbers, ONE, Place, assert_there, numbers_of};
+
+/// Asserts that all streams have numbers without a gap, and none twice; how many there are.
+fn assert_gapless(numbers: &Numbers) -> usize {
+    for (who, numbers) in numbers {
+        let expected = numbers[0]..numbers[0] + numbers.len() as u64;
+        assert!(numbers.iter().copied().eq(expected), "stream {who} has gaps");
+    }
+    numbers.values().map(Vec::len).sum()
+}
+
+/// RUN snapshot, again, and to a folder, of a program that stands still between them. EXPECT all
+/// events of before, each time.
+#[test]
+fn a_snapshot_has_what_the_flight_recorder_has() {
+    let place = Place::new("session-snapshot");
+    let (_, talk) = place.ok("session create flight --flight-recorder -o flight");
+    assert!(talk.contains("keeps the newest events; snapshots go to "), "{talk}");
+    let mut bursts = Bursts::of(&place, 100);
+    let (text, talk) = place.ok("session snapshot flight");
+    assert_eq!(PathBuf::from(text.trim_end()), place.world.path("flight/snapshot-1"));
+    assert!(talk.starts_with("trackway: 100 events, "), "{talk}");
+    bursts.next();
+    place.ok("session snapshot");
+    bursts.next();
+    place.ok("session snapshot -o elsewhere");
+    assert_eq!(place.status("flight")["snapshots"], 3);
+    for (trace, count) in
+        [("flight/snapshot-1", 100), ("flight/snapshot-2", 200), ("elsewhere", 300)]
+    {
+        let numbers = place.numbers(trace);
+        assert_there(&numbers, 0, 0..count);
+        assert_eq!(numbers[&0].len() as u64, count);
+    }
+    let talk = place.refused("session snapshot -o elsewhere/ust");
+    assert!(!talk.is_empty());
+    place.ok("session destroy");
+    // Snapshots stay, and the session has written nothing else.
+    let left = std::fs::read_dir(place.world.path("flight")).expect("its folder").flatten();
+    let mut left: Vec<_> = left.map(|entry| entry.file_name()).collect();
+    left.sort();
+    assert_eq!(left, ["snapshot-1", "snapshot-2"]);
+}
+
+/// RUN snapshot --last. EXPECT what is newer, whole, and not what is much older.
+#[test]
+fn a_snapshot_of_the_last_seconds_leaves_out_what_is_older() {
+    let place = Place::new("session-last");
+    place.ok("session create flight --flight-recorder --buffer-size 256K -o flight");
+    let mut bursts = Bursts::of(&place, 3000);
+    // It is about time that passes.
+    std::thread::sleep(Duration::from_millis(1500));
+    // So many sub-buffers more that the older events' are not among the newest.
+    bursts.next();
+    place.ok("session snapshot --last 1s -o last");
+    place.ok("session snapshot -o whole");
+    place.ok("session destroy");
+    let (last, whole) = (place.numbers("last"), place.numbers("whole"));
+    assert_there(&last, 0, 3000..6000);
+    let older = last[&0].iter().filter(|number| **number < 3000).count();
+    assert!(older < 2000, "{older} older ones");
+    assert_there(&whole, 0, 3000..6000);
+    assert!(whole[&0].len() > last[&0].len());
+}
+
+/// RUN snapshots while four threads count, in buffers that come round. EXPECT no gaps in each, the
+/// same bytes where two have the same, and each event once in all of them together.
+#[test]
+fn snapshots_while_it_records_have_no_gaps_and_merge() {
+    let place = Place::new("session-merge");
+    place.ok("session create flight --on life:* --flight-recorder --buffer-size 16M -o flight");
+    let counting = Counting::threads(&place, 4);
+    for _ in 0..5 {
+        counting.steps.wait_more(500);
+        place.ok("session snapshot");
+    }
+    counting.finish();
+    place.ok("session destroy");
+    let mut merged = "merge -o merged".to_owned();
+    for number in 1..=5 {
+        assert!(assert_gapless(&place.numbers(&format!("flight/snapshot-{number}"))) > 0);
+        merged += &format!(" flight/snapshot-{number}");
+    }
+    place.ok(&merged);
+    let all = place.numbers("merged");
+    assert_gapless(&all);
+    let last = place.numbers("flight/snapshot-5");
+    assert_eq!(all, last, "the last has all, since nothing was overwritten");
+    // All of a folder, as one.
+    assert_eq!(numbers_of(&place.ok("print flight").0), all);
+}
+
+/// RUN a program that calls trackway_snapshot(). EXPECT a snapshot with what it emitted before.
+#[test]
+fn programs_ask_for_snapshots() {
+    let place = Place::new("session-program-snapshot");
+    place.ok("session create flight --flight-recorder -o flight");
+    let output = place.emit("snapshot", 50);
+    assert_eq!(String::from_utf8_lossy(&output.stdout), "1\n");
+    wait_for("the snapshot", || place.status("flight")["snapshots"] == 1);
+    let numbers = place.numbers("flight/snapshot-1");
+    assert_there(&numbers, ONE, 0..50);
+    let notices = place.status("flight")["notices"].to_string();
+    assert!(notices.contains("50 events in "), "{notices}");
+}
+
+/// RUN snapshots of a session before and after channels are replaced and added; its folder printed,
+/// the snapshots merged. EXPECT every event that is in one of them, by babeltrace2, too.
+#[test]
+fn pieces_of_a_session_whose_channels_changed_are_read_together() {
+    let place = Place::new("session-pieces");
+    place.ok("session create web --on life:* -o web");
+    place.emit("steps", 5);
+    place.ok("channel set web channel0 --overwrite");
+    place.emit("steps", 6);
+    place.ok("session snapshot web");
+    place.ok("channel add web late --on many:* --context vpid --overwrite");
+    place.emit("many", 1);
+    place.ok("session snapshot web");
+    place.ok("channel set web channel0 --context vtid");
+    place.emit("steps", 7);
+    place.ok("session snapshot web");
+    let many: usize = (1..=32).sum::<usize>() + 1;
+    assert_eq!(place.numbers("web")[&ONE].len(), 5 + 6 + 7);
+    assert_eq!(place.names("web").values().sum::<usize>(), 5 + 6 + 7 + many);
+    place.ok("merge -o both web/snapshot-1 web/snapshot-2 web/snapshot-3");
+    assert_eq!(place.numbers("both")[&ONE].len(), 6 + 7);
+    place.ok("session destroy web");
+    assert_eq!(place.numbers("web")[&ONE].len(), 5 + 6 + 7);
+}
