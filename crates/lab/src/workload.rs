@@ -11,8 +11,9 @@ pub(crate) struct Source {
 }
 
 /// All of them.
-pub(crate) const SOURCES: [Source; 17] = [
+pub(crate) const SOURCES: [Source; 18] = [
     Source { name: "harness.h", text: include_str!("workloads/harness.h") },
+    Source { name: "crowd.h", text: include_str!("workloads/crowd.h") },
     Source { name: "baseline.c", text: include_str!("workloads/baseline.c") },
     Source { name: "trackway.c", text: include_str!("workloads/trackway.c") },
     Source { name: "rust-events.c", text: include_str!("workloads/rust-events.c") },

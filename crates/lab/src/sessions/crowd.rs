@@ -1,13 +1,13 @@
 //! Short-lived processes: as many a second as the machine can start, up to a thousand, each with a
-//! few events. None may be missing, and nothing may be left.
+//! few events. None may be missing, and nothing may be left. Programs that are started take most
+//! machines longer than that; children that a program forks do not.
 
-use std::path::Path;
 use std::process::Command;
 use std::time::Duration;
 
 use super::host::{Buffers, Host, text};
 use super::ours::Ours;
-use super::results::{Crowd, Kind, Left};
+use super::results::{Crowd, Kind, Left, Starts};
 use super::usage;
 use crate::child::Running;
 use crate::error::{Error, Result};
@@ -36,8 +36,12 @@ struct Launched {
 }
 
 /// Starts processes for so many seconds.
-pub(super) fn run(ours: &Ours<'_>, place: &Place, seconds: u64) -> Result<Crowd> {
-    let launcher = place.compile("crowd", &[])?;
+pub(super) fn run(ours: &Ours<'_>, place: &Place, starts: Starts, seconds: u64) -> Result<Crowd> {
+    let program = text(&ours.program_path()).to_owned();
+    let launcher = match starts {
+        Starts::Programs => vec![text(&place.compile("crowd", &[])?).to_owned(), program],
+        Starts::Children => vec![program, "children".to_owned()],
+    };
     ours.create(SESSION, Kind::Disk, Buffers::Default, true)?;
     let warm_up = launch(ours, &launcher, WARM_UP_S)?;
     let before = left(ours)?;
@@ -49,6 +53,7 @@ pub(super) fn run(ours: &Ours<'_>, place: &Place, seconds: u64) -> Result<Crowd>
     let account = ours.end(SESSION, Kind::Disk, processes * EVENTS)?;
     let missing = missing(&readback::numbers(&ours.trace(SESSION))?, &[&warm_up, &launched]);
     Ok(Crowd {
+        starts,
         seconds: launched.ns as f64 / 1e9,
         processes,
         rate: launched.processes as f64 / (launched.ns as f64 / 1e9),
@@ -60,9 +65,10 @@ pub(super) fn run(ours: &Ours<'_>, place: &Place, seconds: u64) -> Result<Crowd>
     })
 }
 
-fn launch(ours: &Ours<'_>, launcher: &Path, seconds: u64) -> Result<Launched> {
-    let mut command = Command::new(launcher);
-    command.arg(text(&ours.program_path()));
+fn launch(ours: &Ours<'_>, launcher: &[String], seconds: u64) -> Result<Launched> {
+    let (program, arguments) = launcher.split_first().expect("a launcher is a program");
+    let mut command = Command::new(program);
+    command.args(arguments);
     command.args([RATE, seconds, EVENTS, ALIVE_MAX].map(|number| number.to_string()));
     ours.enter(&mut command);
     let running = Running::start_for(&mut command, "short-lived processes", seconds + SPARE_S)?;

@@ -31,7 +31,7 @@ mod usage;
 pub use report::print as print_sessions;
 pub use results::{
     By, Change, Crowd, Grace, IdleSession, Kind as SessionKind, Left, Load, SessionCost,
-    SessionsResults, Slope, SwitchOn, Who,
+    SessionsResults, Slope, Starts, SwitchOn, Who,
 };
 
 use crate::error::{Error, Result};
@@ -124,7 +124,7 @@ pub fn run_sessions(options: &SessionsOptions) -> std::result::Result<SessionsRe
     let switches = bench.switches(options)?;
     let loads = bench.loads(options)?;
     let graces = bench.graces(options)?;
-    let crowd = bench.crowd(options)?;
+    let crowds = bench.crowds(options)?;
     let idle = bench.idle()?;
     let notes = std::mem::take(&mut bench.notes);
     let mut results = SessionsResults {
@@ -136,7 +136,7 @@ pub fn run_sessions(options: &SessionsOptions) -> std::result::Result<SessionsRe
         switches,
         loads,
         graces,
-        crowd,
+        crowds,
         idle,
         bars: Vec::new(),
         notes,
@@ -261,10 +261,16 @@ impl<'place> Bench<'place> {
         Ok(found)
     }
 
-    fn crowd(&mut self, options: &SessionsOptions) -> Result<Option<Crowd>> {
+    fn crowds(&mut self, options: &SessionsOptions) -> Result<Vec<Crowd>> {
         let seconds = u64::from(options.crowd_seconds());
-        let what = "short-lived processes";
-        self.attempt(Who::Trackway, what, |bench, _| crowd::run(&bench.ours, bench.place, seconds))
+        let mut found = Vec::new();
+        for starts in Starts::ALL {
+            let what = format!("short-lived processes, {}", starts.name());
+            found.extend(self.attempt(Who::Trackway, &what, |bench, _| {
+                crowd::run(&bench.ours, bench.place, starts, seconds)
+            })?);
+        }
+        Ok(found)
     }
 
     fn idle(&mut self) -> Result<Vec<IdleSession>> {
@@ -307,12 +313,13 @@ fn note_missing_events(results: &mut SessionsResults) {
     let loads = results.loads.iter().map(|load| {
         (format!("{}, {}: time of recorders", load.who.name(), load.kind.name()), load.account)
     });
-    let crowd = results.crowd.iter().map(|crowd| {
+    let crowds = results.crowds.iter().map(|crowd| {
         // A number that is there twice makes up for none that is missing.
         let recorded = crowd.account.recorded.saturating_sub(crowd.missing);
-        ("short-lived processes".to_owned(), Account { recorded, ..crowd.account })
+        let about = format!("short-lived processes, {}", crowd.starts.name());
+        (about, Account { recorded, ..crowd.account })
     });
-    let all = costs.chain(loads).chain(crowd);
+    let all = costs.chain(loads).chain(crowds);
     let missing: Vec<Note> = all
         .filter(|(_, account)| !account.is_complete())
         .map(|(about, account)| {
@@ -348,7 +355,7 @@ mod tests {
         results.costs.clear();
         note_missing_events(&mut results);
         assert!(!results.has_failures());
-        results.crowd.as_mut().expect("a crowd").missing = 1;
+        results.crowds[0].missing = 1;
         note_missing_events(&mut results);
         assert!(results.has_failures());
     }

@@ -34,7 +34,7 @@ pub fn print(results: &SessionsResults, output: &mut dyn Write) -> io::Result<()
         switches(&results.switches),
         loads(&results.loads),
         graces(&results.graces),
-        results.crowd.as_ref().map(crowd),
+        crowds(&results.crowds),
         idle(&results.idle),
         bars_text(&results.bars),
     ];
@@ -206,6 +206,11 @@ fn graces(graces: &[Grace]) -> Option<String> {
     (!graces.is_empty()).then(|| title + &table.text())
 }
 
+fn crowds(crowds: &[Crowd]) -> Option<String> {
+    let all: Vec<String> = crowds.iter().map(crowd).collect();
+    (!all.is_empty()).then(|| all.join("\n"))
+}
+
 fn crowd(crowd: &Crowd) -> String {
     let mut table = Table::default();
     table.row(["", "before", "afterwards"]);
@@ -220,9 +225,10 @@ fn crowd(crowd: &Crowd) -> String {
     row("its descriptors", before.descriptors.to_string(), after.descriptors.to_string());
     row("places of processes", before.places.to_string(), after.places.to_string());
     format!(
-        "Short-lived processes with five events each: {:.0} a second for {:.0} s (a thousand were \
-         asked\nfor). {} in all, of which the session counted {};\n{} events emitted, {} recorded, \
-         {} lost, {} missing in the trace\n\n{}",
+        "Short-lived processes with five events each, {}: {:.0} a second for\n{:.0} s (a \
+         thousand were asked for). {} in all, of which the session counted\n{}; {} events \
+         emitted, {} recorded, {} lost, {} missing in the trace\n\n{}",
+        crowd.starts.name(),
         crowd.rate,
         crowd.seconds,
         crowd.processes,

@@ -32,7 +32,7 @@ pub struct SessionsResults {
     /// How long changes take.
     pub graces: Vec<Grace>,
     /// Short-lived processes.
-    pub crowd: Option<Crowd>,
+    pub crowds: Vec<Crowd>,
     /// Memory of idle sessions.
     pub idle: Vec<IdleSession>,
     /// The bars, as they stand with these figures.
@@ -205,9 +205,33 @@ pub struct Grace {
     pub us: Spread,
 }
 
+/// How short-lived processes begin.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Starts {
+    /// As programs that are started.
+    Programs,
+    /// As children of one program.
+    Children,
+}
+
+impl Starts {
+    pub(super) const ALL: [Self; 2] = [Self::Programs, Self::Children];
+
+    /// What the processes are.
+    pub(super) const fn name(self) -> &'static str {
+        match self {
+            Self::Programs => "programs started",
+            Self::Children => "children forked",
+        }
+    }
+}
+
 /// Short-lived processes, recorded.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Crowd {
+    /// How they began.
+    pub starts: Starts,
     /// For how long they were started, in seconds.
     pub seconds: f64,
     /// How many there were, with those that were started before anything was compared.
@@ -295,34 +319,43 @@ impl SessionsResults {
             1.0,
             |ratio| format!("{ratio:.2} of it"),
         ));
-        let crowd = self.crowd.as_ref();
-        bars.push(at_most(
-            "short-lived processes: no event is missing",
-            crowd.map(|crowd| crowd.missing.max(crowd.account.lost) as f64),
-            0.0,
-            |events| format!("{events:.0} of {}", crowd.map_or(0, |crowd| crowd.account.emitted)),
-        ));
-        bars.push(at_most(
-            "short-lived processes: each is counted, none keeps its place",
-            crowd
-                .map(|crowd| (crowd.processes.abs_diff(crowd.counted) + crowd.after.places) as f64),
-            0.0,
-            |wrong| format!("{wrong:.0} of {}", crowd.map_or(0, |crowd| crowd.processes)),
-        ));
-        bars.push(at_most(
-            "short-lived processes: no descriptor, less than 1 MiB is left",
-            // However little memory is left: a descriptor is too much.
-            crowd.map(|crowd| match crowd.descriptors_left() {
-                0 => crowd.bytes_left() as f64,
-                _ => f64::INFINITY,
-            }),
-            LEFT_BYTES,
-            |_| {
-                let left = crowd.map(|crowd| (crowd.descriptors_left(), crowd.bytes_left() >> 10));
-                left.map_or_else(String::new, |(files, kib)| format!("{files}, {kib} KiB"))
-            },
-        ));
+        bars.extend(self.crowd_bars());
         bars
+    }
+
+    /// What short-lived processes must not do, however they begin.
+    fn crowd_bars(&self) -> [Bar; 3] {
+        let sum = |of: fn(&Crowd) -> u64| self.crowds.iter().map(of).sum::<u64>();
+        let is_there = !self.crowds.is_empty();
+        let worst = |of: fn(&Crowd) -> f64| is_there.then(|| self.crowds.iter().map(of).sum());
+        let missing = worst(|crowd| crowd.missing.max(crowd.account.lost) as f64);
+        let wrong =
+            worst(|crowd| (crowd.processes.abs_diff(crowd.counted) + crowd.after.places) as f64);
+        // However little memory is left: a descriptor is too much.
+        let left = worst(|crowd| match crowd.descriptors_left() {
+            0 => crowd.bytes_left() as f64,
+            _ => f64::INFINITY,
+        });
+        [
+            at_most("short-lived processes: no event is missing", missing, 0.0, |events| {
+                format!("{events:.0} of {}", sum(|crowd| crowd.account.emitted))
+            }),
+            at_most(
+                "short-lived processes: each is counted, none keeps its place",
+                wrong,
+                0.0,
+                |wrong| format!("{wrong:.0} of {}", sum(|crowd| crowd.processes)),
+            ),
+            at_most(
+                "short-lived processes: no descriptor, less than 1 MiB is left",
+                left,
+                LEFT_BYTES,
+                |_| {
+                    let (files, bytes) = (sum(Crowd::descriptors_left), sum(Crowd::bytes_left));
+                    format!("{files}, {} KiB", bytes >> 10)
+                },
+            ),
+        ]
     }
 
     /// Whether anything that should have worked did not.
@@ -342,12 +375,12 @@ impl SessionsResults {
 
 impl Crowd {
     /// Descriptors that there are more afterwards.
-    const fn descriptors_left(&self) -> u64 {
+    fn descriptors_left(&self) -> u64 {
         self.after.descriptors.saturating_sub(self.before.descriptors)
     }
 
     /// Bytes of the window and of the recorder that there are more afterwards.
-    const fn bytes_left(&self) -> u64 {
+    fn bytes_left(&self) -> u64 {
         let (before, after) = (&self.before, &self.after);
         after.window_bytes.saturating_sub(before.window_bytes)
             + after.own_bytes.saturating_sub(before.own_bytes)
@@ -423,7 +456,8 @@ pub(super) mod tests {
                 Grace { who: Who::Lttng, change: Change::StopByCommand, us: spread(30_000.0) },
                 Grace { who: Who::Trackway, change: Change::Visit, us: spread(40.0) },
             ],
-            crowd: Some(Crowd {
+            crowds: vec![Crowd {
+                starts: Starts::Programs,
                 seconds: 60.0,
                 processes: 61_000,
                 rate: 1000.0,
@@ -438,7 +472,7 @@ pub(super) mod tests {
                 missing: 0,
                 before: left,
                 after: Left { resident_bytes: (5 << 20) + 4096, ..left },
-            }),
+            }],
             idle: vec![IdleSession {
                 who: Who::Trackway,
                 kind: Kind::Disk,
@@ -469,7 +503,7 @@ pub(super) mod tests {
             ("0, 0 KiB", Verdict::Holds),
         ];
         assert_eq!(told(&results), expected.map(|(text, verdict)| (text.to_owned(), verdict)));
-        let crowd = results.crowd.as_mut().expect("a crowd");
+        let crowd = &mut results.crowds[0];
         (crowd.missing, crowd.counted) = (2, crowd.counted - 1);
         (crowd.after.descriptors, crowd.after.places) = (13, 2);
         let expected = [

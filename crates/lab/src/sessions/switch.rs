@@ -79,6 +79,8 @@ fn take_turns(
         expect(&turn.to_string(), &number.to_string())?;
         turns.push(Turn { asked_ns, answered_ns, seen_ns });
         host.event_off(SESSION)?;
+        // Or it might be on again before the program looks.
+        expect(&running.line()?, &format!("unseen {number}"))?;
     }
     Ok(turns)
 }

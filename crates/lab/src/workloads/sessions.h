@@ -7,8 +7,10 @@
  *                                            the other; "batch 0 NUMBER EVENTS NS" for each
  *     WORKLOAD watch COUNT                   prints "ready", then emits as fast as it can; each
  *                                            time that the event is switched on, "seen TURN NS",
- *                                            and waits until it is off again; COUNT times
+ *                                            waits until it is off again, "unseen TURN"; COUNT
+ *                                            times
  *     WORKLOAD few FIRST COUNT               emits COUNT events, numbered from FIRST, and ends
+ *     WORKLOAD children RATE SECONDS EVENTS ALIVE   forks children that do so: crowd.h
  *
  * and what harness.h has. Events carry their number, those of `watch` their turn. SIGTERM ends
  * the first two early, and they say what they did.
@@ -17,6 +19,8 @@
 #define LAB_SESSIONS_H
 
 #include "harness.h"
+
+#include "crowd.h"
 
 /* What a tracer's program has. */
 static void number(uint64_t first, uint64_t count);
@@ -70,9 +74,22 @@ static int sessions_watch(uint64_t count)
         fflush(stdout);
         while (is_on() && !sessions_is_over)
             nanosleep(&nap, NULL);
+        printf("unseen %llu\n", (unsigned long long)turn);
+        fflush(stdout);
         turn++;
     }
     return 0;
+}
+
+/* A child that has no event before this one's. */
+static pid_t sessions_start_child(const char *unused, unsigned long first, unsigned long count)
+{
+    (void)unused;
+    const pid_t pid = fork();
+    if (pid != 0)
+        return pid;
+    number(first, count);
+    _exit(0);
 }
 
 static int sessions_main(int argc, char **argv)
@@ -84,6 +101,8 @@ static int sessions_main(int argc, char **argv)
         number(strtoull(argv[2], NULL, 10), strtoull(argv[3], NULL, 10));
         return 0;
     }
+    if (strcmp(mode, "children") == 0 && argc == 6)
+        return crowd_main(argv + 2, sessions_start_child, NULL);
     const int is_paced = strcmp(mode, "paced") == 0 && argc == 5;
     const int is_watch = strcmp(mode, "watch") == 0 && argc == 3;
     if (is_paced || is_watch)
