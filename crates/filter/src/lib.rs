@@ -1,0 +1,6 @@
+//! Filters as people write them: from text to tree, to types, to a graph, to bytecode.
+//!
+//! What a filter is to those who run it: docs/design/0008-filters.md.
+#![forbid(unsafe_code)]
+
+pub mod span;

@@ -1,0 +1,118 @@
+//! Helpers: what a filter can ask for besides its frame. docs/design/0008-filters.md has the table.
+
+/// Declares helpers: number, name, how many arguments (registers 1 to 5, the frame first).
+macro_rules! helpers {
+    ($($number:literal $name:ident $text:literal $arguments:literal,)*) => {
+        /// A helper. Numbers are part of the contract.
+        #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+        #[repr(i32)]
+        #[expect(missing_docs, reason = "the table in 0008-filters.md says what each does")]
+        pub enum Helper {
+            $($name = $number,)*
+        }
+
+        impl Helper {
+            /// All of them, in the order of their numbers.
+            pub const ALL: &[Self] = &[$(Self::$name,)*];
+
+            /// The helper with this number.
+            pub const fn from_number(number: i32) -> Option<Self> {
+                match number {
+                    $($number => Some(Self::$name),)*
+                    _ => None,
+                }
+            }
+
+            /// Its name.
+            pub const fn name(self) -> &'static str {
+                match self {
+                    $(Self::$name => $text,)*
+                }
+            }
+
+            /// How many arguments it has, with the frame.
+            pub const fn arguments(self) -> usize {
+                match self {
+                    $(Self::$name => $arguments,)*
+                }
+            }
+        }
+    };
+}
+
+helpers! {
+    1 StringCompare "string_compare" 3,
+    2 StringMatches "string_matches" 3,
+    3 StringStartsWith "string_starts_with" 3,
+    4 StringEndsWith "string_ends_with" 3,
+    5 StringContains "string_contains" 3,
+    6 StringHash "string_hash" 2,
+    7 Element "element" 4,
+    8 Any "any" 4,
+    9 FloatCompare "float_compare" 3,
+    10 FloatAdd "float_add" 3,
+    11 FloatSubtract "float_subtract" 3,
+    12 FloatMultiply "float_multiply" 3,
+    13 FloatDivide "float_divide" 3,
+    14 FloatFromSigned "float_from_signed" 2,
+    15 FloatFromUnsigned "float_from_unsigned" 2,
+    16 TimeNs "time_ns" 1,
+    17 Random "random" 1,
+    18 Count "count" 2,
+    19 Changed "changed" 3,
+    20 Rate "rate" 4,
+    21 TailCall "tail_call" 2,
+}
+
+/// A string or sequence, as a slot has it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Word {
+    /// Where it begins, in bytes, of the frame's bytes or of the program's constants.
+    pub offset: u32,
+    /// Length in bytes, or number of elements.
+    pub length: u32,
+    /// Whether it is in the constants.
+    pub is_constant: bool,
+}
+
+impl Word {
+    const CONSTANT: u32 = 1 << 31;
+
+    /// From a slot or a register.
+    pub const fn from_bits(bits: u64) -> Self {
+        let offset = bits as u32;
+        Self {
+            offset: offset & !Self::CONSTANT,
+            length: (bits >> 32) as u32,
+            is_constant: offset & Self::CONSTANT != 0,
+        }
+    }
+
+    /// As a slot has it.
+    pub const fn to_bits(self) -> u64 {
+        let mark = if self.is_constant { Self::CONSTANT } else { 0 };
+        (self.length as u64) << 32 | (self.offset & !Self::CONSTANT | mark) as u64
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_are_those_of_the_table() {
+        for (index, &helper) in Helper::ALL.iter().enumerate() {
+            assert_eq!(helper as usize, index + 1);
+            assert_eq!(Helper::from_number(helper as i32), Some(helper));
+        }
+        assert_eq!(Helper::from_number(0), None);
+    }
+
+    #[test]
+    fn words_come_back() {
+        for is_constant in [false, true] {
+            let word = Word { offset: 0x7fff_fffe, length: u32::MAX, is_constant };
+            assert_eq!(Word::from_bits(word.to_bits()), word);
+        }
+    }
+}

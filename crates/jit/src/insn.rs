@@ -1,0 +1,213 @@
+//! Instructions of eBPF (RFC 9669, "BPF Instruction Set Architecture"), as far as filters use them.
+//!
+//! ```text
+//! op u8 | dst (bits 0–3), src (bits 4–7) | offset i16 LE | immediate i32 LE
+//! ```
+
+/// Bytes of an instruction; [`LDDW`] takes two.
+pub const INSN_BYTES: usize = 8;
+
+/// Classes: bits 0 to 2 of the operation.
+pub mod class {
+    /// [`super::LDDW`] only.
+    pub const LD: u8 = 0;
+    /// Loads.
+    pub const LDX: u8 = 1;
+    /// Stores of an immediate.
+    pub const ST: u8 = 2;
+    /// Stores of a register.
+    pub const STX: u8 = 3;
+    /// Arithmetic, 32 bits.
+    pub const ALU: u8 = 4;
+    /// Jumps that compare 64 bits; calls; exit.
+    pub const JMP: u8 = 5;
+    /// Jumps that compare 32 bits.
+    pub const JMP32: u8 = 6;
+    /// Arithmetic, 64 bits.
+    pub const ALU64: u8 = 7;
+}
+
+/// Where arithmetic and jumps take their second operand: bit 3 of the operation.
+pub mod source {
+    /// The immediate.
+    pub const K: u8 = 0;
+    /// The source register.
+    pub const X: u8 = 8;
+}
+
+/// Arithmetic: bits 4 to 7 of the operation.
+pub mod alu {
+    /// `dst += src`.
+    pub const ADD: u8 = 0x00;
+    /// `dst -= src`.
+    pub const SUB: u8 = 0x10;
+    /// `dst *= src`.
+    pub const MUL: u8 = 0x20;
+    /// `dst = src ? dst / src : 0`; signed if the offset is 1.
+    pub const DIV: u8 = 0x30;
+    /// `dst |= src`.
+    pub const OR: u8 = 0x40;
+    /// `dst &= src`.
+    pub const AND: u8 = 0x50;
+    /// `dst <<= src`, modulo the width.
+    pub const LSH: u8 = 0x60;
+    /// `dst >>= src`, modulo the width, without a sign.
+    pub const RSH: u8 = 0x70;
+    /// `dst = -dst`.
+    pub const NEG: u8 = 0x80;
+    /// `dst = src ? dst % src : dst`; signed if the offset is 1.
+    pub const MOD: u8 = 0x90;
+    /// `dst ^= src`.
+    pub const XOR: u8 = 0xa0;
+    /// `dst = src`; extended by its sign from 8, 16 or 32 bits if the offset says so.
+    pub const MOV: u8 = 0xb0;
+    /// `dst >>= src`, modulo the width, with its sign.
+    pub const ARSH: u8 = 0xc0;
+    /// Byte order: class ALU to little (source K) or big endian (X), ALU64 swapped in any case;
+    /// the immediate is the width in bits.
+    pub const END: u8 = 0xd0;
+}
+
+/// Jumps: bits 4 to 7 of the operation.
+pub mod jump {
+    /// Always; class JMP32: by the immediate.
+    pub const JA: u8 = 0x00;
+    /// `dst == src`.
+    pub const JEQ: u8 = 0x10;
+    /// `dst > src`, without signs.
+    pub const JGT: u8 = 0x20;
+    /// `dst >= src`, without signs.
+    pub const JGE: u8 = 0x30;
+    /// `dst & src != 0`.
+    pub const JSET: u8 = 0x40;
+    /// `dst != src`.
+    pub const JNE: u8 = 0x50;
+    /// `dst > src`.
+    pub const JSGT: u8 = 0x60;
+    /// `dst >= src`.
+    pub const JSGE: u8 = 0x70;
+    /// A helper (source register 0), or a function of the program (1), by the immediate.
+    pub const CALL: u8 = 0x80;
+    /// The function's end.
+    pub const EXIT: u8 = 0x90;
+    /// `dst < src`, without signs.
+    pub const JLT: u8 = 0xa0;
+    /// `dst <= src`, without signs.
+    pub const JLE: u8 = 0xb0;
+    /// `dst < src`.
+    pub const JSLT: u8 = 0xc0;
+    /// `dst <= src`.
+    pub const JSLE: u8 = 0xd0;
+}
+
+/// Sizes of loads and stores: bits 3 and 4 of the operation.
+pub mod size {
+    /// 4 bytes.
+    pub const W: u8 = 0x00;
+    /// 2 bytes.
+    pub const H: u8 = 0x08;
+    /// 1 byte.
+    pub const B: u8 = 0x10;
+    /// 8 bytes.
+    pub const DW: u8 = 0x18;
+}
+
+/// Modes of loads and stores: bits 5 to 7 of the operation.
+pub mod mode {
+    /// [`super::LDDW`].
+    pub const IMM: u8 = 0x00;
+    /// At register and offset.
+    pub const MEM: u8 = 0x60;
+    /// The same, a load extended by its sign.
+    pub const MEMSX: u8 = 0x80;
+}
+
+/// Source register of a call: what the immediate is.
+pub mod call {
+    /// A helper's number.
+    pub const HELPER: u8 = 0;
+    /// The distance to a function, from the next instruction.
+    pub const FUNCTION: u8 = 1;
+}
+
+/// Source register of [`LDDW`] that makes of its immediate the address of a function of the
+/// program: the distance to it, from the next instruction (the kernel's `BPF_PSEUDO_FUNC`).
+pub const LDDW_FUNCTION: u8 = 4;
+
+/// Loads 64 bits: the immediate, and above it that of the second half, whose operation is 0.
+pub const LDDW: u8 = class::LD | size::DW | mode::IMM;
+/// Ends a function.
+pub const EXIT: u8 = class::JMP | jump::EXIT;
+/// Calls.
+pub const CALL: u8 = class::JMP | jump::CALL;
+
+/// Register 1: the frame, at entry.
+pub const FRAME: u8 = 1;
+/// Register 10: the stack's end.
+pub const STACK_END: u8 = 10;
+/// Registers.
+pub const REGISTERS: usize = 11;
+
+/// One instruction.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Insn {
+    /// What it does.
+    pub op: u8,
+    /// Register that it changes or compares, 0 to 15 (above 10 there is none).
+    pub dst: u8,
+    /// Register that it reads, 0 to 15.
+    pub src: u8,
+    /// Distance of jumps, in instructions from the next; offset of loads and stores, in bytes.
+    pub offset: i16,
+    /// Immediate.
+    pub immediate: i32,
+}
+
+impl Insn {
+    /// From its bytes.
+    pub const fn decode(bytes: [u8; INSN_BYTES]) -> Self {
+        let [op, registers, low, high, a, b, c, d] = bytes;
+        Self {
+            op,
+            dst: registers & 15,
+            src: registers >> 4,
+            offset: i16::from_le_bytes([low, high]),
+            immediate: i32::from_le_bytes([a, b, c, d]),
+        }
+    }
+
+    /// Its bytes.
+    pub const fn encode(self) -> [u8; INSN_BYTES] {
+        let [low, high] = self.offset.to_le_bytes();
+        let [a, b, c, d] = self.immediate.to_le_bytes();
+        [self.op, self.dst & 15 | self.src << 4, low, high, a, b, c, d]
+    }
+
+    /// Its class.
+    pub const fn class(self) -> u8 {
+        self.op & 7
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn bytes_are_those_of_the_standard() {
+        // RFC 9669, 3: a jump if r1 > r2 (unsigned) by 5.
+        let jump = Insn {
+            op: class::JMP | source::X | jump::JGT,
+            dst: 1,
+            src: 2,
+            offset: 5,
+            immediate: 0,
+        };
+        assert_eq!(jump.encode(), [0x2d, 0x21, 5, 0, 0, 0, 0, 0]);
+        let store = Insn { op: 0x7b, dst: 10, src: 6, offset: -8, immediate: 0 };
+        assert_eq!(store.encode(), [0x7b, 0x6a, 0xf8, 0xff, 0, 0, 0, 0]);
+        for insn in [jump, store] {
+            assert_eq!(Insn::decode(insn.encode()), insn);
+        }
+    }
+}

@@ -1,0 +1,56 @@
+//! Filters as traced programs run them: eBPF instructions, and what is needed to run them.
+//!
+//! A filter comes from memory that others can write. So whoever runs one copies it, verifies the
+//! copy, and interprets it or makes machine code of it, one instruction at a time (Sharma, Dagenais
+//! 2015, section 4.4). What a filter sees, which helpers there are, and what the bytes of an object
+//! are: docs/design/0008-filters.md. Nothing here allocates, blocks, or makes a system call but
+//! through helpers that it is given.
+#![no_std]
+
+pub mod helper;
+pub mod insn;
+
+/// Most instructions of a program.
+pub const INSTRUCTIONS_MAX: usize = 4096;
+/// Most needs of a filter: slots of its frame.
+pub const SLOTS_MAX: usize = 64;
+/// Most cells of state.
+pub const CELLS_MAX: usize = 64;
+/// Bytes of stack that a program has, with all functions that it calls.
+pub const STACK_BYTES: usize = 512;
+/// Most functions that have been called and not come back, the program itself included.
+pub const DEPTH_MAX: usize = 8;
+/// Most elements that a helper goes through.
+pub const ELEMENTS_MAX: usize = 4096;
+/// Most steps of a program, where no other limit is given.
+pub const STEPS_MAX: u64 = 1_000_000;
+
+/// What a filter takes a field or a context for. Values are part of the contract.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[repr(u8)]
+pub enum Kind {
+    /// An integer, extended to 64 bits by its sign.
+    Signed = 1,
+    /// An integer without a sign, or a Boolean.
+    Unsigned = 2,
+    /// Bits of an `f64`.
+    Float = 3,
+    /// A word: offset and length in bytes.
+    String = 4,
+    /// A word: offset in bytes and number of elements.
+    Sequence = 5,
+}
+
+impl Kind {
+    /// The kind with this code, if there is one.
+    pub const fn from_code(code: u8) -> Option<Self> {
+        Some(match code {
+            1 => Self::Signed,
+            2 => Self::Unsigned,
+            3 => Self::Float,
+            4 => Self::String,
+            5 => Self::Sequence,
+            _ => return None,
+        })
+    }
+}
