@@ -132,7 +132,7 @@ fn pieces_of_a_session_whose_channels_changed_are_read_together() {
     let many: usize = (1..=32).sum::<usize>() + 1;
     let whole = || numbers_of(&place.ok("print web").0)[&ONE].len();
     assert_eq!(whole(), 5 + 6 + 7);
-    for (number, events) in [(1, 6), (2, 6), (3, 6 + 7)] {
+    for (number, events) in [(1, 6), (2, 6), (3, 7)] {
         assert_eq!(place.numbers(&format!("web/snapshot-{number}"))[&ONE].len(), events);
     }
     assert_eq!(place.names("web").values().sum::<usize>(), 5 + 6 + 7 + many);
