@@ -61,8 +61,8 @@ pub use reserve::{
 };
 pub use results::{Account, Bar, Cell, Flow, Memory, Note, Results, Startup, Verdict};
 pub use sessions::{
-    By, Change, Crowd, Grace, IdleSession, Left, Load, SessionCost, SessionKind, SessionsOptions,
-    SessionsResults, Slope, Starts, SwitchOn, Who, print_sessions, run_sessions,
+    By, Change, Crowd, Grace, IdleSession, Left, Live, Load, SessionCost, SessionKind,
+    SessionsOptions, SessionsResults, Slope, Starts, SwitchOn, Who, print_sessions, run_sessions,
 };
 pub use spans::{SpanCell, SpansOptions, SpansResults, print_spans, run_spans};
 pub use stats::Spread;

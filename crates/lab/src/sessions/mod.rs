@@ -7,6 +7,7 @@
 //! switch    from `event on` to the first event
 //! load      what recorders take of the CPUs (usage)
 //! grace     a session stopped, a channel given other buffers
+//! live      an event's way to who follows the session
 //! crowd     short-lived processes
 //! idle      memory
 //! results   what was measured, as JSON; report shows it to people
@@ -20,6 +21,7 @@ mod crowd;
 mod grace;
 mod host;
 mod idle;
+mod live;
 mod load;
 mod ours;
 mod report;
@@ -30,7 +32,7 @@ mod usage;
 
 pub use report::print as print_sessions;
 pub use results::{
-    By, Change, Crowd, Grace, IdleSession, Kind as SessionKind, Left, Load, SessionCost,
+    By, Change, Crowd, Grace, IdleSession, Kind as SessionKind, Left, Live, Load, SessionCost,
     SessionsResults, Slope, Starts, SwitchOn, Who,
 };
 
@@ -64,6 +66,8 @@ const ROUNDS: u32 = 5;
 const CROWD_S: u32 = 60;
 /// CPUs of the large machine that an idle session's memory is looked at on, too.
 const MANY_CPUS: u32 = 256;
+/// Programs that emit while a session is followed, for each turn.
+const LIVE_PROGRAMS_A_TURN: u64 = 10;
 /// How long short-lived processes are started in a quick run, in seconds.
 const QUICK_CROWD_S: u32 = 5;
 
@@ -124,6 +128,7 @@ pub fn run_sessions(options: &SessionsOptions) -> std::result::Result<SessionsRe
     let switches = bench.switches(options)?;
     let loads = bench.loads(options)?;
     let graces = bench.graces(options)?;
+    let live = bench.live(options)?;
     let crowds = bench.crowds(options)?;
     let idle = bench.idle()?;
     let notes = std::mem::take(&mut bench.notes);
@@ -136,6 +141,7 @@ pub fn run_sessions(options: &SessionsOptions) -> std::result::Result<SessionsRe
         switches,
         loads,
         graces,
+        live,
         crowds,
         idle,
         bars: Vec::new(),
@@ -261,6 +267,12 @@ impl<'place> Bench<'place> {
         Ok(found)
     }
 
+    fn live(&mut self, options: &SessionsOptions) -> Result<Option<Live>> {
+        let programs = u64::from(options.turns()) * LIVE_PROGRAMS_A_TURN;
+        let what = "a session that is followed";
+        self.attempt(Who::Trackway, what, |bench, _| live::measure(&bench.ours, programs))
+    }
+
     fn crowds(&mut self, options: &SessionsOptions) -> Result<Vec<Crowd>> {
         let seconds = u64::from(options.crowd_seconds());
         let mut found = Vec::new();
@@ -319,7 +331,8 @@ fn note_missing_events(results: &mut SessionsResults) {
         let about = format!("short-lived processes, {}", crowd.starts.name());
         (about, Account { recorded, ..crowd.account })
     });
-    let all = costs.chain(loads).chain(crowds);
+    let live = results.live.iter().map(|live| ("a session that is followed".into(), live.account));
+    let all = costs.chain(loads).chain(live).chain(crowds);
     let missing: Vec<Note> = all
         .filter(|(_, account)| !account.is_complete())
         .map(|(about, account)| {

@@ -75,11 +75,17 @@ impl<'place> Ours<'place> {
         command.env("TRACKWAY_RUN_DIR", &self.run_dir);
     }
 
+    /// `trackway`, in sight of the sessions.
+    pub(super) fn command(&self) -> Command {
+        let mut command = Command::new(&self.place.kit.trackway);
+        self.enter(&mut command);
+        command
+    }
+
     /// `trackway ARGUMENTS`.
     pub(super) fn trackway(&self, arguments: &[&str]) -> Result<Finished> {
-        let mut command = Command::new(&self.place.kit.trackway);
-        self.enter(command.args(arguments));
-        child::run(&mut command, &words("trackway", arguments))
+        let mut command = self.command();
+        child::run(command.args(arguments), &words("trackway", arguments))
     }
 
     /// Makes a session as [`Host::create`] does, with buffers as they are by default, on a machine
@@ -252,8 +258,8 @@ impl Host for Ours<'_> {
 
     fn clear(&self) {
         // Not by `child::run`, which does nothing after Ctrl-C.
-        let mut command = Command::new(&self.place.kit.trackway);
-        self.enter(command.args(["session", "destroy", "--all"]));
+        let mut command = self.command();
+        command.args(["session", "destroy", "--all"]);
         command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
         // There is nobody left to be told.
         let _ = command.status();

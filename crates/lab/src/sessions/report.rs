@@ -3,7 +3,8 @@
 use std::io::{self, Write};
 
 use super::results::{
-    By, Change, Crowd, Grace, IdleSession, Kind, Load, SessionCost, SessionsResults, SwitchOn, Who,
+    By, Change, Crowd, Grace, IdleSession, Kind, Live, Load, SessionCost, SessionsResults,
+    SwitchOn, Who,
 };
 use crate::report::{bars_text, mebibytes};
 use crate::results::Account;
@@ -34,6 +35,7 @@ pub fn print(results: &SessionsResults, output: &mut dyn Write) -> io::Result<()
         switches(&results.switches),
         loads(&results.loads),
         graces(&results.graces),
+        results.live.as_ref().map(live),
         crowds(&results.crowds),
         idle(&results.idle),
         bars_text(&results.bars),
@@ -204,6 +206,19 @@ fn graces(graces: &[Grace]) -> Option<String> {
          events a second: {count} of each\n\n"
     );
     (!graces.is_empty()).then(|| title + &table.text())
+}
+
+fn live(live: &Live) -> String {
+    let mut table = Table::default();
+    table.row(["", "median", "worst"]);
+    table.row(["event to line".to_owned()].into_iter().chain(times(&live.us)));
+    format!(
+        "A session that is followed (trackway print --follow), while programs of three events each\n\
+         come and go: {} events, {} out of order\n\n{}",
+        live.us.count,
+        live.out_of_order,
+        table.text()
+    )
 }
 
 fn crowds(crowds: &[Crowd]) -> Option<String> {

@@ -11,6 +11,8 @@ use crate::stats::Spread;
 pub(super) const FORMAT: u32 = 1;
 /// Memory that may be left when many processes have come and gone: allocators grow now and then.
 const LEFT_BYTES: f64 = (1 << 20) as f64;
+/// Longest time until who follows a session sees an event, in ms.
+const LIVE_MS: f64 = 100.0;
 
 /// Everything that a run of the lab found about sessions.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -31,6 +33,8 @@ pub struct SessionsResults {
     pub loads: Vec<Load>,
     /// How long changes take.
     pub graces: Vec<Grace>,
+    /// How soon who follows a session sees an event.
+    pub live: Option<Live>,
     /// Short-lived processes.
     pub crowds: Vec<Crowd>,
     /// Memory of idle sessions.
@@ -205,6 +209,17 @@ pub struct Grace {
     pub us: Spread,
 }
 
+/// A session that is followed.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Live {
+    /// From an event to its line, in µs.
+    pub us: Spread,
+    /// Lines whose event happened before that of the line above.
+    pub out_of_order: u64,
+    /// What became of the events.
+    pub account: Account,
+}
+
 /// How short-lived processes begin.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
@@ -318,6 +333,15 @@ impl SessionsResults {
             event_us(Who::Trackway).zip(event_us(Who::Lttng)).map(|(ours, theirs)| ours / theirs),
             1.0,
             |ratio| format!("{ratio:.2} of it"),
+        ));
+        bars.push(at_most(
+            "followed: every event is shown, in order, within 100 ms",
+            self.live.as_ref().map(|live| match live.out_of_order {
+                0 => live.us.max / 1e3,
+                _ => f64::INFINITY,
+            }),
+            LIVE_MS,
+            |ms| format!("{ms:.1} ms at worst"),
         ));
         bars.extend(self.crowd_bars());
         bars
@@ -456,6 +480,11 @@ pub(super) mod tests {
                 Grace { who: Who::Lttng, change: Change::StopByCommand, us: spread(30_000.0) },
                 Grace { who: Who::Trackway, change: Change::Visit, us: spread(40.0) },
             ],
+            live: Some(Live {
+                us: spread(20_000.0),
+                out_of_order: 0,
+                account: Account { recorded: 1000, overwritten: 0, ..account },
+            }),
             crowds: vec![Crowd {
                 starts: Starts::Programs,
                 seconds: 60.0,
@@ -498,6 +527,7 @@ pub(super) mod tests {
             ("not measured", Verdict::Unknown),
             ("not measured", Verdict::Unknown),
             ("0.12 of it", Verdict::Holds),
+            ("20.0 ms at worst", Verdict::Holds),
             ("0 of 305000", Verdict::Holds),
             ("0 of 61000", Verdict::Holds),
             ("0, 0 KiB", Verdict::Holds),
@@ -506,13 +536,15 @@ pub(super) mod tests {
         let crowd = &mut results.crowds[0];
         (crowd.missing, crowd.counted) = (2, crowd.counted - 1);
         (crowd.after.descriptors, crowd.after.places) = (13, 2);
+        results.live.as_mut().expect("a session that is followed").out_of_order = 1;
+        assert_eq!(told(&results)[4].1, Verdict::Misses);
         let expected = [
             ("2 of 305000", Verdict::Misses),
             ("3 of 61000", Verdict::Misses),
             ("1, 0 KiB", Verdict::Misses),
         ];
         let told = told(&results);
-        assert_eq!(told[4..], expected.map(|(text, verdict)| (text.to_owned(), verdict)));
+        assert_eq!(told[5..], expected.map(|(text, verdict)| (text.to_owned(), verdict)));
     }
 
     #[test]
