@@ -213,8 +213,8 @@ fn live(live: &Live) -> String {
     table.row(["", "median", "worst"]);
     table.row(["event to line".to_owned()].into_iter().chain(times(&live.us)));
     format!(
-        "A session that is followed (trackway print --follow), while programs of three events each\n\
-         come and go: {} events, {} out of order\n\n{}",
+        "A session that is followed (trackway print --follow), while programs of three events \
+         each\ncome and go: {} events, {} out of order\n\n{}",
         live.us.count,
         live.out_of_order,
         table.text()
