@@ -11,7 +11,7 @@ use trackway_sys::signal::{self, SignalReader, SignalSet};
 use trackway_sys::wait::{self, Awaited};
 
 use crate::control::server::Server;
-use crate::control::{Claimed, RunFolder};
+use crate::control::{Claimed, Identity, RunFolder};
 use crate::crashes::Crash;
 use crate::desk::{self, Desk, Making};
 use crate::error::io_error;
@@ -110,6 +110,7 @@ impl Served {
             uuid: trace::random_uuid()?,
             path: room.path.clone(),
         };
+        server.keep(&Identity { uuid: session.uuid, folder: session.path.clone() })?;
         let spec = SessionSpec { output: Some(folder.clone()), ..spec };
         let watches_crashes = spec.snapshot_on_crash;
         if watches_crashes && !can_tell_exits() {

@@ -13,7 +13,7 @@ use trackway_recorder::control::RunFolder;
 use trackway_recorder::control::client::Session;
 use trackway_recorder::protocol::{Answer, ChannelChange, Request};
 use trackway_recorder::{
-    ChannelSpec, Levels, Mode, RecordError, RuleSpec, SessionSpec, is_name_of_record,
+    ChannelSpec, Levels, Mode, Notices, RecordError, RuleSpec, SessionSpec, is_name_of_record,
 };
 
 use crate::arguments::Format;
@@ -270,21 +270,32 @@ fn destroy_session(name: &str) -> anyhow::Result<()> {
             Ok(())
         }
         Ok(_) => Ok(()),
-        Err(error @ RecordError::SessionDead(..)) => {
-            // What it has left in memory is completed by whoever recovers it.
-            RunFolder::new().clean(name);
-            Err(error.into())
-        }
+        Err(RecordError::SessionDead(..)) => end_dead(name),
         Err(error) => Err(error.into()),
     }
+}
+
+/// Ends a session whose recorder is dead: what is left of it in memory goes into its trace first,
+/// and what cannot be recovered keeps its name.
+fn end_dead(name: &str) -> anyhow::Result<()> {
+    let run = RunFolder::new();
+    let left = run.left_of(name)?;
+    if let Some(folder) = left.folder.filter(|_| left.is_in_memory) {
+        let notices = Notices::new(false);
+        notices.say(format_args!("the recorder of session '{name}' was killed"));
+        let recovered = trackway_recorder::recover(&notices, Some(&folder))
+            .with_context(|| format!("session '{name}' is dead, and cannot be recovered"))?;
+        crate::record::say_recovered(&notices, &recovered)?;
+    }
+    run.clean(name);
+    Ok(())
 }
 
 fn destroy_all() -> anyhow::Result<ExitCode> {
     let mut failed = 0;
     for name in RunFolder::new().names()? {
-        if is_foreground(&name) {
-            // What was killed leaves its name behind.
-            RunFolder::new().clean(&name);
+        // Of those that were killed there is nobody to be left alone.
+        if is_foreground(&name) && RunFolder::new().is_alive(&name) {
             continue;
         }
         if let Err(error) = destroy_session(&name) {

@@ -3,7 +3,7 @@
 //! ```text
 //! $TRACKWAY_RUN_DIR, /run/trackway (root), $XDG_RUNTIME_DIR/trackway, or /tmp/trackway-UID    0700
 //!     NAME.sock    requests and answers, `trackway_session::protocol`    0600
-//!     NAME.lock    locked (flock(2)) by the session's recorder
+//!     NAME.lock    locked (flock(2)) by the session's recorder; which trace it records: `dead`
 //!     NAME.log     what the recorder had to say
 //!     UUID.part    where the trace of a session in another user's window is: `origins`
 //! ```
@@ -11,6 +11,7 @@
 //! Nobody but the user (and root) gets there; who connects is asked for by the kernel all the same.
 
 pub mod client;
+mod dead;
 #[cfg(test)]
 mod hostile;
 mod requests;
@@ -18,11 +19,14 @@ pub(crate) mod server;
 
 use std::fs::{self, DirBuilder, File, TryLockError};
 use std::io::ErrorKind;
-use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
+use std::os::unix::fs::{DirBuilderExt, FileExt as _, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use trackway_session::is_name;
 
+pub use dead::Dead;
+pub(crate) use dead::Identity;
 pub use requests::Requests;
 
 use crate::RecordError;
@@ -32,6 +36,11 @@ const FOLDER_VARIABLE: &str = "TRACKWAY_RUN_DIR";
 const SOCKET: &str = "sock";
 const LOCK: &str = "lock";
 const LOG: &str = "log";
+
+/// How often a name is tried, and how long between: whoever looks whether its recorder lives, or
+/// removes what a dead one left, has the lock for a moment.
+const CLAIM_TRIES: usize = 20;
+const CLAIM_PAUSE: Duration = Duration::from_millis(1);
 
 /// The folder of a user's control sockets.
 #[derive(Debug, Clone)]
@@ -140,11 +149,14 @@ impl RunFolder {
 
     /// Removes what a dead recorder left.
     pub fn clean(&self, name: &str) {
-        if !self.is_alive(name) {
-            for kind in [SOCKET, LOG, LOCK] {
-                // What stays is no harm.
-                let _ = fs::remove_file(self.file(name, kind));
-            }
+        let lock = File::open(self.file(name, LOCK));
+        // As long as we have the lock, nobody else takes the name.
+        if lock.as_ref().is_ok_and(|lock| lock.try_lock().is_err()) {
+            return;
+        }
+        for kind in [SOCKET, LOG, LOCK] {
+            // What stays is no harm.
+            let _ = fs::remove_file(self.file(name, kind));
         }
     }
 
@@ -155,6 +167,19 @@ impl RunFolder {
     /// If there is one of that name, or the folder cannot be used.
     pub(crate) fn claim(&self, name: &str) -> Result<Claimed, RecordError> {
         self.make()?;
+        for _ in 0..CLAIM_TRIES {
+            if let Some(lock) = self.try_claim(name)? {
+                let path = self.file(name, LOCK);
+                lock.set_len(0).map_err(RecordError::io("make", path))?;
+                return Ok(Claimed { folder: self.clone(), name: name.to_owned(), lock });
+            }
+            std::thread::sleep(CLAIM_PAUSE);
+        }
+        Err(RecordError::SessionExists(name.to_owned()))
+    }
+
+    /// Locks a name; `None`: somebody else has it.
+    fn try_claim(&self, name: &str) -> Result<Option<File>, RecordError> {
         let path = self.file(name, LOCK);
         let open = || {
             fs::OpenOptions::new()
@@ -173,13 +198,10 @@ impl RunFolder {
         };
         match lock.try_lock() {
             // Whoever had it before may have removed it at its end.
-            Ok(()) if is_there(&lock) => {}
-            Ok(()) | Err(TryLockError::WouldBlock) => {
-                return Err(RecordError::SessionExists(name.to_owned()));
-            }
-            Err(TryLockError::Error(error)) => return Err(RecordError::io("lock", path)(error)),
+            Ok(()) => Ok(is_there(&lock).then_some(lock)),
+            Err(TryLockError::WouldBlock) => Ok(None),
+            Err(TryLockError::Error(error)) => Err(RecordError::io("lock", path)(error)),
         }
-        Ok(Claimed { folder: self.clone(), name: name.to_owned(), _lock: lock })
     }
 }
 
@@ -195,10 +217,20 @@ impl Default for RunFolder {
 pub(crate) struct Claimed {
     pub(crate) folder: RunFolder,
     pub(crate) name: String,
-    _lock: File,
+    lock: File,
 }
 
 impl Claimed {
+    /// Writes down which trace is recorded, for whoever finds this name if we are killed.
+    pub(crate) fn keep(&self, identity: &Identity) -> Result<(), RecordError> {
+        let path = self.folder.file(&self.name, LOCK);
+        let written = self.lock.set_len(0).and_then(|()| {
+            // From its begin: it may have been written before.
+            self.lock.write_all_at(&identity.text(), 0)
+        });
+        written.map_err(RecordError::io("write", path))
+    }
+
     /// Opens the log, anew.
     pub(crate) fn open_log(&self) -> Result<File, RecordError> {
         let path = self.folder.log(&self.name);
