@@ -17,6 +17,7 @@ mod hostile;
 mod requests;
 pub(crate) mod server;
 
+use std::ffi::OsString;
 use std::fs::{self, DirBuilder, File, TryLockError};
 use std::io::ErrorKind;
 use std::os::unix::fs::{DirBuilderExt, FileExt as _, MetadataExt, OpenOptionsExt};
@@ -51,18 +52,14 @@ pub struct RunFolder {
 impl RunFolder {
     /// The calling user's, which need not be there.
     pub fn new() -> Self {
-        let set = |name: &str| std::env::var_os(name).filter(|value| !value.is_empty());
+        let runtime = std::env::var_os("XDG_RUNTIME_DIR");
         let user = crate::home::user();
-        let path = if let Some(path) = set(FOLDER_VARIABLE) {
-            path.into()
-        } else if user == 0 {
-            "/run/trackway".into()
-        } else if let Some(path) = set("XDG_RUNTIME_DIR") {
-            Path::new(&path).join("trackway")
-        } else {
-            format!("/tmp/trackway-{user}").into()
-        };
-        Self { path }
+        Self { path: path_of(user, std::env::var_os(FOLDER_VARIABLE), runtime) }
+    }
+
+    /// Whether the environment names it (`TRACKWAY_RUN_DIR`).
+    pub fn is_named() -> bool {
+        std::env::var_os(FOLDER_VARIABLE).is_some_and(|value| !value.is_empty())
     }
 
     /// This one.
@@ -205,6 +202,19 @@ impl RunFolder {
     }
 }
 
+/// Where a user's sockets are. Root's are in one place, if none is `named`, whatever the folder for
+/// its run time is: those that systemd started are to be found from a shell.
+fn path_of(user: u32, named: Option<OsString>, runtime: Option<OsString>) -> PathBuf {
+    // basedir-spec: a relative one is to be ignored.
+    let runtime = runtime.map(PathBuf::from).filter(|path| path.is_absolute());
+    match (named.filter(|path| !path.is_empty()), runtime) {
+        (Some(named), _) => named.into(),
+        (None, _) if user == 0 => "/run/trackway".into(),
+        (None, Some(runtime)) => runtime.join("trackway"),
+        (None, None) => format!("/tmp/trackway-{user}").into(),
+    }
+}
+
 impl Default for RunFolder {
     fn default() -> Self {
         Self::new()
@@ -264,6 +274,25 @@ mod tests {
 
     fn folder(inside: &TemporaryFolder) -> RunFolder {
         RunFolder { path: inside.join("run") }
+    }
+
+    #[test]
+    fn sockets_are_found_by_user_and_environment() {
+        let folder = |user, named: Option<&str>, runtime: Option<&str>| {
+            path_of(user, named.map(OsString::from), runtime.map(OsString::from))
+        };
+        for (user, named, runtime, expected) in [
+            (7, None, Some("/run/user/7"), "/run/user/7/trackway"),
+            (7, None, Some(""), "/tmp/trackway-7"),
+            (7, None, Some("here"), "/tmp/trackway-7"),
+            (7, None, None, "/tmp/trackway-7"),
+            (7, Some(""), None, "/tmp/trackway-7"),
+            (7, Some("/mine"), Some("/run/user/7"), "/mine"),
+            (0, None, Some("/run/user/0"), "/run/trackway"),
+            (0, Some("/mine"), None, "/mine"),
+        ] {
+            assert_eq!(folder(user, named, runtime), Path::new(expected));
+        }
     }
 
     #[test]
