@@ -117,6 +117,35 @@ fn a_session_that_was_saved_can_be_loaded() {
     assert_there(&place.numbers(trace.file_name().to_str().expect("a name")), ONE, 0..30);
 }
 
+/// RUN load of files that people wrote, with mistakes and with sizes in bytes. EXPECT what is wrong,
+/// where, and what would be right; what is right is taken.
+#[test]
+fn what_is_wrong_in_a_file_is_said_where_it_is() {
+    let place = Place::new("session-file");
+    let write = |text: &str| fs::write(place.world.path("web.toml"), text).expect("a file");
+    for (text, place_of, why) in [
+        ("on = ['a', 7]", "line 2, column 12", "expected a pattern, such as \"web:*\""),
+        ("on = [{pattern = 'a', level = 'info'}]", "line 2, column 23", "unknown field `level`"),
+        ("on = [{pattern = 'a', exactly = 'loud'}]", "line 2, column 33", "no level 'loud'"),
+        ("buffer-size = true", "line 2, column 15", "expected a size, such as \"4M\""),
+        ("blocking-timeout = 10", "line 2, column 20", "such as \"10ms\""),
+    ] {
+        write(&format!("[[channel]]\n{text}\n"));
+        let talk = place.refused("session load web.toml");
+        assert!(talk.starts_with("trackway: in web.toml: "), "{talk}");
+        assert!(talk.contains(place_of) && talk.contains(why), "{talk}");
+    }
+    write("output = ''\n");
+    let talk = place.refused("session load web.toml");
+    assert!(talk.contains("leave 'output' out") && !talk.contains("TRACKWAY_RUN_DIR"), "{talk}");
+    write("[[channel]]\nbuffer-size = 1048576\ntracefile-size = 8388608\n");
+    place.ok("session load web.toml");
+    let saved = place.ok("session save web").0;
+    assert!(saved.contains("buffer-size = \"1M\""), "{saved}");
+    assert!(saved.contains("tracefile-size = \"8M\""), "{saved}");
+    place.ok("session destroy web");
+}
+
 /// RUN create --foreground, SIGTERM or SIGINT. EXPECT exit status 0, a complete trace.
 #[test]
 fn a_session_in_the_foreground_ends_by_a_signal() {

@@ -101,7 +101,10 @@ impl RecordError {
             }
             Self::LibraryPath(_) => "install Trackway in a folder without them".into(),
             // Names of sockets have a place of 108 bytes: unix(7).
-            Self::Io(_, socket, error) if error.kind() == io::ErrorKind::InvalidInput => {
+            Self::Io(_, socket, error)
+                if error.kind() == io::ErrorKind::InvalidInput
+                    && socket.extension().is_some_and(|extension| extension == "sock") =>
+            {
                 let folder = socket.parent().unwrap_or(socket);
                 format!("name a folder with a shorter path than {}", folder.display())
                     + " in TRACKWAY_RUN_DIR"

@@ -18,13 +18,12 @@ use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
 use trackway_abi::session::{PROCESS_RULES_BYTES_MAX, RULES_BYTES_MAX};
-use trackway_schema::glob_matches;
 
-use crate::level::Level;
 use crate::options::CONTEXTS_BYTES_MAX;
+use crate::rule_spec::{covers, overlap};
 use crate::{
-    BufferOptions, BufferPlan, BuffersError, OptionError, Time, Tracefiles, TracefilesError,
-    is_name, parse_contexts, parse_duration, parse_size,
+    BufferOptions, BufferPlan, BuffersError, Levels, OptionError, RuleSpec, Tracefiles,
+    TracefilesError, is_name, parse_contexts,
 };
 
 /// Most channels of a session: one bit each in enable words, for all of a user's sessions.
@@ -69,16 +68,16 @@ pub struct ChannelSpec {
     /// What happens where there is no room.
     pub mode: Mode,
     /// How long programs that allow it wait for room.
-    #[serde(skip_serializing_if = "Option::is_none", with = "time_text")]
+    #[serde(skip_serializing_if = "Option::is_none", with = "crate::texts::time")]
     pub blocking_timeout: Option<Duration>,
     /// Bytes for each CPU.
-    #[serde(skip_serializing_if = "Option::is_none", with = "size_text")]
+    #[serde(skip_serializing_if = "Option::is_none", with = "crate::texts::size")]
     pub buffer_size: Option<u64>,
     /// Sub-buffers for each CPU.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub sub_buffers: Option<u64>,
     /// Most bytes of each file of a stream; 0 is as none: it is one file, which grows.
-    #[serde(skip_serializing_if = "Option::is_none", with = "size_text")]
+    #[serde(skip_serializing_if = "Option::is_none", with = "crate::texts::size")]
     pub tracefile_size: Option<u64>,
     /// Most files of a stream, the newest; 0 is as none: all.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -110,75 +109,6 @@ pub enum Mode {
     Overwrite,
 }
 
-/// An event rule. In a file, one without levels may be written as its pattern alone.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(from = "RuleForm", into = "RuleForm")]
-pub struct RuleSpec {
-    /// For `provider:name`, with `!` in front if it excludes.
-    pub pattern: String,
-    /// Which levels.
-    pub level: Levels,
-}
-
-/// Levels of the events that a rule means.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub enum Levels {
-    /// All.
-    #[default]
-    All,
-    /// This one and graver ones.
-    AtLeast(Level),
-    /// This one.
-    Exactly(Level),
-}
-
-#[derive(Serialize, Deserialize)]
-#[serde(untagged)]
-enum RuleForm {
-    Pattern(String),
-    Full(FullRule),
-}
-
-#[derive(Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case", deny_unknown_fields)]
-struct FullRule {
-    pattern: String,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    at_least: Option<Level>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    exactly: Option<Level>,
-}
-
-impl From<RuleForm> for RuleSpec {
-    fn from(form: RuleForm) -> Self {
-        match form {
-            RuleForm::Pattern(pattern) => Self { pattern, level: Levels::All },
-            RuleForm::Full(FullRule { pattern, at_least, exactly }) => Self {
-                pattern,
-                // Both say no more than the narrower one.
-                level: match (at_least, exactly) {
-                    (_, Some(level)) => Levels::Exactly(level),
-                    (Some(level), None) => Levels::AtLeast(level),
-                    (None, None) => Levels::All,
-                },
-            },
-        }
-    }
-}
-
-impl From<RuleSpec> for RuleForm {
-    fn from(rule: RuleSpec) -> Self {
-        let full = |at_least, exactly| {
-            Self::Full(FullRule { pattern: rule.pattern.clone(), at_least, exactly })
-        };
-        match rule.level {
-            Levels::All => Self::Pattern(rule.pattern),
-            Levels::AtLeast(level) => full(Some(level), None),
-            Levels::Exactly(level) => full(None, Some(level)),
-        }
-    }
-}
-
 /// Why there can be no such session.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
@@ -195,6 +125,8 @@ pub enum SpecError {
     Option(String, OptionError),
     /// A flight recorder never has to wait.
     BlockingOverwrite(String),
+    /// A folder without a name.
+    Output,
     /// Nobody can be called so.
     User(String),
     /// More users than one session records.
@@ -224,6 +156,9 @@ impl core::fmt::Display for SpecError {
             Self::BlockingOverwrite(channel) => write!(
                 formatter,
                 "channel '{channel}': in a flight recorder there is always room, so nobody waits"
+            ),
+            Self::Output => formatter.write_str(
+                "the output folder has no name: leave 'output' out, and there is a new one",
             ),
             Self::User(user) => write!(formatter, "there can be no user '{user}'"),
             Self::TooManyUsers => {
@@ -301,6 +236,9 @@ impl SessionSpec {
     pub fn check(&self) -> Result<(), SpecError> {
         if !is_name(&self.name) && !self.name.is_empty() {
             return Err(SpecError::Name(self.name.clone()));
+        }
+        if self.output.as_ref().is_some_and(|folder| folder.as_os_str().is_empty()) {
+            return Err(SpecError::Output);
         }
         if self.channels.len() > CHANNELS_MAX {
             return Err(SpecError::TooManyChannels);
@@ -497,70 +435,6 @@ impl ChannelSpec {
     }
 }
 
-impl RuleSpec {
-    /// A rule for all levels.
-    pub fn new(pattern: impl Into<String>) -> Self {
-        Self { pattern: pattern.into(), level: Levels::All }
-    }
-
-    /// Whether it says which events not to record.
-    pub fn excludes(&self) -> bool {
-        self.pattern.starts_with('!')
-    }
-
-    /// Its pattern as it stands in the window: a provider alone means all of its events.
-    pub fn full_pattern(&self) -> String {
-        let (mark, name) = match self.pattern.strip_prefix('!') {
-            Some(name) => ("!", name),
-            None => ("", self.pattern.as_str()),
-        };
-        let rest = if name.contains(':') || name == "*" { "" } else { ":*" };
-        format!("{mark}{name}{rest}")
-    }
-
-    /// Its line, as `trackway_schema::Rules` reads it.
-    fn line(&self) -> Result<String, OptionError> {
-        let name = self.pattern.strip_prefix('!').unwrap_or(&self.pattern);
-        if name.is_empty() || name.starts_with('!') || name.contains(char::is_control) {
-            return Err(OptionError::Pattern(self.pattern.clone()));
-        }
-        let is_for_all = self.level == Levels::All && matches!(name, "*" | "*:*");
-        if self.excludes() && is_for_all {
-            return Err(OptionError::ExcludesAll(self.pattern.clone()));
-        }
-        let pattern = self.full_pattern();
-        Ok(match self.level {
-            Levels::All => pattern,
-            Levels::AtLeast(level) => format!("{pattern}\t<={}", level.number()),
-            Levels::Exactly(level) => format!("{pattern}\t={}", level.number()),
-        })
-    }
-}
-
-/// Whether `pattern` matches whatever `other` does: a star in `other` is matched by a star alone.
-fn covers(pattern: &str, other: &str) -> bool {
-    glob_matches(pattern.as_bytes(), other.as_bytes())
-}
-
-/// Whether some text matches both patterns.
-fn overlap(one: &str, other: &str) -> bool {
-    let (one, other) = (one.as_bytes(), other.as_bytes());
-    // Whether what was looked at of `one` and so many bytes of `other` match some text both.
-    let mut both = vec![false; other.len() + 1];
-    for i in 0..=one.len() {
-        let (mut before, mut before_both) = (false, false);
-        for (j, cell) in both.iter_mut().enumerate() {
-            let (a, b) = (i.checked_sub(1).map(|i| one[i]), j.checked_sub(1).map(|j| other[j]));
-            let is_star = a == Some(b'*') || b == Some(b'*');
-            // A star of either matches nothing more, or what the other one's last byte does.
-            let is_both = (i, j) == (0, 0) || is_star && (*cell || before) || a == b && before_both;
-            before_both = std::mem::replace(cell, is_both);
-            before = is_both;
-        }
-    }
-    both[other.len()]
-}
-
 fn yes() -> bool {
     true
 }
@@ -575,67 +449,10 @@ fn is_no(value: &bool) -> bool {
     !*value
 }
 
-/// Sizes as people write them.
-mod size_text {
-    use super::{Deserialize, parse_size};
-    use serde::de::Error as _;
-    use serde::{Deserializer, Serializer};
-
-    pub(super) fn serialize<S: Serializer>(
-        size: &Option<u64>,
-        serializer: S,
-    ) -> Result<S::Ok, S::Error> {
-        match size {
-            Some(bytes) => serializer.serialize_str(&text(*bytes)),
-            None => serializer.serialize_none(),
-        }
-    }
-
-    pub(super) fn deserialize<'de, D: Deserializer<'de>>(
-        deserializer: D,
-    ) -> Result<Option<u64>, D::Error> {
-        let text = Option::<String>::deserialize(deserializer)?;
-        text.map(|text| parse_size(&text).map_err(D::Error::custom)).transpose()
-    }
-
-    /// A size in the largest unit that leaves no rest.
-    fn text(bytes: u64) -> String {
-        let units = [(30, "G"), (20, "M"), (10, "K")];
-        let whole = |&&(shift, _): &&(u32, &str)| bytes != 0 && bytes.trailing_zeros() >= shift;
-        match units.iter().find(whole) {
-            Some((shift, unit)) => format!("{}{unit}", bytes >> shift),
-            None => bytes.to_string(),
-        }
-    }
-}
-
-/// Times as people write them.
-mod time_text {
-    use super::{Deserialize, Duration, Time, parse_duration};
-    use serde::de::Error as _;
-    use serde::{Deserializer, Serializer};
-
-    pub(super) fn serialize<S: Serializer>(
-        time: &Option<Duration>,
-        serializer: S,
-    ) -> Result<S::Ok, S::Error> {
-        match time {
-            Some(time) => serializer.collect_str(&Time(*time)),
-            None => serializer.serialize_none(),
-        }
-    }
-
-    pub(super) fn deserialize<'de, D: Deserializer<'de>>(
-        deserializer: D,
-    ) -> Result<Option<Duration>, D::Error> {
-        let text = Option::<String>::deserialize(deserializer)?;
-        text.map(|text| parse_duration(&text).map_err(D::Error::custom)).transpose()
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::Level;
 
     const WRITTEN_BY_HAND: &str = r#"
 name = "web"
@@ -691,7 +508,7 @@ executables = ["nginx"]
         assert!(refused("[[channel]]\n[[channel]]").contains("already"));
         assert!(refused("[[channel]]\ncontexts = ['color']").contains("no context 'color'"));
         assert!(refused("[[channel]]\non = ['!*']").contains("excludes all"));
-        assert!(refused("[[channel]]\non = [{pattern = 'a', at-least = 'loud'}]").contains("on"));
+        assert!(refused("output = ''").contains("leave 'output' out"));
         let blocking = "[[channel]]\nmode = 'overwrite'\nblocking-timeout = '1s'";
         assert!(refused(blocking).contains("always room"));
         assert!(refused("users = ['']").contains("no user ''"));
@@ -705,6 +522,45 @@ executables = ["nginx"]
         assert!(refused(flight).contains("written as a whole"));
         let many = format!("[[channel]]\npids = {:?}", (0..100).collect::<Vec<_>>());
         assert!(refused(&many).contains("512 bytes"));
+    }
+
+    #[test]
+    fn mistakes_in_rules_are_said_where_they_are() {
+        for (rule, column, why) in [
+            ("{pattern = 'a', at-least = 'loud'}", 39, "no level 'loud' (there are emerg"),
+            ("{patern = 'a'}", 13, "unknown field `patern`, expected one of `pattern`, `at-least`"),
+            ("{at-least = 'info'}", 12, "missing field `pattern`"),
+            ("7", 12, "invalid type: integer `7`, expected a pattern, such as \"web:*\", or {"),
+            ("['a']", 12, "invalid type: sequence, expected a pattern"),
+        ] {
+            let text = format!("[[channel]]\non = ['b', {rule}]\n");
+            let said = SessionSpec::from_toml(&text).expect_err(rule).to_string();
+            assert!(said.contains(&format!("line 2, column {column}")), "{said}");
+            assert!(said.contains(why), "{said}");
+        }
+    }
+
+    #[test]
+    fn sizes_are_texts_or_bytes() {
+        let size = |value: &str| {
+            SessionSpec::from_toml(&format!("[[channel]]\nbuffer-size = {value}\n"))
+                .map(|spec| spec.channels[0].buffer_size)
+                .map_err(|error| error.to_string())
+        };
+        for value in ["1048576", "'1M'", "'1048576'", "0x100000"] {
+            assert_eq!(size(value), Ok(Some(1 << 20)), "{value}");
+        }
+        for (value, why) in [
+            ("-1", "no size is less than 0"),
+            ("1.5", "expected a size, such as \"4M\", or a number of bytes"),
+            ("'much'", "a number of bytes, or of K, M or G"),
+        ] {
+            let said = size(value).expect_err(value);
+            assert!(said.contains("line 2, column 15") && said.contains(why), "{said}");
+        }
+        let time = SessionSpec::from_toml("[[channel]]\nblocking-timeout = 10\n");
+        let said = time.expect_err("no unit").to_string();
+        assert!(said.contains("expected a time with its unit, such as \"10ms\""), "{said}");
     }
 
     #[test]
@@ -774,18 +630,5 @@ executables = ["nginx"]
         assert_eq!(excluded("*:s*"), ["!app:*", "!db:slow"]);
         assert_eq!(excluded("!app:request"), [""; 0]);
         assert_eq!(excluded("other"), [""; 0]);
-    }
-
-    #[test]
-    fn patterns_overlap_where_some_text_matches_both() {
-        let same = [("", ""), ("a", "a"), ("*", ""), ("a*", "*b"), ("a*c", "ab*"), ("*b*", "*a*")];
-        let other =
-            [("a", ""), ("a", "b"), ("a*", "b*"), ("*a", "*b"), ("a*bc", "a*d"), ("ab", "a")];
-        for (one, two) in same {
-            assert!(overlap(one, two) && overlap(two, one), "{one} {two}");
-        }
-        for (one, two) in other {
-            assert!(!overlap(one, two) && !overlap(two, one), "{one} {two}");
-        }
     }
 }
