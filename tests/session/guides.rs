@@ -167,7 +167,7 @@ fn the_guide_of_flight_recorders_does_what_it_says() {
     assert!(guide.run(2).contains("myapp:request"));
     assert!(guide.run(3).contains("myapp:request"));
     guide.run(4);
-    let names = guide.place.names("flight/snapshot-4");
+    let names = guide.place.names("flight/snapshot-3");
     assert!(names.contains_key("myapp:failure"), "{names:?}");
     guide.run(5);
 }

@@ -117,8 +117,8 @@ fn a_session_that_was_saved_can_be_loaded() {
     assert_there(&place.numbers(trace.file_name().to_str().expect("a name")), ONE, 0..30);
 }
 
-/// RUN load of files that people wrote, with mistakes and with sizes in bytes. EXPECT what is wrong,
-/// where, and what would be right; what is right is taken.
+/// RUN load of files that people wrote, with mistakes and with sizes in bytes. EXPECT what is
+/// wrong, where, and what would be right; what is right is taken.
 #[test]
 fn what_is_wrong_in_a_file_is_said_where_it_is() {
     let place = Place::new("session-file");
