@@ -44,6 +44,36 @@ fn events_are_switched_off_and_on_between_two_numbers() {
     }
 }
 
+/// RUN event off of rules that are there, and of exclusions. EXPECT that they are taken back, and
+/// what the other rules say is so.
+#[test]
+fn rules_are_taken_back() {
+    let place = Place::new("session-take-back");
+    place.ok("session create web --on life:* --exclude life:step -o trace");
+    let rules = || {
+        let saved = place.ok("session save web").0;
+        let rules = saved.lines().find_map(|line| line.strip_prefix("on = "));
+        rules.expect("rules").to_owned()
+    };
+    let mut bursts = Bursts::of(&place, 10); // 0: off
+    place.ok("event off web !life:step");
+    assert_eq!(rules(), r#"["life:*"]"#);
+    bursts.next(); // 1: on
+    place.ok("event on web many:step other:*");
+    place.ok("event off web other:*");
+    assert_eq!(rules(), r#"["life:*", "many:step"]"#);
+    place.ok("event off web life:*");
+    bursts.next(); // 2: off
+    assert_eq!(rules(), r#"["many:step"]"#);
+    let talk = place.refused("event off web !life:step");
+    assert!(talk.contains("there is no rule '!life:step'\nhint: trackway event off web"), "{talk}");
+    place.ok("session destroy web");
+    let numbers = place.numbers("trace");
+    assert_none_there(&numbers, 0, 0..10);
+    assert_there(&numbers, 0, 10..20);
+    assert_none_there(&numbers, 0, 20..30);
+}
+
 /// RUN the same while four threads count on. EXPECT all that were counted while it was surely on.
 #[test]
 fn events_are_switched_under_threads_that_emit() {

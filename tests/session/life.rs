@@ -225,6 +225,7 @@ fn what_cannot_be_is_refused_and_says_why() {
         ("channel add web channel0", "there is a channel 'channel0' already"),
         ("channel set web channel0", "say what is to be otherwise"),
         ("channel set web channel0 --sub-buffers 3", "power of two"),
+        ("event off web !life:*", "nothing excludes 'life:*': there is no rule '!life:*'"),
     ] {
         let talk = place.refused(line);
         assert!(talk.contains(why), "{line}: {talk}");

@@ -432,6 +432,8 @@ impl Machine {
             }
             Request::EventsOff { channel, patterns } => {
                 let bytes = patterns.iter().map(|pattern| pattern.len() + 1).sum();
+                check_bytes(bytes)?;
+                self.check_excluded(channel.as_deref(), &patterns)?;
                 self.plan_events(channel.as_deref(), bytes, |spec| spec.switch_off(&patterns))
             }
         }
@@ -538,11 +540,7 @@ impl Machine {
         change: impl FnOnce(&mut ChannelSpec) -> bool,
     ) -> Result<Job, Refusal> {
         let (place, class) = self.find(channel)?;
-        // Each is compared with all others: a request can hold so much that this took minutes. No
-        // channel can have more.
-        if bytes > RULES_BYTES_MAX + 1 {
-            return Err(Refusal::new(OptionError::TooManyPatterns.to_string()));
-        }
+        check_bytes(bytes)?;
         let mut channels = self.channels_by_class();
         let spec = &mut channels[place].0;
         let was_all = spec.on.is_none();
@@ -552,6 +550,21 @@ impl Machine {
         }
         let rules = spec.rules_text().map_err(|error| Refusal::new(error.to_string()))?;
         Ok(Job::of_one(Effect::SetRules { class, rules }, Then::Channels(channels)))
+    }
+
+    /// Whether the exclusions that are to be taken back are there.
+    fn check_excluded(&self, channel: Option<&str>, patterns: &[String]) -> Result<(), Refusal> {
+        let (place, _) = self.find(channel)?;
+        let Some(pattern) = self.spec.channels[place].not_excluded(patterns) else {
+            return Ok(());
+        };
+        let name = pattern.trim_start_matches('!');
+        let session = &self.spec.name;
+        Err(Refusal::new(format!("nothing excludes '{name}': there is no rule '{pattern}'"))
+            .with_hint(format!(
+                "trackway event off {session} '{name}' excludes it; trackway session status \
+                 {session} shows the rules"
+            )))
     }
 
     /// The channel of this name, or the only one: its place, and its class.
@@ -621,6 +634,13 @@ impl Machine {
         let done = Answer::Done { warnings: job.warnings };
         Some(Effect::Answer(job.client?, job.answer.unwrap_or(done)))
     }
+}
+
+/// Whether so many bytes of patterns can be looked at: each is compared with all others, and a
+/// request can hold so much that this took minutes. No channel can have more.
+fn check_bytes(bytes: usize) -> Result<(), Refusal> {
+    let refused = || Refusal::new(OptionError::TooManyPatterns.to_string());
+    (bytes <= RULES_BYTES_MAX + 1).then_some(()).ok_or_else(refused)
 }
 
 impl Effect {

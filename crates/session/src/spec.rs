@@ -382,36 +382,63 @@ impl ChannelSpec {
     }
 
     /// Switches events off that these patterns match: rules that mean no others go, from what is
-    /// left their events are excluded. Whether it changed.
+    /// left their events are excluded. A pattern with `!` takes that exclusion back, if there is
+    /// one ([`Self::not_excluded`]). Whether it changed.
     pub fn switch_off(&mut self, patterns: &[String]) -> bool {
         let before = self.on.clone();
         for pattern in patterns {
             let name = RuleSpec::new(pattern.clone()).full_pattern();
-            if matches!(name.as_str(), "*" | "*:*") {
-                self.on = Some(Vec::new());
-                continue;
-            }
-            let records_all = self.records_all();
-            let on = self.on.get_or_insert_default();
-            let excludes_all = |other: &RuleSpec| {
-                let theirs = other.full_pattern();
-                other.level == Levels::All
-                    && theirs.strip_prefix('!').is_some_and(|it| covers(it, &name))
-            };
-            if on.iter().any(excludes_all) {
-                continue;
-            }
-            on.retain(|other| !covers(&name, other.full_pattern().trim_start_matches('!')));
-            let is_meant =
-                |other: &RuleSpec| !other.excludes() && overlap(&other.full_pattern(), &name);
-            if records_all || on.iter().any(is_meant) {
-                on.push(RuleSpec::new(format!("!{pattern}")));
-            } else if on.iter().all(RuleSpec::excludes) {
-                // Else what is left would mean all but those.
-                on.clear();
+            match name.as_str() {
+                "*" | "*:*" => self.on = Some(Vec::new()),
+                _ if name.starts_with('!') => self.take_back(&name),
+                _ => self.switch_off_one(pattern, &name),
             }
         }
         self.on != before
+    }
+
+    /// The same of one pattern; `name` is the full one.
+    fn switch_off_one(&mut self, pattern: &str, name: &str) {
+        let records_all = self.records_all();
+        let on = self.on.get_or_insert_default();
+        let excludes_all = |other: &RuleSpec| {
+            let theirs = other.full_pattern();
+            other.level == Levels::All
+                && theirs.strip_prefix('!').is_some_and(|it| covers(it, name))
+        };
+        let is_off = on.iter().any(excludes_all);
+        on.retain(|other| {
+            let stays = is_off && other.excludes();
+            stays || !covers(name, other.full_pattern().trim_start_matches('!'))
+        });
+        let is_meant = |other: &RuleSpec| !other.excludes() && overlap(&other.full_pattern(), name);
+        if !is_off && (records_all || on.iter().any(is_meant)) {
+            on.push(RuleSpec::new(format!("!{pattern}")));
+        } else if !records_all && on.iter().all(RuleSpec::excludes) {
+            // Else what is left would mean all but those.
+            on.clear();
+        }
+    }
+
+    /// Takes an exclusion back: what the other rules say is so.
+    fn take_back(&mut self, excluding: &str) {
+        let Some(on) = &mut self.on else { return };
+        let had_some = !on.is_empty();
+        on.retain(|rule| rule.full_pattern() != excluding);
+        if had_some && on.is_empty() {
+            // All but those were on.
+            self.on = None;
+        }
+    }
+
+    /// The first of these patterns that would take back an exclusion that there is not.
+    pub fn not_excluded<'patterns>(&self, patterns: &'patterns [String]) -> Option<&'patterns str> {
+        let is_rule = |pattern: &str| {
+            let name = RuleSpec::new(pattern).full_pattern();
+            self.on.iter().flatten().any(|rule| rule.full_pattern() == name)
+        };
+        let mut excluding = patterns.iter().filter(|pattern| pattern.starts_with('!'));
+        excluding.find(|pattern| !is_rule(pattern)).map(String::as_str)
     }
 
     /// Most bytes that its rules for processes can come to, whatever the namespaces' numbers are.
@@ -619,6 +646,52 @@ executables = ["nginx"]
         step(off, "app:no", "app:*\ndb:slow\n!*:n*"); // it is off already
         step(off, "app", "db:slow\n!*:n*");
         step(off, "d*", "");
+    }
+
+    #[test]
+    fn rules_are_taken_back() {
+        let mut channel = ChannelSpec::default();
+        let mut step = |is_on: bool, pattern: &str, rules: &str| {
+            let _ = match is_on {
+                true => channel.switch_on(vec![RuleSpec::new(pattern)]),
+                false => channel.switch_off(&[pattern.into()]),
+            };
+            assert_eq!(channel.rules_text().expect("rules"), rules);
+        };
+        let (on, off) = (true, false);
+        step(off, "app:noise", "*\n!app:noise");
+        step(off, "db", "*\n!app:noise\n!db:*");
+        step(off, "!app:noise", "*\n!db:*");
+        step(off, "!db", "*"); // what is left means all, as before
+        step(off, "*", "");
+        step(on, "app", "app:*");
+        step(off, "app:noise", "app:*\n!app:noise");
+        step(on, "db:slow", "app:*\n!app:noise\ndb:slow");
+        step(off, "!app:noise", "app:*\ndb:slow");
+        step(off, "db:slow", "app:*");
+        step(off, "app", "");
+    }
+
+    #[test]
+    fn a_rule_whose_events_are_excluded_is_taken_back_too() {
+        let on = ["app:*", "db:slow", "!db:*"].map(RuleSpec::new).to_vec();
+        let mut channel = ChannelSpec { on: Some(on), ..ChannelSpec::default() };
+        assert!(channel.switch_off(&["db:slow".into()]));
+        assert_eq!(channel.rules_text().expect("rules"), "app:*\n!db:*");
+        let on = ["db:slow", "!db:*"].map(RuleSpec::new).to_vec();
+        let mut channel = ChannelSpec { on: Some(on), ..ChannelSpec::default() };
+        assert!(channel.switch_off(&["db:slow".into()]));
+        assert_eq!(channel.rules_text().expect("rules"), "", "not all but db");
+    }
+
+    #[test]
+    fn exclusions_that_are_not_there_cannot_be_taken_back() {
+        let patterns = |texts: &[&str]| texts.iter().map(|&it| it.into()).collect::<Vec<String>>();
+        let mut channel = ChannelSpec::default();
+        assert_eq!(channel.not_excluded(&patterns(&["app", "!db"])), Some("!db"));
+        channel.switch_off(&patterns(&["db"]));
+        assert_eq!(channel.not_excluded(&patterns(&["!db", "!db:*"])), None);
+        assert_eq!(channel.not_excluded(&patterns(&["!db", "!d*"])), Some("!d*"));
     }
 
     #[test]

@@ -334,8 +334,11 @@ pub(crate) struct RemoveArguments {
 ///   trackway event off web 'web:noise'
 ///   trackway event on web 'db:*' --level warning
 ///   trackway event on web 'web:request' --only
+///   trackway event off web '!web:noise'
 ///
 /// A PATTERN is for provider:name; * stands for anything, a provider alone for all of its events.
+/// What is switched off is excluded from what other rules mean. Switching off what is exactly a
+/// rule takes the rule back, and !PATTERN an exclusion: what other rules say of its events is so.
 #[derive(Debug, Args)]
 #[command(verbatim_doc_comment)]
 pub(crate) struct EventArguments {
@@ -377,7 +380,7 @@ pub(crate) struct OffArguments {
     /// The session
     #[arg(value_name = "SESSION")]
     pub(crate) session: String,
-    /// Which events
+    /// Which events; with ! in front, the exclusion to take back
     #[arg(value_name = "PATTERN", required = true)]
     pub(crate) patterns: Vec<String>,
     /// The channel [default: the only one]

@@ -91,6 +91,7 @@ fn what_is_refused_changes_nothing() {
         // Whatever it would come to: it would take for ever.
         Request::EventsOff { channel: None, patterns: vec!["a:b".into(); RULES_BYTES_MAX] },
         Request::EventsOff { channel: None, patterns: vec!["*".repeat(RULES_BYTES_MAX + 1)] },
+        Request::EventsOff { channel: None, patterns: vec!["app".into(), "!db".into()] },
     ];
     for request in requests {
         let effects = effects(&mut machine, request);
