@@ -166,6 +166,19 @@ fn a_session_in_the_foreground_ends_by_a_signal() {
     }
 }
 
+/// RUN sizes with all units. EXPECT what they say.
+#[test]
+fn sizes_are_in_the_units_that_people_write() {
+    let place = Place::new("session-sizes");
+    place.ok("session create web --buffer-size 1MiB --tracefile-size 1GiB -o web");
+    let spec = &place.status("web")["channels"][0]["spec"];
+    assert_eq!((&spec["buffer-size"], &spec["tracefile-size"]), (&"1M".into(), &"1G".into()));
+    place.ok("channel set web channel0 --buffer-size 512KiB");
+    assert_eq!(place.status("web")["channels"][0]["spec"]["buffer-size"], "512K");
+    place.ok("record -o recorded --buffer-size 256KiB -- true");
+    place.ok("session destroy web");
+}
+
 /// RUN two programs that are recorded by two sessions with other rules, contexts and sizes. EXPECT
 /// each has its own, whole.
 #[test]
@@ -200,6 +213,11 @@ fn what_cannot_be_is_refused_and_says_why() {
     for (line, why) in [
         ("session create web --buffer-size 3", "at least 8.0 KiB"),
         ("session create web --context color", "color"),
+        ("session create web --context none,vpid", "'none' stands alone"),
+        ("session create web --pid abc", "a process id is a number"),
+        ("session create web --pid 0", "a process id is a number"),
+        ("session create web --pid-namespace abc", "stat -Lc %i /proc/PID/ns/pid"),
+        ("session create web --buffer-size 4MB", "K, M or G, also KiB, MiB, GiB"),
         ("session create web --level loud", "no level 'loud'"),
         ("session create web --flight-recorder --blocking-timeout 1s", "nobody waits"),
         ("session create web --snapshot-on-crash", "--flight-recorder"),
@@ -225,6 +243,7 @@ fn what_cannot_be_is_refused_and_says_why() {
         ("channel add web channel0", "there is a channel 'channel0' already"),
         ("channel set web channel0", "say what is to be otherwise"),
         ("channel set web channel0 --sub-buffers 3", "power of two"),
+        ("channel set web channel0 --context vpid,none", "'none' stands alone"),
         ("event off web !life:*", "nothing excludes 'life:*': there is no rule '!life:*'"),
     ] {
         let talk = place.refused(line);

@@ -320,7 +320,7 @@ impl ChannelSpec {
         if self.contexts.iter().map(bytes).sum::<usize>() > CONTEXTS_BYTES_MAX {
             return Err(OptionError::TooManyContexts);
         }
-        self.contexts.iter().try_fold(0, |bits, name| Ok(bits | parse_contexts(name)?))
+        parse_contexts(&self.contexts.join(","))
     }
 
     /// Its rules, as `trackway_schema::Rules` reads them.
@@ -534,6 +534,7 @@ executables = ["nginx"]
         assert!(refused("[[channel]]\nbuffer-size = 'much'").contains("buffer-size"));
         assert!(refused("[[channel]]\n[[channel]]").contains("already"));
         assert!(refused("[[channel]]\ncontexts = ['color']").contains("no context 'color'"));
+        assert!(refused("[[channel]]\ncontexts = ['none', 'vpid']").contains("stands alone"));
         assert!(refused("[[channel]]\non = ['!*']").contains("excludes all"));
         assert!(refused("output = ''").contains("leave 'output' out"));
         let blocking = "[[channel]]\nmode = 'overwrite'\nblocking-timeout = '1s'";
@@ -574,7 +575,7 @@ executables = ["nginx"]
                 .map(|spec| spec.channels[0].buffer_size)
                 .map_err(|error| error.to_string())
         };
-        for value in ["1048576", "'1M'", "'1048576'", "0x100000"] {
+        for value in ["1048576", "'1M'", "'1MiB'", "'1048576'", "0x100000"] {
             assert_eq!(size(value), Ok(Some(1 << 20)), "{value}");
         }
         for (value, why) in [
