@@ -179,6 +179,51 @@ fn sizes_are_in_the_units_that_people_write() {
     place.ok("session destroy web");
 }
 
+/// RUN create, record and snapshot with folders in the trace of a session, in a complete one, by a
+/// link, from within. EXPECT that sessions are refused there, and nothing is made; a session's own
+/// snapshots are not, nor what lies beside.
+#[test]
+fn no_session_records_into_the_trace_of_another() {
+    let place = Place::new("session-inside");
+    place.ok("session create web -o trace");
+    place.ok("record -o complete -- true");
+    let link = |to: &str, name: &str| {
+        std::os::unix::fs::symlink(place.world.path(to), place.world.path(name)).expect("a link");
+    };
+    link("trace", "link");
+    link("complete/ust", "deep");
+    for (folder, outer) in [
+        ("trace/inner", "trace"),
+        ("trace/a/b/c", "trace"),
+        ("trace/ust/uid/inner", "trace"),
+        ("trace/../trace/inner", "trace"),
+        ("link/inner", "trace"),
+        ("complete/inner", "complete"),
+        ("deep", "complete"),
+    ] {
+        let outer = place.world.path(outer).canonicalize().expect("a folder");
+        for line in ["session create inner -o", "session create inner --foreground -o", "record -o"]
+        {
+            let command = if line == "record -o" { " -- true" } else { "" };
+            let talk = place.refused(&format!("{line} {folder}{command}"));
+            assert!(talk.contains(&format!("lies in the trace {}", outer.display())), "{talk}");
+            assert!(talk.contains("hint: choose another folder with -o"), "{talk}");
+        }
+        assert!(folder == "deep" || !place.world.path(folder).exists());
+    }
+    let mut within = place.command("session create inner");
+    let (is_success, _, talk) =
+        told(&within.current_dir(place.world.path("trace")).output().expect("trackway runs"));
+    assert!(!is_success && talk.contains("lies in the trace "), "{talk}");
+    assert_eq!(place.list().len(), 1);
+    place.ok("session create beside -o trace-2");
+    place.ok("session create flight --flight-recorder -o flight");
+    place.ok("session snapshot flight");
+    place.ok("session snapshot flight -o flight/mine");
+    place.ok("session destroy --all");
+    assert!(place.is_complete("flight/mine") && place.is_complete("flight/snapshot-1"));
+}
+
 /// RUN two programs that are recorded by two sessions with other rules, contexts and sizes. EXPECT
 /// each has its own, whole.
 #[test]

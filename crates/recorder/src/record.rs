@@ -146,7 +146,7 @@ pub fn record(options: &RecordOptions, notices: &Notices) -> Result<CommandEnd, 
     let warned = warn_of_rules(&rules, &found, &libraries, &home, notices);
 
     let (output, room) = match &options.output {
-        Some(output) => (output.clone(), trace::prepare(output)?),
+        Some(output) => (output.clone(), trace::prepare_session(output)?),
         None => trace::prepare_new("")?,
     };
     let path = room.path.clone();

@@ -97,7 +97,7 @@ impl Served {
         record::recover_the_dead(&notices);
         let is_new_folder = spec.output.as_ref().is_none_or(|output| !output.exists());
         let (folder, room) = match &spec.output {
-            Some(output) => (output.clone(), trace::prepare(output)?),
+            Some(output) => (output.clone(), trace::prepare_session(output)?),
             None => trace::prepare_new(&spec.name)?,
         };
         let folder = std::path::absolute(&folder).unwrap_or(folder);
