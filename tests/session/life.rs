@@ -166,6 +166,49 @@ fn a_session_in_the_foreground_ends_by_a_signal() {
     }
 }
 
+/// RUN destroy --all of two sessions beside trackway record, and where none is left. EXPECT of each
+/// what destroy says of it, with its name; and that there is none.
+#[test]
+fn all_that_is_destroyed_is_said() {
+    let place = Place::new("session-destroy-all");
+    let record = Running::start(&mut place.command("record -o recorded -- sleep 60"));
+    place.ok("session create web --on life:* -o web");
+    place.ok("session create flight --flight-recorder -o flight");
+    place.emit("steps", 12);
+    let (text, talk) = place.ok("session destroy --all");
+    assert!(text.is_empty());
+    let web = "trackway: session web: 12 events recorded, 0 lost, 1 process, ";
+    assert!(talk.lines().any(|line| line.starts_with(web) && line.ends_with("/web")), "{talk}");
+    assert!(talk.lines().any(|line| line == "trackway: session flight has ended"), "{talk}");
+    assert!(!talk.contains("record-"), "{talk}");
+    let (_, talk) = place.ok("session destroy --all");
+    assert_eq!(talk, "trackway: there is no session in the background\n");
+    wait_for("the other one", || place.list().len() == 1);
+    record.signal(libc::SIGTERM);
+    record.finish();
+}
+
+/// RUN create --quiet, load --quiet, in the foreground, too. EXPECT that nothing is said but
+/// errors.
+#[test]
+fn what_is_to_be_quiet_says_nothing_but_errors() {
+    let place = Place::new("session-quiet");
+    let silent = (String::new(), String::new());
+    assert_eq!(place.ok("session create web -q --on nothing:* -o web"), silent);
+    assert!(place.refused("session create web -q -o other").contains("there is a session 'web'"));
+    place.ok("session save web -o web.toml");
+    assert_eq!(place.ok("session load web.toml other --quiet"), silent);
+    place.ok("session destroy --all");
+    let create = "session create web --quiet --foreground -o fore";
+    let recorder = Running::start(&mut place.command(create));
+    wait_for("the session", || place.list().len() == 1);
+    place.emit("steps", 4);
+    recorder.signal(libc::SIGTERM);
+    let (is_success, text, talk) = told(&recorder.finish());
+    assert!(is_success && text.is_empty() && talk.is_empty(), "{talk}");
+    assert_eq!(place.numbers("fore")[&ONE].len(), 4);
+}
+
 /// RUN sizes with all units. EXPECT what they say.
 #[test]
 fn sizes_are_in_the_units_that_people_write() {

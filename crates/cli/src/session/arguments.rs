@@ -94,6 +94,9 @@ pub(crate) struct CreateArguments {
     /// Record in the foreground, until SIGTERM or Ctrl-C: for service managers
     #[arg(long)]
     pub(crate) foreground: bool,
+    /// Say nothing but errors
+    #[arg(short, long)]
+    pub(crate) quiet: bool,
     #[command(flatten)]
     pub(crate) rules: RuleArguments,
     #[command(flatten)]
@@ -252,6 +255,9 @@ pub(crate) struct LoadArguments {
     /// The session's name [default: that in the file]
     #[arg(value_name = "NAME")]
     pub(crate) name: Option<String>,
+    /// Say nothing but errors
+    #[arg(short, long)]
+    pub(crate) quiet: bool,
 }
 
 /// Add, change and remove channels of sessions, while they record.

@@ -33,7 +33,7 @@ pub(crate) fn run(arguments: SessionArguments) -> anyhow::Result<ExitCode> {
         SessionVerb::Stop(name) => simply(name.name, Request::Stop)?,
         SessionVerb::Clear(name) => simply(name.name, Request::Clear)?,
         SessionVerb::Destroy(destroy) if destroy.all => return destroy_all(),
-        SessionVerb::Destroy(destroy) => destroy_session(&name_of(destroy.name)?)?,
+        SessionVerb::Destroy(destroy) => destroy_session(&name_of(destroy.name)?, "")?,
         SessionVerb::List(list) => show::list(list.format, &mut io::stdout().lock())?,
         SessionVerb::Status(status) => show_status(status.name, status.format)?,
         SessionVerb::Snapshot(snapshot) => write_snapshot(snapshot)?,
@@ -133,7 +133,7 @@ fn create_session(arguments: &CreateArguments) -> anyhow::Result<ExitCode> {
     }
     spec.start &= !arguments.no_start;
     spec.snapshot_on_crash |= arguments.snapshot_on_crash;
-    begin(spec, arguments.foreground)
+    begin(spec, arguments.foreground, arguments.quiet)
 }
 
 fn load_session(arguments: &LoadArguments) -> anyhow::Result<ExitCode> {
@@ -141,7 +141,7 @@ fn load_session(arguments: &LoadArguments) -> anyhow::Result<ExitCode> {
     if let Some(name) = &arguments.name {
         spec.name.clone_from(name);
     }
-    begin(spec, false)
+    begin(spec, false, arguments.quiet)
 }
 
 /// Reads a session's file.
@@ -156,7 +156,7 @@ pub(crate) fn load(file: &Path) -> anyhow::Result<SessionSpec> {
     Ok(spec)
 }
 
-fn begin(spec: SessionSpec, in_foreground: bool) -> anyhow::Result<ExitCode> {
+fn begin(spec: SessionSpec, in_foreground: bool, quiet: bool) -> anyhow::Result<ExitCode> {
     spec.check()?;
     if spec.name.is_empty() {
         bail!("the session has no name");
@@ -164,7 +164,10 @@ fn begin(spec: SessionSpec, in_foreground: bool) -> anyhow::Result<ExitCode> {
     if spec.snapshot_on_crash && !spec.has_flight_recorder() {
         bail!("--snapshot-on-crash is for --flight-recorder: else what happens is in the trace");
     }
-    if in_foreground { background::record_here(spec) } else { background::begin(&spec) }
+    if in_foreground {
+        return background::record_here(spec, quiet);
+    }
+    background::begin(&spec, quiet)
 }
 
 fn spec_of(arguments: &CreateArguments) -> anyhow::Result<SessionSpec> {
@@ -255,7 +258,8 @@ fn contexts_of(list: &str) -> anyhow::Result<Vec<String>> {
     Ok(names.map(str::to_owned).collect())
 }
 
-fn destroy_session(name: &str) -> anyhow::Result<()> {
+/// Ends a session, and says what its recorder says of that: each line begins with `which`.
+fn destroy_session(name: &str, which: &str) -> anyhow::Result<()> {
     let asked = Session::connect(&RunFolder::new(), name).and_then(|mut session| {
         let answer = session.ask(Request::Destroy);
         // Also if not all could be written: the end is the end, whatever comes of it.
@@ -265,12 +269,17 @@ fn destroy_session(name: &str) -> anyhow::Result<()> {
     match asked {
         Ok(Answer::Ended(counts)) => {
             for notice in &counts.notices {
-                eprintln!("trackway: {notice}");
+                eprintln!("trackway: {which}{notice}");
+            }
+            if counts.notices.is_empty() {
+                // A flight recorder has written nothing but its snapshots.
+                eprintln!("trackway: session {name} has ended");
             }
             Ok(())
         }
         Ok(_) => Ok(()),
-        Err(RecordError::SessionDead(..)) => end_dead(name),
+        // It may have let go of us alone.
+        Err(RecordError::SessionDead(..)) if !RunFolder::new().is_alive(name) => end_dead(name),
         Err(error) => Err(error.into()),
     }
 }
@@ -292,14 +301,18 @@ fn end_dead(name: &str) -> anyhow::Result<()> {
 }
 
 fn destroy_all() -> anyhow::Result<ExitCode> {
+    let run = RunFolder::new();
+    let mut names = run.names()?;
+    // Of those that were killed there is nobody to be left alone.
+    names.retain(|name| !(is_foreground(name) && run.is_alive(name)));
+    if names.is_empty() {
+        eprintln!("trackway: there is no session in the background");
+    }
     let mut failed = 0;
-    for name in RunFolder::new().names()? {
-        // Of those that were killed there is nobody to be left alone.
-        if is_foreground(&name) && RunFolder::new().is_alive(&name) {
-            continue;
-        }
-        if let Err(error) = destroy_session(&name) {
-            eprintln!("trackway: {error:#}");
+    for name in names {
+        let which = format!("session {name}: ");
+        if let Err(error) = destroy_session(&name, &which) {
+            crate::report(&error.context(format!("session {name}")));
             failed += 1;
         }
     }
