@@ -98,6 +98,11 @@ fn a_session_that_was_saved_can_be_loaded() {
     let text = place.ok("session save").0;
     assert_eq!(fs::read_to_string(place.world.path("web.toml")).expect("a file"), text);
     assert!(!text.contains("output"), "another time it goes to another folder: {text}");
+    let talk = place.refused("session save web -o web.toml");
+    assert!(talk.contains("web.toml is there already\nhint: --force"), "{talk}");
+    fs::write(place.world.path("web.toml"), "longer than what is saved: ".repeat(100)).expect("it");
+    place.ok("session save web -o web.toml --force");
+    assert_eq!(fs::read_to_string(place.world.path("web.toml")).expect("a file"), text);
     place.ok("session destroy web");
     place.ok("session load web.toml");
     place.ok("session load web.toml other");

@@ -235,9 +235,12 @@ pub(crate) struct SaveArguments {
     /// The session [default: the only one]
     #[arg(value_name = "NAME")]
     pub(crate) name: Option<String>,
-    /// File to write to [default: standard output]
+    /// File to write to, which must not be there [default: standard output]
     #[arg(short, long, value_name = "FILE")]
     pub(crate) output: Option<PathBuf>,
+    /// Write over the file, if it is there
+    #[arg(short, long, requires = "output")]
+    pub(crate) force: bool,
 }
 
 /// Begin a session as a file says.

@@ -11,7 +11,7 @@ use std::process::ExitCode;
 use anyhow::{Context as _, anyhow, bail};
 use trackway_recorder::control::RunFolder;
 use trackway_recorder::control::client::Session;
-use trackway_recorder::protocol::{Answer, ChannelChange, Request};
+use trackway_recorder::protocol::{Answer, ChannelChange, Refusal, Request};
 use trackway_recorder::{
     ChannelSpec, Levels, Mode, Notices, RecordError, RuleSpec, SessionSpec, is_name_of_record,
 };
@@ -349,9 +349,23 @@ fn save_session(arguments: SaveArguments) -> anyhow::Result<()> {
     spec.output = None;
     let text = spec.to_toml()?;
     match arguments.output {
-        Some(file) => std::fs::write(&file, text)
-            .with_context(|| format!("cannot write {}", file.display()))?,
+        Some(file) => write_file(&file, &text, arguments.force)?,
         None => io::stdout().write_all(text.as_bytes())?,
     }
     Ok(())
+}
+
+/// Writes a file, over one that is there only if that is to be so.
+fn write_file(file: &Path, text: &str, force: bool) -> anyhow::Result<()> {
+    let mut options = std::fs::OpenOptions::new();
+    options.write(true).create(true).truncate(true).create_new(!force);
+    match options.open(file) {
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
+            let refusal = Refusal::new(format!("{} is there already", file.display()));
+            Err(RecordError::Refused(refusal.with_hint("--force writes over it")).into())
+        }
+        opened => opened
+            .and_then(|mut opened| opened.write_all(text.as_bytes()))
+            .with_context(|| format!("cannot write {}", file.display())),
+    }
 }
