@@ -74,6 +74,34 @@ fn rules_are_taken_back() {
     assert_none_there(&numbers, 0, 20..30);
 }
 
+/// RUN create, event on, channel add and load with rules that no event matches. EXPECT that it is
+/// said, with what is like them, and is no error; nothing of rules that match, or that exclude.
+#[test]
+fn rules_that_match_nothing_yet_are_said() {
+    let place = Place::new("session-unmatched");
+    let none = |pattern: &str| format!("trackway: no event matches '{pattern}' yet\n");
+    let near = |pattern: &str| format!("hint: there are events that match '{pattern}'\n");
+    let (_, talk) = place.ok("session create web --on live:* --on * --exclude nothing:* -o trace");
+    assert!(talk.ends_with(&none("live:*")) && talk.matches("no event").count() == 1, "{talk}");
+    // It registers its events, and is not recorded.
+    place.ok("event off web *");
+    let mut bursts = Bursts::of(&place, 10);
+    let said = |line: &str| place.ok(line).1;
+    assert_eq!(said("event on web lif:*"), none("lif:*") + &near("life:*"));
+    assert_eq!(said("event on web life:stop"), none("life:stop") + &near("life:step"));
+    assert_eq!(said("event on web unknown"), none("unknown:*"));
+    assert_eq!(said("event on web life:st*"), "");
+    let said_of_channel = said("channel add web more --on Life:step");
+    assert_eq!(said_of_channel, none("Life:step") + &near("life:step"));
+    place.ok("session save web -o web.toml");
+    bursts.next();
+    let (_, talk) = place.ok("session load web.toml other");
+    assert!(talk.contains(&(none("lif:*") + &near("life:*"))), "{talk}");
+    assert!(talk.contains(&none("unknown:*")) && !talk.contains("'life:st*'"), "{talk}");
+    place.ok("session destroy --all");
+    assert_there(&place.numbers("trace"), 0, 10..20);
+}
+
 /// RUN the same while four threads count on. EXPECT all that were counted while it was surely on.
 #[test]
 fn events_are_switched_under_threads_that_emit() {

@@ -3,6 +3,7 @@
 pub(crate) mod arguments;
 mod background;
 mod show;
+mod unmatched;
 
 use std::io::{self, Write};
 use std::path::Path;
@@ -47,7 +48,9 @@ pub(crate) fn run_channel(arguments: ChannelArguments) -> anyhow::Result<ExitCod
     match arguments.verb {
         ChannelVerb::Add(add) => {
             let channel = channel_of(&add)?;
+            let rules = channel.on.clone().unwrap_or_default();
             ask_done(&add.session, Request::AddChannel { channel })?;
+            say_unmatched(&add.session, &rules);
         }
         ChannelVerb::Set(set) => {
             let change = change_of(&set)?;
@@ -65,7 +68,8 @@ pub(crate) fn run_event(arguments: EventArguments) -> anyhow::Result<ExitCode> {
     match arguments.verb {
         EventVerb::On(OnArguments { session, patterns, channel, levels, only }) => {
             let rules = rules_of(patterns, &levels);
-            ask_done(&session, Request::EventsOn { channel, rules, only })?;
+            ask_done(&session, Request::EventsOn { channel, rules: rules.clone(), only })?;
+            say_unmatched(&session, &rules);
         }
         EventVerb::Off(OffArguments { session, patterns, channel }) => {
             ask_done(&session, Request::EventsOff { channel, patterns })?;
@@ -114,6 +118,18 @@ fn ask_done(name: &str, request: Request) -> anyhow::Result<()> {
         }
     }
     Ok(())
+}
+
+/// Says which rules mean no event yet, unless others' programs may have it: their windows are the
+/// recorder's to look into.
+fn say_unmatched(session: &str, rules: &[RuleSpec]) {
+    let is_own = match ask(session, Request::Status) {
+        Ok(Answer::Status(status)) => status.users_wanted.is_empty(),
+        _ => false,
+    };
+    if is_own && !rules.is_empty() {
+        unmatched::say(rules.iter());
+    }
 }
 
 fn simply(name: Option<String>, request: Request) -> anyhow::Result<()> {
@@ -167,7 +183,11 @@ fn begin(spec: SessionSpec, in_foreground: bool, quiet: bool) -> anyhow::Result<
     if in_foreground {
         return background::record_here(spec, quiet);
     }
-    background::begin(&spec, quiet)
+    let begun = background::begin(&spec, quiet)?;
+    if spec.users.is_empty() && !quiet {
+        unmatched::say(spec.channels.iter().flat_map(|channel| channel.on.iter().flatten()));
+    }
+    Ok(begun)
 }
 
 fn spec_of(arguments: &CreateArguments) -> anyhow::Result<SessionSpec> {
