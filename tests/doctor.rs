@@ -235,6 +235,20 @@ fn what_a_killed_recorder_left_is_named_until_it_is_recovered() {
     Report::only(&world, &[], "").says("recordings", "good", "none under way", "");
 }
 
+/// RUN doctor with TRACKWAY_RUN_DIR, which every world has: not there yet, there, where nothing can
+/// be made, open to others. EXPECT the folder that sessions are in, and what to do about it.
+#[test]
+fn sockets_are_where_the_environment_says() {
+    let world = World::new("doctor-run-dir");
+    let report = |setup: &str| Report::only(&world, &[], setup);
+    let folder = world.run_dir().display().to_string();
+    report("").says("sessions", "good", &format!("in {folder} (TRACKWAY_RUN_DIR)"), "");
+    report("mkdir -m 700 $TRACKWAY_RUN_DIR").says("sessions", "good", &folder, "");
+    report("chmod 755 $TRACKWAY_RUN_DIR").says("sessions", "missing", &folder, "chmod 700 ");
+    let nowhere = "export TRACKWAY_RUN_DIR=/nothing/here";
+    report(nowhere).says("sessions", "missing", "/nothing/here", "TRACKWAY_RUN_DIR name another");
+}
+
 #[test]
 fn sequences_that_are_switched_off_are_explained() {
     let world = World::new("doctor-sequences");

@@ -44,6 +44,64 @@ fn events_are_switched_off_and_on_between_two_numbers() {
     }
 }
 
+/// RUN event off of rules that are there, and of exclusions. EXPECT that they are taken back, and
+/// what the other rules say is so.
+#[test]
+fn rules_are_taken_back() {
+    let place = Place::new("session-take-back");
+    place.ok("session create web --on life:* --exclude life:step -o trace");
+    let rules = || {
+        let saved = place.ok("session save web").0;
+        let rules = saved.lines().find_map(|line| line.strip_prefix("on = "));
+        rules.expect("rules").to_owned()
+    };
+    let mut bursts = Bursts::of(&place, 10); // 0: off
+    place.ok("event off web !life:step");
+    assert_eq!(rules(), r#"["life:*"]"#);
+    bursts.next(); // 1: on
+    place.ok("event on web many:step other:*");
+    place.ok("event off web other:*");
+    assert_eq!(rules(), r#"["life:*", "many:step"]"#);
+    place.ok("event off web life:*");
+    bursts.next(); // 2: off
+    assert_eq!(rules(), r#"["many:step"]"#);
+    let talk = place.refused("event off web !life:step");
+    assert!(talk.contains("there is no rule '!life:step'\nhint: trackway event off web"), "{talk}");
+    place.ok("session destroy web");
+    let numbers = place.numbers("trace");
+    assert_none_there(&numbers, 0, 0..10);
+    assert_there(&numbers, 0, 10..20);
+    assert_none_there(&numbers, 0, 20..30);
+}
+
+/// RUN create, event on, channel add and load with rules that no event matches. EXPECT that it is
+/// said, with what is like them, and is no error; nothing of rules that match, or that exclude.
+#[test]
+fn rules_that_match_nothing_yet_are_said() {
+    let place = Place::new("session-unmatched");
+    let none = |pattern: &str| format!("trackway: no event matches '{pattern}' yet\n");
+    let near = |pattern: &str| format!("hint: there are events that match '{pattern}'\n");
+    let (_, talk) = place.ok("session create web --on live:* --on * --exclude nothing:* -o trace");
+    assert!(talk.ends_with(&none("live:*")) && talk.matches("no event").count() == 1, "{talk}");
+    // It registers its events, and is not recorded.
+    place.ok("event off web *");
+    let mut bursts = Bursts::of(&place, 10);
+    let said = |line: &str| place.ok(line).1;
+    assert_eq!(said("event on web lif:*"), none("lif:*") + &near("life:*"));
+    assert_eq!(said("event on web life:stop"), none("life:stop") + &near("life:step"));
+    assert_eq!(said("event on web unknown"), none("unknown:*"));
+    assert_eq!(said("event on web life:st*"), "");
+    let said_of_channel = said("channel add web more --on Life:step");
+    assert_eq!(said_of_channel, none("Life:step") + &near("life:step"));
+    place.ok("session save web -o web.toml");
+    bursts.next();
+    let (_, talk) = place.ok("session load web.toml other");
+    assert!(talk.contains(&(none("lif:*") + &near("life:*"))), "{talk}");
+    assert!(talk.contains(&none("unknown:*")) && !talk.contains("'life:st*'"), "{talk}");
+    place.ok("session destroy --all");
+    assert_there(&place.numbers("trace"), 0, 10..20);
+}
+
 /// RUN the same while four threads count on. EXPECT all that were counted while it was surely on.
 #[test]
 fn events_are_switched_under_threads_that_emit() {

@@ -167,7 +167,7 @@ fn the_guide_of_flight_recorders_does_what_it_says() {
     assert!(guide.run(2).contains("myapp:request"));
     assert!(guide.run(3).contains("myapp:request"));
     guide.run(4);
-    let names = guide.place.names("flight/snapshot-4");
+    let names = guide.place.names("flight/snapshot-3");
     assert!(names.contains_key("myapp:failure"), "{names:?}");
     guide.run(5);
 }
@@ -196,17 +196,19 @@ fn the_guide_of_crashes_does_what_it_says() {
 #[test]
 fn the_guide_of_changes_does_what_it_says() {
     let guide = Guide::new("changes.md");
-    assert_eq!(guide.blocks.len(), 6);
+    assert_eq!(guide.blocks.len(), 7);
     guide.run(0);
     let program = guide.serve("web");
     assert!(guide.run(1).contains("on        myapp:request"));
-    for block in 2..5 {
+    let shown = guide.run(2);
+    assert!(shown.contains("on        myapp:*\n"), "neither rules nor exclusions: {shown}");
+    for block in 3..6 {
         guide.run(block);
     }
     assert_eq!(guide.place.status("web")["channels"][0]["spec"]["contexts"][1], "procname");
     let names = guide.place.names("web-trace");
     assert!(names["myapp:request"] > 0 && names.contains_key("myapp:noise"), "{names:?}");
-    guide.run(5);
+    guide.run(6);
     drop(program);
 }
 

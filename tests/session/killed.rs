@@ -3,6 +3,7 @@
 use std::process::Stdio;
 use std::time::Duration;
 
+use serde_json::Value;
 use trackway_testkit::Random;
 use trackway_tests::steps::{is_running, send, wait_for};
 
@@ -14,19 +15,28 @@ fn kill_recorder(place: &Place) {
     wait_for("the recorder's end", || !is_running(recorder));
 }
 
-/// RUN kill -9 of the recorder. EXPECT that list and status say so and what to do, recover
-/// completes the trace, destroy clears away, and a session of the same name can be made.
+/// RUN kill -9 of the recorder. EXPECT that list and status say so, where its trace is and what to
+/// do; recover completes the trace and takes the session from the list.
 #[test]
 fn a_dead_session_is_said_to_be_dead_and_what_to_do() {
     let place = Place::new("session-dead");
     place.ok("session create web -o trace");
+    place.ok("session create db -o db");
     place.emit("steps", 100);
     kill_recorder(&place);
     let (is_success, text, talk) = told(&place.run("session list"));
-    assert!(is_success && text.lines().any(|line| line.starts_with("web   dead")), "{text}");
+    let dead = text.lines().find(|line| line.starts_with("web   dead")).expect("a line");
+    let folder = place.world.path("trace");
+    assert!(is_success && dead.ends_with(&*folder.to_string_lossy()), "{text}");
     assert!(talk.contains("hint: trackway recover completes its trace"), "{talk}");
-    assert_eq!(place.list()[0]["name"], "web");
-    for line in ["session status", "session stop web", "event off web life:*"] {
+    let [db, web] = &place.list()[..] else { panic!("two sessions") };
+    let keys = |one: &Value| one.as_object().map(|it| it.keys().cloned().collect::<Vec<_>>());
+    assert_eq!(keys(db), keys(web), "one shape, of the living and the dead");
+    assert_eq!((&db["state"], &db["error"]), (&"recording".into(), &Value::Null));
+    assert_eq!((&web["name"], &web["state"]), (&"web".into(), &"dead".into()));
+    assert_eq!(web["folder"].as_str(), folder.to_str());
+    assert!(web["error"].as_str().is_some_and(|error| error.contains("is gone")), "{web}");
+    for line in ["session status web", "session stop web", "event off web life:*"] {
         let talk = place.refused(line);
         assert!(talk.contains("the recorder of session 'web' is gone"), "{line}: {talk}");
         assert!(talk.contains("hint: trackway recover completes its trace"), "{line}: {talk}");
@@ -35,11 +45,68 @@ fn a_dead_session_is_said_to_be_dead_and_what_to_do() {
     assert!(talk.contains("recovered ") && talk.contains("100 more events"), "{talk}");
     assert!(place.is_complete("trace"));
     assert_eq!(place.numbers("trace")[&ONE].len(), 100);
+    assert_eq!(place.list().len(), 1, "the dead one has gone with its last events");
+    assert_eq!(place.status("db")["state"], "recording");
+    place.ok("session destroy db");
     place.ok("session create web -o again");
     place.emit("steps", 5);
     place.ok("session destroy");
     assert_eq!(place.numbers("again")[&ONE].len(), 5);
     assert!(place.list().is_empty());
+}
+
+/// RUN destroy of a dead session; destroy --all with one. EXPECT exit status 0, a complete trace
+/// with what was in memory, an empty list.
+#[test]
+fn a_dead_session_is_destroyed_as_a_living_one_is() {
+    let place = Place::new("session-destroy-dead");
+    for (number, line) in ["session destroy web", "session destroy --all"].iter().enumerate() {
+        let trace = format!("trace-{number}");
+        place.ok(&format!("session create web -o {trace}"));
+        place.emit("steps", 70);
+        kill_recorder(&place);
+        let (_, talk) = place.ok(line);
+        assert!(talk.contains(&format!("{trace}: 70 more events, 0 lost in all")), "{talk}");
+        assert!(place.is_complete(&trace) && place.list().is_empty());
+        assert_eq!(place.numbers(&trace)[&ONE].len(), 70);
+    }
+}
+
+/// RUN recover by who does not know where sessions are asked; list, destroy. EXPECT that the
+/// session is listed as recovered until it is destroyed, which says nothing.
+#[test]
+fn a_session_that_others_recovered_is_listed_as_such_until_it_is_destroyed() {
+    let place = Place::new("session-recovered");
+    place.ok("session create web -o trace");
+    place.emit("steps", 30);
+    kill_recorder(&place);
+    let mut recover = place.command("recover");
+    recover.env("TRACKWAY_RUN_DIR", place.world.path("elsewhere"));
+    assert!(recover.status().expect("trackway runs").success() && place.is_complete("trace"));
+    let (text, talk) = place.ok("session list");
+    assert!(text.contains("web   recovered"), "{text}");
+    assert!(talk.contains("hint: trackway session destroy web takes it from the list"), "{talk}");
+    assert_eq!(place.list()[0]["state"], "recovered");
+    assert_eq!(place.ok("session destroy web"), (String::new(), String::new()));
+    assert!(place.list().is_empty());
+}
+
+/// RUN destroy of a dead session whose trace cannot be written. EXPECT why, a name that stays, and
+/// nothing lost once it can be.
+#[test]
+fn a_dead_session_that_cannot_be_recovered_keeps_its_name() {
+    let place = Place::new("session-destroy-busy");
+    place.ok("session create web -o trace");
+    place.emit("steps", 40);
+    kill_recorder(&place);
+    let folder = std::fs::File::open(place.world.path("trace")).expect("a folder");
+    folder.lock().expect("a lock");
+    let talk = place.refused("session destroy web");
+    assert!(talk.contains("is being recorded into, or recovered"), "{talk}");
+    assert_eq!(place.list()[0]["state"], "dead");
+    drop(folder);
+    place.ok("session destroy web");
+    assert_eq!(place.numbers("trace")[&ONE].len(), 40);
 }
 
 /// RUN kill -9 of recorder and program together at any moment, 12 times, changes included. EXPECT

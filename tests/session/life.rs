@@ -98,6 +98,11 @@ fn a_session_that_was_saved_can_be_loaded() {
     let text = place.ok("session save").0;
     assert_eq!(fs::read_to_string(place.world.path("web.toml")).expect("a file"), text);
     assert!(!text.contains("output"), "another time it goes to another folder: {text}");
+    let talk = place.refused("session save web -o web.toml");
+    assert!(talk.contains("web.toml is there already\nhint: --force"), "{talk}");
+    fs::write(place.world.path("web.toml"), "longer than what is saved: ".repeat(100)).expect("it");
+    place.ok("session save web -o web.toml --force");
+    assert_eq!(fs::read_to_string(place.world.path("web.toml")).expect("a file"), text);
     place.ok("session destroy web");
     place.ok("session load web.toml");
     place.ok("session load web.toml other");
@@ -115,6 +120,35 @@ fn a_session_that_was_saved_can_be_loaded() {
         |entry: &fs::DirEntry| entry.file_name().to_string_lossy().starts_with("trackway-web");
     let trace = trace.into_iter().find(of_web).expect("a new folder");
     assert_there(&place.numbers(trace.file_name().to_str().expect("a name")), ONE, 0..30);
+}
+
+/// RUN load of files that people wrote, with mistakes and with sizes in bytes. EXPECT what is
+/// wrong, where, and what would be right; what is right is taken.
+#[test]
+fn what_is_wrong_in_a_file_is_said_where_it_is() {
+    let place = Place::new("session-file");
+    let write = |text: &str| fs::write(place.world.path("web.toml"), text).expect("a file");
+    for (text, place_of, why) in [
+        ("on = ['a', 7]", "line 2, column 12", "expected a pattern, such as \"web:*\""),
+        ("on = [{pattern = 'a', level = 'info'}]", "line 2, column 23", "unknown field `level`"),
+        ("on = [{pattern = 'a', exactly = 'loud'}]", "line 2, column 33", "no level 'loud'"),
+        ("buffer-size = true", "line 2, column 15", "expected a size, such as \"4M\""),
+        ("blocking-timeout = 10", "line 2, column 20", "such as \"10ms\""),
+    ] {
+        write(&format!("[[channel]]\n{text}\n"));
+        let talk = place.refused("session load web.toml");
+        assert!(talk.starts_with("trackway: in web.toml: "), "{talk}");
+        assert!(talk.contains(place_of) && talk.contains(why), "{talk}");
+    }
+    write("output = ''\n");
+    let talk = place.refused("session load web.toml");
+    assert!(talk.contains("leave 'output' out") && !talk.contains("TRACKWAY_RUN_DIR"), "{talk}");
+    write("[[channel]]\nbuffer-size = 1048576\ntracefile-size = 8388608\n");
+    place.ok("session load web.toml");
+    let saved = place.ok("session save web").0;
+    assert!(saved.contains("buffer-size = \"1M\""), "{saved}");
+    assert!(saved.contains("tracefile-size = \"8M\""), "{saved}");
+    place.ok("session destroy web");
 }
 
 /// RUN create --foreground, SIGTERM or SIGINT. EXPECT exit status 0, a complete trace.
@@ -135,6 +169,107 @@ fn a_session_in_the_foreground_ends_by_a_signal() {
         assert_there(&place.numbers("trace"), ONE, 0..40);
         assert!(place.is_complete("trace") && place.list().is_empty());
     }
+}
+
+/// RUN destroy --all of two sessions beside trackway record, and where none is left. EXPECT of each
+/// what destroy says of it, with its name; and that there is none.
+#[test]
+fn all_that_is_destroyed_is_said() {
+    let place = Place::new("session-destroy-all");
+    let record = Running::start(&mut place.command("record -o recorded -- sleep 60"));
+    place.ok("session create web --on life:* -o web");
+    place.ok("session create flight --flight-recorder -o flight");
+    place.emit("steps", 12);
+    let (text, talk) = place.ok("session destroy --all");
+    assert!(text.is_empty());
+    let web = "trackway: session web: 12 events recorded, 0 lost, 1 process, ";
+    assert!(talk.lines().any(|line| line.starts_with(web) && line.ends_with("/web")), "{talk}");
+    assert!(talk.lines().any(|line| line == "trackway: session flight has ended"), "{talk}");
+    assert!(!talk.contains("record-"), "{talk}");
+    let (_, talk) = place.ok("session destroy --all");
+    assert_eq!(talk, "trackway: there is no session in the background\n");
+    wait_for("the other one", || place.list().len() == 1);
+    record.signal(libc::SIGTERM);
+    record.finish();
+}
+
+/// RUN create --quiet, load --quiet, in the foreground, too. EXPECT that nothing is said but
+/// errors.
+#[test]
+fn what_is_to_be_quiet_says_nothing_but_errors() {
+    let place = Place::new("session-quiet");
+    let silent = (String::new(), String::new());
+    assert_eq!(place.ok("session create web -q --on nothing:* -o web"), silent);
+    assert!(place.refused("session create web -q -o other").contains("there is a session 'web'"));
+    place.ok("session save web -o web.toml");
+    assert_eq!(place.ok("session load web.toml other --quiet"), silent);
+    place.ok("session destroy --all");
+    let create = "session create web --quiet --foreground -o fore";
+    let recorder = Running::start(&mut place.command(create));
+    wait_for("the session", || place.list().len() == 1);
+    place.emit("steps", 4);
+    recorder.signal(libc::SIGTERM);
+    let (is_success, text, talk) = told(&recorder.finish());
+    assert!(is_success && text.is_empty() && talk.is_empty(), "{talk}");
+    assert_eq!(place.numbers("fore")[&ONE].len(), 4);
+}
+
+/// RUN sizes with all units. EXPECT what they say.
+#[test]
+fn sizes_are_in_the_units_that_people_write() {
+    let place = Place::new("session-sizes");
+    place.ok("session create web --buffer-size 1MiB --tracefile-size 1GiB -o web");
+    let spec = &place.status("web")["channels"][0]["spec"];
+    assert_eq!((&spec["buffer-size"], &spec["tracefile-size"]), (&"1M".into(), &"1G".into()));
+    place.ok("channel set web channel0 --buffer-size 512KiB");
+    assert_eq!(place.status("web")["channels"][0]["spec"]["buffer-size"], "512K");
+    place.ok("record -o recorded --buffer-size 256KiB -- true");
+    place.ok("session destroy web");
+}
+
+/// RUN create, record and snapshot with folders in the trace of a session, in a complete one, by a
+/// link, from within. EXPECT that sessions are refused there, and nothing is made; a session's own
+/// snapshots are not, nor what lies beside.
+#[test]
+fn no_session_records_into_the_trace_of_another() {
+    let place = Place::new("session-inside");
+    place.ok("session create web -o trace");
+    place.ok("record -o complete -- true");
+    let link = |to: &str, name: &str| {
+        std::os::unix::fs::symlink(place.world.path(to), place.world.path(name)).expect("a link");
+    };
+    link("trace", "link");
+    link("complete/ust", "deep");
+    for (folder, outer) in [
+        ("trace/inner", "trace"),
+        ("trace/a/b/c", "trace"),
+        ("trace/ust/uid/inner", "trace"),
+        ("trace/../trace/inner", "trace"),
+        ("link/inner", "trace"),
+        ("complete/inner", "complete"),
+        ("deep", "complete"),
+    ] {
+        let outer = place.world.path(outer).canonicalize().expect("a folder");
+        for line in ["session create inner -o", "session create inner --foreground -o", "record -o"]
+        {
+            let command = if line == "record -o" { " -- true" } else { "" };
+            let talk = place.refused(&format!("{line} {folder}{command}"));
+            assert!(talk.contains(&format!("lies in the trace {}", outer.display())), "{talk}");
+            assert!(talk.contains("hint: choose another folder with -o"), "{talk}");
+        }
+        assert!(folder == "deep" || !place.world.path(folder).exists());
+    }
+    let mut within = place.command("session create inner");
+    let (is_success, _, talk) =
+        told(&within.current_dir(place.world.path("trace")).output().expect("trackway runs"));
+    assert!(!is_success && talk.contains("lies in the trace "), "{talk}");
+    assert_eq!(place.list().len(), 1);
+    place.ok("session create beside -o trace-2");
+    place.ok("session create flight --flight-recorder -o flight");
+    place.ok("session snapshot flight");
+    place.ok("session snapshot flight -o flight/mine");
+    place.ok("session destroy --all");
+    assert!(place.is_complete("flight/mine") && place.is_complete("flight/snapshot-1"));
 }
 
 /// RUN two programs that are recorded by two sessions with other rules, contexts and sizes. EXPECT
@@ -171,6 +306,11 @@ fn what_cannot_be_is_refused_and_says_why() {
     for (line, why) in [
         ("session create web --buffer-size 3", "at least 8.0 KiB"),
         ("session create web --context color", "color"),
+        ("session create web --context none,vpid", "'none' stands alone"),
+        ("session create web --pid abc", "a process id is a number"),
+        ("session create web --pid 0", "a process id is a number"),
+        ("session create web --pid-namespace abc", "stat -Lc %i /proc/PID/ns/pid"),
+        ("session create web --buffer-size 4MB", "K, M or G, also KiB, MiB, GiB"),
         ("session create web --level loud", "no level 'loud'"),
         ("session create web --flight-recorder --blocking-timeout 1s", "nobody waits"),
         ("session create web --snapshot-on-crash", "--flight-recorder"),
@@ -196,6 +336,8 @@ fn what_cannot_be_is_refused_and_says_why() {
         ("channel add web channel0", "there is a channel 'channel0' already"),
         ("channel set web channel0", "say what is to be otherwise"),
         ("channel set web channel0 --sub-buffers 3", "power of two"),
+        ("channel set web channel0 --context vpid,none", "'none' stands alone"),
+        ("event off web !life:*", "nothing excludes 'life:*': there is no rule '!life:*'"),
     ] {
         let talk = place.refused(line);
         assert!(talk.contains(why), "{line}: {talk}");

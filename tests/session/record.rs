@@ -153,13 +153,13 @@ fn a_flight_recorder_in_the_foreground_has_snapshots() {
     recorded.ok(&place, "session snapshot", "-o first");
     recorded.next();
     let (text, _) = recorded.ok(&place, "session snapshot", "");
-    assert_eq!(text.trim_end(), place.world.path("trace.snapshot-2").to_str().expect("a text"));
+    assert_eq!(text.trim_end(), place.world.path("trace.snapshot-1").to_str().expect("a text"));
     recorded.next();
     assert_eq!(place.status(&recorded.name)["snapshots"], 2);
     let talk = recorded.finish();
     assert!(talk.contains("trackway: 300 events recorded, 0 lost, 0 overwritten, "), "{talk}");
     assert_exactly(&place, "first", &[(0, 100)]);
-    assert_exactly(&place, "trace.snapshot-2", &[(0, 200)]);
+    assert_exactly(&place, "trace.snapshot-1", &[(0, 200)]);
     assert_exactly(&place, "trace", &[(0, 300)]);
     let recorded = Recorded::begin(&place, "");
     let talk = place.refused(&format!("session snapshot {}", recorded.name));

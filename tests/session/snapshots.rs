@@ -28,12 +28,14 @@ fn a_snapshot_has_what_the_flight_recorder_has() {
     assert_eq!(PathBuf::from(text.trim_end()), place.world.path("flight/snapshot-1"));
     assert!(talk.starts_with("trackway: 100 events, "), "{talk}");
     bursts.next();
-    place.ok("session snapshot");
-    bursts.next();
     place.ok("session snapshot -o elsewhere");
+    bursts.next();
+    // Only those in its folder are counted there.
+    let (text, _) = place.ok("session snapshot");
+    assert_eq!(PathBuf::from(text.trim_end()), place.world.path("flight/snapshot-2"));
     assert_eq!(place.status("flight")["snapshots"], 3);
     for (trace, count) in
-        [("flight/snapshot-1", 100), ("flight/snapshot-2", 200), ("elsewhere", 300)]
+        [("flight/snapshot-1", 100), ("elsewhere", 200), ("flight/snapshot-2", 300)]
     {
         let numbers = place.numbers(trace);
         assert_there(&numbers, 0, 0..count);

@@ -529,6 +529,7 @@ fn what_a_killed_recorder_left_is_completed_by_root_alone() {
     wait_for("the recorder's end", || !is_running(recorder));
     let mut ann = users.bursts(ANN);
     assert_eq!(users.kept(), 3);
+    assert_eq!(place.list()[0]["state"], "dead");
     let (is_success, _, talk) = told(&users.trackway_as(ANN, "recover"));
     assert!(is_success && talk.contains("of another user's session"), "{talk}");
     let mine = "session create mine -o mine --on nothing:*";
@@ -537,7 +538,7 @@ fn what_a_killed_recorder_left_is_completed_by_root_alone() {
     ann.next();
     let (_, talk) = place.ok("recover");
     assert_eq!(talk.matches("recovered ").count(), 3, "{talk}");
-    assert_eq!(users.kept(), 0);
+    assert!(users.kept() == 0 && place.list().is_empty());
     let numbers = users.numbers("trace");
     for uid in [ANN, BOB] {
         assert_eq!(&numbers[&stream_of(uid)][..BURST as usize], (0..BURST).collect::<Vec<_>>());

@@ -102,15 +102,16 @@ pub(crate) struct RecordArguments {
     /// dl (shared objects), fd (file descriptors), fork (processes), or all
     #[arg(long, value_name = "LIST")]
     pub(crate) preload: Option<String>,
-    /// Buffer size for each CPU, with K, M or G; memory for all of it is taken before the command
-    /// starts [default: 4M, on machines with many CPUs less at the start and more on need]
+    /// Buffer size for each CPU, with K, M or G (KiB, MiB, GiB); memory for all of it is taken
+    /// before the command starts [default: 4M, on machines with many CPUs less at the start and
+    /// more on need]
     #[arg(long, value_name = "SIZE")]
     pub(crate) buffer_size: Option<String>,
     /// Sub-buffers for each CPU: a power of two, 2 to 256 [default: 64, or fewer of small buffers]
     #[arg(long, value_name = "N")]
     pub(crate) sub_buffers: Option<u64>,
-    /// Cut each stream into files of at most this size, with K, M or G; at least that of a
-    /// sub-buffer [default: one file, which grows]
+    /// Cut each stream into files of at most this size, with K, M or G (KiB, MiB, GiB); at least
+    /// that of a sub-buffer [default: one file, which grows]
     #[arg(long, value_name = "SIZE")]
     pub(crate) tracefile_size: Option<String>,
     /// Keep so many files of each stream, and delete the oldest when a new one begins; a CPU has

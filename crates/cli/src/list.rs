@@ -55,8 +55,8 @@ pub(crate) fn run(format: Format, output: &mut dyn Write) -> anyhow::Result<Exit
     Ok(ExitCode::SUCCESS)
 }
 
-fn find(window: &Window) -> Found {
-    window.sweep_processes();
+/// Variants of each event that the window knows (same name, other fields), by full name.
+pub(crate) fn events_in(window: &Window) -> BTreeMap<String, Vec<EventDescription>> {
     let mut events: BTreeMap<String, Vec<EventDescription>> = BTreeMap::new();
     for index in 0..EVENTS_MAX {
         let Some(bytes) = window.description(index) else { continue };
@@ -66,6 +66,12 @@ fn find(window: &Window) -> Found {
             variants.push(event);
         }
     }
+    events
+}
+
+fn find(window: &Window) -> Found {
+    window.sweep_processes();
+    let events = events_in(window);
     let mut points: HashMap<PathBuf, BTreeSet<String>> = HashMap::new();
     let mut processes = Vec::new();
     for index in 0..PROCESSES_MAX {

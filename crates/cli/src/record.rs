@@ -4,7 +4,7 @@ use std::process::ExitCode;
 
 use anyhow::Context as _;
 use trackway_recorder::{
-    BufferOptions, ChannelSpec, CommandEnd, Notices, RecordOptions, Reserve, Tracefiles,
+    BufferOptions, ChannelSpec, CommandEnd, Notices, RecordOptions, Recovered, Reserve, Tracefiles,
 };
 
 use crate::arguments::{RecordArguments, RecoverArguments, ReserveBy};
@@ -67,8 +67,21 @@ pub(crate) fn recover(arguments: &RecoverArguments) -> anyhow::Result<ExitCode> 
     let notices = Notices::new(false);
     let folder = arguments.folder.as_deref();
     let recovered = trackway_recorder::recover(&notices, folder).map_err(anyhow::Error::new)?;
+    if recovered.is_empty() {
+        notices.say(format_args!("nothing to recover"));
+    }
+    say_recovered(&notices, &recovered)?;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Says what was recovered, and what could not be.
+///
+/// # Errors
+///
+/// If something could not be.
+pub(crate) fn say_recovered(notices: &Notices, recovered: &[Recovered]) -> anyhow::Result<()> {
     let mut whole = true;
-    for one in &recovered {
+    for one in recovered {
         match &one.result {
             Ok(summary) => {
                 notices.say(format_args!(
@@ -77,10 +90,10 @@ pub(crate) fn recover(arguments: &RecoverArguments) -> anyhow::Result<ExitCode> 
                     summary.recorded,
                     summary.lost
                 ));
-                summary.say_deleted(&notices);
-                summary.say_cut(&notices);
-                summary.say_damage(&notices);
-                summary.say_departed(&notices);
+                summary.say_deleted(notices);
+                summary.say_cut(notices);
+                summary.say_damage(notices);
+                summary.say_departed(notices);
             }
             Err(error) => {
                 whole = false;
@@ -91,8 +104,6 @@ pub(crate) fn recover(arguments: &RecoverArguments) -> anyhow::Result<ExitCode> 
             }
         }
     }
-    if recovered.is_empty() {
-        notices.say(format_args!("nothing to recover"));
-    }
-    if whole { Ok(ExitCode::SUCCESS) } else { Err(anyhow::anyhow!("not everything was recovered")) }
+    anyhow::ensure!(whole, "not everything was recovered");
+    Ok(())
 }

@@ -11,7 +11,7 @@
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
-use trackway_session::machine::{CREATOR, Effect, Machine, Outcome, Snapshot};
+use trackway_session::machine::{CREATOR, Effect, Machine, Outcome, Output, Snapshot};
 use trackway_session::protocol::{Answer, ChannelStatus, Counts, Refusal, Status};
 use trackway_session::{ChannelSpec, Reserve, SessionSpec};
 use trackway_sys::wait::Awaited;
@@ -220,8 +220,8 @@ impl Desk {
         notices: &Notices,
     ) -> Result<Outcome, RecordError> {
         let folder = match &snapshot.output {
-            Some(folder) => folder.clone(),
-            None => self.snapshot_folder(snapshot.number),
+            Output::Folder(folder) => folder.clone(),
+            Output::Numbered(number) => self.snapshot_folder(*number),
         };
         let facts = parts.snapshot(&folder, snapshot, notices)?;
         notices.say(format_args!("{} events in {}", facts.events, facts.folder.display()));

@@ -31,6 +31,8 @@ pub enum RecordError {
     FolderInUse(PathBuf),
     /// Another recorder writes to the trace folder.
     FolderBusy(PathBuf),
+    /// The trace folder (the first) lies in another trace (the second).
+    FolderInside(PathBuf, PathBuf),
     /// A trace that is to be recovered is being recorded into, or recovered by somebody else.
     TraceBusy(PathBuf),
     /// Where a trace was recorded is another one.
@@ -87,7 +89,9 @@ impl RecordError {
                 "use a smaller --buffer-size, or make {} larger (mount -o remount,size=…)",
                 folder.display()
             ),
-            Self::FolderInUse(_) | Self::FolderBusy(_) => "choose another folder with -o".into(),
+            Self::FolderInUse(_) | Self::FolderBusy(_) | Self::FolderInside(..) => {
+                "choose another folder with -o".into()
+            }
             Self::OtherTrace(path) => format!(
                 "if the trace was moved, trackway recover DIR completes it where it is; if it was \
                  removed, move what is in {} aside, and trackway recover gives it up",
@@ -101,7 +105,10 @@ impl RecordError {
             }
             Self::LibraryPath(_) => "install Trackway in a folder without them".into(),
             // Names of sockets have a place of 108 bytes: unix(7).
-            Self::Io(_, socket, error) if error.kind() == io::ErrorKind::InvalidInput => {
+            Self::Io(_, socket, error)
+                if error.kind() == io::ErrorKind::InvalidInput
+                    && socket.extension().is_some_and(|extension| extension == "sock") =>
+            {
                 let folder = socket.parent().unwrap_or(socket);
                 format!("name a folder with a shorter path than {}", folder.display())
                     + " in TRACKWAY_RUN_DIR"
@@ -162,6 +169,9 @@ impl core::fmt::Display for RecordError {
             }
             Self::FolderBusy(path) => {
                 write!(formatter, "{} is being recorded into", path.display())
+            }
+            Self::FolderInside(path, outer) => {
+                write!(formatter, "{} lies in the trace {}", path.display(), outer.display())
             }
             Self::TraceBusy(path) => {
                 write!(formatter, "{} is being recorded into, or recovered", path.display())

@@ -131,11 +131,16 @@ impl Origin {
 }
 
 fn file_of(run: &RunFolder, uuid: &[u8; 16]) -> PathBuf {
-    let digits: String = uuid.iter().map(|byte| format!("{byte:02x}")).collect();
-    run.path().join(format!("{digits}.{PART}"))
+    run.path().join(format!("{}.{PART}", digits_of(uuid)))
 }
 
-fn uuid_of(digits: &str) -> Option<[u8; 16]> {
+/// An identity as 32 hexadecimal digits.
+pub(crate) fn digits_of(uuid: &[u8; 16]) -> String {
+    uuid.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+/// The identity that these digits are.
+pub(crate) fn uuid_of(digits: &str) -> Option<[u8; 16]> {
     let number = u128::from_str_radix(digits, 16).ok()?;
     (digits.len() == 32).then(|| number.to_be_bytes())
 }

@@ -24,8 +24,8 @@ use trackway_sys::{signal, wait};
 use trackway_window::Window;
 
 use crate::command::{self, Found, Received};
-use crate::control::RunFolder;
 use crate::control::server::Server;
+use crate::control::{Identity, RunFolder};
 use crate::descendants::{self, Descendants};
 use crate::desk::{self, Desk, Making};
 use crate::error::io_error;
@@ -146,7 +146,7 @@ pub fn record(options: &RecordOptions, notices: &Notices) -> Result<CommandEnd, 
     let warned = warn_of_rules(&rules, &found, &libraries, &home, notices);
 
     let (output, room) = match &options.output {
-        Some(output) => (output.clone(), trace::prepare(output)?),
+        Some(output) => (output.clone(), trace::prepare_session(output)?),
         None => trace::prepare_new("")?,
     };
     let path = room.path.clone();
@@ -162,6 +162,10 @@ pub fn record(options: &RecordOptions, notices: &Notices) -> Result<CommandEnd, 
         uuid: trace::random_uuid()?,
         path: path.clone(),
     };
+    if let Some(server) = &server {
+        // Without it, who finds the name of a dead recorder does not know its trace.
+        let _ = server.keep(&Identity { uuid: session.uuid, folder: path.clone() });
+    }
     let refused_before = refused(&window);
     let started = start(home, (&session, channels), &found, &libraries, ignores_size_limit);
     let Started { reader, before, parts, child, pause } = started.inspect_err(|_| {
@@ -209,11 +213,7 @@ struct Started {
 
 /// Where it is asked and told by this name; none if it cannot be, which is no reason not to record.
 fn open_server(name: &str) -> Option<Server> {
-    let folder = RunFolder::new();
-    // Nobody asks those that were killed any more: their traces have been recovered.
-    let names = folder.names().unwrap_or_default();
-    names.iter().filter(|name| is_name_of_record(name)).for_each(|name| folder.clean(name));
-    Server::open(folder.claim(name).ok()?).ok()
+    Server::open(RunFolder::new().claim(name).ok()?).ok()
 }
 
 /// Whether a session is called as those of `trackway record` are.

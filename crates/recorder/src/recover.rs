@@ -95,6 +95,10 @@ fn recover_as(
     if let Some(named) = only {
         named.settle(&in_memory, notices)?;
     }
+    if let Some(run) = run {
+        // Names that stay are no harm.
+        let _ = run.clean_recovered(folder);
+    }
     Ok(recovered)
 }
 
@@ -412,7 +416,8 @@ fn lock(folder: &Path) -> Result<File, RecordError> {
 }
 
 /// Identity of a session's trace.
-fn uuid_of(session: &Session) -> [u8; 16] {
+/// Identity of the trace that a session in a window is of.
+pub(crate) fn uuid_of(session: &Session) -> [u8; 16] {
     let mut uuid = [0; 16];
     for (bytes, half) in uuid.chunks_exact_mut(8).zip(&session.trace_uuid) {
         bytes.copy_from_slice(&half.load(Ordering::Relaxed).to_le_bytes());

@@ -11,7 +11,7 @@ use trackway_sys::signal::{self, SignalReader, SignalSet};
 use trackway_sys::wait::{self, Awaited};
 
 use crate::control::server::Server;
-use crate::control::{Claimed, RunFolder};
+use crate::control::{Claimed, Identity, RunFolder};
 use crate::crashes::Crash;
 use crate::desk::{self, Desk, Making};
 use crate::error::io_error;
@@ -40,18 +40,29 @@ pub enum Begun {
     Refused(Refusal),
 }
 
+/// Where a session's recorder says what it has to say, besides `session status`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Talk {
+    /// In the session's log: it is in the background.
+    Logged,
+    /// On stderr.
+    Printed,
+    /// Nowhere: it is not to be heard.
+    Kept,
+}
+
 /// Records a session in this process until somebody ends it: by a request, or by SIGTERM or
-/// SIGINT. `begun` is told once how it began. In the background, notices go to the session's log.
+/// SIGINT. `begun` is told once how it began.
 ///
 /// # Errors
 ///
 /// If it cannot begin, which `begun` is told, too.
 pub fn serve(
     spec: SessionSpec,
-    in_background: bool,
+    talk: Talk,
     begun: &mut dyn FnMut(&Begun),
 ) -> Result<(), RecordError> {
-    let ready = Served::new(spec, in_background);
+    let ready = Served::new(spec, talk);
     let mut served = match ready {
         Ok(served) => served,
         Err(error) => {
@@ -81,7 +92,7 @@ struct Served {
 }
 
 impl Served {
-    fn new(spec: SessionSpec, in_background: bool) -> Result<Self, RecordError> {
+    fn new(spec: SessionSpec, talk: Talk) -> Result<Self, RecordError> {
         spec.check()?;
         let scope = Scope::of(&spec.users)?;
         if scope != Scope::Own {
@@ -89,7 +100,7 @@ impl Served {
             let _ = raise_descriptor_limit();
         }
         let name = RunFolder::new().claim(&spec.name)?;
-        let notices = notices_of(&name, in_background)?;
+        let notices = notices_of(&name, talk)?;
         let signals = block_signals()?;
         signal::ignore_size_limit();
         // Before anything that would stay behind. Who connects meanwhile is answered later.
@@ -97,7 +108,7 @@ impl Served {
         record::recover_the_dead(&notices);
         let is_new_folder = spec.output.as_ref().is_none_or(|output| !output.exists());
         let (folder, room) = match &spec.output {
-            Some(output) => (output.clone(), trace::prepare(output)?),
+            Some(output) => (output.clone(), trace::prepare_session(output)?),
             None => trace::prepare_new(&spec.name)?,
         };
         let folder = std::path::absolute(&folder).unwrap_or(folder);
@@ -110,6 +121,7 @@ impl Served {
             uuid: trace::random_uuid()?,
             path: room.path.clone(),
         };
+        server.keep(&Identity { uuid: session.uuid, folder: session.path.clone() })?;
         let spec = SessionSpec { output: Some(folder.clone()), ..spec };
         let watches_crashes = spec.snapshot_on_crash;
         if watches_crashes && !can_tell_exits() {
@@ -307,8 +319,11 @@ impl Recording {
     }
 }
 
-fn notices_of(name: &Claimed, in_background: bool) -> Result<Notices, RecordError> {
-    Ok(if in_background { Notices::logged(name.open_log()?) } else { Notices::new(false) })
+fn notices_of(name: &Claimed, talk: Talk) -> Result<Notices, RecordError> {
+    Ok(match talk {
+        Talk::Logged => Notices::logged(name.open_log()?),
+        Talk::Printed | Talk::Kept => Notices::new(talk == Talk::Kept),
+    })
 }
 
 fn block_signals() -> Result<SignalReader, RecordError> {

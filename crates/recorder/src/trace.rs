@@ -321,6 +321,16 @@ const LOOKS_MAX: usize = 8;
 /// Most names that are tried for a folder that the user did not name.
 const NAMES_MAX: usize = 1000;
 
+/// Makes room for a session's trace at `root`, as [`prepare`] does.
+///
+/// # Errors
+///
+/// If it would lie in another trace, too.
+pub(crate) fn prepare_session(root: &Path) -> Result<Room, RecordError> {
+    check_outside(root)?;
+    prepare(root)
+}
+
 /// Makes room for a trace at `root`: an earlier trace there is moved to `root.old`, as perf(1)
 /// does, in place of an even earlier one. Folders that hold anything else are left alone, and so
 /// are those that are being recorded into.
@@ -340,12 +350,38 @@ pub(crate) fn prepare(root: &Path) -> Result<Room, RecordError> {
     Err(RecordError::FolderBusy(root))
 }
 
+/// Whether a new trace at `root` would lie in no other trace. It would be taken for a piece of that
+/// one, and be moved away with it.
+///
+/// # Errors
+///
+/// If it would, whether or not that one is being recorded into.
+pub(crate) fn check_outside(root: &Path) -> Result<(), RecordError> {
+    let absolute = std::path::absolute(root).map_err(RecordError::io("use", root))?;
+    // Names say nothing: the folder that is there, or the first that is above it, may be a link.
+    let there = absolute.ancestors().enumerate();
+    let mut found = there.filter_map(|(level, path)| Some((level, path.canonicalize().ok()?)));
+    let Some((level, there)) = found.next() else { return Ok(()) };
+    let mut outer = there.ancestors().skip(usize::from(level == 0));
+    match outer.find(|folder| is_recorded_here(folder)) {
+        Some(outer) => Err(RecordError::FolderInside(root.to_owned(), outer.to_owned())),
+        None => Ok(()),
+    }
+}
+
+/// Whether there is a trace at `root` that was recorded here, or is.
+fn is_recorded_here(root: &Path) -> bool {
+    let has_calibrations = |channel: &PathBuf| channel.join(FACTS).join(CALIBRATIONS).is_file();
+    channels_of(root).iter().any(has_calibrations)
+}
+
 /// Makes a new folder for a trace: `trackway-DATE-TIME` in the current folder, in UTC, or with the
 /// session's name before the date.
 pub(crate) fn prepare_new(session: &str) -> Result<(PathBuf, Room), RecordError> {
     let time = utc(trackway_sys::clock::realtime_ns() / 1_000_000_000).replace('T', "-");
     let stamp = if session.is_empty() { time } else { format!("{session}-{time}") };
     let mut name = PathBuf::from(format!("trackway-{stamp}"));
+    check_outside(&name)?;
     for number in 2..NAMES_MAX {
         match DirBuilder::new().mode(0o700).create(&name) {
             Ok(()) => return prepare(&name).map(|room| (name, room)),

@@ -116,14 +116,21 @@ pub enum Effect {
 /// A snapshot that is to be made.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Snapshot {
-    /// Its number in the session, from 1: it goes into the folder `snapshot-N`.
-    pub number: u32,
-    /// Or it goes here.
-    pub output: Option<PathBuf>,
+    /// Where it goes.
+    pub output: Output,
     /// Only what is newer than so many nanoseconds.
     pub last_ns: Option<u64>,
     /// Why.
     pub reason: Reason,
+}
+
+/// Where a snapshot goes.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Output {
+    /// Into the session's folder `snapshot-N`, N from 1.
+    Numbered(u32),
+    /// Into this folder.
+    Folder(PathBuf),
 }
 
 /// Why there is a snapshot.
@@ -164,7 +171,10 @@ pub struct Machine {
     /// Classes of the channels, in the order of `spec.channels`.
     classes: Vec<u32>,
     next_class: u32,
+    /// Snapshots so far.
     snapshots: u32,
+    /// Of them, those that went into folders of the session's.
+    numbered: u32,
     /// When the last snapshot was made that nobody asked for.
     unasked_ns: Option<u64>,
     asked: VecDeque<Ask>,
@@ -217,7 +227,7 @@ enum Then {
     Nothing,
     Recording(bool),
     Channels(Vec<(ChannelSpec, u32)>),
-    Snapshot(u32),
+    Snapshot { is_numbered: bool },
     Over,
 }
 
@@ -238,6 +248,7 @@ impl Machine {
             spec,
             phase: Phase::Beginning,
             snapshots: 0,
+            numbered: 0,
             unasked_ns: None,
             asked: VecDeque::new(),
             job: Some(job),
@@ -421,6 +432,8 @@ impl Machine {
             }
             Request::EventsOff { channel, patterns } => {
                 let bytes = patterns.iter().map(|pattern| pattern.len() + 1).sum();
+                check_bytes(bytes)?;
+                self.check_excluded(channel.as_deref(), &patterns)?;
                 self.plan_events(channel.as_deref(), bytes, |spec| spec.switch_off(&patterns))
             }
         }
@@ -456,9 +469,10 @@ impl Machine {
                  makes one",
             ));
         }
-        let number = self.snapshots + 1;
-        let snapshot = Snapshot { number, output, last_ns, reason };
-        Ok(Job::of_one(Effect::Snapshot(snapshot), Then::Snapshot(number)))
+        let output = output.map_or(Output::Numbered(self.numbered + 1), Output::Folder);
+        let then = Then::Snapshot { is_numbered: matches!(output, Output::Numbered(_)) };
+        let snapshot = Snapshot { output, last_ns, reason };
+        Ok(Job::of_one(Effect::Snapshot(snapshot), then))
     }
 
     fn plan_addition(&mut self, channel: ChannelSpec) -> Result<Job, Refusal> {
@@ -526,11 +540,7 @@ impl Machine {
         change: impl FnOnce(&mut ChannelSpec) -> bool,
     ) -> Result<Job, Refusal> {
         let (place, class) = self.find(channel)?;
-        // Each is compared with all others: a request can hold so much that this took minutes. No
-        // channel can have more.
-        if bytes > RULES_BYTES_MAX + 1 {
-            return Err(Refusal::new(OptionError::TooManyPatterns.to_string()));
-        }
+        check_bytes(bytes)?;
         let mut channels = self.channels_by_class();
         let spec = &mut channels[place].0;
         let was_all = spec.on.is_none();
@@ -540,6 +550,21 @@ impl Machine {
         }
         let rules = spec.rules_text().map_err(|error| Refusal::new(error.to_string()))?;
         Ok(Job::of_one(Effect::SetRules { class, rules }, Then::Channels(channels)))
+    }
+
+    /// Whether the exclusions that are to be taken back are there.
+    fn check_excluded(&self, channel: Option<&str>, patterns: &[String]) -> Result<(), Refusal> {
+        let (place, _) = self.find(channel)?;
+        let Some(pattern) = self.spec.channels[place].not_excluded(patterns) else {
+            return Ok(());
+        };
+        let name = pattern.trim_start_matches('!');
+        let session = &self.spec.name;
+        Err(Refusal::new(format!("nothing excludes '{name}': there is no rule '{pattern}'"))
+            .with_hint(format!(
+                "trackway event off {session} '{name}' excludes it; trackway session status \
+                 {session} shows the rules"
+            )))
     }
 
     /// The channel of this name, or the only one: its place, and its class.
@@ -589,7 +614,10 @@ impl Machine {
             Then::Channels(channels) => {
                 (self.spec.channels, self.classes) = channels.into_iter().unzip();
             }
-            Then::Snapshot(number) => self.snapshots = number,
+            Then::Snapshot { is_numbered } => {
+                self.snapshots += 1;
+                self.numbered += u32::from(is_numbered);
+            }
             Then::Over => {
                 self.phase = Phase::Over;
                 self.is_recording = false;
@@ -606,6 +634,13 @@ impl Machine {
         let done = Answer::Done { warnings: job.warnings };
         Some(Effect::Answer(job.client?, job.answer.unwrap_or(done)))
     }
+}
+
+/// Whether so many bytes of patterns can be looked at: each is compared with all others, and a
+/// request can hold so much that this took minutes. No channel can have more.
+fn check_bytes(bytes: usize) -> Result<(), Refusal> {
+    let refused = || Refusal::new(OptionError::TooManyPatterns.to_string());
+    (bytes <= RULES_BYTES_MAX + 1).then_some(()).ok_or_else(refused)
 }
 
 impl Effect {
@@ -655,216 +690,4 @@ impl Job {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::{Mode, RuleSpec};
-
-    /// A session that has begun.
-    fn begun(spec: SessionSpec) -> Machine {
-        let mut machine = Machine::new(spec);
-        assert!(matches!(machine.next_effect(), Some(Effect::Begin { .. })));
-        machine.done(Outcome::Done);
-        let told = Effect::Answer(CREATOR, Answer::Done { warnings: Vec::new() });
-        assert_eq!(machine.next_effect(), Some(told));
-        assert_eq!(machine.next_effect(), None);
-        machine
-    }
-
-    fn named(name: &str) -> ChannelSpec {
-        ChannelSpec { name: name.into(), ..ChannelSpec::default() }
-    }
-
-    /// Everything that comes of one request, if all effects succeed.
-    fn effects(machine: &mut Machine, request: Request) -> Vec<Effect> {
-        machine.ask(1, request);
-        let mut effects = Vec::new();
-        while let Some(effect) = machine.next_effect() {
-            if effect.has_outcome() {
-                machine.done(Outcome::Done);
-            }
-            effects.push(effect);
-        }
-        effects
-    }
-
-    fn refusal(effects: &[Effect]) -> &str {
-        match effects {
-            [Effect::Answer(1, Answer::Refused(refusal))] => &refusal.why,
-            other => panic!("not only refused: {other:?}"),
-        }
-    }
-
-    #[test]
-    fn a_session_that_cannot_begin_is_over() {
-        let mut machine = Machine::new(SessionSpec::default());
-        machine.next_effect();
-        machine.ask(1, Request::Status);
-        machine.done(Outcome::Failed(Refusal::new("no room")));
-        let refused = Answer::Refused(Refusal::new("no room"));
-        assert_eq!(machine.next_effect(), Some(Effect::Answer(CREATOR, refused)));
-        assert!(matches!(machine.next_effect(), Some(Effect::Answer(1, Answer::Refused(_)))));
-        assert_eq!((machine.next_effect(), machine.next_effect()), (Some(Effect::Exit), None));
-    }
-
-    #[test]
-    fn contexts_are_changed_by_a_channel_in_the_place_of_the_old_one() {
-        let mut machine = begun(SessionSpec::default());
-        let contexts = Some(vec!["vpid".to_owned()]);
-        let change = ChannelChange { contexts, ..ChannelChange::default() };
-        let request = Request::SetChannel { channel: "channel0".into(), change };
-        let effects = effects(&mut machine, request);
-        let [Effect::Replace { old: 0, channel, record: true }, Effect::End { class: 0 }, _] =
-            &effects[..]
-        else {
-            panic!("{effects:?}")
-        };
-        assert_eq!((channel.class, &channel.spec.contexts[..]), (1, &["vpid".to_owned()][..]));
-        assert_eq!(machine.channels().next().map(|(_, class)| class), Some(1));
-    }
-
-    #[test]
-    fn what_needs_no_buffers_is_changed_in_place() {
-        let mut machine = begun(SessionSpec::default());
-        let change = ChannelChange { pids: Some(vec![7]), ..ChannelChange::default() };
-        let request = Request::SetChannel { channel: "channel0".into(), change };
-        let first = effects(&mut machine, request.clone());
-        assert!(matches!(&first[..], [Effect::SetProcesses { class: 0, .. }, _]), "{first:?}");
-        let again = effects(&mut machine, request);
-        assert!(matches!(&again[..], [Effect::Answer(1, Answer::Done { warnings })]
-            if warnings == &["nothing has changed"]));
-    }
-
-    #[test]
-    fn what_is_refused_changes_nothing() {
-        let mut machine = begun(SessionSpec::default());
-        let before = machine.spec().clone();
-        let requests = [
-            Request::AddChannel { channel: named("channel0") },
-            Request::AddChannel { channel: named("../etc") },
-            Request::RemoveChannel { channel: "channel0".into() },
-            Request::RemoveChannel { channel: "other".into() },
-            Request::Snapshot { output: None, last_ns: None },
-            // Whatever it would come to: it would take for ever.
-            Request::EventsOff { channel: None, patterns: vec!["a:b".into(); RULES_BYTES_MAX] },
-            Request::EventsOff { channel: None, patterns: vec!["*".repeat(RULES_BYTES_MAX + 1)] },
-        ];
-        for request in requests {
-            let effects = effects(&mut machine, request);
-            assert!(!refusal(&effects).is_empty());
-        }
-        machine.ask(1, Request::AddChannel { channel: named("more") });
-        machine.next_effect();
-        machine.done(Outcome::Failed(Refusal::new("no slot")));
-        assert_eq!(refusal(&[machine.next_effect().expect("an answer")]), "no slot");
-        assert_eq!(machine.spec(), &before);
-    }
-
-    #[test]
-    fn a_change_that_is_refused_halfway_is_undone() {
-        let mut machine = begun(SessionSpec::default());
-        let before = machine.spec().clone();
-        let change = ChannelChange {
-            pids: Some(vec![7]),
-            blocking_timeout_ns: Some(5_000_000),
-            ..ChannelChange::default()
-        };
-        machine.ask(1, Request::SetChannel { channel: "channel0".into(), change });
-        let time = Some(Duration::from_millis(5));
-        assert_eq!(machine.next_effect(), Some(Effect::SetBlocking { class: 0, time }));
-        machine.done(Outcome::Done);
-        assert!(matches!(machine.next_effect(), Some(Effect::SetProcesses { .. })));
-        machine.done(Outcome::Failed(Refusal::new("no process 7")));
-        assert_eq!(machine.next_effect(), Some(Effect::SetBlocking { class: 0, time: None }));
-        machine.done(Outcome::Done);
-        assert_eq!(refusal(&[machine.next_effect().expect("an answer")]), "no process 7");
-        assert_eq!(machine.spec(), &before);
-    }
-
-    #[test]
-    fn which_channel_is_asked_where_there_are_several() {
-        let channels = vec![named("a"), named("b")];
-        let mut machine = begun(SessionSpec { channels, ..SessionSpec::default() });
-        let on = |channel: Option<&str>| Request::EventsOff {
-            channel: channel.map(str::to_owned),
-            patterns: vec!["app:noise".into()],
-        };
-        assert_eq!(refusal(&effects(&mut machine, on(None))), "which channel?");
-        let effects = effects(&mut machine, on(Some("b")));
-        let rules = "*\n!app:noise".to_owned();
-        assert_eq!(effects[0], Effect::SetRules { class: 1, rules });
-        let excluded = Some(vec![RuleSpec::new("!app:noise")]);
-        assert_eq!(machine.spec().channel("b").map(|channel| channel.on.clone()), Some(excluded));
-    }
-
-    #[test]
-    fn snapshots_that_nobody_asked_for_do_not_come_by_the_dozen() {
-        let channels = vec![ChannelSpec { mode: Mode::Overwrite, ..ChannelSpec::default() }];
-        let spec = SessionSpec { channels, snapshot_on_crash: true, ..SessionSpec::default() };
-        let mut machine = begun(spec);
-        let mut numbers = Vec::new();
-        for time in [5, 6, UNASKED_PERIOD_NS, UNASKED_PERIOD_NS + 5] {
-            machine.process_crashed(7, 11, time);
-            while let Some(effect) = machine.next_effect() {
-                let Effect::Snapshot(snapshot) = effect else { panic!("{effect:?}") };
-                numbers.push((time, snapshot.number));
-                machine.done(Outcome::Snapshot(SnapshotFacts::default()));
-            }
-        }
-        assert_eq!(numbers, [(5, 1), (UNASKED_PERIOD_NS + 5, 2)]);
-    }
-
-    #[test]
-    fn the_end_is_the_end_whatever_comes_of_it() {
-        for outcome in
-            [Outcome::Ended(Box::default()), Outcome::Failed(Refusal::new("the disk is full"))]
-        {
-            let mut machine = begun(SessionSpec::default());
-            machine.ask(1, Request::Destroy);
-            machine.ask(2, Request::Start);
-            assert_eq!(machine.next_effect(), Some(Effect::Finish));
-            machine.done(outcome);
-            assert!(matches!(machine.next_effect(), Some(Effect::Answer(1, _))));
-            assert!(matches!(machine.next_effect(), Some(Effect::Answer(2, Answer::Refused(_)))));
-            assert_eq!((machine.next_effect(), machine.next_effect()), (Some(Effect::Exit), None));
-        }
-    }
-
-    #[test]
-    fn nothing_comes_after_the_end() {
-        let channels = vec![ChannelSpec { mode: Mode::Overwrite, ..ChannelSpec::default() }];
-        let mut machine = begun(SessionSpec { channels, ..SessionSpec::default() });
-        machine.ask(1, Request::Destroy);
-        machine.program_asks_for_snapshot(5);
-        assert_eq!(machine.next_effect(), Some(Effect::Finish));
-        machine.done(Outcome::Ended(Box::default()));
-        assert!(matches!(machine.next_effect(), Some(Effect::Answer(1, Answer::Ended(_)))));
-        assert_eq!(machine.next_effect(), Some(Effect::Exit));
-        machine.program_asks_for_snapshot(UNASKED_PERIOD_NS * 2);
-        machine.ask(1, Request::Status);
-        machine.lose(&Refusal::new("gone"));
-        assert_eq!(machine.next_effect(), None);
-    }
-
-    #[test]
-    fn who_was_answered_is_not_answered_again_when_the_session_is_lost() {
-        let mut machine = begun(SessionSpec::default());
-        machine.ask(1, Request::Status);
-        machine.ask(2, Request::Stop);
-        assert_eq!(machine.next_effect(), Some(Effect::ReportStatus(1)));
-        machine.lose(&Refusal::new("gone"));
-        assert!(matches!(machine.next_effect(), Some(Effect::Answer(2, Answer::Refused(_)))));
-        assert_eq!((machine.next_effect(), machine.next_effect()), (Some(Effect::Exit), None));
-    }
-
-    #[test]
-    fn what_was_done_before_the_session_was_lost_is_told() {
-        let mut machine = begun(SessionSpec { start: false, ..SessionSpec::default() });
-        machine.ask(1, Request::Start);
-        assert_eq!(machine.next_effect(), Some(Effect::Start));
-        machine.done(Outcome::Done);
-        machine.lose(&Refusal::new("gone"));
-        let done = Answer::Done { warnings: Vec::new() };
-        assert_eq!(machine.next_effect(), Some(Effect::Answer(1, done)));
-        assert!(!machine.is_recording());
-    }
-}
+mod tests;

@@ -12,6 +12,8 @@ pub(crate) const CONTEXTS_BYTES_MAX: usize = 256;
 pub enum OptionError {
     /// No context of this name.
     Context(String),
+    /// No context at all, among others.
+    NoneAmongContexts,
     /// No preload helper of this name.
     Preload(String),
     /// A pattern with a byte that no pattern may have, or an empty one.
@@ -32,6 +34,9 @@ impl core::fmt::Display for OptionError {
             Self::Context(name) => write!(
                 formatter,
                 "no context '{name}' (there are vpid, vtid, procname; none for none at all)"
+            ),
+            Self::NoneAmongContexts => formatter.write_str(
+                "'none' stands alone: it means no context at all (else vpid, vtid, procname)",
             ),
             Self::Preload(name) => {
                 let names: Vec<&str> = HELPERS.iter().map(|helper| helper.0).collect();
@@ -65,8 +70,9 @@ pub fn is_name(name: &str) -> bool {
 /// Reads a list of contexts (`vpid,vtid,procname`, or `none`): bits of
 /// [`trackway_abi::record::context`].
 pub fn parse_contexts(list: &str) -> Result<u32, OptionError> {
-    if list == "none" {
-        return Ok(0);
+    if words(list).any(|name| name == "none") {
+        let is_alone = words(list).all(|name| name == "none");
+        return if is_alone { Ok(0) } else { Err(OptionError::NoneAmongContexts) };
     }
     words(list).try_fold(0, |bits, name| {
         Ok(bits
@@ -168,6 +174,10 @@ mod tests {
         assert_eq!(parse_contexts("none"), Ok(0));
         assert_eq!(parse_contexts("vpid, procname"), Ok(context::VPID | context::PROCNAME));
         assert!(parse_contexts("pid").is_err());
+        assert_eq!((parse_contexts(" none"), parse_contexts("none,none")), (Ok(0), Ok(0)));
+        for list in ["none,vpid", "vpid,none"] {
+            assert_eq!(parse_contexts(list), Err(OptionError::NoneAmongContexts), "{list}");
+        }
         assert_eq!(parse_preload("libc").unwrap(), ["libtrackway-libc.so"]);
         let all = parse_preload("fd, all").unwrap();
         assert_eq!((all.len(), all[0], all[1]), (5, "libtrackway-fd.so", "libtrackway-libc.so"));

@@ -4,7 +4,7 @@
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum SizeError {
-    /// Not a whole number, optionally followed by K, M or G.
+    /// Not a whole number, optionally followed by K, M, G, KiB, MiB or GiB.
     Form,
     /// More bytes than fit 64 bits.
     TooLarge,
@@ -13,7 +13,9 @@ pub enum SizeError {
 impl core::fmt::Display for SizeError {
     fn fmt(&self, formatter: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
         formatter.write_str(match self {
-            Self::Form => "write a number of bytes, or of K, M or G (powers of 1024)",
+            Self::Form => {
+                "write a number of bytes, or of K, M or G, also KiB, MiB, GiB (powers of 1024)"
+            }
             Self::TooLarge => "too large",
         })
     }
@@ -21,15 +23,15 @@ impl core::fmt::Display for SizeError {
 
 impl core::error::Error for SizeError {}
 
-/// Reads `4194304`, `4096K`, `4M` (also in lower case): bytes.
+/// Units, with their size as a power of two. What ends as another does comes before it.
+const UNITS: [(&str, u32); 6] =
+    [("kib", 10), ("mib", 20), ("gib", 30), ("k", 10), ("m", 20), ("g", 30)];
+
+/// Reads `4194304`, `4096K`, `4M`, `4MiB` (in lower case, too): bytes.
 pub fn parse_size(text: &str) -> Result<u64, SizeError> {
-    let shift = match text.bytes().last().map(|byte| byte.to_ascii_uppercase()) {
-        Some(b'K') => 10,
-        Some(b'M') => 20,
-        Some(b'G') => 30,
-        _ => 0,
-    };
-    let digits = if shift == 0 { text } else { &text[..text.len() - 1] };
+    let text = text.to_ascii_lowercase();
+    let found = UNITS.iter().find_map(|(unit, shift)| Some((text.strip_suffix(unit)?, *shift)));
+    let (digits, shift) = found.unwrap_or((&text, 0));
     if digits.is_empty() || !digits.bytes().all(|byte| byte.is_ascii_digit()) {
         return Err(SizeError::Form);
     }
@@ -67,11 +69,17 @@ mod tests {
             ("64k", Ok(65536)),
             ("4M", Ok(4 << 20)),
             ("1G", Ok(1 << 30)),
+            ("4KiB", Ok(4096)),
+            ("4MiB", Ok(4 << 20)),
+            ("1gib", Ok(1 << 30)),
             ("", Err(SizeError::Form)),
             ("K", Err(SizeError::Form)),
             ("-1", Err(SizeError::Form)),
             ("1.5M", Err(SizeError::Form)),
             ("4MB", Err(SizeError::Form)),
+            ("4iB", Err(SizeError::Form)),
+            ("MiB", Err(SizeError::Form)),
+            ("4 MiB", Err(SizeError::Form)),
             ("é", Err(SizeError::Form)),
             ("99999999999999999999", Err(SizeError::TooLarge)),
             ("17179869184G", Err(SizeError::TooLarge)),

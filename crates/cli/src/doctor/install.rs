@@ -7,6 +7,7 @@ use std::os::unix::ffi::OsStringExt as _;
 use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
 
+use trackway_recorder::control::RunFolder;
 use trackway_recorder::{RecordError, checkup, parse_preload};
 use trackway_sys::process::Users;
 
@@ -182,6 +183,8 @@ pub(super) struct Sockets {
     path: PathBuf,
     folder: Option<Folder>,
     above: Option<Folder>,
+    /// The environment names it.
+    is_named: bool,
     /// systemd(1) runs here, and can start sessions.
     has_systemd: bool,
 }
@@ -189,11 +192,14 @@ pub(super) struct Sockets {
 impl Sockets {
     pub(super) fn look() -> Self {
         let uid = Users::current().effective();
-        let path = sockets_folder(uid, std::env::var_os("XDG_RUNTIME_DIR"));
+        // Where the recorder looks: by a relative path, too.
+        let run = RunFolder::new();
+        let path = std::path::absolute(run.path()).unwrap_or_else(|_| run.path().to_owned());
         Self {
             uid,
             folder: Folder::look(&path),
             above: path.parent().and_then(Folder::look),
+            is_named: RunFolder::is_named(),
             has_systemd: Path::new("/run/systemd/system").is_dir(),
             path,
         }
@@ -201,16 +207,20 @@ impl Sockets {
 
     pub(super) fn judge(&self) -> Finding {
         let path = self.path.display();
+        let by = if self.is_named { " (TRACKWAY_RUN_DIR)" } else { "" };
         if let Some(folder) = self.folder {
             if !folder.is_folder || folder.owner != self.uid {
                 return Finding::missing(
-                    format!("{path} is no folder of this user's"),
-                    "have it removed; sessions can be told nothing meanwhile",
+                    format!("{path} is no folder of this user's{by}"),
+                    match self.is_named {
+                        true => "let TRACKWAY_RUN_DIR name another folder, or unset it",
+                        false => "have it removed; sessions can be told nothing meanwhile",
+                    },
                 );
             }
             if folder.mode & 0o077 != 0 {
                 return Finding::missing(
-                    format!("others may look into {path} (mode {:o})", folder.mode),
+                    format!("others may look into {path} (mode {:o}){by}", folder.mode),
                     format!("chmod 700 {path}"),
                 );
             }
@@ -221,23 +231,18 @@ impl Sockets {
             };
             if !self.above.is_some_and(may_make) {
                 return Finding::missing(
-                    format!("{path}, where their sockets are, cannot be made"),
-                    "let XDG_RUNTIME_DIR be a folder of your own (loginctl enable-linger)",
+                    format!("{path}, where their sockets are, cannot be made{by}"),
+                    match self.is_named {
+                        true => "make the folder above it, or let TRACKWAY_RUN_DIR name another",
+                        false => {
+                            "let XDG_RUNTIME_DIR be a folder of your own (loginctl enable-linger)"
+                        }
+                    },
                 );
             }
         }
         let systemd = if self.has_systemd { "; systemd can start them" } else { "" };
-        Finding::good(format!("their sockets are in {path}{systemd}"))
-    }
-}
-
-/// Where the sockets of this user's sessions are. Root's are in one place, whatever its environment
-/// is: those that systemd started are to be found from a shell.
-fn sockets_folder(uid: u32, runtime: Option<OsString>) -> PathBuf {
-    match runtime.map(PathBuf::from).filter(|path| path.is_absolute()) {
-        _ if uid == 0 => "/run/trackway".into(),
-        Some(runtime) => runtime.join("trackway"),
-        None => format!("/tmp/trackway-{uid}").into(),
+        Finding::good(format!("their sockets are in {path}{by}{systemd}"))
     }
 }
 
@@ -330,9 +335,11 @@ mod tests {
     fn sockets_are_where_only_their_user_looks() {
         let private = Folder { is_folder: true, owner: 7, mode: 0o700 };
         let shared = Folder { is_folder: true, owner: 0, mode: 0o1777 };
-        let judge = |folder, above| {
-            Sockets { uid: 7, path: "/s".into(), folder, above, has_systemd: false }.judge()
+        let sockets = |folder, above, is_named| {
+            let path = "/s".into();
+            Sockets { uid: 7, path, folder, above, is_named, has_systemd: false }.judge()
         };
+        let judge = |folder, above| sockets(folder, above, false);
         assert_eq!(judge(Some(private), None), Finding::good("their sockets are in /s"));
         assert_eq!(judge(None, Some(shared)).verdict, Verdict::Good);
         assert_eq!(judge(None, Some(private)).verdict, Verdict::Good);
@@ -348,26 +355,23 @@ mod tests {
             (Some(file), None),
         ] {
             assert_eq!(judge(folder, above).verdict, Verdict::Missing, "{folder:?} {above:?}");
+            let named = sockets(folder, above, true);
+            assert_eq!(named.verdict, Verdict::Missing, "{folder:?} {above:?}");
+            assert!(named.fact.ends_with("(TRACKWAY_RUN_DIR)"), "{named:?}");
+            let hint = named.hint.unwrap_or_default();
+            assert!(!hint.contains("XDG_RUNTIME_DIR"), "it would not help: {hint}");
         }
+        let named = sockets(Some(private), None, true);
+        assert_eq!(named, Finding::good("their sockets are in /s (TRACKWAY_RUN_DIR)"));
         let systemd = Sockets {
             uid: 0,
             path: "/run/trackway".into(),
             folder: None,
             above: Some(closed),
+            is_named: false,
             has_systemd: true,
         };
         assert!(systemd.judge().fact.ends_with("systemd can start them"));
-    }
-
-    #[test]
-    fn socket_folders_are_found_by_user_and_environment() {
-        let folder = |uid, runtime: Option<&str>| sockets_folder(uid, runtime.map(OsString::from));
-        assert_eq!(folder(7, Some("/run/user/7")), Path::new("/run/user/7/trackway"));
-        assert_eq!(folder(7, Some("")), Path::new("/tmp/trackway-7"));
-        assert_eq!(folder(7, Some("here")), Path::new("/tmp/trackway-7"));
-        assert_eq!(folder(7, None), Path::new("/tmp/trackway-7"));
-        assert_eq!(folder(0, None), Path::new("/run/trackway"));
-        assert_eq!(folder(0, Some("/run/user/0")), Path::new("/run/trackway"));
     }
 
     #[test]

@@ -94,6 +94,9 @@ pub(crate) struct CreateArguments {
     /// Record in the foreground, until SIGTERM or Ctrl-C: for service managers
     #[arg(long)]
     pub(crate) foreground: bool,
+    /// Say nothing but errors
+    #[arg(short, long)]
+    pub(crate) quiet: bool,
     #[command(flatten)]
     pub(crate) rules: RuleArguments,
     #[command(flatten)]
@@ -132,15 +135,15 @@ pub(crate) struct ChannelOptions {
     /// What every record says besides its fields: vpid, vtid, procname, or none [default: vtid]
     #[arg(long, value_name = "LIST")]
     pub(crate) context: Option<String>,
-    /// Buffer size for each CPU, with K, M or G; memory for all of it is taken at once
-    /// [default: 4M, taken as it is needed]
+    /// Buffer size for each CPU, with K, M or G (KiB, MiB, GiB); memory for all of it is taken at
+    /// once [default: 4M, taken as it is needed]
     #[arg(long, value_name = "SIZE", value_parser = size)]
     pub(crate) buffer_size: Option<u64>,
     /// Sub-buffers for each CPU: a power of two, 2 to 256 [default: 64, or fewer of small buffers]
     #[arg(long, value_name = "N")]
     pub(crate) sub_buffers: Option<u64>,
-    /// Cut each stream into files of at most this size, with K, M or G; at least that of a
-    /// sub-buffer; 0: one file, which grows [default: 0]
+    /// Cut each stream into files of at most this size, with K, M or G (KiB, MiB, GiB); at least
+    /// that of a sub-buffer; 0: one file, which grows [default: 0]
     #[arg(long, value_name = "SIZE", value_parser = size)]
     pub(crate) tracefile_size: Option<u64>,
     /// Keep so many files of each stream, and delete the oldest when a new one begins; a CPU has
@@ -155,14 +158,14 @@ pub(crate) struct ChannelOptions {
     #[arg(long, value_name = "TIME", value_parser = time)]
     pub(crate) blocking_timeout: Option<std::time::Duration>,
     /// Only this process (several: again, or by commas)
-    #[arg(long, value_name = "PID", value_delimiter = ',')]
+    #[arg(long, value_name = "PID", value_delimiter = ',', value_parser = pid)]
     pub(crate) pid: Vec<u32>,
     /// Only programs whose executable matches: its file name, or with a / its path
     #[arg(long, value_name = "PATTERN")]
     pub(crate) executable: Vec<String>,
     /// Only processes of the process-id namespace with this inode number, as of a container:
     /// stat -Lc %i /proc/PID/ns/pid
-    #[arg(long, value_name = "INODE", value_delimiter = ',')]
+    #[arg(long, value_name = "INODE", value_delimiter = ',', value_parser = inode)]
     pub(crate) pid_namespace: Vec<u64>,
 }
 
@@ -232,9 +235,12 @@ pub(crate) struct SaveArguments {
     /// The session [default: the only one]
     #[arg(value_name = "NAME")]
     pub(crate) name: Option<String>,
-    /// File to write to [default: standard output]
+    /// File to write to, which must not be there [default: standard output]
     #[arg(short, long, value_name = "FILE")]
     pub(crate) output: Option<PathBuf>,
+    /// Write over the file, if it is there
+    #[arg(short, long, requires = "output")]
+    pub(crate) force: bool,
 }
 
 /// Begin a session as a file says.
@@ -252,6 +258,9 @@ pub(crate) struct LoadArguments {
     /// The session's name [default: that in the file]
     #[arg(value_name = "NAME")]
     pub(crate) name: Option<String>,
+    /// Say nothing but errors
+    #[arg(short, long)]
+    pub(crate) quiet: bool,
 }
 
 /// Add, change and remove channels of sessions, while they record.
@@ -334,8 +343,11 @@ pub(crate) struct RemoveArguments {
 ///   trackway event off web 'web:noise'
 ///   trackway event on web 'db:*' --level warning
 ///   trackway event on web 'web:request' --only
+///   trackway event off web '!web:noise'
 ///
 /// A PATTERN is for provider:name; * stands for anything, a provider alone for all of its events.
+/// What is switched off is excluded from what other rules mean. Switching off what is exactly a
+/// rule takes the rule back, and !PATTERN an exclusion: what other rules say of its events is so.
 #[derive(Debug, Args)]
 #[command(verbatim_doc_comment)]
 pub(crate) struct EventArguments {
@@ -377,7 +389,7 @@ pub(crate) struct OffArguments {
     /// The session
     #[arg(value_name = "SESSION")]
     pub(crate) session: String,
-    /// Which events
+    /// Which events; with ! in front, the exclusion to take back
     #[arg(value_name = "PATTERN", required = true)]
     pub(crate) patterns: Vec<String>,
     /// The channel [default: the only one]
@@ -391,6 +403,16 @@ fn level(text: &str) -> Result<Level, String> {
 
 fn size(text: &str) -> Result<u64, String> {
     trackway_recorder::parse_size(text).map_err(|error| error.to_string())
+}
+
+fn pid(text: &str) -> Result<u32, String> {
+    let pid = text.parse().ok().filter(|pid| *pid > 0);
+    pid.ok_or_else(|| "a process id is a number, as pgrep(1) finds it by a name".into())
+}
+
+fn inode(text: &str) -> Result<u64, String> {
+    let inode = text.parse().ok().filter(|inode| *inode > 0);
+    inode.ok_or_else(|| "a namespace goes by its inode number: stat -Lc %i /proc/PID/ns/pid".into())
 }
 
 fn time(text: &str) -> Result<std::time::Duration, String> {

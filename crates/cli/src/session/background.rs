@@ -5,10 +5,11 @@ use std::process::{Command, ExitCode, Stdio};
 
 use anyhow::{Context as _, anyhow};
 use trackway_recorder::protocol::{Answer, Refusal, Status};
-use trackway_recorder::{Begun, RecordError, SessionSpec};
+use trackway_recorder::{Begun, RecordError, SessionSpec, Talk};
 
-/// Begins a session in the background; returns once it records, or cannot.
-pub(super) fn begin(spec: &SessionSpec) -> anyhow::Result<ExitCode> {
+/// Begins a session in the background; returns once it records, or cannot. What there is to say is
+/// said unless it is to be `quiet`.
+pub(super) fn begin(spec: &SessionSpec, quiet: bool) -> anyhow::Result<ExitCode> {
     let program = std::env::current_exe().context("cannot find this program")?;
     // What it is to be goes by a pipe: of a command line, others could read it, and it is bounded.
     let mut child = Command::new(program)
@@ -27,6 +28,7 @@ pub(super) fn begin(spec: &SessionSpec) -> anyhow::Result<ExitCode> {
     let mut line = String::new();
     BufReader::new(output).read_line(&mut line).context("cannot hear the recorder")?;
     match serde_json::from_str(&line) {
+        Ok(Answer::Status(_)) if quiet => Ok(ExitCode::SUCCESS),
         Ok(Answer::Status(status)) => {
             for notice in &status.notices {
                 eprintln!("trackway: {notice}");
@@ -68,7 +70,7 @@ pub(super) fn record() -> anyhow::Result<ExitCode> {
     let mut text = Vec::new();
     io::stdin().read_to_end(&mut text).context("cannot read the session")?;
     let spec: SessionSpec = serde_json::from_slice(&text).context("this is no session")?;
-    let served = trackway_recorder::serve(spec, true, &mut |begun| {
+    let served = trackway_recorder::serve(spec, Talk::Logged, &mut |begun| {
         let answer = match begun {
             Begun::There(status) => Answer::Status(status.clone()),
             Begun::Refused(refusal) => Answer::Refused(refusal.clone()),
@@ -89,9 +91,11 @@ fn tell(answer: &Answer) -> anyhow::Result<()> {
 }
 
 /// Records a session in this process, until it is ended.
-pub(super) fn record_here(spec: SessionSpec) -> anyhow::Result<ExitCode> {
+pub(super) fn record_here(spec: SessionSpec, quiet: bool) -> anyhow::Result<ExitCode> {
     let mut refused: Option<Refusal> = None;
-    let served = trackway_recorder::serve(spec, false, &mut |begun| match begun {
+    let talk = if quiet { Talk::Kept } else { Talk::Printed };
+    let served = trackway_recorder::serve(spec, talk, &mut |begun| match begun {
+        Begun::There(_) if quiet => {}
         Begun::There(status) => say_begun(status),
         Begun::Refused(refusal) => refused = Some(refusal.clone()),
     });

@@ -3,6 +3,7 @@
 pub(crate) mod arguments;
 mod background;
 mod show;
+mod unmatched;
 
 use std::io::{self, Write};
 use std::path::Path;
@@ -11,9 +12,9 @@ use std::process::ExitCode;
 use anyhow::{Context as _, anyhow, bail};
 use trackway_recorder::control::RunFolder;
 use trackway_recorder::control::client::Session;
-use trackway_recorder::protocol::{Answer, ChannelChange, Request};
+use trackway_recorder::protocol::{Answer, ChannelChange, Refusal, Request};
 use trackway_recorder::{
-    ChannelSpec, Levels, Mode, RecordError, RuleSpec, SessionSpec, is_name_of_record,
+    ChannelSpec, Levels, Mode, Notices, RecordError, RuleSpec, SessionSpec, is_name_of_record,
 };
 
 use crate::arguments::Format;
@@ -33,7 +34,7 @@ pub(crate) fn run(arguments: SessionArguments) -> anyhow::Result<ExitCode> {
         SessionVerb::Stop(name) => simply(name.name, Request::Stop)?,
         SessionVerb::Clear(name) => simply(name.name, Request::Clear)?,
         SessionVerb::Destroy(destroy) if destroy.all => return destroy_all(),
-        SessionVerb::Destroy(destroy) => destroy_session(&name_of(destroy.name)?)?,
+        SessionVerb::Destroy(destroy) => destroy_session(&name_of(destroy.name)?, "")?,
         SessionVerb::List(list) => show::list(list.format, &mut io::stdout().lock())?,
         SessionVerb::Status(status) => show_status(status.name, status.format)?,
         SessionVerb::Snapshot(snapshot) => write_snapshot(snapshot)?,
@@ -47,7 +48,9 @@ pub(crate) fn run_channel(arguments: ChannelArguments) -> anyhow::Result<ExitCod
     match arguments.verb {
         ChannelVerb::Add(add) => {
             let channel = channel_of(&add)?;
+            let rules = channel.on.clone().unwrap_or_default();
             ask_done(&add.session, Request::AddChannel { channel })?;
+            say_unmatched(&add.session, &rules);
         }
         ChannelVerb::Set(set) => {
             let change = change_of(&set)?;
@@ -65,7 +68,8 @@ pub(crate) fn run_event(arguments: EventArguments) -> anyhow::Result<ExitCode> {
     match arguments.verb {
         EventVerb::On(OnArguments { session, patterns, channel, levels, only }) => {
             let rules = rules_of(patterns, &levels);
-            ask_done(&session, Request::EventsOn { channel, rules, only })?;
+            ask_done(&session, Request::EventsOn { channel, rules: rules.clone(), only })?;
+            say_unmatched(&session, &rules);
         }
         EventVerb::Off(OffArguments { session, patterns, channel }) => {
             ask_done(&session, Request::EventsOff { channel, patterns })?;
@@ -116,6 +120,18 @@ fn ask_done(name: &str, request: Request) -> anyhow::Result<()> {
     Ok(())
 }
 
+/// Says which rules mean no event yet, unless others' programs may have it: their windows are the
+/// recorder's to look into.
+fn say_unmatched(session: &str, rules: &[RuleSpec]) {
+    let is_own = match ask(session, Request::Status) {
+        Ok(Answer::Status(status)) => status.users_wanted.is_empty(),
+        _ => false,
+    };
+    if is_own && !rules.is_empty() {
+        unmatched::say(rules.iter());
+    }
+}
+
 fn simply(name: Option<String>, request: Request) -> anyhow::Result<()> {
     ask_done(&name_of(name)?, request)
 }
@@ -133,7 +149,7 @@ fn create_session(arguments: &CreateArguments) -> anyhow::Result<ExitCode> {
     }
     spec.start &= !arguments.no_start;
     spec.snapshot_on_crash |= arguments.snapshot_on_crash;
-    begin(spec, arguments.foreground)
+    begin(spec, arguments.foreground, arguments.quiet)
 }
 
 fn load_session(arguments: &LoadArguments) -> anyhow::Result<ExitCode> {
@@ -141,7 +157,7 @@ fn load_session(arguments: &LoadArguments) -> anyhow::Result<ExitCode> {
     if let Some(name) = &arguments.name {
         spec.name.clone_from(name);
     }
-    begin(spec, false)
+    begin(spec, false, arguments.quiet)
 }
 
 /// Reads a session's file.
@@ -156,7 +172,7 @@ pub(crate) fn load(file: &Path) -> anyhow::Result<SessionSpec> {
     Ok(spec)
 }
 
-fn begin(spec: SessionSpec, in_foreground: bool) -> anyhow::Result<ExitCode> {
+fn begin(spec: SessionSpec, in_foreground: bool, quiet: bool) -> anyhow::Result<ExitCode> {
     spec.check()?;
     if spec.name.is_empty() {
         bail!("the session has no name");
@@ -164,7 +180,14 @@ fn begin(spec: SessionSpec, in_foreground: bool) -> anyhow::Result<ExitCode> {
     if spec.snapshot_on_crash && !spec.has_flight_recorder() {
         bail!("--snapshot-on-crash is for --flight-recorder: else what happens is in the trace");
     }
-    if in_foreground { background::record_here(spec) } else { background::begin(&spec) }
+    if in_foreground {
+        return background::record_here(spec, quiet);
+    }
+    let begun = background::begin(&spec, quiet)?;
+    if spec.users.is_empty() && !quiet {
+        unmatched::say(spec.channels.iter().flat_map(|channel| channel.on.iter().flatten()));
+    }
+    Ok(begun)
 }
 
 fn spec_of(arguments: &CreateArguments) -> anyhow::Result<SessionSpec> {
@@ -255,7 +278,8 @@ fn contexts_of(list: &str) -> anyhow::Result<Vec<String>> {
     Ok(names.map(str::to_owned).collect())
 }
 
-fn destroy_session(name: &str) -> anyhow::Result<()> {
+/// Ends a session, and says what its recorder says of that: each line begins with `which`.
+fn destroy_session(name: &str, which: &str) -> anyhow::Result<()> {
     let asked = Session::connect(&RunFolder::new(), name).and_then(|mut session| {
         let answer = session.ask(Request::Destroy);
         // Also if not all could be written: the end is the end, whatever comes of it.
@@ -265,30 +289,50 @@ fn destroy_session(name: &str) -> anyhow::Result<()> {
     match asked {
         Ok(Answer::Ended(counts)) => {
             for notice in &counts.notices {
-                eprintln!("trackway: {notice}");
+                eprintln!("trackway: {which}{notice}");
+            }
+            if counts.notices.is_empty() {
+                // A flight recorder has written nothing but its snapshots.
+                eprintln!("trackway: session {name} has ended");
             }
             Ok(())
         }
         Ok(_) => Ok(()),
-        Err(error @ RecordError::SessionDead(..)) => {
-            // What it has left in memory is completed by whoever recovers it.
-            RunFolder::new().clean(name);
-            Err(error.into())
-        }
+        // It may have let go of us alone.
+        Err(RecordError::SessionDead(..)) if !RunFolder::new().is_alive(name) => end_dead(name),
         Err(error) => Err(error.into()),
     }
 }
 
+/// Ends a session whose recorder is dead: what is left of it in memory goes into its trace first,
+/// and what cannot be recovered keeps its name.
+fn end_dead(name: &str) -> anyhow::Result<()> {
+    let run = RunFolder::new();
+    let left = run.left_of(name)?;
+    if let Some(folder) = left.folder.filter(|_| left.is_in_memory) {
+        let notices = Notices::new(false);
+        notices.say(format_args!("the recorder of session '{name}' was killed"));
+        let recovered = trackway_recorder::recover(&notices, Some(&folder))
+            .with_context(|| format!("session '{name}' is dead, and cannot be recovered"))?;
+        crate::record::say_recovered(&notices, &recovered)?;
+    }
+    run.clean(name);
+    Ok(())
+}
+
 fn destroy_all() -> anyhow::Result<ExitCode> {
+    let run = RunFolder::new();
+    let mut names = run.names()?;
+    // Of those that were killed there is nobody to be left alone.
+    names.retain(|name| !(is_foreground(name) && run.is_alive(name)));
+    if names.is_empty() {
+        eprintln!("trackway: there is no session in the background");
+    }
     let mut failed = 0;
-    for name in RunFolder::new().names()? {
-        if is_foreground(&name) {
-            // What was killed leaves its name behind.
-            RunFolder::new().clean(&name);
-            continue;
-        }
-        if let Err(error) = destroy_session(&name) {
-            eprintln!("trackway: {error:#}");
+    for name in names {
+        let which = format!("session {name}: ");
+        if let Err(error) = destroy_session(&name, &which) {
+            crate::report(&error.context(format!("session {name}")));
             failed += 1;
         }
     }
@@ -325,9 +369,23 @@ fn save_session(arguments: SaveArguments) -> anyhow::Result<()> {
     spec.output = None;
     let text = spec.to_toml()?;
     match arguments.output {
-        Some(file) => std::fs::write(&file, text)
-            .with_context(|| format!("cannot write {}", file.display()))?,
+        Some(file) => write_file(&file, &text, arguments.force)?,
         None => io::stdout().write_all(text.as_bytes())?,
     }
     Ok(())
+}
+
+/// Writes a file, over one that is there only if that is to be so.
+fn write_file(file: &Path, text: &str, force: bool) -> anyhow::Result<()> {
+    let mut options = std::fs::OpenOptions::new();
+    options.write(true).create(true).truncate(true).create_new(!force);
+    match options.open(file) {
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
+            let refusal = Refusal::new(format!("{} is there already", file.display()));
+            Err(RecordError::Refused(refusal.with_hint("--force writes over it")).into())
+        }
+        opened => opened
+            .and_then(|mut opened| opened.write_all(text.as_bytes()))
+            .with_context(|| format!("cannot write {}", file.display())),
+    }
 }

@@ -2,6 +2,7 @@
 
 use std::io::Write;
 
+use serde_json::Value;
 use trackway_recorder::control::RunFolder;
 use trackway_recorder::control::client::Session;
 use trackway_recorder::protocol::{Answer, ChannelStatus, Request, Status};
@@ -14,10 +15,73 @@ use trackway_sys::users::name_of;
 use crate::arguments::Format;
 
 /// A session as it is found.
-enum Found {
-    There(Box<Status>),
-    /// Its name, and why it cannot be asked.
-    Silent(String, RecordError),
+struct Found {
+    /// Of one that cannot be asked: its name, and what else is known.
+    status: Box<Status>,
+    state: State,
+    /// Why it cannot be asked.
+    error: Option<RecordError>,
+}
+
+/// How it is with a session.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum State {
+    Recording,
+    Stopped,
+    /// Its recorder was killed, and events are in memory.
+    Dead,
+    /// Its recorder was killed, and its trace is complete.
+    Recovered,
+    /// Its recorder is stopped, as by SIGSTOP.
+    StandsStill,
+    /// It says nothing.
+    Silent,
+}
+
+impl State {
+    fn of(status: &Status) -> Self {
+        if status.is_recording { Self::Recording } else { Self::Stopped }
+    }
+
+    const fn word(self) -> &'static str {
+        match self {
+            Self::Recording => "recording",
+            Self::Stopped => "stopped",
+            Self::Dead => "dead",
+            Self::Recovered => "recovered",
+            Self::StandsStill => "stands still",
+            Self::Silent => "silent",
+        }
+    }
+}
+
+impl Found {
+    fn there(status: Box<Status>) -> Self {
+        Self { state: State::of(&status), status, error: None }
+    }
+
+    fn silent(run: &RunFolder, name: String, error: RecordError) -> Self {
+        let mut status = Box::new(Status { name, ..Status::default() });
+        let state = match &error {
+            RecordError::SessionDead(..) => match run.left_of(&status.name) {
+                Ok(left) => {
+                    status.folder = left.folder.unwrap_or_default();
+                    if left.is_in_memory { State::Dead } else { State::Recovered }
+                }
+                Err(_) => State::Dead,
+            },
+            RecordError::SessionStopped(_, pid) => {
+                status.pid = *pid;
+                State::StandsStill
+            }
+            _ => State::Silent,
+        };
+        Self { status, state, error: Some(error) }
+    }
+
+    fn is_there(&self) -> bool {
+        self.error.is_none()
+    }
 }
 
 fn find_all() -> Result<Vec<Found>, RecordError> {
@@ -26,25 +90,31 @@ fn find_all() -> Result<Vec<Found>, RecordError> {
         let answer =
             Session::connect(&folder, &name).and_then(|mut session| session.ask(Request::Status));
         match answer {
-            Ok(Answer::Status(status)) => Some(Found::There(status)),
+            Ok(Answer::Status(status)) => Some(Found::there(status)),
             Ok(_) => None,
             // It has ended meanwhile.
             Err(RecordError::NoSession(_)) => None,
-            Err(error) => Some(Found::Silent(name, error)),
+            Err(error) => Some(Found::silent(&folder, name, error)),
         }
     };
     Ok(folder.names()?.into_iter().filter_map(ask).collect())
+}
+
+/// A session as JSON has it, whether or not its recorder lives: what its recorder says, or zeros,
+/// with how it is (`state`), and why it says nothing (`error`), or null.
+fn object(status: &Status, state: State, error: Option<String>) -> serde_json::Result<Value> {
+    let mut object = serde_json::to_value(status)?;
+    object["state"] = state.word().into();
+    object["error"] = error.into();
+    Ok(object)
 }
 
 /// Lists sessions.
 pub(super) fn list(format: Format, output: &mut dyn Write) -> anyhow::Result<()> {
     let found = find_all()?;
     if let Format::Json = format {
-        let object = |one: &Found| match one {
-            Found::There(status) => serde_json::to_value(status),
-            Found::Silent(name, error) => {
-                Ok(serde_json::json!({ "name": name, "error": error.to_string() }))
-            }
+        let object = |one: &Found| {
+            object(&one.status, one.state, one.error.as_ref().map(RecordError::to_string))
         };
         let objects = found.iter().map(object).collect::<Result<Vec<_>, _>>()?;
         writeln!(output, "{}", serde_json::to_string_pretty(&objects)?)?;
@@ -56,45 +126,40 @@ pub(super) fn list(format: Format, output: &mut dyn Write) -> anyhow::Result<()>
     }
     let mut rows =
         vec![["NAME", "STATE", "EVENTS", "LOST", "MEMORY", "USERS", "FOLDER"].map(String::from)];
-    let mut silent = Vec::new();
-    for one in found {
-        match one {
-            Found::There(status) => rows.push([
-                status.name.clone(),
-                state_of(&status).to_owned(),
-                Grouped(status.counts.recorded).to_string(),
-                Grouped(status.counts.lost).to_string(),
-                ByteCount(status.memory_bytes).to_string(),
-                users_of(&status),
-                status.folder.display().to_string(),
-            ]),
-            Found::Silent(name, error) => {
-                let state = match error {
-                    RecordError::SessionDead(..) => "dead",
-                    RecordError::SessionStopped(..) => "stands still",
-                    _ => "silent",
-                };
-                rows.push([
-                    name,
-                    state.into(),
-                    "".into(),
-                    "".into(),
-                    "".into(),
-                    "".into(),
-                    "".into(),
-                ]);
-                silent.push(error);
-            }
-        }
-    }
+    rows.extend(found.iter().map(row));
     write_table(&rows, output)?;
-    for error in silent {
-        eprintln!("trackway: {error}");
-        if let Some(hint) = error.hint() {
-            eprintln!("hint: {hint}");
-        }
+    for one in &found {
+        say_why_silent(one);
     }
     Ok(())
+}
+
+fn row(one: &Found) -> [String; 7] {
+    let status = &one.status;
+    let if_there = |text: String| if one.is_there() { text } else { String::new() };
+    [
+        status.name.clone(),
+        if one.is_there() { state_of(status) } else { one.state.word() }.to_owned(),
+        if_there(Grouped(status.counts.recorded).to_string()),
+        if_there(Grouped(status.counts.lost).to_string()),
+        if_there(ByteCount(status.memory_bytes).to_string()),
+        if_there(users_of(status)),
+        status.folder.display().to_string(),
+    ]
+}
+
+fn say_why_silent(one: &Found) {
+    let Some(error) = &one.error else { return };
+    let name = &one.status.name;
+    if one.state == State::Recovered {
+        eprintln!("trackway: the recorder of session '{name}' is gone; nothing of it is lost");
+        eprintln!("hint: trackway session destroy {name} takes it from the list");
+        return;
+    }
+    eprintln!("trackway: {error}");
+    if let Some(hint) = error.hint() {
+        eprintln!("hint: {hint}");
+    }
 }
 
 /// Writes columns: numbers to the right, the last as long as it is.
@@ -137,7 +202,8 @@ pub(super) fn status(
     output: &mut dyn Write,
 ) -> anyhow::Result<()> {
     if let Format::Json = format {
-        writeln!(output, "{}", serde_json::to_string_pretty(status)?)?;
+        let object = object(status, State::of(status), None)?;
+        writeln!(output, "{}", serde_json::to_string_pretty(&object)?)?;
         return Ok(());
     }
     let Status { name, pid, folder, counts, snapshots, .. } = status;

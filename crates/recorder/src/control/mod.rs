@@ -3,7 +3,7 @@
 //! ```text
 //! $TRACKWAY_RUN_DIR, /run/trackway (root), $XDG_RUNTIME_DIR/trackway, or /tmp/trackway-UID    0700
 //!     NAME.sock    requests and answers, `trackway_session::protocol`    0600
-//!     NAME.lock    locked (flock(2)) by the session's recorder
+//!     NAME.lock    locked (flock(2)) by the session's recorder; which trace it records: `dead`
 //!     NAME.log     what the recorder had to say
 //!     UUID.part    where the trace of a session in another user's window is: `origins`
 //! ```
@@ -11,18 +11,23 @@
 //! Nobody but the user (and root) gets there; who connects is asked for by the kernel all the same.
 
 pub mod client;
+mod dead;
 #[cfg(test)]
 mod hostile;
 mod requests;
 pub(crate) mod server;
 
+use std::ffi::OsString;
 use std::fs::{self, DirBuilder, File, TryLockError};
 use std::io::ErrorKind;
-use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
+use std::os::unix::fs::{DirBuilderExt, FileExt as _, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use trackway_session::is_name;
 
+pub use dead::Dead;
+pub(crate) use dead::Identity;
 pub use requests::Requests;
 
 use crate::RecordError;
@@ -33,6 +38,11 @@ const SOCKET: &str = "sock";
 const LOCK: &str = "lock";
 const LOG: &str = "log";
 
+/// How often a name is tried, and how long between: whoever looks whether its recorder lives, or
+/// removes what a dead one left, has the lock for a moment.
+const CLAIM_TRIES: usize = 20;
+const CLAIM_PAUSE: Duration = Duration::from_millis(1);
+
 /// The folder of a user's control sockets.
 #[derive(Debug, Clone)]
 pub struct RunFolder {
@@ -42,18 +52,14 @@ pub struct RunFolder {
 impl RunFolder {
     /// The calling user's, which need not be there.
     pub fn new() -> Self {
-        let set = |name: &str| std::env::var_os(name).filter(|value| !value.is_empty());
+        let runtime = std::env::var_os("XDG_RUNTIME_DIR");
         let user = crate::home::user();
-        let path = if let Some(path) = set(FOLDER_VARIABLE) {
-            path.into()
-        } else if user == 0 {
-            "/run/trackway".into()
-        } else if let Some(path) = set("XDG_RUNTIME_DIR") {
-            Path::new(&path).join("trackway")
-        } else {
-            format!("/tmp/trackway-{user}").into()
-        };
-        Self { path }
+        Self { path: path_of(user, std::env::var_os(FOLDER_VARIABLE), runtime) }
+    }
+
+    /// Whether the environment names it (`TRACKWAY_RUN_DIR`).
+    pub fn is_named() -> bool {
+        std::env::var_os(FOLDER_VARIABLE).is_some_and(|value| !value.is_empty())
     }
 
     /// This one.
@@ -140,11 +146,14 @@ impl RunFolder {
 
     /// Removes what a dead recorder left.
     pub fn clean(&self, name: &str) {
-        if !self.is_alive(name) {
-            for kind in [SOCKET, LOG, LOCK] {
-                // What stays is no harm.
-                let _ = fs::remove_file(self.file(name, kind));
-            }
+        let lock = File::open(self.file(name, LOCK));
+        // As long as we have the lock, nobody else takes the name.
+        if lock.as_ref().is_ok_and(|lock| lock.try_lock().is_err()) {
+            return;
+        }
+        for kind in [SOCKET, LOG, LOCK] {
+            // What stays is no harm.
+            let _ = fs::remove_file(self.file(name, kind));
         }
     }
 
@@ -155,6 +164,19 @@ impl RunFolder {
     /// If there is one of that name, or the folder cannot be used.
     pub(crate) fn claim(&self, name: &str) -> Result<Claimed, RecordError> {
         self.make()?;
+        for _ in 0..CLAIM_TRIES {
+            if let Some(lock) = self.try_claim(name)? {
+                let path = self.file(name, LOCK);
+                lock.set_len(0).map_err(RecordError::io("make", path))?;
+                return Ok(Claimed { folder: self.clone(), name: name.to_owned(), lock });
+            }
+            std::thread::sleep(CLAIM_PAUSE);
+        }
+        Err(RecordError::SessionExists(name.to_owned()))
+    }
+
+    /// Locks a name; `None`: somebody else has it.
+    fn try_claim(&self, name: &str) -> Result<Option<File>, RecordError> {
         let path = self.file(name, LOCK);
         let open = || {
             fs::OpenOptions::new()
@@ -173,13 +195,23 @@ impl RunFolder {
         };
         match lock.try_lock() {
             // Whoever had it before may have removed it at its end.
-            Ok(()) if is_there(&lock) => {}
-            Ok(()) | Err(TryLockError::WouldBlock) => {
-                return Err(RecordError::SessionExists(name.to_owned()));
-            }
-            Err(TryLockError::Error(error)) => return Err(RecordError::io("lock", path)(error)),
+            Ok(()) => Ok(is_there(&lock).then_some(lock)),
+            Err(TryLockError::WouldBlock) => Ok(None),
+            Err(TryLockError::Error(error)) => Err(RecordError::io("lock", path)(error)),
         }
-        Ok(Claimed { folder: self.clone(), name: name.to_owned(), _lock: lock })
+    }
+}
+
+/// Where a user's sockets are. Root's are in one place, if none is `named`, whatever the folder for
+/// its run time is: those that systemd started are to be found from a shell.
+fn path_of(user: u32, named: Option<OsString>, runtime: Option<OsString>) -> PathBuf {
+    // basedir-spec: a relative one is to be ignored.
+    let runtime = runtime.map(PathBuf::from).filter(|path| path.is_absolute());
+    match (named.filter(|path| !path.is_empty()), runtime) {
+        (Some(named), _) => named.into(),
+        (None, _) if user == 0 => "/run/trackway".into(),
+        (None, Some(runtime)) => runtime.join("trackway"),
+        (None, None) => format!("/tmp/trackway-{user}").into(),
     }
 }
 
@@ -195,10 +227,20 @@ impl Default for RunFolder {
 pub(crate) struct Claimed {
     pub(crate) folder: RunFolder,
     pub(crate) name: String,
-    _lock: File,
+    lock: File,
 }
 
 impl Claimed {
+    /// Writes down which trace is recorded, for whoever finds this name if we are killed.
+    pub(crate) fn keep(&self, identity: &Identity) -> Result<(), RecordError> {
+        let path = self.folder.file(&self.name, LOCK);
+        let written = self.lock.set_len(0).and_then(|()| {
+            // From its begin: it may have been written before.
+            self.lock.write_all_at(&identity.text(), 0)
+        });
+        written.map_err(RecordError::io("write", path))
+    }
+
     /// Opens the log, anew.
     pub(crate) fn open_log(&self) -> Result<File, RecordError> {
         let path = self.folder.log(&self.name);
@@ -232,6 +274,25 @@ mod tests {
 
     fn folder(inside: &TemporaryFolder) -> RunFolder {
         RunFolder { path: inside.join("run") }
+    }
+
+    #[test]
+    fn sockets_are_found_by_user_and_environment() {
+        let folder = |user, named: Option<&str>, runtime: Option<&str>| {
+            path_of(user, named.map(OsString::from), runtime.map(OsString::from))
+        };
+        for (user, named, runtime, expected) in [
+            (7, None, Some("/run/user/7"), "/run/user/7/trackway"),
+            (7, None, Some(""), "/tmp/trackway-7"),
+            (7, None, Some("here"), "/tmp/trackway-7"),
+            (7, None, None, "/tmp/trackway-7"),
+            (7, Some(""), None, "/tmp/trackway-7"),
+            (7, Some("/mine"), Some("/run/user/7"), "/mine"),
+            (0, None, Some("/run/user/0"), "/run/trackway"),
+            (0, Some("/mine"), None, "/mine"),
+        ] {
+            assert_eq!(folder(user, named, runtime), Path::new(expected));
+        }
     }
 
     #[test]

@@ -12,7 +12,7 @@ use trackway_session::protocol::{ANSWER_BYTES_MAX, Answer, Refusal, Request};
 use trackway_sys::process::peer;
 use trackway_sys::wait::{self, Awaited};
 
-use super::{Claimed, Requests};
+use super::{Claimed, Identity, Requests};
 use crate::RecordError;
 
 /// Most clients at a time; more wait to be let in.
@@ -28,7 +28,7 @@ const END_PATIENCE: Duration = Duration::from_millis(500);
 #[derive(Debug)]
 pub(crate) struct Server {
     /// First, so that it goes first: who sees its connection end may take the name.
-    _name: Claimed,
+    name: Claimed,
     listener: UnixListener,
     pub(super) clients: Vec<Connection>,
     next: Client,
@@ -62,7 +62,12 @@ impl Server {
         // The folder keeps others away meanwhile.
         fs::set_permissions(&path, fs::Permissions::from_mode(0o600)).map_err(fail)?;
         listener.set_nonblocking(true).map_err(fail)?;
-        Ok(Self { _name: name, listener, clients: Vec::new(), next: CREATOR + 1 })
+        Ok(Self { name, listener, clients: Vec::new(), next: CREATOR + 1 })
+    }
+
+    /// Writes down which trace is recorded: see [`Claimed::keep`].
+    pub(crate) fn keep(&self, identity: &Identity) -> Result<(), RecordError> {
+        self.name.keep(identity)
     }
 
     /// What to wait for.

@@ -1,0 +1,138 @@
+//! Rules that mean no event that is known yet: mostly a name is misspelt then.
+//!
+//! Programs that are started later may bring what is meant, so it is no error.
+
+use std::collections::BTreeSet;
+
+use trackway_recorder::{Home, RuleSpec};
+use trackway_schema::glob_matches;
+
+/// A rule that no event of a name that is known matches.
+#[derive(Debug, PartialEq, Eq)]
+struct Unmatched {
+    /// Its pattern, for provider and name.
+    pattern: String,
+    /// One that is like it, and matches an event.
+    near: Option<String>,
+}
+
+/// Says which of these rules mean no event that programs of this user have registered.
+pub(super) fn say<'rules>(rules: impl Iterator<Item = &'rules RuleSpec>) {
+    // Where the window cannot be opened, there is nothing to compare with.
+    let Ok(home) = Home::open() else { return };
+    let events = home.map(|home| crate::list::events_in(home.window())).unwrap_or_default();
+    let names: BTreeSet<String> = events.into_keys().collect();
+    for Unmatched { pattern, near } in unmatched(rules, &names) {
+        eprintln!("trackway: no event matches '{pattern}' yet");
+        if let Some(near) = near {
+            eprintln!("hint: there are events that match '{near}'");
+        }
+    }
+}
+
+fn unmatched<'rules>(
+    rules: impl Iterator<Item = &'rules RuleSpec>,
+    names: &BTreeSet<String>,
+) -> Vec<Unmatched> {
+    let patterns = rules.filter(|rule| !rule.excludes()).map(RuleSpec::full_pattern);
+    let is_for_some = |pattern: &String| !matches!(pattern.as_str(), "*" | "*:*");
+    let matches = |pattern: &str, name: &str| glob_matches(pattern.as_bytes(), name.as_bytes());
+    patterns
+        .filter(is_for_some)
+        .filter(|pattern| !names.iter().any(|name| matches(pattern, name)))
+        .map(|pattern| Unmatched { near: near(&pattern, names), pattern })
+        .collect()
+}
+
+/// The pattern that is most like this one, of those that match one of the names: where provider or
+/// name does not match, it is taken from there.
+fn near(pattern: &str, names: &BTreeSet<String>) -> Option<String> {
+    let (provider, name) = pattern.split_once(':')?;
+    let candidate = |full: &String| {
+        let (its_provider, its_name) = full.split_once(':')?;
+        let (provider_changes, provider) = like(provider, its_provider)?;
+        let (name_changes, name) = like(name, its_name)?;
+        Some((provider_changes + name_changes, format!("{provider}:{name}")))
+    };
+    names.iter().filter_map(candidate).min().map(|(_, near)| near)
+}
+
+/// What stands for a part of a pattern that is to match `there`, and how many changes that takes:
+/// itself, or `there` if that takes few.
+fn like<'text>(asked: &'text str, there: &'text str) -> Option<(usize, &'text str)> {
+    if glob_matches(asked.as_bytes(), there.as_bytes()) {
+        return Some((0, asked));
+    }
+    let most = (asked.len() / 3).max(1);
+    let changes = distance(&asked.to_lowercase(), &there.to_lowercase());
+    let is_like = !asked.contains('*') && changes <= most;
+    // Of another case only, it is another one nevertheless.
+    is_like.then_some((changes.max(1), there))
+}
+
+/// How many bytes are to be put in, taken out or replaced to make one of the other (Levenshtein).
+fn distance(one: &str, other: &str) -> usize {
+    let other = other.as_bytes();
+    // Of what was looked at of `one`, to so many bytes of `other`.
+    let mut to: Vec<usize> = (0..=other.len()).collect();
+    for (number, a) in one.bytes().enumerate() {
+        let mut before = std::mem::replace(&mut to[0], number + 1);
+        for (at, b) in other.iter().enumerate() {
+            let replaced = before + usize::from(a != *b);
+            before = to[at + 1];
+            to[at + 1] = replaced.min(before + 1).min(to[at] + 1);
+        }
+    }
+    to[other.len()]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn said(patterns: &[&str], names: &[&str]) -> Vec<(String, Option<String>)> {
+        let rules: Vec<RuleSpec> = patterns.iter().map(|&pattern| RuleSpec::new(pattern)).collect();
+        let names = names.iter().map(|&name| name.to_owned()).collect();
+        let unmatched = unmatched(rules.iter(), &names).into_iter();
+        unmatched.map(|Unmatched { pattern, near }| (pattern, near)).collect()
+    }
+
+    #[test]
+    fn rules_that_match_nothing_are_said_with_what_is_like_them() {
+        let names = ["myapp:request", "myapp:noise", "db:query", "db:slow_query"];
+        for (pattern, near) in [
+            ("myap:*", Some("myapp:*")),
+            ("myap", Some("myapp:*")),
+            ("MyApp:req*", Some("myapp:req*")),
+            ("myapp:reqest", Some("myapp:request")),
+            ("mapp:reqest", Some("myapp:request")),
+            ("*:reqest", Some("*:request")),
+            ("dv:query", Some("db:query")),
+            ("web:*", None),
+            ("myapp:*quest_*", None),
+            ("db:insert", None),
+        ] {
+            let found = said(&[pattern], &names);
+            assert_eq!(found.len(), 1, "{pattern}");
+            assert_eq!(found[0].1.as_deref(), near, "{pattern}");
+        }
+        assert_eq!(said(&["myap"], &names)[0].0, "myap:*", "as it is understood");
+    }
+
+    #[test]
+    fn nothing_is_said_of_rules_that_match_or_exclude_or_mean_all() {
+        let patterns = ["*", "*:*", "app", "app:req*", "!nothing:*"];
+        assert_eq!(said(&patterns, &["app:request"]), []);
+        assert_eq!(said(&["*", "*:*", "!app"], &[]), []);
+        assert_eq!(said(&["app"], &[]), [("app:*".to_owned(), None)]);
+    }
+
+    #[test]
+    fn distances_are_numbers_of_changes() {
+        for (one, other, changes) in
+            [("", "", 0), ("", "abc", 3), ("kitten", "sitting", 3), ("myap", "myapp", 1)]
+        {
+            assert_eq!((distance(one, other), distance(other, one)), (changes, changes));
+        }
+    }
+}

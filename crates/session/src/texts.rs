@@ -1,0 +1,117 @@
+//! Sizes and times in a session's file, as people write them.
+
+/// Sizes: `"4M"`, or bytes as a number.
+pub(crate) mod size {
+    use core::fmt;
+
+    use serde::de::{Error, Visitor};
+    use serde::{Deserialize, Deserializer, Serializer};
+
+    use crate::parse_size;
+
+    /// In the largest unit that leaves no rest.
+    pub(crate) fn serialize<S: Serializer>(
+        size: &Option<u64>,
+        serializer: S,
+    ) -> Result<S::Ok, S::Error> {
+        match size {
+            Some(bytes) => serializer.serialize_str(&text(*bytes)),
+            None => serializer.serialize_none(),
+        }
+    }
+
+    pub(crate) fn deserialize<'de, D: Deserializer<'de>>(
+        deserializer: D,
+    ) -> Result<Option<u64>, D::Error> {
+        Ok(Option::<Size>::deserialize(deserializer)?.map(|Size(bytes)| bytes))
+    }
+
+    struct Size(u64);
+
+    impl<'de> Deserialize<'de> for Size {
+        fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+            deserializer.deserialize_any(SizeVisitor)
+        }
+    }
+
+    struct SizeVisitor;
+
+    impl Visitor<'_> for SizeVisitor {
+        type Value = Size;
+
+        fn expecting(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+            formatter.write_str("a size, such as \"4M\", or a number of bytes")
+        }
+
+        fn visit_str<E: Error>(self, text: &str) -> Result<Size, E> {
+            parse_size(text).map(Size).map_err(E::custom)
+        }
+
+        fn visit_u64<E: Error>(self, bytes: u64) -> Result<Size, E> {
+            Ok(Size(bytes))
+        }
+
+        fn visit_i64<E: Error>(self, bytes: i64) -> Result<Size, E> {
+            let size = u64::try_from(bytes).map(Size);
+            size.map_err(|_| E::custom(format_args!("no size is less than 0, as {bytes} is")))
+        }
+    }
+
+    fn text(bytes: u64) -> String {
+        let units = [(30, "G"), (20, "M"), (10, "K")];
+        let whole = |&&(shift, _): &&(u32, &str)| bytes != 0 && bytes.trailing_zeros() >= shift;
+        match units.iter().find(whole) {
+            Some((shift, unit)) => format!("{}{unit}", bytes >> shift),
+            None => bytes.to_string(),
+        }
+    }
+}
+
+/// Times: `"10ms"`.
+pub(crate) mod time {
+    use core::fmt;
+    use core::time::Duration;
+
+    use serde::de::{Error, Visitor};
+    use serde::{Deserialize, Deserializer, Serializer};
+
+    use crate::{Time, parse_duration};
+
+    pub(crate) fn serialize<S: Serializer>(
+        time: &Option<Duration>,
+        serializer: S,
+    ) -> Result<S::Ok, S::Error> {
+        match time {
+            Some(time) => serializer.collect_str(&Time(*time)),
+            None => serializer.serialize_none(),
+        }
+    }
+
+    pub(crate) fn deserialize<'de, D: Deserializer<'de>>(
+        deserializer: D,
+    ) -> Result<Option<Duration>, D::Error> {
+        Ok(Option::<Text>::deserialize(deserializer)?.map(|Text(time)| time))
+    }
+
+    struct Text(Duration);
+
+    impl<'de> Deserialize<'de> for Text {
+        fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+            deserializer.deserialize_any(TextVisitor)
+        }
+    }
+
+    struct TextVisitor;
+
+    impl Visitor<'_> for TextVisitor {
+        type Value = Text;
+
+        fn expecting(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+            formatter.write_str("a time with its unit, such as \"10ms\"")
+        }
+
+        fn visit_str<E: Error>(self, text: &str) -> Result<Text, E> {
+            parse_duration(text).map(Text).map_err(E::custom)
+        }
+    }
+}
