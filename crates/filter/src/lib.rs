@@ -4,7 +4,11 @@
 #![forbid(unsafe_code)]
 
 pub mod error;
+pub mod evaluate;
+pub mod layout;
+pub mod number;
 pub mod parse;
 pub mod span;
 pub mod text;
 pub mod token;
+pub mod types;
