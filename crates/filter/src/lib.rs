@@ -3,4 +3,12 @@
 //! What a filter is to those who run it: docs/design/0008-filters.md.
 #![forbid(unsafe_code)]
 
+pub mod error;
+pub mod evaluate;
+pub mod layout;
+pub mod number;
+pub mod parse;
 pub mod span;
+pub mod text;
+pub mod token;
+pub mod types;
