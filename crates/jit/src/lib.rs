@@ -9,6 +9,9 @@
 
 pub mod helper;
 pub mod insn;
+pub mod listing;
+pub mod object;
+pub mod program;
 
 /// Most instructions of a program.
 pub const INSTRUCTIONS_MAX: usize = 4096;
