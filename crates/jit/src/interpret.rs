@@ -5,6 +5,7 @@
 //! same functions that machine code calls.
 
 use core::fmt;
+use core::ops::Range;
 
 use crate::alu;
 use crate::frame::Frame;
@@ -13,7 +14,7 @@ use crate::insn::{
     CALL, EXIT, Insn, LDDW, LDDW_FUNCTION, REGISTERS, STACK_END, call, class, mode, source,
 };
 use crate::verify::{Function, Verified, jump_target, size_bytes, target};
-use crate::{DEPTH_MAX, STACK_BYTES};
+use crate::{DEPTH_MAX, SLOTS_MAX, STACK_BYTES};
 
 /// Where the frame is.
 const FRAME_ADDRESS: u64 = 1 << 40;
@@ -113,6 +114,15 @@ impl Call<'_> {
         }
     }
 
+    /// The place in the stack of what is at an address, if that is the function's own.
+    fn stack(&self, address: u64, size: usize) -> Option<Range<usize>> {
+        let end = self.get(STACK_END);
+        let below = usize::try_from(end.checked_sub(address)?).ok()?;
+        let own = size <= below && below <= self.function.stack_bytes.into();
+        let start = STACK_BYTES.checked_sub(usize::try_from(STACK_ADDRESS - end).ok()? + below)?;
+        own.then_some(start..start + size)
+    }
+
     /// The second operand of arithmetic or a jump.
     fn operand(&self, insn: Insn) -> u64 {
         if insn.op & source::X != 0 { self.get(insn.src) } else { insn.immediate as i64 as u64 }
@@ -166,7 +176,7 @@ impl<'a> Machine<'a, '_> {
             }
             class::LDX => {
                 let address = call.get(insn.src).wrapping_add(insn.offset as u64);
-                let value = self.load(address, size_bytes(insn))?;
+                let value = self.load(call, address, size_bytes(insn))?;
                 let is_signed = insn.op & 0xe0 == mode::MEMSX;
                 let bits = 8 * u32::from(size_bytes(insn));
                 call.set(insn.dst, if is_signed { alu::extend(value, bits) } else { value });
@@ -176,7 +186,10 @@ impl<'a> Machine<'a, '_> {
                 let immediate = insn.immediate as i64 as u64;
                 let value = if is_register { call.get(insn.src) } else { immediate };
                 let address = call.get(insn.dst).wrapping_add(insn.offset as u64);
-                self.store(address, size_bytes(insn), value)?;
+                let size = size_bytes(insn).into();
+                let value = value.to_le_bytes();
+                let place = call.stack(address, size)?;
+                self.stack.get_mut(place)?.copy_from_slice(value.get(..size)?);
             }
             class::ALU | class::ALU64 => {
                 let value = alu::arithmetic(insn, call.get(insn.dst), call.operand(insn))?;
@@ -192,26 +205,18 @@ impl<'a> Machine<'a, '_> {
         (next > index).then_some(next)
     }
 
-    fn load(&self, address: u64, size: u8) -> Option<u64> {
+    fn load(&self, call: &Call<'_>, address: u64, size: u8) -> Option<u64> {
         let size = usize::from(size);
         let mut value = [0; 8];
-        if let Some(offset) = address.checked_sub(FRAME_ADDRESS).filter(|&o| o < STACK_BYTES as u64)
-        {
-            let offset = offset as usize;
+        let loaded = value.get_mut(..size)?;
+        let frame = address.checked_sub(FRAME_ADDRESS).and_then(|o| usize::try_from(o).ok());
+        if let Some(offset) = frame.filter(|&offset| offset < 8 * SLOTS_MAX) {
             let slot = self.frame.slots().get(offset / 8)?.to_le_bytes();
-            value[..size].copy_from_slice(slot.get(offset % 8..offset % 8 + size)?);
+            loaded.copy_from_slice(slot.get(offset % 8..offset % 8 + size)?);
         } else {
-            let start = stack_index(address)?;
-            value[..size].copy_from_slice(self.stack.get(start..start + size)?);
+            loaded.copy_from_slice(self.stack.get(call.stack(address, size)?)?);
         }
         Some(u64::from_le_bytes(value))
-    }
-
-    fn store(&mut self, address: u64, size: u8, value: u64) -> Option<()> {
-        let (start, size) = (stack_index(address)?, usize::from(size));
-        let there = self.stack.get_mut(start..start + size)?;
-        there.copy_from_slice(&value.to_le_bytes()[..size]);
-        Some(())
     }
 
     /// Calls a helper or a function; the program that goes on in this one's place, if there is one.
@@ -282,10 +287,4 @@ impl<'a> Machine<'a, '_> {
         });
         failed.map_or(Ok(answer), Err)
     }
-}
-
-/// The place of an address in the stack.
-fn stack_index(address: u64) -> Option<usize> {
-    let below = STACK_ADDRESS.checked_sub(address).filter(|&below| below <= STACK_BYTES as u64)?;
-    Some(STACK_BYTES - below as usize)
 }
