@@ -1,0 +1,109 @@
+//! Memory that traps beside its ends, and memory that can be executed.
+
+use std::marker::PhantomData;
+use std::ptr::null_mut;
+
+/// Larger than any page where this runs, and a multiple of each.
+const PAGE: usize = 1 << 16;
+
+/// A mapping with a page without access at both ends.
+struct Mapping {
+    start: *mut u8,
+    size: usize,
+}
+
+impl Mapping {
+    /// At least `size` bytes between the two.
+    fn new(size: usize) -> Self {
+        let size = size.max(1).next_multiple_of(PAGE) + 2 * PAGE;
+        let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS;
+        // SAFETY: a new mapping where nothing was.
+        let start = unsafe { libc::mmap(null_mut(), size, libc::PROT_NONE, flags, -1, 0) };
+        assert_ne!(start, libc::MAP_FAILED);
+        let mapping = Self { start: start.cast(), size };
+        mapping.protect(libc::PROT_READ | libc::PROT_WRITE);
+        mapping
+    }
+
+    fn protect(&self, protection: i32) {
+        let size = self.size - 2 * PAGE;
+        // SAFETY: the middle of our own mapping, which nobody has borrowed yet.
+        let result = unsafe { libc::mprotect(self.first().cast(), size, protection) };
+        assert_eq!(result, 0);
+    }
+
+    fn first(&self) -> *mut u8 {
+        self.start.wrapping_add(PAGE)
+    }
+
+    /// Where something of this size begins that ends where access ends.
+    fn last(&self, size: usize) -> *mut u8 {
+        self.start.wrapping_add(self.size - PAGE - size)
+    }
+}
+
+impl Drop for Mapping {
+    fn drop(&mut self) {
+        // SAFETY: our own mapping; whoever borrowed from it borrowed from the owner of this.
+        unsafe { libc::munmap(self.start.cast(), self.size) };
+    }
+}
+
+/// Code that can be executed and not written.
+pub(crate) struct Executable(Mapping);
+
+impl Executable {
+    pub(crate) fn new(code: &[u8]) -> Self {
+        let mapping = Mapping::new(code.len());
+        // SAFETY: the mapping has room for it and is writable.
+        unsafe { mapping.first().copy_from_nonoverlapping(code.as_ptr(), code.len()) };
+        mapping.protect(libc::PROT_READ | libc::PROT_EXEC);
+        Self(mapping)
+    }
+
+    pub(crate) fn start(&self) -> *const u8 {
+        self.0.first()
+    }
+}
+
+/// Bytes whose end is the end of access.
+pub(crate) struct Guarded {
+    mapping: Mapping,
+    size: usize,
+}
+
+impl Guarded {
+    pub(crate) fn new(bytes: &[u8]) -> Self {
+        let mapping = Mapping::new(bytes.len());
+        let start = mapping.last(bytes.len());
+        // SAFETY: the mapping has room for them and is writable.
+        unsafe { start.copy_from_nonoverlapping(bytes.as_ptr(), bytes.len()) };
+        Self { mapping, size: bytes.len() }
+    }
+
+    pub(crate) fn bytes(&self) -> &[u8] {
+        // SAFETY: initialized by `new`, and there as long as the mapping is.
+        unsafe { std::slice::from_raw_parts(self.mapping.last(self.size), self.size) }
+    }
+}
+
+/// A value whose end is the end of access.
+pub(crate) struct AtTheEnd<T> {
+    mapping: Mapping,
+    value: PhantomData<T>,
+}
+
+pub(crate) fn at_the_end<T>(value: T) -> AtTheEnd<T> {
+    assert!(!std::mem::needs_drop::<T>(), "nobody drops it");
+    let mapping = Mapping::new(size_of::<T>());
+    // SAFETY: the end of a page is aligned for anything whose size is a multiple of its alignment.
+    unsafe { mapping.last(size_of::<T>()).cast::<T>().write(value) };
+    AtTheEnd { mapping, value: PhantomData }
+}
+
+impl<T> AtTheEnd<T> {
+    pub(crate) fn get(&self) -> &T {
+        // SAFETY: written by `at_the_end`, and there as long as the mapping is.
+        unsafe { &*self.mapping.last(size_of::<T>()).cast::<T>() }
+    }
+}

@@ -1,0 +1,79 @@
+//! Random programs, interpreted and as machine code: same answers, same state behind them, steps
+//! within what the verifier has said. Programs that keep the rules by their making are accepted;
+//! of damaged ones, and of random bytes, whatever is accepted runs, with pages without access
+//! beside the frame and beside what its words speak of.
+
+mod common;
+
+use common::generate::{Dice, SLOTS, damaged, input, program};
+use common::{both, bytes, listing, verified};
+use trackway_jit::insn::INSN_BYTES;
+use trackway_jit::verify::Rules;
+
+/// Rules for programs whose steps are counted with 4,096 elements for each `any`, which their
+/// sequences have not.
+fn rules() -> Rules {
+    Rules { steps_max: u64::MAX, ..Rules::new(SLOTS as usize) }
+}
+
+#[test]
+fn random_programs_do_the_same_in_both_ways() {
+    for seed in 0..1500 {
+        let mut dice = Dice(seed);
+        let bytes = bytes(&program(&mut dice));
+        let verified = verified(&bytes, rules()).unwrap_or_else(|rejection| {
+            panic!("seed {seed}: {rejection}\n{}", listing(&bytes));
+        });
+        for _ in 0..3 {
+            both(&[verified], &input(&mut dice));
+        }
+    }
+}
+
+#[test]
+fn damaged_programs_are_rejected_or_do_the_same_in_both_ways() {
+    let mut accepted = 0;
+    let mut rejected = 0;
+    for seed in 0..6000 {
+        let mut dice = Dice(seed << 32);
+        let bytes = damaged(&bytes(&program(&mut dice)), &mut dice);
+        match verified(&bytes, rules()) {
+            Ok(verified) => {
+                both(&[verified], &input(&mut dice));
+                accepted += 1;
+            }
+            Err(rejection) => {
+                assert!(rejection.insn < bytes.len() / INSN_BYTES);
+                assert!(!rejection.to_string().is_empty());
+                rejected += 1;
+            }
+        }
+    }
+    assert!(accepted > 500 && rejected > 500, "{accepted} accepted, {rejected} rejected");
+}
+
+#[test]
+fn random_bytes_are_rejected_or_do_the_same_in_both_ways() {
+    const OPERATIONS: [u8; 10] = [0x79, 0x7b, 0xb7, 0xbf, 0x0f, 0x07, 0x15, 0x85, 0x61, 0x95];
+    let mut accepted = 0;
+    for seed in 0..60_000 {
+        let mut dice = Dice(!seed);
+        let count = 1 + dice.below(6);
+        let mut bytes = Vec::new();
+        for _ in 0..count {
+            let (registers, offset) = (dice.below(3), dice.below(4) * 8);
+            let op = if dice.below(8) == 0 { dice.roll() as u8 } else { dice.of(&OPERATIONS) };
+            bytes.extend([op, (registers | dice.below(2) << 4) as u8]);
+            let offset = if dice.below(2) == 0 { 0 } else { offset as i16 - 8 };
+            bytes.extend(offset.to_le_bytes());
+            bytes.extend(if dice.below(2) == 0 { [0; 4] } else { [dice.below(24) as u8, 0, 0, 0] });
+        }
+        // Nothing ends without an end.
+        bytes.extend([0xb7, 0, 0, 0, 1, 0, 0, 0, 0x95, 0, 0, 0, 0, 0, 0, 0]);
+        if let Ok(verified) = verified(&bytes, rules()) {
+            both(&[verified], &input(&mut dice));
+            accepted += 1;
+        }
+    }
+    assert!(accepted > 500, "{accepted} accepted");
+}
