@@ -4,6 +4,8 @@
 //! Values are asked for when they are reached, not before. One that is not there (an element beyond
 //! the end) makes the answer no, whatever surrounds it.
 
+use trackway_jit::ELEMENTS_MAX;
+
 use crate::number;
 use crate::types::{Expr, Filter, Node, Type};
 
@@ -191,7 +193,8 @@ impl<'a> Run<'a> {
     }
 
     fn any(&mut self, need: usize, body: &'a Expr) -> Option<bool> {
-        for index in 0..self.values.length(need)? {
+        let count = self.values.length(need)?.min(ELEMENTS_MAX as u64);
+        for index in 0..count {
             self.item = self.values.element(need, index)?;
             if self.is_true(body)? {
                 return Some(true);

@@ -3,10 +3,15 @@
 //! What a filter is to those who run it: docs/design/0008-filters.md.
 #![forbid(unsafe_code)]
 
+pub mod compile;
+mod emit;
 pub mod error;
 pub mod evaluate;
+pub mod explain;
+mod graph;
 pub mod layout;
 pub mod number;
+pub mod object;
 pub mod parse;
 pub mod span;
 pub mod text;

@@ -196,6 +196,36 @@ impl Expr {
         Self { node: Node::Number(bits), of }
     }
 
+    /// What it is made of, from left to right.
+    pub fn children(&self) -> Vec<&Self> {
+        match &self.node {
+            Node::Number(_)
+            | Node::Text(_)
+            | Node::Load(_)
+            | Node::Absent
+            | Node::Item
+            | Node::Bound
+            | Node::Sample(_)
+            | Node::Rate { .. }
+            | Node::Count(_) => Vec::new(),
+            Node::Element(_, of)
+            | Node::Length(of)
+            | Node::Negate(of)
+            | Node::Complement(of)
+            | Node::Not(of)
+            | Node::ToFloat(of)
+            | Node::Matches(of, _)
+            | Node::Ranges(of, _)
+            | Node::Any(_, of)
+            | Node::Changed(_, of) => vec![of],
+            Node::Arithmetic(_, a, b) | Node::Compare(_, a, b) | Node::StringTest(_, a, b) => {
+                vec![a, b]
+            }
+            Node::All(parts) | Node::Either(parts) => parts.iter().collect(),
+            Node::Within(of, tests) => std::iter::once(&**of).chain(tests).collect(),
+        }
+    }
+
     /// Its value, if it is a constant number.
     pub fn constant(&self) -> Option<u64> {
         match self.node {

@@ -1,0 +1,68 @@
+//! From graphs to eBPF: lines in order, registers for values, instructions.
+//!
+//! The shape is that of what clang makes of the same test in C: a load, a comparison that jumps to
+//! the end, the next load; one end. Values that live across a call are in registers 6 to 9, others
+//! in those that calls destroy; what finds no register is read from the frame again, or is on the
+//! stack. Jumps go forward.
+
+mod line;
+mod register;
+mod write;
+
+use trackway_jit::insn::Insn;
+use trackway_jit::{INSTRUCTIONS_MAX, STACK_BYTES};
+
+use crate::graph::{Graph, Op, Unsupported, Value, Values};
+
+/// Whether instructions have room for this constant: 32 bits, extended by their sign.
+pub(crate) fn is_immediate(bits: u64) -> bool {
+    i32::try_from(bits as i64).is_ok()
+}
+
+/// Constants that instructions for `op` want in a register.
+pub(crate) fn constants_in_registers(values: &Values, op: &Op) -> Option<Value> {
+    let Op::Alu(_, _, b) = op else { return None };
+    values.constant(*b).is_some_and(|bits| !is_immediate(bits)).then_some(*b)
+}
+
+/// A program: the filter's instructions, then those of its functions; and the constants.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Code {
+    pub(crate) instructions: Vec<Insn>,
+    pub(crate) constants: Vec<u8>,
+}
+
+/// Makes instructions of graphs.
+pub(crate) fn emit(graph: &Graph) -> Result<Code, Unsupported> {
+    let mut constants = Vec::new();
+    let mut words = Vec::with_capacity(graph.texts.len());
+    for text in &graph.texts {
+        words.push((constants.len(), text.len()));
+        constants.extend_from_slice(text);
+    }
+    if constants.len() > usize::from(u16::MAX) {
+        return Err(Unsupported("the filter's strings have more than 65535 bytes".into()));
+    }
+    let mut instructions = Vec::new();
+    let mut starts = Vec::with_capacity(graph.functions.len());
+    let mut addresses = Vec::new();
+    let mut stack_bytes = [0; 2];
+    for (number, function) in graph.functions.iter().enumerate() {
+        starts.push(instructions.len());
+        let lines = line::lines(function);
+        let plan = register::allocate(&lines, &function.values);
+        let depth = usize::from(number > 0);
+        stack_bytes[depth] = stack_bytes[depth].max(plan.stack_bytes);
+        write::write(&lines, &function.values, &plan, &words, &mut instructions, &mut addresses);
+        if instructions.len() > INSTRUCTIONS_MAX {
+            return Err(crate::graph::too_long());
+        }
+    }
+    if stack_bytes.iter().sum::<usize>() > STACK_BYTES {
+        return Err(Unsupported("the filter has too many values at a time".into()));
+    }
+    for (at, function) in addresses {
+        instructions[at].immediate = starts[function] as i32 - at as i32 - 1;
+    }
+    Ok(Code { instructions, constants })
+}
