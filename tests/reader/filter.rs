@@ -122,3 +122,41 @@ fn what_is_wrong_with_a_filter_is_said() {
     let output = print(&world, &trace, &["--filter", "number > 3", "--stats"]);
     assert_eq!(output.status.code(), Some(2), "{}", said(&output));
 }
+
+/// RUN trackway filter explain, of an event that is known and of one in a trace. EXPECT the tree,
+/// what the frame has, bytecode, and machine code where it is made.
+#[test]
+fn filters_are_explained() {
+    let world = World::new("filter-explain");
+    let program = world.compile("sales", PROGRAM, true, &[]);
+    let explain = |options: &[&str]| {
+        let filter = "number > 500 && item == \"ap*\"";
+        let output =
+            world.trackway(&["filter", "explain", filter]).args(options).output().expect("it runs");
+        (output.status.code(), String::from_utf8_lossy(&output.stdout).into_owned(), said(&output))
+    };
+    let (code, text, message) = explain(&[]);
+    assert_eq!((code, text.as_str()), (Some(2), ""));
+    assert!(message.contains("no kind of event is known here yet"), "{message}");
+    let trace = world.record(&["--on", "shop:*"], &[program]).trace;
+    let trace = trace.to_str().expect("a path");
+    for options in [&["--event", "shop:sale"][..], &["--trace", trace]] {
+        let (code, text, message) = explain(options);
+        assert_eq!(code, Some(0), "{message}");
+        for part in [
+            "For shop:sale\n\nTree\n  &&: signed\n    >: signed\n      number: unsigned\n",
+            "Frame\n     0  unsigned    number\n     8  string      item\n",
+            "if r2 <= 500 goto",
+            "call string_starts_with#3",
+            "0 bytes of stack",
+        ] {
+            assert!(text.contains(part), "{part}: {text}");
+        }
+        if cfg!(target_arch = "x86_64") {
+            assert!(text.contains("endbr64") && text.contains("cmp rsi,1F4h"), "{text}");
+        }
+    }
+    let (code, text, message) = explain(&["--event", "shop:closing"]);
+    assert_eq!((code, text.as_str()), (Some(2), ""));
+    assert!(message.contains("no kind of event has such a name"), "{message}");
+}

@@ -58,6 +58,7 @@ pub(crate) enum Verb {
     Print(PrintArguments),
     Trim(TrimArguments),
     Merge(MergeArguments),
+    Filter(crate::filter::Arguments),
     Doctor(crate::doctor::Arguments),
     /// Measure what tracing costs on this machine
     Bench(crate::bench::Arguments),

@@ -16,6 +16,7 @@ mod gather;
 use trackway_ctf::read::{Body, DecodeError, EventClass, StreamClass, Trace};
 use trackway_filter::error::{Error, Topic};
 use trackway_filter::evaluate::{State, World, evaluate};
+use trackway_filter::layout::Layout;
 use trackway_filter::parse::{parse, split_pattern};
 use trackway_filter::types::{Filter, check};
 
@@ -50,6 +51,14 @@ impl std::fmt::Display for FilterError {
 }
 
 impl std::error::Error for FilterError {}
+
+/// What the events of a trace have, as filters name it.
+pub fn layouts(trace: &Trace) -> impl Iterator<Item = Layout> {
+    trace
+        .streams()
+        .iter()
+        .flat_map(|stream| stream.events().iter().map(move |event| class::layout(stream, event)))
+}
 
 impl Filters {
     /// Filters as they were typed: `EXPR` for all events, `PATTERN: EXPR` for those whose name
