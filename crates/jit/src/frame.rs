@@ -110,6 +110,11 @@ impl<'a> Frame<'a> {
         }
     }
 
+    /// What words in it count from the beginning of.
+    pub const fn bytes(&self) -> &'a [u8] {
+        self.bytes
+    }
+
     /// The slots that are filled.
     pub fn slots(&self) -> &[u64] {
         let filled = &self.slots[..self.filled.min(SLOTS_MAX)];

@@ -10,6 +10,7 @@
 
 mod alu;
 pub mod frame;
+pub mod framer;
 pub mod helper;
 mod helpers;
 pub mod insn;
