@@ -339,7 +339,11 @@ pub(crate) fn damaged(bytes: &[u8], dice: &mut Dice) -> Vec<u8> {
         match dice.below(5) {
             // Another register, offset, immediate; another instruction of this program; anything.
             0 => bytes[at + 1] = dice.below(11) as u8 | (dice.below(11) as u8) << 4,
-            1 => bytes[at + 2..at + 4].copy_from_slice(&(dice.number() as i16).to_le_bytes()),
+            1 => {
+                let near = dice.of(&[-584, -520, -80, -72, 0, 504, 508, 512, 1]);
+                let offset = if dice.below(2) == 0 { near } else { dice.number() as i16 };
+                bytes[at + 2..at + 4].copy_from_slice(&offset.to_le_bytes());
+            }
             2 => bytes[at + 4..at + 8].copy_from_slice(&(dice.number() as i32).to_le_bytes()),
             3 => {
                 let from = dice.below(bytes.len() as u64 / 8) as usize * 8;
