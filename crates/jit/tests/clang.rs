@@ -69,8 +69,8 @@ const CASES: [Case; 14] = [
         }",
         expected: |f| {
             let x = f[0].wrapping_mul(f[1]).wrapping_add(0xfedc_ba98_7654_3210);
-            let x = x << (f[2] & 63) | x >> (f[3] & 63);
-            (x as i64 >> 5) as u64 ^ x / (f[4] | 1) ^ x % (f[5] | 1) ^ x.wrapping_neg()
+            let x = (x << (f[2] & 63)) | (x >> (f[3] & 63));
+            (x as i64 >> 5) as u64 ^ (x / (f[4] | 1)) ^ (x % (f[5] | 1)) ^ x.wrapping_neg()
         },
     },
     Case {
@@ -112,8 +112,10 @@ const CASES: [Case; 14] = [
             let (c, d) = (f[2] ^ a, f[3].wrapping_add(b));
             let (e, g) = (f[4].wrapping_sub(c), f[5].wrapping_mul(d));
             let h = hash(BYTES);
-            let j = h ^ h;
-            a ^ b << 1 ^ c << 2 ^ d << 3 ^ e << 4 ^ g << 5 ^ h ^ j.wrapping_add(f[6])
+            // The cell's count was 5.
+            let j = h ^ h.wrapping_add(5);
+            let sum = a ^ (b << 1) ^ (c << 2) ^ (d << 3) ^ (e << 4) ^ (g << 5);
+            sum ^ h ^ j.wrapping_add(f[6])
         },
     },
     Case {
@@ -296,7 +298,7 @@ fn linked(elf: &[u8]) -> Vec<u8> {
 fn input(dice: &mut Dice) -> Input {
     let mut slots: Vec<u64> = (0..SLOTS).map(|_| dice.number()).collect();
     slots[8] = Word { offset: 0, length: BYTES.len() as u32, is_constant: false }.to_bits();
-    Input { slots, bytes: BYTES.to_vec(), constants: b"GET *".to_vec(), cells: vec![0] }
+    Input { slots, bytes: BYTES.to_vec(), constants: b"GET *".to_vec(), cells: vec![5] }
 }
 
 #[test]

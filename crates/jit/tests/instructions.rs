@@ -380,7 +380,7 @@ fn loads_and_stores_of_every_size() {
                 load(size::DW, 0, 10, -8),
                 EXITS,
             ];
-            let expected = u64::MAX & !mask | immediate as i64 as u64 & mask;
+            let expected = !mask | (immediate as i64 as u64 & mask);
             assert_eq!(answer(&insns, &Input::default()), expected, "{size:#x} {immediate}");
         }
     }
