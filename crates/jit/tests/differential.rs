@@ -5,7 +5,7 @@
 
 mod common;
 
-use common::generate::{Dice, SLOTS, damaged, input, program};
+use common::generate::{Dialect, Dice, SLOTS, damaged, input, program, program_in};
 use common::{both, bytes, listing, verified};
 use trackway_jit::insn::INSN_BYTES;
 use trackway_jit::verify::Rules;
@@ -26,6 +26,25 @@ fn random_programs_do_the_same_in_both_ways() {
         });
         for _ in 0..3 {
             both(&[verified], &input(&mut dice));
+        }
+    }
+}
+
+/// What another interpreter says, by others, of what it knows.
+#[test]
+fn another_interpreter_says_the_same() {
+    for seed in 0..1000 {
+        let mut dice = Dice(seed + 1_000_000);
+        let bytes = bytes(&program_in(Dialect::Old, &mut dice));
+        let verified = verified(&bytes, rules()).expect("accepted");
+        let other = rbpf::EbpfVmRaw::new(Some(&bytes)).expect("a program");
+        for _ in 0..3 {
+            let input = input(&mut dice);
+            let answer = both(&[verified], &input).answer;
+            let mut frame: Vec<u8> =
+                input.slots.iter().flat_map(|slot| slot.to_le_bytes()).collect();
+            let expected = other.execute_program(&mut frame).expect("an answer");
+            assert_eq!(answer, expected, "seed {seed}\n{}", listing(&bytes));
         }
     }
 }

@@ -380,7 +380,7 @@ fn loads_and_stores_of_every_size() {
                 load(size::DW, 0, 10, -8),
                 EXITS,
             ];
-            let expected = u64::MAX & !mask | immediate as i64 as u64 & mask;
+            let expected = !mask | (immediate as i64 as u64 & mask);
             assert_eq!(answer(&insns, &Input::default()), expected, "{size:#x} {immediate}");
         }
     }
@@ -392,6 +392,43 @@ fn numbers_of_every_size_are_loaded() {
         for dst in 0..10 {
             let insns = [&wide(dst, number)[..], &[copy(0, dst), EXITS]].concat();
             assert_eq!(answer(&insns, &Input::default()), number);
+        }
+    }
+}
+
+/// Some registers need more bytes as a base than others.
+#[test]
+fn every_register_is_a_base() {
+    let input = Input::of_slots(&[11, 22]);
+    for base in 1..10 {
+        for (offset, expected) in [(0, 11), (8, 22)] {
+            let from_frame = [copy(base, FRAME), load(size::DW, 0, base, offset), EXITS];
+            assert_eq!(answer(&from_frame, &input), expected, "r{base} + {offset}");
+            for at in [-8, -256, -512] {
+                let insns = [
+                    copy(base, 10),
+                    alu(alu::ADD, base, at - i32::from(offset)),
+                    store_number(size::W, base, offset, 33),
+                    store_number(size::W, base, offset + 4, 44),
+                    load(size::DW, 0, 10, at as i16),
+                    EXITS,
+                ];
+                assert_eq!(answer(&insns, &input), 44 << 32 | 33, "r{base} + {offset}");
+            }
+        }
+    }
+}
+
+#[test]
+fn frames_that_lack_slots_record_nothing() {
+    let insns = [mov(0, 1), EXITS];
+    let bytes = common::bytes(&insns);
+    let verified = common::verified(&bytes, Rules::new(2)).expect("accepted");
+    for (slots, expected) in [(0, 0), (1, 0), (2, 1), (3, 1)] {
+        let input = Input { slots: vec![0; slots], ..Input::default() };
+        assert_eq!(common::interpret(&[verified], &input).is_ok(), expected == 1);
+        if cfg!(target_arch = "x86_64") {
+            assert_eq!(Machine::new(&verified).run_of(2, &input), expected, "{slots} slots");
         }
     }
 }

@@ -45,7 +45,7 @@ const LATE_MAX: u64 = 1 << 16;
 pub(super) fn rate(cell: &Cell, most: u64, length_ns: u64, now_ns: u64) -> bool {
     const INTERVALS: u64 = u64::MAX >> PASSED_BITS;
     const PASSED: u64 = (1 << PASSED_BITS) - 1;
-    let current = now_ns / length_ns.max(1) & INTERVALS;
+    let current = (now_ns / length_ns.max(1)) & INTERVALS;
     let mut kept = cell.load(Relaxed);
     for _ in 0..TRIES_MAX {
         let (interval, passed) = (kept >> PASSED_BITS, kept & PASSED);

@@ -69,9 +69,24 @@ fn word(dice: &mut Dice) -> u64 {
     Word { offset, length, is_constant: dice.below(2) == 0 }.to_bits()
 }
 
+/// What programs may have in them.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Dialect {
+    /// All that there is.
+    All,
+    /// One function without calls, of the instructions that there were before RFC 9669, as far as
+    /// all have always understood them in the same way.
+    Old,
+}
+
 /// A program of one to five functions.
 pub(crate) fn program(dice: &mut Dice) -> Vec<Insn> {
-    let count = 1 + dice.below(5) as usize;
+    program_in(Dialect::All, dice)
+}
+
+/// A program of a dialect.
+pub(crate) fn program_in(dialect: Dialect, dice: &mut Dice) -> Vec<Insn> {
+    let count = if dialect == Dialect::Old { 1 } else { 1 + dice.below(5) as usize };
     let items = 1 + dice.below(30);
     let mut insns = Vec::new();
     // Calls that were made, by where they stand, to be filled in when functions have places.
@@ -85,7 +100,7 @@ pub(crate) fn program(dice: &mut Dice) -> Vec<Insn> {
             break;
         }
         starts.push(insns.len());
-        let body = Body { dice, index, count, in_any: &mut in_any, calls: Vec::new() };
+        let body = Body { dialect, dice, index, count, in_any: &mut in_any, calls: Vec::new() };
         let (body, made) = body.make(items);
         calls.extend(made.into_iter().map(|(at, callee)| (at + insns.len(), callee)));
         insns.extend(body);
@@ -98,6 +113,7 @@ pub(crate) fn program(dice: &mut Dice) -> Vec<Insn> {
 
 /// A function in the making.
 struct Body<'a> {
+    dialect: Dialect,
     dice: &'a mut Dice,
     index: usize,
     count: usize,
@@ -169,9 +185,13 @@ impl Body<'_> {
     fn frame_load(&mut self, dst: u8) -> Insn {
         let (size, bytes) = self.dice.of(&SIZES);
         let offset = self.dice.below(SLOTS * 8 / bytes) * bytes;
-        let signed = size != size::DW && self.dice.below(3) == 0;
+        let signed = size != size::DW && self.is_new() && self.dice.below(3) == 0;
         let insn = load(size, dst, FRAME_KEPT, offset as i16);
         Insn { op: if signed { class::LDX | mode::MEMSX | size } else { insn.op }, ..insn }
+    }
+
+    fn is_new(&self) -> bool {
+        self.dialect == Dialect::All
     }
 
     /// A jump that has its distance yet to come.
@@ -181,7 +201,10 @@ impl Body<'_> {
         let source = self.dice.of(&[source::K, source::X]);
         let op = class | source | self.dice.of(&conditions) << 4;
         let (dst, src) = (self.dice.of(&NUMBERS), self.dice.of(&NUMBERS));
-        let immediate = self.dice.number() as i32;
+        // Some extend what is compared with 64 bits without its sign; the standard and the kernel
+        // with it.
+        let mask = if self.is_new() { -1 } else { i32::MAX };
+        let immediate = self.dice.number() as i32 & mask;
         match source {
             source::K => Insn { op, dst, src: 0, offset: 0, immediate },
             _ => Insn { op, dst, src, offset: 0, immediate: 0 },
@@ -193,7 +216,7 @@ impl Body<'_> {
             0 => vec![self.frame_load_number()],
             1 => self.stack(),
             2 => self.by_copies(),
-            3 => self.helper(),
+            3 if self.is_new() => self.helper(),
             4 if self.index + 1 < self.count => self.call(at),
             5 if self.index + 1 < self.count && !self.in_any[self.index] => self.any(at),
             _ => vec![self.arithmetic()],
@@ -212,19 +235,28 @@ impl Body<'_> {
         let immediate = self.dice.number() as i32;
         let by_register = self.dice.below(2) == 0;
         let source = if by_register { source::X } else { source::K };
+        let class = match operation {
+            // Older readers know no `bswap`, and leave the upper half as it is where the lower is
+            // divided by 0.
+            alu::END if !self.is_new() => class::ALU,
+            alu::MOD if !self.is_new() => class::ALU64,
+            _ => class,
+        };
+        let signs: &[i16] = if self.is_new() { &[0, 1] } else { &[0] };
+        let extends: &[i16] = match class {
+            _ if !self.is_new() => &[0],
+            class::ALU => &[0, 8, 16],
+            _ => &[0, 8, 16, 32],
+        };
         let (source, src, offset, immediate) = match operation {
             alu::NEG => (source::K, 0, 0, 0),
             alu::END => {
                 let source = if class == class::ALU { source } else { source::K };
                 (source, 0, 0, self.dice.of(&[16, 32, 64]))
             }
-            alu::MOV if by_register => {
-                let extends: &[i16] =
-                    if class == class::ALU { &[0, 8, 16] } else { &[0, 8, 16, 32] };
-                (source, src, self.dice.of(extends), 0)
-            }
-            alu::DIV | alu::MOD if by_register => (source, src, self.dice.of(&[0, 1]), 0),
-            alu::DIV | alu::MOD => (source, 0, self.dice.of(&[0, 1]), immediate),
+            alu::MOV if by_register => (source, src, self.dice.of(extends), 0),
+            alu::DIV | alu::MOD if by_register => (source, src, self.dice.of(signs), 0),
+            alu::DIV | alu::MOD => (source, 0, self.dice.of(signs), immediate),
             _ if by_register => (source, src, 0, 0),
             _ => (source, 0, 0, immediate),
         };
@@ -339,7 +371,11 @@ pub(crate) fn damaged(bytes: &[u8], dice: &mut Dice) -> Vec<u8> {
         match dice.below(5) {
             // Another register, offset, immediate; another instruction of this program; anything.
             0 => bytes[at + 1] = dice.below(11) as u8 | (dice.below(11) as u8) << 4,
-            1 => bytes[at + 2..at + 4].copy_from_slice(&(dice.number() as i16).to_le_bytes()),
+            1 => {
+                let near = dice.of(&[-584, -520, -80, -72, 0, 504, 508, 512, 1]);
+                let offset = if dice.below(2) == 0 { near } else { dice.number() as i16 };
+                bytes[at + 2..at + 4].copy_from_slice(&offset.to_le_bytes());
+            }
             2 => bytes[at + 4..at + 8].copy_from_slice(&(dice.number() as i32).to_le_bytes()),
             3 => {
                 let from = dice.below(bytes.len() as u64 / 8) as usize * 8;

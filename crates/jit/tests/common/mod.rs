@@ -10,7 +10,7 @@ use std::sync::atomic::Ordering;
 
 use trackway_jit::frame::{Cell, Entry, Environment, Frame};
 use trackway_jit::insn::Insn;
-use trackway_jit::interpret::{self, Outcome};
+use trackway_jit::interpret::{self, Fault, Outcome};
 use trackway_jit::listing::Listing;
 use trackway_jit::program::Program;
 use trackway_jit::verify::{Rejection, Rules, State, Verified, verify};
@@ -93,10 +93,18 @@ fn filled<'a>(environment: &'a Environment<'a>, input: &'a Input) -> Frame<'a> {
 
 /// Interprets an alternative's programs.
 pub(crate) fn interpreted(programs: &[Verified<'_>], input: &Input) -> (Effect, Outcome) {
+    interpret(programs, input).expect("no fault")
+}
+
+/// The same, if the frame is one for these programs.
+pub(crate) fn interpret(
+    programs: &[Verified<'_>],
+    input: &Input,
+) -> Result<(Effect, Outcome), Fault> {
     let cells = prepared(input);
     let environment = Environment::new(&input.constants, &cells, time_ns, random);
-    let outcome = interpret::run(programs, &filled(&environment, input)).expect("no fault");
-    (effect(outcome.answer, &cells), outcome)
+    let outcome = interpret::run(programs, &filled(&environment, input))?;
+    Ok((effect(outcome.answer, &cells), outcome))
 }
 
 /// A program's machine code, with the place of each instruction's.
@@ -119,11 +127,16 @@ impl Machine {
 
     /// Runs it on a frame that nothing is around.
     pub(crate) fn run(&self, input: &Input) -> u64 {
+        self.run_of(input.slots.len(), input)
+    }
+
+    /// The same, for a program of so many slots.
+    pub(crate) fn run_of(&self, slots: usize, input: &Input) -> u64 {
         let cells = prepared(input);
         let environment = Environment::new(&input.constants, &cells, time_ns, random);
         let frame = filled(&environment, input);
         // SAFETY: the program's own code; its callers have verified it for this many slots.
-        unsafe { frame.run(self.entry(), input.slots.len()) }
+        unsafe { frame.run(self.entry(), slots) }
     }
 
     pub(crate) fn entry(&self) -> Entry {
