@@ -114,7 +114,8 @@ impl<'shared, 'filter> Lower<'shared, 'filter> {
         let is_constant =
             matches!(self.values.op(value), Op::Constant(_) | Op::Text(_) | Op::Function(_));
         if !is_constant {
-            for operand in crate::emit::constants_in_registers(&self.values, self.values.op(value))
+            let op = self.values.op(value);
+            if let Some(operand) = crate::emit::constants_in_registers(&self.values, op)
             {
                 self.steps.push(Step::Compute(operand));
             }
