@@ -329,4 +329,36 @@ pub(crate) fn inspect(program: &[Insn]) {
         }
     }
     assert_eq!(program.last().map(|insn| insn.op), Some(EXIT));
+    let reached = reached(program);
+    let all = (0..program.len()).all(|at| reached[at] || !is_start[at]);
+    assert!(all, "the kernel refuses what is never reached");
+}
+
+/// Which instructions can be reached.
+fn reached(program: &[Insn]) -> Vec<bool> {
+    let mut reached = vec![false; program.len()];
+    reached[0] = true;
+    // Jumps and functions' addresses lead forward, so one pass sees all.
+    for (at, insn) in program.iter().enumerate() {
+        if !reached[at] || insn.op == EXIT {
+            continue;
+        }
+        let next = at + 1;
+        match insn.op {
+            LDDW => {
+                reached[next + 1] = true;
+                if insn.src == LDDW_FUNCTION {
+                    reached[next + insn.immediate as usize] = true;
+                }
+            }
+            op if op == class::JMP | jump::JA => reached[next + insn.offset as usize] = true,
+            op => {
+                reached[next] = true;
+                if op & 7 == class::JMP && op != CALL {
+                    reached[next + insn.offset as usize] = true;
+                }
+            }
+        }
+    }
+    reached
 }
