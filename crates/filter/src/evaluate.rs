@@ -31,12 +31,12 @@ pub trait World {
 }
 
 /// What a filter remembers from one event to the next.
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct State {
     cells: Vec<Cell>,
 }
 
-#[derive(Debug, Clone, Copy, Default)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 struct Cell {
     /// The number of the time before; the running interval.
     last: Option<u64>,

@@ -9,6 +9,9 @@ mod line;
 mod register;
 mod write;
 
+use std::collections::HashMap;
+
+use trackway_jit::helper::Word;
 use trackway_jit::insn::Insn;
 use trackway_jit::{INSTRUCTIONS_MAX, STACK_BYTES};
 
@@ -32,31 +35,54 @@ pub(crate) struct Code {
     pub(crate) constants: Vec<u8>,
 }
 
+/// Constant strings, those that instructions name.
+struct Constants<'graph> {
+    texts: &'graph [Vec<u8>],
+    bytes: Vec<u8>,
+    words: HashMap<usize, Word>,
+}
+
+impl Constants<'_> {
+    /// The word of a string, by its number.
+    fn word(&mut self, text: usize) -> Word {
+        *self.words.entry(text).or_insert_with(|| {
+            let bytes = &self.texts[text];
+            let (offset, length) = (self.bytes.len() as u32, bytes.len() as u32);
+            self.bytes.extend_from_slice(bytes);
+            Word { offset, length, is_constant: true }
+        })
+    }
+}
+
 /// Makes instructions of graphs.
 pub(crate) fn emit(graph: &Graph) -> Result<Code, Unsupported> {
-    let mut constants = Vec::new();
-    let mut words = Vec::with_capacity(graph.texts.len());
-    for text in &graph.texts {
-        words.push((constants.len(), text.len()));
-        constants.extend_from_slice(text);
-    }
-    if constants.len() > usize::from(u16::MAX) {
-        return Err(Unsupported("the filter's strings have more than 65535 bytes".into()));
-    }
+    let mut constants = Constants { texts: &graph.texts, bytes: Vec::new(), words: HashMap::new() };
     let mut instructions = Vec::new();
-    let mut starts = Vec::with_capacity(graph.functions.len());
-    let mut addresses = Vec::new();
+    let mut starts = vec![0; graph.functions.len()];
+    let mut addresses: Vec<(usize, usize)> = Vec::new();
     let mut stack_bytes = [0; 2];
     for (number, function) in graph.functions.iter().enumerate() {
-        starts.push(instructions.len());
+        // Functions are called by those before them; what nobody calls any more is left out.
+        if number > 0 && addresses.iter().all(|(_, called)| *called != number) {
+            continue;
+        }
+        starts[number] = instructions.len();
         let lines = line::lines(function);
         let plan = register::allocate(&lines, &function.values);
         let depth = usize::from(number > 0);
         stack_bytes[depth] = stack_bytes[depth].max(plan.stack_bytes);
-        write::write(&lines, &function.values, &plan, &words, &mut instructions, &mut addresses);
+        let mut output = write::Output {
+            instructions: &mut instructions,
+            addresses: &mut addresses,
+            constants: &mut constants,
+        };
+        write::write(&lines, &function.values, &plan, &mut output);
         if instructions.len() > INSTRUCTIONS_MAX {
             return Err(crate::graph::too_long());
         }
+    }
+    if constants.bytes.len() > usize::from(u16::MAX) {
+        return Err(Unsupported("the filter's strings have more than 65535 bytes".into()));
     }
     if stack_bytes.iter().sum::<usize>() > STACK_BYTES {
         return Err(Unsupported("the filter has too many values at a time".into()));
@@ -64,5 +90,5 @@ pub(crate) fn emit(graph: &Graph) -> Result<Code, Unsupported> {
     for (at, function) in addresses {
         instructions[at].immediate = starts[function] as i32 - at as i32 - 1;
     }
-    Ok(Code { instructions, constants })
+    Ok(Code { instructions, constants: constants.bytes })
 }

@@ -1,13 +1,13 @@
 //! Instructions, once every value has its place.
 
-use trackway_jit::helper::{Helper, Word};
+use trackway_jit::helper::Helper;
 use trackway_jit::insn::{
     CALL, EXIT, FRAME, Insn, LDDW, LDDW_FUNCTION, STACK_END, alu, class, jump, mode, size, source,
 };
 
-use super::is_immediate;
 use super::line::{Ask, Line};
 use super::register::{ANSWER, ITEM, Location, Plan, SCRATCH};
+use super::{Constants, is_immediate};
 use crate::graph::{Alu, Op, Relation, Value, Values};
 
 const MOV: u8 = class::ALU64 | alu::MOV;
@@ -15,23 +15,23 @@ const LOAD: u8 = class::LDX | size::DW | mode::MEM;
 const STORE: u8 = class::STX | size::DW | mode::MEM;
 const SLOT_BYTES: usize = 8;
 
-/// Appends a function's instructions. `addresses` gets the places where the distance to a function
-/// is still to be put in, and its number.
-pub(super) fn write(
-    lines: &[Line],
-    values: &Values,
-    plan: &Plan,
-    words: &[(usize, usize)],
-    instructions: &mut Vec<Insn>,
-    addresses: &mut Vec<(usize, usize)>,
-) {
+/// What functions are written to.
+pub(super) struct Output<'a, 'graph> {
+    pub(super) instructions: &'a mut Vec<Insn>,
+    /// Where the distance to a function is still to be put in, and the function's number.
+    pub(super) addresses: &'a mut Vec<(usize, usize)>,
+    pub(super) constants: &'a mut Constants<'graph>,
+}
+
+/// Appends a function's instructions.
+pub(super) fn write(lines: &[Line], values: &Values, plan: &Plan, output: &mut Output<'_, '_>) {
     let labels = lines.iter().filter(|line| matches!(line, Line::Label(_))).count();
     let mut writer = Writer {
         values,
         plan,
-        words,
-        instructions,
-        addresses,
+        instructions: output.instructions,
+        addresses: output.addresses,
+        constants: output.constants,
         labels: vec![0; labels],
         jumps: Vec::new(),
         end_jumps: Vec::new(),
@@ -43,12 +43,12 @@ pub(super) fn write(
     writer.leave();
 }
 
-struct Writer<'a> {
+struct Writer<'a, 'graph> {
     values: &'a Values,
     plan: &'a Plan,
-    words: &'a [(usize, usize)],
     instructions: &'a mut Vec<Insn>,
     addresses: &'a mut Vec<(usize, usize)>,
+    constants: &'a mut Constants<'graph>,
     /// Where blocks begin.
     labels: Vec<usize>,
     /// Jumps, and to which block.
@@ -64,7 +64,7 @@ enum Argument {
     Value(Value),
 }
 
-impl Writer<'_> {
+impl Writer<'_, '_> {
     fn push(&mut self, insn: Insn) {
         self.instructions.push(insn);
     }
@@ -149,9 +149,7 @@ impl Writer<'_> {
             }
             (_, Op::Constant(bits)) => self.constant(dst, *bits),
             (_, Op::Text(text)) => {
-                let (offset, length) = self.words[*text];
-                let (offset, length) = (offset as u32, length as u32);
-                let word = Word { offset, length, is_constant: true };
+                let word = self.constants.word(*text);
                 self.wide(dst, 0, word.to_bits());
             }
             (_, Op::Function(function)) => {

@@ -111,11 +111,14 @@ impl<'shared, 'filter> Lower<'shared, 'filter> {
 
     /// Has a value worked out here.
     fn compute(&mut self, value: Value) -> Value {
-        let is_constant =
-            matches!(self.values.op(value), Op::Constant(_) | Op::Text(_) | Op::Function(_));
-        if !is_constant {
-            for operand in crate::emit::constants_in_registers(&self.values, self.values.op(value))
-            {
+        // Constants need no working out, and variables have been assigned.
+        let is_there = matches!(
+            self.values.op(value),
+            Op::Constant(_) | Op::Text(_) | Op::Function(_) | Op::Variable(_)
+        );
+        if !is_there {
+            let op = self.values.op(value);
+            if let Some(operand) = crate::emit::constants_in_registers(&self.values, op) {
                 self.steps.push(Step::Compute(operand));
             }
             self.steps.push(Step::Compute(value));
@@ -534,13 +537,23 @@ impl<'shared, 'filter> Lower<'shared, 'filter> {
         // An index below zero is a great one without its sign.
         self.leave_if(Relation::GreaterEqual, index, length, NO);
         let scalar = self.scalar(need)?;
-        Ok(self.call(Helper::Element, vec![word, scalar, index]))
+        let element = self.values.call(Helper::Element, vec![word, scalar, index]);
+        if self.shared.filter.needs[need].elements.is_some_and(is_natural) {
+            self.values.set_natural(element);
+        }
+        Ok(self.compute(element))
     }
 
     fn any(&mut self, need: usize, body: &Expr) -> Result<Value, Unsupported> {
         let number = self.shared.functions.len();
         self.shared.functions.push(None);
-        let function = Lower::new(self.shared).function(body)?;
+        let is_natural = self.shared.filter.needs[need].elements.is_some_and(is_natural);
+        let mut lower = Lower::new(self.shared);
+        if is_natural {
+            let item = lower.values.number(Op::Item);
+            lower.values.set_natural(item);
+        }
+        let function = lower.function(body)?;
         self.shared.functions[number] = Some(function);
         let word = self.slot(need);
         let word = self.compute(word);
@@ -577,6 +590,11 @@ impl<'shared, 'filter> Lower<'shared, 'filter> {
         };
         self.alu(op, a, b)
     }
+}
+
+/// Whether elements are at least 0 as signed numbers.
+fn is_natural(elements: Elements) -> bool {
+    elements.of == Type::Signed && elements.scalar.is_some_and(|scalar| !scalar.is_signed())
 }
 
 fn helper(test: StringTest) -> Helper {

@@ -9,6 +9,8 @@ use trackway_jit::INSTRUCTIONS_MAX;
 
 use super::{Block, End, Function, Op, Relation, Step, Test, Unsupported, Value};
 
+/// Most times that a function is looked through for what nobody uses: each makes it shorter.
+const ROUNDS_MAX: usize = 16;
 /// Most answers that are remembered along a way.
 const FACTS_MAX: usize = 64;
 
@@ -104,22 +106,30 @@ impl Known {
 /// Reduces a function.
 pub(super) fn reduce(function: &mut Function) -> Result<(), Unsupported> {
     forward(function);
-    let jumps = thread(&function.blocks);
-    for block in &mut function.blocks {
-        redirect(&mut block.end, &jumps);
-    }
-    compact(function);
+    shorten(function);
     if function.blocks.len() > INSTRUCTIONS_MAX {
         return Err(too_long());
     }
-    backward(function);
-    // Blocks that have become empty are passed by.
+    // A question to which both answers lead to the same place is not asked, and what was worked
+    // out for it is not used any more.
+    for _ in 0..ROUNDS_MAX {
+        backward(function);
+        let before = function.blocks.len();
+        shorten(function);
+        if function.blocks.len() == before {
+            break;
+        }
+    }
+    Ok(())
+}
+
+/// Passes by blocks that do nothing but jump.
+fn shorten(function: &mut Function) {
     let jumps = thread(&function.blocks);
     for block in &mut function.blocks {
         redirect(&mut block.end, &jumps);
     }
     compact(function);
-    Ok(())
 }
 
 pub(crate) fn too_long() -> Unsupported {

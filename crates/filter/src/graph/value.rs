@@ -17,7 +17,7 @@ const UNORDERED: u64 = 2;
 pub(crate) struct Values {
     ops: Vec<Op>,
     numbers: HashMap<Op, Value>,
-    /// Slots that hold numbers without a sign of less than 64 bits.
+    /// Slots and elements that are numbers without a sign of less than 64 bits.
     natural: HashSet<Value>,
 }
 
@@ -67,7 +67,7 @@ impl Values {
     fn is_natural(&self, value: Value) -> bool {
         match self.op(value) {
             Op::Constant(bits) => *bits as i64 >= 0,
-            Op::Slot(_) => self.natural.contains(&value),
+            _ if self.natural.contains(&value) => true,
             Op::Alu(Alu::ShiftRight, _, by) => self.constant(*by).is_some_and(|by| by & 63 != 0),
             Op::Alu(Alu::And, a, b) => self.is_natural(*a) || self.is_natural(*b),
             Op::Alu(Alu::Or | Alu::Xor | Alu::Divide | Alu::Remainder, a, b) => {
@@ -83,6 +83,10 @@ impl Values {
                     | Helper::StringContains
                     | Helper::Any
             ),
+            // Nothing is asked 2^63 times.
+            Op::Effect(helper, ..) => {
+                matches!(helper, Helper::Count | Helper::Changed | Helper::Rate)
+            }
             _ => false,
         }
     }
