@@ -19,7 +19,7 @@ fn rules() -> Rules {
 #[test]
 fn random_programs_do_the_same_in_both_ways() {
     for seed in 0..1500 {
-        let mut dice = Dice(seed);
+        let mut dice = Dice::new(seed);
         let bytes = bytes(&program(&mut dice));
         let verified = verified(&bytes, rules()).unwrap_or_else(|rejection| {
             panic!("seed {seed}: {rejection}\n{}", listing(&bytes));
@@ -34,7 +34,7 @@ fn random_programs_do_the_same_in_both_ways() {
 #[test]
 fn another_interpreter_says_the_same() {
     for seed in 0..1000 {
-        let mut dice = Dice(seed + 1_000_000);
+        let mut dice = Dice::new(seed + 1_000_000);
         let bytes = bytes(&program_in(Dialect::Old, &mut dice));
         let verified = verified(&bytes, rules()).expect("accepted");
         let other = rbpf::EbpfVmRaw::new(Some(&bytes)).expect("a program");
@@ -54,7 +54,7 @@ fn damaged_programs_are_rejected_or_do_the_same_in_both_ways() {
     let mut accepted = 0;
     let mut rejected = 0;
     for seed in 0..6000 {
-        let mut dice = Dice(seed << 32);
+        let mut dice = Dice::new(seed << 32);
         let bytes = damaged(&bytes(&program(&mut dice)), &mut dice);
         match verified(&bytes, rules()) {
             Ok(verified) => {
@@ -76,7 +76,7 @@ fn random_bytes_are_rejected_or_do_the_same_in_both_ways() {
     const OPERATIONS: [u8; 10] = [0x79, 0x7b, 0xb7, 0xbf, 0x0f, 0x07, 0x15, 0x85, 0x61, 0x95];
     let mut accepted = 0;
     for seed in 0..60_000 {
-        let mut dice = Dice(!seed);
+        let mut dice = Dice::new(!seed);
         let count = 1 + dice.below(6);
         let mut bytes = Vec::new();
         for _ in 0..count {

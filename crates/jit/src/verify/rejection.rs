@@ -138,8 +138,8 @@ impl fmt::Display for Reason {
             Self::Mixed(register) => {
                 write!(
                     f,
-                    "r{register} is a pointer on one path and something else on another, or belongs \
-                     to who has called this function"
+                    "r{register} is a pointer on one path and something else on another, or belongs to \
+                     who has called this function"
                 )
             }
             Self::Pointer(register) => write!(f, "r{register} is a pointer, not a number"),
