@@ -6,8 +6,8 @@
 mod common;
 
 use common::generate::{Dialect, Dice, SLOTS, damaged, input, program, program_in};
-use common::{both, bytes, listing, verified};
-use trackway_jit::insn::INSN_BYTES;
+use common::{both, bytes, executed, interpreted, listing, verified};
+use trackway_jit::insn::{INSN_BYTES, alu, class};
 use trackway_jit::verify::Rules;
 
 /// Rules for programs whose steps are counted with 4,096 elements for each `any`, which their
@@ -28,6 +28,30 @@ fn random_programs_do_the_same_in_both_ways() {
             both(&[verified], &input(&mut dice));
         }
     }
+}
+
+/// With one instruction of another meaning in one of the two, the comparison above must differ.
+#[test]
+fn a_difference_is_seen() {
+    let mut seen = 0;
+    for seed in 0..200 {
+        let mut dice = Dice::new(seed);
+        let right = program(&mut dice);
+        let mut wrong = right.clone();
+        let last = wrong.iter_mut().rev().find(|insn| insn.op == class::ALU64 | alu::MUL);
+        last.expect("programs end in some").op = class::ALU64 | alu::XOR;
+        let (right, wrong) = (bytes(&right), bytes(&wrong));
+        let [right, wrong] =
+            [&right, &wrong].map(|bytes| verified(bytes, rules()).expect("accepted"));
+        let input = input(&mut dice);
+        let (expected, _) = interpreted(&[right], &input);
+        seen += u64::from(interpreted(&[wrong], &input).0 != expected);
+        if cfg!(target_arch = "x86_64") {
+            assert_eq!(executed(&[right], &input), expected, "seed {seed}");
+            assert_eq!(executed(&[wrong], &input), interpreted(&[wrong], &input).0);
+        }
+    }
+    assert!(seen > 100, "{seen} of 200");
 }
 
 /// What another interpreter says, by others, of what it knows.

@@ -128,3 +128,39 @@ impl<T> AtTheEnd<T> {
         unsafe { &*self.mapping.last(size_of::<T>()).cast::<T>() }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Whether a child that reads this byte is ended by it.
+    fn traps(at: *const u8) -> bool {
+        // SAFETY: the child does nothing but read and end.
+        match unsafe { libc::fork() } {
+            0 => {
+                // SAFETY: whatever comes of it comes of the child.
+                unsafe { at.read_volatile() };
+                // SAFETY: ends the child at once, without what the parent has registered.
+                unsafe { libc::_exit(0) }
+            }
+            child => {
+                let mut status = 0;
+                // SAFETY: waits for our own child.
+                assert_eq!(unsafe { libc::waitpid(child, &raw mut status, 0) }, child);
+                libc::WIFSIGNALED(status) && libc::WTERMSIG(status) == libc::SIGSEGV
+            }
+        }
+    }
+
+    #[test]
+    fn the_byte_behind_the_end_traps() {
+        let guarded = Guarded::new(b"abc");
+        assert_eq!(guarded.bytes(), b"abc");
+        let start = guarded.bytes().as_ptr();
+        assert!(!traps(start.wrapping_add(2)));
+        assert!(traps(start.wrapping_add(3)));
+        let value = AtTheEnd::new([1_u64, 2]);
+        assert_eq!(value.get(), &[1, 2]);
+        assert!(traps(value.get().as_ptr_range().end.cast()));
+    }
+}
