@@ -2,8 +2,9 @@
 //! with the frame's slots.
 //!
 //! Arguments are numbers that a program has made, and nothing is believed of them: a word that is
-//! not within its bytes is an empty string, a cell or a scalar that there is not makes the answer 0.
-//! Nothing here blocks, allocates, or leaves anything half done if a signal handler comes between.
+//! not within its bytes is an empty string; a cell or a scalar that there is not makes the answer
+//! 0. Nothing here blocks, allocates, or leaves anything half done when a signal handler comes
+//! between.
 
 mod address;
 mod sequence;

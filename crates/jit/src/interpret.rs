@@ -119,7 +119,8 @@ impl Call<'_> {
         let end = self.get(STACK_END);
         let below = usize::try_from(end.checked_sub(address)?).ok()?;
         let own = size <= below && below <= self.function.stack_bytes.into();
-        let start = STACK_BYTES.checked_sub(usize::try_from(STACK_ADDRESS - end).ok()? + below)?;
+        let above = usize::try_from(STACK_ADDRESS.checked_sub(end)?).ok()?;
+        let start = STACK_BYTES.checked_sub(above.checked_add(below)?)?;
         own.then_some(start..start + size)
     }
 

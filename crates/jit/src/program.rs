@@ -1,4 +1,5 @@
-//! A program's instructions, as bytes that are borrowed: nothing is copied, nothing must be aligned.
+//! A program's instructions, as bytes that are borrowed: nothing is copied, and nothing must be
+//! aligned.
 
 use crate::INSTRUCTIONS_MAX;
 use crate::insn::{INSN_BYTES, Insn, LDDW};

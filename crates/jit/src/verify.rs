@@ -3,9 +3,9 @@
 //! Every jump and every call goes forward. So one pass in the order of instructions meets each of
 //! them after all that can come before it, and nothing is gone through twice: what is known where
 //! paths meet is what all of them know ([`State`]), and functions, whose callers stand before
-//! them, begin with what all calls give them. The idea is the kernel's; that this takes time in
-//! proportion to the program, and memory in proportion to the jumps that are open at once, is what
-//! the absence of loops buys. The rules: docs/design/0008-filters.md.
+//! them, begin with what all calls give them. The idea is the kernel's. That no instruction is
+//! looked at twice, and that memory is needed only for jumps that are open at the same time, is
+//! what the absence of loops buys. The rules: docs/design/0008-filters.md.
 
 mod form;
 mod functions;
@@ -60,7 +60,7 @@ pub struct Summary {
     /// Bit n: slot n of the frame is read.
     pub slots_read: u64,
     /// Bit n: the helper with number n is called.
-    pub helpers: u32,
+    pub helpers: u64,
     /// Most steps that it takes.
     pub steps: u64,
 }
@@ -68,7 +68,7 @@ pub struct Summary {
 impl Summary {
     /// Whether it calls this helper.
     pub const fn calls(&self, helper: Helper) -> bool {
-        self.helpers & 1 << helper as u32 != 0
+        self.helpers & 1 << helper as u64 != 0
     }
 }
 

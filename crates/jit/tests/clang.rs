@@ -304,7 +304,7 @@ fn input(dice: &mut Dice) -> Input {
 #[test]
 fn filters_in_c_are_accepted_and_right() {
     if Command::new("clang").arg("--version").output().is_err() {
-        println!("skipped, because clang is not installed");
+        trackway_testkit::skipped("clang is not installed");
         return;
     }
     for case in &CASES {
@@ -313,7 +313,7 @@ fn filters_in_c_are_accepted_and_right() {
             let verified = verified(&bytes, Rules::new(SLOTS)).unwrap_or_else(|rejection| {
                 panic!("{} {cpu}: {rejection}\n{}", case.name, listing(&bytes));
             });
-            let mut dice = Dice(1);
+            let mut dice = Dice::new(1);
             for _ in 0..40 {
                 let input = input(&mut dice);
                 let expected = (case.expected)(&input.slots);

@@ -47,7 +47,7 @@ fn text(code: &[u8]) -> String {
 #[test]
 fn code_is_whole_instructions_and_jumps_lead_to_their_beginnings() {
     for seed in 0..400 {
-        let insns = program(&mut Dice(seed + 5_000_000));
+        let insns = program(&mut Dice::new(seed + 5_000_000));
         let Machine { code, places, .. } = &machine(&insns);
         let instructions = decoded(code);
         let starts: BTreeSet<u64> =
@@ -85,7 +85,7 @@ fn code_is_whole_instructions_and_jumps_lead_to_their_beginnings() {
 #[test]
 fn pushes_and_pops_are_even() {
     for seed in 0..200 {
-        let insns = program(&mut Dice(seed + 6_000_000));
+        let insns = program(&mut Dice::new(seed + 6_000_000));
         let mut pushed: Vec<Register> = Vec::new();
         let mut popped = 0;
         for instruction in decoded(&machine(&insns).code) {
@@ -247,7 +247,7 @@ fn what_does_not_fit_is_not_emitted() {
 /// The same bytes, wherever they are.
 #[test]
 fn code_does_not_depend_on_its_place() {
-    let insns = program(&mut Dice(77));
+    let insns = program(&mut Dice::new(77));
     let (one, other) = (machine(&insns), machine(&insns));
     assert_ne!(one.entry() as usize, other.entry() as usize);
     assert_eq!(one.code, other.code);

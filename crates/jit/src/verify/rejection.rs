@@ -63,7 +63,8 @@ pub enum Reason {
     StackSize(usize),
     /// A register is read that not all paths have written.
     Unwritten(u8),
-    /// A register is read that is one thing on one path, and another on another.
+    /// A register is read that is a pointer on one path and not on another, or another one; or that
+    /// is a pointer to the caller's stack.
     Mixed(u8),
     /// A pointer where a number belongs.
     Pointer(u8),
@@ -136,11 +137,7 @@ impl fmt::Display for Reason {
                 write!(f, "r{register} is not written on every path (calls lose r1 to r5)")
             }
             Self::Mixed(register) => {
-                write!(
-                    f,
-                    "r{register} is a pointer on one path and something else on another, or belongs \
-                     to who has called this function"
-                )
+                write!(f, "r{register} is not the same pointer on every path, or is the caller's")
             }
             Self::Pointer(register) => write!(f, "r{register} is a pointer, not a number"),
             Self::StackEnd => write!(f, "r10 cannot be changed"),

@@ -378,7 +378,7 @@ impl<'p, 'm> Walk<'p, 'm> {
             Helper::TailCall if self.current != 0 => return Err(Reason::TailCallInFunction),
             _ => {}
         }
-        self.summary.helpers |= 1 << helper as u32;
+        self.summary.helpers |= 1 << helper as u64;
         Ok(())
     }
 

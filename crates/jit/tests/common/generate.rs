@@ -7,6 +7,7 @@
 
 use trackway_jit::helper::{Helper, Word};
 use trackway_jit::insn::{Insn, alu, class, mode, size, source};
+use trackway_testkit::Random;
 
 use super::Input;
 use super::asm::{
@@ -14,23 +15,24 @@ use super::asm::{
     wide,
 };
 
-/// Random numbers: SplitMix64.
-pub(crate) struct Dice(pub(crate) u64);
+/// Random numbers, as programs like them.
+pub(crate) struct Dice(Random);
 
 impl Dice {
+    pub(crate) fn new(seed: u64) -> Self {
+        Self(Random::new(seed))
+    }
+
     pub(crate) fn roll(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let z = (self.0 ^ self.0 >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        let z = (z ^ z >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
-        z ^ z >> 31
+        self.0.next()
     }
 
     pub(crate) fn below(&mut self, bound: u64) -> u64 {
-        self.roll() % bound
+        self.0.below(bound)
     }
 
     pub(crate) fn of<T: Copy>(&mut self, choices: &[T]) -> T {
-        choices[self.below(choices.len() as u64) as usize]
+        *self.0.pick(choices)
     }
 
     /// A number of 64 bits, often one at which things change.

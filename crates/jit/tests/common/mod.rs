@@ -3,7 +3,6 @@
 
 pub(crate) mod asm;
 pub(crate) mod generate;
-pub(crate) mod pages;
 
 use std::cell::Cell as Local;
 use std::sync::atomic::Ordering;
@@ -15,8 +14,7 @@ use trackway_jit::listing::Listing;
 use trackway_jit::program::Program;
 use trackway_jit::verify::{Rejection, Rules, State, Verified, verify};
 use trackway_jit::x86::{self, INSN_CODE_BYTES_MAX};
-
-use pages::{Executable, Guarded};
+use trackway_testkit::{AtTheEnd, Executable, Guarded};
 
 /// A program's bytes.
 pub(crate) fn bytes(insns: &[Insn]) -> Vec<u8> {
@@ -162,7 +160,7 @@ pub(crate) fn executed(programs: &[Verified<'_>], input: &Input) -> Effect {
     for &slot in &input.slots {
         assert!(frame.push(slot), "at most 64 slots");
     }
-    let frame = pages::at_the_end(frame);
+    let frame = AtTheEnd::new(frame);
     let slots = programs[0].rules().slots;
     // SAFETY: the code of the first program, verified for so many slots.
     let answer = unsafe { frame.get().run(machines[0].entry(), slots) };

@@ -1,4 +1,5 @@
 //! Memory that traps beside its ends, and memory that can be executed.
+#![expect(unsafe_code, reason = "mappings")]
 
 use std::marker::PhantomData;
 use std::ptr::null_mut;
@@ -7,6 +8,7 @@ use std::ptr::null_mut;
 const PAGE: usize = 1 << 16;
 
 /// A mapping with a page without access at both ends.
+#[derive(Debug)]
 struct Mapping {
     start: *mut u8,
     size: usize,
@@ -19,7 +21,7 @@ impl Mapping {
         let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS;
         // SAFETY: a new mapping where nothing was.
         let start = unsafe { libc::mmap(null_mut(), size, libc::PROT_NONE, flags, -1, 0) };
-        assert_ne!(start, libc::MAP_FAILED);
+        assert_ne!(start, libc::MAP_FAILED, "there is no memory");
         let mapping = Self { start: start.cast(), size };
         mapping.protect(libc::PROT_READ | libc::PROT_WRITE);
         mapping
@@ -29,7 +31,7 @@ impl Mapping {
         let size = self.size - 2 * PAGE;
         // SAFETY: the middle of our own mapping, which nobody has borrowed yet.
         let result = unsafe { libc::mprotect(self.first().cast(), size, protection) };
-        assert_eq!(result, 0);
+        assert_eq!(result, 0, "memory may be protected");
     }
 
     fn first(&self) -> *mut u8 {
@@ -50,10 +52,15 @@ impl Drop for Mapping {
 }
 
 /// Code that can be executed and not written.
-pub(crate) struct Executable(Mapping);
+#[derive(Debug)]
+pub struct Executable(Mapping);
 
 impl Executable {
-    pub(crate) fn new(code: &[u8]) -> Self {
+    /// A copy of this code.
+    ///
+    /// # Panics
+    /// If there is no such memory.
+    pub fn new(code: &[u8]) -> Self {
         let mapping = Mapping::new(code.len());
         // SAFETY: the mapping has room for it and is writable.
         unsafe { mapping.first().copy_from_nonoverlapping(code.as_ptr(), code.len()) };
@@ -61,19 +68,25 @@ impl Executable {
         Self(mapping)
     }
 
-    pub(crate) fn start(&self) -> *const u8 {
+    /// Where it begins; there as long as this is.
+    pub fn start(&self) -> *const u8 {
         self.0.first()
     }
 }
 
 /// Bytes whose end is the end of access.
-pub(crate) struct Guarded {
+#[derive(Debug)]
+pub struct Guarded {
     mapping: Mapping,
     size: usize,
 }
 
 impl Guarded {
-    pub(crate) fn new(bytes: &[u8]) -> Self {
+    /// A copy of these bytes.
+    ///
+    /// # Panics
+    /// If there is no such memory.
+    pub fn new(bytes: &[u8]) -> Self {
         let mapping = Mapping::new(bytes.len());
         let start = mapping.last(bytes.len());
         // SAFETY: the mapping has room for them and is writable.
@@ -81,29 +94,73 @@ impl Guarded {
         Self { mapping, size: bytes.len() }
     }
 
-    pub(crate) fn bytes(&self) -> &[u8] {
+    /// The bytes.
+    pub fn bytes(&self) -> &[u8] {
         // SAFETY: initialized by `new`, and there as long as the mapping is.
         unsafe { std::slice::from_raw_parts(self.mapping.last(self.size), self.size) }
     }
 }
 
 /// A value whose end is the end of access.
-pub(crate) struct AtTheEnd<T> {
+#[derive(Debug)]
+pub struct AtTheEnd<T> {
     mapping: Mapping,
     value: PhantomData<T>,
 }
 
-pub(crate) fn at_the_end<T>(value: T) -> AtTheEnd<T> {
-    assert!(!std::mem::needs_drop::<T>(), "nobody drops it");
-    let mapping = Mapping::new(size_of::<T>());
-    // SAFETY: the end of a page is aligned for anything whose size is a multiple of its alignment.
-    unsafe { mapping.last(size_of::<T>()).cast::<T>().write(value) };
-    AtTheEnd { mapping, value: PhantomData }
+impl<T> AtTheEnd<T> {
+    /// Puts it there.
+    ///
+    /// # Panics
+    /// If there is no such memory, or if it wants to be dropped.
+    pub fn new(value: T) -> Self {
+        assert!(!std::mem::needs_drop::<T>(), "nobody drops it");
+        let mapping = Mapping::new(size_of::<T>());
+        // SAFETY: the mapping has room for it, and the end of a page is aligned for anything whose
+        // size is a multiple of its alignment.
+        unsafe { mapping.last(size_of::<T>()).cast::<T>().write(value) };
+        Self { mapping, value: PhantomData }
+    }
+
+    /// The value.
+    pub fn get(&self) -> &T {
+        // SAFETY: written by `new`, and there as long as the mapping is.
+        unsafe { &*self.mapping.last(size_of::<T>()).cast::<T>() }
+    }
 }
 
-impl<T> AtTheEnd<T> {
-    pub(crate) fn get(&self) -> &T {
-        // SAFETY: written by `at_the_end`, and there as long as the mapping is.
-        unsafe { &*self.mapping.last(size_of::<T>()).cast::<T>() }
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Whether a child that reads this byte is ended by it.
+    fn traps(at: *const u8) -> bool {
+        // SAFETY: the child does nothing but read and end.
+        match unsafe { libc::fork() } {
+            0 => {
+                // SAFETY: whatever comes of it comes of the child.
+                unsafe { at.read_volatile() };
+                // SAFETY: ends the child at once, without what the parent has registered.
+                unsafe { libc::_exit(0) }
+            }
+            child => {
+                let mut status = 0;
+                // SAFETY: waits for our own child.
+                assert_eq!(unsafe { libc::waitpid(child, &raw mut status, 0) }, child);
+                libc::WIFSIGNALED(status) && libc::WTERMSIG(status) == libc::SIGSEGV
+            }
+        }
+    }
+
+    #[test]
+    fn the_byte_behind_the_end_traps() {
+        let guarded = Guarded::new(b"abc");
+        assert_eq!(guarded.bytes(), b"abc");
+        let start = guarded.bytes().as_ptr();
+        assert!(!traps(start.wrapping_add(2)));
+        assert!(traps(start.wrapping_add(3)));
+        let value = AtTheEnd::new([1_u64, 2]);
+        assert_eq!(value.get(), &[1, 2]);
+        assert!(traps(value.get().as_ptr_range().end.cast()));
     }
 }
