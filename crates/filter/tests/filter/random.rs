@@ -318,9 +318,6 @@ fn compare(values: &[u32], expression: &[u32], depth: usize) -> bool {
     let text = Writer { dice: &mut dice, item: None }.truth(depth);
     let Ok(compiled) = compile(&text, &event.layout) else { return false };
     let alternative = compiled.alternative;
-    if std::env::var("SHOW").is_ok() {
-        eprintln!("TEXT {text}\n{}", trackway_filter::explain::listing(&alternative));
-    }
     inspect(&alternative.programs[0]);
     let mut states = [State::new(&compiled.filter), State::new(&compiled.filter)];
     let script =
