@@ -11,8 +11,9 @@
 //! ```
 //!
 //! Values that change from one event to the next are parted by `|`; there are as many events as
-//! answers. `time 0 5 10` says when they are, in nanoseconds, `random 0 7` what chance says. Instead
-//! of an answer: `error COLUMN MESSAGE`; beside either, `hint TEXT` and `warning COLUMN MESSAGE`.
+//! answers. `time 0 5 10` says when they are, in nanoseconds, `random 0 7` what chance says.
+//! Instead of an answer: `error COLUMN MESSAGE`; beside either, `hint TEXT`, `warning COLUMN
+//! MESSAGE`.
 
 use std::fs;
 use std::path::Path;

@@ -191,6 +191,17 @@ fn what_is_too_long_for_bytecode_says_so() {
 }
 
 #[test]
+fn what_takes_too_long_says_so() {
+    let names: Vec<String> = (0..90).map(|n| format!("xs != {n} + a")).collect();
+    let error = on_a_small_stack(format!("any({})", names.join(" && "))).expect("an error");
+    assert_eq!(error.topic, Topic::Limit);
+    assert!(error.message.contains("steps"), "{error}");
+    let any: Vec<String> = (0..70).map(|n| format!("any(xs == {n})")).collect();
+    let error = on_a_small_stack(any.join(" || ")).expect("an error");
+    assert!(error.message.contains("64 functions"), "{error}");
+}
+
+#[test]
 fn sixty_four_fields_and_cells_are_the_most() {
     let mut event = Event::default();
     for n in 0..65 {
