@@ -154,6 +154,9 @@ fn what_cannot_be_told_apart_is_refused() {
         assert_eq!(error.topic, Topic::Limit, "{error}");
         assert!(error.message.contains("cannot tell apart"), "{error}");
     }
+    let sequences =
+        ["u8", "u32"].map(|of| declared("app:s", &[(format!("xs sequence {of}").as_str(), "1")]));
+    for_all("length(xs) > 3", &sequences);
     // The same labels for other things that are not asked for do no harm.
     for_all("s > 0", &[labels("OK=0 BAD=1"), labels("OK=1 BAD=0")]);
 }
