@@ -25,6 +25,13 @@ pub struct Compiled {
     pub alternative: Alternative,
 }
 
+impl Compiled {
+    /// The bytecode as an object of one alternative.
+    pub fn into_object(self) -> Object {
+        Object { cells: self.filter.cells, alternatives: vec![self.alternative] }
+    }
+}
+
 /// A filter for several events.
 #[derive(Debug, Clone, PartialEq)]
 pub struct CompiledFor {
