@@ -4,8 +4,11 @@
 use trackway_filter::compile::{CompiledFor, compile, compile_for};
 use trackway_filter::error::Topic;
 use trackway_filter::explain;
+use trackway_filter::layout::{Integer, Layout, Member, Type};
 use trackway_filter::parse::split_pattern;
+use trackway_filter::types::check;
 use trackway_jit::Kind;
+use trackway_schema::Scalar;
 
 use super::event::Event;
 
@@ -228,4 +231,38 @@ fn trees_and_listings_are_for_reading() {
             10  b7 00 00 00 00 00 00 00  r0 = 0\n  \
             11  95 00 00 00 00 00 00 00  exit\n"
     );
+}
+
+#[test]
+fn traces_have_more_types_than_programs() {
+    let member = |name: &str, of: Type| Member { name: name.into(), of };
+    let narrow =
+        Type::Integer(Integer { is_signed: false, bits: 12, scalar: None, labels: Vec::new() });
+    let point = Type::Structure(vec![member("x", Scalar::I32.into())]);
+    let row = Type::Array(Box::new(Scalar::U8.into()), 2);
+    let layout = Layout {
+        event: "trace:event".into(),
+        fields: vec![
+            member("points", Type::Sequence(Box::new(point))),
+            member("matrix", Type::Array(Box::new(row), 3)),
+            member("narrow", narrow.clone()),
+            member("many", Type::Sequence(Box::new(narrow))),
+        ],
+        ..Layout::default()
+    };
+    let compiled = compile("points[1].x == 2 && matrix[2][1] > narrow", &layout);
+    let needs = compiled.expect("a filter").filter.needs;
+    let paths: Vec<_> = needs.iter().map(|need| &need.path[..]).collect();
+    assert_eq!(paths, ["points[1].x", "matrix[2][1]", "narrow"]);
+    // The evaluator can go through elements that bytecode cannot read.
+    assert!(check("any(many > 3)", &layout).is_ok());
+    for (text, message) in [
+        ("any(many > 3)", "elements of 'many' have a width that only a trace's reader knows"),
+        ("any(points == 3)", "points has elements that are structures"),
+        ("matrix[3][0] == 1", "matrix has 3 elements, from 0"),
+        ("points[narrow].x == 1", "here an element's number must be a constant"),
+        ("points[0] == 1", "points[0] is a structure"),
+    ] {
+        assert_eq!(compile(text, &layout).expect_err(text).message, message, "{text}");
+    }
 }
