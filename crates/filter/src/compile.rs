@@ -1,5 +1,7 @@
 //! From text to bytecode, for one event or for all that a filter is meant for.
 
+use std::collections::BTreeSet;
+
 use trackway_jit::Kind;
 
 use crate::emit::emit;
@@ -21,6 +23,13 @@ pub struct Compiled {
     pub filter: Filter,
     /// The bytecode.
     pub alternative: Alternative,
+}
+
+impl Compiled {
+    /// The bytecode as an object of one alternative.
+    pub fn into_object(self) -> Object {
+        Object { cells: self.filter.cells, alternatives: vec![self.alternative] }
+    }
 }
 
 /// A filter for several events.
@@ -114,8 +123,22 @@ fn needs(filter: &Filter) -> impl Iterator<Item = (&str, Kind)> {
     filter.needs.iter().map(|need| (need.path.as_str(), need.kind))
 }
 
+/// Whether two filters with the same needs ask the same. Of what type elements are matters only
+/// where elements are read.
 fn is_same(a: &Filter, b: &Filter) -> bool {
-    a.root == b.root && a.needs == b.needs
+    let mut reads = BTreeSet::new();
+    read_elements(&a.root, &mut reads);
+    a.root == b.root && reads.into_iter().all(|need| a.needs[need] == b.needs[need])
+}
+
+/// The needs whose elements an expression reads.
+fn read_elements(expr: &Expr, reads: &mut BTreeSet<usize>) {
+    if let Node::Element(need, _) | Node::Any(need, _) = expr.node {
+        reads.insert(need);
+    }
+    for child in expr.children() {
+        read_elements(child, reads);
+    }
 }
 
 /// Adds an event to the group that has its needs.

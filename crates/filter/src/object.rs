@@ -100,8 +100,7 @@ mod tests {
     fn bytes_are_those_of_the_document() {
         let field = Member { name: "size".into(), of: Scalar::U32.into() };
         let layout = Layout { fields: vec![field], ..Layout::default() };
-        let alternative = compile("size > 5", &layout).expect("a filter").alternative;
-        let object = Object { cells: 0, alternatives: vec![alternative] };
+        let object = compile("size > 5", &layout).expect("a filter").into_object();
         let bytes = object.encode().expect("an object");
         // 6 bytes of head, 4 of the alternative, 6 of the need: 16, and no padding.
         assert_eq!(bytes[..16], *b"twf\x01\x01\x00\x01\x01\x00\x00\x02\x04size");

@@ -13,7 +13,7 @@ use crate::text::Text;
 use crate::token::{Number, Token, tokens};
 
 /// Greatest height of a tree, and most brackets within brackets.
-pub const HEIGHT_MAX: usize = 100;
+pub const HEIGHT_MAX: usize = 64;
 
 /// Operators with two sides.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]

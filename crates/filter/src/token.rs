@@ -203,7 +203,7 @@ impl Lexer<'_> {
     fn decimal(&mut self) -> Result<Number, Error> {
         let from = self.at;
         let mut digits = self.digits(from, |byte| byte.is_ascii_digit())?;
-        let rest = self.text[self.at..].as_bytes();
+        let rest = &self.text.as_bytes()[self.at..];
         let mut is_float = false;
         let mut scale = 0_i64;
         if let [b'.', b'0'..=b'9', ..] = rest {
@@ -213,7 +213,7 @@ impl Lexer<'_> {
             digits.push_str(&fraction);
             is_float = true;
         }
-        let rest = self.text[self.at..].as_bytes();
+        let rest = &self.text.as_bytes()[self.at..];
         if let [b'e' | b'E', b'0'..=b'9', ..] | [b'e' | b'E', b'+' | b'-', b'0'..=b'9', ..] = rest {
             let sign_bytes = usize::from(!rest[1].is_ascii_digit());
             self.at += 1 + sign_bytes;

@@ -13,9 +13,12 @@ use std::collections::HashMap;
 
 use trackway_jit::helper::Word;
 use trackway_jit::insn::Insn;
-use trackway_jit::{INSTRUCTIONS_MAX, STACK_BYTES};
+use trackway_jit::{ELEMENTS_MAX, INSTRUCTIONS_MAX, STACK_BYTES, STEPS_MAX};
 
 use crate::graph::{Graph, Op, Unsupported, Value, Values};
+
+/// Most functions of a program, the filter included.
+const FUNCTIONS_MAX: usize = 64;
 
 /// Whether instructions have room for this constant: 32 bits, extended by their sign.
 pub(crate) fn is_immediate(bits: u64) -> bool {
@@ -54,11 +57,22 @@ impl Constants<'_> {
     }
 }
 
+/// Most steps that the program can take, as verifiers count them: a function goes through as many
+/// elements as there may be, from wherever it is called.
+fn steps(count: usize, starts: &[usize], called: impl Iterator<Item = usize>) -> u64 {
+    let size_of = |start: usize| {
+        let end = starts.iter().copied().find(|&next| next > start).unwrap_or(count);
+        (end - start) as u64
+    };
+    size_of(0) + called.map(|start| size_of(start) * ELEMENTS_MAX as u64).sum::<u64>()
+}
+
 /// Makes instructions of graphs.
 pub(crate) fn emit(graph: &Graph) -> Result<Code, Unsupported> {
     let mut constants = Constants { texts: &graph.texts, bytes: Vec::new(), words: HashMap::new() };
     let mut instructions = Vec::new();
-    let mut starts = vec![0; graph.functions.len()];
+    let mut starts = Vec::new();
+    let mut start_of = vec![0; graph.functions.len()];
     let mut addresses: Vec<(usize, usize)> = Vec::new();
     let mut stack_bytes = [0; 2];
     for (number, function) in graph.functions.iter().enumerate() {
@@ -66,7 +80,8 @@ pub(crate) fn emit(graph: &Graph) -> Result<Code, Unsupported> {
         if number > 0 && addresses.iter().all(|(_, called)| *called != number) {
             continue;
         }
-        starts[number] = instructions.len();
+        starts.push(instructions.len());
+        start_of[number] = instructions.len();
         let lines = line::lines(function);
         let plan = register::allocate(&lines, &function.values);
         let depth = usize::from(number > 0);
@@ -81,6 +96,16 @@ pub(crate) fn emit(graph: &Graph) -> Result<Code, Unsupported> {
             return Err(crate::graph::too_long());
         }
     }
+    if starts.len() > FUNCTIONS_MAX {
+        return Err(Unsupported(format!("the filter has more than {FUNCTIONS_MAX} functions")));
+    }
+    let called = addresses.iter().map(|&(_, function)| start_of[function]);
+    let steps = steps(instructions.len(), &starts, called);
+    if steps > STEPS_MAX {
+        return Err(Unsupported(format!(
+            "the filter may take {steps} steps; {STEPS_MAX} are the most"
+        )));
+    }
     if constants.bytes.len() > usize::from(u16::MAX) {
         return Err(Unsupported("the filter's strings have more than 65535 bytes".into()));
     }
@@ -88,7 +113,7 @@ pub(crate) fn emit(graph: &Graph) -> Result<Code, Unsupported> {
         return Err(Unsupported("the filter has too many values at a time".into()));
     }
     for (at, function) in addresses {
-        instructions[at].immediate = starts[function] as i32 - at as i32 - 1;
+        instructions[at].immediate = start_of[function] as i32 - at as i32 - 1;
     }
     Ok(Code { instructions, constants: constants.bytes })
 }

@@ -69,13 +69,13 @@ pub(super) fn allocate(lines: &[Line], values: &Values) -> Plan {
         .map(|n| 2 * n)
         .collect();
     let lives = lives(lines, values);
-    let is_frame_saved = frame_end(lines, values).is_some_and(|end| crosses(&calls, 0, end));
-    let scan = |keeps_scratch| {
+    let scan = |is_tight| {
+        let end = frame_end(lines, values, is_tight);
         let mut scan = Scan {
             values,
             calls: &calls,
-            is_frame_saved,
-            keeps_scratch,
+            is_frame_saved: end.is_some_and(|end| crosses(&calls, 0, end)),
+            keeps_scratch: is_tight,
             locations: BTreeMap::new(),
             active: Vec::new(),
             stack_bytes: 0,
@@ -90,7 +90,7 @@ pub(super) fn allocate(lines: &[Line], values: &Values) -> Plan {
     }
     Plan {
         locations: done.locations,
-        frame: if is_frame_saved { SAVED_FRAME } else { FRAME },
+        frame: if done.is_frame_saved { SAVED_FRAME } else { FRAME },
         is_leaf: calls.is_empty(),
         stack_bytes: done.stack_bytes,
     }
@@ -100,25 +100,30 @@ fn crosses(calls: &[usize], from: usize, to: usize) -> bool {
     calls.iter().any(|&call| from < call && call < to)
 }
 
-/// The last use of the frame: by loads and by calls.
-fn frame_end(lines: &[Line], values: &Values) -> Option<usize> {
+/// The last use of the frame: by loads and by calls; and by whatever may load again, if there are
+/// not registers enough.
+fn frame_end(lines: &[Line], values: &Values, is_tight: bool) -> Option<usize> {
+    let is_slot = |value: &Value| matches!(values.op(*value), Op::Slot(_));
     let uses_frame = |line: &Line| match line {
-        Line::Compute(value) => {
-            matches!(values.op(*value), Op::Slot(_)) || values.op(*value).is_call()
-        }
-        _ => false,
+        Line::Compute(value) if is_slot(value) || values.op(*value).is_call() => true,
+        line => is_tight && used(line, values).0.iter().any(is_slot),
     };
     lines.iter().rposition(uses_frame).map(|n| 2 * n)
 }
 
-/// The values that a line uses, and whether what it makes may not take the register of the last.
+/// The values whose registers a line reads, and whether what it makes may not take that of the
+/// last. Constants on the left and as arguments are not among them: they are written where they
+/// are wanted, whether or not a register has them.
 fn used(line: &Line, values: &Values) -> (Vec<Value>, bool) {
+    let is_read = |value: &Value| values.constant(*value).is_none();
     match line {
-        Line::Compute(value) => {
-            let op = values.op(*value);
-            let keeps_last = matches!(op, Op::Alu(alu, ..) if !alu.is_commutative());
-            (op.operands(), keeps_last)
-        }
+        Line::Compute(value) => match values.op(*value) {
+            Op::Alu(alu, a, b) => {
+                let uses = Some(*a).filter(is_read).into_iter().chain([*b]).collect();
+                (uses, !alu.is_commutative())
+            }
+            op => (op.operands().into_iter().filter(is_read).collect(), false),
+        },
         Line::JumpIf { a, b, .. } => (vec![*a, *b], false),
         _ => (Vec::new(), false),
     }
@@ -128,10 +133,10 @@ fn lives(lines: &[Line], values: &Values) -> Vec<Life> {
     let mut lives: BTreeMap<Value, Life> = BTreeMap::new();
     for (n, line) in lines.iter().enumerate() {
         let (uses, keeps_last) = used(line, values);
-        for (index, value) in uses.iter().enumerate() {
+        for value in &uses {
             // Constants that have no life here are immediates.
             if let Some(life) = lives.get_mut(value) {
-                let is_kept = keeps_last && index == 1;
+                let is_kept = keeps_last && Some(value) == uses.last();
                 life.to = life.to.max(2 * n + usize::from(is_kept));
             }
         }

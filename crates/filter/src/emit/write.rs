@@ -139,15 +139,15 @@ impl Writer<'_, '_> {
         }
     }
 
-    /// Puts a value into a register.
+    /// Puts a value into a register. A constant may be wanted where no register has it yet.
     fn read_to(&mut self, value: Value, dst: u8) {
         match (self.plan.location(value), self.values.op(value)) {
+            (_, Op::Constant(bits)) => self.constant(dst, *bits),
             (Some(Location::Register(register)), _) => self.mov(dst, register),
             (Some(Location::Stack(offset)), _) => self.load(dst, STACK_END, offset),
             (_, Op::Slot(slot)) => {
                 self.load(dst, self.plan.frame, (slot * SLOT_BYTES) as i16);
             }
-            (_, Op::Constant(bits)) => self.constant(dst, *bits),
             (_, Op::Text(text)) => {
                 let word = self.constants.word(*text);
                 self.wide(dst, 0, word.to_bits());
@@ -285,10 +285,7 @@ impl Writer<'_, '_> {
         for (dst, argument) in (FRAME..).zip(&arguments) {
             let src = match argument {
                 Argument::Frame => Some(self.plan.frame),
-                Argument::Value(value) => match self.plan.location(*value) {
-                    Some(Location::Register(register)) => Some(register),
-                    _ => None,
-                },
+                Argument::Value(value) => self.register_of(*value),
             };
             moves.extend(src.filter(|src| *src != dst).map(|src| (dst, src)));
         }
@@ -297,13 +294,23 @@ impl Writer<'_, '_> {
         // the frame, which is where it was, or in register 1.
         for (dst, argument) in (FRAME..).zip(&arguments) {
             if let Argument::Value(value) = argument
-                && !matches!(self.plan.location(*value), Some(Location::Register(_)))
+                && self.register_of(*value).is_none()
             {
                 self.read_to(*value, dst);
             }
         }
         let immediate = helper as i32;
         self.push(Insn { op: CALL, immediate, ..Insn::default() });
+    }
+
+    /// The register that an argument is in.
+    fn register_of(&self, value: Value) -> Option<u8> {
+        match self.plan.location(value) {
+            Some(Location::Register(register)) => {
+                self.values.constant(value).is_none().then_some(register)
+            }
+            _ => None,
+        }
     }
 
     /// Moves between registers as if all were done at once. No register is the target of two.

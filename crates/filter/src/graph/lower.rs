@@ -422,6 +422,16 @@ impl<'shared, 'filter> Lower<'shared, 'filter> {
                 Some(value) => *value,
                 None => return Err(Unsupported("a value that nothing binds".into())),
             },
+            Node::Negate(_) | Node::Complement(_) | Node::ToFloat(_) | Node::Arithmetic(..) => {
+                self.operated(expr)?
+            }
+            _ => self.asked(expr)?,
+        })
+    }
+
+    /// What an operator makes of numbers.
+    fn operated(&mut self, expr: &Expr) -> Result<Value, Unsupported> {
+        Ok(match &expr.node {
             Node::Negate(of) => {
                 let value = self.value(of)?;
                 if expr.of == Type::Float {
@@ -447,6 +457,13 @@ impl<'shared, 'filter> Lower<'shared, 'filter> {
                 let (a, b) = (self.value(a)?, self.value(b)?);
                 self.arithmetic(*operator, expr.of, a, b)
             }
+            _ => self.asked(expr)?,
+        })
+    }
+
+    /// What is true or false: a helper says it as a number, or it is made one.
+    fn asked(&mut self, expr: &Expr) -> Result<Value, Unsupported> {
+        Ok(match &expr.node {
             Node::StringTest(test, string, part) => {
                 let arguments = vec![self.value(string)?, self.value(part)?];
                 self.call(helper(*test), arguments)

@@ -97,7 +97,6 @@ impl Op {
 
 /// How two values are compared.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-#[expect(clippy::enum_variant_names, reason = "the names are the instructions'")]
 pub(crate) enum Relation {
     Equal,
     NotEqual,

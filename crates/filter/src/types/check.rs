@@ -3,8 +3,8 @@
 use trackway_jit::Kind;
 use trackway_schema::Label;
 
-use super::name::{Resolved, article};
-use super::{Elements, Expr, Filter, Need, Node, Options, Step, Type};
+use super::name::article;
+use super::{Elements, Expr, Filter, Need, Node, Options, Type};
 use crate::error::{Error, Topic, Warning};
 use crate::layout::{self, Layout};
 use crate::number;
@@ -194,15 +194,9 @@ impl<'layout> Checker<'layout> {
         let at = self.integer(index)?;
         let numbers = self.elements(element);
         match (at.constant(), count, numbers) {
-            (Some(at), Some(count), _) if at < count => {
-                let mut place = found.place;
-                place.steps.push(Step::Element(at));
-                self.load(Resolved { place, of: element }, span)
-            }
-            (Some(at), _, None) if count.is_none() && at <= i64::MAX as u64 => {
-                let mut place = found.place;
-                place.steps.push(Step::Element(at));
-                self.load(Resolved { place, of: element }, span)
+            (Some(at), Some(count), _) if at < count => self.load(found.element(at, element), span),
+            (Some(at), None, None) if at <= i64::MAX as u64 => {
+                self.load(found.element(at, element), span)
             }
             (constant, count, Some((elements, labels))) => {
                 let never = constant.is_some_and(|at| {

@@ -103,7 +103,7 @@ impl<'layout> Checker<'layout> {
         for item in items {
             let bound = Typed { expr: Expr { node: Node::Bound, of }, labels: value.labels };
             let test = match item {
-                Item::One(one) => self.one(bound, tree.span, one)?,
+                Item::One(one) => self.one(bound, one)?,
                 Item::Range(low, high) => self.range(bound, low, high)?,
             };
             match (tests.last_mut().map(|last| &mut last.node), test.node) {
@@ -122,7 +122,7 @@ impl<'layout> Checker<'layout> {
         Ok(Expr::truth(Node::Within(Box::new(value.expr), tests)))
     }
 
-    fn one(&mut self, bound: Typed<'layout>, value_span: Span, tree: &Tree) -> Result<Expr, Error> {
+    fn one(&mut self, bound: Typed<'layout>, tree: &Tree) -> Result<Expr, Error> {
         if let Parsed::Text(text) = &tree.node {
             return self.with_text(Binary::Equal, bound, tree.span, text, tree.span);
         }
@@ -133,13 +133,7 @@ impl<'layout> Checker<'layout> {
         {
             return Ok(within(bound.expr, constant_range((bits, item.of), (bits, item.of), of)));
         }
-        let item_of = item.of;
-        self.ordinary(Binary::Equal, (bound.expr, tree.span), (item, tree.span)).map_err(|error| {
-            if (of == Type::Text) != (item_of == Type::Text) {
-                return error;
-            }
-            Error { span: value_span, ..error }
-        })
+        self.ordinary(Binary::Equal, (bound.expr, tree.span), (item, tree.span))
     }
 
     fn range(&mut self, bound: Typed<'layout>, low: &Tree, high: &Tree) -> Result<Expr, Error> {

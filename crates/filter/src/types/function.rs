@@ -26,6 +26,8 @@ const FUNCTIONS: [(&str, usize, &str); 11] = [
     ("changed", 1, "changed(status)"),
 ];
 
+/// Most that `rate` lets pass in an interval: a cell counts no further.
+const RATE_MAX: u64 = (1 << 28) - 1;
 /// Units that `rate(100/s)` knows, in nanoseconds.
 const INTERVALS: [(&str, u64); 5] =
     [("ns", 1), ("us", 1_000), ("ms", 1_000_000), ("s", 1_000_000_000), ("min", 60_000_000_000)];
@@ -180,7 +182,7 @@ impl Checker<'_> {
             _ => None,
         };
         match (many, interval_ns) {
-            (Some(many @ 1..=0x7fff_ffff), Some(interval_ns @ 1..)) => {
+            (Some(many @ 1..=RATE_MAX), Some(interval_ns @ 1..)) => {
                 let cell = self.cell(span)?;
                 Ok(Expr::truth(Node::Rate { cell, many, interval_ns }))
             }

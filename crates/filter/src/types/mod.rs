@@ -10,7 +10,7 @@ mod function;
 mod name;
 mod suggest;
 
-use trackway_jit::{CELLS_MAX, Kind};
+use trackway_jit::Kind;
 use trackway_schema::Scalar;
 
 use crate::error::{Error, Warning};
@@ -250,10 +250,10 @@ pub struct Filter {
 
 /// How to take what layouts say.
 #[derive(Debug, Clone, Copy, Default)]
-pub struct Options {
+pub(crate) struct Options {
     /// Every integer without a sign is taken for one of 64 bits: for a filter that serves events
     /// in which it has different widths.
-    pub all_are_wide: bool,
+    pub(crate) all_are_wide: bool,
 }
 
 /// Checks `text` against what an event has.
@@ -266,7 +266,6 @@ pub fn check(text: &str, layout: &Layout) -> Result<Filter, Error> {
 }
 
 pub(crate) fn check_with(text: &str, layout: &Layout, options: Options) -> Result<Filter, Error> {
-    const { assert!(CELLS_MAX <= u8::MAX as usize) };
     let parsed = parse(text)?;
     let mut checker = check::Checker::new(layout, options, parsed.warnings);
     let root = checker.truth(&parsed.tree)?;

@@ -21,10 +21,11 @@ pub(super) struct Resolved<'layout> {
     pub(super) of: &'layout layout::Type,
 }
 
-impl Resolved<'_> {
-    fn element(mut self, index: u64) -> Self {
+impl<'layout> Resolved<'layout> {
+    /// Its element of this number, which is of this type.
+    pub(super) fn element(mut self, index: u64, of: &'layout layout::Type) -> Self {
         self.place.steps.push(Step::Element(index));
-        self
+        Self { of, ..self }
     }
 }
 
@@ -70,10 +71,10 @@ impl<'layout> Checker<'layout> {
                 };
                 match of.of {
                     layout::Type::Array(element, count) if at < *count => {
-                        Ok(Resolved { of: element, ..of }.element(at))
+                        Ok(of.element(at, element))
                     }
                     layout::Type::Sequence(element) if at <= i64::MAX as u64 => {
-                        Ok(Resolved { of: element, ..of }.element(at))
+                        Ok(of.element(at, element))
                     }
                     layout::Type::Array(_, count) => {
                         let message = format!("{} has {count} elements, from 0", of.place);

@@ -38,9 +38,9 @@ impl Event {
         elements.get(index.parse::<usize>().ok()?).copied().map(Datum::Number)
     }
 
-    /// Adds what a line says: `NAME TYPE = VALUES`.
+    /// Adds what a line says: `NAME TYPE = VALUES`, of which there may be none.
     pub(crate) fn add(&mut self, root: &str, line: &str) {
-        let (declared, values) = line.split_once(" = ").expect("a value");
+        let (declared, values) = line.split_once(" =").expect("a value");
         let mut words = declared.split_whitespace();
         let name = words.next().expect("a name");
         let words: Vec<&str> = words.collect();

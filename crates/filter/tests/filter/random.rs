@@ -4,6 +4,7 @@
 use proptest::prelude::*;
 use trackway_filter::compile::compile;
 use trackway_filter::evaluate::{State, evaluate};
+use trackway_jit::insn::{Insn, alu, class, jump, source};
 
 use super::event::{Event, Now, Script};
 use super::runner::{Frame, Runner, inspect};
@@ -311,16 +312,20 @@ impl Writer<'_, '_> {
     }
 }
 
-/// Whether there was an expression to compare; panics if the answers differ.
-fn compare(values: &[u32], expression: &[u32], depth: usize) -> bool {
+/// Compares the answers that tree and bytecode give, after `spoil` has done something to the
+/// bytecode. `None` if the text was no expression; else what differs, if anything does.
+fn compare(
+    values: &[u32],
+    expression: &[u32],
+    depth: usize,
+    spoil: impl Fn(&mut [Insn]),
+) -> Option<Result<(), String>> {
     let event = event(&mut Dice { numbers: values, at: 0 });
     let mut dice = Dice { numbers: expression, at: 0 };
     let text = Writer { dice: &mut dice, item: None }.truth(depth);
-    let Ok(compiled) = compile(&text, &event.layout) else { return false };
-    let alternative = compiled.alternative;
-    if std::env::var("SHOW").is_ok() {
-        eprintln!("TEXT {text}\n{}", trackway_filter::explain::listing(&alternative));
-    }
+    let compiled = compile(&text, &event.layout).ok()?;
+    let mut alternative = compiled.alternative;
+    spoil(&mut alternative.programs[0]);
     inspect(&alternative.programs[0]);
     let mut states = [State::new(&compiled.filter), State::new(&compiled.filter)];
     let script =
@@ -334,11 +339,13 @@ fn compare(values: &[u32], expression: &[u32], depth: usize) -> bool {
         let frame = Frame::of(&alternative, |path| event.find(path, time)).expect("a frame");
         let (state, world) = (&mut states[1], &mut worlds[1]);
         let answer = Runner { alternative: &alternative, frame: &frame, state, world }.run();
-        assert_eq!(answer, expected, "event {time}: {text}");
-        assert_eq!(states[0], states[1], "event {time}: {text}");
-        assert_eq!(worlds[0].asked, worlds[1].asked, "event {time}: {text}");
+        let is_same =
+            answer == expected && states[0] == states[1] && worlds[0].asked == worlds[1].asked;
+        if !is_same {
+            return Some(Err(format!("event {time}, {expected} and {answer}: {text}")));
+        }
     }
-    true
+    Some(Ok(()))
 }
 
 proptest! {
@@ -354,23 +361,53 @@ proptest! {
         expression in prop::collection::vec(any::<u32>(), 0..300),
         depth in 0..6_usize,
     ) {
-        compare(&values, &expression, depth);
+        let compared = compare(&values, &expression, depth, |_| {});
+        prop_assert_eq!(compared.unwrap_or(Ok(())), Ok(()));
     }
+}
+
+/// What comes of 400 comparisons: how many there were, and in how many something differed.
+fn compare_many(spoil: impl Fn(&mut [Insn])) -> (usize, usize) {
+    let mut seed = 1_u64;
+    let mut numbers = || -> Vec<u32> {
+        let next = |_| {
+            // Knuth's linear congruence, MMIX.
+            seed = seed.wrapping_mul(6_364_136_223_846_793_005);
+            seed = seed.wrapping_add(1_442_695_040_888_963_407);
+            (seed >> 33) as u32
+        };
+        (0..300).map(next).collect()
+    };
+    let compared: Vec<_> =
+        (0..400).filter_map(|case| compare(&numbers(), &numbers(), case % 5, &spoil)).collect();
+    (compared.len(), compared.iter().filter(|result| result.is_err()).count())
 }
 
 #[test]
 fn most_random_expressions_are_ones() {
-    let mut seed = 1_u64;
-    let mut numbers = move || -> Vec<u32> {
-        let mut next = || {
-            // Knuth's linear congruence, MMIX.
-            seed = seed
-                .wrapping_mul(6_364_136_223_846_793_005)
-                .wrapping_add(1_442_695_040_888_963_407);
-            (seed >> 33) as u32
-        };
-        (0..300).map(|_| next()).collect()
+    let (count, differing) = compare_many(|_| {});
+    assert!(count > 300, "only {count} of 400 were compared");
+    assert_eq!(differing, 0);
+}
+
+#[test]
+fn wrong_bytecode_is_noticed() {
+    let replace = |from: u8, to: u8| {
+        move |program: &mut [Insn]| {
+            for insn in program.iter_mut().filter(|insn| insn.op == from) {
+                insn.op = to;
+            }
+        }
     };
-    let good = (0..400).filter(|case| compare(&numbers(), &numbers(), case % 5)).count();
-    assert!(good > 300, "only {good} of 400 were compared");
+    let jump = class::JMP | source::K;
+    for (from, to) in [
+        (jump | jump::JSLE, jump | jump::JSLT),
+        (jump | jump::JSGE, jump | jump::JGE),
+        (jump | jump::JEQ, jump | jump::JSLE),
+        (class::ALU64 | source::X | alu::ADD, class::ALU64 | source::X | alu::SUB),
+        (class::ALU64 | source::X | alu::AND, class::ALU64 | source::X | alu::OR),
+    ] {
+        let (_, differing) = compare_many(replace(from, to));
+        assert!(differing > 0, "{from:#x} instead of {to:#x} goes unnoticed");
+    }
 }
