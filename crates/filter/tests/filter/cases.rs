@@ -5,9 +5,9 @@ use std::path::Path;
 
 use trackway_filter::compile::compile;
 use trackway_filter::evaluate::{State, evaluate};
-use trackway_filter::object::Object;
 
 use super::event::{Event, Now, Script};
+use super::machine::Machine;
 use super::runner::{Frame, Runner, inspect};
 
 #[derive(Default)]
@@ -65,6 +65,7 @@ fn check(case: &Case) -> Result<(), String> {
     inspect(&alternative.programs[0]);
     let mut states = [State::new(&compiled.filter), State::new(&compiled.filter)];
     let mut worlds = [case.script.clone(), case.script.clone()];
+    let mut machine = Machine::new(compiled.filter.cells, &alternative, &case.script);
     for (time, &expected) in case.answers.iter().enumerate() {
         let now = Now::new(&compiled.filter.needs, &case.event, time);
         worlds[0].now = time;
@@ -74,16 +75,19 @@ fn check(case: &Case) -> Result<(), String> {
         }
         let frame = Frame::of(&alternative, |path| case.event.find(path, time));
         worlds[1].now = time;
-        let answer = frame.is_some_and(|frame| {
+        let answers = frame.map_or([false; 3], |frame| {
             let (state, world) = (&mut states[1], &mut worlds[1]);
-            Runner { alternative: &alternative, frame: &frame, state, world }.run()
+            let answer = Runner { alternative: &alternative, frame: &frame, state, world }.run();
+            let [interpreted, machine] = machine.answers(&frame, time);
+            [answer, interpreted, machine]
         });
-        if answer != expected {
-            return Err(format!("the bytecode answers {answer} to event {time}"));
+        if answers != [expected; 3] {
+            return Err(format!(
+                "bytecode, interpreted and as machine code answer {answers:?} to event {time}"
+            ));
         }
     }
-    let object = Object { cells: compiled.filter.cells, alternatives: vec![alternative] };
-    object.encode().map(|_| ()).map_err(|error| error.to_string())
+    Ok(())
 }
 
 #[test]

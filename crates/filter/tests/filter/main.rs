@@ -4,6 +4,7 @@
 mod cases;
 mod event;
 mod hostile;
+mod machine;
 mod messages;
 mod random;
 mod runner;

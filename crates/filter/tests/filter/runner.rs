@@ -50,6 +50,14 @@ impl Frame {
         Some(frame)
     }
 
+    pub(crate) fn slots(&self) -> &[u64] {
+        &self.slots
+    }
+
+    pub(crate) fn bytes(&self) -> &[u8] {
+        &self.bytes
+    }
+
     fn word(&mut self, bytes: &[u8], length: usize) -> u64 {
         let offset = self.bytes.len() as u32;
         self.bytes.extend(bytes);
