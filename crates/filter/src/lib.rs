@@ -38,6 +38,8 @@
 //! - An enumeration beside a string is compared by label.
 //! - `&&`, `||` and `in` go from left to right, and no further than is needed. What remembers
 //!   (`count`, `changed`, `rate`) remembers only being asked.
+//! - `any`, `all` and `none` go through one sequence or array of numbers, 4,096 elements of it at
+//!   most. Nothing in them may remember, choose, or ask for elements that may not be there.
 //! - An element that is not there, once it is asked for, makes the whole filter false.
 //!
 //! # Example

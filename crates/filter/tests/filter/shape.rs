@@ -183,5 +183,6 @@ fn many_values_at_a_time_are_kept_somewhere() {
         names.map(|n| format!("({n} * (f > 1))")).join(" - ")
     ) + " && "
         + &text;
-    program(&text);
+    let store = class::STX | size::DW | mode::MEM;
+    assert!(count(&program(&text), store) > 0, "some of them are on the stack");
 }
