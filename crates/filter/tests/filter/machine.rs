@@ -72,7 +72,7 @@ impl Machine {
         let second = self.within(1, frame, now, |verified, frame, code| match code {
             // SAFETY: the code was made of this program, and begins with such a function.
             Some(code) => unsafe {
-                let entry = std::mem::transmute::<*const u8, Entry>(code.as_ptr());
+                let entry = std::mem::transmute::<*const u8, Entry>(code.start());
                 frame.run(entry, verified.rules().slots) != 0
             },
             None => first,

@@ -1,5 +1,6 @@
-//! Tests of filters from text to answer: cases that people wrote, and random ones; both the tree's
-//! evaluator and the bytecode answer, and must agree.
+//! Tests of filters from text to answer: cases that people wrote, and random ones. The tree's
+//! evaluator answers, and the bytecode: run by these tests, by `jit`'s interpreter, and as machine
+//! code. All must agree.
 
 mod cases;
 mod event;

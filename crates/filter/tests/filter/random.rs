@@ -7,6 +7,7 @@ use trackway_filter::evaluate::{State, evaluate};
 use trackway_jit::insn::{Insn, alu, class, jump, source};
 
 use super::event::{Event, Now, Script};
+use super::machine::Machine;
 use super::runner::{Frame, Runner, inspect};
 
 /// How often a random event happens.
@@ -325,11 +326,15 @@ fn compare(
     let text = Writer { dice: &mut dice, item: None }.truth(depth);
     let compiled = compile(&text, &event.layout).ok()?;
     let mut alternative = compiled.alternative;
+    let whole = alternative.programs[0].clone();
     spoil(&mut alternative.programs[0]);
     inspect(&alternative.programs[0]);
     let mut states = [State::new(&compiled.filter), State::new(&compiled.filter)];
     let script =
         Script { times: vec![0, 5, 10], randoms: vec![0, u64::MAX, 7], ..Script::default() };
+    // What was spoiled may be refused, and rightly.
+    let is_whole = whole == alternative.programs[0];
+    let mut machine = is_whole.then(|| Machine::new(compiled.filter.cells, &alternative, &script));
     let mut worlds = [script.clone(), script];
     for time in 0..TIMES {
         worlds[0].now = time;
@@ -343,6 +348,10 @@ fn compare(
             answer == expected && states[0] == states[1] && worlds[0].asked == worlds[1].asked;
         if !is_same {
             return Some(Err(format!("event {time}, {expected} and {answer}: {text}")));
+        }
+        let answers = machine.as_mut().map(|machine| machine.answers(&frame, time));
+        if answers.is_some_and(|answers| answers != [expected; 2]) {
+            return Some(Err(format!("event {time}, {expected} and {answers:?}: {text}")));
         }
     }
     Some(Ok(()))
