@@ -86,6 +86,11 @@ fn requests_to_a_session() {
 }
 
 #[test]
+fn filters_as_people_write_them() {
+    smoke("expression");
+}
+
+#[test]
 fn filters_for_traced_programs() {
     smoke("filter");
 }

@@ -7,6 +7,7 @@
 //! is watched from outside, by whoever calls.
 #![deny(unsafe_code)]
 
+mod expression;
 mod filter;
 mod folder;
 mod metadata;
@@ -14,6 +15,7 @@ mod mutate;
 mod packets;
 mod session;
 
+pub use expression::expression;
 pub use filter::filter;
 pub use folder::folder;
 pub use metadata::tsdl;
@@ -76,7 +78,7 @@ const MEMORY: Bound = Bound { per_byte: 256, base: 16 << 20 };
 const ALLOCATIONS: Bound = Bound { per_byte: 16, base: 256 << 10 };
 
 /// All of them.
-pub const TARGETS: [Target; 7] = [
+pub const TARGETS: [Target; 8] = [
     Target {
         name: "tsdl",
         run: tsdl,
@@ -119,6 +121,13 @@ pub const TARGETS: [Target; 7] = [
         values: session::VALUES,
         memory: session::MEMORY,
         allocations: session::ALLOCATIONS,
+    },
+    Target {
+        name: "expression",
+        run: expression,
+        values: expression::INSNS,
+        memory: expression::MEMORY,
+        allocations: expression::ALLOCATIONS,
     },
     Target {
         name: "filter",
