@@ -13,12 +13,9 @@ use std::collections::HashMap;
 
 use trackway_jit::helper::Word;
 use trackway_jit::insn::Insn;
-use trackway_jit::{ELEMENTS_MAX, INSTRUCTIONS_MAX, STACK_BYTES, STEPS_MAX};
+use trackway_jit::{ELEMENTS_MAX, FUNCTIONS_MAX, INSTRUCTIONS_MAX, STACK_BYTES, STEPS_MAX};
 
 use crate::graph::{Graph, Op, Unsupported, Value, Values};
-
-/// Most functions of a program, the filter included.
-const FUNCTIONS_MAX: usize = 64;
 
 /// Whether instructions have room for this constant: 32 bits, extended by their sign.
 pub(crate) fn is_immediate(bits: u64) -> bool {
