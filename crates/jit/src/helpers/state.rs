@@ -67,6 +67,10 @@ pub(super) fn rate(cell: &Cell, most: u64, length_ns: u64, now_ns: u64) -> bool 
 
 #[cfg(test)]
 mod tests {
+    extern crate std;
+
+    use std::vec::Vec;
+
     use super::*;
 
     #[test]
@@ -107,5 +111,21 @@ mod tests {
             assert!(rate(&cell, 1, 1_000_000_000, day * day_ns));
             assert!(!rate(&cell, 1, 1_000_000_000, day * day_ns));
         }
+    }
+
+    /// Four threads at once: nothing is counted twice or lost, and no more pass than may.
+    #[test]
+    fn threads_share_cells() {
+        let (counted, rated) = (Cell::new(0), Cell::new(0));
+        let passes = || {
+            count(&counted);
+            rate(&rated, 100, 10, 7)
+        };
+        let passed: usize = std::thread::scope(|scope| {
+            let thread = |_| scope.spawn(|| (0..5000).filter(|_| passes()).count());
+            let threads: Vec<_> = (0..4).map(thread).collect();
+            threads.into_iter().map(|thread| thread.join().expect("no panic")).sum()
+        });
+        assert_eq!((counted.into_inner(), passed), (20_000, 100));
     }
 }
