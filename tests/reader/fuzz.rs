@@ -85,6 +85,16 @@ fn requests_to_a_session() {
     smoke("control");
 }
 
+#[test]
+fn filters_as_people_write_them() {
+    smoke("expression");
+}
+
+#[test]
+fn filters_for_traced_programs() {
+    smoke("filter");
+}
+
 /// A bound that nothing can break would find nothing.
 #[test]
 fn bounds_can_be_broken() {

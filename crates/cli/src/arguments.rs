@@ -58,6 +58,7 @@ pub(crate) enum Verb {
     Print(PrintArguments),
     Trim(TrimArguments),
     Merge(MergeArguments),
+    Filter(crate::filter::Arguments),
     Doctor(crate::doctor::Arguments),
     /// Measure what tracing costs on this machine
     Bench(crate::bench::Arguments),
@@ -200,6 +201,7 @@ pub(crate) enum Format {
 ///
 ///   trackway print trackway-20261121-093000
 ///   trackway print --on 'myapp:req*' --begin 09:30 --end 09:31 DIR
+///   trackway print --filter 'status >= 400 && path == "/api/*"' DIR
 ///   trackway print --format json DIR | jq .fields
 ///   trackway print --stats DIR
 ///   trackway print --follow DIR
@@ -240,6 +242,11 @@ pub(crate) struct PrintArguments {
     pub(crate) output: Option<PathBuf>,
     #[command(flatten)]
     pub(crate) selection: SelectionArguments,
+    /// Only events of which this is true: an expression over their fields and contexts, of events
+    /// whose name matches the pattern (without one: of all); several must all be true
+    #[arg(long, value_name = "[PATTERN: ]EXPR", allow_hyphen_values = true,
+        conflicts_with_all = ["stats", "details"])]
+    pub(crate) filter: Vec<String>,
     /// Show dates
     #[arg(long)]
     pub(crate) clock_date: bool,

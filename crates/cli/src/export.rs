@@ -41,7 +41,8 @@ pub(crate) fn trim(arguments: &TrimArguments) -> anyhow::Result<ExitCode> {
     let found = open(&arguments.traces, &mut io::stderr())?;
     let first = || first_time(&found.inputs);
     let range = time_range::of(&arguments.selection, arguments.clock_gmt, first)?;
-    let selection = Selection { range, events: &|name| patterns.select(name) };
+    let events = |name: &str| patterns.select(name);
+    let selection = Selection { range, events: &events, ..Selection::default() };
     patterns.warn_if_none(&found.inputs, &mut io::stderr())?;
     run(found, &arguments.output, arguments.jobs, |inputs, export, jobs, messages| {
         trackway_reader::trim(inputs, &selection, export, jobs, messages)

@@ -55,12 +55,27 @@ pub(crate) fn run(format: Format, output: &mut dyn Write) -> anyhow::Result<Exit
     Ok(ExitCode::SUCCESS)
 }
 
+/// All kinds of events that there are, or were.
+///
+/// # Errors
+///
+/// If there is a window that cannot be opened.
+pub(crate) fn descriptions() -> anyhow::Result<Vec<EventDescription>> {
+    let home = Home::open()?;
+    Ok(home.map_or_else(Vec::new, |home| described(home.window()).collect()))
+}
+
+fn described(window: &Window) -> impl Iterator<Item = EventDescription> {
+    (0..EVENTS_MAX).filter_map(|index| {
+        let bytes = window.description(index)?;
+        EventDescription::decode(bytes.as_slice()).ok()
+    })
+}
+
 /// Variants of each event that the window knows (same name, other fields), by full name.
 pub(crate) fn events_in(window: &Window) -> BTreeMap<String, Vec<EventDescription>> {
     let mut events: BTreeMap<String, Vec<EventDescription>> = BTreeMap::new();
-    for index in 0..EVENTS_MAX {
-        let Some(bytes) = window.description(index) else { continue };
-        let Ok(event) = EventDescription::decode(bytes.as_slice()) else { continue };
+    for event in described(window) {
         let variants = events.entry(event.full_name()).or_default();
         if !variants.contains(&event) {
             variants.push(event);

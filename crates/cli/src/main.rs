@@ -5,6 +5,7 @@ mod arguments;
 mod bench;
 mod doctor;
 mod export;
+mod filter;
 mod inside;
 mod list;
 #[expect(unsafe_code, reason = "the C library's time zone has no safe interface")]
@@ -72,6 +73,7 @@ fn run(arguments: Arguments) -> anyhow::Result<ExitCode> {
             named::find(&mut arguments.traces);
             export::merge(&arguments)
         }
+        Verb::Filter(arguments) => filter::run(arguments, &mut io::stdout().lock()),
         Verb::Doctor(arguments) => doctor::run(&arguments),
         Verb::Bench(arguments) => bench::run(&arguments, &mut io::stdout()),
         Verb::Completions(completions) => {

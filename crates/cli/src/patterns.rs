@@ -54,7 +54,8 @@ impl<'a> Patterns<'a> {
     }
 }
 
-fn matches(pattern: &str, name: &str) -> bool {
+/// Whether a pattern is for events of this name.
+pub(crate) fn matches(pattern: &str, name: &str) -> bool {
     let is_whole = glob_matches(pattern.as_bytes(), name.as_bytes());
     let provider = name.split_once(':').map(|(provider, _)| provider);
     is_whole

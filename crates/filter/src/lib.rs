@@ -1,6 +1,77 @@
 //! Filters as people write them: from text to tree, to types, to a graph, to bytecode.
 //!
-//! What a filter is to those who run it: docs/design/0008-filters.md.
+//! What a filter is to those who run it: docs/design/0008-filters.md. Where the idea comes from:
+//! Sharma, Dagenais: *Enhanced Userspace and In-Kernel Trace Filtering for Quasi-Realtime Systems*,
+//! 2015, sections 3.4 and 4.
+//!
+//! | stage | from | to |
+//! |---|---|---|
+//! | [`token`] | text | tokens with their places |
+//! | [`mod@parse`] | tokens | a tree, by C's precedences |
+//! | [`types`] | the tree and a [`layout`] | a typed tree, or an error that says what to do |
+//! | `graph` | the typed tree | a control-flow graph in which nothing is asked twice |
+//! | `emit` | the graph | eBPF, registers, constants |
+//! | [`object`] | bytecode for all kinds of events | bytes |
+//!
+//! [`mod@evaluate`] answers by the typed tree itself; the answers are the same. [`explain`] shows
+//! what was made.
+//!
+//! # The language
+//!
+//! ```text
+//! fields      length   pos.x   xs[2]   xs[i]   $ctx.vpid   $app.provider:type
+//! numbers     12  0xff  0b101  0755  1_000  'a'  2.5  1e9  64Ki (k M G Ki Mi Gi)  5ms (ns us ms s)
+//! strings     "a\n"; with == != in, a star is anything: "lib*.so"; \* is a star
+//! operators   as in C, with C's precedences:  * / %   + -   << >>   < <= > >=   == !=   &   ^   |
+//!             && ||  ! ~ - + ( )
+//! sets        x in (1, 2, 5..9)   name in ("a*", "b")   status in ("FAILED", 7)
+//! functions   starts_with(s, t)  ends_with(s, t)  contains(s, t)  length(s)  length(xs)
+//!             any(xs > 3)  all(xs > 3)  none(xs > 3)
+//!             sample(1/1000)  rate(100/s)  changed(x)  count() % 100 == 0
+//! ```
+//!
+//! - Integers have 64 bits. They are compared as numbers, whatever their signs: -1 is less than
+//!   anything unsigned. Arithmetic has a sign unless one side is an unsigned field of 64 bits; it
+//!   wraps; `x / 0` is 0, `x % 0` is `x`; a shift by a field is modulo 64. An integer beside a
+//!   float becomes a float.
+//! - What is true is 1. A number is true if it is not 0. A string is neither true nor false.
+//! - An enumeration beside a string is compared by label.
+//! - `&&`, `||` and `in` go from left to right, and no further than is needed. What remembers
+//!   (`count`, `changed`, `rate`) remembers only being asked.
+//! - `any`, `all` and `none` go through one sequence or array of numbers, 4,096 elements of it at
+//!   most. Nothing in them may remember, choose, or ask for elements that may not be there.
+//! - An element that is not there, once it is asked for, makes the whole filter false.
+//!
+//! # Example
+//!
+//! ```
+//! use trackway_filter::compile::compile;
+//! use trackway_filter::layout::{Layout, Member};
+//! use trackway_schema::Scalar;
+//!
+//! let length = Member { name: "length".into(), of: Scalar::U32.into() };
+//! let layout = Layout { event: "myapp:read".into(), fields: vec![length], ..Layout::default() };
+//! let error = compile("lenght > 5", &layout).unwrap_err();
+//! assert_eq!(
+//!     error.to_string(),
+//!     "unknown field 'lenght' of myapp:read; did you mean 'length'?"
+//! );
+//! assert_eq!(compile("length > 5", &layout)?.alternative.needs[0].path, "length");
+//! # Ok::<(), trackway_filter::error::Error>(())
+//! ```
 #![forbid(unsafe_code)]
 
+pub mod compile;
+mod emit;
+pub mod error;
+pub mod evaluate;
+pub mod explain;
+mod graph;
+pub mod layout;
+pub mod number;
+pub mod object;
+pub mod parse;
 pub mod span;
+pub mod text;
+pub mod token;
+pub mod types;

@@ -6,9 +6,20 @@
 //! are: docs/design/0008-filters.md. Nothing here allocates, blocks, or makes a system call but
 //! through helpers that it is given.
 #![no_std]
+#![deny(unsafe_code)]
 
+mod alu;
+pub mod frame;
+pub mod framer;
 pub mod helper;
+mod helpers;
 pub mod insn;
+pub mod interpret;
+pub mod listing;
+pub mod object;
+pub mod program;
+pub mod verify;
+pub mod x86;
 
 /// Most instructions of a program.
 pub const INSTRUCTIONS_MAX: usize = 4096;
@@ -16,6 +27,8 @@ pub const INSTRUCTIONS_MAX: usize = 4096;
 pub const SLOTS_MAX: usize = 64;
 /// Most cells of state.
 pub const CELLS_MAX: usize = 64;
+/// Most functions of a program.
+pub const FUNCTIONS_MAX: usize = 64;
 /// Bytes of stack that a program has, with all functions that it calls.
 pub const STACK_BYTES: usize = 512;
 /// Most functions that have been called and not come back, the program itself included.

@@ -11,6 +11,7 @@ use trackway_ctf::read::{
 use trackway_ctf::text::{Head, LINE_BYTES_MAX, Line, LineFormat, Stamp};
 
 use crate::batch::{Batch, Mark, Told};
+use crate::filter::Gather;
 use crate::input::{DataFile, Part};
 use crate::plan::Planner;
 use crate::prefixes::Prefixes;
@@ -32,6 +33,8 @@ pub(crate) struct Task<'t, B> {
     /// What lines of the current packet have in common.
     packet_text: Vec<u8>,
     prefixes: Prefixes,
+    /// What filters ask of an event.
+    gather: Gather,
     /// Events of the current packet that were begun, and between which of them it is read.
     events: u64,
     wanted: Range<u64>,
@@ -61,6 +64,7 @@ impl<'t, B: Bytes> Task<'t, B> {
             texts: None,
             packet_text: Vec::new(),
             prefixes: Prefixes::new(),
+            gather: Gather::default(),
             events: 0,
             wanted: 0..u64::MAX,
             previous: None,
@@ -187,11 +191,18 @@ impl<'t, B: Bytes> Task<'t, B> {
         let start = text.len();
         let written = self.source.event(&mut self.decoder, |body| {
             let header = body.header;
-            let class_text = texts.events.get(header.class.index()).and_then(Option::as_deref);
+            let class = texts.events.get(header.class.index()).and_then(Option::as_ref);
             let is_wanted = is_wanted && self.stream.range.has(header.time);
-            let Some(class_text) = class_text.filter(|_| is_wanted) else {
+            let Some(class) = class.filter(|_| is_wanted) else {
                 return body.skip().map(|()| None);
             };
+            // What is damaged is told of by whoever passes over it.
+            if let Some(filters) = &class.filters
+                && !filters.take(&body, &mut self.gather).unwrap_or(false)
+            {
+                return body.skip().map(|()| None);
+            }
+            let class_text = class.text.as_slice();
             let parts = [&texts.stream, class_text, &self.packet_text];
             let line = Line {
                 stamp: header.time.map(|time| Stamp { time, clock: header.clock }),

@@ -14,6 +14,7 @@
 mod batch;
 mod decode;
 mod export;
+mod filter;
 mod folder;
 mod follow;
 mod index;
@@ -36,6 +37,7 @@ use trackway_ctf::read::{Bytes, SourceStream};
 use trackway_ctf::text::{LineFormat, Shown};
 
 pub use export::{Export, ExportError, Exported, join, trim};
+pub use filter::{FilterError, Filters, layouts};
 pub use folder::{Found, OpenError, TraceFile, open};
 pub use follow::{Followed, FollowedRange, Following, follow};
 pub use index::{Index, IndexError};

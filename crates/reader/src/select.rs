@@ -2,6 +2,8 @@
 
 use trackway_ctf::read::{Clock, EventClass, Loss, Packet, StreamClass, Trace};
 
+use crate::filter::Filters;
+
 /// Which events are asked for.
 #[derive(Clone, Copy)]
 pub struct Selection<'s> {
@@ -9,6 +11,9 @@ pub struct Selection<'s> {
     pub range: Range,
     /// Whether events of this name are wanted.
     pub events: &'s (dyn Fn(&str) -> bool + Sync),
+    /// What must be true of events, besides. Only [`crate::print()`] and [`crate::follow`] look at
+    /// it.
+    pub filters: Option<&'s Filters>,
 }
 
 impl Selection<'_> {
@@ -27,7 +32,7 @@ impl Selection<'_> {
 impl Default for Selection<'_> {
     /// All events.
     fn default() -> Self {
-        Self { range: Range::default(), events: &|_| true }
+        Self { range: Range::default(), events: &|_| true, filters: None }
     }
 }
 

@@ -9,6 +9,7 @@ use std::collections::HashMap;
 use trackway_ctf::read::{Bytes, SourceStream, StreamClass, TraceIdentity};
 use trackway_ctf::text::{LineFormat, LossPlace};
 
+use crate::filter::ClassFilters;
 use crate::input::{DataFile, NamedTrace};
 use crate::plan::HEADER_WINDOW_BYTES;
 use crate::select::{Range, Selection};
@@ -51,7 +52,14 @@ impl<'t, B> Stream<'t, B> {
 pub(crate) struct ClassTexts {
     pub(crate) stream: Vec<u8>,
     /// By the event's index in its class; `None` for events that are not asked for.
-    pub(crate) events: Vec<Option<Vec<u8>>>,
+    pub(crate) events: Vec<Option<ClassText>>,
+}
+
+/// What lines of a class of events have in common, and which of them are asked for.
+pub(crate) struct ClassText {
+    pub(crate) text: Vec<u8>,
+    /// `None`: all.
+    pub(crate) filters: Option<ClassFilters>,
 }
 
 impl ClassTexts {
@@ -68,7 +76,12 @@ impl ClassTexts {
                 .events()
                 .iter()
                 .map(|event| {
-                    selection.wants(event).then(|| format.class_text(trace, stream, event))
+                    let filters = match selection.filters {
+                        _ if !selection.wants(event) => return None,
+                        Some(filters) => Some(filters.of_class(stream, event)?),
+                        None => None,
+                    };
+                    Some(ClassText { text: format.class_text(trace, stream, event), filters })
                 })
                 .collect(),
         };

@@ -116,6 +116,7 @@ fn followed(path: PathBuf) -> Vec<(String, Instant)> {
         prepare: &|_| {},
         now: &|| 0,
         events: &|_| true,
+        filters: None,
         is_read: &|| Ok(()),
         settings: Settings::default(),
     };

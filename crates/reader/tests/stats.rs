@@ -41,7 +41,7 @@ fn counts_are_those_of_the_events() {
             .then(|| times[random.below(times.len() as u64) as usize]);
         let is_wanted = |name: &str| seed % 2 == 0 || name.ends_with('1');
         let range = Range { begin, end: None };
-        let selection = Selection { range, events: &is_wanted };
+        let selection = Selection { range, events: &is_wanted, ..Selection::default() };
         let is_kept = |event: &&Event| event.time >= begin && is_wanted(&event.name);
         let (all, messages) = counted(&made.metadata, &streams, &selection, 1 + seed as usize % 3);
         assert_eq!((all.is_whole, messages.as_str()), (true, ""), "seed {seed}");

@@ -14,11 +14,13 @@ mod decode;
 mod encode;
 mod process_rule;
 mod rule;
+mod view;
 
 pub use decode::{DecodeError, EventDescription, Field, FieldKind, Label};
 pub use encode::{EncodeError, Encoder, Heading};
 pub use process_rule::{ProcessFacts, ProcessRules};
 pub use rule::{Rules, glob_matches};
+pub use view::{FieldView, FieldViews};
 
 /// Most fields that one event may have.
 pub const FIELDS_MAX: usize = 32;

@@ -1,5 +1,5 @@
-//! Helpers for tests: temporary folders, a seeded generator, allocations counted, a second
-//! opinion on record bytes.
+//! Helpers for tests: temporary folders, a seeded generator, allocations counted, memory that
+//! traps or executes, a second opinion on record bytes.
 //!
 //! Imports no crate of ours: [`record`] states the header's format in its own words, so that it
 //! can catch a mistake in the constants that writers and readers share.
@@ -7,11 +7,13 @@
 
 pub mod allocations;
 pub mod folder;
+pub mod pages;
 pub mod random;
 pub mod record;
 
 pub use allocations::{Allocated, CountingAllocator, measured};
 pub use folder::TemporaryFolder;
+pub use pages::{AtTheEnd, Executable, Guarded};
 pub use random::Random;
 pub use record::{Header, Record, Records};
 

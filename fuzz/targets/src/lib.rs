@@ -1,25 +1,29 @@
-//! The sides of reader and recorder that get bytes from strangers, each as a function of bytes
-//! alone: called by the fuzzers (`fuzz/`), and on a kept corpus by the smoke test
+//! The sides of reader, recorder and traced program that get bytes from strangers, each as a
+//! function of bytes alone: called by the fuzzers (`fuzz/`), and on a kept corpus by the smoke test
 //! (`tests/reader/fuzz.rs`).
 //!
 //! A target panics if what it calls panics, or breaks a promise that the target can check; it
 //! returns how much work was done, so that a test can hold that against the input's size. Memory
 //! is watched from outside, by whoever calls.
-#![forbid(unsafe_code)]
+#![deny(unsafe_code)]
 
+mod expression;
+mod filter;
 mod folder;
 mod metadata;
 mod mutate;
 mod packets;
 mod session;
 
+pub use expression::expression;
+pub use filter::filter;
 pub use folder::folder;
 pub use metadata::tsdl;
 pub use mutate::mutated;
 pub use packets::packets;
 pub use session::{control, spec};
 
-/// A side of the reader, or of the recorder.
+/// A side of the reader, of the recorder, or of a traced program.
 #[derive(Debug, Clone, Copy)]
 pub struct Target {
     /// Its name: of its folder in `fuzz/corpus`, and for `make fuzz TARGET=`.
@@ -74,7 +78,7 @@ const MEMORY: Bound = Bound { per_byte: 256, base: 16 << 20 };
 const ALLOCATIONS: Bound = Bound { per_byte: 16, base: 256 << 10 };
 
 /// All of them.
-pub const TARGETS: [Target; 6] = [
+pub const TARGETS: [Target; 8] = [
     Target {
         name: "tsdl",
         run: tsdl,
@@ -117,6 +121,20 @@ pub const TARGETS: [Target; 6] = [
         values: session::VALUES,
         memory: session::MEMORY,
         allocations: session::ALLOCATIONS,
+    },
+    Target {
+        name: "expression",
+        run: expression,
+        values: expression::INSNS,
+        memory: expression::MEMORY,
+        allocations: expression::ALLOCATIONS,
+    },
+    Target {
+        name: "filter",
+        run: filter,
+        values: filter::STEPS,
+        memory: filter::MEMORY,
+        allocations: filter::ALLOCATIONS,
     },
 ];
 

@@ -27,10 +27,13 @@ use crate::time_range;
 /// As [`super::run`]; but a folder that has no trace yet is waited for.
 pub(super) fn run(asked: &Asked<'_>, messages: &mut dyn Write) -> anyhow::Result<bool> {
     let targets = Targets::find(&asked.arguments.traces, find)?;
-    for input in &mut there(&targets.folders)? {
+    let mut there = there(&targets.folders)?;
+    for input in &mut there {
         let moved = asked.shift(&mut input.trace);
         anyhow::ensure!(moved, "the clock offset is too large for the clocks of the trace");
     }
+    asked.check_filters(&there, messages)?;
+    drop(there);
     // What is wrong with it is said before anything is waited for.
     let needs_first = time_range::needs_first(&asked.arguments.selection)?;
     let output = asked.output()?;
@@ -73,6 +76,7 @@ impl events::Writes for Growing<'_> {
             prepare: &prepare,
             now: &|| now(arguments.clock_offset, arguments.clock_offset_ns),
             events: &|name| asked.patterns.select(name),
+            filters: asked.filters.as_ref(),
             is_read: &|| match is_without_reader(fd) {
                 Ok(true) => Err(io::ErrorKind::BrokenPipe.into()),
                 // If it cannot be known, writing tells.

@@ -17,9 +17,10 @@ use std::path::{Path, PathBuf};
 use anyhow::Context as _;
 use trackway_ctf::read::Trace;
 use trackway_ctf::text::{DateTime, Fields, Names, Pretty, PrettyOptions, utc};
+use trackway_reader::{Filters, Input};
 
 use crate::arguments::PrintArguments;
-use crate::patterns::Patterns;
+use crate::patterns::{self, Patterns};
 use crate::{inside, local_time};
 
 /// Prints traces, and to `messages` what tracers lost and what is damaged. Whether everything was
@@ -33,6 +34,7 @@ pub(crate) fn run(arguments: &PrintArguments, messages: &mut dyn Write) -> anyho
         arguments,
         options: options(arguments)?,
         patterns: Patterns::new(&arguments.selection.on)?,
+        filters: filters(arguments)?,
     };
     if arguments.follow { follow::run(&asked, messages) } else { whole::run(&asked, messages) }
 }
@@ -42,6 +44,7 @@ struct Asked<'a> {
     arguments: &'a PrintArguments,
     options: PrettyOptions,
     patterns: Patterns<'a>,
+    filters: Option<Filters>,
 }
 
 /// Gives the date and time at a time in seconds since 1970.
@@ -62,6 +65,24 @@ impl Asked<'_> {
     fn shift(&self, trace: &mut Trace) -> bool {
         let (seconds, ns) = (self.arguments.clock_offset, self.arguments.clock_offset_ns);
         (seconds, ns) == (0, 0) || trace.shift_clocks(seconds, ns)
+    }
+
+    /// Checks the filters against traces.
+    ///
+    /// # Errors
+    ///
+    /// If one makes no sense for any kind of event that is there.
+    fn check_filters<B>(
+        &self,
+        inputs: &[Input<B>],
+        messages: &mut dyn Write,
+    ) -> anyhow::Result<()> {
+        let Some(filters) = &self.filters else { return Ok(()) };
+        let hints = filters.check(inputs.iter().map(|input| &input.trace)).context("--filter")?;
+        for hint in hints.iter().filter(|_| !inputs.is_empty()) {
+            writeln!(messages, "trackway: {hint}")?;
+        }
+        Ok(())
     }
 
     /// Where to write.
@@ -100,6 +121,13 @@ fn tell_unfinished(folders: &[PathBuf], messages: &mut dyn Write) -> io::Result<
         )?;
     }
     Ok(())
+}
+
+/// What must be true of events, if that was asked for.
+fn filters(arguments: &PrintArguments) -> anyhow::Result<Option<Filters>> {
+    let texts = arguments.filter.iter().map(String::as_str);
+    let filters = Filters::new(texts, patterns::matches).context("--filter")?;
+    Ok(Some(filters).filter(|_| !arguments.filter.is_empty()))
 }
 
 /// What babeltrace2's options ask for.

@@ -28,13 +28,15 @@ pub(super) fn run(asked: &Asked<'_>, messages: &mut dyn Write) -> anyhow::Result
     }
     let range = time_range::of(&arguments.selection, arguments.clock_gmt, || first_time(&inputs))?;
     asked.patterns.warn_if_none(&inputs, messages)?;
+    asked.check_filters(&inputs, messages)?;
     let output = asked.output()?;
     let settings = Settings {
         jobs: threads(arguments.jobs),
         progress: progress::wanted(&output),
         ..Settings::default()
     };
-    let selection = Selection { range, events: &|name| asked.patterns.select(name) };
+    let events = |name: &str| asked.patterns.select(name);
+    let selection = Selection { range, events: &events, filters: asked.filters.as_ref() };
     let whole = Whole {
         asked,
         inputs,

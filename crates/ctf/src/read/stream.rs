@@ -385,6 +385,16 @@ impl<'w, 'trace> Body<'_, 'w, 'trace> {
         }
     }
 
+    /// Reads it into `sink`, and stays where it is: whoever looks may read it afterwards.
+    ///
+    /// # Errors
+    ///
+    /// As [`Body::read`]. Then it may still be read, with the same error.
+    pub fn look<S: EventSink>(&self, sink: &mut S) -> Result<(), DecodeError> {
+        let (mut cursor, mut state) = (self.cursor, self.decoder.state.clone());
+        walk((self.stream, self.header.class), 0, &mut cursor, &mut state, sink)
+    }
+
     /// Passes over it, and gives the event with its header, to be copied.
     ///
     /// # Errors

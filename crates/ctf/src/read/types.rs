@@ -170,6 +170,15 @@ impl Enumeration {
         self.is_version_2
     }
 
+    /// Its labels, each with the first and the last of values that it stands for (two's
+    /// complement), once for each range.
+    pub fn ranges(&self) -> impl Iterator<Item = (&str, u64, u64)> {
+        self.labels.iter().flat_map(|mapping| {
+            let named = |&(first, last)| (mapping.label.as_str(), first, last);
+            mapping.ranges.iter().map(named)
+        })
+    }
+
     /// The labels of `value` (two's complement), in the order of their declaration.
     pub fn labels_of(&self, value: u64) -> impl Iterator<Item = &str> {
         let (signed, flags) = (self.integer.signed, self.flags);

@@ -24,6 +24,7 @@ use std::time::{Duration, Instant};
 use trackway_ctf::read::Trace;
 use trackway_ctf::text::{LineFormat, Shown};
 
+use crate::filter::Filters;
 use crate::folder::{self, Found, Known, OpenError};
 use crate::recording::{is_live, is_live_below, unfinished};
 use crate::{Before, Range, Selection, Settings, first_time, print_on};
@@ -50,6 +51,8 @@ pub struct Following<'a> {
     pub now: &'a dyn Fn() -> i64,
     /// Whether events of this name are wanted.
     pub events: &'a (dyn Fn(&str) -> bool + Sync),
+    /// What must be true of events, besides.
+    pub filters: Option<&'a Filters>,
     /// Whether somebody still reads what is written; the error of writing if nobody does. Asked at
     /// each look: where nothing happens, nothing is written for long.
     pub is_read: &'a dyn Fn() -> io::Result<()>,
@@ -272,7 +275,8 @@ impl Follower<'_> {
         messages: &mut dyn Write,
     ) -> Result<(), OpenError> {
         let range = self.range.unwrap_or_default();
-        let selection = Selection { range, events: self.following.events };
+        let Following { events, filters, .. } = *self.following;
+        let selection = Selection { range, events, filters };
         let mut said = Vec::new();
         let preamble = std::mem::take(&mut self.preamble);
         let before = Before { shown: std::mem::take(&mut self.shown), preamble };

@@ -1,0 +1,142 @@
+//! `trackway filter`: what filters are made of, for people.
+
+mod assembly;
+
+use std::fmt::Write as _;
+use std::io::Write;
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use anyhow::Context as _;
+use clap::{Args, Subcommand};
+use trackway_filter::compile::{CompiledFor, compile_for};
+use trackway_filter::error::Error;
+use trackway_filter::explain;
+use trackway_filter::layout::Layout;
+use trackway_filter::parse::split_pattern;
+use trackway_jit::Kind;
+use trackway_jit::object::Object;
+use trackway_reader::{Found, layouts, open};
+
+use crate::patterns::matches;
+use crate::{list, named};
+
+/// Look into filters on events.
+#[derive(Debug, Args)]
+pub(crate) struct Arguments {
+    #[command(subcommand)]
+    verb: Verb,
+}
+
+#[derive(Debug, Subcommand)]
+enum Verb {
+    Explain(ExplainArguments),
+}
+
+/// Show what becomes of a filter: its tree, its bytecode, its machine code.
+///
+/// Examples:
+///
+///   trackway filter explain 'status >= 400 && path == "/api/*"' --event myapp:request
+///   trackway filter explain 'myapp:*: status >= 400'
+///   trackway filter explain 'next_prio < 100' --event sched_switch --trace DIR
+///
+/// Events are those of programs that are, or were, there, as trackway list shows them, or those of
+/// a trace. For each combination of types that the named fields have in them there is bytecode.
+#[derive(Debug, Args)]
+#[command(verbatim_doc_comment)]
+struct ExplainArguments {
+    /// The expression; PATTERN in front says which events it is about
+    #[arg(value_name = "[PATTERN: ]EXPR", allow_hyphen_values = true)]
+    filter: String,
+    /// The event that it is about
+    #[arg(long, value_name = "NAME")]
+    event: Option<String>,
+    /// Look for events in this trace, or what a session of this name records
+    #[arg(long, value_name = "DIR")]
+    trace: Option<PathBuf>,
+}
+
+/// Does what was asked for.
+///
+/// # Errors
+///
+/// If there are no such events, or the filter makes no sense for them.
+pub(crate) fn run(arguments: Arguments, output: &mut dyn Write) -> anyhow::Result<ExitCode> {
+    let Verb::Explain(arguments) = arguments.verb;
+    let (pattern, expression) = split_pattern(&arguments.filter);
+    let is_meant = |layout: &Layout| {
+        let named = arguments.event.as_deref().is_none_or(|event| matches(event, &layout.event));
+        named && pattern.is_none_or(|pattern| matches(pattern, &layout.event))
+    };
+    let mut known = known(arguments.trace)?;
+    let any = !known.is_empty();
+    known.retain(is_meant);
+    anyhow::ensure!(!known.is_empty(), "{}", nothing(any));
+    let compiled = compile_for(expression, &known)
+        .map_err(|error: Error| anyhow::anyhow!("{}", error.render(expression)))?;
+    for warning in &compiled.warnings {
+        eprintln!("trackway: {}", warning.render(expression));
+    }
+    output.write_all(text(&compiled, &known)?.as_bytes())?;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Kinds of events: of a trace, or of the window.
+fn known(trace: Option<PathBuf>) -> anyhow::Result<Vec<Layout>> {
+    let Some(trace) = trace else {
+        return Ok(list::descriptions()?.iter().map(Layout::of_event).collect());
+    };
+    let mut folders = vec![trace];
+    named::find(&mut folders);
+    let mut told = Vec::new();
+    let Found { inputs, .. } = open(&folders, &mut told)?;
+    Ok(inputs.iter().flat_map(|input| layouts(&input.trace)).collect())
+}
+
+fn nothing(any: bool) -> &'static str {
+    if any {
+        "no kind of event has such a name (trackway list, or trackway print --stats, shows them)"
+    } else {
+        "no kind of event is known here yet: run the program once, or name a trace by --trace"
+    }
+}
+
+fn text(compiled: &CompiledFor, layouts: &[Layout]) -> anyhow::Result<String> {
+    let bytes = compiled.object.encode()?;
+    let object = Object::decode(&bytes).context("the object cannot be read back")?;
+    let mut text = String::new();
+    let parts = compiled.filters.iter().zip(&compiled.object.alternatives);
+    for (number, ((filter, written), read)) in parts.zip(object.alternatives()).enumerate() {
+        let separator = if number > 0 { "\n" } else { "" };
+        let served = compiled.alternatives.iter().zip(layouts);
+        let mut names: Vec<&str> = served
+            .filter(|(alternative, _)| **alternative == Some(number))
+            .map(|(_, layout)| layout.event.as_str())
+            .collect();
+        names.dedup();
+        writeln!(text, "{separator}For {}", names.join(", "))?;
+        writeln!(text, "\nTree\n{}", indented(&explain::tree(filter)))?;
+        writeln!(text, "Frame")?;
+        for (slot, need) in written.needs.iter().enumerate() {
+            writeln!(text, "{:6}  {:10}  {}", 8 * slot, kind(need.kind), need.path)?;
+        }
+        writeln!(text, "\nBytecode\n{}", explain::listing(written))?;
+        text += &assembly::of(read)?;
+    }
+    Ok(text)
+}
+
+fn indented(text: &str) -> String {
+    text.lines().map(|line| format!("  {line}\n")).collect()
+}
+
+const fn kind(kind: Kind) -> &'static str {
+    match kind {
+        Kind::Signed => "signed",
+        Kind::Unsigned => "unsigned",
+        Kind::Float => "float",
+        Kind::String => "string",
+        Kind::Sequence => "sequence",
+    }
+}

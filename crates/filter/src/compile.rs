@@ -1,0 +1,219 @@
+//! From text to bytecode, for one event or for all that a filter is meant for.
+
+use std::collections::BTreeSet;
+
+use trackway_jit::Kind;
+
+use crate::emit::emit;
+use crate::error::{Error, Topic, Warning};
+use crate::graph::{Unsupported, graph};
+use crate::layout::Layout;
+use crate::object::{Alternative, Object};
+use crate::parse::parse;
+use crate::span::Span;
+use crate::types::{Expr, Filter, Node, Options, check, check_with};
+
+/// Most alternatives of an object.
+const ALTERNATIVES_MAX: usize = 255;
+
+/// A filter for one event.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Compiled {
+    /// The typed tree.
+    pub filter: Filter,
+    /// The bytecode.
+    pub alternative: Alternative,
+}
+
+impl Compiled {
+    /// The bytecode as an object of one alternative.
+    pub fn into_object(self) -> Object {
+        Object { cells: self.filter.cells, alternatives: vec![self.alternative] }
+    }
+}
+
+/// A filter for several events.
+#[derive(Debug, Clone, PartialEq)]
+pub struct CompiledFor {
+    /// The bytecode.
+    pub object: Object,
+    /// The typed trees, one for each alternative.
+    pub filters: Vec<Filter>,
+    /// For each layout its alternative; `None` for events that are not recorded.
+    pub alternatives: Vec<Option<usize>>,
+    /// What is perhaps not meant.
+    pub warnings: Vec<Warning>,
+}
+
+/// Makes bytecode of `text` for an event.
+///
+/// # Errors
+///
+/// What is wrong with `text`, and what is more than bytecode can do.
+pub fn compile(text: &str, layout: &Layout) -> Result<Compiled, Error> {
+    let filter = check(text, layout)?;
+    let alternative = alternative(text, &filter)?;
+    Ok(Compiled { filter, alternative })
+}
+
+/// Makes bytecode of `text` for these events: an alternative for each combination of kinds that
+/// what it names has in them. Events that lack something are not recorded.
+///
+/// # Errors
+///
+/// What is wrong with `text` in all of the events, and what one filter cannot serve together.
+pub fn compile_for(text: &str, layouts: &[Layout]) -> Result<CompiledFor, Error> {
+    let parsed = parse(text)?;
+    let checked: Vec<Result<Filter, Error>> =
+        layouts.iter().map(|layout| check(text, layout)).collect();
+    if checked.iter().all(Result::is_err) {
+        let errors = checked.into_iter().filter_map(Result::err).collect();
+        return Err(worst(text, errors));
+    }
+    let mut warnings = parsed.warnings;
+    let mut groups: Vec<Group> = Vec::new();
+    for (index, (checked, layout)) in checked.into_iter().zip(layouts).enumerate() {
+        match checked {
+            Ok(filter) => {
+                for warning in &filter.warnings {
+                    if !warnings.contains(warning) {
+                        warnings.push(warning.clone());
+                    }
+                }
+                join(text, &mut groups, layouts, index, filter)?;
+            }
+            // Events that lack something are those that are not meant.
+            Err(error) if error.topic == Topic::Unknown => {}
+            Err(error) => warnings.push(Error {
+                message: format!("{} is not recorded: {}", layout.event, error.message),
+                ..error
+            }),
+        }
+    }
+    if groups.len() > ALTERNATIVES_MAX {
+        return Err(limit(text, "there are too many kinds of events for one filter".into()));
+    }
+    // What has no such element has the sequence, and so has what does have the element.
+    groups.sort_by_key(|group| lacks_elements(&group.filter.root));
+    let mut alternatives = vec![None; layouts.len()];
+    for (number, group) in groups.iter().enumerate() {
+        for &layout in &group.layouts {
+            alternatives[layout] = Some(number);
+        }
+    }
+    let filters: Vec<Filter> = groups.into_iter().map(|group| group.filter).collect();
+    let object = Object {
+        cells: filters.iter().map(|filter| filter.cells).max().unwrap_or(0),
+        alternatives: filters
+            .iter()
+            .map(|filter| alternative(text, filter))
+            .collect::<Result<_, _>>()?,
+    };
+    Ok(CompiledFor { object, filters, alternatives, warnings })
+}
+
+/// Events with the same needs: those who run filters cannot tell them apart.
+struct Group {
+    filter: Filter,
+    is_wide: bool,
+    layouts: Vec<usize>,
+}
+
+fn needs(filter: &Filter) -> impl Iterator<Item = (&str, Kind)> {
+    filter.needs.iter().map(|need| (need.path.as_str(), need.kind))
+}
+
+/// Whether two filters with the same needs ask the same. Of what type elements are matters only
+/// where elements are read.
+fn is_same(a: &Filter, b: &Filter) -> bool {
+    let mut reads = BTreeSet::new();
+    read_elements(&a.root, &mut reads);
+    a.root == b.root && reads.into_iter().all(|need| a.needs[need] == b.needs[need])
+}
+
+/// The needs whose elements an expression reads.
+fn read_elements(expr: &Expr, reads: &mut BTreeSet<usize>) {
+    if let Node::Element(need, _) | Node::Any(need, _) = expr.node {
+        reads.insert(need);
+    }
+    for child in expr.children() {
+        read_elements(child, reads);
+    }
+}
+
+/// Adds an event to the group that has its needs.
+fn join(
+    text: &str,
+    groups: &mut Vec<Group>,
+    layouts: &[Layout],
+    index: usize,
+    filter: Filter,
+) -> Result<(), Error> {
+    let Some(group) = groups.iter_mut().find(|group| needs(&group.filter).eq(needs(&filter)))
+    else {
+        groups.push(Group { filter, is_wide: false, layouts: vec![index] });
+        return Ok(());
+    };
+    let wide = |index: usize| check_with(text, &layouts[index], Options { all_are_wide: true });
+    if group.is_wide || !is_same(&group.filter, &filter) {
+        // Integers without a sign may differ in width only, and the widest serve all.
+        let (first, this) = (wide(group.layouts[0])?, wide(index)?);
+        if !is_same(&first, &this) {
+            let [first, this] = [group.layouts[0], index].map(|at| &layouts[at].event);
+            return Err(conflict(text, first, this));
+        }
+        group.filter = first;
+        group.is_wide = true;
+    }
+    group.layouts.push(index);
+    Ok(())
+}
+
+/// That two events cannot be told apart, and mean different things.
+fn conflict(text: &str, first: &str, this: &str) -> Error {
+    let message = format!(
+        "{first} and {this} have this in different forms (labels, or types of elements), \
+         which one filter cannot tell apart"
+    );
+    let error = Error::new(Topic::Limit, whole(text), message);
+    error.with_hint("filter them one by one: PATTERN: EXPRESSION")
+}
+
+fn lacks_elements(expr: &Expr) -> bool {
+    expr.node == Node::Absent || expr.children().into_iter().any(lacks_elements)
+}
+
+/// The error that says most, if all events have one.
+fn worst(text: &str, errors: Vec<Error>) -> Error {
+    let not_unknown = errors.iter().find(|error| error.topic != Topic::Unknown);
+    let suggests = errors.iter().find(|error| error.message.contains("did you mean"));
+    let Some(first) = errors.first() else {
+        return Error::new(Topic::Unknown, whole(text), "there is no event that this is for");
+    };
+    if let Some(error) = not_unknown {
+        return error.clone();
+    }
+    if errors.iter().any(|error| error.span != first.span) {
+        let message = format!("no event has all that this names: {}", first.message);
+        return Error { message, ..first.clone() };
+    }
+    suggests.unwrap_or(first).clone()
+}
+
+fn whole(text: &str) -> Span {
+    Span { from: 0, to: text.len() }
+}
+
+fn limit(text: &str, message: String) -> Error {
+    Error::new(Topic::Limit, whole(text), message)
+}
+
+fn alternative(text: &str, filter: &Filter) -> Result<Alternative, Error> {
+    let unsupported = |Unsupported(message)| limit(text, message);
+    let code = graph(filter).and_then(|graph| emit(&graph)).map_err(unsupported)?;
+    Ok(Alternative {
+        needs: filter.needs.clone(),
+        constants: code.constants,
+        programs: vec![code.instructions],
+    })
+}

@@ -1,0 +1,104 @@
+//! Blocks one after another: which jumps are needed, and which way round their questions are.
+
+use std::collections::HashMap;
+
+use crate::graph::{Alu, End, Function, Op, Relation, Step, Test, Value};
+
+/// How a jump asks.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Ask {
+    /// A comparison.
+    Compare(Relation),
+    /// Whether they have a bit in common.
+    Bits,
+}
+
+/// What becomes instructions, none of which depends on where it stands.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Line {
+    /// The beginning of a block.
+    Label(usize),
+    /// Works a value out.
+    Compute(Value),
+    /// Gives a variable a constant.
+    Assign(Value, u64),
+    /// Jumps to a block if the answer is yes.
+    JumpIf { ask: Ask, a: Value, b: Value, to: usize },
+    /// Jumps to a block.
+    Jump(usize),
+    /// The function's answer, at its end.
+    Return(bool),
+}
+
+/// The lines of a function.
+pub(super) fn lines(function: &Function) -> Vec<Line> {
+    let uses = uses(function);
+    let mut lines = Vec::new();
+    for (number, block) in function.blocks.iter().enumerate() {
+        lines.push(Line::Label(number));
+        let from = lines.len();
+        lines.extend(block.steps.iter().map(|step| match step {
+            Step::Compute(value) => Line::Compute(*value),
+            Step::Assign(value, bits) => Line::Assign(*value, *bits),
+        }));
+        match block.end {
+            End::Jump(to) if to == number + 1 => {}
+            End::Jump(to) => lines.push(Line::Jump(to)),
+            End::Return(answer) => lines.push(Line::Return(answer)),
+            End::Branch(test, then, otherwise) => {
+                let (test, to, or) = if then == number + 1 {
+                    (Test { relation: test.relation.negated(), ..test }, otherwise, then)
+                } else {
+                    (test, then, otherwise)
+                };
+                let jump = jump(function, &uses, &mut lines, from, test, to);
+                lines.push(jump);
+                if or != number + 1 {
+                    lines.push(Line::Jump(or));
+                }
+            }
+        }
+    }
+    lines
+}
+
+/// The jump for a test. Whether bits are set can be asked without working the `&` out, if nobody
+/// else wants it; whether they are not set cannot.
+fn jump(
+    function: &Function,
+    uses: &HashMap<Value, usize>,
+    lines: &mut Vec<Line>,
+    from: usize,
+    test: Test,
+    to: usize,
+) -> Line {
+    let values = &function.values;
+    if test.relation == Relation::NotEqual
+        && values.constant(test.b) == Some(0)
+        && let Op::Alu(Alu::And, a, b) = *values.op(test.a)
+        && uses.get(&test.a) == Some(&1)
+        && let Some(at) = lines[from..].iter().position(|line| *line == Line::Compute(test.a))
+    {
+        lines.remove(from + at);
+        return Line::JumpIf { ask: Ask::Bits, a, b, to };
+    }
+    Line::JumpIf { ask: Ask::Compare(test.relation), a: test.a, b: test.b, to }
+}
+
+/// How often each value is used, wherever it is worked out.
+fn uses(function: &Function) -> HashMap<Value, usize> {
+    let mut uses = HashMap::new();
+    let mut used = |value: Value| *uses.entry(value).or_insert(0) += 1;
+    for block in &function.blocks {
+        for step in &block.steps {
+            if let Step::Compute(value) = step {
+                function.values.op(*value).operands().into_iter().for_each(&mut used);
+            }
+        }
+        if let End::Branch(test, ..) = block.end {
+            used(test.a);
+            used(test.b);
+        }
+    }
+    uses
+}

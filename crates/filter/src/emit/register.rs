@@ -1,0 +1,242 @@
+//! Registers: a linear scan over the lines (Poletto, Sarkar: *Linear Scan Register Allocation*,
+//! 1999). Jumps go forward only, so a value lives from the first line that makes it to the last
+//! that uses it, whichever way is taken.
+
+use std::collections::BTreeMap;
+
+use trackway_jit::insn::FRAME;
+
+use super::line::Line;
+use crate::graph::{Op, Value, Values};
+
+/// Registers that calls leave as they are.
+const SAVED: [u8; 4] = [6, 7, 8, 9];
+/// Where the frame is if it is needed behind a call.
+const SAVED_FRAME: u8 = SAVED[0];
+/// Registers that calls destroy, but for that of the frame and that of the answer.
+const DESTROYED: [u8; 4] = [2, 3, 4, 5];
+/// Where instructions put what has no register; not given to values once there is such a thing.
+pub(super) const SCRATCH: [u8; 2] = [5, 4];
+/// The answer of a call.
+pub(super) const ANSWER: u8 = 0;
+/// What a function is called with besides the frame.
+pub(super) const ITEM: u8 = 2;
+
+/// Where a value is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Location {
+    /// In a register.
+    Register(u8),
+    /// On the stack, so many bytes below its end.
+    Stack(i16),
+    /// Nowhere: it is made again, in one instruction, where it is used.
+    Again,
+}
+
+/// Where everything is in a function.
+#[derive(Debug, Clone)]
+pub(super) struct Plan {
+    locations: BTreeMap<Value, Location>,
+    /// Where the frame is.
+    pub(super) frame: u8,
+    /// Whether there are no calls: then register 0 is not touched until the end.
+    pub(super) is_leaf: bool,
+    pub(super) stack_bytes: usize,
+}
+
+impl Plan {
+    pub(super) fn location(&self, value: Value) -> Option<Location> {
+        self.locations.get(&value).copied()
+    }
+}
+
+/// When a value is needed. Line `n` uses at `2n` and makes at `2n + 1`.
+#[derive(Debug, Clone, Copy)]
+struct Life {
+    value: Value,
+    from: usize,
+    to: usize,
+    /// The register that would save an instruction.
+    wish: Option<u8>,
+    /// A value whose register would save one.
+    like: Option<Value>,
+}
+
+/// Gives every value a place.
+pub(super) fn allocate(lines: &[Line], values: &Values) -> Plan {
+    let calls: Vec<usize> = (0..lines.len())
+        .filter(|&n| matches!(&lines[n], Line::Compute(value) if values.op(*value).is_call()))
+        .map(|n| 2 * n)
+        .collect();
+    let lives = lives(lines, values);
+    let scan = |is_tight| {
+        let end = frame_end(lines, values, is_tight);
+        let mut scan = Scan {
+            values,
+            calls: &calls,
+            is_frame_saved: end.is_some_and(|end| crosses(&calls, 0, end)),
+            keeps_scratch: is_tight,
+            locations: BTreeMap::new(),
+            active: Vec::new(),
+            stack_bytes: 0,
+            is_spilled: false,
+        };
+        lives.iter().for_each(|life| scan.place(life));
+        scan
+    };
+    let mut done = scan(false);
+    if done.is_spilled {
+        done = scan(true);
+    }
+    Plan {
+        locations: done.locations,
+        frame: if done.is_frame_saved { SAVED_FRAME } else { FRAME },
+        is_leaf: calls.is_empty(),
+        stack_bytes: done.stack_bytes,
+    }
+}
+
+fn crosses(calls: &[usize], from: usize, to: usize) -> bool {
+    calls.iter().any(|&call| from < call && call < to)
+}
+
+/// The last use of the frame: by loads and by calls; and by whatever may load again, if there are
+/// not registers enough.
+fn frame_end(lines: &[Line], values: &Values, is_tight: bool) -> Option<usize> {
+    let is_slot = |value: &Value| matches!(values.op(*value), Op::Slot(_));
+    let uses_frame = |line: &Line| match line {
+        Line::Compute(value) if is_slot(value) || values.op(*value).is_call() => true,
+        line => is_tight && used(line, values).0.iter().any(is_slot),
+    };
+    lines.iter().rposition(uses_frame).map(|n| 2 * n)
+}
+
+/// The values whose registers a line reads, and whether what it makes may not take that of the
+/// last. Constants on the left and as arguments are not among them: they are written where they
+/// are wanted, whether or not a register has them.
+fn used(line: &Line, values: &Values) -> (Vec<Value>, bool) {
+    let is_read = |value: &Value| values.constant(*value).is_none();
+    match line {
+        Line::Compute(value) => match values.op(*value) {
+            Op::Alu(alu, a, b) => {
+                let uses = Some(*a).filter(is_read).into_iter().chain([*b]).collect();
+                (uses, !alu.is_commutative())
+            }
+            op => (op.operands().into_iter().filter(is_read).collect(), false),
+        },
+        Line::JumpIf { a, b, .. } => (vec![*a, *b], false),
+        _ => (Vec::new(), false),
+    }
+}
+
+fn lives(lines: &[Line], values: &Values) -> Vec<Life> {
+    let mut lives: BTreeMap<Value, Life> = BTreeMap::new();
+    for (n, line) in lines.iter().enumerate() {
+        let (uses, keeps_last) = used(line, values);
+        for value in &uses {
+            // Constants that have no life here are immediates.
+            if let Some(life) = lives.get_mut(value) {
+                let is_kept = keeps_last && Some(value) == uses.last();
+                life.to = life.to.max(2 * n + usize::from(is_kept));
+            }
+        }
+        let (Line::Compute(value) | Line::Assign(value, _)) = line else { continue };
+        let op = values.op(*value);
+        let from = if *op == Op::Item { 0 } else { 2 * n + 1 };
+        let wish = match op {
+            Op::Item => Some(ITEM),
+            op if op.is_call() => Some(ANSWER),
+            _ => None,
+        };
+        let like = match op {
+            Op::Alu(_, a, _) | Op::Negate(a) => Some(*a),
+            _ => None,
+        };
+        let life =
+            lives.entry(*value).or_insert(Life { value: *value, from, to: from, wish, like });
+        life.to = life.to.max(2 * n + 1);
+    }
+    let mut lives: Vec<Life> = lives.into_values().collect();
+    // An item is in its register before anything else is.
+    lives.sort_by_key(|life| life.from);
+    lives
+}
+
+struct Scan<'lines> {
+    values: &'lines Values,
+    calls: &'lines [usize],
+    is_frame_saved: bool,
+    keeps_scratch: bool,
+    locations: BTreeMap<Value, Location>,
+    /// Lives that have a register and have not ended.
+    active: Vec<(Life, u8)>,
+    stack_bytes: usize,
+    is_spilled: bool,
+}
+
+impl Scan<'_> {
+    /// Registers that a life may have, the best first.
+    fn registers(&self, life: &Life) -> Vec<u8> {
+        let saved = SAVED.into_iter().filter(|&r| !(self.is_frame_saved && r == SAVED_FRAME));
+        if crosses(self.calls, life.from, life.to) {
+            return saved.collect();
+        }
+        let like = life.like.and_then(|like| match self.locations.get(&like) {
+            Some(Location::Register(register)) => Some(*register),
+            _ => None,
+        });
+        let mut registers: Vec<u8> = life.wish.into_iter().chain(like).collect();
+        let is_scratch = |register: &u8| self.keeps_scratch && SCRATCH.contains(register);
+        registers.extend(DESTROYED.into_iter().filter(|register| !is_scratch(register)));
+        // Without calls, register 0 holds the answer "no" from the beginning.
+        if !self.calls.is_empty() {
+            registers.push(ANSWER);
+        }
+        registers.extend(saved);
+        registers.retain(|register| !is_scratch(register));
+        registers
+    }
+
+    fn place(&mut self, life: &Life) {
+        self.active.retain(|(active, _)| active.to >= life.from);
+        let registers = self.registers(life);
+        let is_free = |register: &&u8| self.active.iter().all(|(_, taken)| taken != *register);
+        if let Some(&register) = registers.iter().find(is_free) {
+            self.take(*life, register);
+            return;
+        }
+        // What is made again easily goes first, then what is needed longest.
+        let cost = |life: &Life| (self.is_cheap(life.value), life.to);
+        let victim = (0..self.active.len())
+            .filter(|&at| registers.contains(&self.active[at].1))
+            .max_by_key(|&at| cost(&self.active[at].0));
+        match victim {
+            Some(at) if cost(&self.active[at].0) > cost(life) => {
+                let (victim, register) = self.active.remove(at);
+                self.spill(victim.value);
+                self.take(*life, register);
+            }
+            _ => self.spill(life.value),
+        }
+    }
+
+    fn take(&mut self, life: Life, register: u8) {
+        self.locations.insert(life.value, Location::Register(register));
+        self.active.push((life, register));
+    }
+
+    fn is_cheap(&self, value: Value) -> bool {
+        matches!(self.values.op(value), Op::Slot(_) | Op::Constant(_))
+    }
+
+    fn spill(&mut self, value: Value) {
+        self.is_spilled = true;
+        let location = if self.is_cheap(value) {
+            Location::Again
+        } else {
+            self.stack_bytes += 8;
+            Location::Stack(-(self.stack_bytes as i16))
+        };
+        self.locations.insert(value, location);
+    }
+}

@@ -1,0 +1,122 @@
+//! What is wrong with an expression, and where: errors and warnings that point into its text.
+
+use crate::span::Span;
+
+/// What an error is about, for those who treat some of them differently.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Topic {
+    /// The text is not an expression.
+    Syntax,
+    /// A field, context, member or label that the event does not have.
+    Unknown,
+    /// Types that do not go together.
+    Type,
+    /// A limit of the language or of bytecode.
+    Limit,
+}
+
+/// An error or a warning: a message, where in the text it belongs, perhaps a hint.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Error {
+    /// What it is about.
+    pub topic: Topic,
+    /// The part of the text.
+    pub span: Span,
+    /// What is wrong, without a full stop.
+    pub message: String,
+    /// What to do about it.
+    pub hint: Option<String>,
+}
+
+/// The same shape says what is not wrong but is perhaps not meant.
+pub type Warning = Error;
+
+impl Error {
+    pub(crate) fn new(topic: Topic, span: Span, message: impl Into<String>) -> Self {
+        Self { topic, span, message: message.into(), hint: None }
+    }
+
+    pub(crate) fn with_hint(mut self, hint: impl Into<String>) -> Self {
+        self.hint = Some(hint.into());
+        self
+    }
+
+    /// The column in `text` where it begins, in characters, from 1.
+    pub fn column(&self, text: &str) -> usize {
+        let (line, _) = line_at(text, self.span.from);
+        characters(&text[line..floor(text, self.span.from)]) + 1
+    }
+
+    /// Three lines for a person: the line of `text`, marks below the part that is meant, the
+    /// message; and the hint, if there is one.
+    pub fn render(&self, text: &str) -> String {
+        let (begin, end) = line_at(text, self.span.from);
+        let from = floor(text, self.span.from);
+        let to = floor(text, self.span.to).clamp(from, end);
+        // Whatever else moves the cursor would part the marks from what they mark.
+        let line: String =
+            text[begin..end].chars().map(|c| if c.is_control() { ' ' } else { c }).collect();
+        let indent = " ".repeat(characters(&text[begin..from]));
+        let marks = "^".repeat(characters(&text[from..to]).max(1));
+        let mut rendered = format!("{line}\n{indent}{marks}\n{}", self.message);
+        if let Some(hint) = &self.hint {
+            rendered.push_str("\nhint: ");
+            rendered.push_str(hint);
+        }
+        rendered
+    }
+}
+
+impl std::fmt::Display for Error {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        formatter.write_str(&self.message)
+    }
+}
+
+impl std::error::Error for Error {}
+
+fn characters(text: &str) -> usize {
+    text.chars().count()
+}
+
+/// The boundary of a character at or before `at`.
+fn floor(text: &str, at: usize) -> usize {
+    let mut at = at.min(text.len());
+    while !text.is_char_boundary(at) {
+        at -= 1;
+    }
+    at
+}
+
+/// Where the line that has the byte `at` begins and ends.
+fn line_at(text: &str, at: usize) -> (usize, usize) {
+    let at = floor(text, at);
+    let begin = text[..at].rfind('\n').map_or(0, |newline| newline + 1);
+    let end = text[at..].find('\n').map_or(text.len(), |newline| at + newline);
+    (begin, end)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn marks_stand_below_what_they_mark() {
+        let text = "a == \"ä\" &&\n\tb == c";
+        let at = text.find('c').expect("a c");
+        let span = Span { from: at, to: at + 1 };
+        let error = Error::new(Topic::Type, span, "no").with_hint("yes");
+        assert_eq!(error.render(text), " b == c\n      ^\nno\nhint: yes");
+        assert_eq!(error.column(text), 7);
+        let at = text.find('&').expect("an ampersand");
+        let error = Error::new(Topic::Type, Span { from: at, to: at + 2 }, "no");
+        assert_eq!(error.render(text), "a == \"ä\" &&\n         ^^\nno");
+    }
+
+    #[test]
+    fn spans_that_make_no_sense_are_cut() {
+        let error = Error::new(Topic::Syntax, Span { from: 1, to: 99 }, "no");
+        assert_eq!(error.render("ä"), "ä\n^\nno");
+        assert_eq!(error.render(""), "\n^\nno");
+    }
+}

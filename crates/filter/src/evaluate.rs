@@ -1,0 +1,254 @@
+//! The answer of a typed tree, worked out from the tree as it is: what reads traces does this, and
+//! bytecode must give the same answers.
+//!
+//! Values are asked for when they are reached, not before. One that is not there (an element beyond
+//! the end) makes the answer no, whatever surrounds it.
+
+use trackway_jit::ELEMENTS_MAX;
+
+use crate::number;
+use crate::types::{Expr, Filter, Node, Type};
+
+/// An event's values, by the numbers of the filter's needs.
+pub trait Values {
+    /// An integer, extended to 64 bits by its own sign, or a float's bits as an `f64`.
+    /// `None`, here and below, if there is no such value.
+    fn number(&self, need: usize) -> Option<u64>;
+    /// A string.
+    fn string(&self, need: usize) -> Option<&[u8]>;
+    /// How many elements a sequence or an array has.
+    fn length(&self, need: usize) -> Option<u64>;
+    /// An element, as [`Self::number`] has numbers.
+    fn element(&self, need: usize, index: u64) -> Option<u64>;
+}
+
+/// What a filter asks of the world.
+pub trait World {
+    /// Time in nanoseconds: of a trace, that of the event.
+    fn time_ns(&mut self) -> u64;
+    /// 64 random bits.
+    fn random(&mut self) -> u64;
+}
+
+/// What a filter remembers from one event to the next.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct State {
+    cells: Vec<Cell>,
+}
+
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+struct Cell {
+    /// The number of the time before; the running interval.
+    last: Option<u64>,
+    /// How often.
+    count: u64,
+}
+
+impl State {
+    /// The state of a filter that was not asked yet.
+    pub fn new(filter: &Filter) -> Self {
+        Self { cells: vec![Cell::default(); filter.cells] }
+    }
+
+    fn cell(&mut self, number: usize) -> &mut Cell {
+        if self.cells.len() <= number {
+            self.cells.resize(number + 1, Cell::default());
+        }
+        &mut self.cells[number]
+    }
+
+    /// How often it was asked before.
+    pub fn count(&mut self, cell: usize) -> u64 {
+        let cell = self.cell(cell);
+        cell.count += 1;
+        cell.count - 1
+    }
+
+    /// Whether the number is not that of the time before, or there was none.
+    pub fn changed(&mut self, cell: usize, number: u64) -> bool {
+        self.cell(cell).last.replace(number) != Some(number)
+    }
+
+    /// Whether `many` have not passed yet in the running interval. Intervals are those of the
+    /// clock, not those that begin with an event.
+    pub fn rate(&mut self, cell: usize, many: u64, interval_ns: u64, now_ns: u64) -> bool {
+        let cell = self.cell(cell);
+        let interval = now_ns.checked_div(interval_ns);
+        if cell.last != interval {
+            *cell = Cell { last: interval, count: 0 };
+        }
+        let is_free = cell.count < many;
+        cell.count += u64::from(is_free);
+        is_free
+    }
+}
+
+/// Hash of a string that `changed` compares (FNV-1a, 64 bits): that of the helper `string_hash`.
+pub fn string_hash(bytes: &[u8]) -> u64 {
+    bytes.iter().fold(0xcbf2_9ce4_8422_2325, |hash: u64, &byte| {
+        (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3)
+    })
+}
+
+/// Whether the event is to be recorded.
+pub fn evaluate(
+    filter: &Filter,
+    values: &dyn Values,
+    state: &mut State,
+    world: &mut dyn World,
+) -> bool {
+    let mut run = Run { values, state, world, item: 0, bound: Value::Number(0) };
+    run.is_true(&filter.root).unwrap_or(false)
+}
+
+#[derive(Clone, Copy)]
+enum Value<'a> {
+    Number(u64),
+    String(&'a [u8]),
+}
+
+struct Run<'a> {
+    values: &'a dyn Values,
+    state: &'a mut State,
+    world: &'a mut dyn World,
+    /// The element that `any` is at.
+    item: u64,
+    /// The value that `in` asks about.
+    bound: Value<'a>,
+}
+
+impl<'a> Run<'a> {
+    fn is_true(&mut self, expr: &'a Expr) -> Option<bool> {
+        Some(match &expr.node {
+            Node::Not(of) => !self.is_true(of)?,
+            Node::All(parts) => {
+                for part in parts {
+                    if !self.is_true(part)? {
+                        return Some(false);
+                    }
+                }
+                true
+            }
+            Node::Either(parts) => {
+                for part in parts {
+                    if self.is_true(part)? {
+                        return Some(true);
+                    }
+                }
+                false
+            }
+            Node::Compare(operator, a, b) => {
+                let ordering = match a.of {
+                    Type::Text => Some(self.string(a)?.cmp(self.string(b)?)),
+                    _ => number::compare((self.number(a)?, a.of), (self.number(b)?, b.of)),
+                };
+                number::is_so(*operator, ordering)
+            }
+            Node::Matches(of, text) => text.matches(self.string(of)?),
+            Node::StringTest(test, string, part) => {
+                let string = self.string(string)?;
+                test.is_so(string, self.string(part)?)
+            }
+            Node::Ranges(of, ranges) => {
+                let bits = self.number(of)?;
+                let order = |a, b| number::compare((a, of.of), (b, of.of));
+                ranges.iter().any(|&(first, last)| {
+                    order(first, bits).is_some_and(|found| found.is_le())
+                        && order(bits, last).is_some_and(|found| found.is_le())
+                })
+            }
+            Node::Within(of, tests) => return self.within(of, tests),
+            Node::Any(need, body) => return self.any(*need, body),
+            Node::Sample(threshold) => self.world.random() < *threshold,
+            Node::Rate { cell, many, interval_ns } => {
+                let now_ns = self.world.time_ns();
+                self.state.rate(*cell, *many, *interval_ns, now_ns)
+            }
+            Node::Changed(cell, of) => {
+                let number = match of.of {
+                    Type::Text => string_hash(self.string(of)?),
+                    _ => self.number(of)?,
+                };
+                self.state.changed(*cell, number)
+            }
+            _ => number::is_true(self.number(expr)?, expr.of),
+        })
+    }
+
+    fn within(&mut self, of: &'a Expr, tests: &'a [Expr]) -> Option<bool> {
+        let value = match of.of {
+            Type::Text => Value::String(self.string(of)?),
+            _ => Value::Number(self.number(of)?),
+        };
+        let outer = std::mem::replace(&mut self.bound, value);
+        let mut is_in = Some(false);
+        for test in tests {
+            is_in = self.is_true(test);
+            if is_in != Some(false) {
+                break;
+            }
+        }
+        self.bound = outer;
+        is_in
+    }
+
+    fn any(&mut self, need: usize, body: &'a Expr) -> Option<bool> {
+        let count = self.values.length(need)?.min(ELEMENTS_MAX as u64);
+        for index in 0..count {
+            self.item = self.values.element(need, index)?;
+            if self.is_true(body)? {
+                return Some(true);
+            }
+        }
+        Some(false)
+    }
+
+    fn number(&mut self, expr: &'a Expr) -> Option<u64> {
+        Some(match &expr.node {
+            Node::Number(bits) => *bits,
+            Node::Load(need) => self.values.number(*need)?,
+            Node::Element(need, index) => {
+                let index = self.number(index)?;
+                if index >= self.values.length(*need)? {
+                    return None;
+                }
+                self.values.element(*need, index)?
+            }
+            Node::Absent => return None,
+            Node::Length(of) => match (&of.node, of.of) {
+                (Node::Load(need), Type::Sequence) => self.values.length(*need)?,
+                _ => self.string(of)?.len() as u64,
+            },
+            Node::Item => self.item,
+            Node::Bound => match self.bound {
+                Value::Number(bits) => bits,
+                Value::String(_) => return None,
+            },
+            Node::Negate(of) if expr.of == Type::Float => self.number(of)? ^ 1 << 63,
+            Node::Negate(of) => self.number(of)?.wrapping_neg(),
+            Node::Complement(of) => !self.number(of)?,
+            Node::ToFloat(of) => number::to_float(self.number(of)?, of.of),
+            Node::Arithmetic(operator, a, b) => {
+                let (a, b) = (self.number(a)?, self.number(b)?);
+                match expr.of {
+                    Type::Float => number::floats(*operator, a, b),
+                    of => number::integers(*operator, of == Type::Signed, a, b),
+                }
+            }
+            Node::Count(cell) => self.state.count(*cell),
+            _ => self.is_true(expr)?.into(),
+        })
+    }
+
+    fn string(&mut self, expr: &'a Expr) -> Option<&'a [u8]> {
+        match &expr.node {
+            Node::Text(bytes) => Some(bytes),
+            Node::Load(need) => self.values.string(*need),
+            Node::Bound => match self.bound {
+                Value::String(bytes) => Some(bytes),
+                Value::Number(_) => None,
+            },
+            _ => None,
+        }
+    }
+}

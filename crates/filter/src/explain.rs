@@ -1,0 +1,196 @@
+//! What was made of an expression, as text: the typed tree, and the bytecode.
+
+use trackway_jit::helper::{Helper, Word};
+use trackway_jit::insn::{
+    CALL, EXIT, Insn, LDDW, LDDW_FUNCTION, alu, class, jump, mode, size, source,
+};
+
+use crate::object::Alternative;
+use crate::text::Text;
+use crate::types::{Expr, Filter, Node, Type};
+
+/// Width of the column of bytes, and of that of instructions.
+const BYTES_WIDTH: usize = 23;
+const TEXT_WIDTH: usize = 34;
+
+/// The typed tree, a line for each operator and operand, below what it belongs to.
+pub fn tree(filter: &Filter) -> String {
+    let mut text = String::new();
+    branch(filter, &filter.root, 0, &mut text);
+    text
+}
+
+fn branch(filter: &Filter, expr: &Expr, depth: usize, text: &mut String) {
+    let of = match expr.of {
+        Type::Signed => "signed",
+        Type::Unsigned => "unsigned",
+        Type::Float => "float",
+        Type::Text => "string",
+        Type::Sequence => "sequence",
+    };
+    let name = name(filter, expr);
+    text.push_str(&format!("{:depth$}{name}: {of}\n", "", depth = 2 * depth));
+    for child in expr.children() {
+        branch(filter, child, depth + 1, text);
+    }
+}
+
+fn name(filter: &Filter, expr: &Expr) -> String {
+    let path = |need: &usize| filter.needs[*need].path.clone();
+    match &expr.node {
+        Node::Number(bits) => number(*bits, expr.of),
+        Node::Text(bytes) => Text::exact(bytes).quoted(),
+        Node::Load(need) => path(need),
+        Node::Element(need, _) => format!("element of {}", path(need)),
+        Node::Absent => "no element".into(),
+        Node::Length(_) => "length".into(),
+        Node::Item => "the element".into(),
+        Node::Bound => "it".into(),
+        Node::Negate(_) => "-".into(),
+        Node::Complement(_) => "~".into(),
+        Node::Not(_) => "!".into(),
+        Node::ToFloat(_) => "as float".into(),
+        Node::Arithmetic(operator, ..) | Node::Compare(operator, ..) => operator.symbol().into(),
+        Node::Matches(_, text) => format!("like {}", text.quoted()),
+        Node::StringTest(test, ..) => format!("{test:?}"),
+        Node::Ranges(of, ranges) => {
+            let range = |&(first, last): &(u64, u64)| {
+                if first == last {
+                    number(first, of.of)
+                } else {
+                    format!("{}..{}", number(first, of.of), number(last, of.of))
+                }
+            };
+            let ranges: Vec<String> = ranges.iter().map(range).collect();
+            format!("in ({})", ranges.join(", "))
+        }
+        Node::Within(..) => "is".into(),
+        Node::All(_) => "&&".into(),
+        Node::Either(_) => "||".into(),
+        Node::Any(need, _) => format!("any of {}", path(need)),
+        Node::Sample(threshold) => format!("sample({})", *threshold as f64 / 2_f64.powi(64)),
+        Node::Rate { many, interval_ns, .. } => format!("rate({many}/{interval_ns}ns)"),
+        Node::Count(_) => "count()".into(),
+        Node::Changed(..) => "changed".into(),
+    }
+}
+
+fn number(bits: u64, of: Type) -> String {
+    match of {
+        Type::Float => format!("{:?}", f64::from_bits(bits)),
+        Type::Unsigned => bits.to_string(),
+        _ => (bits as i64).to_string(),
+    }
+}
+
+/// The bytecode, a line for each instruction: its number, its bytes, what it does, what that is.
+pub fn listing(alternative: &Alternative) -> String {
+    let mut text = String::new();
+    for program in &alternative.programs {
+        let mut insns = program.iter().enumerate();
+        while let Some((number, insn)) = insns.next() {
+            let second = if insn.op == LDDW { insns.next() } else { None };
+            let second = second.map(|(_, second)| *second).unwrap_or_default();
+            let (done, about) = instruction(alternative, number, *insn, second);
+            let bytes = insn.encode().map(|byte| format!("{byte:02x}")).join(" ");
+            let line = format!("{number:4}  {bytes:BYTES_WIDTH$}  {done:TEXT_WIDTH$}{about}");
+            text.push_str(line.trim_end());
+            text.push('\n');
+        }
+    }
+    text
+}
+
+/// What an instruction does, and what that is about.
+fn instruction(
+    alternative: &Alternative,
+    number: usize,
+    insn: Insn,
+    second: Insn,
+) -> (String, String) {
+    let Insn { op, dst, src, offset, immediate } = insn;
+    let nothing = String::new;
+    let operand = if op & source::X != 0 { format!("r{src}") } else { immediate.to_string() };
+    let target = number as i64 + 1 + i64::from(offset);
+    match (insn.class(), op) {
+        (_, LDDW) if src == LDDW_FUNCTION => {
+            let target = number as i64 + 1 + i64::from(immediate);
+            (format!("r{dst} = function {target}"), nothing())
+        }
+        (_, LDDW) => {
+            let bits = u64::from(second.immediate as u32) << 32 | u64::from(immediate as u32);
+            (format!("r{dst} = {bits:#x} ll"), constant(alternative, bits))
+        }
+        (_, CALL) => {
+            let helper = Helper::from_number(immediate).map_or("?", Helper::name);
+            (format!("call {helper}#{immediate}"), nothing())
+        }
+        (_, EXIT) => ("exit".into(), nothing()),
+        (class::LDX, _) if op == class::LDX | size::DW | mode::MEM => {
+            let slot = usize::try_from(offset).ok().map(|offset| offset / 8);
+            let need = slot.and_then(|slot| alternative.needs.get(slot));
+            let need = need.map_or_else(nothing, |need| need.path.clone());
+            (format!("r{dst} = *(u64 *)(r{src} {offset:+})"), need)
+        }
+        (class::STX, _) => (format!("*(u64 *)(r{dst} {offset:+}) = r{src}"), nothing()),
+        (class::JMP, _) if op & 0xf0 == jump::JA => (format!("goto {target}"), nothing()),
+        (class::JMP, _) => {
+            let relation = relation(op & 0xf0);
+            (format!("if r{dst} {relation} {operand} goto {target}"), nothing())
+        }
+        (class::ALU64, _) => match op & 0xf0 {
+            alu::MOV => (format!("r{dst} = {operand}"), nothing()),
+            alu::NEG => (format!("r{dst} = -r{dst}"), nothing()),
+            code => {
+                let sign = if offset == 1 { "s" } else { "" };
+                (format!("r{dst} {sign}{}= {operand}", operation(code)), nothing())
+            }
+        },
+        _ => (format!("{op:#04x}"), nothing()),
+    }
+}
+
+/// The string that a word is, if it is one of the constants.
+fn constant(alternative: &Alternative, bits: u64) -> String {
+    let word = Word::from_bits(bits);
+    let from = word.offset as usize;
+    let bytes = from
+        .checked_add(word.length as usize)
+        .filter(|_| word.is_constant)
+        .and_then(|to| alternative.constants.get(from..to));
+    bytes.map_or_else(String::new, |bytes| Text::exact(bytes).quoted())
+}
+
+fn relation(code: u8) -> &'static str {
+    match code {
+        jump::JEQ => "==",
+        jump::JNE => "!=",
+        jump::JGT => ">",
+        jump::JGE => ">=",
+        jump::JLT => "<",
+        jump::JLE => "<=",
+        jump::JSET => "&",
+        jump::JSGT => "s>",
+        jump::JSGE => "s>=",
+        jump::JSLT => "s<",
+        jump::JSLE => "s<=",
+        _ => "?",
+    }
+}
+
+fn operation(code: u8) -> &'static str {
+    match code {
+        alu::ADD => "+",
+        alu::SUB => "-",
+        alu::MUL => "*",
+        alu::DIV => "/",
+        alu::MOD => "%",
+        alu::AND => "&",
+        alu::OR => "|",
+        alu::XOR => "^",
+        alu::LSH => "<<",
+        alu::RSH => ">>",
+        alu::ARSH => "s>>",
+        _ => "?",
+    }
+}

@@ -1,0 +1,640 @@
+//! From a typed tree to a graph: what is true or false becomes edges, the rest values.
+
+use trackway_jit::Kind;
+use trackway_jit::helper::Helper;
+
+use super::value::{Known, Values};
+use super::{Alu, Block, End, Function, Graph, Op, Relation, Step, Test, Unsupported, Value};
+use crate::number;
+use crate::parse::Binary;
+use crate::text::{Shape, Text};
+use crate::types::{Elements, Expr, Filter, Node, StringTest, Type};
+
+/// Where a string's or a sequence's length begins in a word.
+const LENGTH_SHIFT: u64 = 32;
+/// From how many ranges on a set of small numbers is looked up in a word of bits.
+const BITS_FROM_RANGES: usize = 4;
+
+pub(super) fn lower(filter: &Filter) -> Result<Graph, Unsupported> {
+    let mut shared = Shared { filter, texts: Vec::new(), functions: vec![None], effects: 0 };
+    let function = Lower::new(&mut shared).function(&filter.root)?;
+    shared.functions[0] = Some(function);
+    let functions = shared.functions.into_iter().flatten().collect();
+    Ok(Graph { functions, texts: shared.texts })
+}
+
+/// What the functions of a filter have together.
+struct Shared<'filter> {
+    filter: &'filter Filter,
+    texts: Vec<Vec<u8>>,
+    /// Those that are not done yet are `None`.
+    functions: Vec<Option<Function>>,
+    effects: usize,
+}
+
+/// A block that others lead to before it is laid out.
+type Label = usize;
+
+const YES: Label = 0;
+const NO: Label = 1;
+
+struct Lower<'shared, 'filter> {
+    shared: &'shared mut Shared<'filter>,
+    values: Values,
+    /// Blocks by label; `None` for those that are still to come.
+    blocks: Vec<Option<Block>>,
+    /// Labels in the order in which blocks are laid out.
+    order: Vec<Label>,
+    /// Steps of the block that is being made, the last one in `order`.
+    steps: Vec<Step>,
+    /// Values that `in` asks about, the innermost last.
+    bound: Vec<Value>,
+    variables: usize,
+}
+
+impl<'shared, 'filter> Lower<'shared, 'filter> {
+    fn new(shared: &'shared mut Shared<'filter>) -> Self {
+        Self {
+            shared,
+            values: Values::default(),
+            blocks: vec![None, None],
+            order: Vec::new(),
+            steps: Vec::new(),
+            bound: Vec::new(),
+            variables: 0,
+        }
+    }
+
+    fn function(mut self, root: &Expr) -> Result<Function, Unsupported> {
+        let entry = self.label();
+        self.begin(entry);
+        self.branch_on(root, YES, NO)?;
+        for (label, answer) in [(YES, true), (NO, false)] {
+            self.begin(label);
+            self.end(End::Return(answer));
+        }
+        let mut place = vec![0; self.blocks.len()];
+        for (at, &label) in self.order.iter().enumerate() {
+            place[label] = at;
+        }
+        let mut blocks = Vec::with_capacity(self.order.len());
+        for &label in &self.order {
+            let Some(block) = self.blocks[label].take() else { continue };
+            let end = match block.end {
+                End::Jump(to) => End::Jump(place[to]),
+                End::Branch(test, then, otherwise) => {
+                    End::Branch(test, place[then], place[otherwise])
+                }
+                end @ End::Return(_) => end,
+            };
+            blocks.push(Block { end, ..block });
+        }
+        Ok(Function { values: self.values, blocks })
+    }
+
+    fn label(&mut self) -> Label {
+        self.blocks.push(None);
+        self.blocks.len() - 1
+    }
+
+    fn begin(&mut self, label: Label) {
+        self.order.push(label);
+    }
+
+    /// Ends the block that is being made.
+    fn end(&mut self, end: End) {
+        let steps = std::mem::take(&mut self.steps);
+        if let Some(&label) = self.order.last() {
+            self.blocks[label] = Some(Block { steps, end });
+        }
+    }
+
+    /// Has a value worked out here.
+    fn compute(&mut self, value: Value) -> Value {
+        // Constants need no working out, and variables have been assigned.
+        let is_there = matches!(
+            self.values.op(value),
+            Op::Constant(_) | Op::Text(_) | Op::Function(_) | Op::Variable(_)
+        );
+        if !is_there {
+            let op = self.values.op(value);
+            if let Some(operand) = crate::emit::constants_in_registers(&self.values, op) {
+                self.steps.push(Step::Compute(operand));
+            }
+            self.steps.push(Step::Compute(value));
+        }
+        value
+    }
+
+    fn constant(&mut self, bits: u64) -> Value {
+        self.values.of_constant(bits)
+    }
+
+    fn alu(&mut self, op: Alu, a: Value, b: Value) -> Value {
+        let value = self.values.alu(op, a, b);
+        self.compute(value)
+    }
+
+    fn alu_by(&mut self, op: Alu, a: Value, by: u64) -> Value {
+        let by = self.constant(by);
+        self.alu(op, a, by)
+    }
+
+    fn call(&mut self, helper: Helper, arguments: Vec<Value>) -> Value {
+        let value = self.values.call(helper, arguments);
+        self.compute(value)
+    }
+
+    fn effect(&mut self, helper: Helper, arguments: Vec<Value>) -> Value {
+        self.shared.effects += 1;
+        let value = self.values.number(Op::Effect(helper, arguments, self.shared.effects));
+        self.compute(value)
+    }
+
+    /// Ends the block with a test.
+    fn branch(&mut self, relation: Relation, a: Value, b: Value, then: Label, otherwise: Label) {
+        let mut known = self.values.test(Test { relation, a, b });
+        if let Known::Open(test) = known {
+            let test = self.values.isolate(test);
+            known = self.values.test(test);
+        }
+        match known {
+            Known::Always(holds) => self.end(End::Jump(if holds { then } else { otherwise })),
+            Known::Open(test) => {
+                let constant = self.values.constant(test.b);
+                if constant.is_some_and(|bits| !crate::emit::is_immediate(bits)) {
+                    self.steps.push(Step::Compute(test.b));
+                }
+                self.end(End::Branch(test, then, otherwise));
+            }
+        }
+    }
+
+    fn branch_by(&mut self, relation: Relation, a: Value, by: u64, then: Label, otherwise: Label) {
+        let by = self.constant(by);
+        self.branch(relation, a, by, then, otherwise);
+    }
+
+    /// Goes on to a new block unless the test holds, which leads to `then`.
+    fn leave_if(&mut self, relation: Relation, a: Value, b: Value, then: Label) {
+        let next = self.label();
+        self.branch(relation, a, b, then, next);
+        self.begin(next);
+    }
+
+    /// Ends the block: to `then` if the expression is true, else to `otherwise`.
+    fn branch_on(&mut self, expr: &Expr, then: Label, otherwise: Label) -> Result<(), Unsupported> {
+        match &expr.node {
+            Node::Not(of) => self.branch_on(of, otherwise, then)?,
+            Node::All(parts) => {
+                for part in parts {
+                    let next = self.label();
+                    self.branch_on(part, next, otherwise)?;
+                    self.begin(next);
+                }
+                self.end(End::Jump(then));
+            }
+            Node::Either(parts) => {
+                for part in parts {
+                    let next = self.label();
+                    self.branch_on(part, then, next)?;
+                    self.begin(next);
+                }
+                self.end(End::Jump(otherwise));
+            }
+            Node::Compare(operator, a, b) => {
+                let of = (a.of, b.of);
+                let (a, b) = (self.value(a)?, self.value(b)?);
+                match of {
+                    (Type::Text, _) => self.strings(*operator, a, b, then, otherwise),
+                    (Type::Float, _) => self.floats(*operator, a, b, then, otherwise),
+                    _ => self.integers(*operator, (a, of.0), (b, of.1), then, otherwise),
+                }
+            }
+            Node::Matches(of, text) if text.shape() == Shape::Anything => {
+                self.value(of)?;
+                self.end(End::Jump(then));
+            }
+            Node::Ranges(of, ranges) => {
+                let value = self.value(of)?;
+                self.ranges(value, of.of, ranges, then, otherwise);
+            }
+            Node::Within(of, tests) => {
+                let value = self.value(of)?;
+                self.bound.push(value);
+                for test in tests {
+                    let next = self.label();
+                    self.branch_on(test, then, next)?;
+                    self.begin(next);
+                }
+                self.bound.pop();
+                self.end(End::Jump(otherwise));
+            }
+            Node::Sample(threshold) => {
+                let random = self.effect(Helper::Random, Vec::new());
+                self.branch_by(Relation::Less, random, *threshold, then, otherwise);
+            }
+            _ => {
+                let value = self.value(expr)?;
+                if expr.of == Type::Float {
+                    let zero = self.constant(0);
+                    self.floats(Binary::NotEqual, value, zero, then, otherwise);
+                } else {
+                    self.branch_by(Relation::NotEqual, value, 0, then, otherwise);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn floats(&mut self, operator: Binary, a: Value, b: Value, then: Label, otherwise: Label) {
+        let ordering = self.call(Helper::FloatCompare, vec![a, b]);
+        let (relation, by) = match operator {
+            Binary::Equal => (Relation::Equal, 0),
+            Binary::NotEqual => (Relation::NotEqual, 0),
+            Binary::Less => (Relation::Equal, u64::MAX),
+            // -1 and 0, but not 2, which is what does not compare.
+            Binary::LessEqual => (Relation::SignedLessEqual, 0),
+            Binary::Greater => (Relation::Equal, 1),
+            // 0 and 1: without signs, -1 is more.
+            _ => (Relation::LessEqual, 1),
+        };
+        self.branch_by(relation, ordering, by, then, otherwise);
+    }
+
+    fn strings(&mut self, operator: Binary, a: Value, b: Value, then: Label, otherwise: Label) {
+        let is_equality = matches!(operator, Binary::Equal | Binary::NotEqual);
+        let (same, other) =
+            if operator == Binary::NotEqual { (otherwise, then) } else { (then, otherwise) };
+        if is_equality {
+            // Strings of different lengths are told apart without a call.
+            let (a_length, b_length) = (self.length(a), self.length(b));
+            self.leave_if(Relation::NotEqual, a_length, b_length, other);
+            if self.values.constant(b_length) == Some(0) {
+                self.end(End::Jump(same));
+                return;
+            }
+        }
+        let ordering = self.call(Helper::StringCompare, vec![a, b]);
+        let relation = match operator {
+            Binary::Equal | Binary::NotEqual => {
+                return self.branch_by(Relation::Equal, ordering, 0, same, other);
+            }
+            Binary::Less => Relation::SignedLess,
+            Binary::LessEqual => Relation::SignedLessEqual,
+            Binary::Greater => Relation::SignedGreater,
+            _ => Relation::SignedGreaterEqual,
+        };
+        self.branch_by(relation, ordering, 0, then, otherwise);
+    }
+
+    fn length(&mut self, word: Value) -> Value {
+        match self.values.op(word) {
+            Op::Text(text) => {
+                let length = self.shared.texts[*text].len() as u64;
+                self.constant(length)
+            }
+            _ => self.alu_by(Alu::ShiftRight, word, LENGTH_SHIFT),
+        }
+    }
+
+    /// Integers are compared as numbers, whatever their signs.
+    fn integers(
+        &mut self,
+        operator: Binary,
+        (a, of_a): (Value, Type),
+        (b, of_b): (Value, Type),
+        then: Label,
+        otherwise: Label,
+    ) {
+        if of_a == of_b {
+            return self.branch(relation(operator, of_a), a, b, then, otherwise);
+        }
+        // The one with a sign is the lesser one if that sign is a minus.
+        let (signed, other, is_swapped) =
+            if of_a == Type::Signed { (a, b, false) } else { (b, a, true) };
+        let ordering =
+            if is_swapped { std::cmp::Ordering::Greater } else { std::cmp::Ordering::Less };
+        let target = |ordering| {
+            if number::is_so(operator, Some(ordering)) { then } else { otherwise }
+        };
+        if self.values.constant(other).is_some_and(|bits| bits as i64 <= -1) {
+            // More than any number with a sign.
+            return self.end(End::Jump(target(ordering)));
+        }
+        let zero = self.constant(0);
+        self.leave_if(Relation::SignedLess, signed, zero, target(ordering));
+        self.branch(relation(operator, Type::Unsigned), a, b, then, otherwise);
+    }
+
+    fn ranges(
+        &mut self,
+        value: Value,
+        of: Type,
+        ranges: &[(u64, u64)],
+        then: Label,
+        otherwise: Label,
+    ) {
+        if let (Some(&(least, _)), Some(&(_, most))) = (ranges.first(), ranges.last())
+            && ranges.len() >= BITS_FROM_RANGES
+            && most.wrapping_sub(least) < 64
+        {
+            return self.bits(value, least, ranges, then, otherwise);
+        }
+        let (min, max) = match of {
+            Type::Unsigned => (0, u64::MAX),
+            _ => (i64::MIN as u64, i64::MAX as u64),
+        };
+        for &(first, last) in ranges {
+            if first == last {
+                let by = self.constant(first);
+                self.leave_if(Relation::Equal, value, by, then);
+                continue;
+            }
+            if first != min {
+                // Ranges are in order: what is below this one is in none that follows.
+                let by = self.constant(first);
+                self.leave_if(relation(Binary::Less, of), value, by, otherwise);
+            }
+            if last == max {
+                return self.end(End::Jump(then));
+            }
+            let by = self.constant(last);
+            self.leave_if(relation(Binary::LessEqual, of), value, by, then);
+        }
+        self.end(End::Jump(otherwise));
+    }
+
+    /// A set of numbers within 64 of each other: one bit for each.
+    fn bits(
+        &mut self,
+        value: Value,
+        least: u64,
+        ranges: &[(u64, u64)],
+        then: Label,
+        otherwise: Label,
+    ) {
+        let mut bits = 0_u64;
+        let mut span = 0;
+        for &(first, last) in ranges {
+            let (from, to) = (first.wrapping_sub(least), last.wrapping_sub(least));
+            bits |= u64::MAX >> (63 - (to - from)) << from;
+            span = to;
+        }
+        let index = self.alu_by(Alu::Subtract, value, least);
+        let most = self.constant(span);
+        self.leave_if(Relation::Greater, index, most, otherwise);
+        let bits = self.constant(bits);
+        let shifted = self.alu(Alu::ShiftRight, bits, index);
+        let bit = self.alu_by(Alu::And, shifted, 1);
+        self.branch_by(Relation::NotEqual, bit, 0, then, otherwise);
+    }
+
+    /// A value: a number's bits, or a word.
+    fn value(&mut self, expr: &Expr) -> Result<Value, Unsupported> {
+        Ok(match &expr.node {
+            Node::Number(bits) => self.constant(*bits),
+            Node::Text(bytes) => self.text(bytes.clone()),
+            Node::Load(need) => {
+                let value = self.slot(*need);
+                let kind = self.shared.filter.needs[*need].kind;
+                if (kind, expr.of) == (Kind::Unsigned, Type::Signed) {
+                    self.values.set_natural(value);
+                }
+                self.compute(value)
+            }
+            Node::Element(need, index) => self.element(*need, index)?,
+            Node::Absent => {
+                self.end(End::Jump(NO));
+                let next = self.label();
+                self.begin(next);
+                self.constant(0)
+            }
+            Node::Length(of) => {
+                let word = self.value(of)?;
+                self.length(word)
+            }
+            Node::Item => {
+                let value = self.values.number(Op::Item);
+                self.compute(value)
+            }
+            Node::Bound => match self.bound.last() {
+                Some(value) => *value,
+                None => return Err(Unsupported("a value that nothing binds".into())),
+            },
+            Node::Negate(_) | Node::Complement(_) | Node::ToFloat(_) | Node::Arithmetic(..) => {
+                self.operated(expr)?
+            }
+            _ => self.asked(expr)?,
+        })
+    }
+
+    /// What an operator makes of numbers.
+    fn operated(&mut self, expr: &Expr) -> Result<Value, Unsupported> {
+        Ok(match &expr.node {
+            Node::Negate(of) => {
+                let value = self.value(of)?;
+                if expr.of == Type::Float {
+                    self.alu_by(Alu::Xor, value, 1 << 63)
+                } else {
+                    let value = self.values.negate(value);
+                    self.compute(value)
+                }
+            }
+            Node::Complement(of) => {
+                let value = self.value(of)?;
+                self.alu_by(Alu::Xor, value, u64::MAX)
+            }
+            Node::ToFloat(of) => {
+                let helper = match of.of {
+                    Type::Unsigned => Helper::FloatFromUnsigned,
+                    _ => Helper::FloatFromSigned,
+                };
+                let value = self.value(of)?;
+                self.call(helper, vec![value])
+            }
+            Node::Arithmetic(operator, a, b) => {
+                let (a, b) = (self.value(a)?, self.value(b)?);
+                self.arithmetic(*operator, expr.of, a, b)
+            }
+            _ => self.asked(expr)?,
+        })
+    }
+
+    /// What is true or false: a helper says it as a number, or it is made one.
+    fn asked(&mut self, expr: &Expr) -> Result<Value, Unsupported> {
+        Ok(match &expr.node {
+            Node::StringTest(test, string, part) => {
+                let arguments = vec![self.value(string)?, self.value(part)?];
+                self.call(helper(*test), arguments)
+            }
+            Node::Matches(of, text) if text.shape() != Shape::Anything => {
+                let word = self.value(of)?;
+                self.matches(word, text)
+            }
+            Node::Any(need, body) => self.any(*need, body)?,
+            Node::Count(cell) => {
+                let cell = self.constant(*cell as u64);
+                self.effect(Helper::Count, vec![cell])
+            }
+            Node::Changed(cell, of) => {
+                let mut value = self.value(of)?;
+                if of.of == Type::Text {
+                    value = self.call(Helper::StringHash, vec![value]);
+                }
+                let cell = self.constant(*cell as u64);
+                self.effect(Helper::Changed, vec![cell, value])
+            }
+            Node::Rate { cell, many, interval_ns } => {
+                let arguments = [*cell as u64, *many, *interval_ns].map(|bits| self.constant(bits));
+                self.effect(Helper::Rate, arguments.into())
+            }
+            _ => self.materialized(expr)?,
+        })
+    }
+
+    /// What is true or false, as 1 or 0.
+    fn materialized(&mut self, expr: &Expr) -> Result<Value, Unsupported> {
+        self.variables += 1;
+        let variable = self.values.number(Op::Variable(self.variables));
+        let [yes, no, after] = [self.label(), self.label(), self.label()];
+        self.branch_on(expr, yes, no)?;
+        for (label, bits) in [(yes, 1), (no, 0)] {
+            self.begin(label);
+            self.steps.push(Step::Assign(variable, bits));
+            self.end(End::Jump(after));
+        }
+        self.begin(after);
+        Ok(variable)
+    }
+
+    fn slot(&mut self, need: usize) -> Value {
+        self.values.number(Op::Slot(need))
+    }
+
+    fn text(&mut self, bytes: Vec<u8>) -> Value {
+        let texts = &mut self.shared.texts;
+        let at = texts.iter().position(|text| *text == bytes).unwrap_or_else(|| {
+            texts.push(bytes);
+            texts.len() - 1
+        });
+        self.values.number(Op::Text(at))
+    }
+
+    fn matches(&mut self, word: Value, text: &Text) -> Value {
+        let (helper, bytes) = match text.shape() {
+            Shape::Prefix(bytes) => (Helper::StringStartsWith, bytes.to_vec()),
+            Shape::Suffix(bytes) => (Helper::StringEndsWith, bytes.to_vec()),
+            Shape::Infix(bytes) => (Helper::StringContains, bytes.to_vec()),
+            _ => (Helper::StringMatches, text.to_pattern()),
+        };
+        let pattern = self.text(bytes);
+        self.call(helper, vec![word, pattern])
+    }
+
+    /// The code of a sequence's elements.
+    fn scalar(&mut self, need: usize) -> Result<Value, Unsupported> {
+        let need = &self.shared.filter.needs[need];
+        match need.elements {
+            Some(Elements { scalar: Some(scalar), .. }) => {
+                Ok(self.values.of_constant(scalar as u64))
+            }
+            _ => Err(Unsupported(format!(
+                "elements of '{}' have a width that only a trace's reader knows",
+                need.path
+            ))),
+        }
+    }
+
+    fn element(&mut self, need: usize, index: &Expr) -> Result<Value, Unsupported> {
+        let index = self.value(index)?;
+        let word = self.slot(need);
+        let word = self.compute(word);
+        let length = self.length(word);
+        // An index below zero is a great one without its sign.
+        self.leave_if(Relation::GreaterEqual, index, length, NO);
+        let scalar = self.scalar(need)?;
+        let element = self.values.call(Helper::Element, vec![word, scalar, index]);
+        if self.shared.filter.needs[need].elements.is_some_and(is_natural) {
+            self.values.set_natural(element);
+        }
+        Ok(self.compute(element))
+    }
+
+    fn any(&mut self, need: usize, body: &Expr) -> Result<Value, Unsupported> {
+        let number = self.shared.functions.len();
+        self.shared.functions.push(None);
+        let is_natural = self.shared.filter.needs[need].elements.is_some_and(is_natural);
+        let mut lower = Lower::new(self.shared);
+        if is_natural {
+            let item = lower.values.number(Op::Item);
+            lower.values.set_natural(item);
+        }
+        let function = lower.function(body)?;
+        self.shared.functions[number] = Some(function);
+        let word = self.slot(need);
+        let word = self.compute(word);
+        let scalar = self.scalar(need)?;
+        let function = self.values.number(Op::Function(number));
+        Ok(self.call(Helper::Any, vec![word, scalar, function]))
+    }
+
+    fn arithmetic(&mut self, operator: Binary, of: Type, a: Value, b: Value) -> Value {
+        if of == Type::Float {
+            let helper = match operator {
+                Binary::Add => Helper::FloatAdd,
+                Binary::Subtract => Helper::FloatSubtract,
+                Binary::Multiply => Helper::FloatMultiply,
+                _ => Helper::FloatDivide,
+            };
+            return self.call(helper, vec![a, b]);
+        }
+        let is_signed = of == Type::Signed;
+        let op = match operator {
+            Binary::Add => Alu::Add,
+            Binary::Subtract => Alu::Subtract,
+            Binary::Multiply => Alu::Multiply,
+            Binary::Divide if is_signed => Alu::DivideSigned,
+            Binary::Divide => Alu::Divide,
+            Binary::Remainder if is_signed => Alu::RemainderSigned,
+            Binary::Remainder => Alu::Remainder,
+            Binary::And => Alu::And,
+            Binary::Or => Alu::Or,
+            Binary::Xor => Alu::Xor,
+            Binary::ShiftLeft => Alu::ShiftLeft,
+            _ if is_signed => Alu::ShiftRightSigned,
+            _ => Alu::ShiftRight,
+        };
+        self.alu(op, a, b)
+    }
+}
+
+/// Whether elements are at least 0 as signed numbers.
+fn is_natural(elements: Elements) -> bool {
+    elements.of == Type::Signed && elements.scalar.is_some_and(|scalar| !scalar.is_signed())
+}
+
+fn helper(test: StringTest) -> Helper {
+    match test {
+        StringTest::StartsWith => Helper::StringStartsWith,
+        StringTest::EndsWith => Helper::StringEndsWith,
+        StringTest::Contains => Helper::StringContains,
+    }
+}
+
+/// A comparison of integers that are both of this type.
+fn relation(operator: Binary, of: Type) -> Relation {
+    let is_signed = of != Type::Unsigned;
+    match operator {
+        Binary::Equal => Relation::Equal,
+        Binary::NotEqual => Relation::NotEqual,
+        Binary::Less if is_signed => Relation::SignedLess,
+        Binary::Less => Relation::Less,
+        Binary::LessEqual if is_signed => Relation::SignedLessEqual,
+        Binary::LessEqual => Relation::LessEqual,
+        Binary::Greater if is_signed => Relation::SignedGreater,
+        Binary::Greater => Relation::Greater,
+        _ if is_signed => Relation::SignedGreaterEqual,
+        _ => Relation::GreaterEqual,
+    }
+}

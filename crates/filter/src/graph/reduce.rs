@@ -1,0 +1,278 @@
+//! What is known on all ways to a block is not worked out or asked again; what nobody uses goes.
+//!
+//! Edges lead forward only, so one pass in the order of blocks has seen all ways to a block before
+//! the block, and one pass backward all that follows it.
+
+use std::collections::BTreeMap;
+
+use trackway_jit::INSTRUCTIONS_MAX;
+
+use super::{Block, End, Function, Op, Relation, Step, Test, Unsupported, Value};
+
+/// Most times that a function is looked through for what nobody uses: each makes it shorter.
+const ROUNDS_MAX: usize = 16;
+/// Most answers that are remembered along a way.
+const FACTS_MAX: usize = 64;
+
+/// A set of values.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct Set(Vec<u64>);
+
+impl Set {
+    fn new(count: usize) -> Self {
+        Self(vec![0; count.div_ceil(64)])
+    }
+
+    fn insert(&mut self, value: Value) {
+        self.0[value.index() / 64] |= 1 << (value.index() % 64);
+    }
+
+    fn remove(&mut self, value: Value) {
+        self.0[value.index() / 64] &= !(1 << (value.index() % 64));
+    }
+
+    fn contains(&self, value: Value) -> bool {
+        self.0[value.index() / 64] >> (value.index() % 64) & 1 != 0
+    }
+
+    fn intersect(&mut self, other: &Self) {
+        for (mine, others) in self.0.iter_mut().zip(&other.0) {
+            *mine &= others;
+        }
+    }
+
+    fn unite(&mut self, other: &Self) {
+        for (mine, others) in self.0.iter_mut().zip(&other.0) {
+            *mine |= others;
+        }
+    }
+}
+
+/// What is known at a place.
+#[derive(Debug, Clone)]
+struct Known {
+    /// Values that were worked out.
+    values: Set,
+    /// Answers of tests, each in the form of [`asked`].
+    facts: BTreeMap<Test, bool>,
+}
+
+/// A test as one of those that it or its negation is, and whether it is the negation.
+fn asked(test: Test) -> (Test, bool) {
+    let is_negation = matches!(
+        test.relation,
+        Relation::NotEqual
+            | Relation::Greater
+            | Relation::GreaterEqual
+            | Relation::SignedGreater
+            | Relation::SignedGreaterEqual
+    );
+    if is_negation {
+        (Test { relation: test.relation.negated(), ..test }, true)
+    } else {
+        (test, false)
+    }
+}
+
+impl Known {
+    fn meet(&mut self, other: &Self) {
+        self.values.intersect(&other.values);
+        self.facts.retain(|test, answer| other.facts.get(test) == Some(answer));
+    }
+
+    fn learn(&mut self, test: Test, answer: bool) {
+        let (test, is_negation) = asked(test);
+        if self.facts.len() < FACTS_MAX {
+            self.facts.insert(test, answer != is_negation);
+        }
+    }
+
+    /// The test's answer, if it was given before or follows from what the value equals.
+    fn answer(&self, test: Test, function: &Function) -> Option<bool> {
+        let (plain, is_negation) = asked(test);
+        if let Some(answer) = self.facts.get(&plain) {
+            return Some(answer != &is_negation);
+        }
+        let y = function.values.constant(test.b)?;
+        let equal = |(fact, answer): (&Test, &bool)| {
+            let is_it = *answer && fact.relation == Relation::Equal && fact.a == test.a;
+            is_it.then(|| function.values.constant(fact.b)).flatten()
+        };
+        let x = self.facts.iter().find_map(equal)?;
+        Some(test.relation.holds(x, y))
+    }
+}
+
+/// Reduces a function.
+pub(super) fn reduce(function: &mut Function) -> Result<(), Unsupported> {
+    forward(function);
+    shorten(function);
+    if function.blocks.len() > INSTRUCTIONS_MAX {
+        return Err(too_long());
+    }
+    // A question to which both answers lead to the same place is not asked, and what was worked
+    // out for it is not used any more.
+    for _ in 0..ROUNDS_MAX {
+        backward(function);
+        let before = function.blocks.len();
+        shorten(function);
+        if function.blocks.len() == before {
+            break;
+        }
+    }
+    Ok(())
+}
+
+/// Passes by blocks that do nothing but jump.
+fn shorten(function: &mut Function) {
+    let jumps = thread(&function.blocks);
+    for block in &mut function.blocks {
+        redirect(&mut block.end, &jumps);
+    }
+    compact(function);
+}
+
+pub(crate) fn too_long() -> Unsupported {
+    Unsupported(format!("the filter has more than {INSTRUCTIONS_MAX} instructions"))
+}
+
+/// Leaves out what is known. Blocks that nothing leads to any more lose their steps.
+fn forward(function: &mut Function) {
+    let nothing = Known { values: Set::new(function.values.count()), facts: BTreeMap::new() };
+    let mut at: BTreeMap<usize, Known> = BTreeMap::from([(0, nothing)]);
+    for number in 0..function.blocks.len() {
+        let Some(mut known) = at.remove(&number) else {
+            // Whatever it leads to: nobody comes here.
+            function.blocks[number] = Block { steps: Vec::new(), end: End::Return(false) };
+            continue;
+        };
+        function.blocks[number].steps.retain(|step| match step {
+            Step::Compute(value) if known.values.contains(*value) => false,
+            Step::Compute(value) => {
+                known.values.insert(*value);
+                true
+            }
+            Step::Assign(..) => true,
+        });
+        let mut end = function.blocks[number].end;
+        if let End::Branch(test, then, otherwise) = end
+            && let Some(answer) = known.answer(test, function)
+        {
+            end = End::Jump(if answer { then } else { otherwise });
+        }
+        function.blocks[number].end = end;
+        match end {
+            End::Return(_) => {}
+            End::Jump(to) => arrive(&mut at, to, known),
+            End::Branch(test, then, otherwise) => {
+                let mut other = known.clone();
+                known.learn(test, true);
+                other.learn(test, false);
+                arrive(&mut at, then, known);
+                arrive(&mut at, otherwise, other);
+            }
+        }
+    }
+}
+
+fn arrive(at: &mut BTreeMap<usize, Known>, to: usize, known: Known) {
+    match at.get_mut(&to) {
+        Some(before) => before.meet(&known),
+        None => {
+            at.insert(to, known);
+        }
+    }
+}
+
+/// Where a jump to each block ends up: behind blocks that do nothing but jump.
+fn thread(blocks: &[Block]) -> Vec<usize> {
+    let mut jumps: Vec<usize> = (0..blocks.len()).collect();
+    for number in (0..blocks.len()).rev() {
+        if let (End::Jump(to), []) = (blocks[number].end, blocks[number].steps.as_slice()) {
+            jumps[number] = jumps[to];
+        }
+    }
+    jumps
+}
+
+fn redirect(end: &mut End, jumps: &[usize]) {
+    *end = match *end {
+        End::Jump(to) => End::Jump(jumps[to]),
+        End::Branch(_, then, otherwise) if jumps[then] == jumps[otherwise] => {
+            End::Jump(jumps[then])
+        }
+        End::Branch(test, then, otherwise) => End::Branch(test, jumps[then], jumps[otherwise]),
+        end @ End::Return(_) => end,
+    };
+}
+
+/// Leaves out blocks that nothing leads to, and joins those that nothing parts.
+fn compact(function: &mut Function) {
+    let mut comes_from = vec![0_usize; function.blocks.len()];
+    comes_from[0] = 1;
+    for number in 0..function.blocks.len() {
+        if comes_from[number] > 0 {
+            for to in function.blocks[number].end.targets() {
+                comes_from[to] += 1;
+            }
+        }
+    }
+    let mut number_of = vec![0; function.blocks.len()];
+    let mut kept: Vec<Block> = Vec::new();
+    for (number, block) in std::mem::take(&mut function.blocks).into_iter().enumerate() {
+        match kept.last_mut() {
+            _ if comes_from[number] == 0 => continue,
+            // Only its neighbour leads to it, by a jump.
+            Some(before) if comes_from[number] == 1 && before.end == End::Jump(number) => {
+                before.steps.extend(block.steps);
+                before.end = block.end;
+            }
+            _ => kept.push(block),
+        }
+        number_of[number] = kept.len() - 1;
+    }
+    for block in &mut kept {
+        block.end = match block.end {
+            End::Jump(to) => End::Jump(number_of[to]),
+            End::Branch(test, then, otherwise) => {
+                End::Branch(test, number_of[then], number_of[otherwise])
+            }
+            end @ End::Return(_) => end,
+        };
+    }
+    function.blocks = kept;
+}
+
+/// Leaves out what nobody uses, but for effects.
+fn backward(function: &mut Function) {
+    let values = &function.values;
+    let mut used_at: Vec<Set> = vec![Set::new(0); function.blocks.len()];
+    for number in (0..function.blocks.len()).rev() {
+        let mut used = Set::new(values.count());
+        for to in function.blocks[number].end.targets() {
+            used.unite(&used_at[to]);
+        }
+        if let End::Branch(test, ..) = function.blocks[number].end {
+            used.insert(test.a);
+            used.insert(test.b);
+        }
+        let mut kept = Vec::new();
+        for step in function.blocks[number].steps.drain(..).rev() {
+            let (Step::Compute(value) | Step::Assign(value, _)) = step;
+            let is_effect = matches!(values.op(value), Op::Effect(..));
+            if !is_effect && !used.contains(value) {
+                continue;
+            }
+            used.remove(value);
+            if let Step::Compute(_) = step {
+                for operand in values.op(value).operands() {
+                    used.insert(operand);
+                }
+            }
+            kept.push(step);
+        }
+        kept.reverse();
+        function.blocks[number].steps = kept;
+        used_at[number] = used;
+    }
+}

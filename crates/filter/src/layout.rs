@@ -1,0 +1,162 @@
+//! What an event has: fields with their types, contexts. Filters are checked against it.
+//!
+//! The types are plain, so that whoever reads traces can describe what is in them, too: more than
+//! a traced program records (structures, integers of 12 bits) has a type here.
+
+use trackway_schema::{EventDescription, FieldKind, Label, Scalar};
+
+/// An event's fields, and what else a filter on it can name.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct Layout {
+    /// Its name for people: `provider:name`.
+    pub event: String,
+    /// Fields of its payload.
+    pub fields: Vec<Member>,
+    /// Contexts, named without `$ctx.`.
+    pub contexts: Vec<Member>,
+    /// Contexts of applications, named `provider:type`, without `$app.`.
+    pub applications: Vec<Member>,
+}
+
+/// Something with a name and a type.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Member {
+    /// Its name.
+    pub name: String,
+    /// Its type.
+    pub of: Type,
+}
+
+/// A type.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Type {
+    /// An integer, a truth, an enumeration.
+    Integer(Integer),
+    /// A floating-point number of 32 or 64 bits.
+    Float(Float),
+    /// Bytes: text with or without an end.
+    String,
+    /// Members with names.
+    Structure(Vec<Member>),
+    /// As many of a type as are said here.
+    Array(Box<Type>, u64),
+    /// Any number of a type.
+    Sequence(Box<Type>),
+    /// What no filter can ask for, said for people: `a variant`.
+    Other(&'static str),
+}
+
+/// An integer.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Integer {
+    /// Whether it has a sign.
+    pub is_signed: bool,
+    /// Its bits, 1 to 64.
+    pub bits: u32,
+    /// What it is in a record of a traced program, if that has anything like it.
+    pub scalar: Option<Scalar>,
+    /// Names of its values, if it is an enumeration.
+    pub labels: Vec<Label>,
+}
+
+/// Width of a floating-point number.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[expect(missing_docs, reason = "the names say it")]
+pub enum Float {
+    F32,
+    F64,
+}
+
+impl Integer {
+    /// Without a sign, and as wide as numbers get: arithmetic on it has no sign, either.
+    pub fn is_wide(&self) -> bool {
+        !self.is_signed && self.bits == 64
+    }
+}
+
+impl From<Scalar> for Type {
+    fn from(scalar: Scalar) -> Self {
+        match scalar {
+            Scalar::F32 => Self::Float(Float::F32),
+            Scalar::F64 => Self::Float(Float::F64),
+            _ => Self::Integer(Integer {
+                is_signed: scalar.is_signed(),
+                bits: 8 * scalar.size_bytes() as u32,
+                scalar: Some(scalar),
+                labels: Vec::new(),
+            }),
+        }
+    }
+}
+
+impl From<&FieldKind> for Type {
+    fn from(kind: &FieldKind) -> Self {
+        match kind {
+            FieldKind::Scalar(scalar) => (*scalar).into(),
+            FieldKind::Str | FieldKind::Text => Self::String,
+            FieldKind::Array(scalar, length) => {
+                Self::Array(Box::new((*scalar).into()), (*length).into())
+            }
+            FieldKind::Sequence(scalar) => Self::Sequence(Box::new((*scalar).into())),
+            FieldKind::Enumeration(scalar, labels) => match (*scalar).into() {
+                Self::Integer(integer) => {
+                    Self::Integer(Integer { labels: labels.clone(), ..integer })
+                }
+                other => other,
+            },
+        }
+    }
+}
+
+impl Layout {
+    /// What an event of a traced program has, with the contexts that such programs have.
+    pub fn of_event(description: &EventDescription) -> Self {
+        let field = |field: &trackway_schema::Field| Member {
+            name: field.name.clone(),
+            of: (&field.kind).into(),
+        };
+        Self {
+            event: format!("{}:{}", description.provider, description.name),
+            fields: description.fields.iter().map(field).collect(),
+            contexts: Self::program_contexts(),
+            applications: Vec::new(),
+        }
+    }
+
+    /// Contexts of every traced program.
+    pub fn program_contexts() -> Vec<Member> {
+        [("vpid", Scalar::I32.into()), ("vtid", Scalar::I32.into()), ("procname", Type::String)]
+            .map(|(name, of)| Member { name: name.into(), of })
+            .into()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn descriptions_have_layouts() {
+        let field = |name: &str, kind| trackway_schema::Field { name: name.into(), kind };
+        let label = Label { name: "OK".into(), first: 0, last: 0 };
+        let description = EventDescription {
+            provider: "app".into(),
+            name: "read".into(),
+            level: 0,
+            fields: vec![
+                field("size", FieldKind::Scalar(Scalar::X64)),
+                field("name", FieldKind::Text),
+                field("xs", FieldKind::Array(Scalar::F32, 3)),
+                field("status", FieldKind::Enumeration(Scalar::I8, vec![label.clone()])),
+            ],
+        };
+        let layout = Layout::of_event(&description);
+        assert_eq!(layout.event, "app:read");
+        let Type::Integer(size) = &layout.fields[0].of else { panic!("no integer") };
+        assert!(size.is_wide());
+        assert_eq!(layout.fields[1].of, Type::String);
+        assert_eq!(layout.fields[2].of, Type::Array(Box::new(Type::Float(Float::F32)), 3));
+        let Type::Integer(status) = &layout.fields[3].of else { panic!("no integer") };
+        assert_eq!((status.is_signed, status.bits, &status.labels), (true, 8, &vec![label]));
+    }
+}

@@ -1,0 +1,231 @@
+//! Functions: of strings, of sequences, and those that remember something.
+
+use trackway_jit::CELLS_MAX;
+
+use super::check::{Around, Checker, type_error};
+use super::compare::exact;
+use super::name::unknown;
+use super::{Expr, Node, StringTest, Type};
+use crate::error::{Error, Topic};
+use crate::parse::{Binary, Node as Parsed, Tree};
+use crate::span::Span;
+use crate::token::Number;
+
+/// Functions, with how many arguments each has.
+const FUNCTIONS: [(&str, usize, &str); 11] = [
+    ("starts_with", 2, "starts_with(name, \"…\")"),
+    ("ends_with", 2, "ends_with(name, \"…\")"),
+    ("contains", 2, "contains(name, \"…\")"),
+    ("length", 1, "length(name)"),
+    ("any", 1, "any(xs > 3)"),
+    ("all", 1, "all(xs > 3)"),
+    ("none", 1, "none(xs > 3)"),
+    ("sample", 1, "sample(1/1000)"),
+    ("rate", 1, "rate(100/s)"),
+    ("count", 0, "count()"),
+    ("changed", 1, "changed(status)"),
+];
+
+/// Most that `rate` lets pass in an interval: a cell counts no further.
+const RATE_MAX: u64 = (1 << 28) - 1;
+/// Units that `rate(100/s)` knows, in nanoseconds.
+const INTERVALS: [(&str, u64); 5] =
+    [("ns", 1), ("us", 1_000), ("ms", 1_000_000), ("s", 1_000_000_000), ("min", 60_000_000_000)];
+
+impl Checker<'_> {
+    pub(super) fn call(
+        &mut self,
+        name: &str,
+        name_span: Span,
+        arguments: &[Tree],
+        span: Span,
+    ) -> Result<Expr, Error> {
+        let Some((_, count, form)) = FUNCTIONS.into_iter().find(|(known, ..)| *known == name)
+        else {
+            let names = FUNCTIONS.map(|(name, ..)| name);
+            return Err(unknown(name_span, format!("unknown function '{name}'"), name, &names));
+        };
+        if arguments.len() != count {
+            let arguments = if count == 1 { "argument" } else { "arguments" };
+            let message = format!("{name} has {count} {arguments}: {form}");
+            return type_error(span, message);
+        }
+        match name {
+            "starts_with" => self.string_test(StringTest::StartsWith, arguments),
+            "ends_with" => self.string_test(StringTest::EndsWith, arguments),
+            "contains" => self.string_test(StringTest::Contains, arguments),
+            "length" => self.length(&arguments[0]),
+            "any" => self.any(name, &arguments[0], span),
+            "none" => Ok(not(self.any(name, &arguments[0], span)?)),
+            "all" => {
+                let mut any = self.any(name, &arguments[0], span)?;
+                if let Node::Any(_, body) = &mut any.node {
+                    let inner = std::mem::replace(&mut **body, Expr::number(0, Type::Signed));
+                    **body = not(inner);
+                }
+                Ok(not(any))
+            }
+            "sample" => self.sample(&arguments[0], span),
+            "rate" => self.rate(&arguments[0], span),
+            "count" => {
+                let cell = self.cell(span)?;
+                Ok(Expr::truth(Node::Count(cell)))
+            }
+            _ => self.changed(&arguments[0], span),
+        }
+    }
+
+    fn string(&mut self, tree: &Tree) -> Result<Expr, Error> {
+        if let Parsed::Text(text) = &tree.node {
+            return exact(text, tree.span);
+        }
+        let expr = self.check(tree)?.expr;
+        match expr.of {
+            Type::Text => Ok(expr),
+            Type::Sequence => Err(self.whole_sequence(tree.span)),
+            _ => type_error(tree.span, "a string is expected here, not a number"),
+        }
+    }
+
+    fn string_test(&mut self, test: StringTest, arguments: &[Tree]) -> Result<Expr, Error> {
+        let [string, part] = [self.string(&arguments[0])?, self.string(&arguments[1])?];
+        if let (Node::Text(string), Node::Text(part)) = (&string.node, &part.node) {
+            let is_so = test.is_so(string, part);
+            return Ok(Expr::number(u64::from(is_so), Type::Signed));
+        }
+        Ok(Expr::truth(Node::StringTest(test, Box::new(string), Box::new(part))))
+    }
+
+    fn length(&mut self, tree: &Tree) -> Result<Expr, Error> {
+        let around = std::mem::replace(&mut self.around, Around::Whole);
+        let expr = self.check(tree);
+        self.around = around;
+        let expr = expr?.expr;
+        match (&expr.node, expr.of) {
+            (Node::Text(bytes), _) => Ok(Expr::number(bytes.len() as u64, Type::Signed)),
+            (_, Type::Text | Type::Sequence) => Ok(Expr::truth(Node::Length(Box::new(expr)))),
+            _ => type_error(tree.span, "a number has no length"),
+        }
+    }
+
+    fn any(&mut self, name: &str, tree: &Tree, span: Span) -> Result<Expr, Error> {
+        if self.around == Around::Any {
+            let message = format!("{name}() cannot be inside any(), all() or none()");
+            return type_error(span, message);
+        }
+        let around = std::mem::replace(&mut self.around, Around::Any);
+        let item = self.item.take();
+        let body = self.truth(tree);
+        self.around = around;
+        let found = std::mem::replace(&mut self.item, item);
+        let body = body?;
+        match found {
+            Some(need) => Ok(Expr::truth(Node::Any(need, Box::new(body)))),
+            None => Err(Error::new(
+                Topic::Type,
+                tree.span,
+                format!("{name}() goes through a sequence or an array, and there is none here"),
+            )),
+        }
+    }
+
+    /// A cell of state for what stands at `span`.
+    fn cell(&mut self, span: Span) -> Result<usize, Error> {
+        self.refuse_in_any(span)?;
+        if self.cells == CELLS_MAX {
+            let message = format!("a filter remembers at most {CELLS_MAX} things");
+            return Err(Error::new(Topic::Limit, span, message));
+        }
+        self.cells += 1;
+        Ok(self.cells - 1)
+    }
+
+    fn refuse_in_any(&self, span: Span) -> Result<(), Error> {
+        if self.around == Around::Any {
+            let message = "what remembers or chooses cannot be inside any(), all() or none()";
+            return type_error(span, message);
+        }
+        Ok(())
+    }
+
+    fn sample(&mut self, tree: &Tree, span: Span) -> Result<Expr, Error> {
+        self.refuse_in_any(span)?;
+        let share = share(tree).filter(|share| (0.0..=1.0).contains(share));
+        let Some(share) = share else {
+            let message = "how many of all must be a constant from 0 to 1: sample(1/1000)";
+            return type_error(tree.span, message);
+        };
+        // A float of 2^64 would be too much for an integer; it becomes the greatest.
+        let threshold = (share * 2_f64.powi(64)) as u64;
+        Ok(match threshold {
+            0 => Expr::number(0, Type::Signed),
+            u64::MAX => Expr::number(1, Type::Signed),
+            threshold => Expr::truth(Node::Sample(threshold)),
+        })
+    }
+
+    fn rate(&mut self, tree: &Tree, span: Span) -> Result<Expr, Error> {
+        let (many, interval) = match &tree.node {
+            Parsed::Binary(Binary::Divide, many, interval) => (&**many, Some(&**interval)),
+            _ => (tree, None),
+        };
+        let interval_ns = match interval.map(|interval| &interval.node) {
+            None => Some(1_000_000_000),
+            Some(Parsed::Name(unit)) => {
+                INTERVALS.into_iter().find(|(name, _)| name == unit).map(|(_, ns)| ns)
+            }
+            Some(Parsed::Number(Number::Time(ns))) => Some(*ns),
+            Some(_) => None,
+        };
+        let many = match &many.node {
+            Parsed::Number(Number::Integer(many)) => Some(*many),
+            _ => None,
+        };
+        match (many, interval_ns) {
+            (Some(many @ 1..=RATE_MAX), Some(interval_ns @ 1..)) => {
+                let cell = self.cell(span)?;
+                Ok(Expr::truth(Node::Rate { cell, many, interval_ns }))
+            }
+            _ => {
+                let message = "how many in which time must be constants, as in rate(100/s)";
+                let error = Error::new(Topic::Type, tree.span, message);
+                Err(error.with_hint("times are ns, us, ms, s, min, or a number with a unit: 10ms"))
+            }
+        }
+    }
+
+    fn changed(&mut self, tree: &Tree, span: Span) -> Result<Expr, Error> {
+        let cell = self.cell(span)?;
+        let expr = self.check(tree)?.expr;
+        if expr.of == Type::Sequence {
+            return Err(self.whole_sequence(tree.span));
+        }
+        Ok(Expr::truth(Node::Changed(cell, Box::new(expr))))
+    }
+}
+
+impl StringTest {
+    /// What the test says of two strings.
+    pub fn is_so(self, string: &[u8], part: &[u8]) -> bool {
+        match self {
+            Self::StartsWith => string.starts_with(part),
+            Self::EndsWith => string.ends_with(part),
+            Self::Contains => crate::text::find(string, part).is_some(),
+        }
+    }
+}
+
+fn not(expr: Expr) -> Expr {
+    Expr::truth(Node::Not(Box::new(expr)))
+}
+
+/// A constant as people write shares: `1/1000`, where integers are not divided as integers.
+fn share(tree: &Tree) -> Option<f64> {
+    match &tree.node {
+        Parsed::Number(Number::Float(value)) => Some(*value),
+        Parsed::Number(Number::Integer(value)) => Some(*value as f64),
+        Parsed::Binary(Binary::Divide, a, b) => Some(share(a)? / share(b)?),
+        Parsed::Binary(Binary::Multiply, a, b) => Some(share(a)? * share(b)?),
+        _ => None,
+    }
+}

@@ -1,0 +1,273 @@
+//! From a tree to a typed tree: names become needs, operators get the meaning that types give them.
+//!
+//! Everything that can be wrong with an expression is found here; what comes out always has an
+//! answer. Constant arithmetic is done, too, since it decides what else is right: shift counts,
+//! signs, elements.
+
+mod check;
+mod compare;
+mod function;
+mod name;
+mod suggest;
+
+use trackway_jit::Kind;
+use trackway_schema::Scalar;
+
+use crate::error::{Error, Warning};
+use crate::layout::Layout;
+use crate::parse::{Binary, parse};
+use crate::text::Text;
+
+pub(crate) use suggest::closest;
+
+/// Type of an expression's value, 64 bits of it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Type {
+    /// An integer that is compared and divided with its sign. What has no sign but less than 64
+    /// bits is one as well.
+    Signed,
+    /// An integer without a sign.
+    Unsigned,
+    /// Bits of an `f64`.
+    Float,
+    /// A string.
+    Text,
+    /// A sequence or an array of numbers.
+    Sequence,
+}
+
+/// Whose name it is that a need begins with.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Root {
+    /// A field of the payload.
+    Field,
+    /// `$ctx.`.
+    Context,
+    /// `$app.`.
+    Application,
+}
+
+/// A step further in.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub enum Step {
+    /// To a structure's member.
+    Member(String),
+    /// To an element.
+    Element(u64),
+}
+
+/// Where something is in an event.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct Place {
+    /// Whose name it is.
+    pub root: Root,
+    /// The name.
+    pub name: String,
+    /// From there on.
+    pub steps: Vec<Step>,
+}
+
+impl std::fmt::Display for Place {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        formatter.write_str(match self.root {
+            Root::Field => "",
+            Root::Context => "$ctx.",
+            Root::Application => "$app.",
+        })?;
+        formatter.write_str(&self.name)?;
+        for step in &self.steps {
+            match step {
+                Step::Member(name) => write!(formatter, ".{name}")?,
+                Step::Element(index) => write!(formatter, "[{index}]")?,
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Numbers in a sequence or an array.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Elements {
+    /// How each is used.
+    pub of: Type,
+    /// What each is in a record; `None` if bytecode cannot read it.
+    pub scalar: Option<Scalar>,
+}
+
+/// What a filter asks an event for: a slot of its frame.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Need {
+    /// Where it is, as text: its name to those who run the filter.
+    pub path: String,
+    /// What it is taken for.
+    pub kind: Kind,
+    /// Where it is, for those who read traces.
+    pub place: Place,
+    /// Of a sequence: its elements.
+    pub elements: Option<Elements>,
+}
+
+/// What is asked of two strings.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[expect(missing_docs, reason = "the names say it")]
+pub enum StringTest {
+    StartsWith,
+    EndsWith,
+    Contains,
+}
+
+/// An expression with its type.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Expr {
+    /// What it is.
+    pub node: Node,
+    /// Type of its value; what is true or false is [`Type::Signed`], 1 or 0.
+    pub of: Type,
+}
+
+/// What an expression is. Numbers in it are needs' indices, unless it says otherwise.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Node {
+    /// A number: bits as its type has them.
+    Number(u64),
+    /// A string without stars.
+    Text(Vec<u8>),
+    /// A need's value.
+    Load(usize),
+    /// An element of a need; if it has no such element, the filter's answer is no.
+    Element(usize, Box<Expr>),
+    /// An element that there never is: the filter's answer is no.
+    Absent,
+    /// Bytes of a string, elements of a sequence.
+    Length(Box<Expr>),
+    /// The element that the innermost [`Node::Any`] is at.
+    Item,
+    /// The value that the innermost [`Node::Within`] asks about.
+    Bound,
+    /// `-a`, of integers and floats.
+    Negate(Box<Expr>),
+    /// `~a`.
+    Complement(Box<Expr>),
+    /// `!a`.
+    Not(Box<Expr>),
+    /// An integer as a float.
+    ToFloat(Box<Expr>),
+    /// Arithmetic; both sides are integers, or both floats.
+    Arithmetic(Binary, Box<Expr>, Box<Expr>),
+    /// A comparison; both sides are integers (as numbers, whatever their signs), floats or strings.
+    Compare(Binary, Box<Expr>, Box<Expr>),
+    /// Whether a string is as the pattern says.
+    Matches(Box<Expr>, Text),
+    /// What is asked of two strings.
+    StringTest(StringTest, Box<Expr>, Box<Expr>),
+    /// Whether an integer is in one of these ranges, first and last, in order, apart.
+    Ranges(Box<Expr>, Vec<(u64, u64)>),
+    /// Whether one of these is true of a value, which they call [`Node::Bound`].
+    Within(Box<Expr>, Vec<Expr>),
+    /// All, from left to right, until one is not true.
+    All(Vec<Expr>),
+    /// One of them, from left to right, until one is true.
+    Either(Vec<Expr>),
+    /// Whether it is true of one element of the need.
+    Any(usize, Box<Expr>),
+    /// True with this probability, times 2^64.
+    Sample(u64),
+    /// True so many times in so many nanoseconds, by a cell.
+    Rate {
+        /// Number of the cell.
+        cell: usize,
+        /// How many times.
+        many: u64,
+        /// In how many nanoseconds.
+        interval_ns: u64,
+    },
+    /// How often it was asked before, by a cell.
+    Count(usize),
+    /// Whether the value is not that of the time before, by a cell.
+    Changed(usize, Box<Expr>),
+}
+
+impl Expr {
+    pub(crate) fn truth(node: Node) -> Self {
+        Self { node, of: Type::Signed }
+    }
+
+    pub(crate) fn number(bits: u64, of: Type) -> Self {
+        Self { node: Node::Number(bits), of }
+    }
+
+    /// What it is made of, from left to right.
+    pub fn children(&self) -> Vec<&Self> {
+        match &self.node {
+            Node::Number(_)
+            | Node::Text(_)
+            | Node::Load(_)
+            | Node::Absent
+            | Node::Item
+            | Node::Bound
+            | Node::Sample(_)
+            | Node::Rate { .. }
+            | Node::Count(_) => Vec::new(),
+            Node::Element(_, of)
+            | Node::Length(of)
+            | Node::Negate(of)
+            | Node::Complement(of)
+            | Node::Not(of)
+            | Node::ToFloat(of)
+            | Node::Matches(of, _)
+            | Node::Ranges(of, _)
+            | Node::Any(_, of)
+            | Node::Changed(_, of) => vec![of],
+            Node::Arithmetic(_, a, b) | Node::Compare(_, a, b) | Node::StringTest(_, a, b) => {
+                vec![a, b]
+            }
+            Node::All(parts) | Node::Either(parts) => parts.iter().collect(),
+            Node::Within(of, tests) => std::iter::once(&**of).chain(tests).collect(),
+        }
+    }
+
+    /// Its value, if it is a constant number.
+    pub fn constant(&self) -> Option<u64> {
+        match self.node {
+            Node::Number(bits) => Some(bits),
+            _ => None,
+        }
+    }
+}
+
+/// A filter, checked against a layout.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Filter {
+    /// What it asks the event for, in the order in which the expression names it.
+    pub needs: Vec<Need>,
+    /// Cells of state.
+    pub cells: usize,
+    /// The expression.
+    pub root: Expr,
+    /// What is perhaps not meant.
+    pub warnings: Vec<Warning>,
+}
+
+/// How to take what layouts say.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Options {
+    /// Every integer without a sign is taken for one of 64 bits: for a filter that serves events
+    /// in which it has different widths.
+    pub(crate) all_are_wide: bool,
+}
+
+/// Checks `text` against what an event has.
+///
+/// # Errors
+///
+/// The first thing that is wrong, with its place in `text`.
+pub fn check(text: &str, layout: &Layout) -> Result<Filter, Error> {
+    check_with(text, layout, Options::default())
+}
+
+pub(crate) fn check_with(text: &str, layout: &Layout, options: Options) -> Result<Filter, Error> {
+    let parsed = parse(text)?;
+    let mut checker = check::Checker::new(layout, options, parsed.warnings);
+    let root = checker.truth(&parsed.tree)?;
+    Ok(checker.finish(root))
+}

@@ -1,0 +1,254 @@
+//! Names: from what the tree says to what the layout has.
+
+use trackway_jit::{Kind, SLOTS_MAX};
+use trackway_schema::Label;
+
+use super::check::{Checker, Typed};
+use super::{Elements, Expr, Need, Node, Place, Root, Step, Type, closest};
+use crate::error::{Error, Topic};
+use crate::layout::{self, Member};
+use crate::parse::{Node as Parsed, Tree};
+use crate::span::Span;
+
+/// Longest path, in bytes: an object has one byte for its length.
+const PATH_BYTES_MAX: usize = 255;
+/// Most names that an error lists.
+const LISTED_MAX: usize = 8;
+
+/// Something of the event, and where it is.
+pub(super) struct Resolved<'layout> {
+    pub(super) place: Place,
+    pub(super) of: &'layout layout::Type,
+}
+
+impl<'layout> Resolved<'layout> {
+    /// Its element of this number, which is of this type.
+    pub(super) fn element(mut self, index: u64, of: &'layout layout::Type) -> Self {
+        self.place.steps.push(Step::Element(index));
+        Self { of, ..self }
+    }
+}
+
+/// That there is no such name: what was perhaps meant, or else what there is.
+pub(super) fn unknown(span: Span, what: String, name: &str, has: &[&str]) -> Error {
+    match closest(name, has.iter().copied()) {
+        Some(meant) => Error::new(Topic::Unknown, span, format!("{what}; did you mean '{meant}'?")),
+        None => {
+            let error = Error::new(Topic::Unknown, span, what);
+            let more = if has.len() > LISTED_MAX { ", …" } else { "" };
+            match has {
+                [] => error,
+                _ => {
+                    let shown = &has[..has.len().min(LISTED_MAX)];
+                    error.with_hint(format!("there is: {}{more}", shown.join(", ")))
+                }
+            }
+        }
+    }
+}
+
+fn names(members: &[Member]) -> Vec<&str> {
+    members.iter().map(|member| member.name.as_str()).collect()
+}
+
+impl<'layout> Checker<'layout> {
+    /// A name, a member, an element with a constant index.
+    pub(super) fn resolve(&mut self, tree: &Tree) -> Result<Resolved<'layout>, Error> {
+        match &tree.node {
+            Parsed::Name(name) => self.root(Root::Field, name, tree.span),
+            Parsed::Context(name) => self.root(Root::Context, name, tree.span),
+            Parsed::Application(name) => self.root(Root::Application, name, tree.span),
+            Parsed::Member(of, name) => {
+                let of = self.resolve(of)?;
+                Self::member(of, name, tree.span)
+            }
+            Parsed::Index(of, index) => {
+                let of = self.resolve(of)?;
+                let index_value = self.integer(index)?;
+                let Some(at) = index_value.constant() else {
+                    let message = "here an element's number must be a constant";
+                    return Err(Error::new(Topic::Type, index.span, message));
+                };
+                match of.of {
+                    layout::Type::Array(element, count) if at < *count => {
+                        Ok(of.element(at, element))
+                    }
+                    layout::Type::Sequence(element) if at <= i64::MAX as u64 => {
+                        Ok(of.element(at, element))
+                    }
+                    layout::Type::Array(_, count) => {
+                        let message = format!("{} has {count} elements, from 0", of.place);
+                        Err(Error::new(Topic::Type, index.span, message))
+                    }
+                    _ => Err(Self::no_elements(&of, tree.span)),
+                }
+            }
+            _ => {
+                let message = "only fields and contexts have members and elements";
+                Err(Error::new(Topic::Type, tree.span, message))
+            }
+        }
+    }
+
+    pub(super) fn no_elements(of: &Resolved<'_>, span: Span) -> Error {
+        let message = format!("{} is {}; it has no elements", of.place, article(of.of));
+        Error::new(Topic::Type, span, message)
+    }
+
+    fn root(&self, root: Root, name: &str, span: Span) -> Result<Resolved<'layout>, Error> {
+        let members = match root {
+            Root::Field => &self.layout.fields,
+            Root::Context => &self.layout.contexts,
+            Root::Application => &self.layout.applications,
+        };
+        if let Some(member) = members.iter().find(|member| member.name == name) {
+            let place = Place { root, name: name.into(), steps: Vec::new() };
+            return Ok(Resolved { place, of: &member.of });
+        }
+        let event = &self.layout.event;
+        let (what, has) = match root {
+            Root::Field => (format!("unknown field '{name}' of {event}"), names(members)),
+            Root::Context => (format!("unknown context '$ctx.{name}'"), names(members)),
+            Root::Application => (format!("unknown context '$app.{name}'"), names(members)),
+        };
+        if root == Root::Field {
+            if self.layout.contexts.iter().any(|context| context.name == name) {
+                let message = format!("{what}; did you mean '$ctx.{name}'?");
+                return Err(Error::new(Topic::Unknown, span, message));
+            }
+            return Err(unknown(span, what, name, &has));
+        }
+        let prefix = if root == Root::Context { "$ctx." } else { "$app." };
+        let has: Vec<String> = has.into_iter().map(|name| format!("{prefix}{name}")).collect();
+        let has: Vec<&str> = has.iter().map(String::as_str).collect();
+        Err(unknown(span, what, &format!("{prefix}{name}"), &has))
+    }
+
+    fn member(of: Resolved<'layout>, name: &str, span: Span) -> Result<Resolved<'layout>, Error> {
+        let layout::Type::Structure(members) = of.of else {
+            let message = format!("{} is {}; it has no members", of.place, article(of.of));
+            return Err(Error::new(Topic::Type, span, message));
+        };
+        let Some(member) = members.iter().find(|member| member.name == name) else {
+            let what = format!("unknown member '{name}' of {}", of.place);
+            return Err(unknown(span, what, name, &names(members)));
+        };
+        let mut place = of.place;
+        place.steps.push(Step::Member(name.into()));
+        Ok(Resolved { place, of: &member.of })
+    }
+
+    /// The value of what was found.
+    pub(super) fn load(
+        &mut self,
+        found: Resolved<'layout>,
+        span: Span,
+    ) -> Result<Typed<'layout>, Error> {
+        let (kind, of, labels): (_, _, &[Label]) = match found.of {
+            layout::Type::Integer(integer) => {
+                let kind = if integer.is_signed { Kind::Signed } else { Kind::Unsigned };
+                (kind, self.type_of(integer), &integer.labels)
+            }
+            layout::Type::Float(_) => (Kind::Float, Type::Float, &[]),
+            layout::Type::String => (Kind::String, Type::Text, &[]),
+            layout::Type::Array(element, _) | layout::Type::Sequence(element) => {
+                let Some((elements, labels)) = self.elements(element) else {
+                    let message =
+                        format!("{} has elements that are {}", found.place, many(element));
+                    let error = Error::new(Topic::Type, span, message);
+                    return Err(error.with_hint("name one of them by a constant: NAME[0]"));
+                };
+                let need = self.need(found.place, Kind::Sequence, Some(elements), span)?;
+                return self.sequence(need, elements, labels, span);
+            }
+            layout::Type::Structure(members) => {
+                let message = format!("{} is a structure", found.place);
+                let error = Error::new(Topic::Type, span, message);
+                let first = members.first().map_or("member", |member| &member.name);
+                return Err(error.with_hint(format!("name a member: {}.{first}", found.place)));
+            }
+            layout::Type::Other(_) => {
+                let message = format!("{} is {}", found.place, article(found.of));
+                let error = Error::new(Topic::Type, span, message);
+                return Err(error.with_hint("filters ask for numbers, strings and sequences"));
+            }
+        };
+        let need = self.need(found.place, kind, None, span)?;
+        Ok(Typed { expr: Expr { node: Node::Load(need), of }, labels })
+    }
+
+    fn type_of(&self, integer: &layout::Integer) -> Type {
+        let is_wide = integer.is_wide() || self.options.all_are_wide && !integer.is_signed;
+        if is_wide { Type::Unsigned } else { Type::Signed }
+    }
+
+    /// How elements of this type are used, if they are numbers, and their labels.
+    pub(super) fn elements(
+        &self,
+        of: &'layout layout::Type,
+    ) -> Option<(Elements, &'layout [Label])> {
+        use trackway_schema::Scalar;
+        Some(match of {
+            layout::Type::Integer(integer) => {
+                let elements = Elements { of: self.type_of(integer), scalar: integer.scalar };
+                (elements, &integer.labels)
+            }
+            layout::Type::Float(width) => {
+                let scalar = match width {
+                    layout::Float::F32 => Scalar::F32,
+                    layout::Float::F64 => Scalar::F64,
+                };
+                (Elements { of: Type::Float, scalar: Some(scalar) }, &[])
+            }
+            _ => return None,
+        })
+    }
+
+    /// The number of a need: a new one, or that of the same one before.
+    pub(super) fn need(
+        &mut self,
+        place: Place,
+        kind: Kind,
+        elements: Option<Elements>,
+        span: Span,
+    ) -> Result<usize, Error> {
+        if let Some(at) = self.needs.iter().position(|need| need.place == place) {
+            return Ok(at);
+        }
+        let path = place.to_string();
+        if path.len() > PATH_BYTES_MAX {
+            let message = format!("a path has at most {PATH_BYTES_MAX} bytes");
+            return Err(Error::new(Topic::Limit, span, message));
+        }
+        if self.needs.len() == SLOTS_MAX {
+            let message = format!("a filter reads at most {SLOTS_MAX} fields and contexts");
+            return Err(Error::new(Topic::Limit, span, message));
+        }
+        self.needs.push(Need { path, kind, place, elements });
+        Ok(self.needs.len() - 1)
+    }
+}
+
+/// A type, for people.
+pub(super) fn article(of: &layout::Type) -> &'static str {
+    match of {
+        layout::Type::Integer(integer) if !integer.labels.is_empty() => "an enumeration",
+        layout::Type::Integer(_) => "an integer",
+        layout::Type::Float(_) => "a floating-point number",
+        layout::Type::String => "a string",
+        layout::Type::Structure(_) => "a structure",
+        layout::Type::Array(..) => "an array",
+        layout::Type::Sequence(_) => "a sequence",
+        layout::Type::Other(what) => what,
+    }
+}
+
+fn many(of: &layout::Type) -> &'static str {
+    match of {
+        layout::Type::String => "strings",
+        layout::Type::Structure(_) => "structures",
+        layout::Type::Array(..) => "arrays",
+        layout::Type::Sequence(_) => "sequences",
+        _ => "not numbers",
+    }
+}

@@ -1,0 +1,113 @@
+//! The cases of `crates/filter/cases`, one in a file; its README says how they are written.
+
+use std::fs;
+use std::path::Path;
+
+use trackway_filter::compile::compile;
+use trackway_filter::evaluate::{State, evaluate};
+
+use super::event::{Event, Now, Script};
+use super::machine::Machine;
+use super::runner::{Frame, Runner, inspect};
+
+#[derive(Default)]
+struct Case {
+    event: Event,
+    filter: String,
+    answers: Vec<bool>,
+    error: Option<String>,
+    hint: Option<String>,
+    warnings: Vec<String>,
+    script: Script,
+}
+
+fn read(text: &str) -> Case {
+    let mut case = Case::default();
+    case.event.layout.event = "app:event".into();
+    for line in text.lines().filter(|line| !line.trim().is_empty() && !line.starts_with('#')) {
+        let (word, rest) = line.split_once(' ').expect("a word and more");
+        let numbers = || rest.split(' ').map(|n| n.parse().expect("a number")).collect();
+        match word {
+            "event" => case.event.layout.event = rest.into(),
+            "filter" => case.filter = rest.into(),
+            "answer" => case.answers = rest.split(' ').map(|answer| answer == "true").collect(),
+            "error" => case.error = Some(rest.into()),
+            "hint" => case.hint = Some(rest.into()),
+            "warning" => case.warnings.push(rest.into()),
+            "time" => case.script.times = numbers(),
+            "random" => case.script.randoms = numbers(),
+            root => case.event.add(root, rest),
+        }
+    }
+    assert!(case.answers.is_empty() != case.error.is_none(), "an answer or an error");
+    case
+}
+
+fn check(case: &Case) -> Result<(), String> {
+    let text = &case.filter;
+    let shown =
+        |error: &trackway_filter::error::Error| format!("{} {}", error.column(text), error.message);
+    let compiled = match (compile(text, &case.event.layout), &case.error) {
+        (Ok(compiled), None) => compiled,
+        (Ok(_), Some(error)) => return Err(format!("no error, but expected {error}")),
+        (Err(error), expected) => {
+            if Some(shown(&error)) != *expected || error.hint != case.hint {
+                return Err(format!("{} (hint {:?})", shown(&error), error.hint));
+            }
+            return Ok(());
+        }
+    };
+    let warnings: Vec<String> = compiled.filter.warnings.iter().map(shown).collect();
+    if warnings != case.warnings {
+        return Err(format!("warnings {warnings:?}"));
+    }
+    let alternative = compiled.alternative;
+    inspect(&alternative.programs[0]);
+    let mut states = [State::new(&compiled.filter), State::new(&compiled.filter)];
+    let mut worlds = [case.script.clone(), case.script.clone()];
+    let mut machine = Machine::new(compiled.filter.cells, &alternative, &case.script);
+    for (time, &expected) in case.answers.iter().enumerate() {
+        let now = Now::new(&compiled.filter.needs, &case.event, time);
+        worlds[0].now = time;
+        let answer = evaluate(&compiled.filter, &now, &mut states[0], &mut worlds[0]);
+        if answer != expected {
+            return Err(format!("the evaluator answers {answer} to event {time}"));
+        }
+        let frame = Frame::of(&alternative, |path| case.event.find(path, time));
+        worlds[1].now = time;
+        let answers = frame.map_or([false; 3], |frame| {
+            let (state, world) = (&mut states[1], &mut worlds[1]);
+            let answer = Runner { alternative: &alternative, frame: &frame, state, world }.run();
+            let [interpreted, machine] = machine.answers(&frame, time);
+            [answer, interpreted, machine]
+        });
+        if answers != [expected; 3] {
+            return Err(format!(
+                "bytecode, interpreted and as machine code answer {answers:?} to event {time}"
+            ));
+        }
+    }
+    Ok(())
+}
+
+#[test]
+fn cases_have_the_answers_that_they_say() {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("cases");
+    let mut failures = Vec::new();
+    let mut count = 0;
+    for entry in fs::read_dir(folder).expect("the cases").flatten() {
+        if entry.path().extension().is_none_or(|extension| extension != "txt") {
+            continue;
+        }
+        let text = fs::read_to_string(entry.path()).expect("a case");
+        count += 1;
+        let case = read(&text);
+        if let Err(failure) = check(&case) {
+            let name = entry.file_name();
+            failures.push(format!("{}: {}\n    {failure}", name.display(), case.filter));
+        }
+    }
+    failures.sort();
+    assert!(failures.is_empty(), "{}", failures.join("\n"));
+    assert!(count >= 150, "{count} cases were found");
+}

@@ -1,0 +1,110 @@
+//! The same filters as traced programs run them: decoded from their bytes, verified, interpreted,
+//! and as machine code where that is made.
+
+use std::cell::RefCell;
+use std::sync::atomic::AtomicU64;
+
+use trackway_filter::evaluate::World as _;
+use trackway_filter::object::{Alternative, Object};
+use trackway_jit::frame::{Cell, Entry, Environment, Frame};
+use trackway_jit::interpret;
+use trackway_jit::object::Object as Read;
+use trackway_jit::verify::{Rules, State, Verified, verify};
+use trackway_jit::x86::{INSN_CODE_BYTES_MAX, emit};
+use trackway_testkit::pages::Executable;
+
+use super::event::Script;
+use super::runner;
+
+thread_local! {
+    /// The world that helpers ask.
+    static WORLD: RefCell<Script> = RefCell::new(Script::default());
+}
+
+extern "C" fn time_ns() -> u64 {
+    WORLD.with(|world| world.borrow_mut().time_ns())
+}
+
+extern "C" fn random() -> u64 {
+    WORLD.with(|world| world.borrow_mut().random())
+}
+
+/// A filter that was read back from its bytes, with the state of both who run it.
+pub(crate) struct Machine {
+    bytes: Vec<u8>,
+    code: Option<Executable>,
+    cells: [Vec<Cell>; 2],
+    worlds: [Script; 2],
+}
+
+impl Machine {
+    /// Of an object with one alternative, in this world.
+    pub(crate) fn new(cells: usize, alternative: &Alternative, world: &Script) -> Self {
+        let object = Object { cells, alternatives: vec![alternative.clone()] };
+        let bytes = object.encode().expect("an object");
+        let state = || (0..cells).map(|_| AtomicU64::new(0)).collect();
+        let mut machine = Self {
+            bytes,
+            code: None,
+            cells: [state(), state()],
+            worlds: [world.clone(), world.clone()],
+        };
+        machine.code = machine.verified(|_, verified| compiled(verified));
+        machine
+    }
+
+    fn verified<T>(&self, act: impl FnOnce(&[u8], &Verified<'_>) -> T) -> T {
+        let object = Read::decode(&self.bytes).expect("an object");
+        let alternative = object.alternatives().next().expect("an alternative");
+        let program = alternative.programs().next().expect("a program");
+        let mut states = vec![State::FREE; program.len() + 1];
+        let verified = verify(program, Rules::new(alternative.needs_count()), &mut states);
+        let verified = verified.unwrap_or_else(|rejection| panic!("{rejection}"));
+        act(alternative.constants(), &verified)
+    }
+
+    /// The answers of the interpreter and, where there is some, of the machine code.
+    pub(crate) fn answers(&mut self, frame: &runner::Frame, now: usize) -> [bool; 2] {
+        let first = self.within(0, frame, now, |verified, frame, _| {
+            let outcome = interpret::run(std::slice::from_ref(verified), frame);
+            outcome.expect("verified").answer != 0
+        });
+        let second = self.within(1, frame, now, |verified, frame, code| match code {
+            // SAFETY: the code was made of this program, and begins with such a function.
+            Some(code) => unsafe {
+                let entry = std::mem::transmute::<*const u8, Entry>(code.start());
+                frame.run(entry, verified.rules().slots) != 0
+            },
+            None => first,
+        });
+        [first, second]
+    }
+
+    fn within(
+        &mut self,
+        which: usize,
+        from: &runner::Frame,
+        now: usize,
+        run: impl FnOnce(&Verified<'_>, &Frame<'_>, Option<&Executable>) -> bool,
+    ) -> bool {
+        self.worlds[which].now = now;
+        WORLD.with(|world| world.replace(self.worlds[which].clone()));
+        let answer = self.verified(|constants, verified| {
+            let environment = Environment::new(constants, &self.cells[which], time_ns, random);
+            let mut frame = Frame::new(&environment, from.bytes());
+            from.slots().iter().for_each(|slot| assert!(frame.push(*slot)));
+            run(verified, &frame, self.code.as_ref())
+        });
+        self.worlds[which] = WORLD.with(RefCell::take);
+        answer
+    }
+}
+
+/// Machine code of a program, if this processor is one that some is made for.
+fn compiled(verified: &Verified<'_>) -> Option<Executable> {
+    let count = verified.program().len();
+    let mut buffer = vec![0; count * INSN_CODE_BYTES_MAX];
+    let mut places = vec![0; count + 1];
+    let size = emit(verified, &mut buffer, &mut places).ok()?.size_bytes;
+    Some(Executable::new(&buffer[..size]))
+}

@@ -1,0 +1,268 @@
+//! What people see: the line, marks below what is meant, the message, the hint. And which events a
+//! filter for many is for.
+
+use trackway_filter::compile::{CompiledFor, compile, compile_for};
+use trackway_filter::error::Topic;
+use trackway_filter::explain;
+use trackway_filter::layout::{Integer, Layout, Member, Type};
+use trackway_filter::parse::split_pattern;
+use trackway_filter::types::check;
+use trackway_jit::Kind;
+use trackway_schema::Scalar;
+
+use super::event::Event;
+
+/// An event whose fields have some value or other.
+fn declared(name: &str, fields: &[(&str, &str)]) -> Event {
+    let mut event = Event::default();
+    event.layout.event = name.into();
+    for (field, value) in fields {
+        event.add("field", &format!("{field} = {value}"));
+    }
+    event
+}
+
+fn rendered(text: &str) -> String {
+    let event = declared(
+        "myapp:read",
+        &[
+            ("length u32", "1"),
+            ("name string", "\"\""),
+            ("status enum i32 OK=0 FAILED=1", "0"),
+            ("xs sequence u32", "1"),
+        ],
+    );
+    compile(text, &event.layout).expect_err(text).render(text)
+}
+
+#[test]
+fn errors_point_at_what_they_mean() {
+    for (text, expected) in [
+        (
+            "length > 5 && lenght == 3",
+            "length > 5 && lenght == 3\n\
+             \x20             ^^^^^^\n\
+             unknown field 'lenght' of myapp:read; did you mean 'length'?",
+        ),
+        (
+            "name",
+            "name\n\
+             ^^^^\n\
+             a string is neither true nor false\n\
+             hint: compare it (name == \"…\"), or ask for its length: length(name) > 0",
+        ),
+        (
+            "status == \"FAILD\"",
+            "status == \"FAILD\"\n\
+             \x20         ^^^^^^^\n\
+             unknown label \"FAILD\"; did you mean 'FAILED'?",
+        ),
+        (
+            "length > 1 &&\n  (xs > 3)",
+            "  (xs > 3)\n\
+             \x20  ^^\n\
+             a sequence as a whole has no value\n\
+             hint: ask for elements: any(xs > 3), all(…), none(…), xs[0], or for length(xs)",
+        ),
+        (
+            "length >",
+            "length >\n\
+             \x20       ^\n\
+             the expression ends where a value is expected",
+        ),
+        ("", "\n^\nthere is no expression"),
+        (
+            "length and name == \"x\"",
+            "length and name == \"x\"\n\
+             \x20      ^^^\n\
+             expected an operator, found 'and'\n\
+             hint: 'and' is written &&",
+        ),
+        (
+            "length << 70",
+            "length << 70\n\
+             \x20         ^^\n\
+             a shift is by 0 to 63 bits",
+        ),
+    ] {
+        assert_eq!(rendered(text), expected, "{text}");
+    }
+}
+
+#[test]
+fn patterns_end_at_a_colon_and_a_space() {
+    for (text, pattern, expression) in [
+        ("myapp:request: latency_us > 500", Some("myapp:request"), "latency_us > 500"),
+        ("my*:  a == 1", Some("my*"), "a == 1"),
+        ("latency_us > 500", None, "latency_us > 500"),
+        ("name == \"a: b\"", None, "name == \"a: b\""),
+        ("name == \"\\\": b\"", None, "name == \"\\\": b\""),
+        ("$app.a:b == 1", None, "$app.a:b == 1"),
+        ("a:b: name == \"c: d\"", Some("a:b"), "name == \"c: d\""),
+    ] {
+        assert_eq!(split_pattern(text), (pattern, expression), "{text}");
+    }
+}
+
+fn for_all(text: &str, events: &[Event]) -> CompiledFor {
+    let layouts: Vec<_> = events.iter().map(|event| event.layout.clone()).collect();
+    compile_for(text, &layouts).unwrap_or_else(|error| panic!("{}", error.render(text)))
+}
+
+#[test]
+fn each_combination_of_kinds_has_an_alternative() {
+    let events = [
+        declared("app:a", &[("x i32", "1"), ("other string", "\"\"")]),
+        declared("app:b", &[("x u8", "1")]),
+        declared("app:c", &[("y u8", "1")]),
+        declared("app:d", &[("more i8", "1"), ("x i64", "1")]),
+        declared("app:e", &[("x string", "\"\"")]),
+    ];
+    let compiled = for_all("x > 3", &events);
+    assert_eq!(compiled.alternatives, [Some(0), Some(1), None, Some(0), None]);
+    let kinds: Vec<_> =
+        compiled.object.alternatives.iter().map(|alternative| alternative.needs[0].kind).collect();
+    assert_eq!(kinds, [Kind::Signed, Kind::Unsigned]);
+    // That an event has nothing of the name is ordinary; that it is something else is said.
+    let warnings: Vec<_> = compiled.warnings.iter().map(|warning| &warning.message[..]).collect();
+    assert_eq!(warnings, ["app:e is not recorded: a string is not compared with an integer"]);
+}
+
+#[test]
+fn one_alternative_serves_all_widths() {
+    let events = [declared("app:a", &[("x u8", "1")]), declared("app:b", &[("x u64", "1")])];
+    let together = for_all("x - 5 > 0", &events);
+    assert_eq!(together.alternatives, [Some(0), Some(0)]);
+    // As for the widest of them.
+    let alone = for_all("x - 5 > 0", &events[1..]);
+    assert_eq!(together.object, alone.object);
+    assert_ne!(together.object, for_all("x - 5 > 0", &events[..1]).object);
+}
+
+#[test]
+fn what_cannot_be_told_apart_is_refused() {
+    let labels = |labels: &str| declared("app:l", &[(&format!("s enum u8 {labels}"), "0")]);
+    for (events, text) in [
+        ([labels("OK=0 BAD=1"), labels("OK=1 BAD=0")], "s == \"OK\""),
+        (
+            [
+                declared("app:a", &[("xs sequence u8", "1")]),
+                declared("app:b", &[("xs sequence u32", "1")]),
+            ],
+            "any(xs > 3)",
+        ),
+    ] {
+        let layouts = events.map(|event| event.layout);
+        let error = compile_for(text, &layouts).expect_err(text);
+        assert_eq!(error.topic, Topic::Limit, "{error}");
+        assert!(error.message.contains("cannot tell apart"), "{error}");
+    }
+    let sequences =
+        ["u8", "u32"].map(|of| declared("app:s", &[(format!("xs sequence {of}").as_str(), "1")]));
+    for_all("length(xs) > 3", &sequences);
+    // The same labels for other things that are not asked for do no harm.
+    for_all("s > 0", &[labels("OK=0 BAD=1"), labels("OK=1 BAD=0")]);
+}
+
+#[test]
+fn arrays_that_are_long_enough_come_first() {
+    let events = [
+        declared("app:a", &[("xs array 2 u8", "1 2")]),
+        declared("app:b", &[("xs array 9 u8", "1")]),
+    ];
+    let compiled = for_all("xs[5] == 1", &events);
+    // Both have the array; only the longer one has the element.
+    assert_eq!(compiled.alternatives, [Some(1), Some(0)]);
+    assert_eq!(compiled.object.alternatives[0].needs[0].path, "xs[5]");
+    assert_eq!(compiled.object.alternatives[1].needs[0].path, "xs");
+}
+
+#[test]
+fn an_error_of_all_events_is_an_error() {
+    let events = [declared("app:a", &[("x u8", "1")]), declared("app:b", &[("length u8", "1")])];
+    let layouts = events.map(|event| event.layout);
+    let message = |text: &str| compile_for(text, &layouts).expect_err(text).message;
+    assert_eq!(message("lenght > 1"), "unknown field 'lenght' of app:b; did you mean 'length'?");
+    assert_eq!(
+        message("x > 1 && length > 1"),
+        "no event has all that this names: unknown field 'length' of app:a"
+    );
+    assert_eq!(message("x == \"a\""), "an integer is not compared with a string");
+    assert_eq!(message("x >"), "the expression ends where a value is expected");
+    let error = compile_for("x > 1", &[]).expect_err("no events");
+    assert_eq!(error.message, "there is no event that this is for");
+}
+
+#[test]
+fn needs_are_what_is_named_in_the_order_of_naming() {
+    let event = declared(
+        "app:a",
+        &[("a u8", "1"), ("b u8", "1"), ("c string", "\"\""), ("d u8", "1"), ("p.q f64", "1")],
+    );
+    let compiled = compile("d > 1 && (c == \"x\" || a > d) && p.q < 1", &event.layout);
+    let needs = compiled.expect("a filter").alternative.needs;
+    let needs: Vec<_> = needs.iter().map(|need| (&need.path[..], need.kind)).collect();
+    let expected =
+        [("d", Kind::Unsigned), ("c", Kind::String), ("a", Kind::Unsigned), ("p.q", Kind::Float)];
+    assert_eq!(needs, expected);
+}
+
+#[test]
+fn trees_and_listings_are_for_reading() {
+    let event = declared("app:a", &[("size u32", "1"), ("name string", "\"\"")]);
+    let compiled = compile("size in (5..9) && name == \"a*\"", &event.layout).expect("a filter");
+    assert_eq!(
+        explain::tree(&compiled.filter),
+        "&&: signed\n  in (5..9): signed\n    size: signed\n  like \"a*\": signed\n    \
+         name: string\n"
+    );
+    let listing = explain::listing(&compiled.alternative);
+    assert_eq!(
+        listing,
+        "   0  79 12 00 00 00 00 00 00  r2 = *(u64 *)(r1 +0)              size\n   \
+            1  c5 02 08 00 05 00 00 00  if r2 s< 5 goto 10\n   \
+            2  65 02 07 00 09 00 00 00  if r2 s> 9 goto 10\n   \
+            3  79 12 08 00 00 00 00 00  r2 = *(u64 *)(r1 +8)              name\n   \
+            4  18 03 00 00 00 00 00 80  r3 = 0x180000000 ll               \"a\"\n   \
+            6  85 00 00 00 03 00 00 00  call string_starts_with#3\n   \
+            7  15 00 02 00 00 00 00 00  if r0 == 0 goto 10\n   \
+            8  b7 00 00 00 01 00 00 00  r0 = 1\n   \
+            9  05 00 01 00 00 00 00 00  goto 11\n  \
+            10  b7 00 00 00 00 00 00 00  r0 = 0\n  \
+            11  95 00 00 00 00 00 00 00  exit\n"
+    );
+}
+
+#[test]
+fn traces_have_more_types_than_programs() {
+    let member = |name: &str, of: Type| Member { name: name.into(), of };
+    let narrow =
+        Type::Integer(Integer { is_signed: false, bits: 12, scalar: None, labels: Vec::new() });
+    let point = Type::Structure(vec![member("x", Scalar::I32.into())]);
+    let row = Type::Array(Box::new(Scalar::U8.into()), 2);
+    let layout = Layout {
+        event: "trace:event".into(),
+        fields: vec![
+            member("points", Type::Sequence(Box::new(point))),
+            member("matrix", Type::Array(Box::new(row), 3)),
+            member("narrow", narrow.clone()),
+            member("many", Type::Sequence(Box::new(narrow))),
+        ],
+        ..Layout::default()
+    };
+    let compiled = compile("points[1].x == 2 && matrix[2][1] > narrow", &layout);
+    let needs = compiled.expect("a filter").filter.needs;
+    let paths: Vec<_> = needs.iter().map(|need| &need.path[..]).collect();
+    assert_eq!(paths, ["points[1].x", "matrix[2][1]", "narrow"]);
+    // The evaluator can go through elements that bytecode cannot read.
+    assert!(check("any(many > 3)", &layout).is_ok());
+    for (text, message) in [
+        ("any(many > 3)", "elements of 'many' have a width that only a trace's reader knows"),
+        ("any(points == 3)", "points has elements that are structures"),
+        ("matrix[3][0] == 1", "matrix has 3 elements, from 0"),
+        ("points[narrow].x == 1", "here an element's number must be a constant"),
+        ("points[0] == 1", "points[0] is a structure"),
+    ] {
+        assert_eq!(compile(text, &layout).expect_err(text).message, message, "{text}");
+    }
+}

@@ -1,0 +1,372 @@
+//! A runner of bytecode for these tests: slow, and it stops at whatever a filter must not do, such
+//! as reading what was not written, or jumping backward. The real ones are in crate `jit`.
+
+use trackway_filter::evaluate::{State, World, string_hash};
+use trackway_filter::number;
+use trackway_filter::object::Alternative;
+use trackway_filter::types::Type;
+use trackway_jit::helper::{Helper, Word};
+use trackway_jit::insn::{
+    CALL, EXIT, Insn, LDDW, LDDW_FUNCTION, alu, class, jump, mode, size, source,
+};
+use trackway_jit::{Kind, STACK_BYTES};
+use trackway_schema::Scalar;
+
+use super::event::Datum;
+
+/// A filter's frame: a slot for each need, and the bytes behind.
+pub(crate) struct Frame {
+    slots: Vec<u64>,
+    bytes: Vec<u8>,
+}
+
+impl Frame {
+    /// The frame of an event, or `None` if it lacks a need.
+    pub(crate) fn of(
+        alternative: &Alternative,
+        find: impl Fn(&str) -> Option<Datum>,
+    ) -> Option<Self> {
+        let mut frame = Self { slots: Vec::new(), bytes: b"before".to_vec() };
+        for need in &alternative.needs {
+            let slot = match (need.kind, find(&need.path)?) {
+                (Kind::Signed | Kind::Unsigned | Kind::Float, Datum::Number(bits)) => bits,
+                (Kind::String, Datum::String(bytes)) => frame.word(&bytes, bytes.len()),
+                (Kind::Sequence, Datum::Sequence(elements, scalar)) => {
+                    let width = scalar.size_bytes();
+                    let mut bytes = Vec::new();
+                    for element in &elements {
+                        let element = match scalar {
+                            Scalar::F32 => (f64::from_bits(*element) as f32).to_bits().into(),
+                            _ => *element,
+                        };
+                        bytes.extend(&element.to_le_bytes()[..width]);
+                    }
+                    frame.word(&bytes, elements.len())
+                }
+                (kind, datum) => panic!("{} is asked for as {kind:?}: {datum:?}", need.path),
+            };
+            frame.slots.push(slot);
+        }
+        Some(frame)
+    }
+
+    pub(crate) fn slots(&self) -> &[u64] {
+        &self.slots
+    }
+
+    pub(crate) fn bytes(&self) -> &[u8] {
+        &self.bytes
+    }
+
+    fn word(&mut self, bytes: &[u8], length: usize) -> u64 {
+        let offset = self.bytes.len() as u32;
+        self.bytes.extend(bytes);
+        Word { offset, length: length as u32, is_constant: false }.to_bits()
+    }
+}
+
+/// What a register or a place on the stack holds.
+#[derive(Clone, Copy, PartialEq, Debug)]
+enum Held {
+    Nothing,
+    Number(u64),
+    Frame,
+    StackEnd,
+    Function(usize),
+}
+
+pub(crate) struct Runner<'a> {
+    pub(crate) alternative: &'a Alternative,
+    pub(crate) frame: &'a Frame,
+    pub(crate) state: &'a mut State,
+    pub(crate) world: &'a mut dyn World,
+}
+
+impl Runner<'_> {
+    /// The filter's answer.
+    pub(crate) fn run(&mut self) -> bool {
+        self.function(0, Held::Nothing) != 0
+    }
+
+    fn function(&mut self, start: usize, item: Held) -> u64 {
+        let program = self.alternative.programs[0].clone();
+        let mut registers = [Held::Nothing; 11];
+        registers[1] = Held::Frame;
+        registers[2] = item;
+        registers[10] = Held::StackEnd;
+        let mut stack = [Held::Nothing; STACK_BYTES / 8];
+        let mut at = start;
+        loop {
+            let insn = program[at];
+            let (dst, src) = (usize::from(insn.dst), usize::from(insn.src));
+            at += 1;
+            match (insn.class(), insn.op) {
+                (_, EXIT) => return number_of(registers[0]),
+                (_, CALL) => {
+                    let answer = self.helper(insn.immediate, &registers);
+                    registers[..6].fill(Held::Nothing);
+                    registers[0] = Held::Number(answer);
+                }
+                (_, LDDW) if insn.src == LDDW_FUNCTION => {
+                    let target = at as i64 + i64::from(insn.immediate);
+                    assert!(target > start as i64, "functions are behind the filter");
+                    registers[dst] = Held::Function(target as usize);
+                    at += 1;
+                }
+                (_, LDDW) => {
+                    let high = u64::from(program[at].immediate as u32) << 32;
+                    assert_eq!(program[at].op, 0);
+                    registers[dst] = Held::Number(high | u64::from(insn.immediate as u32));
+                    at += 1;
+                }
+                (class::LDX, op) => {
+                    assert_eq!(op, class::LDX | size::DW | mode::MEM);
+                    assert_eq!(insn.offset % 8, 0);
+                    registers[dst] = match registers[src] {
+                        Held::Frame => Held::Number(self.frame.slots[insn.offset as usize / 8]),
+                        Held::StackEnd => stack[stack_index(insn.offset)],
+                        held => panic!("a load from {held:?}"),
+                    };
+                    assert_ne!(registers[dst], Held::Nothing, "the stack was not written");
+                }
+                (class::STX, op) => {
+                    assert_eq!(op, class::STX | size::DW | mode::MEM);
+                    assert_eq!(registers[dst], Held::StackEnd);
+                    assert_ne!(registers[src], Held::Nothing);
+                    stack[stack_index(insn.offset)] = registers[src];
+                }
+                (class::JMP, op) => {
+                    assert!(insn.offset >= 0, "jumps go forward");
+                    let is_taken = op & 0xf0 == jump::JA
+                        || is_so(op, number_of(registers[dst]), operand(insn, &registers));
+                    at += if is_taken { insn.offset as usize } else { 0 };
+                }
+                (class::ALU64, op) => registers[dst] = arithmetic(insn, op, &registers),
+                (_, op) => panic!("no instruction of filters: {op:#x}"),
+            }
+        }
+    }
+
+    fn bytes(&self, word: u64, width: usize) -> &[u8] {
+        let word = Word::from_bits(word);
+        let bytes = if word.is_constant { &self.alternative.constants } else { &self.frame.bytes };
+        let from = word.offset as usize;
+        bytes.get(from..from + word.length as usize * width).unwrap_or_default()
+    }
+
+    fn element(&self, word: u64, scalar: u64, index: u64) -> Option<u64> {
+        let scalar = Scalar::from_code(scalar as u8).expect("a scalar");
+        let width = scalar.size_bytes();
+        let bytes = self.bytes(word, width);
+        let bytes = bytes.chunks(width).nth(index as usize)?;
+        let mut wide = [0; 8];
+        wide[..width].copy_from_slice(bytes);
+        let bits = u64::from_le_bytes(wide);
+        let shift = 64 - 8 * width as u32;
+        Some(match scalar {
+            Scalar::F32 => f64::from(f32::from_bits(bits as u32)).to_bits(),
+            scalar if scalar.is_signed() => ((bits << shift) as i64 >> shift) as u64,
+            _ => bits,
+        })
+    }
+
+    fn helper(&mut self, number: i32, registers: &[Held; 11]) -> u64 {
+        use trackway_filter::parse::Binary;
+        let helper = Helper::from_number(number).expect("a helper");
+        assert_eq!(registers[1], Held::Frame, "{} gets the frame", helper.name());
+        let argument = |index: usize| number_of(registers[index + 1]);
+        let string = |index: usize| self.bytes(argument(index), 1);
+        let float = |operator| number::floats(operator, argument(1), argument(2));
+        match helper {
+            Helper::StringCompare => string(1).cmp(string(2)) as i64 as u64,
+            Helper::StringMatches => matches(string(2), string(1)).into(),
+            Helper::StringStartsWith => string(1).starts_with(string(2)).into(),
+            Helper::StringEndsWith => string(1).ends_with(string(2)).into(),
+            Helper::StringContains => {
+                let (whole, part) = (string(1), string(2));
+                (0..=whole.len()).any(|at| whole[at..].starts_with(part)).into()
+            }
+            Helper::StringHash => string_hash(string(1)),
+            Helper::Element => self.element(argument(1), argument(2), argument(3)).unwrap_or(0),
+            Helper::Any => {
+                let Held::Function(start) = registers[4] else { panic!("no function") };
+                let (word, scalar) = (argument(1), argument(2));
+                let count = u64::from(Word::from_bits(word).length);
+                (0..count)
+                    .any(|index| {
+                        let element = self.element(word, scalar, index).expect("an element");
+                        self.function(start, Held::Number(element)) != 0
+                    })
+                    .into()
+            }
+            Helper::FloatCompare => {
+                let [a, b] = [(argument(1), Type::Float), (argument(2), Type::Float)];
+                number::compare(a, b).map_or(2, |ordering| ordering as i64 as u64)
+            }
+            Helper::FloatAdd => float(Binary::Add),
+            Helper::FloatSubtract => float(Binary::Subtract),
+            Helper::FloatMultiply => float(Binary::Multiply),
+            Helper::FloatDivide => float(Binary::Divide),
+            Helper::FloatFromSigned => number::to_float(argument(1), Type::Signed),
+            Helper::FloatFromUnsigned => number::to_float(argument(1), Type::Unsigned),
+            Helper::TimeNs => self.world.time_ns(),
+            Helper::Random => self.world.random(),
+            Helper::Count => self.state.count(argument(1) as usize),
+            Helper::Changed => self.state.changed(argument(1) as usize, argument(2)).into(),
+            Helper::Rate => {
+                let now_ns = self.world.time_ns();
+                let cell = argument(1) as usize;
+                self.state.rate(cell, argument(2), argument(3), now_ns).into()
+            }
+            Helper::TailCall => panic!("there is one program"),
+        }
+    }
+}
+
+/// A glob, matched in the simplest way.
+fn matches(pattern: &[u8], string: &[u8]) -> bool {
+    match pattern {
+        [] => string.is_empty(),
+        [b'*', rest @ ..] => (0..=string.len()).any(|at| matches(rest, &string[at..])),
+        [b'\\', byte, rest @ ..] | [byte, rest @ ..] => {
+            string.first() == Some(byte) && matches(rest, &string[1..])
+        }
+    }
+}
+
+fn stack_index(offset: i16) -> usize {
+    assert!(offset % 8 == 0 && (-(STACK_BYTES as i16)..0).contains(&offset));
+    (STACK_BYTES as i16 + offset) as usize / 8
+}
+
+fn number_of(held: Held) -> u64 {
+    match held {
+        Held::Number(bits) => bits,
+        held => panic!("{held:?} is no number"),
+    }
+}
+
+fn operand(insn: Insn, registers: &[Held; 11]) -> u64 {
+    if insn.op & source::X != 0 {
+        assert_eq!(insn.immediate, 0);
+        number_of(registers[usize::from(insn.src)])
+    } else {
+        assert_eq!(insn.src, 0);
+        i64::from(insn.immediate) as u64
+    }
+}
+
+fn is_so(op: u8, a: u64, b: u64) -> bool {
+    let (x, y) = (a as i64, b as i64);
+    match op & 0xf0 {
+        jump::JEQ => a == b,
+        jump::JNE => a != b,
+        jump::JGT => a > b,
+        jump::JGE => a >= b,
+        jump::JLT => a < b,
+        jump::JLE => a <= b,
+        jump::JSET => a & b != 0,
+        jump::JSGT => x > y,
+        jump::JSGE => x >= y,
+        jump::JSLT => x < y,
+        jump::JSLE => x <= y,
+        code => panic!("no jump: {code:#x}"),
+    }
+}
+
+fn arithmetic(insn: Insn, op: u8, registers: &[Held; 11]) -> Held {
+    let held = registers[usize::from(insn.dst)];
+    if op & 0xf0 == alu::MOV {
+        let is_register = op & source::X != 0;
+        let moved = registers[usize::from(insn.src)];
+        assert!(!is_register || moved != Held::Nothing, "what is moved was not written");
+        return if is_register { moved } else { Held::Number(operand(insn, registers)) };
+    }
+    let a = number_of(held);
+    if op & 0xf0 == alu::NEG {
+        return Held::Number(a.wrapping_neg());
+    }
+    let b = operand(insn, registers);
+    let is_signed = insn.offset == 1;
+    let (x, y) = (a as i64, b as i64);
+    let is_division = matches!(op & 0xf0, alu::DIV | alu::MOD);
+    assert!(insn.offset == 0 || is_signed && is_division);
+    assert!(!is_division || op & source::X != 0 || b != 0, "the kernel refuses this");
+    Held::Number(match op & 0xf0 {
+        alu::ADD => a.wrapping_add(b),
+        alu::SUB => a.wrapping_sub(b),
+        alu::MUL => a.wrapping_mul(b),
+        alu::DIV if b == 0 => 0,
+        alu::MOD if b == 0 => a,
+        alu::DIV if is_signed => x.wrapping_div(y) as u64,
+        alu::MOD if is_signed => x.wrapping_rem(y) as u64,
+        alu::DIV => a / b,
+        alu::MOD => a % b,
+        alu::AND => a & b,
+        alu::OR => a | b,
+        alu::XOR => a ^ b,
+        alu::LSH => a << (b & 63),
+        alu::RSH => a >> (b & 63),
+        alu::ARSH => (x >> (b & 63)) as u64,
+        code => panic!("no arithmetic: {code:#x}"),
+    })
+}
+
+/// What a reader sees without running it: jumps go forward to instructions, shifts by constants
+/// are by less than 64, ends are ends.
+pub(crate) fn inspect(program: &[Insn]) {
+    let mut is_start = vec![true; program.len()];
+    let mut at = 0;
+    while at < program.len() {
+        if program[at].op == LDDW {
+            at += 1;
+            is_start[at] = false;
+        }
+        at += 1;
+    }
+    for (at, insn) in program.iter().enumerate().filter(|(at, _)| is_start[*at]) {
+        let is_jump = insn.class() == class::JMP && insn.op != CALL && insn.op != EXIT;
+        if is_jump {
+            assert!(insn.offset >= 0);
+            assert!(is_start[at + 1 + insn.offset as usize]);
+        }
+        let code = insn.op & 0xf0;
+        let is_shift = matches!(code, alu::LSH | alu::RSH | alu::ARSH);
+        if insn.class() == class::ALU64 && is_shift && insn.op & source::X == 0 {
+            assert!((1..64).contains(&insn.immediate));
+        }
+    }
+    assert_eq!(program.last().map(|insn| insn.op), Some(EXIT));
+    let reached = reached(program);
+    let all = (0..program.len()).all(|at| reached[at] || !is_start[at]);
+    assert!(all, "the kernel refuses what is never reached");
+}
+
+/// Which instructions can be reached.
+fn reached(program: &[Insn]) -> Vec<bool> {
+    let mut reached = vec![false; program.len()];
+    reached[0] = true;
+    // Jumps and functions' addresses lead forward, so one pass sees all.
+    for (at, insn) in program.iter().enumerate() {
+        if !reached[at] || insn.op == EXIT {
+            continue;
+        }
+        let next = at + 1;
+        match insn.op {
+            LDDW => {
+                reached[next + 1] = true;
+                if insn.src == LDDW_FUNCTION {
+                    reached[next + insn.immediate as usize] = true;
+                }
+            }
+            op if op == class::JMP | jump::JA => reached[next + insn.offset as usize] = true,
+            op => {
+                reached[next] = true;
+                if op & 7 == class::JMP && op != CALL {
+                    reached[next + insn.offset as usize] = true;
+                }
+            }
+        }
+    }
+    reached
+}

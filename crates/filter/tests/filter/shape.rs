@@ -1,0 +1,188 @@
+//! The instructions, where their shape is a promise: about what clang makes of the same test in C,
+//! and nothing twice.
+
+use trackway_filter::compile::compile;
+use trackway_filter::explain::listing;
+use trackway_jit::helper::Helper;
+use trackway_jit::insn::{CALL, EXIT, Insn, LDDW, class, mode, size};
+
+use super::event::Event;
+use super::runner::inspect;
+
+const LOAD: u8 = class::LDX | size::DW | mode::MEM;
+
+fn event() -> Event {
+    let mut event = Event::default();
+    for n in 0..9 {
+        event.add("field", &format!("a{n} i64 = 1"));
+    }
+    for n in 0..9 {
+        event.add("field", &format!("d{n} u32 = 1"));
+    }
+    event.add("field", "s string = \"x\"");
+    event.add("field", "r string = \"x\"");
+    event.add("field", "f f64 = 1");
+    event.add("field", "xs sequence u32 = 1");
+    event
+}
+
+fn program(text: &str) -> Vec<Insn> {
+    let compiled = compile(text, &event().layout).unwrap_or_else(|e| panic!("{}", e.render(text)));
+    let program = compiled.alternative.programs[0].clone();
+    inspect(&program);
+    program
+}
+
+/// The instructions as text, without numbers and bytes.
+fn done(text: &str) -> Vec<String> {
+    let compiled = compile(text, &event().layout).expect(text);
+    let listing = listing(&compiled.alternative);
+    listing.lines().map(|line| line[31..].split("   ").next().unwrap_or("").into()).collect()
+}
+
+fn count(program: &[Insn], op: u8) -> usize {
+    program.iter().filter(|insn| insn.op == op).count()
+}
+
+fn calls(program: &[Insn], helper: Helper) -> usize {
+    program.iter().filter(|insn| insn.op == CALL && insn.immediate == helper as i32).count()
+}
+
+#[test]
+fn nine_predicates_are_loads_and_jumps() {
+    let text: Vec<String> = (0..9).map(|n| format!("a{n} == {n}")).collect();
+    let program = program(&text.join(" && "));
+    // A load and a jump for each; the answer "no" before them, "yes" behind, one end. clang 14
+    // (-O2 -target bpf -mcpu=v3) makes 22 instructions of the same with one `&` among them.
+    assert_eq!(program.len(), 2 * 9 + 3);
+    assert_eq!(count(&program, LOAD), 9);
+    assert_eq!(count(&program, EXIT), 1);
+    let end = program.len() - 1;
+    for at in (2..end - 1).step_by(2) {
+        assert_eq!(at + 1 + program[at].offset as usize, end, "each jumps to the end");
+    }
+}
+
+#[test]
+fn either_is_an_edge() {
+    assert_eq!(
+        done("(a0 == 1 || a1 > 2) && a2 < 3"),
+        [
+            "r0 = 0",
+            "r2 = *(u64 *)(r1 +0)",
+            "if r2 == 1 goto 5",
+            "r2 = *(u64 *)(r1 +8)",
+            "if r2 s<= 2 goto 8",
+            "r2 = *(u64 *)(r1 +16)",
+            "if r2 s>= 3 goto 8",
+            "r0 = 1",
+            "exit",
+        ]
+    );
+}
+
+#[test]
+fn bits_are_asked_without_being_worked_out() {
+    let program = done("a0 & 4 || a1 == 1");
+    assert_eq!(program[2], "if r2 & 4 goto 5");
+}
+
+#[test]
+fn fields_are_loaded_once_along_a_way() {
+    for (text, loads) in [
+        ("a0 > 1 && a0 < 9 && a0 != 5", 1),
+        ("(a0 == 1 || a1 == 2) && a0 < 5", 2),
+        ("a0 in (1, 5..9, 20) && a0 + a1 > 3", 2),
+        ("(a0 > 1 && a1 > 1 || a1 > 7 && a0 > 7) && a0 + a1 > 3", 3),
+        ("s == \"abc\" && a0 == 1 && s != \"x\"", 2),
+    ] {
+        let program = program(text);
+        assert_eq!(count(&program, LOAD), loads, "{text}");
+    }
+}
+
+#[test]
+fn expressions_are_worked_out_once_along_a_way() {
+    let divided = program("a0 / a1 > 3 && a0 / a1 < 9 && (a0 / a1) % 2 == 1");
+    let div = class::ALU64 | trackway_jit::insn::alu::DIV | trackway_jit::insn::source::X;
+    assert_eq!(count(&divided, div), 1);
+    let program = program("contains(s, \"x\") && a0 == 1 || contains(s, \"x\") && a1 == 1");
+    assert_eq!(calls(&program, Helper::StringContains), 1);
+}
+
+#[test]
+fn questions_are_asked_once_along_a_way() {
+    assert_eq!(done("a0 == 1 && a0 == 1 && a0 != 2"), done("a0 == 1"));
+    // What cannot be is not asked at all.
+    let expected = ["r0 = 0", "r2 = *(u64 *)(r1 +8)", "if r2 s<= 1 goto 4", "r0 = 1", "exit"];
+    assert_eq!(done("a0 > 1 && !(a0 > 1) || a1 > 1"), expected);
+}
+
+#[test]
+fn constants_leave_nothing_behind() {
+    assert_eq!(done("1 == 1 || a0 == 1"), ["r0 = 1", "exit"]);
+    assert_eq!(done("a0 * 0 == 1"), ["r0 = 0", "exit"]);
+    assert_eq!(done("d0 >= 0"), ["r0 = 1", "exit"]);
+    assert_eq!(done("(a0 + 3) * 1 + 4 == 9"), done("a0 == 2"));
+    assert_eq!(done("d0 / 8 == 1"), done("d0 >> 3 == 1"));
+    assert_eq!(done("any(xs > 3) && false"), ["r0 = 0", "exit"]);
+}
+
+#[test]
+fn what_remembers_is_neither_folded_nor_joined() {
+    let program = program("count() * 0 == 0 && count() + count() > 0 && (count() || true)");
+    assert_eq!(calls(&program, Helper::Count), 4);
+}
+
+#[test]
+fn strings_of_other_lengths_are_not_compared() {
+    let program = done("s == \"abc\"");
+    assert_eq!(
+        program[..5],
+        [
+            "r2 = *(u64 *)(r1 +0)",
+            "r3 = r2",
+            "r3 >>= 32",
+            "if r3 != 3 goto 10",
+            "r3 = 0x380000000 ll",
+        ]
+    );
+    assert_eq!(done("s == \"\"").len(), 6, "the length is all that there is to ask");
+}
+
+#[test]
+fn patterns_are_the_simplest_questions() {
+    for (text, helper) in [
+        ("s == \"a*\"", Helper::StringStartsWith),
+        ("s == \"*a\"", Helper::StringEndsWith),
+        ("s == \"*a*\"", Helper::StringContains),
+        ("s == \"a*b\"", Helper::StringMatches),
+    ] {
+        assert_eq!(calls(&program(text), helper), 1, "{text}");
+    }
+    assert_eq!(done("s == \"*\""), ["r0 = 1", "exit"]);
+}
+
+#[test]
+fn many_small_numbers_are_a_set_of_bits() {
+    let program = program("a0 in (1, 3, 5, 7, 9, 11, 13, 15, 17, 19)");
+    assert!(program.len() <= 10, "{}", program.len());
+    assert_eq!(count(&program, LDDW), 0);
+}
+
+#[test]
+fn many_values_at_a_time_are_kept_somewhere() {
+    // More than there are registers, across calls: each is used twice.
+    let sum = |names: &[&str]| names.join(" + ");
+    let names = ["a0 / a1", "a1 / a2", "a2 / a3", "a3 / a4", "a4 / a5", "a5 / a6", "a6 / a7"];
+    let text =
+        format!("{} > f && {} < 100", sum(&names), names.map(|n| format!("({n})")).join(" ^ "));
+    let text = format!(
+        "({} == f) + ({}) < 3",
+        names[0],
+        names.map(|n| format!("({n} * (f > 1))")).join(" - ")
+    ) + " && "
+        + &text;
+    let store = class::STX | size::DW | mode::MEM;
+    assert!(count(&program(&text), store) > 0, "some of them are on the stack");
+}

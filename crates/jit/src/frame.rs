@@ -1,0 +1,165 @@
+//! The frame: what a filter sees of an event, and, in front of that, what only helpers see.
+//!
+//! ```text
+//! environment | bytes | slots that are filled || slot 0 | slot 1 | …
+//!                                             ^ register 1
+//! ```
+//!
+//! Bytecode has a pointer to slot 0 and cannot go back from there (the verifier); helpers go back
+//! to find the bytes that words speak of, and the filter's state.
+#![expect(unsafe_code, reason = "machine code has nothing but a pointer to the slots")]
+
+use core::mem::{MaybeUninit, offset_of};
+use core::sync::atomic::AtomicU64;
+
+use crate::SLOTS_MAX;
+
+/// Eight bytes of a filter's state. Zero at first.
+pub type Cell = AtomicU64;
+
+/// Machine code of a program: gets the slots of a [`Frame`], gives the program's answer.
+pub type Entry = unsafe extern "C" fn(slots: *const u64) -> u64;
+
+/// What all frames of a filter have in common.
+#[repr(C)]
+#[derive(Debug, Clone, Copy)]
+pub struct Environment<'a> {
+    /// The alternative's constants.
+    pub constants: &'a [u8],
+    /// The filter's state.
+    pub cells: &'a [Cell],
+    entries: *const Option<Entry>,
+    entries_count: usize,
+    /// Nanoseconds of CLOCK_MONOTONIC.
+    pub time_ns: extern "C" fn() -> u64,
+    /// 64 random bits.
+    pub random: extern "C" fn() -> u64,
+    /// Nothing here may outlive these.
+    lent: core::marker::PhantomData<&'a [Option<Entry>]>,
+}
+
+// SAFETY: `entries` is a shared slice of function pointers, which any thread may read.
+unsafe impl Send for Environment<'_> {}
+// SAFETY: as above.
+unsafe impl Sync for Environment<'_> {}
+
+impl<'a> Environment<'a> {
+    /// That of a filter whose programs make no tail calls.
+    pub const fn new(
+        constants: &'a [u8],
+        cells: &'a [Cell],
+        time_ns: extern "C" fn() -> u64,
+        random: extern "C" fn() -> u64,
+    ) -> Self {
+        let lent = core::marker::PhantomData;
+        let entries = core::ptr::null();
+        Self { constants, cells, entries, entries_count: 0, time_ns, random, lent }
+    }
+
+    /// The same, with the machine code of the alternative's programs, in order, for tail calls
+    /// between them; `None` where a program has none.
+    ///
+    /// # Safety
+    /// Each must be what [`crate::x86::emit`] made of that program, in memory that can be
+    /// executed, and stay there as long as a program runs in this environment. All must have been
+    /// verified for no more slots than the frames have.
+    pub const unsafe fn with_entries(self, entries: &'a [Option<Entry>]) -> Self {
+        Self { entries: entries.as_ptr(), entries_count: entries.len(), ..self }
+    }
+}
+
+/// The slots of one event, with what words in them speak of. A new one is empty; slots are filled
+/// in order, so that nothing is spent on those that a filter does not need.
+#[repr(C)]
+pub struct Frame<'a> {
+    pub(crate) environment: &'a Environment<'a>,
+    pub(crate) bytes: &'a [u8],
+    filled: usize,
+    slots: [MaybeUninit<u64>; SLOTS_MAX],
+}
+
+/// Where machine code finds things, in bytes from the slots' beginning and from there on.
+pub(crate) mod offset {
+    use super::{Environment, Frame, offset_of};
+
+    /// From the slots to the pointer to the environment.
+    pub(crate) const ENVIRONMENT: i32 =
+        offset_of!(Frame<'_>, environment) as i32 - offset_of!(Frame<'_>, slots) as i32;
+    /// From the environment to the pointer to the programs' entries.
+    pub(crate) const ENTRIES: i32 = offset_of!(Environment<'_>, entries) as i32;
+    /// From the environment to their number.
+    pub(crate) const ENTRIES_COUNT: i32 = offset_of!(Environment<'_>, entries_count) as i32;
+}
+
+impl<'a> Frame<'a> {
+    /// An empty frame; words count from the beginning of `bytes`.
+    pub const fn new(environment: &'a Environment<'a>, bytes: &'a [u8]) -> Self {
+        let slots = [const { MaybeUninit::uninit() }; SLOTS_MAX];
+        Self { environment, bytes, filled: 0, slots }
+    }
+
+    /// Fills the next slot; whether there was one.
+    pub fn push(&mut self, value: u64) -> bool {
+        match self.slots.get_mut(self.filled) {
+            Some(slot) => {
+                slot.write(value);
+                self.filled += 1;
+                true
+            }
+            None => false,
+        }
+    }
+
+    /// What words in it count from the beginning of.
+    pub const fn bytes(&self) -> &'a [u8] {
+        self.bytes
+    }
+
+    /// The slots that are filled.
+    pub fn slots(&self) -> &[u64] {
+        let filled = &self.slots[..self.filled.min(SLOTS_MAX)];
+        // SAFETY: `push` has written each of the first `filled`, and `MaybeUninit<u64>` has the
+        // layout of `u64`.
+        unsafe { core::slice::from_raw_parts(filled.as_ptr().cast(), filled.len()) }
+    }
+
+    /// Runs machine code on this frame; its answer. That of a program that was verified for more
+    /// slots than are filled is 0.
+    ///
+    /// # Safety
+    /// `entry` must be what [`crate::x86::emit`] made of a program verified for `slots` slots, in
+    /// memory that can be executed.
+    pub unsafe fn run(&self, entry: Entry, slots: usize) -> u64 {
+        if slots > self.filled {
+            return 0;
+        }
+        // SAFETY: by contract the code is that of a verified program, which reads no slot but
+        // those that are filled; helpers get back the pointer that is given here.
+        unsafe { entry(self.as_slots()) }
+    }
+
+    /// What register 1 is for machine code. Comes from the whole frame, so that helpers may go
+    /// back from there.
+    pub fn as_slots(&self) -> *const u64 {
+        let frame: *const Self = self;
+        frame.wrapping_byte_add(offset_of!(Frame<'_>, slots)).cast()
+    }
+
+    /// The frame that these slots belong to.
+    ///
+    /// # Safety
+    /// The pointer must come from [`Frame::as_slots`], and the frame must be there, unchanged, for
+    /// `'f`.
+    pub(crate) unsafe fn of_slots<'f>(slots: *const u64) -> &'f Frame<'f> {
+        let frame: *const Frame<'f> = slots.wrapping_byte_sub(offset_of!(Frame<'_>, slots)).cast();
+        // SAFETY: the frame that the pointer was made of, by contract.
+        unsafe { &*frame }
+    }
+}
+
+impl core::fmt::Debug for Frame<'_> {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        let mut frame = f.debug_struct("Frame");
+        frame.field("slots", &self.slots()).field("bytes", &self.bytes).finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,336 @@
+//! The framer: puts what a filter needs of a staged payload into its frame.
+//!
+//! A payload has its fields one after another, packed, little endian (`include/trackway/abi`):
+//! where a field is depends on the strings and sequences before it. A framer is made once for an
+//! event and a filter's needs. It knows, for each need, behind which field of variable size it is
+//! (its *anchor*) and how far; so what it does for an event is to find the anchors that count, and
+//! to read one value for each need.
+
+use trackway_schema::{FIELDS_MAX, FieldView, FieldViews, Scalar, Shape};
+
+use crate::frame::Frame;
+use crate::helper::Word;
+use crate::{Kind, SLOTS_MAX};
+
+/// How far from an anchor a value may be, in bytes: no payload is longer.
+const DISTANCE_MAX: usize = 4096;
+/// Bytes in front of the elements of sequences and of text: how many there are.
+const COUNT_BYTES: usize = 4;
+
+/// What a filter asks for: a path, and what it is taken for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Wanted<'a> {
+    /// A field's name, with `[INDEX]` behind it for an element; or `$ctx.` and a context's name.
+    pub path: &'a [u8],
+    /// What it is taken for.
+    pub kind: Kind,
+}
+
+/// Why an event is not one for a filter.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Unfit {
+    /// It has nothing of this path: the need with this number.
+    Lacks(usize),
+    /// It has it, as something else.
+    IsOther(usize),
+    /// Its description makes no sense, or no payload is as long as it says.
+    Description,
+    /// There are more needs than slots.
+    Needs,
+}
+
+/// What a process knows of the thread that emits.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Contexts {
+    /// Process id in its own namespace.
+    pub vpid: u32,
+    /// Thread id in its own namespace.
+    pub vtid: u32,
+    /// The thread's name: where it lies in the frame's bytes.
+    pub procname: Word,
+}
+
+/// How the field that an anchor is behind is passed over.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Pass {
+    /// Up to and with a NUL.
+    Str,
+    /// A count, and so many times this many bytes.
+    Counted(u8),
+}
+
+/// The way from one anchor to the next.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Leg {
+    /// From the anchor to the field, in bytes.
+    distance: u16,
+    pass: Pass,
+}
+
+/// What a slot is filled with.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Value {
+    Scalar(Scalar),
+    Str,
+    /// A count and that many elements of any size: text, sequences.
+    Counted,
+    /// So many elements.
+    Array(u16),
+    /// An element of a sequence: its number.
+    Element(Scalar, u16),
+    Vpid,
+    Vtid,
+    Procname,
+}
+
+/// Where a need's value is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Take {
+    value: Value,
+    anchor: u8,
+    /// From the anchor, in bytes.
+    distance: u16,
+}
+
+/// Fills frames of one filter for one event.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Framer {
+    legs: [Leg; FIELDS_MAX],
+    takes: [Take; SLOTS_MAX],
+    /// How many legs are gone: those before the last anchor that a need has.
+    legs_count: u8,
+    takes_count: u8,
+}
+
+impl Framer {
+    /// The framer of the event with these fields, for these needs.
+    ///
+    /// # Errors
+    ///
+    /// If the event is not one for the filter.
+    pub fn new<'a>(
+        fields: &FieldViews<'_>,
+        needs: impl Iterator<Item = Wanted<'a>>,
+    ) -> Result<Self, Unfit> {
+        let nothing = Take { value: Value::Str, anchor: 0, distance: 0 };
+        let mut framer = Self {
+            legs: [Leg { distance: 0, pass: Pass::Str }; FIELDS_MAX],
+            takes: [nothing; SLOTS_MAX],
+            legs_count: 0,
+            takes_count: 0,
+        };
+        for (number, need) in needs.enumerate() {
+            let take = framer.find(fields, need, number)?;
+            *framer.takes.get_mut(number).ok_or(Unfit::Needs)? = take;
+            framer.takes_count = number as u8 + 1;
+            framer.legs_count = framer.legs_count.max(take.anchor);
+        }
+        Ok(framer)
+    }
+
+    /// How many slots it fills.
+    pub const fn slots(&self) -> usize {
+        self.takes_count as usize
+    }
+
+    /// Finds a need, and notes the legs on the way there.
+    fn find(
+        &mut self,
+        fields: &FieldViews<'_>,
+        need: Wanted<'_>,
+        number: usize,
+    ) -> Result<Take, Unfit> {
+        if let Some(context) = need.path.strip_prefix(b"$ctx.") {
+            return context_value(context, need.kind, number);
+        }
+        let (name, index) = split_index(need.path).ok_or(Unfit::Lacks(number))?;
+        let (mut anchor, mut distance) = (0_u8, 0_usize);
+        let mut fields = fields.clone();
+        for field in fields.by_ref() {
+            if field.name == name {
+                let (value, offset) = value_of(&field, index, need.kind, number)?;
+                let distance = near(distance + offset)?;
+                return Ok(Take { value, anchor, distance });
+            }
+            match size_of_field(&field) {
+                Ok(size) => distance += size,
+                Err(pass) => {
+                    let leg = Leg { distance: near(distance)?, pass };
+                    *self.legs.get_mut(usize::from(anchor)).ok_or(Unfit::Description)? = leg;
+                    (anchor, distance) = (anchor + 1, 0);
+                }
+            }
+        }
+        Err(if fields.is_whole() { Unfit::Lacks(number) } else { Unfit::Description })
+    }
+
+    /// Fills a frame from the payload that lies in its bytes from `begin` on; false if something
+    /// is not there (an element beyond the end, a payload that is not as described): then the event
+    /// is not one for the filter.
+    pub fn fill(&self, frame: &mut Frame<'_>, begin: usize, contexts: &Contexts) -> bool {
+        let bytes = frame.bytes();
+        let Some(anchors) = self.anchors(bytes, begin) else { return false };
+        for take in &self.takes[..usize::from(self.takes_count)] {
+            let at = anchors[usize::from(take.anchor)] as usize + usize::from(take.distance);
+            let Some(value) = value_at(bytes, at, take.value, contexts) else { return false };
+            if !frame.push(value) {
+                return false;
+            }
+        }
+        true
+    }
+
+    #[inline]
+    fn anchors(&self, bytes: &[u8], begin: usize) -> Option<[u32; FIELDS_MAX + 1]> {
+        let mut anchors = [0; FIELDS_MAX + 1];
+        let mut at = begin;
+        anchors[0] = at as u32;
+        let legs = &self.legs[..usize::from(self.legs_count)];
+        for (leg, anchor) in legs.iter().zip(&mut anchors[1..]) {
+            at = behind(bytes, at + usize::from(leg.distance), leg.pass)?;
+            *anchor = at as u32;
+        }
+        Some(anchors)
+    }
+}
+
+fn near(distance: usize) -> Result<u16, Unfit> {
+    if distance > DISTANCE_MAX { Err(Unfit::Description) } else { Ok(distance as u16) }
+}
+
+/// A context's value: where it is does not depend on the event.
+fn context_value(context: &[u8], kind: Kind, number: usize) -> Result<Take, Unfit> {
+    let (value, is) = match context {
+        b"vpid" => (Value::Vpid, Kind::Signed),
+        b"vtid" => (Value::Vtid, Kind::Signed),
+        b"procname" => (Value::Procname, Kind::String),
+        _ => return Err(Unfit::Lacks(number)),
+    };
+    if kind != is {
+        return Err(Unfit::IsOther(number));
+    }
+    Ok(Take { value, anchor: 0, distance: 0 })
+}
+
+/// A path's name and index: `ids[3]`.
+fn split_index(path: &[u8]) -> Option<(&[u8], Option<u16>)> {
+    let Some(inner) = path.strip_suffix(b"]") else { return Some((path, None)) };
+    let open = inner.iter().rposition(|&byte| byte == b'[')?;
+    let (name, index) = (inner.get(..open)?, inner.get(open + 1..)?);
+    let index = core::str::from_utf8(index).ok()?.parse().ok()?;
+    Some((name, Some(index)))
+}
+
+/// What a slot is filled with from a field, and how far from the field's beginning it is.
+fn value_of(
+    field: &FieldView<'_>,
+    index: Option<u16>,
+    kind: Kind,
+    number: usize,
+) -> Result<(Value, usize), Unfit> {
+    let scalar = field.scalar.ok_or(Unfit::IsOther(number));
+    let (value, is, offset) = match (field.shape, index) {
+        (Shape::Scalar | Shape::Enumeration, None) => (Value::Scalar(scalar?), kind_of(scalar?), 0),
+        (Shape::Str, None) => (Value::Str, Kind::String, 0),
+        (Shape::Text, None) => (Value::Counted, Kind::String, 0),
+        (Shape::Sequence, None) => (Value::Counted, Kind::Sequence, 0),
+        (Shape::Array, None) => (Value::Array(field.length), Kind::Sequence, 0),
+        (Shape::Array, Some(index)) if index < field.length => {
+            let offset = usize::from(index) * scalar?.size_bytes();
+            (Value::Scalar(scalar?), kind_of(scalar?), offset)
+        }
+        (Shape::Sequence, Some(index)) => (Value::Element(scalar?, index), kind_of(scalar?), 0),
+        _ => return Err(Unfit::IsOther(number)),
+    };
+    if is == kind { Ok((value, offset)) } else { Err(Unfit::IsOther(number)) }
+}
+
+const fn kind_of(scalar: Scalar) -> Kind {
+    match scalar {
+        _ if scalar.is_float() => Kind::Float,
+        _ if scalar.is_signed() => Kind::Signed,
+        _ => Kind::Unsigned,
+    }
+}
+
+/// A field's size in bytes, or how it is passed over.
+fn size_of_field(field: &FieldView<'_>) -> Result<usize, Pass> {
+    let scalar_bytes = field.scalar.map_or(1, Scalar::size_bytes);
+    match field.shape {
+        Shape::Scalar | Shape::Enumeration => Ok(scalar_bytes),
+        Shape::Array => Ok(scalar_bytes * usize::from(field.length)),
+        Shape::Str => Err(Pass::Str),
+        Shape::Text => Err(Pass::Counted(1)),
+        Shape::Sequence => Err(Pass::Counted(scalar_bytes as u8)),
+    }
+}
+
+/// Where the field at `at` ends.
+#[inline]
+fn behind(bytes: &[u8], at: usize, pass: Pass) -> Option<usize> {
+    match pass {
+        Pass::Str => Some(at + length_of_str(bytes, at)? + 1),
+        Pass::Counted(size) => {
+            let count = count_at(bytes, at)? as usize;
+            let end = count.checked_mul(usize::from(size))?.checked_add(at + COUNT_BYTES)?;
+            (end <= bytes.len()).then_some(end)
+        }
+    }
+}
+
+/// Bytes of the NUL-terminated string at `at`, without its NUL.
+fn length_of_str(bytes: &[u8], at: usize) -> Option<usize> {
+    bytes.get(at..)?.iter().position(|&byte| byte == 0)
+}
+
+fn count_at(bytes: &[u8], at: usize) -> Option<u32> {
+    let count = bytes.get(at..at.checked_add(COUNT_BYTES)?)?;
+    Some(u32::from_le_bytes(count.try_into().ok()?))
+}
+
+#[inline]
+fn value_at(bytes: &[u8], at: usize, value: Value, contexts: &Contexts) -> Option<u64> {
+    let word = |offset: usize, length: usize| {
+        let (offset, length) = (offset as u32, length as u32);
+        Some(Word { offset, length, is_constant: false }.to_bits())
+    };
+    match value {
+        Value::Scalar(scalar) => scalar_at(bytes, at, scalar),
+        Value::Str => word(at, length_of_str(bytes, at)?),
+        Value::Counted => word(at + COUNT_BYTES, count_at(bytes, at)? as usize),
+        Value::Array(length) => word(at, usize::from(length)),
+        Value::Element(scalar, index) => {
+            if u32::from(index) >= count_at(bytes, at)? {
+                return None;
+            }
+            let offset = COUNT_BYTES + usize::from(index) * scalar.size_bytes();
+            scalar_at(bytes, at + offset, scalar)
+        }
+        Value::Vpid => Some(i64::from(contexts.vpid.cast_signed()).cast_unsigned()),
+        Value::Vtid => Some(i64::from(contexts.vtid.cast_signed()).cast_unsigned()),
+        Value::Procname => Some(contexts.procname.to_bits()),
+    }
+}
+
+/// A scalar's value, as a slot has it.
+#[inline]
+fn scalar_at(bytes: &[u8], at: usize, scalar: Scalar) -> Option<u64> {
+    let signed = |value: i64| Some(value.cast_unsigned());
+    match scalar {
+        Scalar::I8 => signed(i8::from_le_bytes(array_at(bytes, at)?).into()),
+        Scalar::I16 => signed(i16::from_le_bytes(array_at(bytes, at)?).into()),
+        Scalar::I32 => signed(i32::from_le_bytes(array_at(bytes, at)?).into()),
+        Scalar::U8 | Scalar::X8 => Some(u8::from_le_bytes(array_at(bytes, at)?).into()),
+        Scalar::Bool => Some(u64::from(u8::from_le_bytes(array_at(bytes, at)?) != 0)),
+        Scalar::U16 | Scalar::X16 => Some(u16::from_le_bytes(array_at(bytes, at)?).into()),
+        Scalar::U32 | Scalar::X32 => Some(u32::from_le_bytes(array_at(bytes, at)?).into()),
+        Scalar::I64 | Scalar::U64 | Scalar::X64 | Scalar::F64 => {
+            Some(u64::from_le_bytes(array_at(bytes, at)?))
+        }
+        Scalar::F32 => Some(f64::from(f32::from_le_bytes(array_at(bytes, at)?)).to_bits()),
+    }
+}
+
+fn array_at<const N: usize>(bytes: &[u8], at: usize) -> Option<[u8; N]> {
+    bytes.get(at..at.checked_add(N)?)?.try_into().ok()
+}

@@ -1,0 +1,65 @@
+//! What helpers do: one implementation, which the interpreter calls with a frame, and machine code
+//! with the frame's slots.
+//!
+//! Arguments are numbers that a program has made, and nothing is believed of them: a word that is
+//! not within its bytes is an empty string; a cell or a scalar that there is not makes the answer
+//! 0. Nothing here blocks, allocates, or leaves anything half done when a signal handler comes
+//! between.
+
+mod address;
+mod sequence;
+mod state;
+mod text;
+
+pub(crate) use address::address;
+
+use crate::frame::Frame;
+use crate::helper::{Helper, Word};
+
+impl Frame<'_> {
+    /// Calls a helper with its arguments behind the frame; `any` and `tail_call` are their callers'
+    /// own business, and answer 0 here.
+    pub(crate) fn help(&self, helper: Helper, a: u64, b: u64, c: u64) -> u64 {
+        let float = f64::from_bits;
+        match helper {
+            Helper::StringCompare => text::compare(self.string(a), self.string(b)),
+            Helper::StringMatches => text::matches(self.string(a), self.string(b)).into(),
+            Helper::StringStartsWith => self.string(a).starts_with(self.string(b)).into(),
+            Helper::StringEndsWith => self.string(a).ends_with(self.string(b)).into(),
+            Helper::StringContains => text::contains(self.string(a), self.string(b)).into(),
+            Helper::StringHash => text::hash(self.string(a)),
+            Helper::Element => self.element(a, b, c),
+            Helper::FloatCompare => match float(a).partial_cmp(&float(b)) {
+                Some(order) => order as i64 as u64,
+                None => 2,
+            },
+            Helper::FloatAdd => (float(a) + float(b)).to_bits(),
+            Helper::FloatSubtract => (float(a) - float(b)).to_bits(),
+            Helper::FloatMultiply => (float(a) * float(b)).to_bits(),
+            Helper::FloatDivide => (float(a) / float(b)).to_bits(),
+            Helper::FloatFromSigned => (a as i64 as f64).to_bits(),
+            Helper::FloatFromUnsigned => (a as f64).to_bits(),
+            Helper::TimeNs => (self.environment.time_ns)(),
+            Helper::Random => (self.environment.random)(),
+            Helper::Count => self.cell(a).map_or(0, state::count),
+            Helper::Changed => self.cell(a).map_or(0, |cell| state::changed(cell, b).into()),
+            Helper::Rate => self
+                .cell(a)
+                .map_or(0, |cell| state::rate(cell, b, c, (self.environment.time_ns)()).into()),
+            Helper::Any | Helper::TailCall => 0,
+        }
+    }
+
+    /// The bytes of a word, whose length is a number of elements of `size` bytes.
+    fn region(&self, word: u64, size: usize) -> &[u8] {
+        let word = Word::from_bits(word);
+        let bytes = if word.is_constant { self.environment.constants } else { self.bytes };
+        let start = word.offset as usize;
+        let end = (word.length as usize).checked_mul(size).and_then(|size| start.checked_add(size));
+        end.and_then(|end| bytes.get(start..end)).unwrap_or_default()
+    }
+
+    fn string(&self, word: u64) -> &[u8] {
+        self.region(word, 1)
+    }
+}

@@ -1,0 +1,57 @@
+//! Helpers as machine code calls them: C functions whose first argument is the frame's slots.
+#![expect(unsafe_code, reason = "machine code has nothing but a pointer to the slots")]
+
+use crate::frame::Frame;
+use crate::helper::Helper;
+
+/// A helper with the most arguments; those with fewer do not look at the others.
+type Function = unsafe extern "C" fn(slots: *const u64, a: u64, b: u64, c: u64) -> u64;
+/// A function of a program that `any` calls: gets the frame and an element.
+type Callback = unsafe extern "C" fn(slots: *const u64, element: u64) -> u64;
+
+/// A helper that is like the others: by a number that is known when this is compiled, so that of
+/// [`Frame::help`] nothing but what it does is left. Registers that a helper has no arguments in
+/// may hold anything.
+///
+/// # Safety
+/// `slots` must be what the program's entry was given.
+unsafe extern "C" fn plain<const NUMBER: i32>(slots: *const u64, a: u64, b: u64, c: u64) -> u64 {
+    // SAFETY: who called the entry has lent the frame until the program's end.
+    let frame = unsafe { Frame::of_slots(slots) };
+    Helper::from_number(NUMBER).map_or(0, |helper| frame.help(helper, a, b, c))
+}
+
+/// `any`, with the address of a function.
+///
+/// # Safety
+/// `slots` must be what the program's entry was given, and `function` a function of the program.
+unsafe extern "C" fn any(slots: *const u64, word: u64, scalar: u64, function: u64) -> u64 {
+    // SAFETY: who called the entry has lent the frame until the program's end.
+    let frame = unsafe { Frame::of_slots(slots) };
+    let function = core::ptr::with_exposed_provenance::<()>(function as usize);
+    // SAFETY: the verifier lets nothing but a function of the program through, whose machine code
+    // is called as C calls.
+    let function: Callback = unsafe { core::mem::transmute(function) };
+    // SAFETY: the program's own frame, and a function that was verified for frame and element.
+    frame.any(word, scalar, |element| unsafe { function(slots, element) })
+}
+
+/// The address of a helper; `tail_call` is no function, its callers jump.
+pub(crate) fn address(helper: Helper) -> Option<u64> {
+    /// Those that are like the others, by number.
+    macro_rules! plain {
+        ($($helper:ident)*) => {
+            match helper {
+                $(Helper::$helper => plain::<{ Helper::$helper as i32 }>,)*
+                Helper::Any => any,
+                Helper::TailCall => return None,
+            }
+        };
+    }
+    let function: Function = plain!(
+        StringCompare StringMatches StringStartsWith StringEndsWith StringContains StringHash
+        Element FloatCompare FloatAdd FloatSubtract FloatMultiply FloatDivide FloatFromSigned
+        FloatFromUnsigned TimeNs Random Count Changed Rate
+    );
+    Some(function as usize as u64)
+}

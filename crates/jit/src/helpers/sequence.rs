@@ -1,0 +1,110 @@
+//! Elements of sequences, by number, and one after the other.
+
+use crate::ELEMENTS_MAX;
+use crate::frame::Frame;
+
+/// How the elements of a sequence are stored: the codes of `schema::Scalar`, which are part of the
+/// contract.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Scalar {
+    Signed(u32),
+    Unsigned(u32),
+    F32,
+    F64,
+    Bool,
+}
+
+impl Scalar {
+    fn from_code(code: u64) -> Option<Self> {
+        Some(match code {
+            1 => Self::Signed(8),
+            2 => Self::Signed(16),
+            3 => Self::Signed(32),
+            4 => Self::Signed(64),
+            5 | 9 => Self::Unsigned(8),
+            6 | 10 => Self::Unsigned(16),
+            7 | 11 => Self::Unsigned(32),
+            8 | 12 => Self::Unsigned(64),
+            13 => Self::F32,
+            14 => Self::F64,
+            15 => Self::Bool,
+            _ => return None,
+        })
+    }
+
+    fn size_bytes(self) -> usize {
+        match self {
+            Self::Signed(bits) | Self::Unsigned(bits) => bits as usize / 8,
+            Self::Bool => 1,
+            Self::F32 => 4,
+            Self::F64 => 8,
+        }
+    }
+
+    /// An element, as a slot would have it.
+    fn value(self, element: &[u8]) -> u64 {
+        let mut bytes = [0; 8];
+        if let Some(there) = bytes.get_mut(..element.len()) {
+            there.copy_from_slice(element);
+        }
+        // Records have the byte order of the machine, and this runs on little-endian ones.
+        let bits = u64::from_le_bytes(bytes);
+        match self {
+            Self::Signed(width) => crate::alu::extend(bits, width),
+            Self::Unsigned(_) | Self::F64 => bits,
+            Self::F32 => f64::from(f32::from_bits(bits as u32)).to_bits(),
+            Self::Bool => u64::from(bits != 0),
+        }
+    }
+}
+
+impl Frame<'_> {
+    /// The element with this index; 0 beyond the end.
+    pub(super) fn element(&self, word: u64, scalar: u64, index: u64) -> u64 {
+        let Some(scalar) = Scalar::from_code(scalar) else { return 0 };
+        let size = scalar.size_bytes();
+        let elements = self.region(word, size);
+        let start = usize::try_from(index).ok().and_then(|index| index.checked_mul(size));
+        let element = start.and_then(|start| elements.get(start..)?.get(..size));
+        element.map_or(0, |element| scalar.value(element))
+    }
+
+    /// Whether `test` answers not 0 for one of the first [`ELEMENTS_MAX`] elements.
+    pub(crate) fn any(&self, word: u64, scalar: u64, mut test: impl FnMut(u64) -> u64) -> u64 {
+        let Some(scalar) = Scalar::from_code(scalar) else { return 0 };
+        let size = scalar.size_bytes();
+        let mut elements = self.region(word, size).chunks_exact(size).take(ELEMENTS_MAX);
+        elements.any(|element| test(scalar.value(element)) != 0).into()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn elements_are_as_slots_have_them() {
+        for (code, bytes, value) in [
+            (1, [0xff].as_slice(), u64::MAX),
+            (2, &[0, 0x80], (-0x8000_i64) as u64),
+            (3, &[0, 0, 0, 0x80], i32::MIN as i64 as u64),
+            (4, &[1, 0, 0, 0, 0, 0, 0, 0x80], (i64::MIN + 1) as u64),
+            (5, &[0xff], 255),
+            (6, &[1, 2], 0x201),
+            (7, &[1, 2, 3, 0xff], 0xff03_0201),
+            (8, &[1, 0, 0, 0, 0, 0, 0, 0xff], 0xff00_0000_0000_0001),
+            (9, &[0x80], 128),
+            (12, &[0xff; 8], u64::MAX),
+            (13, &1.5_f32.to_le_bytes(), 1.5_f64.to_bits()),
+            (14, &(-2.5_f64).to_le_bytes(), (-2.5_f64).to_bits()),
+            (15, &[7], 1),
+            (15, &[0], 0),
+        ] {
+            let scalar = Scalar::from_code(code).expect("a scalar");
+            assert_eq!(scalar.size_bytes(), bytes.len(), "{code}");
+            assert_eq!(scalar.value(bytes), value, "{code}");
+        }
+        assert_eq!(Scalar::from_code(0), None);
+        assert_eq!(Scalar::from_code(16), None);
+    }
+}

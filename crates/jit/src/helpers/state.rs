@@ -1,0 +1,131 @@
+//! A filter's state: cells that any number of threads and signal handlers change at once.
+//!
+//! Each change is one atomic instruction on one cell that nobody else's memory depends on, so all
+//! orderings are Relaxed.
+
+use core::sync::atomic::Ordering::Relaxed;
+
+use crate::frame::{Cell, Frame};
+
+/// How often a cell is tried that others are changing at the same time.
+const TRIES_MAX: usize = 64;
+/// What `changed` keeps is the number with these bits turned over: 0 is a cell without a number.
+/// Which number that makes look as if there was none should be one that nobody meets.
+const TURNED: u64 = 0x9e6c_63d0_876a_3f1b;
+
+impl Frame<'_> {
+    /// The cell with this number.
+    pub(super) fn cell(&self, number: u64) -> Option<&Cell> {
+        self.environment.cells.get(usize::try_from(number).ok()?)
+    }
+}
+
+/// How often this was asked before.
+pub(super) fn count(cell: &Cell) -> u64 {
+    cell.fetch_add(1, Relaxed)
+}
+
+/// Whether the number is not that of the time before, or there was none.
+pub(super) fn changed(cell: &Cell, number: u64) -> bool {
+    let kept = number ^ TURNED;
+    cell.swap(kept, Relaxed) != kept || kept == 0
+}
+
+/// Bits of a cell of `rate` that count; as many as that pass in an interval at most.
+const PASSED_BITS: u32 = 28;
+/// Intervals by which a clock may be late that was read before another one's.
+const LATE_MAX: u64 = 1 << 16;
+
+/// Whether fewer than `most` have passed in the running interval of `length_ns`; then this one
+/// does. Intervals begin at multiples of their length.
+///
+/// ```text
+/// how many have passed (bits 0 to 27) | the interval's number, its lowest 36 bits
+/// ```
+pub(super) fn rate(cell: &Cell, most: u64, length_ns: u64, now_ns: u64) -> bool {
+    const INTERVALS: u64 = u64::MAX >> PASSED_BITS;
+    const PASSED: u64 = (1 << PASSED_BITS) - 1;
+    let current = (now_ns / length_ns.max(1)) & INTERVALS;
+    let mut kept = cell.load(Relaxed);
+    for _ in 0..TRIES_MAX {
+        let (interval, passed) = (kept >> PASSED_BITS, kept & PASSED);
+        // Whoever read the clock before another has begun an interval counts in that one.
+        let is_running = interval.wrapping_sub(current) & INTERVALS <= LATE_MAX;
+        let (interval, passed) = if is_running { (interval, passed) } else { (current, 0) };
+        if passed >= most.min(PASSED) {
+            return false;
+        }
+        let next = interval << PASSED_BITS | (passed + 1);
+        match cell.compare_exchange_weak(kept, next, Relaxed, Relaxed) {
+            Ok(_) => return true,
+            Err(other) => kept = other,
+        }
+    }
+    // So many others have passed meanwhile.
+    false
+}
+
+#[cfg(test)]
+mod tests {
+    extern crate std;
+
+    use std::vec::Vec;
+
+    use super::*;
+
+    #[test]
+    fn counts_from_zero() {
+        let cell = Cell::new(0);
+        assert_eq!([count(&cell), count(&cell), count(&cell)], [0, 1, 2]);
+    }
+
+    #[test]
+    fn changes_are_seen_whatever_the_number() {
+        for number in [0, 1, u64::MAX, i64::MIN as u64] {
+            let cell = Cell::new(0);
+            assert!(changed(&cell, number), "there was none");
+            assert!(!changed(&cell, number));
+            assert!(changed(&cell, !number));
+            assert!(changed(&cell, number));
+        }
+        // The one number that is taken for a change each time.
+        let cell = Cell::new(0);
+        assert!(changed(&cell, TURNED) && changed(&cell, TURNED));
+    }
+
+    #[test]
+    fn so_many_pass_in_each_interval() {
+        let cell = Cell::new(0);
+        let passed = |from: u64| (from..from + 10).filter(|&now| rate(&cell, 3, 10, now)).count();
+        assert_eq!([passed(0), passed(10), passed(20)], [3, 3, 3]);
+        assert!(!rate(&cell, 3, 10, 19), "a late one counts in the interval that is running");
+        assert!(!rate(&cell, 0, 10, 1000), "none may pass");
+        assert!(rate(&cell, 1, 0, 2000), "an interval of no length");
+    }
+
+    #[test]
+    fn an_interval_far_away_is_not_the_running_one() {
+        let cell = Cell::new(0);
+        let day_ns = 86_400_000_000_000;
+        for day in 0..5 {
+            assert!(rate(&cell, 1, 1_000_000_000, day * day_ns));
+            assert!(!rate(&cell, 1, 1_000_000_000, day * day_ns));
+        }
+    }
+
+    /// Four threads at once: nothing is counted twice or lost, and no more pass than may.
+    #[test]
+    fn threads_share_cells() {
+        let (counted, rated) = (Cell::new(0), Cell::new(0));
+        let passes = || {
+            count(&counted);
+            rate(&rated, 100, 10, 7)
+        };
+        let passed: usize = std::thread::scope(|scope| {
+            let thread = |_| scope.spawn(|| (0..5000).filter(|_| passes()).count());
+            let threads: Vec<_> = (0..4).map(thread).collect();
+            threads.into_iter().map(|thread| thread.join().expect("no panic")).sum()
+        });
+        assert_eq!((counted.into_inner(), passed), (20_000, 100));
+    }
+}

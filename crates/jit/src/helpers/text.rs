@@ -1,0 +1,216 @@
+//! Strings: compared, searched, matched. Bytes, not characters.
+//!
+//! Searching is Crochemore and Perrin's two-way algorithm ("Two-way string-matching", 1991): time
+//! in proportion to both lengths and no memory, whatever the strings are.
+
+use core::cmp::Ordering;
+
+/// Below, equal, or above, as a signed number.
+pub(super) fn compare(a: &[u8], b: &[u8]) -> u64 {
+    (a.cmp(b) as i64) as u64
+}
+
+/// FNV-1a, 64 bits.
+pub(super) fn hash(text: &[u8]) -> u64 {
+    text.iter().fold(0xcbf2_9ce4_8422_2325, |hash, &byte| {
+        (hash ^ u64::from(byte)).wrapping_mul(0x100_0000_01b3)
+    })
+}
+
+pub(super) fn contains(text: &[u8], part: &[u8]) -> bool {
+    find(text, part).is_some()
+}
+
+/// Whether `*` in the pattern, for any bytes, makes it match all of the text. `\` takes the next
+/// byte as it is; at the end it stands for itself.
+///
+/// What is between two `*` is taken where it is found first: if that leads to no match, no later
+/// place does. So nothing is tried twice, and the time is in proportion to both lengths (but for
+/// parts with `\` in them, where it is their product).
+pub(super) fn matches(text: &[u8], pattern: &[u8]) -> bool {
+    let (first, rest) = split(pattern);
+    let Some(mut text) = behind(text, first) else { return false };
+    let Some(mut rest) = rest else { return text.is_empty() };
+    // Each turn takes a part of the pattern.
+    loop {
+        let (part, next) = split(rest);
+        let Some(next) = next else {
+            let start = text.len().checked_sub(bytes(part).count());
+            return start.is_some_and(|start| behind(&text[start..], part).is_some());
+        };
+        let Some(left) = behind_first(text, part) else { return false };
+        (text, rest) = (left, next);
+    }
+}
+
+/// The pattern before its first `*`, and behind that.
+fn split(pattern: &[u8]) -> (&[u8], Option<&[u8]>) {
+    let mut is_escaped = false;
+    let star = pattern.iter().position(|&byte| {
+        let was_escaped = core::mem::take(&mut is_escaped);
+        is_escaped = byte == b'\\' && !was_escaped;
+        byte == b'*' && !was_escaped
+    });
+    star.map_or((pattern, None), |star| (&pattern[..star], Some(&pattern[star + 1..])))
+}
+
+/// The bytes that a part of a pattern stands for.
+fn bytes(part: &[u8]) -> impl Iterator<Item = u8> {
+    let mut rest = part.iter();
+    core::iter::from_fn(move || match *rest.next()? {
+        b'\\' => Some(rest.next().copied().unwrap_or(b'\\')),
+        byte => Some(byte),
+    })
+}
+
+/// The text behind a part of a pattern at its beginning, if that is there.
+fn behind<'t>(text: &'t [u8], part: &[u8]) -> Option<&'t [u8]> {
+    bytes(part).try_fold(text, |text, byte| text.strip_prefix(&[byte]))
+}
+
+/// The text behind the first place where a part of a pattern is.
+fn behind_first<'t>(text: &'t [u8], part: &[u8]) -> Option<&'t [u8]> {
+    if part.contains(&b'\\') {
+        (0..=text.len()).find_map(|start| behind(&text[start..], part))
+    } else {
+        find(text, part).map(|start| &text[start + part.len()..])
+    }
+}
+
+/// Where `part` is first.
+fn find(text: &[u8], part: &[u8]) -> Option<usize> {
+    if part.is_empty() || part.len() > text.len() {
+        return part.is_empty().then_some(0);
+    }
+    let (less, greater) =
+        (maximal_suffix(part, Ordering::Less), maximal_suffix(part, Ordering::Greater));
+    let (critical, period) = if less.0 > greater.0 { less } else { greater };
+    // Whether `period` is one of the whole part, and not only of its right half.
+    let is_periodic = part.get(period..period + critical) == Some(&part[..critical]);
+    let shift = if is_periodic { period } else { critical.max(part.len() - critical) + 1 };
+    let mut start = 0;
+    // How much of the part is known to be there, from its beginning; only if it is periodic.
+    let mut known = 0;
+    while let Some(window) = text.get(start..start + part.len()) {
+        let differs = |&at: &usize| part[at] != window[at];
+        if let Some(at) = (critical.max(known)..part.len()).find(differs) {
+            start += at - critical + 1;
+            known = 0;
+        } else if (known..critical).rev().any(|at| differs(&at)) {
+            start += shift;
+            known = if is_periodic { part.len() - period } else { 0 };
+        } else {
+            return Some(start);
+        }
+    }
+    None
+}
+
+/// Where the suffix begins that is greatest in the order in which `smaller` bytes come first, and
+/// its period.
+fn maximal_suffix(part: &[u8], smaller: Ordering) -> (usize, usize) {
+    let (mut start, mut rival, mut same, mut period) = (0, 1, 0, 1);
+    while let Some(byte) = part.get(rival + same) {
+        match byte.cmp(&part[start + same]) {
+            Ordering::Equal if same + 1 == period => (rival, same) = (rival + period, 0),
+            Ordering::Equal => same += 1,
+            order if order == smaller => {
+                rival += same + 1;
+                (same, period) = (0, rival - start);
+            }
+            _ => {
+                start = rival;
+                (rival, same, period) = (start + 1, 0, 1);
+            }
+        }
+    }
+    (start, period)
+}
+
+#[cfg(test)]
+mod tests {
+    extern crate std;
+
+    use std::vec::Vec;
+
+    use proptest::collection::vec;
+    use proptest::prelude::*;
+
+    use super::*;
+
+    /// Matching as one would write it down, for a pattern without `\`.
+    fn plain(text: &[u8], pattern: &[u8]) -> bool {
+        match pattern.split_first() {
+            None => text.is_empty(),
+            Some((b'*', rest)) => (0..=text.len()).any(|start| plain(&text[start..], rest)),
+            Some((byte, rest)) => text.first() == Some(byte) && plain(&text[1..], rest),
+        }
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(4096))]
+
+        #[test]
+        fn parts_are_found_where_they_are(
+            text in vec(b'a'..=b'c', 0..40),
+            part in vec(b'a'..=b'c', 0..12),
+        ) {
+            let plain = (0..=text.len()).find(|&start| text[start..].starts_with(&part));
+            prop_assert_eq!(find(&text, &part), plain);
+        }
+
+        #[test]
+        fn periodic_parts_are_found_where_they_are(
+            text in vec(b'a'..=b'b', 0..10), part in vec(b'a'..=b'b', 1..6),
+            times in (1..8usize, 1..5usize),
+        ) {
+            let (text, part) = (text.repeat(times.0), part.repeat(times.1));
+            let plain = (0..=text.len()).find(|&start| text[start..].starts_with(&part));
+            prop_assert_eq!(find(&text, &part), plain);
+        }
+
+        #[test]
+        fn patterns_match_what_they_say(
+            text in vec(b'a'..=b'b', 0..12),
+            pattern in vec(prop_oneof![Just(b'*'), b'a'..=b'b'], 0..8),
+        ) {
+            prop_assert_eq!(matches(&text, &pattern), plain(&text, &pattern));
+        }
+
+        /// With every byte escaped a pattern matches itself alone.
+        #[test]
+        fn escaped_patterns_are_texts(
+            text in vec(prop_oneof![Just(b'*'), Just(b'\\'), Just(b'a')], 0..8),
+            other in vec(prop_oneof![Just(b'*'), Just(b'\\'), Just(b'a')], 0..8),
+        ) {
+            let pattern: Vec<u8> = text.iter().flat_map(|&byte| [b'\\', byte]).collect();
+            prop_assert!(matches(&text, &pattern));
+            prop_assert_eq!(matches(&other, &pattern), other == text);
+            let anywhere = [b"*".as_slice(), &pattern, b"*"].concat();
+            prop_assert_eq!(matches(&other, &anywhere), contains(&other, &text));
+        }
+    }
+
+    #[test]
+    fn a_pattern_that_ends_in_a_backslash() {
+        assert!(matches(br"a\", br"a\"));
+        assert!(matches(br"xa\", br"*a\"));
+        assert!(!matches(b"a", br"a\"));
+    }
+
+    #[test]
+    fn hash_is_fnv_1a() {
+        // From the algorithm's own table of test vectors.
+        assert_eq!(hash(b""), 0xcbf2_9ce4_8422_2325);
+        assert_eq!(hash(b"a"), 0xaf63_dc4c_8601_ec8c);
+        assert_eq!(hash(b"foobar"), 0x8594_4171_f739_67e8);
+    }
+
+    #[test]
+    fn strings_compare_as_unsigned_bytes() {
+        assert_eq!(compare(b"a", b"b") as i64, -1);
+        assert_eq!(compare(b"\xff", b"a") as i64, 1);
+        assert_eq!(compare(b"a", b"ab") as i64, -1);
+        assert_eq!(compare(b"a", b"a"), 0);
+    }
+}

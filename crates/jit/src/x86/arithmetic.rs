@@ -1,0 +1,197 @@
+//! Arithmetic: what x86 does differently is division, which traps, and shifts, which want rcx.
+
+use super::chunk::{Chunk, Condition, Group, R9, R10, R11, RAX, RCX, RDX, Reg, Width, mapped};
+use crate::insn::{Insn, alu, class, source};
+
+/// An instruction's operands: where they are, and how wide.
+struct Operands {
+    width: Width,
+    dst: Reg,
+    /// `None`: the immediate.
+    src: Option<Reg>,
+    immediate: i32,
+}
+
+pub(super) fn arithmetic(chunk: &mut Chunk, insn: Insn) {
+    let width = if insn.class() == class::ALU64 { Width::Wide } else { Width::Narrow };
+    let src = (insn.op & source::X != 0).then_some(mapped(insn.src));
+    let operands = Operands { width, dst: mapped(insn.dst), src, immediate: insn.immediate };
+    match insn.op & 0xf0 {
+        alu::ADD => grouped(chunk, Group::Add, &operands),
+        alu::SUB => grouped(chunk, Group::Sub, &operands),
+        alu::OR => grouped(chunk, Group::Or, &operands),
+        alu::AND => grouped(chunk, Group::And, &operands),
+        alu::XOR => grouped(chunk, Group::Xor, &operands),
+        alu::MUL => multiply(chunk, &operands),
+        alu::DIV => divide(chunk, &operands, false, insn.offset != 0),
+        alu::MOD => divide(chunk, &operands, true, insn.offset != 0),
+        alu::LSH => shift(chunk, &operands, 4),
+        alu::RSH => shift(chunk, &operands, 5),
+        alu::ARSH => shift(chunk, &operands, 7),
+        alu::NEG => chunk.single(width, 0xf7, 3, operands.dst),
+        alu::MOV => mov(chunk, &operands, insn.offset),
+        _ => swap(chunk, insn),
+    }
+}
+
+fn grouped(chunk: &mut Chunk, group: Group, operands: &Operands) {
+    let &Operands { width, dst, src, immediate } = operands;
+    match src {
+        Some(src) => chunk.group(group, width, dst, src),
+        None => chunk.group_immediate(group, width, dst, immediate),
+    }
+}
+
+fn mov(chunk: &mut Chunk, operands: &Operands, bits: i16) {
+    let &Operands { width, dst, src, immediate } = operands;
+    match (src, bits) {
+        (None, _) if width == Width::Wide => chunk.number(dst, immediate as i64 as u64),
+        (None, _) => chunk.number(dst, u64::from(immediate as u32)),
+        (Some(src), 8) => chunk.registers_byte(width, &[0x0f, 0xbe], dst, src),
+        (Some(src), 16) => chunk.registers(width, &[0x0f, 0xbf], dst, src),
+        (Some(src), 32) => chunk.registers(width, &[0x63], dst, src),
+        (Some(src), _) => chunk.mov(width, dst, src),
+    }
+}
+
+fn multiply(chunk: &mut Chunk, operands: &Operands) {
+    let &Operands { width, dst, src, immediate } = operands;
+    match (src, i8::try_from(immediate)) {
+        (Some(src), _) => chunk.registers(width, &[0x0f, 0xaf], dst, src),
+        (None, Ok(short)) => {
+            chunk.registers(width, &[0x6b], dst, dst);
+            chunk.byte(short as u8);
+        }
+        (None, Err(_)) => {
+            chunk.registers(width, &[0x69], dst, dst);
+            chunk.i32(immediate);
+        }
+    }
+}
+
+fn shift(chunk: &mut Chunk, operands: &Operands, extension: u8) {
+    let &Operands { width, dst, src, immediate } = operands;
+    match src {
+        None => {
+            let bits = if width == Width::Wide { 63 } else { 31 };
+            match immediate & bits {
+                0 => chunk.mov(width, dst, dst),
+                1 => chunk.single(width, 0xd1, extension, dst),
+                by => {
+                    chunk.single(width, 0xc1, extension, dst);
+                    chunk.byte(by as u8);
+                }
+            }
+        }
+        Some(RCX) if dst != RCX => chunk.single(width, 0xd3, extension, dst),
+        Some(src) if dst == RCX => {
+            chunk.mov(Width::Wide, R11, dst);
+            chunk.mov(Width::Wide, RCX, src);
+            chunk.single(width, 0xd3, extension, R11);
+            chunk.mov(Width::Wide, RCX, R11);
+        }
+        Some(src) => {
+            chunk.mov(Width::Wide, R11, RCX);
+            chunk.mov(Width::Wide, RCX, src);
+            chunk.single(width, 0xd3, extension, dst);
+            chunk.mov(Width::Wide, RCX, R11);
+        }
+    }
+}
+
+/// Division by 0, and that of the least number by −1, trap; each has an answer here that needs no
+/// division.
+fn divide(chunk: &mut Chunk, operands: &Operands, is_remainder: bool, is_signed: bool) {
+    let &Operands { width, src, immediate, .. } = operands;
+    match (src, immediate) {
+        (None, 0) => by_zero(chunk, operands, is_remainder),
+        (None, -1) if is_signed => by_minus_one(chunk, operands, is_remainder),
+        (None, _) => {
+            chunk.number(R11, immediate as i64 as u64);
+            divide_by_r11(chunk, operands, is_remainder, is_signed);
+        }
+        (Some(src), _) => {
+            chunk.mov(Width::Wide, R11, src);
+            chunk.test(width, R11, R11);
+            let zero = chunk.ahead(Some(Condition::Equal));
+            let minus_one = is_signed.then(|| {
+                chunk.group_immediate(Group::Cmp, width, R11, -1);
+                chunk.ahead(Some(Condition::Equal))
+            });
+            divide_by_r11(chunk, operands, is_remainder, is_signed);
+            let done = chunk.ahead(None);
+            let done_too = minus_one.map(|minus_one| {
+                chunk.here(minus_one);
+                by_minus_one(chunk, operands, is_remainder);
+                chunk.ahead(None)
+            });
+            chunk.here(zero);
+            by_zero(chunk, operands, is_remainder);
+            chunk.here(done);
+            if let Some(done) = done_too {
+                chunk.here(done);
+            }
+        }
+    }
+}
+
+fn by_zero(chunk: &mut Chunk, operands: &Operands, is_remainder: bool) {
+    if is_remainder {
+        chunk.mov(operands.width, operands.dst, operands.dst);
+    } else {
+        chunk.clear(operands.dst);
+    }
+}
+
+fn by_minus_one(chunk: &mut Chunk, operands: &Operands, is_remainder: bool) {
+    if is_remainder {
+        chunk.clear(operands.dst);
+    } else {
+        chunk.single(operands.width, 0xf7, 3, operands.dst);
+    }
+}
+
+/// Division wants rax and rdx: what they hold waits in r9 and r10.
+fn divide_by_r11(chunk: &mut Chunk, operands: &Operands, is_remainder: bool, is_signed: bool) {
+    let &Operands { width, dst, .. } = operands;
+    let others = [(RAX, R9), (RDX, R10)].into_iter().filter(|&(reg, _)| reg != dst);
+    for (reg, kept) in others.clone() {
+        chunk.mov(Width::Wide, kept, reg);
+    }
+    if dst != RAX {
+        chunk.mov(Width::Wide, RAX, dst);
+    }
+    if is_signed {
+        // The sign of rax, or eax, in all of rdx, or edx.
+        chunk.raw(if width == Width::Wide { &[0x48, 0x99] } else { &[0x99] });
+        chunk.single(width, 0xf7, 7, R11);
+    } else {
+        chunk.clear(RDX);
+        chunk.single(width, 0xf7, 6, R11);
+    }
+    // Narrow results are zero above already.
+    chunk.mov(Width::Wide, dst, if is_remainder { RDX } else { RAX });
+    for (reg, kept) in others {
+        chunk.mov(Width::Wide, reg, kept);
+    }
+}
+
+/// Byte order. The machine's is little.
+fn swap(chunk: &mut Chunk, insn: Insn) {
+    let dst = mapped(insn.dst);
+    let is_swapped = insn.class() == class::ALU64 || insn.op & source::X != 0;
+    match (insn.immediate, is_swapped) {
+        (16, _) => {
+            if is_swapped {
+                chunk.byte(0x66);
+                chunk.single(Width::Narrow, 0xc1, 0, dst);
+                chunk.byte(8);
+            }
+            chunk.registers(Width::Narrow, &[0x0f, 0xb7], dst, dst);
+        }
+        (32, true) => chunk.swap_bytes(Width::Narrow, dst),
+        (32, false) => chunk.mov(Width::Narrow, dst, dst),
+        (_, true) => chunk.swap_bytes(Width::Wide, dst),
+        (_, false) => {}
+    }
+}

@@ -1,0 +1,390 @@
+//! Programs that keep the rules, made at random from a seed.
+//!
+//! Between any two *items* of a function the same is known: register 6 is the frame, all others but
+//! 10 are numbers, and the stack holds numbers down to −64 and the frame at −72. So a jump from
+//! one item to any later one is a path that can be verified. At its end a function adds up all that
+//! it has in registers and on the stack, so that nothing goes wrong unseen.
+
+use trackway_jit::helper::{Helper, Word};
+use trackway_jit::insn::{Insn, alu, class, mode, size, source};
+use trackway_testkit::Random;
+
+use super::Input;
+use super::asm::{
+    EXITS, alu, alu_register, call_function, copy, function, help, load, mov, store, store_number,
+    wide,
+};
+
+/// Random numbers, as programs like them.
+pub(crate) struct Dice(Random);
+
+impl Dice {
+    pub(crate) fn new(seed: u64) -> Self {
+        Self(Random::new(seed))
+    }
+
+    pub(crate) fn roll(&mut self) -> u64 {
+        self.0.next()
+    }
+
+    pub(crate) fn below(&mut self, bound: u64) -> u64 {
+        self.0.below(bound)
+    }
+
+    pub(crate) fn of<T: Copy>(&mut self, choices: &[T]) -> T {
+        *self.0.pick(choices)
+    }
+
+    /// A number of 64 bits, often one at which things change.
+    pub(crate) fn number(&mut self) -> u64 {
+        let number = self.roll();
+        match self.below(6) {
+            0 => number & 0xff,
+            1 => number >> self.below(64),
+            2 => (number as i64 >> self.below(64)) as u64,
+            3 => 1 << (number % 64),
+            4 => (1 << (number % 64)) - 1,
+            _ => number,
+        }
+    }
+}
+
+/// Slots that programs are made for.
+pub(crate) const SLOTS: u64 = 64;
+const CELLS: u64 = 4;
+const NUMBERS: [u8; 9] = [0, 1, 2, 3, 4, 5, 7, 8, 9];
+const SIZES: [(u8, u64); 4] = [(size::B, 1), (size::H, 2), (size::W, 4), (size::DW, 8)];
+const FRAME_KEPT: u8 = 6;
+const SPILL: i16 = -72;
+
+/// What words speak of: text that matches and repeats itself, and numbers.
+pub(crate) fn input(dice: &mut Dice) -> Input {
+    let text = |dice: &mut Dice| (0..64).map(|_| dice.of(b"aab*\\\0")).collect();
+    let slots = (0..SLOTS).map(|_| if dice.below(3) == 0 { word(dice) } else { dice.number() });
+    let slots = slots.collect();
+    Input { slots, bytes: text(dice), constants: text(dice), cells: vec![0; CELLS as usize] }
+}
+
+/// A word, mostly one that makes sense.
+fn word(dice: &mut Dice) -> u64 {
+    let (offset, length) = (dice.below(66) as u32, dice.below(20) as u32);
+    Word { offset, length, is_constant: dice.below(2) == 0 }.to_bits()
+}
+
+/// What programs may have in them.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Dialect {
+    /// All that there is.
+    All,
+    /// One function without calls, of the instructions that there were before RFC 9669, as far as
+    /// all have always understood them in the same way.
+    Old,
+}
+
+/// A program of one to five functions.
+pub(crate) fn program(dice: &mut Dice) -> Vec<Insn> {
+    program_in(Dialect::All, dice)
+}
+
+/// A program of a dialect.
+pub(crate) fn program_in(dialect: Dialect, dice: &mut Dice) -> Vec<Insn> {
+    let count = if dialect == Dialect::Old { 1 } else { 1 + dice.below(5) as usize };
+    let items = 1 + dice.below(30);
+    let mut insns = Vec::new();
+    // Calls that were made, by where they stand, to be filled in when functions have places.
+    let mut calls = Vec::new();
+    let mut starts = Vec::new();
+    // Whether an element's function leads to it, so that there is no `any` in it.
+    let mut in_any = vec![false; count];
+    for index in 0..count {
+        // Calls are of the next function only: where nobody calls it, none is behind it.
+        if index != 0 && !calls.iter().any(|&(_, callee)| callee == index) {
+            break;
+        }
+        starts.push(insns.len());
+        let body = Body { dialect, dice, index, count, in_any: &mut in_any, calls: Vec::new() };
+        let (body, made) = body.make(items);
+        calls.extend(made.into_iter().map(|(at, callee)| (at + insns.len(), callee)));
+        insns.extend(body);
+    }
+    for (at, callee) in calls {
+        insns[at].immediate = (starts[callee] - at - 1) as i32;
+    }
+    insns
+}
+
+/// A function in the making.
+struct Body<'a> {
+    dialect: Dialect,
+    dice: &'a mut Dice,
+    index: usize,
+    count: usize,
+    in_any: &'a mut Vec<bool>,
+    calls: Vec<(usize, usize)>,
+}
+
+impl Body<'_> {
+    fn make(mut self, items: u64) -> (Vec<Insn>, Vec<(usize, usize)>) {
+        let mut insns = self.beginning();
+        let mut starts = Vec::new();
+        // Jumps by where they stand, and which item they lead to.
+        let mut jumps = Vec::new();
+        for item in 0..items {
+            starts.push(insns.len());
+            if self.dice.below(4) == 0 {
+                jumps.push((insns.len(), item + 1 + self.dice.below(items - item)));
+                insns.push(self.jump());
+            } else {
+                let at = insns.len();
+                let item = self.item(at);
+                insns.extend(item);
+            }
+        }
+        starts.push(insns.len());
+        for (at, item) in jumps {
+            insns[at].offset = (starts[item as usize] - at - 1) as i16;
+        }
+        insns.extend(Self::ending());
+        (insns, self.calls)
+    }
+
+    /// Brings about what is known between items. A function's arguments are the frame and, in
+    /// register 2, a number.
+    fn beginning(&mut self) -> Vec<Insn> {
+        let mut insns = vec![copy(FRAME_KEPT, 1), store(size::DW, 10, SPILL, 1)];
+        insns.push(if self.index == 0 { self.frame_load(2) } else { copy(2, 2) });
+        for register in [0, 1, 3, 4, 5, 7, 8, 9] {
+            let number = self.dice.number();
+            let wide = wide(register, number);
+            match self.dice.below(3) {
+                0 => insns.push(self.frame_load(register)),
+                1 => insns.push(mov(register, number as i32)),
+                _ => insns.extend(wide),
+            }
+        }
+        for slot in 1..=8 {
+            let register = self.dice.of(&NUMBERS);
+            insns.push(store(size::DW, 10, -8 * slot, register));
+        }
+        insns
+    }
+
+    fn ending() -> Vec<Insn> {
+        let mut insns = Vec::new();
+        for slot in 1..=8 {
+            insns.push(alu(alu::MUL, 0, 31));
+            insns.push(load(size::DW, 1, 10, -8 * slot));
+            insns.push(alu_register(alu::ADD, 0, 1));
+        }
+        for register in [2, 3, 4, 5, 7, 8, 9] {
+            insns.push(alu(alu::MUL, 0, 31));
+            insns.push(alu_register(alu::ADD, 0, register));
+        }
+        insns.push(EXITS);
+        insns
+    }
+
+    fn frame_load(&mut self, dst: u8) -> Insn {
+        let (size, bytes) = self.dice.of(&SIZES);
+        let offset = self.dice.below(SLOTS * 8 / bytes) * bytes;
+        let signed = size != size::DW && self.is_new() && self.dice.below(3) == 0;
+        let insn = load(size, dst, FRAME_KEPT, offset as i16);
+        Insn { op: if signed { class::LDX | mode::MEMSX | size } else { insn.op }, ..insn }
+    }
+
+    fn is_new(&self) -> bool {
+        self.dialect == Dialect::All
+    }
+
+    /// A jump that has its distance yet to come.
+    fn jump(&mut self) -> Insn {
+        let conditions = (1..=13).filter(|number| ![8, 9].contains(number)).collect::<Vec<u8>>();
+        let class = self.dice.of(&[class::JMP, class::JMP32]);
+        let source = self.dice.of(&[source::K, source::X]);
+        let op = class | source | self.dice.of(&conditions) << 4;
+        let (dst, src) = (self.dice.of(&NUMBERS), self.dice.of(&NUMBERS));
+        // Some extend what is compared with 64 bits without its sign; the standard and the kernel
+        // with it.
+        let mask = if self.is_new() { -1 } else { i32::MAX };
+        let immediate = self.dice.number() as i32 & mask;
+        match source {
+            source::K => Insn { op, dst, src: 0, offset: 0, immediate },
+            _ => Insn { op, dst, src, offset: 0, immediate: 0 },
+        }
+    }
+
+    fn item(&mut self, at: usize) -> Vec<Insn> {
+        match self.dice.below(12) {
+            0 => vec![self.frame_load_number()],
+            1 => self.stack(),
+            2 => self.by_copies(),
+            3 if self.is_new() => self.helper(),
+            4 if self.index + 1 < self.count => self.call(at),
+            5 if self.index + 1 < self.count && !self.in_any[self.index] => self.any(at),
+            _ => vec![self.arithmetic()],
+        }
+    }
+
+    fn frame_load_number(&mut self) -> Insn {
+        let dst = self.dice.of(&NUMBERS);
+        self.frame_load(dst)
+    }
+
+    fn arithmetic(&mut self) -> Insn {
+        let class = self.dice.of(&[class::ALU, class::ALU64]);
+        let operation = self.dice.below(14) as u8 * 16;
+        let (dst, src) = (self.dice.of(&NUMBERS), self.dice.of(&NUMBERS));
+        let immediate = self.dice.number() as i32;
+        let by_register = self.dice.below(2) == 0;
+        let source = if by_register { source::X } else { source::K };
+        let class = match operation {
+            // Older readers know no `bswap`, and leave the upper half as it is where the lower is
+            // divided by 0.
+            alu::END if !self.is_new() => class::ALU,
+            alu::MOD if !self.is_new() => class::ALU64,
+            _ => class,
+        };
+        let signs: &[i16] = if self.is_new() { &[0, 1] } else { &[0] };
+        let extends: &[i16] = match class {
+            _ if !self.is_new() => &[0],
+            class::ALU => &[0, 8, 16],
+            _ => &[0, 8, 16, 32],
+        };
+        let (source, src, offset, immediate) = match operation {
+            alu::NEG => (source::K, 0, 0, 0),
+            alu::END => {
+                let source = if class == class::ALU { source } else { source::K };
+                (source, 0, 0, self.dice.of(&[16, 32, 64]))
+            }
+            alu::MOV if by_register => (source, src, self.dice.of(extends), 0),
+            alu::DIV | alu::MOD if by_register => (source, src, self.dice.of(signs), 0),
+            alu::DIV | alu::MOD => (source, 0, self.dice.of(signs), immediate),
+            _ if by_register => (source, src, 0, 0),
+            _ => (source, 0, 0, immediate),
+        };
+        Insn { op: class | source | operation, dst, src, offset, immediate }
+    }
+
+    /// A store to the stack, or a load from it.
+    fn stack(&mut self) -> Vec<Insn> {
+        let (size, bytes) = self.dice.of(&SIZES);
+        let offset = -64 + (self.dice.below(64 / bytes) * bytes) as i16;
+        let register = self.dice.of(&NUMBERS);
+        vec![match self.dice.below(3) {
+            0 => store(size, 10, offset, register),
+            1 => store_number(size, 10, offset, self.dice.number() as i32),
+            _ => load(size, register, 10, offset),
+        }]
+    }
+
+    /// A load through a copy of a pointer that was moved, or has been on the stack.
+    fn by_copies(&mut self) -> Vec<Insn> {
+        let copied = self.dice.of(&[1, 3, 7, 9]);
+        let moved = self.dice.below(4096) as i32 - 2048;
+        let (base, offset) = match self.dice.below(3) {
+            0 => (copy(copied, 10), -(8 * (1 + self.dice.below(8)) as i32)),
+            1 => (copy(copied, FRAME_KEPT), 8 * self.dice.below(SLOTS) as i32),
+            _ => (load(size::DW, copied, 10, SPILL), 8 * self.dice.below(SLOTS) as i32),
+        };
+        let moves = self.dice.of(&[alu(alu::ADD, copied, moved), alu(alu::SUB, copied, -moved)]);
+        let dst = self.dice.of(&NUMBERS);
+        let mut insns = vec![base, moves, load(size::DW, dst, copied, (offset - moved) as i16)];
+        if dst != copied {
+            insns.push(mov(copied, moved));
+        }
+        insns
+    }
+
+    /// What calls lose is a number again.
+    fn after_call(&mut self) -> Vec<Insn> {
+        let mut insns = Vec::new();
+        for register in 1..=5 {
+            let other = self.dice.of(&[0, 7, 8, 9]);
+            let offset = -8 * (1 + self.dice.below(8) as i16);
+            insns.push(match self.dice.below(3) {
+                0 => copy(register, other),
+                1 => load(size::DW, register, 10, offset),
+                _ => mov(register, self.dice.number() as i32),
+            });
+        }
+        insns
+    }
+
+    fn helper(&mut self) -> Vec<Insn> {
+        let helper = self.dice.of(Helper::ALL);
+        if matches!(helper, Helper::Any | Helper::TailCall) {
+            return Vec::new();
+        }
+        let mut insns = vec![copy(1, FRAME_KEPT)];
+        for register in 2..=helper.arguments() as u8 {
+            insns.extend(match (helper, register) {
+                (Helper::Count | Helper::Changed | Helper::Rate, 2) => {
+                    vec![mov(2, self.dice.below(CELLS + 1) as i32)]
+                }
+                (Helper::Element, 3) => vec![mov(3, self.dice.below(17) as i32)],
+                (Helper::Element, 4) => vec![mov(4, self.dice.below(8) as i32)],
+                _ => self.word_or_number(register),
+            });
+        }
+        insns.push(help(helper));
+        insns.extend(self.after_call());
+        insns
+    }
+
+    fn word_or_number(&mut self, register: u8) -> Vec<Insn> {
+        let offset = 8 * self.dice.below(SLOTS) as i16;
+        match self.dice.below(3) {
+            0 => wide(register, word(self.dice)).to_vec(),
+            1 => vec![load(size::DW, register, FRAME_KEPT, offset)],
+            _ => wide(register, self.dice.number()).to_vec(),
+        }
+    }
+
+    /// A call of the next function: so none is left out between others.
+    fn call(&mut self, at: usize) -> Vec<Insn> {
+        let callee = self.index + 1;
+        let mut insns = vec![copy(1, FRAME_KEPT)];
+        self.calls.push((at + insns.len(), callee));
+        self.in_any[callee] |= self.in_any[self.index];
+        insns.push(call_function(0));
+        insns.extend(self.after_call());
+        insns
+    }
+
+    fn any(&mut self, at: usize) -> Vec<Insn> {
+        let callee = self.index + 1;
+        let mut insns = vec![copy(1, FRAME_KEPT)];
+        insns.extend(self.word_or_number(2));
+        insns.push(mov(3, 1 + self.dice.below(16) as i32));
+        self.calls.push((at + insns.len(), callee));
+        self.in_any[callee] = true;
+        insns.extend(function(4, 0));
+        insns.push(help(Helper::Any));
+        insns.extend(self.after_call());
+        insns
+    }
+}
+
+/// Something else in one to three places.
+pub(crate) fn damaged(bytes: &[u8], dice: &mut Dice) -> Vec<u8> {
+    let mut bytes = bytes.to_vec();
+    for _ in 0..1 + dice.below(3) {
+        let at = dice.below(bytes.len() as u64 / 8) as usize * 8;
+        match dice.below(5) {
+            // Another register, offset, immediate; another instruction of this program; anything.
+            0 => bytes[at + 1] = dice.below(11) as u8 | (dice.below(11) as u8) << 4,
+            1 => {
+                let near = dice.of(&[-584, -520, -80, -72, 0, 504, 508, 512, 1]);
+                let offset = if dice.below(2) == 0 { near } else { dice.number() as i16 };
+                bytes[at + 2..at + 4].copy_from_slice(&offset.to_le_bytes());
+            }
+            2 => bytes[at + 4..at + 8].copy_from_slice(&(dice.number() as i32).to_le_bytes()),
+            3 => {
+                let from = dice.below(bytes.len() as u64 / 8) as usize * 8;
+                bytes.copy_within(from..from + 8, at);
+            }
+            _ => bytes[at + dice.below(8) as usize] = dice.roll() as u8,
+        }
+    }
+    bytes
+}

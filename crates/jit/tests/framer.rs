@@ -1,0 +1,241 @@
+//! Framers: what they put into frames is what was put into payloads, wherever it lies there.
+
+use proptest::prelude::*;
+use trackway_jit::Kind;
+use trackway_jit::frame::{Environment, Frame};
+use trackway_jit::framer::{Contexts, Framer, Unfit, Wanted};
+use trackway_jit::helper::Word;
+use trackway_schema::{Encoder, FieldViews, Scalar, Shape};
+
+const CONTEXTS: Contexts = Contexts {
+    vpid: 7,
+    vtid: u32::MAX,
+    procname: Word { offset: 1, length: 3, is_constant: false },
+};
+/// Bytes in front of payloads.
+const BEGIN: usize = 5;
+
+extern "C" fn nothing() -> u64 {
+    0
+}
+
+/// A field with its bytes in a payload.
+#[derive(Debug, Clone)]
+struct Field {
+    shape: Shape,
+    scalar: Option<Scalar>,
+    /// Elements; one of a scalar; of strings, bytes.
+    elements: Vec<u64>,
+}
+
+fn scalars() -> impl Strategy<Value = Scalar> {
+    (1_u8..=15).prop_map(|code| Scalar::from_code(code).expect("a scalar"))
+}
+
+fn fields() -> impl Strategy<Value = Field> {
+    let numbers = |count: std::ops::Range<usize>| proptest::collection::vec(any::<u64>(), count);
+    let bytes = proptest::collection::vec(1_u64..256, 0..9);
+    prop_oneof![
+        (scalars(), numbers(1..2)).prop_map(|(scalar, elements)| Field {
+            shape: Shape::Scalar,
+            scalar: Some(scalar),
+            elements
+        }),
+        (scalars(), numbers(1..5)).prop_map(|(scalar, elements)| Field {
+            shape: Shape::Array,
+            scalar: Some(scalar),
+            elements
+        }),
+        (scalars(), numbers(0..5)).prop_map(|(scalar, elements)| Field {
+            shape: Shape::Sequence,
+            scalar: Some(scalar),
+            elements
+        }),
+        bytes.clone().prop_map(|elements| Field { shape: Shape::Str, scalar: None, elements }),
+        bytes.prop_map(|elements| Field { shape: Shape::Text, scalar: None, elements }),
+    ]
+}
+
+impl Field {
+    fn element_bytes(&self) -> usize {
+        self.scalar.map_or(1, Scalar::size_bytes)
+    }
+
+    fn push(&self, payload: &mut Vec<u8>) {
+        if matches!(self.shape, Shape::Sequence | Shape::Text) {
+            payload.extend((self.elements.len() as u32).to_le_bytes());
+        }
+        for element in &self.elements {
+            payload.extend(&element.to_le_bytes()[..self.element_bytes()]);
+        }
+        if self.shape == Shape::Str {
+            payload.push(0);
+        }
+    }
+
+    /// What an element is in a slot.
+    fn value(&self, index: usize) -> u64 {
+        let bits = self.elements[index];
+        let signed = |value: i64| value.cast_unsigned();
+        match self.scalar.expect("a scalar") {
+            Scalar::I8 => signed((bits as i8).into()),
+            Scalar::I16 => signed((bits as i16).into()),
+            Scalar::I32 => signed((bits as i32).into()),
+            Scalar::U8 | Scalar::X8 => bits & 0xff,
+            Scalar::U16 | Scalar::X16 => bits & 0xffff,
+            Scalar::U32 | Scalar::X32 => bits & 0xffff_ffff,
+            Scalar::Bool => u64::from(bits & 0xff != 0),
+            Scalar::F32 => f64::from(f32::from_bits(bits as u32)).to_bits(),
+            Scalar::I64 | Scalar::U64 | Scalar::X64 | Scalar::F64 => bits,
+        }
+    }
+
+    fn element_kind(&self) -> Kind {
+        match self.scalar.expect("a scalar") {
+            scalar if scalar.is_float() => Kind::Float,
+            scalar if scalar.is_signed() => Kind::Signed,
+            _ => Kind::Unsigned,
+        }
+    }
+
+    /// What it is asked for as, whole.
+    fn kind(&self) -> Kind {
+        match self.shape {
+            Shape::Str | Shape::Text => Kind::String,
+            Shape::Array | Shape::Sequence => Kind::Sequence,
+            _ => self.element_kind(),
+        }
+    }
+}
+
+fn description(fields: &[Field]) -> Vec<u8> {
+    let mut buffer = [0; 4096];
+    let mut encoder = Encoder::new(&mut buffer, b"app", b"event", 6).expect("room");
+    for (number, field) in fields.iter().enumerate() {
+        let length = if field.shape == Shape::Array { field.elements.len() as u16 } else { 0 };
+        let name = format!("f{number}");
+        encoder.field(name.as_bytes(), field.shape, field.scalar, length, 0).expect("room");
+    }
+    encoder.finish().to_vec()
+}
+
+fn framer(encoded: &[u8], needs: &[(String, Kind)]) -> Result<Framer, Unfit> {
+    let fields = FieldViews::new(encoded).expect("a description");
+    let wanted = |(path, kind): &(String, Kind)| (path.clone().into_bytes(), *kind);
+    let needs: Vec<_> = needs.iter().map(wanted).collect();
+    Framer::new(&fields, needs.iter().map(|(path, kind)| Wanted { path, kind: *kind }))
+}
+
+/// The slots of a frame that was filled; `None`: the event is not one for the filter.
+fn filled(framer: &Framer, bytes: &[u8]) -> Option<Vec<u64>> {
+    let environment = Environment::new(&[], &[], nothing, nothing);
+    let mut frame = Frame::new(&environment, bytes);
+    framer.fill(&mut frame, BEGIN, &CONTEXTS).then(|| frame.slots().to_vec())
+}
+
+proptest! {
+    /// Each field, whole and by its elements, in any order.
+    #[test]
+    fn frames_have_what_payloads_have(
+        fields in proptest::collection::vec(fields(), 1..12),
+        picks in proptest::collection::vec((any::<prop::sample::Index>(), 0_usize..6), 1..20),
+    ) {
+        let encoded = description(&fields);
+        let mut bytes = vec![0xee; BEGIN];
+        let mut begins = Vec::new();
+        for field in &fields {
+            begins.push(bytes.len());
+            field.push(&mut bytes);
+        }
+        let (mut needs, mut expected) = (Vec::new(), Some(Vec::new()));
+        for (pick, index) in picks {
+            let number = pick.index(fields.len());
+            let field = &fields[number];
+            let is_counted = matches!(field.shape, Shape::Sequence | Shape::Text);
+            let offset = (begins[number] + if is_counted { 4 } else { 0 }) as u32;
+            let length = field.elements.len() as u32;
+            let has_elements = matches!(field.shape, Shape::Array | Shape::Sequence);
+            let (path, kind, value) = match field.shape {
+                Shape::Array if index >= field.elements.len() => continue,
+                _ if has_elements && index < 5 => (
+                    format!("f{number}[{index}]"),
+                    field.element_kind(),
+                    field.elements.get(index).map(|_| field.value(index)),
+                ),
+                Shape::Scalar => (format!("f{number}"), field.kind(), Some(field.value(0))),
+                _ => {
+                    let word = Word { offset, length, is_constant: false };
+                    (format!("f{number}"), field.kind(), Some(word.to_bits()))
+                }
+            };
+            needs.push((path, kind));
+            expected = expected.zip(value).map(|(mut all, value)| {
+                all.push(value);
+                all
+            });
+        }
+        let framer = framer(&encoded, &needs).expect("an event for it");
+        prop_assert_eq!(filled(&framer, &bytes), expected);
+    }
+
+    /// A payload that is not as described is refused, or read within its bounds.
+    #[test]
+    fn payloads_that_are_not_as_described_do_no_harm(
+        fields in proptest::collection::vec(fields(), 1..12),
+        bytes in proptest::collection::vec(any::<u8>(), BEGIN..64),
+    ) {
+        let encoded = description(&fields);
+        let needs: Vec<(String, Kind)> = fields
+            .iter()
+            .enumerate()
+            .map(|(number, field)| (format!("f{number}"), field.kind()))
+            .collect();
+        let framer = framer(&encoded, &needs).expect("an event for it");
+        if let Some(slots) = filled(&framer, &bytes) {
+            prop_assert_eq!(slots.len(), fields.len());
+        }
+    }
+}
+
+#[test]
+fn contexts_are_there_for_every_event() {
+    let encoded = description(&[]);
+    let needs = [("$ctx.vpid", Kind::Signed), ("$ctx.vtid", Kind::Signed)]
+        .map(|(path, kind)| (path.to_owned(), kind));
+    let name = ("$ctx.procname".to_owned(), Kind::String);
+    let framer = framer(&encoded, &[&needs[..], &[name]].concat()).expect("an event for it");
+    assert_eq!(framer.slots(), 3);
+    let slots = filled(&framer, &[0; BEGIN]).expect("contexts");
+    assert_eq!(slots, [7, u64::MAX, CONTEXTS.procname.to_bits()]);
+}
+
+#[test]
+fn what_an_event_lacks_or_has_otherwise_is_said() {
+    let field = |shape, scalar| Field { shape, scalar, elements: vec![1, 2] };
+    let encoded = description(&[
+        field(Shape::Scalar, Some(Scalar::I32)),
+        field(Shape::Str, None),
+        field(Shape::Array, Some(Scalar::U8)),
+    ]);
+    let framer = |path: &str, kind| {
+        let needs = [("f0".to_owned(), Kind::Signed), (path.to_owned(), kind)];
+        framer(&encoded, &needs).map(|framer| framer.slots())
+    };
+    assert_eq!(framer("f1", Kind::String), Ok(2));
+    for (path, kind, unfit) in [
+        ("f9", Kind::Signed, Unfit::Lacks(1)),
+        ("f0.a", Kind::Signed, Unfit::Lacks(1)),
+        ("$ctx.cpu", Kind::Signed, Unfit::Lacks(1)),
+        ("$ctx.vpid", Kind::String, Unfit::IsOther(1)),
+        ("f0", Kind::Unsigned, Unfit::IsOther(1)),
+        ("f0[0]", Kind::Signed, Unfit::IsOther(1)),
+        ("f1", Kind::Sequence, Unfit::IsOther(1)),
+        ("f2[2]", Kind::Unsigned, Unfit::IsOther(1)),
+        ("f2[x]", Kind::Unsigned, Unfit::Lacks(1)),
+    ] {
+        assert_eq!(framer(path, kind), Err(unfit), "{path}");
+    }
+    let cut = FieldViews::new(&encoded[..encoded.len() - 1]).expect("a description");
+    let wanted = Wanted { path: b"f2", kind: Kind::Sequence };
+    assert_eq!(Framer::new(&cut, [wanted].into_iter()), Err(Unfit::Description));
+}

@@ -1,0 +1,292 @@
+//! Helpers, asked by programs in both ways: what 0008-filters.md says of each, and what they make
+//! of arguments that make no sense.
+
+mod common;
+
+use common::asm::{
+    EXITS, alu, call_function, copy, function, help, jump_if, load, mov, store, wide,
+};
+use common::{Input, answer, both, bytes, verified};
+use trackway_jit::ELEMENTS_MAX;
+use trackway_jit::helper::{Helper, Word};
+use trackway_jit::insn::{Insn, alu, jump, size};
+use trackway_jit::verify::{Rules, Verified};
+
+/// What a helper answers to these arguments.
+#[track_caller]
+fn asked(helper: Helper, arguments: &[u64], input: &Input) -> u64 {
+    assert_eq!(arguments.len() + 1, helper.arguments());
+    let mut insns = Vec::new();
+    for (register, &argument) in (2..).zip(arguments) {
+        insns.extend(wide(register, argument));
+    }
+    insns.extend([help(helper), EXITS]);
+    answer(&insns, input)
+}
+
+/// Text in the bytes and a pattern in the constants; the words of both.
+fn texts(text: &str, pattern: &str) -> (Input, [u64; 2]) {
+    let input = Input {
+        bytes: [b"xx", text.as_bytes()].concat(),
+        constants: [b"yyy", pattern.as_bytes()].concat(),
+        ..Input::default()
+    };
+    let word = |offset, text: &str, is_constant| {
+        Word { offset, length: text.len() as u32, is_constant }.to_bits()
+    };
+    (input, [word(2, text, false), word(3, pattern, true)])
+}
+
+#[track_caller]
+fn text(helper: Helper, text: &str, pattern: &str) -> i64 {
+    let (input, words) = texts(text, pattern);
+    asked(helper, &words, &input) as i64
+}
+
+#[test]
+fn strings_are_compared() {
+    assert_eq!(text(Helper::StringCompare, "a", "b"), -1);
+    assert_eq!(text(Helper::StringCompare, "é", "e"), 1);
+    assert_eq!(text(Helper::StringCompare, "same", "same"), 0);
+    assert_eq!(text(Helper::StringCompare, "", ""), 0);
+    assert_eq!(text(Helper::StringStartsWith, "/api/users", "/api"), 1);
+    assert_eq!(text(Helper::StringStartsWith, "/api", "/api/users"), 0);
+    assert_eq!(text(Helper::StringEndsWith, "index.html", ".html"), 1);
+    assert_eq!(text(Helper::StringEndsWith, "index.htm", ".html"), 0);
+    assert_eq!(text(Helper::StringContains, "index.html", "x.h"), 1);
+    assert_eq!(text(Helper::StringContains, "index.html", "xh"), 0);
+    assert_eq!(text(Helper::StringContains, "", ""), 1);
+}
+
+#[test]
+fn strings_match_patterns() {
+    for (string, pattern, matches) in [
+        ("/api/users/1", "/api/*", 1),
+        ("/api", "/api/*", 0),
+        ("abc", "a*c", 1),
+        ("abcd", "a*c", 0),
+        ("abcbc", "a*bc", 1),
+        ("", "*", 1),
+        ("", "", 1),
+        ("a", "", 0),
+        ("a*c", r"a\*c", 1),
+        ("abc", r"a\*c", 0),
+        ("aXbXc", "a*b*c", 1),
+        ("ab", "a*ab", 0),
+    ] {
+        assert_eq!(text(Helper::StringMatches, string, pattern), matches, "{string} {pattern}");
+    }
+    // What makes matchers slow that try every way: this takes no time at all.
+    let pattern = "*a".repeat(60) + "*b";
+    assert_eq!(text(Helper::StringMatches, &"a".repeat(4000), &pattern), 0);
+}
+
+#[test]
+fn strings_have_a_hash() {
+    let (input, [word, _]) = texts("foobar", "");
+    assert_eq!(asked(Helper::StringHash, &[word], &input), 0x8594_4171_f739_67e8);
+}
+
+/// Words that are not within their bytes are empty strings, and never read beyond them: the bytes
+/// end where a page without access begins.
+#[test]
+fn words_without_sense_are_empty() {
+    let empty = 0xcbf2_9ce4_8422_2325;
+    for is_constant in [false, true] {
+        let (input, _) = texts("foo", "bar");
+        let input = Input { constants: input.bytes.clone(), ..input };
+        let hash = |offset, length| {
+            let word = Word { offset, length, is_constant }.to_bits();
+            asked(Helper::StringHash, &[word], &input)
+        };
+        let all = hash(0, 5);
+        assert_ne!(all, empty);
+        assert_ne!(hash(4, 1), empty);
+        for (offset, length) in [
+            (0, 6),
+            (5, 1),
+            (6, 0),
+            (5, 0),
+            (1, 5),
+            (0, u32::MAX),
+            (0x7fff_ffff, u32::MAX),
+            (0x7fff_ffff, 0),
+        ] {
+            assert_eq!(hash(offset, length), empty, "{offset} {length}");
+        }
+    }
+}
+
+fn word(length: u32) -> u64 {
+    Word { offset: 0, length, is_constant: false }.to_bits()
+}
+
+#[test]
+fn elements_are_read_by_index() {
+    let bytes: Vec<u8> = [1_i16, -2, 300].iter().flat_map(|number| number.to_le_bytes()).collect();
+    let input = Input { bytes, ..Input::default() };
+    let element =
+        |scalar, length, index| asked(Helper::Element, &[word(length), scalar, index], &input);
+    assert_eq!(element(2, 3, 0), 1);
+    assert_eq!(element(2, 3, 1), -2_i64 as u64);
+    assert_eq!(element(6, 3, 1), 0xfffe);
+    assert_eq!(element(2, 3, 2), 300);
+    assert_eq!(element(1, 6, 2), -2_i64 as u64);
+    // Beyond the end; a sequence that is not all there; no scalar.
+    for (scalar, length, index) in
+        [(2, 3, 3), (2, 2, 2), (2, 4, 0), (4, 3, 0), (0, 3, 0), (16, 3, 0), (2, 3, u64::MAX)]
+    {
+        assert_eq!(element(scalar, length, index), 0, "{scalar} {length} {index}");
+    }
+}
+
+/// Counts elements below 10 in cell 0 until one is at least 10.
+fn any_at_least_10() -> Vec<Insn> {
+    let mut insns = vec![load(size::DW, 2, 1, 0), mov(3, 5)];
+    insns.extend(function(4, 3));
+    insns.extend([help(Helper::Any), EXITS]);
+    insns.extend([
+        mov(0, 1),
+        jump_if(jump::JGE, 2, 10, 3),
+        mov(2, 0),
+        help(Helper::Count),
+        mov(0, 0),
+        EXITS,
+    ]);
+    insns
+}
+
+#[test]
+fn any_goes_through_elements_until_one_is_it() {
+    let program = bytes(&any_at_least_10());
+    let verified = verified(&program, Rules::new(1)).expect("accepted");
+    let run = |bytes: Vec<u8>, length: u32| {
+        let input = Input { slots: vec![word(length)], bytes, cells: vec![0], ..Input::default() };
+        let effect = both(&[verified], &input);
+        (effect.answer, effect.cells[0])
+    };
+    assert_eq!(run(vec![1, 2, 3], 3), (0, 3));
+    assert_eq!(run(vec![1, 20, 3], 3), (1, 1));
+    assert_eq!(run(vec![1, 2, 20], 2), (0, 2));
+    assert_eq!(run(vec![], 0), (0, 0));
+    assert_eq!(run(vec![1, 2, 3], 4), (0, 0), "a sequence that is not all there");
+    let most = ELEMENTS_MAX as u64;
+    assert_eq!(run(vec![1; ELEMENTS_MAX + 10], most as u32 + 10), (0, most), "no more than that");
+}
+
+/// What is called from a helper gets back all that belongs to it, from functions with a stack and
+/// without, and finds its own stack aligned.
+#[test]
+fn calls_keep_what_belongs_to_callers() {
+    let mut insns = vec![mov(6, 1), mov(7, 2), copy(8, 1), mov(9, 4)];
+    insns.push(store(size::DW, 10, -8, 9));
+    insns.extend([load(size::DW, 2, 1, 0), mov(3, 5)]);
+    insns.extend(function(4, 11));
+    insns.push(help(Helper::Any));
+    let sum =
+        [(7, 0), (9, 0)].map(|(register, _)| common::asm::alu_register(alu::ADD, 6, register));
+    insns.extend(sum);
+    insns.extend([load(size::DW, 0, 10, -8), load(size::DW, 8, 8, 0), copy(1, 0)]);
+    insns.extend([
+        common::asm::alu_register(alu::ADD, 0, 6),
+        alu(alu::ADD, 0, 100),
+        mov(1, 0),
+        EXITS,
+    ]);
+    let start = insns.len();
+    // The function behind: changes all, and calls another that does.
+    insns.extend([mov(6, 60), mov(7, 70), mov(8, 80), mov(9, 90), copy(2, 1), mov(3, 0)]);
+    insns.extend([call_function(2), mov(0, 0), EXITS]);
+    insns.extend([mov(6, 0), store(size::DW, 10, -24, 6), mov(7, 0), mov(0, 0), EXITS]);
+    let at = insns.iter().position(|insn| insn.op == 0x18).expect("a load of a function");
+    insns[at].immediate = (start - at - 1) as i32;
+    let input = Input { slots: vec![word(3)], bytes: vec![1, 2, 3], ..Input::default() };
+    assert_eq!(answer(&insns, &input), 4 + 7 + 100);
+}
+
+#[test]
+fn floats_are_numbers_of_64_bits() {
+    let input = Input::default();
+    let f = f64::to_bits;
+    let ask = |helper, a: f64, b: f64| asked(helper, &[f(a), f(b)], &input);
+    assert_eq!(ask(Helper::FloatCompare, 1.0, 2.0) as i64, -1);
+    assert_eq!(ask(Helper::FloatCompare, 2.0, 1.0), 1);
+    assert_eq!(ask(Helper::FloatCompare, 0.0, -0.0), 0);
+    assert_eq!(ask(Helper::FloatCompare, f64::NAN, 1.0), 2);
+    assert_eq!(ask(Helper::FloatAdd, 1.5, 2.0), f(3.5));
+    assert_eq!(ask(Helper::FloatSubtract, 1.5, 2.0), f(-0.5));
+    assert_eq!(ask(Helper::FloatMultiply, 1.5, 2.0), f(3.0));
+    assert_eq!(ask(Helper::FloatDivide, 1.0, 0.0), f(f64::INFINITY));
+    let minus = -3_i64 as u64;
+    assert_eq!(asked(Helper::FloatFromSigned, &[minus], &input), f(-3.0));
+    assert_eq!(asked(Helper::FloatFromUnsigned, &[u64::MAX], &input), f(u64::MAX as f64));
+}
+
+#[test]
+fn time_and_dice_are_asked_for() {
+    let input = Input::default();
+    assert_eq!(asked(Helper::TimeNs, &[], &input), 1_000_007);
+    let twice = [copy(6, 1), help(Helper::Random), copy(7, 0), copy(1, 6), help(Helper::Random)];
+    let differ = [common::asm::alu_register(alu::XOR, 0, 7), EXITS];
+    assert_ne!(answer(&[&twice[..], &differ].concat(), &input), 0);
+}
+
+/// Asks a helper of state three times; the answers, last in the lowest bits.
+fn thrice(helper: Helper, arguments: [&[i32]; 3], cells: usize) -> u64 {
+    let mut insns = vec![copy(6, 1), mov(7, 0)];
+    for arguments in arguments {
+        insns.push(copy(1, 6));
+        insns.extend((2..).zip(arguments).map(|(register, &argument)| mov(register, argument)));
+        insns.extend([help(helper), alu(alu::LSH, 7, 4)]);
+        insns.push(common::asm::alu_register(alu::OR, 7, 0));
+    }
+    insns.extend([copy(0, 7), EXITS]);
+    answer(&insns, &Input { cells: vec![0; cells], ..Input::default() })
+}
+
+#[test]
+fn state_is_kept_in_cells() {
+    assert_eq!(thrice(Helper::Count, [&[0], &[1], &[0]], 2), 0x001);
+    assert_eq!(thrice(Helper::Count, [&[2], &[-1], &[64]], 2), 0, "cells that there are not");
+    assert_eq!(thrice(Helper::Changed, [&[0, 0], &[0, 0], &[0, 5]], 1), 0x101);
+    assert_eq!(thrice(Helper::Changed, [&[1, 0], &[1, 1], &[1, 2]], 1), 0);
+    // The clock goes on by 7 ns each time, from 1,000,007.
+    assert_eq!(thrice(Helper::Rate, [&[0, 2, 1000]; 3], 1), 0x110);
+    assert_eq!(thrice(Helper::Rate, [&[0, 1, 7]; 3], 1), 0x111);
+    assert_eq!(thrice(Helper::Rate, [&[0, 0, 7]; 3], 1), 0);
+    assert_eq!(thrice(Helper::Rate, [&[1, 9, 7]; 3], 1), 0);
+}
+
+/// An alternative's programs, by number.
+fn run(programs: &[Vec<u8>], slots: &[u64]) -> u64 {
+    let verified: Vec<Verified<'_>> = programs
+        .iter()
+        .zip(0..)
+        .map(|(bytes, number)| {
+            verified(bytes, Rules { number, ..Rules::new(slots.len()) }).expect("accepted")
+        })
+        .collect();
+    both(&verified, &Input::of_slots(slots)).answer
+}
+
+#[test]
+fn tail_calls_go_to_later_programs_and_do_not_come_back() {
+    // Answers 100 with what the helper answered, if it comes back.
+    let calls = bytes(&[
+        mov(6, 1),
+        mov(7, 2),
+        store(size::DW, 10, -8, 7),
+        load(size::DW, 2, 1, 0),
+        help(Helper::TailCall),
+        alu(alu::ADD, 0, 100),
+        EXITS,
+    ]);
+    let fifty = bytes(&[mov(8, 7), load(size::DW, 0, 1, 0), alu(alu::ADD, 0, 50), EXITS]);
+    let programs = [calls.clone(), calls, fifty];
+    assert_eq!(run(&programs, &[2]), 52, "to the last");
+    assert_eq!(run(&programs, &[1]), 100, "to the second, which cannot go to itself");
+    for nowhere in [0, 3, 255, 256, 1 << 32, u64::MAX] {
+        assert_eq!(run(&programs, &[nowhere]), 100, "{nowhere}");
+    }
+    assert_eq!(run(&programs[..1], &[1]), 100, "there is no other");
+}

@@ -1,0 +1,252 @@
+//! Machine code, read by a decoder that others have written: every byte belongs to an instruction,
+//! every jump stays inside and leads to where one begins, and small things have become small code.
+#![cfg(target_arch = "x86_64")]
+
+mod common;
+
+use std::collections::BTreeSet;
+
+use common::asm::{
+    EXITS, alu, call_function, copy, function, goto, help, jump_if, load, mov, store_number,
+};
+use common::generate::{Dice, SLOTS, program};
+use common::{Machine, bytes, listing, verified};
+use iced_x86::{
+    Code, Decoder, DecoderOptions, Formatter, Instruction, Mnemonic, NasmFormatter, OpKind,
+    Register,
+};
+use trackway_jit::frame::{Environment, Frame};
+use trackway_jit::helper::Helper;
+use trackway_jit::insn::{Insn, alu, jump, size};
+use trackway_jit::verify::Rules;
+use trackway_jit::x86::{EmitError, emit};
+
+fn machine(insns: &[Insn]) -> Machine {
+    let bytes = bytes(insns);
+    let rules = Rules { steps_max: u64::MAX, ..Rules::new(SLOTS as usize) };
+    let rejected = |rejection| panic!("{rejection}\n{}", listing(&bytes));
+    Machine::new(&verified(&bytes, rules).unwrap_or_else(rejected))
+}
+
+fn decoded(code: &[u8]) -> Vec<Instruction> {
+    Decoder::with_ip(64, code, 0, DecoderOptions::NONE).iter().collect()
+}
+
+/// The code as text, an instruction a line.
+fn text(code: &[u8]) -> String {
+    let mut formatter = NasmFormatter::new();
+    formatter.options_mut().set_branch_leading_zeros(false);
+    let mut lines = String::new();
+    for instruction in decoded(code) {
+        formatter.format(&instruction, &mut lines);
+        lines.push('\n');
+    }
+    lines
+}
+
+#[test]
+fn code_is_whole_instructions_and_jumps_lead_to_their_beginnings() {
+    for seed in 0..400 {
+        let insns = program(&mut Dice::new(seed + 5_000_000));
+        let Machine { code, places, .. } = &machine(&insns);
+        let instructions = decoded(code);
+        let starts: BTreeSet<u64> =
+            instructions.iter().map(|instruction| instruction.ip()).collect();
+        assert_eq!(instructions.last().map(|last| last.next_ip()), Some(code.len() as u64));
+        for instruction in &instructions {
+            assert_ne!(instruction.code(), Code::INVALID, "seed {seed}");
+            let is_near = instruction.is_jcc_short_or_near()
+                || instruction.is_jmp_short_or_near()
+                || instruction.is_call_near();
+            if is_near {
+                let target = instruction.near_branch_target();
+                assert!(starts.contains(&target), "seed {seed}: {instruction} goes to {target}");
+                assert!(target > instruction.ip(), "forward only");
+            }
+            if instruction.memory_base() == Register::RIP {
+                let target = instruction.memory_displacement64();
+                let landing = &code[target as usize..][..4];
+                assert_eq!(landing, [0xf3, 0x0f, 0x1e, 0xfa], "a callback begins with endbr64");
+            }
+        }
+        // Each place is where an instruction begins, in order, to the end.
+        assert!(places.is_sorted());
+        assert_eq!((places[0], places[insns.len()]), (0, code.len() as u32));
+        let inside = &places[..insns.len()];
+        assert!(
+            inside
+                .iter()
+                .all(|&place| starts.contains(&place.into()) || place as usize == code.len())
+        );
+    }
+}
+
+/// What machine code does with the stack is undone on every way out.
+#[test]
+fn pushes_and_pops_are_even() {
+    for seed in 0..200 {
+        let insns = program(&mut Dice::new(seed + 6_000_000));
+        let mut pushed: Vec<Register> = Vec::new();
+        let mut popped = 0;
+        for instruction in decoded(&machine(&insns).code) {
+            match instruction.mnemonic() {
+                Mnemonic::Endbr64 => {}
+                Mnemonic::Push if popped == 0 => pushed.push(instruction.op0_register()),
+                Mnemonic::Push => {
+                    pushed = vec![instruction.op0_register()];
+                    popped = 0;
+                }
+                Mnemonic::Pop => {
+                    popped += 1;
+                    let expected = pushed[pushed.len() - popped];
+                    assert_eq!(instruction.op0_register(), expected, "seed {seed}");
+                }
+                Mnemonic::Leave => {
+                    popped += 1;
+                    assert_eq!(pushed[pushed.len() - popped], Register::RBP);
+                }
+                Mnemonic::Ret => assert_eq!(popped, pushed.len(), "seed {seed}"),
+                _ => {}
+            }
+        }
+    }
+}
+
+/// The filter that the bar is set for: predicates on integers, one after the other.
+#[test]
+fn a_predicate_is_a_load_a_comparison_and_a_short_jump() {
+    let code = machine(&[
+        load(size::DW, 2, 1, 0),
+        jump_if(jump::JLE, 2, 500, 4),
+        load(size::DW, 2, 1, 8),
+        jump_if(jump::JNE, 2, 0, 2),
+        mov(0, 1),
+        EXITS,
+        mov(0, 0),
+        EXITS,
+    ]);
+    let expected = "\
+        endbr64\n\
+        mov rsi,[rdi]\n\
+        cmp rsi,1F4h\n\
+        jbe short 1Fh\n\
+        mov rsi,[rdi+8]\n\
+        test rsi,rsi\n\
+        jne short 1Fh\n\
+        mov eax,1\n\
+        ret\n\
+        xor eax,eax\n\
+        ret\n";
+    assert_eq!(text(&code.code), expected);
+}
+
+#[test]
+fn only_what_is_used_is_saved() {
+    let code = machine(&[
+        copy(6, 1),
+        help(Helper::Random),
+        load(size::W, 1, 6, 4),
+        mov(9, -1),
+        store_number(size::DW, 10, -24, 7),
+        EXITS,
+    ]);
+    let text = text(&code.code);
+    let lines: Vec<&str> = text.lines().collect();
+    // 24 bytes, and 8 more: with the return address and three registers they would be 7 words,
+    // and calls want an even number.
+    let begins = ["endbr64", "push rbp", "mov rbp,rsp", "sub rsp,20h", "push rbx", "push r15"];
+    assert_eq!(lines[..6], begins);
+    assert!(text.ends_with("pop r15\npop rbx\nleave\nret\n"), "{text}");
+    // Without a stack there is none, but where a call wants it aligned.
+    let plain = machine(&[help(Helper::Random), EXITS]);
+    let text = self::text(&plain.code);
+    assert!(text.starts_with("endbr64\npush rax\nmov "), "{text}");
+    assert!(text.ends_with("call rax\npop rcx\nret\n"), "{text}");
+}
+
+/// Jumps are as short as they can be, on both sides of where a short one ends.
+#[test]
+fn short_jumps_reach_127_bytes() {
+    for (count, is_short) in [(31, true), (32, false)] {
+        // Four bytes each, and a return behind.
+        let mut insns = vec![mov(0, 0), jump_if(jump::JEQ, 0, 0, count)];
+        insns.extend((0..count).map(|_| alu(alu::ADD, 0, 1)));
+        insns.push(EXITS);
+        let code = machine(&insns).code;
+        let jump = decoded(&code).into_iter().find(|i| i.mnemonic() == Mnemonic::Je);
+        let is = jump.map(|jump| jump.op0_kind() == OpKind::NearBranch64 && jump.len() == 2);
+        assert_eq!(is, Some(is_short), "{count}");
+    }
+}
+
+/// Where a signal or a helper finds the stack: aligned to 16 bytes at every call.
+#[test]
+fn the_stack_is_aligned_at_calls() {
+    /// Answers where the stack is when it is called: 8 of 16 bytes, with the return address.
+    #[unsafe(naked)]
+    extern "C" fn misaligned() -> u64 {
+        core::arch::naked_asm!("mov rax, rsp", "and rax, 15", "ret")
+    }
+    let environment = Environment::new(&[], &[], misaligned, misaligned);
+    for saved in 0..16 {
+        for stack in [0, 8, 16] {
+            let body = |last: &[Insn]| {
+                let mut insns: Vec<Insn> =
+                    (6..10).filter(|r| saved >> (r - 6) & 1 != 0).map(|r| mov(r, 1)).collect();
+                if stack > 0 {
+                    insns.push(store_number(size::DW, 10, -stack, 1));
+                }
+                [&insns[..], last].concat()
+            };
+            // From the program, from a function of it, and from that one called by `any`.
+            let inner = body(&[help(Helper::TimeNs), EXITS]);
+            let mut outer = vec![load(size::DW, 2, 1, 0), mov(3, 5)];
+            outer.extend(function(4, 3));
+            outer.extend([help(Helper::Any), EXITS]);
+            let function = body(&[call_function(1), EXITS]);
+            let direct = machine(&inner);
+            let within = machine(&[&function[..], &inner].concat());
+            // `any` says whether the answer is not 0: 8, less 8, is 0.
+            let mut element = inner.clone();
+            element.pop();
+            element.extend([alu(alu::SUB, 0, 8), EXITS]);
+            let any = machine(&[&outer[..], &element].concat());
+            let bytes = [1, 2];
+            let mut frame = Frame::new(&environment, &bytes);
+            for _ in 0..SLOTS {
+                frame.push(2 << 32);
+            }
+            // SAFETY: machine code of verified programs, in pages that can be executed.
+            let run = |machine: &Machine| unsafe { frame.run(machine.entry(), 1) };
+            assert_eq!((run(&direct), run(&within), run(&any)), (8, 8, 0), "{saved:b} {stack}");
+        }
+    }
+}
+
+#[test]
+fn what_does_not_fit_is_not_emitted() {
+    let bytes = bytes(&[mov(0, 1), goto(0), EXITS]);
+    let verified = verified(&bytes, Rules::new(0)).expect("accepted");
+    let mut places = [0; 4];
+    let size = emit(&verified, &mut [0; 100], &mut places).expect("room").size_bytes;
+    assert_eq!(size, 4 + 5 + 1);
+    for room in 0..size {
+        let result = emit(&verified, &mut vec![0; room], &mut places);
+        assert_eq!(result.err(), Some(EmitError::NoRoom));
+    }
+    let code = emit(&verified, &mut vec![0; size], &mut places).expect("just enough");
+    assert_eq!((code.range(0), code.range(1)), (Some(0..9), Some(9..9)));
+    assert_eq!((code.range(2), code.range(3)), (Some(9..10), None));
+    let mut few = [0; 3];
+    let result = emit(&verified, &mut [0; 100], &mut few);
+    assert_eq!(result.err(), Some(EmitError::NoRoom));
+}
+
+/// The same bytes, wherever they are.
+#[test]
+fn code_does_not_depend_on_its_place() {
+    let insns = program(&mut Dice::new(77));
+    let (one, other) = (machine(&insns), machine(&insns));
+    assert_ne!(one.entry() as usize, other.entry() as usize);
+    assert_eq!(one.code, other.code);
+}

@@ -1,0 +1,72 @@
+//! What a class of events has, as filters name it.
+
+use trackway_ctf::read::{EventClass, StreamClass, Struct, Type};
+use trackway_filter::layout::{Float, Integer, Layout, Member, Type as Kind};
+use trackway_schema::Label;
+
+/// How deep structures are described: types are as deep as whoever wrote the metadata likes.
+const DEPTH_MAX: usize = 16;
+
+/// The layout of a class of events: its fields; as contexts, its own and those of all events of
+/// its stream.
+pub(super) fn layout(stream: &StreamClass, event: &EventClass) -> Layout {
+    let of_stream = match stream.event_context() {
+        Some(Type::Struct(context)) => Some(context),
+        _ => None,
+    };
+    let members = |of: Option<&Struct>| of.map_or_else(Vec::new, |of| members(of, 0));
+    let mut contexts = members(event.context());
+    let own = |name: &str, contexts: &[Member]| contexts.iter().any(|member| member.name == name);
+    for member in members(of_stream) {
+        if !own(&member.name, &contexts) {
+            contexts.push(member);
+        }
+    }
+    Layout {
+        event: event.name().unwrap_or_default().to_owned(),
+        fields: members(event.fields()),
+        contexts,
+        applications: Vec::new(),
+    }
+}
+
+fn members(of: &Struct, depth: usize) -> Vec<Member> {
+    let member = |member: &trackway_ctf::read::Member| Member {
+        name: member.key().to_owned(),
+        of: kind(member.kind(), depth),
+    };
+    of.members().iter().map(member).collect()
+}
+
+fn kind(of: &Type, depth: usize) -> Kind {
+    match of {
+        _ if depth >= DEPTH_MAX => Kind::Other("a structure that is too deep"),
+        Type::Integer(integer) => Kind::Integer(number(integer, Vec::new())),
+        Type::Enumeration(labels) if labels.is_flags() => {
+            Kind::Integer(number(labels.integer(), Vec::new()))
+        }
+        Type::Enumeration(labels) => {
+            let named = labels.ranges().map(|(name, first, last)| Label {
+                name: name.to_owned(),
+                first: first.cast_signed(),
+                last: last.cast_signed(),
+            });
+            Kind::Integer(number(labels.integer(), named.collect()))
+        }
+        // What is read is an f64, whatever was recorded.
+        Type::Float(_) => Kind::Float(Float::F64),
+        Type::Text | Type::WideText(_) => Kind::String,
+        Type::Array(array) if array.is_text() => Kind::String,
+        Type::Sequence(sequence) if sequence.is_text() => Kind::String,
+        Type::Array(array) => {
+            Kind::Array(Box::new(kind(array.element(), depth + 1)), array.length())
+        }
+        Type::Sequence(sequence) => Kind::Sequence(Box::new(kind(sequence.element(), depth + 1))),
+        Type::Struct(structure) => Kind::Structure(members(structure, depth + 1)),
+        Type::Variant(_) => Kind::Other("a variant"),
+    }
+}
+
+fn number(of: &trackway_ctf::read::Integer, labels: Vec<Label>) -> Integer {
+    Integer { is_signed: of.is_signed(), bits: of.bits(), scalar: None, labels }
+}

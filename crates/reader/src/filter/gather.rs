@@ -1,0 +1,249 @@
+//! The values that a filter asks for, taken while an event is decoded.
+
+use trackway_ctf::read::{Enumeration, EventSink, Integer, Member, Scope, Sink};
+use trackway_filter::evaluate::Values;
+use trackway_filter::types::{Filter, Need, Root, Step};
+
+/// Where in an event a filter's needs are: a tree of names and elements.
+#[derive(Debug)]
+pub(crate) struct Plan {
+    places: Vec<Place>,
+    needs: usize,
+}
+
+/// A place in an event that is a need's, or on the way to one.
+#[derive(Debug, Default)]
+struct Place {
+    members: Vec<(String, usize)>,
+    elements: Vec<(u64, usize)>,
+    need: Option<usize>,
+}
+
+/// Where the payload and the contexts begin in [`Plan::places`].
+const FIELDS: usize = 0;
+const CONTEXTS: usize = 1;
+
+impl Plan {
+    pub(crate) fn new(filter: &Filter) -> Self {
+        let mut plan =
+            Self { places: vec![Place::default(), Place::default()], needs: filter.needs.len() };
+        for (number, need) in filter.needs.iter().enumerate() {
+            plan.add(number, need);
+        }
+        plan
+    }
+
+    fn add(&mut self, number: usize, need: &Need) {
+        let root = match need.place.root {
+            Root::Field => FIELDS,
+            Root::Context => CONTEXTS,
+            // No trace has such.
+            Root::Application => return,
+        };
+        let mut at = self.member(root, &need.place.name);
+        for step in &need.place.steps {
+            at = match step {
+                Step::Member(name) => self.member(at, name),
+                Step::Element(index) => self.element(at, *index),
+            };
+        }
+        self.places[at].need = Some(number);
+    }
+
+    fn member(&mut self, of: usize, name: &str) -> usize {
+        let known = self.places[of].members.iter().find(|(known, _)| known == name);
+        if let Some(&(_, at)) = known {
+            return at;
+        }
+        let at = self.new_place();
+        self.places[of].members.push((name.to_owned(), at));
+        at
+    }
+
+    fn element(&mut self, of: usize, index: u64) -> usize {
+        let known = self.places[of].elements.iter().find(|&&(known, _)| known == index);
+        if let Some(&(_, at)) = known {
+            return at;
+        }
+        let at = self.new_place();
+        self.places[of].elements.push((index, at));
+        at
+    }
+
+    fn new_place(&mut self) -> usize {
+        self.places.push(Place::default());
+        self.places.len() - 1
+    }
+}
+
+/// A need's value.
+#[derive(Debug, Clone, Copy, PartialEq)]
+enum Found {
+    Nothing,
+    Number(u64),
+    /// Of the bytes that were gathered.
+    Text(usize, usize),
+    /// Of the numbers that were gathered.
+    Elements(usize, usize),
+}
+
+/// Memory for the values of one event at a time.
+#[derive(Debug, Default)]
+pub(crate) struct Gather {
+    found: Vec<Found>,
+    bytes: Vec<u8>,
+    numbers: Vec<u64>,
+    /// The places of what is open: structures and arrays.
+    open: Vec<Option<usize>>,
+}
+
+impl Gather {
+    /// Begins with an event.
+    pub(crate) fn begin<'g>(&'g mut self, plan: &'g Plan) -> Gathering<'g> {
+        self.found.clear();
+        self.found.resize(plan.needs, Found::Nothing);
+        self.bytes.clear();
+        self.numbers.clear();
+        self.open.clear();
+        Gathering { plan, gather: self, at: None }
+    }
+}
+
+/// The values of one event, while it is decoded, and then.
+pub(crate) struct Gathering<'g> {
+    plan: &'g Plan,
+    gather: &'g mut Gather,
+    /// The place of the next value, if it is one of the plan's.
+    at: Option<usize>,
+}
+
+impl Gathering<'_> {
+    fn place(&self) -> Option<&Place> {
+        self.plan.places.get(self.at?)
+    }
+
+    fn put(&mut self, found: Found) {
+        if let Some(need) = self.place().and_then(|place| place.need) {
+            self.gather.found[need] = found;
+        }
+    }
+
+    fn number(&mut self, value: u64) {
+        if let Some(need) = self.open_elements() {
+            let end = self.gather.numbers.len() + 1;
+            self.gather.numbers.push(value);
+            if let Found::Elements(_, old_end) = &mut self.gather.found[need] {
+                *old_end = end;
+            }
+        }
+        self.put(Found::Number(value));
+    }
+
+    /// The need that the innermost open array is.
+    fn open_elements(&self) -> Option<usize> {
+        let need = self.plan.places.get((*self.gather.open.last()?)?)?.need?;
+        matches!(self.gather.found[need], Found::Elements(..)).then_some(need)
+    }
+}
+
+impl Sink for Gathering<'_> {
+    fn integer(&mut self, kind: &Integer, value: u64) {
+        let value = if kind.is_boolean() { u64::from(value != 0) } else { value };
+        self.number(value);
+    }
+
+    fn enumeration(&mut self, _: &Enumeration, value: u64) {
+        self.number(value);
+    }
+
+    fn float(&mut self, value: f64) {
+        self.number(value.to_bits());
+    }
+
+    fn text(&mut self, bytes: &[u8]) {
+        if self.place().is_some_and(|place| place.need.is_some()) {
+            let begin = self.gather.bytes.len();
+            self.gather.bytes.extend_from_slice(bytes);
+            self.put(Found::Text(begin, self.gather.bytes.len()));
+        }
+    }
+
+    fn begin_struct(&mut self) {
+        self.gather.open.push(self.at.take());
+    }
+
+    fn member(&mut self, member: &Member) {
+        let of = self.gather.open.last().copied().flatten();
+        let members = of.and_then(|of| self.plan.places.get(of)).map(|place| &place.members);
+        let named = members.and_then(|members| {
+            members.iter().find(|(name, _)| name == member.key()).map(|&(_, at)| at)
+        });
+        self.at = named;
+    }
+
+    fn end_struct(&mut self) {
+        self.gather.open.pop();
+        self.at = None;
+    }
+
+    fn begin_array(&mut self) {
+        let begin = self.gather.numbers.len();
+        self.put(Found::Elements(begin, begin));
+        self.gather.open.push(self.at.take());
+    }
+
+    fn element(&mut self, index: u64) {
+        let of = self.gather.open.last().copied().flatten();
+        let elements = of.and_then(|of| self.plan.places.get(of)).map(|place| &place.elements);
+        self.at = elements.and_then(|elements| {
+            elements.iter().find(|&&(element, _)| element == index).map(|&(_, at)| at)
+        });
+    }
+
+    fn end_array(&mut self) {
+        self.gather.open.pop();
+        self.at = None;
+    }
+}
+
+impl EventSink for Gathering<'_> {
+    fn begin_scope(&mut self, scope: Scope) {
+        self.at = Some(match scope {
+            Scope::StreamContext | Scope::EventContext => CONTEXTS,
+            Scope::Fields => FIELDS,
+        });
+    }
+}
+
+impl Values for Gathering<'_> {
+    fn number(&self, need: usize) -> Option<u64> {
+        match self.gather.found.get(need)? {
+            Found::Number(number) => Some(*number),
+            _ => None,
+        }
+    }
+
+    fn string(&self, need: usize) -> Option<&[u8]> {
+        match *self.gather.found.get(need)? {
+            Found::Text(begin, end) => self.gather.bytes.get(begin..end),
+            _ => None,
+        }
+    }
+
+    fn length(&self, need: usize) -> Option<u64> {
+        match self.gather.found.get(need)? {
+            Found::Elements(begin, end) => Some((end - begin) as u64),
+            _ => None,
+        }
+    }
+
+    fn element(&self, need: usize, index: u64) -> Option<u64> {
+        match *self.gather.found.get(need)? {
+            Found::Elements(begin, end) => {
+                let numbers = self.gather.numbers.get(begin..end)?;
+                numbers.get(usize::try_from(index).ok()?).copied()
+            }
+            _ => None,
+        }
+    }
+}

@@ -1,0 +1,235 @@
+//! Filters on events that are read: expressions over fields and contexts, as `trackway record` has
+//! them, evaluated where events are decoded.
+//!
+//! ```text
+//! class    what a class of events has, as filters name it
+//! gather   the values that a filter asks for, taken while an event is decoded
+//! ```
+//!
+//! An event that lacks what a filter asks for is not taken by it, as when it is recorded. What
+//! filters remember from one event to the next depends on which events there were, and in which
+//! order: streams are decoded beside each other, so such filters are refused here.
+
+mod class;
+mod gather;
+
+use trackway_ctf::read::{Body, DecodeError, EventClass, StreamClass, Trace};
+use trackway_filter::error::{Error, Topic};
+use trackway_filter::evaluate::{State, World, evaluate};
+use trackway_filter::layout::Layout;
+use trackway_filter::parse::{parse, split_pattern};
+use trackway_filter::types::{Filter, check};
+
+use gather::Plan;
+
+pub(crate) use gather::Gather;
+
+/// Filters, all of which must take an event.
+#[derive(Debug, Clone)]
+pub struct Filters {
+    all: Vec<Wanted>,
+    /// Whether a pattern, the first, is for events of a name.
+    matches: fn(&str, &str) -> bool,
+}
+
+/// A filter as it was written.
+#[derive(Debug, Clone)]
+struct Wanted {
+    /// Names of the events that it is about; `None`: all.
+    pattern: Option<String>,
+    expression: String,
+}
+
+/// What is wrong with a filter, in lines for people.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct FilterError(String);
+
+impl std::fmt::Display for FilterError {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        formatter.write_str(&self.0)
+    }
+}
+
+impl std::error::Error for FilterError {}
+
+/// What the events of a trace have, as filters name it.
+pub fn layouts(trace: &Trace) -> impl Iterator<Item = Layout> {
+    trace
+        .streams()
+        .iter()
+        .flat_map(|stream| stream.events().iter().map(move |event| class::layout(stream, event)))
+}
+
+impl Filters {
+    /// Filters as they were typed: `EXPR` for all events, `PATTERN: EXPR` for those whose name
+    /// `matches` the pattern.
+    ///
+    /// # Errors
+    ///
+    /// If one is no expression.
+    pub fn new<'t>(
+        texts: impl IntoIterator<Item = &'t str>,
+        matches: fn(&str, &str) -> bool,
+    ) -> Result<Self, FilterError> {
+        let filter = |text: &'t str| {
+            let (pattern, expression) = split_pattern(text);
+            parse(expression).map_err(|error| FilterError(error.render(expression)))?;
+            Ok(Wanted { pattern: pattern.map(str::to_owned), expression: expression.to_owned() })
+        };
+        Ok(Self { all: texts.into_iter().map(filter).collect::<Result<_, _>>()?, matches })
+    }
+
+    /// Checks the filters against what there is in traces; what may not be meant, for people.
+    ///
+    /// # Errors
+    ///
+    /// If a filter cannot be meant for any class of events that it is about, though there are such;
+    /// or if it remembers something.
+    pub fn check<'t>(
+        &self,
+        traces: impl Iterator<Item = &'t Trace> + Clone,
+    ) -> Result<Vec<String>, FilterError> {
+        let mut hints = Vec::new();
+        for wanted in &self.all {
+            let classes = traces.clone().flat_map(|trace| {
+                let streams = trace.streams().iter();
+                streams.flat_map(|stream| stream.events().iter().map(move |event| (stream, event)))
+            });
+            let meant = classes.filter(|(_, event)| wanted.is_about(event, self.matches));
+            hints.extend(wanted.check(meant)?);
+        }
+        Ok(hints)
+    }
+
+    /// What decides about events of this class; `None`: none of them is taken.
+    pub(crate) fn of_class(
+        &self,
+        stream: &StreamClass,
+        event: &EventClass,
+    ) -> Option<ClassFilters> {
+        let layout = class::layout(stream, event);
+        let about = self.all.iter().filter(|wanted| wanted.is_about(event, self.matches));
+        let filters = about.map(|wanted| {
+            let filter = check(&wanted.expression, &layout).ok()?;
+            Some((Plan::new(&filter), filter))
+        });
+        Some(ClassFilters { filters: filters.collect::<Option<_>>()? })
+    }
+}
+
+impl Wanted {
+    fn is_about(&self, event: &EventClass, matches: fn(&str, &str) -> bool) -> bool {
+        let name = event.name().unwrap_or_default();
+        self.pattern.as_ref().is_none_or(|pattern| matches(pattern, name))
+    }
+
+    fn check<'t>(
+        &self,
+        classes: impl Iterator<Item = (&'t StreamClass, &'t EventClass)>,
+    ) -> Result<Vec<String>, FilterError> {
+        let mut worst: Option<Error> = None;
+        let mut good = None;
+        for (stream, event) in classes {
+            match check(&self.expression, &class::layout(stream, event)) {
+                Ok(filter) => good = Some(filter),
+                // Of several, that of an event that has such a field.
+                Err(error) if worst.as_ref().is_none_or(|worst| is_closer(&error, worst)) => {
+                    worst = Some(error);
+                }
+                Err(_) => {}
+            }
+        }
+        let Some(filter) = good else {
+            return match worst {
+                Some(error) => Err(FilterError(error.render(&self.expression))),
+                None => Ok(vec![self.about_nothing()]),
+            };
+        };
+        if filter.cells > 0 {
+            return Err(FilterError(format!(
+                "{}\ncount(), changed() and rate() decide while events are recorded: here they \
+                 cannot be used",
+                self.expression
+            )));
+        }
+        let expression = &self.expression;
+        Ok(filter.warnings.iter().map(|warning| warning.render(expression)).collect())
+    }
+
+    fn about_nothing(&self) -> String {
+        let pattern = self.pattern.as_deref().unwrap_or("*");
+        format!("no kind of event matches '{pattern}' of --filter")
+    }
+}
+
+/// Whether an error says more of what was meant: not that there is no such field.
+fn is_closer(error: &Error, than: &Error) -> bool {
+    let is_near =
+        |error: &Error| error.topic != Topic::Unknown || error.message.contains("did you mean");
+    is_near(error) && !is_near(than)
+}
+
+/// The filters that decide about one class of events.
+pub(crate) struct ClassFilters {
+    filters: Vec<(Plan, Filter)>,
+}
+
+impl ClassFilters {
+    /// Whether all of them take an event.
+    ///
+    /// # Errors
+    ///
+    /// If its bytes are damaged.
+    pub(crate) fn take(
+        &self,
+        body: &Body<'_, '_, '_>,
+        gather: &mut Gather,
+    ) -> Result<bool, DecodeError> {
+        let mut world = Moment {
+            time_ns: body.header.time.unwrap_or_default().cast_unsigned(),
+            seed: body.header.clock ^ body.position_bits().rotate_left(32),
+        };
+        for (plan, filter) in &self.filters {
+            let mut sink = gather.begin(plan);
+            body.look(&mut sink)?;
+            if !evaluate(filter, &sink, &mut State::default(), &mut world) {
+                return Ok(false);
+            }
+        }
+        Ok(true)
+    }
+}
+
+/// What a filter that remembers nothing asks of the world. Its chance is one that is the same each
+/// time that the trace is read.
+struct Moment {
+    time_ns: u64,
+    seed: u64,
+}
+
+impl World for Moment {
+    fn time_ns(&mut self) -> u64 {
+        self.time_ns
+    }
+
+    /// Steele, Lea, Flood: Fast splittable pseudorandom number generators (2014): SplitMix64.
+    fn random(&mut self) -> u64 {
+        self.seed = self.seed.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut mixed = self.seed;
+        mixed = (mixed ^ mixed >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        mixed = (mixed ^ mixed >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
+        mixed ^ mixed >> 31
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_no_expression_is_said_with_its_place() {
+        let error =
+            Filters::new(["app:*: size >"], |_, _| true).expect_err("no expression").to_string();
+        assert!(error.starts_with("size >\n"), "{error}");
+    }
+}

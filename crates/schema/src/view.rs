@@ -1,0 +1,160 @@
+//! Fields of a description, one after another, without allocation: for traced programs.
+
+use crate::encode::VERSION;
+use crate::{FIELDS_MAX, LABELS_MAX, Scalar, Shape};
+
+/// A field, as an encoded description has it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct FieldView<'bytes> {
+    /// Its name.
+    pub name: &'bytes [u8],
+    /// Its shape.
+    pub shape: Shape,
+    /// Its scalar; none of `Str` and `Text`.
+    pub scalar: Option<Scalar>,
+    /// Elements of an `Array`.
+    pub length: u16,
+}
+
+/// Goes through the fields of an encoded description. It ends early where no [`crate::Encoder`]
+/// wrote the bytes: [`Self::is_whole`] tells.
+#[derive(Debug, Clone)]
+pub struct FieldViews<'bytes> {
+    rest: &'bytes [u8],
+    left: usize,
+    is_whole: bool,
+}
+
+impl<'bytes> FieldViews<'bytes> {
+    /// The fields of a description; `None` if it is none.
+    pub fn new(encoded: &'bytes [u8]) -> Option<Self> {
+        let (&[version, _, count], rest) = encoded.split_first_chunk()?;
+        let (_provider, rest) = name(rest)?;
+        let (_name, rest) = name(rest)?;
+        let left = usize::from(count);
+        (version == VERSION && left <= FIELDS_MAX).then_some(Self { rest, left, is_whole: true })
+    }
+
+    /// Whether all that was gone through so far made sense.
+    pub const fn is_whole(&self) -> bool {
+        self.is_whole
+    }
+
+    fn field(&mut self) -> Option<FieldView<'bytes>> {
+        let (&[scalar, shape, low, high, labels_low, labels_high], rest) =
+            self.rest.split_first_chunk()?;
+        let shape = Shape::from_code(shape)?;
+        let labels = usize::from(u16::from_le_bytes([labels_low, labels_high]));
+        let (name, mut rest) = name(rest)?;
+        if labels > LABELS_MAX {
+            return None;
+        }
+        for _ in 0..labels {
+            let (_, behind) = rest.split_first_chunk::<16>()?;
+            (_, rest) = self::name(behind)?;
+        }
+        let scalar = Scalar::from_code(scalar);
+        let has_scalar = !matches!(shape, Shape::Str | Shape::Text);
+        if has_scalar && scalar.is_none() {
+            return None;
+        }
+        self.rest = rest;
+        let scalar = scalar.filter(|_| has_scalar);
+        Some(FieldView { name, shape, scalar, length: u16::from_le_bytes([low, high]) })
+    }
+}
+
+impl<'bytes> Iterator for FieldViews<'bytes> {
+    type Item = FieldView<'bytes>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        self.left = self.left.checked_sub(1)?;
+        let field = self.field();
+        if field.is_none() {
+            (self.left, self.is_whole) = (0, false);
+        }
+        field
+    }
+}
+
+/// A name and what is behind it.
+fn name(bytes: &[u8]) -> Option<(&[u8], &[u8])> {
+    let (&length, rest) = bytes.split_first()?;
+    rest.split_at_checked(length.into())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{EventDescription, FieldKind};
+    use proptest::prelude::*;
+
+    fn view(kind: &FieldKind) -> (Shape, Option<Scalar>, u16) {
+        match kind {
+            FieldKind::Scalar(scalar) => (Shape::Scalar, Some(*scalar), 0),
+            FieldKind::Str => (Shape::Str, None, 0),
+            FieldKind::Text => (Shape::Text, None, 0),
+            FieldKind::Array(scalar, length) => (Shape::Array, Some(*scalar), *length),
+            FieldKind::Sequence(scalar) => (Shape::Sequence, Some(*scalar), 0),
+            FieldKind::Enumeration(scalar, _) => (Shape::Enumeration, Some(*scalar), 0),
+        }
+    }
+
+    proptest! {
+        /// What decodes has the same fields here; nothing else goes wrong but ends.
+        #[test]
+        fn views_are_of_what_is_decoded(bytes in proptest::collection::vec(any::<u8>(), 0..200)) {
+            let mut bytes = bytes;
+            if let [version, level, count, ..] = bytes.as_mut_slice() {
+                (*version, *level, *count) = (VERSION, *level % 15, *count % 5);
+            }
+            let views = FieldViews::new(&bytes).map(|mut views| {
+                let all: Vec<_> = views.by_ref().collect();
+                (all, views.is_whole())
+            });
+            if let Ok(description) = EventDescription::decode(&bytes) {
+                let (views, is_whole) = views.expect("a description");
+                prop_assert!(is_whole && views.len() == description.fields.len());
+                for (view_, field) in views.iter().zip(&description.fields) {
+                    prop_assert_eq!(view_.name, field.name.as_bytes());
+                    let (shape, scalar, length) = view(&field.kind);
+                    prop_assert_eq!((view_.shape, view_.scalar), (shape, scalar));
+                    prop_assert!(shape != Shape::Array || view_.length == length);
+                }
+            }
+        }
+    }
+
+    extern crate std;
+    use std::vec::Vec;
+
+    #[test]
+    fn fields_are_seen_one_by_one() {
+        let mut buffer = [0; 256];
+        let mut encoder = crate::Encoder::new(&mut buffer, b"app", b"read", 6).expect("room");
+        let mut field = |name: &[u8], shape, scalar, length, labels| {
+            encoder.field(name, shape, scalar, length, labels).expect("room");
+        };
+        field(b"size", Shape::Scalar, Some(Scalar::U32), 0, 0);
+        field(b"path", Shape::Str, None, 0, 0);
+        field(b"pair", Shape::Array, Some(Scalar::I16), 2, 0);
+        field(b"state", Shape::Enumeration, Some(Scalar::U8), 0, 2);
+        encoder.label(b"idle", 0, 0).expect("room");
+        encoder.label(b"busy", 1, 3).expect("room");
+        encoder.field(b"last", Shape::Scalar, Some(Scalar::F64), 0, 0).expect("room");
+        let encoded = encoder.finish();
+        let mut views = FieldViews::new(encoded).expect("a description");
+        let all: Vec<_> = views.by_ref().map(|field| (field.name, field.shape)).collect();
+        let expected: [(&[u8], Shape); 5] = [
+            (b"size", Shape::Scalar),
+            (b"path", Shape::Str),
+            (b"pair", Shape::Array),
+            (b"state", Shape::Enumeration),
+            (b"last", Shape::Scalar),
+        ];
+        assert_eq!(all, expected);
+        assert!(views.is_whole());
+        let mut cut = FieldViews::new(&encoded[..encoded.len() - 1]).expect("a description");
+        assert_eq!((cut.by_ref().count(), cut.is_whole()), (4, false));
+    }
+}

@@ -1,0 +1,166 @@
+//! Memory that traps beside its ends, and memory that can be executed.
+#![expect(unsafe_code, reason = "mappings")]
+
+use std::marker::PhantomData;
+use std::ptr::null_mut;
+
+/// Larger than any page where this runs, and a multiple of each.
+const PAGE: usize = 1 << 16;
+
+/// A mapping with a page without access at both ends.
+#[derive(Debug)]
+struct Mapping {
+    start: *mut u8,
+    size: usize,
+}
+
+impl Mapping {
+    /// At least `size` bytes between the two.
+    fn new(size: usize) -> Self {
+        let size = size.max(1).next_multiple_of(PAGE) + 2 * PAGE;
+        let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS;
+        // SAFETY: a new mapping where nothing was.
+        let start = unsafe { libc::mmap(null_mut(), size, libc::PROT_NONE, flags, -1, 0) };
+        assert_ne!(start, libc::MAP_FAILED, "there is no memory");
+        let mapping = Self { start: start.cast(), size };
+        mapping.protect(libc::PROT_READ | libc::PROT_WRITE);
+        mapping
+    }
+
+    fn protect(&self, protection: i32) {
+        let size = self.size - 2 * PAGE;
+        // SAFETY: the middle of our own mapping, which nobody has borrowed yet.
+        let result = unsafe { libc::mprotect(self.first().cast(), size, protection) };
+        assert_eq!(result, 0, "memory may be protected");
+    }
+
+    fn first(&self) -> *mut u8 {
+        self.start.wrapping_add(PAGE)
+    }
+
+    /// Where something of this size begins that ends where access ends.
+    fn last(&self, size: usize) -> *mut u8 {
+        self.start.wrapping_add(self.size - PAGE - size)
+    }
+}
+
+impl Drop for Mapping {
+    fn drop(&mut self) {
+        // SAFETY: our own mapping; whoever borrowed from it borrowed from the owner of this.
+        unsafe { libc::munmap(self.start.cast(), self.size) };
+    }
+}
+
+/// Code that can be executed and not written.
+#[derive(Debug)]
+pub struct Executable(Mapping);
+
+impl Executable {
+    /// A copy of this code.
+    ///
+    /// # Panics
+    /// If there is no such memory.
+    pub fn new(code: &[u8]) -> Self {
+        let mapping = Mapping::new(code.len());
+        // SAFETY: the mapping has room for it and is writable.
+        unsafe { mapping.first().copy_from_nonoverlapping(code.as_ptr(), code.len()) };
+        mapping.protect(libc::PROT_READ | libc::PROT_EXEC);
+        Self(mapping)
+    }
+
+    /// Where it begins; there as long as this is.
+    pub fn start(&self) -> *const u8 {
+        self.0.first()
+    }
+}
+
+/// Bytes whose end is the end of access.
+#[derive(Debug)]
+pub struct Guarded {
+    mapping: Mapping,
+    size: usize,
+}
+
+impl Guarded {
+    /// A copy of these bytes.
+    ///
+    /// # Panics
+    /// If there is no such memory.
+    pub fn new(bytes: &[u8]) -> Self {
+        let mapping = Mapping::new(bytes.len());
+        let start = mapping.last(bytes.len());
+        // SAFETY: the mapping has room for them and is writable.
+        unsafe { start.copy_from_nonoverlapping(bytes.as_ptr(), bytes.len()) };
+        Self { mapping, size: bytes.len() }
+    }
+
+    /// The bytes.
+    pub fn bytes(&self) -> &[u8] {
+        // SAFETY: initialized by `new`, and there as long as the mapping is.
+        unsafe { std::slice::from_raw_parts(self.mapping.last(self.size), self.size) }
+    }
+}
+
+/// A value whose end is the end of access.
+#[derive(Debug)]
+pub struct AtTheEnd<T> {
+    mapping: Mapping,
+    value: PhantomData<T>,
+}
+
+impl<T> AtTheEnd<T> {
+    /// Puts it there.
+    ///
+    /// # Panics
+    /// If there is no such memory, or if it wants to be dropped.
+    pub fn new(value: T) -> Self {
+        assert!(!std::mem::needs_drop::<T>(), "nobody drops it");
+        let mapping = Mapping::new(size_of::<T>());
+        // SAFETY: the mapping has room for it, and the end of a page is aligned for anything whose
+        // size is a multiple of its alignment.
+        unsafe { mapping.last(size_of::<T>()).cast::<T>().write(value) };
+        Self { mapping, value: PhantomData }
+    }
+
+    /// The value.
+    pub fn get(&self) -> &T {
+        // SAFETY: written by `new`, and there as long as the mapping is.
+        unsafe { &*self.mapping.last(size_of::<T>()).cast::<T>() }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Whether a child that reads this byte is ended by it.
+    fn traps(at: *const u8) -> bool {
+        // SAFETY: the child does nothing but read and end.
+        match unsafe { libc::fork() } {
+            0 => {
+                // SAFETY: whatever comes of it comes of the child.
+                unsafe { at.read_volatile() };
+                // SAFETY: ends the child at once, without what the parent has registered.
+                unsafe { libc::_exit(0) }
+            }
+            child => {
+                let mut status = 0;
+                // SAFETY: waits for our own child.
+                assert_eq!(unsafe { libc::waitpid(child, &raw mut status, 0) }, child);
+                libc::WIFSIGNALED(status) && libc::WTERMSIG(status) == libc::SIGSEGV
+            }
+        }
+    }
+
+    #[test]
+    fn the_byte_behind_the_end_traps() {
+        let guarded = Guarded::new(b"abc");
+        assert_eq!(guarded.bytes(), b"abc");
+        let start = guarded.bytes().as_ptr();
+        assert!(!traps(start.wrapping_add(2)));
+        assert!(traps(start.wrapping_add(3)));
+        let value = AtTheEnd::new([1_u64, 2]);
+        assert_eq!(value.get(), &[1, 2]);
+        assert!(traps(value.get().as_ptr_range().end.cast()));
+    }
+}

@@ -1,0 +1,148 @@
+//! The bytes of an object, as a traced program gets them: read, verified, interpreted, and run as
+//! machine code, which must come to the same.
+//!
+//! The frame and what its words speak of end where a page without access begins.
+
+use trackway_jit::frame::{Cell, Entry, Environment, Frame};
+use trackway_jit::interpret;
+use trackway_jit::object::{Alternative, Object};
+use trackway_jit::program::Program;
+use trackway_jit::verify::{Rules, State, Verified, verify};
+use trackway_jit::x86::{self, EmitError, INSN_CODE_BYTES_MAX};
+use trackway_jit::{SLOTS_MAX, STEPS_MAX};
+use trackway_testkit::{AtTheEnd, Executable, Guarded, Random};
+
+use crate::Bound;
+
+/// A program has 16 bytes at least.
+pub(crate) const STEPS: Bound = Bound { per_byte: STEPS_MAX / 16, base: 0 };
+/// A state of the verifier and the code of each instruction; what one program needs is given back
+/// before the next one's.
+pub(crate) const MEMORY: Bound = Bound { per_byte: 256, base: 4 << 20 };
+pub(crate) const ALLOCATIONS: Bound = Bound { per_byte: 4, base: 16 };
+/// Bytes that words speak of.
+const BYTES: usize = 256;
+
+/// Reads and runs an object. The work: steps of its programs.
+pub fn filter(bytes: &[u8]) -> u64 {
+    let object = match Object::decode(bytes) {
+        Ok(object) => object,
+        Err(error) => {
+            assert!(error.offset <= bytes.len() && !error.to_string().is_empty());
+            return 0;
+        }
+    };
+    object.alternatives().map(|alternative| run(&object, &alternative)).sum()
+}
+
+/// Runs an alternative's entry, if all of its programs are accepted.
+fn run(object: &Object<'_>, alternative: &Alternative<'_>) -> u64 {
+    let slots = alternative.needs_count();
+    let programs = (0..).zip(alternative.programs()).map(|(number, program)| {
+        let rules = Rules { number, ..Rules::new(slots) };
+        accepted(program, rules)
+    });
+    let Some(programs) = programs.collect::<Option<Vec<_>>>() else { return 0 };
+    let (interpreted, steps) = interpreted(&programs, object, alternative);
+    let most: u64 = programs.iter().map(|program| program.summary().steps).sum();
+    assert!(steps <= most, "{steps} steps of {most}");
+    if let Some(executed) = executed(&programs, object, alternative) {
+        assert_eq!(executed, interpreted, "left: machine code; right: interpreter");
+    }
+    steps
+}
+
+fn accepted(program: Program<'_>, rules: Rules) -> Option<Verified<'_>> {
+    let mut memory = vec![State::FREE; program.len()];
+    match verify(program, rules, &mut memory) {
+        Ok(verified) => Some(verified),
+        Err(rejection) => {
+            assert!(rejection.insn < program.len() && !rejection.to_string().is_empty());
+            None
+        }
+    }
+}
+
+/// An answer, and the cells behind it.
+type Effect = (u64, Vec<u64>);
+
+fn effect(answer: u64, cells: Vec<Cell>) -> Effect {
+    (answer, cells.into_iter().map(Cell::into_inner).collect())
+}
+
+fn cells(object: &Object<'_>) -> Vec<Cell> {
+    (0..object.cells()).map(|_| Cell::new(0)).collect()
+}
+
+extern "C" fn constant() -> u64 {
+    0x0123_4567_89ab_cdef
+}
+
+/// Bytes for words, and slots: half of them words that make sense.
+fn event() -> (Vec<u8>, [u64; SLOTS_MAX]) {
+    let mut random = Random::new(0);
+    let bytes = (0..BYTES).map(|_| *random.pick(b"aab*/\0")).collect();
+    let slots = std::array::from_fn(|slot| match slot % 2 {
+        0 => random.below(BYTES as u64) | random.below(32) << 32,
+        _ => random.next() >> random.below(64),
+    });
+    (bytes, slots)
+}
+
+fn framed<'a>(environment: &'a Environment<'a>, bytes: &'a [u8], slots: &[u64]) -> Frame<'a> {
+    let mut frame = Frame::new(environment, bytes);
+    for &slot in slots {
+        assert!(frame.push(slot), "no more than there may be");
+    }
+    frame
+}
+
+fn interpreted(
+    programs: &[Verified<'_>],
+    object: &Object<'_>,
+    alternative: &Alternative<'_>,
+) -> (Effect, u64) {
+    let cells = cells(object);
+    let environment = Environment::new(alternative.constants(), &cells, constant, constant);
+    let (bytes, slots) = event();
+    let frame = framed(&environment, &bytes, &slots[..alternative.needs_count()]);
+    let outcome = interpret::run(programs, &frame).expect("verified programs have no faults");
+    (effect(outcome.answer, cells), outcome.steps)
+}
+
+/// `None` if this is no processor for which there is machine code.
+#[expect(unsafe_code, reason = "machine code runs")]
+fn executed(
+    programs: &[Verified<'_>],
+    object: &Object<'_>,
+    alternative: &Alternative<'_>,
+) -> Option<Effect> {
+    let code: Vec<Executable> = programs.iter().map(compiled).collect::<Option<_>>()?;
+    let entry = |code: &Executable| {
+        // SAFETY: the pages hold the machine code of a program from its beginning.
+        Some(unsafe { std::mem::transmute::<*const u8, Entry>(code.start()) })
+    };
+    let entries: Vec<Option<Entry>> = code.iter().map(entry).collect();
+    let cells = cells(object);
+    let (bytes, slots) = event();
+    let (bytes, constants) = (Guarded::new(&bytes), Guarded::new(alternative.constants()));
+    let environment = Environment::new(constants.bytes(), &cells, constant, constant);
+    // SAFETY: the entries are the programs' own code, all verified for the frame's slots, and stay
+    // to the end of this function.
+    let environment = unsafe { environment.with_entries(&entries) };
+    let slots = &slots[..alternative.needs_count()];
+    let frame = AtTheEnd::new(framed(&environment, bytes.bytes(), slots));
+    // SAFETY: the code of a program that was verified for so many slots.
+    let answer = unsafe { frame.get().run(entries.first().copied()??, programs[0].rules().slots) };
+    Some(effect(answer, cells))
+}
+
+fn compiled(program: &Verified<'_>) -> Option<Executable> {
+    let len = program.program().len();
+    let (mut code, mut places) = (vec![0; len * INSN_CODE_BYTES_MAX], vec![0; len + 1]);
+    match x86::emit(program, &mut code, &mut places) {
+        Ok(emitted) => Some(Executable::new(&code[..emitted.size_bytes])),
+        Err(EmitError::Unsupported) => None,
+        Err(EmitError::NoRoom) => panic!("there is room for as much as there can be"),
+    }
+}

@@ -1,0 +1,162 @@
+//! `trackway print --filter`: which events of a trace an expression takes.
+
+use std::path::Path;
+use std::process::Output;
+
+use trackway_tests::World;
+
+/// Twenty events with a value of each kind, and five of another that has fewer fields.
+const PROGRAM: &str = r#"
+#include <trackway/trackway.h>
+
+TRACKWAY_ENUM(shop, state, (idle, 0), (busy, 1), (done, 2, 9));
+TRACKWAY_EVENT(shop, sale, TRACKWAY_INFO, (i32, change), (u64, number), (str, item), (f64, price),
+               (enum, state, shop, state, u8), (seq, parts, u16), (array, pair, u8, 2));
+TRACKWAY_EVENT(shop, close, TRACKWAY_INFO, (u64, number));
+
+int main(void)
+{
+    const char *items[] = {"apple", "apricot", "banana", "blackberry"};
+    for (int i = 0; i < 20; i++) {
+        const uint16_t parts[] = {(uint16_t)i, (uint16_t)(i * 2), (uint16_t)(i * 3)};
+        const uint8_t pair[] = {(uint8_t)i, 7};
+        trackway(shop, sale, i - 10, (uint64_t)i, items[i % 4], i / 2.0, (uint8_t)(i % 10), parts,
+                 (size_t)(i % 4), pair);
+    }
+    for (int i = 0; i < 5; i++)
+        trackway(shop, close, (uint64_t)i);
+    return 0;
+}
+"#;
+
+/// Filters, and how many of the 25 events they take.
+const CASES: [(&str, usize); 24] = [
+    ("number < 3", 6),
+    ("shop:sale: number < 3", 3 + 5),
+    ("shop:*: number < 3 && change < -8", 2),
+    ("change < 0", 10),
+    ("-change > 8 || number >= 19", 2 + 1),
+    ("item == \"ap*\"", 10),
+    ("item != \"ap*\"", 10),
+    ("starts_with(item, \"b\") && contains(item, \"ana\")", 5),
+    ("length(item) > 6", 10),
+    ("price > 9", 1),
+    ("price * 2 == 7.0", 1),
+    ("state == \"busy\"", 2),
+    ("state == \"done\"", 16),
+    ("state != \"done\"", 4),
+    ("parts[2] == 9", 1),
+    ("any(parts > 20)", 6),
+    ("length(parts) == 0", 5),
+    ("all(parts < 3)", 6),
+    ("pair[1] == 7 && pair[0] in (1, 4..6)", 4),
+    ("number in (0..1, 18..99)", 2 + 2 + 2),
+    ("number % 5 == 0 && (number & 1) == 1", 2),
+    ("number << 1 == 8", 1 + 1),
+    ("$ctx.vtid > 0", 25),
+    ("$ctx.vtid < 0", 0),
+];
+
+fn print(world: &World, trace: &Path, options: &[&str]) -> Output {
+    world.trackway(&["print"]).arg(trace).args(options).output().expect("trackway runs")
+}
+
+fn said(output: &Output) -> String {
+    String::from_utf8_lossy(&output.stderr).into_owned()
+}
+
+/// RUN a trace printed with each filter, as text and counted. EXPECT as many events as it is true
+/// of, by either way.
+#[test]
+fn filters_take_the_events_that_they_are_true_of() {
+    let world = World::new("print-filter");
+    let program = world.compile("sales", PROGRAM, true, &[]);
+    let trace = world.record(&["--on", "shop:*"], &[program]).trace;
+    for (filter, events) in CASES {
+        let output = print(&world, &trace, &["--filter", filter]);
+        assert!(output.status.success(), "{filter}: {}", said(&output));
+        let lines = String::from_utf8_lossy(&output.stdout).lines().count();
+        assert_eq!(lines, events, "{filter}: {}", said(&output));
+        let counted = print(&world, &trace, &["--filter", filter, "--count"]);
+        assert_eq!(String::from_utf8_lossy(&counted.stdout), format!("{events}\n"), "{filter}");
+    }
+    // All of several must be true.
+    let both = print(&world, &trace, &["--filter", "number > 2", "--filter", "number < 4"]);
+    assert_eq!(String::from_utf8_lossy(&both.stdout).lines().count(), 2);
+    // The same events each time, whoever decodes them.
+    let sampled = |jobs: &str| {
+        let options = ["--filter", "sample(1/3)", "--jobs", jobs, "--no-delta"];
+        print(&world, &trace, &options).stdout
+    };
+    assert_eq!(sampled("1"), sampled("2"));
+    let lines = String::from_utf8_lossy(&sampled("1")).lines().count();
+    assert!((1..25).contains(&lines), "{lines} of 25");
+}
+
+/// RUN filters that make no sense. EXPECT nothing but what is wrong, where, and what was perhaps
+/// meant; a hint where it may be meant.
+#[test]
+fn what_is_wrong_with_a_filter_is_said() {
+    let world = World::new("print-filter-wrong");
+    let program = world.compile("sales", PROGRAM, true, &[]);
+    let trace = world.record(&["--on", "shop:*"], &[program]).trace;
+    for (filter, message) in [
+        ("shop:sale: itm == \"a\"", "unknown field 'itm' of shop:sale; did you mean 'item'?"),
+        ("itm == \"a\"", "unknown field 'itm' of shop:sale; did you mean 'item'?"),
+        ("vtid == 3", "did you mean '$ctx.vtid'?"),
+        ("item > 3", "a string is not compared with an integer"),
+        ("number >", "number >\n        ^\n"),
+        ("count() % 10 == 0", "decide while events are recorded"),
+    ] {
+        let output = print(&world, &trace, &["--filter", filter]);
+        assert!(!output.status.success() && output.stdout.is_empty(), "{filter}");
+        assert!(said(&output).contains(message), "{filter}: {}", said(&output));
+    }
+    for (filter, hint) in [
+        ("number & 1 == 1", "'==' binds more strongly than '&'"),
+        ("bakery:*: number > 3", "no kind of event matches 'bakery:*' of --filter"),
+    ] {
+        let output = print(&world, &trace, &["--filter", filter]);
+        assert!(output.status.success() && said(&output).contains(hint), "{}", said(&output));
+    }
+    let output = print(&world, &trace, &["--filter", "number > 3", "--stats"]);
+    assert_eq!(output.status.code(), Some(2), "{}", said(&output));
+}
+
+/// RUN trackway filter explain, of an event that is known and of one in a trace. EXPECT the tree,
+/// what the frame has, bytecode, and machine code where it is made.
+#[test]
+fn filters_are_explained() {
+    let world = World::new("filter-explain");
+    let program = world.compile("sales", PROGRAM, true, &[]);
+    let explain = |options: &[&str]| {
+        let filter = "number > 500 && item == \"ap*\"";
+        let output =
+            world.trackway(&["filter", "explain", filter]).args(options).output().expect("it runs");
+        (output.status.code(), String::from_utf8_lossy(&output.stdout).into_owned(), said(&output))
+    };
+    let (code, text, message) = explain(&[]);
+    assert_eq!((code, text.as_str()), (Some(2), ""));
+    assert!(message.contains("no kind of event is known here yet"), "{message}");
+    let trace = world.record(&["--on", "shop:*"], &[program]).trace;
+    let trace = trace.to_str().expect("a path");
+    for options in [&["--event", "shop:sale"][..], &["--trace", trace]] {
+        let (code, text, message) = explain(options);
+        assert_eq!(code, Some(0), "{message}");
+        for part in [
+            "For shop:sale\n\nTree\n  &&: signed\n    >: signed\n      number: unsigned\n",
+            "Frame\n     0  unsigned    number\n     8  string      item\n",
+            "if r2 <= 500 goto",
+            "call string_starts_with#3",
+            "0 bytes of stack",
+        ] {
+            assert!(text.contains(part), "{part}: {text}");
+        }
+        if cfg!(target_arch = "x86_64") {
+            assert!(text.contains("endbr64") && text.contains("cmp rsi,1F4h"), "{text}");
+        }
+    }
+    let (code, text, message) = explain(&["--event", "shop:closing"]);
+    assert_eq!((code, text.as_str()), (Some(2), ""));
+    assert!(message.contains("no kind of event has such a name"), "{message}");
+}
