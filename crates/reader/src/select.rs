@@ -11,8 +11,8 @@ pub struct Selection<'s> {
     pub range: Range,
     /// Whether events of this name are wanted.
     pub events: &'s (dyn Fn(&str) -> bool + Sync),
-    /// What must be true of events, besides. Only [`crate::print()`] and [`crate::follow`] look at
-    /// it.
+    /// What must be true of events, besides. Only [`crate::print()`] and
+    /// [`crate::follow()`] look at it.
     pub filters: Option<&'s Filters>,
 }
 
