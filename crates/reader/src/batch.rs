@@ -3,6 +3,8 @@
 use trackway_ctf::read::Loss;
 use trackway_ctf::text::{Head, Stamp};
 
+use crate::filter::Question;
+
 /// Lines of events that follow each other in one stream.
 #[derive(Default)]
 pub(crate) struct Batch {
@@ -12,8 +14,20 @@ pub(crate) struct Batch {
     pub(crate) marks: Vec<Mark>,
     /// How many events there were beside them, of a format without lines.
     pub(crate) unmarked: u64,
+    /// What is to be decided of some of the events, in their order.
+    pub(crate) questions: Vec<Asked>,
+    questions_bytes: usize,
     /// What is to be told between them.
     pub(crate) notes: Vec<Note>,
+}
+
+/// An event about which the merge decides whether it is taken.
+pub(crate) struct Asked {
+    /// Which of the batch's events.
+    pub(crate) mark: usize,
+    /// Its class: the index of its stream's, and its own there.
+    pub(crate) class: (usize, usize),
+    pub(crate) question: Question,
 }
 
 /// An event.
@@ -63,13 +77,24 @@ pub(crate) enum Told {
 impl Batch {
     /// How much memory it takes, in bytes.
     pub(crate) const fn size(&self) -> usize {
-        self.text.len() + self.marks.len() * size_of::<Mark>() + self.notes.len() * NOTE_BYTES
+        self.text.len()
+            + self.marks.len() * size_of::<Mark>()
+            + self.notes.len() * NOTE_BYTES
+            + self.questions_bytes
+    }
+
+    /// Asks whether the next event is to be taken.
+    pub(crate) fn ask(&mut self, class: (usize, usize), question: Question) {
+        self.questions_bytes += size_of::<Asked>() + question.size();
+        self.questions.push(Asked { mark: self.marks.len(), class, question });
     }
 
     pub(crate) fn clear(&mut self) {
         self.text.clear();
         self.marks.clear();
         self.unmarked = 0;
+        self.questions.clear();
+        self.questions_bytes = 0;
         self.notes.clear();
     }
 

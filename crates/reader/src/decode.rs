@@ -11,7 +11,7 @@ use trackway_ctf::read::{
 use trackway_ctf::text::{Head, LINE_BYTES_MAX, Line, LineFormat, Stamp};
 
 use crate::batch::{Batch, Mark, Told};
-use crate::filter::Gather;
+use crate::filter::{Gather, Question};
 use crate::input::{DataFile, Part};
 use crate::plan::Planner;
 use crate::prefixes::Prefixes;
@@ -30,6 +30,8 @@ pub(crate) struct Task<'t, B> {
     decoder: StreamDecoder<'t>,
     /// What lines of the current packet's class have in common; `None` between packets.
     texts: Option<&'t ClassTexts>,
+    /// The index of the current packet's class.
+    class: usize,
     /// What lines of the current packet have in common.
     packet_text: Vec<u8>,
     prefixes: Prefixes,
@@ -62,6 +64,7 @@ impl<'t, B: Bytes> Task<'t, B> {
             end,
             decoder,
             texts: None,
+            class: 0,
             packet_text: Vec::new(),
             prefixes: Prefixes::new(),
             gather: Gather::default(),
@@ -140,6 +143,7 @@ impl<'t, B: Bytes> Task<'t, B> {
         match begun {
             Ok(packet) => {
                 self.texts = self.stream.texts.get(packet.stream);
+                self.class = packet.stream;
                 // Of a packet that was begun before, they were told then.
                 if self.wanted.start == 0 {
                     losses.into_iter().for_each(|loss| self.lost(loss, batch));
@@ -197,10 +201,13 @@ impl<'t, B: Bytes> Task<'t, B> {
                 return body.skip().map(|()| None);
             };
             // What is damaged is told of by whoever passes over it.
-            if let Some(filters) = &class.filters
-                && !filters.take(&body, &mut self.gather).unwrap_or(false)
-            {
-                return body.skip().map(|()| None);
+            let mut question = None;
+            match &class.filters {
+                Some(filters) if filters.remember() => question = filters.ask(&body).ok(),
+                Some(filters) if !filters.take(&body, &mut self.gather).unwrap_or(false) => {
+                    return body.skip().map(|()| None);
+                }
+                _ => {}
             }
             let class_text = class.text.as_slice();
             let parts = [&texts.stream, class_text, &self.packet_text];
@@ -218,16 +225,17 @@ impl<'t, B: Bytes> Task<'t, B> {
             };
             let (stamp, bit) = (line.stamp, body.position_bits());
             let head = format.event(text, line, body).inspect_err(|_| text.truncate(start))?;
-            Ok(Some(Written { stamp, head, bit }))
+            let question = question.map(|question| (header.class.index(), question));
+            Ok(Some(Written { stamp, head, bit, question }))
         })?;
         let Some(written) = written else { return Ok(false) };
         self.events += 1;
         let Some(written) = written else { return Ok(true) };
-        if !F::HAS_LINES {
+        let Written { stamp, head, bit, question } = written;
+        if !F::HAS_LINES && question.is_none() {
             batch.unmarked += 1;
             return Ok(true);
         }
-        let Written { stamp, head, bit } = written;
         let is_too_large = text.len() - start > LINE_BYTES_MAX;
         let Some(end) = u32::try_from(text.len()).ok().filter(|_| !is_too_large) else {
             text.truncate(start);
@@ -236,6 +244,9 @@ impl<'t, B: Bytes> Task<'t, B> {
             batch.note(Told::Damage(format!("{}: {error}", self.file.name)));
             return Ok(true);
         };
+        if let Some((event, question)) = question {
+            batch.ask((self.class, event), question);
+        }
         batch.marks.push(Mark::new(stamp, end, head));
         self.previous = stamp.or(self.previous);
         Ok(true)
@@ -248,6 +259,8 @@ impl<'t, B: Bytes> Task<'t, B> {
 
 /// An event whose line was written.
 struct Written {
+    /// Whether it is to be taken is still to be decided: its class's index, and what that needs.
+    question: Option<(usize, Question)>,
     stamp: Option<Stamp>,
     head: Head,
     /// Where its body begins in its packet.

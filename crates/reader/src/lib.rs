@@ -46,6 +46,7 @@ pub use recording::unfinished;
 pub use select::{Range, Selection};
 pub use stats::{EventCount, Statistics, StreamCount, statistics};
 
+use filter::Judge;
 use input::{NamedTrace, joined};
 use merge::Merge;
 use pipeline::{Limits, Pipeline, Tools};
@@ -95,19 +96,22 @@ pub fn print<B: Bytes + Sync>(
     output: &mut dyn Write,
     messages: &mut dyn Write,
 ) -> io::Result<Summary> {
-    let before = Before { shown: Shown::default(), preamble: format.preamble() };
+    let before = Before { preamble: format.preamble(), ..Before::default() };
     print_on(inputs, selection, format, settings, before, (output, messages)).map(|done| done.0)
 }
 
 /// What was written before.
+#[derive(Default)]
 struct Before {
     shown: Shown,
     /// What is still to be written before the first line.
     preamble: Vec<u8>,
+    /// What filters remember.
+    judge: Judge,
 }
 
-/// As [`print()`], to an output and messages, after what was written before; also what is shown
-/// now.
+/// As [`print()`], to an output and messages, after what was written before; also what is to be
+/// known afterwards.
 fn print_on<B: Bytes + Sync>(
     inputs: Vec<Input<B>>,
     selection: &Selection<'_>,
@@ -115,7 +119,7 @@ fn print_on<B: Bytes + Sync>(
     settings: &Settings,
     before: Before,
     (output, messages): (&mut dyn Write, &mut dyn Write),
-) -> io::Result<(Summary, Shown)> {
+) -> io::Result<(Summary, Before)> {
     let alone = inputs.into_iter().map(|input| (input, ())).collect();
     let traces: Vec<(NamedTrace, Vec<DataFile<B>>)> =
         joined(alone).into_iter().map(|one| NamedTrace::of(one.input)).collect();
@@ -136,6 +140,7 @@ fn print_on<B: Bytes + Sync>(
         events: 0,
         progress: settings.progress,
         written: None,
+        judge: before.judge,
     };
     let run = std::thread::scope(|scope| {
         for _ in 1..settings.jobs.get() {
@@ -144,8 +149,9 @@ fn print_on<B: Bytes + Sync>(
         let _stop = pipeline.stop_at_end();
         merge.run()
     });
-    let (is_whole, events, shown) = (merge.is_whole, merge.events, merge.shown);
-    run.map(|()| (Summary { is_whole, events, most_bytes: pipeline.most_bytes() }, shown))
+    let (is_whole, events) = (merge.is_whole, merge.events);
+    let after = Before { shown: merge.shown, preamble: Vec::new(), judge: merge.judge };
+    run.map(|()| (Summary { is_whole, events, most_bytes: pipeline.most_bytes() }, after))
 }
 
 /// When the first packet of `inputs` begins, in nanoseconds since the clocks' origin.

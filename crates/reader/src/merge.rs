@@ -13,6 +13,7 @@ use trackway_ctf::read::Bytes;
 use trackway_ctf::text::{LineFormat, Shown};
 
 use crate::batch::{Batch, Told};
+use crate::filter::Judge;
 use crate::pipeline::{Pipeline, Tools};
 use crate::stream::Stream;
 
@@ -30,6 +31,8 @@ struct Cursor {
     mark: usize,
     /// The next note in `batch`.
     note: usize,
+    /// The next question in `batch`.
+    question: usize,
 }
 
 /// Merges the streams of a pipeline.
@@ -52,6 +55,8 @@ pub(crate) struct Merge<'m, 't, B, F> {
     pub(crate) progress: Option<fn(u64)>,
     /// When text was written last.
     pub(crate) written: Option<Instant>,
+    /// Decides about events of which filters remember something.
+    pub(crate) judge: Judge,
 }
 
 impl<B: Bytes, F: LineFormat> Merge<'_, '_, B, F> {
@@ -111,7 +116,7 @@ impl<B: Bytes, F: LineFormat> Merge<'_, '_, B, F> {
                             if let Some(progress) = self.progress {
                                 progress(self.events);
                             }
-                            *cursor = Cursor { batch, mark: 0, note: 0 };
+                            *cursor = Cursor { batch, ..Cursor::default() };
                         }
                         None => return Ok(None),
                     }
@@ -142,7 +147,19 @@ impl<B: Bytes, F: LineFormat> Merge<'_, '_, B, F> {
             return Ok(now);
         }
         let first = cursor.mark;
+        if let Some(taken) = self.judged(cursor, index) {
+            now = cursor.batch.marks.get(first).map_or(now, |mark| mark.time(now));
+            cursor.mark = first + 1;
+            if taken {
+                self.events += 1;
+                self.copy(&cursor.batch, first, cursor.mark);
+            }
+            return self.write_if_full().map(|()| now);
+        }
+        let asked = cursor.batch.questions.get(cursor.question).map(|asked| asked.mark);
+        let note = cursor.batch.notes.get(cursor.note);
         let end = note.map_or(cursor.batch.marks.len(), |note| note.before);
+        let end = asked.map_or(end, |asked| end.min(asked));
         let is_late = |time| limit.is_some_and(|limit| (time, index) > limit);
         let marks = cursor.batch.marks.get(first..end).unwrap_or_default();
         let mut run = 0;
@@ -157,10 +174,20 @@ impl<B: Bytes, F: LineFormat> Merge<'_, '_, B, F> {
         cursor.mark = first + run;
         self.events += run as u64;
         self.copy(&cursor.batch, first, cursor.mark);
-        if self.out.len() >= OUTPUT_BYTES {
-            self.write()?;
+        self.write_if_full().map(|()| now)
+    }
+
+    /// Whether the next event is taken, if that was still to be decided.
+    fn judged(&mut self, cursor: &mut Cursor, index: usize) -> Option<bool> {
+        let asked = cursor.batch.questions.get(cursor.question)?;
+        if asked.mark != cursor.mark {
+            return None;
         }
-        Ok(now)
+        cursor.question += 1;
+        let (class, event) = asked.class;
+        let texts = self.streams.get(index)?.texts.get(class)?;
+        let filters = texts.events.get(event)?.as_ref()?.filters.as_ref()?;
+        Some(self.judge.takes(filters, &asked.question))
     }
 
     /// Copies the lines of the events from `first` up to `end`.
@@ -184,6 +211,10 @@ impl<B: Bytes, F: LineFormat> Merge<'_, '_, B, F> {
     fn write_if_due(&mut self) -> io::Result<()> {
         let is_due = self.written.is_none_or(|written| written.elapsed() >= WRITE_PERIOD);
         if is_due && !self.out.is_empty() { self.write() } else { Ok(()) }
+    }
+
+    fn write_if_full(&mut self) -> io::Result<()> {
+        if self.out.len() >= OUTPUT_BYTES { self.write() } else { Ok(()) }
     }
 
     fn write(&mut self) -> io::Result<()> {

@@ -87,8 +87,8 @@ enum Found {
     Elements(usize, usize),
 }
 
-/// Memory for the values of one event at a time.
-#[derive(Debug, Default)]
+/// The values of one event that a filter asks for.
+#[derive(Debug, Default, Clone)]
 pub(crate) struct Gather {
     found: Vec<Found>,
     bytes: Vec<u8>,
@@ -98,6 +98,14 @@ pub(crate) struct Gather {
 }
 
 impl Gather {
+    /// About what it takes, in bytes.
+    pub(crate) const fn size(&self) -> usize {
+        size_of::<Self>()
+            + self.found.len() * size_of::<Found>()
+            + self.bytes.len()
+            + self.numbers.len() * size_of::<u64>()
+    }
+
     /// Begins with an event.
     pub(crate) fn begin<'g>(&'g mut self, plan: &'g Plan) -> Gathering<'g> {
         self.found.clear();
@@ -109,7 +117,7 @@ impl Gather {
     }
 }
 
-/// The values of one event, while it is decoded, and then.
+/// The same while the event is decoded.
 pub(crate) struct Gathering<'g> {
     plan: &'g Plan,
     gather: &'g mut Gather,
@@ -215,32 +223,32 @@ impl EventSink for Gathering<'_> {
     }
 }
 
-impl Values for Gathering<'_> {
+impl Values for Gather {
     fn number(&self, need: usize) -> Option<u64> {
-        match self.gather.found.get(need)? {
+        match self.found.get(need)? {
             Found::Number(number) => Some(*number),
             _ => None,
         }
     }
 
     fn string(&self, need: usize) -> Option<&[u8]> {
-        match *self.gather.found.get(need)? {
-            Found::Text(begin, end) => self.gather.bytes.get(begin..end),
+        match *self.found.get(need)? {
+            Found::Text(begin, end) => self.bytes.get(begin..end),
             _ => None,
         }
     }
 
     fn length(&self, need: usize) -> Option<u64> {
-        match self.gather.found.get(need)? {
+        match self.found.get(need)? {
             Found::Elements(begin, end) => Some((end - begin) as u64),
             _ => None,
         }
     }
 
     fn element(&self, need: usize, index: u64) -> Option<u64> {
-        match *self.gather.found.get(need)? {
+        match *self.found.get(need)? {
             Found::Elements(begin, end) => {
-                let numbers = self.gather.numbers.get(begin..end)?;
+                let numbers = self.numbers.get(begin..end)?;
                 numbers.get(usize::try_from(index).ok()?).copied()
             }
             _ => None,

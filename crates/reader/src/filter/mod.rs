@@ -6,9 +6,10 @@
 //! gather   the values that a filter asks for, taken while an event is decoded
 //! ```
 //!
-//! An event that lacks what a filter asks for is not taken by it, as when it is recorded. What
-//! filters remember from one event to the next depends on which events there were, and in which
-//! order: streams are decoded beside each other, so such filters are refused here.
+//! An event that lacks what a filter asks for is not taken by it, as when it is recorded. Streams are
+//! decoded beside each other, on as many threads as there are; but what a filter remembers from one
+//! event to the next (`count()`, `changed()`, `rate()`) depends on their order. So of such filters
+//! the values alone are gathered there, and go with the event's line to the merge, which decides.
 
 mod class;
 mod gather;
@@ -83,8 +84,7 @@ impl Filters {
     ///
     /// # Errors
     ///
-    /// If a filter cannot be meant for any class of events that it is about, though there are such;
-    /// or if it remembers something.
+    /// If a filter cannot be meant for any class of events that it is about, though there are such.
     pub fn check<'t>(
         &self,
         traces: impl Iterator<Item = &'t Trace> + Clone,
@@ -108,10 +108,11 @@ impl Filters {
         event: &EventClass,
     ) -> Option<ClassFilters> {
         let layout = class::layout(stream, event);
-        let about = self.all.iter().filter(|wanted| wanted.is_about(event, self.matches));
-        let filters = about.map(|wanted| {
+        let all = self.all.iter().enumerate();
+        let about = all.filter(|(_, wanted)| wanted.is_about(event, self.matches));
+        let filters = about.map(|(number, wanted)| {
             let filter = check(&wanted.expression, &layout).ok()?;
-            Some((Plan::new(&filter), filter))
+            Some(ClassFilter { number, plan: Plan::new(&filter), filter })
         });
         Some(ClassFilters { filters: filters.collect::<Option<_>>()? })
     }
@@ -145,13 +146,6 @@ impl Wanted {
                 None => Ok(vec![self.about_nothing()]),
             };
         };
-        if filter.cells > 0 {
-            return Err(FilterError(format!(
-                "{}\ncount(), changed() and rate() decide while events are recorded: here they \
-                 cannot be used",
-                self.expression
-            )));
-        }
         let expression = &self.expression;
         Ok(filter.warnings.iter().map(|warning| warning.render(expression)).collect())
     }
@@ -169,13 +163,26 @@ fn is_closer(error: &Error, than: &Error) -> bool {
     is_near(error) && !is_near(than)
 }
 
+/// A filter, checked against a class of events.
+struct ClassFilter {
+    /// Its place among [`Filters`].
+    number: usize,
+    plan: Plan,
+    filter: Filter,
+}
+
 /// The filters that decide about one class of events.
 pub(crate) struct ClassFilters {
-    filters: Vec<(Plan, Filter)>,
+    filters: Vec<ClassFilter>,
 }
 
 impl ClassFilters {
-    /// Whether all of them take an event.
+    /// Whether one of them remembers something from one event to the next.
+    pub(crate) fn remember(&self) -> bool {
+        self.filters.iter().any(|one| one.filter.cells > 0)
+    }
+
+    /// Whether all of them take an event. They remember nothing.
     ///
     /// # Errors
     ///
@@ -185,26 +192,80 @@ impl ClassFilters {
         body: &Body<'_, '_, '_>,
         gather: &mut Gather,
     ) -> Result<bool, DecodeError> {
-        let mut world = Moment {
-            time_ns: body.header.time.unwrap_or_default().cast_unsigned(),
-            seed: body.header.clock ^ body.position_bits().rotate_left(32),
-        };
-        for (plan, filter) in &self.filters {
-            let mut sink = gather.begin(plan);
-            body.look(&mut sink)?;
-            if !evaluate(filter, &sink, &mut State::default(), &mut world) {
+        let mut moment = Moment::of(body);
+        for ClassFilter { plan, filter, .. } in &self.filters {
+            body.look(&mut gather.begin(plan))?;
+            if !evaluate(filter, gather, &mut State::default(), &mut moment) {
                 return Ok(false);
             }
         }
         Ok(true)
     }
+
+    /// What they ask an event for, to be judged in the order of time.
+    ///
+    /// # Errors
+    ///
+    /// If its bytes are damaged.
+    pub(crate) fn ask(&self, body: &Body<'_, '_, '_>) -> Result<Question, DecodeError> {
+        let gathered = self.filters.iter().map(|one| {
+            let mut gather = Gather::default();
+            body.look(&mut gather.begin(&one.plan)).map(|()| gather)
+        });
+        Ok(Question { moment: Moment::of(body), values: gathered.collect::<Result<_, _>>()? })
+    }
 }
 
-/// What a filter that remembers nothing asks of the world. Its chance is one that is the same each
-/// time that the trace is read.
+/// An event about which filters decide that remember something.
+#[derive(Debug)]
+pub(crate) struct Question {
+    moment: Moment,
+    /// What each of the class's filters asks for.
+    values: Vec<Gather>,
+}
+
+impl Question {
+    /// About what it takes, in bytes.
+    pub(crate) fn size(&self) -> usize {
+        size_of::<Self>() + self.values.iter().map(Gather::size).sum::<usize>()
+    }
+}
+
+/// What filters remember, over all streams: asked in the order of time.
+#[derive(Debug, Default)]
+pub(crate) struct Judge {
+    /// By the filter's place among [`Filters`].
+    states: Vec<State>,
+}
+
+impl Judge {
+    /// Whether all filters of its class take an event.
+    pub(crate) fn takes(&mut self, filters: &ClassFilters, question: &Question) -> bool {
+        let mut moment = question.moment;
+        filters.filters.iter().zip(&question.values).all(|(one, values)| {
+            if self.states.len() <= one.number {
+                self.states.resize(one.number + 1, State::default());
+            }
+            evaluate(&one.filter, values, &mut self.states[one.number], &mut moment)
+        })
+    }
+}
+
+/// What a filter asks of the world. Its chance is one that is the same each time that the trace is
+/// read.
+#[derive(Debug, Clone, Copy)]
 struct Moment {
     time_ns: u64,
     seed: u64,
+}
+
+impl Moment {
+    fn of(body: &Body<'_, '_, '_>) -> Self {
+        Self {
+            time_ns: body.header.time.unwrap_or_default().cast_unsigned(),
+            seed: body.header.clock ^ body.position_bits().rotate_left(32),
+        }
+    }
 }
 
 impl World for Moment {

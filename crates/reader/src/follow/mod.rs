@@ -22,7 +22,7 @@ use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use trackway_ctf::read::Trace;
-use trackway_ctf::text::{LineFormat, Shown};
+use trackway_ctf::text::LineFormat;
 
 use crate::filter::Filters;
 use crate::folder::{self, Found, Known, OpenError};
@@ -104,8 +104,7 @@ pub fn follow<E: From<OpenError>>(
         live: Live::default(),
         growth: Growth::default(),
         told: Told::default(),
-        shown: Shown::default(),
-        preamble: format.preamble(),
+        before: Before { preamble: format.preamble(), ..Before::default() },
         is_ours: false,
         is_whole: false,
     };
@@ -165,9 +164,8 @@ struct Follower<'a> {
     live: Live,
     growth: Growth,
     told: Told,
-    shown: Shown,
-    /// What is to be written before the first event.
-    preamble: Vec<u8>,
+    /// What was written, and is to be known for what comes.
+    before: Before,
     /// Whether `trackway record` writes all of the traces, as far as there are any.
     is_ours: bool,
     /// Whether the latest look found none of them damaged.
@@ -278,12 +276,11 @@ impl Follower<'_> {
         let Following { events, filters, .. } = *self.following;
         let selection = Selection { range, events, filters };
         let mut said = Vec::new();
-        let preamble = std::mem::take(&mut self.preamble);
-        let before = Before { shown: std::mem::take(&mut self.shown), preamble };
+        let before = std::mem::take(&mut self.before);
         let streams: (&mut dyn Write, &mut dyn Write) = (output, &mut said);
         let settings = &self.following.settings;
         let printed = print_on(found.inputs, &selection, format, settings, before, streams);
-        (_, self.shown) = printed.map_err(OpenError::Message)?;
+        (_, self.before) = printed.map_err(OpenError::Message)?;
         self.told.say(&said, messages).map_err(OpenError::Message)
     }
 }

@@ -5,7 +5,7 @@ use std::io::Write;
 use std::os::unix::fs::FileExt as _;
 use std::time::Duration;
 
-use trackway_ctf::text::{Calendar, Pretty, PrettyOptions, Shown, utc};
+use trackway_ctf::text::{Calendar, Pretty, PrettyOptions, utc};
 use trackway_testkit::{Random, TemporaryFolder};
 
 use super::growth::{Growth, LAG_NS};
@@ -98,7 +98,7 @@ struct Simulation {
     live: Live,
     growth: Growth,
     told: super::Told,
-    shown: Shown,
+    before: Before,
     events: u64,
     out: Vec<u8>,
     said: Vec<u8>,
@@ -119,13 +119,13 @@ impl Simulation {
         }
         let settings = Settings::default();
         let mut messages = Vec::new();
-        let before = Before { shown: std::mem::take(&mut self.shown), preamble: Vec::new() };
+        let before = std::mem::take(&mut self.before);
         let streams: (&mut dyn Write, &mut dyn Write) = (&mut self.out, &mut messages);
         let selection = Selection::default();
         let printed = print_on(inputs, &selection, &format(), &settings, before, streams);
-        let (summary, shown) = printed.expect("memory");
+        let (summary, before) = printed.expect("memory");
         self.events += summary.events;
-        self.shown = shown;
+        self.before = before;
         self.told.say(&messages, &mut self.said).expect("memory");
     }
 
