@@ -9,7 +9,9 @@ use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use trackway_tests::{World, build_dir, has, is_lockless, is_root, skipped, source_dir};
+use trackway_tests::{
+    World, build_dir, copy_program, has, is_lockless, is_root, skipped, source_dir,
+};
 
 /// What doctor said.
 struct Report {
@@ -278,7 +280,7 @@ fn a_library_that_is_not_installed_is_missing() {
     let world = World::new("doctor-library");
     let bin = world.path("bin");
     fs::create_dir(&bin).expect("a folder");
-    fs::copy(build_dir().join("trackway"), bin.join("trackway")).expect("a copy");
+    copy_program(&build_dir().join("trackway"), &bin.join("trackway"));
     let doctor = |bin: &Path| {
         let mut command = world.command(bin.join("trackway"));
         command.args(["doctor", "--format", "json"]).output().expect("trackway runs")

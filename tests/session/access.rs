@@ -40,7 +40,7 @@ fn another_user_gets_to_nothing() {
     fs::set_permissions(place.world.path(""), fs::Permissions::from_mode(0o755)).expect("ours");
     // What another user can run: a copy, where he gets to it.
     let trackway = place.world.path("trackway");
-    fs::copy(trackway_tests::build_dir().join("trackway"), &trackway).expect("a copy");
+    trackway_tests::copy_program(&trackway_tests::build_dir().join("trackway"), &trackway);
     let trackway = trackway.to_str().expect("text");
     let (_, text, talk) = told(&as_nobody(&place, &[trackway, "--version"]));
     assert!(text.starts_with("trackway "), "{talk}");

@@ -47,7 +47,7 @@ fn processes_are_chosen_by_executable() {
     let place = Place::new("session-executable");
     let copy = |name: &str| {
         let path = place.world.path(name);
-        std::fs::copy(&place.emitter, &path).expect("a copy");
+        trackway_tests::copy_program(&place.emitter, &path);
         path
     };
     let (alpha, beta) = (copy("alpha"), copy("beta"));
