@@ -104,6 +104,23 @@ fn a_recorder_that_stands_still_is_said_to() {
     assert_there(&place.numbers("trace"), 0, begin..steps.counts().emitted());
 }
 
+/// RUN a recorder that is stopped for longer than programs take it to be alive. EXPECT that this is
+/// said when it goes on, and with the numbers at the end, which do not count what is missing.
+#[test]
+fn what_nobody_counted_while_the_recorder_stood_still_is_said() {
+    let place = Place::new("session-standstill");
+    place.ok("session create web --on life:* -o trace");
+    let recorder = place.recorder_of("web").cast_signed();
+    send(recorder, libc::SIGSTOP);
+    std::thread::sleep(std::time::Duration::from_secs(5));
+    send(recorder, libc::SIGCONT);
+    let said = "the recorder was stopped for 5 s: events of that time may be missing, uncounted";
+    wait_for("the notice", || place.status("web")["notices"].to_string().contains(said));
+    place.emit("steps", 3);
+    let (_, talk) = place.ok("session destroy");
+    assert!(talk.contains("3 events recorded") && talk.contains(said), "{talk}");
+}
+
 /// The program in this mode, in a time namespace of its own, whose CLOCK_MONOTONIC is days ahead;
 /// `None` (said so) where that cannot be had.
 fn ahead_of_time(place: &Place, steps: &Steps, mode: &str, argument: u64) -> Option<Command> {

@@ -161,3 +161,21 @@ fn a_flight_recorder_is_recovered_by_the_next_session() {
     assert_eq!(numbers_of(&place.ok("print flight").0)[&ONE].len(), 200);
     place.ok("session destroy web");
 }
+
+/// RUN a session that begins anew in the same folder after each kill, as a service manager has it.
+/// EXPECT that no trace of an earlier one goes.
+#[test]
+fn who_begins_anew_again_and_again_keeps_what_there_was() {
+    let place = Place::new("session-restarts");
+    for events in [5, 6, 7] {
+        place.ok("session create web --on life:* -o trace");
+        place.emit("steps", events);
+        let recorder = place.recorder_of("web");
+        send(recorder.cast_signed(), libc::SIGKILL);
+        wait_for("its end", || !std::path::Path::new(&format!("/proc/{recorder}")).exists());
+    }
+    place.run("recover");
+    for (trace, events) in [("trace.old", 5), ("trace.old-2", 6), ("trace", 7)] {
+        assert_eq!(place.numbers(trace)[&ONE].len(), events, "{trace}");
+    }
+}

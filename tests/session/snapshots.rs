@@ -143,3 +143,32 @@ fn pieces_of_a_session_whose_channels_changed_are_read_together() {
     place.ok("session destroy web");
     assert_eq!(whole(), 5 + 6 + 7);
 }
+
+/// RUN flight recorders whose folders are moved, and others that record into the old places. EXPECT
+/// snapshots in the moved folder, and that the end of one removes nothing of the other, nor of what
+/// somebody put into the old place.
+#[test]
+fn a_flight_recorder_that_was_moved_leaves_its_old_place_alone() {
+    let place = Place::new("session-moved-flight");
+    let path = |name: &str| place.world.path(name);
+    place.ok("session create flight --on life:* --flight-recorder -o trace");
+    place.emit("steps", 3);
+    std::fs::rename(path("trace"), path("moved")).expect("moved");
+    place.ok("session create web --on life:* -o trace");
+    place.ok("session snapshot flight");
+    assert_eq!(place.numbers("moved/snapshot-1")[&ONE].len(), 3);
+    assert!(!path("trace/snapshot-1").exists());
+    let talk = place.refused("session snapshot flight -o trace/ust/mine");
+    assert!(talk.contains("lies in the trace"), "{talk}");
+    place.ok("session destroy flight");
+    place.emit("steps", 5);
+    place.ok("session destroy web");
+    assert_eq!(place.numbers("trace")[&ONE].len(), 5);
+
+    place.ok("session create flight --on life:* --flight-recorder -o other");
+    std::fs::rename(path("other"), path("away")).expect("moved");
+    std::fs::create_dir_all(path("other/ust/src")).expect("a folder");
+    std::fs::write(path("other/ust/src/file.c"), "precious").expect("a file");
+    place.ok("session destroy flight");
+    assert!(path("other/ust/src/file.c").exists() && !path("away").exists());
+}

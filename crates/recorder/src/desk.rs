@@ -8,7 +8,7 @@
 //! [`serve`]: mod@crate::serve
 //! [`record`]: mod@crate::record
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use trackway_session::machine::{CREATOR, Effect, Machine, Outcome, Output, Snapshot};
@@ -18,6 +18,7 @@ use trackway_sys::wait::Awaited;
 
 use crate::control::server::Server;
 use crate::parts::Parts;
+use crate::place::Place;
 use crate::report::Notices;
 use crate::{ChannelSettings, RecordError, SessionSettings, Summary, processes, trace};
 
@@ -58,6 +59,8 @@ pub(crate) struct Desk {
     pub(crate) session: SessionSettings,
     /// The folder of its trace, absolute, as the user named it.
     pub(crate) folder: PathBuf,
+    /// The same, wherever it is moved.
+    place: Place,
     making: Making,
     began: Instant,
     /// See [`Status::is_foreground`].
@@ -70,11 +73,16 @@ impl Desk {
         spec: SessionSpec,
         server: Option<Server>,
         session: SessionSettings,
-        folder: PathBuf,
+        (folder, place): (PathBuf, Place),
         making: Making,
     ) -> Self {
         let (machine, began) = (Machine::new(spec), Instant::now());
-        Self { machine, server, session, folder, making, began, is_foreground: false }
+        Self { machine, server, session, folder, place, making, began, is_foreground: false }
+    }
+
+    /// Where the trace is now: what is at the path that the user named may be another one.
+    pub(crate) fn folder_now(&self) -> Result<PathBuf, RecordError> {
+        self.place.name(&self.folder).map_err(RecordError::io("use", &self.folder))
     }
 
     /// What to wait for.
@@ -220,27 +228,42 @@ impl Desk {
         notices: &Notices,
     ) -> Result<Outcome, RecordError> {
         let folder = match &snapshot.output {
-            Output::Folder(folder) => folder.clone(),
-            Output::Numbered(number) => self.snapshot_folder(*number),
+            Output::Folder(folder) => {
+                self.check_outside_others(folder)?;
+                folder.clone()
+            }
+            Output::Numbered(number) => self.snapshot_folder(*number)?,
         };
         let facts = parts.snapshot(&folder, snapshot, notices)?;
         notices.say(format_args!("{} events in {}", facts.events, facts.folder.display()));
         Ok(Outcome::Snapshot(facts))
     }
 
+    /// Whether a new trace there would lie in no trace but our own, where snapshots do.
+    fn check_outside_others(&self, folder: &Path) -> Result<(), RecordError> {
+        match trace::check_outside(folder) {
+            Err(RecordError::FolderInside(inner, outer)) => {
+                let own = self.folder_now()?.canonicalize().ok();
+                let is_own = own.is_some_and(|own| own == outer);
+                if is_own { Ok(()) } else { Err(RecordError::FolderInside(inner, outer)) }
+            }
+            checked => checked,
+        }
+    }
+
     /// Where a snapshot goes if nobody says where: into the session's folder. Where flight
     /// recorders are in the trace at the end, beside it: who reads the trace has each event once.
-    fn snapshot_folder(&self, number: u32) -> PathBuf {
-        let name = trace::snapshot_name(number);
-        match self.folder.file_name().filter(|_| self.is_foreground) {
-            None => self.folder.join(name),
+    fn snapshot_folder(&self, number: u32) -> Result<PathBuf, RecordError> {
+        let (trace, name) = (self.folder_now()?, trace::snapshot_name(number));
+        Ok(match trace.file_name().filter(|_| self.is_foreground) {
+            None => trace.join(name),
             Some(folder) => {
                 let mut beside = folder.to_owned();
                 beside.push(".");
                 beside.push(name);
-                self.folder.with_file_name(beside)
+                trace.with_file_name(beside)
             }
-        }
+        })
     }
 
     /// How the session goes, whose parts these are.

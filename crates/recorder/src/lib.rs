@@ -30,6 +30,7 @@ mod memory;
 mod metadata;
 mod origins;
 mod parts;
+mod pause;
 mod place;
 mod processes;
 mod record;

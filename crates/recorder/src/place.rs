@@ -51,6 +51,23 @@ impl Place {
         }
     }
 
+    /// Its name now: `named`, if that is it, else the kernel's.
+    ///
+    /// # Errors
+    ///
+    /// As [`Self::now`].
+    pub(crate) fn name(&self, named: &Path) -> io::Result<PathBuf> {
+        if self.is_at(named)? {
+            return Ok(named.to_owned());
+        }
+        let now = self.now()?;
+        let name = fs::read_link(&now).unwrap_or(now);
+        match self.is_at(&name)? {
+            true => Ok(name),
+            false => Err(io::Error::new(io::ErrorKind::NotFound, "its folder was moved")),
+        }
+    }
+
     /// Whether it is known that it was removed.
     pub(crate) fn is_removed(&self) -> bool {
         // Not all file systems say that a folder has no links any more; the kernel's name of it
@@ -92,6 +109,10 @@ mod tests {
         fs::create_dir(&before).expect("a folder");
         let place = Place::open(&before).expect("a folder");
         fs::rename(&before, &after).expect("moved");
+        assert_eq!(place.name(&before).expect("a name"), after.canonicalize().expect("there"));
+        assert_eq!(place.name(&after).expect("a name"), after);
+        fs::create_dir(&before).expect("another folder");
+        assert_ne!(place.name(&before).expect("a name"), before);
         fs::write(place.now().expect("there").join("file"), "text").expect("written");
         assert_eq!(fs::read_to_string(after.join("file")).expect("read"), "text");
     }

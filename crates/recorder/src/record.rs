@@ -30,14 +30,11 @@ use crate::descendants::{self, Descendants};
 use crate::desk::{self, Desk, Making};
 use crate::error::io_error;
 use crate::parts::Parts;
+use crate::pause::Pause;
 use crate::recover::recover_in_passing;
 use crate::report::{self, Grouped, Notices};
-use crate::slot::LEASE_NS;
-use crate::trace;
+use crate::trace::{self, Older};
 use crate::{ChannelSettings, Home, RecordError, Recording, SessionSettings, Summary, elf};
-
-/// The lease, less the time after which it is renewed at the latest.
-const STANDSTILL_MIN: Duration = Duration::from_millis(LEASE_NS / 1_000_000 - 500);
 
 /// How often it is looked what happens once nothing is recorded any more, in ns.
 const UNRECORDED_PERIOD_NS: u64 = 500_000_000;
@@ -146,10 +143,10 @@ pub fn record(options: &RecordOptions, notices: &Notices) -> Result<CommandEnd, 
     let warned = warn_of_rules(&rules, &found, &libraries, &home, notices);
 
     let (output, room) = match &options.output {
-        Some(output) => (output.clone(), trace::prepare_session(output)?),
+        Some(output) => (output.clone(), trace::prepare_session(output, Older::Goes)?),
         None => trace::prepare_new("")?,
     };
-    let path = room.path.clone();
+    let (path, place) = (room.path.clone(), room.place()?);
     if let Some(moved) = &room.moved {
         notices.say(format_args!("the earlier trace is now {}", moved.display()));
     }
@@ -180,7 +177,7 @@ pub fn record(options: &RecordOptions, notices: &Notices) -> Result<CommandEnd, 
         channels: specs,
         ..SessionSpec::default()
     };
-    let mut desk = Desk::new(spec, server, session, folder, making);
+    let mut desk = Desk::new(spec, server, session, (folder, place), making);
     desk.is_foreground = true;
     let live = Live {
         notices,
@@ -565,48 +562,6 @@ impl Live<'_> {
 
 fn cannot_watch(errno: trackway_sys::Errno) -> RecordError {
     RecordError::Io("watch", "the command".into(), io_error(errno))
-}
-
-/// Notices when this process stood still (SIGSTOP, a stuck disk) so long that the lease may have
-/// run out: writers take the recorder for dead then, and what they do is nobody's and uncounted.
-struct Pause {
-    looked: Instant,
-    longest: Duration,
-}
-
-impl Pause {
-    fn new() -> Self {
-        Self { looked: Instant::now(), longest: Duration::ZERO }
-    }
-
-    /// One look, in each round of the loop that also renews the lease.
-    fn look(&mut self, notices: &Notices) {
-        let stood = self.looked.elapsed();
-        self.looked = Instant::now();
-        if stood >= STANDSTILL_MIN {
-            self.longest = self.longest.max(stood);
-            Self::say_one(notices, stood);
-        }
-    }
-
-    /// What was done since the last look is none.
-    fn look_away(&mut self) {
-        self.looked = Instant::now();
-    }
-
-    /// Says the longest again, at the end.
-    fn say(&self, notices: &Notices) {
-        if self.longest > Duration::ZERO {
-            Self::say_one(notices, self.longest);
-        }
-    }
-
-    fn say_one(notices: &Notices, stood: Duration) {
-        notices.say(format_args!(
-            "the recorder was stopped for {} s: events of that time may be missing, uncounted",
-            stood.as_secs()
-        ));
-    }
 }
 
 /// The line that shows how it goes.

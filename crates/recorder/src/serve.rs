@@ -16,8 +16,9 @@ use crate::crashes::Crash;
 use crate::desk::{self, Desk, Making};
 use crate::error::io_error;
 use crate::parts::Parts;
+use crate::pause::Pause;
 use crate::report::Notices;
-use crate::trace::{self, Room};
+use crate::trace::{self, Older, Room};
 use crate::users::Scope;
 use crate::{RecordError, Recording, SessionSettings, record, slot};
 
@@ -88,6 +89,7 @@ struct Served {
     watches_crashes: bool,
     /// What keeps it from writing, if anything does.
     stall: Option<String>,
+    pause: Pause,
     failure: Option<Refusal>,
 }
 
@@ -108,7 +110,7 @@ impl Served {
         record::recover_the_dead(&notices);
         let is_new_folder = spec.output.as_ref().is_none_or(|output| !output.exists());
         let (folder, room) = match &spec.output {
-            Some(output) => (output.clone(), trace::prepare_session(output)?),
+            Some(output) => (output.clone(), trace::prepare_session(output, Older::Stays)?),
             None => trace::prepare_new(&spec.name)?,
         };
         let folder = std::path::absolute(&folder).unwrap_or(folder);
@@ -130,7 +132,7 @@ impl Served {
             ));
         }
         Ok(Self {
-            desk: Desk::new(spec, Some(server), session, folder, MAKING),
+            desk: Desk::new(spec, Some(server), session, (folder, room.place()?), MAKING),
             notices,
             signals,
             scope,
@@ -139,12 +141,14 @@ impl Served {
             parts: None,
             watches_crashes,
             stall: None,
+            pause: Pause::new(),
             failure: None,
         })
     }
 
     fn run(&mut self, begun: &mut dyn FnMut(&Begun)) -> Result<(), RecordError> {
         loop {
+            let mut is_told = false;
             while let Some(effect) = self.desk.next_effect(&mut self.parts, &self.notices) {
                 if effect == Effect::Exit {
                     self.desk.flush();
@@ -152,6 +156,12 @@ impl Served {
                     return failure.map_or(Ok(()), Err);
                 }
                 self.carry_out(effect, begun);
+                is_told = true;
+            }
+            // What it was told to do may take long, and renews the lease meanwhile.
+            match is_told {
+                true => self.pause.look_away(),
+                false => self.pause.look(&self.notices),
             }
             let period_ns = self.look();
             self.wait(period_ns)?;
@@ -204,6 +214,7 @@ impl Served {
         } else {
             summary.say(&said, &self.desk.folder, false);
         }
+        self.pause.say(&said);
         if self.notices.are_printed() {
             // In the foreground: for the terminal or the service manager's log.
             said.all().iter().for_each(|line| self.notices.say(format_args!("{line}")));
@@ -214,10 +225,12 @@ impl Served {
     /// Removes the trace of a session that has written nothing but snapshots, and the folder, if
     /// it was not there before and nothing is there.
     fn remove_empty_folders(&self) {
-        if trace::has_no_stream(&self.desk.session.path) {
-            let _ = std::fs::remove_dir_all(self.desk.session.path.join("ust"));
+        // What is at its path may be another's by now.
+        let Ok(folder) = self.desk.folder_now() else { return };
+        if trace::has_no_stream(&folder) {
+            trace::remove_unwritten(&folder);
             if self.is_new_folder {
-                let _ = std::fs::remove_dir(&self.desk.session.path);
+                let _ = std::fs::remove_dir(&folder);
             }
         }
     }

@@ -309,7 +309,15 @@ pub(crate) struct Room {
     pub(crate) path: PathBuf,
     /// Where an earlier trace was moved.
     pub(crate) moved: Option<PathBuf>,
-    _lock: File,
+    lock: File,
+}
+
+impl Room {
+    /// The folder, to be found again wherever it is moved. It stays locked as long as this lives.
+    pub(crate) fn place(&self) -> Result<Place, RecordError> {
+        let folder = self.lock.try_clone().map_err(RecordError::io("use", &self.path))?;
+        Ok(Place::of(folder, &self.path))
+    }
 }
 
 /// How often a lock is tried, and how long between: readers take it for a moment, to see whether a
@@ -321,20 +329,34 @@ const LOOKS_MAX: usize = 8;
 /// Most names that are tried for a folder that the user did not name.
 const NAMES_MAX: usize = 1000;
 
+/// What becomes of the trace at `root.old` where the one at `root` takes its name.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Older {
+    /// It goes, as perf(1) has it: somebody has typed a command again.
+    Goes,
+    /// It stays, and the one at `root` becomes `root.old-2`, and so on: who begins anew may be a
+    /// service manager, after one crash and the next.
+    Stays,
+}
+
 /// Makes room for a session's trace at `root`, as [`prepare`] does.
 ///
 /// # Errors
 ///
 /// If it would lie in another trace, too.
-pub(crate) fn prepare_session(root: &Path) -> Result<Room, RecordError> {
+pub(crate) fn prepare_session(root: &Path, older: Older) -> Result<Room, RecordError> {
     check_outside(root)?;
-    prepare(root)
+    prepare_with(root, older)
 }
 
-/// Makes room for a trace at `root`: an earlier trace there is moved to `root.old`, as perf(1)
-/// does, in place of an even earlier one. Folders that hold anything else are left alone, and so
-/// are those that are being recorded into.
+/// Makes room for a trace at `root`: an earlier trace there is moved to `root.old`, in place of an
+/// even earlier one. Folders that hold anything else are left alone, and so are those that are being
+/// recorded into.
 pub(crate) fn prepare(root: &Path) -> Result<Room, RecordError> {
+    prepare_with(root, Older::Goes)
+}
+
+fn prepare_with(root: &Path, older: Older) -> Result<Room, RecordError> {
     let absolute = std::path::absolute(root).map_err(RecordError::io("use", root))?;
     // Without a slash at the end, which would make `root.old` lie inside.
     let root: PathBuf = absolute.components().collect();
@@ -343,9 +365,9 @@ pub(crate) fn prepare(root: &Path) -> Result<Room, RecordError> {
         make(&root).map_err(RecordError::io("make", &root))?;
         let Some(lock) = lock(&root)? else { continue };
         if is_empty(&root).map_err(RecordError::io("use", &root))? {
-            return Ok(Room { path: root, moved, _lock: lock });
+            return Ok(Room { path: root, moved, lock });
         }
-        moved = Some(move_aside(&root)?);
+        moved = Some(move_aside(&root, older)?);
     }
     Err(RecordError::FolderBusy(root))
 }
@@ -447,6 +469,19 @@ pub(crate) fn has_no_stream(root: &Path) -> bool {
     channels_of(root).iter().all(|channel| has_none(&channel.join("index")))
 }
 
+/// Removes what [`Trace::create`] made of a trace without streams, and nothing else: what others put
+/// there stays, with the folders that it is in.
+pub(crate) fn remove_unwritten(root: &Path) {
+    // What cannot be removed is no harm.
+    for channel in channels_of(root) {
+        let _ = fs::remove_file(channel.join("metadata"));
+        let _ = fs::remove_dir_all(channel.join(FACTS));
+        let _ = fs::remove_dir(channel.join("index"));
+        let above = channel.ancestors().take_while(|folder| *folder != root);
+        above.for_each(|folder| drop(fs::remove_dir(folder)));
+    }
+}
+
 /// Name of the folder of a session's snapshot.
 pub(crate) fn snapshot_name(number: u32) -> String {
     format!("{SNAPSHOT}{number}")
@@ -475,15 +510,24 @@ fn is_only_a_trace(folder: &Path) -> bool {
 }
 
 /// Moves the earlier trace at `root`, which we have locked, to `root.old`.
-fn move_aside(root: &Path) -> Result<PathBuf, RecordError> {
+fn move_aside(root: &Path, older: Older) -> Result<PathBuf, RecordError> {
     let is_here = || File::open(".").is_ok_and(|here| is_at(&here, root));
     if !is_only_a_trace(root) || root.file_name().is_none() || is_here() {
         return Err(RecordError::FolderInUse(root.to_owned()));
     }
-    let mut old = root.as_os_str().to_owned();
-    old.push(".old");
-    let old = PathBuf::from(old);
-    if fs::symlink_metadata(&old).is_ok() {
+    let named = |end: &str| {
+        let mut old = root.as_os_str().to_owned();
+        old.push(end);
+        PathBuf::from(old)
+    };
+    let is_there = |path: &Path| fs::symlink_metadata(path).is_ok();
+    let mut old = named(".old");
+    if older == Older::Stays {
+        let others = (2..NAMES_MAX).map(|number| named(&format!(".old-{number}")));
+        let free = std::iter::once(old.clone()).chain(others).find(|path| !is_there(path));
+        old = free.ok_or(RecordError::FolderInUse(old))?;
+    }
+    if is_there(&old) {
         // Whoever records there keeps it.
         let _lock = lock(&old)?;
         let gone = is_empty(&old).unwrap_or(false) || is_only_a_trace(&old);
@@ -583,6 +627,14 @@ mod tests {
             assert_eq!(room.moved.as_ref(), Some(&old));
             put(&root);
         }
+        // Nothing goes that is nobody's to be typed again.
+        for number in 2..4 {
+            let room = prepare_session(&root, Older::Stays).unwrap();
+            let other = base.join("a").join(format!("trace.old-{number}"));
+            assert_eq!(room.moved.as_ref(), Some(&other));
+            put(&root);
+        }
+        assert!(old.join("ust").exists());
         put(&old.join("snapshot-12"));
         fs::remove_dir_all(old.join("ust")).unwrap();
         assert!(is_only_a_trace(&old));

@@ -71,7 +71,7 @@ pub(crate) struct CreateArguments {
     #[arg(value_name = "NAME", required_unless_present = "load")]
     pub(crate) name: Option<String>,
     /// Folder of the trace: new, empty, or with an earlier trace and nothing else, which is moved
-    /// to DIR.old, in the place of what was there [default: a new folder,
+    /// to DIR.old (or DIR.old-2, …: nothing is deleted) [default: a new folder,
     /// trackway-NAME-DATE-TIME]
     #[arg(short, long, value_name = "DIR")]
     pub(crate) output: Option<PathBuf>,
