@@ -86,6 +86,27 @@ fn what_is_cleared_is_forgotten() {
     assert_there(&numbers, 0, cleared..steps.counts().emitted());
 }
 
+/// RUN a clearing that cannot be done to its end, because a folder is not there. EXPECT that this
+/// is said, and that what comes afterwards is in the trace.
+#[test]
+fn what_comes_after_a_clearing_that_failed_is_recorded() {
+    let place = Place::new("session-clear-fails");
+    place.ok("session create web --on life:* -o trace");
+    place.emit("steps", 20);
+    place.ok("session stop");
+    place.ok("session start");
+    let channel = place.world.path("trace/ust/uid").read_dir().expect("users").next();
+    let channel = channel.expect("a user").expect("a folder").path().join("64-bit");
+    std::fs::rename(channel.join("index"), channel.join("away")).expect("moved");
+    let talk = place.refused("session clear");
+    assert!(talk.contains("remove what is in"), "{talk}");
+    std::fs::remove_dir_all(channel.join("away")).expect("removed");
+    std::fs::create_dir(channel.join("index")).expect("a folder");
+    place.emit("steps", 30);
+    place.ok("session destroy");
+    assert_eq!(place.numbers("trace")[&ONE].len(), 30);
+}
+
 /// RUN save, destroy, load (under its name, and another), create --load. EXPECT sessions that are
 /// saved as the first was, and record the same.
 #[test]

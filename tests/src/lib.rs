@@ -57,8 +57,9 @@ pub fn has(program: &str) -> bool {
     std::env::split_paths(&path).any(|dir| dir.join(program).is_file())
 }
 
-/// Copies a program that is to be run. Not in this process: a child of another thread's, between fork
-/// and exec, would have the copy open for writing, and nobody could run it meanwhile (ETXTBSY).
+/// Copies a program that is to be run. Not in this process: a child of another thread's, between
+/// fork and exec, would have the copy open for writing, and nobody could run it meanwhile
+/// (ETXTBSY).
 pub fn copy_program(from: &Path, to: &Path) {
     let status = Command::new("cp").arg("-p").arg(from).arg(to).status().expect("cp runs");
     assert!(status.success(), "cp {} {}", from.display(), to.display());

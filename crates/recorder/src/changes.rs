@@ -142,10 +142,10 @@ impl Recording {
         self.pause();
         self.ended.forget_counts();
         let cleared = self.remove_streams();
-        if cleared.is_ok() {
-            let regions = self.channels.iter_mut().flat_map(|channel| &mut channel.regions);
-            regions.for_each(|work| work.forget());
-        }
+        // Whatever became of them: what is written to a file that is gone would be gone, too. Who
+        // has something to write makes his file anew.
+        let regions = self.channels.iter_mut().flat_map(|channel| &mut channel.regions);
+        regions.for_each(|work| work.forget());
         if record {
             self.start();
         }

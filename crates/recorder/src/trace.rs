@@ -350,8 +350,8 @@ pub(crate) fn prepare_session(root: &Path, older: Older) -> Result<Room, RecordE
 }
 
 /// Makes room for a trace at `root`: an earlier trace there is moved to `root.old`, in place of an
-/// even earlier one. Folders that hold anything else are left alone, and so are those that are being
-/// recorded into.
+/// even earlier one. Folders that hold anything else are left alone, and so are those that are
+/// being recorded into.
 pub(crate) fn prepare(root: &Path) -> Result<Room, RecordError> {
     prepare_with(root, Older::Goes)
 }
@@ -469,8 +469,8 @@ pub(crate) fn has_no_stream(root: &Path) -> bool {
     channels_of(root).iter().all(|channel| has_none(&channel.join("index")))
 }
 
-/// Removes what [`Trace::create`] made of a trace without streams, and nothing else: what others put
-/// there stays, with the folders that it is in.
+/// Removes what [`Trace::create`] made of a trace without streams, and nothing else: what others
+/// put there stays, with the folders that it is in.
 pub(crate) fn remove_unwritten(root: &Path) {
     // What cannot be removed is no harm.
     for channel in channels_of(root) {

@@ -6,10 +6,11 @@
 //! gather   the values that a filter asks for, taken while an event is decoded
 //! ```
 //!
-//! An event that lacks what a filter asks for is not taken by it, as when it is recorded. Streams are
-//! decoded beside each other, on as many threads as there are; but what a filter remembers from one
-//! event to the next (`count()`, `changed()`, `rate()`) depends on their order. So of such filters
-//! the values alone are gathered there, and go with the event's line to the merge, which decides.
+//! An event that lacks what a filter asks for is not taken by it, as when it is recorded. Streams
+//! are decoded beside each other, on as many threads as there are; but what a filter remembers from
+//! one event to the next (`count()`, `changed()`, `rate()`) depends on their order. So of such
+//! filters the values alone are gathered there, and go with the event's line to the merge, which
+//! decides.
 
 mod class;
 mod gather;
