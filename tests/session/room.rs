@@ -165,6 +165,30 @@ fn what_does_not_fit_on_the_disk_at_the_end_is_recovered() {
     assert_eq!(inside.numbers("small/trace")[&ONE], (0..10_000).collect::<Vec<u64>>());
 }
 
+/// RUN a channel that is given other contexts while nothing can be written, because a folder is not
+/// there; destroy when it is there again; recover. EXPECT that the trace is not taken for complete
+/// before nothing is missing.
+#[test]
+fn what_a_replaced_channel_could_not_write_is_recovered() {
+    let place = Place::new("session-left-behind");
+    place.ok("session create web --on life:* -o trace");
+    let channel = place.world.path("trace/ust/uid").read_dir().expect("users").next();
+    let channel = channel.expect("a user").expect("a folder").path().join("64-bit");
+    let (index, away) = (channel.join("index"), channel.join("away"));
+    std::fs::rename(&index, &away).expect("moved");
+    place.emit("steps", 1000);
+    place.ok("channel set web channel0 --context vpid");
+    std::fs::rename(&away, &index).expect("moved back");
+    place.emit("steps", 5);
+    let talk = place.refused("session destroy web");
+    assert!(talk.contains("of a channel that has ended could not be written"), "{talk}");
+    assert!(talk.contains("hint: trackway recover completes the trace"), "{talk}");
+    assert!(!place.is_complete("trace"));
+    place.ok("recover");
+    assert_eq!(place.numbers("trace")[&ONE].len(), 1005);
+    assert!(place.is_complete("trace"));
+}
+
 /// RUN create in a folder that cannot be written. EXPECT a refusal with the reason, nothing left.
 #[test]
 fn a_folder_that_cannot_be_written_is_refused() {

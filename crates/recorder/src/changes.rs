@@ -78,7 +78,10 @@ impl Recording {
         self.ended.add(channel.summary(self.home.window()));
         match taken {
             Ok(End::Whole) => channel.dispose(&self.home, kept_out),
-            Ok(End::Interrupted) | Err(_) => channel.slot.abandon(),
+            Ok(End::Interrupted) | Err(_) => {
+                self.has_left_behind = true;
+                channel.slot.abandon();
+            }
         }
         taken.map(|_| ())
     }

@@ -33,6 +33,8 @@ pub enum RecordError {
     FolderBusy(PathBuf),
     /// The trace folder (the first) lies in another trace (the second).
     FolderInside(PathBuf, PathBuf),
+    /// What channels that have ended had in their buffers could not be written to this trace.
+    LeftBehind(PathBuf),
     /// A trace that is to be recovered is being recorded into, or recovered by somebody else.
     TraceBusy(PathBuf),
     /// Where a trace was recorded is another one.
@@ -170,6 +172,11 @@ impl core::fmt::Display for RecordError {
             Self::FolderBusy(path) => {
                 write!(formatter, "{} is being recorded into", path.display())
             }
+            Self::LeftBehind(trace) => write!(
+                formatter,
+                "events of a channel that has ended could not be written to {}",
+                trace.display()
+            ),
             Self::FolderInside(path, outer) => {
                 write!(formatter, "{} lies in the trace {}", path.display(), outer.display())
             }

@@ -54,6 +54,8 @@ pub struct Recording {
     live: Option<Live>,
     /// Whether what is in flight recorders goes with them.
     pub(crate) drops_flight_recorders: bool,
+    /// Whether the buffers of channels that have ended are left for `trackway recover`.
+    pub(crate) has_left_behind: bool,
     /// The window's, when its events were looked at last.
     events_revision: u32,
     lease_due_ns: u64,
@@ -151,6 +153,7 @@ impl Recording {
             is_recovery: false,
             live: None,
             drops_flight_recorders: false,
+            has_left_behind: false,
             events_revision: 0,
             lease_due_ns: 0,
             slow_due_ns: 0,
@@ -321,7 +324,7 @@ impl Recording {
         let taken = self.take_the_rest(interrupted);
         let summary = self.summary();
         let ended = taken.and_then(|end| {
-            if end == End::Whole {
+            if end == End::Whole && !self.has_left_behind {
                 self.mark(&summary)?;
             }
             Ok(end)
@@ -335,7 +338,12 @@ impl Recording {
                 Ok(End::Interrupted) | Err(_) => channel.slot.abandon(),
             }
         }
-        ended.map(|_| summary)
+        match ended? {
+            End::Whole if self.has_left_behind => {
+                Err(RecordError::LeftBehind(self.trace.channel.path().to_owned()))
+            }
+            _ => Ok(summary),
+        }
     }
 
     fn take_the_rest(&mut self, interrupted: &dyn Fn() -> bool) -> Result<End, RecordError> {
