@@ -630,6 +630,12 @@ impl Parts {
         of_parts.fold(self.ended.recorded, u64::saturating_add)
     }
 
+    /// Bytes of all traces.
+    pub(crate) fn bytes(&self) -> u64 {
+        let of_parts = self.parts.iter().map(|part| part.recording.totals().bytes);
+        of_parts.fold(self.ended.bytes, u64::saturating_add)
+    }
+
     /// How the channel of class `class` goes.
     pub(crate) fn describe(&self, class: u32, status: &mut ChannelStatus) {
         for part in &self.parts {

@@ -88,9 +88,16 @@ struct Served {
     /// Whether a process that crashes leaves a snapshot.
     watches_crashes: bool,
     /// What keeps it from writing, if anything does.
-    stall: Option<String>,
+    stall: Option<Stall>,
     pause: Pause,
     failure: Option<Refusal>,
+}
+
+/// Why nothing can be written.
+struct Stall {
+    why: String,
+    /// Bytes of the traces when that was said. A look that had nothing to write proves nothing.
+    bytes: u64,
 }
 
 impl Served {
@@ -254,7 +261,7 @@ impl Served {
                 period_ns.min(CRASH_PERIOD_NS)
             }
             Ok(period_ns) => {
-                if self.stall.take().is_some() {
+                if self.stall.take_if(|stall| parts.bytes() > stall.bytes).is_some() {
                     self.notices.say(format_args!("events are written again"));
                 }
                 period_ns
@@ -271,9 +278,9 @@ impl Served {
                 // meanwhile is counted.
                 parts.keep_alive();
                 let why = error.to_string();
-                if self.stall.as_ref() != Some(&why) {
+                if self.stall.as_ref().is_none_or(|stall| stall.why != why) {
                     self.notices.say(format_args!("{why}: events are lost once buffers are full"));
-                    self.stall = Some(why);
+                    self.stall = Some(Stall { why, bytes: parts.bytes() });
                 }
                 STALL_NS
             }
