@@ -4,8 +4,10 @@
 use std::collections::HashSet;
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::net::Shutdown;
+use std::os::unix::ffi::OsStrExt as _;
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
 use trackway_session::protocol::{
     ANSWER_BYTES_MAX, Answer, LINE_BYTES_MAX, Message, PROTOCOL_VERSION, Request, Status,
@@ -261,6 +263,35 @@ fn the_end_waits_for_nobody_who_does_not_read() {
     drop(server);
     assert_eq!(reader.join().expect("answers"), [large]);
     assert_eq!(left, deaf.len(), "those who did not read, and nobody else");
+}
+
+#[test]
+fn what_json_cannot_say_is_refused_and_not_kept_back() {
+    let world = World::new();
+    let mut server = world.server();
+    let mut client = world.connect();
+    client.write_all(&line_of(Request::Status)).expect("sent");
+    client.shutdown(Shutdown::Write).expect("half closed");
+    let folder = std::ffi::OsStr::from_bytes(b"/odd \xff").into();
+    serve_once(&mut server, &Answer::Status(Box::new(Status { folder, ..Status::default() })));
+    server.flush();
+    drop(server);
+    let [Answer::Refused(refusal)] = &answers(&client)[..] else { panic!("a refusal") };
+    assert!(refusal.why.contains("cannot be written as JSON"), "{}", refusal.why);
+}
+
+#[test]
+fn a_recorder_that_never_answers_is_not_waited_for_without_end() {
+    let world = World::new();
+    let claimed = world.claim();
+    let _silent = UnixListener::bind(world.folder.socket(NAME)).expect("a socket");
+    let mut session = Session::connect(&world.folder, NAME).expect("a connection");
+    session.patience = Duration::ZERO;
+    match session.ask(Request::Status) {
+        Err(RecordError::Refused(refusal)) => assert!(refusal.why.contains("has not answered")),
+        other => panic!("{other:?}"),
+    }
+    drop(claimed);
 }
 
 /// What a hostile recorder says to who asks it once.

@@ -213,10 +213,7 @@ impl Connection {
         if self.is_gone {
             return;
         }
-        // An answer is made of texts and numbers, which JSON always has.
-        let Ok(mut line) = serde_json::to_vec(answer) else { return };
-        line.push(b'\n');
-        self.waiting.extend_from_slice(&line);
+        self.waiting.extend_from_slice(&line_of(answer));
         self.write();
     }
 
@@ -234,6 +231,17 @@ impl Connection {
         self.is_gone |=
             self.waiting.len() > WAITING_BYTES_MAX || self.is_ending && self.waiting.is_empty();
     }
+}
+
+/// An answer as its line. What JSON cannot say is refused in its place: who asked waits for a line.
+fn line_of(answer: &Answer) -> Vec<u8> {
+    let unsaid = |error| Refusal::new(format!("the answer cannot be written as JSON: {error}"));
+    let mut line = serde_json::to_vec(answer)
+        .or_else(|error| serde_json::to_vec(&Answer::Refused(unsaid(error))))
+        // A refusal is made of texts, which JSON always has.
+        .unwrap_or_default();
+    line.push(b'\n');
+    line
 }
 
 fn is_for_later(error: &io::Error) -> bool {
