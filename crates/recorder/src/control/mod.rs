@@ -19,8 +19,9 @@ pub(crate) mod server;
 
 use std::ffi::OsString;
 use std::fs::{self, DirBuilder, File, TryLockError};
-use std::io::ErrorKind;
+use std::io::{self, ErrorKind};
 use std::os::unix::fs::{DirBuilderExt, FileExt as _, MetadataExt, OpenOptionsExt};
+use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -144,15 +145,31 @@ impl RunFolder {
             .is_ok_and(|lock| matches!(lock.try_lock_shared(), Err(TryLockError::WouldBlock)))
     }
 
-    /// Removes what a dead recorder left.
+    /// Removes what a dead recorder left; what may be a living one's stays.
     pub fn clean(&self, name: &str) {
-        let lock = File::open(self.file(name, LOCK));
-        // As long as we have the lock, nobody else takes the name.
-        if lock.as_ref().is_ok_and(|lock| lock.try_lock().is_err()) {
-            return;
+        let path = self.file(name, LOCK);
+        let had_lock = fs::symlink_metadata(&path).is_ok();
+        // As long as we have the name, nobody else takes it.
+        let Ok(Some(lock)) = self.hold(name) else { return };
+        // Without its lock file, whoever has the name lives, or not: its socket tells.
+        if had_lock || self.is_unanswered(name) {
+            self.remove(name);
+        } else {
+            let _ = fs::remove_file(path);
         }
+        drop(lock);
+    }
+
+    /// Whether it is certain that nobody is at the socket of session `name`.
+    fn is_unanswered(&self, name: &str) -> bool {
+        let refused = [ErrorKind::ConnectionRefused, ErrorKind::NotFound];
+        UnixStream::connect(self.socket(name)).is_err_and(|it| refused.contains(&it.kind()))
+    }
+
+    /// Removes the files of session `name`, which is ours.
+    fn remove(&self, name: &str) {
+        // The lock last: until it is gone, the name is taken. What stays is no harm.
         for kind in [SOCKET, LOG, LOCK] {
-            // What stays is no harm.
             let _ = fs::remove_file(self.file(name, kind));
         }
     }
@@ -165,8 +182,9 @@ impl RunFolder {
     pub(crate) fn claim(&self, name: &str) -> Result<Claimed, RecordError> {
         self.make()?;
         for _ in 0..CLAIM_TRIES {
-            if let Some(lock) = self.try_claim(name)? {
-                let path = self.file(name, LOCK);
+            let held = self.hold(name);
+            let path = self.file(name, LOCK);
+            if let Some(lock) = held.map_err(RecordError::io("lock", &path))? {
                 lock.set_len(0).map_err(RecordError::io("make", path))?;
                 return Ok(Claimed { folder: self.clone(), name: name.to_owned(), lock });
             }
@@ -176,30 +194,29 @@ impl RunFolder {
     }
 
     /// Locks a name; `None`: somebody else has it.
-    fn try_claim(&self, name: &str) -> Result<Option<File>, RecordError> {
+    fn hold(&self, name: &str) -> io::Result<Option<File>> {
         let path = self.file(name, LOCK);
-        let open = || {
-            fs::OpenOptions::new()
-                .write(true)
-                .create(true)
-                .truncate(false)
-                .mode(0o600)
-                .custom_flags(libc::O_NOFOLLOW)
-                .open(&path)
-        };
-        let lock = open().map_err(RecordError::io("make", &path))?;
-        let is_there = |lock: &File| {
-            let identity = |status: fs::Metadata| (status.dev(), status.ino());
-            let ours = lock.metadata().map(identity);
-            ours.is_ok_and(|ours| fs::metadata(&path).map(identity).is_ok_and(|it| it == ours))
-        };
+        let lock = fs::OpenOptions::new()
+            .write(true)
+            .create(true)
+            .truncate(false)
+            .mode(0o600)
+            .custom_flags(libc::O_NOFOLLOW)
+            .open(&path)?;
         match lock.try_lock() {
             // Whoever had it before may have removed it at its end.
-            Ok(()) => Ok(is_there(&lock).then_some(lock)),
+            Ok(()) => Ok(is_at(&lock, &path).then_some(lock)),
             Err(TryLockError::WouldBlock) => Ok(None),
-            Err(TryLockError::Error(error)) => Err(RecordError::io("lock", path)(error)),
+            Err(TryLockError::Error(error)) => Err(error),
         }
     }
+}
+
+/// Whether this file is the one at `path`.
+fn is_at(file: &File, path: &Path) -> bool {
+    let identity = |status: fs::Metadata| (status.dev(), status.ino());
+    let ours = file.metadata().map(identity);
+    ours.is_ok_and(|ours| fs::metadata(path).map(identity).is_ok_and(|it| it == ours))
 }
 
 /// Where a user's sockets are. Root's are in one place, if none is `named`, whatever the folder for
@@ -257,16 +274,15 @@ impl Claimed {
 
 impl Drop for Claimed {
     fn drop(&mut self) {
-        // The lock last: until it is gone, the name is taken.
-        for kind in [SOCKET, LOG, LOCK] {
-            let _ = fs::remove_file(self.folder.file(&self.name, kind));
-        }
+        self.folder.remove(&self.name);
     }
 }
 
 #[cfg(test)]
 mod tests {
     use std::os::unix::fs::PermissionsExt as _;
+    use std::os::unix::net::UnixListener;
+    use std::sync::atomic::{AtomicBool, Ordering};
 
     use trackway_testkit::TemporaryFolder;
 
@@ -325,6 +341,67 @@ mod tests {
         assert_eq!(folder.names().expect("names"), ["dead"]);
         folder.clean("dead");
         assert_eq!(fs::read_dir(folder.path()).expect("a folder").count(), 0);
+    }
+
+    /// Somebody has the name, and the lock file is another one, or none: as where the temporary
+    /// files of a machine are removed by their age.
+    #[test]
+    fn what_is_left_of_the_living_is_not_cleaned() {
+        let temporary = TemporaryFolder::new();
+        let folder = folder(&temporary);
+        folder.make().expect("a folder");
+        let listener = UnixListener::bind(folder.socket("web")).expect("a socket");
+        fs::write(folder.log("web"), "said").expect("a file");
+        folder.clean("web");
+        assert!(folder.socket("web").exists() && folder.log("web").exists(), "it is answered");
+        assert!(!folder.file("web", LOCK).exists(), "nothing new is left either");
+        drop(listener);
+        folder.clean("web");
+        assert_eq!(fs::read_dir(folder.path()).expect("a folder").count(), 0, "nobody's");
+    }
+
+    /// Who had opened the lock file of the one before has locked nothing.
+    #[test]
+    fn a_lock_on_the_file_of_the_one_before_is_none() {
+        let temporary = TemporaryFolder::new();
+        let folder = folder(&temporary);
+        folder.make().expect("a folder");
+        let path = folder.file("web", LOCK);
+        let before = File::create(&path).expect("a file");
+        assert!(is_at(&before, &path));
+        fs::remove_file(&path).expect("ours");
+        assert!(!is_at(&before, &path));
+        let _web = folder.claim("web").expect("the name");
+        assert!(!is_at(&before, &path) && before.try_lock().is_ok());
+    }
+
+    /// Sessions of one name that come and go, while it is cleaned all the time. Each finds what is
+    /// its own as long as it lives.
+    #[test]
+    fn cleaning_takes_nothing_from_those_who_come_and_go() {
+        let temporary = TemporaryFolder::new();
+        let folder = folder(&temporary);
+        folder.make().expect("a folder");
+        let is_over = AtomicBool::new(false);
+        std::thread::scope(|scope| {
+            for _ in 0..2 {
+                scope.spawn(|| {
+                    while !is_over.load(Ordering::Relaxed) {
+                        folder.clean("web");
+                    }
+                });
+            }
+            let lost = (0..500).filter_map(|_| folder.claim("web").ok()).any(|web| {
+                fs::write(folder.socket("web"), "").expect("a file");
+                std::thread::yield_now();
+                let is_there =
+                    folder.socket("web").exists() && is_at(&web.lock, &folder.file("web", LOCK));
+                drop(web);
+                !is_there
+            });
+            is_over.store(true, Ordering::Relaxed);
+            assert!(!lost, "files of the living were removed");
+        });
     }
 
     #[test]
