@@ -109,6 +109,26 @@ fn a_dead_session_that_cannot_be_recovered_keeps_its_name() {
     assert_eq!(place.numbers("trace")[&ONE].len(), 40);
 }
 
+/// RUN create of the name of a dead session, refused because its trace cannot be written. EXPECT
+/// that it is listed as before, and recovered once it can be.
+#[test]
+fn a_create_that_is_refused_leaves_the_dead_session_as_it_was() {
+    let place = Place::new("session-dead-refused");
+    place.ok("session create web -o trace");
+    place.emit("steps", 40);
+    kill_recorder(&place);
+    let folder = std::fs::File::open(place.world.path("trace")).expect("a folder");
+    folder.lock().expect("a lock");
+    place.refused("session create web -o trace");
+    wait_for("its end", || place.list().iter().all(|one| one["state"] == "dead"));
+    let [web] = &place.list()[..] else { panic!("one session") };
+    assert_eq!(web["folder"].as_str(), place.world.path("trace").to_str());
+    drop(folder);
+    place.ok("session destroy web");
+    assert_eq!(place.numbers("trace")[&ONE].len(), 40);
+    assert!(place.list().is_empty());
+}
+
 /// RUN kill -9 of recorder and program together at any moment, 12 times, changes included. EXPECT
 /// that the next session of the name recovers first, and every number whose event came back is
 /// there, once.

@@ -17,6 +17,7 @@ mod hostile;
 mod requests;
 pub(crate) mod server;
 
+use std::cell::Cell;
 use std::ffi::OsString;
 use std::fs::{self, DirBuilder, File, TryLockError};
 use std::io::{self, ErrorKind};
@@ -183,10 +184,11 @@ impl RunFolder {
         self.make()?;
         for _ in 0..CLAIM_TRIES {
             let held = self.hold(name);
-            let path = self.file(name, LOCK);
-            if let Some(lock) = held.map_err(RecordError::io("lock", &path))? {
-                lock.set_len(0).map_err(RecordError::io("make", path))?;
-                return Ok(Claimed { folder: self.clone(), name: name.to_owned(), lock });
+            if let Some(lock) = held.map_err(RecordError::io("lock", self.file(name, LOCK)))? {
+                // Until we write down our own, what the dead one wrote stays.
+                let is_of_the_dead = Cell::new(self.identity_of(name).is_some());
+                let (folder, name) = (self.clone(), name.to_owned());
+                return Ok(Claimed { folder, name, lock, is_of_the_dead });
             }
             std::thread::sleep(CLAIM_PAUSE);
         }
@@ -238,19 +240,22 @@ impl Default for RunFolder {
     }
 }
 
-/// The name of a session that is ours. Its files go with it, but for the log, if there was
-/// something to say.
+/// The name of a session that is ours. Its files go with it, unless they say of a dead session, of
+/// which something is left, what it was.
 #[derive(Debug)]
 pub(crate) struct Claimed {
     pub(crate) folder: RunFolder,
     pub(crate) name: String,
     lock: File,
+    /// The lock file still says which trace a dead recorder recorded.
+    is_of_the_dead: Cell<bool>,
 }
 
 impl Claimed {
     /// Writes down which trace is recorded, for whoever finds this name if we are killed.
     pub(crate) fn keep(&self, identity: &Identity) -> Result<(), RecordError> {
         let path = self.folder.file(&self.name, LOCK);
+        self.is_of_the_dead.set(false);
         let written = self.lock.set_len(0).and_then(|()| {
             // From its begin: it may have been written before.
             self.lock.write_all_at(&identity.text(), 0)
@@ -274,7 +279,11 @@ impl Claimed {
 
 impl Drop for Claimed {
     fn drop(&mut self) {
-        self.folder.remove(&self.name);
+        // Where it cannot be known, something may be left.
+        let is_over = || self.folder.left_of(&self.name).is_ok_and(|left| !left.is_in_memory);
+        if !self.is_of_the_dead.get() || is_over() {
+            self.folder.remove(&self.name);
+        }
     }
 }
 
