@@ -334,6 +334,12 @@ fn end_dead(name: &str) -> anyhow::Result<()> {
         let recovered = trackway_recorder::recover(&notices, Some(&folder))
             .with_context(|| format!("session '{name}' is dead, and cannot be recovered"))?;
         crate::record::say_recovered(&notices, &recovered)?;
+        // What another process is recovering is not found above.
+        if run.left_of(name)?.is_in_memory {
+            let why = format!("session '{name}' is dead, and being recovered by another process");
+            let hint = format!("once it has ended, trackway session destroy {name} ends this one");
+            return Err(RecordError::Refused(Refusal::new(why).with_hint(hint)).into());
+        }
     }
     run.clean(name);
     Ok(())
