@@ -12,14 +12,13 @@
 use std::fs;
 use std::io::Read as _;
 use std::os::unix::ffi::{OsStrExt as _, OsStringExt as _};
-use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::Ordering;
 
 use trackway_abi::session::{SESSIONS_MAX, state};
 use trackway_window::OpenError;
 
-use super::{LOCK, RunFolder};
+use super::{LOCK, RunFolder, open_regular};
 use crate::recover::uuid_of;
 use crate::{Home, RecordError, origins};
 
@@ -121,10 +120,9 @@ impl RunFolder {
     }
 
     pub(super) fn identity_of(&self, name: &str) -> Option<Identity> {
-        let mut options = fs::OpenOptions::new();
-        let options = options.read(true).custom_flags(libc::O_NOFOLLOW);
         let mut text = Vec::new();
-        let file = options.open(self.file(name, LOCK)).ok()?;
+        let path = self.file(name, LOCK);
+        let file = open_regular(&path, fs::OpenOptions::new().read(true)).ok()?;
         file.take(BYTES_MAX).read_to_end(&mut text).ok()?;
         Identity::read(&text)
     }

@@ -142,7 +142,7 @@ impl RunFolder {
 
     /// Whether the recorder of session `name` lives.
     pub fn is_alive(&self, name: &str) -> bool {
-        File::open(self.file(name, LOCK))
+        open_regular(&self.file(name, LOCK), fs::OpenOptions::new().read(true))
             .is_ok_and(|lock| matches!(lock.try_lock_shared(), Err(TryLockError::WouldBlock)))
     }
 
@@ -198,13 +198,9 @@ impl RunFolder {
     /// Locks a name; `None`: somebody else has it.
     fn hold(&self, name: &str) -> io::Result<Option<File>> {
         let path = self.file(name, LOCK);
-        let lock = fs::OpenOptions::new()
-            .write(true)
-            .create(true)
-            .truncate(false)
-            .mode(0o600)
-            .custom_flags(libc::O_NOFOLLOW)
-            .open(&path)?;
+        let mut options = fs::OpenOptions::new();
+        let options = options.write(true).create(true).truncate(false).mode(0o600);
+        let lock = open_regular(&path, options)?;
         match lock.try_lock() {
             // Whoever had it before may have removed it at its end.
             Ok(()) => Ok(is_at(&lock, &path).then_some(lock)),
@@ -212,6 +208,15 @@ impl RunFolder {
             Err(TryLockError::Error(error)) => Err(error),
         }
     }
+}
+
+/// Opens a file of the folder. Nothing but a regular file: a pipe would be waited for.
+pub(crate) fn open_regular(path: &Path, options: &mut fs::OpenOptions) -> io::Result<File> {
+    let file = options.custom_flags(libc::O_NOFOLLOW | libc::O_NONBLOCK).open(path)?;
+    if !file.metadata()?.is_file() {
+        return Err(io::Error::new(ErrorKind::InvalidInput, "it is no regular file"));
+    }
+    Ok(file)
 }
 
 /// Whether this file is the one at `path`.
@@ -266,14 +271,9 @@ impl Claimed {
     /// Opens the log, anew.
     pub(crate) fn open_log(&self) -> Result<File, RecordError> {
         let path = self.folder.log(&self.name);
-        fs::OpenOptions::new()
-            .write(true)
-            .create(true)
-            .truncate(true)
-            .mode(0o600)
-            .custom_flags(libc::O_NOFOLLOW)
-            .open(&path)
-            .map_err(RecordError::io("make", path))
+        let mut options = fs::OpenOptions::new();
+        let options = options.write(true).create(true).truncate(true).mode(0o600);
+        open_regular(&path, options).map_err(RecordError::io("make", path))
     }
 }
 
@@ -411,6 +411,28 @@ mod tests {
             is_over.store(true, Ordering::Relaxed);
             assert!(!lost, "files of the living were removed");
         });
+    }
+
+    /// Opening it to read would wait for who writes, and the other way round.
+    #[test]
+    fn a_pipe_in_the_place_of_a_file_is_waited_for_by_nobody() {
+        let temporary = TemporaryFolder::new();
+        let folder = folder(&temporary);
+        folder.make().expect("a folder");
+        fs::write(folder.socket("web"), "").expect("a file");
+        let web = folder.claim("web").expect("the name");
+        for kind in [LOCK, LOG] {
+            let path = folder.file("web", kind);
+            let _ = fs::remove_file(&path);
+            let made = std::process::Command::new("mkfifo").arg(&path).status();
+            assert!(made.expect("mkfifo runs").success());
+        }
+        assert!(web.open_log().is_err() && folder.claim("web").is_err());
+        let dead = RecordError::SessionDead("web".into(), folder.log("web"));
+        assert!(dead.to_string().ends_with("is gone"));
+        assert!(!folder.is_alive("web") && folder.identity_of("web").is_none());
+        folder.clean("web");
+        assert_eq!(folder.names().expect("names"), ["web"]);
     }
 
     #[test]
