@@ -114,6 +114,24 @@ fn a_folder_that_is_not_utf_8_is_refused_in_words() {
     record.finish();
 }
 
+/// RUN create by a shell that has a file and a pipe open. EXPECT a recorder that has neither.
+#[test]
+fn the_recorder_keeps_nothing_of_its_caller_open() {
+    let place = Place::new("session-descriptors");
+    let trackway = trackway_tests::build_dir().join("trackway");
+    let mut shell = place.world.command("sh");
+    shell.args(["-c", "exec 7>kept; \"$0\" session create web -o trace 2>&1 8>&1 | cat"]);
+    // Without an end of the pipe, it would go on for ever.
+    let said = Running::start(shell.arg(trackway)).finish();
+    assert!(said.status.success(), "{said:?}");
+    let folder = format!("/proc/{}/fd", place.recorder_of("web"));
+    let links = fs::read_dir(folder).expect("/proc").flatten();
+    let open: Vec<_> = links.filter_map(|link| fs::read_link(link.path()).ok()).collect();
+    assert!(open.iter().any(|path| path.starts_with(place.world.path("trace"))), "{open:?}");
+    assert!(!open.contains(&place.world.path("kept")), "{open:?}");
+    place.ok("session destroy");
+}
+
 /// RUN commands where the folder of sockets is of another mode, a link, or another user's. EXPECT
 /// that it is not used, and why.
 #[test]
