@@ -75,8 +75,12 @@ impl Session {
         let message = Message { version: PROTOCOL_VERSION, request };
         let mut line = serde_json::to_vec(&message).map_err(|error| self.gone(error.into()))?;
         line.push(b'\n');
-        self.stream.get_mut().write_all(&line).map_err(|error| self.gone(error))?;
-        let line = self.read_line(end)?;
+        let line = match self.stream.get_mut().write_all(&line) {
+            Ok(()) => self.read_line(end)?,
+            // Who was let go at once has been told why, before it could ask.
+            Err(error) if error.kind() == ErrorKind::BrokenPipe => self.read_line(end)?,
+            Err(error) => return Err(self.gone(error)),
+        };
         match serde_json::from_str(&line) {
             Ok(Answer::Refused(refusal)) => Err(RecordError::Refused(refusal)),
             Ok(answer) => Ok(answer),

@@ -224,20 +224,33 @@ fn whose_end_has_come_wakes_nobody() {
 }
 
 #[test]
-fn who_is_not_let_in_yet_is_served_when_somebody_goes() {
+fn who_finds_no_room_is_told_so_and_let_in_when_somebody_goes() {
     let world = World::new();
     let mut server = world.server();
     let mut silent: Vec<_> = (0..CLIENTS_MAX).map(|_| world.connect()).collect();
+    let done = Answer::Done { warnings: Vec::new() };
+    (0..2).for_each(|_| serve_once(&mut server, &done));
+    assert_eq!(server.clients.len(), CLIENTS_MAX);
     let mut late = world.connect();
     late.write_all(&line_of(Request::Status)).expect("sent");
-    assert!(server.turn().is_empty());
-    assert_eq!(server.clients.len(), CLIENTS_MAX);
-    silent.pop();
-    let done = Answer::Done { warnings: Vec::new() };
-    // One turn sees that somebody has gone, the next one lets in.
-    (0..2).for_each(|_| serve_once(&mut server, &done));
-    late.shutdown(Shutdown::Write).expect("half closed");
     serve_once(&mut server, &done);
+    let mut line = String::new();
+    BufReader::new(&late).read_line(&mut line).expect("a line");
+    let Ok(Answer::Refused(refusal)) = serde_json::from_str(&line) else { panic!("{line}") };
+    assert!(refusal.why.contains("64 others"), "{}", refusal.why);
+    assert_eq!(server.clients.len(), CLIENTS_MAX);
+    // As the command hears it, which may be let go before it asks.
+    let mut session = Session::connect(&world.folder, NAME).expect("a connection");
+    serve_once(&mut server, &done);
+    match session.ask(Request::Status) {
+        Err(RecordError::Refused(refusal)) => assert!(refusal.why.contains("64 others")),
+        other => panic!("{other:?}"),
+    }
+    silent.pop();
+    let mut late = world.connect();
+    late.write_all(&line_of(Request::Status)).expect("sent");
+    late.shutdown(Shutdown::Write).expect("half closed");
+    (0..2).for_each(|_| serve_once(&mut server, &done));
     assert_eq!(answers(&late), [done]);
 }
 

@@ -15,7 +15,7 @@ use trackway_sys::wait::{self, Awaited};
 use super::{Claimed, Identity, Requests};
 use crate::RecordError;
 
-/// Most clients at a time; more wait to be let in.
+/// Most clients at a time; more are told so, and let go.
 pub(super) const CLIENTS_MAX: usize = 64;
 /// Most bytes that wait for a client to read them; who reads too little is let go.
 const WAITING_BYTES_MAX: usize = ANSWER_BYTES_MAX;
@@ -82,8 +82,7 @@ impl Server {
             }
         };
         let listener = Awaited::readable(self.listener.as_raw_fd());
-        let has_room = self.clients.len() < CLIENTS_MAX;
-        has_room.then_some(listener).into_iter().chain(self.clients.iter().map(of)).collect()
+        [listener].into_iter().chain(self.clients.iter().map(of)).collect()
     }
 
     /// Lets clients in, writes what waits, reads what has come: whole requests, with who asks. One
@@ -115,16 +114,32 @@ impl Server {
     }
 
     fn let_in(&mut self) {
-        while self.clients.len() < CLIENTS_MAX {
+        for _ in 0..CLIENTS_MAX {
             // Nobody waits, or nobody can be let in now (no descriptor is left).
             let Ok((stream, _)) = self.listener.accept() else { return };
             let user = peer(stream.as_raw_fd()).map(|peer| peer.user);
             let may_ask = user.is_ok_and(|user| user == 0 || user == crate::home::user());
-            if may_ask && stream.set_nonblocking(true).is_ok() {
-                self.clients.push(Connection::new(self.next, stream));
-                self.next += 1;
+            if !may_ask || stream.set_nonblocking(true).is_err() {
+                continue;
             }
+            let mut connection = Connection::new(self.next, stream);
+            if !self.has_room() {
+                let why = format!("{CLIENTS_MAX} others are connected to this session");
+                let refusal = Refusal::new(why).with_hint("try again when one of them has gone");
+                connection.answer(&Answer::Refused(refusal));
+                continue;
+            }
+            self.clients.push(connection);
+            self.next += 1;
         }
+    }
+
+    /// Whether one more can be let in, once those are let go who have gone.
+    fn has_room(&mut self) -> bool {
+        if self.clients.len() == CLIENTS_MAX {
+            self.clients.retain(|connection| !connection.has_hung_up());
+        }
+        self.clients.len() < CLIENTS_MAX
     }
 
     /// Answers a client, if it is still there.
@@ -187,6 +202,11 @@ impl Connection {
             self.receive();
         }
         if self.is_gone { None } else { self.requests.next_request() }
+    }
+
+    /// Whether nobody is at the other end any more, not even to read.
+    fn has_hung_up(&self) -> bool {
+        wait::is_without_reader(self.stream.as_raw_fd()).unwrap_or(true)
     }
 
     fn has_request(&mut self) -> bool {
