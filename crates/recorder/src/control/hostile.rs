@@ -4,15 +4,16 @@
 use std::collections::HashSet;
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::net::Shutdown;
+use std::os::fd::OwnedFd;
 use std::os::unix::ffi::OsStrExt as _;
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use trackway_session::protocol::{
     ANSWER_BYTES_MAX, Answer, LINE_BYTES_MAX, Message, PROTOCOL_VERSION, Request, Status,
 };
-use trackway_sys::wait;
+use trackway_sys::wait::{self, Awaited};
 use trackway_testkit::{Random, TemporaryFolder};
 
 use super::client::Session;
@@ -252,6 +253,34 @@ fn who_finds_no_room_is_told_so_and_let_in_when_somebody_goes() {
     late.shutdown(Shutdown::Write).expect("half closed");
     (0..2).for_each(|_| serve_once(&mut server, &done));
     assert_eq!(answers(&late), [done]);
+}
+
+/// A socket of which accept(2) fails while there is something to read, as it does of one that waits
+/// where no descriptor is left.
+#[test]
+fn who_cannot_be_let_in_wakes_nobody_for_a_while() {
+    let world = World::new();
+    let mut server = world.server();
+    let (ours, mut theirs) = UnixStream::pair().expect("sockets");
+    theirs.write_all(b"x").expect("sent");
+    let listener = std::mem::replace(&mut server.listener, OwnedFd::from(ours).into());
+    let is_awake = |server: &Server| {
+        let mut awaited = server.awaited();
+        wait::any(&mut awaited, 0).expect("a look");
+        awaited.iter().any(Awaited::is_ready)
+    };
+    assert!(is_awake(&server));
+    assert!(server.turn().is_empty());
+    // However long the machine took for that.
+    server.pause = server.pause.map(|end| end + Duration::from_secs(3600));
+    assert!(!is_awake(&server) && server.turn().is_empty());
+    // The time is over, and there are descriptors again.
+    server.pause = Some(Instant::now());
+    server.listener = listener;
+    let mut client = world.connect();
+    client.write_all(&line_of(Request::Status)).expect("sent");
+    assert!(is_awake(&server));
+    assert_eq!(server.turn().len(), 1);
 }
 
 #[test]

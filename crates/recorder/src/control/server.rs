@@ -21,6 +21,9 @@ pub(super) const CLIENTS_MAX: usize = 64;
 const WAITING_BYTES_MAX: usize = ANSWER_BYTES_MAX;
 /// Most bytes that are read from a client in one turn.
 const TURN_BYTES: usize = 64 << 10;
+/// How long nobody is let in after the system could not do it, as where no descriptor is left: who
+/// waits stays there, and would wake the recorder at once, again and again.
+const ACCEPT_PAUSE: Duration = Duration::from_millis(200);
 /// How long clients have at the end to read what waits for them, all together.
 const END_PATIENCE: Duration = Duration::from_millis(500);
 
@@ -29,7 +32,9 @@ const END_PATIENCE: Duration = Duration::from_millis(500);
 pub(crate) struct Server {
     /// First, so that it goes first: who sees its connection end may take the name.
     name: Claimed,
-    listener: UnixListener,
+    pub(super) listener: UnixListener,
+    /// Until when nobody is let in.
+    pub(super) pause: Option<Instant>,
     pub(super) clients: Vec<Connection>,
     next: Client,
 }
@@ -62,7 +67,7 @@ impl Server {
         // The folder keeps others away meanwhile.
         fs::set_permissions(&path, fs::Permissions::from_mode(0o600)).map_err(fail)?;
         listener.set_nonblocking(true).map_err(fail)?;
-        Ok(Self { name, listener, clients: Vec::new(), next: CREATOR + 1 })
+        Ok(Self { name, listener, pause: None, clients: Vec::new(), next: CREATOR + 1 })
     }
 
     /// Writes down which trace is recorded: see [`Claimed::keep`].
@@ -82,7 +87,8 @@ impl Server {
             }
         };
         let listener = Awaited::readable(self.listener.as_raw_fd());
-        [listener].into_iter().chain(self.clients.iter().map(of)).collect()
+        let lets_in = (!self.pauses()).then_some(listener);
+        lets_in.into_iter().chain(self.clients.iter().map(of)).collect()
     }
 
     /// Lets clients in, writes what waits, reads what has come: whole requests, with who asks. One
@@ -113,10 +119,25 @@ impl Server {
         self.clients.iter_mut().any(Connection::has_request)
     }
 
+    fn pauses(&self) -> bool {
+        self.pause.is_some_and(|end| Instant::now() < end)
+    }
+
     fn let_in(&mut self) {
+        if self.pauses() {
+            return;
+        }
+        self.pause = None;
         for _ in 0..CLIENTS_MAX {
-            // Nobody waits, or nobody can be let in now (no descriptor is left).
-            let Ok((stream, _)) = self.listener.accept() else { return };
+            let stream = match self.listener.accept() {
+                Ok((stream, _)) => stream,
+                // Nobody waits.
+                Err(error) if is_for_later(&error) => return,
+                Err(_) => {
+                    self.pause = Some(Instant::now() + ACCEPT_PAUSE);
+                    return;
+                }
+            };
             let user = peer(stream.as_raw_fd()).map(|peer| peer.user);
             let may_ask = user.is_ok_and(|user| user == 0 || user == crate::home::user());
             if !may_ask || stream.set_nonblocking(true).is_err() {
