@@ -255,6 +255,24 @@ fn who_finds_no_room_is_told_so_and_let_in_when_somebody_goes() {
     assert_eq!(answers(&late), [done]);
 }
 
+#[test]
+fn what_somebody_asked_who_has_gone_is_not_done() {
+    let world = World::new();
+    let mut server = world.server();
+    let mut gone = world.connect();
+    gone.write_all(&line_of(Request::Stop).repeat(3)).expect("sent");
+    drop(gone);
+    // It waits for its answer, and says nothing more.
+    let mut waiting = world.connect();
+    waiting.write_all(&line_of(Request::Status)).expect("sent");
+    waiting.shutdown(Shutdown::Write).expect("half closed");
+    let [(client, Request::Status)] = server.turn()[..] else { panic!("one request") };
+    let done = Answer::Done { warnings: Vec::new() };
+    server.answer(client, &done);
+    assert!(server.turn().is_empty() && server.clients.is_empty());
+    assert_eq!(answers(&waiting), [done]);
+}
+
 /// A socket of which accept(2) fails while there is something to read, as it does of one that waits
 /// where no descriptor is left.
 #[test]

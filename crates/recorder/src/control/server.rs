@@ -93,7 +93,8 @@ impl Server {
 
     /// Lets clients in, writes what waits, reads what has come: whole requests, with who asks. One
     /// of each client in a turn: however many it sends, between them the recorder looks at its
-    /// buffers, and at the other clients.
+    /// buffers, and at the other clients. What somebody asked who is not there any more is dropped:
+    /// who waited in vain for its answer, and went, does not expect that it is done later.
     pub(crate) fn turn(&mut self) -> Vec<(Client, Request)> {
         self.let_in();
         let mut asked = Vec::new();
@@ -101,6 +102,7 @@ impl Server {
             connection.write();
             match connection.read() {
                 None => {}
+                Some(_) if connection.has_hung_up() => connection.is_gone = true,
                 Some(Ok(request)) => asked.push((connection.client, request)),
                 Some(Err(refusal)) => {
                     connection.answer(&Answer::Refused(refusal));
