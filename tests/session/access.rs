@@ -1,10 +1,13 @@
 //! Nobody else gets to sessions, traces, or the window.
 
+use std::ffi::OsStr;
 use std::fs;
+use std::os::unix::ffi::OsStrExt as _;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
-use std::process::Output;
+use std::process::{Command, Output};
 
+use trackway_tests::steps::{Running, wait_for};
 use trackway_tests::{is_root, skipped, source_dir};
 
 use crate::place::{Place, told};
@@ -79,6 +82,54 @@ fn a_folder_of_sockets_with_too_long_a_path_is_refused() {
     assert!(!is_success && talk.contains("hint: name a folder with a shorter path"), "{talk}");
     assert!(!place.world.path("trace").exists(), "nothing is left of what was refused");
     assert_eq!(fs::read_dir(folder).expect("a folder").count(), 0);
+}
+
+/// RUN create in, and into, a folder whose path is not UTF-8; record into one. EXPECT why, and
+/// nothing made; that what is recorded is listed, and ended, all the same.
+#[test]
+fn a_folder_that_is_not_utf_8_is_refused_in_words() {
+    let place = Place::new("session-not-utf-8");
+    let odd = place.world.path("").join(OsStr::from_bytes(b"x\xffy"));
+    fs::create_dir(&odd).expect("a folder");
+    let refuse = |create: &mut Command| {
+        let (is_success, _, talk) = told(&create.output().expect("trackway runs"));
+        assert!(!is_success && talk.contains("is not UTF-8"), "{talk}");
+        assert!(talk.contains("the path /") && talk.contains("hint: "), "{talk}");
+    };
+    for line in ["session create web", "session create web -o t", "session create --foreground w"] {
+        refuse(place.command(line).current_dir(&odd));
+    }
+    refuse(place.command("session create web -o").arg(&odd));
+    assert_eq!(fs::read_dir(&odd).expect("a folder").count(), 0);
+    assert!(place.list().is_empty());
+    let mut record = place.command("record -o");
+    record.arg(odd.join("trace")).args(["sleep", "60"]);
+    let record = Running::start(&mut record);
+    wait_for("the session", || !place.list().is_empty());
+    let [one] = &place.list()[..] else { panic!("one session") };
+    assert!(one["error"].as_str().is_some_and(|why| why.contains("as JSON")), "{one}");
+    let name = one["name"].as_str().expect("a name");
+    place.ok(&format!("session destroy {name}"));
+    record.signal(libc::SIGTERM);
+    record.finish();
+}
+
+/// RUN create by a shell that has a file and a pipe open. EXPECT a recorder that has neither.
+#[test]
+fn the_recorder_keeps_nothing_of_its_caller_open() {
+    let place = Place::new("session-descriptors");
+    let trackway = trackway_tests::build_dir().join("trackway");
+    let mut shell = place.world.command("sh");
+    shell.args(["-c", "exec 7>kept; \"$0\" session create web -o trace 2>&1 8>&1 | cat"]);
+    // Without an end of the pipe, it would go on for ever.
+    let said = Running::start(shell.arg(trackway)).finish();
+    assert!(said.status.success(), "{said:?}");
+    let folder = format!("/proc/{}/fd", place.recorder_of("web"));
+    let links = fs::read_dir(folder).expect("/proc").flatten();
+    let open: Vec<_> = links.filter_map(|link| fs::read_link(link.path()).ok()).collect();
+    assert!(open.iter().any(|path| path.starts_with(place.world.path("trace"))), "{open:?}");
+    assert!(!open.contains(&place.world.path("kept")), "{open:?}");
+    place.ok("session destroy");
 }
 
 /// RUN commands where the folder of sockets is of another mode, a link, or another user's. EXPECT

@@ -1,11 +1,13 @@
 //! What is left when recorders and programs are killed.
 
+use std::fs::{self, OpenOptions};
+use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _};
 use std::process::Stdio;
 use std::time::Duration;
 
 use serde_json::Value;
 use trackway_testkit::Random;
-use trackway_tests::steps::{is_running, send, wait_for};
+use trackway_tests::steps::{Running, is_running, send, wait_for};
 
 use crate::place::{Counting, ONE, Place, numbers_of, told};
 
@@ -107,6 +109,60 @@ fn a_dead_session_that_cannot_be_recovered_keeps_its_name() {
     drop(folder);
     place.ok("session destroy web");
     assert_eq!(place.numbers("trace")[&ONE].len(), 40);
+}
+
+/// RUN destroy of a dead session while another process recovers it, which is then killed. EXPECT
+/// why, a name that stays, and nothing lost.
+#[test]
+fn a_dead_session_that_is_being_recovered_keeps_its_name() {
+    let place = Place::new("session-destroy-beside");
+    place.ok("session create web -o trace");
+    place.emit("steps", 40);
+    kill_recorder(&place);
+    let user = fs::metadata(place.world.path("trace")).expect("a folder").uid();
+    let metadata = place.world.path(&format!("trace/ust/uid/{user}/64-bit/metadata"));
+    let (kept, pipe) = (metadata.with_extension("kept"), metadata.with_extension("pipe"));
+    fs::rename(&metadata, &kept).expect("ours");
+    let made = place.world.command("mkfifo").arg(&metadata).status();
+    assert!(made.expect("mkfifo runs").success());
+    // Who recovers reads what comes of us: nothing.
+    let recover = Running::start(&mut place.command("recover"));
+    let open = || OpenOptions::new().write(true).custom_flags(libc::O_NONBLOCK).open(&metadata);
+    let mut writer = None;
+    wait_for("a reader", || {
+        writer = open().ok();
+        writer.is_some()
+    });
+    fs::rename(&metadata, &pipe).and_then(|()| fs::rename(&kept, &metadata)).expect("ours");
+    let talk = place.refused("session destroy web");
+    assert!(talk.contains("being recovered by another process"), "{talk}");
+    assert_eq!(place.list()[0]["state"], "dead");
+    recover.signal(libc::SIGKILL);
+    recover.finish();
+    fs::remove_file(&pipe).expect("ours");
+    place.ok("session destroy web");
+    assert_eq!(place.numbers("trace")[&ONE].len(), 40);
+    assert!(place.list().is_empty());
+}
+
+/// RUN create of the name of a dead session, refused because its trace cannot be written. EXPECT
+/// that it is listed as before, and recovered once it can be.
+#[test]
+fn a_create_that_is_refused_leaves_the_dead_session_as_it_was() {
+    let place = Place::new("session-dead-refused");
+    place.ok("session create web -o trace");
+    place.emit("steps", 40);
+    kill_recorder(&place);
+    let folder = std::fs::File::open(place.world.path("trace")).expect("a folder");
+    folder.lock().expect("a lock");
+    place.refused("session create web -o trace");
+    wait_for("its end", || place.list().iter().all(|one| one["state"] == "dead"));
+    let [web] = &place.list()[..] else { panic!("one session") };
+    assert_eq!(web["folder"].as_str(), place.world.path("trace").to_str());
+    drop(folder);
+    place.ok("session destroy web");
+    assert_eq!(place.numbers("trace")[&ONE].len(), 40);
+    assert!(place.list().is_empty());
 }
 
 /// RUN kill -9 of recorder and program together at any moment, 12 times, changes included. EXPECT

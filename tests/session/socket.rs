@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use serde_json::Value;
 use trackway_testkit::Random;
+use trackway_tests::steps::send;
 
 use crate::place::{Counting, Place, assert_all_there};
 
@@ -114,4 +115,19 @@ fn a_hundred_connections_do_not_keep_it_from_recording() {
     let steps = counting.finish();
     place.ok("session destroy");
     assert_all_there(&place.numbers("trace"), &steps);
+}
+
+/// RUN stop while the recorder stands still, which is given up; then let it go on. EXPECT that it
+/// records on: nobody waits for that stop any more.
+#[test]
+fn what_was_given_up_is_not_done_later() {
+    let place = Place::new("session-given-up");
+    place.ok("session create web -o trace");
+    let recorder = place.recorder_of("web").cast_signed();
+    send(recorder, libc::SIGSTOP);
+    let talk = place.refused("session stop web");
+    send(recorder, libc::SIGCONT);
+    assert!(talk.contains("is stopped"), "{talk}");
+    assert_eq!(place.status("web")["is-recording"], true);
+    place.ok("session destroy");
 }

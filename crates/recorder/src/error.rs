@@ -7,6 +7,8 @@ use trackway_session::protocol::Refusal;
 use trackway_session::{BuffersError, ByteCount, OptionError, SpecError, TracefilesError};
 use trackway_window::{AllocateError, OpenError};
 
+use crate::control::open_regular;
+
 /// Why a session cannot be recorded or recovered.
 #[derive(Debug)]
 #[non_exhaustive]
@@ -266,7 +268,7 @@ impl From<&RecordError> for Refusal {
 fn last_line(log: &Path) -> Option<String> {
     const BYTES_MAX: u64 = 64 << 10;
     let mut text = String::new();
-    let file = std::fs::File::open(log).ok()?;
+    let file = open_regular(log, std::fs::OpenOptions::new().read(true)).ok()?;
     file.take(BYTES_MAX).read_to_string(&mut text).ok()?;
     text.lines().last().map(str::to_owned)
 }

@@ -18,7 +18,7 @@ use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
 
 use crate::RecordError;
-use crate::control::RunFolder;
+use crate::control::{RunFolder, open_regular};
 use crate::trace::WindowFolder;
 
 const PART: &str = "part";
@@ -102,8 +102,7 @@ pub(crate) fn left_behind(run: &RunFolder) -> Result<Vec<Kept>, RecordError> {
 }
 
 fn take(path: &Path) -> Option<Kept> {
-    let mut options = fs::OpenOptions::new();
-    let file = options.read(true).custom_flags(libc::O_NOFOLLOW).open(path).ok()?;
+    let file = open_regular(path, fs::OpenOptions::new().read(true)).ok()?;
     file.try_lock().ok()?;
     let mut text = Vec::new();
     (&file).take(BYTES_MAX).read_to_end(&mut text).ok()?;

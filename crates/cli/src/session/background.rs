@@ -11,6 +11,9 @@ use trackway_recorder::{Begun, RecordError, SessionSpec, Talk};
 /// said unless it is to be `quiet`.
 pub(super) fn begin(spec: &SessionSpec, quiet: bool) -> anyhow::Result<ExitCode> {
     let program = std::env::current_exe().context("cannot find this program")?;
+    // The recorder stays when we and our caller are gone: a pipe or a lock of the caller's must not
+    // stay with it. A kernel that cannot do that starts it as it starts any program.
+    let _ = trackway_sys::process::keep_descriptors();
     // What it is to be goes by a pipe: of a command line, others could read it, and it is bounded.
     let mut child = Command::new(program)
         .args(["session", "recorder"])

@@ -180,6 +180,7 @@ fn begin(spec: SessionSpec, in_foreground: bool, quiet: bool) -> anyhow::Result<
     if spec.snapshot_on_crash && !spec.has_flight_recorder() {
         bail!("--snapshot-on-crash is for --flight-recorder: else what happens is in the trace");
     }
+    check_folder(spec.output.as_deref())?;
     if in_foreground {
         return background::record_here(spec, quiet);
     }
@@ -188,6 +189,24 @@ fn begin(spec: SessionSpec, in_foreground: bool, quiet: bool) -> anyhow::Result<
         unmatched::say(spec.channels.iter().flat_map(|channel| channel.on.iter().flatten()));
     }
     Ok(begun)
+}
+
+/// Refuses a folder for traces that could not be told to anybody: what sessions are asked, and what
+/// they answer, is JSON.
+fn check_folder(output: Option<&Path>) -> anyhow::Result<()> {
+    let folder = match output {
+        Some(output) => std::path::absolute(output),
+        // A new one is made here.
+        None => std::env::current_dir(),
+    };
+    // What cannot be known of it, the recorder says.
+    let odd = folder.ok().filter(|folder| folder.to_str().is_none());
+    if let Some(folder) = odd {
+        let why = format!("the path {} is not UTF-8", folder.display());
+        let hint = "sessions need a folder that is: name one with -o";
+        return Err(RecordError::Refused(Refusal::new(why).with_hint(hint)).into());
+    }
+    Ok(())
 }
 
 fn spec_of(arguments: &CreateArguments) -> anyhow::Result<SessionSpec> {
@@ -315,6 +334,12 @@ fn end_dead(name: &str) -> anyhow::Result<()> {
         let recovered = trackway_recorder::recover(&notices, Some(&folder))
             .with_context(|| format!("session '{name}' is dead, and cannot be recovered"))?;
         crate::record::say_recovered(&notices, &recovered)?;
+        // What another process is recovering is not found above.
+        if run.left_of(name)?.is_in_memory {
+            let why = format!("session '{name}' is dead, and being recovered by another process");
+            let hint = format!("once it has ended, trackway session destroy {name} ends this one");
+            return Err(RecordError::Refused(Refusal::new(why).with_hint(hint)).into());
+        }
     }
     run.clean(name);
     Ok(())

@@ -3,7 +3,7 @@
 use std::io::{self, BufRead as _, BufReader, ErrorKind, Read as _, Write as _};
 use std::os::fd::AsRawFd as _;
 use std::os::unix::net::UnixStream;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use trackway_session::protocol::{
     ANSWER_BYTES_MAX, Answer, Message, PROTOCOL_VERSION, Refusal, Request,
@@ -15,6 +15,8 @@ use crate::RecordError;
 
 /// How long an answer is waited for before it is looked whether the recorder stands still.
 const PATIENCE: Duration = Duration::from_secs(2);
+/// How long a recorder may take to answer what is done in a moment, however busy the machine is.
+const ANSWER_PATIENCE: Duration = Duration::from_secs(60);
 /// How often as long a recorder that has ended its session may take to go.
 const END_LOOKS_MAX: u32 = 10;
 
@@ -24,6 +26,8 @@ pub struct Session {
     name: String,
     pid: u32,
     stream: BufReader<UnixStream>,
+    /// How long an answer may take, if there is a limit to what is asked for.
+    pub(super) patience: Duration,
 }
 
 impl Session {
@@ -51,22 +55,32 @@ impl Session {
         if who.is_none_or(|who| who.user != crate::home::user() && who.user != 0) {
             return Err(RecordError::RunFolder(folder.path().to_owned()));
         }
-        stream.set_read_timeout(Some(PATIENCE)).map_err(RecordError::io("use", path))?;
-        let pid = who.map_or(0, |who| who.pid);
-        Ok(Self { name: name.to_owned(), pid, stream: BufReader::new(stream) })
+        // A recorder that reads nothing is not written to without end either.
+        stream
+            .set_read_timeout(Some(PATIENCE))
+            .and_then(|()| stream.set_write_timeout(Some(ANSWER_PATIENCE)))
+            .map_err(RecordError::io("use", path))?;
+        let (name, pid) = (name.to_owned(), who.map_or(0, |who| who.pid));
+        Ok(Self { name, pid, stream: BufReader::new(stream), patience: ANSWER_PATIENCE })
     }
 
     /// Asks, and waits for the answer.
     ///
     /// # Errors
     ///
-    /// If the recorder refuses ([`RecordError::Refused`]), stands still, or dies meanwhile.
+    /// If the recorder refuses ([`RecordError::Refused`]), stands still, or dies meanwhile; or if
+    /// it has not answered after a minute what is done in a moment.
     pub fn ask(&mut self, request: Request) -> Result<Answer, RecordError> {
+        let end = (!may_take_long(&request)).then(|| Instant::now() + self.patience);
         let message = Message { version: PROTOCOL_VERSION, request };
         let mut line = serde_json::to_vec(&message).map_err(|error| self.gone(error.into()))?;
         line.push(b'\n');
-        self.stream.get_mut().write_all(&line).map_err(|error| self.gone(error))?;
-        let line = self.read_line()?;
+        let line = match self.stream.get_mut().write_all(&line) {
+            Ok(()) => self.read_line(end)?,
+            // Who was let go at once has been told why, before it could ask.
+            Err(error) if error.kind() == ErrorKind::BrokenPipe => self.read_line(end)?,
+            Err(error) => return Err(self.gone(error)),
+        };
         match serde_json::from_str(&line) {
             Ok(Answer::Refused(refusal)) => Err(RecordError::Refused(refusal)),
             Ok(answer) => Ok(answer),
@@ -96,7 +110,17 @@ impl Session {
         )
     }
 
-    fn read_line(&mut self) -> Result<String, RecordError> {
+    fn silent(&self) -> RecordError {
+        RecordError::Refused(Refusal::new(format!(
+            "the recorder of '{}' (process {}) has not answered for {} s",
+            self.name,
+            self.pid,
+            self.patience.as_secs()
+        )))
+    }
+
+    /// Reads an answer, until `end` if there is one.
+    fn read_line(&mut self, end: Option<Instant>) -> Result<String, RecordError> {
         let mut line = Vec::new();
         loop {
             let room = (ANSWER_BYTES_MAX + 1).saturating_sub(line.len());
@@ -109,6 +133,9 @@ impl Session {
                 {
                     if is_stopped(self.pid) {
                         return Err(RecordError::SessionStopped(self.name.clone(), self.pid));
+                    }
+                    if end.is_some_and(|end| Instant::now() >= end) {
+                        return Err(self.silent());
                     }
                 }
                 Err(error) if error.kind() == ErrorKind::Interrupted => {}
@@ -125,6 +152,26 @@ impl Session {
             }
             _ => RecordError::io("speak to the recorder of", &self.name)(error),
         }
+    }
+}
+
+/// Whether the recorder writes what is in memory before it answers: that takes as long as the disk
+/// does, which nobody knows.
+const fn may_take_long(request: &Request) -> bool {
+    match request {
+        Request::Stop
+        | Request::Destroy
+        | Request::Clear
+        | Request::Snapshot { .. }
+        | Request::AddChannel { .. }
+        | Request::SetChannel { .. }
+        | Request::RemoveChannel { .. } => true,
+        Request::Status
+        | Request::Spec
+        | Request::Start
+        | Request::Follow
+        | Request::EventsOn { .. }
+        | Request::EventsOff { .. } => false,
     }
 }
 

@@ -12,14 +12,13 @@
 use std::fs;
 use std::io::Read as _;
 use std::os::unix::ffi::{OsStrExt as _, OsStringExt as _};
-use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::Ordering;
 
 use trackway_abi::session::{SESSIONS_MAX, state};
 use trackway_window::OpenError;
 
-use super::{LOCK, RunFolder};
+use super::{LOCK, RunFolder, open_regular};
 use crate::recover::uuid_of;
 use crate::{Home, RecordError, origins};
 
@@ -120,11 +119,10 @@ impl RunFolder {
         Ok(())
     }
 
-    fn identity_of(&self, name: &str) -> Option<Identity> {
-        let mut options = fs::OpenOptions::new();
-        let options = options.read(true).custom_flags(libc::O_NOFOLLOW);
+    pub(super) fn identity_of(&self, name: &str) -> Option<Identity> {
         let mut text = Vec::new();
-        let file = options.open(self.file(name, LOCK)).ok()?;
+        let path = self.file(name, LOCK);
+        let file = open_regular(&path, fs::OpenOptions::new().read(true)).ok()?;
         file.take(BYTES_MAX).read_to_end(&mut text).ok()?;
         Identity::read(&text)
     }
@@ -135,6 +133,8 @@ mod tests {
     use trackway_testkit::TemporaryFolder;
 
     use super::*;
+    use crate::origins::{Kept, Origin};
+    use crate::trace::WindowFolder;
 
     fn identity(folder: &[u8]) -> Identity {
         let folder = PathBuf::from(std::ffi::OsStr::from_bytes(folder));
@@ -153,6 +153,26 @@ mod tests {
         }
         std::mem::forget(claimed);
         assert_eq!(run.identity_of("web"), Some(identity(b"/t")), "of the dead, too");
+    }
+
+    /// Of a session over several users, of which a part is left.
+    #[test]
+    fn who_does_not_begin_leaves_what_is_known_of_the_dead() {
+        let temporary = TemporaryFolder::new();
+        let run = RunFolder::at(temporary.join("run"));
+        let (uuid, root) = ([0xa5; 16], PathBuf::from("/t"));
+        let part = Origin { uuid, folder: WindowFolder::own(), root };
+        let part = Kept::new(&run, part).expect("a part");
+        fs::write(run.file("web", LOCK), identity(b"/t").text()).expect("a file");
+        fs::write(run.socket("web"), "").expect("a file");
+        let living = run.claim("web").expect("the name");
+        assert_eq!(run.identity_of("web"), Some(identity(b"/t")));
+        // Its recorder is dead, too: a part that is locked is nobody's to recover.
+        drop(part);
+        drop(living);
+        assert_eq!(run.identity_of("web"), Some(identity(b"/t")), "the create was refused");
+        run.clean_recovered(temporary.path()).expect("there is no window");
+        assert_eq!(run.names().expect("names"), ["web"], "it is not over");
     }
 
     #[test]

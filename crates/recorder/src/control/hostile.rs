@@ -4,13 +4,16 @@
 use std::collections::HashSet;
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::net::Shutdown;
+use std::os::fd::OwnedFd;
+use std::os::unix::ffi::OsStrExt as _;
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
 
 use trackway_session::protocol::{
     ANSWER_BYTES_MAX, Answer, LINE_BYTES_MAX, Message, PROTOCOL_VERSION, Request, Status,
 };
-use trackway_sys::wait;
+use trackway_sys::wait::{self, Awaited};
 use trackway_testkit::{Random, TemporaryFolder};
 
 use super::client::Session;
@@ -222,21 +225,80 @@ fn whose_end_has_come_wakes_nobody() {
 }
 
 #[test]
-fn who_is_not_let_in_yet_is_served_when_somebody_goes() {
+fn who_finds_no_room_is_told_so_and_let_in_when_somebody_goes() {
     let world = World::new();
     let mut server = world.server();
     let mut silent: Vec<_> = (0..CLIENTS_MAX).map(|_| world.connect()).collect();
+    let done = Answer::Done { warnings: Vec::new() };
+    (0..2).for_each(|_| serve_once(&mut server, &done));
+    assert_eq!(server.clients.len(), CLIENTS_MAX);
     let mut late = world.connect();
     late.write_all(&line_of(Request::Status)).expect("sent");
-    assert!(server.turn().is_empty());
-    assert_eq!(server.clients.len(), CLIENTS_MAX);
-    silent.pop();
-    let done = Answer::Done { warnings: Vec::new() };
-    // One turn sees that somebody has gone, the next one lets in.
-    (0..2).for_each(|_| serve_once(&mut server, &done));
-    late.shutdown(Shutdown::Write).expect("half closed");
     serve_once(&mut server, &done);
+    let mut line = String::new();
+    BufReader::new(&late).read_line(&mut line).expect("a line");
+    let Ok(Answer::Refused(refusal)) = serde_json::from_str(&line) else { panic!("{line}") };
+    assert!(refusal.why.contains("64 others"), "{}", refusal.why);
+    assert_eq!(server.clients.len(), CLIENTS_MAX);
+    // As the command hears it, which may be let go before it asks.
+    let mut session = Session::connect(&world.folder, NAME).expect("a connection");
+    serve_once(&mut server, &done);
+    match session.ask(Request::Status) {
+        Err(RecordError::Refused(refusal)) => assert!(refusal.why.contains("64 others")),
+        other => panic!("{other:?}"),
+    }
+    silent.pop();
+    let mut late = world.connect();
+    late.write_all(&line_of(Request::Status)).expect("sent");
+    late.shutdown(Shutdown::Write).expect("half closed");
+    (0..2).for_each(|_| serve_once(&mut server, &done));
     assert_eq!(answers(&late), [done]);
+}
+
+#[test]
+fn what_somebody_asked_who_has_gone_is_not_done() {
+    let world = World::new();
+    let mut server = world.server();
+    let mut gone = world.connect();
+    gone.write_all(&line_of(Request::Stop).repeat(3)).expect("sent");
+    drop(gone);
+    // It waits for its answer, and says nothing more.
+    let mut waiting = world.connect();
+    waiting.write_all(&line_of(Request::Status)).expect("sent");
+    waiting.shutdown(Shutdown::Write).expect("half closed");
+    let [(client, Request::Status)] = server.turn()[..] else { panic!("one request") };
+    let done = Answer::Done { warnings: Vec::new() };
+    server.answer(client, &done);
+    assert!(server.turn().is_empty() && server.clients.is_empty());
+    assert_eq!(answers(&waiting), [done]);
+}
+
+/// A socket of which accept(2) fails while there is something to read, as it does of one that waits
+/// where no descriptor is left.
+#[test]
+fn who_cannot_be_let_in_wakes_nobody_for_a_while() {
+    let world = World::new();
+    let mut server = world.server();
+    let (ours, mut theirs) = UnixStream::pair().expect("sockets");
+    theirs.write_all(b"x").expect("sent");
+    let listener = std::mem::replace(&mut server.listener, OwnedFd::from(ours).into());
+    let is_awake = |server: &Server| {
+        let mut awaited = server.awaited();
+        wait::any(&mut awaited, 0).expect("a look");
+        awaited.iter().any(Awaited::is_ready)
+    };
+    assert!(is_awake(&server));
+    assert!(server.turn().is_empty());
+    // However long the machine took for that.
+    server.pause = server.pause.map(|end| end + Duration::from_secs(3600));
+    assert!(!is_awake(&server) && server.turn().is_empty());
+    // The time is over, and there are descriptors again.
+    server.pause = Some(Instant::now());
+    server.listener = listener;
+    let mut client = world.connect();
+    client.write_all(&line_of(Request::Status)).expect("sent");
+    assert!(is_awake(&server));
+    assert_eq!(server.turn().len(), 1);
 }
 
 #[test]
@@ -261,6 +323,35 @@ fn the_end_waits_for_nobody_who_does_not_read() {
     drop(server);
     assert_eq!(reader.join().expect("answers"), [large]);
     assert_eq!(left, deaf.len(), "those who did not read, and nobody else");
+}
+
+#[test]
+fn what_json_cannot_say_is_refused_and_not_kept_back() {
+    let world = World::new();
+    let mut server = world.server();
+    let mut client = world.connect();
+    client.write_all(&line_of(Request::Status)).expect("sent");
+    client.shutdown(Shutdown::Write).expect("half closed");
+    let folder = std::ffi::OsStr::from_bytes(b"/odd \xff").into();
+    serve_once(&mut server, &Answer::Status(Box::new(Status { folder, ..Status::default() })));
+    server.flush();
+    drop(server);
+    let [Answer::Refused(refusal)] = &answers(&client)[..] else { panic!("a refusal") };
+    assert!(refusal.why.contains("cannot be written as JSON"), "{}", refusal.why);
+}
+
+#[test]
+fn a_recorder_that_never_answers_is_not_waited_for_without_end() {
+    let world = World::new();
+    let claimed = world.claim();
+    let _silent = UnixListener::bind(world.folder.socket(NAME)).expect("a socket");
+    let mut session = Session::connect(&world.folder, NAME).expect("a connection");
+    session.patience = Duration::ZERO;
+    match session.ask(Request::Status) {
+        Err(RecordError::Refused(refusal)) => assert!(refusal.why.contains("has not answered")),
+        other => panic!("{other:?}"),
+    }
+    drop(claimed);
 }
 
 /// What a hostile recorder says to who asks it once.

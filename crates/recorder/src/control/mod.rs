@@ -17,10 +17,12 @@ mod hostile;
 mod requests;
 pub(crate) mod server;
 
+use std::cell::Cell;
 use std::ffi::OsString;
 use std::fs::{self, DirBuilder, File, TryLockError};
-use std::io::ErrorKind;
+use std::io::{self, ErrorKind};
 use std::os::unix::fs::{DirBuilderExt, FileExt as _, MetadataExt, OpenOptionsExt};
+use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -140,19 +142,35 @@ impl RunFolder {
 
     /// Whether the recorder of session `name` lives.
     pub fn is_alive(&self, name: &str) -> bool {
-        File::open(self.file(name, LOCK))
+        open_regular(&self.file(name, LOCK), fs::OpenOptions::new().read(true))
             .is_ok_and(|lock| matches!(lock.try_lock_shared(), Err(TryLockError::WouldBlock)))
     }
 
-    /// Removes what a dead recorder left.
+    /// Removes what a dead recorder left; what may be a living one's stays.
     pub fn clean(&self, name: &str) {
-        let lock = File::open(self.file(name, LOCK));
-        // As long as we have the lock, nobody else takes the name.
-        if lock.as_ref().is_ok_and(|lock| lock.try_lock().is_err()) {
-            return;
+        let path = self.file(name, LOCK);
+        let had_lock = fs::symlink_metadata(&path).is_ok();
+        // As long as we have the name, nobody else takes it.
+        let Ok(Some(lock)) = self.hold(name) else { return };
+        // Without its lock file, whoever has the name lives, or not: its socket tells.
+        if had_lock || self.is_unanswered(name) {
+            self.remove(name);
+        } else {
+            let _ = fs::remove_file(path);
         }
+        drop(lock);
+    }
+
+    /// Whether it is certain that nobody is at the socket of session `name`.
+    fn is_unanswered(&self, name: &str) -> bool {
+        let refused = [ErrorKind::ConnectionRefused, ErrorKind::NotFound];
+        UnixStream::connect(self.socket(name)).is_err_and(|it| refused.contains(&it.kind()))
+    }
+
+    /// Removes the files of session `name`, which is ours.
+    fn remove(&self, name: &str) {
+        // The lock last: until it is gone, the name is taken. What stays is no harm.
         for kind in [SOCKET, LOG, LOCK] {
-            // What stays is no harm.
             let _ = fs::remove_file(self.file(name, kind));
         }
     }
@@ -165,10 +183,12 @@ impl RunFolder {
     pub(crate) fn claim(&self, name: &str) -> Result<Claimed, RecordError> {
         self.make()?;
         for _ in 0..CLAIM_TRIES {
-            if let Some(lock) = self.try_claim(name)? {
-                let path = self.file(name, LOCK);
-                lock.set_len(0).map_err(RecordError::io("make", path))?;
-                return Ok(Claimed { folder: self.clone(), name: name.to_owned(), lock });
+            let held = self.hold(name);
+            if let Some(lock) = held.map_err(RecordError::io("lock", self.file(name, LOCK)))? {
+                // Until we write down our own, what the dead one wrote stays.
+                let is_of_the_dead = Cell::new(self.identity_of(name).is_some());
+                let (folder, name) = (self.clone(), name.to_owned());
+                return Ok(Claimed { folder, name, lock, is_of_the_dead });
             }
             std::thread::sleep(CLAIM_PAUSE);
         }
@@ -176,30 +196,34 @@ impl RunFolder {
     }
 
     /// Locks a name; `None`: somebody else has it.
-    fn try_claim(&self, name: &str) -> Result<Option<File>, RecordError> {
+    fn hold(&self, name: &str) -> io::Result<Option<File>> {
         let path = self.file(name, LOCK);
-        let open = || {
-            fs::OpenOptions::new()
-                .write(true)
-                .create(true)
-                .truncate(false)
-                .mode(0o600)
-                .custom_flags(libc::O_NOFOLLOW)
-                .open(&path)
-        };
-        let lock = open().map_err(RecordError::io("make", &path))?;
-        let is_there = |lock: &File| {
-            let identity = |status: fs::Metadata| (status.dev(), status.ino());
-            let ours = lock.metadata().map(identity);
-            ours.is_ok_and(|ours| fs::metadata(&path).map(identity).is_ok_and(|it| it == ours))
-        };
+        let mut options = fs::OpenOptions::new();
+        let options = options.write(true).create(true).truncate(false).mode(0o600);
+        let lock = open_regular(&path, options)?;
         match lock.try_lock() {
             // Whoever had it before may have removed it at its end.
-            Ok(()) => Ok(is_there(&lock).then_some(lock)),
+            Ok(()) => Ok(is_at(&lock, &path).then_some(lock)),
             Err(TryLockError::WouldBlock) => Ok(None),
-            Err(TryLockError::Error(error)) => Err(RecordError::io("lock", path)(error)),
+            Err(TryLockError::Error(error)) => Err(error),
         }
     }
+}
+
+/// Opens a file of the folder. Nothing but a regular file: a pipe would be waited for.
+pub(crate) fn open_regular(path: &Path, options: &mut fs::OpenOptions) -> io::Result<File> {
+    let file = options.custom_flags(libc::O_NOFOLLOW | libc::O_NONBLOCK).open(path)?;
+    if !file.metadata()?.is_file() {
+        return Err(io::Error::new(ErrorKind::InvalidInput, "it is no regular file"));
+    }
+    Ok(file)
+}
+
+/// Whether this file is the one at `path`.
+fn is_at(file: &File, path: &Path) -> bool {
+    let identity = |status: fs::Metadata| (status.dev(), status.ino());
+    let ours = file.metadata().map(identity);
+    ours.is_ok_and(|ours| fs::metadata(path).map(identity).is_ok_and(|it| it == ours))
 }
 
 /// Where a user's sockets are. Root's are in one place, if none is `named`, whatever the folder for
@@ -221,19 +245,22 @@ impl Default for RunFolder {
     }
 }
 
-/// The name of a session that is ours. Its files go with it, but for the log, if there was
-/// something to say.
+/// The name of a session that is ours. Its files go with it, unless they say of a dead session, of
+/// which something is left, what it was.
 #[derive(Debug)]
 pub(crate) struct Claimed {
     pub(crate) folder: RunFolder,
     pub(crate) name: String,
     lock: File,
+    /// The lock file still says which trace a dead recorder recorded.
+    is_of_the_dead: Cell<bool>,
 }
 
 impl Claimed {
     /// Writes down which trace is recorded, for whoever finds this name if we are killed.
     pub(crate) fn keep(&self, identity: &Identity) -> Result<(), RecordError> {
         let path = self.folder.file(&self.name, LOCK);
+        self.is_of_the_dead.set(false);
         let written = self.lock.set_len(0).and_then(|()| {
             // From its begin: it may have been written before.
             self.lock.write_all_at(&identity.text(), 0)
@@ -244,22 +271,18 @@ impl Claimed {
     /// Opens the log, anew.
     pub(crate) fn open_log(&self) -> Result<File, RecordError> {
         let path = self.folder.log(&self.name);
-        fs::OpenOptions::new()
-            .write(true)
-            .create(true)
-            .truncate(true)
-            .mode(0o600)
-            .custom_flags(libc::O_NOFOLLOW)
-            .open(&path)
-            .map_err(RecordError::io("make", path))
+        let mut options = fs::OpenOptions::new();
+        let options = options.write(true).create(true).truncate(true).mode(0o600);
+        open_regular(&path, options).map_err(RecordError::io("make", path))
     }
 }
 
 impl Drop for Claimed {
     fn drop(&mut self) {
-        // The lock last: until it is gone, the name is taken.
-        for kind in [SOCKET, LOG, LOCK] {
-            let _ = fs::remove_file(self.folder.file(&self.name, kind));
+        // Where it cannot be known, something may be left.
+        let is_over = || self.folder.left_of(&self.name).is_ok_and(|left| !left.is_in_memory);
+        if !self.is_of_the_dead.get() || is_over() {
+            self.folder.remove(&self.name);
         }
     }
 }
@@ -267,6 +290,8 @@ impl Drop for Claimed {
 #[cfg(test)]
 mod tests {
     use std::os::unix::fs::PermissionsExt as _;
+    use std::os::unix::net::UnixListener;
+    use std::sync::atomic::{AtomicBool, Ordering};
 
     use trackway_testkit::TemporaryFolder;
 
@@ -325,6 +350,89 @@ mod tests {
         assert_eq!(folder.names().expect("names"), ["dead"]);
         folder.clean("dead");
         assert_eq!(fs::read_dir(folder.path()).expect("a folder").count(), 0);
+    }
+
+    /// Somebody has the name, and the lock file is another one, or none: as where the temporary
+    /// files of a machine are removed by their age.
+    #[test]
+    fn what_is_left_of_the_living_is_not_cleaned() {
+        let temporary = TemporaryFolder::new();
+        let folder = folder(&temporary);
+        folder.make().expect("a folder");
+        let listener = UnixListener::bind(folder.socket("web")).expect("a socket");
+        fs::write(folder.log("web"), "said").expect("a file");
+        folder.clean("web");
+        assert!(folder.socket("web").exists() && folder.log("web").exists(), "it is answered");
+        assert!(!folder.file("web", LOCK).exists(), "nothing new is left either");
+        drop(listener);
+        folder.clean("web");
+        assert_eq!(fs::read_dir(folder.path()).expect("a folder").count(), 0, "nobody's");
+    }
+
+    /// Who had opened the lock file of the one before has locked nothing.
+    #[test]
+    fn a_lock_on_the_file_of_the_one_before_is_none() {
+        let temporary = TemporaryFolder::new();
+        let folder = folder(&temporary);
+        folder.make().expect("a folder");
+        let path = folder.file("web", LOCK);
+        let before = File::create(&path).expect("a file");
+        assert!(is_at(&before, &path));
+        fs::remove_file(&path).expect("ours");
+        assert!(!is_at(&before, &path));
+        let _web = folder.claim("web").expect("the name");
+        assert!(!is_at(&before, &path) && before.try_lock().is_ok());
+    }
+
+    /// Sessions of one name that come and go, while it is cleaned all the time. Each finds what is
+    /// its own as long as it lives.
+    #[test]
+    fn cleaning_takes_nothing_from_those_who_come_and_go() {
+        let temporary = TemporaryFolder::new();
+        let folder = folder(&temporary);
+        folder.make().expect("a folder");
+        let is_over = AtomicBool::new(false);
+        std::thread::scope(|scope| {
+            for _ in 0..2 {
+                scope.spawn(|| {
+                    while !is_over.load(Ordering::Relaxed) {
+                        folder.clean("web");
+                    }
+                });
+            }
+            let lost = (0..500).filter_map(|_| folder.claim("web").ok()).any(|web| {
+                fs::write(folder.socket("web"), "").expect("a file");
+                std::thread::yield_now();
+                let is_there =
+                    folder.socket("web").exists() && is_at(&web.lock, &folder.file("web", LOCK));
+                drop(web);
+                !is_there
+            });
+            is_over.store(true, Ordering::Relaxed);
+            assert!(!lost, "files of the living were removed");
+        });
+    }
+
+    /// Opening it to read would wait for who writes, and the other way round.
+    #[test]
+    fn a_pipe_in_the_place_of_a_file_is_waited_for_by_nobody() {
+        let temporary = TemporaryFolder::new();
+        let folder = folder(&temporary);
+        folder.make().expect("a folder");
+        fs::write(folder.socket("web"), "").expect("a file");
+        let web = folder.claim("web").expect("the name");
+        for kind in [LOCK, LOG] {
+            let path = folder.file("web", kind);
+            let _ = fs::remove_file(&path);
+            let made = std::process::Command::new("mkfifo").arg(&path).status();
+            assert!(made.expect("mkfifo runs").success());
+        }
+        assert!(web.open_log().is_err() && folder.claim("web").is_err());
+        let dead = RecordError::SessionDead("web".into(), folder.log("web"));
+        assert!(dead.to_string().ends_with("is gone"));
+        assert!(!folder.is_alive("web") && folder.identity_of("web").is_none());
+        folder.clean("web");
+        assert_eq!(folder.names().expect("names"), ["web"]);
     }
 
     #[test]

@@ -15,12 +15,15 @@ use trackway_sys::wait::{self, Awaited};
 use super::{Claimed, Identity, Requests};
 use crate::RecordError;
 
-/// Most clients at a time; more wait to be let in.
+/// Most clients at a time; more are told so, and let go.
 pub(super) const CLIENTS_MAX: usize = 64;
 /// Most bytes that wait for a client to read them; who reads too little is let go.
 const WAITING_BYTES_MAX: usize = ANSWER_BYTES_MAX;
 /// Most bytes that are read from a client in one turn.
 const TURN_BYTES: usize = 64 << 10;
+/// How long nobody is let in after the system could not do it, as where no descriptor is left: who
+/// waits stays there, and would wake the recorder at once, again and again.
+const ACCEPT_PAUSE: Duration = Duration::from_millis(200);
 /// How long clients have at the end to read what waits for them, all together.
 const END_PATIENCE: Duration = Duration::from_millis(500);
 
@@ -29,7 +32,9 @@ const END_PATIENCE: Duration = Duration::from_millis(500);
 pub(crate) struct Server {
     /// First, so that it goes first: who sees its connection end may take the name.
     name: Claimed,
-    listener: UnixListener,
+    pub(super) listener: UnixListener,
+    /// Until when nobody is let in.
+    pub(super) pause: Option<Instant>,
     pub(super) clients: Vec<Connection>,
     next: Client,
 }
@@ -62,7 +67,7 @@ impl Server {
         // The folder keeps others away meanwhile.
         fs::set_permissions(&path, fs::Permissions::from_mode(0o600)).map_err(fail)?;
         listener.set_nonblocking(true).map_err(fail)?;
-        Ok(Self { name, listener, clients: Vec::new(), next: CREATOR + 1 })
+        Ok(Self { name, listener, pause: None, clients: Vec::new(), next: CREATOR + 1 })
     }
 
     /// Writes down which trace is recorded: see [`Claimed::keep`].
@@ -82,13 +87,14 @@ impl Server {
             }
         };
         let listener = Awaited::readable(self.listener.as_raw_fd());
-        let has_room = self.clients.len() < CLIENTS_MAX;
-        has_room.then_some(listener).into_iter().chain(self.clients.iter().map(of)).collect()
+        let lets_in = (!self.pauses()).then_some(listener);
+        lets_in.into_iter().chain(self.clients.iter().map(of)).collect()
     }
 
     /// Lets clients in, writes what waits, reads what has come: whole requests, with who asks. One
     /// of each client in a turn: however many it sends, between them the recorder looks at its
-    /// buffers, and at the other clients.
+    /// buffers, and at the other clients. What somebody asked who is not there any more is dropped:
+    /// who waited in vain for its answer, and went, does not expect that it is done later.
     pub(crate) fn turn(&mut self) -> Vec<(Client, Request)> {
         self.let_in();
         let mut asked = Vec::new();
@@ -96,6 +102,7 @@ impl Server {
             connection.write();
             match connection.read() {
                 None => {}
+                Some(_) if connection.has_hung_up() => connection.is_gone = true,
                 Some(Ok(request)) => asked.push((connection.client, request)),
                 Some(Err(refusal)) => {
                     connection.answer(&Answer::Refused(refusal));
@@ -114,17 +121,48 @@ impl Server {
         self.clients.iter_mut().any(Connection::has_request)
     }
 
+    fn pauses(&self) -> bool {
+        self.pause.is_some_and(|end| Instant::now() < end)
+    }
+
     fn let_in(&mut self) {
-        while self.clients.len() < CLIENTS_MAX {
-            // Nobody waits, or nobody can be let in now (no descriptor is left).
-            let Ok((stream, _)) = self.listener.accept() else { return };
+        if self.pauses() {
+            return;
+        }
+        self.pause = None;
+        for _ in 0..CLIENTS_MAX {
+            let stream = match self.listener.accept() {
+                Ok((stream, _)) => stream,
+                // Nobody waits.
+                Err(error) if is_for_later(&error) => return,
+                Err(_) => {
+                    self.pause = Some(Instant::now() + ACCEPT_PAUSE);
+                    return;
+                }
+            };
             let user = peer(stream.as_raw_fd()).map(|peer| peer.user);
             let may_ask = user.is_ok_and(|user| user == 0 || user == crate::home::user());
-            if may_ask && stream.set_nonblocking(true).is_ok() {
-                self.clients.push(Connection::new(self.next, stream));
-                self.next += 1;
+            if !may_ask || stream.set_nonblocking(true).is_err() {
+                continue;
             }
+            let mut connection = Connection::new(self.next, stream);
+            if !self.has_room() {
+                let why = format!("{CLIENTS_MAX} others are connected to this session");
+                let refusal = Refusal::new(why).with_hint("try again when one of them has gone");
+                connection.answer(&Answer::Refused(refusal));
+                continue;
+            }
+            self.clients.push(connection);
+            self.next += 1;
         }
+    }
+
+    /// Whether one more can be let in, once those are let go who have gone.
+    fn has_room(&mut self) -> bool {
+        if self.clients.len() == CLIENTS_MAX {
+            self.clients.retain(|connection| !connection.has_hung_up());
+        }
+        self.clients.len() < CLIENTS_MAX
     }
 
     /// Answers a client, if it is still there.
@@ -189,6 +227,11 @@ impl Connection {
         if self.is_gone { None } else { self.requests.next_request() }
     }
 
+    /// Whether nobody is at the other end any more, not even to read.
+    fn has_hung_up(&self) -> bool {
+        wait::is_without_reader(self.stream.as_raw_fd()).unwrap_or(true)
+    }
+
     fn has_request(&mut self) -> bool {
         !self.is_gone && self.requests.has_request()
     }
@@ -213,10 +256,7 @@ impl Connection {
         if self.is_gone {
             return;
         }
-        // An answer is made of texts and numbers, which JSON always has.
-        let Ok(mut line) = serde_json::to_vec(answer) else { return };
-        line.push(b'\n');
-        self.waiting.extend_from_slice(&line);
+        self.waiting.extend_from_slice(&line_of(answer));
         self.write();
     }
 
@@ -234,6 +274,17 @@ impl Connection {
         self.is_gone |=
             self.waiting.len() > WAITING_BYTES_MAX || self.is_ending && self.waiting.is_empty();
     }
+}
+
+/// An answer as its line. What JSON cannot say is refused in its place: who asked waits for a line.
+fn line_of(answer: &Answer) -> Vec<u8> {
+    let unsaid = |error| Refusal::new(format!("the answer cannot be written as JSON: {error}"));
+    let mut line = serde_json::to_vec(answer)
+        .or_else(|error| serde_json::to_vec(&Answer::Refused(unsaid(error))))
+        // A refusal is made of texts, which JSON always has.
+        .unwrap_or_default();
+    line.push(b'\n');
+    line
 }
 
 fn is_for_later(error: &io::Error) -> bool {
