@@ -16,7 +16,7 @@ use std::path::PathBuf;
 use trackway_abi::session::RULES_BYTES_MAX;
 
 use crate::protocol::{Answer, ChannelChange, Counts, Refusal, Request, SnapshotFacts};
-use crate::{ChannelSpec, OptionError, SessionSpec};
+use crate::{ChannelSpec, OptionError, RuleSpec, SessionSpec};
 
 /// Who asks: a number that the driver gives out.
 pub type Client = u64;
@@ -420,7 +420,10 @@ impl Machine {
                 let bytes = rules.iter().map(|rule| rule.pattern.len() + 1).sum();
                 let job = self.plan_events(channel.as_deref(), bytes, |spec| {
                     if only {
-                        spec.on = Some(Vec::new());
+                        // Exclusions alone mean all but those.
+                        let includes = |rule: &RuleSpec| !rule.excludes();
+                        let is_none = rules.is_empty() || rules.iter().any(includes);
+                        spec.on = is_none.then(Vec::new);
                     }
                     let has_changed = spec.switch_on(rules.clone());
                     excluded = spec.excluded_of(&rules);

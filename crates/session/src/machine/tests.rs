@@ -142,6 +142,26 @@ fn which_channel_is_asked_where_there_are_several() {
 }
 
 #[test]
+fn an_exclusion_switches_nothing_on_unless_only_it_is_meant() {
+    let mut channel = ChannelSpec::default();
+    channel.switch_off(&["*".into()]);
+    let mut machine = begun(SessionSpec { channels: vec![channel], ..SessionSpec::default() });
+    let mut on = |pattern: &str, only: bool| {
+        let rules = vec![RuleSpec::new(pattern)];
+        effects(&mut machine, Request::EventsOn { channel: None, rules, only })
+    };
+    let said = on("!app:noise", false);
+    assert!(
+        matches!(&said[..], [Effect::Answer(1, Answer::Done { warnings })]
+        if warnings == &["nothing has changed"]),
+        "{said:?}"
+    );
+    let rules = "*\n!app:noise".to_owned();
+    assert_eq!(on("!app:noise", true)[0], Effect::SetRules { class: 0, rules });
+    assert_eq!(on("app", true)[0], Effect::SetRules { class: 0, rules: "app:*".into() });
+}
+
+#[test]
 fn snapshots_that_nobody_asked_for_do_not_come_by_the_dozen() {
     let channels = vec![ChannelSpec { mode: Mode::Overwrite, ..ChannelSpec::default() }];
     let spec = SessionSpec { channels, snapshot_on_crash: true, ..SessionSpec::default() };
