@@ -6,7 +6,7 @@
 //! be played through in tests.
 //!
 //! Invariants: every request is answered exactly once, in the order of requests; what was refused
-//! has changed nothing; what the machine says of its channels is what the effects that succeeded
+//! has changed nothing (but that a stop and the end are so, if not whole); what the machine says of its channels is what the effects that succeeded
 //! made of them; after [`Effect::Exit`] there is nothing more.
 
 use core::time::Duration;
@@ -16,7 +16,7 @@ use std::path::PathBuf;
 use trackway_abi::session::RULES_BYTES_MAX;
 
 use crate::protocol::{Answer, ChannelChange, Counts, Refusal, Request, SnapshotFacts};
-use crate::{ChannelSpec, OptionError, SessionSpec};
+use crate::{ChannelSpec, OptionError, RuleSpec, SessionSpec};
 
 /// Who asks: a number that the driver gives out.
 pub type Client = u64;
@@ -24,8 +24,8 @@ pub type Client = u64;
 /// Who is told how the session's beginning went.
 pub const CREATOR: Client = 0;
 
-/// Least time between two snapshots that nobody asked for by a command, in ns: programs that ask
-/// and die by the dozen would fill the disk.
+/// Least time between two snapshots that programs asked for, and between two for such that died, in
+/// ns: dozens of them would fill the disk.
 const UNASKED_PERIOD_NS: u64 = 1_000_000_000;
 
 /// A channel that is to be, and the class of its streams.
@@ -95,7 +95,7 @@ pub enum Effect {
     /// Let writers in, in all channels.
     Start,
     /// Keep writers out, in all channels; what they wrote goes into the trace. Not done: they are
-    /// out, and what they wrote is in the buffers.
+    /// out, and what they wrote is in the buffers until it can be written.
     Stop,
     /// Forget what was recorded.
     Clear,
@@ -168,6 +168,8 @@ pub struct Machine {
     spec: SessionSpec,
     phase: Phase,
     is_recording: bool,
+    /// What was emitted before it was stopped could not all be written then.
+    is_unwritten: bool,
     /// Classes of the channels, in the order of `spec.channels`.
     classes: Vec<u32>,
     next_class: u32,
@@ -175,8 +177,7 @@ pub struct Machine {
     snapshots: u32,
     /// Of them, those that went into folders of the session's.
     numbered: u32,
-    /// When the last snapshot was made that nobody asked for.
-    unasked_ns: Option<u64>,
+    unasked: Unasked,
     asked: VecDeque<Ask>,
     job: Option<Job>,
     /// The effect that is being carried out.
@@ -196,6 +197,20 @@ enum Phase {
 enum Ask {
     Client(Client, Box<Request>),
     Unasked(Reason),
+}
+
+/// Snapshots that nobody asked for by a command. What comes too soon is remembered, so that there
+/// is a snapshot after whatever was a reason for one.
+#[derive(Debug, Default)]
+struct Unasked {
+    /// The first process that died since the last snapshot for such a reason.
+    crash: Option<Reason>,
+    /// A program has asked since.
+    program: bool,
+    /// When the next may be for each reason: programs that ask all the time must not keep one that
+    /// dies from having its own at once.
+    crash_due_ns: u64,
+    program_due_ns: u64,
 }
 
 /// One request on its way.
@@ -243,13 +258,14 @@ impl Machine {
         job.steps.push_back(Step::new(begin));
         Self {
             is_recording: spec.start,
+            is_unwritten: false,
             next_class: channels.len() as u32,
             classes: channels.iter().map(|(_, class)| *class).collect(),
             spec,
             phase: Phase::Beginning,
             snapshots: 0,
             numbered: 0,
-            unasked_ns: None,
+            unasked: Unasked::default(),
             asked: VecDeque::new(),
             job: Some(job),
             doing: None,
@@ -278,6 +294,10 @@ impl Machine {
 
     /// Takes a request in. After [`Effect::Exit`] there is nobody to answer it.
     pub fn ask(&mut self, client: Client, request: Request) {
+        if request == Request::Destroy {
+            // There is no later any more: what waits for its time is made before.
+            self.asked.extend(self.unasked.take().map(Ask::Unasked));
+        }
         self.asked.push_back(Ask::Client(client, Box::new(request)));
     }
 
@@ -294,11 +314,16 @@ impl Machine {
     }
 
     fn unasked(&mut self, reason: Reason, now_ns: u64) {
-        let is_soon = |last: u64| now_ns.saturating_sub(last) < UNASKED_PERIOD_NS;
-        if self.spec.has_flight_recorder() && !self.unasked_ns.is_some_and(is_soon) {
-            self.unasked_ns = Some(now_ns);
-            self.asked.push_back(Ask::Unasked(reason));
+        if self.spec.has_flight_recorder() {
+            self.unasked.want(reason);
+            self.tick(now_ns);
         }
+    }
+
+    /// Lets time go on: a snapshot that came too soon after another one is made when it is time.
+    /// To be told every now and then, of the same clock.
+    pub fn tick(&mut self, now_ns: u64) {
+        self.asked.extend(self.unasked.due(now_ns).map(Ask::Unasked));
     }
 
     /// What keeps the session from going on is not of our doing: the window is gone, somebody else
@@ -369,10 +394,17 @@ impl Machine {
                 // What is refused has changed nothing: the last change is undone first.
                 let undo = job.undo.drain(..).rev();
                 job.steps = undo.map(Step::optional).collect();
-                // Who wants it to end, ends it: what is left is for others to recover.
-                if !matches!(job.then, Then::Over) {
-                    job.then = Then::Nothing;
-                }
+                let refusal = match job.then {
+                    // Who wants it to end, ends it: what is left is for others to recover.
+                    Then::Over => refusal,
+                    // Writers are out, and what they wrote is not where the answer would have it.
+                    Then::Recording(false) => refusal
+                        .with_hint("it is stopped; stop it again once its trace can be written"),
+                    _ => {
+                        job.then = Then::Nothing;
+                        refusal
+                    }
+                };
                 job.answer = Some(Answer::Refused(refusal));
             }
         }
@@ -420,7 +452,10 @@ impl Machine {
                 let bytes = rules.iter().map(|rule| rule.pattern.len() + 1).sum();
                 let job = self.plan_events(channel.as_deref(), bytes, |spec| {
                     if only {
-                        spec.on = Some(Vec::new());
+                        // Exclusions alone mean all but those.
+                        let includes = |rule: &RuleSpec| !rule.excludes();
+                        let is_none = rules.is_empty() || rules.iter().any(includes);
+                        spec.on = is_none.then(Vec::new);
                     }
                     let has_changed = spec.switch_on(rules.clone());
                     excluded = spec.excluded_of(&rules);
@@ -445,15 +480,13 @@ impl Machine {
     }
 
     fn plan_recording(&self, record: bool) -> Job {
-        if self.is_recording == record {
+        // One that could not write everything does so when it is stopped again.
+        if self.is_recording == record && (record || !self.is_unwritten) {
             let state = if record { "records already" } else { "is stopped already" };
             return Job::new(None, Then::Nothing).with_warning(format!("it {state}"));
         }
         let effect = if record { Effect::Start } else { Effect::Stop };
-        let mut job = Job::of_one(effect, Then::Recording(record));
-        // Writers are out, whether or not what they wrote could be written.
-        job.steps.iter_mut().for_each(|step| step.is_optional = !record);
-        job
+        Job::of_one(effect, Then::Recording(record))
     }
 
     fn plan_snapshot(
@@ -610,6 +643,7 @@ impl Machine {
             // It may have been lost since.
             Then::Recording(record) => {
                 self.is_recording = record && self.phase == Phase::There;
+                self.is_unwritten = !record && matches!(job.answer, Some(Answer::Refused(_)));
             }
             Then::Channels(channels) => {
                 (self.spec.channels, self.classes) = channels.into_iter().unzip();
@@ -658,6 +692,37 @@ impl Step {
 
     fn optional(effect: Effect) -> Self {
         Self { is_optional: true, ..Self::new(effect) }
+    }
+}
+
+impl Unasked {
+    fn want(&mut self, reason: Reason) {
+        match reason {
+            Reason::Crash { .. } => _ = self.crash.get_or_insert(reason),
+            Reason::Program | Reason::Asked => self.program = true,
+        }
+    }
+
+    /// Why there is to be one now.
+    fn due(&mut self, now_ns: u64) -> Option<Reason> {
+        let next_ns = now_ns.saturating_add(UNASKED_PERIOD_NS);
+        if self.crash.is_some() && now_ns >= self.crash_due_ns {
+            // It has all that a program may want, too.
+            (self.crash_due_ns, self.program_due_ns) = (next_ns, next_ns);
+            self.take()
+        } else if self.program && now_ns >= self.program_due_ns {
+            self.program_due_ns = next_ns;
+            self.program = false;
+            Some(Reason::Program)
+        } else {
+            None
+        }
+    }
+
+    /// Why there is to be one, now or later; it is not any more.
+    fn take(&mut self) -> Option<Reason> {
+        let program = core::mem::take(&mut self.program).then_some(Reason::Program);
+        self.crash.take().or(program)
     }
 }
 

@@ -348,12 +348,15 @@ impl ChannelSpec {
     }
 
     /// Switches events on that these rules select. Whether it changed: where all are on, nothing
-    /// does. What wider rules exclude stays off ([`Self::excluded_of`]).
+    /// does. What wider rules exclude stays off ([`Self::excluded_of`]). Where none are on, only
+    /// rules that include switch some on.
     pub fn switch_on(&mut self, rules: Vec<RuleSpec>) -> bool {
         let before = self.on.clone();
+        let mut records_none = self.on.as_ref().is_some_and(Vec::is_empty);
         for rule in rules {
             let pattern = rule.full_pattern();
-            let records_all = self.records_all();
+            let records_all = !records_none && self.records_all();
+            records_none &= rule.excludes();
             let on = self.on.get_or_insert_default();
             // What it means is not excluded any more; and each name has one rule.
             on.retain(|other| {
@@ -366,6 +369,10 @@ impl ChannelSpec {
             } else if on.is_empty() {
                 self.on = None;
             }
+        }
+        if records_none {
+            // Exclusions alone would mean all but those.
+            self.on = Some(Vec::new());
         }
         self.on != before
     }
@@ -624,6 +631,20 @@ executables = ["nginx"]
         step(on, &["app:*"], "db:query\napp:*");
         step(off, &["app:noise"], "db:query\napp:*\n!app:noise");
         step(off, &["db:query", "app"], "");
+    }
+
+    #[test]
+    fn an_exclusion_switches_nothing_on_where_none_are() {
+        let switched_on = |patterns: &[&str]| {
+            let mut channel = ChannelSpec { on: Some(Vec::new()), ..ChannelSpec::default() };
+            let rules = patterns.iter().map(|&pattern| RuleSpec::new(pattern)).collect();
+            (channel.switch_on(rules), channel.rules_text().expect("rules"))
+        };
+        assert_eq!(switched_on(&["!app:noise"]), (false, String::new()));
+        assert_eq!(switched_on(&["!app:noise", "!db"]), (false, String::new()));
+        assert_eq!(switched_on(&["!*:noise", "app"]), (true, "!*:noise\napp:*".into()));
+        assert_eq!(switched_on(&["app", "!app:noise"]), (true, "app:*\n!app:noise".into()));
+        assert_eq!(switched_on(&["!app:noise", "app"]), (true, "app:*".into()), "the last counts");
     }
 
     #[test]

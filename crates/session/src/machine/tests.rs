@@ -142,21 +142,113 @@ fn which_channel_is_asked_where_there_are_several() {
 }
 
 #[test]
-fn snapshots_that_nobody_asked_for_do_not_come_by_the_dozen() {
+fn an_exclusion_switches_nothing_on_unless_only_it_is_meant() {
+    let mut channel = ChannelSpec::default();
+    channel.switch_off(&["*".into()]);
+    let mut machine = begun(SessionSpec { channels: vec![channel], ..SessionSpec::default() });
+    let mut on = |pattern: &str, only: bool| {
+        let rules = vec![RuleSpec::new(pattern)];
+        effects(&mut machine, Request::EventsOn { channel: None, rules, only })
+    };
+    let said = on("!app:noise", false);
+    assert!(
+        matches!(&said[..], [Effect::Answer(1, Answer::Done { warnings })]
+        if warnings == &["nothing has changed"]),
+        "{said:?}"
+    );
+    let rules = "*\n!app:noise".to_owned();
+    assert_eq!(on("!app:noise", true)[0], Effect::SetRules { class: 0, rules });
+    assert_eq!(on("app", true)[0], Effect::SetRules { class: 0, rules: "app:*".into() });
+}
+
+/// A flight recorder's session, which has begun.
+fn flight() -> Machine {
     let channels = vec![ChannelSpec { mode: Mode::Overwrite, ..ChannelSpec::default() }];
-    let spec = SessionSpec { channels, snapshot_on_crash: true, ..SessionSpec::default() };
-    let mut machine = begun(spec);
-    let mut numbers = Vec::new();
-    for time in [5, 6, UNASKED_PERIOD_NS, UNASKED_PERIOD_NS + 5] {
-        machine.process_crashed(7, 11, time);
-        while let Some(effect) = machine.next_effect() {
-            let Effect::Snapshot(snapshot) = effect else { panic!("{effect:?}") };
-            numbers.push((time, snapshot.output));
-            machine.done(Outcome::Snapshot(SnapshotFacts::default()));
-        }
+    begun(SessionSpec { channels, snapshot_on_crash: true, ..SessionSpec::default() })
+}
+
+/// Reasons of the snapshots that the machine wants now; all are written, or none.
+fn snapshots(machine: &mut Machine, is_written: bool) -> Vec<Reason> {
+    let mut reasons = Vec::new();
+    while let Some(effect) = machine.next_effect() {
+        let Effect::Snapshot(snapshot) = effect else { panic!("{effect:?}") };
+        reasons.push(snapshot.reason);
+        machine.done(match is_written {
+            true => Outcome::Snapshot(SnapshotFacts::default()),
+            false => Outcome::Failed(Refusal::new("no room")),
+        });
     }
-    let expected = [(5, Output::Numbered(1)), (UNASKED_PERIOD_NS + 5, Output::Numbered(2))];
-    assert_eq!(numbers, expected);
+    reasons
+}
+
+fn crash(pid: u32) -> Reason {
+    Reason::Crash { pid, signal: 11 }
+}
+
+#[test]
+fn snapshots_that_nobody_asked_for_do_not_come_by_the_dozen() {
+    let mut machine = flight();
+    let mut made = Vec::new();
+    // Programs ask and die every tenth of a second, and then no more.
+    for tenth in 0..60 {
+        let now = 5 + tenth * UNASKED_PERIOD_NS / 10;
+        if tenth < 25 {
+            machine.program_asks_for_snapshot(now);
+            machine.process_crashed(tenth as u32, 11, now);
+        }
+        machine.tick(now);
+        made.extend(snapshots(&mut machine, true).into_iter().map(|reason| (tenth, reason)));
+    }
+    // Who has asked before is in it, too.
+    let expected = [(0, Reason::Program), (0, crash(0)), (10, crash(1)), (20, crash(10))];
+    assert_eq!(made[..4], expected);
+    assert_eq!(made[4..], [(30, crash(20))]);
+}
+
+#[test]
+fn snapshots_that_come_too_soon_are_made_later() {
+    let mut machine = flight();
+    machine.program_asks_for_snapshot(5);
+    assert_eq!(snapshots(&mut machine, true), [Reason::Program]);
+    machine.program_asks_for_snapshot(6);
+    machine.tick(UNASKED_PERIOD_NS + 4);
+    assert_eq!(snapshots(&mut machine, true), []);
+    machine.tick(UNASKED_PERIOD_NS + 5);
+    assert_eq!(snapshots(&mut machine, true), [Reason::Program]);
+    machine.tick(UNASKED_PERIOD_NS * 9);
+    assert_eq!(snapshots(&mut machine, true), [], "once");
+}
+
+#[test]
+fn a_crash_does_not_wait_for_programs_and_is_the_reason() {
+    let mut machine = flight();
+    machine.program_asks_for_snapshot(5);
+    // What follows is not kept back by one that was not written.
+    assert_eq!(snapshots(&mut machine, false), [Reason::Program]);
+    machine.process_crashed(7, 11, 6);
+    assert_eq!(snapshots(&mut machine, false), [crash(7)]);
+    machine.program_asks_for_snapshot(7);
+    machine.process_crashed(8, 11, 8);
+    machine.process_crashed(9, 11, 9);
+    machine.program_asks_for_snapshot(UNASKED_PERIOD_NS);
+    assert_eq!(snapshots(&mut machine, true), []);
+    machine.tick(UNASKED_PERIOD_NS + 6);
+    assert_eq!(snapshots(&mut machine, true), [crash(8)], "one for all, for the first that died");
+    machine.tick(UNASKED_PERIOD_NS * 9);
+    assert_eq!(snapshots(&mut machine, true), []);
+}
+
+#[test]
+fn what_is_remembered_is_made_before_the_end() {
+    let mut machine = flight();
+    machine.process_crashed(7, 11, 5);
+    assert_eq!(snapshots(&mut machine, true), [crash(7)]);
+    machine.process_crashed(8, 11, 6);
+    machine.ask(1, Request::Destroy);
+    let Some(Effect::Snapshot(snapshot)) = machine.next_effect() else { panic!("one") };
+    assert_eq!(snapshot.reason, crash(8));
+    machine.done(Outcome::Snapshot(SnapshotFacts::default()));
+    assert_eq!(machine.next_effect(), Some(Effect::Finish));
 }
 
 #[test]
@@ -196,6 +288,27 @@ fn the_end_is_the_end_whatever_comes_of_it() {
         assert!(matches!(machine.next_effect(), Some(Effect::Answer(2, Answer::Refused(_)))));
         assert_eq!((machine.next_effect(), machine.next_effect()), (Some(Effect::Exit), None));
     }
+}
+
+#[test]
+fn a_stop_that_could_not_write_is_refused_and_tried_again() {
+    let mut machine = begun(SessionSpec::default());
+    machine.ask(1, Request::Stop);
+    assert_eq!(machine.next_effect(), Some(Effect::Stop));
+    machine.done(Outcome::Failed(Refusal::new("the disk is full")));
+    let effect = machine.next_effect().expect("an answer");
+    let Effect::Answer(1, Answer::Refused(refusal)) = effect else { panic!("{effect:?}") };
+    assert_eq!(refusal.why, "the disk is full");
+    assert!(refusal.hint.is_some_and(|hint| hint.contains("it is stopped")));
+    assert!(!machine.is_recording());
+    let done = |warnings: &[&str]| {
+        let warnings = warnings.iter().map(|&warning| warning.into()).collect();
+        Effect::Answer(1, Answer::Done { warnings })
+    };
+    assert_eq!(effects(&mut machine, Request::Stop), [Effect::Stop, done(&[])]);
+    assert_eq!(effects(&mut machine, Request::Stop), [done(&["it is stopped already"])]);
+    assert_eq!(effects(&mut machine, Request::Start), [Effect::Start, done(&[])]);
+    assert_eq!(effects(&mut machine, Request::Start), [done(&["it records already"])]);
 }
 
 #[test]

@@ -10,7 +10,7 @@ use trackway_session::{Mode, SessionSpec};
 use crate::mistakes::Mistake;
 use crate::recorder::{self, Came, Script, processes_of};
 use crate::window::{EVENTS, Processes, State};
-use crate::world::World;
+use crate::world::{TURN_NS, World};
 use crate::writer::Writer;
 
 /// How a recorder is.
@@ -47,6 +47,14 @@ struct Image {
     spec: SessionSpec,
     is_recording: bool,
     channels: Vec<Channel>,
+}
+
+impl Image {
+    /// As a stop leaves it, whatever else came of that.
+    fn stop(&mut self) {
+        self.is_recording = false;
+        self.channels.iter_mut().for_each(|channel| channel.is_open = false);
+    }
 }
 
 #[derive(Debug, PartialEq, Eq)]
@@ -143,6 +151,8 @@ impl World {
             }
             return Ok(());
         }
+        let now_ns = self.now * TURN_NS;
+        self.sessions[number].machine.tick(now_ns);
         match self.sessions[number].machine.next_effect() {
             Some(effect) => self.take_effect(number, effect),
             None => self.check_session(number),
@@ -225,7 +235,8 @@ impl World {
     }
 
     /// Every request is answered once, in order, by what answers it; what is refused has changed
-    /// nothing (the machine's invariants).
+    /// nothing, but that a session is stopped whose buffers could not be written (the machine's
+    /// invariants).
     fn answered(
         &mut self,
         number: usize,
@@ -257,6 +268,9 @@ impl World {
         let session = &mut self.sessions[number];
         let is_end = matches!(request, None | Some(Request::Destroy));
         let is_checked = is_refused && !is_end && session.standing == Standing::Running;
+        if is_checked && request == Some(Request::Stop) {
+            session.before.stop();
+        }
         if is_checked && image != session.before && !self.ledger.is_tainted(number) {
             let before = &session.before;
             return Err(format!("{request:?} is refused, and {before:?} is now {image:?}"));
