@@ -83,9 +83,9 @@ enum What {
     /// Chains of 1 to 50 predicates on integers and on strings, true and false early and late; each
     /// answered by the filter's machine code, by its interpreter, by the same test in C (clang -O2,
     /// else cc), called through a pointer on the same frame, and by rbpf's compiler and interpreter
-    /// on the same bytecode; and how long a filter of 50 predicates takes from its text to its first
-    /// answer. In interleaved rounds; every answer is checked. Figures of different machines do not
-    /// compare; ratios do.
+    /// on the same bytecode; and how long a filter of 50 predicates takes from its text to its
+    /// first answer. In interleaved rounds; every answer is checked. Figures of different machines
+    /// do not compare; ratios do.
     #[command(after_help = "Examples:\n  trackway bench filter --quick\n  \
                             trackway bench filter --rounds 100 --json filter.json")]
     Filter(Filter),

@@ -114,7 +114,7 @@ fn in_c<'a>(function: Function, frame: &'a Frame<'_>) -> Batch<'a> {
 }
 
 /// A call of nothing, in the same loop.
-pub(super) fn empty<'a>(frame: &'a Frame<'_>) -> Batch<'a> {
+fn empty<'a>(frame: &'a Frame<'_>) -> Batch<'a> {
     unsafe extern "C" fn yes(_slots: *const u64, _bytes: *const u8) -> u64 {
         1
     }

@@ -66,9 +66,9 @@ impl FilterOptions {
     }
 }
 
-/// One contestant with one chain, and what is known of it so far.
+/// What is known so far of one who is timed.
+#[derive(Default)]
 struct Series {
-    runner: Runner,
     /// Calls of a batch.
     calls: u64,
     /// ns of a call, round by round.
@@ -80,7 +80,8 @@ struct Contest {
     operands: Operands,
     chain: Chain,
     predicates: usize,
-    series: Vec<Series>,
+    /// In the order in which contestants are made, which does not change.
+    series: Vec<(Runner, Series)>,
 }
 
 /// Times of a filter's preparation, in µs.
@@ -196,8 +197,7 @@ impl Lab {
         Self {
             options,
             peer,
-            // What it is a series of, nobody asks.
-            empty: Series { runner: Runner::C, calls: 0, rounds_ns: Vec::new() },
+            empty: Series::default(),
             contests: contests(),
             prepared: Operands::ALL.map(prepared).into(),
         }
@@ -271,33 +271,31 @@ impl Contest {
         let all = &mut self.series;
         Asked::new(question, peer)?.answered(&event, |contestants| {
             if all.is_empty() {
-                let series =
-                    |runner: &Runner| Series { runner: *runner, calls: 0, rounds_ns: Vec::new() };
-                all.extend(contestants.iter().map(|(runner, _)| series(runner)));
+                all.extend(contestants.iter().map(|(runner, _)| (*runner, Series::default())));
             }
             let count = contestants.len();
-            for (series, (_, batch)) in all.iter_mut().zip(contestants.iter_mut()) {
+            for ((_, series), (_, batch)) in all.iter_mut().zip(contestants.iter_mut()) {
                 series.warm_up(batch, answer)?;
             }
             let mut figures = vec![Vec::with_capacity(batches); count];
             for turn in 0..batches * count {
                 let this = (turn + turn / count + round) % count;
-                let (_, batch) = &mut contestants[this];
-                figures[this].push(per_call_ns(batch, all[this].calls, answer)?);
+                let calls = all[this].1.calls;
+                figures[this].push(per_call_ns(&mut contestants[this].1, calls, answer)?);
             }
-            all.iter_mut().zip(figures).try_for_each(|(series, figures)| series.keep(&figures))
+            all.iter_mut().zip(figures).try_for_each(|((_, series), figures)| series.keep(&figures))
         })
     }
 
     fn costs(&self) -> impl Iterator<Item = FilterCost> {
-        let c = self.series.iter().find(|series| series.runner == Runner::C);
-        self.series.iter().filter_map(move |series| {
-            let of_c = c.and_then(|c| {
+        let c = self.series.iter().find(|(runner, _)| *runner == Runner::C);
+        self.series.iter().filter_map(move |(runner, series)| {
+            let of_c = c.and_then(|(_, c)| {
                 let pairs = series.rounds_ns.iter().zip(&c.rounds_ns);
                 Spread::of(&pairs.map(|(this, c)| this / c).collect::<Vec<f64>>())
             });
             Some(FilterCost {
-                runner: series.runner,
+                runner: *runner,
                 operands: self.operands,
                 chain: self.chain,
                 predicates: self.predicates,
