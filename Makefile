@@ -89,6 +89,7 @@ bench: ## what tracing and reading cost on this machine, beside other programs
 	$(BUILD)/trackway bench reader --json results-reader.json
 	$(BUILD)/trackway bench preload --json results-preload.json
 	$(BUILD)/trackway bench reserve --json results-reserve.json
+	$(BUILD)/trackway bench filter --json results-filter.json
 	$(BUILD)/trackway bench sessions --json results-sessions.json
 
 asm: programs ## the machine code of the recording path

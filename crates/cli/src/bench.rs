@@ -9,7 +9,8 @@ use std::process::ExitCode;
 
 use anyhow::Context as _;
 use trackway_lab::{
-    Error, Options, PreloadOptions, ReadingOptions, ReserveOptions, SessionsOptions, SpansOptions,
+    Error, FilterOptions, Options, PreloadOptions, ReadingOptions, ReserveOptions, SessionsOptions,
+    SpansOptions,
 };
 
 /// Exit status of a program that Ctrl-C ended, as shells have it: 128 + SIGINT.
@@ -20,6 +21,7 @@ const INTERRUPTED: u8 = 130;
 #[command(after_help = "Examples:\n  trackway bench tracepoint\n  trackway bench reader\n  \
                         trackway bench spans\n  \
                         trackway bench preload\n  trackway bench reserve\n  \
+                        trackway bench filter\n  \
                         trackway bench sessions\n  \
                         trackway bench tracepoint --only lttng --rounds 10 --json lttng.json")]
 pub(crate) struct Arguments {
@@ -76,6 +78,17 @@ enum What {
     #[command(after_help = "Examples:\n  trackway bench reserve --quick\n  \
                             trackway bench reserve --threads 16 --json reserve.json")]
     Reserve(Reserve),
+    /// What a filter costs by itself: compiled and interpreted, beside the same test in C, and rbpf
+    ///
+    /// Chains of 1 to 50 predicates on integers and on strings, true and false early and late; each
+    /// answered by the filter's machine code, by its interpreter, by the same test in C (clang -O2,
+    /// else cc), called through a pointer on the same frame, and by rbpf's compiler and interpreter
+    /// on the same bytecode; and how long a filter of 50 predicates takes from its text to its
+    /// first answer. In interleaved rounds; every answer is checked. Figures of different machines
+    /// do not compare; ratios do.
+    #[command(after_help = "Examples:\n  trackway bench filter --quick\n  \
+                            trackway bench filter --rounds 100 --json filter.json")]
+    Filter(Filter),
     /// What sessions cost: several on one event, events switched on, recorders, short processes
     ///
     /// An event that 1, 2, 4 and 32 sessions record; the time from trackway event on to the first
@@ -193,6 +206,25 @@ struct Reserve {
     json: Option<PathBuf>,
 }
 
+/// Arguments of `trackway bench filter`.
+#[derive(Debug, clap::Args)]
+struct Filter {
+    /// Some seconds instead of a minute: to see that all works, not for figures
+    #[arg(long)]
+    quick: bool,
+    /// Measure so many rounds [default: 30]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1000))]
+    rounds: Option<u32>,
+    /// Write all figures to FILE, too
+    #[arg(
+        long,
+        value_name = "FILE",
+        num_args = 0..=1,
+        default_missing_value = "results-filter.json"
+    )]
+    json: Option<PathBuf>,
+}
+
 /// Arguments of `trackway bench sessions`.
 #[derive(Debug, clap::Args)]
 struct Sessions {
@@ -227,6 +259,7 @@ pub(crate) fn run(arguments: &Arguments, output: &mut dyn Write) -> anyhow::Resu
         What::Spans(arguments) => spans(arguments, output),
         What::Preload(arguments) => preload(arguments, output),
         What::Reserve(arguments) => reserve(arguments, output),
+        What::Filter(arguments) => filter(arguments, output),
         What::Sessions(arguments) => sessions(arguments, output),
     };
     match done {
@@ -291,6 +324,15 @@ fn reserve(arguments: &Reserve, output: &mut dyn Write) -> anyhow::Result<bool> 
     let results = trackway_lab::run_reserve(&options)?;
     save(arguments.json.as_deref(), || results.to_json())?;
     trackway_lab::print_reserve(&results, output).context("cannot write the table")?;
+    Ok(results.has_failures())
+}
+
+/// Whether something failed.
+fn filter(arguments: &Filter, output: &mut dyn Write) -> anyhow::Result<bool> {
+    let options = FilterOptions { quick: arguments.quick, rounds: arguments.rounds };
+    let results = trackway_lab::run_filter(&options)?;
+    save(arguments.json.as_deref(), || results.to_json())?;
+    trackway_lab::print_filter(&results, output).context("cannot write the table")?;
     Ok(results.has_failures())
 }
 

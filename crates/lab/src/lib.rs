@@ -7,6 +7,7 @@
 //! results   what was measured, as JSON; table, bars and report show it to people
 //! reader    the same for readers of traces: ours beside babeltrace2
 //! reserve   what keeping writers apart costs: the 2012 paper's buffer beside ours, and others
+//! filter    what filters cost by themselves, beside the same test in C, and rbpf
 //! sessions  what sessions cost: several on one event, changes, recorders, short-lived processes
 //! preload   what the preload helper costs programs that allocate, made here or installed
 //! ```
@@ -23,6 +24,7 @@ mod bench;
 mod case;
 mod child;
 mod error;
+mod filter;
 mod machine;
 mod place;
 mod preload;
@@ -46,6 +48,10 @@ mod workload;
 pub use bench::{Options, run};
 pub use case::{Case, Context, Payload};
 pub use error::Error;
+pub use filter::{
+    Chain, FilterCost, FilterOptions, FilterResults, Operands, Preparation, Runner, print_filter,
+    run_filter,
+};
 pub use machine::Machine;
 pub use preload::{
     PreloadCost, PreloadOptions, PreloadResults, Program, RealCost, Way, print_preload, run_preload,

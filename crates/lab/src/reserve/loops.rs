@@ -179,7 +179,7 @@ pub(super) fn pin(cpu: usize) -> Result<()> {
 }
 
 /// Time that the calling thread had on CPUs, in ns.
-fn thread_cpu_ns() -> u64 {
+pub(crate) fn thread_cpu_ns() -> u64 {
     let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
     // SAFETY: `time` is ours, and every thread has that clock.
     unsafe { libc::clock_gettime(libc::CLOCK_THREAD_CPUTIME_ID, &raw mut time) };

@@ -27,6 +27,7 @@ mod staged;
 mod stepping;
 mod ways;
 
+pub(crate) use loops::thread_cpu_ns;
 pub use report::print as print_reserve;
 pub use results::{
     ClockKind, EventCost, Path, PathCost, ProductCost, ReserveResults, SizeCost, Steps,
@@ -206,7 +207,7 @@ pub fn run_reserve(options: &ReserveOptions) -> std::result::Result<ReserveResul
 }
 
 /// Does `work` on one CPU, and comes back to all of them.
-fn on<T>(cpu: usize, work: impl FnOnce() -> Result<T>) -> Result<T> {
+pub(crate) fn on<T>(cpu: usize, work: impl FnOnce() -> Result<T>) -> Result<T> {
     let failed = |error| Error::output("sched_getaffinity", error);
     let before = CpuSet::current().map_err(failed)?;
     loops::pin(cpu)?;
