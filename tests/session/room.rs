@@ -165,6 +165,30 @@ fn what_does_not_fit_on_the_disk_at_the_end_is_recovered() {
     assert_eq!(inside.numbers("small/trace")[&ONE], (0..10_000).collect::<Vec<u64>>());
 }
 
+/// RUN stop while the disk is full; stop again when there is room. EXPECT that the first fails and
+/// says what to do, that the session is stopped, and that everything is there after the second.
+#[test]
+fn a_stop_that_cannot_write_fails_and_is_made_good() {
+    let small = |place: &Place| place.world.path("small");
+    let Some(inside) = Inside::new("session-disk-stop", small, "size=1m") else { return };
+    let filler = inside.path("small/filler");
+    std::fs::write(&filler, vec![1; 800 << 10]).expect("there is room for it");
+    inside.ok("session create web --on life:* --buffer-size 4M -o small/trace");
+    inside.emit(10_000);
+    let (is_success, _, talk) = told(&inside.run("session stop web"));
+    assert!(!is_success && talk.contains("No space left on device"), "{talk}");
+    assert!(talk.contains("hint: it is stopped; stop it again"), "{talk}");
+    assert!(inside.ok("session status web").0.contains("session web: stopped"));
+    // Nothing of this.
+    inside.emit(100);
+    std::fs::remove_file(filler).expect("it is there");
+    inside.ok("session stop web");
+    assert_eq!(inside.numbers("small/trace")[&ONE], (0..10_000).collect::<Vec<u64>>());
+    let (_, again) = inside.ok("session stop web");
+    assert!(again.contains("it is stopped already"), "{again}");
+    inside.ok("session destroy web");
+}
+
 /// RUN create in a folder that cannot be written. EXPECT a refusal with the reason, nothing left.
 #[test]
 fn a_folder_that_cannot_be_written_is_refused() {

@@ -6,8 +6,9 @@
 //! be played through in tests.
 //!
 //! Invariants: every request is answered exactly once, in the order of requests; what was refused
-//! has changed nothing; what the machine says of its channels is what the effects that succeeded
-//! made of them; after [`Effect::Exit`] there is nothing more.
+//! has changed nothing (a session that could not be stopped or ended whole is stopped or ended all
+//! the same); what the machine says of its channels is what the effects that succeeded made of
+//! them; after [`Effect::Exit`] there is nothing more.
 
 use core::time::Duration;
 use std::collections::VecDeque;
@@ -95,7 +96,7 @@ pub enum Effect {
     /// Let writers in, in all channels.
     Start,
     /// Keep writers out, in all channels; what they wrote goes into the trace. Not done: they are
-    /// out, and what they wrote is in the buffers.
+    /// out, and what they wrote is in the buffers until it can be written.
     Stop,
     /// Forget what was recorded.
     Clear,
@@ -168,6 +169,8 @@ pub struct Machine {
     spec: SessionSpec,
     phase: Phase,
     is_recording: bool,
+    /// What was emitted before it was stopped could not all be written then.
+    is_unwritten: bool,
     /// Classes of the channels, in the order of `spec.channels`.
     classes: Vec<u32>,
     next_class: u32,
@@ -243,6 +246,7 @@ impl Machine {
         job.steps.push_back(Step::new(begin));
         Self {
             is_recording: spec.start,
+            is_unwritten: false,
             next_class: channels.len() as u32,
             classes: channels.iter().map(|(_, class)| *class).collect(),
             spec,
@@ -369,10 +373,17 @@ impl Machine {
                 // What is refused has changed nothing: the last change is undone first.
                 let undo = job.undo.drain(..).rev();
                 job.steps = undo.map(Step::optional).collect();
-                // Who wants it to end, ends it: what is left is for others to recover.
-                if !matches!(job.then, Then::Over) {
-                    job.then = Then::Nothing;
-                }
+                let refusal = match job.then {
+                    // Who wants it to end, ends it: what is left is for others to recover.
+                    Then::Over => refusal,
+                    // Writers are out, and what they wrote is not where the answer would have it.
+                    Then::Recording(false) => refusal
+                        .with_hint("it is stopped; stop it again once its trace can be written"),
+                    _ => {
+                        job.then = Then::Nothing;
+                        refusal
+                    }
+                };
                 job.answer = Some(Answer::Refused(refusal));
             }
         }
@@ -448,15 +459,13 @@ impl Machine {
     }
 
     fn plan_recording(&self, record: bool) -> Job {
-        if self.is_recording == record {
+        // One that could not write everything does so when it is stopped again.
+        if self.is_recording == record && (record || !self.is_unwritten) {
             let state = if record { "records already" } else { "is stopped already" };
             return Job::new(None, Then::Nothing).with_warning(format!("it {state}"));
         }
         let effect = if record { Effect::Start } else { Effect::Stop };
-        let mut job = Job::of_one(effect, Then::Recording(record));
-        // Writers are out, whether or not what they wrote could be written.
-        job.steps.iter_mut().for_each(|step| step.is_optional = !record);
-        job
+        Job::of_one(effect, Then::Recording(record))
     }
 
     fn plan_snapshot(
@@ -613,6 +622,7 @@ impl Machine {
             // It may have been lost since.
             Then::Recording(record) => {
                 self.is_recording = record && self.phase == Phase::There;
+                self.is_unwritten = !record && matches!(job.answer, Some(Answer::Refused(_)));
             }
             Then::Channels(channels) => {
                 (self.spec.channels, self.classes) = channels.into_iter().unzip();

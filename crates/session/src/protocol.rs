@@ -43,7 +43,7 @@ pub enum Request {
     /// To record.
     Start,
     /// Not to record, until it is started again. What was emitted before is in the trace when the
-    /// answer comes.
+    /// answer comes; a refusal says that it is not all there, and the session is stopped.
     Stop,
     /// To end.
     Destroy,

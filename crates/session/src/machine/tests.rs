@@ -219,6 +219,27 @@ fn the_end_is_the_end_whatever_comes_of_it() {
 }
 
 #[test]
+fn a_stop_that_could_not_write_is_refused_and_tried_again() {
+    let mut machine = begun(SessionSpec::default());
+    machine.ask(1, Request::Stop);
+    assert_eq!(machine.next_effect(), Some(Effect::Stop));
+    machine.done(Outcome::Failed(Refusal::new("the disk is full")));
+    let effect = machine.next_effect().expect("an answer");
+    let Effect::Answer(1, Answer::Refused(refusal)) = effect else { panic!("{effect:?}") };
+    assert_eq!(refusal.why, "the disk is full");
+    assert!(refusal.hint.is_some_and(|hint| hint.contains("it is stopped")));
+    assert!(!machine.is_recording());
+    let done = |warnings: &[&str]| {
+        let warnings = warnings.iter().map(|&warning| warning.into()).collect();
+        Effect::Answer(1, Answer::Done { warnings })
+    };
+    assert_eq!(effects(&mut machine, Request::Stop), [Effect::Stop, done(&[])]);
+    assert_eq!(effects(&mut machine, Request::Stop), [done(&["it is stopped already"])]);
+    assert_eq!(effects(&mut machine, Request::Start), [Effect::Start, done(&[])]);
+    assert_eq!(effects(&mut machine, Request::Start), [done(&["it records already"])]);
+}
+
+#[test]
 fn nothing_comes_after_the_end() {
     let channels = vec![ChannelSpec { mode: Mode::Overwrite, ..ChannelSpec::default() }];
     let mut machine = begun(SessionSpec { channels, ..SessionSpec::default() });

@@ -49,6 +49,14 @@ struct Image {
     channels: Vec<Channel>,
 }
 
+impl Image {
+    /// As a stop leaves it, whatever else came of that.
+    fn stop(&mut self) {
+        self.is_recording = false;
+        self.channels.iter_mut().for_each(|channel| channel.is_open = false);
+    }
+}
+
 #[derive(Debug, PartialEq, Eq)]
 struct Channel {
     class: u32,
@@ -225,7 +233,8 @@ impl World {
     }
 
     /// Every request is answered once, in order, by what answers it; what is refused has changed
-    /// nothing (the machine's invariants).
+    /// nothing, but that a session is stopped whose buffers could not be written (the machine's
+    /// invariants).
     fn answered(
         &mut self,
         number: usize,
@@ -257,6 +266,9 @@ impl World {
         let session = &mut self.sessions[number];
         let is_end = matches!(request, None | Some(Request::Destroy));
         let is_checked = is_refused && !is_end && session.standing == Standing::Running;
+        if is_checked && request == Some(Request::Stop) {
+            session.before.stop();
+        }
         if is_checked && image != session.before && !self.ledger.is_tainted(number) {
             let before = &session.before;
             return Err(format!("{request:?} is refused, and {before:?} is now {image:?}"));
