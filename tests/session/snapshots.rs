@@ -113,6 +113,20 @@ fn programs_ask_for_snapshots() {
     assert!(notices.contains("50 events in "), "{notices}");
 }
 
+/// RUN another such program as soon as the first one's snapshot is there. EXPECT a second snapshot,
+/// later, with what both emitted.
+#[test]
+fn who_asks_for_a_snapshot_too_soon_gets_it_later() {
+    let place = Place::new("session-program-snapshots");
+    place.ok("session create flight --flight-recorder -o flight");
+    for snapshots in 1..=2 {
+        place.emit("snapshot", 50);
+        wait_for("a snapshot", || place.status("flight")["snapshots"] == snapshots);
+    }
+    let numbers = place.numbers("flight/snapshot-2");
+    assert_eq!(numbers.values().map(Vec::len).sum::<usize>(), 100, "{numbers:?}");
+}
+
 /// RUN snapshots of a session before and after channels are replaced and added; its folder printed,
 /// the snapshots merged. EXPECT every event that is in one of them, once; by babeltrace2 in each of
 /// them and in the merged ones. (It does not take the folder with all of them, where the sub-buffer

@@ -235,6 +235,7 @@ impl Served {
             self.notices.say(format_args!("process {pid} died of signal {signal}"));
             self.desk.machine.process_crashed(pid, signal, monotonic_ns());
         }
+        self.desk.machine.tick(monotonic_ns());
         match parts.tick(&self.notices) {
             // Who is to be seen crash must be seen start.
             Ok(period_ns) if self.watches_crashes && self.stall.is_none() => {

@@ -25,8 +25,8 @@ pub type Client = u64;
 /// Who is told how the session's beginning went.
 pub const CREATOR: Client = 0;
 
-/// Least time between two snapshots that nobody asked for by a command, in ns: programs that ask
-/// and die by the dozen would fill the disk.
+/// Least time between two snapshots that programs asked for, and between two for such that died, in
+/// ns: dozens of them would fill the disk.
 const UNASKED_PERIOD_NS: u64 = 1_000_000_000;
 
 /// A channel that is to be, and the class of its streams.
@@ -178,8 +178,7 @@ pub struct Machine {
     snapshots: u32,
     /// Of them, those that went into folders of the session's.
     numbered: u32,
-    /// When the last snapshot was made that nobody asked for.
-    unasked_ns: Option<u64>,
+    unasked: Unasked,
     asked: VecDeque<Ask>,
     job: Option<Job>,
     /// The effect that is being carried out.
@@ -199,6 +198,20 @@ enum Phase {
 enum Ask {
     Client(Client, Box<Request>),
     Unasked(Reason),
+}
+
+/// Snapshots that nobody asked for by a command. What comes too soon is remembered, so that there
+/// is a snapshot after whatever was a reason for one.
+#[derive(Debug, Default)]
+struct Unasked {
+    /// The first process that died since the last snapshot for such a reason.
+    crash: Option<Reason>,
+    /// A program has asked since.
+    program: bool,
+    /// When the next may be for each reason: programs that ask all the time must not keep one that
+    /// dies from having its own at once.
+    crash_due_ns: u64,
+    program_due_ns: u64,
 }
 
 /// One request on its way.
@@ -253,7 +266,7 @@ impl Machine {
             phase: Phase::Beginning,
             snapshots: 0,
             numbered: 0,
-            unasked_ns: None,
+            unasked: Unasked::default(),
             asked: VecDeque::new(),
             job: Some(job),
             doing: None,
@@ -282,6 +295,10 @@ impl Machine {
 
     /// Takes a request in. After [`Effect::Exit`] there is nobody to answer it.
     pub fn ask(&mut self, client: Client, request: Request) {
+        if request == Request::Destroy {
+            // There is no later any more: what waits for its time is made before.
+            self.asked.extend(self.unasked.take().map(Ask::Unasked));
+        }
         self.asked.push_back(Ask::Client(client, Box::new(request)));
     }
 
@@ -298,11 +315,16 @@ impl Machine {
     }
 
     fn unasked(&mut self, reason: Reason, now_ns: u64) {
-        let is_soon = |last: u64| now_ns.saturating_sub(last) < UNASKED_PERIOD_NS;
-        if self.spec.has_flight_recorder() && !self.unasked_ns.is_some_and(is_soon) {
-            self.unasked_ns = Some(now_ns);
-            self.asked.push_back(Ask::Unasked(reason));
+        if self.spec.has_flight_recorder() {
+            self.unasked.want(reason);
+            self.tick(now_ns);
         }
+    }
+
+    /// Lets time go on: a snapshot that came too soon after another one is made when it is time.
+    /// To be told every now and then, of the same clock.
+    pub fn tick(&mut self, now_ns: u64) {
+        self.asked.extend(self.unasked.due(now_ns).map(Ask::Unasked));
     }
 
     /// What keeps the session from going on is not of our doing: the window is gone, somebody else
@@ -671,6 +693,37 @@ impl Step {
 
     fn optional(effect: Effect) -> Self {
         Self { is_optional: true, ..Self::new(effect) }
+    }
+}
+
+impl Unasked {
+    fn want(&mut self, reason: Reason) {
+        match reason {
+            Reason::Crash { .. } => _ = self.crash.get_or_insert(reason),
+            Reason::Program | Reason::Asked => self.program = true,
+        }
+    }
+
+    /// Why there is to be one now.
+    fn due(&mut self, now_ns: u64) -> Option<Reason> {
+        let next_ns = now_ns.saturating_add(UNASKED_PERIOD_NS);
+        if self.crash.is_some() && now_ns >= self.crash_due_ns {
+            // It has all that a program may want, too.
+            (self.crash_due_ns, self.program_due_ns) = (next_ns, next_ns);
+            self.take()
+        } else if self.program && now_ns >= self.program_due_ns {
+            self.program_due_ns = next_ns;
+            self.program = false;
+            Some(Reason::Program)
+        } else {
+            None
+        }
+    }
+
+    /// Why there is to be one, now or later; it is not any more.
+    fn take(&mut self) -> Option<Reason> {
+        let program = core::mem::take(&mut self.program).then_some(Reason::Program);
+        self.crash.take().or(program)
     }
 }
 

@@ -161,22 +161,94 @@ fn an_exclusion_switches_nothing_on_unless_only_it_is_meant() {
     assert_eq!(on("app", true)[0], Effect::SetRules { class: 0, rules: "app:*".into() });
 }
 
+/// A flight recorder's session, which has begun.
+fn flight() -> Machine {
+    let channels = vec![ChannelSpec { mode: Mode::Overwrite, ..ChannelSpec::default() }];
+    begun(SessionSpec { channels, snapshot_on_crash: true, ..SessionSpec::default() })
+}
+
+/// Reasons of the snapshots that the machine wants now; all are written, or none.
+fn snapshots(machine: &mut Machine, is_written: bool) -> Vec<Reason> {
+    let mut reasons = Vec::new();
+    while let Some(effect) = machine.next_effect() {
+        let Effect::Snapshot(snapshot) = effect else { panic!("{effect:?}") };
+        reasons.push(snapshot.reason);
+        machine.done(match is_written {
+            true => Outcome::Snapshot(SnapshotFacts::default()),
+            false => Outcome::Failed(Refusal::new("no room")),
+        });
+    }
+    reasons
+}
+
+fn crash(pid: u32) -> Reason {
+    Reason::Crash { pid, signal: 11 }
+}
+
 #[test]
 fn snapshots_that_nobody_asked_for_do_not_come_by_the_dozen() {
-    let channels = vec![ChannelSpec { mode: Mode::Overwrite, ..ChannelSpec::default() }];
-    let spec = SessionSpec { channels, snapshot_on_crash: true, ..SessionSpec::default() };
-    let mut machine = begun(spec);
-    let mut numbers = Vec::new();
-    for time in [5, 6, UNASKED_PERIOD_NS, UNASKED_PERIOD_NS + 5] {
-        machine.process_crashed(7, 11, time);
-        while let Some(effect) = machine.next_effect() {
-            let Effect::Snapshot(snapshot) = effect else { panic!("{effect:?}") };
-            numbers.push((time, snapshot.output));
-            machine.done(Outcome::Snapshot(SnapshotFacts::default()));
+    let mut machine = flight();
+    let mut made = Vec::new();
+    // Programs ask and die every tenth of a second, and then no more.
+    for tenth in 0..60 {
+        let now = 5 + tenth * UNASKED_PERIOD_NS / 10;
+        if tenth < 25 {
+            machine.program_asks_for_snapshot(now);
+            machine.process_crashed(tenth as u32, 11, now);
         }
+        machine.tick(now);
+        made.extend(snapshots(&mut machine, true).into_iter().map(|reason| (tenth, reason)));
     }
-    let expected = [(5, Output::Numbered(1)), (UNASKED_PERIOD_NS + 5, Output::Numbered(2))];
-    assert_eq!(numbers, expected);
+    // Who has asked before is in it, too.
+    let expected = [(0, Reason::Program), (0, crash(0)), (10, crash(1)), (20, crash(10))];
+    assert_eq!(made[..4], expected);
+    assert_eq!(made[4..], [(30, crash(20))]);
+}
+
+#[test]
+fn snapshots_that_come_too_soon_are_made_later() {
+    let mut machine = flight();
+    machine.program_asks_for_snapshot(5);
+    assert_eq!(snapshots(&mut machine, true), [Reason::Program]);
+    machine.program_asks_for_snapshot(6);
+    machine.tick(UNASKED_PERIOD_NS + 4);
+    assert_eq!(snapshots(&mut machine, true), []);
+    machine.tick(UNASKED_PERIOD_NS + 5);
+    assert_eq!(snapshots(&mut machine, true), [Reason::Program]);
+    machine.tick(UNASKED_PERIOD_NS * 9);
+    assert_eq!(snapshots(&mut machine, true), [], "once");
+}
+
+#[test]
+fn a_crash_does_not_wait_for_programs_and_is_the_reason() {
+    let mut machine = flight();
+    machine.program_asks_for_snapshot(5);
+    // What follows is not kept back by one that was not written.
+    assert_eq!(snapshots(&mut machine, false), [Reason::Program]);
+    machine.process_crashed(7, 11, 6);
+    assert_eq!(snapshots(&mut machine, false), [crash(7)]);
+    machine.program_asks_for_snapshot(7);
+    machine.process_crashed(8, 11, 8);
+    machine.process_crashed(9, 11, 9);
+    machine.program_asks_for_snapshot(UNASKED_PERIOD_NS);
+    assert_eq!(snapshots(&mut machine, true), []);
+    machine.tick(UNASKED_PERIOD_NS + 6);
+    assert_eq!(snapshots(&mut machine, true), [crash(8)], "one for all, for the first that died");
+    machine.tick(UNASKED_PERIOD_NS * 9);
+    assert_eq!(snapshots(&mut machine, true), []);
+}
+
+#[test]
+fn what_is_remembered_is_made_before_the_end() {
+    let mut machine = flight();
+    machine.process_crashed(7, 11, 5);
+    assert_eq!(snapshots(&mut machine, true), [crash(7)]);
+    machine.process_crashed(8, 11, 6);
+    machine.ask(1, Request::Destroy);
+    let Some(Effect::Snapshot(snapshot)) = machine.next_effect() else { panic!("one") };
+    assert_eq!(snapshot.reason, crash(8));
+    machine.done(Outcome::Snapshot(SnapshotFacts::default()));
+    assert_eq!(machine.next_effect(), Some(Effect::Finish));
 }
 
 #[test]

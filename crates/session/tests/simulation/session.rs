@@ -10,7 +10,7 @@ use trackway_session::{Mode, SessionSpec};
 use crate::mistakes::Mistake;
 use crate::recorder::{self, Came, Script, processes_of};
 use crate::window::{EVENTS, Processes, State};
-use crate::world::World;
+use crate::world::{TURN_NS, World};
 use crate::writer::Writer;
 
 /// How a recorder is.
@@ -151,6 +151,8 @@ impl World {
             }
             return Ok(());
         }
+        let now_ns = self.now * TURN_NS;
+        self.sessions[number].machine.tick(now_ns);
         match self.sessions[number].machine.next_effect() {
             Some(effect) => self.take_effect(number, effect),
             None => self.check_session(number),

@@ -19,7 +19,7 @@ const TURNS_TO_END: u64 = 20_000;
 /// Most sessions of a history.
 const SESSIONS_MAX: usize = 4;
 /// Nanoseconds that a turn takes where time matters to the machine.
-const TURN_NS: u64 = 50_000_000;
+pub(crate) const TURN_NS: u64 = 50_000_000;
 
 /// How often something happened: a simulation that never gets there says nothing.
 #[derive(Debug, Default, Clone)]
