@@ -294,9 +294,21 @@ fn the_guide_of_systemd_does_what_it_says() {
     assert!(unit.contains("trackway session create --foreground --load "), "{unit}");
     let line = unit.lines().find_map(|line| line.strip_prefix("ExecStart=@PREFIX@/bin/"));
     let line = line.expect("a command").replace("%E/trackway/%i", "web").replace("%i", "web");
-    let service = Running::start(&mut guide.shell(&format!("exec {line}")));
-    wait_for("the session", || guide.place.list().len() == 1);
     let stop = unit.lines().find_map(|line| line.strip_prefix("ExecStop=-@PREFIX@/bin/"));
-    guide.type_in(&stop.expect("a command").replace("%i", "web"));
-    assert!(service.finish().status.success());
+    let stop = stop.expect("a command").replace("%i", "web");
+    let folders = || {
+        let there = fs::read_dir(guide.place.world.path("")).expect("a folder");
+        let names = there.map(|entry| entry.expect("a name").file_name());
+        names.filter(|name| name.to_string_lossy().starts_with("trackway-web-")).count()
+    };
+    let before = folders();
+    // The second start leaves alone what the first has recorded.
+    for starts in 1..=2 {
+        let service = Running::start(&mut guide.shell(&format!("exec {line}")));
+        wait_for("the session", || guide.place.list().len() == 1);
+        guide.type_in("myapp");
+        guide.type_in(&stop);
+        assert!(service.finish().status.success());
+        assert_eq!(folders(), before + starts);
+    }
 }

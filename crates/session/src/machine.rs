@@ -6,9 +6,9 @@
 //! be played through in tests.
 //!
 //! Invariants: every request is answered exactly once, in the order of requests; what was refused
-//! has changed nothing (but that a stop and the end are so, if not whole); what the machine says of
-//! its channels is what the effects that succeeded made of them; after [`Effect::Exit`] there is
-//! nothing more.
+//! has changed nothing (a session that could not be stopped or ended whole is stopped or ended all
+//! the same); what the machine says of its channels is what the effects that succeeded made of
+//! them; after [`Effect::Exit`] there is nothing more.
 
 use core::time::Duration;
 use std::collections::VecDeque;
