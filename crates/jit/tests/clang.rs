@@ -11,6 +11,7 @@ use object::{Object, ObjectSection, ObjectSymbol, RelocationTarget};
 use trackway_jit::helper::Word;
 use trackway_jit::insn::{INSN_BYTES, LDDW_FUNCTION};
 use trackway_jit::verify::Rules;
+use trackway_testkit::TemporaryFolder;
 
 const SLOTS: usize = 10;
 
@@ -252,9 +253,8 @@ fn hash(bytes: &[u8]) -> u64 {
 
 /// The bytes of the program that clang makes of a filter.
 fn compiled(case: &Case, cpu: &str) -> Vec<u8> {
-    let dir = Path::new(env!("CARGO_TARGET_TMPDIR"));
-    let name = format!("{}-{cpu}-{}", case.name.replace(' ', "-"), std::process::id());
-    let (source, output) = (dir.join(format!("{name}.c")), dir.join(format!("{name}.o")));
+    let folder = TemporaryFolder::new();
+    let (source, output) = (folder.join("filter.c"), folder.join("filter.o"));
     std::fs::write(&source, format!("#include \"filter.h\"\n{}", case.source)).expect("written");
     let include = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/clang");
     let result = Command::new("clang")
@@ -266,11 +266,7 @@ fn compiled(case: &Case, cpu: &str) -> Vec<u8> {
         .output()
         .expect("clang runs");
     assert!(result.status.success(), "{}", String::from_utf8_lossy(&result.stderr));
-    let linked = linked(&std::fs::read(&output).expect("an object"));
-    for file in [source, output] {
-        std::fs::remove_file(file).expect("our own file");
-    }
-    linked
+    linked(&std::fs::read(&output).expect("an object"))
 }
 
 /// The object's code, with addresses of functions as this project's loads of functions.
