@@ -44,6 +44,9 @@ pub mod flag {
     pub const LOCKLESS: u32 = 8;
     /// Nobody takes part for now: it is stopped, or was not started yet.
     pub const PAUSED: u32 = 16;
+    /// It has filters: what they are about is recorded only if they say so. See
+    /// [`super::Session::filters`].
+    pub const FILTERED: u32 = 32;
 }
 
 /// How a reading of the processor's clock becomes CLOCK_MONOTONIC ns, under a sequence count:
@@ -158,7 +161,30 @@ pub struct Session {
     pub name: [AtomicU8; NAME_BYTES_MAX],
     /// The channel's name.
     pub channel: [AtomicU8; NAME_BYTES_MAX],
+    /// Where the block of filters is (crate `jit`), as one word, [`filters_place`]; 0: none.
+    /// Another block is at another place, and the generation is raised behind it.
+    pub filters: AtomicU64,
+    /// Processes that have to interpret filters: no memory that is executed is to be had there.
+    pub interpreters: AtomicU32,
 }
+
+/// The word that says where a block of filters is: its beginning in the window, a multiple of
+/// [`FILTERS_ALIGNMENT`], and its size, both in bytes.
+pub const fn filters_word(offset: u64, bytes: u32) -> u64 {
+    (offset / FILTERS_ALIGNMENT) << 32 | bytes as u64
+}
+
+/// Offset and size of the block that a word speaks of, in bytes; `None`: there is none. Not yet
+/// bounded by anything.
+pub const fn filters_place(word: u64) -> Option<(u64, usize)> {
+    if word == 0 {
+        return None;
+    }
+    Some(((word >> 32) * FILTERS_ALIGNMENT, (word & 0xffff_ffff) as usize))
+}
+
+/// Blocks of filters begin at multiples of this, in bytes of the window.
+pub const FILTERS_ALIGNMENT: u64 = 64;
 
 const _: () = assert!(size_of::<Clock>() == 64);
 const _: () = assert!(size_of::<Session>() <= SESSION_BYTES);

@@ -84,6 +84,11 @@ pub struct Header {
     pub events_revision: AtomicU32,
     /// One past the highest slot of the event table ever used.
     pub events_used: AtomicU32,
+    /// Raised by processes that wait for a visit to every CPU, before they write over code that
+    /// somebody may be in.
+    pub visits_asked: AtomicU32,
+    /// What `visits_asked` was before the last such visit, which some recorder made.
+    pub visits_done: AtomicU32,
 }
 
 /// Bit of [`Process::pid`] while a process takes the slot. No process id has it.

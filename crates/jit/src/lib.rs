@@ -9,6 +9,7 @@
 #![deny(unsafe_code)]
 
 mod alu;
+pub mod block;
 pub mod frame;
 pub mod framer;
 pub mod helper;
