@@ -274,3 +274,140 @@ pub unsafe fn commit(
 ) -> bool {
     false
 }
+
+/// Adds one to `counter` if this thread runs on `cpu` and `word` is as expected; else does nothing.
+/// Returns whether it was done. For [`crate::inside`].
+///
+/// # Safety
+/// Both are mapped. Threads change `counter` on this CPU only, in such sequences.
+#[cfg(all(target_arch = "x86_64", not(loom), not(miri)))]
+#[inline(always)]
+pub unsafe fn add_one(
+    area: Area,
+    cpu: u32,
+    word: *const u64,
+    expected: u64,
+    counter: *mut u64,
+) -> bool {
+    let added: u64;
+    // SAFETY: the caller vouches for word and counter. The sequence calls nothing, makes no system
+    // call and stores to the rseq area's `rseq_cs` only.
+    unsafe {
+        core::arch::asm!(
+            ".pushsection __rseq_cs,\"aw\"",
+            ".balign 32",
+            "33:",
+            ".long 0,0",
+            ".quad 22f,(55f-22f),44f",
+            ".popsection",
+            "lea rax,[rip+33b]",
+            "mov [{area}+8],rax",
+            "22:",
+            "cmp dword ptr [{area}+4],{cpu:e}",
+            "jne 66f",
+            "cmp [{word}],{expected}",
+            "jne 66f",
+            "inc qword ptr [{counter}]",
+            "55:",
+            "mov eax,1",
+            "jmp 88f",
+            // Abort handler, as in `commit`.
+            ".pushsection __rseq_failure,\"ax\"",
+            ".byte 0x0f,0xb9,0x3d",
+            ".long 0x53053053",
+            "44:",
+            "jmp 66f",
+            ".popsection",
+            "66:",
+            "xor eax,eax",
+            "88:",
+            "mov qword ptr [{area}+8],0",
+            area = in(reg) area.0,
+            cpu = in(reg) cpu,
+            word = in(reg) word,
+            expected = in(reg) expected,
+            counter = in(reg) counter,
+            out("rax") added,
+            options(nostack),
+        );
+    }
+    added != 0
+}
+
+/// As above, on AArch64. What was read before is read before the count is seen (`stlr`): whoever
+/// leaves has left. For entries no barrier is needed: who uses the memory anew has had this CPU
+/// visited, which is one.
+///
+/// # Safety
+/// As above.
+#[cfg(all(target_arch = "aarch64", not(loom), not(miri)))]
+#[inline(always)]
+pub unsafe fn add_one(
+    area: Area,
+    cpu: u32,
+    word: *const u64,
+    expected: u64,
+    counter: *mut u64,
+) -> bool {
+    let added: u64;
+    // SAFETY: as above.
+    unsafe {
+        core::arch::asm!(
+            ".pushsection __rseq_cs,\"aw\"",
+            ".balign 32",
+            "33:",
+            ".long 0,0",
+            ".quad 22f,(55f-22f),44f",
+            ".popsection",
+            "adrp {one},33b",
+            "add {one},{one},:lo12:33b",
+            "str {one},[{area},#8]",
+            "22:",
+            "ldr {one:w},[{area},#4]",
+            "cmp {one:w},{cpu:w}",
+            "b.ne 66f",
+            "ldr {one},[{word}]",
+            "cmp {one},{expected}",
+            "b.ne 66f",
+            "ldr {one},[{counter}]",
+            "add {one},{one},#1",
+            "stlr {one},[{counter}]",
+            "55:",
+            "mov {one},#1",
+            "b 88f",
+            // Abort handler, as in `commit`.
+            ".pushsection __rseq_failure,\"ax\"",
+            ".inst 0xd428bc00",
+            "44:",
+            "b 66f",
+            ".popsection",
+            "66:",
+            "mov {one},#0",
+            "88:",
+            "str xzr,[{area},#8]",
+            area = in(reg) area.0,
+            cpu = in(reg) cpu,
+            word = in(reg) word,
+            expected = in(reg) expected,
+            counter = in(reg) counter,
+            one = out(reg) added,
+            options(nostack),
+        );
+    }
+    added != 0
+}
+
+/// Where there is no sequence: never adds, so that the caller counts by atomic instructions.
+///
+/// # Safety
+/// None needed; the signature is that of the real one.
+#[cfg(not(all(any(target_arch = "x86_64", target_arch = "aarch64"), not(loom), not(miri))))]
+pub unsafe fn add_one(
+    _area: Area,
+    _cpu: u32,
+    _word: *const u64,
+    _expected: u64,
+    _counter: *mut u64,
+) -> bool {
+    false
+}

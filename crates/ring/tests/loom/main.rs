@@ -18,6 +18,7 @@
 mod claims;
 mod events;
 mod flight;
+mod inside;
 mod limits;
 mod lockless;
 mod progress;

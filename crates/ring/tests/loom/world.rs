@@ -310,12 +310,14 @@ pub(crate) fn holds(model: impl Fn() + Sync + Send + 'static) {
 
 /// Checks that `model`, which has a bug, is caught, and by an assertion about the ring.
 pub(crate) fn fails(model: impl Fn() + Sync + Send + 'static) {
-    let caught = std::thread::spawn(move || holds(model)).join().expect_err("the bug was missed");
-    let message = caught
-        .downcast_ref::<String>()
-        .map(String::as_str)
-        .or_else(|| caught.downcast_ref::<&str>().copied())
-        .unwrap_or_default();
+    let message = caught(move || holds(model));
     let by_loom = ["deadlock", "branches", "Causality"].iter().any(|word| message.contains(word));
     assert!(!by_loom, "caught for another reason: {message}");
+}
+
+/// What a check that fails says.
+pub(crate) fn caught(check: impl FnOnce() + Send + 'static) -> String {
+    let caught = std::thread::spawn(check).join().expect_err("the bug was missed");
+    let text = caught.downcast_ref::<&str>().map(ToString::to_string);
+    text.or_else(|| caught.downcast_ref::<String>().cloned()).unwrap_or_default()
 }

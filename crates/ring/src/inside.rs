@@ -1,0 +1,129 @@
+//! Who is inside: entries to, and exits from, memory that is to be used anew.
+//!
+//! Memory that code runs in, or that it reads, lies in *parts*. Whoever goes in is counted before,
+//! and after he has come out again; a part that is to be used anew is taken from wherever it can be
+//! found (*unlinked*), and is free when as many have left it as have entered it. An idea of SRCU
+//! (McKenney: *Is Parallel Programming Hard*, section 9.5.3), with two changes: a restartable
+//! sequence counts, so that each CPU has counters of its own without an atomic instruction; and
+//! there is a part in the place of a phase, so that nobody new comes in while it is waited for.
+//!
+//! **Who writes.** A thread with sequences adds one to the line of the CPU that it is on, to
+//! `entered` by [`crate::rseq::add_one`], which in the same sequence looks whether the link is still
+//! there, then to `left` of the line of the CPU on which it is by then. A thread without sequences
+//! adds to a line for all such, by atomic instructions, and looks at the link behind that.
+//!
+//! **Why nobody is inside.** Whoever uses a part anew has
+//!
+//! 1. unlinked it;
+//! 2. had every CPU visited: so each sequence that found the link has ended, and its count is seen,
+//!    or it was aborted; and those that come later do not find the link. (For those without
+//!    sequences: they count, then look; we unlink, then read the counts; both with a full fence in
+//!    between. So they find no link, or we find their count.)
+//! 3. found as many exits as entries, exits read first. All entries that there will ever be were
+//!    there in 2 (but for those who leave at once), so all that entered have left. Whoever sees an
+//!    exit sees what was done before it (Release, Acquire), so all reads of the part are over.
+//!
+//! `crates/ring/tests/loom/inside.rs` has models of this.
+
+use crate::primitive::{AtomicU64, Ordering, fence};
+
+/// How many parts are counted apart.
+pub const PARTS: usize = 4;
+
+/// Counters of one CPU, or of all threads without sequences: a cache line.
+#[repr(C, align(64))]
+#[derive(Debug)]
+pub struct Line {
+    entered: [AtomicU64; PARTS],
+    left: [AtomicU64; PARTS],
+}
+
+#[cfg(not(loom))]
+const _: () = assert!(size_of::<Line>() == 64);
+
+impl Default for Line {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl Line {
+    /// Nobody has entered anything.
+    #[cfg(not(loom))]
+    pub const fn new() -> Self {
+        const NOBODY: [AtomicU64; PARTS] = [const { AtomicU64::new(0) }; PARTS];
+        Self { entered: NOBODY, left: NOBODY }
+    }
+
+    /// Nobody has entered anything.
+    #[cfg(loom)]
+    pub fn new() -> Self {
+        let nobody = || core::array::from_fn(|_| AtomicU64::new(0));
+        Self { entered: nobody(), left: nobody() }
+    }
+
+    /// Counter of entries to a part: for sequences on this line's CPU.
+    #[inline(always)]
+    pub fn entered(&self, part: usize) -> &AtomicU64 {
+        &self.entered[part % PARTS]
+    }
+
+    /// Counter of exits from a part: for sequences on this line's CPU.
+    #[inline(always)]
+    pub fn left(&self, part: usize) -> &AtomicU64 {
+        &self.left[part % PARTS]
+    }
+
+    /// Enters a part without a sequence, if it `is_linked`. In the line for such threads only.
+    pub fn enter(&self, part: usize, is_linked: impl FnOnce() -> bool) -> bool {
+        self.entered(part).fetch_add(1, Ordering::Relaxed);
+        // ORDERING: SeqCst, the counterpart of the fence in `nobody_is_in`: see above.
+        fence(Ordering::SeqCst);
+        let is_linked = is_linked();
+        if !is_linked {
+            self.leave(part);
+        }
+        is_linked
+    }
+
+    /// Leaves a part that was entered by whatever way, without a sequence. In the line for such.
+    pub fn leave(&self, part: usize) {
+        // ORDERING: Release pairs with the Acquire in `nobody_is_in`: what was read is read.
+        self.left(part).fetch_add(1, Ordering::Release);
+    }
+}
+
+/// Whether as many have left a part as have entered it; to be asked after it was unlinked, and
+/// every CPU was visited since. `lines` are all that there are.
+pub fn nobody_is_in<'l>(part: usize, lines: impl Iterator<Item = &'l Line> + Clone) -> bool {
+    // ORDERING: SeqCst, after the link was taken away, before the counts are read: see above.
+    fence(Ordering::SeqCst);
+    let sum = |counter: fn(&Line, usize) -> &AtomicU64| {
+        let counts = lines.clone().map(|line| {
+            // ORDERING: Acquire pairs with the Release of who has left, and keeps the exits
+            // before the entries, which are read second.
+            counter(line, part).load(Ordering::Acquire)
+        });
+        counts.fold(0_u64, u64::wrapping_add)
+    };
+    let left = sum(Line::left);
+    sum(Line::entered) == left
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn who_has_entered_is_inside_until_he_leaves() {
+        let lines = [Line::new(), Line::new()];
+        let is_empty = |part| nobody_is_in(part, lines.iter());
+        assert!(lines[0].enter(1, || true));
+        assert!(!is_empty(1) && is_empty(0));
+        assert!(!lines[0].enter(1, || false), "who does not find the link leaves at once");
+        assert!(!is_empty(1));
+        // On another CPU than that on which he came.
+        lines[1].leave(1);
+        assert!(is_empty(1));
+    }
+}

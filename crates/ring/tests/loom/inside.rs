@@ -1,0 +1,230 @@
+//! Entries and exits: a part is used anew while threads on two CPUs, and one without sequences,
+//! come and go.
+
+use loom::cell::UnsafeCell;
+use loom::sync::atomic::{AtomicU64, Ordering};
+use loom::sync::{Arc, Mutex};
+use loom::thread;
+use trackway_ring::inside::{Line, nobody_is_in};
+
+use crate::world::{caught, holds};
+
+/// What the link says as long as it says where the part is.
+const LINKED: u64 = 7;
+const PART: usize = 1;
+
+/// What must not be done.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Mistake {
+    None,
+    /// The part is used anew without a visit to every CPU.
+    NoVisit,
+    /// Sequences count without looking at the link again.
+    LinkNotChecked,
+    /// Who has no sequences looks at the link first, then counts.
+    LooksFirst,
+    /// Entries are read before exits.
+    EntriesFirst,
+    /// Exits are counted without Release.
+    LeavesRelaxed,
+}
+
+struct World {
+    /// Each CPU: only one sequence at a time is under way there, and a visit waits for its end.
+    cpus: [Mutex<()>; 2],
+    /// The CPUs' lines, then that of threads without sequences.
+    lines: [Line; 3],
+    link: AtomicU64,
+    part: UnsafeCell<u32>,
+    mistake: Mistake,
+}
+
+impl World {
+    fn new(mistake: Mistake) -> Self {
+        Self {
+            cpus: [Mutex::new(()), Mutex::new(())],
+            lines: [Line::new(), Line::new(), Line::new()],
+            link: AtomicU64::new(LINKED),
+            part: UnsafeCell::new(1),
+            mistake,
+        }
+    }
+
+    /// `rseq::add_one`, which is atomic towards what else happens on its CPU.
+    fn add_one(&self, cpu: usize, counter: &AtomicU64, is_linked: impl Fn() -> bool) -> bool {
+        let _sequence = self.cpus[cpu].lock().unwrap();
+        if !is_linked() {
+            return false;
+        }
+        counter.store(counter.load(Ordering::Relaxed) + 1, Ordering::Release);
+        true
+    }
+
+    fn read_part(&self) {
+        // SAFETY: loom sees to it that nobody writes meanwhile; that is what is shown.
+        let value = self.part.with(|part| unsafe { *part });
+        assert_eq!(value, 1, "it was found by its link");
+    }
+
+    /// A thread that comes on one CPU, and leaves on another one.
+    fn come_and_go(&self, from: usize, to: usize) {
+        // ORDERING: Acquire, as the agent loads a link: what it speaks of is there.
+        if self.link.load(Ordering::Acquire) != LINKED {
+            return;
+        }
+        let is_linked = || {
+            self.mistake == Mistake::LinkNotChecked || self.link.load(Ordering::Relaxed) == LINKED
+        };
+        if self.add_one(from, self.lines[from].entered(PART), is_linked) {
+            self.read_part();
+            self.add_one(to, self.lines[to].left(PART), || true);
+        }
+    }
+
+    /// A thread that has its CPU for itself. It leaves without the CPU's lock, which for loom is a
+    /// full fence, and would hide what is missing.
+    fn come_and_go_alone(&self, cpu: usize) {
+        if self.link.load(Ordering::Acquire) != LINKED {
+            return;
+        }
+        let is_linked = || self.link.load(Ordering::Relaxed) == LINKED;
+        if self.add_one(cpu, self.lines[cpu].entered(PART), is_linked) {
+            self.read_part();
+            let relaxed = self.mistake == Mistake::LeavesRelaxed;
+            let order = if relaxed { Ordering::Relaxed } else { Ordering::Release };
+            self.lines[cpu].left(PART).store(1, order);
+        }
+    }
+
+    /// One without sequences.
+    fn come_and_go_by_atomics(&self) {
+        let looked = self.link.load(Ordering::Acquire) == LINKED;
+        let is_linked = || match self.mistake {
+            Mistake::LooksFirst => looked,
+            _ => self.link.load(Ordering::Acquire) == LINKED,
+        };
+        if looked && self.lines[2].enter(PART, is_linked) {
+            self.read_part();
+            self.lines[2].leave(PART);
+        }
+    }
+
+    fn is_empty(&self) -> bool {
+        if self.mistake != Mistake::EntriesFirst {
+            return nobody_is_in(PART, self.lines.iter());
+        }
+        let sum = |counter: fn(&Line, usize) -> &AtomicU64| -> u64 {
+            self.lines.iter().map(|line| counter(line, PART).load(Ordering::SeqCst)).sum()
+        };
+        loom::sync::atomic::fence(Ordering::SeqCst);
+        let entered = sum(Line::entered);
+        entered == sum(Line::left)
+    }
+
+    /// Uses the part anew if nobody is in it.
+    fn use_anew(&self) {
+        self.link.store(0, Ordering::Release);
+        if self.mistake != Mistake::NoVisit {
+            for cpu in &self.cpus {
+                drop(cpu.lock().unwrap());
+            }
+        }
+        if self.is_empty() {
+            // SAFETY: as above.
+            self.part.with_mut(|part| unsafe { *part = 2 });
+        }
+    }
+}
+
+fn sequences(mistake: Mistake) -> impl Fn() + Sync + Send {
+    move || {
+        let world = Arc::new(World::new(mistake));
+        let threads = [(0, 1), (1, 1)].map(|(from, to)| {
+            let world = Arc::clone(&world);
+            thread::spawn(move || world.come_and_go(from, to))
+        });
+        world.use_anew();
+        for thread in threads {
+            thread.join().unwrap();
+        }
+    }
+}
+
+/// Two threads, each with a CPU for itself.
+fn alone(mistake: Mistake) -> impl Fn() + Sync + Send {
+    move || {
+        let world = Arc::new(World::new(mistake));
+        let threads = [0, 1].map(|cpu| {
+            let world = Arc::clone(&world);
+            thread::spawn(move || world.come_and_go_alone(cpu))
+        });
+        world.use_anew();
+        for thread in threads {
+            thread.join().unwrap();
+        }
+    }
+}
+
+/// One thread with sequences or none, and `others` without, one behind the other in each.
+fn atomics(mistake: Mistake, with_sequence: bool) -> impl Fn() + Sync + Send {
+    move || {
+        let world = Arc::new(World::new(mistake));
+        let other = Arc::clone(&world);
+        let thread = thread::spawn(move || other.come_and_go_by_atomics());
+        let other = Arc::clone(&world);
+        let second = thread::spawn(move || {
+            if with_sequence {
+                other.come_and_go(0, 0);
+            } else {
+                other.come_and_go_by_atomics();
+            }
+        });
+        world.use_anew();
+        thread.join().unwrap();
+        second.join().unwrap();
+    }
+}
+
+/// Checks that a part is written while it is read, within as many preemptions.
+fn races(preemptions: usize, model: impl Fn() + Sync + Send + 'static) {
+    let message = caught(move || {
+        let mut builder = loom::model::Builder::new();
+        builder.preemption_bound = Some(preemptions);
+        builder.check(model);
+    });
+    let is_race = message.contains("Causality") || message.contains("found by its link");
+    assert!(is_race, "caught for another reason: {message}");
+}
+
+#[test]
+fn nobody_is_in_a_part_that_is_used_anew() {
+    holds(sequences(Mistake::None));
+    holds(alone(Mistake::None));
+    holds(atomics(Mistake::None, false));
+    holds(atomics(Mistake::None, true));
+}
+
+#[test]
+fn a_part_used_anew_without_a_visit_is_caught() {
+    races(2, sequences(Mistake::NoVisit));
+}
+
+#[test]
+fn a_sequence_that_does_not_look_again_is_caught() {
+    races(2, sequences(Mistake::LinkNotChecked));
+}
+
+#[test]
+fn a_look_before_the_count_is_caught() {
+    races(2, atomics(Mistake::LooksFirst, false));
+}
+
+#[test]
+fn entries_read_before_exits_are_caught() {
+    races(3, atomics(Mistake::EntriesFirst, false));
+}
+
+#[test]
+fn an_exit_without_release_is_caught() {
+    races(2, alone(Mistake::LeavesRelaxed));
+}
