@@ -4,7 +4,7 @@
 //! threads and signal handlers read it while another thread replaces it: a reader that catches it
 //! in between decides for itself, on its stack. So nobody ever waits for anybody.
 
-use core::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64, Ordering, fence};
+use core::sync::atomic::{AtomicBool, AtomicPtr, AtomicU16, AtomicU32, AtomicU64, Ordering, fence};
 
 use trackway_abi::session::{PROCESS_RULES_BYTES_MAX, SESSIONS_MAX, Session, flag};
 use trackway_ring::Geometry;
@@ -33,9 +33,17 @@ pub(crate) struct Decision {
     pub(crate) base: AtomicPtr<u8>,
     /// Bytes of that window known to be backed: nothing beyond is touched.
     pub(crate) usable: AtomicU64,
+    /// The same as `cpus`, where the session has filters: then `cpus` is 0.
+    pub(crate) filtered_cpus: AtomicU16,
     /// Whether the process takes part; meaningful for `generation`.
     participates: AtomicBool,
+    /// Number that links carry which are made for this decision; no other has it. 0: the session
+    /// has no filters.
+    pub(crate) links: AtomicU32,
 }
+
+/// The number of the next decision about a session with filters.
+static NEXT_LINKS: AtomicU32 = AtomicU32::new(1);
 
 const _: () = assert!(size_of::<Decision>() == 64);
 
@@ -51,7 +59,9 @@ impl Decision {
             controls: AtomicPtr::new(core::ptr::null_mut()),
             base: AtomicPtr::new(core::ptr::null_mut()),
             usable: AtomicU64::new(0),
+            filtered_cpus: AtomicU16::new(0),
             participates: AtomicBool::new(false),
+            links: AtomicU32::new(0),
         }
     }
 
@@ -75,6 +85,25 @@ impl Decision {
         (same && self.unchanged_since(sequence)).then_some(participates)
     }
 
+    /// The number that links carry which are made for `generation` of the session in `window`;
+    /// `None` if that is not what this decision is about, or it is being replaced.
+    pub(crate) fn links_of(&self, window: &Window, generation: u64) -> Option<u32> {
+        /// How long it is waited for.
+        const PATIENCE: usize = 1000;
+        for _ in 0..PATIENCE {
+            // ORDERING: Acquire pairs with the Release in `publish`.
+            let sequence = self.sequence.load(Ordering::Acquire);
+            let same = self.generation.load(Ordering::Relaxed) == generation
+                && self.base.load(Ordering::Relaxed) == window.base();
+            let links = self.links.load(Ordering::Relaxed);
+            if self.unchanged_since(sequence) {
+                return (same && links != 0).then_some(links);
+            }
+            core::hint::spin_loop();
+        }
+        None
+    }
+
     fn publish(
         &self,
         window: &Window,
@@ -95,13 +124,25 @@ impl Decision {
         // ORDERING: Release keeps the odd count before the stores below, for readers that see
         // any of them; pairs with the fence in `unchanged_since`.
         fence(Ordering::Release);
+        let is_same = self.generation.load(Ordering::Relaxed) == generation
+            && self.base.load(Ordering::Relaxed) == window.base();
+        let filtered = layout.is_some_and(|layout| layout.flags & flag::FILTERED != 0);
+        let links = match self.links.load(Ordering::Relaxed) {
+            _ if !filtered => 0,
+            links if links != 0 && is_same => links,
+            _ => NEXT_LINKS.fetch_add(1, Ordering::Relaxed).max(1),
+        };
+        self.links.store(links, Ordering::Relaxed);
         self.generation.store(generation, Ordering::Relaxed);
         self.base.store(window.base(), Ordering::Relaxed);
         self.usable.store(usable, Ordering::Relaxed);
         self.participates.store(layout.is_some(), Ordering::Relaxed);
         let slow = flag::CLAIM_ONLY | flag::LOCKLESS;
         let hot = layout.filter(|layout| layout.flags & slow == 0);
-        self.cpus.store(hot.map_or(0, |layout| layout.cpus), Ordering::Relaxed);
+        let cpus = hot.map_or(0, |layout| layout.cpus);
+        self.cpus.store(if filtered { 0 } else { cpus }, Ordering::Relaxed);
+        let filtered_cpus = if filtered { cpus } else { 0 };
+        self.filtered_cpus.store(filtered_cpus as u16, Ordering::Relaxed);
         if let Some(layout) = layout {
             self.contexts.store(layout.contexts, Ordering::Relaxed);
             self.geometry.store(Geometry::to_word(layout.geometry), Ordering::Relaxed);
@@ -266,11 +307,16 @@ impl Process {
         // Before decisions are: who decides in a signal handler that comes in here counts the
         // process in, too.
         Home::forget_all();
+        if is_fork_child {
+            crate::filters::forget();
+        }
         // Decisions of the parent are void: a namespace or token rule may say otherwise here, and
         // a thread that was replacing one when the parent forked does not exist here.
         for decision in &self.decisions {
             decision.generation.store(u64::MAX, Ordering::Relaxed);
             decision.cpus.store(0, Ordering::Relaxed);
+            decision.filtered_cpus.store(0, Ordering::Relaxed);
+            decision.links.store(0, Ordering::Relaxed);
             let sequence = decision.sequence.load(Ordering::Relaxed);
             // ORDERING: Release pairs with the Acquire of readers, as in `publish`.
             decision.sequence.store((sequence | 1) + 1, Ordering::Release);

@@ -34,6 +34,8 @@ pub(crate) struct Home {
     pub(crate) slot: AtomicU64,
     /// Traces (halves of their UUIDs), by session, that have counted this process.
     pub(crate) counted_in: [AtomicU64; SESSIONS_MAX],
+    /// Those in which it has said that it interprets filters.
+    pub(crate) interprets_in: [AtomicU64; SESSIONS_MAX],
     /// Those that have counted it as departed.
     pub(crate) departed_from: [AtomicU64; SESSIONS_MAX],
     /// The numbers there of what this process has described.
@@ -56,6 +58,7 @@ impl Home {
             reach: AtomicU64::new(0),
             slot: AtomicU64::new(0),
             counted_in: [const { AtomicU64::new(0) }; SESSIONS_MAX],
+            interprets_in: [const { AtomicU64::new(0) }; SESSIONS_MAX],
             departed_from: [const { AtomicU64::new(0) }; SESSIONS_MAX],
             places: Places::new(),
         }
@@ -104,7 +107,8 @@ impl Home {
     pub(crate) fn forget_all() {
         for home in &HOMES {
             home.slot.store(ProcessSlot::NONE.owner_word(0), Ordering::Relaxed);
-            for trace in home.counted_in.iter().chain(&home.departed_from) {
+            let said = home.counted_in.iter().chain(&home.interprets_in);
+            for trace in said.chain(&home.departed_from) {
                 trace.store(0, Ordering::Relaxed);
             }
         }

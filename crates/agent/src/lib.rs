@@ -8,7 +8,8 @@
 //!
 //! The life of an event: [`register`] finds a module's events at load time and points each at its
 //! enable word in the window; [`record::emit`] is called by an enabled site, puts contexts and
-//! header in front of the staged payload, and commits it (crate `trackway-ring`); whatever is not
+//! header in front of the staged payload, and commits it (crate `trackway-ring`), if the session's
+//! [`filters`] do not say that it is not to be; whatever is not
 //! ordinary (first event of a process, sub-buffer full, stale clock, no rseq) goes to [`slow`]. A
 //! process that becomes another user moves to that user's window ([`privileges`]), where what it
 //! has described is described again ([`known`]).
@@ -19,6 +20,7 @@ mod blocking;
 mod context;
 mod decision;
 pub mod dynamic;
+mod filters;
 mod home;
 mod known;
 mod now;

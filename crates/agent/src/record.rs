@@ -16,6 +16,7 @@ use trackway_window::{CPU_STRIDE, Window, ids_before, region_at};
 
 use crate::abi::Event;
 use crate::decision::PROCESS;
+use crate::filters::{self, Judgement, NOT_JUDGED};
 use crate::{context, now, slow, thread};
 
 /// Records `event` with its staged payload in every session that has it enabled:
@@ -36,7 +37,9 @@ pub unsafe extern "C" fn emit(event: *mut Event, payload: *mut u8, size: usize) 
         let (enabled, sessions) = aim_of(event);
         // A power of two, in the fewest instructions.
         let is_one = sessions != 0 && sessions & (sessions - 1) == 0;
-        if is_one && try_record(sessions.trailing_zeros() as usize, enabled, payload, size) {
+        if is_one
+            && try_record::<false>(sessions.trailing_zeros() as usize, enabled, payload, size, 0)
+        {
             return;
         }
         // Nothing has been done: from the beginning. So nothing is kept above but the arguments.
@@ -72,28 +75,61 @@ unsafe extern "C" fn emit_in_each(event: *mut Event, payload: *mut u8, size: usi
         let session = sessions.trailing_zeros() as usize;
         sessions &= sessions - 1;
         // SAFETY: the caller's payload.
-        if !unsafe { try_record(session, enabled, payload, size) } {
+        let Some(judged) = (unsafe { try_in(session, enabled, payload, size) }) else { continue };
+        let word = (named, enabled.cast_const());
+        // SAFETY: likewise.
+        if !unsafe { slow::record(session, word, payload, size, judged) } {
+            // SAFETY: likewise; the event is the caller's.
+            unsafe { slow::follow(session, event, enabled, payload, size) };
+            return;
+        }
+    }
+}
+
+/// Records in one session, with filters or without, if nothing is out of the ordinary and they say
+/// so. What is left to be done is [`slow`]'s; then the generation in which filters have let the
+/// event pass already, or [`NOT_JUDGED`].
+///
+/// # Safety
+/// As [`emit`].
+#[inline(always)]
+unsafe fn try_in(
+    session: usize,
+    enabled: *const AtomicU32,
+    payload: *mut u8,
+    size: usize,
+) -> Option<u64> {
+    // Of an older decision: then both ways end in `slow`.
+    if PROCESS.decisions[session].links.load(Ordering::Relaxed) == 0 {
+        // SAFETY: the caller's payload.
+        let done = unsafe { try_record::<false>(session, enabled, payload, size, 0) };
+        return (!done).then_some(NOT_JUDGED);
+    }
+    // SAFETY: likewise.
+    match unsafe { filters::judge(session, enabled, payload, size) } {
+        Judgement::Fails => None,
+        Judgement::Unknown => Some(NOT_JUDGED),
+        Judgement::Passes(generation) => {
             // SAFETY: likewise.
-            let is_here = unsafe { slow::record(session, named, enabled, payload, size) };
-            if !is_here {
-                // SAFETY: likewise; the event is the caller's.
-                unsafe { slow::follow(session, event, enabled, payload, size) };
-                return;
-            }
+            let done = unsafe { try_record::<true>(session, enabled, payload, size, generation) };
+            (!done).then_some(generation)
         }
     }
 }
 
 /// Records in one session if nothing is out of the ordinary; else has no effect and returns false.
+/// `FILTERED`: if the session has filters, which have let the event pass in the generation
+/// `judged`; else, if it has none.
 ///
 /// # Safety
 /// As [`emit`].
 #[inline(always)]
-unsafe fn try_record(
+unsafe fn try_record<const FILTERED: bool>(
     session: usize,
     enabled: *const AtomicU32,
     payload: *mut u8,
     size: usize,
+    judged: u64,
 ) -> bool {
     let process = &PROCESS;
     let thread = thread::current();
@@ -113,16 +149,22 @@ unsafe fn try_record(
     // SAFETY: glibc registered this thread's area; a vfork child, which has none, has no stamp.
     let area = unsafe { Area::new(area) };
     let Some(cpu) = area.cpu() else { return false };
-    if cpu >= decision.cpus.load(Ordering::Relaxed) {
+    let cpus = if FILTERED {
+        decision.filtered_cpus.load(Ordering::Relaxed).into()
+    } else {
+        decision.cpus.load(Ordering::Relaxed)
+    };
+    if cpu >= cpus {
         return false;
     }
     let geometry = Geometry::from_word(decision.geometry.load(Ordering::Relaxed));
     let controls = decision.controls.load(Ordering::Relaxed);
     let base = decision.base.load(Ordering::Relaxed);
-    let gate = Gate {
-        generation: crate::slow::generation_of(base, session),
-        expected: decision.generation.load(Ordering::Relaxed),
-    };
+    let expected = decision.generation.load(Ordering::Relaxed);
+    if FILTERED && expected != judged {
+        return false;
+    }
+    let gate = Gate { generation: crate::slow::generation_of(base, session), expected };
     let usable = decision.usable.load(Ordering::Relaxed);
     let contexts = decision.contexts.load(Ordering::Relaxed);
     if !decision.unchanged_since(sequence) {

@@ -21,6 +21,7 @@ use trackway_window::{MappedMemory, SessionLayout, SlotMemory, Way, Window, leas
 use crate::abi::Event;
 use crate::blocking::Patience;
 use crate::decision::PROCESS;
+use crate::filters::{self, NOT_JUDGED, Verdict};
 use crate::home::Home;
 use crate::thread::Identity;
 use crate::{context, known, now, thread};
@@ -88,8 +89,9 @@ enum Outcome {
 }
 
 /// Records in session `index` by whatever way works, or counts the record as discarded. `named` are
-/// all sessions that the site found in the word, which see to themselves. False if the word is not
-/// one of the window that the process is in: then nothing was done.
+/// all sessions that the site found in the word, which see to themselves. `judged` is the generation
+/// in which the session's filters have let the event pass already. False if the word is not one of
+/// the window that the process is in: then nothing was done.
 ///
 /// # Safety
 /// As [`crate::record::emit`].
@@ -97,10 +99,10 @@ enum Outcome {
 #[inline(never)]
 pub(crate) unsafe fn record(
     index: usize,
-    named: u32,
-    enabled: *const AtomicU32,
+    (named, enabled): (u32, *const AtomicU32),
     payload: *mut u8,
     size: usize,
+    judged: u64,
 ) -> bool {
     // If the process leaves that home from here on, all that is read there is zero, and no session.
     let Some((home, window, event)) = Home::of(enabled) else { return false };
@@ -109,14 +111,14 @@ pub(crate) unsafe fn record(
     }
     // A fork child's first event may open files in /proc, and fail to.
     let errno = Errno::last();
-    let mut slot = index;
+    let (mut slot, mut judged) = (index, judged);
     for _ in 0..SUCCESSORS_MAX {
         // SAFETY: the caller's promise is the same.
-        if unsafe { record_somehow(slot, home, window, event, payload, size) } {
+        if unsafe { record_somehow(slot, home, event, (payload, size), judged) } {
             break;
         }
         let Some(heir) = heir_of(window, slot, event, named) else { break };
-        slot = heir;
+        (slot, judged) = (heir, NOT_JUDGED);
     }
     errno.set();
     true
@@ -180,9 +182,10 @@ pub(crate) unsafe fn follow(
     let named = word.load(Ordering::Relaxed);
     let mut sessions = named;
     while sessions != 0 {
+        let session = sessions.trailing_zeros() as usize;
         // If it has moved again: what is emitted while a process moves is nobody's.
         // SAFETY: the caller's payload.
-        if !unsafe { record(sessions.trailing_zeros() as usize, named, word, payload, size) } {
+        if !unsafe { record(session, (named, word), payload, size, NOT_JUDGED) } {
             return;
         }
         sessions &= sessions - 1;
@@ -195,12 +198,12 @@ pub(crate) unsafe fn follow(
 /// As [`crate::record::emit`].
 unsafe fn record_somehow(
     index: usize,
-    home: &Home,
-    window: &'static Window,
+    home: &'static Home,
     event: usize,
-    payload: *mut u8,
-    size: usize,
+    (payload, size): (*mut u8, usize),
+    mut judged: u64,
 ) -> bool {
+    let Some(window) = home.window() else { return true };
     let stamp = PROCESS.settled_stamp();
     let session = window.session(index);
     // ORDERING: Acquire pairs with the recorder's Release of a generation.
@@ -222,6 +225,19 @@ unsafe fn record_somehow(
         let Some(id) = layout.id(window, event).load(Ordering::Acquire).checked_sub(1) else {
             return true;
         };
+        if layout.flags & flag::FILTERED != 0 && judged != layout.generation {
+            let staged = (payload, size & !CUT);
+            // SAFETY: the caller's payload.
+            let verdict =
+                unsafe { filters::judge_slowly(home, &layout, event, staged, &thread, stamp) };
+            match verdict {
+                // Once for a generation: what filters remember counts events.
+                Verdict::Passes => judged = layout.generation,
+                Verdict::Fails => return true,
+                Verdict::Lost => break,
+                Verdict::Stale => continue,
+            }
+        }
         let pid = PROCESS.pid_for(&thread);
         // SAFETY: the payload's headroom is ours; the name has as many bytes.
         let context_bytes = unsafe {

@@ -13,7 +13,7 @@ use trackway_window::{NAME_BYTES, OpenError, Window, window_name};
 
 use crate::decision::PROCESS;
 use crate::home::Home;
-use crate::{blocking, privileges, program, register, thread};
+use crate::{blocking, filters, privileges, program, register, thread};
 
 /// Environment variable that says where the window is, instead of /dev/shm.
 const FOLDER_VARIABLE: &CStr = c"TRACKWAY_WINDOW_DIR";
@@ -43,6 +43,7 @@ pub fn start() {
                 let mut tokens = [0; 8];
                 read_tokens(&mut tokens);
                 program::look_up();
+                filters::code::prepare();
                 PROCESS.adopt(home, page, &tokens);
                 let stamp = PROCESS.settled_stamp();
                 // This thread's line, so that it needs no system call in a sandbox later. Not its

@@ -25,6 +25,10 @@ pub(crate) struct Thread {
     /// Name, NUL-padded; asked for only where a session wants it, because the system call may be
     /// one that a sandbox forbids.
     pub(crate) name: [u8; 17],
+    /// How many filters are being evaluated: more than one where signal handlers emit.
+    filter_depth: u8,
+    /// Where [`random`] is.
+    random: u32,
 }
 
 /// Offset of `stamp`, for the vfork wrapper.
@@ -151,6 +155,56 @@ pub(crate) fn identify(stamp: u64, with_name: bool) -> Identity {
         }
     }
     identity
+}
+
+/// Notes that the calling thread begins to evaluate filters.
+#[inline(always)]
+pub(crate) fn begin_filter() {
+    // SAFETY: the line is the calling thread's, or its parent's, who waits for it.
+    unsafe {
+        let depth = &raw mut (*current()).filter_depth;
+        depth.write_volatile(depth.read_volatile().wrapping_add(1));
+    }
+}
+
+/// Notes that it is through with it.
+#[inline(always)]
+pub(crate) fn end_filter() {
+    // SAFETY: as above.
+    unsafe {
+        let depth = &raw mut (*current()).filter_depth;
+        depth.write_volatile(depth.read_volatile().wrapping_sub(1));
+    }
+}
+
+/// Whether it evaluates filters: then this is a signal handler.
+pub(crate) fn is_in_filter() -> bool {
+    // SAFETY: as above.
+    unsafe { (&raw const (*current()).filter_depth).read_volatile() != 0 }
+}
+
+/// 64 random bits, for what takes samples. SplitMix64 (Steele, Lea, Flood 2014) of a count that
+/// each thread has, of the counter of time, and of the thread.
+pub(crate) fn random() -> u64 {
+    let thread = current();
+    // SAFETY: as above. A signal handler that comes in between takes the same number, at another
+    // time.
+    let count = unsafe {
+        let count = &raw mut (*thread).random;
+        let next = count.read_volatile().wrapping_add(1);
+        count.write_volatile(next);
+        next
+    };
+    let time = if trackway_sys::clock::HAS_COUNTER {
+        trackway_sys::clock::tsc()
+    } else {
+        trackway_sys::clock::monotonic_ns()
+    };
+    let mut mixed = (u64::from(count) << 40) ^ time ^ (thread.addr() as u64).rotate_left(24);
+    mixed = mixed.wrapping_add(0x9e37_79b9_7f4a_7c15);
+    mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    mixed ^ (mixed >> 31)
 }
 
 /// Notes that the calling thread is about to have a child that shares its thread-local storage.

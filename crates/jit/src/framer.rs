@@ -61,7 +61,7 @@ enum Pass {
 
 /// The way from one anchor to the next.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct Leg {
+pub struct Leg {
     /// From the anchor to the field, in bytes.
     distance: u16,
     pass: Pass,
@@ -85,14 +85,23 @@ enum Value {
 
 /// Where a need's value is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct Take {
+pub struct Take {
     value: Value,
     anchor: u8,
     /// From the anchor, in bytes.
     distance: u16,
 }
 
-/// Fills frames of one filter for one event.
+/// Fills frames of one filter for one event, wherever its steps are kept.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct FramerView<'a> {
+    /// The way past what has no fixed size.
+    pub legs: &'a [Leg],
+    /// What the slots are filled with.
+    pub takes: &'a [Take],
+}
+
+/// A framer, made of an event's description.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Framer {
     legs: [Leg; FIELDS_MAX],
@@ -164,29 +173,58 @@ impl Framer {
         Err(if fields.is_whole() { Unfit::Lacks(number) } else { Unfit::Description })
     }
 
+    /// Its steps, as many as there are.
+    pub fn view(&self) -> FramerView<'_> {
+        FramerView {
+            legs: &self.legs[..usize::from(self.legs_count)],
+            takes: &self.takes[..usize::from(self.takes_count)],
+        }
+    }
+
+    /// See [`FramerView::fill`].
+    pub fn fill(&self, frame: &mut Frame<'_>, begin: usize, contexts: &Contexts) -> bool {
+        self.view().fill(frame, begin, contexts)
+    }
+}
+
+impl FramerView<'_> {
+    /// Whether it asks for the thread's name.
+    pub fn takes_procname(&self) -> bool {
+        self.takes.iter().any(|take| take.value == Value::Procname)
+    }
+
     /// Fills a frame from the payload that lies in its bytes from `begin` on; false if something
     /// is not there (an element beyond the end, a payload that is not as described): then the event
     /// is not one for the filter.
+    #[inline]
     pub fn fill(&self, frame: &mut Frame<'_>, begin: usize, contexts: &Contexts) -> bool {
-        let bytes = frame.bytes();
-        let Some(anchors) = self.anchors(bytes, begin) else { return false };
-        for take in &self.takes[..usize::from(self.takes_count)] {
-            let at = anchors[usize::from(take.anchor)] as usize + usize::from(take.distance);
-            let Some(value) = value_at(bytes, at, take.value, contexts) else { return false };
-            if !frame.push(value) {
-                return false;
-            }
+        if self.legs.is_empty() {
+            // Nothing is behind anything: there is one anchor.
+            return self.fill_from(frame, contexts, |_| begin);
         }
-        true
+        let Some(anchors) = self.anchors(frame.bytes(), begin) else { return false };
+        self.fill_from(frame, contexts, |anchor| anchors[usize::from(anchor)] as usize)
     }
 
     #[inline]
+    fn fill_from(
+        &self,
+        frame: &mut Frame<'_>,
+        contexts: &Contexts,
+        anchor: impl Fn(u8) -> usize,
+    ) -> bool {
+        let bytes = frame.bytes();
+        self.takes.iter().all(|take| {
+            let at = anchor(take.anchor) + usize::from(take.distance);
+            value_at(bytes, at, take.value, contexts).is_some_and(|value| frame.push(value))
+        })
+    }
+
     fn anchors(&self, bytes: &[u8], begin: usize) -> Option<[u32; FIELDS_MAX + 1]> {
         let mut anchors = [0; FIELDS_MAX + 1];
         let mut at = begin;
         anchors[0] = at as u32;
-        let legs = &self.legs[..usize::from(self.legs_count)];
-        for (leg, anchor) in legs.iter().zip(&mut anchors[1..]) {
+        for (leg, anchor) in self.legs.iter().zip(&mut anchors[1..]) {
             at = behind(bytes, at + usize::from(leg.distance), leg.pass)?;
             *anchor = at as u32;
         }

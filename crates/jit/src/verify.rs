@@ -23,6 +23,10 @@ use crate::helper::Helper;
 use crate::program::Program;
 use crate::{SLOTS_MAX, STEPS_MAX};
 
+/// States that are memory enough for any filter that people write; what needs more is rejected
+/// where it is linked.
+pub const VERIFIER_STATES: usize = 128;
+
 /// What a program is held against.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Rules {

@@ -51,8 +51,10 @@ impl Line {
     /// Nobody has entered anything.
     #[cfg(not(loom))]
     pub const fn new() -> Self {
-        const NOBODY: [AtomicU64; PARTS] = [const { AtomicU64::new(0) }; PARTS];
-        Self { entered: NOBODY, left: NOBODY }
+        Self {
+            entered: [const { AtomicU64::new(0) }; PARTS],
+            left: [const { AtomicU64::new(0) }; PARTS],
+        }
     }
 
     /// Nobody has entered anything.

@@ -214,3 +214,40 @@ pub fn wiped_on_fork() -> Option<*mut u64> {
         Some(page.cast())
     }
 }
+
+/// Memory of this process that is executed, mapped twice: where it is written, and where it is
+/// executed. `None` where the system gives none (SELinux's execmem, seccomp, `vm.memfd_noexec`).
+///
+/// It is a file without a name (memfd_create(2)) that is closed here, so nobody can open it; fork
+/// children get the second mapping alone (MADV_DONTFORK). Takes no memory before it is written.
+pub fn executable(bytes: usize) -> Option<(*mut u8, *mut u8)> {
+    /// Since Linux 6.3 it has to be said whether the file may be executed; before, it cannot be.
+    const MFD_EXEC: libc::c_uint = 0x10;
+    let create = |flags| {
+        // SAFETY: the name is a C string.
+        let fd = unsafe { libc::memfd_create(c"trackway-filters".as_ptr(), flags) };
+        (fd >= 0).then(|| Fd::adopt(fd))
+    };
+    let fd = create(libc::MFD_CLOEXEC | MFD_EXEC).or_else(|| create(libc::MFD_CLOEXEC))?;
+    // SAFETY: the descriptor is ours; new mappings touch nothing of ours.
+    unsafe {
+        if libc::ftruncate(fd.raw(), bytes as libc::off_t) != 0 {
+            return None;
+        }
+        let map = |protection| {
+            let flags = libc::MAP_SHARED | libc::MAP_NORESERVE;
+            let at = libc::mmap(core::ptr::null_mut(), bytes, protection, flags, fd.raw(), 0);
+            (at != libc::MAP_FAILED).then_some(at)
+        };
+        let executed = map(libc::PROT_READ | libc::PROT_EXEC)?;
+        let written = map(libc::PROT_READ | libc::PROT_WRITE);
+        let kept = written.filter(|&at| libc::madvise(at, bytes, libc::MADV_DONTFORK) == 0);
+        if kept.is_none() {
+            libc::munmap(executed, bytes);
+            written.inspect(|&at| {
+                libc::munmap(at, bytes);
+            });
+        }
+        kept.map(|written| (written.cast(), executed.cast()))
+    }
+}

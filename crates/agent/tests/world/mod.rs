@@ -1,5 +1,7 @@
 //! The library, started in this process, with a window of the test's own and sessions made by hand.
 
+#![allow(dead_code, reason = "each test has its own copy, and uses a part of it")]
+
 use std::ffi::{CStr, CString};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
@@ -25,7 +27,7 @@ const INFO: u32 = 6;
 /// What all tests of this process share.
 pub(crate) struct World {
     pub(crate) window: Window,
-    allocator: Mutex<Allocator>,
+    pub(crate) allocator: Mutex<Allocator>,
     next_slot: AtomicUsize,
 }
 
@@ -110,11 +112,13 @@ impl World {
             (&session.successor, 0),
             (&session.process_rules_bytes, 0),
             (&session.spare_cpus, 0),
+            (&session.interpreters, 0),
         ] {
             word.store(value, Ordering::Relaxed);
         }
         session.control_offset.store(control, Ordering::Relaxed);
         session.blocking_ns.store(0, Ordering::Relaxed);
+        session.filters.store(0, Ordering::Relaxed);
         session.lease_until_ns.store(u64::MAX, Ordering::Relaxed);
         // A line whose pace is wrong, which nobody looks at here: so the fast path is taken, too.
         session.clock.multiplier.store(1 << 31, Ordering::Relaxed);

@@ -1,0 +1,268 @@
+//! Filters: whether an event is recorded, decided where it happens, before anything is reserved.
+//!
+//! docs/design/0008-filters.md, "In a traced program", has the argument. In short: a session says
+//! that it has filters ([`flag::FILTERED`]); then an event goes the ordinary way only with a *link*
+//! that was made for this process's decision about the session as it is now ([`LINKS`]). Who finds
+//! none makes it ([`link`]): copies the session's block of filters, verifies the copies, makes
+//! machine code of them ([`code`]) where memory that is executed is to be had. Plans, and code, lie
+//! in parts that are used anew when nobody is inside ([`store`], [`inside`]).
+//!
+//! Whoever evaluates holds nothing, waits for nobody, and has no effect but on the filters' state.
+//!
+//! [`flag::FILTERED`]: trackway_abi::session::flag::FILTERED
+
+mod cells;
+pub(crate) mod code;
+mod inside;
+mod link;
+mod plan;
+mod store;
+
+use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+
+use trackway_abi::session::SESSIONS_MAX;
+use trackway_abi::window::EVENTS_MAX;
+use trackway_ring::rseq::Area;
+use trackway_window::{SessionLayout, Window};
+
+use crate::decision::PROCESS;
+use crate::home::Home;
+use crate::slow;
+use crate::thread::{self, Identity};
+use plan::{Plan, Who};
+
+/// What stands for no generation of any session.
+pub(crate) const NOT_JUDGED: u64 = u64::MAX;
+
+/// How often somebody begins anew who finds a link that is gone a moment later.
+const TRIES_MAX: usize = 16;
+
+/// For each session and event: whose decision the link is made for ([`Link`]), and what it says.
+/// Written by whoever links, one at a time.
+static LINKS: [AtomicU64; SESSIONS_MAX * EVENTS_MAX] =
+    [const { AtomicU64::new(0) }; SESSIONS_MAX * EVENTS_MAX];
+
+/// The place of a session's link for an event.
+#[inline(always)]
+fn place_of(session: usize, event: usize) -> &'static AtomicU64 {
+    &LINKS[session % SESSIONS_MAX * EVENTS_MAX + event % EVENTS_MAX]
+}
+
+/// A link: the number of a decision (upper half), and what is to be done (lower half).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Link(u64);
+
+/// What a link says.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Says {
+    /// No filter is about the event.
+    Records,
+    /// It lacks something that a filter needs.
+    Drops,
+    /// Something cannot be evaluated here: the recorder does not know the event well enough yet, or
+    /// a filter is none.
+    Counts,
+    /// The plan at this place of the store, in bytes, says it.
+    Plan(u32),
+}
+
+impl Link {
+    const RECORDS: u32 = 1;
+    const DROPS: u32 = 2;
+    const COUNTS: u32 = 3;
+    /// Plans begin at multiples of this, in bytes, and not at 0.
+    const PLAN_ALIGNMENT: usize = 16;
+
+    const fn new(decision: u32, says: Says) -> Self {
+        let says = match says {
+            Says::Records => Self::RECORDS,
+            Says::Drops => Self::DROPS,
+            Says::Counts => Self::COUNTS,
+            Says::Plan(at) => at,
+        };
+        Self((decision as u64) << 32 | says as u64)
+    }
+
+    #[inline(always)]
+    const fn is_of(self, decision: u32) -> bool {
+        (self.0 >> 32) as u32 == decision
+    }
+
+    #[inline(always)]
+    const fn says(self) -> Says {
+        match self.0 as u32 {
+            Self::RECORDS => Says::Records,
+            Self::DROPS => Says::Drops,
+            at if at as usize >= Self::PLAN_ALIGNMENT => Says::Plan(at),
+            _ => Says::Counts,
+        }
+    }
+}
+
+/// What filters say of an event.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Judgement {
+    /// It is recorded, in this generation of the session.
+    Passes(u64),
+    /// It is not.
+    Fails,
+    /// Ask [`judge_slowly`].
+    Unknown,
+}
+
+/// What filters say of an event, if all that is needed is at hand.
+///
+/// # Safety
+/// As [`crate::record::emit`]; `enabled` is the event's word.
+#[inline(never)]
+pub(crate) unsafe fn judge(
+    session: usize,
+    enabled: *const AtomicU32,
+    payload: *mut u8,
+    size: usize,
+) -> Judgement {
+    let thread = thread::current();
+    // SAFETY: the line is the calling thread's. Its stamp is zero until it was filled in.
+    let (stamp, tid, name_stamp) =
+        unsafe { ((*thread).stamp, (*thread).tid, (*thread).name_stamp) };
+    if stamp != PROCESS.stamp() || stamp == 0 || size & trackway_abi::record::CUT != 0 {
+        return Judgement::Unknown;
+    }
+    let decision = &PROCESS.decisions[session];
+    // ORDERING: Acquire pairs with the Release in `Decision::publish`.
+    let sequence = decision.sequence.load(Ordering::Acquire);
+    let (base, number) =
+        (decision.base.load(Ordering::Relaxed), decision.links.load(Ordering::Relaxed));
+    let generation = decision.generation.load(Ordering::Relaxed);
+    if number == 0 || !decision.unchanged_since(sequence) {
+        return Judgement::Unknown;
+    }
+    // What is recorded is checked when it is committed; what is not, only here.
+    // SAFETY: a decision with links names a window, mapped for good; the index is below 32.
+    let now = unsafe { AtomicU64::from_ptr(slow::generation_of(base, session).cast_mut()) };
+    if now.load(Ordering::Relaxed) != generation {
+        return Judgement::Unknown;
+    }
+    let event = Window::event_at(base, enabled);
+    if event >= EVENTS_MAX {
+        return Judgement::Unknown; // the decision is about another window
+    }
+    let place = place_of(session, event);
+    // ORDERING: Acquire pairs with the Release in `link`: the plan is there.
+    let link = Link(place.load(Ordering::Acquire));
+    if !link.is_of(number) {
+        return Judgement::Unknown;
+    }
+    let at = match link.says() {
+        Says::Records => return Judgement::Passes(generation),
+        Says::Drops => return Judgement::Fails,
+        Says::Counts => return Judgement::Unknown,
+        Says::Plan(at) => at,
+    };
+    let area = trackway_sys::thread::rseq_area();
+    if area.is_null() {
+        return Judgement::Unknown;
+    }
+    // SAFETY: glibc registered this thread's area; a vfork child, which has none, has no stamp.
+    let area = unsafe { Area::new(area) };
+    let Some(visit) = inside::enter_by_sequence(store::part_of(at), place, link.0, area) else {
+        return Judgement::Unknown;
+    };
+    // SAFETY: the visit keeps the plan where it is, as the link says.
+    let plan = unsafe { store::plan_at(at) };
+    // SAFETY: the line is the calling thread's.
+    let name = unsafe { (&raw const (*thread).name).cast() };
+    let result = if plan.takes_procname && name_stamp != stamp {
+        Judgement::Unknown
+    } else {
+        let who = Who { pid: PROCESS.pid.load(Ordering::Relaxed), tid, name };
+        // SAFETY: the caller's payload.
+        let passes = unsafe { evaluate(plan, payload, size, &who) };
+        if passes { Judgement::Passes(generation) } else { Judgement::Fails }
+    };
+    visit.leave();
+    result
+}
+
+/// # Safety
+/// As [`Plan::passes`].
+#[inline(always)]
+unsafe fn evaluate(plan: &Plan, payload: *mut u8, size: usize, who: &Who) -> bool {
+    thread::begin_filter();
+    // SAFETY: the caller's promise is the same.
+    let passes = unsafe { plan.passes(payload, size, who) };
+    thread::end_filter();
+    passes
+}
+
+/// What filters say of an event, whatever it takes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Verdict {
+    /// It is recorded.
+    Passes,
+    /// It is not.
+    Fails,
+    /// It cannot be said here and now: the event is counted as discarded.
+    Lost,
+    /// The session changed meanwhile.
+    Stale,
+}
+
+/// As [`judge`], in the generation of `layout`, by whatever way.
+///
+/// # Safety
+/// As [`crate::record::emit`], with the size of the payload alone.
+#[cold]
+#[inline(never)]
+pub(crate) unsafe fn judge_slowly(
+    home: &'static Home,
+    layout: &SessionLayout,
+    event: usize,
+    (payload, size): (*mut u8, usize),
+    thread: &Identity,
+    stamp: u64,
+) -> Verdict {
+    let place = place_of(layout.index, event);
+    let Some(window) = home.window() else { return Verdict::Stale };
+    for _ in 0..TRIES_MAX {
+        let number = PROCESS.decisions[layout.index].links_of(window, layout.generation);
+        let Some(number) = number else { return Verdict::Stale };
+        // ORDERING: Acquire, as in `judge`.
+        let mut link = Link(place.load(Ordering::Acquire));
+        if !link.is_of(number) {
+            match link::link(home, layout, event, number) {
+                Ok(made) => link = made,
+                Err(link::Failure::Stale) => return Verdict::Stale,
+                Err(link::Failure::Busy | link::Failure::NoRoom) => return Verdict::Lost,
+            }
+        }
+        let at = match link.says() {
+            Says::Records => return Verdict::Passes,
+            Says::Drops => return Verdict::Fails,
+            Says::Counts => return Verdict::Lost,
+            Says::Plan(at) => at,
+        };
+        let visit = inside::enter(store::part_of(at), place, link.0, thread.in_vfork_child);
+        let Some(visit) = visit else { continue };
+        // SAFETY: the visit keeps the plan where it is, as the link says.
+        let plan = unsafe { store::plan_at(at) };
+        let named;
+        let mut name = &thread.name;
+        if plan.takes_procname {
+            named = thread::identify(stamp, true);
+            name = &named.name;
+        }
+        let who = Who { pid: PROCESS.pid_for(thread), tid: thread.tid, name: name.as_ptr() };
+        // SAFETY: the caller's payload.
+        let passes = unsafe { evaluate(plan, payload, size, &who) };
+        visit.leave();
+        return if passes { Verdict::Passes } else { Verdict::Fails };
+    }
+    Verdict::Lost
+}
+
+/// Forgets in a fork child what only its parent may do or know.
+pub(crate) fn forget() {
+    code::forget();
+    link::forget();
+}

@@ -1,0 +1,96 @@
+//! Who is inside of the parts that plans and their code lie in: `trackway_ring::inside`.
+
+use core::sync::atomic::{AtomicU64, Ordering};
+
+use trackway_ring::inside::{Line, nobody_is_in};
+use trackway_ring::rseq::{Area, add_one};
+
+/// Lines that there are: threads on CPUs beyond count by atomic instructions.
+const CPUS: usize = 1024;
+/// How often a sequence may be restarted.
+const RESTARTS_MAX: usize = 16;
+
+static LINES: [Line; CPUS] = [const { Line::new() }; CPUS];
+/// The line of those who have no sequences.
+static OTHERS: Line = Line::new();
+/// What is always as expected.
+static ALWAYS: AtomicU64 = AtomicU64::new(0);
+
+/// A stay in a part.
+#[must_use = "who has entered must leave"]
+pub(super) struct Visit {
+    part: usize,
+    /// How the thread counts; `None`: by atomic instructions.
+    area: Option<Area>,
+}
+
+/// Enters a part by one sequence, if `place` still holds `link`. `None` also if the thread was
+/// interrupted meanwhile.
+#[inline(always)]
+pub(super) fn enter_by_sequence(
+    part: usize,
+    place: &AtomicU64,
+    link: u64,
+    area: Area,
+) -> Option<Visit> {
+    let cpu = area.cpu()?;
+    let counter = LINES.get(cpu as usize)?.entered(part);
+    // SAFETY: both are static; this counter is changed by such sequences only.
+    let entered = unsafe { add_one(area, cpu, place.as_ptr(), link, counter.as_ptr()) };
+    entered.then_some(Visit { part, area: Some(area) })
+}
+
+/// Enters a part by whatever way; `None` if `place` does not hold `link` any more.
+pub(super) fn enter(
+    part: usize,
+    place: &AtomicU64,
+    link: u64,
+    in_vfork_child: bool,
+) -> Option<Visit> {
+    // ORDERING: SeqCst, for `Line::enter`, which counts before it looks.
+    let is_linked = || place.load(Ordering::SeqCst) == link;
+    let pointer = trackway_sys::thread::rseq_area();
+    if !pointer.is_null() && !in_vfork_child {
+        // SAFETY: glibc registered this thread's area, and this is no vfork child.
+        let area = unsafe { Area::new(pointer) };
+        for _ in 0..RESTARTS_MAX {
+            let visit = enter_by_sequence(part, place, link, area);
+            if visit.is_some() || !is_linked() {
+                return visit;
+            }
+        }
+    }
+    OTHERS.enter(part, is_linked).then_some(Visit { part, area: None })
+}
+
+impl Visit {
+    /// Ends it.
+    #[inline(always)]
+    pub(super) fn leave(self) {
+        let by_sequence = self.area.is_some_and(|area| leave_by_sequence(self.part, area));
+        if !by_sequence {
+            self.leave_slowly();
+        }
+    }
+
+    #[cold]
+    fn leave_slowly(self) {
+        let sequence = |area| (0..RESTARTS_MAX).any(|_| leave_by_sequence(self.part, area));
+        if !self.area.is_some_and(sequence) {
+            OTHERS.leave(self.part);
+        }
+    }
+}
+
+#[inline(always)]
+fn leave_by_sequence(part: usize, area: Area) -> bool {
+    let Some(cpu) = area.cpu() else { return false };
+    let Some(line) = LINES.get(cpu as usize) else { return false };
+    // SAFETY: both are static; this counter is changed by such sequences only.
+    unsafe { add_one(area, cpu, ALWAYS.as_ptr(), 0, line.left(part).as_ptr()) }
+}
+
+/// Whether nobody is inside, of a part that was unlinked, and every CPU visited since.
+pub(super) fn is_empty(part: usize) -> bool {
+    nobody_is_in(part, LINES.iter().chain(core::iter::once(&OTHERS)))
+}

@@ -1,0 +1,467 @@
+//! Links: made in the slow path, by one thread at a time, for whom nobody waits for long.
+//!
+//! Who makes a link copies the session's block of filters, and looks whether the generation is
+//! still the same: then it is the block of that generation, whole. All that follows is done with
+//! the copy, in memory of this process alone.
+
+use core::cell::UnsafeCell;
+use core::mem::MaybeUninit;
+use core::sync::atomic::{AtomicU64, AtomicUsize, Ordering, fence};
+
+use trackway_abi::session::filters_place;
+use trackway_jit::block::{BLOCK_BYTES_MAX, Block, Entry};
+use trackway_jit::frame::{self, Environment};
+use trackway_jit::framer::{Framer, Unfit, Wanted};
+use trackway_jit::object::{Alternative, Object};
+use trackway_jit::verify::{Rules, State, VERIFIER_STATES, Verified, verify};
+use trackway_jit::{INSTRUCTIONS_MAX, x86};
+use trackway_schema::{FieldViews, Heading};
+use trackway_window::{SessionLayout, Window};
+
+use super::plan::{Filter, Plan, Step};
+use super::store::{NoRoom, Store};
+use super::{Link, Says, cells, code, place_of};
+use crate::home::Home;
+use crate::{known, thread};
+
+/// How often somebody looks who finds another one at it.
+const PATIENCE: usize = 20_000;
+/// Most filters about one event.
+const STEPS_MAX: usize = 64;
+/// Most programs of a filter that are made machine code of: others are interpreted.
+const ENTRIES_MAX: usize = 32;
+
+/// Why there is no link.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Failure {
+    /// The session has another generation.
+    Stale,
+    /// Somebody else is at it, perhaps what this signal handler has interrupted.
+    Busy,
+    /// Memory is full, and may not be used anew yet.
+    NoRoom,
+}
+
+/// Who is at it: the address of his thread's line; 0: nobody.
+static HOLDER: AtomicUsize = AtomicUsize::new(0);
+static LINKER: Shared = Shared(UnsafeCell::new(Linker::new()));
+
+struct Shared(UnsafeCell<Linker>);
+
+// SAFETY: used by who is the holder alone.
+unsafe impl Sync for Shared {}
+
+struct Lock;
+
+impl Lock {
+    fn take() -> Result<Self, Failure> {
+        // Who is killed in the memory of another process must not have its lock.
+        if thread::is_guest() {
+            return Err(Failure::Busy);
+        }
+        let ours = thread::current().addr();
+        for _ in 0..PATIENCE {
+            // ORDERING: Acquire pairs with the Release in `drop`.
+            let taken = HOLDER.compare_exchange(0, ours, Ordering::Acquire, Ordering::Relaxed);
+            match taken {
+                Ok(_) => return Ok(Self),
+                // A signal handler does not wait for what it has interrupted.
+                Err(holder) if holder == ours => break,
+                Err(_) => core::hint::spin_loop(),
+            }
+        }
+        Err(Failure::Busy)
+    }
+
+    fn linker(&mut self) -> &mut Linker {
+        // SAFETY: there is one holder.
+        unsafe { &mut *LINKER.0.get() }
+    }
+}
+
+impl Drop for Lock {
+    fn drop(&mut self) {
+        // ORDERING: Release pairs with the Acquire in `take`.
+        HOLDER.store(0, Ordering::Release);
+    }
+}
+
+/// Forgets in a fork child what threads were at that it does not have.
+pub(super) fn forget() {
+    // SAFETY: whoever held it is not here, or, if this is a signal handler that has forked, finds
+    // what he was making gone: no link leads to it.
+    unsafe { (*LINKER.0.get()).forget() };
+    cells::forget();
+    // ORDERING: Release pairs with the Acquire in `Lock::take`.
+    HOLDER.store(0, Ordering::Release);
+}
+
+/// The link of an event in the session that `layout` describes, for the decision about it that has
+/// this number: one that was made meanwhile, or a new one.
+#[cold]
+#[inline(never)]
+pub(super) fn link(
+    home: &'static Home,
+    layout: &SessionLayout,
+    event: usize,
+    decision: u32,
+) -> Result<Link, Failure> {
+    let window = home.window().ok_or(Failure::Stale)?;
+    let place = place_of(layout.index, event);
+    let mut lock = Lock::take()?;
+    let link = Link(place.load(Ordering::Relaxed));
+    if link.is_of(decision) {
+        return Ok(link);
+    }
+    let linker = lock.linker();
+    linker.copy_block(home, window, layout)?;
+    let mut made = linker.make(home, layout, event, decision);
+    if made == Err(NoRoom) {
+        made = linker.store.turn(window).and_then(|()| linker.make(home, layout, event, decision));
+    }
+    let link = made.map_err(|NoRoom| Failure::NoRoom)?;
+    // ORDERING: Release pairs with the Acquire of who finds it: what it leads to is there.
+    place.store(link.0, Ordering::Release);
+    if link.says() == Says::Counts {
+        // The recorder looks at the events again, and perhaps has something for this one.
+        // ORDERING: Release, as in `Window::intern_event`.
+        window.header().events_revision.fetch_add(1, Ordering::Release);
+    }
+    Ok(link)
+}
+
+/// What is needed to make links.
+struct Linker {
+    store: Store,
+    /// The block that was copied last: of which window, session, generation.
+    copied: (usize, usize, u64),
+    copied_bytes: usize,
+    block: [u64; BLOCK_BYTES_MAX / 8],
+    /// The verifier's memory.
+    states: [MaybeUninit<State>; VERIFIER_STATES],
+    /// Where instructions' code is.
+    places: [u32; INSTRUCTIONS_MAX + 1],
+}
+
+impl Linker {
+    const fn new() -> Self {
+        Self {
+            store: Store::new(),
+            copied: (0, 0, 0),
+            copied_bytes: 0,
+            block: [0; BLOCK_BYTES_MAX / 8],
+            states: [const { MaybeUninit::uninit() }; VERIFIER_STATES],
+            places: [0; INSTRUCTIONS_MAX + 1],
+        }
+    }
+
+    fn forget(&mut self) {
+        self.copied = (0, 0, 0);
+        self.store.forget();
+    }
+
+    /// Copies the session's block, if it is of this generation.
+    fn copy_block(
+        &mut self,
+        home: &Home,
+        window: &Window,
+        layout: &SessionLayout,
+    ) -> Result<(), Failure> {
+        let which = (window.base().addr(), layout.index, layout.generation);
+        if self.copied == which {
+            return Ok(());
+        }
+        self.copied = (0, 0, 0);
+        let session = window.session(layout.index);
+        // ORDERING: Acquire pairs with the recorder's Release: the block's bytes are there.
+        let place = filters_place(session.filters.load(Ordering::Acquire));
+        let (offset, bytes) = place.unwrap_or((0, 0));
+        let end = offset.saturating_add(bytes.next_multiple_of(8) as u64);
+        if bytes > BLOCK_BYTES_MAX || end > home.usable_bytes(window) {
+            return Err(Failure::Stale);
+        }
+        for (index, word) in self.block[..bytes.div_ceil(8)].iter_mut().enumerate() {
+            let at = window.base().wrapping_add(offset as usize + 8 * index);
+            // SAFETY: within what is backed of the window; a block lies in memory that is never
+            // given back, and is a multiple of 64 from its beginning.
+            *word = unsafe { AtomicU64::from_ptr(at.cast()) }.load(Ordering::Relaxed);
+        }
+        // ORDERING: Acquire keeps the bytes before the look at the generation: a block is written
+        // over only after the generation was raised past it.
+        fence(Ordering::Acquire);
+        if session.generation.load(Ordering::Relaxed) != layout.generation {
+            return Err(Failure::Stale);
+        }
+        (self.copied, self.copied_bytes) = (which, bytes);
+        Ok(())
+    }
+
+    /// Makes the link of an event, by the block that was copied.
+    fn make(
+        &mut self,
+        home: &Home,
+        layout: &SessionLayout,
+        event: usize,
+        decision: u32,
+    ) -> Result<Link, NoRoom> {
+        let is_one_of_ours = known::described(home, event);
+        let Some(described) = is_one_of_ours else { return Ok(Link::new(decision, Says::Counts)) };
+        let mark = self.store.mark();
+        let mut maker = Maker {
+            store: &mut self.store,
+            states: &mut self.states,
+            places: &mut self.places,
+            steps: [const { MaybeUninit::uninit() }; STEPS_MAX],
+            steps_count: 0,
+            takes_procname: false,
+            interprets: false,
+        };
+        // SAFETY: the bytes that were copied.
+        let bytes = unsafe {
+            core::slice::from_raw_parts(self.block.as_ptr().cast::<u8>(), self.copied_bytes)
+        };
+        let says = maker.go_through(bytes, described);
+        let interprets = maker.interprets;
+        let link = match says {
+            Ok(Says::Plan(_)) => maker.plan(layout.index, event, decision),
+            Ok(says) => Ok(Link::new(decision, says)),
+            Err(no_room) => Err(no_room),
+        };
+        if !matches!(link.map(Link::says), Ok(Says::Plan(_))) {
+            self.store.back_to(mark);
+        } else if interprets {
+            count_interpreter(home, layout);
+        }
+        link
+    }
+}
+
+/// Counts this process, once, among those that interpret filters of the session.
+fn count_interpreter(home: &Home, layout: &SessionLayout) {
+    let Some(window) = home.window() else { return };
+    let session = window.session(layout.index);
+    let trace = session.trace_uuid[0].load(Ordering::Relaxed) | 1;
+    if home.interprets_in[layout.index].swap(trace, Ordering::Relaxed) != trace {
+        session.interpreters.fetch_add(1, Ordering::Relaxed);
+    }
+}
+
+/// A plan in the making.
+struct Maker<'l> {
+    store: &'l mut Store,
+    states: &'l mut [MaybeUninit<State>; VERIFIER_STATES],
+    places: &'l mut [u32; INSTRUCTIONS_MAX + 1],
+    steps: [MaybeUninit<Step>; STEPS_MAX],
+    steps_count: usize,
+    takes_procname: bool,
+    interprets: bool,
+}
+
+impl Maker<'_> {
+    /// Takes what is about the event from a block. [`Says::Plan`]: there are steps.
+    fn go_through(&mut self, block: &[u8], described: &[u8]) -> Result<Says, NoRoom> {
+        if block.is_empty() {
+            return Ok(Says::Records); // they are being taken away
+        }
+        let (Ok(block), Some(heading)) = (Block::decode(block), Heading::read(described)) else {
+            return Ok(Says::Counts);
+        };
+        let mut says = Says::Records;
+        for entry in block.entries() {
+            let rules = trackway_schema::Rules::new(entry.rules);
+            if !rules.selects(heading.provider, heading.name, heading.level) {
+                continue;
+            }
+            match self.step(&entry, described)? {
+                Says::Drops => return Ok(Says::Drops),
+                Says::Counts => says = Says::Counts,
+                _ if says == Says::Counts => {}
+                step => says = step,
+            }
+        }
+        Ok(says)
+    }
+
+    /// Adds a filter to the steps, if the event has what it needs.
+    fn step(&mut self, entry: &Entry<'_>, described: &[u8]) -> Result<Says, NoRoom> {
+        let (Ok(object), Some(fields)) = (Object::decode(entry.object), FieldViews::new(described))
+        else {
+            return Ok(Says::Counts);
+        };
+        let mut lacks = true;
+        for alternative in object.alternatives() {
+            let wanted = alternative
+                .needs()
+                .map(|need| Wanted { path: need.path.as_bytes(), kind: need.kind });
+            let framer = match Framer::new(&fields, wanted) {
+                Ok(framer) => framer,
+                Err(unfit) => {
+                    lacks &= matches!(unfit, Unfit::Lacks(_));
+                    continue;
+                }
+            };
+            let Some(filter) = self.filter(entry.id, object.cells(), &alternative)? else {
+                return Ok(Says::Counts);
+            };
+            let view = framer.view();
+            self.takes_procname |= view.takes_procname();
+            let (legs, takes) = (self.store.put_all(view.legs)?, self.store.put_all(view.takes)?);
+            let Some(step) = self.steps.get_mut(self.steps_count) else { return Ok(Says::Counts) };
+            step.write(Step {
+                filter,
+                legs: legs.as_ptr(),
+                takes: takes.as_ptr(),
+                legs_count: legs.len() as u8,
+                takes_count: takes.len() as u8,
+            });
+            self.steps_count += 1;
+            return Ok(Says::Plan(0));
+        }
+        Ok(if lacks { Says::Drops } else { Says::Counts })
+    }
+
+    /// The filter that an alternative is, from the part that is being filled, or put there. `None`:
+    /// it is none.
+    fn filter(
+        &mut self,
+        id: u64,
+        cells: usize,
+        alternative: &Alternative<'_>,
+    ) -> Result<Option<*const Filter>, NoRoom> {
+        let key = [id, hash_of(alternative)];
+        if let Some(filter) = self.store.filters().find(|filter| filter.key == key) {
+            self.interprets |= filter.entry.is_none();
+            return Ok(Some(filter));
+        }
+        let environment = Environment::new(
+            self.store.put_all(alternative.constants())?,
+            cells::of_filter(id, cells),
+            time_ns,
+            random,
+        );
+        let slots = alternative.needs_count();
+        let (programs, programs_count) = (core::ptr::null(), 0);
+        let next = core::ptr::null();
+        let mut filter =
+            Filter { next, key, slots, environment, entry: None, programs, programs_count };
+        let made = self.compile(&mut filter, alternative)?;
+        let made = if made { made } else { self.interpret(&mut filter, alternative)? };
+        self.interprets |= filter.entry.is_none();
+        if made { self.store.put_filter(filter).map(Some) } else { Ok(None) }
+    }
+
+    fn states(&mut self) -> &mut [State] {
+        for state in self.states.iter_mut() {
+            state.write(State::FREE);
+        }
+        // SAFETY: all of them were just written.
+        unsafe { &mut *(core::ptr::from_mut(&mut self.states[..]) as *mut [State]) }
+    }
+
+    /// Makes machine code of a filter's programs; false if that cannot be.
+    fn compile(
+        &mut self,
+        filter: &mut Filter,
+        alternative: &Alternative<'_>,
+    ) -> Result<bool, NoRoom> {
+        let count = alternative.programs_count();
+        if !code::is_there() || count > ENTRIES_MAX {
+            return Ok(false);
+        }
+        let mut entries: [Option<frame::Entry>; ENTRIES_MAX] = [None; ENTRIES_MAX];
+        for (number, program) in alternative.programs().enumerate() {
+            let rules = Rules { number: number as u8, ..Rules::new(filter.slots) };
+            let Ok(verified) = verify(program, rules, self.states()) else { return Ok(false) };
+            let (part, used) = (self.store.current(), self.store.code_used());
+            // SAFETY: the part is being filled by us, and beyond `used` there is nothing.
+            let room = unsafe { code::room(part, used) }.ok_or(NoRoom)?;
+            // Only so much memory is touched.
+            let most = room.len().min(program.len().saturating_mul(x86::INSN_CODE_BYTES_MAX));
+            match x86::emit(&verified, &mut room[..most], &mut self.places[..]) {
+                Ok(code) => {
+                    self.store.use_code(code.size_bytes);
+                    // SAFETY: that is what was just emitted there.
+                    entries[number] = Some(unsafe { code::entry(part, used) });
+                }
+                // In an empty part, it is too large for any.
+                Err(x86::EmitError::NoRoom) if used > 0 => return Err(NoRoom),
+                Err(_) => return Ok(false),
+            }
+        }
+        filter.entry = entries[0];
+        if count > 1 {
+            let entries = self.store.put_all(&entries[..count])?;
+            // SAFETY: they were just emitted, for as many slots, and stay as long as the filter.
+            filter.environment = unsafe { filter.environment.with_entries(entries) };
+        }
+        Ok(filter.entry.is_some())
+    }
+
+    /// Keeps a filter's programs, for the interpreter; false if they are none.
+    fn interpret(
+        &mut self,
+        filter: &mut Filter,
+        alternative: &Alternative<'_>,
+    ) -> Result<bool, NoRoom> {
+        let count = alternative.programs_count();
+        let kept = self.store.room_for::<Verified<'static>>(count)?;
+        for (number, program) in alternative.programs().enumerate() {
+            let bytes = self.store.put_all(program.bytes())?;
+            let Some(program) = trackway_jit::program::Program::new(bytes) else {
+                return Ok(false);
+            };
+            let rules = Rules { number: number as u8, ..Rules::new(filter.slots) };
+            let Ok(verified) = verify(program, rules, self.states()) else { return Ok(false) };
+            // SAFETY: there is room for as many.
+            unsafe { kept.add(number).write(verified) };
+        }
+        (filter.programs, filter.programs_count) = (kept, count);
+        Ok(count > 0)
+    }
+
+    /// The plan of these steps; its link.
+    fn plan(&mut self, session: usize, event: usize, decision: u32) -> Result<Link, NoRoom> {
+        let steps = &self.steps[..self.steps_count];
+        // SAFETY: so many were written.
+        let steps = unsafe { &*(core::ptr::from_ref(steps) as *const [Step]) };
+        let steps = self.store.put_all(steps)?;
+        let plan = Plan {
+            next: core::ptr::null(),
+            session: session as u16,
+            event: event as u16,
+            takes_procname: self.takes_procname,
+            steps_count: steps.len() as u16,
+            steps: steps.as_ptr(),
+            link: 0,
+        };
+        self.store.put_plan(plan, decision)
+    }
+}
+
+/// FNV-1a, of all that an alternative is.
+fn hash_of(alternative: &Alternative<'_>) -> u64 {
+    let mut hash = 0xcbf2_9ce4_8422_2325_u64;
+    let mut add = |bytes: &[u8]| {
+        for &byte in bytes {
+            hash = (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3);
+        }
+    };
+    for need in alternative.needs() {
+        add(&[need.kind as u8, need.path.len() as u8]);
+        add(need.path.as_bytes());
+    }
+    add(alternative.constants());
+    for program in alternative.programs() {
+        add(&program.len().to_le_bytes());
+        add(program.bytes());
+    }
+    hash
+}
+
+extern "C" fn time_ns() -> u64 {
+    trackway_sys::clock::monotonic_ns()
+}
+
+extern "C" fn random() -> u64 {
+    thread::random()
+}

@@ -1,0 +1,145 @@
+//! A plan: all filters that are about an event, ready to run.
+
+use trackway_abi::record::HEADROOM_BYTES;
+use trackway_abi::record::context::PROCNAME_BYTES;
+use trackway_jit::frame::{Entry, Environment, Frame};
+use trackway_jit::framer::{Contexts, FramerView, Leg, Take};
+use trackway_jit::helper::Word;
+use trackway_jit::interpret;
+use trackway_jit::verify::Verified;
+
+/// Where the payload begins in the bytes of a frame: in front of it, in the headroom, is the
+/// thread's name for as long as filters look at it.
+const BEGIN: usize = 24;
+
+const _: () = assert!(PROCNAME_BYTES <= BEGIN && BEGIN <= HEADROOM_BYTES);
+
+/// A filter, ready to run on events that have what it needs. It, and all that it points to, lies in
+/// one part of the store.
+#[derive(Debug)]
+pub(super) struct Filter {
+    /// The next one that lies in the same part.
+    pub(super) next: *const Self,
+    /// Which it is: its id, and a hash of its bytes.
+    pub(super) key: [u64; 2],
+    /// Slots that it needs.
+    pub(super) slots: usize,
+    pub(super) environment: Environment<'static>,
+    /// Its machine code.
+    pub(super) entry: Option<Entry>,
+    /// Its programs, where there is none.
+    pub(super) programs: *const Verified<'static>,
+    pub(super) programs_count: usize,
+}
+
+/// A filter, and how its frame is filled from the event.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Step {
+    pub(super) filter: *const Filter,
+    pub(super) legs: *const Leg,
+    pub(super) takes: *const Take,
+    pub(super) legs_count: u8,
+    pub(super) takes_count: u8,
+}
+
+/// All steps for an event in a session.
+#[derive(Debug)]
+#[repr(align(16))]
+pub(super) struct Plan {
+    /// The next one that lies in the same part.
+    pub(super) next: *const Self,
+    /// The place of the link that was made with it.
+    pub(super) session: u16,
+    pub(super) event: u16,
+    /// Whether a filter looks at the thread's name.
+    pub(super) takes_procname: bool,
+    pub(super) steps_count: u16,
+    pub(super) steps: *const Step,
+    /// The link.
+    pub(super) link: u64,
+}
+
+/// Who emits.
+pub(super) struct Who {
+    pub(super) pid: u32,
+    pub(super) tid: u32,
+    /// `PROCNAME_BYTES` bytes; looked at only if the plan takes the name.
+    pub(super) name: *const u8,
+}
+
+impl Step {
+    /// # Safety
+    /// What it points to is there.
+    #[inline(always)]
+    unsafe fn framer(&self) -> FramerView<'_> {
+        // SAFETY: by contract; `link` has put so many there.
+        unsafe {
+            FramerView {
+                legs: core::slice::from_raw_parts(self.legs, self.legs_count.into()),
+                takes: core::slice::from_raw_parts(self.takes, self.takes_count.into()),
+            }
+        }
+    }
+}
+
+impl Plan {
+    /// Whether all filters say that the event is recorded.
+    ///
+    /// # Safety
+    /// What it points to is there. `payload` has `size` bytes, with headroom before them.
+    #[inline(always)]
+    pub(super) unsafe fn passes(&self, payload: *mut u8, size: usize, who: &Who) -> bool {
+        let bytes = payload.wrapping_sub(BEGIN);
+        let mut procname = Word { offset: 0, length: 0, is_constant: false };
+        if self.takes_procname {
+            // SAFETY: the headroom is ours, and the name has as many bytes.
+            let name = unsafe {
+                core::ptr::copy_nonoverlapping(who.name, bytes, PROCNAME_BYTES);
+                core::slice::from_raw_parts(bytes, PROCNAME_BYTES)
+            };
+            let end = name.iter().position(|&byte| byte == 0);
+            procname.length = end.unwrap_or(PROCNAME_BYTES) as u32;
+        }
+        let contexts = Contexts { vpid: who.pid, vtid: who.tid, procname };
+        // SAFETY: headroom and payload lie one behind the other, and nobody else writes there. (What
+        // of the headroom nobody has written is not looked at: no word speaks of it.)
+        let bytes = unsafe { core::slice::from_raw_parts(bytes, BEGIN + size) };
+        // SAFETY: by contract; `link` has put so many there.
+        let steps =
+            unsafe { core::slice::from_raw_parts(self.steps, usize::from(self.steps_count)) };
+        // SAFETY: by contract.
+        steps.iter().all(|step| unsafe { step.passes(bytes, &contexts) })
+    }
+}
+
+impl Step {
+    /// # Safety
+    /// What it points to is there.
+    #[inline(always)]
+    unsafe fn passes(&self, bytes: &[u8], contexts: &Contexts) -> bool {
+        // SAFETY: by contract.
+        let (filter, framer) = unsafe { (&*self.filter, self.framer()) };
+        let mut frame = Frame::new(&filter.environment, bytes);
+        if !framer.fill(&mut frame, BEGIN, contexts) {
+            return false;
+        }
+        match filter.entry {
+            // SAFETY: the entry is code of a program that was verified for as many slots.
+            Some(entry) => unsafe { frame.run(entry, filter.slots) != 0 },
+            // SAFETY: by contract.
+            None => unsafe { filter.is_interpreted_true(&frame) },
+        }
+    }
+}
+
+impl Filter {
+    /// # Safety
+    /// What it points to is there.
+    #[cold]
+    #[inline(never)] // for the stack of those who do not come here
+    unsafe fn is_interpreted_true(&self, frame: &Frame<'_>) -> bool {
+        // SAFETY: by contract; `link` has put so many there.
+        let programs = unsafe { core::slice::from_raw_parts(self.programs, self.programs_count) };
+        interpret::run(programs, frame).is_ok_and(|outcome| outcome.answer != 0)
+    }
+}

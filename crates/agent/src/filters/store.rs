@@ -1,0 +1,296 @@
+//! Where plans lie: a few parts of static memory, of which one is being filled at a time.
+//!
+//! Nothing is ever freed by itself. When a part is full, its links are taken away, and another part
+//! is filled that was given up before; a part may be used anew when
+//!
+//! 1. some recorder has visited every CPU since it was given up ([`Header::visits_done`]);
+//! 2. nobody is inside ([`super::inside`]);
+//! 3. a second has gone by on this process's own clock: the window is hostile, and who forges the
+//!    visit could have memory written over that a thread is about to enter, if it stands between
+//!    the check of a link and the count for so long, without being preempted;
+//! 4. no fork child may be in its code (see [`pin`]).
+//!
+//! [`Header::visits_done`]: trackway_abi::window::Header::visits_done
+
+use core::cell::UnsafeCell;
+use core::sync::atomic::{AtomicBool, Ordering};
+
+use trackway_sys::clock::monotonic_ns;
+use trackway_window::Window;
+
+use super::plan::{Filter, Plan};
+use super::{Link, inside, place_of};
+
+/// How many parts there are.
+pub(super) const PARTS: usize = trackway_ring::inside::PARTS;
+/// Size of a part, in bytes.
+const PART_BYTES: usize = 512 << 10;
+/// How long a part rests at least, in ns.
+const REST_NS: u64 = 1_000_000_000;
+
+#[repr(align(64))]
+struct Memory(UnsafeCell<[u8; PARTS * PART_BYTES]>);
+
+// SAFETY: written by who holds the lock of `link`, in places that no link leads to yet; read by
+// those who came by a link, and are counted.
+unsafe impl Sync for Memory {}
+
+static MEMORY: Memory = Memory(UnsafeCell::new([0; PARTS * PART_BYTES]));
+
+/// Parts that are never used anew.
+static PINNED: [AtomicBool; PARTS] = [const { AtomicBool::new(false) }; PARTS];
+
+/// The part in which the plan at this place lies.
+#[inline(always)]
+pub(super) const fn part_of(at: u32) -> usize {
+    at as usize / PART_BYTES % PARTS
+}
+
+/// The plan at this place.
+///
+/// # Safety
+/// A link says that there is one, and the caller is inside of its part.
+#[inline(always)]
+pub(super) unsafe fn plan_at<'p>(at: u32) -> &'p Plan {
+    let at = at as usize % (PARTS * PART_BYTES);
+    // SAFETY: by contract: it was written before the link, and stays while somebody is inside.
+    unsafe { &*MEMORY.0.get().cast::<u8>().cast_const().add(at).cast() }
+}
+
+/// Never uses anew what somebody is inside of who is about to fork: in the child, which has the
+/// same code, nobody could say when he has come out. Any thread; async-signal-safe.
+pub(super) fn pin() {
+    for (part, pinned) in PINNED.iter().enumerate() {
+        // Others are inside, too, for nanoseconds each; and one part more or less does not matter.
+        if !inside::is_empty(part) {
+            pinned.store(true, Ordering::Relaxed);
+        }
+    }
+}
+
+/// There is no room.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct NoRoom;
+
+/// What has been put into a part.
+struct Part {
+    used: usize,
+    code_used: usize,
+    /// The latest plan.
+    plans: *const Plan,
+    /// The latest filter.
+    filters: *const Filter,
+    /// When it was given up, in ns; 0: it was not.
+    since_ns: u64,
+    /// What a visit answers that was asked for then, and in which window.
+    asked: u32,
+    window: *mut u8,
+}
+
+/// The parts, for who holds the lock of `link`.
+pub(super) struct Store {
+    current: usize,
+    parts: [Part; PARTS],
+}
+
+/// How much had been put into the current part.
+#[derive(Clone, Copy)]
+pub(super) struct Mark {
+    used: usize,
+    code_used: usize,
+    filters: *const Filter,
+}
+
+impl Store {
+    pub(super) const fn new() -> Self {
+        Self { current: 0, parts: [const { Part::new() }; PARTS] }
+    }
+
+    fn part(&mut self) -> &mut Part {
+        &mut self.parts[self.current % PARTS]
+    }
+
+    /// Which part is being filled.
+    pub(super) const fn current(&self) -> usize {
+        self.current
+    }
+
+    pub(super) fn mark(&mut self) -> Mark {
+        let Part { used, code_used, filters, .. } = *self.part();
+        Mark { used, code_used, filters }
+    }
+
+    /// Takes back what was put there since; no link leads to it.
+    pub(super) fn back_to(&mut self, mark: Mark) {
+        let part = self.part();
+        (part.used, part.code_used, part.filters) = (mark.used, mark.code_used, mark.filters);
+    }
+
+    /// Room for `count` values: where it is, and its place in bytes.
+    fn room<T>(&mut self, count: usize) -> Result<(*mut T, u32), NoRoom> {
+        const { assert!(align_of::<T>() <= 64) };
+        let current = self.current % PARTS;
+        let part = self.part();
+        // Nothing lies at the beginning, whose place is no plan's.
+        let at = part.used.max(64).next_multiple_of(align_of::<T>());
+        let bytes = size_of::<T>().checked_mul(count).ok_or(NoRoom)?;
+        let end = at.checked_add(bytes).filter(|&end| end <= PART_BYTES).ok_or(NoRoom)?;
+        part.used = end;
+        let at = current * PART_BYTES + at;
+        let place = MEMORY.0.get().cast::<u8>().wrapping_add(at).cast();
+        Ok((place, at as u32))
+    }
+
+    /// Puts a value into the current part; its place in bytes.
+    pub(super) fn put<T>(&mut self, value: T) -> Result<(*const T, u32), NoRoom> {
+        let (place, at) = self.room::<T>(1)?;
+        // SAFETY: the room is aligned, large enough, and nobody else's.
+        unsafe { place.write(value) };
+        Ok((place, at))
+    }
+
+    /// Likewise copies of values.
+    pub(super) fn put_all<T: Copy>(&mut self, values: &[T]) -> Result<&'static [T], NoRoom> {
+        let (place, _) = self.room::<T>(values.len())?;
+        // SAFETY: as above. What is lent for ever is looked at by who is inside only.
+        unsafe {
+            core::ptr::copy_nonoverlapping(values.as_ptr(), place, values.len());
+            Ok(core::slice::from_raw_parts(place, values.len()))
+        }
+    }
+
+    /// Room for so many values, which nobody looks at before they are written.
+    pub(super) fn room_for<T>(&mut self, count: usize) -> Result<*mut T, NoRoom> {
+        self.room(count).map(|(place, _)| place)
+    }
+
+    /// Room for code: how much of it is used.
+    pub(super) fn code_used(&mut self) -> usize {
+        self.part().code_used
+    }
+
+    /// Says that so much more of it is.
+    pub(super) fn use_code(&mut self, bytes: usize) {
+        let part = self.part();
+        part.code_used = (part.code_used + bytes).next_multiple_of(16);
+    }
+
+    /// The filters in the current part, the latest first.
+    pub(super) fn filters(&self) -> impl Iterator<Item = &'static Filter> + use<> {
+        let mut next = self.parts[self.current % PARTS].filters;
+        core::iter::from_fn(move || {
+            // SAFETY: null, or put there since the part was used anew.
+            let filter = unsafe { next.as_ref() }?;
+            next = filter.next;
+            Some(filter)
+        })
+    }
+
+    /// Adds a filter to them.
+    pub(super) fn put_filter(&mut self, filter: Filter) -> Result<*const Filter, NoRoom> {
+        let next = self.part().filters;
+        let (filter, _) = self.put(Filter { next, ..filter })?;
+        self.part().filters = filter;
+        Ok(filter)
+    }
+
+    /// Puts a plan there; its link, with the number of this decision.
+    pub(super) fn put_plan(&mut self, plan: Plan, decision: u32) -> Result<Link, NoRoom> {
+        let next = self.part().plans;
+        let (place, at) = self.room::<Plan>(1)?;
+        let link = Link::new(decision, super::Says::Plan(at));
+        // SAFETY: as in `put`.
+        unsafe { place.write(Plan { next, link: link.0, ..plan }) };
+        self.part().plans = place;
+        Ok(link)
+    }
+
+    /// Goes on in another part, because this one is full.
+    pub(super) fn turn(&mut self, window: &Window) -> Result<(), NoRoom> {
+        let now_ns = monotonic_ns();
+        let current = self.current;
+        let mut others = (1..PARTS).map(|step| (current + step) % PARTS);
+        let next = others.find(|&part| self.is_free(part, window, now_ns)).ok_or(NoRoom)?;
+        self.give_up(self.current, window, now_ns);
+        self.current = next;
+        *self.part() = Part::new();
+        Ok(())
+    }
+
+    /// Takes a part's links away, and asks for a visit.
+    fn give_up(&mut self, number: usize, window: &Window, now_ns: u64) {
+        let part = &mut self.parts[number % PARTS];
+        let mut next = part.plans;
+        // SAFETY: null, or put there since the part was used anew.
+        while let Some(plan) = unsafe { next.as_ref() } {
+            let place = place_of(plan.session.into(), plan.event.into());
+            if place.load(Ordering::Relaxed) == plan.link {
+                // ORDERING: SeqCst: taken away before who is inside is counted; see `inside`.
+                place.store(0, Ordering::SeqCst);
+            }
+            next = plan.next;
+        }
+        part.plans = core::ptr::null();
+        part.since_ns = now_ns.max(1);
+        part.ask(window);
+    }
+
+    /// Whether a part may be used anew.
+    fn is_free(&mut self, number: usize, window: &Window, now_ns: u64) -> bool {
+        let part = &mut self.parts[number % PARTS];
+        if part.used == 0 && part.code_used == 0 {
+            return true;
+        }
+        if part.window != window.base() {
+            // The process lives elsewhere, where nobody has heard of it.
+            part.since_ns = now_ns.max(1);
+            part.ask(window);
+        }
+        // ORDERING: Acquire pairs with the Release of the recorder that has made the visit.
+        let done = window.header().visits_done.load(Ordering::Acquire);
+        done.wrapping_sub(part.asked).cast_signed() >= 0
+            && now_ns.saturating_sub(part.since_ns) >= REST_NS
+            && !PINNED[number % PARTS].load(Ordering::Relaxed)
+            && inside::is_empty(number)
+    }
+
+    /// Forgets, in a fork child, what only threads of the parent knew: parts that somebody is
+    /// inside of stay as they are, because it may be this thread, which a signal handler has
+    /// interrupted.
+    pub(super) fn forget(&mut self) {
+        for (number, part) in self.parts.iter_mut().enumerate() {
+            if inside::is_empty(number) {
+                // Links are void, since all decisions are.
+                *part = Part::new();
+            } else {
+                PINNED[number].store(true, Ordering::Relaxed);
+                part.plans = core::ptr::null();
+                part.filters = core::ptr::null();
+            }
+        }
+        let free = self.parts.iter().position(|part| part.used == 0);
+        self.current = free.unwrap_or(self.current);
+    }
+}
+
+impl Part {
+    const fn new() -> Self {
+        Self {
+            used: 0,
+            code_used: 0,
+            plans: core::ptr::null(),
+            filters: core::ptr::null(),
+            since_ns: 0,
+            asked: 0,
+            window: core::ptr::null_mut(),
+        }
+    }
+
+    /// Asks for a visit to every CPU.
+    fn ask(&mut self, window: &Window) {
+        // ORDERING: Release pairs with the Acquire of the recorder: the links are gone by then.
+        let before = window.header().visits_asked.fetch_add(1, Ordering::Release);
+        self.asked = before.wrapping_add(1);
+        self.window = window.base();
+    }
+}

@@ -1,0 +1,299 @@
+//! Filters in a traced process: what is recorded, while filters change.
+
+mod world;
+
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering, fence};
+
+use trackway_abi::session::{filters_word, flag};
+use trackway_abi::window::granule;
+use trackway_filter::compile::compile;
+use trackway_filter::layout::{Layout, Member};
+use trackway_jit::block::{BLOCK_BYTES_MAX, Entry, encode};
+use trackway_schema::Scalar;
+use trackway_sys::thread::CpuSet;
+use world::{Recording, Sizes, World, world};
+
+/// A session's filters, as its recorder publishes them.
+struct Filters {
+    recording: Recording,
+    /// Room for two blocks.
+    room: u64,
+    which: u64,
+    ids: u64,
+}
+
+impl Filters {
+    fn of(recording: Recording) -> Self {
+        let owner = granule::CONTROL + recording.slot as u8;
+        let bytes = 2 * BLOCK_BYTES_MAX as u64;
+        let room = recording.world.allocator.lock().unwrap().take(bytes, owner).unwrap();
+        Self { recording, room, which: 0, ids: 1000 * (recording.slot as u64 + 1) }
+    }
+
+    /// Sets these: rules and objects, each a filter of its own.
+    fn set(&mut self, filters: &[(&str, &[u8])]) {
+        self.ids += filters.len() as u64;
+        self.set_again(filters);
+    }
+
+    /// The same, with the ids that the last ones had.
+    fn set_again(&mut self, filters: &[(&str, &[u8])]) {
+        let first = self.ids - filters.len() as u64;
+        let entries = filters.iter().enumerate().map(|(number, (rules, object))| Entry {
+            id: first + number as u64 + 1,
+            rules: rules.as_bytes(),
+            object,
+        });
+        let mut block = vec![0; BLOCK_BYTES_MAX];
+        let size = encode(entries, &mut block).expect("a block");
+        self.publish(&block[..size]);
+    }
+
+    /// Publishes a block, whatever it is.
+    fn publish(&mut self, block: &[u8]) {
+        self.which ^= 1;
+        let offset = self.room + self.which * BLOCK_BYTES_MAX as u64;
+        fence(Ordering::Release);
+        for (index, word) in block.chunks(8).enumerate() {
+            let mut bytes = [0; 8];
+            bytes[..word.len()].copy_from_slice(word);
+            let at = self.recording.world.window.base().wrapping_add(offset as usize + 8 * index);
+            // SAFETY: room in the window that was taken for blocks.
+            let place = unsafe { AtomicU64::from_ptr(at.cast()) };
+            place.store(u64::from_le_bytes(bytes), Ordering::Relaxed);
+        }
+        let session = self.recording.session();
+        session.filters.store(filters_word(offset, block.len() as u32), Ordering::Release);
+        session.flags.fetch_or(flag::FILTERED, Ordering::Relaxed);
+        self.recording.raise_generation();
+    }
+
+    fn remove(&self) {
+        let session = self.recording.session();
+        session.flags.fetch_and(!flag::FILTERED, Ordering::Relaxed);
+        session.filters.store(0, Ordering::Relaxed);
+        self.recording.raise_generation();
+    }
+}
+
+/// An object for events with a number.
+fn object(text: &str) -> Vec<u8> {
+    let number = Member { name: "number".into(), of: Scalar::U64.into() };
+    let contexts = Layout::program_contexts();
+    let layout = Layout { fields: vec![number], contexts, ..Layout::default() };
+    compile(text, &layout).expect("a filter").into_object().encode().expect("an object")
+}
+
+/// Visits every CPU, if a process waits for that.
+fn visit_if_asked(world: &World) -> bool {
+    let header = world.window.header();
+    let asked = header.visits_asked.load(Ordering::Acquire);
+    if asked == header.visits_done.load(Ordering::Relaxed) {
+        return false;
+    }
+    let before = CpuSet::current().expect("this thread's");
+    for cpu in (0..1024).filter(|&cpu| before.contains(cpu)) {
+        CpuSet::only(cpu).apply().expect("a CPU");
+    }
+    before.apply().expect("as before");
+    header.visits_done.store(asked, Ordering::Release);
+    true
+}
+
+fn emit_all(event: &world::Event, numbers: std::ops::Range<u64>) {
+    numbers.for_each(|number| event.emit(number));
+}
+
+#[test]
+fn what_a_filter_does_not_pass_is_not_recorded() {
+    let world = world();
+    let recording = world.session("pass:*", Sizes::default(), |_| {});
+    let event = world.event(c"pass", c"number");
+    let other = world.event(c"pass", c"other");
+    let mut filters = Filters::of(recording);
+    emit_all(&event, 0..2); // unfiltered
+    filters.set(&[("pass:number", &object("number % 10 == 3"))]);
+    emit_all(&event, 10..30);
+    emit_all(&other, 90..92); // no filter is about it
+    filters
+        .set(&[("pass:*", &object("number >= 45 && number < 50")), ("*", &object("number & 1"))]);
+    emit_all(&event, 40..60);
+    emit_all(&other, 40..60);
+    filters.remove();
+    emit_all(&event, 70..72);
+    let expected = [0, 1, 13, 23, 45, 45, 47, 47, 49, 49, 70, 71, 90, 91];
+    assert_eq!(recording.numbers(), expected);
+    assert_eq!(recording.discards(), 0);
+}
+
+#[test]
+fn events_without_what_is_needed_are_not_recorded() {
+    let world = world();
+    let recording = world.session("lacks:*", Sizes::default(), |_| {});
+    let event = world.event(c"lacks", c"number");
+    let mut filters = Filters::of(recording);
+    let size = Member { name: "size".into(), of: Scalar::U64.into() };
+    let layout = Layout { fields: vec![size], ..Layout::default() };
+    let other = compile("size > 0", &layout).expect("a filter").into_object();
+    let other = other.encode().expect("an object");
+    filters.set(&[("*", &other)]);
+    emit_all(&event, 0..5);
+    assert_eq!((recording.numbers(), recording.discards()), (vec![], 0));
+    // It has it, as something else than the filter takes it for: the recorder is to look again.
+    let text = Member { name: "number".into(), of: trackway_filter::layout::Type::String };
+    let layout = Layout { fields: vec![text], ..Layout::default() };
+    let text = compile("number == \"x\"", &layout).expect("a filter").into_object();
+    let revision = || world.window.header().events_revision.load(Ordering::Relaxed);
+    let before = revision();
+    filters.set(&[("*", &text.encode().expect("an object"))]);
+    emit_all(&event, 5..10);
+    assert_eq!((recording.numbers(), recording.discards()), (vec![], 5));
+    assert!(revision() > before);
+}
+
+#[test]
+fn contexts_are_those_of_who_emits() {
+    let world = world();
+    let recording = world.session("context:*", Sizes::default(), |_| {});
+    let event = world.event(c"context", c"number");
+    let mut filters = Filters::of(recording);
+    let mut expected = Vec::new();
+    let (pid, own) = (std::process::id(), trackway_sys::thread::tid());
+    for (number, (text, passes)) in [
+        (format!("$ctx.vpid == {pid}"), true),
+        (format!("$ctx.vpid == {}", pid + 1), false),
+        (format!("$ctx.vtid == {own}"), true),
+        ("$ctx.procname == \"filters-test\"".into(), true),
+        ("$ctx.procname == \"filters*\" && number >= 0".into(), true),
+        ("$ctx.procname == \"other\"".into(), false),
+        ("length($ctx.procname) == 12".into(), true),
+    ]
+    .into_iter()
+    .enumerate()
+    {
+        // SAFETY: a C string; the thread's own name.
+        unsafe { libc::prctl(libc::PR_SET_NAME, c"filters-test".as_ptr()) };
+        filters.set(&[("*", &object(&text))]);
+        for repeated in 0..3 {
+            event.emit(10 * number as u64 + repeated);
+            if passes {
+                expected.push(10 * number as u64 + repeated);
+            }
+        }
+    }
+    assert_eq!(recording.numbers(), expected);
+}
+
+#[test]
+fn state_is_a_filters_and_goes_on_with_it() {
+    let world = world();
+    let recording = world.session("state:*", Sizes::default(), |_| {});
+    let event = world.event(c"state", c"number");
+    let other = world.event(c"state", c"other");
+    let mut filters = Filters::of(recording);
+    let third = object("count() % 3 == 0");
+    filters.set(&[("*", &third)]);
+    emit_all(&event, 0..4); // 0 3
+    recording.raise_generation();
+    emit_all(&event, 4..8); // 6
+    emit_all(&other, 8..10); // 9: it counts for both events
+    filters.set_again(&[("*", &third)]);
+    emit_all(&event, 10..13); // 12
+    filters.set(&[("*", &third)]);
+    emit_all(&event, 20..22); // another one: 20
+    filters.set(&[("*", &object("changed(number / 4)"))]);
+    emit_all(&event, 30..42);
+    assert_eq!(recording.numbers(), [0, 3, 6, 9, 12, 20, 30, 32, 36, 40]);
+}
+
+#[test]
+fn what_is_no_filter_records_nothing_and_is_counted() {
+    let world = world();
+    let recording = world.session("hostile:*", Sizes::default(), |_| {});
+    let event = world.event(c"hostile", c"number");
+    let mut filters = Filters::of(recording);
+    let mut events = 0;
+    for block in [&b"nonsense"[..], &[0; 200], b"twb\x01\xff\xff\xff\xff"] {
+        filters.publish(block);
+        emit_all(&event, 0..3);
+        events += 3;
+        assert_eq!((recording.numbers(), recording.discards()), (vec![], events));
+    }
+    // A program that the verifier refuses: it loads beyond its slots.
+    let mut beyond = object("number > 3");
+    let size = beyond.len();
+    let load = beyond.iter().rposition(|&byte| byte == 0x79).expect("a load");
+    beyond[load + 2] = 80;
+    assert_eq!(beyond.len(), size);
+    filters.set(&[("*", &beyond)]);
+    emit_all(&event, 0..3);
+    assert_eq!((recording.numbers(), recording.discards()), (vec![], events + 3));
+    // Nor is a block believed that is said to be behind the window's end.
+    recording.session().filters.store(filters_word(1 << 37, 64), Ordering::Relaxed);
+    recording.raise_generation();
+    emit_all(&event, 0..3);
+    assert_eq!((recording.numbers(), recording.discards()), (vec![], events + 6));
+}
+
+/// Each record is one that a filter let pass which was there while it was emitted; and what all
+/// filters of that time would have let pass is recorded, or counted.
+#[test]
+fn threads_record_by_one_filter_or_the_next() {
+    const THREADS: u64 = 3;
+    const EVENTS: u64 = 30_000;
+    let world = world();
+    let sizes = Sizes { sub_shift: 17, count_shift: 4, ..Sizes::default() };
+    let recording = world.session("race:*", sizes, |_| {});
+    let event = world.event(c"race", c"number");
+    let mut filters = Filters::of(recording);
+    let objects: Vec<Vec<u8>> =
+        (0..8).map(|filter| object(&format!("number % 8 == {filter}"))).collect();
+    filters.set(&[("*", &objects[0])]);
+    // Filter n lets pass what is n modulo 8.
+    let (begun, done) = (AtomicU32::new(0), AtomicU32::new(0));
+    let is_over = AtomicBool::new(false);
+    let mut emitted: Vec<(u64, u32, u32)> = std::thread::scope(|scope| {
+        let emit = |thread: u64| {
+            let (begun, done) = (&begun, &done);
+            move || {
+                let numbers = (0..EVENTS).map(|number| number * THREADS + thread);
+                let emitted: Vec<_> = numbers
+                    .map(|number| {
+                        let from = done.load(Ordering::SeqCst);
+                        event.emit(number);
+                        (number, from, begun.load(Ordering::SeqCst))
+                    })
+                    .collect();
+                emitted
+            }
+        };
+        let threads: Vec<_> = (0..THREADS).map(|thread| scope.spawn(emit(thread))).collect();
+        let changer = scope.spawn(|| {
+            while !is_over.load(Ordering::Relaxed) {
+                let next = begun.fetch_add(1, Ordering::SeqCst) + 1;
+                filters.set(&[("*", &objects[next as usize % 8])]);
+                done.store(next, Ordering::SeqCst);
+                visit_if_asked(world);
+            }
+        });
+        let emitted: Vec<_> =
+            threads.into_iter().flat_map(|thread| thread.join().expect("no panic")).collect();
+        is_over.store(true, Ordering::Relaxed);
+        changer.join().expect("no panic");
+        emitted
+    });
+    emitted.sort_unstable();
+    let recorded = recording.numbers();
+    let passes = |number: u64, filter: u32| number % 8 == u64::from(filter) % 8;
+    let mut missing = 0;
+    for &(number, from, to) in &emitted {
+        let is_recorded = recorded.binary_search(&number).is_ok();
+        let any = (from..=to).any(|filter| passes(number, filter));
+        let all = (from..=to).all(|filter| passes(number, filter));
+        assert!(any || !is_recorded, "{number} was recorded, with {from} to {to}");
+        missing += u64::from(all && !is_recorded);
+    }
+    assert!(begun.load(Ordering::Relaxed) > 100, "filters changed");
+    assert!(recorded.len() > 1000, "something was recorded");
+    assert!(missing <= recording.discards(), "{missing} of {}", recording.discards());
+}
