@@ -89,9 +89,9 @@ enum Outcome {
 }
 
 /// Records in session `index` by whatever way works, or counts the record as discarded. `named` are
-/// all sessions that the site found in the word, which see to themselves. `judged` is the generation
-/// in which the session's filters have let the event pass already. False if the word is not one of
-/// the window that the process is in: then nothing was done.
+/// all sessions that the site found in the word, which see to themselves. `judged` is the
+/// generation in which the session's filters have let the event pass already. False if the word is
+/// not one of the window that the process is in: then nothing was done.
 ///
 /// # Safety
 /// As [`crate::record::emit`].

@@ -7,10 +7,11 @@
 //! sequence counts, so that each CPU has counters of its own without an atomic instruction; and
 //! there is a part in the place of a phase, so that nobody new comes in while it is waited for.
 //!
-//! **Who writes.** A thread with sequences adds one to the line of the CPU that it is on, to
-//! `entered` by [`crate::rseq::add_one`], which in the same sequence looks whether the link is still
-//! there, then to `left` of the line of the CPU on which it is by then. A thread without sequences
-//! adds to a line for all such, by atomic instructions, and looks at the link behind that.
+//! **Who writes.** A thread with sequences adds one to the line of the CPU that it is on: to
+//! `entered` by [`crate::rseq::add_one`], which in the same sequence looks whether the link is
+//! still there, then to `left` of the line of the CPU on which it is by then. A thread without
+//! sequences adds to a line for all such, by atomic instructions, and looks at the link behind
+//! that.
 //!
 //! **Why nobody is inside.** Whoever uses a part anew has
 //!

@@ -30,8 +30,8 @@
 //! (loom), Miri and tests can own all three. After Desnoyers and Dagenais, "Lockless multi-core
 //! high-throughput buffering scheme for kernel tracing" (2012), section 3, for packets, sub-buffer
 //! switch and flight recorder; the committing store replaces its reserve and commit counters. The
-//! paper's own algorithm is in [`lockless`]. By the same sequences it is counted who is inside of code
-//! that is to be written over: [`inside`].
+//! paper's own algorithm is in [`lockless`]. By the same sequences it is counted who is inside of
+//! code that is to be written over: [`inside`].
 #![cfg_attr(not(test), no_std)]
 
 pub mod claim;

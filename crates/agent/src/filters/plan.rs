@@ -101,8 +101,8 @@ impl Plan {
             procname.length = end.unwrap_or(PROCNAME_BYTES) as u32;
         }
         let contexts = Contexts { vpid: who.pid, vtid: who.tid, procname };
-        // SAFETY: headroom and payload lie one behind the other, and nobody else writes there. (What
-        // of the headroom nobody has written is not looked at: no word speaks of it.)
+        // SAFETY: headroom and payload lie one behind the other, and nobody else writes there.
+        // (What of the headroom nobody has written is not looked at: no word speaks of it.)
         let bytes = unsafe { core::slice::from_raw_parts(bytes, BEGIN + size) };
         // SAFETY: by contract; `link` has put so many there.
         let steps =
