@@ -75,7 +75,7 @@ pub fn compile_for(text: &str, layouts: &[Layout]) -> Result<CompiledFor, Error>
 
 /// As [`compile_for`], and for events that nobody has described yet: alternatives for the
 /// combinations of kinds that what `text` names could have, behind those of `layouts`, as long as
-/// they take no more than so many bytes. So a program that comes later is filtered from its first
+/// they take no more than so many bytes; one there is in any case. So a program that comes later is filtered from its first
 /// event on.
 ///
 /// What depends on more than kinds (labels of enumerations, types of elements) has alternatives for
@@ -110,7 +110,8 @@ pub fn compile_for_any(
                 continue;
             }
         }
-        if bytes > generic_bytes || groups.len() == ALTERNATIVES_MAX {
+        let is_full = bytes > generic_bytes || groups.len() == ALTERNATIVES_MAX;
+        if is_full && !groups.is_empty() {
             break;
         }
         groups.push(Group { filter, is_wide: true, layouts: Vec::new() });

@@ -217,6 +217,8 @@ impl Recording {
                 channel.free_claims_of_the_dead(self.home.window());
                 channel.adopt_regions(&self.home);
                 if is_news {
+                    // First what is about them: no event of a kind that is new passes by chance.
+                    channel.look_at_new_events(&self.home, notices);
                     // Who described them may have been killed before it set their bits.
                     slot::enable_selected(self.home.window(), &channel.layout);
                 }
@@ -377,7 +379,7 @@ fn build_all(
     built: &mut Vec<Channel>,
 ) -> Result<(), RecordError> {
     for (settings, class) in channels {
-        built.push(Channel::build(home, session, settings, *class)?);
+        built.push(Channel::build(home, session, settings, *class, None)?);
     }
     Ok(())
 }
