@@ -50,6 +50,7 @@ mod trace;
 mod tracefiles;
 mod users;
 pub mod versions;
+mod visits;
 
 pub use error::RecordError;
 pub use home::Home;
