@@ -10,6 +10,8 @@ mod blocking;
 mod changes;
 #[path = "session/clock.rs"]
 mod clock;
+#[path = "session/filter_rules.rs"]
+mod filter_rules;
 #[path = "session/guides.rs"]
 mod guides;
 #[path = "session/killed.rs"]

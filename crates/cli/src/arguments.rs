@@ -74,6 +74,7 @@ pub(crate) enum Verb {
 ///
 ///   trackway record -- ./app --its-args
 ///   trackway record --preload libc,pthread -- xz -T2 big.tar
+///   trackway record --filter 'web:*: status >= 400 && path == "/api/*"' -- ./server
 ///
 /// The command runs as it would without trackway: its input, output and exit status are its own.
 /// Trackway's own errors before the command starts end with status 125, a command that cannot be
@@ -96,6 +97,10 @@ pub(crate) struct RecordArguments {
     /// of its events, ! in front excludes [default: all events]
     #[arg(long, value_name = "PATTERN")]
     pub(crate) on: Vec<String>,
+    /// Record of the events that PATTERN is for (or of all) those of which EXPR is true; of several
+    /// filters, all must be (docs/guides/filters.md)
+    #[arg(long, value_name = "[PATTERN: ]EXPR", allow_hyphen_values = true)]
+    pub(crate) filter: Vec<String>,
     /// What every record says besides its fields: vpid, vtid, procname, or none
     #[arg(long, value_name = "LIST", default_value = "vtid")]
     pub(crate) context: String,
@@ -127,8 +132,8 @@ pub(crate) struct RecordArguments {
     #[arg(long, value_enum, value_name = "WAY", default_value_t = ReserveBy::Rseq)]
     pub(crate) reserve: ReserveBy,
     /// Channels, events and buffers as in this file, which trackway session save writes
-    #[arg(long, value_name = "FILE", conflicts_with_all = ["on", "context", "buffer_size",
-        "sub_buffers", "tracefile_size", "tracefile_count", "overwrite", "reserve"])]
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["on", "filter", "context",
+        "buffer_size", "sub_buffers", "tracefile_size", "tracefile_count", "overwrite", "reserve"])]
     pub(crate) config: Option<PathBuf>,
     /// Say nothing but errors
     #[arg(short, long)]

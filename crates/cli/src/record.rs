@@ -4,7 +4,8 @@ use std::process::ExitCode;
 
 use anyhow::Context as _;
 use trackway_recorder::{
-    BufferOptions, ChannelSpec, CommandEnd, Notices, RecordOptions, Recovered, Reserve, Tracefiles,
+    BufferOptions, ChannelSpec, CommandEnd, FilterSpec, Notices, RecordOptions, Recovered, Reserve,
+    Tracefiles,
 };
 
 use crate::arguments::{RecordArguments, RecoverArguments, ReserveBy};
@@ -26,6 +27,7 @@ pub(crate) fn run(arguments: &RecordArguments) -> anyhow::Result<ExitCode> {
     let options = RecordOptions {
         output: arguments.output.clone(),
         patterns: arguments.on.clone(),
+        filters: filters_of(&arguments.filter)?,
         contexts: trackway_recorder::parse_contexts(&arguments.context)?,
         helpers: trackway_recorder::parse_preload(arguments.preload.as_deref().unwrap_or(""))?,
         buffers: BufferOptions {
@@ -50,6 +52,14 @@ pub(crate) fn run(arguments: &RecordArguments) -> anyhow::Result<ExitCode> {
         CommandEnd::Exited(code) => Ok(ExitCode::from(code)),
         CommandEnd::Killed(signal) => trackway_sys::signal::die_of(signal),
     }
+}
+
+/// Filters as they were typed.
+pub(crate) fn filters_of(texts: &[String]) -> anyhow::Result<Vec<FilterSpec>> {
+    let filters: Vec<FilterSpec> = texts.iter().map(|text| FilterSpec::new(text)).collect();
+    let channel = ChannelSpec { filters, ..ChannelSpec::default() };
+    channel.check_filters()?;
+    Ok(channel.filters)
 }
 
 /// The channels of a session's file, for a command: that is one user's.

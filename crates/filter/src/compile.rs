@@ -6,15 +6,18 @@ use trackway_jit::Kind;
 
 use crate::emit::emit;
 use crate::error::{Error, Topic, Warning};
+use crate::generic;
 use crate::graph::{Unsupported, graph};
 use crate::layout::Layout;
 use crate::object::{Alternative, Object};
-use crate::parse::parse;
+use crate::parse::{Parsed, parse};
 use crate::span::Span;
-use crate::types::{Expr, Filter, Node, Options, check, check_with};
+use crate::types::{Expr, Filter, Node, Options, check, check_parsed};
 
 /// Most alternatives of an object.
 const ALTERNATIVES_MAX: usize = 255;
+/// Bytes of an instruction in an object.
+const INSTRUCTION_BYTES: usize = 8;
 
 /// A filter for one event.
 #[derive(Debug, Clone, PartialEq)]
@@ -63,39 +66,137 @@ pub fn compile(text: &str, layout: &Layout) -> Result<Compiled, Error> {
 ///
 /// What is wrong with `text` in all of the events, and what one filter cannot serve together.
 pub fn compile_for(text: &str, layouts: &[Layout]) -> Result<CompiledFor, Error> {
-    let parsed = parse(text)?;
-    let checked: Vec<Result<Filter, Error>> =
-        layouts.iter().map(|layout| check(text, layout)).collect();
-    if checked.iter().all(Result::is_err) {
-        let errors = checked.into_iter().filter_map(Result::err).collect();
-        return Err(worst(text, errors));
+    let observed = Observed::new(text, layouts)?;
+    if observed.groups.is_empty() {
+        return Err(worst(text, observed.errors));
     }
-    let mut warnings = parsed.warnings;
-    let mut groups: Vec<Group> = Vec::new();
-    for (index, (checked, layout)) in checked.into_iter().zip(layouts).enumerate() {
-        match checked {
-            Ok(filter) => {
-                for warning in &filter.warnings {
-                    if !warnings.contains(warning) {
-                        warnings.push(warning.clone());
-                    }
-                }
-                join(text, &mut groups, layouts, index, filter)?;
+    assemble(text, observed.groups, layouts.len(), observed.warnings)
+}
+
+/// As [`compile_for`], and for events that nobody has described yet: alternatives for the
+/// combinations of kinds that what `text` names could have, behind those of `layouts`, as long as
+/// they take no more than so many bytes; one there is in any case. So a program that comes later is filtered from its first
+/// event on.
+///
+/// What depends on more than kinds (labels of enumerations, types of elements) has alternatives for
+/// `layouts` alone. Is there none at all, no event is recorded: `layouts` may have one later.
+///
+/// # Errors
+///
+/// What is wrong with `text` whatever events there may be, and what one filter cannot serve
+/// together. That `layouts` lack something is no error ([`check_for`]).
+pub fn compile_for_any(
+    text: &str,
+    layouts: &[Layout],
+    generic_bytes: usize,
+) -> Result<CompiledFor, Error> {
+    let Observed { mut groups, mut warnings, errors } = Observed::new(text, layouts)?;
+    let parsed = parse(text)?;
+    let possible = generic::possible(&parsed);
+    if groups.is_empty() && !possible.is_plausible {
+        let is_known = |error: &Error| error.topic != Topic::Unknown;
+        return Err(errors.into_iter().find(is_known).unwrap_or(possible.error(text)));
+    }
+    let mut bytes = 0;
+    let mut unsupported = None;
+    for filter in possible.filters {
+        if groups.iter().any(|group| needs(&group.filter).eq(needs(&filter))) {
+            continue;
+        }
+        match alternative(text, &filter) {
+            Ok(alternative) => bytes += size_of(&alternative),
+            Err(error) => {
+                unsupported.get_or_insert(error);
+                continue;
             }
-            // Events that lack something are those that are not meant.
-            Err(error) if error.topic == Topic::Unknown => {}
-            Err(error) => warnings.push(Error {
-                message: format!("{} is not recorded: {}", layout.event, error.message),
-                ..error
-            }),
+        }
+        let is_full = bytes > generic_bytes || groups.len() == ALTERNATIVES_MAX;
+        if is_full && !groups.is_empty() {
+            break;
+        }
+        groups.push(Group { filter, is_wide: true, layouts: Vec::new() });
+    }
+    if groups.is_empty() {
+        if let Some(error) = unsupported {
+            return Err(error);
+        }
+        let message = "no event is known yet for which this can be compiled: none is recorded \
+                       until there is one";
+        warnings.push(Error::new(Topic::Unknown, whole(text), message));
+        let never = check("false", &Layout::default())?;
+        groups.push(Group { filter: never, is_wide: true, layouts: Vec::new() });
+    }
+    assemble(text, groups, layouts.len(), warnings)
+}
+
+/// Whether `text` can be meant for one of these events, of which there is one at least.
+///
+/// # Errors
+///
+/// What is wrong with `text`, in all of them.
+pub fn check_for(text: &str, layouts: &[Layout]) -> Result<(), Error> {
+    parse(text)?;
+    let mut errors = Vec::new();
+    for layout in layouts {
+        match check(text, layout) {
+            Ok(_) => return Ok(()),
+            Err(error) => errors.push(error),
         }
     }
+    Err(worst(text, errors))
+}
+
+/// What `text` comes to for events that are known.
+struct Observed {
+    groups: Vec<Group>,
+    warnings: Vec<Warning>,
+    /// Of events that are not recorded.
+    errors: Vec<Error>,
+}
+
+impl Observed {
+    fn new(text: &str, layouts: &[Layout]) -> Result<Self, Error> {
+        let parsed = parse(text)?;
+        let mut observed =
+            Self { groups: Vec::new(), warnings: parsed.warnings.clone(), errors: Vec::new() };
+        for (index, layout) in layouts.iter().enumerate() {
+            let warnings = match check_parsed(&parsed, layout, Options::default()) {
+                Ok(filter) => {
+                    let warnings = filter.warnings.clone();
+                    join(&parsed, text, &mut observed.groups, layouts, index, filter)?;
+                    warnings
+                }
+                Err(error) => {
+                    observed.errors.push(error.clone());
+                    // Events that lack something are those that are not meant.
+                    let message = format!("{} is not recorded: {}", layout.event, error.message);
+                    let is_meant = error.topic != Topic::Unknown;
+                    is_meant.then_some(Error { message, ..error }).into_iter().collect()
+                }
+            };
+            for warning in warnings {
+                if !observed.warnings.contains(&warning) {
+                    observed.warnings.push(warning);
+                }
+            }
+        }
+        Ok(observed)
+    }
+}
+
+/// The object of these alternatives.
+fn assemble(
+    text: &str,
+    mut groups: Vec<Group>,
+    layouts_count: usize,
+    warnings: Vec<Warning>,
+) -> Result<CompiledFor, Error> {
     if groups.len() > ALTERNATIVES_MAX {
         return Err(limit(text, "there are too many kinds of events for one filter".into()));
     }
     // What has no such element has the sequence, and so has what does have the element.
     groups.sort_by_key(|group| lacks_elements(&group.filter.root));
-    let mut alternatives = vec![None; layouts.len()];
+    let mut alternatives = vec![None; layouts_count];
     for (number, group) in groups.iter().enumerate() {
         for &layout in &group.layouts {
             alternatives[layout] = Some(number);
@@ -110,6 +211,13 @@ pub fn compile_for(text: &str, layouts: &[Layout]) -> Result<CompiledFor, Error>
             .collect::<Result<_, _>>()?,
     };
     Ok(CompiledFor { object, filters, alternatives, warnings })
+}
+
+/// About what an alternative takes in an object, in bytes.
+fn size_of(alternative: &Alternative) -> usize {
+    let needs: usize = alternative.needs.iter().map(|need| need.path.len() + 2).sum();
+    let programs = alternative.programs.iter().flatten().count() * INSTRUCTION_BYTES;
+    needs + alternative.constants.len() + programs
 }
 
 /// Events with the same needs: those who run filters cannot tell them apart.
@@ -132,7 +240,7 @@ fn is_same(a: &Filter, b: &Filter) -> bool {
 }
 
 /// The needs whose elements an expression reads.
-fn read_elements(expr: &Expr, reads: &mut BTreeSet<usize>) {
+pub(crate) fn read_elements(expr: &Expr, reads: &mut BTreeSet<usize>) {
     if let Node::Element(need, _) | Node::Any(need, _) = expr.node {
         reads.insert(need);
     }
@@ -143,6 +251,7 @@ fn read_elements(expr: &Expr, reads: &mut BTreeSet<usize>) {
 
 /// Adds an event to the group that has its needs.
 fn join(
+    parsed: &Parsed,
     text: &str,
     groups: &mut Vec<Group>,
     layouts: &[Layout],
@@ -154,7 +263,7 @@ fn join(
         groups.push(Group { filter, is_wide: false, layouts: vec![index] });
         return Ok(());
     };
-    let wide = |index: usize| check_with(text, &layouts[index], Options { all_are_wide: true });
+    let wide = |index: usize| check_parsed(parsed, &layouts[index], Options { all_are_wide: true });
     if group.is_wide || !is_same(&group.filter, &filter) {
         // Integers without a sign may differ in width only, and the widest serve all.
         let (first, this) = (wide(group.layouts[0])?, wide(index)?);

@@ -66,6 +66,7 @@ mod emit;
 pub mod error;
 pub mod evaluate;
 pub mod explain;
+mod generic;
 mod graph;
 pub mod layout;
 pub mod number;

@@ -5,6 +5,7 @@ use std::fs;
 use std::io;
 use std::path::Path;
 
+use trackway_session::FilterSpec;
 use trackway_sys::clock::monotonic_ns;
 
 use crate::channel::{self, Channel, End};
@@ -20,7 +21,7 @@ impl Recording {
         settings: &ChannelSettings,
         class: u32,
     ) -> Result<(), RecordError> {
-        let mut channel = self.make_channel(settings, class)?;
+        let mut channel = self.make_channel(settings, class, None)?;
         channel.activate();
         self.channels.push(channel);
         Ok(())
@@ -37,20 +38,27 @@ impl Recording {
         let place = self.place_of(old)?;
         // Without rules: until the other's bits are its, no event may have both.
         let ruleless = ChannelSettings { rules: String::new(), ..settings.clone() };
-        let mut channel = self.make_channel(&ruleless, class)?;
+        let mut channel = self.make_channel(&ruleless, class, Some(place))?;
+        if let Err(error) = channel.filter_for(&self.home, &settings.rules) {
+            channel.undo(&self.home);
+            return Err(error);
+        }
         channel.succeed(&self.channels[place], &settings.rules);
         self.channels.push(channel);
         Ok(())
     }
 
-    /// A channel that no writer has been let in to; readers know of its streams.
+    /// A channel that no writer has been let in to, in the place of one of ours or not; readers
+    /// know of its streams.
     fn make_channel(
         &mut self,
         settings: &ChannelSettings,
         class: u32,
+        place: Option<usize>,
     ) -> Result<Channel, RecordError> {
         let session = self.session.as_ref().ok_or(RecordError::Lost("it is only recovered"))?;
-        let mut channel = Channel::build(&self.home, session, settings, class)?;
+        let before = place.map(|place| &self.channels[place]);
+        let mut channel = Channel::build(&self.home, session, settings, class, before)?;
         self.publish_to(&channel);
         channel.begin_at(monotonic_ns());
         self.trace.metadata.declare_class(class, contexts_of(channel.layout.contexts));
@@ -87,10 +95,23 @@ impl Recording {
     }
 
     /// Records these events in the channel of class `class`.
-    pub fn set_rules(&self, class: u32, rules: &str) -> Result<(), RecordError> {
-        let channel = &self.channels[self.place_of(class)?];
+    pub fn set_rules(&mut self, class: u32, rules: &str) -> Result<(), RecordError> {
+        let place = self.place_of(class)?;
+        let channel = &mut self.channels[place];
+        channel.filter_for(&self.home, rules)?;
         channel.slot.set_rules(&channel.layout, rules);
         Ok(())
+    }
+
+    /// Records of the events of the channel of class `class` those of which these filters are true;
+    /// what is perhaps not meant in them, for people.
+    pub fn set_filters(
+        &mut self,
+        class: u32,
+        filters: &[FilterSpec],
+    ) -> Result<Vec<String>, RecordError> {
+        let place = self.place_of(class)?;
+        self.channels[place].set_filters(&self.home, filters)
     }
 
     /// Records these processes in the channel of class `class`, as `trackway_schema::ProcessRules`

@@ -12,10 +12,11 @@ use trackway_abi::session::{Session, flag};
 use trackway_abi::window::EVENTS_MAX;
 use trackway_ring::claim::Claim;
 use trackway_schema::EventDescription;
-use trackway_session::Use;
+use trackway_session::{FilterSpec, Use};
 use trackway_sys::clock::monotonic_ns;
 use trackway_window::{AllocateError, Owner, ProcessSlot, SessionLayout, Way, Window};
 
+use crate::filters::Filters;
 use crate::give_back::{self, Thrift};
 use crate::lockless::Lockless;
 use crate::memory::{FileMemory, Pool};
@@ -47,6 +48,9 @@ pub(crate) struct Channel {
     pub(crate) begin_ts: u64,
     /// When what is not needed is given back; `None`: it is kept.
     pub(crate) thrift: Option<Thrift>,
+    pub(crate) filters: Filters,
+    /// Why they cannot be made good for events that came later, as it was said last.
+    filters_said: Option<String>,
     /// Sub-buffers that a region gets whose first record found no memory.
     asked_subs: u64,
     /// Ids of events, as far as they were seen: by event.
@@ -83,14 +87,16 @@ pub(crate) enum End {
 
 impl Channel {
     /// Builds a channel in a free slot, with streams of this class; writers may come in as soon as
-    /// it is activated.
+    /// it is activated. What filters remember it goes on with where it was `before`.
     pub(crate) fn build(
         home: &Home,
         session: &SessionSettings,
         settings: &ChannelSettings,
         class: u32,
+        before: Option<&Self>,
     ) -> Result<Self, RecordError> {
         let slot = Slot::take(home)?;
+        let filters_word = slot.session().filters.load(Ordering::Relaxed);
         let layout = match slot.build(home, session, settings, class, cpus::possible()) {
             Ok(layout) => layout,
             Err(error) => {
@@ -100,8 +106,17 @@ impl Channel {
             }
         };
         let names = StreamNames::new(&settings.name, class);
+        let filters = Filters::of_slot(home, &slot, filters_word, &layout.control_area());
         let mut channel = Self::assemble(home, slot, layout, names, !settings.buffers.whole);
-        if let Err(error) = channel.back_initially(home, settings) {
+        channel.filters = filters;
+        if let Some(before) = before {
+            channel.filters.inherit(&before.filters);
+        }
+        let built = channel.back_initially(home, settings).and_then(|()| {
+            // Before anybody is let in.
+            channel.filters.set(home, &channel.slot, &settings.filters, &settings.rules)
+        });
+        if let Err(error) = built {
             channel.undo(home);
             return Err(error);
         }
@@ -112,6 +127,7 @@ impl Channel {
 
     /// Frees the slot of a channel that no writer was ever let in to.
     pub(crate) fn undo(&self, home: &Home) {
+        self.filters.leave(self.session());
         let _ = self.slot.free(home, true);
     }
 
@@ -146,6 +162,8 @@ impl Channel {
             pool_dry: false,
             begin_ts: monotonic_ns(),
             thrift: None,
+            filters: Filters::default(),
+            filters_said: None,
             asked_subs: ASKED_SUBS_MIN,
             ids_seen: vec![0; EVENTS_MAX],
             ids_known: 0,
@@ -290,6 +308,35 @@ impl Channel {
         self.activate();
         other.slot.pass_on(&self.layout);
         self.slot.set_rules(&self.layout, rules);
+    }
+
+    /// Puts these filters into force; what is perhaps not meant in them, for people.
+    pub(crate) fn set_filters(
+        &mut self,
+        home: &Home,
+        filters: &[FilterSpec],
+    ) -> Result<Vec<String>, RecordError> {
+        let rules = self.filters.rules().to_owned();
+        self.filters.set(home, &self.slot, filters, &rules)
+    }
+
+    /// Makes its filters good for the events that these rules select.
+    pub(crate) fn filter_for(&mut self, home: &Home, rules: &str) -> Result<(), RecordError> {
+        self.filters.refresh(home, &self.slot, rules)
+    }
+
+    /// Makes its filters good for the events that have come since; where they cannot be, that is
+    /// said, once.
+    pub(crate) fn look_at_new_events(&mut self, home: &Home, notices: &Notices) {
+        let rules = self.filters.rules().to_owned();
+        let failure = self.filters.refresh(home, &self.slot, &rules).err();
+        let said = failure.map(|error| error.to_string());
+        if let Some(why) = &said
+            && self.filters_said.as_ref() != Some(why)
+        {
+            notices.say(format_args!("not made good for events that are new: {why}"));
+        }
+        self.filters_said = said;
     }
 
     /// Says that the recorder is alive; writers that took it for dead switched their events off.
@@ -460,6 +507,7 @@ impl Channel {
     /// Frees the slot and its memory; or leaves that, where a live claimer keeps the memory, or
     /// somebody keeps the window locked, to whoever comes next.
     pub(crate) fn dispose(&self, home: &Home, kept_out: KeptOut) {
+        self.filters.leave(self.session());
         let is_freed = !kept_out.claimed
             && slot::nobody_has_a_slot(home.window(), self.lockless().map(Lockless::buffer))
             && self.slot.free(home, kept_out.no_sequence).is_ok();

@@ -201,6 +201,9 @@ impl Desk {
             }
             Effect::End { class } => parts.end_channel(class, notices)?,
             Effect::SetRules { class, rules } => parts.set_rules(class, &rules, notices)?,
+            Effect::SetFilters { class, filters } => {
+                parts.set_filters(class, &filters, notices)?;
+            }
             Effect::SetProcesses { class, spec } => {
                 parts.set_processes(class, &processes::rules_text(&spec)?, notices)?;
             }

@@ -68,6 +68,8 @@ pub enum RecordError {
     SessionStopped(String, u32),
     /// What no session can be.
     Spec(SpecError),
+    /// A filter that makes no sense: the lines that say why, with the place in it.
+    Filter(String),
     /// A recorder refused what it was asked.
     Refused(Refusal),
 }
@@ -228,6 +230,7 @@ impl core::fmt::Display for RecordError {
                 write!(formatter, "the recorder of session '{name}' (process {pid}) is stopped")
             }
             Self::Spec(error) => write!(formatter, "{error}"),
+            Self::Filter(lines) => write!(formatter, "filter:\n{lines}"),
             Self::Refused(refusal) => formatter.write_str(&refusal.why),
         }
     }

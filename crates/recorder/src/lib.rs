@@ -22,10 +22,12 @@ mod descendants;
 mod desk;
 pub mod elf;
 mod error;
+mod filters;
 mod give_back;
 mod home;
 mod live;
 mod lockless;
+mod meant;
 mod memory;
 mod metadata;
 mod origins;
@@ -48,6 +50,7 @@ mod trace;
 mod tracefiles;
 mod users;
 pub mod versions;
+mod visits;
 
 pub use error::RecordError;
 pub use home::Home;
@@ -59,8 +62,8 @@ pub use serve::{Begun, Talk, serve};
 pub use slot::{ChannelSettings, SessionSettings};
 pub use totals::Totals;
 pub use trackway_session::{
-    BufferOptions, BuffersError, ByteCount, ChannelSpec, Level, LevelError, Levels, Line, Mode,
-    OptionError, Reserve, RuleSpec, SessionSpec, SpecError, Time, Tracefiles, TracefilesError,
-    USERS_MAX, is_name, parse_contexts, parse_duration, parse_preload, parse_size, protocol,
-    rules_text,
+    BufferOptions, BuffersError, ByteCount, ChannelSpec, FilterSource, FilterSpec, Level,
+    LevelError, Levels, Line, Mode, OptionError, Reserve, RuleSpec, SessionSpec, SpecError, Time,
+    Tracefiles, TracefilesError, USERS_MAX, is_name, parse_contexts, parse_duration, parse_preload,
+    parse_size, protocol, rules_text,
 };

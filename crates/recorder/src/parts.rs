@@ -10,9 +10,10 @@
 //!
 //! [`machine`]: trackway_session::machine
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
+use trackway_session::FilterSpec;
 use trackway_session::machine::{Reason, Snapshot};
 use trackway_session::protocol::{ChannelStatus, Refusal, SnapshotFacts, UserStatus};
 use trackway_sys::clock::{monotonic_ns, realtime_ns};
@@ -25,7 +26,7 @@ use crate::recording::PartPlace;
 use crate::report::Notices;
 use crate::trace::{self, WindowFolder};
 use crate::users::{Finder, Scope};
-use crate::{ChannelSettings, Home, RecordError, Recording, SessionSettings, Summary, home};
+use crate::{ChannelSettings, Home, RecordError, Recording, SessionSettings, Summary, home, meant};
 
 /// How long until the next look where no part says so, in ns.
 const IDLE_PERIOD_NS: u64 = 500_000_000;
@@ -152,6 +153,10 @@ impl Parts {
     ) -> Result<Self, RecordError> {
         if scope == Scope::Own {
             let home = Home::open_or_make(notices)?;
+            for (channel, _) in &channels {
+                let hints = meant::check(channel, home.window(), &BTreeSet::new())?;
+                hints.iter().for_each(|hint| notices.say(format_args!("{hint}")));
+            }
             return Self::begin_own(home, session, channels, watches_crashes);
         }
         let mut parts = Self::without_parts(scope, session, channels, watches_crashes)?;
@@ -372,6 +377,10 @@ impl Parts {
         class: u32,
         notices: &Notices,
     ) -> Result<(), RecordError> {
+        if let Some(own) = self.own() {
+            let hints = meant::check(settings, own.home.window(), &BTreeSet::new())?;
+            hints.iter().for_each(|hint| notices.say(format_args!("{hint}")));
+        }
         self.each(Rule::Any, notices, &mut |part| part.recording.add_channel(settings, class))?;
         self.channels.push((settings.clone(), class));
         Ok(())
@@ -410,14 +419,14 @@ impl Parts {
         class: u32,
         notices: &Notices,
         remember: &dyn Fn(&mut ChannelSettings),
-        what: &dyn Fn(&Recording, u32) -> Result<(), RecordError>,
+        what: &mut dyn FnMut(&mut Recording, u32) -> Result<(), RecordError>,
     ) -> Result<(), RecordError> {
         let is_own = self.is_own();
         self.each(Rule::Any, notices, &mut |part| {
             let class = part.class(class);
             // A window that had no room for the channel goes on without.
             match is_own || part.recording.has_channel(class) {
-                true => what(&part.recording, class),
+                true => what(&mut part.recording, class),
                 false => Ok(()),
             }
         })?;
@@ -434,7 +443,42 @@ impl Parts {
         notices: &Notices,
     ) -> Result<(), RecordError> {
         let remember = |settings: &mut ChannelSettings| rules.clone_into(&mut settings.rules);
-        self.change(class, notices, &remember, &|it, class| it.set_rules(class, rules))
+        self.change(class, notices, &remember, &mut |it, class| it.set_rules(class, rules))
+    }
+
+    /// Whether filters that a channel does not have yet can be meant, as far as that is known: in
+    /// the session's own user's window, since others' programs are not known here.
+    fn check_new(
+        &self,
+        class: u32,
+        filters: &[FilterSpec],
+        notices: &Notices,
+    ) -> Result<(), RecordError> {
+        let channel = self.channels.iter().find(|(_, other)| *other == class);
+        let (Some(own), Some((settings, _))) = (self.own(), channel) else { return Ok(()) };
+        let is_new = |filter: &&FilterSpec| !settings.filters.contains(filter);
+        let new: Vec<FilterSpec> = filters.iter().filter(is_new).cloned().collect();
+        let window = own.home.window();
+        let hints = meant::check_some(&new, &settings.rules, window, &BTreeSet::new())?;
+        hints.iter().for_each(|hint| notices.say(format_args!("{hint}")));
+        Ok(())
+    }
+
+    /// Records of a channel's events those of which these filters are true.
+    pub(crate) fn set_filters(
+        &mut self,
+        class: u32,
+        filters: &[FilterSpec],
+        notices: &Notices,
+    ) -> Result<(), RecordError> {
+        self.check_new(class, filters, notices)?;
+        let remember = |settings: &mut ChannelSettings| settings.filters = filters.to_vec();
+        self.change(class, notices, &remember, &mut |it, class| {
+            for warning in it.set_filters(class, filters)? {
+                notices.say(format_args!("filter:\n{warning}"));
+            }
+            Ok(())
+        })
     }
 
     /// Records these processes in a channel.
@@ -445,7 +489,7 @@ impl Parts {
         notices: &Notices,
     ) -> Result<(), RecordError> {
         let remember = |settings: &mut ChannelSettings| rules.clone_into(&mut settings.processes);
-        self.change(class, notices, &remember, &|it, class| it.set_processes(class, rules))
+        self.change(class, notices, &remember, &mut |it, class| it.set_processes(class, rules))
     }
 
     /// Lets programs that allow it wait for room in a channel, in ns.
@@ -456,7 +500,7 @@ impl Parts {
         notices: &Notices,
     ) -> Result<(), RecordError> {
         let remember = |settings: &mut ChannelSettings| settings.blocking_ns = time_ns;
-        self.change(class, notices, &remember, &|it, class| it.set_blocking(class, time_ns))
+        self.change(class, notices, &remember, &mut |it, class| it.set_blocking(class, time_ns))
     }
 
     fn set_paused(&mut self, is_paused: bool) {

@@ -15,7 +15,7 @@ use trackway_schema::Rules;
 use trackway_session::machine::{Effect, Outcome};
 use trackway_session::protocol::Refusal;
 use trackway_session::{
-    BufferOptions, ChannelSpec, Mode, Reserve, RuleSpec, SessionSpec, Tracefiles,
+    BufferOptions, ChannelSpec, FilterSpec, Mode, Reserve, RuleSpec, SessionSpec, Tracefiles,
 };
 use trackway_sys::file::Fd;
 use trackway_sys::signal::{SignalReader, SignalSet};
@@ -34,7 +34,7 @@ use crate::pause::Pause;
 use crate::recover::recover_in_passing;
 use crate::report::{self, Grouped, Notices};
 use crate::trace::{self, Older};
-use crate::{ChannelSettings, Home, RecordError, Recording, SessionSettings, Summary, elf};
+use crate::{ChannelSettings, Home, RecordError, Recording, SessionSettings, Summary, elf, meant};
 
 /// How often it is looked what happens once nothing is recorded any more, in ns.
 const UNRECORDED_PERIOD_NS: u64 = 500_000_000;
@@ -49,6 +49,8 @@ pub struct RecordOptions {
     pub output: Option<PathBuf>,
     /// Event patterns, as the user wrote them.
     pub patterns: Vec<String>,
+    /// What must be true of events.
+    pub filters: Vec<FilterSpec>,
     /// Contexts: bits of `trackway_abi::record::context`.
     pub contexts: u32,
     /// Preload helpers, as names of files.
@@ -83,6 +85,7 @@ impl RecordOptions {
             tracefile_count: some(self.tracefiles.count),
             contexts: names_of(self.contexts),
             on: (!self.patterns.is_empty()).then(|| rules.collect()),
+            filters: self.filters.clone(),
             ..ChannelSpec::default()
         }])
     }
@@ -138,6 +141,7 @@ pub fn record(options: &RecordOptions, notices: &Notices) -> Result<CommandEnd, 
     let libraries = command::libraries(&options.helpers)?;
     let home = Home::open_or_make(notices)?;
     let window = *home.window();
+    check_filters(&channels, &found, &libraries, &window, notices)?;
     recover_the_dead(notices);
     warn_of_the_static(&found, notices);
     let warned = warn_of_rules(&rules, &found, &libraries, &home, notices);
@@ -295,6 +299,28 @@ fn warn_of_the_static(found: &Found, notices: &Notices) {
         notices
             .say(format_args!("{} is a static program: it cannot be traced", found.file.display()));
     }
+}
+
+/// Whether the channels' filters can be meant for what the command's program has, as far as that is
+/// known.
+fn check_filters(
+    channels: &[(ChannelSettings, u32)],
+    found: &Found,
+    libraries: &[PathBuf],
+    window: &Window,
+    notices: &Notices,
+) -> Result<(), RecordError> {
+    if channels.iter().all(|(channel, _)| channel.filters.is_empty()) {
+        return Ok(());
+    }
+    let files: Vec<PathBuf> = std::iter::once(&found.file).chain(libraries).cloned().collect();
+    let points = elf::reach(&files).points;
+    for (channel, _) in channels {
+        for hint in meant::check(channel, window, &points)? {
+            notices.say(format_args!("{hint}"));
+        }
+    }
+    Ok(())
 }
 
 /// Warns of patterns that nothing in reach matches, if there is something in reach: a wrapper

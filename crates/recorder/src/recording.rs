@@ -14,6 +14,7 @@ use crate::live::Live;
 use crate::report::Notices;
 use crate::slot::{self, ChannelSettings, SessionSettings};
 use crate::trace::{FACTS, Particulars, Trace, WindowFolder};
+use crate::visits::Visits;
 use crate::{Home, RecordError, Summary, clock};
 
 /// How often the lease is renewed, in ns.
@@ -58,6 +59,7 @@ pub struct Recording {
     pub(crate) has_left_behind: bool,
     /// The window's, when its events were looked at last.
     events_revision: u32,
+    visits: Visits,
     lease_due_ns: u64,
     slow_due_ns: u64,
     flush_due_ns: u64,
@@ -155,6 +157,7 @@ impl Recording {
             drops_flight_recorders: false,
             has_left_behind: false,
             events_revision: 0,
+            visits: Visits::default(),
             lease_due_ns: 0,
             slow_due_ns: 0,
             flush_due_ns: 0,
@@ -196,6 +199,7 @@ impl Recording {
         if is_due(&mut self.lease_due_ns, LEASE_PERIOD_NS, now) {
             self.channels.iter().for_each(|channel| channel.renew_lease(self.home.window()));
         }
+        self.visits.look(self.home.window().header(), now);
         let flush_period = if self.live.is_some() { LIVE_PERIOD_NS } else { FLUSH_PERIOD_NS };
         let partial = is_due(&mut self.flush_due_ns, flush_period, now);
         let (mut fill, mut data, mut is_shrinking) = (0, false, false);
@@ -217,6 +221,8 @@ impl Recording {
                 channel.free_claims_of_the_dead(self.home.window());
                 channel.adopt_regions(&self.home);
                 if is_news {
+                    // First what is about them: no event of a kind that is new passes by chance.
+                    channel.look_at_new_events(&self.home, notices);
                     // Who described them may have been killed before it set their bits.
                     slot::enable_selected(self.home.window(), &channel.layout);
                 }
@@ -377,7 +383,7 @@ fn build_all(
     built: &mut Vec<Channel>,
 ) -> Result<(), RecordError> {
     for (settings, class) in channels {
-        built.push(Channel::build(home, session, settings, *class)?);
+        built.push(Channel::build(home, session, settings, *class, None)?);
     }
     Ok(())
 }

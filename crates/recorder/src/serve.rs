@@ -318,6 +318,9 @@ impl Recording {
         let found = self.channels.iter().find(|channel| channel.names.class == class);
         let Some(channel) = found else { return };
         status.memory_bytes += channel.memory_bytes(&self.home);
+        // Anybody may write there: it says what it likes, and adds up to no more than fits.
+        let interpreters = channel.session().interpreters.load(Ordering::Relaxed);
+        status.interpreters = status.interpreters.saturating_add(interpreters.into());
         for work in &channel.regions {
             status.recorded = status.recorded.saturating_add(work.committed());
             status.lost = status.lost.saturating_add(work.discarded());

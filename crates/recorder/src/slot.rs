@@ -17,7 +17,9 @@ use trackway_abi::window::{DATA_OFFSET, EVENTS_MAX, GRANULE_BYTES, granule};
 use trackway_ring::claim::Claim;
 use trackway_ring::lockless::Buffer;
 use trackway_schema::EventDescription;
-use trackway_session::{BufferOptions, BufferPlan, ChannelSpec, Mode, Reserve, Tracefiles};
+use trackway_session::{
+    BufferOptions, BufferPlan, ChannelSpec, FilterSpec, Mode, Reserve, Tracefiles,
+};
 use trackway_sys::process::{Identity, Life, identity, life_of, pid_namespace};
 use trackway_window::{
     AllocateError, NOT_OF_SESSION, Owner, SessionLayout, Way, Window, lease_is_over,
@@ -63,6 +65,8 @@ pub struct ChannelSettings {
     pub contexts: u32,
     /// Event rules, as `trackway_schema::Rules` reads them.
     pub rules: String,
+    /// What must be true of events.
+    pub filters: Vec<FilterSpec>,
     /// Rules for processes, as `trackway_schema::ProcessRules` reads them; none: all.
     pub processes: String,
     /// How long programs that allow it wait for room, in ns; 0: they do not.
@@ -85,6 +89,7 @@ impl Default for ChannelSettings {
             reserve: Reserve::Rseq,
             contexts: 0,
             rules: "*".into(),
+            filters: Vec::new(),
             processes: String::new(),
             blocking_ns: 0,
             paused: false,
@@ -104,6 +109,7 @@ impl ChannelSettings {
     /// If there can be none such, or a process that it names is not there.
     pub(crate) fn of(spec: &ChannelSpec, record: bool) -> Result<Self, RecordError> {
         let blocking = spec.blocking_timeout.map_or(0, |time| time.as_nanos());
+        spec.check_filters()?;
         Ok(Self {
             name: spec.name.clone(),
             buffers: spec.plan()?,
@@ -111,6 +117,7 @@ impl ChannelSettings {
             tracefiles: spec.tracefiles(),
             contexts: spec.context_bits()?,
             rules: spec.rules_text()?,
+            filters: spec.filters.clone(),
             processes: processes::rules_text(spec)?,
             blocking_ns: u64::try_from(blocking).unwrap_or(u64::MAX),
             paused: !record,
@@ -273,11 +280,13 @@ impl Slot {
             (&session.successor, 0),
             (&session.snapshot_requests, 0),
             (&session.spare_cpus, 0),
+            (&session.interpreters, 0),
             (&session.uid, crate::home::user()),
         ] {
             word.store(value, Ordering::Relaxed);
         }
         session.records_cut.store(0, Ordering::Relaxed);
+        session.filters.store(0, Ordering::Relaxed);
         session.blocking_ns.store(settings.blocking_ns, Ordering::Relaxed);
         let realtime = trackway_sys::clock::realtime_ns();
         let offset = realtime.wrapping_sub(trackway_sys::clock::monotonic_ns());
@@ -550,7 +559,7 @@ pub(crate) fn recorder_is_dead(session: &Session) -> bool {
     }
 }
 
-fn raise_generation(session: &Session) {
+pub(crate) fn raise_generation(session: &Session) {
     let generation: &AtomicU64 = &session.generation;
     // ORDERING: SeqCst: pairs with writers' second look after they took a claim (Dekker), and
     // publishes what was stored before.

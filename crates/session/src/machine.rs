@@ -17,7 +17,9 @@ use std::path::PathBuf;
 use trackway_abi::session::RULES_BYTES_MAX;
 
 use crate::protocol::{Answer, ChannelChange, Counts, Refusal, Request, SnapshotFacts};
-use crate::{ChannelSpec, OptionError, RuleSpec, SessionSpec};
+use crate::{
+    ChannelSpec, FILTERS_BYTES_MAX, FILTERS_MAX, FilterSpec, OptionError, RuleSpec, SessionSpec,
+};
 
 /// Who asks: a number that the driver gives out.
 pub type Client = u64;
@@ -78,6 +80,13 @@ pub enum Effect {
         class: u32,
         /// As `trackway_schema::Rules` reads them.
         rules: String,
+    },
+    /// Record of the events those of which these filters are true. Not done: those that were stay.
+    SetFilters {
+        /// Class of the channel.
+        class: u32,
+        /// All of them.
+        filters: Vec<FilterSpec>,
     },
     /// Record these processes, as the channel says.
     SetProcesses {
@@ -448,23 +457,8 @@ impl Machine {
             Request::AddChannel { channel } => self.plan_addition(channel),
             Request::SetChannel { channel, change } => self.plan_change(&channel, change),
             Request::RemoveChannel { channel } => self.plan_removal(&channel),
-            Request::EventsOn { channel, rules, only } => {
-                let mut excluded = Vec::new();
-                let bytes = rules.iter().map(|rule| rule.pattern.len() + 1).sum();
-                let job = self.plan_events(channel.as_deref(), bytes, |spec| {
-                    if only {
-                        // Exclusions alone mean all but those.
-                        let includes = |rule: &RuleSpec| !rule.excludes();
-                        let is_none = rules.is_empty() || rules.iter().any(includes);
-                        spec.on = is_none.then(Vec::new);
-                    }
-                    let has_changed = spec.switch_on(rules.clone());
-                    excluded = spec.excluded_of(&rules);
-                    has_changed || only
-                })?;
-                let warn =
-                    |job: Job, it| job.with_warning(format!("what '{it}' excludes stays off"));
-                Ok(excluded.into_iter().fold(job, warn))
+            Request::EventsOn { channel, rules, only, filter } => {
+                self.plan_more_events(channel.as_deref(), &rules, only, filter.as_deref())
             }
             Request::EventsOff { channel, patterns } => {
                 let bytes = patterns.iter().map(|pattern| pattern.len() + 1).sum();
@@ -567,6 +561,43 @@ impl Machine {
         Ok(Job { steps, ..Job::new(None, Then::Channels(channels)) })
     }
 
+    fn plan_more_events(
+        &self,
+        channel: Option<&str>,
+        rules: &[RuleSpec],
+        only: bool,
+        filter: Option<&str>,
+    ) -> Result<Job, Refusal> {
+        let mut excluded = Vec::new();
+        let bytes = rules.iter().map(|rule| rule.pattern.len() + 1).sum();
+        let including = || rules.iter().filter(|rule| !rule.excludes());
+        // No channel can have more, and to find that out takes long.
+        let is_too_much =
+            |text: &str| text.len() > FILTERS_BYTES_MAX || including().count() > FILTERS_MAX;
+        if filter.is_some_and(is_too_much) {
+            return Err(Refusal::new(OptionError::TooManyFilters.to_string()));
+        }
+        let job = self.plan_events(channel, bytes, |spec| {
+            if only {
+                // Exclusions alone mean all but those.
+                let is_none = rules.is_empty() || including().next().is_some();
+                spec.on = is_none.then(Vec::new);
+                let names: Vec<String> = including().map(RuleSpec::full_pattern).collect();
+                // With rules that go go their filters.
+                spec.filters.retain(|one| one.pattern.is_none() || names.contains(&one.rules()));
+            }
+            let before = spec.filters.clone();
+            if let Some(expression) = filter {
+                including().for_each(|rule| spec.set_filter(&rule.pattern, expression));
+            }
+            let has_changed = spec.switch_on(rules.to_vec());
+            excluded = spec.excluded_of(rules);
+            has_changed || only || spec.filters != before
+        })?;
+        let warn = |job: Job, it| job.with_warning(format!("what '{it}' excludes stays off"));
+        Ok(excluded.into_iter().fold(job, warn))
+    }
+
     fn plan_events(
         &self,
         channel: Option<&str>,
@@ -577,13 +608,17 @@ impl Machine {
         check_bytes(bytes)?;
         let mut channels = self.channels_by_class();
         let spec = &mut channels[place].0;
+        let before = &self.spec.channels[place];
         let was_all = spec.on.is_none();
         if !change(spec) {
             let why = if was_all { "all events are on" } else { "nothing has changed" };
             return Ok(Job::new(None, Then::Nothing).with_warning(why.into()));
         }
-        let rules = spec.rules_text().map_err(|error| Refusal::new(error.to_string()))?;
-        Ok(Job::of_one(Effect::SetRules { class, rules }, Then::Channels(channels)))
+        let refused = |error: OptionError| Refusal::new(error.to_string());
+        spec.check_filters().map_err(refused)?;
+        let rules = [before.rules_text().map_err(refused)?, spec.rules_text().map_err(refused)?];
+        let steps = steps_of(class, rules, [&before.filters, &spec.filters]);
+        Ok(Job { steps, ..Job::new(None, Then::Channels(channels)) })
     }
 
     /// Whether the exclusions that are to be taken back are there.
@@ -669,6 +704,30 @@ impl Machine {
         let done = Answer::Done { warnings: job.warnings };
         Some(Effect::Answer(job.client?, job.answer.unwrap_or(done)))
     }
+}
+
+/// From rules and filters that are in force to others: meanwhile filters of before and of then are
+/// both, so that no event passes which neither lets pass.
+fn steps_of(
+    class: u32,
+    [rules_before, rules]: [String; 2],
+    [before, then]: [&[FilterSpec]; 2],
+) -> VecDeque<Step> {
+    let mut meanwhile = before.to_vec();
+    meanwhile.extend(then.iter().filter(|filter| !before.contains(filter)).cloned());
+    let set = |filters: &[FilterSpec]| Effect::SetFilters { class, filters: filters.to_vec() };
+    let mut steps = VecDeque::new();
+    if meanwhile != before {
+        steps.push_back(Step { undo: Some(set(before)), ..Step::new(set(&meanwhile)) });
+    }
+    if rules != rules_before || before == then {
+        let undo = Some(Effect::SetRules { class, rules: rules_before });
+        steps.push_back(Step { undo, ..Step::new(Effect::SetRules { class, rules }) });
+    }
+    if meanwhile != then {
+        steps.push_back(Step::new(set(then)));
+    }
+    steps
 }
 
 /// Whether so many bytes of patterns can be looked at: each is compared with all others, and a

@@ -3,6 +3,8 @@
 use trackway_abi::record::context;
 use trackway_abi::session::{NAME_BYTES_MAX, RULES_BYTES_MAX};
 
+use crate::{FILTERS_BYTES_MAX, FILTERS_MAX};
+
 /// Longest list of contexts, in bytes: what it says is kept as it was said.
 pub(crate) const CONTEXTS_BYTES_MAX: usize = 256;
 
@@ -26,6 +28,10 @@ pub enum OptionError {
     ExcludesAll(String),
     /// More patterns than a session can hold.
     TooManyPatterns,
+    /// A filter that is none: the lines that say why, with the place in it.
+    Filter(String),
+    /// More filters than a channel can hold.
+    TooManyFilters,
 }
 
 impl core::fmt::Display for OptionError {
@@ -50,6 +56,11 @@ impl core::fmt::Display for OptionError {
                 "the contexts are longer than {CONTEXTS_BYTES_MAX} bytes together"
             ),
             Self::ExcludesAll(text) => write!(formatter, "'{text}' excludes all events"),
+            Self::Filter(lines) => write!(formatter, "filter:\n{lines}"),
+            Self::TooManyFilters => write!(
+                formatter,
+                "there are more than {FILTERS_MAX} filters, or {FILTERS_BYTES_MAX} bytes of them"
+            ),
             Self::TooManyPatterns => {
                 write!(formatter, "the patterns are longer than {RULES_BYTES_MAX} bytes together")
             }

@@ -88,6 +88,10 @@ pub enum Request {
         /// These instead of those that were on.
         #[serde(default)]
         only: bool,
+        /// What must be true of them, as an expression; an empty one: nothing any more; none: what
+        /// had to be.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        filter: Option<String>,
     },
     /// Fewer events.
     EventsOff {
@@ -317,6 +321,10 @@ pub struct ChannelStatus {
     pub lost: u64,
     /// Bytes of shared memory that its buffers take.
     pub memory_bytes: u64,
+    /// Processes that interpret its filters: where they run, no memory that is executed was to be
+    /// had.
+    #[serde(default)]
+    pub interpreters: u64,
 }
 
 #[cfg(test)]

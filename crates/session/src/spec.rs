@@ -11,6 +11,7 @@
 //! buffer-size = "16M"
 //! contexts = ["vtid", "procname"]
 //! on = ["web:*", "!web:noise", { pattern = "db:*", at-least = "warning" }]
+//! filters = ["web:*: status >= 400", "sample(1/10)"]
 //! ```
 
 use core::time::Duration;
@@ -22,8 +23,8 @@ use trackway_abi::session::{PROCESS_RULES_BYTES_MAX, RULES_BYTES_MAX};
 use crate::options::CONTEXTS_BYTES_MAX;
 use crate::rule_spec::{covers, overlap};
 use crate::{
-    BufferOptions, BufferPlan, BuffersError, Levels, OptionError, RuleSpec, Tracefiles,
-    TracefilesError, is_name, parse_contexts,
+    BufferOptions, BufferPlan, BuffersError, FILTERS_BYTES_MAX, FILTERS_MAX, FilterSpec, Levels,
+    OptionError, RuleSpec, Tracefiles, TracefilesError, is_name, parse_contexts,
 };
 
 /// Most channels of a session: one bit each in enable words, for all of a user's sessions.
@@ -87,6 +88,9 @@ pub struct ChannelSpec {
     /// Which events: not said, all; rules that only exclude, all but those; no rules, none.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub on: Option<Vec<RuleSpec>>,
+    /// What must be true of events: each is recorded if all filters that are about it say so.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub filters: Vec<FilterSpec>,
     /// Which processes: by process id.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub pids: Vec<u32>,
@@ -200,6 +204,7 @@ impl Default for ChannelSpec {
             tracefile_count: None,
             contexts: vec!["vtid".into()],
             on: None,
+            filters: Vec::new(),
             pids: Vec::new(),
             executables: Vec::new(),
             pid_namespaces: Vec::new(),
@@ -291,6 +296,7 @@ impl ChannelSpec {
         let option = |error| SpecError::Option(self.name.clone(), error);
         self.context_bits().map_err(option)?;
         self.rules_text().map_err(option)?;
+        self.check_filters().map_err(option)?;
         // Each is a line among others in the window.
         let is_none = |glob: &&String| glob.is_empty() || glob.contains(char::is_control);
         if let Some(glob) = self.executables.iter().find(is_none) {
@@ -339,6 +345,32 @@ impl ChannelSpec {
             return Err(OptionError::TooManyPatterns);
         }
         Ok(text)
+    }
+
+    /// Whether there can be such filters, as far as that can be said before events are known.
+    pub fn check_filters(&self) -> Result<(), OptionError> {
+        let bytes = self.filters.iter().map(FilterSpec::size_bytes).sum::<usize>();
+        if self.filters.len() > FILTERS_MAX || bytes > FILTERS_BYTES_MAX {
+            return Err(OptionError::TooManyFilters);
+        }
+        self.filters.iter().try_for_each(FilterSpec::check)
+    }
+
+    /// Filters the events of this pattern by `expression` instead of what it was; an empty one
+    /// takes the filter away.
+    pub fn set_filter(&mut self, pattern: &str, expression: &str) {
+        let new = FilterSpec::of(Some(pattern), expression);
+        let rules = new.rules();
+        let place = self.filters.iter().position(|filter| filter.rules() == rules);
+        self.filters.retain(|filter| filter.rules() != rules);
+        if !expression.trim().is_empty() {
+            self.filters.insert(place.unwrap_or(self.filters.len()), new);
+        }
+    }
+
+    /// Drops the filters that are about no other events than those of this pattern.
+    fn drop_filters(&mut self, name: &str) {
+        self.filters.retain(|filter| !covers(name, &filter.rules()));
     }
 
     /// Whether it records all events, or all but some.
@@ -390,18 +422,24 @@ impl ChannelSpec {
 
     /// Switches events off that these patterns match: rules that mean no others go, from what is
     /// left their events are excluded. A pattern with `!` takes that exclusion back, if there is
-    /// one ([`Self::not_excluded`]). Whether it changed.
+    /// one ([`Self::not_excluded`]). Filters that are about no others go, too. Whether it changed.
     pub fn switch_off(&mut self, patterns: &[String]) -> bool {
-        let before = self.on.clone();
+        let before = (self.on.clone(), self.filters.len());
         for pattern in patterns {
             let name = RuleSpec::new(pattern.clone()).full_pattern();
             match name.as_str() {
-                "*" | "*:*" => self.on = Some(Vec::new()),
+                "*" | "*:*" => {
+                    self.on = Some(Vec::new());
+                    self.filters.clear();
+                }
                 _ if name.starts_with('!') => self.take_back(&name),
-                _ => self.switch_off_one(pattern, &name),
+                _ => {
+                    self.switch_off_one(pattern, &name);
+                    self.drop_filters(&name);
+                }
             }
         }
-        self.on != before
+        (&self.on, self.filters.len()) != (&before.0, before.1)
     }
 
     /// The same of one pattern; `name` is the full one.

@@ -61,6 +61,7 @@ pub(crate) enum SessionVerb {
 ///
 ///   trackway session create web --on 'web:*' --on '!web:noise' -o /var/log/traces/web
 ///   trackway session create errors --on '*' --level error
+///   trackway session create slow --filter 'web:request: duration > 10ms'
 ///   trackway session create flight --flight-recorder --snapshot-on-crash
 ///   trackway session create nginx --executable nginx --context vtid,procname
 ///   sudo trackway session create all --user all -o /var/log/traces/all
@@ -76,7 +77,7 @@ pub(crate) struct CreateArguments {
     #[arg(short, long, value_name = "DIR")]
     pub(crate) output: Option<PathBuf>,
     /// What was saved, or written by hand: options are in it
-    #[arg(long, value_name = "FILE", conflicts_with_all = ["on", "level", "level_only", "exclude",
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["on", "filter", "level", "level_only", "exclude",
         "context", "buffer_size", "sub_buffers", "tracefile_size", "tracefile_count",
         "overwrite", "blocking_timeout", "pid", "executable", "pid_namespace",
         "user"])]
@@ -115,6 +116,10 @@ pub(crate) struct RuleArguments {
     /// Record none of the events that match: the same as --on '!PATTERN'
     #[arg(long, value_name = "PATTERN")]
     pub(crate) exclude: Vec<String>,
+    /// Record of the events that PATTERN is for (or of all) those of which EXPR is true; of several
+    /// filters, all must be (docs/guides/filters.md)
+    #[arg(long, value_name = "[PATTERN: ]EXPR", allow_hyphen_values = true)]
+    pub(crate) filter: Vec<String>,
 }
 
 /// Of which level.
@@ -343,11 +348,13 @@ pub(crate) struct RemoveArguments {
 ///   trackway event off web 'web:noise'
 ///   trackway event on web 'db:*' --level warning
 ///   trackway event on web 'web:request' --only
+///   trackway event on web 'web:request' --filter 'status >= 400'
 ///   trackway event off web '!web:noise'
 ///
 /// A PATTERN is for provider:name; * stands for anything, a provider alone for all of its events.
 /// What is switched off is excluded from what other rules mean. Switching off what is exactly a
 /// rule takes the rule back, and !PATTERN an exclusion: what other rules say of its events is so.
+/// Filters that are about no other events go with it.
 #[derive(Debug, Args)]
 #[command(verbatim_doc_comment)]
 pub(crate) struct EventArguments {
@@ -381,6 +388,10 @@ pub(crate) struct OnArguments {
     /// These instead of those that were on
     #[arg(long)]
     pub(crate) only: bool,
+    /// Record of them those of which EXPR is true, instead of what had to be true before; '' takes
+    /// that away (docs/guides/filters.md)
+    #[arg(long, value_name = "EXPR", allow_hyphen_values = true)]
+    pub(crate) filter: Option<String>,
 }
 
 /// The events to switch off.

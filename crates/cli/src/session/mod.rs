@@ -18,6 +18,7 @@ use trackway_recorder::{
 };
 
 use crate::arguments::Format;
+use crate::record::filters_of;
 use arguments::{
     AddArguments, ChannelArguments, ChannelOptions, ChannelVerb, CreateArguments, EventArguments,
     EventVerb, LevelArguments, LoadArguments, OffArguments, OnArguments, RuleArguments,
@@ -66,9 +67,10 @@ pub(crate) fn run_channel(arguments: ChannelArguments) -> anyhow::Result<ExitCod
 /// Does what is asked for with events.
 pub(crate) fn run_event(arguments: EventArguments) -> anyhow::Result<ExitCode> {
     match arguments.verb {
-        EventVerb::On(OnArguments { session, patterns, channel, levels, only }) => {
+        EventVerb::On(OnArguments { session, patterns, channel, levels, only, filter }) => {
             let rules = rules_of(patterns, &levels);
-            ask_done(&session, Request::EventsOn { channel, rules: rules.clone(), only })?;
+            let request = Request::EventsOn { channel, rules: rules.clone(), only, filter };
+            ask_done(&session, request)?;
             say_unmatched(&session, &rules);
         }
         EventVerb::Off(OffArguments { session, patterns, channel }) => {
@@ -210,7 +212,8 @@ fn check_folder(output: Option<&Path>) -> anyhow::Result<()> {
 }
 
 fn spec_of(arguments: &CreateArguments) -> anyhow::Result<SessionSpec> {
-    let mut channel = ChannelSpec { on: on_of(&arguments.rules), ..ChannelSpec::default() };
+    let (on, filters) = (on_of(&arguments.rules), filters_of(&arguments.rules.filter)?);
+    let mut channel = ChannelSpec { on, filters, ..ChannelSpec::default() };
     apply(&arguments.channel, &mut channel)?;
     let users = arguments.user.clone();
     Ok(SessionSpec { users, channels: vec![channel], ..SessionSpec::default() })
@@ -218,7 +221,8 @@ fn spec_of(arguments: &CreateArguments) -> anyhow::Result<SessionSpec> {
 
 fn channel_of(arguments: &AddArguments) -> anyhow::Result<ChannelSpec> {
     let name = arguments.channel.clone();
-    let mut channel = ChannelSpec { name, on: on_of(&arguments.rules), ..ChannelSpec::default() };
+    let (on, filters) = (on_of(&arguments.rules), filters_of(&arguments.rules.filter)?);
+    let mut channel = ChannelSpec { name, on, filters, ..ChannelSpec::default() };
     apply(&arguments.options, &mut channel)?;
     Ok(channel)
 }

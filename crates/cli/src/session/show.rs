@@ -272,10 +272,20 @@ fn shown_user(uid: u32) -> String {
 }
 
 fn write_channel(channel: &ChannelStatus, output: &mut dyn Write) -> anyhow::Result<()> {
-    let ChannelStatus { spec, recorded, lost, memory_bytes } = channel;
+    let ChannelStatus { spec, recorded, lost, memory_bytes, interpreters } = channel;
     writeln!(output, "channel {}: {}", spec.name, kind_of(spec))?;
     writeln!(output, "  events    {} recorded, {} lost", Grouped(*recorded), Grouped(*lost))?;
     writeln!(output, "  on        {}", rules_of(spec))?;
+    for filter in &spec.filters {
+        writeln!(output, "  if        {filter}")?;
+    }
+    if *interpreters > 0 {
+        let (count, plural) = (Grouped(*interpreters), if *interpreters == 1 { "" } else { "es" });
+        writeln!(
+            output,
+            "  slow      filters are interpreted in {count} process{plural}: {WHY_SLOW}"
+        )?;
+    }
     if !spec.contexts.is_empty() {
         writeln!(output, "  contexts  {}", spec.contexts.join(", "))?;
     }
@@ -290,6 +300,10 @@ fn write_channel(channel: &ChannelStatus, output: &mut dyn Write) -> anyhow::Res
     }
     Ok(())
 }
+
+/// Why processes may have to interpret filters.
+const WHY_SLOW: &str = "no memory for machine code is to be had there (a sandbox, SELinux, or \
+                        another kind of processor)";
 
 fn files_of(spec: &ChannelSpec) -> Option<String> {
     let Tracefiles { size_bytes, count } = spec.tracefiles();

@@ -15,7 +15,7 @@ use trackway_schema::Scalar;
 
 use crate::error::{Error, Warning};
 use crate::layout::Layout;
-use crate::parse::{Binary, parse};
+use crate::parse::{Binary, Parsed, Tree, parse};
 use crate::text::Text;
 
 pub(crate) use suggest::closest;
@@ -262,12 +262,21 @@ pub(crate) struct Options {
 ///
 /// The first thing that is wrong, with its place in `text`.
 pub fn check(text: &str, layout: &Layout) -> Result<Filter, Error> {
-    check_with(text, layout, Options::default())
+    check_parsed(&parse(text)?, layout, Options::default())
 }
 
-pub(crate) fn check_with(text: &str, layout: &Layout, options: Options) -> Result<Filter, Error> {
-    let parsed = parse(text)?;
-    let mut checker = check::Checker::new(layout, options, parsed.warnings);
+/// As [`check`], of what was parsed.
+pub(crate) fn check_parsed(
+    parsed: &Parsed,
+    layout: &Layout,
+    options: Options,
+) -> Result<Filter, Error> {
+    let mut checker = check::Checker::new(layout, options, parsed.warnings.clone());
     let root = checker.truth(&parsed.tree)?;
     Ok(checker.finish(root))
+}
+
+/// Whether a part of an expression, by itself, is true or false of an event.
+pub(crate) fn check_part(part: &Tree, layout: &Layout) -> Result<(), Error> {
+    check::Checker::new(layout, Options::default(), Vec::new()).truth(part).map(|_| ())
 }

@@ -2,6 +2,7 @@
 //! evaluator answers, and the bytecode: run by these tests, by `jit`'s interpreter, and as machine
 //! code. All must agree.
 
+mod any;
 mod cases;
 mod event;
 mod hostile;

@@ -148,7 +148,7 @@ fn an_exclusion_switches_nothing_on_unless_only_it_is_meant() {
     let mut machine = begun(SessionSpec { channels: vec![channel], ..SessionSpec::default() });
     let mut on = |pattern: &str, only: bool| {
         let rules = vec![RuleSpec::new(pattern)];
-        effects(&mut machine, Request::EventsOn { channel: None, rules, only })
+        effects(&mut machine, Request::EventsOn { channel: None, rules, only, filter: None })
     };
     let said = on("!app:noise", false);
     assert!(
@@ -348,4 +348,119 @@ fn what_was_done_before_the_session_was_lost_is_told() {
     let done = Answer::Done { warnings: Vec::new() };
     assert_eq!(machine.next_effect(), Some(Effect::Answer(1, done)));
     assert!(!machine.is_recording());
+}
+
+/// What a channel's rules and filters say: events that are selected, each with the filters that it
+/// must pass.
+fn passing(rules: &str, filters: &[FilterSpec]) -> Vec<Option<Vec<FilterSpec>>> {
+    let selects = |rules: &str, (provider, name): (&str, &str)| {
+        trackway_schema::Rules::new(rules.as_bytes())
+            .may_select(provider.as_bytes(), name.as_bytes())
+    };
+    let about = |event| {
+        let all = filters.iter().filter(|filter| selects(&filter.rules(), event));
+        all.cloned().collect()
+    };
+    let events = [("app", "read"), ("app", "write"), ("db", "query")];
+    events.map(|event| selects(rules, event).then(|| about(event))).into()
+}
+
+#[test]
+fn nothing_passes_on_the_way_that_passes_neither_before_nor_then() {
+    let patterns = ["*", "app", "db:*", "!app:write", "app:read", "!db"];
+    let expressions = [None, Some("size > 5"), Some("size > 6"), Some("")];
+    let mut random = trackway_testkit::Random::new(7);
+    let mut machine = begun(SessionSpec::default());
+    let (mut rules, mut filters) = ("*".to_owned(), Vec::new());
+    let (mut steps_seen, mut refused) = (0, 0);
+    for _ in 0..3000 {
+        let pattern = (*random.pick(&patterns)).to_owned();
+        let request = match random.below(3) {
+            0 => Request::EventsOff { channel: None, patterns: vec![pattern] },
+            _ => Request::EventsOn {
+                channel: None,
+                rules: vec![RuleSpec::new(pattern)],
+                only: random.once_in(4),
+                filter: random.pick(&expressions).map(str::to_owned),
+            },
+        };
+        let before = (rules.clone(), filters.clone());
+        machine.ask(1, request);
+        // The last step cannot be done at times: then all is as it was.
+        let fails_at = random.once_in(3).then(|| random.below(3));
+        let (mut on_the_way, mut number, mut has_failed) = (Vec::new(), 0, false);
+        while let Some(effect) = machine.next_effect() {
+            if !effect.has_outcome() {
+                continue;
+            }
+            if Some(number) == fails_at && !has_failed {
+                has_failed = true;
+                machine.done(Outcome::Failed(Refusal::new("no room")));
+                continue;
+            }
+            number += 1;
+            match effect {
+                Effect::SetRules { rules: now, .. } => rules = now,
+                Effect::SetFilters { filters: now, .. } => filters = now,
+                other => panic!("{other:?}"),
+            }
+            on_the_way.push(passing(&rules, &filters));
+            machine.done(Outcome::Done);
+        }
+        let spec = &machine.spec().channels[0];
+        assert_eq!((Ok(&rules), &filters), (spec.rules_text().as_ref(), &spec.filters));
+        if has_failed {
+            assert_eq!((&rules, &filters), (&before.0, &before.1));
+            refused += 1;
+        }
+        let ends = [passing(&before.0, &before.1), passing(&rules, &filters)];
+        for now in on_the_way {
+            steps_seen += 1;
+            for (event, now) in now.iter().enumerate() {
+                let Some(now) = now else { continue };
+                let is_of = |end: &Vec<Option<Vec<FilterSpec>>>| {
+                    end[event].as_ref().is_some_and(|end| end.iter().all(|it| now.contains(it)))
+                };
+                assert!(has_failed || ends.iter().any(is_of), "{event} passes: {before:?}");
+            }
+        }
+    }
+    assert!(steps_seen > 2000 && refused > 200, "{steps_seen} {refused}");
+}
+
+#[test]
+fn a_filter_changes_with_its_rule_and_goes_with_it() {
+    let mut machine = begun(SessionSpec::default());
+    let on = |filter: Option<&str>, only| Request::EventsOn {
+        channel: None,
+        rules: vec![RuleSpec::new("app")],
+        only,
+        filter: filter.map(str::to_owned),
+    };
+    let texts = |machine: &Machine| {
+        let filters = machine.spec().channels[0].filters.iter();
+        filters.map(FilterSpec::to_string).collect::<Vec<_>>()
+    };
+    let first = effects(&mut machine, on(Some("size > 5"), false));
+    let filters = vec![FilterSpec::new("app: size > 5")];
+    assert_eq!(first[0], Effect::SetFilters { class: 0, filters });
+    effects(&mut machine, on(None, false));
+    assert_eq!(texts(&machine), ["app: size > 5"], "what is not said stays");
+    effects(&mut machine, on(Some("size > 6"), false));
+    assert_eq!(texts(&machine), ["app: size > 6"]);
+    let refused = effects(&mut machine, on(Some("size >"), false));
+    assert!(refusal(&refused).starts_with("filter:\nsize >\n"));
+    assert_eq!(texts(&machine), ["app: size > 6"]);
+    effects(&mut machine, on(Some(""), false));
+    assert_eq!(texts(&machine), [""; 0]);
+    effects(&mut machine, on(Some("size > 7"), true));
+    let off = |pattern: &str| Request::EventsOff { channel: None, patterns: vec![pattern.into()] };
+    effects(&mut machine, off("app:read"));
+    assert_eq!(texts(&machine), ["app: size > 7"], "there are others that it is about");
+    let last = effects(&mut machine, off("app:*"));
+    assert!(matches!(last[0], Effect::SetRules { .. }), "first nothing passes any more");
+    assert!(matches!(last[1], Effect::SetFilters { .. }));
+    assert_eq!(texts(&machine), [""; 0]);
+    let long = "x".repeat(FILTERS_BYTES_MAX + 1);
+    assert!(refusal(&effects(&mut machine, on(Some(&long), false))).contains("64 filters"));
 }

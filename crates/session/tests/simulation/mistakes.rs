@@ -26,6 +26,8 @@ pub(crate) enum Mistake {
     GenerationBeforeState,
     /// Rules for processes change without a generation.
     ProcessesWithoutGeneration,
+    /// A channel in the place of another one has none of its filters.
+    FiltersForgotten,
     /// What is in memory is written behind whatever the file has.
     AppendedAnywhere,
     /// What a full disk did not take is taken as written.
@@ -71,7 +73,7 @@ pub(crate) enum Mistake {
 }
 
 /// All of them.
-pub(crate) const ALL: [Mistake; 31] = {
+pub(crate) const ALL: [Mistake; 32] = {
     use Mistake::*;
     [
         MovedInTwoSteps,
@@ -85,6 +87,7 @@ pub(crate) const ALL: [Mistake; 31] = {
         ClaimOfTheLivingFreed,
         GenerationBeforeState,
         ProcessesWithoutGeneration,
+        FiltersForgotten,
         AppendedAnywhere,
         FullDiskForgotten,
         ClearStarts,

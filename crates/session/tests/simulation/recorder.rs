@@ -6,7 +6,7 @@ use core::time::Duration;
 use std::collections::{BTreeMap, VecDeque};
 
 use trackway_session::machine::{Effect, Planned, Snapshot};
-use trackway_session::{ChannelSpec, Mode};
+use trackway_session::{ChannelSpec, FilterSpec, Mode};
 
 use crate::ledger::PROCESSES;
 use crate::mistakes::Mistake;
@@ -75,6 +75,10 @@ pub(crate) enum Op {
     SetBlocking {
         on: On,
         time: Option<Duration>,
+    },
+    SetFilters {
+        on: On,
+        filters: Vec<FilterSpec>,
     },
     /// Write what is committed to the stream; then say in the window how far that is.
     Drain(On, usize),
@@ -187,6 +191,11 @@ pub(crate) fn script(effect: &Effect, classes: &[u32], records: bool, world: &Wo
         Effect::SetBlocking { class, time } => {
             ops.push(Op::SetBlocking { on: On::Class(*class), time: *time });
         }
+        Effect::SetFilters { class, filters } => {
+            let on = On::Class(*class);
+            ops.push(Op::SetFilters { on, filters: filters.clone() });
+            ops.push(Op::Raise(on));
+        }
         Effect::Start => let_in(&mut ops, classes),
         Effect::Stop => {
             pause(&mut ops, classes, mistake);
@@ -247,6 +256,11 @@ pub(crate) fn tick(class: u32) -> Script {
     let look = |region| [Op::Adopt(on, region), Op::Drain(on, region)];
     let ops = (0..REGIONS).flat_map(look).collect();
     Script { ops, ..Script::default() }
+}
+
+/// What the recorder finds out when it compiles a filter.
+fn makes_no_sense(filter: &FilterSpec) -> bool {
+    filter.to_string().contains("$ctx.nothing")
 }
 
 fn build(ops: &mut Vec<Op>, planned: &Planned, of: Option<u32>) {
@@ -459,6 +473,7 @@ impl World {
         | Op::EndRules(on, _)
         | Op::SetProcesses { on, .. }
         | Op::SetBlocking { on, .. }
+        | Op::SetFilters { on, .. }
         | Op::Drain(on, _)
         | Op::Proceed(on, ..)
         | Op::Total(on)
@@ -508,6 +523,10 @@ impl World {
                 slot.set_rules(text.clone());
             }
             Op::SetBlocking { time, .. } => slot.blocking = *time,
+            Op::SetFilters { filters, .. } if filters.iter().any(makes_no_sense) => {
+                return Ok(Came::Failed("no such field"));
+            }
+            Op::SetFilters { filters, .. } => slot.filters.clone_from(filters),
             Op::SetProcesses { spec, .. } if has_no_process(spec) => {
                 return Ok(Came::Failed("no such process"));
             }
@@ -574,6 +593,9 @@ impl World {
         if has_no_process(&planned.spec) {
             return Came::Failed("no such process");
         }
+        if planned.spec.filters.iter().any(makes_no_sense) {
+            return Came::Failed("no such field");
+        }
         let free = (0..BLOCKS).find(|&block| self.window.blocks[block].is_none());
         let Some(block) = free.filter(|_| !self.is_memory_short) else {
             return Came::Failed("memory is short");
@@ -589,6 +611,10 @@ impl World {
         slot.set_rules(if rules { text } else { String::new() });
         slot.processes = processes_of(&planned.spec);
         slot.blocking = planned.spec.blocking_timeout;
+        slot.filters.clone_from(&planned.spec.filters);
+        if !rules && self.mistake == Some(Mistake::FiltersForgotten) {
+            slot.filters.clear();
+        }
         (slot.successor, slot.has_id) = (None, [false; EVENTS]);
         slot.is_changing = false;
         Came::Done

@@ -3,12 +3,15 @@
 use core::time::Duration;
 
 use trackway_session::protocol::{ChannelChange, Request};
-use trackway_session::{ChannelSpec, Mode, RuleSpec, SessionSpec};
+use trackway_session::{ChannelSpec, FilterSpec, Mode, RuleSpec, SessionSpec};
 use trackway_testkit::Random;
 
 const CHANNELS: [&str; 4] = ["channel0", "a", "b", "../etc"];
 const PATTERNS: [&str; 9] =
     ["*", "app", "db:*", "*:noise", "!*:noise", "!db", "net:send", "app:start", "!*"];
+/// The last two make no sense: as text, and once it is compiled.
+const FILTERS: [&str; 6] =
+    ["size > 5", "sample(1/10)", "name == \"a*\"", "", "size >", "$ctx.nothing > 5"];
 const SIZES: [Option<u64>; 4] = [None, None, Some(1 << 20), Some(3)];
 const COUNTS: [Option<u64>; 4] = [None, None, Some(0), Some(2)];
 
@@ -42,6 +45,7 @@ fn channel(random: &mut Random) -> ChannelSpec {
         tracefile_size: if random.once_in(4) { *random.pick(&SIZES) } else { None },
         tracefile_count: if random.once_in(8) { *random.pick(&COUNTS) } else { None },
         on: random.once_in(2).then(|| rules(random)),
+        filters: filters(random),
         pids: pids(random),
         executables: executables(random),
         ..ChannelSpec::default()
@@ -50,6 +54,15 @@ fn channel(random: &mut Random) -> ChannelSpec {
 
 fn rules(random: &mut Random) -> Vec<RuleSpec> {
     (0..random.below(3)).map(|_| RuleSpec::new(*random.pick(&PATTERNS))).collect()
+}
+
+fn filters(random: &mut Random) -> Vec<FilterSpec> {
+    if !random.once_in(4) {
+        return Vec::new();
+    }
+    let pattern = random.once_in(2).then(|| *random.pick(&PATTERNS[..4]));
+    let text: &str = random.pick::<&str>(&FILTERS);
+    vec![FilterSpec::of(pattern, text)]
 }
 
 fn pids(random: &mut Random) -> Vec<u32> {
@@ -120,7 +133,8 @@ pub(crate) fn request(random: &mut Random) -> Request {
         }
         20 | 21 => {
             let only = random.once_in(3);
-            Request::EventsOn { channel: channel_name, rules: rules(random), only }
+            let filter = random.once_in(3).then(|| (*random.pick(&FILTERS)).to_owned());
+            Request::EventsOn { channel: channel_name, rules: rules(random), only, filter }
         }
         _ => {
             let count = 1 + random.below(2);

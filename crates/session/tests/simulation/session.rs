@@ -5,7 +5,7 @@ use std::collections::{BTreeSet, VecDeque};
 
 use trackway_session::machine::{CREATOR, Client, Effect, Machine, Outcome, Planned};
 use trackway_session::protocol::{Answer, Counts, Refusal, Request, SnapshotFacts};
-use trackway_session::{Mode, SessionSpec};
+use trackway_session::{FilterSpec, Mode, SessionSpec};
 
 use crate::mistakes::Mistake;
 use crate::recorder::{self, Came, Script, processes_of};
@@ -66,6 +66,7 @@ struct Channel {
     processes: Processes,
     overwrites: bool,
     blocking: Option<core::time::Duration>,
+    filters: Vec<FilterSpec>,
 }
 
 impl Session {
@@ -317,6 +318,7 @@ impl World {
                 processes: slot.processes.clone(),
                 overwrites: slot.overwrites,
                 blocking: slot.blocking,
+                filters: slot.filters.clone(),
             }
         });
         let machine = &session.machine;
@@ -355,6 +357,7 @@ impl World {
                 && Ok(&slot.rules) == spec.rules_text().as_ref()
                 && slot.processes == processes_of(spec)
                 && slot.blocking == spec.blocking_timeout
+                && slot.filters == spec.filters
                 && !slot.is_left;
             if !is_so {
                 return Err(format!("of channel {class} is said {spec:?}, and it is {slot:?}"));

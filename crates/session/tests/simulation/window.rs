@@ -6,6 +6,7 @@
 use core::time::Duration;
 
 use trackway_schema::glob_matches;
+use trackway_session::FilterSpec;
 
 /// Slots of the window, and bits of an enable word.
 pub(crate) const SLOTS: usize = trackway_abi::session::SESSIONS_MAX;
@@ -127,6 +128,7 @@ pub(crate) struct Slot {
     pub(crate) revision: u64,
     pub(crate) processes: Processes,
     pub(crate) blocking: Option<Duration>,
+    pub(crate) filters: Vec<FilterSpec>,
     pub(crate) successor: Option<usize>,
     pub(crate) has_id: [bool; EVENTS],
     pub(crate) regions: [Region; REGIONS],

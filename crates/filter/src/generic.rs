@@ -1,0 +1,288 @@
+//! Events that nobody has described yet: what the fields that an expression names could be.
+//!
+//! Bytecode depends on the kinds of what it needs, and on little else. So an expression can be
+//! checked against made-up events, one for each combination of types that its fields could have,
+//! and what comes out serves all events of those kinds. Combinations grow fast: first each part of
+//! the expression that is true or false by itself says what its own fields cannot be, then the
+//! likely ones come first, and only so many of them.
+
+use std::collections::BTreeSet;
+
+use trackway_schema::{Label, Scalar};
+
+use crate::compile::read_elements;
+use crate::error::{Error, Topic};
+use crate::layout::{Integer, Layout, Member, Type};
+use crate::parse::{Item, Node, Parsed, Tree, Unary};
+use crate::span::Span;
+use crate::text::Text;
+use crate::types::{Filter, Options, check_parsed, check_part};
+
+/// Most combinations that become alternatives.
+const ALTERNATIVES_MAX: usize = 64;
+/// Most combinations that are tried.
+const TRIED_MAX: usize = 4096;
+/// Most fields of a part all combinations of whose types are tried; of others those where all
+/// fields are the same.
+const PART_FIELDS_MAX: usize = 3;
+/// Elements that a made-up array has: as many as a path can name.
+const ARRAY_LENGTH: u64 = 1 << 16;
+
+/// What an expression could be for.
+#[derive(Debug)]
+pub(crate) struct Possible {
+    /// What it is for events of which kinds alone need to be known, the likely ones first; no two
+    /// of them have the same needs.
+    pub(crate) filters: Vec<Filter>,
+    /// Whether there could be an event for which it makes sense.
+    pub(crate) is_plausible: bool,
+    /// What is wrong with it for a likely event for which it does not.
+    error: Option<Error>,
+}
+
+impl Possible {
+    /// What is wrong with it, if it is not plausible.
+    pub(crate) fn error(self, text: &str) -> Error {
+        let whole = Span { from: 0, to: text.len() };
+        let message = "no event can have all that this names";
+        self.error.unwrap_or_else(|| Error::new(Topic::Type, whole, message))
+    }
+}
+
+/// What an expression could be for.
+pub(crate) fn possible(parsed: &Parsed) -> Possible {
+    let mut named = Named::default();
+    named.walk(&parsed.tree);
+    let types = types(&named.texts);
+    let fields: Vec<&str> = named.fields.iter().map(String::as_str).collect();
+    let mut could: Vec<Vec<bool>> = vec![vec![true; types.len()]; fields.len()];
+    let mut parts = Vec::new();
+    split(&parsed.tree, &mut parts);
+    for part in parts {
+        narrow(part, &fields, &types, &mut could);
+    }
+    let choices: Vec<Vec<usize>> = could
+        .iter()
+        .map(|could| (0..types.len()).filter(|&number| could[number]).collect())
+        .collect();
+    let mut found = Possible { filters: Vec::new(), is_plausible: false, error: None };
+    let mut needs = BTreeSet::new();
+    for_each_combination(&choices, &mut |chosen| {
+        let layout = layout(fields.iter().zip(chosen).map(|(name, &of)| (*name, &types[of])));
+        match check_parsed(parsed, &layout, Options { all_are_wide: true }) {
+            Ok(filter) => {
+                found.is_plausible = true;
+                let mut reads = BTreeSet::new();
+                read_elements(&filter.root, &mut reads);
+                let is_by_kinds = reads.is_empty() && chosen.iter().all(|&of| types[of].by_kind);
+                let its_needs: Vec<(String, u8)> =
+                    filter.needs.iter().map(|need| (need.path.clone(), need.kind as u8)).collect();
+                if is_by_kinds && needs.insert(its_needs) {
+                    found.filters.push(filter);
+                }
+            }
+            Err(error) => _ = found.error.get_or_insert(error),
+        }
+        found.filters.len() < ALTERNATIVES_MAX
+    });
+    if !found.is_plausible && found.error.is_none() {
+        // Its parts ask for different things of one field: as an integer it is as good as any.
+        let integers = layout(fields.iter().map(|name| (*name, &types[0])));
+        found.error = check_parsed(parsed, &integers, Options::default()).err();
+    }
+    found
+}
+
+/// A type that a field could have.
+struct Guess {
+    of: Type,
+    /// Whether its kind says all that bytecode depends on.
+    by_kind: bool,
+}
+
+/// Types of fields, the likely ones first; an enumeration has whatever labels are asked for.
+fn types(texts: &BTreeSet<Vec<u8>>) -> Vec<Guess> {
+    let array = |scalar: Scalar| Type::Array(Box::new(scalar.into()), ARRAY_LENGTH);
+    let label = |text: &Vec<u8>| Label {
+        name: String::from_utf8_lossy(text).into_owned(),
+        first: 0,
+        last: 0,
+    };
+    let enumeration = |scalar: Scalar| match scalar.into() {
+        Type::Integer(integer) => {
+            Type::Integer(Integer { labels: texts.iter().map(label).collect(), ..integer })
+        }
+        other => other,
+    };
+    let by_kind = [
+        Scalar::I64.into(),
+        Scalar::U64.into(),
+        Type::String,
+        Scalar::F64.into(),
+        array(Scalar::I64),
+        array(Scalar::U64),
+        array(Scalar::F64),
+    ];
+    let mut types: Vec<Guess> = by_kind.into_iter().map(|of| Guess { of, by_kind: true }).collect();
+    if !texts.is_empty() {
+        types.push(Guess { of: enumeration(Scalar::I64), by_kind: false });
+        let labelled = Type::Array(Box::new(enumeration(Scalar::I64)), ARRAY_LENGTH);
+        types.push(Guess { of: labelled, by_kind: false });
+    }
+    types
+}
+
+/// A made-up event.
+fn layout<'t>(fields: impl Iterator<Item = (&'t str, &'t Guess)>) -> Layout {
+    let member = |(name, guess): (&str, &Guess)| Member { name: name.into(), of: guess.of.clone() };
+    Layout {
+        event: "an event".into(),
+        fields: fields.map(member).collect(),
+        contexts: Layout::program_contexts(),
+        applications: Vec::new(),
+    }
+}
+
+/// What an expression names.
+#[derive(Default)]
+struct Named {
+    /// Fields, in order.
+    fields: Vec<String>,
+    /// Strings, as labels that they mean: without stars.
+    texts: BTreeSet<Vec<u8>>,
+}
+
+impl Named {
+    fn walk(&mut self, tree: &Tree) {
+        match &tree.node {
+            Node::Name(name) if !self.fields.contains(name) => self.fields.push(name.clone()),
+            Node::Text(text) => _ = self.texts.insert(without_stars(text)),
+            // What stands there are numbers and units.
+            Node::Call(name, ..) if matches!(name.as_str(), "rate" | "sample") => {}
+            _ => children(tree).into_iter().for_each(|child| self.walk(child)),
+        }
+    }
+}
+
+/// A string that is as the text says.
+fn without_stars(text: &Text) -> Vec<u8> {
+    let pattern = text.to_pattern();
+    let mut bytes = Vec::new();
+    let mut rest = pattern.iter();
+    while let Some(&byte) = rest.next() {
+        match byte {
+            b'*' => {}
+            b'\\' => bytes.extend(rest.next()),
+            _ => bytes.push(byte),
+        }
+    }
+    bytes
+}
+
+fn children(tree: &Tree) -> Vec<&Tree> {
+    match &tree.node {
+        Node::Number(_)
+        | Node::Text(_)
+        | Node::Truth(_)
+        | Node::Name(_)
+        | Node::Context(_)
+        | Node::Application(_) => Vec::new(),
+        Node::Member(of, _) | Node::Unary(_, of) => vec![of],
+        Node::Index(a, b) | Node::Binary(_, a, b) => vec![a, b],
+        Node::All(parts) | Node::Either(parts) | Node::Call(_, _, parts) => parts.iter().collect(),
+        Node::In(value, items) => {
+            let mut all = vec![&**value];
+            for item in items {
+                match item {
+                    Item::One(one) => all.push(one),
+                    Item::Range(first, last) => all.extend([first, last]),
+                }
+            }
+            all
+        }
+    }
+}
+
+/// The parts that are true or false by themselves.
+fn split<'t>(tree: &'t Tree, parts: &mut Vec<&'t Tree>) {
+    match &tree.node {
+        Node::All(all) | Node::Either(all) => all.iter().for_each(|part| split(part, parts)),
+        Node::Unary(Unary::Not, of) => split(of, parts),
+        _ => parts.push(tree),
+    }
+}
+
+/// Takes types away that the fields of a part cannot have for its sake.
+fn narrow(part: &Tree, fields: &[&str], types: &[Guess], could: &mut [Vec<bool>]) {
+    let mut named = Named::default();
+    named.walk(part);
+    let own: Vec<usize> = fields
+        .iter()
+        .enumerate()
+        .filter(|(_, field)| named.fields.iter().any(|name| name == *field))
+        .map(|(number, _)| number)
+        .collect();
+    let all: Vec<usize> = (0..types.len()).collect();
+    let mut fits = vec![vec![false; types.len()]; own.len()];
+    let mut try_one = |chosen: &[usize]| {
+        let layout = layout(own.iter().zip(chosen).map(|(&f, &of)| (fields[f], &types[of])));
+        if check_part(part, &layout).is_ok() {
+            chosen.iter().zip(&mut fits).for_each(|(&of, fits)| fits[of] = true);
+        }
+        true
+    };
+    if own.len() <= PART_FIELDS_MAX {
+        for_each_combination(&vec![all; own.len()], &mut try_one);
+    } else {
+        all.iter().for_each(|&of| _ = try_one(&vec![of; own.len()]));
+    }
+    for (&field, fits) in own.iter().zip(&fits) {
+        could[field].iter_mut().zip(fits).for_each(|(could, &fits)| *could &= fits);
+    }
+}
+
+/// Calls `try_one` with a choice for each of these, until it says that it is enough: those first
+/// that take the first choices, and not more than [`TRIED_MAX`].
+fn for_each_combination(choices: &[Vec<usize>], try_one: &mut dyn FnMut(&[usize]) -> bool) {
+    let most: usize = choices.iter().map(|of| of.len().saturating_sub(1)).sum();
+    if choices.iter().any(Vec::is_empty) {
+        return;
+    }
+    let mut left = TRIED_MAX;
+    let mut chosen = Vec::new();
+    for rank in 0..=most {
+        let mut bounded = |chosen: &[usize]| {
+            left = left.saturating_sub(1);
+            try_one(chosen) && left > 0
+        };
+        if !with_rank(choices, rank, &mut chosen, &mut bounded) {
+            return;
+        }
+    }
+}
+
+/// The same of those choices whose places in their lists come to `rank`; whether to go on.
+fn with_rank(
+    choices: &[Vec<usize>],
+    rank: usize,
+    chosen: &mut Vec<usize>,
+    try_one: &mut dyn FnMut(&[usize]) -> bool,
+) -> bool {
+    let Some((first, rest)) = choices.split_first() else {
+        return rank > 0 || try_one(chosen);
+    };
+    let rest_most: usize = rest.iter().map(|of| of.len() - 1).sum();
+    for (place, &choice) in first.iter().enumerate().take(rank + 1) {
+        // What the others cannot come to need not be gone into.
+        if rank - place > rest_most {
+            continue;
+        }
+        chosen.push(choice);
+        let goes_on = with_rank(rest, rank - place, chosen, try_one);
+        chosen.pop();
+        if !goes_on {
+            return false;
+        }
+    }
+    true
+}

@@ -1,0 +1,182 @@
+//! What one object is for that is made before all events are known.
+
+use trackway_filter::compile::{CompiledFor, check_for, compile_for_any};
+use trackway_filter::error::Topic;
+use trackway_filter::layout::{Layout, Member, Type};
+use trackway_jit::Kind;
+use trackway_jit::object::Object;
+use trackway_jit::verify::{Rules, State, verify};
+use trackway_schema::{Label, Scalar};
+
+/// More than any of these takes.
+const ROOM_BYTES: usize = 64 << 10;
+
+fn layout(event: &str, fields: &[(&str, Type)]) -> Layout {
+    let member = |(name, of): &(&str, Type)| Member { name: (*name).into(), of: of.clone() };
+    Layout {
+        event: event.into(),
+        fields: fields.iter().map(member).collect(),
+        contexts: Layout::program_contexts(),
+        ..Layout::default()
+    }
+}
+
+fn status(labels: &[&str]) -> Type {
+    let Type::Integer(mut integer) = Type::from(Scalar::U32) else { panic!("an integer") };
+    let label =
+        |(value, name): (i64, &&str)| Label { name: (*name).into(), first: value, last: value };
+    integer.labels = (0..).zip(labels).map(label).collect();
+    Type::Integer(integer)
+}
+
+fn any(text: &str, layouts: &[Layout]) -> CompiledFor {
+    let compiled = compile_for_any(text, layouts, ROOM_BYTES).expect(text);
+    let bytes = compiled.object.encode().expect("an object");
+    let object = Object::decode(&bytes).expect("what was encoded");
+    for alternative in object.alternatives() {
+        let program = alternative.programs().next().expect("an entry");
+        let mut states = vec![State::FREE; program.len() + 1];
+        verify(program, Rules::new(alternative.needs_count()), &mut states).expect(text);
+    }
+    compiled
+}
+
+/// The kinds that each alternative takes its needs for.
+fn kinds(compiled: &CompiledFor) -> Vec<Vec<(String, Kind)>> {
+    let needs = compiled.object.alternatives.iter().map(|alternative| &alternative.needs);
+    needs.map(|of| of.iter().map(|need| (need.path.clone(), need.kind)).collect()).collect()
+}
+
+fn one(path: &str, kind: Kind) -> Vec<(String, Kind)> {
+    vec![(path.into(), kind)]
+}
+
+#[test]
+fn events_that_nobody_knows_have_alternatives_for_all_kinds_that_make_sense() {
+    let number = [Kind::Signed, Kind::Unsigned, Kind::Float];
+    assert_eq!(kinds(&any("x > 5", &[])), number.map(|kind| one("x", kind)));
+    assert_eq!(kinds(&any("xs[2] > 5", &[])), number.map(|kind| one("xs[2]", kind)));
+    assert_eq!(kinds(&any("name == \"a*\"", &[])), [one("name", Kind::String)]);
+    let of_length = kinds(&any("length(x) > 5", &[]));
+    assert_eq!(of_length, [Kind::String, Kind::Sequence].map(|kind| one("x", kind)));
+    assert_eq!(kinds(&any("x > 5 || x < 2", &[])).len(), 3);
+    assert_eq!(kinds(&any("x > 5 && y < z", &[])).len(), 3 * (9 + 1), "or y and z are strings");
+    assert_eq!(kinds(&any("$ctx.vpid == 7", &[])), [one("$ctx.vpid", Kind::Signed)]);
+    assert_eq!(kinds(&any("sample(1/10) && rate(100/s)", &[])), [vec![]]);
+    assert_eq!(kinds(&any("x & 1", &[])), [Kind::Signed, Kind::Unsigned].map(|k| one("x", k)));
+}
+
+#[test]
+fn combinations_are_bounded_and_the_likely_ones_are_there() {
+    let text = "a + b > 1 && c > 2 && d > 3 && e > 4 && f > 5 && g > 6";
+    let compiled = any(text, &[]);
+    let kinds = kinds(&compiled);
+    assert_eq!(kinds.len(), 64);
+    let all = |kind| "abcdefg".chars().map(|name| (name.to_string(), kind)).collect::<Vec<_>>();
+    assert_eq!(kinds[0], all(Kind::Signed));
+    // Each of them alone without a sign, too.
+    let one_differs = |of: &&Vec<(String, Kind)>| {
+        of.iter().filter(|(_, kind)| *kind == Kind::Unsigned).count() == 1
+            && of.iter().all(|(_, kind)| *kind != Kind::Float)
+    };
+    assert_eq!(kinds.iter().filter(one_differs).count(), 7);
+    let many: Vec<String> = (0..40).map(|number| format!("f{number} > 1")).collect();
+    assert_eq!(any(&many.join(" && "), &[]).object.alternatives.len(), 64);
+}
+
+#[test]
+fn alternatives_take_no_more_room_than_they_may() {
+    let text = "a > 1 && b > 2 && c > 3";
+    let all = compile_for_any(text, &[], ROOM_BYTES).expect("an object").object;
+    assert_eq!(all.alternatives.len(), 27);
+    let some = compile_for_any(text, &[], 400).expect("an object").object;
+    assert!((1..27).contains(&some.alternatives.len()));
+    assert_eq!(some.alternatives[..], all.alternatives[..some.alternatives.len()]);
+    let known = [layout("app:a", &["a", "b", "c"].map(|name| (name, Scalar::U16.into())))];
+    let observed = compile_for_any(text, &known, 0).expect("an object").object;
+    assert_eq!(observed.alternatives.len(), 1, "those of events that are known are always there");
+}
+
+#[test]
+fn events_that_are_known_come_first_and_are_not_there_twice() {
+    let known = [layout("app:a", &[("x", Scalar::F32.into())]), layout("app:b", &[])];
+    let compiled = any("x > 5", &known);
+    let number = [Kind::Float, Kind::Signed, Kind::Unsigned];
+    assert_eq!(kinds(&compiled), number.map(|kind| one("x", kind)));
+    assert_eq!(compiled.alternatives, [Some(0), None]);
+    // 32 bits without a sign become negative, as `trackway print` has it.
+    let narrow = [layout("app:a", &[("x", Scalar::U32.into())])];
+    let compiled = any("x - 5 < 0", &narrow);
+    let first = &compiled.object.alternatives[0];
+    let alone = trackway_filter::compile::compile("x - 5 < 0", &narrow[0]).expect("a filter");
+    assert_eq!(*first, alone.alternative);
+}
+
+#[test]
+fn what_depends_on_more_than_kinds_is_for_events_that_are_known() {
+    // As a string it could be had; what labels mean is not known.
+    let compiled = any("status == \"FAILED\"", &[]);
+    assert_eq!(kinds(&compiled), [one("status", Kind::String)]);
+    let known = [layout("app:a", &[("status", status(&["OK", "FAILED"]))])];
+    let compiled = any("status == \"FAILED\"", &known);
+    assert_eq!(kinds(&compiled), [Kind::Unsigned, Kind::String].map(|k| one("status", k)));
+    // Elements are read as what they are.
+    let text = "any(xs > 3)";
+    let never = any(text, &[]);
+    assert_eq!(kinds(&never), [Vec::new()]);
+    assert_eq!(never.filters[0].root.constant(), Some(0));
+    assert!(never.warnings[0].message.contains("no event is known yet"));
+    let known = [layout("app:a", &[("xs", Type::Sequence(Box::new(Scalar::U8.into())))])];
+    assert_eq!(kinds(&any(text, &known)), [one("xs", Kind::Sequence)]);
+}
+
+#[test]
+fn what_lacks_an_element_comes_behind_what_has_it() {
+    let array = Type::Array(Box::new(Scalar::U8.into()), 3);
+    let known = [layout("app:a", &[("xs", array)])];
+    let compiled = any("xs[5] > 1", &known);
+    let kinds = kinds(&compiled);
+    assert_eq!(kinds.last(), Some(&one("xs", Kind::Sequence)));
+    assert_eq!(compiled.alternatives, [Some(kinds.len() - 1)]);
+    assert!(kinds.contains(&one("xs[5]", Kind::Unsigned)));
+}
+
+#[test]
+fn what_no_event_can_have_is_an_error() {
+    let error = |text: &str| compile_for_any(text, &[], ROOM_BYTES).expect_err(text);
+    assert_eq!(error("x >").topic, Topic::Syntax);
+    assert_eq!(error("\"a\" > 5").topic, Topic::Type);
+    assert_eq!(error("starts_with(name, \"a\") && name > 5").topic, Topic::Type);
+    assert_eq!(error("starts_wth(name, \"a\")").topic, Topic::Unknown);
+    assert!(error("$ctx.vpit > 5").message.contains("did you mean '$ctx.vpid'"));
+    assert_eq!(error("pos.x > 5").topic, Topic::Type);
+    assert_eq!(error("x > 5 && length(x & 1) > 2").topic, Topic::Type);
+    // Nor does an event that is known make it better.
+    let known = [layout("app:a", &[("x", Type::String)])];
+    assert!(compile_for_any("$app.a:b > 5", &known, ROOM_BYTES).is_err());
+}
+
+#[test]
+fn labels_of_one_value_are_refused_where_they_mean_different_things() {
+    let known = [
+        layout("app:a", &[("status", status(&["OK", "FAILED"]))]),
+        layout("app:b", &[("status", status(&["FAILED", "OK"]))]),
+    ];
+    let error = compile_for_any("status == \"OK\"", &known, ROOM_BYTES).expect_err("two meanings");
+    assert!(error.message.contains("app:a and app:b"), "{error}");
+}
+
+#[test]
+fn what_no_known_event_has_is_told() {
+    let known = [
+        layout("app:a", &[("length", Scalar::U32.into())]),
+        layout("app:b", &[("name", Type::String)]),
+    ];
+    assert_eq!(check_for("length > 5", &known), Ok(()));
+    let error = check_for("lenght > 5", &known).expect_err("unknown");
+    assert_eq!(error.message, "unknown field 'lenght' of app:a; did you mean 'length'?");
+    assert_eq!(check_for("name > 5", &known).expect_err("a string").topic, Topic::Type);
+    // It may be another event that is meant.
+    assert!(compile_for_any("lenght > 5", &known, ROOM_BYTES).is_ok());
+    assert!(compile_for_any("name > 5", &known, ROOM_BYTES).is_ok());
+}

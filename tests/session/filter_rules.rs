@@ -1,0 +1,193 @@
+//! Filters as users say them: on the command line, in files, to sessions that are there. What is
+//! wrong with one is said before anything begins. (Which events they let pass: `filters.rs`.)
+
+use std::fs;
+
+use serde_json::json;
+
+use crate::place::{Bursts, Place, told};
+
+/// What `trackway WORDS` did: whether it succeeded, its output, its messages.
+fn typed(place: &Place, words: &[&str]) -> (bool, String, String) {
+    told(&place.world.trackway(words).output().expect("trackway runs"))
+}
+
+/// What `trackway WORDS`, which must succeed, said.
+fn ok(place: &Place, words: &[&str]) -> String {
+    let (is_success, _, talk) = typed(place, words);
+    assert!(is_success, "{words:?}: {talk}");
+    talk
+}
+
+/// What `trackway WORDS`, which must fail, said.
+fn refused(place: &Place, words: &[&str]) -> String {
+    let (is_success, text, talk) = typed(place, words);
+    assert!(!is_success && text.is_empty(), "{words:?}: {text}{talk}");
+    talk
+}
+
+/// The filters of a session's channel, as it was saved.
+fn saved(place: &Place, session: &str) -> String {
+    let (text, _) = place.ok(&format!("session save {session}"));
+    let line = text.lines().find_map(|line| line.strip_prefix("filters = "));
+    line.unwrap_or("none").to_owned()
+}
+
+/// RUN record with filters that make no sense, as text, for any event, and for those that the
+/// program is known to have. EXPECT status 125, what is wrong with its place, no trace, and that the
+/// command did not run.
+#[test]
+fn a_command_is_not_run_with_a_filter_that_makes_no_sense() {
+    let place = Place::new("session-filter-refused");
+    // What the program has is known once it has run.
+    place.ok("session create web -o web");
+    place.emit("steps", 1);
+    place.ok("session destroy web");
+    let emitter = place.emitter.to_str().expect("a path");
+    for (filter, lines) in [
+        ("number >", "number >\n        ^\n"),
+        ("life:*: number > 5 &&", "number > 5 &&\n             ^\n"),
+        ("length(number & 1) > 2", "a number has no length"),
+        (
+            "life:step: numbr > 5",
+            "numbr > 5\n^^^^^\nunknown field 'numbr' of life:step; did you mean 'number'?\n",
+        ),
+        ("numbr > 5", "^^^^^\nunknown field 'numbr' of life:step; did you mean 'number'?\n"),
+        ("life: number == \"a*\"", "an integer is not compared with a string"),
+        ("$ctx.vtd == 7", "did you mean '$ctx.vtid'?"),
+        ("!life:*: number > 5", "'!life:*' is not a pattern"),
+    ] {
+        let output = place
+            .world
+            .trackway(&["record", "-o", "trace", "--filter", filter, "--", emitter, "crash", "1"])
+            .output()
+            .expect("trackway runs");
+        let (_, _, talk) = told(&output);
+        assert_eq!(output.status.code(), Some(125), "{filter}: {talk}");
+        assert!(talk.contains(lines), "{filter}: {talk}");
+        assert!(!place.world.path("trace").exists(), "{filter}");
+    }
+}
+
+/// RUN record with filters on events that nobody knows, and on some that a program of another name
+/// has. EXPECT that it records.
+#[test]
+fn what_may_be_meant_later_is_taken_as_it_is() {
+    let place = Place::new("session-filter-later");
+    let emitter = place.emitter.to_str().expect("a path");
+    let filters = ["status == \"FAILED\"", "web:*: status >= 400", "other: any(sizes > 3)"];
+    for filter in filters {
+        ok(&place, &["record", "-o", "trace", "--filter", filter, "--", emitter, "levels", "0"]);
+    }
+    // Then what this program has is known, and what others have is not.
+    let unknown = ["record", "-o", "other", "--filter", filters[0], "--", emitter, "levels", "0"];
+    assert!(refused(&place, &unknown).contains("unknown field 'status' of "));
+    for (filter, hint) in [
+        ("web:*: status >= 400", None),
+        ("status >= 400", Some("no event that is known is one for the filter 'status >= 400'")),
+    ] {
+        let talk = ok(&place, &["record", "-o", "trace", "--filter", filter, "--", "true"]);
+        assert_eq!(talk.contains("no event that is known"), hint.is_some(), "{filter}: {talk}");
+        assert!(hint.is_none_or(|hint| talk.contains(hint)), "{filter}: {talk}");
+    }
+}
+
+/// RUN sessions and channels with filters; save, load, list, status. EXPECT the filters everywhere,
+/// as they were typed.
+#[test]
+fn filters_are_kept_as_they_were_typed() {
+    let place = Place::new("session-filter-saved");
+    let filters = ["life:*: number % 2 == 0", "sample(1/10) || who == 3"];
+    ok(
+        &place,
+        &["session", "create", "web", "-o", "t", "--filter", filters[0], "--filter", filters[1]],
+    );
+    ok(&place, &["channel", "add", "web", "rare", "--on", "db:*", "--filter", "db: rows > 9"]);
+    let (text, _) = place.ok("session status web");
+    for filter in ["life:*: number % 2 == 0", "sample(1/10) || who == 3", "db: rows > 9"] {
+        assert!(text.contains(&format!("\n  if        {filter}\n")), "{text}");
+    }
+    assert!(!text.contains("interpreted"), "{text}");
+    let channel = &place.status("web")["channels"][0];
+    assert_eq!(channel["spec"]["filters"], json!(filters));
+    assert_eq!(channel["interpreters"], json!(0));
+    assert_eq!(place.list()[0]["channels"][1]["spec"]["filters"], json!(["db: rows > 9"]));
+    place.ok("session save web -o web.toml");
+    place.ok("session load web.toml again");
+    assert_eq!(place.status("again")["channels"][0]["spec"]["filters"], json!(filters));
+    // They are carried over to a channel in the place of another one.
+    place.ok("channel set web channel0 --context vpid");
+    assert_eq!(place.status("web")["channels"][0]["spec"]["filters"], json!(filters));
+    place.ok("session destroy --all");
+}
+
+/// RUN load and record --config of files with filters, good and bad. EXPECT them taken, or refused
+/// with their place.
+#[test]
+fn files_have_filters_that_a_person_writes() {
+    let place = Place::new("session-filter-file");
+    let file = place.world.path("web.toml");
+    let write = |filters: &str| {
+        let text = format!("[[channel]]\non = [\"life:*\"]\nfilters = [{filters}]\n");
+        fs::write(&file, text).expect("a file");
+    };
+    write(r#""web:*: status >= 400", { pattern = "life", expression = "number > 5" }"#);
+    place.ok("session load web.toml web");
+    assert_eq!(saved(&place, "web"), r#"["web:*: status >= 400", "life: number > 5"]"#);
+    place.ok("session destroy web");
+    place.ok("record --config web.toml -o trace -- true");
+    for (filters, why) in [
+        (r#""life: number >""#, "number >\n        ^\n"),
+        (r#"{ pattern = "life", expresion = "a" }"#, "line 3, column"),
+        ("7", "expected a filter, such as \"web:*: status >= 400\""),
+        (r#""!life: number > 5""#, "'!life' is not a pattern"),
+    ] {
+        write(filters);
+        for line in ["session load web.toml web", "record --config web.toml -o other -- true"] {
+            let talk = place.refused(line);
+            assert!(talk.contains(why), "{filters}: {talk}");
+        }
+    }
+    assert!(!place.world.path("other").exists());
+    assert!(place.list().is_empty());
+}
+
+/// RUN event on and off with filters. EXPECT that a rule's filter changes with it, and goes with it;
+/// that one that makes no sense changes nothing, as those of create and channel add do.
+#[test]
+fn a_rules_filter_changes_and_goes_with_it() {
+    let place = Place::new("session-filter-event");
+    let filter = |session: &str, expression: &str| {
+        ["event", "on", session, "life:step", "--filter", expression].map(str::to_owned)
+    };
+    let words = |all: &[String]| all.iter().map(String::as_str).collect::<Vec<_>>().join(" ");
+    place.ok("session create web --on life:* -o trace");
+    let mut bursts = Bursts::of(&place, 10);
+    let set = |expression: &str| {
+        let line = filter("web", expression);
+        typed(&place, &line.iter().map(String::as_str).collect::<Vec<_>>())
+    };
+    assert!(set("number > 5").0, "{}", words(&filter("web", "number > 5")));
+    assert_eq!(saved(&place, "web"), r#"["life:step: number > 5"]"#);
+    assert!(set("number > 6 && who < 3").0);
+    assert_eq!(saved(&place, "web"), r#"["life:step: number > 6 && who < 3"]"#);
+    for (expression, why) in [
+        ("number >", "number >\n        ^\n"),
+        ("numbr > 5", "unknown field 'numbr' of life:step; did you mean 'number'?"),
+    ] {
+        let (is_success, _, talk) = set(expression);
+        assert!(!is_success && talk.contains(why), "{talk}");
+        assert_eq!(saved(&place, "web"), r#"["life:step: number > 6 && who < 3"]"#);
+    }
+    place.ok("event on web life:step");
+    assert_eq!(saved(&place, "web"), r#"["life:step: number > 6 && who < 3"]"#);
+    place.ok("event off web life:step");
+    assert_eq!(saved(&place, "web"), "none");
+    let wrong = ["channel", "add", "web", "more", "--filter", "life: numbr > 5"];
+    assert!(refused(&place, &wrong).contains("did you mean 'number'?"));
+    let wrong = ["session", "create", "other", "--filter", "life: numbr > 5", "-o", "other"];
+    assert!(refused(&place, &wrong).contains("did you mean 'number'?"));
+    assert_eq!(place.status("web")["channels"].as_array().map(Vec::len), Some(1));
+    bursts.next();
+    place.ok("session destroy --all");
+}
