@@ -29,7 +29,7 @@ use crate::decision::PROCESS;
 use crate::home::Home;
 use crate::slow;
 use crate::thread::{self, Identity};
-use plan::{Plan, Who};
+use plan::Who;
 
 /// What stands for no generation of any session.
 pub(crate) const NOT_JUDGED: u64 = u64::MAX;
@@ -114,7 +114,7 @@ pub(crate) enum Judgement {
 ///
 /// # Safety
 /// As [`crate::record::emit`]; `enabled` is the event's word.
-#[inline(never)]
+#[inline(always)]
 pub(crate) unsafe fn judge(
     session: usize,
     enabled: *const AtomicU32,
@@ -170,29 +170,27 @@ pub(crate) unsafe fn judge(
     };
     // SAFETY: the visit keeps the plan where it is, as the link says.
     let plan = unsafe { store::plan_at(at) };
-    // SAFETY: the line is the calling thread's.
-    let name = unsafe { (&raw const (*thread).name).cast() };
-    let result = if plan.takes_procname && name_stamp != stamp {
-        Judgement::Unknown
-    } else {
-        let who = Who { pid: PROCESS.pid.load(Ordering::Relaxed), tid, name };
-        // SAFETY: the caller's payload.
-        let passes = unsafe { evaluate(plan, payload, size, &who) };
-        if passes { Judgement::Passes(generation) } else { Judgement::Fails }
+    thread::begin_filter(thread);
+    // SAFETY: the caller's payload.
+    let quickly = unsafe { plan.passes_quickly(payload, size) };
+    let passes = match quickly {
+        Some(passes) => Some(passes),
+        None if plan.takes_procname && name_stamp != stamp => None,
+        None => {
+            // SAFETY: the line is the calling thread's.
+            let name = unsafe { (&raw const (*thread).name).cast() };
+            let who = Who { pid: PROCESS.pid.load(Ordering::Relaxed), tid, name };
+            // SAFETY: the caller's payload.
+            Some(unsafe { plan.passes(payload, size, &who) })
+        }
     };
+    thread::end_filter(thread);
     visit.leave();
-    result
-}
-
-/// # Safety
-/// As [`Plan::passes`].
-#[inline(always)]
-unsafe fn evaluate(plan: &Plan, payload: *mut u8, size: usize, who: &Who) -> bool {
-    thread::begin_filter();
-    // SAFETY: the caller's promise is the same.
-    let passes = unsafe { plan.passes(payload, size, who) };
-    thread::end_filter();
-    passes
+    match passes {
+        Some(true) => Judgement::Passes(generation),
+        Some(false) => Judgement::Fails,
+        None => Judgement::Unknown,
+    }
 }
 
 /// What filters say of an event, whatever it takes.
@@ -253,8 +251,10 @@ pub(crate) unsafe fn judge_slowly(
             name = &named.name;
         }
         let who = Who { pid: PROCESS.pid_for(thread), tid: thread.tid, name: name.as_ptr() };
+        thread::begin_filter(thread::current());
         // SAFETY: the caller's payload.
-        let passes = unsafe { evaluate(plan, payload, size, &who) };
+        let passes = unsafe { plan.passes(payload, size, &who) };
+        thread::end_filter(thread::current());
         visit.leave();
         return if passes { Verdict::Passes } else { Verdict::Fails };
     }

@@ -157,22 +157,22 @@ pub(crate) fn identify(stamp: u64, with_name: bool) -> Identity {
     identity
 }
 
-/// Notes that the calling thread begins to evaluate filters.
+/// Notes that the calling thread, whose line is given, begins to evaluate filters.
 #[inline(always)]
-pub(crate) fn begin_filter() {
+pub(crate) fn begin_filter(line: *mut Thread) {
     // SAFETY: the line is the calling thread's, or its parent's, who waits for it.
     unsafe {
-        let depth = &raw mut (*current()).filter_depth;
+        let depth = &raw mut (*line).filter_depth;
         depth.write_volatile(depth.read_volatile().wrapping_add(1));
     }
 }
 
 /// Notes that it is through with it.
 #[inline(always)]
-pub(crate) fn end_filter() {
+pub(crate) fn end_filter(line: *mut Thread) {
     // SAFETY: as above.
     unsafe {
-        let depth = &raw mut (*current()).filter_depth;
+        let depth = &raw mut (*line).filter_depth;
         depth.write_volatile(depth.read_volatile().wrapping_sub(1));
     }
 }

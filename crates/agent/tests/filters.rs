@@ -3,6 +3,7 @@
 mod world;
 
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering, fence};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use trackway_abi::session::{filters_word, flag};
 use trackway_abi::window::granule;
@@ -12,6 +13,13 @@ use trackway_jit::block::{BLOCK_BYTES_MAX, Entry, encode};
 use trackway_schema::Scalar;
 use trackway_sys::thread::CpuSet;
 use world::{Recording, Sizes, World, world};
+
+/// Links are made by one at a time; who waits for too long counts the event. (Built for tests, and
+/// beside others, that takes long.) So tests are, too.
+fn alone() -> MutexGuard<'static, ()> {
+    static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
+    ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner)
+}
 
 /// A session's filters, as its recorder publishes them.
 struct Filters {
@@ -106,7 +114,7 @@ fn emit_all(event: &world::Event, numbers: std::ops::Range<u64>) {
 
 #[test]
 fn what_a_filter_does_not_pass_is_not_recorded() {
-    let world = world();
+    let (_alone, world) = (alone(), world());
     let recording = world.session("pass:*", Sizes::default(), |_| {});
     let event = world.event(c"pass", c"number");
     let other = world.event(c"pass", c"other");
@@ -128,7 +136,7 @@ fn what_a_filter_does_not_pass_is_not_recorded() {
 
 #[test]
 fn events_without_what_is_needed_are_not_recorded() {
-    let world = world();
+    let (_alone, world) = (alone(), world());
     let recording = world.session("lacks:*", Sizes::default(), |_| {});
     let event = world.event(c"lacks", c"number");
     let mut filters = Filters::of(recording);
@@ -153,7 +161,7 @@ fn events_without_what_is_needed_are_not_recorded() {
 
 #[test]
 fn contexts_are_those_of_who_emits() {
-    let world = world();
+    let (_alone, world) = (alone(), world());
     let recording = world.session("context:*", Sizes::default(), |_| {});
     let event = world.event(c"context", c"number");
     let mut filters = Filters::of(recording);
@@ -186,7 +194,7 @@ fn contexts_are_those_of_who_emits() {
 
 #[test]
 fn state_is_a_filters_and_goes_on_with_it() {
-    let world = world();
+    let (_alone, world) = (alone(), world());
     let recording = world.session("state:*", Sizes::default(), |_| {});
     let event = world.event(c"state", c"number");
     let other = world.event(c"state", c"other");
@@ -208,7 +216,7 @@ fn state_is_a_filters_and_goes_on_with_it() {
 
 #[test]
 fn what_is_no_filter_records_nothing_and_is_counted() {
-    let world = world();
+    let (_alone, world) = (alone(), world());
     let recording = world.session("hostile:*", Sizes::default(), |_| {});
     let event = world.event(c"hostile", c"number");
     let mut filters = Filters::of(recording);
@@ -241,7 +249,7 @@ fn what_is_no_filter_records_nothing_and_is_counted() {
 fn threads_record_by_one_filter_or_the_next() {
     const THREADS: u64 = 3;
     const EVENTS: u64 = 30_000;
-    let world = world();
+    let (_alone, world) = (alone(), world());
     let sizes = Sizes { sub_shift: 17, count_shift: 4, ..Sizes::default() };
     let recording = world.session("race:*", sizes, |_| {});
     let event = world.event(c"race", c"number");

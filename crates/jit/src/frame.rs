@@ -20,6 +20,9 @@ pub type Cell = AtomicU64;
 /// Machine code of a program: gets the slots of a [`Frame`], gives the program's answer.
 pub type Entry = unsafe extern "C" fn(slots: *const u64) -> u64;
 
+/// Machine code that fills slots from a payload: [`crate::x86::emit_fill`].
+pub type Fill = unsafe extern "C" fn(payload: *const u8, slots: *mut u64);
+
 /// What all frames of a filter have in common.
 #[repr(C)]
 #[derive(Debug, Clone, Copy)]
@@ -108,6 +111,26 @@ impl<'a> Frame<'a> {
             }
             None => false,
         }
+    }
+
+    /// Sets a slot that is filled; whether there is one.
+    pub fn set(&mut self, slot: usize, value: u64) -> bool {
+        let place = self.slots[..self.filled.min(SLOTS_MAX)].get_mut(slot);
+        place.map(|place| place.write(value)).is_some()
+    }
+
+    /// Fills an empty frame's first `count` slots: some by machine code, all others are to be
+    /// [set](Self::set) before the frame is looked at.
+    ///
+    /// # Safety
+    /// `fill` must be what [`crate::x86::emit_fill`] made of a framer with so many slots, in memory
+    /// that can be executed, and `payload` have as many bytes as that framer's code reads. The
+    /// others must be set.
+    #[inline(always)]
+    pub unsafe fn fill_by(&mut self, fill: Fill, payload: *const u8, count: usize) {
+        self.filled = count.min(SLOTS_MAX);
+        // SAFETY: by contract the code writes slots below `count`, which is a framer's.
+        unsafe { fill(payload, self.slots.as_mut_ptr().cast()) };
     }
 
     /// What words in it count from the beginning of.

@@ -92,6 +92,16 @@ pub struct Take {
     distance: u16,
 }
 
+impl Take {
+    /// The scalar that machine code takes, and where it is in a payload.
+    const fn coded(&self) -> Option<(Scalar, usize)> {
+        match self.value {
+            Value::Scalar(scalar) if self.anchor == 0 => Some((scalar, self.distance as usize)),
+            _ => None,
+        }
+    }
+}
+
 /// Fills frames of one filter for one event, wherever its steps are kept.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct FramerView<'a> {
@@ -99,6 +109,13 @@ pub struct FramerView<'a> {
     pub legs: &'a [Leg],
     /// What the slots are filled with.
     pub takes: &'a [Take],
+}
+
+/// What a slot is filled with, of those that machine code ([`crate::x86::emit_fill`]) leaves.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Rest {
+    slot: u8,
+    take: Take,
 }
 
 /// A framer, made of an event's description.
@@ -191,6 +208,46 @@ impl FramerView<'_> {
     /// Whether it asks for the thread's name.
     pub fn takes_procname(&self) -> bool {
         self.takes.iter().any(|take| take.value == Value::Procname)
+    }
+
+    /// What machine code does: slots that are filled with scalars in front of which nothing has a
+    /// variable size. Slot, type, distance from the payload's beginning in bytes.
+    pub fn coded(&self) -> impl Iterator<Item = (usize, Scalar, usize)> {
+        self.takes.iter().enumerate().filter_map(|(slot, take)| {
+            let (scalar, distance) = take.coded()?;
+            Some((slot, scalar, distance))
+        })
+    }
+
+    /// What a payload has at least that machine code fills slots from, in bytes.
+    pub fn coded_bytes(&self) -> usize {
+        let ends = self.coded().map(|(_, scalar, distance)| distance + scalar.size_bytes());
+        ends.max().unwrap_or(0)
+    }
+
+    /// What machine code leaves.
+    pub fn rest(&self) -> impl Iterator<Item = Rest> {
+        let rest = self.takes.iter().zip(0..).filter(|(take, _)| take.coded().is_none());
+        rest.map(|(&take, slot)| Rest { slot, take })
+    }
+
+    /// Sets the slots of a frame that machine code leaves, as [`Self::fill`] fills them.
+    pub fn fill_rest(
+        legs: &[Leg],
+        rest: &[Rest],
+        frame: &mut Frame<'_>,
+        begin: usize,
+        contexts: &Contexts,
+    ) -> bool {
+        let bytes = frame.bytes();
+        let Some(anchors) = (FramerView { legs, takes: &[] }).anchors(bytes, begin) else {
+            return false;
+        };
+        rest.iter().all(|Rest { slot, take }| {
+            let at = anchors[usize::from(take.anchor)] as usize + usize::from(take.distance);
+            let value = value_at(bytes, at, take.value, contexts);
+            value.is_some_and(|value| frame.set((*slot).into(), value))
+        })
     }
 
     /// Fills a frame from the payload that lies in its bytes from `begin` on; false if something

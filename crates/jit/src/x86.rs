@@ -21,6 +21,7 @@
 mod arithmetic;
 mod chunk;
 mod control;
+mod fill;
 mod memory;
 
 use core::fmt;
@@ -29,6 +30,7 @@ use core::ops::Range;
 use crate::insn::class;
 use crate::verify::{Function, Verified};
 use chunk::Chunk;
+pub use fill::{SLOT_CODE_BYTES_MAX, emit_fill};
 
 /// Most bytes of code that one instruction becomes. A buffer with as many for each instruction is
 /// always large enough; 6 for each is usual.

@@ -2,10 +2,12 @@
 
 use proptest::prelude::*;
 use trackway_jit::Kind;
-use trackway_jit::frame::{Environment, Frame};
-use trackway_jit::framer::{Contexts, Framer, Unfit, Wanted};
+use trackway_jit::frame::{Environment, Fill, Frame};
+use trackway_jit::framer::{Contexts, Framer, FramerView, Unfit, Wanted};
 use trackway_jit::helper::Word;
+use trackway_jit::x86::emit_fill;
 use trackway_schema::{Encoder, FieldViews, Scalar, Shape};
+use trackway_testkit::{Executable, Guarded};
 
 const CONTEXTS: Contexts = Contexts {
     vpid: 7,
@@ -126,11 +128,38 @@ fn framer(encoded: &[u8], needs: &[(String, Kind)]) -> Result<Framer, Unfit> {
     Framer::new(&fields, needs.iter().map(|(path, kind)| Wanted { path, kind: *kind }))
 }
 
-/// The slots of a frame that was filled; `None`: the event is not one for the filter.
+/// The slots of a frame that was filled; `None`: the event is not one for the filter. By machine
+/// code, too, where it can be.
 fn filled(framer: &Framer, bytes: &[u8]) -> Option<Vec<u64>> {
     let environment = Environment::new(&[], &[], nothing, nothing);
     let mut frame = Frame::new(&environment, bytes);
-    framer.fill(&mut frame, BEGIN, &CONTEXTS).then(|| frame.slots().to_vec())
+    let slots = framer.fill(&mut frame, BEGIN, &CONTEXTS).then(|| frame.slots().to_vec());
+    if cfg!(all(target_arch = "x86_64", not(miri))) {
+        assert_eq!(filled_by_code(&framer.view(), bytes), slots);
+    }
+    slots
+}
+
+fn filled_by_code(framer: &FramerView<'_>, bytes: &[u8]) -> Option<Vec<u64>> {
+    let mut code = [0; 4096];
+    let size = emit_fill(framer, &mut code).expect("room");
+    if bytes.len() < BEGIN + framer.coded_bytes() {
+        return None;
+    }
+    // In memory of its own size, behind which there is none.
+    let payload = Guarded::new(&bytes[BEGIN..BEGIN + framer.coded_bytes()]);
+    let environment = Environment::new(&[], &[], nothing, nothing);
+    let mut frame = Frame::new(&environment, bytes);
+    let code = size.map_or(Executable::new(&[0xc3]), |size| Executable::new(&code[..size]));
+    // SAFETY: the code of this framer, or that of none; the payload has as many bytes as it reads,
+    // and what it leaves is set below.
+    unsafe {
+        let fill = std::mem::transmute::<*const u8, Fill>(code.start());
+        frame.fill_by(fill, payload.bytes().as_ptr(), framer.takes.len());
+    }
+    let rest: Vec<_> = framer.rest().collect();
+    FramerView::fill_rest(framer.legs, &rest, &mut frame, BEGIN, &CONTEXTS)
+        .then(|| frame.slots().to_vec())
 }
 
 proptest! {

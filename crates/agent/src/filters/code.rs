@@ -6,7 +6,7 @@
 
 use core::sync::atomic::{AtomicPtr, Ordering};
 
-use trackway_jit::frame::Entry;
+use trackway_jit::frame::{Entry, Fill};
 
 use super::store::{self, PARTS};
 
@@ -63,12 +63,24 @@ pub(super) unsafe fn room<'r>(part: usize, used: usize) -> Option<&'r mut [u8]> 
     Some(unsafe { core::slice::from_raw_parts_mut(begin, length) })
 }
 
-/// The code that was written `used` bytes from the beginning of a part.
+/// The code of a program that was written `used` bytes from the beginning of a part.
 ///
 /// # Safety
 /// It is code there, made by `trackway_jit::x86::emit`.
 pub(super) unsafe fn entry(part: usize, used: usize) -> Entry {
-    let begin = EXECUTED.load(Ordering::Relaxed).wrapping_add(part * PART_BYTES + used);
     // SAFETY: an address of code that has this type.
-    unsafe { core::mem::transmute::<*mut u8, Entry>(begin) }
+    unsafe { core::mem::transmute::<*mut u8, Entry>(executed(part, used)) }
+}
+
+/// The code of a framer that was written there.
+///
+/// # Safety
+/// It is code there, made by `trackway_jit::x86::emit_fill`.
+pub(super) unsafe fn fill(part: usize, used: usize) -> Fill {
+    // SAFETY: an address of code that has this type.
+    unsafe { core::mem::transmute::<*mut u8, Fill>(executed(part, used)) }
+}
+
+fn executed(part: usize, used: usize) -> *mut u8 {
+    EXECUTED.load(Ordering::Relaxed).wrapping_add(part * PART_BYTES + used)
 }

@@ -10,8 +10,8 @@ use core::sync::atomic::{AtomicU64, AtomicUsize, Ordering, fence};
 
 use trackway_abi::session::filters_place;
 use trackway_jit::block::{BLOCK_BYTES_MAX, Block, Entry};
-use trackway_jit::frame::{self, Environment};
-use trackway_jit::framer::{Framer, Unfit, Wanted};
+use trackway_jit::frame::{self, Environment, Fill};
+use trackway_jit::framer::{Framer, FramerView, Rest, Unfit, Wanted};
 use trackway_jit::object::{Alternative, Object};
 use trackway_jit::verify::{Rules, State, VERIFIER_STATES, Verified, verify};
 use trackway_jit::{INSTRUCTIONS_MAX, x86};
@@ -24,8 +24,10 @@ use super::{Link, Says, cells, code, place_of};
 use crate::home::Home;
 use crate::{known, thread};
 
-/// How often somebody looks who finds another one at it.
-const PATIENCE: usize = 20_000;
+/// How long somebody waits who finds another one at it, in ns: a few times as long as it takes, if
+/// the other is not preempted. Else the event is counted as discarded, lest a thread of real time
+/// wait for one that is not.
+const PATIENCE_NS: u64 = 200_000;
 /// Most filters about one event.
 const STEPS_MAX: usize = 64;
 /// Most programs of a filter that are made machine code of: others are interpreted.
@@ -60,17 +62,22 @@ impl Lock {
             return Err(Failure::Busy);
         }
         let ours = thread::current().addr();
-        for _ in 0..PATIENCE {
+        let mut begin_ns = None;
+        loop {
             // ORDERING: Acquire pairs with the Release in `drop`.
             let taken = HOLDER.compare_exchange(0, ours, Ordering::Acquire, Ordering::Relaxed);
             match taken {
                 Ok(_) => return Ok(Self),
                 // A signal handler does not wait for what it has interrupted.
-                Err(holder) if holder == ours => break,
-                Err(_) => core::hint::spin_loop(),
+                Err(holder) if holder == ours => return Err(Failure::Busy),
+                Err(_) => {}
             }
+            let now_ns = trackway_sys::clock::monotonic_ns();
+            if now_ns.saturating_sub(*begin_ns.get_or_insert(now_ns)) > PATIENCE_NS {
+                return Err(Failure::Busy);
+            }
+            core::hint::spin_loop();
         }
-        Err(Failure::Busy)
     }
 
     fn linker(&mut self) -> &mut Linker {
@@ -214,6 +221,7 @@ impl Linker {
             steps: [const { MaybeUninit::uninit() }; STEPS_MAX],
             steps_count: 0,
             takes_procname: false,
+            is_quick: false,
             interprets: false,
         };
         // SAFETY: the bytes that were copied.
@@ -254,6 +262,7 @@ struct Maker<'l> {
     steps: [MaybeUninit<Step>; STEPS_MAX],
     steps_count: usize,
     takes_procname: bool,
+    is_quick: bool,
     interprets: bool,
 }
 
@@ -303,21 +312,57 @@ impl Maker<'_> {
             let Some(filter) = self.filter(entry.id, object.cells(), &alternative)? else {
                 return Ok(Says::Counts);
             };
-            let view = framer.view();
-            self.takes_procname |= view.takes_procname();
-            let (legs, takes) = (self.store.put_all(view.legs)?, self.store.put_all(view.takes)?);
+            let made = self.framed(filter, &framer.view())?;
             let Some(step) = self.steps.get_mut(self.steps_count) else { return Ok(Says::Counts) };
-            step.write(Step {
-                filter,
-                legs: legs.as_ptr(),
-                takes: takes.as_ptr(),
-                legs_count: legs.len() as u8,
-                takes_count: takes.len() as u8,
-            });
+            self.is_quick = self.steps_count == 0 && made.is_coded();
             self.steps_count += 1;
+            step.write(made);
             return Ok(Says::Plan(0));
         }
         Ok(if lacks { Says::Drops } else { Says::Counts })
+    }
+
+    /// A filter with its framer.
+    fn framed(&mut self, filter: *const Filter, framer: &FramerView<'_>) -> Result<Step, NoRoom> {
+        self.takes_procname |= framer.takes_procname();
+        let (legs, takes) = (self.store.put_all(framer.legs)?, self.store.put_all(framer.takes)?);
+        let rest = self.store.room_for::<Rest>(framer.takes.len())?;
+        let mut rest_count = 0;
+        for (number, left) in framer.rest().enumerate() {
+            // SAFETY: there is room for all takes.
+            unsafe { rest.add(number).write(left) };
+            rest_count += 1;
+        }
+        Ok(Step {
+            filter,
+            fill: self.fill(framer)?,
+            coded_bytes: framer.coded_bytes() as u32,
+            legs_count: legs.len() as u8,
+            takes_count: takes.len() as u8,
+            rest_count,
+            legs: legs.as_ptr(),
+            takes: takes.as_ptr(),
+            rest,
+        })
+    }
+
+    /// Machine code that fills frames.
+    fn fill(&mut self, framer: &FramerView<'_>) -> Result<Option<Fill>, NoRoom> {
+        if !code::is_there() {
+            return Ok(None);
+        }
+        let (part, used) = (self.store.current(), self.store.code_used());
+        // SAFETY: the part is being filled by us, and beyond `used` there is nothing.
+        let room = unsafe { code::room(part, used) }.ok_or(NoRoom)?;
+        match x86::emit_fill(framer, room) {
+            Ok(Some(bytes)) => {
+                self.store.use_code(bytes);
+                // SAFETY: that is what was just emitted there.
+                Ok(Some(unsafe { code::fill(part, used) }))
+            }
+            Ok(None) | Err(x86::EmitError::Unsupported) => Ok(None),
+            Err(x86::EmitError::NoRoom) => Err(NoRoom),
+        }
     }
 
     /// The filter that an alternative is, from the part that is being filled, or put there. `None`:
@@ -430,6 +475,7 @@ impl Maker<'_> {
             session: session as u16,
             event: event as u16,
             takes_procname: self.takes_procname,
+            is_quick: self.is_quick,
             steps_count: steps.len() as u16,
             steps: steps.as_ptr(),
             link: 0,

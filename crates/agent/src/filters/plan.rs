@@ -2,8 +2,8 @@
 
 use trackway_abi::record::HEADROOM_BYTES;
 use trackway_abi::record::context::PROCNAME_BYTES;
-use trackway_jit::frame::{Entry, Environment, Frame};
-use trackway_jit::framer::{Contexts, FramerView, Leg, Take};
+use trackway_jit::frame::{Entry, Environment, Fill, Frame};
+use trackway_jit::framer::{Contexts, FramerView, Leg, Rest, Take};
 use trackway_jit::helper::Word;
 use trackway_jit::interpret;
 use trackway_jit::verify::Verified;
@@ -36,10 +36,17 @@ pub(super) struct Filter {
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Step {
     pub(super) filter: *const Filter,
-    pub(super) legs: *const Leg,
-    pub(super) takes: *const Take,
+    /// Machine code that fills slots; `None`: there is none, or nothing for it to do.
+    pub(super) fill: Option<Fill>,
+    /// What a payload has at least that it reads, in bytes.
+    pub(super) coded_bytes: u32,
     pub(super) legs_count: u8,
     pub(super) takes_count: u8,
+    pub(super) rest_count: u8,
+    pub(super) legs: *const Leg,
+    pub(super) takes: *const Take,
+    /// What the machine code leaves.
+    pub(super) rest: *const Rest,
 }
 
 /// All steps for an event in a session.
@@ -53,6 +60,8 @@ pub(super) struct Plan {
     pub(super) event: u16,
     /// Whether a filter looks at the thread's name.
     pub(super) takes_procname: bool,
+    /// Whether there is one step, and machine code does all of it.
+    pub(super) is_quick: bool,
     pub(super) steps_count: u16,
     pub(super) steps: *const Step,
     /// The link.
@@ -68,26 +77,59 @@ pub(super) struct Who {
 }
 
 impl Step {
+    /// Whether machine code fills all slots.
+    pub(super) const fn is_coded(&self) -> bool {
+        self.fill.is_some() && self.rest_count == 0
+    }
+
+    /// Fills a frame from the payload behind [`BEGIN`]; false if the event is not one for the
+    /// filter.
+    ///
     /// # Safety
     /// What it points to is there.
-    #[inline(always)]
-    unsafe fn framer(&self) -> FramerView<'_> {
+    unsafe fn fill(&self, frame: &mut Frame<'_>, contexts: &Contexts) -> bool {
         // SAFETY: by contract; `link` has put so many there.
-        unsafe {
-            FramerView {
-                legs: core::slice::from_raw_parts(self.legs, self.legs_count.into()),
-                takes: core::slice::from_raw_parts(self.takes, self.takes_count.into()),
-            }
+        let (legs, takes, rest) = unsafe {
+            (
+                core::slice::from_raw_parts(self.legs, self.legs_count.into()),
+                core::slice::from_raw_parts(self.takes, self.takes_count.into()),
+                core::slice::from_raw_parts(self.rest, self.rest_count.into()),
+            )
+        };
+        let Some(fill) = self.fill else {
+            return FramerView { legs, takes }.fill(frame, BEGIN, contexts);
+        };
+        let payload = frame.bytes().get(BEGIN..).unwrap_or_default();
+        if payload.len() < self.coded_bytes as usize {
+            return false;
         }
+        // SAFETY: the framer's code, on a payload with as many bytes; the rest is set behind it.
+        unsafe { frame.fill_by(fill, payload.as_ptr(), takes.len()) };
+        FramerView::fill_rest(legs, rest, frame, BEGIN, contexts)
     }
 }
 
 impl Plan {
+    /// Whether the filter says that the event is recorded, where there is one, and machine code
+    /// does all of it; `None`: see [`Self::passes`].
+    ///
+    /// # Safety
+    /// As there.
+    #[inline(always)]
+    pub(super) unsafe fn passes_quickly(&self, payload: *const u8, size: usize) -> Option<bool> {
+        if !self.is_quick {
+            return None;
+        }
+        // SAFETY: by contract; there is one step.
+        let step = unsafe { &*self.steps };
+        // SAFETY: by contract.
+        step.fill.map(|fill| unsafe { step.passes_quickly(fill, payload, size) })
+    }
+
     /// Whether all filters say that the event is recorded.
     ///
     /// # Safety
     /// What it points to is there. `payload` has `size` bytes, with headroom before them.
-    #[inline(always)]
     pub(super) unsafe fn passes(&self, payload: *mut u8, size: usize, who: &Who) -> bool {
         let bytes = payload.wrapping_sub(BEGIN);
         let mut procname = Word { offset: 0, length: 0, is_constant: false };
@@ -115,12 +157,12 @@ impl Plan {
 impl Step {
     /// # Safety
     /// What it points to is there.
-    #[inline(always)]
     unsafe fn passes(&self, bytes: &[u8], contexts: &Contexts) -> bool {
         // SAFETY: by contract.
-        let (filter, framer) = unsafe { (&*self.filter, self.framer()) };
+        let filter = unsafe { &*self.filter };
         let mut frame = Frame::new(&filter.environment, bytes);
-        if !framer.fill(&mut frame, BEGIN, contexts) {
+        // SAFETY: by contract.
+        if !unsafe { self.fill(&mut frame, contexts) } {
             return false;
         }
         match filter.entry {
@@ -128,6 +170,27 @@ impl Step {
             Some(entry) => unsafe { frame.run(entry, filter.slots) != 0 },
             // SAFETY: by contract.
             None => unsafe { filter.is_interpreted_true(&frame) },
+        }
+    }
+
+    /// The same, if machine code does all of it.
+    ///
+    /// # Safety
+    /// As above; `payload` has `size` bytes.
+    #[inline(always)]
+    unsafe fn passes_quickly(&self, fill: Fill, payload: *const u8, size: usize) -> bool {
+        // SAFETY: by contract.
+        let filter = unsafe { &*self.filter };
+        let Some(entry) = filter.entry else { return false };
+        if size < self.coded_bytes as usize {
+            return false;
+        }
+        let mut frame = Frame::new(&filter.environment, &[]);
+        // SAFETY: the framer's code fills all slots, from a payload with as many bytes; the entry
+        // is code of a program that was verified for as many slots.
+        unsafe {
+            frame.fill_by(fill, payload, filter.slots);
+            entry(frame.as_slots()) != 0
         }
     }
 }
