@@ -34,8 +34,8 @@ fn saved(place: &Place, session: &str) -> String {
 }
 
 /// RUN record with filters that make no sense, as text, for any event, and for those that the
-/// program is known to have. EXPECT status 125, what is wrong with its place, no trace, and that the
-/// command did not run.
+/// program is known to have. EXPECT status 125, what is wrong with its place, no trace, and that
+/// the command did not run.
 #[test]
 fn a_command_is_not_run_with_a_filter_that_makes_no_sense() {
     let place = Place::new("session-filter-refused");
@@ -152,8 +152,8 @@ fn files_have_filters_that_a_person_writes() {
     assert!(place.list().is_empty());
 }
 
-/// RUN event on and off with filters. EXPECT that a rule's filter changes with it, and goes with it;
-/// that one that makes no sense changes nothing, as those of create and channel add do.
+/// RUN event on and off with filters. EXPECT that a rule's filter changes with it, and goes with
+/// it; that one that makes no sense changes nothing, as those of create and channel add do.
 #[test]
 fn a_rules_filter_changes_and_goes_with_it() {
     let place = Place::new("session-filter-event");

@@ -212,6 +212,36 @@ fn the_guide_of_changes_does_what_it_says() {
     drop(program);
 }
 
+/// What its filters let pass is `filters.rs`'s; here they are taken, kept and shown.
+#[test]
+fn the_guide_of_filters_does_what_it_says() {
+    let guide = Guide::new("filters.md");
+    assert_eq!(guide.blocks.len(), 3);
+    guide.run(0);
+    let filters = |place: &Place| {
+        let spec = &place.status("web")["channels"][0]["spec"]["filters"];
+        let filters = spec.as_array().into_iter().flatten();
+        filters.filter_map(|filter| Some(filter.as_str()?.to_owned())).collect::<Vec<_>>()
+    };
+    let (first, last) = guide.blocks[2].split_once("trackway session save").expect("two parts");
+    let shown = guide.run(1);
+    assert!(shown.contains("  if        sample(1/1000)\n"), "{shown}");
+    let changed =
+        ["myapp:request: status >= 400 && rate(100/s)", "myapp:failure: why == \"*file*\""];
+    assert_eq!(filters(&guide.place), changed);
+    guide.type_in(first);
+    assert_eq!(filters(&guide.place), [""; 0]);
+    let file = guide.text.split("```toml\n").nth(1).and_then(|rest| rest.split("```").next());
+    let path = guide.place.world.path("myapp.toml");
+    fs::write(path, file.expect("a file")).expect("a file");
+    guide.type_in("trackway session load myapp.toml && trackway session destroy myapp");
+    guide.type_in(&format!("trackway session save{last}"));
+    // The mistake that it shows.
+    let wrong = "trackway record --filter 'stats >= 400' -- ./myapp";
+    let (is_success, _, talk) = told(&guide.shell(wrong).output().expect("sh runs"));
+    assert!(!is_success && guide.text.contains(&talk), "{talk}");
+}
+
 /// The first part where `/dev/shm` is another one, of 64 MiB; the second with a container that is a
 /// process in namespaces of its own.
 #[test]

@@ -75,8 +75,8 @@ pub fn compile_for(text: &str, layouts: &[Layout]) -> Result<CompiledFor, Error>
 
 /// As [`compile_for`], and for events that nobody has described yet: alternatives for the
 /// combinations of kinds that what `text` names could have, behind those of `layouts`, as long as
-/// they take no more than so many bytes; one there is in any case. So a program that comes later is filtered from its first
-/// event on.
+/// they take no more than so many bytes; one there is in any case. So a program that comes later is
+/// filtered from its first event on.
 ///
 /// What depends on more than kinds (labels of enumerations, types of elements) has alternatives for
 /// `layouts` alone. Is there none at all, no event is recorded: `layouts` may have one later.

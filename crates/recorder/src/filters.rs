@@ -7,7 +7,7 @@
 //! writer: a half is written over only after the generation was raised past the block that stood
 //! there, and who has copied bytes looks at the generation once more.
 //!
-//! Where that memory is, is known from the word as well, while the slot is free ([`Filters::leave`]).
+//! While the slot is free, the word says where that memory is ([`Filters::leave`]).
 
 use std::ops::Range;
 use std::sync::atomic::{AtomicU64, Ordering, fence};

@@ -77,7 +77,8 @@ pub(crate) struct CreateArguments {
     #[arg(short, long, value_name = "DIR")]
     pub(crate) output: Option<PathBuf>,
     /// What was saved, or written by hand: options are in it
-    #[arg(long, value_name = "FILE", conflicts_with_all = ["on", "filter", "level", "level_only", "exclude",
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["on", "filter", "level",
+        "level_only", "exclude",
         "context", "buffer_size", "sub_buffers", "tracefile_size", "tracefile_count",
         "overwrite", "blocking_timeout", "pid", "executable", "pid_namespace",
         "user"])]
