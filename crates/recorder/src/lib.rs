@@ -42,6 +42,7 @@ mod self_test;
 mod serve;
 mod slot;
 mod snapshot;
+mod stall;
 mod stream;
 mod totals;
 mod trace;

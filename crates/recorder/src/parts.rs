@@ -23,7 +23,8 @@ use crate::crashes::{Crash, Crashes};
 use crate::origins::{Kept, Origin};
 use crate::recording::PartPlace;
 use crate::report::Notices;
-use crate::trace::{self, WindowFolder};
+use crate::stall::Stall;
+use crate::trace::{self, Room, WindowFolder};
 use crate::users::{Finder, Scope};
 use crate::{ChannelSettings, Home, RecordError, Recording, SessionSettings, Summary, home};
 
@@ -76,9 +77,52 @@ struct Part {
     /// Snapshots that processes of this user were the reason for, and when the next may be, in ns.
     unasked: u32,
     unasked_due_ns: u64,
+    /// What keeps its trace from being written, if anything does: no other part waits for that.
+    stall: Stall,
 }
 
 impl Part {
+    /// One look at it; how long until the next, in ns. Where it cannot be written, which may pass,
+    /// it is left alone for a while.
+    fn tick(&mut self, notices: &Notices) -> Result<u64, RecordError> {
+        if self.stall.rest_ns() > 0 {
+            self.recording.check_window()?;
+            self.recording.keep_alive();
+            return Ok(self.stall.rest_ns());
+        }
+        let (who, ticked) = (format!("user {}: ", self.uid()), self.recording.tick(notices));
+        let bytes = self.recording.totals().bytes;
+        match ticked {
+            Ok(period_ns) => {
+                self.stall.look(bytes, &who, notices);
+                Ok(period_ns)
+            }
+            Err(error @ RecordError::Lost(_)) => Err(error),
+            Err(error) => {
+                self.recording.keep_alive();
+                self.stall.begin(&error, bytes, &who, notices);
+                Ok(self.stall.rest_ns())
+            }
+        }
+    }
+
+    /// Writes what is in its flight recorders to the snapshot in `room`: all of that, or nothing.
+    fn snapshot(
+        &mut self,
+        room: &Room,
+        since_ts: u64,
+        reason: &Reason,
+    ) -> Result<SnapshotFacts, RecordError> {
+        let written = self.recording.snapshot_into(room, since_ts, reason);
+        if written.is_err()
+            && let Some(folder) = self.recording.window_folder()
+        {
+            // Half a part would keep the others from being read. What cannot be removed stays.
+            let _ = std::fs::remove_dir_all(folder.in_trace(&room.path));
+        }
+        written
+    }
+
     fn uid(&self) -> u32 {
         self.recording.home.uid()
     }
@@ -243,6 +287,7 @@ impl Parts {
             snapshot_requests,
             unasked,
             unasked_due_ns,
+            stall: Stall::default(),
         });
     }
 
@@ -510,11 +555,16 @@ impl Parts {
         let since_ts = last_ns.map_or(0, |last| monotonic_ns().saturating_sub(last));
         let room = trace::prepare(folder)?;
         let mut facts = SnapshotFacts { folder: room.path.clone(), ..SnapshotFacts::default() };
-        self.each(Rule::Each, notices, &mut |part| {
-            let more = part.recording.snapshot_into(&room, since_ts, reason)?;
-            facts.events += more.events;
-            facts.bytes += more.bytes;
-            Ok(())
+        self.each(Rule::Any, notices, &mut |part| match part.snapshot(&room, since_ts, reason) {
+            Ok(more) => {
+                facts.events += more.events;
+                facts.bytes += more.bytes;
+                Ok(())
+            }
+            Err(error) => {
+                facts.missing.push(format!("user {} is not in it: {error}", part.uid()));
+                Err(error)
+            }
         })?;
         Ok(facts)
     }
@@ -552,27 +602,22 @@ impl Parts {
     ///
     /// # Errors
     ///
-    /// If one cannot be written, which may pass; or, of a session of its own user alone, if it
-    /// cannot go on.
+    /// Of a session of its own user alone: if it cannot be written, which may pass, or cannot go on.
     pub(crate) fn tick(&mut self, notices: &Notices) -> Result<u64, RecordError> {
         if self.is_own() {
             let own = self.parts.first_mut().ok_or(RecordError::Lost("it has ended"))?;
             return own.recording.tick(notices);
         }
         let period_ns = self.finder.patience_ns().unwrap_or(IDLE_PERIOD_NS).max(PERIOD_MIN_NS);
-        let (mut period_ns, mut failure, mut lost) = (period_ns, None, Vec::new());
+        let (mut period_ns, mut lost) = (period_ns, Vec::new());
         for (place, part) in self.parts.iter_mut().enumerate() {
-            match part.recording.tick(notices) {
+            match part.tick(notices) {
                 Ok(part_ns) => period_ns = period_ns.min(part_ns),
-                Err(error @ RecordError::Lost(_)) => lost.push((place, error)),
-                Err(error) => {
-                    part.recording.keep_alive();
-                    failure.get_or_insert(error);
-                }
+                Err(error) => lost.push((place, error)),
             }
         }
         self.let_go(lost, notices);
-        failure.map_or(Ok(period_ns), Err)
+        Ok(period_ns)
     }
 
     /// What is due however long something else takes.

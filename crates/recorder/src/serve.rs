@@ -18,6 +18,7 @@ use crate::error::io_error;
 use crate::parts::Parts;
 use crate::pause::Pause;
 use crate::report::Notices;
+use crate::stall::{STALL_NS, Stall};
 use crate::trace::{self, Older, Room};
 use crate::users::Scope;
 use crate::{RecordError, Recording, SessionSettings, record, slot};
@@ -26,8 +27,6 @@ use crate::{RecordError, Recording, SessionSettings, record, slot};
 const SIGNALLED: Client = u64::MAX;
 /// How often the table of processes is looked at where crashes are waited for, in ns.
 const CRASH_PERIOD_NS: u64 = 10_000_000;
-/// How long after an error of writing it is tried again, in ns.
-const STALL_NS: u64 = 200_000_000;
 
 /// What is not said of a channel in the background: it may be idle for long.
 const MAKING: Making = Making { thrifty: true, reserve: Reserve::Rseq };
@@ -87,17 +86,10 @@ struct Served {
     parts: Option<Parts>,
     /// Whether a process that crashes leaves a snapshot.
     watches_crashes: bool,
-    /// What keeps it from writing, if anything does.
-    stall: Option<Stall>,
+    /// What keeps the session's own user's trace from being written, if anything does.
+    stall: Stall,
     pause: Pause,
     failure: Option<Refusal>,
-}
-
-/// Why nothing can be written.
-struct Stall {
-    why: String,
-    /// Bytes of the traces when that was said. A look that had nothing to write proves nothing.
-    bytes: u64,
 }
 
 impl Served {
@@ -147,7 +139,7 @@ impl Served {
             _room: room,
             parts: None,
             watches_crashes,
-            stall: None,
+            stall: Stall::default(),
             pause: Pause::new(),
             failure: None,
         })
@@ -258,13 +250,11 @@ impl Served {
         self.desk.machine.tick(monotonic_ns());
         match parts.tick(&self.notices) {
             // Who is to be seen crash must be seen start.
-            Ok(period_ns) if self.watches_crashes && self.stall.is_none() => {
+            Ok(period_ns) if self.watches_crashes && self.stall.is_over() => {
                 period_ns.min(CRASH_PERIOD_NS)
             }
             Ok(period_ns) => {
-                if self.stall.take_if(|stall| parts.bytes() > stall.bytes).is_some() {
-                    self.notices.say(format_args!("events are written again"));
-                }
+                self.stall.look(parts.bytes(), "", &self.notices);
                 period_ns
             }
             Err(error @ RecordError::Lost(_)) => {
@@ -278,11 +268,7 @@ impl Served {
                 // The disk is full, or gone: it may come back. What finds no room in the buffers
                 // meanwhile is counted.
                 parts.keep_alive();
-                let why = error.to_string();
-                if self.stall.as_ref().is_none_or(|stall| stall.why != why) {
-                    self.notices.say(format_args!("{why}: events are lost once buffers are full"));
-                    self.stall = Some(Stall { why, bytes: parts.bytes() });
-                }
+                self.stall.begin(&error, parts.bytes(), "", &self.notices);
                 STALL_NS
             }
         }

@@ -15,7 +15,7 @@ use crate::channel::Channel;
 use crate::completion::{self, By};
 use crate::memory::FileMemory;
 use crate::region::{Drain, RegionWork};
-use crate::trace::{self, FACTS, Particulars, Room, Trace};
+use crate::trace::{self, FACTS, Particulars, Room, Trace, WindowFolder};
 use crate::{RecordError, Recording, Summary};
 
 /// Name of the file that says why there is a snapshot.
@@ -93,7 +93,13 @@ impl Recording {
             folder: room.path.clone(),
             events: summary.recorded,
             bytes: summary.bytes,
+            missing: Vec::new(),
         })
+    }
+
+    /// Where its streams are in a trace of several users; none: the trace was not begun here.
+    pub(crate) fn window_folder(&self) -> Option<WindowFolder> {
+        self.trace.of.as_ref().map(|of| of.folder)
     }
 
     fn particulars(&self) -> Particulars {

@@ -381,6 +381,7 @@ fn write_snapshot(arguments: SnapshotArguments) -> anyhow::Result<()> {
     let Answer::Snapshot(facts) = ask(&name, Request::Snapshot { output, last_ns })? else {
         bail!("the recorder did not say where the snapshot is");
     };
+    facts.missing.iter().for_each(|what| eprintln!("trackway: {what}"));
     eprintln!("trackway: {} events, {} bytes", facts.events, facts.bytes);
     writeln!(io::stdout(), "{}", facts.folder.display())?;
     Ok(())
