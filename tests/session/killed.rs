@@ -57,6 +57,28 @@ fn a_dead_session_is_said_to_be_dead_and_what_to_do() {
     assert!(place.list().is_empty());
 }
 
+/// RUN create and record by the name of a living session whose lock file was removed. EXPECT that
+/// the name is taken, that nothing of the session's goes, and that the file is there again.
+#[test]
+fn a_living_session_keeps_its_name_without_its_lock_file() {
+    let place = Place::new("session-no-lock");
+    place.ok("session create web -o trace");
+    let lock = place.world.run_dir().join("web.lock");
+    fs::remove_file(&lock).expect("it is there");
+    let talk = place.refused("session create web -o other");
+    assert!(talk.contains("there is a session 'web' already"), "{talk}");
+    assert!(!place.world.path("other").exists());
+    place.ok("recover");
+    place.emit("steps", 30);
+    assert_eq!(place.status("web")["state"], "recording");
+    fs::remove_file(place.world.run_dir().join("web.sock")).expect("it is there");
+    wait_for("its socket", || place.list().len() == 1);
+    wait_for("its lock file", || fs::metadata(&lock).is_ok_and(|status| status.len() > 0));
+    place.ok("session destroy web");
+    assert_eq!(place.numbers("trace")[&ONE].len(), 30);
+    assert_eq!(fs::read_dir(place.world.run_dir()).expect("a folder").count(), 0);
+}
+
 /// RUN destroy of a dead session; destroy --all with one. EXPECT exit status 0, a complete trace
 /// with what was in memory, an empty list.
 #[test]

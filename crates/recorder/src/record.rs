@@ -152,16 +152,16 @@ pub fn record(options: &RecordOptions, notices: &Notices) -> Result<CommandEnd, 
     }
     let token = u64::from_le_bytes(trace::random()?).max(1);
     let name = format!("record-{}", std::process::id());
-    let server = open_server(&name);
+    let mut server = open_server(&name);
     let session = SessionSettings {
         name: if server.is_some() { name.clone() } else { String::new() },
         token: Some(token),
         uuid: trace::random_uuid()?,
         path: path.clone(),
     };
-    if let Some(server) = &server {
+    if let Some(server) = &mut server {
         // Without it, who finds the name of a dead recorder does not know its trace.
-        let _ = server.keep(&Identity { uuid: session.uuid, folder: path.clone() });
+        let _ = server.keep(Identity { uuid: session.uuid, folder: path.clone() });
     }
     let refused_before = refused(&window);
     let started = start(home, (&session, channels), &found, &libraries, ignores_size_limit);

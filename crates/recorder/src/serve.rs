@@ -105,7 +105,7 @@ impl Served {
         let signals = block_signals()?;
         signal::ignore_size_limit();
         // Before anything that would stay behind. Who connects meanwhile is answered later.
-        let server = Server::open(name)?;
+        let mut server = Server::open(name)?;
         record::recover_the_dead(&notices);
         let is_new_folder = spec.output.as_ref().is_none_or(|output| !output.exists());
         let (folder, room) = match &spec.output {
@@ -122,7 +122,7 @@ impl Served {
             uuid: trace::random_uuid()?,
             path: room.path.clone(),
         };
-        server.keep(&Identity { uuid: session.uuid, folder: session.path.clone() })?;
+        server.keep(Identity { uuid: session.uuid, folder: session.path.clone() })?;
         let spec = SessionSpec { output: Some(folder.clone()), ..spec };
         let watches_crashes = spec.snapshot_on_crash;
         if watches_crashes && !can_tell_exits() {

@@ -145,10 +145,10 @@ mod tests {
     fn what_a_recorder_writes_of_its_session_is_read_back() {
         let temporary = TemporaryFolder::new();
         let run = RunFolder::at(temporary.join("run"));
-        let claimed = run.claim("web").expect("the name");
+        let mut claimed = run.claim("web").expect("the name");
         assert_eq!(run.identity_of("web"), None);
         for folder in [&b"/var/log/odd\nname \xff"[..], b"/t"] {
-            claimed.keep(&identity(folder)).expect("written");
+            claimed.keep(identity(folder)).expect("written");
             assert_eq!(run.identity_of("web"), Some(identity(folder)));
         }
         std::mem::forget(claimed);

@@ -5,6 +5,7 @@ use std::io::{self, ErrorKind, Read, Write};
 use std::os::fd::AsRawFd;
 use std::os::unix::fs::PermissionsExt as _;
 use std::os::unix::net::{UnixListener, UnixStream};
+use std::path::Path;
 use std::time::{Duration, Instant};
 
 use trackway_session::machine::{CREATOR, Client};
@@ -24,6 +25,9 @@ const TURN_BYTES: usize = 64 << 10;
 /// How long nobody is let in after the system could not do it, as where no descriptor is left: who
 /// waits stays there, and would wake the recorder at once, again and again.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(200);
+/// How often it is seen whether the files of a name are there, and how old they become. Whoever
+/// removes old files waits for days.
+const REFRESH_PERIOD: Duration = Duration::from_secs(10);
 /// How long clients have at the end to read what waits for them, all together.
 const END_PATIENCE: Duration = Duration::from_millis(500);
 
@@ -37,6 +41,8 @@ pub(crate) struct Server {
     pub(super) pause: Option<Instant>,
     pub(super) clients: Vec<Connection>,
     next: Client,
+    /// When it is seen again that the files of its name are there.
+    refresh: Instant,
 }
 
 #[derive(Debug)]
@@ -57,21 +63,36 @@ impl Server {
     /// Opens the socket of the session whose name this is.
     pub(crate) fn open(name: Claimed) -> Result<Self, RecordError> {
         let path = name.folder.socket(&name.name);
-        let fail = |error| RecordError::io("make", &path)(error);
         // A dead recorder's: the name is ours now.
         match fs::remove_file(&path) {
-            Err(error) if error.kind() != ErrorKind::NotFound => return Err(fail(error)),
+            Err(error) if error.kind() != ErrorKind::NotFound => {
+                return Err(RecordError::io("make", &path)(error));
+            }
             _ => {}
         }
-        let listener = UnixListener::bind(&path).map_err(fail)?;
-        // The folder keeps others away meanwhile.
-        fs::set_permissions(&path, fs::Permissions::from_mode(0o600)).map_err(fail)?;
-        listener.set_nonblocking(true).map_err(fail)?;
-        Ok(Self { name, listener, pause: None, clients: Vec::new(), next: CREATOR + 1 })
+        let listener = listen(&path).map_err(RecordError::io("make", path))?;
+        let (clients, refresh) = (Vec::new(), Instant::now() + REFRESH_PERIOD);
+        Ok(Self { name, listener, pause: None, clients, next: CREATOR + 1, refresh })
+    }
+
+    /// Keeps the files of its name there, which somebody may remove: who finds none finds no
+    /// session.
+    fn refresh(&mut self) {
+        if Instant::now() < self.refresh {
+            return;
+        }
+        self.refresh = Instant::now() + REFRESH_PERIOD;
+        self.name.refresh();
+        let socket = self.name.folder.socket(&self.name.name);
+        if matches!(socket.try_exists(), Ok(false))
+            && let Ok(listener) = listen(&socket)
+        {
+            self.listener = listener;
+        }
     }
 
     /// Writes down which trace is recorded: see [`Claimed::keep`].
-    pub(crate) fn keep(&self, identity: &Identity) -> Result<(), RecordError> {
+    pub(crate) fn keep(&mut self, identity: Identity) -> Result<(), RecordError> {
         self.name.keep(identity)
     }
 
@@ -96,6 +117,7 @@ impl Server {
     /// buffers, and at the other clients. What somebody asked who is not there any more is dropped:
     /// who waited in vain for its answer, and went, does not expect that it is done later.
     pub(crate) fn turn(&mut self) -> Vec<(Client, Request)> {
+        self.refresh();
         self.let_in();
         let mut asked = Vec::new();
         for connection in &mut self.clients {
@@ -203,6 +225,15 @@ impl Server {
             }
         }
     }
+}
+
+/// Makes a socket that nobody is at yet.
+fn listen(path: &Path) -> io::Result<UnixListener> {
+    let listener = UnixListener::bind(path)?;
+    // The folder keeps others away meanwhile.
+    fs::set_permissions(path, fs::Permissions::from_mode(0o600))?;
+    listener.set_nonblocking(true)?;
+    Ok(listener)
 }
 
 impl Connection {
