@@ -553,7 +553,7 @@ impl Parts {
         notices: &Notices,
     ) -> Result<SnapshotFacts, RecordError> {
         let since_ts = last_ns.map_or(0, |last| monotonic_ns().saturating_sub(last));
-        let room = trace::prepare(folder)?;
+        let mut room = trace::prepare(folder)?;
         let mut facts = SnapshotFacts { folder: room.path.clone(), ..SnapshotFacts::default() };
         self.each(Rule::Any, notices, &mut |part| match part.snapshot(&room, since_ts, reason) {
             Ok(more) => {
@@ -566,6 +566,7 @@ impl Parts {
                 Err(error)
             }
         })?;
+        room.settle();
         Ok(facts)
     }
 

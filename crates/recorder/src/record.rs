@@ -142,14 +142,11 @@ pub fn record(options: &RecordOptions, notices: &Notices) -> Result<CommandEnd, 
     warn_of_the_static(&found, notices);
     let warned = warn_of_rules(&rules, &found, &libraries, &home, notices);
 
-    let (output, room) = match &options.output {
+    let (output, mut room) = match &options.output {
         Some(output) => (output.clone(), trace::prepare_session(output, Older::Goes)?),
         None => trace::prepare_new("")?,
     };
     let (path, place) = (room.path.clone(), room.place()?);
-    if let Some(moved) = &room.moved {
-        notices.say(format_args!("the earlier trace is now {}", moved.display()));
-    }
     let token = u64::from_le_bytes(trace::random()?).max(1);
     let name = format!("record-{}", std::process::id());
     let mut server = open_server(&name);
@@ -170,6 +167,9 @@ pub fn record(options: &RecordOptions, notices: &Notices) -> Result<CommandEnd, 
         let ours = if options.output.is_none() { path.clone() } else { path.join("ust") };
         let _ = std::fs::remove_dir_all(ours);
     })?;
+    if let Some(moved) = room.settle() {
+        notices.say(format_args!("the earlier trace is now {}", moved.display()));
+    }
     let folder = std::path::absolute(&output).unwrap_or_else(|_| path.clone());
     let spec = SessionSpec {
         name,

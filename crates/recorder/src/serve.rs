@@ -82,7 +82,7 @@ struct Served {
     scope: Scope,
     is_new_folder: bool,
     /// The folder of its trace is locked.
-    _room: Room,
+    room: Room,
     parts: Option<Parts>,
     /// Whether a process that crashes leaves a snapshot.
     watches_crashes: bool,
@@ -113,9 +113,6 @@ impl Served {
             None => trace::prepare_new(&spec.name)?,
         };
         let folder = std::path::absolute(&folder).unwrap_or(folder);
-        if let Some(moved) = &room.moved {
-            notices.say(format_args!("the earlier trace is now {}", moved.display()));
-        }
         let session = SessionSettings {
             name: spec.name.clone(),
             token: None,
@@ -136,7 +133,7 @@ impl Served {
             signals,
             scope,
             is_new_folder,
-            _room: room,
+            room,
             parts: None,
             watches_crashes,
             stall: Stall::default(),
@@ -195,6 +192,9 @@ impl Served {
         let (scope, session) = (self.scope.clone(), self.desk.session.clone());
         let parts = Parts::begin(scope, session, channels, self.watches_crashes, &self.notices)?;
         self.parts = Some(parts);
+        if let Some(moved) = self.room.settle() {
+            self.notices.say(format_args!("the earlier trace is now {}", moved.display()));
+        }
         Ok(Outcome::Done)
     }
 

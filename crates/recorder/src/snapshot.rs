@@ -41,7 +41,10 @@ impl Recording {
     ) -> Result<SnapshotFacts, RecordError> {
         self.check_window()?;
         let since_ts = last_ns.map_or(0, |last| monotonic_ns().saturating_sub(last));
-        self.snapshot_into(&trace::prepare(folder)?, since_ts, reason)
+        let mut room = trace::prepare(folder)?;
+        let facts = self.snapshot_into(&room, since_ts, reason)?;
+        room.settle();
+        Ok(facts)
     }
 
     /// The same, of what is newer than `since_ts` (ns of CLOCK_MONOTONIC), where there is room.
