@@ -429,8 +429,18 @@ impl Live<'_> {
         while Received::next(&self.reader).is_some() {}
         match parts.finish(self.notices, &interrupted) {
             Ok(summary) => self.say(&summary, &names, descendants, again.get()),
-            Err(error) => self.notices.say(format_args!("the trace is not complete: {error}")),
+            Err(error) => drop(self.say_unfinished(&error)),
         }
+    }
+
+    /// Says why the trace is not complete, and what helps.
+    fn say_unfinished(&self, error: &RecordError) -> Refusal {
+        let refusal = desk::unfinished(error);
+        self.notices.say(format_args!("the trace is not complete: {error}"));
+        if let Some(hint) = &refusal.hint {
+            self.notices.hint(format_args!("{hint}"));
+        }
+        refusal
     }
 
     /// Ends the recording because somebody wants it to: a tracer does not end what it traces. What
@@ -448,10 +458,7 @@ impl Live<'_> {
                 summary.say(&said, self.output, self.options.is_overwriting());
                 desk::ended(&summary, &said)
             }
-            Err(error) => {
-                self.notices.say(format_args!("the trace is not complete: {error}"));
-                Outcome::Failed(desk::unfinished(&error))
-            }
+            Err(error) => Outcome::Failed(self.say_unfinished(&error)),
         };
         if !has_ended {
             let name = &traced.desk.machine.spec().name;

@@ -43,6 +43,9 @@ impl Stall {
             Some(reason) if reason.why == why => reason.due_ns = due_ns,
             _ => {
                 notices.say(format_args!("{who}{why}: events are lost once buffers are full"));
+                if let Some(hint) = error.hint() {
+                    notices.hint(format_args!("{hint}"));
+                }
                 self.0 = Some(Reason { why, bytes, due_ns });
             }
         }
