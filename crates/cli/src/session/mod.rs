@@ -107,7 +107,7 @@ fn is_foreground(name: &str) -> bool {
 
 /// Asks a session's recorder.
 fn ask(name: &str, request: Request) -> Result<Answer, RecordError> {
-    Session::connect(&RunFolder::new(), name)?.ask(request)
+    Session::connect(&RunFolder::of(name), name)?.ask(request)
 }
 
 /// Asks for something that is then done, and says what else there is to say.
@@ -299,7 +299,8 @@ fn contexts_of(list: &str) -> anyhow::Result<Vec<String>> {
 
 /// Ends a session, and says what its recorder says of that: each line begins with `which`.
 fn destroy_session(name: &str, which: &str) -> anyhow::Result<()> {
-    let asked = Session::connect(&RunFolder::new(), name).and_then(|mut session| {
+    let run = RunFolder::of(name);
+    let asked = Session::connect(&run, name).and_then(|mut session| {
         let answer = session.ask(Request::Destroy);
         // Also if not all could be written: the end is the end, whatever comes of it.
         session.wait_for_end();
@@ -318,15 +319,16 @@ fn destroy_session(name: &str, which: &str) -> anyhow::Result<()> {
         }
         Ok(_) => Ok(()),
         // It may have let go of us alone.
-        Err(RecordError::SessionDead(..)) if !RunFolder::new().is_alive(name) => end_dead(name),
+        Err(RecordError::SessionDead(..)) if run.is_own() && !run.is_alive(name) => {
+            end_dead(&run, name)
+        }
         Err(error) => Err(error.into()),
     }
 }
 
 /// Ends a session whose recorder is dead: what is left of it in memory goes into its trace first,
 /// and what cannot be recovered keeps its name.
-fn end_dead(name: &str) -> anyhow::Result<()> {
-    let run = RunFolder::new();
+fn end_dead(run: &RunFolder, name: &str) -> anyhow::Result<()> {
     let left = run.left_of(name)?;
     if let Some(folder) = left.folder.filter(|_| left.is_in_memory) {
         let notices = Notices::new(false);

@@ -9,6 +9,7 @@
 //! ```
 //!
 //! Nobody but the user (and root) gets there; who connects is asked for by the kernel all the same.
+//! What root does in another user's folder: `whose`.
 
 pub mod client;
 mod dead;
@@ -16,9 +17,9 @@ mod dead;
 mod hostile;
 mod requests;
 pub(crate) mod server;
+mod whose;
 
 use std::cell::Cell;
-use std::ffi::OsString;
 use std::fs::{self, DirBuilder, File, FileTimes, TryLockError};
 use std::io::{self, ErrorKind};
 use std::os::unix::fs::{DirBuilderExt, FileExt as _, MetadataExt, OpenOptionsExt};
@@ -52,18 +53,6 @@ pub struct RunFolder {
 }
 
 impl RunFolder {
-    /// The calling user's, which need not be there.
-    pub fn new() -> Self {
-        let runtime = std::env::var_os("XDG_RUNTIME_DIR");
-        let user = crate::home::user();
-        Self { path: path_of(user, std::env::var_os(FOLDER_VARIABLE), runtime) }
-    }
-
-    /// Whether the environment names it (`TRACKWAY_RUN_DIR`).
-    pub fn is_named() -> bool {
-        std::env::var_os(FOLDER_VARIABLE).is_some_and(|value| !value.is_empty())
-    }
-
     /// This one.
     #[cfg(test)]
     pub(crate) fn at(path: PathBuf) -> Self {
@@ -109,8 +98,12 @@ impl RunFolder {
     }
 
     /// Names of the sessions that have a socket, in order; their recorders may be gone.
+    ///
+    /// # Errors
+    ///
+    /// If the folder is one where others could answer in their place, or cannot be read.
     pub fn names(&self) -> Result<Vec<String>, RecordError> {
-        if !self.check()? {
+        if self.owner()?.is_none() {
             return Ok(Vec::new());
         }
         let entries = fs::read_dir(&self.path).map_err(RecordError::io("read", &self.path))?;
@@ -149,6 +142,9 @@ impl RunFolder {
 
     /// Removes what a dead recorder left; what may be a living one's stays.
     pub fn clean(&self, name: &str) {
+        if !self.is_own() {
+            return;
+        }
         // As long as we have the name, nobody else takes it.
         let Ok(Some(lock)) = self.hold(name) else { return };
         // Whoever has lost his lock file has the name all the same.
@@ -240,19 +236,6 @@ fn is_at(file: &File, path: &Path) -> bool {
     ours.is_ok_and(|ours| fs::metadata(path).map(identity).is_ok_and(|it| it == ours))
 }
 
-/// Where a user's sockets are. Root's are in one place, if none is `named`, whatever the folder for
-/// its run time is: those that systemd started are to be found from a shell.
-fn path_of(user: u32, named: Option<OsString>, runtime: Option<OsString>) -> PathBuf {
-    // basedir-spec: a relative one is to be ignored.
-    let runtime = runtime.map(PathBuf::from).filter(|path| path.is_absolute());
-    match (named.filter(|path| !path.is_empty()), runtime) {
-        (Some(named), _) => named.into(),
-        (None, _) if user == 0 => "/run/trackway".into(),
-        (None, Some(runtime)) => runtime.join("trackway"),
-        (None, None) => format!("/tmp/trackway-{user}").into(),
-    }
-}
-
 impl Default for RunFolder {
     fn default() -> Self {
         Self::new()
@@ -341,25 +324,6 @@ mod tests {
 
     fn folder(inside: &TemporaryFolder) -> RunFolder {
         RunFolder { path: inside.join("run") }
-    }
-
-    #[test]
-    fn sockets_are_found_by_user_and_environment() {
-        let folder = |user, named: Option<&str>, runtime: Option<&str>| {
-            path_of(user, named.map(OsString::from), runtime.map(OsString::from))
-        };
-        for (user, named, runtime, expected) in [
-            (7, None, Some("/run/user/7"), "/run/user/7/trackway"),
-            (7, None, Some(""), "/tmp/trackway-7"),
-            (7, None, Some("here"), "/tmp/trackway-7"),
-            (7, None, None, "/tmp/trackway-7"),
-            (7, Some(""), None, "/tmp/trackway-7"),
-            (7, Some("/mine"), Some("/run/user/7"), "/mine"),
-            (0, None, Some("/run/user/0"), "/run/trackway"),
-            (0, Some("/mine"), None, "/mine"),
-        ] {
-            assert_eq!(folder(user, named, runtime), Path::new(expected));
-        }
     }
 
     #[test]
