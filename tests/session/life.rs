@@ -326,6 +326,8 @@ fn what_cannot_be_is_refused_and_says_why() {
         assert!(talk.contains(&format!("'{name}' can be no name: letters")), "{talk}");
     }
     for (line, why) in [
+        ("session create record-17 -o web", "'record-17' is a name that trackway record gives"),
+        ("session create record-17 --foreground -o web", "trackway session create NAME"),
         ("session create web --buffer-size 3", "at least 8.0 KiB"),
         ("session create web --context color", "color"),
         ("session create web --context none,vpid", "'none' stands alone"),

@@ -95,6 +95,7 @@ struct Served {
 impl Served {
     fn new(spec: SessionSpec, talk: Talk) -> Result<Self, RecordError> {
         spec.check()?;
+        check_name(&spec.name)?;
         let scope = Scope::of(&spec.users)?;
         if scope != Scope::Own {
             // Each user's streams are files of their own. What there is must do, if need be.
@@ -324,6 +325,16 @@ impl Recording {
         let of_all = self.channels.iter().map(|channel| requests(channel.session()));
         of_all.fold(0, u32::wrapping_add)
     }
+}
+
+/// Refuses names that `trackway record` gives: two sessions would be in each other's way.
+fn check_name(name: &str) -> Result<(), RecordError> {
+    if !record::is_name_of_record(name) {
+        return Ok(());
+    }
+    let why = format!("'{name}' is a name that trackway record gives: record-PID");
+    let hint = "choose another: trackway session create NAME, trackway session load FILE NAME";
+    Err(RecordError::Refused(Refusal::new(why).with_hint(hint)))
 }
 
 fn notices_of(name: &Claimed, talk: Talk) -> Result<Notices, RecordError> {
