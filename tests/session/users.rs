@@ -398,6 +398,29 @@ fn a_snapshot_has_all_users_that_can_be_in_it() {
     assert!(talk.contains("its folder was removed"), "{talk}");
 }
 
+/// RUN programs of two users that ask for snapshots, one of them twice at once. EXPECT one for each,
+/// the other's without a wait, and the one that came too soon later.
+#[test]
+fn users_ask_for_snapshots_beside_each_other() {
+    let Some(users) = Users::new("users-snapshots") else { return };
+    users.place.ok(&format!("session create all --user {ANN},{BOB} --flight-recorder -o flight"));
+    let snapshots = || users.place.status("all")["snapshots"].as_u64().expect("a number");
+    let ask = |uid: u32| {
+        let (_, mut program) = users.program(uid, "snapshot");
+        let output = program.output().expect("setpriv runs");
+        assert!(output.status.success(), "{output:?}");
+    };
+    ask(ANN);
+    wait_for("the first", || snapshots() == 1);
+    ask(ANN);
+    ask(BOB);
+    wait_for("the other user's", || snapshots() == 2);
+    assert_bursts(&users.numbers("flight/snapshot-2"), BOB, 0..1);
+    wait_for("the one that came too soon", || snapshots() == 3);
+    users.place.ok("session destroy all");
+    assert!(!users.place.world.path("flight/snapshot-4").exists());
+}
+
 /// RUN --user all while a user truncates his window, removes it, and runs another program. EXPECT
 /// that he is let go, and said so, that nobody else notices, and that his new window is recorded.
 #[test]

@@ -47,6 +47,7 @@ mod stream;
 mod totals;
 mod trace;
 mod tracefiles;
+mod unasked;
 mod users;
 pub mod versions;
 

@@ -241,10 +241,11 @@ impl Served {
         let Some(parts) = &mut self.parts else { return STALL_NS };
         parts.look_for_windows(&self.notices);
         parts.set_followed(is_followed);
-        if parts.take_snapshot_requests() {
+        let reasons = parts.take_reasons();
+        if reasons.is_asked {
             self.desk.machine.program_asks_for_snapshot(monotonic_ns());
         }
-        for Crash { pid, signal } in parts.take_crashes() {
+        for Crash { pid, signal } in reasons.crashes {
             self.notices.say(format_args!("process {pid} died of signal {signal}"));
             self.desk.machine.process_crashed(pid, signal, monotonic_ns());
         }
