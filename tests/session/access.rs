@@ -7,7 +7,8 @@ use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
 use std::process::{Command, Output};
 
-use trackway_tests::steps::{Running, wait_for};
+use serde_json::Value;
+use trackway_tests::steps::{Running, send, wait_for};
 use trackway_tests::{is_root, skipped, source_dir};
 
 use crate::place::{Place, told};
@@ -107,11 +108,24 @@ fn a_folder_that_is_not_utf_8_is_refused_in_words() {
     let record = Running::start(&mut record);
     wait_for("the session", || !place.list().is_empty());
     let [one] = &place.list()[..] else { panic!("one session") };
-    assert!(one["error"].as_str().is_some_and(|why| why.contains("as JSON")), "{one}");
+    assert_eq!((&one["state"], &one["error"]), (&"recording".into(), &Value::Null));
+    assert!(one["folder"].as_str().is_some_and(|it| it.ends_with("x\u{fffd}y/trace")), "{one}");
     let name = one["name"].as_str().expect("a name");
+    for line in ["session status", "session stop", "session start", "session save"] {
+        place.ok(&format!("{line} {name}"));
+    }
+    let talk = place.refused(&format!("print --follow {name}"));
+    assert!(talk.contains("is not UTF-8") && talk.contains("hint: trackway print"), "{talk}");
+    let (is_success, _, talk) =
+        told(&place.command("session snapshot -o").arg(&odd).output().expect("trackway runs"));
+    assert!(!is_success && talk.contains("is not UTF-8"), "{talk}");
+    send(record.pid().cast_signed(), libc::SIGKILL);
+    wait_for("its end", || place.list()[0]["state"] == "dead");
+    let folder = place.list()[0]["folder"].clone();
+    assert!(folder.as_str().is_some_and(|it| it.ends_with("x\u{fffd}y/trace")), "{folder}");
     place.ok(&format!("session destroy {name}"));
-    record.signal(libc::SIGTERM);
-    record.finish();
+    assert!(place.list().is_empty());
+    drop(record);
 }
 
 /// RUN create by a shell that has a file open. EXPECT a recorder that has not.

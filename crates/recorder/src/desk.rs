@@ -152,9 +152,12 @@ impl Desk {
         }));
     }
 
-    /// Lets clients read what waits for them, at the end.
+    /// Answers whoever has asked and was not heard, and lets clients read what waits for them, at
+    /// the end.
     pub(crate) fn flush(&mut self) {
         if let Some(server) = &mut self.server {
+            let why = format!("session '{}' has ended", self.machine.spec().name);
+            server.refuse_the_rest(&Refusal::new(why));
             server.flush();
         }
     }

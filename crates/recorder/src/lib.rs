@@ -57,7 +57,7 @@ pub use record::{CommandEnd, RecordOptions, is_name_of_record, record};
 pub use recording::Recording;
 pub use recover::{Recovered, recover, recover_in};
 pub use report::{Grouped, Notices, Summary};
-pub use serve::{Begun, Talk, serve};
+pub use serve::{Begun, Talk, check_folder, serve};
 pub use slot::{ChannelSettings, SessionSettings};
 pub use totals::Totals;
 pub use trackway_session::{

@@ -1,5 +1,6 @@
 //! The recorder of a session that is told what to do: drives [`trackway_session::machine`].
 
+use std::path::Path;
 use std::sync::atomic::Ordering;
 
 use trackway_session::machine::{Client, Effect, Outcome, Planned};
@@ -96,6 +97,7 @@ impl Served {
     fn new(spec: SessionSpec, talk: Talk) -> Result<Self, RecordError> {
         spec.check()?;
         check_name(&spec.name)?;
+        check_folder(spec.output.as_deref())?;
         let scope = Scope::of(&spec.users)?;
         if scope != Scope::Own {
             // Each user's streams are files of their own. What there is must do, if need be.
@@ -328,6 +330,24 @@ impl Recording {
     }
 }
 
+/// Refuses a folder for traces that could not be told to anybody: what sessions are asked, and what
+/// they answer, is JSON.
+///
+/// # Errors
+///
+/// If its path, or that of the current folder, where a new one is made, is not UTF-8.
+pub fn check_folder(output: Option<&Path>) -> Result<(), RecordError> {
+    let folder = match output {
+        Some(output) => std::path::absolute(output),
+        None => std::env::current_dir(),
+    };
+    // What cannot be known of it is said by whoever makes it.
+    let Some(odd) = folder.ok().filter(|folder| folder.to_str().is_none()) else { return Ok(()) };
+    let why = format!("the path {} is not UTF-8", odd.display());
+    let hint = "sessions need a folder that is: name one with -o";
+    Err(RecordError::Refused(Refusal::new(why).with_hint(hint)))
+}
+
 /// Refuses names that `trackway record` gives: two sessions would be in each other's way.
 fn check_name(name: &str) -> Result<(), RecordError> {
     if !record::is_name_of_record(name) {
@@ -350,4 +370,30 @@ fn block_signals() -> Result<SignalReader, RecordError> {
     signals.block();
     SignalReader::new(&signals)
         .map_err(|errno| RecordError::Io("read", "signals".into(), io_error(errno)))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::ffi::OsStr;
+    use std::os::unix::ffi::OsStrExt as _;
+
+    use super::*;
+
+    #[test]
+    fn a_session_that_cannot_be_told_of_does_not_begin() {
+        let odd = Path::new(OsStr::from_bytes(b"/nowhere/\xff/trace"));
+        let spec = SessionSpec {
+            name: "web".into(),
+            output: Some(odd.into()),
+            channels: vec![trackway_session::ChannelSpec::default()],
+            ..SessionSpec::default()
+        };
+        let mut refused = None;
+        let served = serve(spec, Talk::Kept, &mut |begun| {
+            if let Begun::Refused(refusal) = begun {
+                refused = Some(refusal.why.clone());
+            }
+        });
+        assert!(served.is_err() && refused.is_some_and(|why| why.contains("is not UTF-8")));
+    }
 }

@@ -14,7 +14,8 @@ use trackway_recorder::control::RunFolder;
 use trackway_recorder::control::client::Session;
 use trackway_recorder::protocol::{Answer, ChannelChange, Refusal, Request};
 use trackway_recorder::{
-    ChannelSpec, Levels, Mode, Notices, RecordError, RuleSpec, SessionSpec, is_name_of_record,
+    ChannelSpec, Levels, Mode, Notices, RecordError, RuleSpec, SessionSpec, check_folder,
+    is_name_of_record,
 };
 
 use crate::arguments::Format;
@@ -180,6 +181,7 @@ fn begin(spec: SessionSpec, in_foreground: bool, quiet: bool) -> anyhow::Result<
     if spec.snapshot_on_crash && !spec.has_flight_recorder() {
         bail!("--snapshot-on-crash is for --flight-recorder: else what happens is in the trace");
     }
+    // Here, too: the recorder is told as JSON.
     check_folder(spec.output.as_deref())?;
     if in_foreground {
         return background::record_here(spec, quiet);
@@ -189,24 +191,6 @@ fn begin(spec: SessionSpec, in_foreground: bool, quiet: bool) -> anyhow::Result<
         unmatched::say(spec.channels.iter().flat_map(|channel| channel.on.iter().flatten()));
     }
     Ok(begun)
-}
-
-/// Refuses a folder for traces that could not be told to anybody: what sessions are asked, and what
-/// they answer, is JSON.
-fn check_folder(output: Option<&Path>) -> anyhow::Result<()> {
-    let folder = match output {
-        Some(output) => std::path::absolute(output),
-        // A new one is made here.
-        None => std::env::current_dir(),
-    };
-    // What cannot be known of it, the recorder says.
-    let odd = folder.ok().filter(|folder| folder.to_str().is_none());
-    if let Some(folder) = odd {
-        let why = format!("the path {} is not UTF-8", folder.display());
-        let hint = "sessions need a folder that is: name one with -o";
-        return Err(RecordError::Refused(Refusal::new(why).with_hint(hint)).into());
-    }
-    Ok(())
 }
 
 fn spec_of(arguments: &CreateArguments) -> anyhow::Result<SessionSpec> {
@@ -378,6 +362,9 @@ fn show_status(name: Option<String>, format: Format) -> anyhow::Result<()> {
 
 fn write_snapshot(arguments: SnapshotArguments) -> anyhow::Result<()> {
     let output = arguments.output.map(std::path::absolute).transpose()?;
+    if output.is_some() {
+        check_folder(output.as_deref())?;
+    }
     let last_ns = arguments.last.map(|time| time.as_nanos() as u64);
     let name = name_of(arguments.name)?;
     let Answer::Snapshot(facts) = ask(&name, Request::Snapshot { output, last_ns })? else {

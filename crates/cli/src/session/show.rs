@@ -115,7 +115,9 @@ fn find_all() -> Result<Vec<Found>, RecordError> {
 /// A session as JSON has it, whether or not its recorder lives: what its recorder says, or zeros,
 /// with how it is (`state`), and why it says nothing (`error`), or null.
 fn object(status: &Status, state: State, error: Option<String>) -> serde_json::Result<Value> {
-    let mut object = serde_json::to_value(status)?;
+    // A path that is not UTF-8 is shown, as by the others.
+    let folder = status.folder.to_string_lossy().into_owned().into();
+    let mut object = serde_json::to_value(&Status { folder, ..status.clone() })?;
     object["state"] = state.word().into();
     object["error"] = error.into();
     Ok(object)

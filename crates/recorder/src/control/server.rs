@@ -5,11 +5,14 @@ use std::io::{self, ErrorKind, Read, Write};
 use std::os::fd::AsRawFd;
 use std::os::unix::fs::PermissionsExt as _;
 use std::os::unix::net::{UnixListener, UnixStream};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
+use trackway_session::SessionSpec;
 use trackway_session::machine::{CREATOR, Client};
-use trackway_session::protocol::{ANSWER_BYTES_MAX, Answer, Refusal, Request};
+use trackway_session::protocol::{
+    ANSWER_BYTES_MAX, Answer, Refusal, Request, SnapshotFacts, Status,
+};
 use trackway_sys::process::peer;
 use trackway_sys::wait::{self, Awaited};
 
@@ -28,6 +31,8 @@ const ACCEPT_PAUSE: Duration = Duration::from_millis(200);
 /// How often it is seen whether the files of a name are there, and how old they become. Whoever
 /// removes old files waits for days.
 const REFRESH_PERIOD: Duration = Duration::from_secs(10);
+/// Most requests of a client that are refused at the end.
+const REST_MAX: usize = 1000;
 /// How long clients have at the end to read what waits for them, all together.
 const END_PATIENCE: Duration = Duration::from_millis(500);
 
@@ -206,6 +211,15 @@ impl Server {
         self.clients.iter().any(|connection| connection.is_following)
     }
 
+    /// Refuses what was asked and has not been looked at, at the end: the rest of what somebody has
+    /// sent at once, and what comes from those who wait to be let in.
+    pub(crate) fn refuse_the_rest(&mut self, why: &Refusal) {
+        self.let_in();
+        for connection in &mut self.clients {
+            connection.refuse_the_rest(why);
+        }
+    }
+
     /// Gives clients what waits for them, at the end: as far as they read it in a moment.
     pub(crate) fn flush(&mut self) {
         let end = Instant::now() + END_PATIENCE;
@@ -267,6 +281,18 @@ impl Connection {
         !self.is_gone && self.requests.has_request()
     }
 
+    fn refuse_the_rest(&mut self, why: &Refusal) {
+        for _ in 0..REST_MAX {
+            match self.read() {
+                None => return,
+                Some(request) => {
+                    let refusal = request.map_or_else(|refusal| refusal, |_| why.clone());
+                    self.answer(&Answer::Refused(refusal));
+                }
+            }
+        }
+    }
+
     fn receive(&mut self) {
         let mut bytes = vec![0; TURN_BYTES];
         match self.stream.read(&mut bytes) {
@@ -307,15 +333,42 @@ impl Connection {
     }
 }
 
-/// An answer as its line. What JSON cannot say is refused in its place: who asked waits for a line.
+/// An answer as its line.
 fn line_of(answer: &Answer) -> Vec<u8> {
-    let unsaid = |error| Refusal::new(format!("the answer cannot be written as JSON: {error}"));
     let mut line = serde_json::to_vec(answer)
-        .or_else(|error| serde_json::to_vec(&Answer::Refused(unsaid(error))))
+        .or_else(|error| serde_json::to_vec(&as_text(answer, &error)))
         // A refusal is made of texts, which JSON always has.
         .unwrap_or_default();
     line.push(b'\n');
     line
+}
+
+/// An answer with what JSON cannot say, which is a path that is not UTF-8 (of `trackway record`), as
+/// it is shown; where whoever asked would open that path, refused: he waits for a line.
+fn as_text(answer: &Answer, error: &serde_json::Error) -> Answer {
+    let shown = |path: &Path| PathBuf::from(path.to_string_lossy().into_owned());
+    match answer {
+        Answer::Status(status) => {
+            let folder = shown(&status.folder);
+            Answer::Status(Box::new(Status { folder, ..Status::clone(status) }))
+        }
+        Answer::Snapshot(facts) => {
+            Answer::Snapshot(SnapshotFacts { folder: shown(&facts.folder), ..facts.clone() })
+        }
+        // Where it goes is said anew whenever it is used.
+        Answer::Spec(spec) => {
+            Answer::Spec(Box::new(SessionSpec { output: None, ..SessionSpec::clone(spec) }))
+        }
+        Answer::Following { folders } => {
+            let folder = folders.first().map(|folder| shown(folder)).unwrap_or_default();
+            let why = format!("the path {} is not UTF-8", folder.display());
+            let hint = "trackway print --follow DIR follows it, by the path of its folder";
+            Answer::Refused(Refusal::new(why).with_hint(hint))
+        }
+        _ => {
+            Answer::Refused(Refusal::new(format!("the answer cannot be written as JSON: {error}")))
+        }
+    }
 }
 
 fn is_for_later(error: &io::Error) -> bool {
