@@ -7,7 +7,8 @@ use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
 use std::process::{Command, Output};
 
-use trackway_tests::steps::{Running, wait_for};
+use serde_json::Value;
+use trackway_tests::steps::{Running, send, wait_for};
 use trackway_tests::{is_root, skipped, source_dir};
 
 use crate::place::{Place, told};
@@ -107,11 +108,24 @@ fn a_folder_that_is_not_utf_8_is_refused_in_words() {
     let record = Running::start(&mut record);
     wait_for("the session", || !place.list().is_empty());
     let [one] = &place.list()[..] else { panic!("one session") };
-    assert!(one["error"].as_str().is_some_and(|why| why.contains("as JSON")), "{one}");
+    assert_eq!((&one["state"], &one["error"]), (&"recording".into(), &Value::Null));
+    assert!(one["folder"].as_str().is_some_and(|it| it.ends_with("x\u{fffd}y/trace")), "{one}");
     let name = one["name"].as_str().expect("a name");
+    for line in ["session status", "session stop", "session start", "session save"] {
+        place.ok(&format!("{line} {name}"));
+    }
+    let talk = place.refused(&format!("print --follow {name}"));
+    assert!(talk.contains("is not UTF-8") && talk.contains("hint: trackway print"), "{talk}");
+    let (is_success, _, talk) =
+        told(&place.command("session snapshot -o").arg(&odd).output().expect("trackway runs"));
+    assert!(!is_success && talk.contains("is not UTF-8"), "{talk}");
+    send(record.pid().cast_signed(), libc::SIGKILL);
+    wait_for("its end", || place.list()[0]["state"] == "dead");
+    let folder = place.list()[0]["folder"].clone();
+    assert!(folder.as_str().is_some_and(|it| it.ends_with("x\u{fffd}y/trace")), "{folder}");
     place.ok(&format!("session destroy {name}"));
-    record.signal(libc::SIGTERM);
-    record.finish();
+    assert!(place.list().is_empty());
+    drop(record);
 }
 
 /// RUN create by a shell that has a file open. EXPECT a recorder that has not.
@@ -129,6 +143,85 @@ fn the_recorder_keeps_nothing_of_its_caller_open() {
     assert!(open.iter().any(|path| path.starts_with(place.world.path("trace"))), "{open:?}");
     assert!(!open.contains(&place.world.path("kept")), "{open:?}");
     place.ok("session destroy");
+}
+
+/// RUN as root, in the folder of sockets of another user: all that asks; what makes or removes
+/// something; where one of root's own answers. EXPECT that what asks is answered, by him alone, and
+/// nothing else is done.
+#[test]
+fn root_asks_another_user_s_sessions() {
+    if !is_root() || !trackway_tests::has("setpriv") {
+        return skipped("not root: other users");
+    }
+    let place = Place::new("session-root-asks");
+    for path in [place.world.path(""), place.world.window_dir().to_owned()] {
+        fs::set_permissions(path, fs::Permissions::from_mode(0o1777)).expect("ours");
+    }
+    let trackway = trackway_tests::build_dir().join("trackway");
+    let (trackway, run) = (trackway.to_str().expect("text"), place.world.run_dir());
+    let theirs = |line: &str| {
+        let words: Vec<&str> = std::iter::once(trackway).chain(line.split(' ')).collect();
+        told(&as_nobody(&place, &words))
+    };
+    let (trace, own) = (place.world.path("trace"), place.world.path("own"));
+    let (is_success, _, talk) = theirs(&format!("session create web -o {}", trace.display()));
+    if !is_success && talk.contains("Permission denied") {
+        return skipped("what was built is not readable by other users");
+    }
+    assert!(is_success, "{talk}");
+    assert_eq!(place.list()[0]["name"], "web");
+    assert_eq!(place.status("web")["state"], "recording");
+    place.ok("event off web nothing:*");
+    place.ok("session stop web");
+    for line in [&format!("session create mine -o {}", own.display()), "recover"] {
+        let (_, _, talk) = told(&place.run(line));
+        assert!(talk.contains("is not yours alone"), "{line}: {talk}");
+    }
+    assert!(!own.exists() && run.join("mine.lock").symlink_metadata().is_err());
+    place.ok("session destroy web");
+    // Whoever leads root's commands to a session of root's own is not obeyed.
+    let mut ours = place.command("session create web -o own");
+    let elsewhere = place.world.path("elsewhere");
+    assert!(ours.env("TRACKWAY_RUN_DIR", &elsewhere).status().expect("it runs").success());
+    std::os::unix::fs::symlink(elsewhere.join("web.sock"), run.join("web.sock")).expect("a link");
+    let talk = place.refused("session destroy web");
+    assert!(talk.contains("is not yours alone"), "{talk}");
+    let mut ours = place.command("session destroy web");
+    assert!(ours.env("TRACKWAY_RUN_DIR", &elsewhere).status().expect("it runs").success());
+}
+
+/// RUN trackway record under sudo(8); list, status and destroy under it. EXPECT that they find what
+/// it records, which is the user's who called.
+#[test]
+fn what_sudo_records_is_found_under_sudo() {
+    if !is_root() {
+        return skipped("not root: sudo");
+    }
+    let place = Place::new("session-sudo");
+    for path in [place.world.path(""), place.world.window_dir().to_owned()] {
+        fs::set_permissions(path, fs::Permissions::from_mode(0o777)).expect("ours");
+    }
+    let (user, folder) = ("65531", Path::new("/tmp/trackway-65531"));
+    let sudo = |line: &str| {
+        let mut command = place.command(line);
+        command.env("SUDO_UID", user).env("SUDO_GID", user).env("SUDO_USER", user);
+        command.env_remove("TRACKWAY_RUN_DIR").env_remove("XDG_RUNTIME_DIR");
+        command
+    };
+    let record = Running::start(&mut sudo("record -o trace -- sleep 60"));
+    let name = format!("record-{}", record.pid());
+    let list = || told(&sudo("session list").output().expect("trackway runs")).1;
+    wait_for("the session", || list().contains(&name));
+    let status = told(&sudo(&format!("session status {name}")).output().expect("it runs"));
+    assert!(status.0 && status.1.contains(&name), "{status:?}");
+    let (is_success, _, talk) =
+        told(&sudo(&format!("session destroy {name}")).output().expect("it runs"));
+    assert!(is_success, "{talk}");
+    assert!(!list().contains(&name));
+    record.signal(libc::SIGTERM);
+    record.finish();
+    // Its own alone, which nobody else makes.
+    let _ = fs::remove_dir(folder);
 }
 
 /// RUN commands where the folder of sockets is of another mode, a link, or another user's. EXPECT
@@ -150,7 +243,11 @@ fn a_folder_of_sockets_that_others_get_to_is_not_used() {
     fs::set_permissions(&run, fs::Permissions::from_mode(0o700)).expect("ours");
     if is_root() {
         std::os::unix::fs::chown(&run, Some(65534), None).expect("root may");
-        refuse("another owner");
+        let talk = place.refused("session create web -o trace");
+        assert!(talk.contains("is not yours alone"), "root makes nothing there: {talk}");
+        assert!(place.list().is_empty(), "root may ask");
+        fs::set_permissions(&run, fs::Permissions::from_mode(0o720)).expect("root may");
+        refuse("another owner, and others");
     }
     fs::remove_dir(&run).expect("empty");
     let elsewhere = place.world.path("elsewhere");

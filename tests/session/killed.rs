@@ -57,6 +57,63 @@ fn a_dead_session_is_said_to_be_dead_and_what_to_do() {
     assert!(place.list().is_empty());
 }
 
+/// RUN create and record by the name of a living session whose lock file was removed. EXPECT that
+/// the name is taken, that nothing of the session's goes, and that the file is there again.
+#[test]
+fn a_living_session_keeps_its_name_without_its_lock_file() {
+    let place = Place::new("session-no-lock");
+    place.ok("session create web -o trace");
+    let lock = place.world.run_dir().join("web.lock");
+    fs::remove_file(&lock).expect("it is there");
+    let talk = place.refused("session create web -o other");
+    assert!(talk.contains("there is a session 'web' already"), "{talk}");
+    assert!(!place.world.path("other").exists());
+    place.ok("recover");
+    place.emit("steps", 30);
+    assert_eq!(place.status("web")["state"], "recording");
+    fs::remove_file(place.world.run_dir().join("web.sock")).expect("it is there");
+    wait_for("its socket", || place.list().len() == 1);
+    wait_for("its lock file", || fs::metadata(&lock).is_ok_and(|status| status.len() > 0));
+    place.ok("session destroy web");
+    assert_eq!(place.numbers("trace")[&ONE].len(), 30);
+    assert_eq!(fs::read_dir(place.world.run_dir()).expect("a folder").count(), 0);
+}
+
+/// RUN kill -9 of the recorder while it clears a trace of many files; recover. EXPECT that it is
+/// said what became of the trace, which can be read, and nothing of damage; once.
+#[test]
+fn a_trace_that_was_being_cleared_is_said_to_be() {
+    let place = Place::new("session-killed-clearing");
+    place.ok("session create web -o trace");
+    place.emit("steps", 5000);
+    place.ok("session stop web");
+    place.ok("session start web");
+    place.emit("steps", 10);
+    let user = fs::read_dir(place.world.path("trace/ust/uid")).expect("users").next();
+    let channel = user.expect("a user").expect("a folder").path().join("64-bit");
+    let clearing = channel.join("trackway/clearing");
+    // So that it takes a while.
+    for number in 0..50_000 {
+        fs::write(channel.join(format!("other_{number}")), "").expect("a file");
+    }
+    let recorder = place.recorder_of("web");
+    let clear = Running::start(&mut place.command("session clear web"));
+    wait_for("its begin", || clearing.exists());
+    send(recorder.cast_signed(), libc::SIGKILL);
+    wait_for("the recorder's end", || !is_running(recorder));
+    let (is_success, _, talk) = told(&clear.finish());
+    assert!(!is_success && talk.contains("is gone") && clearing.exists(), "{talk}");
+    let entries = fs::read_dir(&channel).expect("a folder").flatten();
+    let others = entries.filter(|it| it.file_name().to_string_lossy().starts_with("other_"));
+    others.for_each(|other| fs::remove_file(other.path()).expect("ours"));
+    let (_, talk) = place.ok("recover");
+    assert!(talk.contains("was being cleared when its recorder was killed"), "{talk}");
+    assert!(!talk.contains("could not be read"), "{talk}");
+    assert!(place.is_complete("trace") && !clearing.exists());
+    let there = place.numbers("trace").get(&ONE).map_or(0, Vec::len);
+    assert!([0, 5000, 5010].contains(&there), "{there}: of one CPU or two");
+}
+
 /// RUN destroy of a dead session; destroy --all with one. EXPECT exit status 0, a complete trace
 /// with what was in memory, an empty list.
 #[test]

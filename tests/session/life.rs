@@ -1,8 +1,9 @@
 //! The life of a session: made, started, stopped, cleared, saved, loaded, ended.
 
 use std::fs;
+use std::os::unix::fs::PermissionsExt;
 
-use trackway_tests::steps::{Running, wait_for};
+use trackway_tests::steps::{Running, is_running, send, wait_for};
 
 use crate::place::{
     Counting, Numbers, ONE, Place, assert_all_there, assert_none_there, assert_there, told,
@@ -325,6 +326,8 @@ fn what_cannot_be_is_refused_and_says_why() {
         assert!(talk.contains(&format!("'{name}' can be no name: letters")), "{talk}");
     }
     for (line, why) in [
+        ("session create record-17 -o web", "'record-17' is a name that trackway record gives"),
+        ("session create record-17 --foreground -o web", "trackway session create NAME"),
         ("session create web --buffer-size 3", "at least 8.0 KiB"),
         ("session create web --context color", "color"),
         ("session create web --context none,vpid", "'none' stands alone"),
@@ -365,6 +368,44 @@ fn what_cannot_be_is_refused_and_says_why() {
     }
     assert!(!place.world.path("other").exists());
     assert_eq!(place.status("web")["channels"].as_array().map(Vec::len), Some(1));
+}
+
+/// RUN create and record where there is an earlier trace, and one before; both are refused late,
+/// the first time because of a process that is not there, then of a program that cannot run. EXPECT
+/// that the traces are where they were, one of which is still to be recovered.
+#[test]
+fn who_is_refused_late_has_moved_no_earlier_trace() {
+    let place = Place::new("session-refused-late");
+    place.ok("record -o trace.old -- true");
+    place.ok("session create web -o trace");
+    place.emit("steps", 20);
+    let recorder = place.recorder_of("web");
+    send(recorder.cast_signed(), libc::SIGKILL);
+    wait_for("the recorder's end", || !is_running(recorder));
+    // Nobody recovers it meanwhile: what it is recorded from is elsewhere.
+    let program = place.world.path("none");
+    fs::write(&program, "#!/no/interpreter\n").expect("a file");
+    fs::set_permissions(&program, PermissionsExt::from_mode(0o700)).expect("ours");
+    let elsewhere = place.world.path("windows");
+    fs::create_dir(&elsewhere).expect("a folder");
+    for line in [
+        "session create other --pid 4194303 -o trace",
+        "session create other --pid 4194303 -o trace --foreground",
+        "record -o trace ./none",
+    ] {
+        let mut command = place.command(line);
+        let output = command.env("TRACKWAY_WINDOW_DIR", &elsewhere).output().expect("it runs");
+        let (is_success, _, talk) = told(&output);
+        assert!(!is_success && !talk.contains("the earlier trace is now"), "{line}: {talk}");
+        assert!(place.is_complete("trace.old") && !place.is_complete("trace"), "{line}: {talk}");
+        assert!(!place.world.path("trace.old-2").exists(), "{line}");
+    }
+    place.ok("recover");
+    assert_eq!(place.numbers("trace")[&ONE].len(), 20);
+    // Who is not refused moves it.
+    let (_, talk) = place.ok("session create web -o trace");
+    assert!(talk.contains("the earlier trace is now ") && talk.contains("trace.old-2"), "{talk}");
+    place.ok("session destroy web");
 }
 
 /// RUN commands without a name. EXPECT that the only session is meant, and which, where there are

@@ -4,9 +4,11 @@ use std::io::Read as _;
 use std::process::{Child, Command, Stdio};
 use std::sync::mpsc::{self, Receiver};
 
-use trackway_tests::steps::send;
+use trackway_tests::steps::{is_running, send, wait_for};
 
-use crate::place::{Counting, Numbers, ONE, Place, assert_all_there, assert_there, numbers_of};
+use crate::place::{
+    Counting, Numbers, ONE, Place, assert_all_there, assert_there, numbers_of, told,
+};
 
 /// Somebody who follows, and what has been shown.
 pub(crate) struct Follower {
@@ -91,6 +93,36 @@ fn a_session_s_trace_is_found_by_its_name() {
     assert_eq!(printed()[&ONE].len(), 10, "the folder");
     assert_eq!(place.numbers("elsewhere")[&ONE].len(), 20);
     assert!(place.refused("print nobody").contains("nobody"));
+}
+
+/// RUN kill -9 of the recorder while somebody follows; recover; and where nothing is in memory any
+/// more, recover DIR. EXPECT that nothing in the trace says that it is written still.
+#[test]
+fn what_said_that_somebody_follows_goes_with_recovery() {
+    let place = Place::new("session-live-killed");
+    for (trace, line) in [("first", "recover"), ("second", "recover second")] {
+        place.ok(&format!("session create web --on life:* -o {trace}"));
+        place.emit("steps", 10);
+        let follower = Follower::start(&mut place.command("print --follow web"));
+        let user =
+            std::fs::read_dir(place.world.path(trace).join("ust/uid")).expect("users").next();
+        let facts = user.expect("a user").expect("a folder").path().join("64-bit/trackway");
+        let live = facts.join("live");
+        wait_for("who follows", || live.exists());
+        let recorder = place.recorder_of("web");
+        send(recorder.cast_signed(), libc::SIGKILL);
+        wait_for("the recorder's end", || !is_running(recorder));
+        assert!(live.exists());
+        drop(follower);
+        if trace == "second" {
+            for window in std::fs::read_dir(place.world.window_dir()).expect("a folder") {
+                std::fs::remove_file(window.expect("a window").path()).expect("ours");
+            }
+        }
+        place.ok(line);
+        assert!(place.is_complete(trace) && !live.exists(), "{trace}");
+        told(&place.run("session destroy web"));
+    }
 }
 
 /// RUN print --follow of a session while four threads count on all CPUs; destroy. EXPECT all events

@@ -160,6 +160,9 @@ fn what_does_not_fit_on_the_disk_at_the_end_is_recovered() {
     assert!(!is_success && talk.contains("No space left on device"), "{talk}");
     assert!(talk.contains("hint: trackway recover completes the trace"), "{talk}");
     assert!(inside.place.list().is_empty());
+    let (is_success, _, talk) = told(&inside.run("recover"));
+    assert!(!is_success && talk.contains("No space left on device"), "{talk}");
+    assert!(talk.contains("hint: what is missing is in memory still: run trackway"), "{talk}");
     std::fs::remove_file(filler).expect("it is there");
     inside.ok("recover");
     assert_eq!(inside.numbers("small/trace")[&ONE], (0..10_000).collect::<Vec<u64>>());
@@ -211,6 +214,53 @@ fn a_stop_that_cannot_write_fails_and_is_made_good() {
     let (_, again) = inside.ok("session stop web");
     assert!(again.contains("it is stopped already"), "{again}");
     inside.ok("session destroy web");
+}
+
+/// RUN the commands of a session, and of a recording, whose trace was removed meanwhile. EXPECT that
+/// each says that it was, and none that it can be recovered, or written some time.
+#[test]
+fn a_trace_that_was_removed_is_said_to_be_gone() {
+    let place = Place::new("session-removed");
+    place.ok("session create web -o trace");
+    place.emit("steps", 10);
+    std::fs::remove_dir_all(place.world.path("trace")).expect("ours");
+    place.emit("steps", 10);
+    let notices = || place.status("web")["notices"].to_string();
+    wait_for("that it is seen", || notices().contains("its folder was removed"));
+    assert!(notices().contains("hint: what was recorded there is gone"), "{}", notices());
+    for line in ["session stop web", "session clear web", "session destroy web"] {
+        let talk = place.refused(line);
+        assert!(talk.contains("its folder was removed"), "{line}: {talk}");
+        assert!(talk.contains("hint: what was recorded there is gone"), "{line}: {talk}");
+        assert!(!talk.contains("completes") && !talk.contains("once"), "{line}: {talk}");
+    }
+    let steps = place.steps_of_one();
+    let script = "\"$0\" steps 10; rm -r trace; \"$0\" steps 10";
+    let mut record = place.command("record -o trace -- sh -c");
+    record.arg(script).arg(&place.emitter).env("STEPS", steps.path());
+    let (_, _, talk) = told(&record.output().expect("trackway runs"));
+    assert!(talk.contains("the trace is not complete: cannot write "), "{talk}");
+    assert!(talk.contains("hint: what was recorded there is gone"), "{talk}");
+    assert!(place.ok("recover").1.contains("nothing to recover"));
+}
+
+/// RUN record onto a disk that is full at its end; recover when there is room. EXPECT that what
+/// helps is said, and then nothing of what was recorded is missing.
+#[test]
+fn what_record_could_not_write_is_said_to_be_recoverable() {
+    let small = |place: &Place| place.world.path("small");
+    let Some(inside) = Inside::new("record-disk-end", small, "size=1m") else { return };
+    let filler = inside.path("small/filler");
+    std::fs::write(&filler, vec![1; 800 << 10]).expect("there is room for it");
+    let steps = inside.place.steps_of_one();
+    let mut record = inside.place.command("record --buffer-size 4M -o small/trace");
+    record.arg(&inside.place.emitter).args(["steps", "10000"]).env("STEPS", steps.path());
+    let (_, _, talk) = told(&inside.enter(&record).output().expect("nsenter runs"));
+    assert!(talk.contains("No space left on device"), "{talk}");
+    assert!(talk.contains("hint: trackway recover completes the trace"), "{talk}");
+    std::fs::remove_file(filler).expect("it is there");
+    inside.ok("recover");
+    assert_eq!(inside.numbers("small/trace")[&ONE], (0..10_000).collect::<Vec<u64>>());
 }
 
 /// RUN create in a folder that cannot be written. EXPECT a refusal with the reason, nothing left.

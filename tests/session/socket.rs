@@ -86,6 +86,26 @@ fn garbage_is_refused_and_the_session_goes_on() {
     assert_all_there(&place.numbers("trace"), &steps);
 }
 
+/// RUN several requests in one write, one of which ends the session, and its end behind them. EXPECT
+/// an answer to each, in order.
+#[test]
+fn requests_that_come_at_once_are_all_answered() {
+    let place = Place::new("session-at-once");
+    place.ok("session create web -o trace");
+    let mut stream = connect(&place);
+    let words = ["status", "spec", "stop", "fly", "start", "destroy", "status", "stop"];
+    let line = |word: &&str| format!("{{\"version\":1,\"ask\":\"{word}\"}}\n");
+    let lines: String = words.iter().map(line).collect();
+    stream.write_all(lines.as_bytes()).expect("it is read");
+    let answers = BufReader::new(stream).lines().map(|line| {
+        let answer: Value = serde_json::from_str(&line.expect("a line")).expect("JSON");
+        answer["answer"].as_str().expect("a word").to_owned()
+    });
+    let expected = ["status", "spec", "done", "refused", "done", "ended", "refused", "refused"];
+    assert_eq!(answers.collect::<Vec<_>>(), expected);
+    assert!(place.is_complete("trace"));
+}
+
 /// RUN 100 connections that say nothing, and one that reads nothing. EXPECT that they get in each
 /// other's way only: the session records on, and answers when some have gone.
 #[test]

@@ -68,10 +68,15 @@ impl Users {
     /// The program that counts, as another user. Its streams begin at the user's number's last
     /// digits, so that each user has his own.
     fn program(&self, uid: u32, mode: &str) -> (Steps, Command) {
+        self.program_of(uid, mode, BURST)
+    }
+
+    /// The same, with another argument than how much it counts at a time.
+    fn program_of(&self, uid: u32, mode: &str, argument: u64) -> (Steps, Command) {
         let steps = self.place.steps_from(stream_of(uid));
         fs::set_permissions(steps.path(), PermissionsExt::from_mode(0o666)).expect("ours");
         let mut command = self.as_user(uid, &self.place.emitter);
-        command.args([mode, &BURST.to_string()]).env("STEPS", steps.path());
+        command.args([mode, &argument.to_string()]).env("STEPS", steps.path());
         (steps, command)
     }
 
@@ -334,6 +339,86 @@ fn a_snapshot_has_all_users() {
     users.place.ok("session destroy all");
     assert_eq!(users.parts("flight/snapshot-2"), ["65531/64-bit", "65532/64-bit"]);
     assert_eq!(users.kept(), 0);
+}
+
+/// RUN a session over two users while the trace of one cannot be written, because a folder of it is
+/// not there, and until it is. EXPECT that the other, whose buffers are filled several times as
+/// often as a trace that cannot be written is tried again, loses little or nothing; that it is said
+/// of whom events are lost, and when no more.
+#[test]
+fn a_trace_that_cannot_be_written_delays_no_other_user() {
+    let Some(users) = Users::new("users-stalled") else { return };
+    let sizes = "--buffer-size 16K --sub-buffers 2";
+    users.place.ok(&format!("session create all --user {ANN},{EVE} {sizes} -o trace"));
+    let index = users.place.world.path(&format!("trace/ust/uid/{EVE}/64-bit/index"));
+    let away = index.with_file_name("away");
+    fs::rename(&index, &away).expect("ours");
+    users.emit(EVE);
+    let stalled = "user 65533: cannot";
+    wait_for("that it is seen", || users.notices("all").contains(stalled));
+    let (steps, mut program) = users.program_of(ANN, "threads", 1);
+    let mut ann = Running::start(&mut program);
+    steps.wait_more(8000);
+    steps.stop();
+    wait_for("its end", || !ann.runs());
+    assert!(!users.notices("all").contains("user 65533: events are written again"));
+    fs::rename(&away, &index).expect("ours");
+    wait_for("what was kept", || {
+        users.notices("all").contains("user 65533: events are written again")
+    });
+    assert_eq!(users.notices("all").matches(stalled).count(), 1, "said once");
+    users.place.ok("session destroy all");
+    let (there, emitted) =
+        (users.numbers("trace")[&stream_of(ANN)].len() as u64, steps.counts().emitted());
+    assert!(there > emitted / 10 * 9, "{there} of {emitted}");
+    assert_bursts(&users.numbers("trace"), EVE, 0..1);
+}
+
+/// RUN snapshot of a session over two users, the trace of one of whom was removed; of both. EXPECT
+/// the one in a snapshot that says who is missing, and can be read; a refusal where none is left.
+#[test]
+fn a_snapshot_has_all_users_that_can_be_in_it() {
+    let Some(users) = Users::new("users-snapshot-some") else { return };
+    users.place.ok(&format!("session create all --user {ANN},{EVE} --flight-recorder -o flight"));
+    let part = |uid: u32| users.place.world.path(&format!("flight/ust/uid/{uid}/64-bit"));
+    fs::remove_dir_all(part(EVE)).expect("ours");
+    users.emit(ANN);
+    users.emit(EVE);
+    let (_, talk) = users.place.ok("session snapshot all");
+    assert!(talk.contains("trackway: user 65533 is not in it: cannot "), "{talk}");
+    assert!(talk.contains(&format!("{BURST} events")), "{talk}");
+    assert_bursts(&users.numbers("flight/snapshot-1"), ANN, 0..1);
+    assert_eq!(users.parts("flight/snapshot-1"), ["65531/64-bit"]);
+    let talk = users.place.refused("session destroy all");
+    assert!(talk.contains("its folder was removed"), "{talk}");
+    users.place.ok(&format!("session create one --user {EVE} --flight-recorder -o one"));
+    fs::remove_dir_all(users.place.world.path("one/ust")).expect("ours");
+    users.emit(EVE);
+    let talk = users.place.refused("session snapshot one");
+    assert!(talk.contains("its folder was removed"), "{talk}");
+}
+
+/// RUN programs of two users that ask for snapshots, one of them twice at once. EXPECT one for each,
+/// the other's without a wait, and the one that came too soon later.
+#[test]
+fn users_ask_for_snapshots_beside_each_other() {
+    let Some(users) = Users::new("users-snapshots") else { return };
+    users.place.ok(&format!("session create all --user {ANN},{BOB} --flight-recorder -o flight"));
+    let snapshots = || users.place.status("all")["snapshots"].as_u64().expect("a number");
+    let ask = |uid: u32| {
+        let (_, mut program) = users.program(uid, "snapshot");
+        let output = program.output().expect("setpriv runs");
+        assert!(output.status.success(), "{output:?}");
+    };
+    ask(ANN);
+    wait_for("the first", || snapshots() == 1);
+    ask(ANN);
+    ask(BOB);
+    wait_for("the other user's", || snapshots() == 2);
+    assert_bursts(&users.numbers("flight/snapshot-2"), BOB, 0..1);
+    wait_for("the one that came too soon", || snapshots() == 3);
+    users.place.ok("session destroy all");
+    assert!(!users.place.world.path("flight/snapshot-4").exists());
 }
 
 /// RUN --user all while a user truncates his window, removes it, and runs another program. EXPECT

@@ -22,7 +22,7 @@ pub(crate) fn name_of(path: &Path) -> Option<&str> {
 }
 
 fn folder_of(name: &str) -> Option<PathBuf> {
-    let mut session = Session::connect(&RunFolder::new(), name).ok()?;
+    let mut session = Session::connect(&RunFolder::of(name), name).ok()?;
     match session.ask(Request::Status) {
         Ok(Answer::Status(status)) => Some(status.folder),
         _ => None,

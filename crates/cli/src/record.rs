@@ -108,9 +108,9 @@ pub(crate) fn say_recovered(notices: &Notices, recovered: &[Recovered]) -> anyho
             Err(error) => {
                 whole = false;
                 notices.say(format_args!("cannot recover {}: {error}", one.folder.display()));
-                if let Some(hint) = error.hint() {
-                    notices.hint(format_args!("{hint}"));
-                }
+                let again = "what is missing is in memory still: run trackway recover again once \
+                             that is mended";
+                notices.hint(format_args!("{}", error.hint().unwrap_or_else(|| again.into())));
             }
         }
     }

@@ -165,11 +165,15 @@ impl Recording {
         self.check_window()?;
         self.pause();
         self.ended.forget_counts();
-        let cleared = self.remove_streams();
-        // Whatever became of them: what is written to a file that is gone would be gone, too. Who
-        // has something to write makes his file anew.
+        // Whoever completes the trace if we are killed is to know what became of it.
+        let mark = self.trace.facts().map(|facts| facts.join(CLEARING));
+        let _ = mark.as_ref().map(|mark| fs::write(mark, ""));
+        // First, so that nobody goes on in a file that is gone; and whatever becomes of the files:
+        // who has something to write makes his anew.
         let regions = self.channels.iter_mut().flat_map(|channel| &mut channel.regions);
         regions.for_each(|work| work.forget());
+        let cleared = self.remove_streams();
+        let _ = mark.map(fs::remove_file);
         if record {
             self.start();
         }
@@ -189,6 +193,15 @@ impl Recording {
         let place = self.channels.iter().position(|channel| channel.names.class == class);
         place.ok_or(RecordError::Lost("it has no such channel"))
     }
+}
+
+/// Name of the file beside a trace's calibrations that is there while the trace is cleared.
+const CLEARING: &str = "clearing";
+
+/// Takes away the mark of a trace that was being cleared when its recorder was killed; whether
+/// there was one.
+pub(crate) fn was_cleared(facts: &Path) -> bool {
+    fs::remove_file(facts.join(CLEARING)).is_ok()
 }
 
 /// Removes the files in a folder whose names are such.

@@ -19,8 +19,8 @@ use std::path::Path;
 
 use trackway_sys::clock::realtime_ns;
 
-use crate::Summary;
 use crate::trace::utc;
+use crate::{Summary, live};
 
 /// Name of the mark; `reader::recording` knows it too.
 const MARK: &str = "complete";
@@ -57,6 +57,9 @@ pub(crate) fn mark(folder: &Path, by: By<'_>) -> io::Result<()> {
     file.write_all(line(realtime_ns() / 1_000_000_000, by).as_bytes())?;
     file.sync_all()?;
     fs::rename(&next, folder.join(MARK))?;
+    if matches!(by, By::Recover(_) | By::Nobody) {
+        live::forget(folder);
+    }
     // Not all file systems can; the mark is there whether or not they do.
     let _ = File::open(folder).and_then(|folder| folder.sync_all());
     Ok(())

@@ -152,9 +152,12 @@ impl Desk {
         }));
     }
 
-    /// Lets clients read what waits for them, at the end.
+    /// Answers whoever has asked and was not heard, and lets clients read what waits for them, at
+    /// the end.
     pub(crate) fn flush(&mut self) {
         if let Some(server) = &mut self.server {
+            let why = format!("session '{}' has ended", self.machine.spec().name);
+            server.refuse_the_rest(&Refusal::new(why));
             server.flush();
         }
     }
@@ -304,8 +307,13 @@ pub(crate) fn ended(summary: &Summary, said: &Notices) -> Outcome {
 
 /// Why a session did not end whole.
 pub(crate) fn unfinished(error: &RecordError) -> Refusal {
+    if error.says_removed() {
+        let hint = "what was recorded there is gone: there is nothing to recover";
+        return Refusal::from(error).with_hint(hint);
+    }
     // As far as the disk is full: what is in memory stays there.
-    let hint = "trackway recover completes the trace, once it can be written";
+    let hint =
+        "trackway recover completes the trace with what is in memory, once it can be written";
     Refusal::from(error).with_hint(hint)
 }
 

@@ -8,6 +8,7 @@ use trackway_session::{BuffersError, ByteCount, OptionError, SpecError, Tracefil
 use trackway_window::{AllocateError, OpenError};
 
 use crate::control::open_regular;
+use crate::place::says_removed;
 
 /// Why a session cannot be recorded or recovered.
 #[derive(Debug)]
@@ -110,6 +111,11 @@ impl RecordError {
                 "install it beside the trackway command, or in ../lib of it".into()
             }
             Self::LibraryPath(_) => "install Trackway in a folder without them".into(),
+            Self::Io(_, _, error) if says_removed(error) => {
+                "what was recorded there is gone, and trackway recover finds nothing of it: end the \
+                 session (trackway session destroy), and begin another"
+                    .into()
+            }
             // Names of sockets have a place of 108 bytes: unix(7).
             Self::Io(_, socket, error)
                 if error.kind() == io::ErrorKind::InvalidInput
@@ -132,6 +138,11 @@ impl RecordError {
             Self::Refused(refusal) => return refusal.hint.clone(),
             _ => return None,
         })
+    }
+
+    /// Whether what was recorded is gone for good, because its folder was removed.
+    pub(crate) fn says_removed(&self) -> bool {
+        matches!(self, Self::Io(_, _, error) if says_removed(error))
     }
 
     /// Exit status of `record` for it, as env(1) has them.

@@ -51,6 +51,12 @@ impl Live {
     }
 }
 
+/// Takes away what a recorder left in the folder of facts that was killed while somebody followed:
+/// nobody writes there any more.
+pub(crate) fn forget(facts: &Path) {
+    let _ = fs::remove_file(facts.join(NAME));
+}
+
 impl Drop for Live {
     fn drop(&mut self) {
         // What stays says that it is old: it does not change.

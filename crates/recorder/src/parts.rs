@@ -20,13 +20,15 @@ use trackway_sys::clock::{monotonic_ns, realtime_ns};
 use trackway_sys::wait::Awaited;
 
 use crate::control::RunFolder;
-use crate::crashes::{Crash, Crashes};
+use crate::crashes::Crashes;
 use crate::origins::{Kept, Origin};
 use crate::recording::PartPlace;
 use crate::report::Notices;
-use crate::trace::{self, WindowFolder};
+use crate::stall::Stall;
+use crate::trace::{self, Room, WindowFolder};
+use crate::unasked::{Reasons, Unasked};
 use crate::users::{Finder, Scope};
-use crate::{ChannelSettings, Home, RecordError, Recording, SessionSettings, Summary, home, meant};
+use crate::{ChannelSettings, Home, RecordError, Recording, SessionSettings, Summary, meant};
 
 /// How long until the next look where no part says so, in ns.
 const IDLE_PERIOD_NS: u64 = 500_000_000;
@@ -34,11 +36,6 @@ const IDLE_PERIOD_NS: u64 = 500_000_000;
 const PERIOD_MIN_NS: u64 = 100_000;
 /// How often it is seen whether windows were removed, in ns.
 const REMOVED_PERIOD_NS: u64 = 2_000_000_000;
-
-/// Least time between two snapshots that processes of another user are the reason for, in ns, and
-/// most of them.
-const OTHERS_SNAPSHOT_PERIOD_NS: u64 = 10_000_000_000;
-const OTHERS_SNAPSHOTS_MAX: u32 = 100;
 
 /// A session in all the windows that it records.
 #[derive(Debug)]
@@ -57,6 +54,7 @@ pub(crate) struct Parts {
     /// How many parts each user has had.
     numbers: BTreeMap<u32, u32>,
     watches_crashes: bool,
+    unasked: Unasked,
     removed_due_ns: u64,
     /// Which of the windows that were removed is looked at next.
     removed_turn: usize,
@@ -74,29 +72,54 @@ struct Part {
     crashes: Option<Crashes>,
     /// Requests of programs for snapshots, when they were looked at last.
     snapshot_requests: u32,
-    /// Snapshots that processes of this user were the reason for, and when the next may be, in ns.
-    unasked: u32,
-    unasked_due_ns: u64,
+    /// What keeps its trace from being written, if anything does: no other part waits for that.
+    stall: Stall,
 }
 
 impl Part {
-    fn uid(&self) -> u32 {
-        self.recording.home.uid()
+    /// One look at it; how long until the next, in ns. Where it cannot be written, which may pass,
+    /// it is left alone for a while.
+    fn tick(&mut self, notices: &Notices) -> Result<u64, RecordError> {
+        if self.stall.rest_ns() > 0 {
+            self.recording.check_window()?;
+            self.recording.keep_alive();
+            return Ok(self.stall.rest_ns());
+        }
+        let (who, ticked) = (format!("user {}: ", self.uid()), self.recording.tick(notices));
+        let bytes = self.recording.totals().bytes;
+        match ticked {
+            Ok(period_ns) => {
+                self.stall.look(bytes, &who, notices);
+                Ok(period_ns)
+            }
+            Err(error @ RecordError::Lost(_)) => Err(error),
+            Err(error) => {
+                self.recording.keep_alive();
+                self.stall.begin(&error, bytes, &who, notices);
+                Ok(self.stall.rest_ns())
+            }
+        }
     }
 
-    /// Whether processes of this user, who is another one, may once more be the reason for a
-    /// snapshot: it takes room on the recorder's disk.
-    fn may_cause_snapshot(&mut self) -> bool {
-        let now = monotonic_ns();
-        if self.uid() == home::user() {
-            return true;
+    /// Writes what is in its flight recorders to the snapshot in `room`: all of that, or nothing.
+    fn snapshot(
+        &mut self,
+        room: &Room,
+        since_ts: u64,
+        reason: &Reason,
+    ) -> Result<SnapshotFacts, RecordError> {
+        let written = self.recording.snapshot_into(room, since_ts, reason);
+        if written.is_err()
+            && let Some(folder) = self.recording.window_folder()
+        {
+            // Half a part would keep the others from being read. What cannot be removed stays.
+            let _ = std::fs::remove_dir_all(folder.in_trace(&room.path));
         }
-        let may = self.unasked < OTHERS_SNAPSHOTS_MAX && now >= self.unasked_due_ns;
-        if may {
-            self.unasked += 1;
-            self.unasked_due_ns = now + OTHERS_SNAPSHOT_PERIOD_NS;
-        }
-        may
+        written
+    }
+
+    fn uid(&self) -> u32 {
+        self.recording.home.uid()
     }
 
     /// What a channel of the session is called here.
@@ -208,6 +231,7 @@ impl Parts {
             ended: Summary::default(),
             numbers: BTreeMap::new(),
             watches_crashes,
+            unasked: Unasked::default(),
             removed_due_ns: 0,
             removed_turn: 0,
         })
@@ -239,15 +263,13 @@ impl Parts {
         let crashes = self.watches_crashes.then(|| Crashes::of(recording.home.uid()));
         let snapshot_requests = recording.snapshot_requests();
         let stuck = BTreeMap::new();
-        let (unasked, unasked_due_ns) = (0, 0);
         self.parts.push(Part {
             recording,
             kept,
             stuck,
             crashes,
             snapshot_requests,
-            unasked,
-            unasked_due_ns,
+            stall: Stall::default(),
         });
     }
 
@@ -552,14 +574,20 @@ impl Parts {
         notices: &Notices,
     ) -> Result<SnapshotFacts, RecordError> {
         let since_ts = last_ns.map_or(0, |last| monotonic_ns().saturating_sub(last));
-        let room = trace::prepare(folder)?;
+        let mut room = trace::prepare(folder)?;
         let mut facts = SnapshotFacts { folder: room.path.clone(), ..SnapshotFacts::default() };
-        self.each(Rule::Each, notices, &mut |part| {
-            let more = part.recording.snapshot_into(&room, since_ts, reason)?;
-            facts.events += more.events;
-            facts.bytes += more.bytes;
-            Ok(())
+        self.each(Rule::Any, notices, &mut |part| match part.snapshot(&room, since_ts, reason) {
+            Ok(more) => {
+                facts.events += more.events;
+                facts.bytes += more.bytes;
+                Ok(())
+            }
+            Err(error) => {
+                facts.missing.push(format!("user {} is not in it: {error}", part.uid()));
+                Err(error)
+            }
         })?;
+        room.settle();
         Ok(facts)
     }
 
@@ -596,27 +624,22 @@ impl Parts {
     ///
     /// # Errors
     ///
-    /// If one cannot be written, which may pass; or, of a session of its own user alone, if it
-    /// cannot go on.
+    /// Of a session of its own user alone: if it cannot be written, which may pass, or cannot go on.
     pub(crate) fn tick(&mut self, notices: &Notices) -> Result<u64, RecordError> {
         if self.is_own() {
             let own = self.parts.first_mut().ok_or(RecordError::Lost("it has ended"))?;
             return own.recording.tick(notices);
         }
         let period_ns = self.finder.patience_ns().unwrap_or(IDLE_PERIOD_NS).max(PERIOD_MIN_NS);
-        let (mut period_ns, mut failure, mut lost) = (period_ns, None, Vec::new());
+        let (mut period_ns, mut lost) = (period_ns, Vec::new());
         for (place, part) in self.parts.iter_mut().enumerate() {
-            match part.recording.tick(notices) {
+            match part.tick(notices) {
                 Ok(part_ns) => period_ns = period_ns.min(part_ns),
-                Err(error @ RecordError::Lost(_)) => lost.push((place, error)),
-                Err(error) => {
-                    part.recording.keep_alive();
-                    failure.get_or_insert(error);
-                }
+                Err(error) => lost.push((place, error)),
             }
         }
         self.let_go(lost, notices);
-        failure.map_or(Ok(period_ns), Err)
+        Ok(period_ns)
     }
 
     /// What is due however long something else takes.
@@ -629,29 +652,21 @@ impl Parts {
         self.parts.iter_mut().for_each(|part| part.recording.set_followed(is_followed));
     }
 
-    /// Whether a program has asked for a snapshot since this was asked last.
-    pub(crate) fn take_snapshot_requests(&mut self) -> bool {
-        let mut is_asked = false;
+    /// Reasons for a snapshot that processes have given since this was asked last, as far as it is
+    /// time for another one of their users.
+    pub(crate) fn take_reasons(&mut self) -> Reasons {
         for part in &mut self.parts {
             let requests = part.recording.snapshot_requests();
-            let is_news = std::mem::replace(&mut part.snapshot_requests, requests) != requests;
-            is_asked |= is_news && part.may_cause_snapshot();
+            let is_asked = std::mem::replace(&mut part.snapshot_requests, requests) != requests;
+            let recording = &part.recording;
+            let crashes = part.crashes.as_mut().map(|crashes| {
+                crashes.look(recording.home.window());
+                crashes.take(&recording.process_rules())
+            });
+            let reasons = Reasons { is_asked, crashes: crashes.unwrap_or_default() };
+            self.unasked.want(part.recording.home.uid(), reasons);
         }
-        is_asked
-    }
-
-    /// Processes that crashed since this was asked last.
-    pub(crate) fn take_crashes(&mut self) -> Vec<Crash> {
-        let mut crashed = Vec::new();
-        for part in &mut self.parts {
-            let Part { recording, crashes: Some(crashes), .. } = part else { continue };
-            crashes.look(recording.home.window());
-            let of_part = crashes.take(&recording.process_rules());
-            if !of_part.is_empty() && part.may_cause_snapshot() {
-                crashed.extend(of_part);
-            }
-        }
-        crashed
+        self.unasked.due(monotonic_ns())
     }
 
     /// What to wait for.

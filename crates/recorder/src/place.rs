@@ -13,6 +13,23 @@ use std::path::{Path, PathBuf};
 /// How the links in /proc end whose targets were removed: proc(5).
 const REMOVED: &[u8] = b" (deleted)";
 
+/// Why nothing can be written to a folder that was removed.
+#[derive(Debug)]
+struct Removed;
+
+impl core::fmt::Display for Removed {
+    fn fmt(&self, formatter: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        formatter.write_str("its folder was removed")
+    }
+}
+
+impl std::error::Error for Removed {}
+
+/// Whether an error says that a folder was removed: what was in it is gone for good.
+pub(crate) fn says_removed(error: &io::Error) -> bool {
+    error.get_ref().is_some_and(|inner| inner.is::<Removed>())
+}
+
 /// A folder, opened.
 #[derive(Debug)]
 pub(crate) struct Place {
@@ -40,7 +57,7 @@ impl Place {
     pub(crate) fn now(&self) -> io::Result<PathBuf> {
         if self.is_at(&self.link())? {
             return match self.is_removed() {
-                true => Err(io::Error::new(io::ErrorKind::NotFound, "its folder was removed")),
+                true => Err(io::Error::new(io::ErrorKind::NotFound, Removed)),
                 false => Ok(self.link()),
             };
         }
@@ -124,7 +141,7 @@ mod tests {
         fs::create_dir(&path).expect("a folder");
         let place = Place::open(&path).expect("a folder");
         fs::remove_dir(&path).expect("removed");
-        assert!(place.now().is_err());
+        assert!(place.now().is_err_and(|error| says_removed(&error)));
         fs::create_dir(&path).expect("a folder");
         assert!(place.now().is_err());
         // A name like those of removed ones.

@@ -146,26 +146,23 @@ pub fn record(options: &RecordOptions, notices: &Notices) -> Result<CommandEnd, 
     warn_of_the_static(&found, notices);
     let warned = warn_of_rules(&rules, &found, &libraries, &home, notices);
 
-    let (output, room) = match &options.output {
+    let (output, mut room) = match &options.output {
         Some(output) => (output.clone(), trace::prepare_session(output, Older::Goes)?),
         None => trace::prepare_new("")?,
     };
     let (path, place) = (room.path.clone(), room.place()?);
-    if let Some(moved) = &room.moved {
-        notices.say(format_args!("the earlier trace is now {}", moved.display()));
-    }
     let token = u64::from_le_bytes(trace::random()?).max(1);
     let name = format!("record-{}", std::process::id());
-    let server = open_server(&name);
+    let mut server = open_server(&name);
     let session = SessionSettings {
         name: if server.is_some() { name.clone() } else { String::new() },
         token: Some(token),
         uuid: trace::random_uuid()?,
         path: path.clone(),
     };
-    if let Some(server) = &server {
+    if let Some(server) = &mut server {
         // Without it, who finds the name of a dead recorder does not know its trace.
-        let _ = server.keep(&Identity { uuid: session.uuid, folder: path.clone() });
+        let _ = server.keep(Identity { uuid: session.uuid, folder: path.clone() });
     }
     let refused_before = refused(&window);
     let started = start(home, (&session, channels), &found, &libraries, ignores_size_limit);
@@ -174,6 +171,9 @@ pub fn record(options: &RecordOptions, notices: &Notices) -> Result<CommandEnd, 
         let ours = if options.output.is_none() { path.clone() } else { path.join("ust") };
         let _ = std::fs::remove_dir_all(ours);
     })?;
+    if let Some(moved) = room.settle() {
+        notices.say(format_args!("the earlier trace is now {}", moved.display()));
+    }
     let folder = std::path::absolute(&output).unwrap_or_else(|_| path.clone());
     let spec = SessionSpec {
         name,
@@ -455,8 +455,18 @@ impl Live<'_> {
         while Received::next(&self.reader).is_some() {}
         match parts.finish(self.notices, &interrupted) {
             Ok(summary) => self.say(&summary, &names, descendants, again.get()),
-            Err(error) => self.notices.say(format_args!("the trace is not complete: {error}")),
+            Err(error) => drop(self.say_unfinished(&error)),
         }
+    }
+
+    /// Says why the trace is not complete, and what helps.
+    fn say_unfinished(&self, error: &RecordError) -> Refusal {
+        let refusal = desk::unfinished(error);
+        self.notices.say(format_args!("the trace is not complete: {error}"));
+        if let Some(hint) = &refusal.hint {
+            self.notices.hint(format_args!("{hint}"));
+        }
+        refusal
     }
 
     /// Ends the recording because somebody wants it to: a tracer does not end what it traces. What
@@ -474,10 +484,7 @@ impl Live<'_> {
                 summary.say(&said, self.output, self.options.is_overwriting());
                 desk::ended(&summary, &said)
             }
-            Err(error) => {
-                self.notices.say(format_args!("the trace is not complete: {error}"));
-                Outcome::Failed(desk::unfinished(&error))
-            }
+            Err(error) => Outcome::Failed(self.say_unfinished(&error)),
         };
         if !has_ended {
             let name = &traced.desk.machine.spec().name;

@@ -11,6 +11,7 @@ use trackway_ctf::write::{INDEX_ENTRY_BYTES, INDEX_HEADER_BYTES};
 use trackway_ring::Drained;
 use trackway_window::{OpenError, SessionLayout};
 
+use crate::changes;
 use crate::channel::Channel;
 use crate::completion::{self, By};
 use crate::control::RunFolder;
@@ -516,7 +517,15 @@ impl Recovery<'_> {
             say_kept(notices, folder);
             return fail(error);
         }
+        let was_cleared = recording.trace.facts().is_ok_and(|facts| changes::was_cleared(&facts));
         let result = recording.finish(&|| false);
+        if was_cleared && result.is_ok() {
+            notices.say(format_args!(
+                "{} was being cleared when its recorder was killed: of what was recorded before, \
+                 there is what had not been removed yet",
+                folder.display()
+            ));
+        }
         Some(Recovered { folder: folder.clone(), result })
     }
 }

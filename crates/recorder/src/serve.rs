@@ -1,5 +1,6 @@
 //! The recorder of a session that is told what to do: drives [`trackway_session::machine`].
 
+use std::path::Path;
 use std::sync::atomic::Ordering;
 
 use trackway_session::machine::{Client, Effect, Outcome, Planned};
@@ -18,6 +19,7 @@ use crate::error::io_error;
 use crate::parts::Parts;
 use crate::pause::Pause;
 use crate::report::Notices;
+use crate::stall::{STALL_NS, Stall};
 use crate::trace::{self, Older, Room};
 use crate::users::Scope;
 use crate::{RecordError, Recording, SessionSettings, record, slot};
@@ -26,8 +28,6 @@ use crate::{RecordError, Recording, SessionSettings, record, slot};
 const SIGNALLED: Client = u64::MAX;
 /// How often the table of processes is looked at where crashes are waited for, in ns.
 const CRASH_PERIOD_NS: u64 = 10_000_000;
-/// How long after an error of writing it is tried again, in ns.
-const STALL_NS: u64 = 200_000_000;
 
 /// What is not said of a channel in the background: it may be idle for long.
 const MAKING: Making = Making { thrifty: true, reserve: Reserve::Rseq };
@@ -83,26 +83,21 @@ struct Served {
     scope: Scope,
     is_new_folder: bool,
     /// The folder of its trace is locked.
-    _room: Room,
+    room: Room,
     parts: Option<Parts>,
     /// Whether a process that crashes leaves a snapshot.
     watches_crashes: bool,
-    /// What keeps it from writing, if anything does.
-    stall: Option<Stall>,
+    /// What keeps the session's own user's trace from being written, if anything does.
+    stall: Stall,
     pause: Pause,
     failure: Option<Refusal>,
-}
-
-/// Why nothing can be written.
-struct Stall {
-    why: String,
-    /// Bytes of the traces when that was said. A look that had nothing to write proves nothing.
-    bytes: u64,
 }
 
 impl Served {
     fn new(spec: SessionSpec, talk: Talk) -> Result<Self, RecordError> {
         spec.check()?;
+        check_name(&spec.name)?;
+        check_folder(spec.output.as_deref())?;
         let scope = Scope::of(&spec.users)?;
         if scope != Scope::Own {
             // Each user's streams are files of their own. What there is must do, if need be.
@@ -113,7 +108,7 @@ impl Served {
         let signals = block_signals()?;
         signal::ignore_size_limit();
         // Before anything that would stay behind. Who connects meanwhile is answered later.
-        let server = Server::open(name)?;
+        let mut server = Server::open(name)?;
         record::recover_the_dead(&notices);
         let is_new_folder = spec.output.as_ref().is_none_or(|output| !output.exists());
         let (folder, room) = match &spec.output {
@@ -121,16 +116,13 @@ impl Served {
             None => trace::prepare_new(&spec.name)?,
         };
         let folder = std::path::absolute(&folder).unwrap_or(folder);
-        if let Some(moved) = &room.moved {
-            notices.say(format_args!("the earlier trace is now {}", moved.display()));
-        }
         let session = SessionSettings {
             name: spec.name.clone(),
             token: None,
             uuid: trace::random_uuid()?,
             path: room.path.clone(),
         };
-        server.keep(&Identity { uuid: session.uuid, folder: session.path.clone() })?;
+        server.keep(Identity { uuid: session.uuid, folder: session.path.clone() })?;
         let spec = SessionSpec { output: Some(folder.clone()), ..spec };
         let watches_crashes = spec.snapshot_on_crash;
         if watches_crashes && !can_tell_exits() {
@@ -144,10 +136,10 @@ impl Served {
             signals,
             scope,
             is_new_folder,
-            _room: room,
+            room,
             parts: None,
             watches_crashes,
-            stall: None,
+            stall: Stall::default(),
             pause: Pause::new(),
             failure: None,
         })
@@ -203,6 +195,9 @@ impl Served {
         let (scope, session) = (self.scope.clone(), self.desk.session.clone());
         let parts = Parts::begin(scope, session, channels, self.watches_crashes, &self.notices)?;
         self.parts = Some(parts);
+        if let Some(moved) = self.room.settle() {
+            self.notices.say(format_args!("the earlier trace is now {}", moved.display()));
+        }
         Ok(Outcome::Done)
     }
 
@@ -248,23 +243,22 @@ impl Served {
         let Some(parts) = &mut self.parts else { return STALL_NS };
         parts.look_for_windows(&self.notices);
         parts.set_followed(is_followed);
-        if parts.take_snapshot_requests() {
+        let reasons = parts.take_reasons();
+        if reasons.is_asked {
             self.desk.machine.program_asks_for_snapshot(monotonic_ns());
         }
-        for Crash { pid, signal } in parts.take_crashes() {
+        for Crash { pid, signal } in reasons.crashes {
             self.notices.say(format_args!("process {pid} died of signal {signal}"));
             self.desk.machine.process_crashed(pid, signal, monotonic_ns());
         }
         self.desk.machine.tick(monotonic_ns());
         match parts.tick(&self.notices) {
             // Who is to be seen crash must be seen start.
-            Ok(period_ns) if self.watches_crashes && self.stall.is_none() => {
+            Ok(period_ns) if self.watches_crashes && self.stall.is_over() => {
                 period_ns.min(CRASH_PERIOD_NS)
             }
             Ok(period_ns) => {
-                if self.stall.take_if(|stall| parts.bytes() > stall.bytes).is_some() {
-                    self.notices.say(format_args!("events are written again"));
-                }
+                self.stall.look(parts.bytes(), "", &self.notices);
                 period_ns
             }
             Err(error @ RecordError::Lost(_)) => {
@@ -278,11 +272,7 @@ impl Served {
                 // The disk is full, or gone: it may come back. What finds no room in the buffers
                 // meanwhile is counted.
                 parts.keep_alive();
-                let why = error.to_string();
-                if self.stall.as_ref().is_none_or(|stall| stall.why != why) {
-                    self.notices.say(format_args!("{why}: events are lost once buffers are full"));
-                    self.stall = Some(Stall { why, bytes: parts.bytes() });
-                }
+                self.stall.begin(&error, parts.bytes(), "", &self.notices);
                 STALL_NS
             }
         }
@@ -343,6 +333,34 @@ impl Recording {
     }
 }
 
+/// Refuses a folder for traces that could not be told to anybody: what sessions are asked, and what
+/// they answer, is JSON.
+///
+/// # Errors
+///
+/// If its path, or that of the current folder, where a new one is made, is not UTF-8.
+pub fn check_folder(output: Option<&Path>) -> Result<(), RecordError> {
+    let folder = match output {
+        Some(output) => std::path::absolute(output),
+        None => std::env::current_dir(),
+    };
+    // What cannot be known of it is said by whoever makes it.
+    let Some(odd) = folder.ok().filter(|folder| folder.to_str().is_none()) else { return Ok(()) };
+    let why = format!("the path {} is not UTF-8", odd.display());
+    let hint = "sessions need a folder that is: name one with -o";
+    Err(RecordError::Refused(Refusal::new(why).with_hint(hint)))
+}
+
+/// Refuses names that `trackway record` gives: two sessions would be in each other's way.
+fn check_name(name: &str) -> Result<(), RecordError> {
+    if !record::is_name_of_record(name) {
+        return Ok(());
+    }
+    let why = format!("'{name}' is a name that trackway record gives: record-PID");
+    let hint = "choose another: trackway session create NAME, trackway session load FILE NAME";
+    Err(RecordError::Refused(Refusal::new(why).with_hint(hint)))
+}
+
 fn notices_of(name: &Claimed, talk: Talk) -> Result<Notices, RecordError> {
     Ok(match talk {
         Talk::Logged => Notices::logged(name.open_log()?),
@@ -355,4 +373,30 @@ fn block_signals() -> Result<SignalReader, RecordError> {
     signals.block();
     SignalReader::new(&signals)
         .map_err(|errno| RecordError::Io("read", "signals".into(), io_error(errno)))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::ffi::OsStr;
+    use std::os::unix::ffi::OsStrExt as _;
+
+    use super::*;
+
+    #[test]
+    fn a_session_that_cannot_be_told_of_does_not_begin() {
+        let odd = Path::new(OsStr::from_bytes(b"/nowhere/\xff/trace"));
+        let spec = SessionSpec {
+            name: "web".into(),
+            output: Some(odd.into()),
+            channels: vec![trackway_session::ChannelSpec::default()],
+            ..SessionSpec::default()
+        };
+        let mut refused = None;
+        let served = serve(spec, Talk::Kept, &mut |begun| {
+            if let Begun::Refused(refusal) = begun {
+                refused = Some(refusal.why.clone());
+            }
+        });
+        assert!(served.is_err() && refused.is_some_and(|why| why.contains("is not UTF-8")));
+    }
 }

@@ -15,7 +15,7 @@ use crate::channel::Channel;
 use crate::completion::{self, By};
 use crate::memory::FileMemory;
 use crate::region::{Drain, RegionWork};
-use crate::trace::{self, FACTS, Particulars, Room, Trace};
+use crate::trace::{self, FACTS, Particulars, Room, Trace, WindowFolder};
 use crate::{RecordError, Recording, Summary};
 
 /// Name of the file that says why there is a snapshot.
@@ -41,7 +41,10 @@ impl Recording {
     ) -> Result<SnapshotFacts, RecordError> {
         self.check_window()?;
         let since_ts = last_ns.map_or(0, |last| monotonic_ns().saturating_sub(last));
-        self.snapshot_into(&trace::prepare(folder)?, since_ts, reason)
+        let mut room = trace::prepare(folder)?;
+        let facts = self.snapshot_into(&room, since_ts, reason)?;
+        room.settle();
+        Ok(facts)
     }
 
     /// The same, of what is newer than `since_ts` (ns of CLOCK_MONOTONIC), where there is room.
@@ -93,7 +96,13 @@ impl Recording {
             folder: room.path.clone(),
             events: summary.recorded,
             bytes: summary.bytes,
+            missing: Vec::new(),
         })
+    }
+
+    /// Where its streams are in a trace of several users; none: the trace was not begun here.
+    pub(crate) fn window_folder(&self) -> Option<WindowFolder> {
+        self.trace.of.as_ref().map(|of| of.folder)
     }
 
     fn particulars(&self) -> Particulars {

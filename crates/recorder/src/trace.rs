@@ -307,16 +307,53 @@ pub(crate) const fn contexts_of(bits: u32) -> Contexts {
 pub(crate) struct Room {
     /// Absolute.
     pub(crate) path: PathBuf,
-    /// Where an earlier trace was moved.
-    pub(crate) moved: Option<PathBuf>,
+    /// What was moved for it, until it is certain that it is used.
+    moved: Option<Moved>,
     lock: File,
 }
 
+/// An earlier trace that was moved.
+#[derive(Debug)]
+struct Moved {
+    to: PathBuf,
+    /// Where what was there waits to be removed.
+    before: Option<PathBuf>,
+}
+
+impl Moved {
+    fn settle(self) -> PathBuf {
+        if let Some(before) = &self.before {
+            // It is all a trace: what cannot be removed can be looked at.
+            let _ = fs::remove_dir_all(before);
+        }
+        self.to
+    }
+}
+
 impl Room {
+    /// Uses it: what was moved stays there, and what went for that is removed. Where an earlier
+    /// trace is now, if there was one.
+    pub(crate) fn settle(&mut self) -> Option<PathBuf> {
+        self.moved.take().map(Moved::settle)
+    }
+
     /// The folder, to be found again wherever it is moved. It stays locked as long as this lives.
     pub(crate) fn place(&self) -> Result<Place, RecordError> {
         let folder = self.lock.try_clone().map_err(RecordError::io("use", &self.path))?;
         Ok(Place::of(folder, &self.path))
+    }
+}
+
+impl Drop for Room {
+    /// Where it is not used after all, everything is as it was.
+    fn drop(&mut self) {
+        let Some(Moved { to, before }) = self.moved.take() else { return };
+        // Over our own folder, which has nothing in it; if it has, both stay as they are.
+        if fs::rename(&to, &self.path).is_ok()
+            && let Some(before) = before
+        {
+            let _ = fs::rename(before, to);
+        }
     }
 }
 
@@ -350,7 +387,7 @@ pub(crate) fn prepare_session(root: &Path, older: Older) -> Result<Room, RecordE
 }
 
 /// Makes room for a trace at `root`: an earlier trace there is moved to `root.old`, in place of an
-/// even earlier one. Folders that hold anything else are left alone, and so are those that are
+/// even earlier one, once it is [settled](Room::settle). Folders that hold anything else are left alone, and so are those that are
 /// being recorded into.
 pub(crate) fn prepare(root: &Path) -> Result<Room, RecordError> {
     prepare_with(root, Older::Goes)
@@ -360,14 +397,17 @@ fn prepare_with(root: &Path, older: Older) -> Result<Room, RecordError> {
     let absolute = std::path::absolute(root).map_err(RecordError::io("use", root))?;
     // Without a slash at the end, which would make `root.old` lie inside.
     let root: PathBuf = absolute.components().collect();
-    let mut moved = None;
+    let mut moved: Option<Moved> = None;
     for _ in 0..LOOKS_MAX {
         make(&root).map_err(RecordError::io("make", &root))?;
         let Some(lock) = lock(&root)? else { continue };
         if is_empty(&root).map_err(RecordError::io("use", &root))? {
             return Ok(Room { path: root, moved, lock });
         }
-        moved = Some(move_aside(&root, older)?);
+        // Somebody else's, who was faster, if there is one of before.
+        if let Some(before) = moved.replace(move_aside(&root, older)?) {
+            before.settle();
+        }
     }
     Err(RecordError::FolderBusy(root))
 }
@@ -510,7 +550,7 @@ fn is_only_a_trace(folder: &Path) -> bool {
 }
 
 /// Moves the earlier trace at `root`, which we have locked, to `root.old`.
-fn move_aside(root: &Path, older: Older) -> Result<PathBuf, RecordError> {
+fn move_aside(root: &Path, older: Older) -> Result<Moved, RecordError> {
     let is_here = || File::open(".").is_ok_and(|here| is_at(&here, root));
     if !is_only_a_trace(root) || root.file_name().is_none() || is_here() {
         return Err(RecordError::FolderInUse(root.to_owned()));
@@ -521,23 +561,36 @@ fn move_aside(root: &Path, older: Older) -> Result<PathBuf, RecordError> {
         PathBuf::from(old)
     };
     let is_there = |path: &Path| fs::symlink_metadata(path).is_ok();
-    let mut old = named(".old");
-    if older == Older::Stays {
-        let others = (2..NAMES_MAX).map(|number| named(&format!(".old-{number}")));
-        let free = std::iter::once(old.clone()).chain(others).find(|path| !is_there(path));
-        old = free.ok_or(RecordError::FolderInUse(old))?;
-    }
-    if is_there(&old) {
+    let old = named(".old");
+    let others = || (2..NAMES_MAX).map(|number| named(&format!(".old-{number}")));
+    let free = || {
+        let free = std::iter::once(old.clone()).chain(others()).find(|path| !is_there(path));
+        free.ok_or_else(|| RecordError::FolderInUse(old.clone()))
+    };
+    let (to, mut before) = match older {
+        Older::Goes => (old.clone(), None),
+        Older::Stays => (free()?, None),
+    };
+    if is_there(&to) {
         // Whoever records there keeps it.
-        let _lock = lock(&old)?;
-        let gone = is_empty(&old).unwrap_or(false) || is_only_a_trace(&old);
+        let _lock = lock(&to)?;
+        let gone = is_empty(&to).unwrap_or(false) || is_only_a_trace(&to);
         if !gone {
-            return Err(RecordError::FolderInUse(old));
+            return Err(RecordError::FolderInUse(to));
         }
-        fs::remove_dir_all(&old).map_err(RecordError::io("remove", &old))?;
+        let aside = free()?;
+        fs::rename(&to, &aside).map_err(RecordError::io("rename", &to))?;
+        before = Some(aside);
     }
-    fs::rename(root, &old).map_err(RecordError::io("rename", root))?;
-    Ok(old)
+    match fs::rename(root, &to) {
+        Ok(()) => Ok(Moved { to, before }),
+        Err(error) => {
+            if let Some(before) = before {
+                let _ = fs::rename(before, to);
+            }
+            Err(RecordError::io("rename", root)(error))
+        }
+    }
 }
 
 fn read_line(path: &str) -> String {
@@ -615,23 +668,23 @@ mod tests {
         let base = std::env::temp_dir().join(format!("trackway-room-{}", std::process::id()));
         let root = base.join("a").join("trace");
         let put = |folder: &Path| fs::create_dir_all(folder.join("ust/uid/0")).unwrap();
-        let room = prepare(&root.join("")).unwrap();
-        assert_eq!((&room.path, &room.moved), (&root, &None));
+        let mut room = prepare(&root.join("")).unwrap();
+        assert_eq!((room.settle(), &room.path), (None, &root));
         assert!(matches!(prepare(&root), Err(RecordError::FolderBusy(_))));
         put(&root);
         assert!(matches!(prepare(&root), Err(RecordError::FolderBusy(_))));
         drop(room);
         let old = base.join("a").join("trace.old");
         for _ in 0..2 {
-            let room = prepare(&root).unwrap();
-            assert_eq!(room.moved.as_ref(), Some(&old));
+            let mut room = prepare(&root).unwrap();
+            assert_eq!(room.settle().as_ref(), Some(&old));
             put(&root);
         }
         // Nothing goes that is nobody's to be typed again.
         for number in 2..4 {
-            let room = prepare_session(&root, Older::Stays).unwrap();
+            let mut room = prepare_session(&root, Older::Stays).unwrap();
             let other = base.join("a").join(format!("trace.old-{number}"));
-            assert_eq!(room.moved.as_ref(), Some(&other));
+            assert_eq!(room.settle().as_ref(), Some(&other));
             put(&root);
         }
         assert!(old.join("ust").exists());
@@ -644,6 +697,34 @@ mod tests {
         assert!(matches!(prepare(&root), Err(RecordError::FolderInUse(path)) if path == root));
         assert!(root.join("ust").exists() && old.join("snapshot-12").exists());
         fs::remove_dir_all(&base).unwrap();
+    }
+
+    #[test]
+    fn what_was_moved_for_nothing_is_moved_back() {
+        let base = TemporaryFolder::new();
+        let (root, old) = (base.join("trace"), base.join("trace.old"));
+        let put = |folder: &Path, uid: &str| {
+            fs::create_dir_all(folder.join("ust/uid").join(uid)).expect("a folder");
+        };
+        put(&root, "1");
+        put(&old, "2");
+        let names = || {
+            let entries = fs::read_dir(base.path()).expect("a folder").flatten();
+            let mut names: Vec<_> = entries.map(|entry| entry.file_name()).collect();
+            names.sort();
+            names
+        };
+        for older in [Older::Goes, Older::Stays] {
+            drop(prepare_session(&root, older).expect("room"));
+            assert!(root.join("ust/uid/1").exists() && old.join("ust/uid/2").exists());
+            assert_eq!(names(), ["trace", "trace.old"]);
+        }
+        // What was put there meanwhile stays, and nothing is written over.
+        let room = prepare(&root).expect("room");
+        put(&root, "3");
+        drop(room);
+        assert!(root.join("ust/uid/3").exists() && old.join("ust/uid/1").exists());
+        assert!(base.join("trace.old-2/ust/uid/2").exists());
     }
 
     #[test]

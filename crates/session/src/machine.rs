@@ -408,8 +408,10 @@ impl Machine {
                     // Who wants it to end, ends it: what is left is for others to recover.
                     Then::Over => refusal,
                     // Writers are out, and what they wrote is not where the answer would have it.
-                    Then::Recording(false) => refusal
+                    // Whoever knows more of that says so.
+                    Then::Recording(false) if refusal.hint.is_none() => refusal
                         .with_hint("it is stopped; stop it again once its trace can be written"),
+                    Then::Recording(false) => refusal,
                     _ => {
                         job.then = Then::Nothing;
                         refusal

@@ -229,6 +229,9 @@ pub struct SnapshotFacts {
     pub events: u64,
     /// Its size in bytes.
     pub bytes: u64,
+    /// Whose events could not be written to it, of a session over several users, and why.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub missing: Vec<String>,
 }
 
 /// Numbers of events, and what they come to.

@@ -45,7 +45,7 @@ impl<'a> Named<'a> {
 /// If there is one of that name, and its recorder does not answer.
 pub(super) fn find(named: Named<'_>) -> anyhow::Result<Option<Live>> {
     match named {
-        Named::Name(name) => match Session::connect(&RunFolder::new(), name) {
+        Named::Name(name) => match Session::connect(&RunFolder::of(name), name) {
             Ok(session) => follow(session).map(Some),
             Err(RecordError::NoSession(_)) => Ok(None),
             Err(error) => Err(error.into()),

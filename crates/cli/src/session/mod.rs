@@ -14,7 +14,8 @@ use trackway_recorder::control::RunFolder;
 use trackway_recorder::control::client::Session;
 use trackway_recorder::protocol::{Answer, ChannelChange, Refusal, Request};
 use trackway_recorder::{
-    ChannelSpec, Levels, Mode, Notices, RecordError, RuleSpec, SessionSpec, is_name_of_record,
+    ChannelSpec, Levels, Mode, Notices, RecordError, RuleSpec, SessionSpec, check_folder,
+    is_name_of_record,
 };
 
 use crate::arguments::Format;
@@ -109,7 +110,7 @@ fn is_foreground(name: &str) -> bool {
 
 /// Asks a session's recorder.
 fn ask(name: &str, request: Request) -> Result<Answer, RecordError> {
-    Session::connect(&RunFolder::new(), name)?.ask(request)
+    Session::connect(&RunFolder::of(name), name)?.ask(request)
 }
 
 /// Asks for something that is then done, and says what else there is to say.
@@ -182,6 +183,7 @@ fn begin(spec: SessionSpec, in_foreground: bool, quiet: bool) -> anyhow::Result<
     if spec.snapshot_on_crash && !spec.has_flight_recorder() {
         bail!("--snapshot-on-crash is for --flight-recorder: else what happens is in the trace");
     }
+    // Here, too: the recorder is told as JSON.
     check_folder(spec.output.as_deref())?;
     if in_foreground {
         return background::record_here(spec, quiet);
@@ -191,24 +193,6 @@ fn begin(spec: SessionSpec, in_foreground: bool, quiet: bool) -> anyhow::Result<
         unmatched::say(spec.channels.iter().flat_map(|channel| channel.on.iter().flatten()));
     }
     Ok(begun)
-}
-
-/// Refuses a folder for traces that could not be told to anybody: what sessions are asked, and what
-/// they answer, is JSON.
-fn check_folder(output: Option<&Path>) -> anyhow::Result<()> {
-    let folder = match output {
-        Some(output) => std::path::absolute(output),
-        // A new one is made here.
-        None => std::env::current_dir(),
-    };
-    // What cannot be known of it, the recorder says.
-    let odd = folder.ok().filter(|folder| folder.to_str().is_none());
-    if let Some(folder) = odd {
-        let why = format!("the path {} is not UTF-8", folder.display());
-        let hint = "sessions need a folder that is: name one with -o";
-        return Err(RecordError::Refused(Refusal::new(why).with_hint(hint)).into());
-    }
-    Ok(())
 }
 
 fn spec_of(arguments: &CreateArguments) -> anyhow::Result<SessionSpec> {
@@ -303,7 +287,8 @@ fn contexts_of(list: &str) -> anyhow::Result<Vec<String>> {
 
 /// Ends a session, and says what its recorder says of that: each line begins with `which`.
 fn destroy_session(name: &str, which: &str) -> anyhow::Result<()> {
-    let asked = Session::connect(&RunFolder::new(), name).and_then(|mut session| {
+    let run = RunFolder::of(name);
+    let asked = Session::connect(&run, name).and_then(|mut session| {
         let answer = session.ask(Request::Destroy);
         // Also if not all could be written: the end is the end, whatever comes of it.
         session.wait_for_end();
@@ -322,15 +307,16 @@ fn destroy_session(name: &str, which: &str) -> anyhow::Result<()> {
         }
         Ok(_) => Ok(()),
         // It may have let go of us alone.
-        Err(RecordError::SessionDead(..)) if !RunFolder::new().is_alive(name) => end_dead(name),
+        Err(RecordError::SessionDead(..)) if run.is_own() && !run.is_alive(name) => {
+            end_dead(&run, name)
+        }
         Err(error) => Err(error.into()),
     }
 }
 
 /// Ends a session whose recorder is dead: what is left of it in memory goes into its trace first,
 /// and what cannot be recovered keeps its name.
-fn end_dead(name: &str) -> anyhow::Result<()> {
-    let run = RunFolder::new();
+fn end_dead(run: &RunFolder, name: &str) -> anyhow::Result<()> {
     let left = run.left_of(name)?;
     if let Some(folder) = left.folder.filter(|_| left.is_in_memory) {
         let notices = Notices::new(false);
@@ -380,11 +366,15 @@ fn show_status(name: Option<String>, format: Format) -> anyhow::Result<()> {
 
 fn write_snapshot(arguments: SnapshotArguments) -> anyhow::Result<()> {
     let output = arguments.output.map(std::path::absolute).transpose()?;
+    if output.is_some() {
+        check_folder(output.as_deref())?;
+    }
     let last_ns = arguments.last.map(|time| time.as_nanos() as u64);
     let name = name_of(arguments.name)?;
     let Answer::Snapshot(facts) = ask(&name, Request::Snapshot { output, last_ns })? else {
         bail!("the recorder did not say where the snapshot is");
     };
+    facts.missing.iter().for_each(|what| eprintln!("trackway: {what}"));
     eprintln!("trackway: {} events, {} bytes", facts.events, facts.bytes);
     writeln!(io::stdout(), "{}", facts.folder.display())?;
     Ok(())

@@ -1,5 +1,6 @@
 //! How sessions are shown.
 
+use std::collections::BTreeMap;
 use std::io::Write;
 
 use serde_json::Value;
@@ -85,8 +86,19 @@ impl Found {
 }
 
 fn find_all() -> Result<Vec<Found>, RecordError> {
-    let folder = RunFolder::new();
-    let ask = |name: String| {
+    let mut found = BTreeMap::new();
+    for (place, folder) in RunFolder::all().into_iter().enumerate() {
+        let names = match folder.names() {
+            // What is wrong there is for whoever called sudo.
+            Err(_) if place > 0 => continue,
+            names => names?,
+        };
+        for name in names {
+            // Who names one of several means the first.
+            found.entry(name).or_insert_with(|| folder.clone());
+        }
+    }
+    let ask = |(name, folder): (String, RunFolder)| {
         let answer =
             Session::connect(&folder, &name).and_then(|mut session| session.ask(Request::Status));
         match answer {
@@ -97,13 +109,15 @@ fn find_all() -> Result<Vec<Found>, RecordError> {
             Err(error) => Some(Found::silent(&folder, name, error)),
         }
     };
-    Ok(folder.names()?.into_iter().filter_map(ask).collect())
+    Ok(found.into_iter().filter_map(ask).collect())
 }
 
 /// A session as JSON has it, whether or not its recorder lives: what its recorder says, or zeros,
 /// with how it is (`state`), and why it says nothing (`error`), or null.
 fn object(status: &Status, state: State, error: Option<String>) -> serde_json::Result<Value> {
-    let mut object = serde_json::to_value(status)?;
+    // A path that is not UTF-8 is shown, as by the others.
+    let folder = status.folder.to_string_lossy().into_owned().into();
+    let mut object = serde_json::to_value(&Status { folder, ..status.clone() })?;
     object["state"] = state.word().into();
     object["error"] = error.into();
     Ok(object)

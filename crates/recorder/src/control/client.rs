@@ -3,6 +3,7 @@
 use std::io::{self, BufRead as _, BufReader, ErrorKind, Read as _, Write as _};
 use std::os::fd::AsRawFd as _;
 use std::os::unix::net::UnixStream;
+use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use trackway_session::protocol::{
@@ -24,6 +25,8 @@ const END_LOOKS_MAX: u32 = 10;
 #[derive(Debug)]
 pub struct Session {
     name: String,
+    /// What its recorder had to say.
+    log: PathBuf,
     pid: u32,
     stream: BufReader<UnixStream>,
     /// How long an answer may take, if there is a limit to what is asked for.
@@ -38,9 +41,9 @@ impl Session {
     /// If there is none, or its recorder is dead.
     pub fn connect(folder: &RunFolder, name: &str) -> Result<Self, RecordError> {
         let path = folder.socket(name);
-        if !folder.check()? {
+        let Some(owner) = folder.owner()? else {
             return Err(RecordError::NoSession(name.to_owned()));
-        }
+        };
         let stream = match UnixStream::connect(&path) {
             Ok(stream) => stream,
             Err(error) if error.kind() == ErrorKind::NotFound => {
@@ -52,7 +55,9 @@ impl Session {
             Err(error) => return Err(RecordError::io("connect to", path)(error)),
         };
         let who = peer(stream.as_raw_fd()).ok();
-        if who.is_none_or(|who| who.user != crate::home::user() && who.user != 0) {
+        // In the place of another user's session only he answers, not one of root's.
+        let is_his = |user: u32| user == owner || user == 0 && owner == crate::home::user();
+        if who.is_none_or(|who| !is_his(who.user)) {
             return Err(RecordError::RunFolder(folder.path().to_owned()));
         }
         // A recorder that reads nothing is not written to without end either.
@@ -60,8 +65,9 @@ impl Session {
             .set_read_timeout(Some(PATIENCE))
             .and_then(|()| stream.set_write_timeout(Some(ANSWER_PATIENCE)))
             .map_err(RecordError::io("use", path))?;
-        let (name, pid) = (name.to_owned(), who.map_or(0, |who| who.pid));
-        Ok(Self { name, pid, stream: BufReader::new(stream), patience: ANSWER_PATIENCE })
+        let (name, log) = (name.to_owned(), folder.log(name));
+        let pid = who.map_or(0, |who| who.pid);
+        Ok(Self { name, log, pid, stream: BufReader::new(stream), patience: ANSWER_PATIENCE })
     }
 
     /// Asks, and waits for the answer.
@@ -148,7 +154,7 @@ impl Session {
     fn gone(&self, error: io::Error) -> RecordError {
         match error.kind() {
             ErrorKind::UnexpectedEof | ErrorKind::BrokenPipe | ErrorKind::ConnectionReset => {
-                RecordError::SessionDead(self.name.clone(), RunFolder::new().log(&self.name))
+                RecordError::SessionDead(self.name.clone(), self.log.clone())
             }
             _ => RecordError::io("speak to the recorder of", &self.name)(error),
         }

@@ -97,8 +97,10 @@ impl RunFolder {
     ///
     /// # Errors
     ///
-    /// If it cannot be known, as where the user's window cannot be opened.
+    /// If it cannot be known, as where the user's window cannot be opened, or the folder is another
+    /// user's: what stands there is not to be believed.
     pub fn left_of(&self, name: &str) -> Result<Dead, RecordError> {
+        self.check()?;
         let Some(identity) = self.identity_of(name) else { return Ok(Dead::default()) };
         let is_in_memory = Memory::look(self, &crate::home::folder())?.has(&identity);
         Ok(Dead { folder: Some(identity.folder), is_in_memory })
@@ -107,6 +109,7 @@ impl RunFolder {
     /// Removes the names of dead sessions of which nothing is in memory any more, in the user's
     /// window in the folder `windows` or in others'.
     pub(crate) fn clean_recovered(&self, windows: &Path) -> Result<(), RecordError> {
+        self.check()?;
         let mut names = self.names()?;
         names.retain(|name| !self.is_alive(name));
         if names.is_empty() {
@@ -145,10 +148,10 @@ mod tests {
     fn what_a_recorder_writes_of_its_session_is_read_back() {
         let temporary = TemporaryFolder::new();
         let run = RunFolder::at(temporary.join("run"));
-        let claimed = run.claim("web").expect("the name");
+        let mut claimed = run.claim("web").expect("the name");
         assert_eq!(run.identity_of("web"), None);
         for folder in [&b"/var/log/odd\nname \xff"[..], b"/t"] {
-            claimed.keep(&identity(folder)).expect("written");
+            claimed.keep(identity(folder)).expect("written");
             assert_eq!(run.identity_of("web"), Some(identity(folder)));
         }
         std::mem::forget(claimed);

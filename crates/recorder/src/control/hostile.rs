@@ -7,11 +7,12 @@ use std::net::Shutdown;
 use std::os::fd::OwnedFd;
 use std::os::unix::ffi::OsStrExt as _;
 use std::os::unix::net::{UnixListener, UnixStream};
+use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use trackway_session::protocol::{
-    ANSWER_BYTES_MAX, Answer, LINE_BYTES_MAX, Message, PROTOCOL_VERSION, Request, Status,
+    ANSWER_BYTES_MAX, Answer, LINE_BYTES_MAX, Message, PROTOCOL_VERSION, Refusal, Request, Status,
 };
 use trackway_sys::wait::{self, Awaited};
 use trackway_testkit::{Random, TemporaryFolder};
@@ -330,14 +331,40 @@ fn what_json_cannot_say_is_refused_and_not_kept_back() {
     let world = World::new();
     let mut server = world.server();
     let mut client = world.connect();
-    client.write_all(&line_of(Request::Status)).expect("sent");
+    client.write_all(&line_of(Request::Status).repeat(2)).expect("sent");
     client.shutdown(Shutdown::Write).expect("half closed");
-    let folder = std::ffi::OsStr::from_bytes(b"/odd \xff").into();
-    serve_once(&mut server, &Answer::Status(Box::new(Status { folder, ..Status::default() })));
+    let folder = PathBuf::from(std::ffi::OsStr::from_bytes(b"/odd \xff"));
+    let status = Status { folder: folder.clone(), pid: 7, ..Status::default() };
+    serve_once(&mut server, &Answer::Status(Box::new(status)));
+    serve_once(&mut server, &Answer::Following { folders: vec![folder] });
     server.flush();
     drop(server);
-    let [Answer::Refused(refusal)] = &answers(&client)[..] else { panic!("a refusal") };
-    assert!(refusal.why.contains("cannot be written as JSON"), "{}", refusal.why);
+    let [Answer::Status(status), Answer::Refused(refusal)] = &answers(&client)[..] else {
+        panic!("a status and a refusal")
+    };
+    assert_eq!((status.pid, &status.folder), (7, &PathBuf::from("/odd \u{fffd}")));
+    assert!(refusal.why.contains("is not UTF-8") && refusal.hint.is_some(), "{}", refusal.why);
+}
+
+#[test]
+fn what_is_asked_behind_the_end_is_refused() {
+    let world = World::new();
+    let mut server = world.server();
+    let mut client = world.connect();
+    client.write_all(&line_of(Request::Status).repeat(3)).expect("sent");
+    let asked = server.turn();
+    assert_eq!(asked.len(), 1, "one in a turn");
+    server.answer(asked[0].0, &Answer::Status(Box::default()));
+    // Who comes last is told, too.
+    let mut late = world.connect();
+    late.write_all(&line_of(Request::Stop)).expect("sent");
+    server.refuse_the_rest(&Refusal::new("it has ended"));
+    server.flush();
+    drop(server);
+    let is_refused = |answer: &Answer| matches!(answer, Answer::Refused(refusal) if refusal.why == "it has ended");
+    let [Answer::Status(_), rest @ ..] = &answers(&client)[..] else { panic!("a status") };
+    assert!(rest.len() == 2 && rest.iter().all(is_refused), "{rest:?}");
+    assert!(matches!(&answers(&late)[..], [answer] if is_refused(answer)));
 }
 
 #[test]

@@ -9,6 +9,7 @@
 //! ```
 //!
 //! Nobody but the user (and root) gets there; who connects is asked for by the kernel all the same.
+//! What root does in another user's folder: `whose`.
 
 pub mod client;
 mod dead;
@@ -16,15 +17,15 @@ mod dead;
 mod hostile;
 mod requests;
 pub(crate) mod server;
+mod whose;
 
 use std::cell::Cell;
-use std::ffi::OsString;
-use std::fs::{self, DirBuilder, File, TryLockError};
+use std::fs::{self, DirBuilder, File, FileTimes, TryLockError};
 use std::io::{self, ErrorKind};
 use std::os::unix::fs::{DirBuilderExt, FileExt as _, MetadataExt, OpenOptionsExt};
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use trackway_session::is_name;
 
@@ -52,18 +53,6 @@ pub struct RunFolder {
 }
 
 impl RunFolder {
-    /// The calling user's, which need not be there.
-    pub fn new() -> Self {
-        let runtime = std::env::var_os("XDG_RUNTIME_DIR");
-        let user = crate::home::user();
-        Self { path: path_of(user, std::env::var_os(FOLDER_VARIABLE), runtime) }
-    }
-
-    /// Whether the environment names it (`TRACKWAY_RUN_DIR`).
-    pub fn is_named() -> bool {
-        std::env::var_os(FOLDER_VARIABLE).is_some_and(|value| !value.is_empty())
-    }
-
     /// This one.
     #[cfg(test)]
     pub(crate) fn at(path: PathBuf) -> Self {
@@ -109,8 +98,12 @@ impl RunFolder {
     }
 
     /// Names of the sessions that have a socket, in order; their recorders may be gone.
+    ///
+    /// # Errors
+    ///
+    /// If the folder is one where others could answer in their place, or cannot be read.
     pub fn names(&self) -> Result<Vec<String>, RecordError> {
-        if !self.check()? {
+        if self.owner()?.is_none() {
             return Ok(Vec::new());
         }
         let entries = fs::read_dir(&self.path).map_err(RecordError::io("read", &self.path))?;
@@ -144,27 +137,34 @@ impl RunFolder {
     pub fn is_alive(&self, name: &str) -> bool {
         open_regular(&self.file(name, LOCK), fs::OpenOptions::new().read(true))
             .is_ok_and(|lock| matches!(lock.try_lock_shared(), Err(TryLockError::WouldBlock)))
+            || self.is_answered(name)
     }
 
     /// Removes what a dead recorder left; what may be a living one's stays.
     pub fn clean(&self, name: &str) {
-        let path = self.file(name, LOCK);
-        let had_lock = fs::symlink_metadata(&path).is_ok();
+        if !self.is_own() {
+            return;
+        }
         // As long as we have the name, nobody else takes it.
         let Ok(Some(lock)) = self.hold(name) else { return };
-        // Without its lock file, whoever has the name lives, or not: its socket tells.
-        if had_lock || self.is_unanswered(name) {
-            self.remove(name);
-        } else {
-            let _ = fs::remove_file(path);
+        // Whoever has lost his lock file has the name all the same.
+        match self.is_answered(name) {
+            true => self.leave_to_the_living(name),
+            false => self.remove(name),
         }
         drop(lock);
     }
 
-    /// Whether it is certain that nobody is at the socket of session `name`.
-    fn is_unanswered(&self, name: &str) -> bool {
-        let refused = [ErrorKind::ConnectionRefused, ErrorKind::NotFound];
-        UnixStream::connect(self.socket(name)).is_err_and(|it| refused.contains(&it.kind()))
+    /// Whether somebody is at the socket of session `name`: where its lock file was removed, as with
+    /// the temporary files of a machine that are old, nothing else tells that its recorder lives.
+    fn is_answered(&self, name: &str) -> bool {
+        UnixStream::connect(self.socket(name)).is_ok()
+    }
+
+    /// Takes back the lock file that we hold: a name is not free that is a living recorder's.
+    fn leave_to_the_living(&self, name: &str) {
+        // It makes its own again.
+        let _ = fs::remove_file(self.file(name, LOCK));
     }
 
     /// Removes the files of session `name`, which is ours.
@@ -185,10 +185,14 @@ impl RunFolder {
         for _ in 0..CLAIM_TRIES {
             let held = self.hold(name);
             if let Some(lock) = held.map_err(RecordError::io("lock", self.file(name, LOCK)))? {
+                if self.is_answered(name) {
+                    self.leave_to_the_living(name);
+                    break;
+                }
                 // Until we write down our own, what the dead one wrote stays.
                 let is_of_the_dead = Cell::new(self.identity_of(name).is_some());
                 let (folder, name) = (self.clone(), name.to_owned());
-                return Ok(Claimed { folder, name, lock, is_of_the_dead });
+                return Ok(Claimed { folder, name, lock, identity: None, is_of_the_dead });
             }
             std::thread::sleep(CLAIM_PAUSE);
         }
@@ -219,24 +223,17 @@ pub(crate) fn open_regular(path: &Path, options: &mut fs::OpenOptions) -> io::Re
     Ok(file)
 }
 
+/// Writes `text` in the place of what a file has.
+fn write_anew(file: &File, text: &[u8]) -> io::Result<()> {
+    // From its begin: it may have been written before.
+    file.set_len(0).and_then(|()| file.write_all_at(text, 0))
+}
+
 /// Whether this file is the one at `path`.
 fn is_at(file: &File, path: &Path) -> bool {
     let identity = |status: fs::Metadata| (status.dev(), status.ino());
     let ours = file.metadata().map(identity);
     ours.is_ok_and(|ours| fs::metadata(path).map(identity).is_ok_and(|it| it == ours))
-}
-
-/// Where a user's sockets are. Root's are in one place, if none is `named`, whatever the folder for
-/// its run time is: those that systemd started are to be found from a shell.
-fn path_of(user: u32, named: Option<OsString>, runtime: Option<OsString>) -> PathBuf {
-    // basedir-spec: a relative one is to be ignored.
-    let runtime = runtime.map(PathBuf::from).filter(|path| path.is_absolute());
-    match (named.filter(|path| !path.is_empty()), runtime) {
-        (Some(named), _) => named.into(),
-        (None, _) if user == 0 => "/run/trackway".into(),
-        (None, Some(runtime)) => runtime.join("trackway"),
-        (None, None) => format!("/tmp/trackway-{user}").into(),
-    }
 }
 
 impl Default for RunFolder {
@@ -252,20 +249,45 @@ pub(crate) struct Claimed {
     pub(crate) folder: RunFolder,
     pub(crate) name: String,
     lock: File,
+    /// What was written down.
+    identity: Option<Identity>,
     /// The lock file still says which trace a dead recorder recorded.
     is_of_the_dead: Cell<bool>,
 }
 
 impl Claimed {
     /// Writes down which trace is recorded, for whoever finds this name if we are killed.
-    pub(crate) fn keep(&self, identity: &Identity) -> Result<(), RecordError> {
+    pub(crate) fn keep(&mut self, identity: Identity) -> Result<(), RecordError> {
         let path = self.folder.file(&self.name, LOCK);
         self.is_of_the_dead.set(false);
-        let written = self.lock.set_len(0).and_then(|()| {
-            // From its begin: it may have been written before.
-            self.lock.write_all_at(&identity.text(), 0)
-        });
+        let written = write_anew(&self.lock, &identity.text());
+        self.identity = Some(identity);
         written.map_err(RecordError::io("write", path))
+    }
+
+    /// Keeps the lock file there and new: it is made again if it was removed, and whoever removes
+    /// files by their age leaves it. What cannot be done is tried again the next time.
+    pub(crate) fn refresh(&mut self) {
+        if !self.take_back() {
+            return;
+        }
+        let now = SystemTime::now();
+        let _ = self.lock.set_times(FileTimes::new().set_accessed(now).set_modified(now));
+    }
+
+    /// Makes the lock file again if it was removed. Whether it is ours then: somebody may have it,
+    /// for a moment, who looks whether the name is free; or for good, where all of our files were
+    /// removed.
+    fn take_back(&mut self) -> bool {
+        if is_at(&self.lock, &self.folder.file(&self.name, LOCK)) {
+            return true;
+        }
+        let _ = self.folder.make();
+        let Ok(Some(lock)) = self.folder.hold(&self.name) else { return false };
+        let text = self.identity.as_ref().map(Identity::text).unwrap_or_default();
+        let _ = write_anew(&lock, &text);
+        self.lock = lock;
+        true
     }
 
     /// Opens the log, anew.
@@ -279,6 +301,9 @@ impl Claimed {
 
 impl Drop for Claimed {
     fn drop(&mut self) {
+        if !self.take_back() {
+            return;
+        }
         // Where it cannot be known, something may be left.
         let is_over = || self.folder.left_of(&self.name).is_ok_and(|left| !left.is_in_memory);
         if !self.is_of_the_dead.get() || is_over() {
@@ -299,25 +324,6 @@ mod tests {
 
     fn folder(inside: &TemporaryFolder) -> RunFolder {
         RunFolder { path: inside.join("run") }
-    }
-
-    #[test]
-    fn sockets_are_found_by_user_and_environment() {
-        let folder = |user, named: Option<&str>, runtime: Option<&str>| {
-            path_of(user, named.map(OsString::from), runtime.map(OsString::from))
-        };
-        for (user, named, runtime, expected) in [
-            (7, None, Some("/run/user/7"), "/run/user/7/trackway"),
-            (7, None, Some(""), "/tmp/trackway-7"),
-            (7, None, Some("here"), "/tmp/trackway-7"),
-            (7, None, None, "/tmp/trackway-7"),
-            (7, Some(""), None, "/tmp/trackway-7"),
-            (7, Some("/mine"), Some("/run/user/7"), "/mine"),
-            (0, None, Some("/run/user/0"), "/run/trackway"),
-            (0, Some("/mine"), None, "/mine"),
-        ] {
-            assert_eq!(folder(user, named, runtime), Path::new(expected));
-        }
     }
 
     #[test]
@@ -361,12 +367,56 @@ mod tests {
         folder.make().expect("a folder");
         let listener = UnixListener::bind(folder.socket("web")).expect("a socket");
         fs::write(folder.log("web"), "said").expect("a file");
-        folder.clean("web");
-        assert!(folder.socket("web").exists() && folder.log("web").exists(), "it is answered");
-        assert!(!folder.file("web", LOCK).exists(), "nothing new is left either");
+        for has_lock in [false, true] {
+            if has_lock {
+                fs::write(folder.file("web", LOCK), "").expect("a file");
+            }
+            assert!(folder.is_alive("web"));
+            let taken = folder.claim("web");
+            assert!(matches!(taken, Err(RecordError::SessionExists(_))), "{taken:?}");
+            folder.clean("web");
+            assert!(folder.socket("web").exists() && folder.log("web").exists(), "it is answered");
+            assert!(!folder.file("web", LOCK).exists(), "nothing new is left either");
+        }
         drop(listener);
         folder.clean("web");
         assert_eq!(fs::read_dir(folder.path()).expect("a folder").count(), 0, "nobody's");
+    }
+
+    #[test]
+    fn a_lock_file_that_was_removed_is_made_again_and_kept_new() {
+        let temporary = TemporaryFolder::new();
+        let folder = folder(&temporary);
+        let mut web = folder.claim("web").expect("the name");
+        web.keep(Identity { uuid: [7; 16], folder: "/t".into() }).expect("written");
+        let path = folder.file("web", LOCK);
+        fs::remove_file(&path).expect("ours");
+        assert!(!folder.is_alive("web"));
+        web.refresh();
+        assert!(folder.is_alive("web"));
+        assert_eq!(folder.identity_of("web").map(|it| it.folder), Some("/t".into()));
+        let long_ago = SystemTime::UNIX_EPOCH;
+        let times = FileTimes::new().set_accessed(long_ago).set_modified(long_ago);
+        web.lock.set_times(times).expect("ours");
+        web.refresh();
+        let status = fs::metadata(&path).expect("it is there");
+        let times = [status.accessed(), status.modified()].map(|time| time.expect("a time"));
+        assert!(times.iter().all(|time| *time > long_ago + Duration::from_secs(3600)));
+        // Whoever has it at that moment is not disturbed.
+        fs::remove_file(&path).expect("ours");
+        let other = folder.hold("web").expect("a file").expect("it is free");
+        web.refresh();
+        assert!(is_at(&other, &path));
+        drop(other);
+        web.refresh();
+        assert!(is_at(&web.lock, &path) && folder.is_alive("web"));
+        // Nor are the files of who has the name for good, where all of them were removed.
+        fs::remove_dir_all(folder.path()).expect("ours");
+        let other = folder.claim("web").expect("it is free");
+        other.open_log().expect("a file");
+        web.refresh();
+        drop(web);
+        assert!(folder.is_alive("web") && folder.log("web").exists());
     }
 
     /// Who had opened the lock file of the one before has locked nothing.

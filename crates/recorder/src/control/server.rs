@@ -5,10 +5,14 @@ use std::io::{self, ErrorKind, Read, Write};
 use std::os::fd::AsRawFd;
 use std::os::unix::fs::PermissionsExt as _;
 use std::os::unix::net::{UnixListener, UnixStream};
+use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
+use trackway_session::SessionSpec;
 use trackway_session::machine::{CREATOR, Client};
-use trackway_session::protocol::{ANSWER_BYTES_MAX, Answer, Refusal, Request};
+use trackway_session::protocol::{
+    ANSWER_BYTES_MAX, Answer, Refusal, Request, SnapshotFacts, Status,
+};
 use trackway_sys::process::peer;
 use trackway_sys::wait::{self, Awaited};
 
@@ -24,6 +28,11 @@ const TURN_BYTES: usize = 64 << 10;
 /// How long nobody is let in after the system could not do it, as where no descriptor is left: who
 /// waits stays there, and would wake the recorder at once, again and again.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(200);
+/// How often it is seen whether the files of a name are there, and how old they become. Whoever
+/// removes old files waits for days.
+const REFRESH_PERIOD: Duration = Duration::from_secs(10);
+/// Most requests of a client that are refused at the end.
+const REST_MAX: usize = 1000;
 /// How long clients have at the end to read what waits for them, all together.
 const END_PATIENCE: Duration = Duration::from_millis(500);
 
@@ -37,6 +46,8 @@ pub(crate) struct Server {
     pub(super) pause: Option<Instant>,
     pub(super) clients: Vec<Connection>,
     next: Client,
+    /// When it is seen again that the files of its name are there.
+    refresh: Instant,
 }
 
 #[derive(Debug)]
@@ -57,21 +68,36 @@ impl Server {
     /// Opens the socket of the session whose name this is.
     pub(crate) fn open(name: Claimed) -> Result<Self, RecordError> {
         let path = name.folder.socket(&name.name);
-        let fail = |error| RecordError::io("make", &path)(error);
         // A dead recorder's: the name is ours now.
         match fs::remove_file(&path) {
-            Err(error) if error.kind() != ErrorKind::NotFound => return Err(fail(error)),
+            Err(error) if error.kind() != ErrorKind::NotFound => {
+                return Err(RecordError::io("make", &path)(error));
+            }
             _ => {}
         }
-        let listener = UnixListener::bind(&path).map_err(fail)?;
-        // The folder keeps others away meanwhile.
-        fs::set_permissions(&path, fs::Permissions::from_mode(0o600)).map_err(fail)?;
-        listener.set_nonblocking(true).map_err(fail)?;
-        Ok(Self { name, listener, pause: None, clients: Vec::new(), next: CREATOR + 1 })
+        let listener = listen(&path).map_err(RecordError::io("make", path))?;
+        let (clients, refresh) = (Vec::new(), Instant::now() + REFRESH_PERIOD);
+        Ok(Self { name, listener, pause: None, clients, next: CREATOR + 1, refresh })
+    }
+
+    /// Keeps the files of its name there, which somebody may remove: who finds none finds no
+    /// session.
+    fn refresh(&mut self) {
+        if Instant::now() < self.refresh {
+            return;
+        }
+        self.refresh = Instant::now() + REFRESH_PERIOD;
+        self.name.refresh();
+        let socket = self.name.folder.socket(&self.name.name);
+        if matches!(socket.try_exists(), Ok(false))
+            && let Ok(listener) = listen(&socket)
+        {
+            self.listener = listener;
+        }
     }
 
     /// Writes down which trace is recorded: see [`Claimed::keep`].
-    pub(crate) fn keep(&self, identity: &Identity) -> Result<(), RecordError> {
+    pub(crate) fn keep(&mut self, identity: Identity) -> Result<(), RecordError> {
         self.name.keep(identity)
     }
 
@@ -96,6 +122,7 @@ impl Server {
     /// buffers, and at the other clients. What somebody asked who is not there any more is dropped:
     /// who waited in vain for its answer, and went, does not expect that it is done later.
     pub(crate) fn turn(&mut self) -> Vec<(Client, Request)> {
+        self.refresh();
         self.let_in();
         let mut asked = Vec::new();
         for connection in &mut self.clients {
@@ -184,6 +211,15 @@ impl Server {
         self.clients.iter().any(|connection| connection.is_following)
     }
 
+    /// Refuses what was asked and has not been looked at, at the end: the rest of what somebody has
+    /// sent at once, and what comes from those who wait to be let in.
+    pub(crate) fn refuse_the_rest(&mut self, why: &Refusal) {
+        self.let_in();
+        for connection in &mut self.clients {
+            connection.refuse_the_rest(why);
+        }
+    }
+
     /// Gives clients what waits for them, at the end: as far as they read it in a moment.
     pub(crate) fn flush(&mut self) {
         let end = Instant::now() + END_PATIENCE;
@@ -203,6 +239,15 @@ impl Server {
             }
         }
     }
+}
+
+/// Makes a socket that nobody is at yet.
+fn listen(path: &Path) -> io::Result<UnixListener> {
+    let listener = UnixListener::bind(path)?;
+    // The folder keeps others away meanwhile.
+    fs::set_permissions(path, fs::Permissions::from_mode(0o600))?;
+    listener.set_nonblocking(true)?;
+    Ok(listener)
 }
 
 impl Connection {
@@ -234,6 +279,18 @@ impl Connection {
 
     fn has_request(&mut self) -> bool {
         !self.is_gone && self.requests.has_request()
+    }
+
+    fn refuse_the_rest(&mut self, why: &Refusal) {
+        for _ in 0..REST_MAX {
+            match self.read() {
+                None => return,
+                Some(request) => {
+                    let refusal = request.map_or_else(|refusal| refusal, |_| why.clone());
+                    self.answer(&Answer::Refused(refusal));
+                }
+            }
+        }
     }
 
     fn receive(&mut self) {
@@ -276,15 +333,42 @@ impl Connection {
     }
 }
 
-/// An answer as its line. What JSON cannot say is refused in its place: who asked waits for a line.
+/// An answer as its line.
 fn line_of(answer: &Answer) -> Vec<u8> {
-    let unsaid = |error| Refusal::new(format!("the answer cannot be written as JSON: {error}"));
     let mut line = serde_json::to_vec(answer)
-        .or_else(|error| serde_json::to_vec(&Answer::Refused(unsaid(error))))
+        .or_else(|error| serde_json::to_vec(&as_text(answer, &error)))
         // A refusal is made of texts, which JSON always has.
         .unwrap_or_default();
     line.push(b'\n');
     line
+}
+
+/// An answer with what JSON cannot say, which is a path that is not UTF-8 (of `trackway record`), as
+/// it is shown; where whoever asked would open that path, refused: he waits for a line.
+fn as_text(answer: &Answer, error: &serde_json::Error) -> Answer {
+    let shown = |path: &Path| PathBuf::from(path.to_string_lossy().into_owned());
+    match answer {
+        Answer::Status(status) => {
+            let folder = shown(&status.folder);
+            Answer::Status(Box::new(Status { folder, ..Status::clone(status) }))
+        }
+        Answer::Snapshot(facts) => {
+            Answer::Snapshot(SnapshotFacts { folder: shown(&facts.folder), ..facts.clone() })
+        }
+        // Where it goes is said anew whenever it is used.
+        Answer::Spec(spec) => {
+            Answer::Spec(Box::new(SessionSpec { output: None, ..SessionSpec::clone(spec) }))
+        }
+        Answer::Following { folders } => {
+            let folder = folders.first().map(|folder| shown(folder)).unwrap_or_default();
+            let why = format!("the path {} is not UTF-8", folder.display());
+            let hint = "trackway print --follow DIR follows it, by the path of its folder";
+            Answer::Refused(Refusal::new(why).with_hint(hint))
+        }
+        _ => {
+            Answer::Refused(Refusal::new(format!("the answer cannot be written as JSON: {error}")))
+        }
+    }
 }
 
 fn is_for_later(error: &io::Error) -> bool {
