@@ -22,6 +22,7 @@ mod arithmetic;
 mod chunk;
 mod control;
 mod memory;
+mod text;
 
 use core::fmt;
 use core::ops::Range;
