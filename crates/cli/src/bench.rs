@@ -9,8 +9,8 @@ use std::process::ExitCode;
 
 use anyhow::Context as _;
 use trackway_lab::{
-    Error, FilterOptions, Options, PreloadOptions, ReadingOptions, ReserveOptions, SessionsOptions,
-    SpansOptions,
+    Error, FilterOptions, FilterResults, Options, PreloadOptions, ReadingOptions, ReserveOptions,
+    SessionsOptions, SpansOptions,
 };
 
 /// Exit status of a program that Ctrl-C ended, as shells have it: 128 + SIGINT.
@@ -87,7 +87,8 @@ enum What {
     /// first answer. In interleaved rounds; every answer is checked. Figures of different machines
     /// do not compare; ratios do.
     #[command(after_help = "Examples:\n  trackway bench filter --quick\n  \
-                            trackway bench filter --rounds 100 --json filter.json")]
+                            trackway bench filter --rounds 100 --json filter.json\n  \
+                            trackway bench filter --from filter.json --charts charts")]
     Filter(Filter),
     /// What sessions cost: several on one event, events switched on, recorders, short processes
     ///
@@ -223,6 +224,12 @@ struct Filter {
         default_missing_value = "results-filter.json"
     )]
     json: Option<PathBuf>,
+    /// Draw charts of the figures, as SVG, in the folder DIR
+    #[arg(long, value_name = "DIR")]
+    charts: Option<PathBuf>,
+    /// Show what an earlier run wrote to FILE by --json, and measure nothing
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["quick", "rounds", "json"])]
+    from: Option<PathBuf>,
 }
 
 /// Arguments of `trackway bench sessions`.
@@ -330,8 +337,22 @@ fn reserve(arguments: &Reserve, output: &mut dyn Write) -> anyhow::Result<bool> 
 /// Whether something failed.
 fn filter(arguments: &Filter, output: &mut dyn Write) -> anyhow::Result<bool> {
     let options = FilterOptions { quick: arguments.quick, rounds: arguments.rounds };
-    let results = trackway_lab::run_filter(&options)?;
+    let results = match &arguments.from {
+        Some(path) => {
+            let read = || anyhow::Ok(FilterResults::from_json(&std::fs::read_to_string(path)?)?);
+            read().with_context(|| format!("cannot read {}", path.display()))?
+        }
+        None => trackway_lab::run_filter(&options)?,
+    };
     save(arguments.json.as_deref(), || results.to_json())?;
+    if let Some(folder) = &arguments.charts {
+        let draw = || {
+            std::fs::create_dir_all(folder)?;
+            let mut figures = results.figures().into_iter();
+            figures.try_for_each(|(name, svg)| std::fs::write(folder.join(name), svg))
+        };
+        draw().with_context(|| format!("cannot draw in {}", folder.display()))?;
+    }
     trackway_lab::print_filter(&results, output).context("cannot write the table")?;
     Ok(results.has_failures())
 }

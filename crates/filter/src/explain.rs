@@ -83,6 +83,9 @@ fn number(bits: u64, of: Type) -> String {
     }
 }
 
+/// Instructions before a call that the constants of a string's edges take.
+const EDGES_BEFORE: usize = 4;
+
 /// The bytecode, a line for each instruction: its number, its bytes, what it does, what that is.
 pub fn listing(alternative: &Alternative) -> String {
     let mut text = String::new();
@@ -91,7 +94,10 @@ pub fn listing(alternative: &Alternative) -> String {
         while let Some((number, insn)) = insns.next() {
             let second = if insn.op == LDDW { insns.next() } else { None };
             let second = second.map(|(_, second)| *second).unwrap_or_default();
-            let (done, about) = instruction(alternative, number, *insn, second);
+            let (done, mut about) = instruction(alternative, number, *insn, second);
+            if insn.op == CALL {
+                about = edges(program, number);
+            }
             let bytes = insn.encode().map(|byte| format!("{byte:02x}")).join(" ");
             let line = format!("{number:4}  {bytes:BYTES_WIDTH$}  {done:TEXT_WIDTH$}{about}");
             text.push_str(line.trim_end());
@@ -132,6 +138,13 @@ fn instruction(
             let need = need.map_or_else(nothing, |need| need.path.clone());
             (format!("r{dst} = *(u64 *)(r{src} {offset:+})"), need)
         }
+        (class::LDX, _) if op == class::LDX | size::W | mode::MEM => {
+            let slot = usize::try_from(offset).ok().map(|offset| offset / 8);
+            let need = slot.and_then(|slot| alternative.needs.get(slot));
+            let half = if offset % 8 == 0 { "where it is:" } else { "length:" };
+            let need = need.map_or_else(nothing, |need| format!("{half} {}", need.path));
+            (format!("r{dst} = *(u32 *)(r{src} {offset:+})"), need)
+        }
         (class::STX, _) => (format!("*(u64 *)(r{dst} {offset:+}) = r{src}"), nothing()),
         (class::JMP, _) if op & 0xf0 == jump::JA => (format!("goto {target}"), nothing()),
         (class::JMP, _) => {
@@ -147,6 +160,28 @@ fn instruction(
             }
         },
         _ => (format!("{op:#04x}"), nothing()),
+    }
+}
+
+/// What a call compares a string's edges with, if it does that.
+fn edges(program: &[Insn], call: usize) -> String {
+    let helper = program.get(call).and_then(|insn| Helper::from_number(insn.immediate));
+    let Some(size) = helper.and_then(Helper::edge_bytes) else { return String::new() };
+    // Both are constants, and written directly before.
+    let before = &program[call.saturating_sub(EDGES_BEFORE)..call];
+    let edge = |register| {
+        let at = before.iter().rposition(|insn| insn.dst == register && insn.op != 0)?;
+        let low = before[at].immediate;
+        let bits = match before[at].op {
+            LDDW => u64::from(before.get(at + 1)?.immediate as u32) << 32 | u64::from(low as u32),
+            _ => low as u64,
+        };
+        Some(Text::exact(&bits.to_le_bytes()[..size.into()]).quoted())
+    };
+    match (edge(3), edge(4)) {
+        (Some(first), Some(last)) if first == last => first,
+        (Some(first), Some(last)) => format!("{first}…{last}"),
+        _ => String::new(),
     }
 }
 

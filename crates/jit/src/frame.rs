@@ -76,10 +76,20 @@ impl<'a> Environment<'a> {
 #[repr(C)]
 pub struct Frame<'a> {
     pub(crate) environment: &'a Environment<'a>,
-    pub(crate) bytes: &'a [u8],
+    /// What words count from the beginning of, and how much it is: a slice in pieces, since machine
+    /// code reads both.
+    bytes: *const u8,
+    size_bytes: usize,
     filled: usize,
     slots: [MaybeUninit<u64>; SLOTS_MAX],
+    /// Nothing here may outlive the bytes.
+    lent: core::marker::PhantomData<&'a [u8]>,
 }
+
+// SAFETY: `bytes` is a shared slice of bytes, which any thread may read.
+unsafe impl Send for Frame<'_> {}
+// SAFETY: as above.
+unsafe impl Sync for Frame<'_> {}
 
 /// Where machine code finds things, in bytes from the slots' beginning and from there on.
 pub(crate) mod offset {
@@ -88,6 +98,12 @@ pub(crate) mod offset {
     /// From the slots to the pointer to the environment.
     pub(crate) const ENVIRONMENT: i32 =
         offset_of!(Frame<'_>, environment) as i32 - offset_of!(Frame<'_>, slots) as i32;
+    /// From the slots to the pointer to the bytes.
+    pub(crate) const BYTES: i32 =
+        offset_of!(Frame<'_>, bytes) as i32 - offset_of!(Frame<'_>, slots) as i32;
+    /// From the slots to the number of bytes.
+    pub(crate) const SIZE_BYTES: i32 =
+        offset_of!(Frame<'_>, size_bytes) as i32 - offset_of!(Frame<'_>, slots) as i32;
     /// From the environment to the pointer to the programs' entries.
     pub(crate) const ENTRIES: i32 = offset_of!(Environment<'_>, entries) as i32;
     /// From the environment to their number.
@@ -98,7 +114,9 @@ impl<'a> Frame<'a> {
     /// An empty frame; words count from the beginning of `bytes`.
     pub const fn new(environment: &'a Environment<'a>, bytes: &'a [u8]) -> Self {
         let slots = [const { MaybeUninit::uninit() }; SLOTS_MAX];
-        Self { environment, bytes, filled: 0, slots }
+        let lent = core::marker::PhantomData;
+        let (bytes, size_bytes) = (bytes.as_ptr(), bytes.len());
+        Self { environment, bytes, size_bytes, filled: 0, slots, lent }
     }
 
     /// Fills the next slot; whether there was one.
@@ -135,7 +153,8 @@ impl<'a> Frame<'a> {
 
     /// What words in it count from the beginning of.
     pub const fn bytes(&self) -> &'a [u8] {
-        self.bytes
+        // SAFETY: the pieces of a slice that is lent for `'a`, from `new`.
+        unsafe { core::slice::from_raw_parts(self.bytes, self.size_bytes) }
     }
 
     /// The slots that are filled.
@@ -183,6 +202,6 @@ impl<'a> Frame<'a> {
 impl core::fmt::Debug for Frame<'_> {
     fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
         let mut frame = f.debug_struct("Frame");
-        frame.field("slots", &self.slots()).field("bytes", &self.bytes).finish_non_exhaustive()
+        frame.field("slots", &self.slots()).field("bytes", &self.bytes()).finish_non_exhaustive()
     }
 }

@@ -62,6 +62,23 @@ helpers! {
     19 Changed "changed" 3,
     20 Rate "rate" 4,
     21 TailCall "tail_call" 2,
+    22 StringEdges8 "string_edges_8" 4,
+    23 StringEdges4 "string_edges_4" 4,
+    24 StringEdges2 "string_edges_2" 4,
+    25 StringEdges1 "string_edges_1" 4,
+}
+
+impl Helper {
+    /// How many bytes it compares at each edge of a string, if that is what it does.
+    pub const fn edge_bytes(self) -> Option<u8> {
+        match self {
+            Self::StringEdges8 => Some(8),
+            Self::StringEdges4 => Some(4),
+            Self::StringEdges2 => Some(2),
+            Self::StringEdges1 => Some(1),
+            _ => None,
+        }
+    }
 }
 
 /// A string or sequence, as a slot has it.

@@ -46,6 +46,10 @@ impl Frame<'_> {
             Helper::Rate => self
                 .cell(a)
                 .map_or(0, |cell| state::rate(cell, b, c, (self.environment.time_ns)()).into()),
+            Helper::StringEdges8 => self.edges::<8>(a, b, c).into(),
+            Helper::StringEdges4 => self.edges::<4>(a, b, c).into(),
+            Helper::StringEdges2 => self.edges::<2>(a, b, c).into(),
+            Helper::StringEdges1 => self.edges::<1>(a, b, c).into(),
             Helper::Any | Helper::TailCall => 0,
         }
     }
@@ -53,7 +57,7 @@ impl Frame<'_> {
     /// The bytes of a word, whose length is a number of elements of `size` bytes.
     fn region(&self, word: u64, size: usize) -> &[u8] {
         let word = Word::from_bits(word);
-        let bytes = if word.is_constant { self.environment.constants } else { self.bytes };
+        let bytes = if word.is_constant { self.environment.constants } else { self.bytes() };
         let start = word.offset as usize;
         let end = (word.length as usize).checked_mul(size).and_then(|size| start.checked_add(size));
         end.and_then(|end| bytes.get(start..end)).unwrap_or_default()
@@ -61,5 +65,19 @@ impl Frame<'_> {
 
     fn string(&self, word: u64) -> &[u8] {
         self.region(word, 1)
+    }
+
+    /// Whether a string of the event begins with the `N` lowest bytes of one number, and ends with
+    /// those of another; they may overlap. A word of a constant is none of the event's. What
+    /// `x86::text` makes of it does the same.
+    fn edges<const N: usize>(&self, word: u64, first: u64, last: u64) -> bool {
+        // The mark of a constant makes it begin behind all bytes.
+        let (start, length) = (word as u32 as usize, (word >> 32) as usize);
+        let end = start.checked_add(length);
+        let string = end.and_then(|end| self.bytes().get(start..end)).unwrap_or_default();
+        let edge = |number: u64| number.to_le_bytes().first_chunk::<N>().copied();
+        string.len() >= N
+            && string.first_chunk().copied() == edge(first)
+            && string.last_chunk().copied() == edge(last)
     }
 }

@@ -23,6 +23,7 @@ mod chunk;
 mod control;
 mod fill;
 mod memory;
+mod text;
 
 use core::fmt;
 use core::ops::Range;

@@ -117,6 +117,71 @@ fn words_without_sense_are_empty() {
     }
 }
 
+/// The edges of strings, which machine code compares without a call: all sizes, around the least
+/// length, with what differs in each byte; and words that make no sense.
+#[test]
+fn edges_are_compared_where_the_string_is() {
+    let number =
+        |bytes: &[u8]| bytes.iter().rev().fold(0, |number, &byte| number << 8 | u64::from(byte));
+    for (helper, size) in [
+        (Helper::StringEdges8, 8),
+        (Helper::StringEdges4, 4),
+        (Helper::StringEdges2, 2),
+        (Helper::StringEdges1, 1),
+    ] {
+        assert_eq!(helper.edge_bytes(), Some(size as u8));
+        for length in [0_usize, 1, 2, 3, 4, 5, 7, 8, 9, 15, 16, 17, 40] {
+            let text: Vec<u8> = (0..length).map(|at| 0x80 + 3 * at as u8).collect();
+            let input = Input { bytes: [b"xx", &text[..]].concat(), ..Input::default() };
+            let word = Word { offset: 2, length: length as u32, is_constant: false }.to_bits();
+            let (Some(first), Some(last)) =
+                (text.get(..size), text.get(length.wrapping_sub(size)..))
+            else {
+                assert_eq!(asked(helper, &[word, 0, 0], &input), 0);
+                continue;
+            };
+            let (first, last) = (number(first), number(last));
+            assert_eq!(asked(helper, &[word, first, last], &input), 1, "{size} of {length}");
+            for bit in (0..8 * size).step_by(5) {
+                assert_eq!(asked(helper, &[word, first ^ 1 << bit, last], &input), 0);
+                assert_eq!(asked(helper, &[word, first, last ^ 1 << bit], &input), 0);
+            }
+            if size < 8 {
+                // What is above the edge's bytes is not looked at.
+                let above = u64::MAX << (8 * size);
+                assert_eq!(asked(helper, &[word, first | above, last | above], &input), 1);
+            }
+        }
+    }
+}
+
+#[test]
+fn edges_of_words_without_sense_are_no_edges() {
+    for helper in Helper::ALL.iter().copied().filter(|helper| helper.edge_bytes().is_some()) {
+        let input = Input { bytes: vec![0; 16], constants: vec![0; 16], ..Input::default() };
+        let asked = |offset, length, is_constant| {
+            let word = Word { offset, length, is_constant }.to_bits();
+            asked(helper, &[word, 0, 0], &input)
+        };
+        assert_eq!(asked(0, 16, false), 1);
+        assert_eq!(asked(8, 8, false), 1);
+        for (offset, length, is_constant) in [
+            (0, 17, false),
+            (9, 8, false),
+            (16, 1, false),
+            (17, 0, false),
+            (0, u32::MAX, false),
+            (0x7fff_ffff, u32::MAX, false),
+            // A constant is not the event's.
+            (0, 16, true),
+            (0, 8, true),
+            (0x7fff_ffff, u32::MAX, true),
+        ] {
+            assert_eq!(asked(offset, length, is_constant), 0, "{offset} {length} {is_constant}");
+        }
+    }
+}
+
 fn word(length: u32) -> u64 {
     Word { offset: 0, length, is_constant: false }.to_bits()
 }

@@ -112,6 +112,33 @@ fn pushes_and_pops_are_even() {
     }
 }
 
+/// A string's edges: no call, nothing but the registers of a call, one place behind all branches.
+#[test]
+fn edges_are_compared_in_the_place_of_a_call() {
+    let code = machine(&[mov(2, 0), mov(3, 1), mov(4, 2), help(Helper::StringEdges2), EXITS]);
+    let expected = "\
+endbr64
+xor esi,esi
+mov edx,1
+mov ecx,2
+mov eax,esi
+shr rsi,20h
+cmp esi,2
+jb short 36h
+mov r9,[rdi-18h]
+add rsi,rax
+cmp rsi,[rdi-10h]
+ja short 36h
+xor dx,[r9+rax]
+xor cx,[r9+rsi-2]
+or dx,cx
+sete al
+movzx eax,al
+ret
+";
+    assert_eq!(text(&code.code), expected);
+}
+
 /// The filter that the bar is set for: predicates on integers, one after the other.
 #[test]
 fn a_predicate_is_a_load_a_comparison_and_a_short_jump() {

@@ -437,7 +437,7 @@ fn helpers_get_what_they_ask_for() {
     assert_eq!(rejected(&[help(Helper::StringHash), EXITS]), (0, Reason::Unwritten(2)));
     let moved = [alu(alu::ADD, 1, 8), mov(2, 0), help(Helper::StringHash), EXITS];
     assert_eq!(rejected(&moved), (2, Reason::NotFrame));
-    for number in [0, 22, -1, i32::MAX] {
+    for number in [0, 26, -1, i32::MAX] {
         let unknown = Insn { op: CALL, immediate: number, ..Insn::default() };
         assert_eq!(rejected(&[unknown, EXITS]), (0, Reason::NoHelper(number)));
     }

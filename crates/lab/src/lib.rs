@@ -22,6 +22,7 @@
 mod bars;
 mod bench;
 mod case;
+mod chart;
 mod child;
 mod error;
 mod filter;
@@ -49,8 +50,8 @@ pub use bench::{Options, run};
 pub use case::{Case, Context, Payload};
 pub use error::Error;
 pub use filter::{
-    Chain, FilterCost, FilterOptions, FilterResults, Operands, Preparation, Runner, print_filter,
-    run_filter,
+    Chain, FilterCost, FilterOptions, FilterResults, FilterTracer, Operands, Preparation, Runner,
+    TracedCost, print_filter, run_filter,
 };
 pub use machine::Machine;
 pub use preload::{

@@ -103,10 +103,10 @@ fn crosses(calls: &[usize], from: usize, to: usize) -> bool {
 /// The last use of the frame: by loads and by calls; and by whatever may load again, if there are
 /// not registers enough.
 fn frame_end(lines: &[Line], values: &Values, is_tight: bool) -> Option<usize> {
-    let is_slot = |value: &Value| matches!(values.op(*value), Op::Slot(_));
+    let is_load = |value: &Value| values.op(*value).is_load();
     let uses_frame = |line: &Line| match line {
-        Line::Compute(value) if is_slot(value) || values.op(*value).is_call() => true,
-        line => is_tight && used(line, values).0.iter().any(is_slot),
+        Line::Compute(value) if is_load(value) || values.op(*value).is_call() => true,
+        line => is_tight && used(line, values).0.iter().any(is_load),
     };
     lines.iter().rposition(uses_frame).map(|n| 2 * n)
 }
@@ -226,7 +226,8 @@ impl Scan<'_> {
     }
 
     fn is_cheap(&self, value: Value) -> bool {
-        matches!(self.values.op(value), Op::Slot(_) | Op::Constant(_))
+        let op = self.values.op(value);
+        op.is_load() || matches!(op, Op::Constant(_))
     }
 
     fn spill(&mut self, value: Value) {

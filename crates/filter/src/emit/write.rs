@@ -13,7 +13,10 @@ use crate::graph::{Alu, Op, Relation, Value, Values};
 const MOV: u8 = class::ALU64 | alu::MOV;
 const LOAD: u8 = class::LDX | size::DW | mode::MEM;
 const STORE: u8 = class::STX | size::DW | mode::MEM;
+/// Frames and bytecode are little-endian: the upper half is behind the lower one.
+const LOAD_HALF: u8 = class::LDX | size::W | mode::MEM;
 const SLOT_BYTES: usize = 8;
+const HALF_BYTES: usize = SLOT_BYTES / 2;
 
 /// What functions are written to.
 pub(super) struct Output<'a, 'graph> {
@@ -92,6 +95,17 @@ impl Writer<'_, '_> {
         self.push(Insn { op: LOAD, dst, src, offset, ..Insn::default() });
     }
 
+    /// Reads from the frame.
+    fn load_op(&mut self, dst: u8, load: &Op) {
+        let (op, at) = match load {
+            Op::Offset(slot) => (LOAD_HALF, slot * SLOT_BYTES),
+            Op::Length(slot) => (LOAD_HALF, slot * SLOT_BYTES + HALF_BYTES),
+            Op::Slot(slot) => (LOAD, slot * SLOT_BYTES),
+            _ => return,
+        };
+        self.push(Insn { op, dst, src: self.plan.frame, offset: at as i16, ..Insn::default() });
+    }
+
     /// Puts what a function is called with where the plan wants it.
     fn enter(&mut self, lines: &[Line]) {
         let has_no = lines.contains(&Line::Return(false));
@@ -145,9 +159,7 @@ impl Writer<'_, '_> {
             (_, Op::Constant(bits)) => self.constant(dst, *bits),
             (Some(Location::Register(register)), _) => self.mov(dst, register),
             (Some(Location::Stack(offset)), _) => self.load(dst, STACK_END, offset),
-            (_, Op::Slot(slot)) => {
-                self.load(dst, self.plan.frame, (slot * SLOT_BYTES) as i16);
-            }
+            (_, op) if op.is_load() => self.load_op(dst, op),
             (_, Op::Text(text)) => {
                 let word = self.constants.word(*text);
                 self.wide(dst, 0, word.to_bits());
@@ -223,7 +235,7 @@ impl Writer<'_, '_> {
             }
             // In its place since the beginning.
             Op::Item | Op::Variable(_) => return,
-            Op::Slot(slot) => self.load(target, self.plan.frame, (slot * SLOT_BYTES) as i16),
+            op @ (Op::Slot(_) | Op::Offset(_) | Op::Length(_)) => self.load_op(target, op),
             Op::Constant(bits) => self.constant(target, *bits),
             Op::Text(_) | Op::Function(_) => self.read_to(value, target),
             Op::Negate(a) => {

@@ -10,8 +10,6 @@ use crate::parse::Binary;
 use crate::text::{Shape, Text};
 use crate::types::{Elements, Expr, Filter, Node, StringTest, Type};
 
-/// Where a string's or a sequence's length begins in a word.
-const LENGTH_SHIFT: u64 = 32;
 /// From how many ranges on a set of small numbers is looked up in a word of bits.
 const BITS_FROM_RANGES: usize = 4;
 
@@ -24,23 +22,23 @@ pub(super) fn lower(filter: &Filter) -> Result<Graph, Unsupported> {
 }
 
 /// What the functions of a filter have together.
-struct Shared<'filter> {
+pub(super) struct Shared<'filter> {
     filter: &'filter Filter,
-    texts: Vec<Vec<u8>>,
+    pub(super) texts: Vec<Vec<u8>>,
     /// Those that are not done yet are `None`.
     functions: Vec<Option<Function>>,
     effects: usize,
 }
 
 /// A block that others lead to before it is laid out.
-type Label = usize;
+pub(super) type Label = usize;
 
 const YES: Label = 0;
 const NO: Label = 1;
 
-struct Lower<'shared, 'filter> {
-    shared: &'shared mut Shared<'filter>,
-    values: Values,
+pub(super) struct Lower<'shared, 'filter> {
+    pub(super) shared: &'shared mut Shared<'filter>,
+    pub(super) values: Values,
     /// Blocks by label; `None` for those that are still to come.
     blocks: Vec<Option<Block>>,
     /// Labels in the order in which blocks are laid out.
@@ -102,7 +100,7 @@ impl<'shared, 'filter> Lower<'shared, 'filter> {
     }
 
     /// Ends the block that is being made.
-    fn end(&mut self, end: End) {
+    pub(super) fn end(&mut self, end: End) {
         let steps = std::mem::take(&mut self.steps);
         if let Some(&label) = self.order.last() {
             self.blocks[label] = Some(Block { steps, end });
@@ -110,7 +108,7 @@ impl<'shared, 'filter> Lower<'shared, 'filter> {
     }
 
     /// Has a value worked out here.
-    fn compute(&mut self, value: Value) -> Value {
+    pub(super) fn compute(&mut self, value: Value) -> Value {
         // Constants need no working out, and variables have been assigned.
         let is_there = matches!(
             self.values.op(value),
@@ -126,21 +124,21 @@ impl<'shared, 'filter> Lower<'shared, 'filter> {
         value
     }
 
-    fn constant(&mut self, bits: u64) -> Value {
+    pub(super) fn constant(&mut self, bits: u64) -> Value {
         self.values.of_constant(bits)
     }
 
-    fn alu(&mut self, op: Alu, a: Value, b: Value) -> Value {
+    pub(super) fn alu(&mut self, op: Alu, a: Value, b: Value) -> Value {
         let value = self.values.alu(op, a, b);
         self.compute(value)
     }
 
-    fn alu_by(&mut self, op: Alu, a: Value, by: u64) -> Value {
+    pub(super) fn alu_by(&mut self, op: Alu, a: Value, by: u64) -> Value {
         let by = self.constant(by);
         self.alu(op, a, by)
     }
 
-    fn call(&mut self, helper: Helper, arguments: Vec<Value>) -> Value {
+    pub(super) fn call(&mut self, helper: Helper, arguments: Vec<Value>) -> Value {
         let value = self.values.call(helper, arguments);
         self.compute(value)
     }
@@ -170,13 +168,20 @@ impl<'shared, 'filter> Lower<'shared, 'filter> {
         }
     }
 
-    fn branch_by(&mut self, relation: Relation, a: Value, by: u64, then: Label, otherwise: Label) {
+    pub(super) fn branch_by(
+        &mut self,
+        relation: Relation,
+        a: Value,
+        by: u64,
+        then: Label,
+        otherwise: Label,
+    ) {
         let by = self.constant(by);
         self.branch(relation, a, by, then, otherwise);
     }
 
     /// Goes on to a new block unless the test holds, which leads to `then`.
-    fn leave_if(&mut self, relation: Relation, a: Value, b: Value, then: Label) {
+    pub(super) fn leave_if(&mut self, relation: Relation, a: Value, b: Value, then: Label) {
         let next = self.label();
         self.branch(relation, a, b, then, next);
         self.begin(next);
@@ -206,7 +211,7 @@ impl<'shared, 'filter> Lower<'shared, 'filter> {
                 let of = (a.of, b.of);
                 let (a, b) = (self.value(a)?, self.value(b)?);
                 match of {
-                    (Type::Text, _) => self.strings(*operator, a, b, then, otherwise),
+                    (Type::Text, _) => self.strings(*operator, (a, b), then, otherwise),
                     (Type::Float, _) => self.floats(*operator, a, b, then, otherwise),
                     _ => self.integers(*operator, (a, of.0), (b, of.1), then, otherwise),
                 }
@@ -234,6 +239,7 @@ impl<'shared, 'filter> Lower<'shared, 'filter> {
                 let random = self.effect(Helper::Random, Vec::new());
                 self.branch_by(Relation::Less, random, *threshold, then, otherwise);
             }
+            _ if self.edge(expr, then, otherwise)? => {}
             _ => {
                 let value = self.value(expr)?;
                 if expr.of == Type::Float {
@@ -260,42 +266,6 @@ impl<'shared, 'filter> Lower<'shared, 'filter> {
             _ => (Relation::LessEqual, 1),
         };
         self.branch_by(relation, ordering, by, then, otherwise);
-    }
-
-    fn strings(&mut self, operator: Binary, a: Value, b: Value, then: Label, otherwise: Label) {
-        let is_equality = matches!(operator, Binary::Equal | Binary::NotEqual);
-        let (same, other) =
-            if operator == Binary::NotEqual { (otherwise, then) } else { (then, otherwise) };
-        if is_equality {
-            // Strings of different lengths are told apart without a call.
-            let (a_length, b_length) = (self.length(a), self.length(b));
-            self.leave_if(Relation::NotEqual, a_length, b_length, other);
-            if self.values.constant(b_length) == Some(0) {
-                self.end(End::Jump(same));
-                return;
-            }
-        }
-        let ordering = self.call(Helper::StringCompare, vec![a, b]);
-        let relation = match operator {
-            Binary::Equal | Binary::NotEqual => {
-                return self.branch_by(Relation::Equal, ordering, 0, same, other);
-            }
-            Binary::Less => Relation::SignedLess,
-            Binary::LessEqual => Relation::SignedLessEqual,
-            Binary::Greater => Relation::SignedGreater,
-            _ => Relation::SignedGreaterEqual,
-        };
-        self.branch_by(relation, ordering, 0, then, otherwise);
-    }
-
-    fn length(&mut self, word: Value) -> Value {
-        match self.values.op(word) {
-            Op::Text(text) => {
-                let length = self.shared.texts[*text].len() as u64;
-                self.constant(length)
-            }
-            _ => self.alu_by(Alu::ShiftRight, word, LENGTH_SHIFT),
-        }
     }
 
     /// Integers are compared as numbers, whatever their signs.
@@ -391,7 +361,7 @@ impl<'shared, 'filter> Lower<'shared, 'filter> {
     }
 
     /// A value: a number's bits, or a word.
-    fn value(&mut self, expr: &Expr) -> Result<Value, Unsupported> {
+    pub(super) fn value(&mut self, expr: &Expr) -> Result<Value, Unsupported> {
         Ok(match &expr.node {
             Node::Number(bits) => self.constant(*bits),
             Node::Text(bytes) => self.text(bytes.clone()),

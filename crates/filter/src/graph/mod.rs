@@ -11,6 +11,7 @@
 
 mod lower;
 mod reduce;
+mod text;
 mod value;
 
 use trackway_jit::helper::Helper;
@@ -65,6 +66,10 @@ pub(crate) enum Op {
     Function(usize),
     /// A slot of the frame.
     Slot(usize),
+    /// The lower half of a slot, as a number without a sign: where a string begins.
+    Offset(usize),
+    /// The upper half of a slot, as a number without a sign: a length.
+    Length(usize),
     /// What a function is called with besides the frame.
     Item,
     /// Arithmetic.
@@ -88,6 +93,11 @@ impl Op {
             Self::Call(_, arguments) | Self::Effect(_, arguments, _) => arguments.clone(),
             _ => Vec::new(),
         }
+    }
+
+    /// Whether it is read from the frame, in one instruction.
+    pub(crate) fn is_load(&self) -> bool {
+        matches!(self, Self::Slot(_) | Self::Offset(_) | Self::Length(_))
     }
 
     pub(crate) fn is_call(&self) -> bool {

@@ -67,6 +67,7 @@ impl Values {
     fn is_natural(&self, value: Value) -> bool {
         match self.op(value) {
             Op::Constant(bits) => *bits as i64 >= 0,
+            Op::Offset(_) | Op::Length(_) => true,
             _ if self.natural.contains(&value) => true,
             Op::Alu(Alu::ShiftRight, _, by) => self.constant(*by).is_some_and(|by| by & 63 != 0),
             Op::Alu(Alu::And, a, b) => self.is_natural(*a) || self.is_natural(*b),
@@ -81,6 +82,10 @@ impl Values {
                     | Helper::StringStartsWith
                     | Helper::StringEndsWith
                     | Helper::StringContains
+                    | Helper::StringEdges8
+                    | Helper::StringEdges4
+                    | Helper::StringEdges2
+                    | Helper::StringEdges1
                     | Helper::Any
             ),
             // Nothing is asked 2^63 times.

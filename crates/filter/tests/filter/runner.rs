@@ -119,6 +119,12 @@ impl Runner<'_> {
                     registers[dst] = Held::Number(high | u64::from(insn.immediate as u32));
                     at += 1;
                 }
+                (class::LDX, op) if op == class::LDX | size::W | mode::MEM => {
+                    assert_eq!((registers[src], insn.offset % 4), (Held::Frame, 0), "a half");
+                    let slot = self.frame.slots[insn.offset as usize / 8].to_le_bytes();
+                    let half = slot[insn.offset as usize % 8..].first_chunk().expect("a half");
+                    registers[dst] = Held::Number(u32::from_le_bytes(*half).into());
+                }
                 (class::LDX, op) => {
                     assert_eq!(op, class::LDX | size::DW | mode::MEM);
                     assert_eq!(insn.offset % 8, 0);
@@ -187,6 +193,10 @@ impl Runner<'_> {
                 (0..=whole.len()).any(|at| whole[at..].starts_with(part)).into()
             }
             Helper::StringHash => string_hash(string(1)),
+            Helper::StringEdges8 => edges(string(1), 8, argument(2), argument(3)),
+            Helper::StringEdges4 => edges(string(1), 4, argument(2), argument(3)),
+            Helper::StringEdges2 => edges(string(1), 2, argument(2), argument(3)),
+            Helper::StringEdges1 => edges(string(1), 1, argument(2), argument(3)),
             Helper::Element => self.element(argument(1), argument(2), argument(3)).unwrap_or(0),
             Helper::Any => {
                 let Held::Function(start) = registers[4] else { panic!("no function") };
@@ -369,4 +379,12 @@ fn reached(program: &[Insn]) -> Vec<bool> {
         }
     }
     reached
+}
+
+/// What `string_edges` answers of a field: byte by byte.
+fn edges(string: &[u8], size: usize, first: u64, last: u64) -> u64 {
+    let is_at = |start: usize, number: u64| {
+        (0..size).all(|at| u64::from(string[start + at]) == number >> (8 * at) & 0xff)
+    };
+    u64::from(string.len() >= size && is_at(0, first) && is_at(string.len() - size, last))
 }

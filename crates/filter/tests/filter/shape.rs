@@ -141,20 +141,53 @@ fn strings_of_other_lengths_are_not_compared() {
         program[..5],
         [
             "r2 = *(u64 *)(r1 +0)",
-            "r3 = r2",
-            "r3 >>= 32",
-            "if r3 != 3 goto 10",
-            "r3 = 0x380000000 ll",
+            "r3 = *(u32 *)(r1 +4)",
+            "if r3 != 3 goto 9",
+            "r3 = 25185",
+            "r4 = 25442",
         ]
     );
-    assert_eq!(done("s == \"\"").len(), 6, "the length is all that there is to ask");
+    let edges = calls(&self::program("s == \"abc\""), Helper::StringEdges2);
+    assert_eq!(edges, 1, "the first two bytes, and the last two");
+    assert_eq!(done("s == \"\"").len(), 5, "the length is all that there is to ask");
+}
+
+#[test]
+fn strings_up_to_sixteen_bytes_are_two_numbers() {
+    for (length, helper) in [
+        (1, Helper::StringEdges1),
+        (2, Helper::StringEdges2),
+        (3, Helper::StringEdges2),
+        (4, Helper::StringEdges4),
+        (7, Helper::StringEdges4),
+        (8, Helper::StringEdges8),
+        (16, Helper::StringEdges8),
+    ] {
+        let text = "abcdefghijklmnopq".get(..length).expect("ASCII");
+        for filter in [
+            format!("s == \"{text}\""),
+            format!("\"{text}\" != s"),
+            format!("starts_with(s, \"{text}\")"),
+            format!("s == \"*{text}\""),
+        ] {
+            let program = program(&filter);
+            let all = program.iter().filter(|insn| insn.op == CALL).count();
+            assert_eq!((calls(&program, helper), all), (1, 1), "{filter}");
+        }
+    }
+    // Of a longer one something is left between its edges.
+    let program = program("s == \"abcdefghijklmnopq\"");
+    assert_eq!(calls(&program, Helper::StringEdges8), 1);
+    assert_eq!(calls(&program, Helper::StringCompare), 1);
 }
 
 #[test]
 fn patterns_are_the_simplest_questions() {
     for (text, helper) in [
-        ("s == \"a*\"", Helper::StringStartsWith),
-        ("s == \"*a\"", Helper::StringEndsWith),
+        ("s == \"a*\"", Helper::StringEdges1),
+        ("s == \"*a\"", Helper::StringEdges1),
+        ("starts_with(s, r)", Helper::StringStartsWith),
+        ("ends_with(s, r) + 1 == 2", Helper::StringEndsWith),
         ("s == \"*a*\"", Helper::StringContains),
         ("s == \"a*b\"", Helper::StringMatches),
     ] {

@@ -51,7 +51,8 @@ pub(crate) fn address(helper: Helper) -> Option<u64> {
     let function: Function = plain!(
         StringCompare StringMatches StringStartsWith StringEndsWith StringContains StringHash
         Element FloatCompare FloatAdd FloatSubtract FloatMultiply FloatDivide FloatFromSigned
-        FloatFromUnsigned TimeNs Random Count Changed Rate
+        FloatFromUnsigned TimeNs Random Count Changed Rate StringEdges8 StringEdges4 StringEdges2
+        StringEdges1
     );
     Some(function as usize as u64)
 }

@@ -22,7 +22,10 @@ pub struct Function {
     pub saved: u8,
     /// Whether it reads the stack's end.
     pub has_stack: bool,
-    /// Whether it calls anything.
+    /// Whether it calls anything; a helper that machine code has in the call's place
+    /// ([`Helper::edge_bytes`]) is not called.
+    ///
+    /// [`Helper::edge_bytes`]: crate::helper::Helper::edge_bytes
     pub has_calls: bool,
     /// Whether its address is taken: `any` may call it.
     pub is_callback: bool,

@@ -309,9 +309,11 @@ impl<'p, 'm> Walk<'p, 'm> {
                 return Ok(Flow::Away);
             }
             CALL => {
-                self.function().has_calls = true;
                 match insn.src {
-                    call::FUNCTION => self.call_function(index, insn)?,
+                    call::FUNCTION => {
+                        self.function().has_calls = true;
+                        self.call_function(index, insn)?;
+                    }
                     _ => self.call_helper(insn.immediate)?,
                 }
                 self.now.called();
@@ -365,6 +367,7 @@ impl<'p, 'm> Walk<'p, 'm> {
 
     fn call_helper(&mut self, number: i32) -> Result<(), Reason> {
         let helper = Helper::from_number(number).ok_or(Reason::NoHelper(number))?;
+        self.function().has_calls |= helper.edge_bytes().is_none();
         if self.now.read(FRAME)? != Value::Frame(0) {
             return Err(Reason::NotFrame);
         }

@@ -1,9 +1,9 @@
 //! Jumps, calls, and what stands at the beginning and the end of functions.
 
-use super::Emitter;
 use super::chunk::{
     Chunk, Condition, Group, R13, R14, R15, RAX, RBP, RBX, RCX, RDI, RSI, RSP, Reg, Width, mapped,
 };
+use super::{Emitter, text};
 use crate::frame::offset;
 use crate::helper::Helper;
 use crate::helpers;
@@ -34,13 +34,7 @@ impl Emitter<'_, '_> {
                 chunk.byte(0xe8);
                 chunk.i32(self.distance(target(index, insn).unwrap_or(0)));
             }
-            CALL => match Helper::from_number(insn.immediate).and_then(helpers::address) {
-                Some(address) => {
-                    chunk.number(RAX, address);
-                    chunk.single(Width::Narrow, 0xff, 2, RAX);
-                }
-                None => tail_call(chunk, function, self.verified.rules().number),
-            },
+            CALL => self.helper(chunk, function, insn),
             _ => match self.distance(jump_target(index, insn)) {
                 // To the next instruction, whether or not.
                 0 => {}
@@ -49,6 +43,19 @@ impl Emitter<'_, '_> {
                     chunk.out(condition, distance);
                 }
             },
+        }
+    }
+
+    /// What a call of a helper becomes: a call, or what the helper does.
+    fn helper(&self, chunk: &mut Chunk, function: &Function, insn: Insn) {
+        let helper = Helper::from_number(insn.immediate);
+        if let Some(size) = helper.and_then(Helper::edge_bytes) {
+            text::edges(chunk, size);
+        } else if let Some(address) = helper.and_then(helpers::address) {
+            chunk.number(RAX, address);
+            chunk.single(Width::Narrow, 0xff, 2, RAX);
+        } else {
+            tail_call(chunk, function, self.verified.rules().number);
         }
     }
 }

@@ -6,7 +6,9 @@
 //! peer       C, compiled and loaded
 //! ours       from text to pages with machine code
 //! contest    the contestants, and what is timed
-//! results    what was measured, as JSON; report shows it to people
+//! program    programs with events that filters are asked about in turn
+//! traced     what a filter costs in them: LTTng's, and ours
+//! results    what was measured, as JSON; report shows it to people, figures draws it
 //! ```
 //!
 //! Main invariant: before anything is measured, all contestants give the right answers about events
@@ -14,14 +16,19 @@
 //! timed is counted.
 
 mod contest;
+mod figures;
 mod ours;
 mod peer;
+mod program;
 mod questions;
 mod report;
 mod results;
+mod traced;
 
 pub use report::print as print_filter;
-pub use results::{Chain, FilterCost, FilterResults, Operands, Preparation, Runner};
+pub use results::{
+    Chain, FilterCost, FilterResults, FilterTracer, Operands, Preparation, Runner, TracedCost,
+};
 
 use std::time::Instant;
 
@@ -37,6 +44,7 @@ use contest::{Asked, Batch, HAS_CODE, calls_of_a_batch, per_call_ns};
 use peer::Peer;
 use questions::{Event, Question};
 use results::{FORMAT, PREDICATES, PREPARED_PREDICATES};
+use traced::Traced;
 
 /// What the user asked for.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -121,14 +129,17 @@ pub fn run_filter(options: &FilterOptions) -> std::result::Result<FilterResults,
         contest::check(&Asked::new(question, peer.as_ref())?)?;
         go_on()?;
     }
+    progress.say("setting up tracers");
+    let mut traced = Traced::new(&place, options.quick, &mut notes)?;
     let mut lab = Lab::new(*options, peer);
     let cpus = allowed_cpus()?;
     for round in 0..options.rounds() as usize {
         progress.say(&format!("round {}", round + 1));
         let cpu = cpus.get(round % cpus.len().max(1)).copied().unwrap_or_default();
         on(cpu, || lab.round(round))?;
+        traced.round(&place, round, &mut notes)?;
     }
-    Ok(lab.results(machine, notes))
+    Ok(lab.results(machine, traced.costs(), notes))
 }
 
 /// The questions in C, if there is a compiler.
@@ -224,7 +235,7 @@ impl Lab {
         Ok(())
     }
 
-    fn results(self, machine: Machine, notes: Vec<Note>) -> FilterResults {
+    fn results(self, machine: Machine, traced: Vec<TracedCost>, notes: Vec<Note>) -> FilterResults {
         let mut results = FilterResults {
             format: FORMAT,
             machine,
@@ -233,6 +244,7 @@ impl Lab {
             empty_ns: Spread::of(&self.empty.rounds_ns),
             costs: self.contests.iter().flat_map(Contest::costs).collect(),
             preparations: self.prepared.iter().filter_map(Prepared::result).collect(),
+            traced,
             bars: Vec::new(),
             notes,
         };

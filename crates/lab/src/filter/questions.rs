@@ -124,6 +124,13 @@ impl Question {
 }
 
 impl Event {
+    /// The string that a slot speaks of.
+    pub(super) fn string(&self, slot: usize) -> String {
+        let word = Word::from_bits(self.slots[slot]);
+        let from = word.offset as usize;
+        String::from_utf8_lossy(&self.bytes[from..from + word.length as usize]).into_owned()
+    }
+
     /// A string in the next slot. What is not the same is not before the last byte: as much work
     /// as there can be.
     fn push_string(&mut self, text: &str, is_same: bool) {
@@ -146,7 +153,8 @@ pub(super) fn c_source(questions: &[Question]) -> String {
     text
 }
 
-const fn scalar(number: usize) -> Scalar {
+/// The type of an integer field.
+pub(super) const fn scalar(number: usize) -> Scalar {
     SCALARS[number % SCALARS.len()]
 }
 

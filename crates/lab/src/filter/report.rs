@@ -2,7 +2,10 @@
 
 use std::io::{self, Write};
 
-use super::results::{Chain, FilterCost, FilterResults, Operands, PREDICATES, Preparation, Runner};
+use super::results::{
+    Chain, FilterCost, FilterResults, FilterTracer, Operands, PREDICATES, Preparation, Runner,
+    TRACED_PREDICATES,
+};
 use crate::report::bars_text;
 use crate::stats::Spread;
 use crate::table::Table;
@@ -28,6 +31,11 @@ pub fn print(results: &FilterResults, output: &mut dyn Write) -> io::Result<()> 
     }
     if !results.preparations.is_empty() {
         write!(output, "\n{}", preparations(&results.preparations))?;
+    }
+    for operands in Operands::ALL {
+        if let Some(traced) = traced(results, operands) {
+            write!(output, "\n{traced}")?;
+        }
     }
     if let Some(bars) = bars_text(&results.bars) {
         write!(output, "\n{bars}")?;
@@ -112,6 +120,57 @@ fn preparations(all: &[Preparation]) -> String {
         ]);
     }
     format!("From a filter's text to its first answer: µs\n\n{}", table.text())
+}
+
+/// Filters in traced programs: an event, and the filter's share.
+fn traced(results: &FilterResults, operands: Operands) -> Option<String> {
+    let mut table = Table::default();
+    let mut is_empty = true;
+    let head = TRACED_PREDICATES.map(|count| count.to_string());
+    table.row(["".to_owned(), "no filter".to_owned()].into_iter().chain(head));
+    for tracer in FilterTracer::ALL {
+        let mut of_tracer = results.traced.iter().filter(|cost| cost.tracer == tracer);
+        if !of_tracer.any(|cost| cost.operands == operands) {
+            continue;
+        }
+        is_empty = false;
+        table.row([tracer.name()]);
+        let off = results
+            .traced
+            .iter()
+            .find(|cost| (cost.tracer, cost.operands, cost.is_on) == (tracer, operands, false));
+        table.row(["  no session wants it".to_owned(), words(off.map(|off| off.ns))]);
+        for (chain, name, beyond) in [
+            (Chain::AndTrue, "  recorded", "    beyond no filter"),
+            (Chain::AndFalseFirst, "  dropped by the first", "    beyond unwanted"),
+            (Chain::AndFalseLast, "  dropped by the last", "    beyond unwanted"),
+        ] {
+            let cost = |count| results.traced(tracer, operands, Some(chain), count);
+            let without = results.traced(tracer, operands, None, 0);
+            let without = without.filter(|_| chain == Chain::AndTrue).map(|cost| cost.ns);
+            let cells = TRACED_PREDICATES.map(cost);
+            if cells.iter().all(Option::is_none) && without.is_none() {
+                continue;
+            }
+            let row = |name: &str, first: Option<Spread>, cells: [Option<Spread>; 4]| {
+                [name.to_owned(), words(first)].into_iter().chain(cells.map(words))
+            };
+            table.row(row(name, without, cells.map(|cost| Some(cost?.ns))));
+            if cells.iter().any(Option::is_some) {
+                table.row(row(beyond, None, cells.map(|cost| cost?.filter_ns)));
+            }
+        }
+    }
+    let text = format!(
+        "An event of nine {} in a traced program, in ns, by number of predicates (&&):\n\n{}",
+        operands.name(),
+        table.text()
+    );
+    (!is_empty).then_some(text)
+}
+
+fn words(spread: Option<Spread>) -> String {
+    spread.as_ref().map_or_else(|| "·".to_owned(), ns)
 }
 
 #[cfg(test)]

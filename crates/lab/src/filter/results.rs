@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::bars::at_most;
+use crate::bars::{at_least, at_most};
 use crate::machine::Machine;
 use crate::results::{Bar, Note};
 use crate::stats::Spread;
@@ -13,6 +13,12 @@ pub(super) const FORMAT: u32 = 1;
 pub(super) const PREDICATES: [usize; 6] = [1, 3, 5, 9, 20, 50];
 /// How many predicates the filter has that is timed from its text on.
 pub(super) const PREPARED_PREDICATES: usize = 50;
+/// How many predicates filters of traced programs have.
+pub(super) const TRACED_PREDICATES: [usize; 4] = [1, 3, 5, 9];
+/// How many times less than LTTng's a filter is to take that drops an event, and of how many
+/// predicates, the last of which is false.
+const OF_LTTNG: f64 = 10.0;
+const OF_LTTNG_PREDICATES: usize = 9;
 /// Most that our machine code may take in terms of C, and for how many predicates.
 const OF_C: f64 = 1.4;
 const OF_C_PREDICATES: [usize; 2] = [1, 9];
@@ -36,6 +42,9 @@ pub struct FilterResults {
     pub costs: Vec<FilterCost>,
     /// Filters of [`Preparation::predicates`] predicates, from text to first answer.
     pub preparations: Vec<Preparation>,
+    /// Filters in traced programs.
+    #[serde(default)]
+    pub traced: Vec<TracedCost>,
     /// The bars, as they stand with these figures.
     pub bars: Vec<Bar>,
     /// What was skipped or failed, and why.
@@ -194,7 +203,86 @@ pub struct Preparation {
     pub us: Spread,
 }
 
+/// Whose tracepoints a program has.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum FilterTracer {
+    /// LTTng-UST's.
+    Lttng,
+    /// Ours.
+    Trackway,
+}
+
+impl FilterTracer {
+    /// All of them.
+    pub(super) const ALL: [Self; 2] = [Self::Lttng, Self::Trackway];
+    /// The chains that their filters are.
+    pub(super) const CHAINS: [Chain; 3] =
+        [Chain::AndTrue, Chain::AndFalseFirst, Chain::AndFalseLast];
+
+    /// In words.
+    pub(super) const fn name(self) -> &'static str {
+        match self {
+            Self::Lttng => "LTTng-UST",
+            Self::Trackway => "Trackway",
+        }
+    }
+}
+
+/// What an event of a traced program takes, and its filter's share in that.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+pub struct TracedCost {
+    /// Whose event it is.
+    pub tracer: FilterTracer,
+    /// What its fields are.
+    pub operands: Operands,
+    /// Whether a session wants it.
+    pub is_on: bool,
+    /// The filter, if there is one.
+    pub chain: Option<Chain>,
+    /// How many predicates it has.
+    pub predicates: usize,
+    /// An event, with the loop, in ns: the median of each round's batches, over the rounds.
+    pub ns: Spread,
+    /// What that is beyond an event that no session wants, if the filter drops it; beyond one that
+    /// is recorded without a filter, if it takes it. In ns, of the same round.
+    pub filter_ns: Option<Spread>,
+}
+
 impl FilterResults {
+    /// What was measured of a traced program.
+    pub(super) fn traced(
+        &self,
+        tracer: FilterTracer,
+        operands: Operands,
+        chain: Option<Chain>,
+        predicates: usize,
+    ) -> Option<&TracedCost> {
+        self.traced.iter().find(|cost| {
+            (cost.tracer, cost.operands, cost.is_on, cost.chain, cost.predicates)
+                == (tracer, operands, true, chain, predicates)
+        })
+    }
+
+    /// How many times less than LTTng's our filter takes that drops an event.
+    fn of_lttng(&self, operands: Operands) -> Bar {
+        let predicates = OF_LTTNG_PREDICATES;
+        let filter_ns = |tracer| {
+            let chain = Some(Chain::AndFalseLast);
+            let filter = self.traced(tracer, operands, chain, predicates)?.filter_ns?;
+            Some(filter.median)
+        };
+        let times = filter_ns(FilterTracer::Lttng)
+            .zip(filter_ns(FilterTracer::Trackway))
+            .filter(|(_, ours)| *ours > 0.0)
+            .map(|(theirs, ours)| theirs / ours);
+        let what = format!(
+            "{}, {predicates} predicates, dropping: LTTng's at least {OF_LTTNG:.0} times ours",
+            operands.name()
+        );
+        at_least(&what, times, OF_LTTNG)
+    }
+
     /// What was measured of one contestant with one chain.
     pub(super) fn cost(
         &self,
@@ -225,6 +313,7 @@ impl FilterResults {
             PREPARED_MS,
             |ms| format!("{ms:.2} ms"),
         ));
+        bars.extend(Operands::ALL.map(|operands| self.of_lttng(operands)));
         bars
     }
 
@@ -247,6 +336,15 @@ impl FilterResults {
     /// Whether anything that should have worked did not.
     pub fn has_failures(&self) -> bool {
         self.notes.iter().any(|note| note.is_failure)
+    }
+
+    /// From that JSON again.
+    ///
+    /// # Errors
+    ///
+    /// If it is none of this form.
+    pub fn from_json(text: &str) -> serde_json::Result<Self> {
+        serde_json::from_str(text)
     }
 
     /// As JSON, for programs.
@@ -282,6 +380,15 @@ pub(super) mod tests {
             us: spread(us, 2.0).expect("figures"),
         };
         let (integers, strings) = (Operands::Integers, Operands::Strings);
+        let traced = |is_on, chain, predicates, ns: f64, filter_ns: Option<f64>| TracedCost {
+            tracer: FilterTracer::Lttng,
+            operands: integers,
+            is_on,
+            chain,
+            predicates,
+            ns: spread(ns, 0.5).expect("figures"),
+            filter_ns: filter_ns.and_then(|ns| spread(ns, 0.25)),
+        };
         FilterResults {
             format: FORMAT,
             machine: Machine::default(),
@@ -299,6 +406,16 @@ pub(super) mod tests {
                 cost(Runner::Interpreted, strings, Chain::AndTrue, 1, 40.0, Some(16.0)),
             ],
             preparations: vec![preparation(integers, 400.0), preparation(strings, 800.0)],
+            traced: vec![
+                traced(false, None, 0, 2.0, None),
+                traced(true, None, 0, 150.0, None),
+                traced(true, Some(Chain::AndFalseLast), 9, 102.0, Some(100.0)),
+                traced(true, Some(Chain::AndTrue), 1, 180.0, Some(30.0)),
+                TracedCost {
+                    tracer: FilterTracer::Trackway,
+                    ..traced(true, Some(Chain::AndFalseLast), 9, 10.0, Some(8.0))
+                },
+            ],
             bars: Vec::new(),
             notes: vec![Note::skipped("rbpf on strings", "it has other helpers")],
         }
@@ -314,6 +431,8 @@ pub(super) mod tests {
             ("not measured".to_owned(), Verdict::Unknown),
             ("not measured".to_owned(), Verdict::Unknown),
             ("0.80 ms".to_owned(), Verdict::Holds),
+            ("12.50 times".to_owned(), Verdict::Holds),
+            ("not measured".to_owned(), Verdict::Unknown),
         ];
         assert_eq!(told, expected);
     }
@@ -333,6 +452,6 @@ pub(super) mod tests {
     fn json_goes_round() {
         let results = example();
         let text = results.to_json().expect("text");
-        assert_eq!(serde_json::from_str::<FilterResults>(&text).expect("results"), results);
+        assert_eq!(FilterResults::from_json(&text).expect("results"), results);
     }
 }

@@ -1,0 +1,150 @@
+//! Strings: told apart by their lengths, then by what is at both edges, and only then by a call.
+//!
+//! The edges of a string are its first and its last bytes, as numbers: as many of a power of two as
+//! it has, eight at most. They overlap. So up to sixteen bytes are compared as two numbers.
+
+use trackway_jit::helper::Helper;
+
+use super::lower::{Label, Lower};
+use super::{Alu, End, Op, Relation, Unsupported, Value};
+use crate::parse::Binary;
+use crate::text::Shape;
+use crate::types::{Expr, Node, StringTest};
+
+/// Where a string's or a sequence's length begins in a word.
+const LENGTH_SHIFT: u64 = 32;
+/// Longest string of which nothing is left between its edges.
+const EDGES_BYTES: usize = 16;
+
+/// Where a part of a string is looked for.
+#[derive(Clone, Copy)]
+enum Edge {
+    Start,
+    End,
+}
+
+impl Lower<'_, '_> {
+    /// Ends the block with a comparison of two strings.
+    pub(super) fn strings(
+        &mut self,
+        operator: Binary,
+        (a, b): (Value, Value),
+        then: Label,
+        otherwise: Label,
+    ) {
+        let relation = match operator {
+            Binary::Equal => return self.equal_strings(a, b, then, otherwise),
+            Binary::NotEqual => return self.equal_strings(a, b, otherwise, then),
+            Binary::Less => Relation::SignedLess,
+            Binary::LessEqual => Relation::SignedLessEqual,
+            Binary::Greater => Relation::SignedGreater,
+            _ => Relation::SignedGreaterEqual,
+        };
+        let ordering = self.call(Helper::StringCompare, vec![a, b]);
+        self.branch_by(relation, ordering, 0, then, otherwise);
+    }
+
+    fn equal_strings(&mut self, a: Value, b: Value, same: Label, other: Label) {
+        let (a, b) = if self.text_of(a).is_some() { (b, a) } else { (a, b) };
+        let (a_length, b_length) = (self.length(a), self.length(b));
+        self.leave_if(Relation::NotEqual, a_length, b_length, other);
+        if self.values.constant(b_length) == Some(0) {
+            return self.end(End::Jump(same));
+        }
+        if let (Op::Slot(_), Some(bytes)) = (self.values.op(a), self.text_of(b)) {
+            let edges = self.edges(a, &bytes);
+            if bytes.len() <= EDGES_BYTES {
+                return self.branch_by(Relation::NotEqual, edges, 0, same, other);
+            }
+            let zero = self.constant(0);
+            self.leave_if(Relation::Equal, edges, zero, other);
+        }
+        let ordering = self.call(Helper::StringCompare, vec![a, b]);
+        self.branch_by(Relation::Equal, ordering, 0, same, other);
+    }
+
+    /// Ends the block, if the expression asks for a few bytes at an edge of a field; whether it
+    /// does.
+    pub(super) fn edge(
+        &mut self,
+        expr: &Expr,
+        then: Label,
+        otherwise: Label,
+    ) -> Result<bool, Unsupported> {
+        let (edge, string, bytes) = match &expr.node {
+            Node::StringTest(test, string, part) => match (test, &part.node) {
+                (StringTest::StartsWith, Node::Text(bytes)) => (Edge::Start, string, &bytes[..]),
+                (StringTest::EndsWith, Node::Text(bytes)) => (Edge::End, string, &bytes[..]),
+                _ => return Ok(false),
+            },
+            Node::Matches(string, text) => match text.shape() {
+                Shape::Prefix(bytes) => (Edge::Start, string, bytes),
+                Shape::Suffix(bytes) => (Edge::End, string, bytes),
+                _ => return Ok(false),
+            },
+            _ => return Ok(false),
+        };
+        if !(1..=EDGES_BYTES).contains(&bytes.len()) {
+            return Ok(false);
+        }
+        let word = self.value(string)?;
+        let Op::Slot(slot) = *self.values.op(word) else { return Ok(false) };
+        let length = self.length(word);
+        let size = self.constant(bytes.len() as u64);
+        self.leave_if(Relation::Less, length, size, otherwise);
+        // The word of the part, which is within the string.
+        let start = self.values.number(Op::Offset(slot));
+        let start = self.compute(start);
+        let (size, length_bits) = (bytes.len() as u64, (bytes.len() as u64) << LENGTH_SHIFT);
+        let part = match edge {
+            Edge::Start => self.alu_by(Alu::Or, start, length_bits),
+            Edge::End => {
+                let end = self.alu(Alu::Add, start, length);
+                self.alu_by(Alu::Add, end, length_bits - size)
+            }
+        };
+        let edges = self.edges(part, bytes);
+        self.branch_by(Relation::NotEqual, edges, 0, then, otherwise);
+        Ok(true)
+    }
+
+    /// Whether a string, of as many bytes as there are here, has these at both its edges.
+    fn edges(&mut self, word: Value, bytes: &[u8]) -> Value {
+        let (helper, size) = match bytes.len() {
+            8.. => (Helper::StringEdges8, 8),
+            4.. => (Helper::StringEdges4, 4),
+            2.. => (Helper::StringEdges2, 2),
+            _ => (Helper::StringEdges1, 1),
+        };
+        let edges = [&bytes[..size], &bytes[bytes.len() - size..]].map(|edge| {
+            let number = edge.iter().rev().fold(0, |number, &byte| number << 8 | u64::from(byte));
+            // Small ones are immediates: what is above the edge's bytes is not looked at.
+            if size == 4 { number as u32 as i32 as u64 } else { number }
+        });
+        let [first, last] = edges.map(|bits| self.constant(bits));
+        self.call(helper, vec![word, first, last])
+    }
+
+    /// A constant's bytes.
+    fn text_of(&self, word: Value) -> Option<Vec<u8>> {
+        match self.values.op(word) {
+            Op::Text(text) => Some(self.shared.texts[*text].clone()),
+            _ => None,
+        }
+    }
+
+    /// How many bytes or elements a word has.
+    pub(super) fn length(&mut self, word: Value) -> Value {
+        match *self.values.op(word) {
+            Op::Text(text) => {
+                let length = self.shared.texts[text].len() as u64;
+                self.constant(length)
+            }
+            Op::Slot(slot) => {
+                let length = self.values.number(Op::Length(slot));
+                self.compute(length)
+            }
+            _ => self.alu_by(Alu::ShiftRight, word, LENGTH_SHIFT),
+        }
+    }
+}

@@ -1,0 +1,92 @@
+//! lttng-sessiond for a test: it lives in the test's folder as an ordinary user's (nobody's, if the
+//! test runs as root, whose daemon there can be only one of), and dies with the test.
+
+use std::ffi::OsStr;
+use std::os::unix::fs::PermissionsExt as _;
+use std::process::{Child, Command, Output, Stdio};
+
+use crate::steps::wait_for;
+use crate::{World, is_root};
+
+/// Programs that a daemon and its applications need.
+pub const PROGRAMS: [&str; 5] = ["lttng", "lttng-sessiond", "lttng-gen-tp", "setpriv", "gcc"];
+
+/// The daemon while it runs; ended, by its id, when it is dropped.
+pub struct Daemon<'world> {
+    /// Whose folder it lives in.
+    pub world: &'world World,
+    child: Child,
+}
+
+impl<'world> Daemon<'world> {
+    /// Starts it and waits until it answers.
+    ///
+    /// # Panics
+    /// If it does not.
+    pub fn start(world: &'world World) -> Self {
+        let home = world.path("home");
+        std::fs::create_dir(&home).unwrap();
+        for folder in [&world.path(""), &home] {
+            std::fs::set_permissions(folder, std::fs::Permissions::from_mode(0o777)).unwrap();
+        }
+        let mut command = command(world, "lttng-sessiond");
+        command.args(["--no-kernel", "--quiet"]);
+        command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+        let child = command.spawn().expect("setpriv runs");
+        let daemon = Self { world, child };
+        wait_for("lttng-sessiond answers", || {
+            daemon.lttng_command(&["list"]).output().is_ok_and(|output| output.status.success())
+        });
+        daemon
+    }
+
+    /// A command of the user that records.
+    pub fn command(&self, program: impl AsRef<OsStr>) -> Command {
+        command(self.world, program)
+    }
+
+    fn lttng_command(&self, arguments: &[&str]) -> Command {
+        let mut command = self.command("lttng");
+        command.args(["--no-sessiond", "--quiet"]).args(arguments);
+        command
+    }
+
+    /// `lttng ARGUMENTS`, whatever comes of it.
+    ///
+    /// # Panics
+    /// If it cannot be run.
+    pub fn asked(&self, arguments: &[&str]) -> Output {
+        self.lttng_command(arguments).output().expect("setpriv runs")
+    }
+
+    /// `lttng ARGUMENTS`.
+    ///
+    /// # Panics
+    /// If it fails.
+    pub fn lttng(&self, arguments: &[&str]) {
+        let output = self.asked(arguments);
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.success(), "lttng {arguments:?}: {said}");
+    }
+}
+
+impl Drop for Daemon<'_> {
+    fn drop(&mut self) {
+        // SAFETY: kill has no preconditions; the process is ours and not yet waited for.
+        unsafe { libc::kill(self.child.id().cast_signed(), libc::SIGTERM) };
+        // It ends its consumer daemons first.
+        let _ = self.child.wait();
+    }
+}
+
+fn command(world: &World, program: impl AsRef<OsStr>) -> Command {
+    let mut command = world.command("setpriv");
+    if is_root() {
+        command.args(["--reuid=65534", "--regid=65534", "--clear-groups"]);
+    }
+    // Should the test be killed, so is what it started.
+    command.args(["--pdeathsig", "TERM"]).arg(program);
+    command.env("LTTNG_HOME", world.path("home")).env("LTTNG_UST_REGISTER_TIMEOUT", "-1");
+    command.env_remove("LTTNG_RUNDIR");
+    command
+}
