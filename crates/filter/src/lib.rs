@@ -13,6 +13,8 @@
 //! | `emit` | the graph | eBPF, registers, constants |
 //! | [`object`] | bytecode for all kinds of events | bytes |
 //!
+//! Filters in C come from [`elf`] files, as the same objects.
+//!
 //! [`mod@evaluate`] answers by the typed tree itself; the answers are the same. [`explain`] shows
 //! what was made.
 //!
@@ -62,6 +64,7 @@
 #![forbid(unsafe_code)]
 
 pub mod compile;
+pub mod elf;
 mod emit;
 pub mod error;
 pub mod evaluate;
