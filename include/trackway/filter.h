@@ -56,7 +56,7 @@
  */
 typedef long long trackway_signed;
 typedef unsigned long long trackway_unsigned;
-typedef unsigned long long trackway_double;
+typedef unsigned long long trackway_float;
 typedef unsigned long long trackway_string;
 typedef unsigned long long trackway_sequence;
 
@@ -88,10 +88,10 @@ typedef unsigned long long trackway_sequence;
 #define TRACKWAY_LENGTH(word) ((trackway_unsigned)(word) >> 32)
 
 /* The bits of a constant, for the helpers on doubles. */
-#define TRACKWAY_DOUBLE(constant)                                                                  \
+#define TRACKWAY_FLOAT(constant)                                                                   \
     (((union {                                                                                     \
          double number;                                                                            \
-         trackway_double bits;                                                                     \
+         trackway_float bits;                                                                      \
      }){.number = (constant)})                                                                     \
          .bits)
 
@@ -152,19 +152,19 @@ TRACKWAY_I_HELPER(trackway_unsigned, element, 7, const void *frame, trackway_seq
 TRACKWAY_I_HELPER(trackway_unsigned, any, 8, const void *frame, trackway_sequence sequence,
                   trackway_unsigned element, trackway_test test);
 /* -1, 0 or 1; 2 if one of them is not a number. */
-TRACKWAY_I_HELPER(trackway_signed, float_compare, 9, const void *frame, trackway_double a,
-                  trackway_double b);
-TRACKWAY_I_HELPER(trackway_double, float_add, 10, const void *frame, trackway_double a,
-                  trackway_double b);
-TRACKWAY_I_HELPER(trackway_double, float_subtract, 11, const void *frame, trackway_double a,
-                  trackway_double b);
-TRACKWAY_I_HELPER(trackway_double, float_multiply, 12, const void *frame, trackway_double a,
-                  trackway_double b);
-TRACKWAY_I_HELPER(trackway_double, float_divide, 13, const void *frame, trackway_double a,
-                  trackway_double b);
-TRACKWAY_I_HELPER(trackway_double, float_from_signed, 14, const void *frame,
+TRACKWAY_I_HELPER(trackway_signed, float_compare, 9, const void *frame, trackway_float a,
+                  trackway_float b);
+TRACKWAY_I_HELPER(trackway_float, float_add, 10, const void *frame, trackway_float a,
+                  trackway_float b);
+TRACKWAY_I_HELPER(trackway_float, float_subtract, 11, const void *frame, trackway_float a,
+                  trackway_float b);
+TRACKWAY_I_HELPER(trackway_float, float_multiply, 12, const void *frame, trackway_float a,
+                  trackway_float b);
+TRACKWAY_I_HELPER(trackway_float, float_divide, 13, const void *frame, trackway_float a,
+                  trackway_float b);
+TRACKWAY_I_HELPER(trackway_float, float_from_signed, 14, const void *frame,
                   trackway_signed number);
-TRACKWAY_I_HELPER(trackway_double, float_from_unsigned, 15, const void *frame,
+TRACKWAY_I_HELPER(trackway_float, float_from_unsigned, 15, const void *frame,
                   trackway_unsigned number);
 /* Nanoseconds of CLOCK_MONOTONIC. */
 TRACKWAY_I_HELPER(trackway_unsigned, time_ns, 16, const void *frame);

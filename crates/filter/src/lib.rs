@@ -13,7 +13,8 @@
 //! | `emit` | the graph | eBPF, registers, constants |
 //! | [`object`] | bytecode for all kinds of events | bytes |
 //!
-//! Filters in C come from [`elf`] files, as the same objects.
+//! Filters in C come from [`elf`] files, as the same objects; [`mod@header`] says to them what
+//! events have.
 //!
 //! [`mod@evaluate`] answers by the typed tree itself; the answers are the same. [`explain`] shows
 //! what was made.
@@ -70,6 +71,7 @@ pub mod error;
 pub mod evaluate;
 pub mod explain;
 mod graph;
+pub mod header;
 pub mod layout;
 pub mod number;
 pub mod object;

@@ -20,7 +20,7 @@ struct app_read {
     trackway_signed size;
     trackway_unsigned flags;
     trackway_sequence ids;
-    trackway_double ratio;
+    trackway_float ratio;
     trackway_signed ctx_vtid;
 };
 #define TRACKWAY_NEEDS_app_read                                                                    \
@@ -230,7 +230,7 @@ fn many_predicates_and_doubles() {
             return s != 1 && s != 5 && s != 9 && s != 14 && s != 22 && s < 100 && s > -100 &&
                    (f & 1) && !(f & 4) && f != 33 && f != 77 && (f >> 8) < 3 &&
                    frame->ctx_vtid == 7 && (frame->flags % 10 != 9) &&
-                   trackway_float_compare(frame, frame->ratio, TRACKWAY_DOUBLE(0.5)) < 0;
+                   trackway_float_compare(frame, frame->ratio, TRACKWAY_FLOAT(0.5)) < 0;
         }"#;
     let expected = |event: &Event| {
         let (s, f) = (event.size, event.flags);

@@ -30,6 +30,7 @@ use file::File;
 use link::{Constants, Linked};
 
 pub use error::{Error, Place};
+pub(crate) use needs::is_path;
 
 /// Largest file that is read, in bytes.
 pub const FILE_BYTES_MAX: usize = 1 << 20;

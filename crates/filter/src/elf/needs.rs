@@ -64,6 +64,14 @@ fn place(path: &str) -> Option<Place> {
     Some(Place { root, name: name.to_owned(), steps })
 }
 
+/// Whether a place, as text, is a path of a line that leads there again.
+pub(crate) fn is_path(of: &Place) -> bool {
+    let path = of.to_string();
+    path.len() <= PATH_BYTES_MAX
+        && !path.contains(['\n', '\r'])
+        && place(&path).as_ref() == Some(of)
+}
+
 /// Leaves out what is not read, so that events need not have it: what is behind the last slot that
 /// is read, and of the rest each becomes another one's copy, the cheapest one's.
 pub(super) fn shorten(needs: &mut Vec<Need>, slots_read: u64) {
