@@ -98,7 +98,7 @@ typedef unsigned long long trackway_sequence;
 /* In front of a function that is to be called, and not to be copied to where it is called. */
 #define TRACKWAY_FUNCTION static __attribute__((noinline, unused))
 
-/* What elements of sequences are. The header of an event has that of each as EVENT_FIELD_ELEMENT. */
+/* What elements of sequences are: an event's header has that of each as EVENT_FIELD_ELEMENT. */
 enum trackway_element {
     TRACKWAY_ELEMENT_I8 = 1,
     TRACKWAY_ELEMENT_I16 = 2,

@@ -147,7 +147,8 @@ fn strings_are_constants_and_patterns() {
     let file = filter(
         r#"TRACKWAY_FILTER(app_read, frame)
         {
-            return trackway_string_matches(frame, frame->path, TRACKWAY_STRING("/etc/*\\*.conf")) ||
+            return trackway_string_matches(frame, frame->path,
+                                           TRACKWAY_STRING("/etc/*\\*.conf")) ||
                 (trackway_string_ends_with(frame, frame->path, TRACKWAY_STRING("/etc/passwd")) &&
                  TRACKWAY_LENGTH(frame->path) < 20) ||
                 !trackway_string_compare(frame, TRACKWAY_STRING(""), frame->path);
@@ -166,7 +167,8 @@ fn functions_are_called_and_given_to_any() {
     let file = filter(
         r#"TRACKWAY_FUNCTION trackway_signed third(const struct app_read *frame, int x)
         {
-            return frame->size * x + (trackway_signed)(trackway_string_hash(frame, frame->path) & 1);
+            trackway_unsigned hash = trackway_string_hash(frame, frame->path);
+            return frame->size * x + (trackway_signed)(hash & 1);
         }
         TRACKWAY_FUNCTION trackway_signed second(const struct app_read *frame, int x)
         {

@@ -20,8 +20,8 @@ use crate::patterns::matches;
 ///
 /// For each event it has a struct of fields and contexts, constants for labels of enumerations, and
 /// for elements of sequences. A filter that includes it is compiled by
-/// clang -O2 -target bpf -fno-jump-tables -c; <trackway/filter.h> says what may be in it. Events are
-/// found as by trackway filter explain.
+/// clang -O2 -target bpf -fno-jump-tables -c; <trackway/filter.h> says what may be in it. Events
+/// are found as by trackway filter explain.
 #[derive(Debug, Args)]
 #[command(verbatim_doc_comment)]
 pub(super) struct Arguments {

@@ -4,6 +4,8 @@ mod assembly;
 mod header;
 mod object;
 
+pub(crate) use object::read as read_file;
+
 use std::fmt::Write as _;
 use std::io::Write;
 use std::path::PathBuf;

@@ -9,6 +9,7 @@ use std::process::ExitCode;
 use anyhow::Context as _;
 use clap::Args;
 use trackway_filter::elf::{self, FILE_BYTES_MAX, Filters};
+use trackway_filter::object::Alternative;
 use trackway_jit::object::Object;
 
 /// Make an object of a filter in C: what is given to those who run filters.
@@ -78,7 +79,9 @@ pub(super) fn explain(file: &Path, output: &mut dyn Write) -> anyhow::Result<Exi
         if !written.constants.is_empty() {
             writeln!(text, "Constants\n  \"{}\"\n", written.constants.escape_ascii())?;
         }
-        super::push_code(&mut text, written, read)?;
+        // Words of constants are put together as it runs: there is none to be shown as a string.
+        let shown = Alternative { constants: Vec::new(), ..written.clone() };
+        super::push_code(&mut text, &shown, read)?;
     }
     output.write_all(text.as_bytes())?;
     Ok(ExitCode::SUCCESS)

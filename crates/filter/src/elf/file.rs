@@ -189,10 +189,8 @@ impl<'d> File<'d> {
                 let place = (section, insn / INSN_BYTES);
                 let relocation = kind_of(&relocation);
                 if !is_insn || self.relocations.insert(place, relocation).is_some() {
-                    let why = format!(
-                        "section {} has two relocations, or one of no instruction, at byte {offset}",
-                        of.name
-                    );
+                    let of = &of.name;
+                    let why = format!("section {of} has a wrong relocation at byte {offset}");
                     return Err(Error::new(why));
                 }
             }

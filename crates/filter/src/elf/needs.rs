@@ -2,7 +2,7 @@
 
 use trackway_jit::{Kind, SLOTS_MAX};
 
-use crate::types::{Need, Place, Root, Step};
+use crate::types::{Need, Place};
 
 /// Longest path, in bytes: an object has one byte for its length.
 const PATH_BYTES_MAX: usize = 255;
@@ -33,35 +33,7 @@ fn need(line: &str) -> Option<Need> {
     };
     let is_short = path.len() <= PATH_BYTES_MAX;
     is_short.then_some(())?;
-    Some(Need { path: path.to_owned(), kind, place: place(path)?, elements: None })
-}
-
-/// Where a path leads: `$ctx.NAME`, `$app.PROVIDER:TYPE`, `NAME`, each with `.MEMBER` and
-/// `[INDEX]` behind.
-fn place(path: &str) -> Option<Place> {
-    let (root, rest) = match path.strip_prefix("$ctx.") {
-        Some(rest) => (Root::Context, rest),
-        None => match path.strip_prefix("$app.") {
-            Some(rest) => (Root::Application, rest),
-            None => (Root::Field, path),
-        },
-    };
-    let end = rest.find(['.', '[']).unwrap_or(rest.len());
-    let (name, mut rest) = rest.split_at_checked(end).filter(|(name, _)| !name.is_empty())?;
-    let mut steps = Vec::new();
-    while !rest.is_empty() {
-        if let Some(member) = rest.strip_prefix('.') {
-            let end = member.find(['.', '[']).unwrap_or(member.len());
-            let (member, behind) = member.split_at_checked(end).filter(|(m, _)| !m.is_empty())?;
-            steps.push(Step::Member(member.to_owned()));
-            rest = behind;
-        } else {
-            let (index, behind) = rest.strip_prefix('[')?.split_once(']')?;
-            steps.push(Step::Element(index.parse().ok()?));
-            rest = behind;
-        }
-    }
-    Some(Place { root, name: name.to_owned(), steps })
+    Some(Need { path: path.to_owned(), kind, place: Place::parse(path)?, elements: None })
 }
 
 /// Whether a place, as text, is a path of a line that leads there again.
@@ -69,7 +41,7 @@ pub(crate) fn is_path(of: &Place) -> bool {
     let path = of.to_string();
     path.len() <= PATH_BYTES_MAX
         && !path.contains(['\n', '\r'])
-        && place(&path).as_ref() == Some(of)
+        && Place::parse(&path).as_ref() == Some(of)
 }
 
 /// Leaves out what is not read, so that events need not have it: what is behind the last slot that
@@ -93,16 +65,6 @@ pub(super) fn shorten(needs: &mut Vec<Need>, slots_read: u64) {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn paths_come_back() {
-        for path in ["a", "pos.x", "xs[3]", "a.b[1][2].c", "$ctx.vpid", "$app.p:t", "$ctx.a.b"] {
-            assert_eq!(place(path).map(|place| place.to_string()).as_deref(), Some(path));
-        }
-        for path in ["", ".a", "a.", "a[", "a[]", "a[x]", "a[1]b", "$ctx.", "$app.", "a..b"] {
-            assert_eq!(place(path), None, "{path}");
-        }
-    }
 
     #[test]
     fn lines_are_needs() {
