@@ -146,8 +146,9 @@ fn alternative(
     for (number, entry) in entries(file, name)?.into_iter().enumerate() {
         let linked = link::program(file, entry, &mut constants)?;
         room.take(linked.insns.len() * INSN_BYTES)?;
-        slots_read |= verified(file, &linked, needs.len(), number as u8)?;
-        cells = cells.max(state::cells(&linked.insns));
+        let facts = verified(file, &linked, needs.len(), number as u8)?;
+        slots_read |= facts.slots_read;
+        cells = cells.max(facts.cells);
         programs.push(linked.insns);
     }
     room.take(constants.bytes().len())?;
@@ -182,8 +183,15 @@ fn entries(file: &File<'_>, name: &str) -> Result<Vec<file::FunctionId>, Error> 
     Ok(entries)
 }
 
-/// Holds a program against the rules; which slots it reads.
-fn verified(file: &File<'_>, linked: &Linked, slots: usize, number: u8) -> Result<u64, Error> {
+/// What a program asks for.
+struct Facts {
+    /// Bit n: slot n.
+    slots_read: u64,
+    cells: usize,
+}
+
+/// Holds a program against the rules.
+fn verified(file: &File<'_>, linked: &Linked, slots: usize, number: u8) -> Result<Facts, Error> {
     let bytes: Vec<u8> = linked.insns.iter().flat_map(|insn| insn.encode()).collect();
     let Some(program) = Program::new(&bytes) else {
         return Err(Error::new("a program has no instructions"));
@@ -191,7 +199,10 @@ fn verified(file: &File<'_>, linked: &Linked, slots: usize, number: u8) -> Resul
     let mut states = vec![State::FREE; program.len() + 1];
     let rules = Rules { number, ..Rules::new(slots) };
     match verify(program, rules, &mut states) {
-        Ok(verified) => Ok(verified.summary().slots_read),
+        Ok(verified) => {
+            let slots_read = verified.summary().slots_read;
+            Ok(Facts { slots_read, cells: state::cells(program) })
+        }
         Err(rejection) => {
             let place = linked.place(file, program, rejection.insn);
             let hint = match rejection.reason {

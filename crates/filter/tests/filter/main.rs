@@ -2,8 +2,10 @@
 //! evaluator answers, and the bytecode: run by these tests, by `jit`'s interpreter, and as machine
 //! code. All must agree.
 
+mod case;
 mod cases;
 mod event;
+mod frame;
 mod hostile;
 mod machine;
 mod messages;
