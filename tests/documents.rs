@@ -389,6 +389,7 @@ fn what_is_installed_works_and_can_be_uninstalled() {
         "include/trackway/trackway.h",
         "include/trackway/trackway.hpp",
         "include/trackway/dynamic.h",
+        "include/trackway/filter.h",
         "include/trackway/abi/abi.h",
         "share/man/man1/trackway.1",
         "share/man/man1/trackway-record.1",

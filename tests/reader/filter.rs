@@ -1,9 +1,10 @@
 //! `trackway print --filter`: which events of a trace an expression takes.
 
+use std::fs;
 use std::path::Path;
 use std::process::Output;
 
-use trackway_tests::World;
+use trackway_tests::{World, has, skipped, source_dir};
 
 /// Twenty events with a value of each kind, and five of another that has fewer fields.
 const PROGRAM: &str = r#"
@@ -181,4 +182,84 @@ fn filters_are_explained() {
     let (code, text, message) = explain(&["--event", "shop:closing"]);
     assert_eq!((code, text.as_str()), (Some(2), ""));
     assert!(message.contains("no kind of event has such a name"), "{message}");
+}
+
+/// Filters in C on `shop:sale`, how many of the 20 events they take, and how many of all 25: those
+/// of the other kind count that have what is read.
+const FILTERS_IN_C: [(&str, usize, usize); 6] = [
+    ("return sale->number < 3;", 3, 6),
+    ("return sale->state == SHOP_SALE_STATE_BUSY && sale->change < 0;", 1, 1),
+    ("return trackway_string_matches(sale, sale->item, TRACKWAY_STRING(\"ap*\"));", 10, 10),
+    ("return trackway_any(sale, sale->parts, SHOP_SALE_PARTS_ELEMENT, above);", 6, 6),
+    ("return trackway_float_compare(sale, sale->price, TRACKWAY_FLOAT(9.0)) > 0;", 1, 1),
+    ("return trackway_count(sale, 0) % 7 == 0;", 3, 4),
+];
+
+/// RUN a header of a trace's events, filters that include it through clang, and a print with each.
+/// EXPECT as many events as each is true of; what cannot be meant is said.
+#[test]
+fn filters_in_c_take_the_events_that_they_are_true_of() {
+    if !has("clang") {
+        return skipped("clang is not installed");
+    }
+    let world = World::new("print-filter-object");
+    let program = world.compile("sales", PROGRAM, true, &[]);
+    let trace = world.record(&["--on", "shop:*"], &[program]).trace;
+    let mut header = world.trackway(&["filter", "header", "shop:*", "--trace"]);
+    let header = header.arg(&trace).output().expect("trackway runs");
+    assert!(header.status.success(), "{}", said(&header));
+    fs::write(world.path("shop.h"), header.stdout).expect("a file");
+    for (body, sales, all) in FILTERS_IN_C {
+        let source = format!(
+            "#include \"shop.h\"\n\
+             TRACKWAY_FUNCTION trackway_unsigned above(const void *frame, trackway_unsigned part)\n\
+             {{ (void)frame; return part > 20; }}\n\
+             TRACKWAY_FILTER(shop_sale, sale) {{ {body} }}\n"
+        );
+        fs::write(world.path("filter.c"), source).expect("a file");
+        let mut clang = world.command("clang");
+        clang.args(["-O2", "-target", "bpf", "-fno-jump-tables", "-Wall", "-Werror", "-I"]);
+        let output = clang.arg(source_dir().join("include")).args(["-c", "filter.c"]).output();
+        let output = output.expect("clang runs");
+        assert!(output.status.success(), "{body}: {}", said(&output));
+        let object = world.path("filter.o");
+        let object = object.to_str().expect("a path that is text");
+        for (name, events) in
+            [(object.to_owned(), all), (format!("shop:sale: {object}"), sales + 5)]
+        {
+            let output = print(&world, &trace, &["--filter-object", &name, "--count"]);
+            let counted = String::from_utf8_lossy(&output.stdout).into_owned();
+            assert_eq!(counted, format!("{events}\n"), "{body}: {}", said(&output));
+        }
+        let explained = world.trackway(&["filter", "explain", "--object", object]).output();
+        let explained = explained.expect("trackway runs");
+        let text = String::from_utf8_lossy(&explained.stdout).into_owned();
+        for part in ["Filter shop_sale\n", "\nFrame\n", "\nBytecode\n   0  ", "Verified: "] {
+            assert!(text.contains(part), "{part:?}: {text}{}", said(&explained));
+        }
+        let mut compile = world.trackway(&["filter", "compile", object, "-o"]);
+        let output = compile.arg(world.path("filter.twf")).output().expect("trackway runs");
+        assert!(output.status.success(), "{}", said(&output));
+        assert!(fs::read(world.path("filter.twf")).expect("an object").starts_with(b"twf"));
+    }
+    // Needs that no event has, a file that is none, an event that is not known.
+    let object = world.path("filter.o");
+    let elsewhere = format!("shop:close: {}", object.display());
+    let output = print(&world, &trace, &["--filter-object", &elsewhere, "--count"]);
+    assert!(output.status.success(), "it reads nothing but its own memory: {}", said(&output));
+    let source = "#include \"shop.h\"\nTRACKWAY_FILTER(shop_sale, s) { return s->change > 1; }\n";
+    fs::write(world.path("filter.c"), source).expect("a file");
+    let mut clang = world.command("clang");
+    clang.args(["-O2", "-target", "bpf", "-I"]).arg(source_dir().join("include"));
+    assert!(clang.args(["-c", "filter.c"]).status().expect("clang runs").success());
+    let output = print(&world, &trace, &["--filter-object", &elsewhere]);
+    assert_eq!(output.status.code(), Some(2));
+    assert!(said(&output).contains("all that the object reads: change (signed)"));
+    let output = print(&world, &trace, &["--filter-object", "filter.c"]);
+    assert_eq!(output.status.code(), Some(2));
+    assert!(said(&output).contains("filter.c: it is no object file for BPF"), "{}", said(&output));
+    let mut header = world.trackway(&["filter", "header", "shop:nothing", "--trace"]);
+    let output = header.arg(&trace).output().expect("trackway runs");
+    assert_eq!(output.status.code(), Some(2));
+    assert!(said(&output).contains("shop:nothing: no kind of event"), "{}", said(&output));
 }

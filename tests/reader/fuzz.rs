@@ -91,6 +91,11 @@ fn filters_as_people_write_them() {
 }
 
 #[test]
+fn filters_in_c() {
+    smoke("elf");
+}
+
+#[test]
 fn filters_for_traced_programs() {
     smoke("filter");
 }

@@ -207,6 +207,7 @@ pub(crate) enum Format {
 ///   trackway print trackway-20261121-093000
 ///   trackway print --on 'myapp:req*' --begin 09:30 --end 09:31 DIR
 ///   trackway print --filter 'status >= 400 && path == "/api/*"' DIR
+///   trackway print --filter-object slow.o DIR
 ///   trackway print --format json DIR | jq .fields
 ///   trackway print --stats DIR
 ///   trackway print --follow DIR
@@ -252,6 +253,9 @@ pub(crate) struct PrintArguments {
     #[arg(long, value_name = "[PATTERN: ]EXPR", allow_hyphen_values = true,
         conflicts_with_all = ["stats", "details"])]
     pub(crate) filter: Vec<String>,
+    /// Show the events that this filter in C takes, as clang -target bpf has compiled it
+    #[arg(long, value_name = "[PATTERN: ]FILE", conflicts_with_all = ["stats", "details"])]
+    pub(crate) filter_object: Vec<PathBuf>,
     /// Show dates
     #[arg(long)]
     pub(crate) clock_date: bool,

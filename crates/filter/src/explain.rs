@@ -2,8 +2,9 @@
 
 use trackway_jit::helper::{Helper, Word};
 use trackway_jit::insn::{
-    CALL, EXIT, Insn, LDDW, LDDW_FUNCTION, alu, class, jump, mode, size, source,
+    CALL, EXIT, Insn, LDDW, LDDW_FUNCTION, alu, call, class, jump, mode, size, source,
 };
+use trackway_jit::listing::Line;
 
 use crate::object::Alternative;
 use crate::text::Text;
@@ -89,7 +90,10 @@ const EDGES_BEFORE: usize = 4;
 /// The bytecode, a line for each instruction: its number, its bytes, what it does, what that is.
 pub fn listing(alternative: &Alternative) -> String {
     let mut text = String::new();
-    for program in &alternative.programs {
+    for (place, program) in alternative.programs.iter().enumerate() {
+        if place > 0 {
+            text.push_str(&format!("\nProgram {place}\n"));
+        }
         let mut insns = program.iter().enumerate();
         while let Some((number, insn)) = insns.next() {
             let second = if insn.op == LDDW { insns.next() } else { None };
@@ -127,6 +131,9 @@ fn instruction(
             let bits = u64::from(second.immediate as u32) << 32 | u64::from(immediate as u32);
             (format!("r{dst} = {bits:#x} ll"), constant(alternative, bits))
         }
+        (_, CALL) if src == call::FUNCTION => {
+            (format!("call function {}", number as i64 + 1 + i64::from(immediate)), nothing())
+        }
         (_, CALL) => {
             let helper = Helper::from_number(immediate).map_or("?", Helper::name);
             (format!("call {helper}#{immediate}"), nothing())
@@ -145,13 +152,15 @@ fn instruction(
             let need = need.map_or_else(nothing, |need| format!("{half} {}", need.path));
             (format!("r{dst} = *(u32 *)(r{src} {offset:+})"), need)
         }
-        (class::STX, _) => (format!("*(u64 *)(r{dst} {offset:+}) = r{src}"), nothing()),
+        (class::STX, _) if op == class::STX | size::DW | mode::MEM => {
+            (format!("*(u64 *)(r{dst} {offset:+}) = r{src}"), nothing())
+        }
         (class::JMP, _) if op & 0xf0 == jump::JA => (format!("goto {target}"), nothing()),
         (class::JMP, _) => {
             let relation = relation(op & 0xf0);
             (format!("if r{dst} {relation} {operand} goto {target}"), nothing())
         }
-        (class::ALU64, _) => match op & 0xf0 {
+        (class::ALU64, _) if !is_other_arithmetic(insn) => match op & 0xf0 {
             alu::MOV => (format!("r{dst} = {operand}"), nothing()),
             alu::NEG => (format!("r{dst} = -r{dst}"), nothing()),
             code => {
@@ -159,7 +168,8 @@ fn instruction(
                 (format!("r{dst} {sign}{}= {operand}", operation(code)), nothing())
             }
         },
-        _ => (format!("{op:#04x}"), nothing()),
+        // What filters in C have besides.
+        _ => (Line { insn, next: second }.to_string(), nothing()),
     }
 }
 
@@ -183,6 +193,12 @@ fn edges(program: &[Insn], call: usize) -> String {
         (Some(first), Some(last)) => format!("{first}…{last}"),
         _ => String::new(),
     }
+}
+
+/// Whether arithmetic is none of those that expressions become: byte swaps, moves with a sign.
+const fn is_other_arithmetic(insn: Insn) -> bool {
+    let code = insn.op & 0xf0;
+    code == alu::END || code == alu::MOV && insn.offset != 0
 }
 
 /// The string that a word is, if it is one of the constants.

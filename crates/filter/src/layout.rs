@@ -5,6 +5,8 @@
 
 use trackway_schema::{EventDescription, FieldKind, Label, Scalar};
 
+use crate::types::{Place, Root, Step};
+
 /// An event's fields, and what else a filter on it can name.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Layout {
@@ -121,6 +123,30 @@ impl Layout {
             contexts: Self::program_contexts(),
             applications: Vec::new(),
         }
+    }
+
+    /// The type of what is at a place, if there is such.
+    pub fn find(&self, place: &Place) -> Option<&Type> {
+        let members = match place.root {
+            Root::Field => &self.fields,
+            Root::Context => &self.contexts,
+            Root::Application => &self.applications,
+        };
+        let named = |members: &'_ [Member], name: &str| {
+            members.iter().position(|member| member.name == name)
+        };
+        let mut of = &members.get(named(members, &place.name)?)?.of;
+        for step in &place.steps {
+            of = match (step, of) {
+                (Step::Member(name), Type::Structure(members)) => {
+                    &members.get(named(members, name)?)?.of
+                }
+                (Step::Element(index), Type::Array(element, count)) if index < count => element,
+                (Step::Element(_), Type::Sequence(element)) => element,
+                _ => return None,
+            };
+        }
+        Some(of)
     }
 
     /// Contexts of every traced program.

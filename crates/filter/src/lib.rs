@@ -13,6 +13,9 @@
 //! | `emit` | the graph | eBPF, registers, constants |
 //! | [`object`] | bytecode for all kinds of events | bytes |
 //!
+//! Filters in C come from [`elf`] files, as the same objects; [`mod@header`] says to them what
+//! events have.
+//!
 //! [`mod@evaluate`] answers by the typed tree itself; the answers are the same. [`explain`] shows
 //! what was made.
 //!
@@ -62,12 +65,14 @@
 #![forbid(unsafe_code)]
 
 pub mod compile;
+pub mod elf;
 mod emit;
 pub mod error;
 pub mod evaluate;
 pub mod explain;
 mod generic;
 mod graph;
+pub mod header;
 pub mod layout;
 pub mod number;
 pub mod object;

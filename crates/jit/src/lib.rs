@@ -19,6 +19,7 @@ pub mod interpret;
 pub mod listing;
 pub mod object;
 pub mod program;
+pub mod scan;
 pub mod verify;
 pub mod x86;
 

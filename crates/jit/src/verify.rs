@@ -14,7 +14,7 @@ mod state;
 mod walk;
 
 pub use functions::Function;
-pub(crate) use functions::target;
+pub(crate) use functions::{Marks, target};
 pub use rejection::{Reason, Rejection};
 pub use state::State;
 pub(crate) use walk::{jump_target, size_bytes};

@@ -7,6 +7,7 @@
 //! is watched from outside, by whoever calls.
 #![deny(unsafe_code)]
 
+mod elf;
 mod expression;
 mod filter;
 mod folder;
@@ -15,6 +16,7 @@ mod mutate;
 mod packets;
 mod session;
 
+pub use elf::elf;
 pub use expression::expression;
 pub use filter::filter;
 pub use folder::folder;
@@ -78,7 +80,7 @@ const MEMORY: Bound = Bound { per_byte: 256, base: 16 << 20 };
 const ALLOCATIONS: Bound = Bound { per_byte: 16, base: 256 << 10 };
 
 /// All of them.
-pub const TARGETS: [Target; 8] = [
+pub const TARGETS: [Target; 9] = [
     Target {
         name: "tsdl",
         run: tsdl,
@@ -128,6 +130,13 @@ pub const TARGETS: [Target; 8] = [
         values: expression::INSNS,
         memory: expression::MEMORY,
         allocations: expression::ALLOCATIONS,
+    },
+    Target {
+        name: "elf",
+        run: elf,
+        values: elf::INSNS,
+        memory: elf::MEMORY,
+        allocations: elf::ALLOCATIONS,
     },
     Target {
         name: "filter",

@@ -1,6 +1,10 @@
 //! `trackway filter`: what filters are made of, for people.
 
 mod assembly;
+mod header;
+mod object;
+
+pub(crate) use object::read as read_file;
 
 use std::fmt::Write as _;
 use std::io::Write;
@@ -13,9 +17,10 @@ use trackway_filter::compile::{CompiledFor, compile_for};
 use trackway_filter::error::Error;
 use trackway_filter::explain;
 use trackway_filter::layout::Layout;
+use trackway_filter::object::Alternative;
 use trackway_filter::parse::split_pattern;
 use trackway_jit::Kind;
-use trackway_jit::object::Object;
+use trackway_jit::object::{Alternative as Read, Object};
 use trackway_reader::{Found, layouts, open};
 
 use crate::patterns::matches;
@@ -31,6 +36,8 @@ pub(crate) struct Arguments {
 #[derive(Debug, Subcommand)]
 enum Verb {
     Explain(ExplainArguments),
+    Header(header::Arguments),
+    Compile(object::Arguments),
 }
 
 /// Show what becomes of a filter: its tree, its bytecode, its machine code.
@@ -40,6 +47,7 @@ enum Verb {
 ///   trackway filter explain 'status >= 400 && path == "/api/*"' --event myapp:request
 ///   trackway filter explain 'myapp:*: status >= 400'
 ///   trackway filter explain 'next_prio < 100' --event sched_switch --trace DIR
+///   trackway filter explain --object slow.o
 ///
 /// Events are those of programs that are, or were, there, as trackway list shows them, or those of
 /// a trace. For each combination of types that the named fields have in them there is bytecode.
@@ -47,14 +55,21 @@ enum Verb {
 #[command(verbatim_doc_comment)]
 struct ExplainArguments {
     /// The expression; PATTERN in front says which events it is about
-    #[arg(value_name = "[PATTERN: ]EXPR", allow_hyphen_values = true)]
-    filter: String,
+    #[arg(
+        value_name = "[PATTERN: ]EXPR",
+        allow_hyphen_values = true,
+        required_unless_present = "object"
+    )]
+    filter: Option<String>,
     /// The event that it is about
     #[arg(long, value_name = "NAME")]
     event: Option<String>,
     /// Look for events in this trace, or what a session of this name records
     #[arg(long, value_name = "DIR")]
     trace: Option<PathBuf>,
+    /// Instead of an expression: a filter in C, as clang -target bpf has compiled it
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["filter", "event", "trace"])]
+    object: Option<PathBuf>,
 }
 
 /// Does what was asked for.
@@ -63,8 +78,19 @@ struct ExplainArguments {
 ///
 /// If there are no such events, or the filter makes no sense for them.
 pub(crate) fn run(arguments: Arguments, output: &mut dyn Write) -> anyhow::Result<ExitCode> {
-    let Verb::Explain(arguments) = arguments.verb;
-    let (pattern, expression) = split_pattern(&arguments.filter);
+    match arguments.verb {
+        Verb::Explain(ExplainArguments { object: Some(file), .. }) => {
+            object::explain(&file, output)
+        }
+        Verb::Explain(arguments) => explain(arguments, output),
+        Verb::Header(arguments) => header::run(arguments, output),
+        Verb::Compile(arguments) => object::compile(&arguments),
+    }
+}
+
+fn explain(arguments: ExplainArguments, output: &mut dyn Write) -> anyhow::Result<ExitCode> {
+    let filter = arguments.filter.unwrap_or_default();
+    let (pattern, expression) = split_pattern(&filter);
     let is_meant = |layout: &Layout| {
         let named = arguments.event.as_deref().is_none_or(|event| matches(event, &layout.event));
         named && pattern.is_none_or(|pattern| matches(pattern, &layout.event))
@@ -117,14 +143,20 @@ fn text(compiled: &CompiledFor, layouts: &[Layout]) -> anyhow::Result<String> {
         names.dedup();
         writeln!(text, "{separator}For {}", names.join(", "))?;
         writeln!(text, "\nTree\n{}", indented(&explain::tree(filter)))?;
-        writeln!(text, "Frame")?;
-        for (slot, need) in written.needs.iter().enumerate() {
-            writeln!(text, "{:6}  {:10}  {}", 8 * slot, kind(need.kind), need.path)?;
-        }
-        writeln!(text, "\nBytecode\n{}", explain::listing(written))?;
-        text += &assembly::of(read)?;
+        push_code(&mut text, written, read)?;
     }
     Ok(text)
+}
+
+/// What there is behind the tree: slots, bytecode, machine code.
+fn push_code(text: &mut String, written: &Alternative, read: Read<'_>) -> anyhow::Result<()> {
+    writeln!(text, "Frame")?;
+    for (slot, need) in written.needs.iter().enumerate() {
+        writeln!(text, "{:6}  {:10}  {}", 8 * slot, kind(need.kind), need.path)?;
+    }
+    writeln!(text, "\nBytecode\n{}", explain::listing(written))?;
+    *text += &assembly::of(read)?;
+    Ok(())
 }
 
 fn indented(text: &str) -> String {

@@ -8,6 +8,7 @@ mod check;
 mod compare;
 mod function;
 mod name;
+mod place;
 mod suggest;
 
 use trackway_jit::Kind;

@@ -1,4 +1,4 @@
-//! The cases of `crates/filter/cases`, one in a file; its README says how they are written.
+//! The cases of `crates/filter/cases`, answered in every way that there is.
 
 use std::fs;
 use std::path::Path;
@@ -6,42 +6,11 @@ use std::path::Path;
 use trackway_filter::compile::compile;
 use trackway_filter::evaluate::{State, evaluate};
 
-use super::event::{Event, Now, Script};
+use super::case::{Case, read};
+use super::event::Now;
+use super::frame::Frame;
 use super::machine::Machine;
-use super::runner::{Frame, Runner, inspect};
-
-#[derive(Default)]
-struct Case {
-    event: Event,
-    filter: String,
-    answers: Vec<bool>,
-    error: Option<String>,
-    hint: Option<String>,
-    warnings: Vec<String>,
-    script: Script,
-}
-
-fn read(text: &str) -> Case {
-    let mut case = Case::default();
-    case.event.layout.event = "app:event".into();
-    for line in text.lines().filter(|line| !line.trim().is_empty() && !line.starts_with('#')) {
-        let (word, rest) = line.split_once(' ').expect("a word and more");
-        let numbers = || rest.split(' ').map(|n| n.parse().expect("a number")).collect();
-        match word {
-            "event" => case.event.layout.event = rest.into(),
-            "filter" => case.filter = rest.into(),
-            "answer" => case.answers = rest.split(' ').map(|answer| answer == "true").collect(),
-            "error" => case.error = Some(rest.into()),
-            "hint" => case.hint = Some(rest.into()),
-            "warning" => case.warnings.push(rest.into()),
-            "time" => case.script.times = numbers(),
-            "random" => case.script.randoms = numbers(),
-            root => case.event.add(root, rest),
-        }
-    }
-    assert!(case.answers.is_empty() != case.error.is_none(), "an answer or an error");
-    case
-}
+use super::runner::{Runner, inspect};
 
 fn check(case: &Case) -> Result<(), String> {
     let text = &case.filter;

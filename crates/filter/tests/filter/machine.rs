@@ -14,7 +14,7 @@ use trackway_jit::x86::{INSN_CODE_BYTES_MAX, emit};
 use trackway_testkit::pages::Executable;
 
 use super::event::Script;
-use super::runner;
+use super::frame;
 
 thread_local! {
     /// The world that helpers ask.
@@ -64,7 +64,7 @@ impl Machine {
     }
 
     /// The answers of the interpreter and, where there is some, of the machine code.
-    pub(crate) fn answers(&mut self, frame: &runner::Frame, now: usize) -> [bool; 2] {
+    pub(crate) fn answers(&mut self, frame: &frame::Frame, now: usize) -> [bool; 2] {
         let first = self.within(0, frame, now, |verified, frame, _| {
             let outcome = interpret::run(std::slice::from_ref(verified), frame);
             outcome.expect("verified").answer != 0
@@ -83,7 +83,7 @@ impl Machine {
     fn within(
         &mut self,
         which: usize,
-        from: &runner::Frame,
+        from: &frame::Frame,
         now: usize,
         run: impl FnOnce(&Verified<'_>, &Frame<'_>, Option<&Executable>) -> bool,
     ) -> bool {

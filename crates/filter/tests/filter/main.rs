@@ -3,8 +3,10 @@
 //! code. All must agree.
 
 mod any;
+mod case;
 mod cases;
 mod event;
+mod frame;
 mod hostile;
 mod machine;
 mod messages;

@@ -7,8 +7,9 @@ use trackway_filter::evaluate::{State, evaluate};
 use trackway_jit::insn::{Insn, alu, class, jump, source};
 
 use super::event::{Event, Now, Script};
+use super::frame::Frame;
 use super::machine::Machine;
-use super::runner::{Frame, Runner, inspect};
+use super::runner::{Runner, inspect};
 
 /// How often a random event happens.
 const TIMES: usize = 3;

@@ -5,65 +5,14 @@ use trackway_filter::evaluate::{State, World, string_hash};
 use trackway_filter::number;
 use trackway_filter::object::Alternative;
 use trackway_filter::types::Type;
+use trackway_jit::STACK_BYTES;
 use trackway_jit::helper::{Helper, Word};
 use trackway_jit::insn::{
     CALL, EXIT, Insn, LDDW, LDDW_FUNCTION, alu, class, jump, mode, size, source,
 };
-use trackway_jit::{Kind, STACK_BYTES};
 use trackway_schema::Scalar;
 
-use super::event::Datum;
-
-/// A filter's frame: a slot for each need, and the bytes behind.
-pub(crate) struct Frame {
-    slots: Vec<u64>,
-    bytes: Vec<u8>,
-}
-
-impl Frame {
-    /// The frame of an event, or `None` if it lacks a need.
-    pub(crate) fn of(
-        alternative: &Alternative,
-        find: impl Fn(&str) -> Option<Datum>,
-    ) -> Option<Self> {
-        let mut frame = Self { slots: Vec::new(), bytes: b"before".to_vec() };
-        for need in &alternative.needs {
-            let slot = match (need.kind, find(&need.path)?) {
-                (Kind::Signed | Kind::Unsigned | Kind::Float, Datum::Number(bits)) => bits,
-                (Kind::String, Datum::String(bytes)) => frame.word(&bytes, bytes.len()),
-                (Kind::Sequence, Datum::Sequence(elements, scalar)) => {
-                    let width = scalar.size_bytes();
-                    let mut bytes = Vec::new();
-                    for element in &elements {
-                        let element = match scalar {
-                            Scalar::F32 => (f64::from_bits(*element) as f32).to_bits().into(),
-                            _ => *element,
-                        };
-                        bytes.extend(&element.to_le_bytes()[..width]);
-                    }
-                    frame.word(&bytes, elements.len())
-                }
-                (kind, datum) => panic!("{} is asked for as {kind:?}: {datum:?}", need.path),
-            };
-            frame.slots.push(slot);
-        }
-        Some(frame)
-    }
-
-    pub(crate) fn slots(&self) -> &[u64] {
-        &self.slots
-    }
-
-    pub(crate) fn bytes(&self) -> &[u8] {
-        &self.bytes
-    }
-
-    fn word(&mut self, bytes: &[u8], length: usize) -> u64 {
-        let offset = self.bytes.len() as u32;
-        self.bytes.extend(bytes);
-        Word { offset, length: length as u32, is_constant: false }.to_bits()
-    }
-}
+use super::frame::Frame;
 
 /// What a register or a place on the stack holds.
 #[derive(Clone, Copy, PartialEq, Debug)]
@@ -121,7 +70,7 @@ impl Runner<'_> {
                 }
                 (class::LDX, op) if op == class::LDX | size::W | mode::MEM => {
                     assert_eq!((registers[src], insn.offset % 4), (Held::Frame, 0), "a half");
-                    let slot = self.frame.slots[insn.offset as usize / 8].to_le_bytes();
+                    let slot = self.frame.slots()[insn.offset as usize / 8].to_le_bytes();
                     let half = slot[insn.offset as usize % 8..].first_chunk().expect("a half");
                     registers[dst] = Held::Number(u32::from_le_bytes(*half).into());
                 }
@@ -129,7 +78,7 @@ impl Runner<'_> {
                     assert_eq!(op, class::LDX | size::DW | mode::MEM);
                     assert_eq!(insn.offset % 8, 0);
                     registers[dst] = match registers[src] {
-                        Held::Frame => Held::Number(self.frame.slots[insn.offset as usize / 8]),
+                        Held::Frame => Held::Number(self.frame.slots()[insn.offset as usize / 8]),
                         Held::StackEnd => stack[stack_index(insn.offset)],
                         held => panic!("a load from {held:?}"),
                     };
@@ -155,7 +104,7 @@ impl Runner<'_> {
 
     fn bytes(&self, word: u64, width: usize) -> &[u8] {
         let word = Word::from_bits(word);
-        let bytes = if word.is_constant { &self.alternative.constants } else { &self.frame.bytes };
+        let bytes = if word.is_constant { &self.alternative.constants } else { self.frame.bytes() };
         let from = word.offset as usize;
         bytes.get(from..from + word.length as usize * width).unwrap_or_default()
     }

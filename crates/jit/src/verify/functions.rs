@@ -82,18 +82,19 @@ impl Functions {
 }
 
 /// One bit for each instruction.
-pub(super) struct Marks([u64; INSTRUCTIONS_MAX / 64]);
+#[derive(Debug)]
+pub(crate) struct Marks([u64; INSTRUCTIONS_MAX / 64]);
 
 impl Marks {
-    pub(super) const NONE: Self = Self([0; INSTRUCTIONS_MAX / 64]);
+    pub(crate) const NONE: Self = Self([0; INSTRUCTIONS_MAX / 64]);
 
-    pub(super) fn set(&mut self, insn: usize) {
+    pub(crate) fn set(&mut self, insn: usize) {
         if let Some(word) = self.0.get_mut(insn / 64) {
             *word |= 1 << (insn % 64);
         }
     }
 
-    pub(super) fn has(&self, insn: usize) -> bool {
+    pub(crate) fn has(&self, insn: usize) -> bool {
         self.0.get(insn / 64).is_some_and(|word| word >> (insn % 64) & 1 != 0)
     }
 }

@@ -2,7 +2,7 @@
 
 use trackway_ctf::read::{EventClass, StreamClass, Struct, Type};
 use trackway_filter::layout::{Float, Integer, Layout, Member, Type as Kind};
-use trackway_schema::Label;
+use trackway_schema::{Label, Scalar};
 
 /// How deep structures are described: types are as deep as whoever wrote the metadata likes.
 const DEPTH_MAX: usize = 16;
@@ -53,7 +53,8 @@ fn kind(of: &Type, depth: usize) -> Kind {
             });
             Kind::Integer(number(labels.integer(), named.collect()))
         }
-        // What is read is an f64, whatever was recorded.
+        // What is read is an f64, whatever was recorded: the width is that of elements.
+        Type::Float(float) if float.bits() == 32 => Kind::Float(Float::F32),
         Type::Float(_) => Kind::Float(Float::F64),
         Type::Text | Type::WideText(_) => Kind::String,
         Type::Array(array) if array.is_text() => Kind::String,
@@ -68,5 +69,21 @@ fn kind(of: &Type, depth: usize) -> Kind {
 }
 
 fn number(of: &trackway_ctf::read::Integer, labels: Vec<Label>) -> Integer {
-    Integer { is_signed: of.is_signed(), bits: of.bits(), scalar: None, labels }
+    Integer { is_signed: of.is_signed(), bits: of.bits(), scalar: scalar(of), labels }
+}
+
+/// What it is in a record of a traced program, if it is as wide as anything there.
+fn scalar(of: &trackway_ctf::read::Integer) -> Option<Scalar> {
+    Some(match (of.is_signed(), of.bits()) {
+        (true, 8) => Scalar::I8,
+        (true, 16) => Scalar::I16,
+        (true, 32) => Scalar::I32,
+        (true, 64) => Scalar::I64,
+        (false, 8) if of.is_boolean() => Scalar::Bool,
+        (false, 8) => Scalar::U8,
+        (false, 16) => Scalar::U16,
+        (false, 32) => Scalar::U32,
+        (false, 64) => Scalar::U64,
+        _ => return None,
+    })
 }

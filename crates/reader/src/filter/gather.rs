@@ -2,7 +2,7 @@
 
 use trackway_ctf::read::{Enumeration, EventSink, Integer, Member, Scope, Sink};
 use trackway_filter::evaluate::Values;
-use trackway_filter::types::{Filter, Need, Root, Step};
+use trackway_filter::types::{Place as Path, Root, Step};
 
 /// Where in an event a filter's needs are: a tree of names and elements.
 #[derive(Debug)]
@@ -24,24 +24,25 @@ const FIELDS: usize = 0;
 const CONTEXTS: usize = 1;
 
 impl Plan {
-    pub(crate) fn new(filter: &Filter) -> Self {
+    /// The plan for these needs, each at another place.
+    pub(crate) fn new<'n>(needs: impl ExactSizeIterator<Item = &'n Path>) -> Self {
         let mut plan =
-            Self { places: vec![Place::default(), Place::default()], needs: filter.needs.len() };
-        for (number, need) in filter.needs.iter().enumerate() {
+            Self { places: vec![Place::default(), Place::default()], needs: needs.len() };
+        for (number, need) in needs.enumerate() {
             plan.add(number, need);
         }
         plan
     }
 
-    fn add(&mut self, number: usize, need: &Need) {
-        let root = match need.place.root {
+    fn add(&mut self, number: usize, need: &Path) {
+        let root = match need.root {
             Root::Field => FIELDS,
             Root::Context => CONTEXTS,
             // No trace has such.
             Root::Application => return,
         };
-        let mut at = self.member(root, &need.place.name);
-        for step in &need.place.steps {
+        let mut at = self.member(root, &need.name);
+        for step in &need.steps {
             at = match step {
                 Step::Member(name) => self.member(at, name),
                 Step::Element(index) => self.element(at, *index),

@@ -4,6 +4,7 @@
 //! ```text
 //! class    what a class of events has, as filters name it
 //! gather   the values that a filter asks for, taken while an event is decoded
+//! object   filters in C, which are bytecode
 //! ```
 //!
 //! An event that lacks what a filter asks for is not taken by it, as when it is recorded. Streams
@@ -14,6 +15,7 @@
 
 mod class;
 mod gather;
+mod object;
 
 use trackway_ctf::read::{Body, DecodeError, EventClass, StreamClass, Trace};
 use trackway_filter::error::{Error, Topic};
@@ -21,8 +23,10 @@ use trackway_filter::evaluate::{State, World, evaluate};
 use trackway_filter::layout::Layout;
 use trackway_filter::parse::{parse, split_pattern};
 use trackway_filter::types::{Filter, check};
+use trackway_jit::frame::Cell;
 
 use gather::Plan;
+use object::Compiled;
 
 pub(crate) use gather::Gather;
 
@@ -39,7 +43,14 @@ pub struct Filters {
 struct Wanted {
     /// Names of the events that it is about; `None`: all.
     pattern: Option<String>,
-    expression: String,
+    what: What,
+}
+
+/// What of events is asked.
+#[derive(Debug, Clone)]
+enum What {
+    Expression(String),
+    Object(Compiled),
 }
 
 /// What is wrong with a filter, in lines for people.
@@ -76,9 +87,30 @@ impl Filters {
         let filter = |text: &'t str| {
             let (pattern, expression) = split_pattern(text);
             parse(expression).map_err(|error| FilterError(error.render(expression)))?;
-            Ok(Wanted { pattern: pattern.map(str::to_owned), expression: expression.to_owned() })
+            let what = What::Expression(expression.to_owned());
+            Ok(Wanted { pattern: pattern.map(str::to_owned), what })
         };
         Ok(Self { all: texts.into_iter().map(filter).collect::<Result<_, _>>()?, matches })
+    }
+
+    /// One more, in C: the bytes of its object, for events whose name matches `pattern`.
+    ///
+    /// # Errors
+    ///
+    /// If they are no object, or what is in it is refused.
+    pub fn add_object(
+        &mut self,
+        pattern: Option<&str>,
+        bytes: &'static [u8],
+    ) -> Result<(), FilterError> {
+        let what = What::Object(Compiled::new(bytes)?);
+        self.all.push(Wanted { pattern: pattern.map(str::to_owned), what });
+        Ok(())
+    }
+
+    /// Whether there is none.
+    pub fn is_empty(&self) -> bool {
+        self.all.is_empty()
     }
 
     /// Checks the filters against what there is in traces; what may not be meant, for people.
@@ -111,10 +143,8 @@ impl Filters {
         let layout = class::layout(stream, event);
         let all = self.all.iter().enumerate();
         let about = all.filter(|(_, wanted)| wanted.is_about(event, self.matches));
-        let filters = about.map(|(number, wanted)| {
-            let filter = check(&wanted.expression, &layout).ok()?;
-            Some(ClassFilter { number, plan: Plan::new(&filter), filter })
-        });
+        let filters = about
+            .map(|(number, wanted)| Some(ClassFilter { number, of: wanted.of_class(&layout)? }));
         Some(ClassFilters { filters: filters.collect::<Option<_>>()? })
     }
 }
@@ -125,14 +155,30 @@ impl Wanted {
         self.pattern.as_ref().is_none_or(|pattern| matches(pattern, name))
     }
 
+    /// What decides about events with this layout, if it can be asked of them.
+    fn of_class(&self, layout: &Layout) -> Option<OfClass> {
+        Some(match &self.what {
+            What::Expression(expression) => {
+                let filter = check(expression, layout).ok()?;
+                let plan = Plan::new(filter.needs.iter().map(|need| &need.place));
+                OfClass::Expression(plan, filter)
+            }
+            What::Object(object) => OfClass::Object(object.of_class(layout)?),
+        })
+    }
+
     fn check<'t>(
         &self,
         classes: impl Iterator<Item = (&'t StreamClass, &'t EventClass)>,
     ) -> Result<Vec<String>, FilterError> {
+        let expression = match &self.what {
+            What::Expression(expression) => expression,
+            What::Object(object) => return self.check_object(object, classes),
+        };
         let mut worst: Option<Error> = None;
         let mut good = None;
         for (stream, event) in classes {
-            match check(&self.expression, &class::layout(stream, event)) {
+            match check(expression, &class::layout(stream, event)) {
                 Ok(filter) => good = Some(filter),
                 // Of several, that of an event that has such a field.
                 Err(error) if worst.as_ref().is_none_or(|worst| is_closer(&error, worst)) => {
@@ -143,12 +189,27 @@ impl Wanted {
         }
         let Some(filter) = good else {
             return match worst {
-                Some(error) => Err(FilterError(error.render(&self.expression))),
+                Some(error) => Err(FilterError(error.render(expression))),
                 None => Ok(vec![self.about_nothing()]),
             };
         };
-        let expression = &self.expression;
         Ok(filter.warnings.iter().map(|warning| warning.render(expression)).collect())
+    }
+
+    fn check_object<'t>(
+        &self,
+        object: &Compiled,
+        classes: impl Iterator<Item = (&'t StreamClass, &'t EventClass)>,
+    ) -> Result<Vec<String>, FilterError> {
+        let mut layouts = classes.map(|(stream, event)| class::layout(stream, event)).peekable();
+        if layouts.peek().is_none() {
+            return Ok(vec![self.about_nothing()]);
+        }
+        if layouts.any(|layout| object.of_class(&layout).is_some()) {
+            return Ok(Vec::new());
+        }
+        let needs = object.needs();
+        Err(FilterError(format!("no kind of event has all that the object reads: {needs}")))
     }
 
     fn about_nothing(&self) -> String {
@@ -168,8 +229,50 @@ fn is_closer(error: &Error, than: &Error) -> bool {
 struct ClassFilter {
     /// Its place among [`Filters`].
     number: usize,
-    plan: Plan,
-    filter: Filter,
+    of: OfClass,
+}
+
+/// What decides.
+enum OfClass {
+    Expression(Plan, Filter),
+    Object(object::OfClass),
+}
+
+/// What a filter remembers.
+#[derive(Debug, Default)]
+struct Memory {
+    expression: State,
+    object: Vec<Cell>,
+}
+
+impl ClassFilter {
+    fn plan(&self) -> &Plan {
+        match &self.of {
+            OfClass::Expression(plan, _) => plan,
+            OfClass::Object(object) => &object.plan,
+        }
+    }
+
+    fn cells(&self) -> usize {
+        match &self.of {
+            OfClass::Expression(_, filter) => filter.cells,
+            OfClass::Object(object) => object.cells,
+        }
+    }
+
+    fn takes(&self, values: &Gather, memory: &mut Memory, moment: &mut Moment) -> bool {
+        match &self.of {
+            OfClass::Expression(_, filter) => {
+                evaluate(filter, values, &mut memory.expression, moment)
+            }
+            OfClass::Object(object) => {
+                if memory.object.len() < object.cells {
+                    memory.object.resize_with(object.cells, Cell::default);
+                }
+                object.takes(values, &memory.object, moment)
+            }
+        }
+    }
 }
 
 /// The filters that decide about one class of events.
@@ -180,7 +283,7 @@ pub(crate) struct ClassFilters {
 impl ClassFilters {
     /// Whether one of them remembers something from one event to the next.
     pub(crate) fn remember(&self) -> bool {
-        self.filters.iter().any(|one| one.filter.cells > 0)
+        self.filters.iter().any(|one| one.cells() > 0)
     }
 
     /// Whether all of them take an event. They remember nothing.
@@ -194,9 +297,9 @@ impl ClassFilters {
         gather: &mut Gather,
     ) -> Result<bool, DecodeError> {
         let mut moment = Moment::of(body);
-        for ClassFilter { plan, filter, .. } in &self.filters {
-            body.look(&mut gather.begin(plan))?;
-            if !evaluate(filter, gather, &mut State::default(), &mut moment) {
+        for filter in &self.filters {
+            body.look(&mut gather.begin(filter.plan()))?;
+            if !filter.takes(gather, &mut Memory::default(), &mut moment) {
                 return Ok(false);
             }
         }
@@ -211,7 +314,7 @@ impl ClassFilters {
     pub(crate) fn ask(&self, body: &Body<'_, '_, '_>) -> Result<Question, DecodeError> {
         let gathered = self.filters.iter().map(|one| {
             let mut gather = Gather::default();
-            body.look(&mut gather.begin(&one.plan)).map(|()| gather)
+            body.look(&mut gather.begin(one.plan())).map(|()| gather)
         });
         Ok(Question { moment: Moment::of(body), values: gathered.collect::<Result<_, _>>()? })
     }
@@ -236,7 +339,7 @@ impl Question {
 #[derive(Debug, Default)]
 pub(crate) struct Judge {
     /// By the filter's place among [`Filters`].
-    states: Vec<State>,
+    memories: Vec<Memory>,
 }
 
 impl Judge {
@@ -244,10 +347,10 @@ impl Judge {
     pub(crate) fn takes(&mut self, filters: &ClassFilters, question: &Question) -> bool {
         let mut moment = question.moment;
         filters.filters.iter().zip(&question.values).all(|(one, values)| {
-            if self.states.len() <= one.number {
-                self.states.resize(one.number + 1, State::default());
+            if self.memories.len() <= one.number {
+                self.memories.resize_with(one.number + 1, Memory::default);
             }
-            evaluate(&one.filter, values, &mut self.states[one.number], &mut moment)
+            one.takes(values, &mut self.memories[one.number], &mut moment)
         })
     }
 }

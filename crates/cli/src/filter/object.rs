@@ -1,0 +1,88 @@
+//! Filters in C: files of clang, made into objects and shown.
+
+use std::fmt::Write as _;
+use std::fs::File;
+use std::io::{Read as _, Write};
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use anyhow::Context as _;
+use clap::Args;
+use trackway_filter::elf::{self, FILE_BYTES_MAX, Filters};
+use trackway_filter::object::Alternative;
+use trackway_jit::object::Object;
+
+/// Make an object of a filter in C: what is given to those who run filters.
+///
+/// Examples:
+///
+///   clang -O2 -target bpf -fno-jump-tables -c slow.c
+///   trackway filter compile slow.o -o slow.twf
+///
+/// The filter is verified. What is refused is said with instruction, section and reason, and with
+/// the line of the source if clang was called with -g.
+#[derive(Debug, Args)]
+#[command(verbatim_doc_comment)]
+pub(super) struct Arguments {
+    /// What clang -target bpf -c has made
+    #[arg(value_name = "FILE")]
+    file: PathBuf,
+    /// Where to write the object
+    #[arg(short, long, value_name = "FILE")]
+    output: PathBuf,
+}
+
+/// The bytes of a file, or the beginning of one that is too long to be a filter.
+///
+/// # Errors
+///
+/// If it cannot be read.
+pub(crate) fn read(path: &Path) -> anyhow::Result<Vec<u8>> {
+    let shown = path.display();
+    let file = File::open(path).with_context(|| format!("cannot read {shown}"))?;
+    let mut bytes = Vec::new();
+    let most = FILE_BYTES_MAX as u64 + 1;
+    file.take(most).read_to_end(&mut bytes).with_context(|| format!("cannot read {shown}"))?;
+    Ok(bytes)
+}
+
+fn filters(path: &Path) -> anyhow::Result<Filters> {
+    elf::filters(&read(path)?).map_err(|error| anyhow::anyhow!("{}: {error}", path.display()))
+}
+
+/// Writes the object of a file.
+///
+/// # Errors
+///
+/// If it cannot be read or written, or is no filter.
+pub(super) fn compile(arguments: &Arguments) -> anyhow::Result<ExitCode> {
+    let bytes = filters(&arguments.file)?.object.encode()?;
+    let output = arguments.output.display();
+    std::fs::write(&arguments.output, bytes).with_context(|| format!("cannot write {output}"))?;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Shows what a file comes to.
+///
+/// # Errors
+///
+/// If it cannot be read, or is no filter.
+pub(super) fn explain(file: &Path, output: &mut dyn Write) -> anyhow::Result<ExitCode> {
+    let Filters { object, names } = filters(file)?;
+    let bytes = object.encode()?;
+    let read = Object::decode(&bytes).context("the object cannot be read back")?;
+    let mut text = String::new();
+    let alternatives = object.alternatives.iter().zip(read.alternatives());
+    for (number, (name, (written, read))) in names.iter().zip(alternatives).enumerate() {
+        let separator = if number > 0 { "\n" } else { "" };
+        writeln!(text, "{separator}Filter {name}\n")?;
+        if !written.constants.is_empty() {
+            writeln!(text, "Constants\n  \"{}\"\n", written.constants.escape_ascii())?;
+        }
+        // Words of constants are put together as it runs: there is none to be shown as a string.
+        let shown = Alternative { constants: Vec::new(), ..written.clone() };
+        super::push_code(&mut text, &shown, read)?;
+    }
+    output.write_all(text.as_bytes())?;
+    Ok(ExitCode::SUCCESS)
+}

@@ -1,0 +1,224 @@
+//! Filters in C: from what `clang -O2 -target bpf -c` makes to an object.
+//!
+//! The file is taken for hostile. What is used of it is copied into an object of the project's own
+//! form, with functions in the order in which they are called, and verified as those who run it
+//! verify it; nothing else of the file goes further. How a file says what is what
+//! (`include/trackway/filter.h` has the macros): docs/design/0008-filters.md, "Filters in C".
+//!
+//! | part | what it does |
+//! |---|---|
+//! | `file` | sections, functions, relocations, gone through once |
+//! | `needs` | what slots are, from text |
+//! | `link` | a program of its functions and constants |
+//! | `state` | how many cells programs use |
+//! | `source` | lines of the source, if the file has them |
+
+mod error;
+mod file;
+mod link;
+mod needs;
+mod source;
+mod state;
+
+use trackway_jit::block::BLOCK_BYTES_MAX;
+use trackway_jit::insn::INSN_BYTES;
+use trackway_jit::program::Program;
+use trackway_jit::verify::{Reason, Rules, State, verify};
+
+use crate::object::{Alternative, Object};
+use file::File;
+use link::{Constants, Linked};
+
+pub use error::{Error, Place};
+pub(crate) use needs::is_path;
+
+/// Largest file that is read, in bytes.
+pub const FILE_BYTES_MAX: usize = 1 << 20;
+/// Most sections that are looked at, and most functions.
+const FILE_PARTS_MAX: usize = 1024;
+/// Longest name of a section, in bytes.
+const NAME_BYTES_MAX: usize = 255;
+/// Largest object that is made, in bytes: one that is longer would fit no session.
+pub const OBJECT_BYTES_MAX: usize = BLOCK_BYTES_MAX / 2;
+/// Most filters of a file, and most programs of a filter.
+const COUNT_MAX: usize = 255;
+/// In front of the names of sections with programs.
+const PROGRAMS: &str = "trackway/";
+/// In front of the names of sections with needs.
+const NEEDS: &str = "trackway_needs/";
+
+/// What a file comes to.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Filters {
+    /// The filters, as alternatives in the order of the file.
+    pub object: Object,
+    /// What each is called.
+    pub names: Vec<String>,
+}
+
+/// The bytes of the object that a file comes to: verified, [`OBJECT_BYTES_MAX`] at most.
+///
+/// # Errors
+///
+/// What in the file is no filter, or does not fit an object, and where.
+pub fn object(bytes: &[u8]) -> Result<Vec<u8>, Error> {
+    let encoded = filters(bytes)?.object.encode();
+    encoded.map_err(|error| Error::new(error.to_string()))
+}
+
+/// The filters of a file, verified.
+///
+/// # Errors
+///
+/// As of [`object`].
+pub fn filters(bytes: &[u8]) -> Result<Filters, Error> {
+    let file = File::read(bytes)?;
+    let mut room = Room { left: OBJECT_BYTES_MAX };
+    let mut filters =
+        Filters { object: Object { cells: 0, alternatives: Vec::new() }, names: Vec::new() };
+    for section in file.sections() {
+        let Some(name) = section.name.strip_prefix(PROGRAMS) else { continue };
+        if name.contains('/') {
+            continue;
+        }
+        if filters.names.iter().any(|known| known == name) || filters.names.len() == COUNT_MAX {
+            let why = format!("section {} is one too many of its kind", section.name);
+            return Err(Error::new(why));
+        }
+        let (alternative, cells) = alternative(&file, name, &mut room)?;
+        filters.object.cells = filters.object.cells.max(cells);
+        filters.object.alternatives.push(alternative);
+        filters.names.push(name.to_owned());
+    }
+    if filters.names.is_empty() {
+        let why = "there is no filter in it: no section is called trackway/NAME";
+        return Err(Error::new(why).with_hint("TRACKWAY_FILTER(NAME, frame) makes one"));
+    }
+    all_belong(&file, &filters.names)?;
+    Ok(filters)
+}
+
+/// That sections with programs and needs are all of filters: whoever misspells one is told.
+fn all_belong(file: &File<'_>, names: &[String]) -> Result<(), Error> {
+    for section in file.sections() {
+        let of = section.name.strip_prefix(NEEDS).or(section.name.strip_prefix(PROGRAMS));
+        let of = of.map(|rest| rest.split_once('/').map_or(rest, |(name, _)| name));
+        if let Some(name) = of.filter(|name| !names.iter().any(|known| known == name)) {
+            let section = &section.name;
+            let why =
+                format!("section {section} belongs to no filter: there is no trackway/{name}");
+            return Err(Error::new(why));
+        }
+    }
+    Ok(())
+}
+
+/// What is left of [`OBJECT_BYTES_MAX`].
+struct Room {
+    left: usize,
+}
+
+impl Room {
+    fn take(&mut self, bytes: usize) -> Result<(), Error> {
+        self.left = self.left.checked_sub(bytes).ok_or_else(|| {
+            Error::new(format!("its filters are longer than {OBJECT_BYTES_MAX} bytes"))
+        })?;
+        Ok(())
+    }
+}
+
+/// A filter with its programs, and how many cells it has.
+fn alternative(
+    file: &File<'_>,
+    name: &str,
+    room: &mut Room,
+) -> Result<(Alternative, usize), Error> {
+    let needs_section = format!("{NEEDS}{name}");
+    let Some(text) = file.section(&needs_section)? else {
+        let why = format!("{PROGRAMS}{name} has no section {needs_section}");
+        return Err(Error::new(why).with_hint("its macro is TRACKWAY_NEEDS_NAME"));
+    };
+    let mut needs = needs::read(text.data)
+        .map_err(|why| Error::new(format!("section {needs_section}: {why}")))?;
+    let mut constants = Constants::default();
+    let mut programs = Vec::new();
+    let (mut slots_read, mut cells) = (0, 0);
+    for (number, entry) in entries(file, name)?.into_iter().enumerate() {
+        let linked = link::program(file, entry, &mut constants)?;
+        room.take(linked.insns.len() * INSN_BYTES)?;
+        let facts = verified(file, &linked, needs.len(), number as u8)?;
+        slots_read |= facts.slots_read;
+        cells = cells.max(facts.cells);
+        programs.push(linked.insns);
+    }
+    room.take(constants.bytes().len())?;
+    needs::shorten(&mut needs, slots_read);
+    room.take(needs.iter().map(|need| need.path.len()).sum())?;
+    Ok((Alternative { needs, constants: constants.into_bytes(), programs }, cells))
+}
+
+/// The functions that a filter's programs begin with, in the order of their numbers.
+fn entries(file: &File<'_>, name: &str) -> Result<Vec<file::FunctionId>, Error> {
+    let numbered = format!("{PROGRAMS}{name}/");
+    let others = file.sections().iter().filter_map(|section| section.name.strip_prefix(&numbered));
+    let count = 1 + others.count();
+    let mut entries = Vec::new();
+    for number in 0..count {
+        let section = match number {
+            0 => format!("{PROGRAMS}{name}"),
+            _ => format!("{numbered}{number}"),
+        };
+        let Some(found) = file.section(&section)? else {
+            let why = format!("section {section} is missing: programs are counted from 1");
+            return Err(Error::new(why));
+        };
+        if number >= COUNT_MAX {
+            return Err(Error::new(format!("section {section} is one too many of its kind")));
+        }
+        let entry = file.function_at(found.index, 0);
+        entries.push(entry.ok_or_else(|| {
+            Error::new(format!("section {section} does not begin with a function"))
+        })?);
+    }
+    Ok(entries)
+}
+
+/// What a program asks for.
+struct Facts {
+    /// Bit n: slot n.
+    slots_read: u64,
+    cells: usize,
+}
+
+/// Holds a program against the rules.
+fn verified(file: &File<'_>, linked: &Linked, slots: usize, number: u8) -> Result<Facts, Error> {
+    let bytes: Vec<u8> = linked.insns.iter().flat_map(|insn| insn.encode()).collect();
+    let Some(program) = Program::new(&bytes) else {
+        return Err(Error::new("a program has no instructions"));
+    };
+    let mut states = vec![State::FREE; program.len() + 1];
+    let rules = Rules { number, ..Rules::new(slots) };
+    match verify(program, rules, &mut states) {
+        Ok(verified) => {
+            let slots_read = verified.summary().slots_read;
+            Ok(Facts { slots_read, cells: state::cells(program) })
+        }
+        Err(rejection) => {
+            let place = linked.place(file, program, rejection.insn);
+            let hint = match rejection.reason {
+                Reason::Backward => Some("#pragma clang loop unroll(full) in front of the loop"),
+                Reason::NoMemory(_) => Some(
+                    "tables are not to be had: strings go through TRACKWAY_STRING, \
+                     and clang -fno-jump-tables makes no tables of its own",
+                ),
+                Reason::NotFrame => Some("a helper's first argument is the frame as it came"),
+                _ => None,
+            };
+            let error = Error::at(place, rejection.reason.to_string());
+            Err(match hint {
+                Some(hint) => error.with_hint(hint),
+                None => error,
+            })
+        }
+    }
+}

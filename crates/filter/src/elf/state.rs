@@ -1,0 +1,57 @@
+//! How many cells of state a program uses, which nothing in a file says.
+
+use trackway_jit::CELLS_MAX;
+use trackway_jit::helper::Helper;
+use trackway_jit::insn::{CALL, Insn, call};
+use trackway_jit::program::Program;
+use trackway_jit::scan::{Known, Scan};
+
+/// The register that has a cell's number.
+const CELL: u8 = 2;
+
+/// As many cells as the program's calls name by constants; all there are if one names another.
+pub(super) fn cells(program: Program<'_>) -> usize {
+    let scan = Scan::new(program);
+    let calls = program.insns().filter(|(_, insn)| asks_cell(*insn));
+    let cells = calls.map(|(at, _)| match scan.known(at, CELL) {
+        Some(Known::Number(number)) => match usize::try_from(number) {
+            Ok(number) if number < CELLS_MAX => number + 1,
+            // What is beyond the last cell that there can be is none, and answers 0.
+            _ => 0,
+        },
+        _ => CELLS_MAX,
+    });
+    cells.max().unwrap_or(0)
+}
+
+fn asks_cell(insn: Insn) -> bool {
+    let helper = Helper::from_number(insn.immediate);
+    let is_call = insn.op == CALL && insn.src == call::HELPER;
+    is_call && matches!(helper, Some(Helper::Count | Helper::Changed | Helper::Rate))
+}
+
+#[cfg(test)]
+mod tests {
+    use trackway_jit::insn::{alu, class};
+
+    use super::*;
+
+    fn of(insns: &[Insn]) -> usize {
+        let bytes: Vec<u8> = insns.iter().flat_map(|insn| insn.encode()).collect();
+        cells(Program::new(&bytes).expect("a program"))
+    }
+
+    #[test]
+    fn cells_are_those_that_calls_name() {
+        let mov =
+            |immediate| Insn { op: class::ALU64 | alu::MOV, dst: 2, immediate, ..Insn::default() };
+        let call = |helper: Helper| Insn { op: CALL, immediate: helper as i32, ..Insn::default() };
+        assert_eq!(of(&[mov(3), call(Helper::Count)]), 4);
+        let two = [mov(0), call(Helper::Changed), mov(2), call(Helper::Rate)];
+        assert_eq!(of(&two), 3);
+        assert_eq!(of(&[mov(64), call(Helper::Count)]), 0, "there is no such cell");
+        assert_eq!(of(&[mov(-1), call(Helper::Count)]), 0);
+        assert_eq!(of(&[mov(5), call(Helper::StringHash)]), 0, "nothing is asked");
+        assert_eq!(of(&[call(Helper::Count)]), CELLS_MAX, "it may be any");
+    }
+}

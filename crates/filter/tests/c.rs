@@ -1,0 +1,461 @@
+//! Filters in C, as clang compiles them with `<trackway/filter.h>`: taken, and right; or refused
+//! with what is wrong and where.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use trackway_filter::elf;
+use trackway_jit::frame::{Cell, Environment, Frame};
+use trackway_jit::helper::Word;
+use trackway_jit::interpret;
+use trackway_jit::object::{Alternative, Object};
+use trackway_jit::verify::{Rules, State, Verified, verify};
+use trackway_testkit::{TemporaryFolder, skipped};
+
+/// What the filters here are about, as `trackway filter header` would have it.
+const FRAME: &str = r#"
+#include <trackway/filter.h>
+struct app_read {
+    trackway_string path;
+    trackway_signed size;
+    trackway_unsigned flags;
+    trackway_sequence ids;
+    trackway_float ratio;
+    trackway_signed ctx_vtid;
+};
+#define TRACKWAY_NEEDS_app_read                                                                    \
+    "string path\n" "signed size\n" "unsigned flags\n" "sequence ids\n" "float ratio\n"            \
+    "signed $ctx.vtid\n"
+"#;
+
+fn include() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../include")
+}
+
+const STRICT: [&str; 5] = ["-std=c99", "-Wall", "-Wextra", "-Wpedantic", "-Werror"];
+
+fn has(program: &str) -> bool {
+    let has = Command::new(program).arg("--version").output().is_ok();
+    if !has {
+        skipped(format!("{program} is not installed"));
+    }
+    has
+}
+
+/// The file that clang makes of a filter.
+fn compiled(source: &str, flags: &[&str]) -> Vec<u8> {
+    let folder = TemporaryFolder::new();
+    let (path, output) = (folder.join("filter.c"), folder.join("filter.o"));
+    std::fs::write(&path, format!("{source}\n")).expect("written");
+    let result = Command::new("clang")
+        .args(["-O2", "-target", "bpf", "-fno-jump-tables", "-c"])
+        .args(STRICT)
+        .args(flags)
+        .arg("-I")
+        .args([&include(), &path])
+        .arg("-o")
+        .arg(&output)
+        .output()
+        .expect("clang runs");
+    assert!(result.status.success(), "{}", String::from_utf8_lossy(&result.stderr));
+    std::fs::read(&output).expect("an object")
+}
+
+fn filter(body: &str) -> Vec<u8> {
+    compiled(&format!("{FRAME}{body}"), &[])
+}
+
+/// An event of `app:read`.
+#[derive(Clone)]
+struct Event {
+    path: &'static str,
+    size: i64,
+    flags: u64,
+    ids: Vec<u32>,
+    ratio: f64,
+    vtid: i64,
+}
+
+const fn event(path: &'static str, size: i64, flags: u64) -> Event {
+    Event { path, size, flags, ids: Vec::new(), ratio: 0.0, vtid: 7 }
+}
+
+impl Event {
+    /// What is in its frame for a need.
+    fn slot(&self, path: &str, bytes: &mut Vec<u8>) -> u64 {
+        let mut word = |more: &[u8], length: usize| {
+            let offset = bytes.len() as u32;
+            bytes.extend(more);
+            Word { offset, length: length as u32, is_constant: false }.to_bits()
+        };
+        match path {
+            "path" => word(self.path.as_bytes(), self.path.len()),
+            "size" => self.size as u64,
+            "flags" => self.flags,
+            "ids" => {
+                let ids: Vec<u8> = self.ids.iter().flat_map(|id| id.to_le_bytes()).collect();
+                word(&ids, self.ids.len())
+            }
+            "ratio" => self.ratio.to_bits(),
+            "$ctx.vtid" => self.vtid as u64,
+            other => panic!("no field {other}"),
+        }
+    }
+}
+
+extern "C" fn never() -> u64 {
+    0
+}
+
+fn accepted<'p>(alternative: &Alternative<'p>) -> Vec<Verified<'p>> {
+    let programs = (0..).zip(alternative.programs()).map(|(number, program)| {
+        let rules = Rules { number, ..Rules::new(alternative.needs_count()) };
+        verify(program, rules, &mut vec![State::FREE; program.len() + 1]).expect("verified")
+    });
+    programs.collect()
+}
+
+/// The answers of an object's first alternative to these events, one after the other.
+fn answers(file: &[u8], events: &[Event]) -> Vec<u64> {
+    let bytes = elf::object(file).unwrap_or_else(|error| panic!("{error}"));
+    let object = Object::decode(&bytes).expect("an object");
+    let alternative = object.alternatives().next().expect("an alternative");
+    let programs = accepted(&alternative);
+    let cells: Vec<Cell> = (0..object.cells()).map(|_| Cell::new(0)).collect();
+    let environment = Environment::new(alternative.constants(), &cells, never, never);
+    let answer = |event: &Event| {
+        let mut bytes = Vec::new();
+        let slots: Vec<u64> =
+            alternative.needs().map(|need| event.slot(need.path, &mut bytes)).collect();
+        let mut frame = Frame::new(&environment, &bytes);
+        slots.iter().for_each(|&slot| assert!(frame.push(slot)));
+        interpret::run(&programs, &frame).expect("verified").answer
+    };
+    events.iter().map(answer).collect()
+}
+
+/// What is wrong with a filter.
+fn refused(body: &str) -> String {
+    elf::object(&filter(body)).expect_err("refused").to_string()
+}
+
+#[test]
+fn strings_are_constants_and_patterns() {
+    if !has("clang") {
+        return;
+    }
+    let file = filter(
+        r#"TRACKWAY_FILTER(app_read, frame)
+        {
+            return trackway_string_matches(frame, frame->path,
+                                           TRACKWAY_STRING("/etc/*\\*.conf")) ||
+                (trackway_string_ends_with(frame, frame->path, TRACKWAY_STRING("/etc/passwd")) &&
+                 TRACKWAY_LENGTH(frame->path) < 20) ||
+                !trackway_string_compare(frame, TRACKWAY_STRING(""), frame->path);
+        }"#,
+    );
+    let events = ["/etc/a*.conf", "/etc/a.conf", "/x/etc/passwd", "/0123456789/etc/passwd", ""];
+    assert_eq!(answers(&file, &events.map(|path| event(path, 0, 0))), [1, 0, 1, 0, 1]);
+}
+
+#[test]
+fn functions_are_called_and_given_to_any() {
+    if !has("clang") {
+        return;
+    }
+    // Out of the order in which they are called, and called from several places.
+    let file = filter(
+        r#"TRACKWAY_FUNCTION trackway_signed third(const struct app_read *frame, int x)
+        {
+            trackway_unsigned hash = trackway_string_hash(frame, frame->path);
+            return frame->size * x + (trackway_signed)(hash & 1);
+        }
+        TRACKWAY_FUNCTION trackway_signed second(const struct app_read *frame, int x)
+        {
+            return third(frame, x) - third(frame, x + 1);
+        }
+        TRACKWAY_FUNCTION trackway_unsigned is_size(const void *frame, trackway_unsigned element)
+        {
+            const struct app_read *read = frame;
+            return (trackway_signed)element == read->size;
+        }
+        TRACKWAY_FILTER(app_read, frame)
+        {
+            if (trackway_any(frame, frame->ids, TRACKWAY_ELEMENT_U32, is_size))
+                return 100;
+            return (trackway_unsigned)(second(frame, 3) + third(frame, 5) + 1000);
+        }"#,
+    );
+    let hash = |path: &str| {
+        let fnv = path.bytes().fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {
+            (hash ^ u64::from(byte)).wrapping_mul(0x100_0000_01b3)
+        });
+        (fnv & 1) as i64
+    };
+    let mut events = [event("a", 10, 0), event("b", 20, 0), event("c", 5, 0)];
+    events[2].ids = vec![1, 5, 9];
+    let plain = |size: i64, path| (size * 3 - size * 4 + size * 5 + hash(path) + 1000) as u64;
+    assert_eq!(answers(&file, &events), [plain(10, "a"), plain(20, "b"), 100]);
+}
+
+#[test]
+fn tail_calls_go_to_later_programs() {
+    if !has("clang") {
+        return;
+    }
+    let file = filter(
+        r#"TRACKWAY_FILTER(app_read, frame)
+        {
+            if (frame->size > 5)
+                trackway_tail_call(frame, 2);
+            return trackway_tail_call(frame, 1);
+        }
+        TRACKWAY_PROGRAM(app_read, 1, frame) { return frame->flags + 10; }
+        TRACKWAY_PROGRAM(app_read, 2, frame)
+        {
+            /* Nothing goes back, or to what is not there. */
+            return frame->flags + 20 + trackway_tail_call(frame, 1) + trackway_tail_call(frame, 3);
+        }"#,
+    );
+    assert_eq!(answers(&file, &[event("", 1, 1), event("", 9, 2)]), [11, 22]);
+}
+
+#[test]
+fn many_predicates_and_doubles() {
+    if !has("clang") {
+        return;
+    }
+    let source = r#"TRACKWAY_FILTER(app_read, frame)
+        {
+            trackway_signed s = frame->size;
+            trackway_unsigned f = frame->flags;
+            return s != 1 && s != 5 && s != 9 && s != 14 && s != 22 && s < 100 && s > -100 &&
+                   (f & 1) && !(f & 4) && f != 33 && f != 77 && (f >> 8) < 3 &&
+                   frame->ctx_vtid == 7 && (frame->flags % 10 != 9) &&
+                   trackway_float_compare(frame, frame->ratio, TRACKWAY_FLOAT(0.5)) < 0;
+        }"#;
+    let expected = |event: &Event| {
+        let (s, f) = (event.size, event.flags);
+        let numbers = ![1, 5, 9, 14, 22].contains(&s) && s < 100 && s > -100;
+        let bits = f & 1 != 0 && f & 4 == 0 && f != 33 && f != 77 && f >> 8 < 3 && f % 10 != 9;
+        u64::from(numbers && bits && event.vtid == 7 && event.ratio < 0.5)
+    };
+    let file = filter(source);
+    let mut events = Vec::new();
+    for size in [-101, -1, 0, 1, 5, 9, 10, 14, 22, 23, 99, 100] {
+        for flags in [0, 1, 3, 5, 33, 19, 77, 0x101, 0x301] {
+            events.push(event("", size, flags));
+            events.push(Event { ratio: 0.5, ..event("", size, flags) });
+            events.push(Event { vtid: 8, ..event("", size, flags) });
+        }
+    }
+    let expected: Vec<u64> = events.iter().map(expected).collect();
+    assert!(expected.contains(&0) && expected.contains(&1));
+    assert_eq!(answers(&file, &events), expected);
+}
+
+#[test]
+fn state_is_in_as_many_cells_as_are_named() {
+    if !has("clang") {
+        return;
+    }
+    let file = filter(
+        "TRACKWAY_FILTER(app_read, frame) {
+            return trackway_count(frame, 2) % 2 == 0 &&
+                trackway_changed(frame, 0, (trackway_unsigned)frame->size);
+        }",
+    );
+    let object = elf::filters(&file).expect("filters").object;
+    assert_eq!(object.cells, 3);
+    let events = [1, 1, 1, 1, 2, 3, 3].map(|size| event("", size, 0));
+    assert_eq!(answers(&file, &events), [1, 0, 0, 0, 1, 0, 1]);
+}
+
+#[test]
+fn events_need_what_is_read_and_no_more() {
+    if !has("clang") {
+        return;
+    }
+    let needs = |body: &str| {
+        let object = elf::filters(&filter(body)).expect("filters").object;
+        let needs = object.alternatives[0].needs.iter();
+        needs.map(|need| need.path.clone()).collect::<Vec<_>>().join(" ")
+    };
+    assert_eq!(needs("TRACKWAY_FILTER(app_read, frame) { return 1; }"), "");
+    let two = "TRACKWAY_FILTER(app_read, frame) {
+        return trackway_string_hash(frame, frame->path) == frame->flags;
+    }";
+    assert_eq!(needs(two), "path flags flags");
+    // What only another program reads is needed as well.
+    let tail = "TRACKWAY_FILTER(app_read, frame) { return trackway_tail_call(frame, 1); }
+        TRACKWAY_PROGRAM(app_read, 1, frame) { return frame->ctx_vtid > 3; }";
+    assert_eq!(needs(tail), "$ctx.vtid $ctx.vtid $ctx.vtid $ctx.vtid $ctx.vtid $ctx.vtid");
+}
+
+#[test]
+fn filters_of_one_file_are_alternatives() {
+    if !has("clang") {
+        return;
+    }
+    let file = filter(
+        r#"struct other { trackway_unsigned a; trackway_string b; };
+        #define TRACKWAY_NEEDS_other "unsigned a\n" "string pos.b\n"
+        TRACKWAY_FUNCTION trackway_unsigned shared(const void *frame, trackway_string text)
+        {
+            return trackway_string_contains(frame, text, TRACKWAY_STRING("x"));
+        }
+        TRACKWAY_FILTER(app_read, frame) { return shared(frame, frame->path); }
+        TRACKWAY_FILTER(other, frame) { return shared(frame, frame->b) && frame->a; }"#,
+    );
+    let filters = elf::filters(&file).expect("filters");
+    assert_eq!(filters.names, ["app_read", "other"]);
+    let needs: Vec<_> = filters.object.alternatives.iter().map(|a| a.needs.len()).collect();
+    assert_eq!(needs, [1, 2]);
+    assert_eq!(answers(&file, &[event("yxz", 0, 0), event("yz", 0, 0)]), [1, 0]);
+}
+
+#[test]
+fn what_is_refused_is_said_with_its_place() {
+    if !has("clang") {
+        return;
+    }
+    for (body, expected) in [
+        (
+            "TRACKWAY_FILTER(app_read, frame) {
+                trackway_unsigned n = 0;
+                for (trackway_signed i = 0; i < frame->size; i++)
+                    n += trackway_random(frame) & 1;
+                return n;
+            }",
+            ["the jump does not go forward", "in trackway_filter_app_read: if r", "unroll(full)"],
+        ),
+        (
+            "volatile int seen = 1;
+            TRACKWAY_FILTER(app_read, frame) { return (unsigned)seen++; }",
+            ["seen is a variable that can be written", "of section trackway/app_read", "cells"],
+        ),
+        (
+            "int other(void);
+            TRACKWAY_FILTER(app_read, frame) { return (unsigned)other(); }",
+            ["other is not in the file", "instruction 0 of", "trackway_"],
+        ),
+        (
+            "trackway_signed again(const struct app_read *frame, trackway_signed x);
+            __attribute__((noinline)) trackway_signed again(
+                const struct app_read *frame, trackway_signed x)
+            { return x < 3 ? x : again(frame, x / 3) + again(frame, x / 2); }
+            TRACKWAY_FILTER(app_read, frame) { return again(frame, frame->size) > 3; }",
+            ["again calls itself", "in again: call", "section .text"],
+        ),
+        (
+            "static const unsigned table[] = {3, 1, 4, 1, 5, 9};
+            TRACKWAY_FILTER(app_read, frame) {
+                return table[frame->flags % 6];
+            }",
+            ["r", "tables are not to be had", "-fno-jump-tables"],
+        ),
+        (
+            "TRACKWAY_FILTER(app_read, frame) {
+                return trackway_count(&frame->size, 0);
+            }",
+            ["a helper's r1 is the frame", "call count", "hint: a helper's first argument"],
+        ),
+        (
+            "struct longer { trackway_signed a, b, c; };
+            #define TRACKWAY_NEEDS_longer \"signed a\\n\" \"signed b\\n\"
+            TRACKWAY_FILTER(longer, frame) { return frame->c > 3; }",
+            ["it reads from byte 16 of the frame", "which has 2 slots", "trackway/longer"],
+        ),
+        (
+            "struct bad { trackway_signed a; };
+            #define TRACKWAY_NEEDS_bad \"int a\\n\"
+            TRACKWAY_FILTER(bad, frame) { return frame->a > 3; }",
+            ["section trackway_needs/bad", "\"int a\"", "KIND PATH"],
+        ),
+        (
+            "TRACKWAY_FILTER(app_read, frame) { return 1; }
+            TRACKWAY_PROGRAM(app_read, 2, frame) { return 1; }",
+            ["trackway/app_read/1 is missing", "counted from 1", ""],
+        ),
+        (
+            "TRACKWAY_PROGRAM(app_read, 1, frame) { return 1; }",
+            ["there is no filter in it", "trackway/NAME", "TRACKWAY_FILTER(NAME, frame)"],
+        ),
+        (
+            "static const char *const names[] = {\"a\", \"b\"};
+            TRACKWAY_FILTER(app_read, frame) {
+                return *(const char *const volatile *)&names[frame->flags & 1] != 0;
+            }",
+            ["section .rodata has addresses in it", "", ""],
+        ),
+    ] {
+        let told = refused(body);
+        for part in expected {
+            assert!(told.contains(part), "{part:?} is not in: {told}");
+        }
+    }
+}
+
+#[test]
+fn lines_of_the_source_are_said_where_the_file_has_them() {
+    if !has("clang") {
+        return;
+    }
+    let source = format!(
+        "{FRAME}TRACKWAY_FILTER(app_read, frame) {{\n    return *(&frame->size + 9);\n}}\n"
+    );
+    let line = source.lines().position(|line| line.contains("+ 9")).expect("a line") + 1;
+    let error = elf::object(&compiled(&source, &["-g"])).expect_err("refused");
+    let place = error.place.expect("a place");
+    let source = place.source.expect("a line");
+    assert_eq!(source, format!("filter.c:{line}: return *(&frame->size + 9);"));
+}
+
+#[test]
+fn the_header_is_c_for_every_compiler() {
+    let source = format!(
+        "{FRAME}
+        TRACKWAY_FUNCTION trackway_unsigned odd(const void *frame, trackway_unsigned element)
+        {{
+            return element & 1 && trackway_time_ns(frame);
+        }}
+        TRACKWAY_FILTER(app_read, frame)
+        {{
+            return trackway_any(frame, frame->ids, TRACKWAY_ELEMENT_U32, odd) ||
+                   trackway_string_contains(frame, frame->path, TRACKWAY_STRING(\"x\")) ||
+                   trackway_rate(frame, 0, 10, 1000000000);
+        }}
+        TRACKWAY_PROGRAM(app_read, 1, frame) {{ return 0; }}"
+    );
+    let folder = TemporaryFolder::new();
+    let path = folder.join("filter.c");
+    std::fs::write(&path, format!("{source}\n")).expect("written");
+    let ways: [(&str, &[&str]); 4] = [
+        ("gcc", &["-O2", "-Wconversion"]),
+        ("gcc", &["-O0", "-std=c11"]),
+        ("clang", &["-O0"]),
+        ("clang", &["-O2", "-target", "bpf"]),
+    ];
+    for (compiler, flags) in ways {
+        if !has(compiler) {
+            continue;
+        }
+        let mut command = Command::new(compiler);
+        command.args(STRICT).args(flags).arg("-I").arg(include());
+        let output = command.arg("-c").arg(&path).arg("-o").arg(folder.join("filter.o")).output();
+        let output = output.expect("it runs");
+        let messages = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.success(), "{compiler} {flags:?}: {messages}");
+    }
+}
+
+#[test]
+fn what_is_no_such_file_is_refused() {
+    for bytes in [&b""[..], b"\x7fELF", b"int main(void);", &[0xff; 200]] {
+        let error = elf::object(bytes).expect_err("refused").to_string();
+        assert!(error.contains("no object file for BPF"), "{error}");
+    }
+    let long = vec![0; elf::FILE_BYTES_MAX + 1];
+    let error = elf::object(&long).expect_err("refused").to_string();
+    assert!(error.contains("longer than"), "{error}");
+}

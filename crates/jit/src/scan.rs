@@ -1,0 +1,125 @@
+//! What is in a register at an instruction, where the instructions straight before it say so: for
+//! those who must know what a helper is given before the program runs.
+
+use crate::insn::{CALL, EXIT, Insn, LDDW, LDDW_FUNCTION, alu, class, source};
+use crate::program::Program;
+use crate::verify::{Marks, jump_target};
+
+/// What was put into a register.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Known {
+    /// A constant.
+    Number(i64),
+    /// A function of the program, by its first instruction.
+    Function(usize),
+}
+
+/// A program, and where its jumps lead.
+#[derive(Debug)]
+pub struct Scan<'p> {
+    program: Program<'p>,
+    targets: Marks,
+}
+
+impl<'p> Scan<'p> {
+    /// Goes through a program once.
+    pub fn new(program: Program<'p>) -> Self {
+        let mut targets = Marks::NONE;
+        for (at, insn) in program.insns() {
+            let is_jump = matches!(insn.class(), class::JMP | class::JMP32);
+            if is_jump && !matches!(insn.op, CALL | EXIT) {
+                usize::try_from(jump_target(at, insn)).into_iter().for_each(|to| targets.set(to));
+            }
+        }
+        Self { program, targets }
+    }
+
+    /// What is in `register` before the instruction at `at`, if that is known: by what was written
+    /// since the last place that could be reached from elsewhere.
+    pub fn known(&self, at: usize, register: u8) -> Option<Known> {
+        for before in (0..at).rev() {
+            if self.targets.has(before + 1) {
+                return None;
+            }
+            let insn = self.program.insn(before);
+            match insn.class() {
+                // Calls lose the registers of arguments; behind others, not all paths come here.
+                class::JMP | class::JMP32 => return None,
+                // The second half of a load of 64 bits changes nothing by itself.
+                class::LD if insn.op != LDDW => {}
+                class::LD | class::LDX | class::ALU | class::ALU64 if insn.dst == register => {
+                    return value(before, insn);
+                }
+                _ => {}
+            }
+        }
+        None
+    }
+}
+
+fn value(at: usize, insn: Insn) -> Option<Known> {
+    let is_arithmetic = matches!(insn.class(), class::ALU | class::ALU64);
+    if is_arithmetic && insn.op & (0xf0 | source::X) == alu::MOV {
+        let is_narrow = insn.class() == class::ALU;
+        let number = i64::from(insn.immediate);
+        return Some(Known::Number(if is_narrow { number & 0xffff_ffff } else { number }));
+    }
+    let is_function = insn.op == LDDW && insn.src == LDDW_FUNCTION;
+    let start = usize::try_from(at as i64 + 1 + i64::from(insn.immediate)).ok()?;
+    is_function.then_some(Known::Function(start))
+}
+
+#[cfg(test)]
+mod tests {
+    extern crate std;
+
+    use std::vec::Vec;
+
+    use super::*;
+    use crate::insn::{call, jump};
+
+    const CALLED: Insn = Insn { op: CALL, dst: 0, src: call::HELPER, offset: 0, immediate: 18 };
+
+    fn mov(dst: u8, immediate: i32) -> Insn {
+        Insn { op: class::ALU64 | alu::MOV, dst, immediate, ..Insn::default() }
+    }
+
+    fn goto(offset: i16) -> Insn {
+        Insn { op: class::JMP | jump::JA, offset, ..Insn::default() }
+    }
+
+    /// What is known of register 2 before the last instruction.
+    fn last(insns: &[Insn]) -> Option<Known> {
+        let bytes: Vec<u8> = insns.iter().flat_map(|insn| insn.encode()).collect();
+        let program = Program::new(&bytes).expect("a program");
+        Scan::new(program).known(insns.len() - 1, 2)
+    }
+
+    #[test]
+    fn what_stands_straight_before_is_known() {
+        let number = |number| Some(Known::Number(number));
+        assert_eq!(last(&[mov(2, 3), CALLED]), number(3));
+        assert_eq!(last(&[mov(2, -3), mov(3, 9), CALLED]), number(-3));
+        assert_eq!(last(&[mov(2, 3), mov(2, 4), CALLED]), number(4));
+        assert_eq!(last(&[goto(0), mov(2, 3), CALLED]), number(3));
+        let narrow = Insn { op: class::ALU | alu::MOV, ..mov(2, -1) };
+        assert_eq!(last(&[narrow, CALLED]), number(0xffff_ffff));
+        let wide = Insn { op: LDDW, dst: 3, ..Insn::default() };
+        assert_eq!(last(&[mov(2, 3), wide, Insn::default(), CALLED]), number(3));
+        let function = Insn { op: LDDW, src: LDDW_FUNCTION, immediate: 6, ..mov(2, 0) };
+        let function = Insn { immediate: 6, ..function };
+        assert_eq!(last(&[function, Insn::default(), CALLED]), Some(Known::Function(7)));
+    }
+
+    #[test]
+    fn what_may_be_anything_is_not_known() {
+        assert_eq!(last(&[CALLED]), None);
+        assert_eq!(last(&[mov(2, 3), CALLED, CALLED]), None);
+        let copied = Insn { op: class::ALU64 | source::X | alu::MOV, dst: 2, ..Insn::default() };
+        assert_eq!(last(&[mov(2, 3), copied, CALLED]), None);
+        let wide = Insn { op: LDDW, dst: 2, ..Insn::default() };
+        assert_eq!(last(&[mov(2, 3), wide, Insn::default(), CALLED]), None);
+        // Two ways lead to the call.
+        assert_eq!(last(&[goto(1), mov(2, 3), CALLED]), None);
+    }
+}

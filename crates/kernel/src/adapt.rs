@@ -1,0 +1,286 @@
+//! A filter's program, put together for the kernel.
+
+use std::collections::BTreeMap;
+use std::fmt;
+
+use trackway_jit::helper::Helper;
+use trackway_jit::insn::{CALL, Insn, LDDW, LDDW_FUNCTION, call, jump};
+use trackway_jit::program::Program;
+use trackway_jit::scan::{Known, Scan};
+use trackway_jit::verify::Verified;
+
+use crate::asm::{Asm, Label};
+use crate::value::Scalar;
+use crate::{btf, state, text, value};
+
+/// Source register of [`LDDW`] that makes of a map's file descriptor the address of its value.
+const MAP_VALUE: u8 = 2;
+/// The register that has the code of a sequence's elements, and that with `any`'s function.
+const SCALAR: u8 = 3;
+const FUNCTION: u8 = 4;
+
+/// Why a program is not one for the kernel: at this instruction.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Unfit {
+    /// It calls a helper that the kernel cannot have.
+    Helper(usize, Helper),
+    /// It calls a helper with an argument that must be known beforehand, and is not: the type of
+    /// elements, or the function for them.
+    Argument(usize, Helper),
+    /// What was put together is too long for its jumps.
+    Long,
+}
+
+impl fmt::Display for Unfit {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Helper(insn, helper) => {
+                write!(f, "instruction {insn}: the kernel cannot do {}", helper.name())
+            }
+            Self::Argument(insn, helper) => {
+                let name = helper.name();
+                write!(f, "instruction {insn}: what {name} is given is not a plain constant")
+            }
+            Self::Long => f.write_str("the program is too long"),
+        }
+    }
+}
+
+impl std::error::Error for Unfit {}
+
+/// A function that is put behind the filter, because something calls it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Piece {
+    Word,
+    Compare,
+    CompareTurn,
+    StartsWith,
+    EndsWith,
+    /// Edges of so many bytes.
+    Edges(u8),
+    Contains,
+    ContainsTurn,
+    Matches,
+    MatchesTurn,
+    Hash,
+    HashTurn,
+    Element(Scalar),
+    /// With the function at this instruction of the filter.
+    Any(Scalar, usize),
+    AnyTurn(Scalar, usize),
+    FloatCompare,
+    Count,
+    Changed,
+    Rate,
+    RateTurn,
+    Random,
+}
+
+/// A program that is being put together.
+pub(crate) struct Parts {
+    pub(crate) asm: Asm,
+    labels: BTreeMap<Piece, Label>,
+    /// Those that are still to be written.
+    open: Vec<Piece>,
+    /// Where the filter's own functions are, by their first instruction.
+    functions: BTreeMap<usize, Label>,
+    /// How many cells of state there are.
+    pub(crate) cells: usize,
+}
+
+impl Parts {
+    /// Where a function will be.
+    pub(crate) fn label(&mut self, piece: Piece) -> Label {
+        if let Some(&label) = self.labels.get(&piece) {
+            return label;
+        }
+        let label = self.asm.label();
+        self.labels.insert(piece, label);
+        self.open.push(piece);
+        label
+    }
+
+    /// Writes a function.
+    fn piece(&mut self, piece: Piece) {
+        let label = self.label(piece);
+        self.asm.function(label, name(piece));
+        match piece {
+            Piece::Word => text::word(&mut self.asm),
+            Piece::Compare => text::compare(self),
+            Piece::CompareTurn => text::compare_turn(&mut self.asm),
+            Piece::StartsWith => text::is_at_end(self, false),
+            Piece::EndsWith => text::is_at_end(self, true),
+            Piece::Edges(bytes) => text::edges(self, bytes),
+            Piece::Contains => text::search(self, Piece::ContainsTurn),
+            Piece::ContainsTurn => text::contains_turn(&mut self.asm),
+            Piece::Matches => text::search(self, Piece::MatchesTurn),
+            Piece::MatchesTurn => text::matches_turn(&mut self.asm),
+            Piece::Hash => text::hash(self),
+            Piece::HashTurn => text::hash_turn(&mut self.asm),
+            Piece::Element(scalar) => value::element(self, scalar),
+            Piece::Any(scalar, function) => {
+                value::any(self, scalar, Piece::AnyTurn(scalar, function));
+            }
+            Piece::AnyTurn(scalar, function) => {
+                let function = self.functions[&function];
+                value::any_turn(&mut self.asm, scalar, function);
+            }
+            Piece::FloatCompare => value::float_compare(&mut self.asm),
+            Piece::Count => state::count(&mut self.asm, self.cells),
+            Piece::Changed => state::changed(&mut self.asm, self.cells),
+            Piece::Rate => state::rate(self),
+            Piece::RateTurn => state::rate_turn(&mut self.asm),
+            Piece::Random => state::random(&mut self.asm),
+        }
+    }
+}
+
+/// A function's name, as bpftool shows it.
+fn name(piece: Piece) -> String {
+    let debug = format!("{piece:?}");
+    let end = debug.find('(').unwrap_or(debug.len());
+    format!("trackway_{}", debug[..end].to_lowercase())
+}
+
+/// A program for the kernel, of type BPF_PROG_TYPE_RAW_TRACEPOINT or any other that may use
+/// bpf_loop: 1 if the filter takes the event in the area, else 0.
+#[derive(Debug)]
+pub struct Adapted {
+    insns: Vec<Insn>,
+    pub(crate) btf: btf::Btf,
+}
+
+impl Adapted {
+    /// How many instructions it has.
+    #[expect(clippy::len_without_is_empty, reason = "it is never empty")]
+    pub const fn len(&self) -> usize {
+        self.insns.len()
+    }
+
+    /// Its bytes, with the descriptor of the map whose only value is the [area](crate::area).
+    pub(crate) fn bytes(&self, area: i32) -> Vec<u8> {
+        let with_area = |(at, insn): (usize, &Insn)| match at {
+            0 => Insn { immediate: area, ..*insn }.encode(),
+            _ => insn.encode(),
+        };
+        self.insns.iter().enumerate().flat_map(with_area).collect()
+    }
+}
+
+/// Puts a filter's program together with what the kernel wants around it. `cells` is how many cells
+/// of state its object has.
+///
+/// # Errors
+///
+/// What the kernel cannot do.
+pub fn adapt(verified: &Verified<'_>, cells: usize) -> Result<Adapted, Unfit> {
+    let mut parts = Parts {
+        asm: Asm::default(),
+        labels: BTreeMap::new(),
+        open: Vec::new(),
+        functions: BTreeMap::new(),
+        cells,
+    };
+    for function in verified.functions() {
+        let label = parts.asm.label();
+        parts.functions.insert(function.start.into(), label);
+    }
+    prologue(&mut parts);
+    filter(&mut parts, verified.program())?;
+    while let Some(piece) = parts.open.pop() {
+        parts.piece(piece);
+    }
+    if !parts.asm.finish() {
+        return Err(Unfit::Long);
+    }
+    Ok(Adapted { btf: btf::of(&parts.asm.functions), insns: parts.asm.insns })
+}
+
+/// Finds the frame, and calls the filter.
+fn prologue(parts: &mut Parts) {
+    let filter = parts.functions[&0];
+    let asm = &mut parts.asm;
+    let (main, out) = (asm.label(), asm.label());
+    asm.function(main, "trackway");
+    asm.push(Insn { op: LDDW, dst: 1, src: MAP_VALUE, ..Insn::default() });
+    asm.push(Insn::default());
+    asm.call(filter);
+    asm.jumpi(jump::JEQ, 0, 0, out);
+    asm.movi(0, 1);
+    asm.place(out);
+    asm.exit();
+}
+
+/// The filter as it is, but for calls of helpers.
+fn filter(parts: &mut Parts, program: Program<'_>) -> Result<(), Unfit> {
+    let scan = Scan::new(program);
+    for (at, insn) in program.insns() {
+        if let Some(&label) = parts.functions.get(&at) {
+            parts.asm.function(label, format!("filter_{at}"));
+        }
+        match insn.op {
+            CALL if insn.src == call::HELPER => helper(parts, &scan, at, insn)?,
+            // Who is given a function knows it already.
+            LDDW if insn.src == LDDW_FUNCTION => parts.asm.wide(insn.dst, 0),
+            LDDW => {
+                parts.asm.push(insn);
+                parts.asm.push(program.insn(at + 1));
+            }
+            _ => parts.asm.push(insn),
+        }
+    }
+    Ok(())
+}
+
+/// A call of a helper: of a function that does the same.
+fn helper(parts: &mut Parts, scan: &Scan<'_>, at: usize, insn: Insn) -> Result<(), Unfit> {
+    let Some(helper) = Helper::from_number(insn.immediate) else { return Err(Unfit::Long) };
+    let argument = |register| scan.known(at, register);
+    let scalar = || match argument(SCALAR) {
+        Some(Known::Number(code)) => Scalar::from_code(code),
+        _ => None,
+    };
+    let unknown = Unfit::Argument(at, helper);
+    if let Some(bytes) = helper.edge_bytes() {
+        let label = parts.label(Piece::Edges(bytes));
+        parts.asm.call(label);
+        return Ok(());
+    }
+    let piece = match helper {
+        Helper::StringCompare => Piece::Compare,
+        Helper::StringMatches => Piece::Matches,
+        Helper::StringStartsWith => Piece::StartsWith,
+        Helper::StringEndsWith => Piece::EndsWith,
+        Helper::StringContains => Piece::Contains,
+        Helper::StringHash => Piece::Hash,
+        Helper::Element => Piece::Element(scalar().ok_or(unknown)?),
+        Helper::Any => match argument(FUNCTION) {
+            Some(Known::Function(start)) => Piece::Any(scalar().ok_or(unknown)?, start),
+            _ => return Err(unknown),
+        },
+        Helper::FloatCompare => Piece::FloatCompare,
+        Helper::Count => Piece::Count,
+        Helper::Changed => Piece::Changed,
+        Helper::Rate => Piece::Rate,
+        Helper::Random => Piece::Random,
+        Helper::TimeNs => {
+            parts.asm.call_kernel(state::TIME_NS);
+            return Ok(());
+        }
+        // Edges are done above.
+        Helper::StringEdges8
+        | Helper::StringEdges4
+        | Helper::StringEdges2
+        | Helper::StringEdges1
+        | Helper::FloatAdd
+        | Helper::FloatSubtract
+        | Helper::FloatMultiply
+        | Helper::FloatDivide
+        | Helper::FloatFromSigned
+        | Helper::FloatFromUnsigned
+        | Helper::TailCall => return Err(Unfit::Helper(at, helper)),
+    };
+    let label = parts.label(piece);
+    parts.asm.call(label);
+    Ok(())
+}

@@ -1,0 +1,163 @@
+//! Instructions put down one after the other, with names for places that jumps and calls go to.
+
+use trackway_jit::insn::{
+    CALL, EXIT, Insn, LDDW, LDDW_FUNCTION, alu, call, class, jump, mode, size, source,
+};
+
+/// A place that may not be known yet.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Label(usize);
+
+/// What is to be done when a label's place is known.
+#[derive(Debug, Clone, Copy)]
+enum Fix {
+    /// The offset of a jump.
+    Jump,
+    /// The immediate of a call, or of a load of a function's address.
+    Call,
+}
+
+/// Instructions so far.
+#[derive(Debug, Default)]
+pub(crate) struct Asm {
+    pub(crate) insns: Vec<Insn>,
+    places: Vec<Option<usize>>,
+    fixes: Vec<(usize, Label, Fix)>,
+    /// Where functions begin, and their names, in order.
+    pub(crate) functions: Vec<(usize, String)>,
+}
+
+/// Registers by their numbers.
+pub(crate) type Register = u8;
+
+impl Asm {
+    pub(crate) fn label(&mut self) -> Label {
+        self.places.push(None);
+        Label(self.places.len() - 1)
+    }
+
+    /// The label is here.
+    pub(crate) fn place(&mut self, label: Label) {
+        self.places[label.0] = Some(self.insns.len());
+    }
+
+    /// A function begins here.
+    pub(crate) fn function(&mut self, label: Label, name: impl Into<String>) {
+        self.place(label);
+        self.functions.push((self.insns.len(), name.into()));
+    }
+
+    pub(crate) fn push(&mut self, insn: Insn) {
+        self.insns.push(insn);
+    }
+
+    fn op(&mut self, op: u8, dst: Register, src: Register, offset: i16, immediate: i32) {
+        self.push(Insn { op, dst, src, offset, immediate });
+    }
+
+    /// Arithmetic on 64 bits with a register.
+    pub(crate) fn alu(&mut self, code: u8, dst: Register, src: Register) {
+        self.op(class::ALU64 | source::X | code, dst, src, 0, 0);
+    }
+
+    /// Arithmetic on 64 bits with a number, extended by its sign.
+    pub(crate) fn alui(&mut self, code: u8, dst: Register, immediate: i32) {
+        self.op(class::ALU64 | code, dst, 0, 0, immediate);
+    }
+
+    pub(crate) fn mov(&mut self, dst: Register, src: Register) {
+        self.alu(alu::MOV, dst, src);
+    }
+
+    pub(crate) fn movi(&mut self, dst: Register, immediate: i32) {
+        self.alui(alu::MOV, dst, immediate);
+    }
+
+    /// Loads 64 bits.
+    pub(crate) fn wide(&mut self, dst: Register, number: u64) {
+        self.op(LDDW, dst, 0, 0, number as u32 as i32);
+        self.op(0, 0, 0, 0, (number >> 32) as u32 as i32);
+    }
+
+    pub(crate) fn load(&mut self, dst: Register, base: Register, offset: i16) {
+        self.op(class::LDX | size::DW | mode::MEM, dst, base, offset, 0);
+    }
+
+    pub(crate) fn load_byte(&mut self, dst: Register, base: Register, offset: i16) {
+        self.op(class::LDX | size::B | mode::MEM, dst, base, offset, 0);
+    }
+
+    pub(crate) fn store(&mut self, base: Register, offset: i16, src: Register) {
+        self.op(class::STX | size::DW | mode::MEM, base, src, offset, 0);
+    }
+
+    pub(crate) fn storei(&mut self, base: Register, offset: i16, immediate: i32) {
+        self.op(class::ST | size::DW | mode::MEM, base, 0, offset, immediate);
+    }
+
+    /// Changes eight bytes at once (RFC 9669, 5.3); `src` gets what was there before.
+    pub(crate) fn atomic(&mut self, operation: i32, base: Register, offset: i16, src: Register) {
+        const ATOMIC: u8 = 0xc0;
+        self.op(class::STX | size::DW | ATOMIC, base, src, offset, operation);
+    }
+
+    /// Jumps if it is so of a register and another.
+    pub(crate) fn jump(&mut self, code: u8, dst: Register, src: Register, to: Label) {
+        self.fixes.push((self.insns.len(), to, Fix::Jump));
+        self.op(class::JMP | source::X | code, dst, src, 0, 0);
+    }
+
+    /// Jumps if it is so of a register and a number.
+    pub(crate) fn jumpi(&mut self, code: u8, dst: Register, immediate: i32, to: Label) {
+        self.fixes.push((self.insns.len(), to, Fix::Jump));
+        self.op(class::JMP | code, dst, 0, 0, immediate);
+    }
+
+    pub(crate) fn goto(&mut self, to: Label) {
+        self.fixes.push((self.insns.len(), to, Fix::Jump));
+        self.op(class::JMP | jump::JA, 0, 0, 0, 0);
+    }
+
+    /// Calls a function of the program.
+    pub(crate) fn call(&mut self, function: Label) {
+        self.fixes.push((self.insns.len(), function, Fix::Call));
+        self.op(CALL, 0, call::FUNCTION, 0, 0);
+    }
+
+    /// Calls one of the kernel's helpers.
+    pub(crate) fn call_kernel(&mut self, number: i32) {
+        self.op(CALL, 0, call::HELPER, 0, number);
+    }
+
+    /// Loads the address of a function of the program.
+    pub(crate) fn address(&mut self, dst: Register, function: Label) {
+        self.fixes.push((self.insns.len(), function, Fix::Call));
+        self.op(LDDW, dst, LDDW_FUNCTION, 0, 0);
+        self.op(0, 0, 0, 0, 0);
+    }
+
+    pub(crate) fn exit(&mut self) {
+        self.op(EXIT, 0, 0, 0, 0);
+    }
+
+    /// Answers a number.
+    pub(crate) fn answer(&mut self, number: i32) {
+        self.movi(0, number);
+        self.exit();
+    }
+
+    /// Fills in where labels are. False if one has no place, or is too far away.
+    pub(crate) fn finish(&mut self) -> bool {
+        let fixes = std::mem::take(&mut self.fixes);
+        fixes.into_iter().all(|(at, label, fix)| {
+            let Some(place) = self.places[label.0] else { return false };
+            let distance = place as i64 - at as i64 - 1;
+            match (fix, i16::try_from(distance)) {
+                (Fix::Call, _) => self.insns[at].immediate = distance as i32,
+                (Fix::Jump, Ok(distance)) => self.insns[at].offset = distance,
+                (Fix::Jump, Err(_)) => return false,
+            }
+            true
+        })
+    }
+}

@@ -1,0 +1,222 @@
+//! bpf(2), as far as filters need it: a map with one value, a program, one run of it.
+//!
+//! Whatever is made here is known by its file descriptor alone, and gone when that is closed:
+//! nothing is pinned or attached.
+
+use std::io;
+use std::os::fd::{AsRawFd as _, FromRawFd as _, OwnedFd};
+
+use crate::adapt::Adapted;
+use crate::area::{AREA_BYTES, Area};
+use crate::btf::INFO_BYTES;
+
+const MAP_CREATE: i32 = 0;
+const MAP_LOOKUP: i32 = 1;
+const MAP_UPDATE: i32 = 2;
+const PROG_LOAD: i32 = 5;
+const PROG_RUN: i32 = 10;
+const BTF_LOAD: i32 = 18;
+const MAP_TYPE_ARRAY: u32 = 2;
+const PROG_TYPE_RAW_TRACEPOINT: u32 = 17;
+/// The licence, as the kernel asks for it: nothing that it keeps for its own is used.
+const LICENSE: &[u8] = b"MIT\0";
+/// Bytes for what the kernel's verifier says of a program that it refuses.
+const LOG_BYTES: usize = 1 << 20;
+
+#[repr(C)]
+#[derive(Default)]
+struct MapCreate {
+    map_type: u32,
+    key_size: u32,
+    value_size: u32,
+    max_entries: u32,
+    map_flags: u32,
+}
+
+#[repr(C)]
+struct MapElement {
+    map_fd: u32,
+    zero: u32,
+    key: *const u32,
+    value: *mut u8,
+    flags: u64,
+}
+
+#[repr(C)]
+struct BtfLoad {
+    btf: *const u8,
+    log: *mut u8,
+    size: u32,
+    log_size: u32,
+    log_level: u32,
+}
+
+#[repr(C)]
+struct ProgLoad {
+    prog_type: u32,
+    insn_count: u32,
+    insns: *const u8,
+    license: *const u8,
+    log_level: u32,
+    log_size: u32,
+    log: *mut u8,
+    kern_version: u32,
+    prog_flags: u32,
+    name: [u8; 16],
+    ifindex: u32,
+    expected_attach_type: u32,
+    btf_fd: u32,
+    func_info_size: u32,
+    func_info: *const u8,
+    func_info_count: u32,
+}
+
+#[repr(C)]
+#[derive(Default)]
+struct ProgRun {
+    prog_fd: u32,
+    answer: u32,
+    /// Data and context, in and out: none.
+    nothing: [u64; 8],
+}
+
+/// # Safety
+/// All addresses in `attribute` must be good for what the kernel does there with this command.
+unsafe fn bpf<T>(command: i32, attribute: &mut T) -> io::Result<i32> {
+    let size = size_of::<T>();
+    // SAFETY: `attribute` is as long as is said; what it points to is the caller's obligation.
+    let result = unsafe { libc::syscall(libc::SYS_bpf, command, &raw mut *attribute, size) };
+    if result < 0 { Err(io::Error::last_os_error()) } else { Ok(result as i32) }
+}
+
+fn owned(fd: i32) -> OwnedFd {
+    // SAFETY: bpf(2) has just opened it, and nobody else has it.
+    unsafe { OwnedFd::from_raw_fd(fd) }
+}
+
+/// Why a filter is not in the kernel.
+#[derive(Debug)]
+pub enum LoadError {
+    /// The kernel has no BPF, or we may not use it.
+    Unavailable(io::Error),
+    /// Its verifier refuses the program: why, in its own words.
+    Refused(io::Error, String),
+}
+
+impl std::fmt::Display for LoadError {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Unavailable(error) => write!(f, "the kernel gives no BPF: {error}"),
+            Self::Refused(error, log) => write!(f, "the kernel refuses it: {error}\n{log}"),
+        }
+    }
+}
+
+impl std::error::Error for LoadError {}
+
+/// A filter in the kernel, with its area.
+#[derive(Debug)]
+pub struct Loaded {
+    map: OwnedFd,
+    program: OwnedFd,
+}
+
+impl Loaded {
+    /// Loads it.
+    ///
+    /// # Errors
+    ///
+    /// If there is no BPF here, or the program is refused.
+    pub fn new(adapted: &Adapted) -> Result<Self, LoadError> {
+        let map = create_map().map_err(LoadError::Unavailable)?;
+        let btf = load_btf(&adapted.btf.types).map_err(LoadError::Unavailable)?;
+        let mut log = vec![0; LOG_BYTES];
+        let program = load(adapted, &map, &btf, &mut log).map_err(|error| {
+            // Its verifier has another word for what it refuses.
+            if error.raw_os_error() == Some(libc::EPERM) {
+                return LoadError::Unavailable(error);
+            }
+            let end = log.iter().position(|&byte| byte == 0).unwrap_or(0);
+            LoadError::Refused(error, String::from_utf8_lossy(&log[..end]).into_owned())
+        })?;
+        Ok(Self { map, program })
+    }
+
+    /// Whether the filter takes the event in the area, whose state is changed by being asked.
+    ///
+    /// # Errors
+    ///
+    /// If the kernel does not let us.
+    pub fn takes(&self, area: &mut Area) -> io::Result<bool> {
+        self.element(MAP_UPDATE, area)?;
+        let mut run = ProgRun { prog_fd: fd(&self.program), ..ProgRun::default() };
+        // SAFETY: there are no addresses in it.
+        unsafe { bpf(PROG_RUN, &mut run) }?;
+        self.element(MAP_LOOKUP, area)?;
+        Ok(run.answer != 0)
+    }
+
+    /// Copies the area to the map, or from there.
+    fn element(&self, command: i32, area: &mut Area) -> io::Result<()> {
+        let key = 0_u32;
+        let value = area.bytes_mut().as_mut_ptr();
+        let mut element =
+            MapElement { map_fd: fd(&self.map), zero: 0, key: &raw const key, value, flags: 0 };
+        // SAFETY: the key has the map's size, and the value, an area's bytes, that of its values.
+        unsafe { bpf(command, &mut element) }.map(drop)
+    }
+}
+
+fn fd(of: &OwnedFd) -> u32 {
+    of.as_raw_fd().cast_unsigned()
+}
+
+fn create_map() -> io::Result<OwnedFd> {
+    let mut create = MapCreate {
+        map_type: MAP_TYPE_ARRAY,
+        key_size: 4,
+        value_size: AREA_BYTES as u32,
+        max_entries: 1,
+        ..MapCreate::default()
+    };
+    // SAFETY: there are no addresses in it.
+    unsafe { bpf(MAP_CREATE, &mut create) }.map(owned)
+}
+
+fn load_btf(types: &[u8]) -> io::Result<OwnedFd> {
+    let mut load = BtfLoad {
+        btf: types.as_ptr(),
+        log: std::ptr::null_mut(),
+        size: types.len() as u32,
+        log_size: 0,
+        log_level: 0,
+    };
+    // SAFETY: the types are as long as is said, and are only read; there is no log.
+    unsafe { bpf(BTF_LOAD, &mut load) }.map(owned)
+}
+
+fn load(adapted: &Adapted, map: &OwnedFd, btf: &OwnedFd, log: &mut [u8]) -> io::Result<OwnedFd> {
+    let bytes = adapted.bytes(map.as_raw_fd());
+    let infos = &adapted.btf.infos;
+    let mut load = ProgLoad {
+        prog_type: PROG_TYPE_RAW_TRACEPOINT,
+        insn_count: adapted.len() as u32,
+        insns: bytes.as_ptr(),
+        license: LICENSE.as_ptr(),
+        log_level: 1,
+        log_size: log.len() as u32,
+        log: log.as_mut_ptr(),
+        kern_version: 0,
+        prog_flags: 0,
+        name: *b"trackway\0\0\0\0\0\0\0\0",
+        ifindex: 0,
+        expected_attach_type: 0,
+        btf_fd: fd(btf),
+        func_info_size: INFO_BYTES,
+        func_info: infos.as_ptr(),
+        func_info_count: infos.len() as u32 / INFO_BYTES,
+    };
+    // SAFETY: instructions, licence and records are as long as is said, and are only read; the log
+    // has room for as much as is said.
+    unsafe { bpf(PROG_LOAD, &mut load) }.map(owned)
+}

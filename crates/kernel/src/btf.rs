@@ -1,0 +1,44 @@
+//! Types for the kernel (Documentation/bpf/btf.rst): that functions are functions, which it wants
+//! to know of programs that take a function's address, and what they are called.
+
+const MAGIC: u16 = 0xeb9f;
+const HEADER_BYTES: usize = 24;
+const FUNCTION: u32 = 12;
+const FUNCTION_TYPE: u32 = 13;
+/// Where the kind is in a type's second word.
+const KIND_SHIFT: u32 = 24;
+/// Bytes of a record that says of which type the function at an instruction is.
+pub(crate) const INFO_BYTES: u32 = 8;
+
+/// Types of functions.
+#[derive(Debug)]
+pub(crate) struct Btf {
+    /// What BPF_BTF_LOAD takes.
+    pub(crate) types: Vec<u8>,
+    /// What BPF_PROG_LOAD takes: `instruction u32 | type u32`, for each function.
+    pub(crate) infos: Vec<u8>,
+}
+
+/// The types of functions that begin at these instructions and have these names.
+pub(crate) fn of(functions: &[(usize, String)]) -> Btf {
+    let word = |bytes: &mut Vec<u8>, word: u32| bytes.extend(word.to_le_bytes());
+    let (mut types, mut strings, mut infos) = (Vec::new(), vec![0], Vec::new());
+    // Type 1: what all of them are. Without arguments: of static functions nobody asks.
+    for field in [0, FUNCTION_TYPE << KIND_SHIFT, 0] {
+        word(&mut types, field);
+    }
+    for (number, (insn, name)) in (2..).zip(functions) {
+        for field in [strings.len() as u32, FUNCTION << KIND_SHIFT, 1] {
+            word(&mut types, field);
+        }
+        strings.extend(name.bytes());
+        strings.push(0);
+        word(&mut infos, *insn as u32);
+        word(&mut infos, number);
+    }
+    let mut header = MAGIC.to_le_bytes().to_vec();
+    header.extend([1, 0]);
+    let sizes = [HEADER_BYTES, 0, types.len(), types.len(), strings.len()];
+    sizes.iter().for_each(|&size| word(&mut header, size as u32));
+    Btf { types: [header, types, strings].concat(), infos }
+}

@@ -1,0 +1,364 @@
+//! Helpers on strings, as functions in BPF: they answer what those of `jit` answer.
+//!
+//! The kernel's verifier accepts no loop of unknown length but by a helper of its own, bpf_loop,
+//! which calls a function for each turn. What turns know of each other is in the scratch of the
+//! [area](crate::area). Searching takes the product of both lengths at most; the kernel makes no
+//! more than 2^23 turns, and what would take more is answered as if nothing was found.
+
+use trackway_jit::insn::{STACK_END, alu, jump};
+
+use crate::adapt::{Parts, Piece};
+use crate::area::{
+    BYTES_AT, BYTES_LENGTH_AT, CONSTANTS_LENGTH_AT, OFFSET_BITS, REGION_BYTES, SCRATCH_AT,
+};
+use crate::asm::{Asm, Register};
+
+/// The frame, in functions that call others.
+const FRAME: Register = 6;
+/// `long bpf_loop(u32 turns, void *function, void *context, u64 flags)`, since Linux 5.17.
+const BPF_LOOP: i32 = 181;
+/// Offsets of bytes, and of constants behind them, have these bits.
+const OFFSET_MASK: i32 = 2 * REGION_BYTES as i32 - 1;
+/// log2 of where constants begin, from the bytes' beginning.
+const REGION_BITS: i32 = REGION_BYTES.trailing_zeros() as i32;
+
+/// A string: where it begins among bytes and constants, and its length.
+const A_OFFSET: i16 = SCRATCH_AT;
+const A_LENGTH: i16 = SCRATCH_AT + 8;
+/// What it is compared with.
+const B_OFFSET: i16 = SCRATCH_AT + 16;
+const B_LENGTH: i16 = SCRATCH_AT + 24;
+const RESULT: i16 = SCRATCH_AT + 32;
+/// How far a search is in one and in the other.
+const A_INDEX: i16 = SCRATCH_AT + 40;
+const B_INDEX: i16 = SCRATCH_AT + 48;
+/// Behind the last star of the pattern, 0 if there was none, and what of the text it has taken.
+const STAR_B: i16 = SCRATCH_AT + 56;
+const STAR_A: i16 = SCRATCH_AT + 64;
+
+/// In place of an offset from the bytes' beginning, the byte there. The frame is in register 6.
+pub(crate) fn byte(asm: &mut Asm, register: Register) {
+    asm.alui(alu::AND, register, OFFSET_MASK);
+    asm.alu(alu::ADD, register, FRAME);
+    asm.load_byte(register, register, BYTES_AT);
+}
+
+/// `word(frame, word, log2 of an element's size)`: the offset of what the word speaks of (lower
+/// half), and its length in bytes; both 0 if it makes no sense.
+pub(crate) fn word(asm: &mut Asm) {
+    let (out, of_frame, check) = (asm.label(), asm.label(), asm.label());
+    asm.movi(0, 0);
+    asm.mov(4, 2);
+    asm.alui(alu::RSH, 4, 32);
+    asm.alu(alu::LSH, 4, 3);
+    asm.mov(5, 2);
+    asm.alui(alu::LSH, 5, 64 - OFFSET_BITS);
+    asm.alui(alu::RSH, 5, 64 - OFFSET_BITS);
+    asm.alui(alu::RSH, 2, OFFSET_BITS);
+    asm.alui(alu::AND, 2, 1);
+    asm.jumpi(jump::JEQ, 2, 0, of_frame);
+    asm.load(3, 1, CONSTANTS_LENGTH_AT);
+    asm.goto(check);
+    asm.place(of_frame);
+    asm.load(3, 1, BYTES_LENGTH_AT);
+    asm.place(check);
+    asm.jump(jump::JGT, 5, 3, out);
+    asm.alu(alu::SUB, 3, 5);
+    asm.jump(jump::JGT, 4, 3, out);
+    asm.alui(alu::LSH, 2, REGION_BITS);
+    asm.alu(alu::ADD, 5, 2);
+    asm.alui(alu::LSH, 4, 32);
+    asm.alu(alu::OR, 4, 5);
+    asm.mov(0, 4);
+    asm.place(out);
+    asm.exit();
+}
+
+/// Parts what `word` answered, in register 0: the offset into register 1, the length stays in 0.
+pub(crate) fn part(asm: &mut Asm) {
+    asm.mov(1, 0);
+    asm.alui(alu::LSH, 1, 32);
+    asm.alui(alu::RSH, 1, 32);
+    asm.alui(alu::RSH, 0, 32);
+}
+
+/// Begins a helper: the frame goes to register 6, one word or two to the scratch.
+fn begin(parts: &mut Parts, words: usize) {
+    let word = parts.label(Piece::Word);
+    let asm = &mut parts.asm;
+    asm.mov(FRAME, 1);
+    if words > 1 {
+        asm.mov(7, 3);
+    }
+    for (offset, length) in [(A_OFFSET, A_LENGTH), (B_OFFSET, B_LENGTH)].into_iter().take(words) {
+        if offset == B_OFFSET {
+            asm.mov(1, FRAME);
+            asm.mov(2, 7);
+        }
+        asm.movi(3, 0);
+        asm.call(word);
+        part(asm);
+        asm.store(FRAME, offset, 1);
+        asm.store(FRAME, length, 0);
+    }
+    asm.storei(FRAME, RESULT, 0);
+}
+
+/// As many turns as register 1 says.
+pub(crate) fn turns(parts: &mut Parts, turn: Piece) {
+    let turn = parts.label(turn);
+    let asm = &mut parts.asm;
+    asm.store(STACK_END, -8, FRAME);
+    asm.address(2, turn);
+    asm.mov(3, STACK_END);
+    asm.alui(alu::ADD, 3, -8);
+    asm.movi(4, 0);
+    asm.call_kernel(BPF_LOOP);
+}
+
+/// Begins a turn: its number is in register 1, the frame goes to register 6.
+pub(crate) fn turn(asm: &mut Asm) {
+    asm.load(FRAME, 2, 0);
+}
+
+/// `string_compare`
+pub(crate) fn compare(parts: &mut Parts) {
+    begin(parts, 2);
+    let asm = &mut parts.asm;
+    let (shorter, out) = (asm.label(), asm.label());
+    asm.load(1, FRAME, A_LENGTH);
+    asm.load(2, FRAME, B_LENGTH);
+    asm.jump(jump::JLE, 1, 2, shorter);
+    asm.mov(1, 2);
+    asm.place(shorter);
+    turns(parts, Piece::CompareTurn);
+    let asm = &mut parts.asm;
+    asm.load(0, FRAME, RESULT);
+    asm.jumpi(jump::JNE, 0, 0, out);
+    asm.load(1, FRAME, A_LENGTH);
+    asm.load(2, FRAME, B_LENGTH);
+    asm.jump(jump::JEQ, 1, 2, out);
+    asm.movi(0, 1);
+    asm.jump(jump::JGT, 1, 2, out);
+    asm.movi(0, -1);
+    asm.place(out);
+    asm.exit();
+}
+
+/// The bytes of both strings with the turn's number: stops where they differ.
+pub(crate) fn compare_turn(asm: &mut Asm) {
+    let (differ, below) = (asm.label(), asm.label());
+    turn(asm);
+    for (register, offset) in [(3, A_OFFSET), (4, B_OFFSET)] {
+        asm.load(register, FRAME, offset);
+        asm.alu(alu::ADD, register, 1);
+        byte(asm, register);
+    }
+    asm.jump(jump::JNE, 3, 4, differ);
+    asm.answer(0);
+    asm.place(differ);
+    asm.jump(jump::JLT, 3, 4, below);
+    asm.storei(FRAME, RESULT, 1);
+    asm.answer(1);
+    asm.place(below);
+    asm.storei(FRAME, RESULT, -1);
+    asm.answer(1);
+}
+
+/// `string_starts_with`, or `string_ends_with`.
+pub(crate) fn is_at_end(parts: &mut Parts, is_last: bool) {
+    begin(parts, 2);
+    let asm = &mut parts.asm;
+    let no = asm.label();
+    asm.load(1, FRAME, B_LENGTH);
+    asm.load(2, FRAME, A_LENGTH);
+    asm.jump(jump::JGT, 1, 2, no);
+    if is_last {
+        asm.alu(alu::SUB, 2, 1);
+        asm.load(3, FRAME, A_OFFSET);
+        asm.alu(alu::ADD, 3, 2);
+        asm.store(FRAME, A_OFFSET, 3);
+    }
+    turns(parts, Piece::CompareTurn);
+    let asm = &mut parts.asm;
+    asm.load(1, FRAME, RESULT);
+    asm.jumpi(jump::JNE, 1, 0, no);
+    asm.answer(1);
+    asm.place(no);
+    asm.answer(0);
+}
+
+/// Whether a string of the event begins with the lowest bytes of one number, and ends with those of
+/// another.
+pub(crate) fn edges(parts: &mut Parts, bytes: u8) {
+    let word = parts.label(Piece::Word);
+    let asm = &mut parts.asm;
+    let no = asm.label();
+    asm.mov(FRAME, 1);
+    asm.mov(7, 3);
+    asm.mov(8, 4);
+    asm.movi(3, 0);
+    asm.call(word);
+    part(asm);
+    asm.jumpi(jump::JLT, 0, bytes.into(), no);
+    // Constants are none of the event's strings.
+    asm.mov(2, 1);
+    asm.alui(alu::RSH, 2, REGION_BITS);
+    asm.jumpi(jump::JNE, 2, 0, no);
+    asm.mov(9, 1);
+    asm.alu(alu::ADD, 9, 0);
+    asm.alui(alu::ADD, 9, -i32::from(bytes));
+    for (begin, edge) in [(1, 7), (9, 8)] {
+        for place in 0..i32::from(bytes) {
+            asm.mov(2, begin);
+            asm.alui(alu::ADD, 2, place);
+            byte(asm, 2);
+            asm.mov(3, edge);
+            asm.alui(alu::RSH, 3, 8 * place);
+            asm.alui(alu::AND, 3, 0xff);
+            asm.jump(jump::JNE, 2, 3, no);
+        }
+    }
+    asm.answer(1);
+    asm.place(no);
+    asm.answer(0);
+}
+
+/// A search of one string in the other, turn by turn; the answer is 1 if a turn said so.
+pub(crate) fn search(parts: &mut Parts, turn: Piece) {
+    begin(parts, 2);
+    let asm = &mut parts.asm;
+    for place in [A_INDEX, B_INDEX, STAR_A, STAR_B] {
+        asm.storei(FRAME, place, 0);
+    }
+    // No turn but those that go back to a byte behind leave the other string's index as it is.
+    asm.load(1, FRAME, A_LENGTH);
+    asm.alui(alu::ADD, 1, 1);
+    asm.load(2, FRAME, B_LENGTH);
+    asm.alui(alu::ADD, 2, 2);
+    asm.alu(alu::MUL, 1, 2);
+    turns(parts, turn);
+    let asm = &mut parts.asm;
+    asm.load(0, FRAME, RESULT);
+    asm.exit();
+}
+
+/// Where a search is: indexes in registers 1 and 2, lengths in 3 and 4.
+fn indexes(asm: &mut Asm) {
+    turn(asm);
+    for (register, place) in [(1, A_INDEX), (2, B_INDEX), (3, A_LENGTH), (4, B_LENGTH)] {
+        asm.load(register, FRAME, place);
+    }
+}
+
+/// `string_contains`: one byte of the part, from where it may be on.
+pub(crate) fn contains_turn(asm: &mut Asm) {
+    let (found, next, stop) = (asm.label(), asm.label(), asm.label());
+    indexes(asm);
+    asm.jump(jump::JGE, 2, 4, found);
+    asm.mov(0, 1);
+    asm.alu(alu::ADD, 0, 4);
+    asm.jump(jump::JGT, 0, 3, stop);
+    asm.load(3, FRAME, A_OFFSET);
+    asm.alu(alu::ADD, 3, 1);
+    asm.alu(alu::ADD, 3, 2);
+    byte(asm, 3);
+    asm.load(4, FRAME, B_OFFSET);
+    asm.alu(alu::ADD, 4, 2);
+    byte(asm, 4);
+    asm.jump(jump::JNE, 3, 4, next);
+    asm.alui(alu::ADD, 2, 1);
+    asm.store(FRAME, B_INDEX, 2);
+    asm.answer(0);
+    asm.place(next);
+    asm.alui(alu::ADD, 1, 1);
+    asm.store(FRAME, A_INDEX, 1);
+    asm.storei(FRAME, B_INDEX, 0);
+    asm.answer(0);
+    asm.place(found);
+    asm.storei(FRAME, RESULT, 1);
+    asm.place(stop);
+    asm.answer(1);
+}
+
+/// `string_matches`: one byte of the pattern. What a star takes is as little as leads on; if that
+/// leads nowhere, the last star takes one byte more, since what those before it took was enough.
+pub(crate) fn matches_turn(asm: &mut Asm) {
+    let (no_star, literal, at_end) = (asm.label(), asm.label(), asm.label());
+    let (mismatch, stop) = (asm.label(), asm.label());
+    indexes(asm);
+    asm.jump(jump::JGE, 2, 4, at_end);
+    asm.load(5, FRAME, B_OFFSET);
+    asm.alu(alu::ADD, 5, 2);
+    byte(asm, 5);
+    asm.jumpi(jump::JNE, 5, i32::from(b'*'), no_star);
+    asm.alui(alu::ADD, 2, 1);
+    asm.store(FRAME, STAR_B, 2);
+    asm.store(FRAME, STAR_A, 1);
+    asm.store(FRAME, B_INDEX, 2);
+    asm.answer(0);
+    asm.place(no_star);
+    asm.movi(7, 1);
+    asm.jumpi(jump::JNE, 5, i32::from(b'\\'), literal);
+    asm.mov(0, 2);
+    asm.alui(alu::ADD, 0, 1);
+    asm.jump(jump::JGE, 0, 4, literal);
+    asm.load(5, FRAME, B_OFFSET);
+    asm.alu(alu::ADD, 5, 0);
+    byte(asm, 5);
+    asm.movi(7, 2);
+    asm.place(literal);
+    asm.jump(jump::JGE, 1, 3, mismatch);
+    asm.load(0, FRAME, A_OFFSET);
+    asm.alu(alu::ADD, 0, 1);
+    byte(asm, 0);
+    asm.jump(jump::JNE, 0, 5, mismatch);
+    asm.alui(alu::ADD, 1, 1);
+    asm.store(FRAME, A_INDEX, 1);
+    asm.alu(alu::ADD, 2, 7);
+    asm.store(FRAME, B_INDEX, 2);
+    asm.answer(0);
+    asm.place(at_end);
+    asm.jump(jump::JNE, 1, 3, mismatch);
+    asm.storei(FRAME, RESULT, 1);
+    asm.answer(1);
+    asm.place(mismatch);
+    asm.load(5, FRAME, STAR_B);
+    asm.jumpi(jump::JEQ, 5, 0, stop);
+    asm.load(1, FRAME, STAR_A);
+    asm.jump(jump::JGE, 1, 3, stop);
+    asm.alui(alu::ADD, 1, 1);
+    asm.store(FRAME, STAR_A, 1);
+    asm.store(FRAME, A_INDEX, 1);
+    asm.store(FRAME, B_INDEX, 5);
+    asm.answer(0);
+    asm.place(stop);
+    asm.answer(1);
+}
+
+/// `string_hash`
+pub(crate) fn hash(parts: &mut Parts) {
+    begin(parts, 1);
+    let asm = &mut parts.asm;
+    asm.wide(1, 0xcbf2_9ce4_8422_2325);
+    asm.store(FRAME, RESULT, 1);
+    asm.load(1, FRAME, A_LENGTH);
+    turns(parts, Piece::HashTurn);
+    let asm = &mut parts.asm;
+    asm.load(0, FRAME, RESULT);
+    asm.exit();
+}
+
+/// The byte with the turn's number.
+pub(crate) fn hash_turn(asm: &mut Asm) {
+    turn(asm);
+    asm.load(3, FRAME, A_OFFSET);
+    asm.alu(alu::ADD, 3, 1);
+    byte(asm, 3);
+    asm.load(4, FRAME, RESULT);
+    asm.alu(alu::XOR, 4, 3);
+    asm.wide(5, 0x100_0000_01b3);
+    asm.alu(alu::MUL, 4, 5);
+    asm.store(FRAME, RESULT, 4);
+    asm.answer(0);
+}

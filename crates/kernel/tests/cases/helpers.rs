@@ -1,0 +1,236 @@
+//! Helpers in the kernel against those of `jit`, on frames that make sense and on others; and those
+//! that ask the kernel's clock and chance.
+
+use trackway_filter::compile::compile;
+use trackway_filter::layout::{Layout, Member};
+use trackway_jit::frame::{Cell, Environment, Frame};
+use trackway_jit::helper::{Helper, Word};
+use trackway_jit::insn::{
+    CALL, EXIT, Insn, LDDW, LDDW_FUNCTION, alu, class, jump, mode, size, source,
+};
+use trackway_jit::interpret;
+use trackway_jit::program::Program;
+use trackway_jit::verify::{Rules, State, Verified, verify};
+use trackway_kernel::adapt::{Unfit, adapt};
+use trackway_kernel::area::Area;
+use trackway_kernel::bpf::Loaded;
+use trackway_schema::Scalar;
+use trackway_testkit::Random;
+
+use super::loaded;
+
+const SLOTS: usize = 3;
+const CONSTANTS: &[u8] = b"abba*b\\*a";
+
+fn load(dst: u8, slot: i16) -> Insn {
+    let op = class::LDX | size::DW | mode::MEM;
+    Insn { op, dst, src: 6, offset: 8 * slot, immediate: 0 }
+}
+
+fn mov(dst: u8, src: u8) -> Insn {
+    let op = class::ALU64 | alu::MOV | source::X;
+    Insn { op, dst, src, ..Insn::default() }
+}
+
+fn movi(dst: u8, immediate: i32) -> Insn {
+    Insn { op: class::ALU64 | alu::MOV, dst, immediate, ..Insn::default() }
+}
+
+fn call(helper: Helper) -> Insn {
+    Insn { op: CALL, immediate: helper as i32, ..Insn::default() }
+}
+
+const EXIT_INSN: Insn = Insn { op: EXIT, dst: 0, src: 0, offset: 0, immediate: 0 };
+
+/// What a helper is asked with slots 0 and 1.
+fn question(helper: Helper, scalar: u8) -> Vec<Insn> {
+    let mut insns = vec![mov(6, 1), load(2, 0)];
+    match helper {
+        Helper::Element => insns.extend([movi(3, scalar.into()), load(4, 1)]),
+        Helper::Any => {
+            insns.push(movi(3, scalar.into()));
+            // Over its other half, the call, and what `program` adds.
+            let immediate = 1 + 1 + 6;
+            let address = Insn { op: LDDW, dst: 4, src: LDDW_FUNCTION, immediate, ..EXIT_INSN };
+            insns.extend([address, Insn::default()]);
+        }
+        _ => insns.push(load(3, 1)),
+    }
+    insns.push(call(helper));
+    insns
+}
+
+/// A program that asks a helper: its answer, or whether that is what slot 2 says.
+fn program(helper: Helper, scalar: u8, is_compared: bool) -> Vec<u8> {
+    let mut insns = question(helper, scalar);
+    if is_compared {
+        let equal = Insn { op: class::JMP | source::X | jump::JEQ, src: 1, offset: 2, ..EXIT_INSN };
+        insns.extend([load(1, 2), equal, movi(0, 0), EXIT_INSN, movi(0, 1), EXIT_INSN]);
+    } else {
+        insns.extend([mov(1, 0), mov(2, 0), mov(3, 0), mov(4, 0), mov(5, 0), EXIT_INSN]);
+    }
+    if helper == Helper::Any {
+        // Whether a string is as long as the element says, modulo 16: what asks for strings again.
+        let alu =
+            |code, dst, immediate| Insn { op: class::ALU64 | code, dst, immediate, ..EXIT_INSN };
+        insns.extend([mov(6, 1), mov(7, 2), load(2, 1), mov(3, 2), call(Helper::StringCompare)]);
+        insns.extend([
+            load(2, 1),
+            alu(alu::RSH, 2, 32),
+            alu(alu::AND, 2, 15),
+            alu(alu::AND, 7, 15),
+        ]);
+        let equal = class::JMP | source::X | jump::JEQ;
+        insns.push(Insn { op: equal, dst: 7, src: 2, offset: 1, immediate: 0 });
+        insns.extend([EXIT_INSN, movi(0, 1), EXIT_INSN]);
+    }
+    insns.iter().flat_map(|insn| insn.encode()).collect()
+}
+
+fn verified(bytes: &[u8]) -> Verified<'_> {
+    let program = Program::new(bytes).expect("a program");
+    let mut states = vec![State::FREE; program.len() + 1];
+    let verified = verify(program, Rules::new(SLOTS), &mut states);
+    verified.unwrap_or_else(|rejection| panic!("{rejection}"))
+}
+
+extern "C" fn never() -> u64 {
+    0
+}
+
+/// The interpreter's answer.
+fn expected(verified: &Verified<'_>, slots: [u64; SLOTS], bytes: &[u8]) -> u64 {
+    let cells: [Cell; 0] = [];
+    let environment = Environment::new(CONSTANTS, &cells, never, never);
+    let mut frame = Frame::new(&environment, bytes);
+    slots.iter().for_each(|&slot| assert!(frame.push(slot)));
+    interpret::run(std::slice::from_ref(verified), &frame).expect("verified").answer
+}
+
+/// Bytes in which much is like something else, and words, of which some make no sense.
+fn frame(random: &mut Random, helper: Helper, scalar: u8) -> ([u64; SLOTS], Vec<u8>) {
+    let length = random.below(64) as usize;
+    let bytes: Vec<u8> = (0..length).map(|_| *random.pick(b"aaab*\\\xff")).collect();
+    let mut word = || {
+        let is_constant = random.below(4) == 0;
+        let all = if is_constant { CONSTANTS.len() } else { bytes.len() } as u64;
+        let offset = random.below(all + 1);
+        let fits = random.below(all - offset + 1);
+        let length = if random.below(8) == 0 { random.next() >> 40 } else { fits };
+        Word { offset: offset as u32, length: length as u32, is_constant }.to_bits()
+    };
+    let mut slots = [word(), word(), 0];
+    match helper {
+        Helper::FloatCompare => {
+            let special = [0.0, -0.0, 1.5, -1.5, f64::NAN, f64::INFINITY, -f64::INFINITY, 5e-324];
+            let mut float = || match random.below(3) {
+                0 => random.next(),
+                _ => random.pick(&special).to_bits(),
+            };
+            slots = [float(), float(), 0];
+        }
+        Helper::Element => {
+            slots[1] = if random.below(8) == 0 { random.next() } else { random.below(20) };
+        }
+        _ => {}
+    }
+    // Most sequences are to have whole elements.
+    let is_sequence = matches!(helper, Helper::Element | Helper::Any);
+    if let Some(scalar) = Scalar::from_code(scalar).filter(|_| is_sequence) {
+        let shrunk = (slots[0] >> 32) / scalar.size_bytes() as u64;
+        slots[0] = slots[0] & 0xffff_ffff | shrunk << 32;
+    }
+    (slots, bytes)
+}
+
+/// ASK a helper in the kernel many things. EXPECT what the interpreter's answers.
+fn agree(helper: Helper, scalar: u8) -> Option<()> {
+    let [asked, compared] = [false, true].map(|is| program(helper, scalar, is));
+    let (asked, compared) = (verified(&asked), verified(&compared));
+    let adapted = adapt(&compared, 0).expect("the kernel can do it");
+    let loaded: Loaded = loaded(&adapted)?.unwrap_or_else(|refused| panic!("{refused}"));
+    let mut random = Random::new(u64::from(scalar) << 8 | helper as u64);
+    let mut answers = std::collections::BTreeSet::new();
+    for _ in 0..1000 {
+        let (mut slots, bytes) = frame(&mut random, helper, scalar);
+        slots[2] = expected(&asked, slots, &bytes);
+        answers.insert(slots[2]);
+        let mut area = Area::new(CONSTANTS).expect("few constants");
+        area.fill(&slots, &bytes).expect("few bytes");
+        let agrees = loaded.takes(&mut area).expect("the kernel runs it");
+        let word = |slot: usize| Word::from_bits(slots[slot]);
+        assert!(
+            agrees,
+            "{} ({scalar}) of {:?} and {:?}, {:x?}, in {} is not {:#x}",
+            helper.name(),
+            word(0),
+            word(1),
+            slots,
+            bytes.escape_ascii(),
+            slots[2]
+        );
+    }
+    assert!(answers.len() > 1, "{} ({scalar}) always says the same", helper.name());
+    Some(())
+}
+
+#[test]
+fn helpers_in_the_kernel_answer_as_the_interpreters() {
+    let plain = Helper::ALL.iter().filter(|helper| (**helper as i32) <= 9);
+    for &helper in plain {
+        let scalars: &[u8] = match helper {
+            Helper::Element | Helper::Any => &[1, 2, 3, 4, 5, 6, 7, 8, 9, 12, 14, 15],
+            _ => &[0],
+        };
+        for &scalar in scalars {
+            if agree(helper, scalar).is_none() {
+                return;
+            }
+        }
+    }
+}
+
+/// What would come of an element of 32 bits that is a float, nobody can say in the kernel.
+#[test]
+fn what_the_kernel_cannot_widen_is_refused() {
+    let bytes = program(Helper::Element, 13, true);
+    let refused = adapt(&verified(&bytes), 0).expect_err("refused");
+    assert_eq!(refused, Unfit::Argument(4, Helper::Element));
+    let bytes = program(Helper::FloatAdd, 0, true);
+    let refused = adapt(&verified(&bytes), 0).expect_err("refused");
+    assert_eq!(refused.to_string(), "instruction 3: the kernel cannot do float_add");
+}
+
+/// How often the kernel takes an event, of so many; `None` where there is no BPF.
+fn taken(filter: &str, times: usize) -> Option<Vec<bool>> {
+    let member = Member { name: "a".into(), of: Scalar::I32.into() };
+    let layout = Layout { fields: vec![member], ..Layout::default() };
+    let compiled = compile(filter, &layout).expect("a filter");
+    let cells = compiled.filter.cells;
+    let insns = &compiled.alternative.programs[0];
+    let bytes: Vec<u8> = insns.iter().flat_map(|insn| insn.encode()).collect();
+    let adapted = adapt(&verified(&bytes), cells).expect("the kernel can do it");
+    let loaded = loaded(&adapted)?.unwrap_or_else(|refused| panic!("{refused}"));
+    let mut area = Area::new(&compiled.alternative.constants).expect("few constants");
+    area.fill(&[1], b"").expect("one slot");
+    let take = |_| loaded.takes(&mut area).expect("the kernel runs it");
+    Some((0..times).map(take).collect())
+}
+
+#[test]
+fn rates_and_samples_are_by_the_kernels_clock_and_chance() {
+    // An interval may end in the middle of it, but not of all of some.
+    let expected = [true, true, false, false, false];
+    let mut tries = 0;
+    loop {
+        let Some(taken) = taken("a == 1 && rate(2/min)", 5) else { return };
+        tries += 1;
+        if taken == expected {
+            break;
+        }
+        assert!(tries < 3, "{taken:?}");
+    }
+    let Some(taken) = taken("sample(1/2)", 1000) else { return };
+    let count = taken.iter().filter(|taken| **taken).count();
+    assert!((300..700).contains(&count), "{count} of 1000");
+}

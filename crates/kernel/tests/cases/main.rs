@@ -1,0 +1,158 @@
+//! The kernel as another judge of our bytecode: the cases of `crates/filter/cases`, loaded by
+//! bpf(2), and run there on their events. Its answers must be those that the cases say. So must be
+//! what its helpers answer to anything at all.
+
+#[path = "../../../filter/tests/filter/case.rs"]
+#[allow(dead_code, reason = "the cases' own test uses more of it")]
+mod case;
+#[path = "../../../filter/tests/filter/event.rs"]
+#[allow(dead_code, reason = "as above")]
+mod event;
+#[path = "../../../filter/tests/filter/frame.rs"]
+mod frame;
+mod helpers;
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::Path;
+
+use trackway_filter::compile::compile;
+use trackway_filter::object::{Alternative, Object};
+use trackway_jit::object::Object as Read;
+use trackway_jit::verify::{Rules, State, verify};
+use trackway_kernel::adapt::{Adapted, Unfit, adapt};
+use trackway_kernel::area::Area;
+use trackway_kernel::bpf::{LoadError, Loaded};
+use trackway_testkit::skipped;
+
+use case::{Case, read};
+use frame::Frame;
+
+fn cases() -> BTreeMap<String, Case> {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../filter/cases");
+    let entries = fs::read_dir(folder).expect("the cases").flatten();
+    let paths = entries.map(|entry| entry.path());
+    let texts = paths.filter(|path| path.extension().is_some_and(|extension| extension == "txt"));
+    let case = |path: std::path::PathBuf| {
+        let name = path.file_stem().expect("a name").to_string_lossy().into_owned();
+        (name, read(&fs::read_to_string(path).expect("a case")))
+    };
+    texts.map(case).filter(|(_, case)| case.error.is_none()).collect()
+}
+
+/// A case's filter, and what of it goes to the kernel.
+fn adapted(case: &Case) -> (Alternative, usize, Result<Adapted, Unfit>) {
+    let compiled = compile(&case.filter, &case.event.layout).expect("a filter");
+    let cells = compiled.filter.cells;
+    let alternative = compiled.alternative;
+    let bytes = Object { cells, alternatives: vec![alternative.clone()] }.encode();
+    let bytes = bytes.expect("an object");
+    let object = Read::decode(&bytes).expect("an object");
+    let read = object.alternatives().next().expect("an alternative");
+    let program = read.programs().next().expect("a program");
+    let mut states = vec![State::FREE; program.len() + 1];
+    let verified = verify(program, Rules::new(read.needs_count()), &mut states).expect("verified");
+    (alternative, cells, adapt(&verified, cells))
+}
+
+/// The kernel's answers to a case's events; `None` where the event lacks what is asked for.
+fn answers(case: &Case, alternative: &Alternative, loaded: &Loaded) -> Vec<Option<bool>> {
+    let mut area = Area::new(&alternative.constants).expect("few constants");
+    let answer = |time| {
+        let frame = Frame::of(alternative, |path| case.event.find(path, time))?;
+        area.fill(frame.slots(), frame.bytes()).expect("a small event");
+        Some(loaded.takes(&mut area).expect("the kernel runs it"))
+    };
+    (0..case.answers.len()).map(answer).collect()
+}
+
+/// Cases that the kernel cannot do, and why.
+const EXCLUDED: [(&str, &str); 5] = [
+    ("float_arithmetic", "float_add: a program in the kernel has no floating point"),
+    ("float_divide_zero", "float_from_signed, as above"),
+    ("float_integer", "float_from_signed, as above"),
+    ("float_negative_integer", "float_from_signed, as above"),
+    ("float_unsigned_wide", "float_from_unsigned, as above"),
+];
+
+/// Cases that are loaded there, but say themselves what time and chance are: the kernel has its
+/// own.
+const OF_ANOTHER_WORLD: [&str; 7] = [
+    "rate",
+    "rate_minute",
+    "rate_plain",
+    "rate_short_circuit",
+    "rate_time",
+    "sample",
+    "sample_short_circuit",
+];
+
+/// What the kernel says of a program; `None` where there is no BPF or too little, which is said.
+fn loaded(adapted: &Adapted) -> Option<Result<Loaded, String>> {
+    match Loaded::new(adapted) {
+        Ok(loaded) => Some(Ok(loaded)),
+        Err(LoadError::Refused(_, log)) if log.contains("unknown func bpf_loop") => {
+            skipped("the kernel has no bpf_loop: it is older than 5.17");
+            None
+        }
+        Err(error @ LoadError::Refused(..)) => Some(Err(error.to_string())),
+        Err(LoadError::Unavailable(error)) => {
+            skipped(format!("the kernel gives no BPF: {error}"));
+            None
+        }
+    }
+}
+
+/// LOAD and run every case but those that are excluded. EXPECT the answers that they say.
+#[test]
+fn the_kernel_answers_as_the_cases_say() {
+    let mut failures = Vec::new();
+    let mut right = 0;
+    for (name, case) in cases() {
+        let (alternative, _, adapted) = adapted(&case);
+        let adapted = match adapted {
+            Ok(adapted) => adapted,
+            Err(_) if EXCLUDED.iter().any(|(excluded, _)| *excluded == name) => continue,
+            Err(unfit) => {
+                failures.push(format!("{name}: {unfit}"));
+                continue;
+            }
+        };
+        let loaded = match loaded(&adapted) {
+            None => return,
+            Some(Ok(loaded)) => loaded,
+            Some(Err(refused)) => {
+                failures.push(format!("{name}: {}: {refused}", case.filter));
+                continue;
+            }
+        };
+        let answers = answers(&case, &alternative, &loaded);
+        let answers: Vec<bool> = answers.into_iter().map(|answer| answer == Some(true)).collect();
+        if OF_ANOTHER_WORLD.contains(&name.as_str()) {
+            continue;
+        }
+        if answers == case.answers {
+            right += 1;
+        } else {
+            failures.push(format!("{name}: {}: {answers:?} for {:?}", case.filter, case.answers));
+        }
+    }
+    assert!(failures.is_empty(), "{}", failures.join("\n"));
+    assert!(right >= 150, "{right} cases were run");
+}
+
+/// The lists of exceptions are exact, here and wherever there is no BPF.
+#[test]
+fn what_is_excluded_is_what_cannot_be() {
+    let cases = cases();
+    let unfit: Vec<&str> = cases
+        .iter()
+        .filter(|(_, case)| adapted(case).2.is_err())
+        .map(|(name, _)| name.as_str())
+        .collect();
+    assert_eq!(unfit, EXCLUDED.map(|(name, _)| name));
+    for name in OF_ANOTHER_WORLD {
+        let script = &cases.get(name).unwrap_or_else(|| panic!("no case {name}")).script;
+        assert!(!script.times.is_empty() || !script.randoms.is_empty(), "{name}");
+    }
+}

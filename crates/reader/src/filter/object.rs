@@ -1,0 +1,210 @@
+//! Filters in C on events that are read: bytecode, interpreted as traced programs would, on a frame
+//! that is filled from what was decoded.
+
+use std::cell::Cell as ThreadCell;
+
+use trackway_filter::evaluate::{Values as _, World as _};
+use trackway_filter::layout::{Float, Layout, Type};
+use trackway_filter::types::Place;
+use trackway_jit::Kind;
+use trackway_jit::frame::{Cell, Environment, Frame};
+use trackway_jit::helper::Word;
+use trackway_jit::interpret;
+use trackway_jit::object::{Alternative, Object};
+use trackway_jit::verify::{Rules, State, Verified, verify};
+use trackway_schema::Scalar;
+
+use super::gather::{Gather, Plan};
+use super::{FilterError, Moment};
+
+/// Words count from the beginning of the bytes in 31 bits.
+const BYTES_MAX: usize = i32::MAX as usize;
+
+/// An object, verified. Its bytes are there for as long as anybody reads traces: what was verified
+/// speaks of them, and goes to all threads that decode.
+#[derive(Debug, Clone)]
+pub(super) struct Compiled {
+    alternatives: Vec<OfKinds>,
+    cells: usize,
+}
+
+/// An alternative of an object.
+#[derive(Debug, Clone)]
+struct OfKinds {
+    alternative: Alternative<'static>,
+    programs: Vec<Verified<'static>>,
+    /// Where each need is, and what it is taken for.
+    needs: Vec<(Place, Kind)>,
+}
+
+impl Compiled {
+    /// What is in an object's bytes.
+    ///
+    /// # Errors
+    ///
+    /// If they are no object, or one of its programs is refused.
+    pub(super) fn new(bytes: &'static [u8]) -> Result<Self, FilterError> {
+        let object = Object::decode(bytes).map_err(|error| FilterError(error.to_string()))?;
+        let alternatives = object.alternatives().map(OfKinds::new).collect::<Result<_, _>>()?;
+        Ok(Self { alternatives, cells: object.cells() })
+    }
+
+    /// What decides about events of a class: the first alternative whose needs it has.
+    pub(super) fn of_class(&self, layout: &Layout) -> Option<OfClass> {
+        self.alternatives.iter().find_map(|alternative| alternative.of_class(layout, self.cells))
+    }
+
+    /// What events must have for one of the alternatives, for people.
+    pub(super) fn needs(&self) -> String {
+        let of = |alternative: &OfKinds| {
+            let mut needs: Vec<String> = Vec::new();
+            for (place, kind) in &alternative.needs {
+                let need = format!("{place} ({})", format!("{kind:?}").to_lowercase());
+                if !needs.contains(&need) {
+                    needs.push(need);
+                }
+            }
+            needs.join(", ")
+        };
+        self.alternatives.iter().map(of).collect::<Vec<_>>().join("; or ")
+    }
+}
+
+impl OfKinds {
+    fn new(alternative: Alternative<'static>) -> Result<Self, FilterError> {
+        let needs = alternative.needs().map(|need| {
+            let no_path = || FilterError(format!("{} is no path", need.path));
+            Ok((Place::parse(need.path).ok_or_else(no_path)?, need.kind))
+        });
+        let programs = (0..).zip(alternative.programs()).map(|(number, program)| {
+            let rules = Rules { number, ..Rules::new(alternative.needs_count()) };
+            let verified = verify(program, rules, &mut vec![State::FREE; program.len() + 1]);
+            verified.map_err(|rejection| FilterError(rejection.to_string()))
+        });
+        let (needs, programs) =
+            (needs.collect::<Result<_, _>>()?, programs.collect::<Result<_, _>>()?);
+        Ok(Self { alternative, programs, needs })
+    }
+
+    /// For events of a class, if it has what is needed.
+    fn of_class(&self, layout: &Layout, cells: usize) -> Option<OfClass> {
+        let mut places: Vec<Place> = Vec::new();
+        let mut slots = Vec::new();
+        for (place, kind) in &self.needs {
+            let take = Take::of(layout.find(place)?, *kind)?;
+            let known = places.iter().position(|known| known == place);
+            let at = known.unwrap_or_else(|| {
+                places.push(place.clone());
+                places.len() - 1
+            });
+            slots.push((at, take));
+        }
+        let plan = Plan::new(places.iter());
+        let (programs, constants) = (self.programs.clone(), self.alternative.constants());
+        Some(OfClass { plan, slots, programs, constants, cells })
+    }
+}
+
+/// What a slot is filled with.
+#[derive(Debug, Clone, Copy)]
+enum Take {
+    Number,
+    String,
+    /// Elements, each as wide as this.
+    Elements(Scalar),
+}
+
+impl Take {
+    /// From something of this type, taken for that kind.
+    fn of(of: &Type, kind: Kind) -> Option<Self> {
+        let (take, is) = match of {
+            Type::Integer(integer) if integer.is_signed => (Self::Number, Kind::Signed),
+            Type::Integer(_) => (Self::Number, Kind::Unsigned),
+            Type::Float(_) => (Self::Number, Kind::Float),
+            Type::String => (Self::String, Kind::String),
+            Type::Array(element, _) | Type::Sequence(element) => {
+                let scalar = match &**element {
+                    Type::Integer(integer) => integer.scalar?,
+                    Type::Float(Float::F32) => Scalar::F32,
+                    Type::Float(Float::F64) => Scalar::F64,
+                    _ => return None,
+                };
+                (Self::Elements(scalar), Kind::Sequence)
+            }
+            Type::Structure(_) | Type::Other(_) => return None,
+        };
+        (is == kind).then_some(take)
+    }
+}
+
+/// What decides about events of one class.
+pub(super) struct OfClass {
+    pub(super) plan: Plan,
+    /// For each slot which of the plan's needs it is, and how that is put there.
+    slots: Vec<(usize, Take)>,
+    programs: Vec<Verified<'static>>,
+    constants: &'static [u8],
+    pub(super) cells: usize,
+}
+
+thread_local! {
+    /// What helpers ask the world for, while a program runs on this thread.
+    static MOMENT: ThreadCell<Moment> = const { ThreadCell::new(Moment { time_ns: 0, seed: 0 }) };
+}
+
+extern "C" fn time_ns() -> u64 {
+    MOMENT.get().time_ns
+}
+
+extern "C" fn random() -> u64 {
+    let mut moment = MOMENT.get();
+    let number = moment.random();
+    MOMENT.set(moment);
+    number
+}
+
+impl OfClass {
+    /// Whether the filter takes an event; `cells` is what it remembers.
+    pub(super) fn takes(&self, values: &Gather, cells: &[Cell], moment: &mut Moment) -> bool {
+        let mut bytes = Vec::new();
+        let environment = Environment::new(self.constants, cells, time_ns, random);
+        let slots = self.slots.iter().map(|slot| slot_of(*slot, values, &mut bytes));
+        let Some(slots) = slots.collect::<Option<Vec<u64>>>() else { return false };
+        let mut frame = Frame::new(&environment, &bytes);
+        if !slots.into_iter().all(|slot| frame.push(slot)) {
+            return false;
+        }
+        MOMENT.set(*moment);
+        let outcome = interpret::run(&self.programs, &frame);
+        *moment = MOMENT.get();
+        outcome.is_ok_and(|outcome| outcome.answer != 0)
+    }
+}
+
+/// A slot's value; what a word speaks of goes behind `bytes`. `None` if the event lacks it.
+fn slot_of((need, take): (usize, Take), values: &Gather, bytes: &mut Vec<u8>) -> Option<u64> {
+    let offset = u32::try_from(bytes.len()).ok()?;
+    let length = match take {
+        Take::Number => return values.number(need),
+        Take::String => {
+            let string = values.string(need)?;
+            bytes.extend_from_slice(string);
+            string.len()
+        }
+        Take::Elements(scalar) => {
+            let size = scalar.size_bytes();
+            for index in 0..values.length(need)? {
+                let value = values.element(need, index)?;
+                let value = match scalar {
+                    Scalar::F32 => (f64::from_bits(value) as f32).to_bits().into(),
+                    _ => value,
+                };
+                bytes.extend_from_slice(value.to_le_bytes().get(..size)?);
+            }
+            (bytes.len() - offset as usize) / size
+        }
+    };
+    let is_within = bytes.len() <= BYTES_MAX;
+    let word = Word { offset, length: u32::try_from(length).ok()?, is_constant: false };
+    is_within.then_some(word.to_bits())
+}

@@ -1,0 +1,40 @@
+//! Filters in C as files of clang: what is no filter is said, and what is one becomes an object
+//! that whoever runs it accepts.
+
+use trackway_filter::elf::{OBJECT_BYTES_MAX, object};
+use trackway_jit::insn::INSN_BYTES;
+use trackway_jit::object::Object;
+use trackway_jit::verify::{Rules, State, verify};
+
+use crate::Bound;
+
+/// Instructions, of which an object has so many at most, whatever the file is.
+pub(crate) const INSNS: Bound = Bound { per_byte: 0, base: (OBJECT_BYTES_MAX / INSN_BYTES) as u64 };
+/// Tables of sections, functions and relocations; an object; the verifier's states of a program.
+pub(crate) const MEMORY: Bound = Bound { per_byte: 32, base: 8 << 20 };
+pub(crate) const ALLOCATIONS: Bound = Bound { per_byte: 4, base: 16 << 10 };
+
+/// Makes an object of a file. The work: its instructions.
+pub fn elf(bytes: &[u8]) -> u64 {
+    let encoded = match object(bytes) {
+        Ok(encoded) => encoded,
+        Err(error) => {
+            assert!(!error.message.is_empty() && error.to_string().len() < 8 << 10, "{error}");
+            return 0;
+        }
+    };
+    // What is around instructions, constants and needs: some bytes for each.
+    assert!(encoded.len() <= 2 * OBJECT_BYTES_MAX, "{} bytes", encoded.len());
+    let object = Object::decode(&encoded).expect("what was written can be read");
+    let mut insns = 0;
+    for alternative in object.alternatives() {
+        for (number, program) in (0..).zip(alternative.programs()) {
+            let rules = Rules { number, ..Rules::new(alternative.needs_count()) };
+            let mut states = vec![State::FREE; program.len() + 1];
+            let verified = verify(program, rules, &mut states);
+            assert!(verified.is_ok(), "{}", verified.expect_err("refused"));
+            insns += program.len() as u64;
+        }
+    }
+    insns
+}
