@@ -305,3 +305,229 @@ fn threads_record_by_one_filter_or_the_next() {
     assert!(recorded.len() > 1000, "something was recorded");
     assert!(missing <= recording.discards(), "{missing} of {}", recording.discards());
 }
+
+/// A flight recorder, whose filters change as often as they can or a thousand times a second, while
+/// threads emit what each filter lets pass, and what none does that may be there.
+#[test]
+fn filters_that_change_all_the_time_decide_right_and_take_no_memory() {
+    /// Values that all filters let pass.
+    const ALWAYS: u64 = 1 << 63;
+    let seconds = std::env::var("TRACKWAY_TORTURE_SECONDS").ok();
+    let seconds: u64 = seconds.map_or(2, |text| text.parse().expect("a number of seconds"));
+    let (_alone, world) = (alone(), world());
+    let recording = world.session("storm:*", Sizes::default(), |session| {
+        session.flags.store(flag::OVERWRITE, Ordering::Relaxed);
+    });
+    recording.go_round();
+    let event = world.event(c"storm", c"number");
+    let mut filters = Filters::of(recording);
+    let objects: Vec<Vec<u8>> = (0..256)
+        .map(|filter| object(&format!("number >= {ALWAYS} || number % 256 == {filter}")))
+        .collect();
+    filters.set(&[("*", &objects[0])]);
+    // Of `begun` the block may be there already, of `done` it is.
+    let (begun, done) = (AtomicU32::new(0), AtomicU32::new(0));
+    let is_over = AtomicBool::new(false);
+    let emit = || {
+        let (mut always, mut unclear) = (0_u64, 0_u64);
+        while !is_over.load(Ordering::Relaxed) {
+            event.emit(ALWAYS + always);
+            always += 1;
+            let from = done.load(Ordering::SeqCst);
+            // None of the next hundred or so lets that pass.
+            event.emit(u64::from(from.wrapping_add(128) % 256));
+            let to = begun.load(Ordering::SeqCst);
+            unclear += u64::from(to.wrapping_sub(from) > 100);
+        }
+        (always, unclear)
+    };
+    let end = std::time::Instant::now() + std::time::Duration::from_secs(seconds);
+    let (mut grown, mut visits) = (0, 0);
+    let (always, unclear) = std::thread::scope(|scope| {
+        let threads: Vec<_> = (0..4).map(|_| scope.spawn(emit)).collect();
+        let mut resident = None;
+        while std::time::Instant::now() < end {
+            let next = begun.fetch_add(1, Ordering::SeqCst).wrapping_add(1);
+            filters.set(&[("*", &objects[next as usize % 256])]);
+            done.store(next, Ordering::SeqCst);
+            visits += u32::from(visit_if_asked(world));
+            if next % 4000 >= 2000 {
+                std::thread::sleep(std::time::Duration::from_millis(1));
+            }
+            if next == 2000 {
+                resident = Some(resident_bytes());
+            }
+        }
+        is_over.store(true, Ordering::Relaxed);
+        grown = resident_bytes().saturating_sub(resident.unwrap_or(u64::MAX));
+        threads.into_iter().fold((0, 0), |(always, unclear), thread| {
+            let (more, not_clear) = thread.join().expect("no panic");
+            (always + more, unclear + not_clear)
+        })
+    });
+    let (committed, discarded) = (recording.committed(), recording.discards());
+    println!(
+        "{} changes, {visits} visits, {always} to pass, {committed} committed, {discarded} \
+         discarded, {unclear} unclear, {grown} bytes more",
+        begun.load(Ordering::Relaxed)
+    );
+    assert!(committed <= always + unclear, "{committed} committed of {always} and {unclear}");
+    assert!(committed + discarded >= always, "{committed} and {discarded} of {always}");
+    assert!(committed > always / 2, "most were recorded");
+    // All parts that plans and their code lie in are 2.5 MiB.
+    assert!(grown < 4 << 20, "{grown} bytes more");
+}
+
+fn resident_bytes() -> u64 {
+    let status = std::fs::read_to_string("/proc/self/status").expect("procfs");
+    let line = status.lines().find_map(|line| line.strip_prefix("RssAnon:"));
+    let text = line.expect("a line").trim().trim_end_matches(" kB");
+    1024 * text.parse::<u64>().expect("a number")
+}
+
+/// What its parent has linked is void in a fork child, which interprets: the code is its parent's.
+#[test]
+fn fork_children_filter_for_themselves() {
+    let (_alone, world) = (alone(), world());
+    let recording = world.session("fork:*", Sizes::default(), |_| {});
+    let event = world.event(c"fork", c"number");
+    let mut filters = Filters::of(recording);
+    filters.set(&[("*", &object("number % 2 == 0 && count() >= 2"))]);
+    emit_all(&event, 0..8); // 4 6
+    let interpreters = || recording.session().interpreters.load(Ordering::Relaxed);
+    if cfg!(target_arch = "x86_64") {
+        assert_eq!(interpreters(), 0);
+    }
+    in_child(|| emit_all(&event, 10..18)); // it counts from the beginning: 14 16
+    assert_eq!(interpreters(), u32::from(cfg!(target_arch = "x86_64")) + interpreters() / 2);
+    emit_all(&event, 20..24); // 20 22
+    filters.set(&[("*", &object("number == 31"))]);
+    in_child(|| emit_all(&event, 30..33));
+    in_child(|| in_child(|| emit_all(&event, 31..34)));
+    assert_eq!(recording.numbers(), [4, 6, 14, 16, 20, 22, 31, 31]);
+    assert_eq!(recording.discards(), 0);
+}
+
+fn in_child(body: impl FnOnce()) {
+    // SAFETY: the child emits, and ends without running what belongs to the test.
+    unsafe {
+        let child = libc::fork();
+        if child == 0 {
+            body();
+            libc::_exit(0);
+        }
+        let mut status = 0;
+        assert_eq!(libc::waitpid(child, &raw mut status, 0), child);
+        assert_eq!(status, 0, "the child's end");
+    }
+}
+
+static HANDLED: AtomicU64 = AtomicU64::new(0);
+static CHILDREN: AtomicU64 = AtomicU64::new(0);
+static IS_CHILD: AtomicBool = AtomicBool::new(false);
+static HANDLERS_EVENT: std::sync::OnceLock<world::Event> = std::sync::OnceLock::new();
+
+/// Emits, and forks now and then, wherever the thread is.
+extern "C" fn handle(_signal: libc::c_int) {
+    let handled = HANDLED.fetch_add(1, Ordering::Relaxed);
+    if let Some(event) = HANDLERS_EVENT.get() {
+        event.emit(1_000_000 + handled);
+    }
+    if handled.is_multiple_of(10) && !IS_CHILD.load(Ordering::Relaxed) {
+        // SAFETY: the child goes on in what was interrupted, and sees by the flag what it is.
+        match unsafe { libc::fork() } {
+            0 => IS_CHILD.store(true, Ordering::Relaxed),
+            child if child > 0 => {
+                CHILDREN.fetch_add(1, Ordering::Relaxed);
+            }
+            _ => {}
+        }
+    }
+}
+
+/// Signal handlers emit and fork, also in the middle of a filter; both processes go on in there.
+#[test]
+fn handlers_interrupt_filters_and_fork_in_them() {
+    let (_alone, world) = (alone(), world());
+    let sizes = Sizes { sub_shift: 18, count_shift: 5, ..Sizes::default() };
+    let recording = world.session("signal:*", sizes, |_| {});
+    let event = world.event(c"signal", c"number");
+    let mut filters = Filters::of(recording);
+    // In a process of its own, so that children end whatever the tests' harness does.
+    in_child(|| {
+        HANDLERS_EVENT.set(event).unwrap_or_default();
+        let signals = signals_every(100);
+        for round in 0..200_u64 {
+            // fork(2) waits for who allocates: for itself, where a handler interrupted that.
+            block_signals(true);
+            filters.set(&[("*", &object(&format!("number % 8 == {}", round % 4)))]);
+            block_signals(false);
+            for number in 0..500 {
+                event.emit(1000 * round + number);
+                if IS_CHILD.load(Ordering::Relaxed) {
+                    event.emit(5_000_000);
+                    // SAFETY: as in `in_child`.
+                    unsafe { libc::_exit(0) };
+                }
+            }
+            visit_if_asked(world);
+        }
+        drop(signals);
+        for _ in 0..CHILDREN.load(Ordering::Relaxed) {
+            let mut status = 0;
+            // SAFETY: waits for one of ours.
+            let ended = unsafe { libc::waitpid(-1, &raw mut status, 0) };
+            assert!(ended > 0 && status == 0, "a child ended by {status}");
+        }
+        assert!(CHILDREN.load(Ordering::Relaxed) > 10, "handlers forked");
+    });
+    let recorded = recording.numbers();
+    assert!(recorded.len() > 1000);
+    // (Children go on when the filter is another one.)
+    assert!(recorded.iter().all(|number| number % 8 < 4));
+}
+
+fn block_signals(block: bool) {
+    let how = if block { libc::SIG_BLOCK } else { libc::SIG_UNBLOCK };
+    // SAFETY: a set of our own.
+    unsafe {
+        let mut set = std::mem::zeroed();
+        libc::sigemptyset(&raw mut set);
+        libc::sigaddset(&raw mut set, libc::SIGUSR1);
+        libc::pthread_sigmask(how, &raw const set, std::ptr::null_mut());
+    }
+}
+
+/// The calling thread gets signals until this is dropped.
+struct Signals(libc::timer_t);
+
+fn signals_every(microseconds: i64) -> Signals {
+    // SAFETY: the structures are filled in as far as they are read; the handler is a function.
+    unsafe {
+        let mut action: libc::sigaction = std::mem::zeroed();
+        action.sa_sigaction = handle as *const () as usize;
+        action.sa_flags = libc::SA_RESTART;
+        assert_eq!(libc::sigaction(libc::SIGUSR1, &raw const action, std::ptr::null_mut()), 0);
+        let mut event: libc::sigevent = std::mem::zeroed();
+        event.sigev_notify = libc::SIGEV_THREAD_ID;
+        event.sigev_signo = libc::SIGUSR1;
+        event.sigev_notify_thread_id = trackway_sys::thread::tid().cast_signed();
+        let mut timer: libc::timer_t = std::ptr::null_mut();
+        let created = libc::timer_create(libc::CLOCK_MONOTONIC, &raw mut event, &raw mut timer);
+        assert_eq!(created, 0);
+        let every = libc::timespec { tv_sec: 0, tv_nsec: 1000 * microseconds };
+        let times = libc::itimerspec { it_interval: every, it_value: every };
+        assert_eq!(libc::timer_settime(timer, 0, &raw const times, std::ptr::null_mut()), 0);
+        Signals(timer)
+    }
+}
+
+impl Drop for Signals {
+    fn drop(&mut self) {
+        // SAFETY: a timer of ours, and what ignores a signal.
+        unsafe {
+            libc::timer_delete(self.0);
+            libc::signal(libc::SIGUSR1, libc::SIG_IGN);
+        }
+    }
+}

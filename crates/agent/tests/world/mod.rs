@@ -219,6 +219,13 @@ impl Recording {
         region.raise_limit(bytes);
     }
 
+    /// Lets writers of a flight recorder, all of whose memory is there, go round.
+    pub(crate) fn go_round(&self) {
+        for (cpu, way) in self.ways(&self.layout()) {
+            self.region(cpu, way).raise_limit(u64::MAX);
+        }
+    }
+
     /// As a recorder does when something changed that writers remember.
     pub(crate) fn raise_generation(&self) {
         self.session().generation.fetch_add(1, Ordering::SeqCst);
@@ -247,6 +254,15 @@ impl Recording {
         let layout = self.layout();
         let of = |event| layout.discards(&self.world.window, event).load(Ordering::Relaxed);
         (0..EVENTS_MAX).map(of).sum()
+    }
+
+    /// Records that were committed, whether or not they were overwritten.
+    pub(crate) fn committed(&self) -> u64 {
+        let events = |(cpu, way)| {
+            let snapshot = self.region(cpu, way).snapshot().expect("what writers left");
+            snapshot.events.expect("how many")
+        };
+        self.ways(&self.layout()).into_iter().map(events).sum()
     }
 
     /// Numbers of all records of a region, in their order.
