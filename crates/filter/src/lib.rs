@@ -13,6 +13,8 @@
 //! | `emit` | the graph | eBPF, registers, constants |
 //! | [`object`] | bytecode for all kinds of events | bytes |
 //!
+//! What is compiled before its events are known is checked against made-up ones (`generic`).
+//!
 //! [`mod@evaluate`] answers by the typed tree itself; the answers are the same. [`explain`] shows
 //! what was made.
 //!

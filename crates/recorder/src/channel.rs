@@ -109,6 +109,7 @@ impl Channel {
         let filters = Filters::of_slot(home, &slot, filters_word, &layout.control_area());
         let mut channel = Self::assemble(home, slot, layout, names, !settings.buffers.whole);
         channel.filters = filters;
+        channel.filters.expect(&settings.expected);
         if let Some(before) = before {
             channel.filters.inherit(&before.filters);
         }

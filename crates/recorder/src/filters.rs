@@ -43,6 +43,8 @@ pub(crate) struct Filters {
     /// The channel's rules, as `trackway_schema::Rules` reads them: what they do not select no
     /// filter need be compiled for.
     rules: String,
+    /// Events that are to come, besides those in the window.
+    expected: Vec<EventDescription>,
     /// Where the two halves are, in bytes of the window; `None`: there was no filter yet.
     area: Option<u64>,
     /// The half that the next block goes into, 0 or 1.
@@ -79,6 +81,23 @@ impl Filters {
     /// Goes on with the ids of another channel's, in whose place this one comes.
     pub(crate) fn inherit(&mut self, other: &Self) {
         self.list.clone_from(&other.list);
+        self.expected.clone_from(&other.expected);
+    }
+
+    /// Is good for these events, too, before they are described.
+    pub(crate) fn expect(&mut self, events: &[EventDescription]) {
+        self.expected.extend_from_slice(events);
+    }
+
+    /// The events that these rules select: in the window, and to come.
+    fn events(&self, window: &Window, rules: &str) -> Vec<EventDescription> {
+        let mut events = known(window, rules);
+        for event in self.expected.iter().filter(|event| selects(rules, event)) {
+            if !events.contains(event) {
+                events.push(event.clone());
+            }
+        }
+        events
     }
 
     /// Puts these filters into force, instead of those that were; events are those that the
@@ -94,7 +113,8 @@ impl Filters {
         specs: &[FilterSpec],
         rules: &str,
     ) -> Result<Warnings, RecordError> {
-        let (list, warnings) = compiled(home.window(), specs, rules, &self.list)?;
+        let events = || self.events(home.window(), rules);
+        let (list, warnings) = compiled(&events, specs, &self.list)?;
         self.put_into_force(home, slot, list)?;
         rules.clone_into(&mut self.rules);
         Ok(warnings)
@@ -119,7 +139,8 @@ impl Filters {
     ) -> Result<(), RecordError> {
         if !self.list.is_empty() {
             let specs: Vec<FilterSpec> = self.list.iter().map(|one| one.spec.clone()).collect();
-            let (list, _) = compiled(home.window(), &specs, rules, &self.list)?;
+            let events = || self.events(home.window(), rules);
+            let (list, _) = compiled(&events, &specs, &self.list)?;
             if list != self.list {
                 self.put_into_force(home, slot, list)?;
             }
@@ -172,15 +193,14 @@ impl Filters {
 
 /// Compiles filters; those that were there `before` keep their ids.
 fn compiled(
-    window: &Window,
+    events: &dyn Fn() -> Vec<EventDescription>,
     specs: &[FilterSpec],
-    rules: &str,
     before: &[Compiled],
 ) -> Result<(Vec<Compiled>, Warnings), RecordError> {
     if specs.is_empty() {
         return Ok((Vec::new(), Warnings::new()));
     }
-    let events = known(window, rules);
+    let events = events();
     let (mut list, mut all_warnings): (Vec<Compiled>, _) = (Vec::new(), Warnings::new());
     for spec in specs {
         if list.iter().any(|one| one.spec == *spec) {

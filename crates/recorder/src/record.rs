@@ -135,13 +135,13 @@ pub fn record(options: &RecordOptions, notices: &Notices) -> Result<CommandEnd, 
     let (specs, making) = (options.specs()?, options.making());
     let settings = specs.iter().map(|spec| making.settings(spec, true));
     let channels: Vec<_> = settings.collect::<Result<_, RecordError>>()?;
-    let channels: Vec<_> = channels.into_iter().zip(0..).collect();
+    let mut channels: Vec<_> = channels.into_iter().zip(0..).collect();
     let rules = rules_of(&channels);
     let found = Found::look_up(&options.command)?;
     let libraries = command::libraries(&options.helpers)?;
     let home = Home::open_or_make(notices)?;
     let window = *home.window();
-    check_filters(&channels, &found, &libraries, &window, notices)?;
+    check_filters(&mut channels, &found, &libraries, &window, notices)?;
     recover_the_dead(notices);
     warn_of_the_static(&found, notices);
     let warned = warn_of_rules(&rules, &found, &libraries, &home, notices);
@@ -302,9 +302,9 @@ fn warn_of_the_static(found: &Found, notices: &Notices) {
 }
 
 /// Whether the channels' filters can be meant for what the command's program has, as far as that is
-/// known.
+/// known. They are made good for it before it runs.
 fn check_filters(
-    channels: &[(ChannelSettings, u32)],
+    channels: &mut [(ChannelSettings, u32)],
     found: &Found,
     libraries: &[PathBuf],
     window: &Window,
@@ -314,11 +314,12 @@ fn check_filters(
         return Ok(());
     }
     let files: Vec<PathBuf> = std::iter::once(&found.file).chain(libraries).cloned().collect();
-    let points = elf::reach(&files).points;
-    for (channel, _) in channels {
-        for hint in meant::check(channel, window, &points)? {
+    let program = elf::reach(&files);
+    for (channel, _) in channels.iter_mut() {
+        for hint in meant::check(channel, window, &program)? {
             notices.say(format_args!("{hint}"));
         }
+        channel.expected.clone_from(&program.events);
     }
     Ok(())
 }
@@ -337,7 +338,8 @@ fn warn_of_rules(
     if rules == "*" || !elf::HAS_POINTS {
         return false;
     }
-    let elf::Reach { points: mut names, registers } = elf::reach(std::slice::from_ref(&found.file));
+    let elf::Reach { points: mut names, registers, .. } =
+        elf::reach(std::slice::from_ref(&found.file));
     if !registers {
         return false;
     }
