@@ -311,12 +311,12 @@ impl Channel {
         self.slot.set_rules(&self.layout, rules);
     }
 
-    /// Puts these filters into force; what is perhaps not meant in them, for people.
+    /// Puts these filters into force.
     pub(crate) fn set_filters(
         &mut self,
         home: &Home,
         filters: &[FilterSpec],
-    ) -> Result<Vec<String>, RecordError> {
+    ) -> Result<(), RecordError> {
         let rules = self.filters.rules().to_owned();
         self.filters.set(home, &self.slot, filters, &rules)
     }

@@ -5,14 +5,18 @@
 //! only where the events that it is about are known, and none of them is one for it; and one that
 //! names no events, and has a channel of all events, only where it is likely that it is misspelt.
 
-use trackway_filter::compile::check_for;
+use trackway_filter::compile::{check_for, compile_for_any};
 use trackway_filter::error::{Error, Topic};
+use trackway_filter::layout::Layout;
 use trackway_session::{FilterSource, FilterSpec};
 use trackway_window::Window;
 
 use crate::elf::Reach;
-use crate::filters::{known, layouts_of, selects};
+use crate::filters::{GENERIC_BYTES_MAX, known, layouts_of, selects};
 use crate::{ChannelSettings, RecordError};
+
+/// Most things that are said of a filter that is taken.
+const HINTS_MAX: usize = 4;
 
 /// Checks the filters of a channel that is to be, where `program` is what is to be traced, if that
 /// is known; what is perhaps not meant, for people.
@@ -52,12 +56,28 @@ pub(crate) fn check_some(
         if layouts.is_empty() || program.hides_events {
             continue;
         }
-        let Err(error) = check_for(text, &layouts) else { continue };
+        let Err(error) = check_for(text, &layouts) else {
+            hints.extend(perhaps_not_meant(text, &layouts)?);
+            continue;
+        };
         let names_events = filter.pattern.is_some() || rules != "*";
         if names_events || is_likely(&error) {
             return Err(RecordError::Filter(refused(text, error, names_events)));
         }
         hints.push(format!("no event that is known is one for the filter '{filter}'"));
+    }
+    Ok(hints)
+}
+
+/// What is perhaps not meant in a filter for these events, in lines for people.
+fn perhaps_not_meant(text: &str, layouts: &[Layout]) -> Result<Vec<String>, RecordError> {
+    let compiled = compile_for_any(text, layouts, GENERIC_BYTES_MAX);
+    let warnings = compiled.map_err(|error| RecordError::Filter(error.render(text)))?.warnings;
+    let shown = warnings.iter().take(HINTS_MAX);
+    let mut hints: Vec<String> =
+        shown.map(|warning| format!("filter:\n{}", warning.render(text))).collect();
+    if warnings.len() > HINTS_MAX {
+        hints.push(format!("and {} more like it", warnings.len() - HINTS_MAX));
     }
     Ok(hints)
 }

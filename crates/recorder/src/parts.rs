@@ -474,12 +474,7 @@ impl Parts {
     ) -> Result<(), RecordError> {
         self.check_new(class, filters, notices)?;
         let remember = |settings: &mut ChannelSettings| settings.filters = filters.to_vec();
-        self.change(class, notices, &remember, &mut |it, class| {
-            for warning in it.set_filters(class, filters)? {
-                notices.say(format_args!("filter:\n{warning}"));
-            }
-            Ok(())
-        })
+        self.change(class, notices, &remember, &mut |it, class| it.set_filters(class, filters))
     }
 
     /// Records these processes in a channel.

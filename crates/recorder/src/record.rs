@@ -96,6 +96,12 @@ impl RecordOptions {
         Making { thrifty: false, reserve }
     }
 
+    /// Whether something must be true of events.
+    fn has_filters(&self) -> bool {
+        let of_channels = self.channels.iter().any(|spec| !spec.filters.is_empty());
+        of_channels || !self.filters.is_empty()
+    }
+
     /// Whether all that is recorded overwrites what is older.
     fn is_overwriting(&self) -> bool {
         match &self.channels[..] {
@@ -575,7 +581,13 @@ impl Live<'_> {
                 notices.say(format_args!("'{pattern}' matched no event"));
             }
         }
-        if summary.recorded == 0 && summary.lost == 0 {
+        let is_empty = summary.recorded == 0 && summary.lost == 0;
+        if is_empty && self.options.has_filters() {
+            notices.hint(format_args!(
+                "nothing was recorded: do the filters let anything pass? trackway print --filter \
+                 tries them on a trace"
+            ));
+        } else if is_empty {
             notices.hint(format_args!(
                 "nothing was recorded: does the program have events? trackway list shows those \
                  of running programs; --preload libc,pthread traces any program"
