@@ -122,7 +122,7 @@ fn one_that_makes_no_sense_leaves_nothing_behind() {
     let world = World::new();
     let settings = filtered(&["app: length(n & 1) > 5"]);
     let built = Recording::build(world.home(), &world.session(), std::slice::from_ref(&settings));
-    let error = built.err().expect("no filter").to_string();
+    let error = built.expect_err("no filter").to_string();
     assert!(error.starts_with("filter:\nlength(n & 1) > 5\n"), "{error}");
     let home = world.home();
     let is_free = |index| home.window().session(index).state.load(Ordering::Relaxed) == state::FREE;
