@@ -12,6 +12,8 @@ mod changes;
 mod clock;
 #[path = "session/filter_rules.rs"]
 mod filter_rules;
+#[path = "session/filters.rs"]
+mod filters;
 #[path = "session/guides.rs"]
 mod guides;
 #[path = "session/killed.rs"]

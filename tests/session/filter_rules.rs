@@ -79,15 +79,16 @@ fn what_may_be_meant_later_is_taken_as_it_is() {
     for filter in filters {
         ok(&place, &["record", "-o", "trace", "--filter", filter, "--", emitter, "levels", "0"]);
     }
-    // Then what this program has is known, and what others have is not.
-    let unknown = ["record", "-o", "other", "--filter", filters[0], "--", emitter, "levels", "0"];
-    assert!(refused(&place, &unknown).contains("unknown field 'status' of "));
+    // What this program has is known now, and what others have that it may start is not.
     for (filter, hint) in [
         ("web:*: status >= 400", None),
+        ("who & 1 == 1", Some("'==' binds more strongly than '&'")),
         ("status >= 400", Some("no event that is known is one for the filter 'status >= 400'")),
     ] {
         let talk = ok(&place, &["record", "-o", "trace", "--filter", filter, "--", "true"]);
-        assert_eq!(talk.contains("no event that is known"), hint.is_some(), "{filter}: {talk}");
+        let is_said = talk.contains("filter:\n") || talk.contains("the filter '");
+        assert_eq!(is_said, hint.is_some(), "{filter}: {talk}");
+        assert!(talk.contains("hint: nothing was recorded: do the filters let anything pass?"));
         assert!(hint.is_none_or(|hint| talk.contains(hint)), "{filter}: {talk}");
     }
 }
@@ -190,4 +191,56 @@ fn a_rules_filter_changes_and_goes_with_it() {
     assert_eq!(place.status("web")["channels"].as_array().map(Vec::len), Some(1));
     bursts.next();
     place.ok("session destroy --all");
+}
+
+/// A program with events of all kinds, one with this field more.
+fn program(more: &str) -> String {
+    format!(
+        "#include <trackway/trackway.h>\n\
+         TRACKWAY_ENUM(never, state, (idle, 0), (busy, 1));\n\
+         TRACKWAY_EVENT(never, ran, TRACKWAY_INFO, (u32, length), (str, path){more});\n\
+         TRACKWAY_EVENT(never, other, TRACKWAY_INFO, (f64, share), (seq, bytes, u8),\n\
+             (enum, state, never, state, u8));\n\
+         int main(void)\n\
+         {{\n\
+             return 0;\n\
+         }}\n"
+    )
+}
+
+/// RUN record with filters on a program that has never run, linked in several ways, and built anew
+/// with another field. EXPECT that its file says what there is.
+#[test]
+fn what_a_program_has_is_known_before_it_runs() {
+    let place = Place::new("session-filter-file-says");
+    for (number, flags) in
+        [&["-pie", "-fPIE"][..], &["-no-pie"], &["-fPIC", "-Wl,-z,norelro"]].iter().enumerate()
+    {
+        let name = format!("never{number}");
+        let path = place.world.compile(&name, &program(""), true, flags);
+        let path = path.to_str().expect("a path").to_owned();
+        let refused = |filter: &str| {
+            let words = ["record", "-o", "trace", "--filter", filter, "--", &path];
+            refused(&place, &words)
+        };
+        let taken = |filter: &str, path: &str| {
+            ok(&place, &["record", "-q", "-o", "trace", "--filter", filter, "--", path])
+        };
+        let why = "unknown field 'lenght' of never:ran; did you mean 'length'?";
+        assert!(refused("never:ran: lenght > 5").contains(why), "{flags:?}");
+        assert!(refused("lenght > 5").contains(why), "{flags:?}");
+        let why = refused("never:*: share > 5 && size > 3");
+        assert!(why.contains("unknown field 'size' of never:other"), "{flags:?}: {why}");
+        let why = refused("never: any(bytes == \"a\")");
+        assert!(why.contains("is not compared with a string"), "{flags:?}: {why}");
+        let why = refused("never: state == \"bussy\"");
+        assert!(why.contains("unknown label \"bussy\"; did you mean 'busy'?"), "{why}");
+        taken("never:ran: length > 5 && path == \"/*\"", &path);
+        taken("never: state == \"busy\" || any(bytes > 3)", &path);
+        // Built anew it has what the one that has run just now had not.
+        refused("never:ran: size > 5");
+        let path = place.world.compile(&name, &program(", (u64, size)"), true, flags);
+        taken("never:ran: size > 5", path.to_str().expect("a path"));
+        place.world.compile(&name, &program(""), true, flags);
+    }
 }

@@ -137,7 +137,7 @@ fn what_is_typed_instead_of_lttng_works() {
             count += 1;
         }
     }
-    assert_eq!(count, 31);
+    assert_eq!(count, 32);
     let (is_success, _, talk) = told(&follower.expect("a line for it").finish());
     assert!(is_success && talk.is_empty(), "{talk}");
     assert!(guide.place.list().is_empty());

@@ -21,10 +21,12 @@ use crate::types::{Filter, Options, check_parsed, check_part};
 /// Most combinations that become alternatives.
 const ALTERNATIVES_MAX: usize = 64;
 /// Most combinations that are tried.
-const TRIED_MAX: usize = 4096;
+const TRIED_MAX: usize = 1024;
 /// Most fields of a part all combinations of whose types are tried; of others those where all
 /// fields are the same.
 const PART_FIELDS_MAX: usize = 3;
+/// Most parts that are asked; of more, what all of them together cannot be is found out by trying.
+const PARTS_MAX: usize = 128;
 /// Elements that a made-up array has: as many as a path can name.
 const ARRAY_LENGTH: u64 = 1 << 16;
 
@@ -41,6 +43,29 @@ pub(crate) struct Possible {
 }
 
 impl Possible {
+    /// Looks whether it makes sense for fields of these types; what it is then, if their kinds are
+    /// all that it depends on.
+    fn try_one<'t>(
+        &mut self,
+        parsed: &Parsed,
+        fields: &[&'t str],
+        types: impl Iterator<Item = &'t Guess>,
+    ) -> Option<Filter> {
+        let layout = layout(fields.iter().copied().zip(types));
+        match check_parsed(parsed, &layout, Options { all_are_wide: true }) {
+            Ok(filter) => {
+                self.is_plausible = true;
+                let mut reads = BTreeSet::new();
+                read_elements(&filter.root, &mut reads);
+                reads.is_empty().then_some(filter)
+            }
+            Err(error) => {
+                self.error.get_or_insert(error);
+                None
+            }
+        }
+    }
+
     /// What is wrong with it, if it is not plausible.
     pub(crate) fn error(self, text: &str) -> Error {
         let whole = Span { from: 0, to: text.len() };
@@ -58,39 +83,42 @@ pub(crate) fn possible(parsed: &Parsed) -> Possible {
     let mut could: Vec<Vec<bool>> = vec![vec![true; types.len()]; fields.len()];
     let mut parts = Vec::new();
     split(&parsed.tree, &mut parts);
-    for part in parts {
+    for part in parts.into_iter().take(PARTS_MAX) {
         narrow(part, &fields, &types, &mut could);
     }
-    let choices: Vec<Vec<usize>> = could
-        .iter()
-        .map(|could| (0..types.len()).filter(|&number| could[number]).collect())
-        .collect();
+    let choices = |is_meant: &dyn Fn(&Guess) -> bool| -> Vec<Vec<usize>> {
+        let chosen = |could: &Vec<bool>| {
+            (0..types.len()).filter(|&number| could[number] && is_meant(&types[number])).collect()
+        };
+        could.iter().map(chosen).collect()
+    };
     let mut found = Possible { filters: Vec::new(), is_plausible: false, error: None };
     let mut needs = BTreeSet::new();
-    for_each_combination(&choices, &mut |chosen| {
-        let layout = layout(fields.iter().zip(chosen).map(|(name, &of)| (*name, &types[of])));
-        match check_parsed(parsed, &layout, Options { all_are_wide: true }) {
-            Ok(filter) => {
-                found.is_plausible = true;
-                let mut reads = BTreeSet::new();
-                read_elements(&filter.root, &mut reads);
-                let is_by_kinds = reads.is_empty() && chosen.iter().all(|&of| types[of].by_kind);
-                let its_needs: Vec<(String, u8)> =
-                    filter.needs.iter().map(|need| (need.path.clone(), need.kind as u8)).collect();
-                if is_by_kinds && needs.insert(its_needs) {
-                    found.filters.push(filter);
-                }
-            }
-            Err(error) => _ = found.error.get_or_insert(error),
+    for_each_combination(&choices(&|guess| guess.by_kind), &mut |chosen| {
+        if let Some(filter) = found.try_one(parsed, &fields, chosen.iter().map(|&of| &types[of]))
+            && needs.insert(needs_of(&filter))
+        {
+            found.filters.push(filter);
         }
         found.filters.len() < ALTERNATIVES_MAX
     });
+    if !found.is_plausible {
+        for_each_combination(&choices(&|_| true), &mut |chosen| {
+            found.try_one(parsed, &fields, chosen.iter().map(|&of| &types[of]));
+            !found.is_plausible
+        });
+    }
     if !found.is_plausible && found.error.is_none() {
         // Its parts ask for different things of one field: as an integer it is as good as any.
         let integers = layout(fields.iter().map(|name| (*name, &types[0])));
         found.error = check_parsed(parsed, &integers, Options::default()).err();
     }
     found
+}
+
+/// What those who run a filter tell events apart by.
+fn needs_of(filter: &Filter) -> Vec<(String, u8)> {
+    filter.needs.iter().map(|need| (need.path.clone(), need.kind as u8)).collect()
 }
 
 /// A type that a field could have.
@@ -235,6 +263,10 @@ fn narrow(part: &Tree, fields: &[&str], types: &[Guess], could: &mut [Vec<bool>]
         for_each_combination(&vec![all; own.len()], &mut try_one);
     } else {
         all.iter().for_each(|&of| _ = try_one(&vec![of; own.len()]));
+    }
+    // Where fields of one type do not go together, ask no more of them here.
+    if own.len() > PART_FIELDS_MAX && !fits.iter().flatten().any(|&fits| fits) {
+        return;
     }
     for (&field, fits) in own.iter().zip(&fits) {
         could[field].iter_mut().zip(fits).for_each(|(could, &fits)| *could &= fits);

@@ -15,6 +15,7 @@
 //!
 //! Filters in C come from [`elf`] files, as the same objects; [`mod@header`] says to them what
 //! events have.
+//! What is compiled before its events are known is checked against made-up ones (`generic`).
 //!
 //! [`mod@evaluate`] answers by the typed tree itself; the answers are the same. [`explain`] shows
 //! what was made.

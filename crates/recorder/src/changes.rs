@@ -103,13 +103,8 @@ impl Recording {
         Ok(())
     }
 
-    /// Records of the events of the channel of class `class` those of which these filters are true;
-    /// what is perhaps not meant in them, for people.
-    pub fn set_filters(
-        &mut self,
-        class: u32,
-        filters: &[FilterSpec],
-    ) -> Result<Vec<String>, RecordError> {
+    /// Records of the events of the channel of class `class` those of which these filters are true.
+    pub fn set_filters(&mut self, class: u32, filters: &[FilterSpec]) -> Result<(), RecordError> {
         let place = self.place_of(class)?;
         self.channels[place].set_filters(&self.home, filters)
     }

@@ -109,6 +109,7 @@ impl Channel {
         let filters = Filters::of_slot(home, &slot, filters_word, &layout.control_area());
         let mut channel = Self::assemble(home, slot, layout, names, !settings.buffers.whole);
         channel.filters = filters;
+        channel.filters.expect(&settings.expected);
         if let Some(before) = before {
             channel.filters.inherit(&before.filters);
         }
@@ -310,12 +311,12 @@ impl Channel {
         self.slot.set_rules(&self.layout, rules);
     }
 
-    /// Puts these filters into force; what is perhaps not meant in them, for people.
+    /// Puts these filters into force.
     pub(crate) fn set_filters(
         &mut self,
         home: &Home,
         filters: &[FilterSpec],
-    ) -> Result<Vec<String>, RecordError> {
+    ) -> Result<(), RecordError> {
         let rules = self.filters.rules().to_owned();
         self.filters.set(home, &self.slot, filters, &rules)
     }

@@ -12,6 +12,9 @@ use object::elf::{DT_NEEDED, PT_INTERP};
 use object::endian::Endianness;
 use object::read::elf::{Dyn, ElfFile64, FileHeader, ProgramHeader};
 use object::{Object, ObjectSection, ObjectSymbol};
+use trackway_schema::EventDescription;
+
+use crate::described;
 
 /// Largest file that is looked into, in bytes.
 const FILE_BYTES_MAX: u64 = 512 << 20;
@@ -41,6 +44,8 @@ pub struct Module {
     pub is_static: bool,
     /// `provider:name` of its instrumentation points (SDT notes).
     pub points: BTreeSet<String>,
+    /// Events that it describes; `None` if one of them cannot be read.
+    pub events: Option<Vec<EventDescription>>,
     /// Libraries that it needs.
     pub needed: Vec<String>,
     /// It was compiled with the header: it refers to the library's only function.
@@ -74,6 +79,7 @@ fn parse(bytes: &[u8]) -> Option<Module> {
     Some(Module {
         is_static: executable && !has(PT_INTERP) && !is_library(&file),
         points,
+        events: described::events(&file),
         needed: needed(&file, bytes).unwrap_or_default(),
         registers: file
             .dynamic_symbols()
@@ -133,6 +139,10 @@ fn read_notes(mut data: &[u8], points: &mut BTreeSet<String>) {
 pub struct Reach {
     /// `provider:name` of instrumentation points.
     pub points: BTreeSet<String>,
+    /// Events that they describe.
+    pub events: Vec<EventDescription>,
+    /// There are more events, which cannot be read.
+    pub hides_events: bool,
     /// Some of it was compiled with the header.
     pub registers: bool,
 }
@@ -151,6 +161,8 @@ pub fn reach(files: &[PathBuf]) -> Reach {
         }
         let Some(module) = read(&path) else { continue };
         reach.points.extend(module.points);
+        reach.hides_events |= module.events.is_none();
+        reach.events.extend(module.events.into_iter().flatten());
         reach.registers |= module.registers;
         let beside = path.parent().map(Path::to_owned);
         for name in module.needed {

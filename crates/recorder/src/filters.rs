@@ -15,7 +15,6 @@ use std::sync::atomic::{AtomicU64, Ordering, fence};
 use trackway_abi::session::{Session, filters_place, filters_word, flag};
 use trackway_abi::window::{GRANULE_BYTES, granule};
 use trackway_filter::compile::compile_for_any;
-use trackway_filter::error::Warning;
 use trackway_filter::layout::Layout;
 use trackway_jit::block::{self, BLOCK_BYTES_MAX, Entry};
 use trackway_schema::{EventDescription, Rules};
@@ -26,7 +25,7 @@ use crate::slot::{self, Slot};
 use crate::{Home, RecordError, trace};
 
 /// What a filter may take for events that nobody has described yet, in bytes.
-const GENERIC_BYTES_MAX: usize = 16 << 10;
+pub(crate) const GENERIC_BYTES_MAX: usize = 16 << 10;
 /// What all filters of a channel together may take for such events, in bytes.
 const ALL_GENERIC_BYTES_MAX: usize = BLOCK_BYTES_MAX / 2;
 /// Both halves.
@@ -43,6 +42,8 @@ pub(crate) struct Filters {
     /// The channel's rules, as `trackway_schema::Rules` reads them: what they do not select no
     /// filter need be compiled for.
     rules: String,
+    /// Events that are to come, besides those in the window.
+    expected: Vec<EventDescription>,
     /// Where the two halves are, in bytes of the window; `None`: there was no filter yet.
     area: Option<u64>,
     /// The half that the next block goes into, 0 or 1.
@@ -60,14 +61,12 @@ struct Compiled {
     object: Vec<u8>,
 }
 
-/// What is perhaps not meant in filters, in lines for people.
-pub(crate) type Warnings = Vec<String>;
-
 impl Filters {
     /// Of a channel that begins in a slot: with `word` as the slot had it before, and control lines
     /// in `control`.
     pub(crate) fn of_slot(home: &Home, slot: &Slot, word: u64, control: &Range<u64>) -> Self {
         let area = filters_place(word).map(|(offset, _)| offset / AREA_BYTES * AREA_BYTES);
+        // Control lines of another kind of session may have taken what lies behind the old ones.
         let is_ours = |area: &u64| {
             let place = *area..*area + AREA_BYTES;
             let is_apart = place.end <= control.start || control.end <= place.start;
@@ -79,6 +78,23 @@ impl Filters {
     /// Goes on with the ids of another channel's, in whose place this one comes.
     pub(crate) fn inherit(&mut self, other: &Self) {
         self.list.clone_from(&other.list);
+        self.expected.clone_from(&other.expected);
+    }
+
+    /// Is good for these events, too, before they are described.
+    pub(crate) fn expect(&mut self, events: &[EventDescription]) {
+        self.expected.extend_from_slice(events);
+    }
+
+    /// The events that these rules select: in the window, and to come.
+    fn events(&self, window: &Window, rules: &str) -> Vec<EventDescription> {
+        let mut events = known(window, rules);
+        for event in self.expected.iter().filter(|event| selects(rules, event)) {
+            if !events.contains(event) {
+                events.push(event.clone());
+            }
+        }
+        events
     }
 
     /// Puts these filters into force, instead of those that were; events are those that the
@@ -93,11 +109,12 @@ impl Filters {
         slot: &Slot,
         specs: &[FilterSpec],
         rules: &str,
-    ) -> Result<Warnings, RecordError> {
-        let (list, warnings) = compiled(home.window(), specs, rules, &self.list)?;
+    ) -> Result<(), RecordError> {
+        let events = || self.events(home.window(), rules);
+        let list = compiled(&events, specs, &self.list)?;
         self.put_into_force(home, slot, list)?;
         rules.clone_into(&mut self.rules);
-        Ok(warnings)
+        Ok(())
     }
 
     /// The channel's rules.
@@ -119,7 +136,8 @@ impl Filters {
     ) -> Result<(), RecordError> {
         if !self.list.is_empty() {
             let specs: Vec<FilterSpec> = self.list.iter().map(|one| one.spec.clone()).collect();
-            let (list, _) = compiled(home.window(), &specs, rules, &self.list)?;
+            let events = || self.events(home.window(), rules);
+            let list = compiled(&events, &specs, &self.list)?;
             if list != self.list {
                 self.put_into_force(home, slot, list)?;
             }
@@ -172,44 +190,40 @@ impl Filters {
 
 /// Compiles filters; those that were there `before` keep their ids.
 fn compiled(
-    window: &Window,
+    events: &dyn Fn() -> Vec<EventDescription>,
     specs: &[FilterSpec],
-    rules: &str,
     before: &[Compiled],
-) -> Result<(Vec<Compiled>, Warnings), RecordError> {
+) -> Result<Vec<Compiled>, RecordError> {
     if specs.is_empty() {
-        return Ok((Vec::new(), Warnings::new()));
+        return Ok(Vec::new());
     }
-    let events = known(window, rules);
-    let (mut list, mut all_warnings): (Vec<Compiled>, _) = (Vec::new(), Warnings::new());
+    let events = events();
+    let mut list: Vec<Compiled> = Vec::new();
     for spec in specs {
         if list.iter().any(|one| one.spec == *spec) {
             continue;
         }
-        let (object, warnings) = object_of(spec, &events, ALL_GENERIC_BYTES_MAX / specs.len())?;
-        all_warnings.extend(warnings);
+        let object = object_of(spec, &events, ALL_GENERIC_BYTES_MAX / specs.len())?;
         let own = before.iter().find(|one| one.spec == *spec);
         let id = own.map_or_else(new_id, |own| Ok(own.id))?;
         list.push(Compiled { rules: spec.rules(), spec: spec.clone(), id, object });
     }
-    Ok((list, all_warnings))
+    Ok(list)
 }
 
 fn object_of(
     spec: &FilterSpec,
     events: &[EventDescription],
     generic_bytes: usize,
-) -> Result<(Vec<u8>, Warnings), RecordError> {
+) -> Result<Vec<u8>, RecordError> {
     let FilterSource::Expression(text) = &spec.source else {
         return Err(RecordError::Filter(format!("{spec}: of a kind that is not known here")));
     };
     let layouts = layouts_of(spec, events);
     let compiled = compile_for_any(text, &layouts, generic_bytes.min(GENERIC_BYTES_MAX))
         .map_err(|error| RecordError::Filter(error.render(text)))?;
-    let warnings = compiled.warnings.iter().map(|warning: &Warning| warning.render(text));
     let object = compiled.object.encode();
-    let object = object.map_err(|error| RecordError::Filter(format!("{text}\n{error}")))?;
-    Ok((object, warnings.collect()))
+    object.map_err(|error| RecordError::Filter(format!("{text}\n{error}")))
 }
 
 /// What the events have that a filter is about.
@@ -322,7 +336,7 @@ mod tests {
             Self { _folder: folder, home, slot, filters: Filters::default() }
         }
 
-        fn set(&mut self, texts: &[&str]) -> Result<Warnings, RecordError> {
+        fn set(&mut self, texts: &[&str]) -> Result<(), RecordError> {
             let specs: Vec<FilterSpec> = texts.iter().map(|text| FilterSpec::new(text)).collect();
             self.filters.set(&self.home, &self.slot, &specs, "*")
         }

@@ -19,6 +19,7 @@ pub mod control;
 mod cpus;
 mod crashes;
 mod descendants;
+mod described;
 mod desk;
 pub mod elf;
 mod error;

@@ -5,19 +5,21 @@
 //! only where the events that it is about are known, and none of them is one for it; and one that
 //! names no events, and has a channel of all events, only where it is likely that it is misspelt.
 
-use std::collections::BTreeSet;
-
-use trackway_filter::compile::check_for;
+use trackway_filter::compile::{check_for, compile_for_any};
 use trackway_filter::error::{Error, Topic};
-use trackway_schema::Rules;
+use trackway_filter::layout::Layout;
 use trackway_session::{FilterSource, FilterSpec};
 use trackway_window::Window;
 
-use crate::filters::{known, layouts_of};
+use crate::elf::Reach;
+use crate::filters::{GENERIC_BYTES_MAX, known, layouts_of, selects};
 use crate::{ChannelSettings, RecordError};
 
-/// Checks the filters of a channel that is to be; what is perhaps not meant, for people. Of a
-/// program that is to be traced, `points` are names of events that it has.
+/// Most things that are said of a filter that is taken.
+const HINTS_MAX: usize = 4;
+
+/// Checks the filters of a channel that is to be, where `program` is what is to be traced, if that
+/// is known; what is perhaps not meant, for people.
 ///
 /// # Errors
 ///
@@ -25,9 +27,9 @@ use crate::{ChannelSettings, RecordError};
 pub(crate) fn check(
     settings: &ChannelSettings,
     window: &Window,
-    points: &BTreeSet<String>,
+    program: &Reach,
 ) -> Result<Vec<String>, RecordError> {
-    check_some(&settings.filters, &settings.rules, window, points)
+    check_some(&settings.filters, &settings.rules, window, program)
 }
 
 /// The same of filters of a channel with these rules.
@@ -35,28 +37,30 @@ pub(crate) fn check_some(
     filters: &[FilterSpec],
     rules: &str,
     window: &Window,
-    points: &BTreeSet<String>,
+    program: &Reach,
 ) -> Result<Vec<String>, RecordError> {
     if filters.is_empty() {
         return Ok(Vec::new());
     }
     let events = known(window, rules);
+    let of_program: Vec<_> =
+        program.events.iter().filter(|event| selects(rules, event)).cloned().collect();
     let mut hints = Vec::new();
     for filter in filters {
         let FilterSource::Expression(text) = &filter.source else { continue };
-        let own = filter.rules();
-        let is_meant = |name: &&String| may_select(rules, name) && may_select(&own, name);
-        let of_program: Vec<&String> = points.iter().filter(is_meant).collect();
-        let mut layouts = layouts_of(filter, &events);
-        if !of_program.is_empty() {
-            layouts.retain(|layout| of_program.contains(&&layout.event));
+        // What the file says is so now; what is in the window may be of an earlier build.
+        let mut layouts = layouts_of(filter, &of_program);
+        if layouts.is_empty() {
+            layouts = layouts_of(filter, &events);
         }
-        let is_described = |name: &&String| layouts.iter().any(|layout| layout.event == **name);
-        if layouts.is_empty() || !of_program.iter().all(is_described) {
+        if layouts.is_empty() || program.hides_events {
             continue;
         }
-        let Err(error) = check_for(text, &layouts) else { continue };
-        let names_events = filter.pattern.is_some() || rules != "*" || !of_program.is_empty();
+        let Err(error) = check_for(text, &layouts) else {
+            hints.extend(perhaps_not_meant(text, &layouts)?);
+            continue;
+        };
+        let names_events = filter.pattern.is_some() || rules != "*";
         if names_events || is_likely(&error) {
             return Err(RecordError::Filter(refused(text, error, names_events)));
         }
@@ -65,9 +69,17 @@ pub(crate) fn check_some(
     Ok(hints)
 }
 
-fn may_select(rules: &str, name: &str) -> bool {
-    let (provider, event) = name.split_once(':').unwrap_or((name, ""));
-    Rules::new(rules.as_bytes()).may_select(provider.as_bytes(), event.as_bytes())
+/// What is perhaps not meant in a filter for these events, in lines for people.
+fn perhaps_not_meant(text: &str, layouts: &[Layout]) -> Result<Vec<String>, RecordError> {
+    let compiled = compile_for_any(text, layouts, GENERIC_BYTES_MAX);
+    let warnings = compiled.map_err(|error| RecordError::Filter(error.render(text)))?.warnings;
+    let shown = warnings.iter().take(HINTS_MAX);
+    let mut hints: Vec<String> =
+        shown.map(|warning| format!("filter:\n{}", warning.render(text))).collect();
+    if warnings.len() > HINTS_MAX {
+        hints.push(format!("and {} more like it", warnings.len() - HINTS_MAX));
+    }
+    Ok(hints)
 }
 
 /// Whether something else was meant.

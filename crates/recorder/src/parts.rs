@@ -10,7 +10,7 @@
 //!
 //! [`machine`]: trackway_session::machine
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::path::Path;
 
 use trackway_session::FilterSpec;
@@ -21,6 +21,7 @@ use trackway_sys::wait::Awaited;
 
 use crate::control::RunFolder;
 use crate::crashes::Crashes;
+use crate::elf::Reach;
 use crate::origins::{Kept, Origin};
 use crate::recording::PartPlace;
 use crate::report::Notices;
@@ -177,7 +178,7 @@ impl Parts {
         if scope == Scope::Own {
             let home = Home::open_or_make(notices)?;
             for (channel, _) in &channels {
-                let hints = meant::check(channel, home.window(), &BTreeSet::new())?;
+                let hints = meant::check(channel, home.window(), &Reach::default())?;
                 hints.iter().for_each(|hint| notices.say(format_args!("{hint}")));
             }
             return Self::begin_own(home, session, channels, watches_crashes);
@@ -400,7 +401,7 @@ impl Parts {
         notices: &Notices,
     ) -> Result<(), RecordError> {
         if let Some(own) = self.own() {
-            let hints = meant::check(settings, own.home.window(), &BTreeSet::new())?;
+            let hints = meant::check(settings, own.home.window(), &Reach::default())?;
             hints.iter().for_each(|hint| notices.say(format_args!("{hint}")));
         }
         self.each(Rule::Any, notices, &mut |part| part.recording.add_channel(settings, class))?;
@@ -481,7 +482,7 @@ impl Parts {
         let is_new = |filter: &&FilterSpec| !settings.filters.contains(filter);
         let new: Vec<FilterSpec> = filters.iter().filter(is_new).cloned().collect();
         let window = own.home.window();
-        let hints = meant::check_some(&new, &settings.rules, window, &BTreeSet::new())?;
+        let hints = meant::check_some(&new, &settings.rules, window, &Reach::default())?;
         hints.iter().for_each(|hint| notices.say(format_args!("{hint}")));
         Ok(())
     }
@@ -495,12 +496,7 @@ impl Parts {
     ) -> Result<(), RecordError> {
         self.check_new(class, filters, notices)?;
         let remember = |settings: &mut ChannelSettings| settings.filters = filters.to_vec();
-        self.change(class, notices, &remember, &mut |it, class| {
-            for warning in it.set_filters(class, filters)? {
-                notices.say(format_args!("filter:\n{warning}"));
-            }
-            Ok(())
-        })
+        self.change(class, notices, &remember, &mut |it, class| it.set_filters(class, filters))
     }
 
     /// Records these processes in a channel.

@@ -96,6 +96,12 @@ impl RecordOptions {
         Making { thrifty: false, reserve }
     }
 
+    /// Whether something must be true of events.
+    fn has_filters(&self) -> bool {
+        let of_channels = self.channels.iter().any(|spec| !spec.filters.is_empty());
+        of_channels || !self.filters.is_empty()
+    }
+
     /// Whether all that is recorded overwrites what is older.
     fn is_overwriting(&self) -> bool {
         match &self.channels[..] {
@@ -135,13 +141,13 @@ pub fn record(options: &RecordOptions, notices: &Notices) -> Result<CommandEnd, 
     let (specs, making) = (options.specs()?, options.making());
     let settings = specs.iter().map(|spec| making.settings(spec, true));
     let channels: Vec<_> = settings.collect::<Result<_, RecordError>>()?;
-    let channels: Vec<_> = channels.into_iter().zip(0..).collect();
+    let mut channels: Vec<_> = channels.into_iter().zip(0..).collect();
     let rules = rules_of(&channels);
     let found = Found::look_up(&options.command)?;
     let libraries = command::libraries(&options.helpers)?;
     let home = Home::open_or_make(notices)?;
     let window = *home.window();
-    check_filters(&channels, &found, &libraries, &window, notices)?;
+    check_filters(&mut channels, &found, &libraries, &window, notices)?;
     recover_the_dead(notices);
     warn_of_the_static(&found, notices);
     let warned = warn_of_rules(&rules, &found, &libraries, &home, notices);
@@ -302,9 +308,9 @@ fn warn_of_the_static(found: &Found, notices: &Notices) {
 }
 
 /// Whether the channels' filters can be meant for what the command's program has, as far as that is
-/// known.
+/// known. They are made good for it before it runs.
 fn check_filters(
-    channels: &[(ChannelSettings, u32)],
+    channels: &mut [(ChannelSettings, u32)],
     found: &Found,
     libraries: &[PathBuf],
     window: &Window,
@@ -314,11 +320,12 @@ fn check_filters(
         return Ok(());
     }
     let files: Vec<PathBuf> = std::iter::once(&found.file).chain(libraries).cloned().collect();
-    let points = elf::reach(&files).points;
-    for (channel, _) in channels {
-        for hint in meant::check(channel, window, &points)? {
+    let program = elf::reach(&files);
+    for (channel, _) in channels.iter_mut() {
+        for hint in meant::check(channel, window, &program)? {
             notices.say(format_args!("{hint}"));
         }
+        channel.expected.clone_from(&program.events);
     }
     Ok(())
 }
@@ -337,7 +344,8 @@ fn warn_of_rules(
     if rules == "*" || !elf::HAS_POINTS {
         return false;
     }
-    let elf::Reach { points: mut names, registers } = elf::reach(std::slice::from_ref(&found.file));
+    let elf::Reach { points: mut names, registers, .. } =
+        elf::reach(std::slice::from_ref(&found.file));
     if !registers {
         return false;
     }
@@ -580,7 +588,13 @@ impl Live<'_> {
                 notices.say(format_args!("'{pattern}' matched no event"));
             }
         }
-        if summary.recorded == 0 && summary.lost == 0 {
+        let is_empty = summary.recorded == 0 && summary.lost == 0;
+        if is_empty && self.options.has_filters() {
+            notices.hint(format_args!(
+                "nothing was recorded: do the filters let anything pass? trackway print --filter \
+                 tries them on a trace"
+            ));
+        } else if is_empty {
             notices.hint(format_args!(
                 "nothing was recorded: does the program have events? trackway list shows those \
                  of running programs; --preload libc,pthread traces any program"

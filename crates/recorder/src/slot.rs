@@ -67,6 +67,8 @@ pub struct ChannelSettings {
     pub rules: String,
     /// What must be true of events.
     pub filters: Vec<FilterSpec>,
+    /// Events that are to come, for which filters are compiled before they are there.
+    pub expected: Vec<EventDescription>,
     /// Rules for processes, as `trackway_schema::ProcessRules` reads them; none: all.
     pub processes: String,
     /// How long programs that allow it wait for room, in ns; 0: they do not.
@@ -90,6 +92,7 @@ impl Default for ChannelSettings {
             contexts: 0,
             rules: "*".into(),
             filters: Vec::new(),
+            expected: Vec::new(),
             processes: String::new(),
             blocking_ns: 0,
             paused: false,

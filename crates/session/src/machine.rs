@@ -579,6 +579,9 @@ impl Machine {
         if filter.is_some_and(is_too_much) {
             return Err(Refusal::new(OptionError::TooManyFilters.to_string()));
         }
+        if filter.is_some() && including().next().is_none() {
+            return Err(Refusal::new("a filter is for events that are switched on"));
+        }
         let job = self.plan_events(channel, bytes, |spec| {
             if only {
                 // Exclusions alone mean all but those.

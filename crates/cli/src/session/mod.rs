@@ -51,6 +51,7 @@ pub(crate) fn run_channel(arguments: ChannelArguments) -> anyhow::Result<ExitCod
         ChannelVerb::Add(add) => {
             let channel = channel_of(&add)?;
             let rules = channel.on.clone().unwrap_or_default();
+            let rules = [rules, filtered(&channel)].concat();
             ask_done(&add.session, Request::AddChannel { channel })?;
             say_unmatched(&add.session, &rules);
         }
@@ -190,9 +191,21 @@ fn begin(spec: SessionSpec, in_foreground: bool, quiet: bool) -> anyhow::Result<
     }
     let begun = background::begin(&spec, quiet)?;
     if spec.users.is_empty() && !quiet {
-        unmatched::say(spec.channels.iter().flat_map(|channel| channel.on.iter().flatten()));
+        let filtered: Vec<RuleSpec> = spec.channels.iter().flat_map(filtered).collect();
+        let rules = spec.channels.iter().flat_map(|channel| channel.on.iter().flatten());
+        unmatched::say(rules.chain(&filtered));
     }
     Ok(begun)
+}
+
+/// Which events a channel's filters are about, where no rule says so as well.
+fn filtered(channel: &ChannelSpec) -> Vec<RuleSpec> {
+    let named = channel.filters.iter().filter_map(|filter| filter.pattern.as_deref());
+    let is_said = |rule: &RuleSpec| {
+        let mut rules = channel.on.iter().flatten();
+        rules.any(|other| other.full_pattern() == rule.full_pattern())
+    };
+    named.map(RuleSpec::new).filter(|rule| !is_said(rule)).collect()
 }
 
 fn spec_of(arguments: &CreateArguments) -> anyhow::Result<SessionSpec> {

@@ -391,3 +391,26 @@ fn since(seconds: u64) -> String {
         _ => format!("{} days", seconds / 86_400),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use trackway_recorder::FilterSpec;
+
+    use super::*;
+
+    #[test]
+    fn a_channel_says_its_filters_and_where_they_are_slow() {
+        let shown = |interpreters| {
+            let filters = vec![FilterSpec::new("web:*: status >= 400")];
+            let spec = ChannelSpec { filters, ..ChannelSpec::default() };
+            let channel = ChannelStatus { spec, interpreters, ..ChannelStatus::default() };
+            let mut output = Vec::new();
+            write_channel(&channel, &mut output).expect("room");
+            String::from_utf8(output).expect("a text")
+        };
+        assert!(shown(0).contains("\n  if        web:*: status >= 400\n"));
+        assert!(!shown(0).contains("interpreted"));
+        assert!(shown(1).contains("\n  slow      filters are interpreted in 1 process: no memory"));
+        assert!(shown(2000).contains("in 2,000 processes: "));
+    }
+}

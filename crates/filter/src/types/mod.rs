@@ -266,7 +266,7 @@ pub fn check(text: &str, layout: &Layout) -> Result<Filter, Error> {
     check_parsed(&parse(text)?, layout, Options::default())
 }
 
-/// As [`check`], of what was parsed.
+/// As [`check()`], of what was parsed.
 pub(crate) fn check_parsed(
     parsed: &Parsed,
     layout: &Layout,

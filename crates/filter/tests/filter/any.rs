@@ -85,6 +85,25 @@ fn combinations_are_bounded_and_the_likely_ones_are_there() {
 }
 
 #[test]
+fn fields_of_different_types_are_found_in_one_part() {
+    // Not all of them, where there are so many to try; but those where all numbers are alike.
+    let kinds = kinds(&any("length(s) + a + b + c > 5", &[]));
+    for s in [Kind::String, Kind::Sequence] {
+        for number in [Kind::Signed, Kind::Unsigned] {
+            let numbers = ["a", "b", "c"].map(|name| (name.to_owned(), number));
+            let alike = [one("s", s), numbers.to_vec()].concat();
+            assert!(kinds.contains(&alike), "{alike:?}");
+        }
+    }
+    let never = any("any(xs > a + b + c)", &[]);
+    assert_eq!(never.filters[0].root.constant(), Some(0), "it is plausible");
+    assert!(any("starts_with(s, t) == (a + b + c > 3)", &[]).object.alternatives.len() > 3);
+    let labels: Vec<String> = (0..12).map(|number| format!("s{number} == \"a\"")).collect();
+    assert_eq!(any(&labels.join(" && "), &[]).object.alternatives.len(), 1);
+    assert!(compile_for_any("status == \"a\" && status > 5", &[], ROOM_BYTES).is_ok());
+}
+
+#[test]
 fn alternatives_take_no_more_room_than_they_may() {
     let text = "a > 1 && b > 2 && c > 3";
     let all = compile_for_any(text, &[], ROOM_BYTES).expect("an object").object;

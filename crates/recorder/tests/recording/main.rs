@@ -1,6 +1,7 @@
 //! Recordings in one process: drained, counted, grown, overwritten, killed, recovered, damaged.
 
 mod changes;
+mod filters;
 mod hostile;
 mod memory;
 mod tracefiles;
