@@ -42,8 +42,8 @@ impl RunFolder {
         std::iter::once(Self::new()).chain(others).collect()
     }
 
-    /// Where session `name` is asked: the first of [`Self::all`] that has its socket, or the calling
-    /// user's.
+    /// Where session `name` is asked: the first of [`Self::all`] that has its socket, or the
+    /// calling user's.
     pub fn of(name: &str) -> Self {
         let has_it = |folder: &Self| fs::symlink_metadata(folder.socket(name)).is_ok();
         Self::all().into_iter().find(has_it).unwrap_or_default()
@@ -135,13 +135,13 @@ mod tests {
         let base = TemporaryFolder::new();
         let user = crate::home::user();
         assert_eq!(run_time_of(base.path(), user), None);
-        let path = base.join(&user.to_string());
+        let path = base.join(user.to_string());
         fs::create_dir(&path).expect("a folder");
         for (mode, is_his) in [(0o700, true), (0o755, false)] {
             fs::set_permissions(&path, fs::Permissions::from_mode(mode)).expect("ours");
             assert_eq!(run_time_of(base.path(), user).is_some(), is_his);
         }
-        fs::rename(&path, base.join(&(user + 1).to_string())).expect("ours");
+        fs::rename(&path, base.join((user + 1).to_string())).expect("ours");
         assert_eq!(run_time_of(base.path(), user + 1), None, "another's");
     }
 
