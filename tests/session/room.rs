@@ -216,8 +216,8 @@ fn a_stop_that_cannot_write_fails_and_is_made_good() {
     inside.ok("session destroy web");
 }
 
-/// RUN the commands of a session, and of a recording, whose trace was removed meanwhile. EXPECT that
-/// each says that it was, and none that it can be recovered, or written some time.
+/// RUN the commands of a session, and of a recording, whose trace was removed meanwhile. EXPECT
+/// that each says that it was, and none that it can be recovered, or written some time.
 #[test]
 fn a_trace_that_was_removed_is_said_to_be_gone() {
     let place = Place::new("session-removed");

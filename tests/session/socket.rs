@@ -86,7 +86,7 @@ fn garbage_is_refused_and_the_session_goes_on() {
     assert_all_there(&place.numbers("trace"), &steps);
 }
 
-/// RUN several requests in one write, one of which ends the session, and its end behind them. EXPECT
+/// RUN several requests in one write, one of which ends the session, with others behind it. EXPECT
 /// an answer to each, in order.
 #[test]
 fn requests_that_come_at_once_are_all_answered() {

@@ -398,8 +398,8 @@ fn a_snapshot_has_all_users_that_can_be_in_it() {
     assert!(talk.contains("its folder was removed"), "{talk}");
 }
 
-/// RUN programs of two users that ask for snapshots, one of them twice at once. EXPECT one for each,
-/// the other's without a wait, and the one that came too soon later.
+/// RUN programs of two users that ask for snapshots, one of them twice at once. EXPECT one for
+/// each, the other's without a wait, and the one that came too soon later.
 #[test]
 fn users_ask_for_snapshots_beside_each_other() {
     let Some(users) = Users::new("users-snapshots") else { return };

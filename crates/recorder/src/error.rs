@@ -112,8 +112,8 @@ impl RecordError {
             }
             Self::LibraryPath(_) => "install Trackway in a folder without them".into(),
             Self::Io(_, _, error) if says_removed(error) => {
-                "what was recorded there is gone, and trackway recover finds nothing of it: end the \
-                 session (trackway session destroy), and begin another"
+                "what was recorded there is gone, and trackway recover finds nothing of it: end \
+                 the session (trackway session destroy), and begin another"
                     .into()
             }
             // Names of sockets have a place of 108 bytes: unix(7).

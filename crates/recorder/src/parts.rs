@@ -620,7 +620,8 @@ impl Parts {
     ///
     /// # Errors
     ///
-    /// Of a session of its own user alone: if it cannot be written, which may pass, or cannot go on.
+    /// Of a session of its own user alone: if it cannot be written, which may pass, or cannot go
+    /// on.
     pub(crate) fn tick(&mut self, notices: &Notices) -> Result<u64, RecordError> {
         if self.is_own() {
             let own = self.parts.first_mut().ok_or(RecordError::Lost("it has ended"))?;

@@ -387,8 +387,8 @@ pub(crate) fn prepare_session(root: &Path, older: Older) -> Result<Room, RecordE
 }
 
 /// Makes room for a trace at `root`: an earlier trace there is moved to `root.old`, in place of an
-/// even earlier one, once it is [settled](Room::settle). Folders that hold anything else are left alone, and so are those that are
-/// being recorded into.
+/// even earlier one, once it is [settled](Room::settle). Folders that hold anything else are left
+/// alone, and so are those that are being recorded into.
 pub(crate) fn prepare(root: &Path) -> Result<Room, RecordError> {
     prepare_with(root, Older::Goes)
 }

@@ -155,8 +155,9 @@ impl RunFolder {
         drop(lock);
     }
 
-    /// Whether somebody is at the socket of session `name`: where its lock file was removed, as with
-    /// the temporary files of a machine that are old, nothing else tells that its recorder lives.
+    /// Whether somebody is at the socket of session `name`: where its lock file was removed, as
+    /// with the temporary files of a machine that are old, nothing else tells that its recorder
+    /// lives.
     fn is_answered(&self, name: &str) -> bool {
         UnixStream::connect(self.socket(name)).is_ok()
     }

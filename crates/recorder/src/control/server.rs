@@ -343,8 +343,8 @@ fn line_of(answer: &Answer) -> Vec<u8> {
     line
 }
 
-/// An answer with what JSON cannot say, which is a path that is not UTF-8 (of `trackway record`), as
-/// it is shown; where whoever asked would open that path, refused: he waits for a line.
+/// An answer with what JSON cannot say, which is a path that is not UTF-8 (of `trackway record`),
+/// as it is shown; where whoever asked would open that path, refused: he waits for a line.
 fn as_text(answer: &Answer, error: &serde_json::Error) -> Answer {
     let shown = |path: &Path| PathBuf::from(path.to_string_lossy().into_owned());
     match answer {

@@ -42,8 +42,8 @@ impl RunFolder {
         std::iter::once(Self::new()).chain(others).collect()
     }
 
-    /// Where session `name` is asked: the first of [`Self::all`] that has its socket, or the calling
-    /// user's.
+    /// Where session `name` is asked: the first of [`Self::all`] that has its socket, or the
+    /// calling user's.
     pub fn of(name: &str) -> Self {
         let has_it = |folder: &Self| fs::symlink_metadata(folder.socket(name)).is_ok();
         Self::all().into_iter().find(has_it).unwrap_or_default()
