@@ -91,7 +91,7 @@ const OF_ANOTHER_WORLD: [&str; 7] = [
 fn loaded(adapted: &Adapted) -> Option<Result<Loaded, String>> {
     match Loaded::new(adapted) {
         Ok(loaded) => Some(Ok(loaded)),
-        Err(LoadError::Refused(_, log)) if log.contains("unknown func bpf_loop") => {
+        Err(LoadError::Refused(_, log)) if log.contains("unknown#181") => {
             skipped("the kernel has no bpf_loop: it is older than 5.17");
             None
         }
