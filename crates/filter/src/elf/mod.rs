@@ -10,9 +10,11 @@
 //! | `file` | sections, functions, relocations, gone through once |
 //! | `needs` | what slots are, from text |
 //! | `link` | a program of its functions and constants |
+//! | `blocks` | the order of a function's instructions |
 //! | `state` | how many cells programs use |
 //! | `source` | lines of the source, if the file has them |
 
+mod blocks;
 mod error;
 mod file;
 mod link;
@@ -20,6 +22,7 @@ mod needs;
 mod source;
 mod state;
 
+use trackway_jit::INSTRUCTIONS_MAX;
 use trackway_jit::block::BLOCK_BYTES_MAX;
 use trackway_jit::insn::INSN_BYTES;
 use trackway_jit::program::Program;
@@ -70,7 +73,7 @@ pub fn object(bytes: &[u8]) -> Result<Vec<u8>, Error> {
 ///
 /// # Errors
 ///
-/// As of [`object`].
+/// As of [`object()`].
 pub fn filters(bytes: &[u8]) -> Result<Filters, Error> {
     let file = File::read(bytes)?;
     let mut room = Room { left: OBJECT_BYTES_MAX };
@@ -194,7 +197,7 @@ struct Facts {
 fn verified(file: &File<'_>, linked: &Linked, slots: usize, number: u8) -> Result<Facts, Error> {
     let bytes: Vec<u8> = linked.insns.iter().flat_map(|insn| insn.encode()).collect();
     let Some(program) = Program::new(&bytes) else {
-        return Err(Error::new("a program has no instructions"));
+        return Err(Error::new(format!("a program has more than {INSTRUCTIONS_MAX} instructions")));
     };
     let mut states = vec![State::FREE; program.len() + 1];
     let rules = Rules { number, ..Rules::new(slots) };
@@ -204,7 +207,6 @@ fn verified(file: &File<'_>, linked: &Linked, slots: usize, number: u8) -> Resul
             Ok(Facts { slots_read, cells: state::cells(program) })
         }
         Err(rejection) => {
-            let place = linked.place(file, program, rejection.insn);
             let hint = match rejection.reason {
                 Reason::Backward => Some("#pragma clang loop unroll(full) in front of the loop"),
                 Reason::NoMemory(_) => Some(
@@ -214,7 +216,11 @@ fn verified(file: &File<'_>, linked: &Linked, slots: usize, number: u8) -> Resul
                 Reason::NotFrame => Some("a helper's first argument is the frame as it came"),
                 _ => None,
             };
-            let error = Error::at(place, rejection.reason.to_string());
+            let why = rejection.reason.to_string();
+            let error = match linked.place(file, program, rejection.insn) {
+                Some(place) => Error::at(place, why),
+                None => Error::new(why),
+            };
             Err(match hint {
                 Some(hint) => error.with_hint(hint),
                 None => error,

@@ -2,6 +2,7 @@
 //! bpf(2), and run there on their events. Its answers must be those that the cases say. So must be
 //! what its helpers answer to anything at all.
 
+mod c;
 #[path = "../../../filter/tests/filter/case.rs"]
 #[allow(dead_code, reason = "the cases' own test uses more of it")]
 mod case;
