@@ -209,6 +209,11 @@ fn filters_in_c_take_the_events_that_they_are_true_of() {
     let header = header.arg(&trace).output().expect("trackway runs");
     assert!(header.status.success(), "{}", said(&header));
     fs::write(world.path("shop.h"), header.stdout).expect("a file");
+    // What programs have registered has the contexts that all of them have.
+    let live = world.trackway(&["filter", "header", "shop:close"]).output().expect("it runs");
+    let live = String::from_utf8_lossy(&live.stdout).into_owned();
+    assert!(live.contains("struct shop_close {\n    trackway_unsigned number;\n"), "{live}");
+    assert!(live.contains("\"string $ctx.procname\\n\"\n"), "{live}");
     for (body, sales, all) in FILTERS_IN_C {
         let source = format!(
             "#include \"shop.h\"\n\

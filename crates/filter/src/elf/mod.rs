@@ -43,6 +43,11 @@ const FILE_PARTS_MAX: usize = 1024;
 const NAME_BYTES_MAX: usize = 255;
 /// Largest object that is made, in bytes: one that is longer would fit no session.
 pub const OBJECT_BYTES_MAX: usize = BLOCK_BYTES_MAX / 2;
+/// At least what an object has in front of a program, an alternative (with its padding), and all of
+/// them, in bytes.
+const HEAD_BYTES: usize = 8;
+/// What it has in front of a need's path.
+const NEED_BYTES: usize = 2;
 /// Most filters of a file, and most programs of a filter.
 const COUNT_MAX: usize = 255;
 /// In front of the names of sections with programs.
@@ -77,6 +82,7 @@ pub fn object(bytes: &[u8]) -> Result<Vec<u8>, Error> {
 pub fn filters(bytes: &[u8]) -> Result<Filters, Error> {
     let file = File::read(bytes)?;
     let mut room = Room { left: OBJECT_BYTES_MAX };
+    room.take(HEAD_BYTES)?;
     let mut filters =
         Filters { object: Object { cells: 0, alternatives: Vec::new() }, names: Vec::new() };
     for section in file.sections() {
@@ -148,15 +154,15 @@ fn alternative(
     let (mut slots_read, mut cells) = (0, 0);
     for (number, entry) in entries(file, name)?.into_iter().enumerate() {
         let linked = link::program(file, entry, &mut constants)?;
-        room.take(linked.insns.len() * INSN_BYTES)?;
+        room.take(HEAD_BYTES + linked.insns.len() * INSN_BYTES)?;
         let facts = verified(file, &linked, needs.len(), number as u8)?;
         slots_read |= facts.slots_read;
         cells = cells.max(facts.cells);
         programs.push(linked.insns);
     }
-    room.take(constants.bytes().len())?;
+    room.take(2 * HEAD_BYTES + constants.bytes().len())?;
     needs::shorten(&mut needs, slots_read);
-    room.take(needs.iter().map(|need| need.path.len()).sum())?;
+    room.take(needs.iter().map(|need| NEED_BYTES + need.path.len()).sum())?;
     Ok((Alternative { needs, constants: constants.into_bytes(), programs }, cells))
 }
 
