@@ -6,12 +6,15 @@ mod c;
 #[path = "../../../filter/tests/filter/case.rs"]
 #[allow(dead_code, reason = "the cases' own test uses more of it")]
 mod case;
+#[path = "../../../jit/tests/common/mod.rs"]
+mod common;
 #[path = "../../../filter/tests/filter/event.rs"]
 #[allow(dead_code, reason = "as above")]
 mod event;
 #[path = "../../../filter/tests/filter/frame.rs"]
 mod frame;
 mod helpers;
+mod random;
 
 use std::collections::BTreeMap;
 use std::fs;
