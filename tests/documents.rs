@@ -124,6 +124,58 @@ fn the_c_api_guides_program_compiles_and_its_commands_show_the_events() {
 }
 
 #[test]
+fn the_filters_of_the_c_guide_take_what_they_say() {
+    if !has("clang") {
+        return skipped("clang is not installed");
+    }
+    let world = World::new("filters-in-c-guide");
+    let program = world.compile("myapp", &block("TRACKWAY_EVENT"), true, &[]);
+    let recording = world.record(&[], &[program.to_str().unwrap()]);
+    assert!(recording.output.status.success(), "{}", recording.messages());
+    let guide = guide("filters-in-c.md");
+    let filters: Vec<&str> =
+        guide.split("```c\n").skip(1).map(|rest| rest.split("```").next().unwrap()).collect();
+    fs::write(world.path("slow.c"), filters[0]).expect("a file");
+    // The first command is one of ours.
+    let commands = commands_of(&guide.replacen("```sh\n", "```sh\n\n", 1));
+    let output = world.command("sh").args(["-e", "-c", &commands]).output().unwrap();
+    let text = String::from_utf8_lossy(&output.stdout);
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    assert!(text.contains("Filter myapp_request\n") && text.contains("Verified: "), "{text}");
+    let shown = "path = \"/index.html\", status = 200, latency_us = 137";
+    assert_eq!(text.matches(shown).count(), 1, "{text}");
+    assert!(fs::read(world.path("slow.twf")).expect("an object").starts_with(b"twf"));
+    // The frame that is written by hand, and what is refused, in the guide's own words.
+    fs::write(world.path("hand.c"), filters[1]).expect("a file");
+    let looping = filters[0].replace(
+        "    return request->latency_us > allowed(request);",
+        "    trackway_unsigned n = 0;\n    \
+         for (unsigned i = 0; i < request->status; i++)\n        \
+         n += trackway_random(request) & 1;\n    return n;",
+    );
+    fs::write(world.path("loop.c"), looping).expect("a file");
+    let compiled = |name: &str| {
+        let mut clang = world.command("clang");
+        clang.args(["-O2", "-g", "-target", "bpf", "-fno-jump-tables", "-Wall", "-Werror"]);
+        clang.arg("-I").arg(source_dir().join("include"));
+        assert!(clang.args(["-c", &format!("{name}.c")]).status().expect("clang runs").success());
+        let mut print = world.trackway(&["print", "--count", "--filter-object"]);
+        print.args([&format!("{name}.o"), "trace"]).output().expect("trackway runs")
+    };
+    let none = compiled("hand");
+    assert_eq!(String::from_utf8_lossy(&none.stdout), "0\n", "{none:?}");
+    let refused = String::from_utf8_lossy(&compiled("loop").stderr).into_owned();
+    for part in [
+        "loop.o: the jump does not go forward\n  at instruction ",
+        " of section trackway/myapp_request, in trackway_filter_myapp_request: ",
+        "\n  of loop.c:",
+        ": for (unsigned i = 0; i < request->status; i++)\nhint: #pragma clang loop unroll(full)",
+    ] {
+        assert!(refused.contains(part), "{part:?} is not in {refused}");
+    }
+}
+
+#[test]
 fn the_commands_of_the_preload_guide_work_and_so_does_its_helper() {
     if !has("xz") {
         return skipped("xz is not installed");

@@ -209,6 +209,11 @@ fn filters_in_c_take_the_events_that_they_are_true_of() {
     let header = header.arg(&trace).output().expect("trackway runs");
     assert!(header.status.success(), "{}", said(&header));
     fs::write(world.path("shop.h"), header.stdout).expect("a file");
+    // What programs have registered has the contexts that all of them have.
+    let live = world.trackway(&["filter", "header", "shop:close"]).output().expect("it runs");
+    let live = String::from_utf8_lossy(&live.stdout).into_owned();
+    assert!(live.contains("struct shop_close {\n    trackway_unsigned number;\n"), "{live}");
+    assert!(live.contains("\"string $ctx.procname\\n\"\n"), "{live}");
     for (body, sales, all) in FILTERS_IN_C {
         let source = format!(
             "#include \"shop.h\"\n\
@@ -238,9 +243,10 @@ fn filters_in_c_take_the_events_that_they_are_true_of() {
             assert!(text.contains(part), "{part:?}: {text}{}", said(&explained));
         }
         let mut compile = world.trackway(&["filter", "compile", object, "-o"]);
-        let output = compile.arg(world.path("filter.twf")).output().expect("trackway runs");
+        let output = compile.arg(format!("{object}.twf")).output().expect("trackway runs");
         assert!(output.status.success(), "{}", said(&output));
-        assert!(fs::read(world.path("filter.twf")).expect("an object").starts_with(b"twf"));
+        let made = print(&world, &trace, &["--count", "--filter-object", &format!("{object}.twf")]);
+        assert_eq!(String::from_utf8_lossy(&made.stdout), format!("{all}\n"), "{}", said(&made));
     }
     // Needs that no event has, a file that is none, an event that is not known.
     let object = world.path("filter.o");
@@ -254,7 +260,7 @@ fn filters_in_c_take_the_events_that_they_are_true_of() {
     assert!(clang.args(["-c", "filter.c"]).status().expect("clang runs").success());
     let output = print(&world, &trace, &["--filter-object", &elsewhere]);
     assert_eq!(output.status.code(), Some(2));
-    assert!(said(&output).contains("all that the object reads: change (signed)"));
+    assert!(said(&output).contains("--filter-object: no kind of event has all that"));
     let output = print(&world, &trace, &["--filter-object", "filter.c"]);
     assert_eq!(output.status.code(), Some(2));
     assert!(said(&output).contains("filter.c: it is no object file for BPF"), "{}", said(&output));

@@ -253,7 +253,8 @@ pub(crate) struct PrintArguments {
     #[arg(long, value_name = "[PATTERN: ]EXPR", allow_hyphen_values = true,
         conflicts_with_all = ["stats", "details"])]
     pub(crate) filter: Vec<String>,
-    /// Show the events that this filter in C takes, as clang -target bpf has compiled it
+    /// Show the events that this filter in C takes, as clang -target bpf or trackway filter compile
+    /// has made it
     #[arg(long, value_name = "[PATTERN: ]FILE", conflicts_with_all = ["stats", "details"])]
     pub(crate) filter_object: Vec<PathBuf>,
     /// Show dates

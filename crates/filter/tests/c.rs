@@ -5,11 +5,15 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use trackway_filter::elf;
+use trackway_filter::header::header;
+use trackway_filter::layout::{Integer, Layout, Member, Type};
 use trackway_jit::frame::{Cell, Environment, Frame};
+use trackway_jit::framer::{Contexts, Framer, Wanted};
 use trackway_jit::helper::Word;
 use trackway_jit::interpret;
 use trackway_jit::object::{Alternative, Object};
 use trackway_jit::verify::{Rules, State, Verified, verify};
+use trackway_schema::{Encoder, FieldViews, Label, Scalar, Shape};
 use trackway_testkit::{TemporaryFolder, skipped};
 
 /// What the filters here are about, as `trackway filter header` would have it.
@@ -254,6 +258,30 @@ fn many_predicates_and_doubles() {
     assert_eq!(answers(&file, &events), expected);
 }
 
+/// What clang makes of this has jumps backward, though nothing loops.
+#[test]
+fn paths_that_end_in_the_same_are_no_loops() {
+    if !has("clang") {
+        return;
+    }
+    let file = filter(
+        "TRACKWAY_FUNCTION trackway_unsigned is_odd(const struct app_read *read, trackway_signed s)
+        {
+            return s != 3 && s != 7 && s != 22 && s != 35 && s != 36 && s != 41 && s != 43 &&
+                s != 60 && s != 71 && s != 80 && s != 93 && (s & 1) && read->flags < 40;
+        }
+        TRACKWAY_FILTER(app_read, frame) { return is_odd(frame, frame->size); }",
+    );
+    let excluded = [3, 7, 22, 35, 36, 41, 43, 60, 71, 80, 93];
+    let events: Vec<Event> =
+        (-5..100).flat_map(|size| [39, 40].map(|flags| event("", size, flags))).collect();
+    let expected = |event: &Event| {
+        u64::from(!excluded.contains(&event.size) && event.size & 1 != 0 && event.flags < 40)
+    };
+    let expected: Vec<u64> = events.iter().map(expected).collect();
+    assert_eq!(answers(&file, &events), expected);
+}
+
 #[test]
 fn state_is_in_as_many_cells_as_are_named() {
     if !has("clang") {
@@ -447,6 +475,155 @@ fn the_header_is_c_for_every_compiler() {
         let messages = String::from_utf8_lossy(&output.stderr);
         assert!(output.status.success(), "{compiler} {flags:?}: {messages}");
     }
+}
+
+/// The framer of traced programs fills the frame of a filter in C: also where a need that nothing
+/// reads was replaced by another.
+#[test]
+fn traced_programs_can_fill_its_frames() {
+    if !has("clang") {
+        return;
+    }
+    let mut buffer = [0; 256];
+    let mut encoder = Encoder::new(&mut buffer, b"other", b"event", 6).expect("room");
+    for (name, shape, scalar) in [
+        ("ids", Shape::Sequence, Some(Scalar::U32)),
+        ("path", Shape::Str, None),
+        ("flags", Shape::Scalar, Some(Scalar::U16)),
+    ] {
+        encoder.field(name.as_bytes(), shape, scalar, 0, 0).expect("room");
+    }
+    let fields = FieldViews::new(encoder.finish()).expect("a description");
+    let file = filter(
+        "TRACKWAY_FUNCTION trackway_unsigned is_nine(const void *frame, trackway_unsigned id)
+        {
+            (void)frame;
+            return id == 9;
+        }
+        TRACKWAY_FILTER(app_read, frame)
+        {
+            return frame->flags == 0x1234 &&
+                trackway_string_ends_with(frame, frame->path, TRACKWAY_STRING(\"b\")) &&
+                trackway_any(frame, frame->ids, TRACKWAY_ELEMENT_U32, is_nine);
+        }",
+    );
+    let bytes = elf::object(&file).unwrap_or_else(|error| panic!("{error}"));
+    let object = Object::decode(&bytes).expect("an object");
+    let alternative = object.alternatives().next().expect("an alternative");
+    let needs: Vec<_> = alternative.needs().map(|need| need.path).collect();
+    assert_eq!(needs, ["path", "flags", "flags", "ids"], "size is not read");
+    let wanted =
+        alternative.needs().map(|need| Wanted { path: need.path.as_bytes(), kind: need.kind });
+    let framer = Framer::new(&fields, wanted).expect("it has all that is read");
+    let programs = accepted(&alternative);
+    let environment = Environment::new(alternative.constants(), &[], never, never);
+    let procname = Word { offset: 0, length: 0, is_constant: false };
+    let contexts = Contexts { vpid: 1, vtid: 1, procname };
+    for (ids, path, flags, expected) in [
+        (&[1, 9][..], "ab", 0x1234_u16, 1),
+        (&[], "ab", 0x1234, 0),
+        (&[9], "ba", 0x1234, 0),
+        (&[9], "b", 0x1233, 0),
+    ] {
+        let mut payload = (ids.len() as u32).to_le_bytes().to_vec();
+        payload.extend(ids.iter().flat_map(|id: &u32| id.to_le_bytes()));
+        payload.extend(path.bytes().chain([0]));
+        payload.extend(flags.to_le_bytes());
+        let mut frame = Frame::new(&environment, &payload);
+        assert!(framer.fill(&mut frame, 0, &contexts));
+        let outcome = interpret::run(&programs, &frame).expect("verified");
+        assert_eq!(outcome.answer, expected, "{ids:?} {path} {flags:x}");
+    }
+}
+
+/// Whatever events and fields are called, and whatever they are, their header is C.
+#[test]
+fn headers_of_strange_events_are_c() {
+    let member = |name: &str, of: Type| Member { name: name.into(), of };
+    let label = |name: &str, first, last| Label { name: name.into(), first, last };
+    let labelled = |scalar: Scalar, labels: Vec<Label>| match scalar.into() {
+        Type::Integer(integer) => Type::Integer(Integer { labels, ..integer }),
+        other => other,
+    };
+    let most = labelled(
+        Scalar::I64,
+        vec![label("a", i64::MIN, i64::MIN), label("A", -5, i64::MAX), label("-", 0, 0)],
+    );
+    let inside = vec![member("x", Scalar::I8.into()), member("for", Type::String)];
+    let fields = vec![
+        member("int", Scalar::I8.into()),
+        member("a b", Scalar::U64.into()),
+        member("a-b", Type::String),
+        member("\"??/*/ \\ é", Scalar::F32.into()),
+        member("a.b", Scalar::U8.into()),
+        member("line\nline", Scalar::U8.into()),
+        member("state", most),
+        member("bits", labelled(Scalar::U64, vec![label("all", -1, -1)])),
+        member("p", Type::Structure(inside)),
+        member("p_x", Type::Sequence(Box::new(labelled(Scalar::U8, vec![label("one", 1, 1)])))),
+        member("xs", Type::Array(Box::new(Type::String), 3)),
+        member("bools", Type::Array(Box::new(Scalar::Bool.into()), 3)),
+        member("v", Type::Other("a variant")),
+    ];
+    let many = (0..70).map(|number| member(&format!("f{number}"), Scalar::U8.into())).collect();
+    let layout = |event: &str, fields| Layout {
+        event: event.into(),
+        fields,
+        contexts: Layout::program_contexts(),
+        applications: vec![member("app:id", Scalar::U32.into())],
+    };
+    let layouts = [
+        layout("my-app:*/read", fields),
+        layout("my-app:**read", Vec::new()),
+        layout("linux", many),
+        Layout { event: "empty".into(), ..Layout::default() },
+    ];
+    let header = header(&layouts);
+    for part in [
+        "    trackway_signed int_; /* int */\n",
+        "    trackway_string a_b_2; /* a-b */\n",
+        "/* Not in it: v is a variant. */\n",
+        "/* Not in it: a.b has a name that is no path. */\n",
+        "#define TRACKWAY_NEEDS_my_app___read_2 ",
+        "_STATE_A (-9223372036854775807LL - 1)\n",
+        "_STATE_A_FIRST (-5LL)\n",
+        "_BITS_ALL 18446744073709551615ULL\n",
+        "_P_X_2_ELEMENT TRACKWAY_ELEMENT_U8\n",
+        "struct linux_ {\n",
+        "    trackway_unsigned f63;\n};\n/* Not in it: f64 is one more than 64. */\n",
+    ] {
+        assert!(header.contains(part), "{part:?} is not in\n{header}");
+    }
+    let names = header.lines().filter_map(|line| line.strip_prefix("struct ")?.strip_suffix(" {"));
+    let filters: String = names
+        .map(|name| {
+            format!(
+                "TRACKWAY_FILTER({name}, frame)\n\
+                 {{ return *(const trackway_unsigned *)frame; }}\n"
+            )
+        })
+        .collect();
+    let folder = TemporaryFolder::new();
+    std::fs::write(folder.join("events.h"), &header).expect("written");
+    let path = folder.join("filter.c");
+    std::fs::write(&path, format!("#include \"events.h\"\n{filters}")).expect("written");
+    for (compiler, flags) in [("gcc", &["-O2"][..]), ("clang", &["-O2", "-target", "bpf"])] {
+        if !has(compiler) {
+            continue;
+        }
+        let mut command = Command::new(compiler);
+        command.args(STRICT).args(flags).arg("-I").arg(include());
+        let output = command.arg("-c").arg(&path).arg("-o").arg(folder.join("filter.o")).output();
+        let output = output.expect("it runs");
+        let messages = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.success(), "{compiler}: {messages}\n{header}");
+    }
+    if !has("clang") {
+        return;
+    }
+    let file = std::fs::read(folder.join("filter.o")).expect("an object");
+    let error = elf::object(&file).expect_err("the empty event has no slot").to_string();
+    assert!(error.contains("trackway/empty") && error.contains("0 slots"), "{error}");
 }
 
 #[test]

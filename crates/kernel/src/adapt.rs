@@ -4,11 +4,12 @@ use std::collections::BTreeMap;
 use std::fmt;
 
 use trackway_jit::helper::Helper;
-use trackway_jit::insn::{CALL, Insn, LDDW, LDDW_FUNCTION, call, jump};
+use trackway_jit::insn::{CALL, Insn, LDDW, LDDW_FUNCTION, alu, call, class, jump, source};
 use trackway_jit::program::Program;
 use trackway_jit::scan::{Known, Scan};
 use trackway_jit::verify::Verified;
 
+use crate::area::ANSWER_AT;
 use crate::asm::{Asm, Label};
 use crate::value::Scalar;
 use crate::{btf, state, text, value};
@@ -202,9 +203,11 @@ fn prologue(parts: &mut Parts) {
     let asm = &mut parts.asm;
     let (main, out) = (asm.label(), asm.label());
     asm.function(main, "trackway");
-    asm.push(Insn { op: LDDW, dst: 1, src: MAP_VALUE, ..Insn::default() });
+    asm.push(Insn { op: LDDW, dst: 6, src: MAP_VALUE, ..Insn::default() });
     asm.push(Insn::default());
+    asm.mov(1, 6);
     asm.call(filter);
+    asm.store(6, ANSWER_AT, 0);
     asm.jumpi(jump::JEQ, 0, 0, out);
     asm.movi(0, 1);
     asm.place(out);
@@ -226,10 +229,34 @@ fn filter(parts: &mut Parts, program: Program<'_>) -> Result<(), Unfit> {
                 parts.asm.push(insn);
                 parts.asm.push(program.insn(at + 1));
             }
-            _ => parts.asm.push(insn),
+            _ => parts.asm.push(plain(insn)),
         }
     }
     Ok(())
+}
+
+/// Arithmetic with a constant that the kernel's verifier refuses, as the same in its words: shifts
+/// are modulo the width; a division by zero is 0, its remainder what was divided (RFC 9669, 4.1).
+fn plain(insn: Insn) -> Insn {
+    let is_64 = insn.class() == class::ALU64;
+    if !is_64 && insn.class() != class::ALU || insn.op & source::X != 0 {
+        return insn;
+    }
+    let class = insn.class();
+    match (insn.op & 0xf0, insn.immediate) {
+        (alu::LSH | alu::RSH | alu::ARSH, by) => {
+            Insn { immediate: by & if is_64 { 63 } else { 31 }, ..insn }
+        }
+        // Pointers to the stack are not subtracted from; numbers may be added all the same.
+        (alu::SUB, by) if is_64 && by != i32::MIN => {
+            Insn { op: class | alu::ADD, immediate: -by, ..insn }
+        }
+        (alu::DIV, 0) => Insn { op: class | alu::MOV, offset: 0, ..insn },
+        (alu::MOD, 0) => {
+            Insn { op: class | alu::MOV | source::X, src: insn.dst, offset: 0, ..insn }
+        }
+        _ => insn,
+    }
 }
 
 /// A call of a helper: of a function that does the same.

@@ -1,7 +1,7 @@
 //! Memory of a filter in the kernel: its frame, its state, what its helpers work with.
 //!
 //! ```text
-//! slots | cells | length of bytes, length of constants | scratch | … | bytes | constants
+//! slots | cells | length of bytes, length of constants | scratch | … | answer | bytes | constants
 //! ```
 //!
 //! Register 1 of the filter points to its beginning, so that slots are where the filter reads them.
@@ -26,6 +26,8 @@ pub(crate) const CONSTANTS_LENGTH_AT: i16 = BYTES_LENGTH_AT + 8;
 /// Where the scratch of helpers on strings is, and that of `any` behind it: what that calls may use
 /// strings.
 pub(crate) const SCRATCH_AT: i16 = CONSTANTS_LENGTH_AT + 8;
+/// Where the filter's answer is put, all of it.
+pub(crate) const ANSWER_AT: i16 = BYTES_AT - 8;
 /// Where the bytes are, and the constants right behind them.
 pub(crate) const BYTES_AT: i16 = 2048;
 
@@ -69,6 +71,18 @@ impl Area {
         self.put(BYTES_LENGTH_AT as usize, &(bytes.len() as u64).to_le_bytes());
         self.put(BYTES_AT as usize, bytes);
         Ok(())
+    }
+
+    /// What the filter has answered last: not zero takes the event.
+    pub fn answer(&self) -> u64 {
+        let answer = self.bytes.get(ANSWER_AT as usize..).and_then(|bytes| bytes.first_chunk());
+        answer.map_or(0, |answer| u64::from_le_bytes(*answer))
+    }
+
+    /// What it remembers, by the numbers of cells.
+    pub fn cell(&self, number: usize) -> Option<u64> {
+        let at = (number < CELLS_MAX).then_some(CELLS_AT as usize + 8 * number)?;
+        Some(u64::from_le_bytes(*self.bytes.get(at..)?.first_chunk()?))
     }
 
     fn put(&mut self, at: usize, bytes: &[u8]) {

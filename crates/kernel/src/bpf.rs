@@ -130,15 +130,21 @@ impl Loaded {
     pub fn new(adapted: &Adapted) -> Result<Self, LoadError> {
         let map = create_map().map_err(LoadError::Unavailable)?;
         let btf = load_btf(&adapted.btf.types).map_err(LoadError::Unavailable)?;
-        let mut log = vec![0; LOG_BYTES];
-        let program = load(adapted, &map, &btf, &mut log).map_err(|error| {
+        let program = match load(adapted, &map, &btf, &mut []) {
+            Ok(program) => program,
             // Its verifier has another word for what it refuses.
-            if error.raw_os_error() == Some(libc::EPERM) {
-                return LoadError::Unavailable(error);
+            Err(error) if error.raw_os_error() == Some(libc::EPERM) => {
+                return Err(LoadError::Unavailable(error));
             }
-            let end = log.iter().position(|&byte| byte == 0).unwrap_or(0);
-            LoadError::Refused(error, String::from_utf8_lossy(&log[..end]).into_owned())
-        })?;
+            // Once more, to be told why: what it says of a program that it takes may be too long.
+            Err(error) => {
+                let mut log = vec![0; LOG_BYTES];
+                let _ = load(adapted, &map, &btf, &mut log);
+                let end = log.iter().position(|&byte| byte == 0).unwrap_or(0);
+                let log = String::from_utf8_lossy(&log[..end]).into_owned();
+                return Err(LoadError::Refused(error, log));
+            }
+        };
         Ok(Self { map, program })
     }
 
@@ -203,9 +209,9 @@ fn load(adapted: &Adapted, map: &OwnedFd, btf: &OwnedFd, log: &mut [u8]) -> io::
         insn_count: adapted.len() as u32,
         insns: bytes.as_ptr(),
         license: LICENSE.as_ptr(),
-        log_level: 1,
+        log_level: u32::from(!log.is_empty()),
         log_size: log.len() as u32,
-        log: log.as_mut_ptr(),
+        log: if log.is_empty() { std::ptr::null_mut() } else { log.as_mut_ptr() },
         kern_version: 0,
         prog_flags: 0,
         name: *b"trackway\0\0\0\0\0\0\0\0",
@@ -216,7 +222,7 @@ fn load(adapted: &Adapted, map: &OwnedFd, btf: &OwnedFd, log: &mut [u8]) -> io::
         func_info: infos.as_ptr(),
         func_info_count: infos.len() as u32 / INFO_BYTES,
     };
-    // SAFETY: instructions, licence and records are as long as is said, and are only read; the log
-    // has room for as much as is said.
+    // SAFETY: instructions, licence and records are as long as is said, and are only read; the log,
+    // if there is one, has room for as much as is said.
     unsafe { bpf(PROG_LOAD, &mut load) }.map(owned)
 }

@@ -29,7 +29,7 @@ const LATE_MAX: i32 = 1 << 16;
 const TRIES_MAX: i32 = 64;
 /// `rate`'s scratch: the number of its cell, how many may pass, the running
 /// interval, the answer.
-const CELL: i16 = SCRATCH_AT + 144;
+const CELL: i16 = SCRATCH_AT + 192;
 const MOST: i16 = CELL + 8;
 const CURRENT: i16 = CELL + 16;
 const RESULT: i16 = CELL + 24;

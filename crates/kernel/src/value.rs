@@ -14,6 +14,7 @@ const FRAME: u8 = 6;
 /// `any`'s own scratch: what it calls for an element may use strings.
 const OFFSET: i16 = SCRATCH_AT + 128;
 const RESULT: i16 = OFFSET + 8;
+const COUNT: i16 = OFFSET + 16;
 
 /// How elements are stored: codes of `schema::Scalar`, part of the contract.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -110,7 +111,10 @@ pub(crate) fn any(parts: &mut Parts, scalar: Scalar, turn: Piece) {
     let few = asm.label();
     asm.store(FRAME, OFFSET, 1);
     asm.storei(FRAME, RESULT, 0);
-    asm.mov(1, 0);
+    // Linux (6.18) takes a turn's function away if it knows that there are no turns, and then
+    // misses it. Of what was in memory it knows nothing.
+    asm.store(FRAME, COUNT, 0);
+    asm.load(1, FRAME, COUNT);
     asm.jumpi(jump::JLE, 1, ELEMENTS_MAX as i32, few);
     asm.movi(1, ELEMENTS_MAX as i32);
     asm.place(few);

@@ -23,8 +23,7 @@ pub fn elf(bytes: &[u8]) -> u64 {
             return 0;
         }
     };
-    // What is around instructions, constants and needs: some bytes for each.
-    assert!(encoded.len() <= 2 * OBJECT_BYTES_MAX, "{} bytes", encoded.len());
+    assert!(encoded.len() <= OBJECT_BYTES_MAX, "{} bytes", encoded.len());
     let object = Object::decode(&encoded).expect("what was written can be read");
     let mut insns = 0;
     for alternative in object.alternatives() {

@@ -80,7 +80,11 @@ impl Asked<'_> {
         messages: &mut dyn Write,
     ) -> anyhow::Result<()> {
         let Some(filters) = &self.filters else { return Ok(()) };
-        let hints = filters.check(inputs.iter().map(|input| &input.trace)).context("--filter")?;
+        let whose = match self.arguments.filter.as_slice() {
+            [] => "--filter-object",
+            _ => "--filter",
+        };
+        let hints = filters.check(inputs.iter().map(|input| &input.trace)).context(whose)?;
         for hint in hints.iter().filter(|_| !inputs.is_empty()) {
             writeln!(messages, "trackway: {hint}")?;
         }
@@ -132,13 +136,18 @@ fn filters(arguments: &PrintArguments) -> anyhow::Result<Option<Filters>> {
     for object in &arguments.filter_object {
         let (pattern, path) = split_object(object);
         let told = || format!("--filter-object {}", path.display());
-        let read = filter::read_file(path).with_context(told)?;
-        let bytes = elf::object(&read).with_context(told)?;
+        let mut bytes = filter::read_file(path).with_context(told)?;
+        if !bytes.starts_with(OBJECT) {
+            bytes = elf::object(&bytes).with_context(told)?;
+        }
         // For as long as the command runs: what was verified speaks of these bytes.
         filters.add_object(pattern, bytes.leak()).with_context(told)?;
     }
     Ok(Some(filters).filter(|filters| !filters.is_empty()))
 }
+
+/// What an object of `trackway filter compile` begins with.
+const OBJECT: &[u8] = b"twf";
 
 /// The pattern in front of a file's name, if there is one.
 fn split_object(object: &Path) -> (Option<&str>, &Path) {

@@ -1,30 +1,37 @@
 //! A program, put together of the functions that it calls, callers first: so that all calls go
-//! forward, as the verifier asks.
+//! forward, as the verifier asks. (That jumps do so is the work of `blocks`.)
 
 use std::collections::BTreeMap;
 
-use trackway_jit::insn::{CALL, Insn, LDDW, LDDW_FUNCTION, call};
+use trackway_jit::insn::{CALL, Insn, LDDW, LDDW_FUNCTION, call, class, jump};
 use trackway_jit::listing::Line;
 use trackway_jit::program::Program;
 use trackway_jit::{FUNCTIONS_MAX, INSTRUCTIONS_MAX};
 
+use super::blocks::{Item, ordered, places, target};
 use super::error::{Error, Place};
 use super::file::{File, FunctionId, Kind, Target};
 
-/// A program, and where its functions are from.
+/// A jump whose distance is its immediate.
+const LONG: u8 = class::JMP32 | jump::JA;
+
+/// A program, and where its instructions are from.
 pub(super) struct Linked {
     pub(super) insns: Vec<Insn>,
-    /// Its functions, with where they begin.
-    functions: Vec<(usize, FunctionId)>,
+    /// For each the function, and the index in its section.
+    origins: Vec<(FunctionId, usize)>,
 }
 
 impl Linked {
     /// Where in the file an instruction of the program is from.
-    pub(super) fn place(&self, file: &File<'_>, program: Program<'_>, insn: usize) -> Place {
-        let before = self.functions.iter().rev().find(|&&(start, _)| start <= insn);
-        let &(start, id) = before.unwrap_or(&self.functions[0]);
-        let at = file.function(id).insns.start + (insn - start);
-        Place { code: Line::of(program, insn).to_string(), ..place(file, id, at) }
+    pub(super) fn place(
+        &self,
+        file: &File<'_>,
+        program: Program<'_>,
+        insn: usize,
+    ) -> Option<Place> {
+        let &(id, at) = self.origins.get(insn)?;
+        Some(Place { code: Line::of(program, insn).to_string(), ..place(file, id, at) })
     }
 }
 
@@ -95,44 +102,79 @@ pub(super) fn program(
 ) -> Result<Linked, Error> {
     let mut order = Order { file, done: Vec::new(), open: Vec::new(), insns: 0 };
     order.visit(entry, constants)?;
-    let mut linked = Linked { insns: Vec::new(), functions: Vec::new() };
-    let mut starts = BTreeMap::new();
-    let mut start = 0;
     // Whoever is done first is called by those that are done later.
-    for id in order.done.into_iter().rev() {
-        starts.insert(id, start);
-        linked.functions.push((start, id));
-        start += file.function(id).insns.len();
+    let functions = order.done.into_iter().rev();
+    let functions = functions.map(|id| Ok((id, ordered(body(file, id, constants)?))));
+    let functions: Vec<(FunctionId, Vec<Item>)> = functions.collect::<Result<_, Error>>()?;
+    let mut starts = BTreeMap::new();
+    let mut end = 0;
+    for (id, items) in &functions {
+        starts.insert(*id, end);
+        end += places(items).1;
     }
-    for &(start, id) in &linked.functions {
-        let function = file.function(id);
-        let mut insns = function.insns.clone();
-        while let Some(at) = insns.next() {
-            let insn = file.insn(function.section, at);
-            let here = start + (at - function.insns.start);
-            let distance = |callee| (starts[&callee] as i64 - here as i64 - 1) as i32;
-            let low = |number: u64| number as u32 as i32;
-            match resolve(file, id, at, constants)? {
-                Resolved::Plain(plain) => linked.insns.push(plain),
-                Resolved::Function(callee) if insn.op == LDDW => {
-                    let immediate = distance(callee);
-                    linked.insns.push(Insn { src: LDDW_FUNCTION, immediate, ..insn });
-                    linked.insns.push(Insn::default());
-                    insns.next();
+    let mut linked = Linked { insns: Vec::with_capacity(end), origins: Vec::with_capacity(end) };
+    for (id, items) in &functions {
+        linked.push(*id, items, &starts);
+    }
+    Ok(linked)
+}
+
+impl Linked {
+    /// Adds a function, now that it is known where all begin.
+    fn push(&mut self, id: FunctionId, items: &[Item], starts: &BTreeMap<FunctionId, usize>) {
+        let (places, _) = places(items);
+        let place = |at: usize| places.binary_search_by_key(&at, |place| place.0).ok();
+        let start = self.insns.len();
+        for item in items {
+            let here = self.insns.len() as i64;
+            let mut insn = item.insn;
+            if let Some(callee) = item.callee {
+                insn.immediate = (starts[&callee] as i64 - here - 1) as i32;
+            }
+            if let Some(place) = item.target.and_then(place) {
+                let distance = (start + places[place].1) as i64 - here - 1;
+                match insn.op {
+                    LONG => insn.immediate = distance as i32,
+                    // Programs are so short that it fits.
+                    _ => insn.offset = distance as i16,
                 }
-                Resolved::Function(callee) => {
-                    linked.insns.push(Insn { immediate: distance(callee), ..insn });
-                }
-                Resolved::Number(number) => {
-                    linked.insns.push(Insn { immediate: low(number), ..insn });
-                    let half = Insn { immediate: low(number >> 32), ..Insn::default() };
-                    linked.insns.push(half);
-                    insns.next();
-                }
+            }
+            for insn in [Some(insn), item.half].into_iter().flatten() {
+                self.insns.push(insn);
+                self.origins.push((id, item.at));
             }
         }
     }
-    Ok(linked)
+}
+
+/// The instructions of a function, with what their relocations name.
+fn body(file: &File<'_>, id: FunctionId, constants: &mut Constants) -> Result<Vec<Item>, Error> {
+    let function = file.function(id);
+    let mut items = Vec::with_capacity(function.insns.len());
+    let mut insns = function.insns.clone();
+    while let Some(at) = insns.next() {
+        let insn = file.insn(function.section, at);
+        let half = match insn.op {
+            LDDW => insns.next().map(|half| file.insn(function.section, half)),
+            _ => None,
+        };
+        let item = Item { at, insn, half, callee: None, target: target(at, insn) };
+        let low = |number: u64| number as u32 as i32;
+        items.push(match resolve(file, id, at, constants)? {
+            Resolved::Plain(insn) => Item { insn, ..item },
+            Resolved::Function(callee) if insn.op == LDDW => {
+                let insn = Insn { src: LDDW_FUNCTION, ..insn };
+                Item { insn, half: Some(Insn::default()), callee: Some(callee), ..item }
+            }
+            Resolved::Function(callee) => Item { callee: Some(callee), ..item },
+            Resolved::Number(number) => {
+                let half = Insn { immediate: low(number >> 32), ..Insn::default() };
+                let insn = Insn { immediate: low(number), ..insn };
+                Item { insn, half: Some(half), ..item }
+            }
+        });
+    }
+    Ok(items)
 }
 
 /// Functions, each behind all that it calls.

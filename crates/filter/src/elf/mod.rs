@@ -10,9 +10,11 @@
 //! | `file` | sections, functions, relocations, gone through once |
 //! | `needs` | what slots are, from text |
 //! | `link` | a program of its functions and constants |
+//! | `blocks` | the order of a function's instructions |
 //! | `state` | how many cells programs use |
 //! | `source` | lines of the source, if the file has them |
 
+mod blocks;
 mod error;
 mod file;
 mod link;
@@ -20,6 +22,7 @@ mod needs;
 mod source;
 mod state;
 
+use trackway_jit::INSTRUCTIONS_MAX;
 use trackway_jit::block::BLOCK_BYTES_MAX;
 use trackway_jit::insn::INSN_BYTES;
 use trackway_jit::program::Program;
@@ -40,6 +43,11 @@ const FILE_PARTS_MAX: usize = 1024;
 const NAME_BYTES_MAX: usize = 255;
 /// Largest object that is made, in bytes: one that is longer would fit no session.
 pub const OBJECT_BYTES_MAX: usize = BLOCK_BYTES_MAX / 2;
+/// At least what an object has in front of a program, an alternative (with its padding), and all of
+/// them, in bytes.
+const HEAD_BYTES: usize = 8;
+/// What it has in front of a need's path.
+const NEED_BYTES: usize = 2;
 /// Most filters of a file, and most programs of a filter.
 const COUNT_MAX: usize = 255;
 /// In front of the names of sections with programs.
@@ -70,10 +78,11 @@ pub fn object(bytes: &[u8]) -> Result<Vec<u8>, Error> {
 ///
 /// # Errors
 ///
-/// As of [`object`].
+/// As of [`object()`].
 pub fn filters(bytes: &[u8]) -> Result<Filters, Error> {
     let file = File::read(bytes)?;
     let mut room = Room { left: OBJECT_BYTES_MAX };
+    room.take(HEAD_BYTES)?;
     let mut filters =
         Filters { object: Object { cells: 0, alternatives: Vec::new() }, names: Vec::new() };
     for section in file.sections() {
@@ -145,15 +154,15 @@ fn alternative(
     let (mut slots_read, mut cells) = (0, 0);
     for (number, entry) in entries(file, name)?.into_iter().enumerate() {
         let linked = link::program(file, entry, &mut constants)?;
-        room.take(linked.insns.len() * INSN_BYTES)?;
+        room.take(HEAD_BYTES + linked.insns.len() * INSN_BYTES)?;
         let facts = verified(file, &linked, needs.len(), number as u8)?;
         slots_read |= facts.slots_read;
         cells = cells.max(facts.cells);
         programs.push(linked.insns);
     }
-    room.take(constants.bytes().len())?;
+    room.take(2 * HEAD_BYTES + constants.bytes().len())?;
     needs::shorten(&mut needs, slots_read);
-    room.take(needs.iter().map(|need| need.path.len()).sum())?;
+    room.take(needs.iter().map(|need| NEED_BYTES + need.path.len()).sum())?;
     Ok((Alternative { needs, constants: constants.into_bytes(), programs }, cells))
 }
 
@@ -194,7 +203,7 @@ struct Facts {
 fn verified(file: &File<'_>, linked: &Linked, slots: usize, number: u8) -> Result<Facts, Error> {
     let bytes: Vec<u8> = linked.insns.iter().flat_map(|insn| insn.encode()).collect();
     let Some(program) = Program::new(&bytes) else {
-        return Err(Error::new("a program has no instructions"));
+        return Err(Error::new(format!("a program has more than {INSTRUCTIONS_MAX} instructions")));
     };
     let mut states = vec![State::FREE; program.len() + 1];
     let rules = Rules { number, ..Rules::new(slots) };
@@ -204,7 +213,6 @@ fn verified(file: &File<'_>, linked: &Linked, slots: usize, number: u8) -> Resul
             Ok(Facts { slots_read, cells: state::cells(program) })
         }
         Err(rejection) => {
-            let place = linked.place(file, program, rejection.insn);
             let hint = match rejection.reason {
                 Reason::Backward => Some("#pragma clang loop unroll(full) in front of the loop"),
                 Reason::NoMemory(_) => Some(
@@ -214,7 +222,11 @@ fn verified(file: &File<'_>, linked: &Linked, slots: usize, number: u8) -> Resul
                 Reason::NotFrame => Some("a helper's first argument is the frame as it came"),
                 _ => None,
             };
-            let error = Error::at(place, rejection.reason.to_string());
+            let why = rejection.reason.to_string();
+            let error = match linked.place(file, program, rejection.insn) {
+                Some(place) => Error::at(place, why),
+                None => Error::new(why),
+            };
             Err(match hint {
                 Some(hint) => error.with_hint(hint),
                 None => error,

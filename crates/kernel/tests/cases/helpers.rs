@@ -171,6 +171,12 @@ fn agree(helper: Helper, scalar: u8) -> Option<()> {
         );
     }
     assert!(answers.len() > 1, "{} ({scalar}) always says the same", helper.name());
+    // Who asks must be able to hear no.
+    let (mut slots, bytes) = frame(&mut random, helper, scalar);
+    slots[2] = expected(&asked, slots, &bytes) ^ 1;
+    let mut area = Area::new(CONSTANTS).expect("few constants");
+    area.fill(&slots, &bytes).expect("few bytes");
+    assert!(!loaded.takes(&mut area).expect("the kernel runs it"), "{}", helper.name());
     Some(())
 }
 

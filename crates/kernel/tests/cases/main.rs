@@ -2,15 +2,19 @@
 //! bpf(2), and run there on their events. Its answers must be those that the cases say. So must be
 //! what its helpers answer to anything at all.
 
+mod c;
 #[path = "../../../filter/tests/filter/case.rs"]
 #[allow(dead_code, reason = "the cases' own test uses more of it")]
 mod case;
+#[path = "../../../jit/tests/common/mod.rs"]
+mod common;
 #[path = "../../../filter/tests/filter/event.rs"]
 #[allow(dead_code, reason = "as above")]
 mod event;
 #[path = "../../../filter/tests/filter/frame.rs"]
 mod frame;
 mod helpers;
+mod random;
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -91,7 +95,7 @@ const OF_ANOTHER_WORLD: [&str; 7] = [
 fn loaded(adapted: &Adapted) -> Option<Result<Loaded, String>> {
     match Loaded::new(adapted) {
         Ok(loaded) => Some(Ok(loaded)),
-        Err(LoadError::Refused(_, log)) if log.contains("unknown func bpf_loop") => {
+        Err(LoadError::Refused(_, log)) if log.contains("unknown#181") => {
             skipped("the kernel has no bpf_loop: it is older than 5.17");
             None
         }
