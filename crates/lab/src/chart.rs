@@ -156,7 +156,8 @@ pub(crate) fn lines(frame: Frame<'_>, marks: &[f64], lines: &[Line]) -> Option<S
         let dashes = if one.is_broken { " stroke-dasharray=\"6 4\"" } else { "" };
         let _ = writeln!(
             text,
-            "<polyline points=\"{}\" fill=\"none\" stroke=\"{colour}\" stroke-width=\"2\"{dashes}/>",
+            "<polyline points=\"{}\" fill=\"none\" stroke=\"{colour}\" \
+             stroke-width=\"2\"{dashes}/>",
             points.join(" ")
         );
         for point in &points {
