@@ -79,6 +79,11 @@ impl Helper {
             _ => None,
         }
     }
+
+    /// Whether register 1 still has the frame behind its call. The others from 2 to 5 are lost.
+    pub const fn keeps_frame(self) -> bool {
+        self.edge_bytes().is_some()
+    }
 }
 
 /// A string or sequence, as a slot has it.

@@ -230,6 +230,7 @@ impl<'a> Machine<'a, '_> {
         let fault = Fault::At(index);
         let arguments = [1, 2, 3, 4, 5].map(|register| call.get(register));
         let [_, a, b, c, _] = arguments;
+        let mut keeps_frame = false;
         let answer = if insn.src == call::FUNCTION {
             let start = target(index, insn).and_then(|start| usize::try_from(start).ok());
             self.enter(start.ok_or(fault)?, arguments, call, fault)?
@@ -243,11 +244,15 @@ impl<'a> Machine<'a, '_> {
                         _ => 0,
                     }
                 }
-                helper => self.frame.help(helper, a, b, c),
+                helper => {
+                    keeps_frame = helper.keeps_frame();
+                    self.frame.help(helper, a, b, c)
+                }
             }
         };
         // What calls lose is not left for anybody to find.
-        call.registers[1..=5].fill(0);
+        let lost = if keeps_frame { 2..=5 } else { 1..=5 };
+        call.registers[lost].fill(0);
         call.set(0, answer);
         Ok(None)
     }

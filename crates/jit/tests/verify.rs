@@ -433,6 +433,20 @@ fn any_is_not_inside_any() {
 }
 
 #[test]
+fn edges_leave_the_frame_where_it_is() {
+    let arguments = [mov(2, 0), mov(3, 0), mov(4, 0)];
+    for &helper in Helper::ALL.iter().filter(|helper| helper.edge_bytes().is_some()) {
+        let asked = joined(&[&arguments, &[help(helper)], &arguments, &[help(helper), EXITS]]);
+        assert_eq!(accepted(&asked), 0);
+        let lost = joined(&[&arguments, &[help(helper), copy(0, 2), EXITS]]);
+        assert_eq!(rejected(&lost), (4, Reason::Unwritten(2)));
+    }
+    let compared = [help(Helper::StringCompare), mov(2, 0), help(Helper::StringHash), EXITS];
+    let lost = joined(&[&arguments, &compared]);
+    assert_eq!(rejected(&lost), (5, Reason::Unwritten(1)));
+}
+
+#[test]
 fn helpers_get_what_they_ask_for() {
     assert_eq!(rejected(&[help(Helper::StringHash), EXITS]), (0, Reason::Unwritten(2)));
     let moved = [alu(alu::ADD, 1, 8), mov(2, 0), help(Helper::StringHash), EXITS];

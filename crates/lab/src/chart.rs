@@ -6,9 +6,9 @@
 use std::fmt::Write as _;
 
 /// Width of a chart, in pixels.
-const WIDTH: f64 = 820.0;
+const WIDTH: f64 = 860.0;
 /// Room for names on the left of bars, and at the right of lines.
-const NAMES_WIDTH: f64 = 210.0;
+const NAMES_WIDTH: f64 = 240.0;
 /// Room for the scale of times, left of lines.
 const SCALE_WIDTH: f64 = 64.0;
 /// Height of lines' plot.
@@ -156,7 +156,8 @@ pub(crate) fn lines(frame: Frame<'_>, marks: &[f64], lines: &[Line]) -> Option<S
         let dashes = if one.is_broken { " stroke-dasharray=\"6 4\"" } else { "" };
         let _ = writeln!(
             text,
-            "<polyline points=\"{}\" fill=\"none\" stroke=\"{colour}\" stroke-width=\"2\"{dashes}/>",
+            "<polyline points=\"{}\" fill=\"none\" stroke=\"{colour}\" \
+             stroke-width=\"2\"{dashes}/>",
             points.join(" ")
         );
         for point in &points {
@@ -269,7 +270,7 @@ mod tests {
         };
         let all = [one("LTTng", &[(1.0, 20.0), (9.0, 331.4)]), one("none", &[])];
         let text = lines(FRAME, &[1.0, 9.0], &all).expect("a chart");
-        assert!(text.contains(">331  LTTng<") && !text.contains("none"), "{text}");
+        assert!(text.contains(">331  LTTng<") && !text.contains("none<"), "{text}");
         assert_eq!(text.matches("<circle").count(), 2);
         assert_eq!(lines(FRAME, &[1.0], &[]), None);
     }

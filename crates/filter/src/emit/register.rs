@@ -13,7 +13,8 @@ use crate::graph::{Op, Value, Values};
 const SAVED: [u8; 4] = [6, 7, 8, 9];
 /// Where the frame is if it is needed behind a call.
 const SAVED_FRAME: u8 = SAVED[0];
-/// Registers that calls destroy, but for that of the frame and that of the answer.
+/// Registers that calls destroy, but for that of the frame, which some leave, and that of the
+/// answer.
 const DESTROYED: [u8; 4] = [2, 3, 4, 5];
 /// Where instructions put what has no register; not given to values once there is such a thing.
 pub(super) const SCRATCH: [u8; 2] = [5, 4];
@@ -68,13 +69,15 @@ pub(super) fn allocate(lines: &[Line], values: &Values) -> Plan {
         .filter(|&n| matches!(&lines[n], Line::Compute(value) if values.op(*value).is_call()))
         .map(|n| 2 * n)
         .collect();
+    let destroying: Vec<usize> =
+        calls.iter().copied().filter(|&call| !keeps_frame(&lines[call / 2], values)).collect();
     let lives = lives(lines, values);
     let scan = |is_tight| {
         let end = frame_end(lines, values, is_tight);
         let mut scan = Scan {
             values,
             calls: &calls,
-            is_frame_saved: end.is_some_and(|end| crosses(&calls, 0, end)),
+            is_frame_saved: end.is_some_and(|end| crosses(&destroying, 0, end)),
             keeps_scratch: is_tight,
             locations: BTreeMap::new(),
             active: Vec::new(),
@@ -93,6 +96,15 @@ pub(super) fn allocate(lines: &[Line], values: &Values) -> Plan {
         frame: if done.is_frame_saved { SAVED_FRAME } else { FRAME },
         is_leaf: calls.is_empty(),
         stack_bytes: done.stack_bytes,
+    }
+}
+
+/// Whether the frame is in its register behind a call.
+fn keeps_frame(line: &Line, values: &Values) -> bool {
+    let Line::Compute(value) = line else { return true };
+    match values.op(*value) {
+        Op::Call(helper, _) | Op::Effect(helper, _, _) => helper.keeps_frame(),
+        _ => true,
     }
 }
 

@@ -53,7 +53,9 @@ impl Runner<'_> {
                 (_, EXIT) => return number_of(registers[0]),
                 (_, CALL) => {
                     let answer = self.helper(insn.immediate, &registers);
-                    registers[..6].fill(Held::Nothing);
+                    let helper = Helper::from_number(insn.immediate).expect("a helper");
+                    let lost = if helper.keeps_frame() { 2..6 } else { 1..6 };
+                    registers[lost].fill(Held::Nothing);
                     registers[0] = Held::Number(answer);
                 }
                 (_, LDDW) if insn.src == LDDW_FUNCTION => {

@@ -165,10 +165,12 @@ impl State {
         }
     }
 
-    /// After a call: registers 1 to 5 are lost, register 0 is its answer.
-    pub(super) fn called(&mut self) {
+    /// After a call: register 0 is its answer, and registers 1 to 5 are lost, but for the frame in
+    /// the first where the call leaves that.
+    pub(super) fn called(&mut self, keeps_frame: bool) {
         self.registers[0] = Value::Number;
-        self.registers[1..=5].fill(Value::Unwritten);
+        let lost = if keeps_frame { 2..=5 } else { 1..=5 };
+        self.registers[lost].fill(Value::Unwritten);
     }
 
     /// What a load from the stack gives.

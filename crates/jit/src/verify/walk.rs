@@ -316,7 +316,10 @@ impl<'p, 'm> Walk<'p, 'm> {
                     }
                     _ => self.call_helper(insn.immediate)?,
                 }
-                self.now.called();
+                let helper = Helper::from_number(insn.immediate);
+                let keeps_frame =
+                    insn.src == call::HELPER && helper.is_some_and(Helper::keeps_frame);
+                self.now.called(keeps_frame);
                 return Ok(Flow::Next);
             }
             _ => {}

@@ -108,7 +108,7 @@ impl FilterResults {
                 Some((count as f64, cost.ns.median))
             };
             lines.push(Line {
-                name: format!("filter alone: {}", runner.name()),
+                name: format!("alone: {}", runner.name()),
                 colour,
                 is_broken: false,
                 points: TRACED_PREDICATES.into_iter().filter_map(point).collect(),

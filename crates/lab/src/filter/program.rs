@@ -188,8 +188,8 @@ mod tests {
             let line = text.lines().find(|line| line.contains(&format!("{work}_values = ")));
             line.expect("values").to_owned()
         };
-        assert!(of("strings_all").contains("{\"name0000\", \"name00001\", "));
-        assert!(of("strings_2").contains("{\"name0000\", \"name00001\", \"name00000x\", "));
+        assert!(of("strings_all").contains("{\"0000name\", \"00001name\", "));
+        assert!(of("strings_2").contains("{\"0000name\", \"00001name\", \"000002namx\", "));
         assert!(of("integers_0").contains("{405, "));
     }
 }

@@ -167,9 +167,10 @@ const fn constant(number: usize) -> u64 {
     404 + 7919 * number as u64 + if number % 2 == 1 { 1_000_000 } else { 0 }
 }
 
+/// Numbers come first: strings that begin alike would share a constant in C.
 fn string(number: usize) -> String {
     let bytes = STRING_BYTES.0 + number % STRING_BYTES.1;
-    format!("name{number:0width$}", width = bytes - 4)
+    format!("{number:0width$}name", width = bytes - 4)
 }
 
 /// A value of which predicate `number` is true, or false: as near to its constant as possible.
@@ -194,18 +195,21 @@ mod tests {
                         \treturn (int64_t)s[0] == 404ll\n\t\t&& s[1] < 1008323ull;\n}\n";
         assert_eq!(question.c_function(), function);
         let question = Question { operands: Operands::Strings, is_or: true, predicates: 2 };
-        assert_eq!(question.text(), "f0 == \"name0000\" || f1 == \"name00001\"");
-        assert!(question.c_function().contains("b + (uint32_t)s[1], \"name00001\", 9) == 0)"));
+        assert_eq!(question.text(), "f0 == \"0000name\" || f1 == \"00001name\"");
+        assert!(question.c_function().contains("b + (uint32_t)s[1], \"00001name\", 9) == 0)"));
     }
 
     #[test]
     fn strings_have_eight_to_twelve_bytes_and_differ() {
         let strings: std::collections::BTreeSet<String> = (0..50).map(string).collect();
         assert_eq!(strings.len(), 50);
+        let first: std::collections::BTreeSet<&str> =
+            strings.iter().map(|text| &text[..8]).collect();
+        assert_eq!(first.len(), 50, "also in their first eight bytes");
         assert!(strings.iter().all(|text| (8..=12).contains(&text.len())));
         let question = Question { operands: Operands::Strings, is_or: false, predicates: 2 };
         let event = question.event(&[true, false]);
-        assert_eq!(event.bytes, b"name0000name0000x");
+        assert_eq!(event.bytes, b"0000name00001namx");
         assert_eq!(event.slots, [8 << 32, 9 << 32 | 8]);
     }
 }

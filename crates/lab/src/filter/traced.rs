@@ -27,10 +27,11 @@ use crate::workload::{self, Batch};
 
 /// Most rounds: each starts a hundred programs.
 const ROUNDS_MAX: u32 = 5;
-/// Batches that do not count.
-const WARM_UP: u32 = 20;
-/// Events of a batch.
-const EVENTS: u64 = 10_000;
+/// Batches that do not count: until the ring has come round.
+const WARM_UP: u32 = 100;
+/// Events of a batch: less than a millisecond of the slowest, so that most batches are not
+/// interrupted where others compete for the CPUs.
+const EVENTS: u64 = 2_000;
 /// Name of LTTng's session.
 const SESSION: &str = "filters";
 /// Where traces go, in the scratch folder.
@@ -64,7 +65,7 @@ impl Traced {
     /// Whatever can be traced here; why the rest cannot goes to `notes`.
     pub(super) fn new(place: &Place, is_quick: bool, notes: &mut Vec<Note>) -> Result<Self> {
         let mut traced =
-            Self { daemon: None, series: Vec::new(), batches: if is_quick { 20 } else { 60 } };
+            Self { daemon: None, series: Vec::new(), batches: if is_quick { 100 } else { 300 } };
         for tracer in FilterTracer::ALL {
             let name = tracer.name();
             let about = format!("{name}, traced programs");
