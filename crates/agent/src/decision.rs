@@ -227,6 +227,23 @@ impl Process {
         self.home().is_some_and(|now| core::ptr::eq(now, home))
     }
 
+    /// The number of moves, if the process lives in this home: to ask [`Self::stays`] later.
+    fn stay_in(&self, home: &Home) -> Option<u64> {
+        // First: who leaves says so (`home`), then counts the move (`moves`), then puts zeros there.
+        let moves = self.moves();
+        self.lives_in(home).then_some(moves)
+    }
+
+    /// Whether the process has been in that home all the time since: what was read there is no
+    /// mixture of a window and of the zeros in its place, under a generation that holds again when
+    /// the process comes back.
+    fn stays(&self, stay: Option<u64>) -> bool {
+        // ORDERING: Acquire keeps what was read before this second look. Who read zeros read them
+        // after the change of the mapping, which comes after the count in `move_to`.
+        fence(Ordering::Acquire);
+        stay == Some(self.moves())
+    }
+
     /// Whether the library has started here.
     pub(crate) fn has_started(&self) -> bool {
         !self.stamp.load(Ordering::Relaxed).is_null()
@@ -368,6 +385,7 @@ impl Process {
         let window = home.window()?;
         let decision = &self.decisions[index % SESSIONS_MAX];
         let session = window.session(index);
+        let stay = self.stay_in(home);
         // ORDERING: Acquire pairs with the recorder's Release of a generation.
         let generation = session.generation.load(Ordering::Acquire);
         let usable = home.usable_bytes(window);
@@ -377,7 +395,7 @@ impl Process {
             Some(true) => {
                 // Seldom is anything stored then: threads that come this way for every record
                 // (claims) would fight for the cache line.
-                if decision.usable.load(Ordering::Relaxed) != usable {
+                if decision.usable.load(Ordering::Relaxed) != usable && self.stays(stay) {
                     decision.publish(window, generation, usable, layout.as_ref());
                 }
                 return layout;
@@ -386,6 +404,9 @@ impl Process {
             None => {}
         }
         let layout = layout.filter(|layout| self.takes_part(window, layout));
+        if !self.stays(stay) {
+            return None; // what is emitted while a process moves is nobody's
+        }
         decision.publish(window, generation, usable, layout.as_ref());
         if layout.is_some() {
             let trace = session.trace_uuid[0].load(Ordering::Relaxed) | 1;
