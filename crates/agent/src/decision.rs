@@ -229,7 +229,7 @@ impl Process {
 
     /// The number of moves, if the process lives in this home: to ask [`Self::stays`] later.
     fn stay_in(&self, home: &Home) -> Option<u64> {
-        // First: who leaves says so (`home`), then counts the move (`moves`), then puts zeros there.
+        // First: who leaves says so (`home`), counts the move (`moves`), then puts zeros there.
         let moves = self.moves();
         self.lives_in(home).then_some(moves)
     }

@@ -62,9 +62,9 @@ impl Code<'_> {
             Scalar::I8 => self.memory(&[0x48, 0x0f, 0xbe, 0x87], distance), // movsx rax, byte
             Scalar::I16 => self.memory(&[0x48, 0x0f, 0xbf, 0x87], distance), // movsx rax, word
             Scalar::I32 => self.memory(&[0x48, 0x63, 0x87], distance),      // movsxd rax, dword
-            Scalar::U8 | Scalar::X8 => self.memory(&[0x0f, 0xb6, 0x87], distance), // movzx eax, byte
+            Scalar::U8 | Scalar::X8 => self.memory(&[0x0f, 0xb6, 0x87], distance), // movzx, byte
             Scalar::U16 | Scalar::X16 => self.memory(&[0x0f, 0xb7, 0x87], distance), // …, word
-            Scalar::U32 | Scalar::X32 => self.memory(&[0x8b, 0x87], distance),     // mov eax
+            Scalar::U32 | Scalar::X32 => self.memory(&[0x8b, 0x87], distance), // mov eax
             Scalar::I64 | Scalar::U64 | Scalar::X64 | Scalar::F64 => {
                 self.memory(&[0x48, 0x8b, 0x87], distance); // mov rax
             }
