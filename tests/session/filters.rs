@@ -217,3 +217,30 @@ fn the_recorder_and_the_reader_are_of_one_mind() {
         assert!(!found.is_empty() && found.len() < 12, "{filter}: it decides nothing");
     }
 }
+
+/// RUN a program that gets no memory that is executed, and one beside it that does. EXPECT that both
+/// are filtered, and that `session status` says which of them has to interpret.
+#[test]
+fn without_memory_that_is_executed_filters_are_interpreted() {
+    let place = Place::new("session-filters-no-exec");
+    let source = trackway_tests::source_dir().join("tests/lives/no_exec.c");
+    let source = std::fs::read_to_string(source).expect("a source file");
+    let launcher = place.world.compile("no-exec", &source, false, &[]);
+    ok(&place, &["session", "create", "some", "-o", "trace", "--filter", "number % 10 == 3"]);
+    place.emit("steps", 50);
+    let says = || place.ok("session status some").0;
+    assert!(!says().contains("interpreted"), "{}", says());
+    let other = place.steps_from(ONE + 500);
+    let mut command = place.world.command(&launcher);
+    command.arg(&place.emitter).args(["steps", "50"]).env("STEPS", other.path());
+    let output = command.output().expect("it runs");
+    if output.status.code() == Some(77) {
+        return trackway_tests::skipped("seccomp filters are not available");
+    }
+    assert!(output.status.success(), "{output:?}");
+    assert!(says().contains("filters are interpreted in 1 process"), "{}", says());
+    ok(&place, &["session", "destroy", "some"]);
+    for stream in [ONE, ONE + 500] {
+        assert_eq!(numbers(&place, "trace", stream), [3, 13, 23, 33, 43]);
+    }
+}

@@ -316,8 +316,8 @@ fn write_channel(channel: &ChannelStatus, output: &mut dyn Write) -> anyhow::Res
 }
 
 /// Why processes may have to interpret filters.
-const WHY_SLOW: &str = "no memory for machine code is to be had there (a sandbox, SELinux, or \
-                        another kind of processor)";
+const WHY_SLOW: &str = "no memory for machine code is to be had there (a sandbox, SELinux, \
+                        another kind of processor, or the process was forked)";
 
 fn files_of(spec: &ChannelSpec) -> Option<String> {
     let Tracefiles { size_bytes, count } = spec.tracefiles();
