@@ -218,8 +218,8 @@ fn the_recorder_and_the_reader_are_of_one_mind() {
     }
 }
 
-/// RUN a program that gets no memory that is executed, and one beside it that does. EXPECT that both
-/// are filtered, and that `session status` says which of them has to interpret.
+/// RUN a program that gets no memory that is executed, and one beside it that does. EXPECT that
+/// both are filtered, and that `session status` says which of them has to interpret.
 #[test]
 fn without_memory_that_is_executed_filters_are_interpreted() {
     let place = Place::new("session-filters-no-exec");
