@@ -3,6 +3,7 @@
 //!
 //! The frame and what its words speak of end where a page without access begins.
 
+use trackway_jit::block::Block;
 use trackway_jit::frame::{Cell, Entry, Environment, Frame};
 use trackway_jit::interpret;
 use trackway_jit::object::{Alternative, Object};
@@ -23,8 +24,18 @@ pub(crate) const ALLOCATIONS: Bound = Bound { per_byte: 4, base: 16 };
 /// Bytes that words speak of.
 const BYTES: usize = 256;
 
-/// Reads and runs an object. The work: steps of its programs.
+/// Reads and runs an object, or all of a block. The work: steps of the programs.
 pub fn filter(bytes: &[u8]) -> u64 {
+    match Block::decode(bytes) {
+        Ok(block) => block.entries().map(|entry| object(entry.object)).sum(),
+        Err(error) => {
+            assert!(error.offset <= bytes.len() && !error.to_string().is_empty());
+            object(bytes)
+        }
+    }
+}
+
+fn object(bytes: &[u8]) -> u64 {
     let object = match Object::decode(bytes) {
         Ok(object) => object,
         Err(error) => {
