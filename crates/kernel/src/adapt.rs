@@ -1,16 +1,16 @@
 //! A filter's program, put together for the kernel.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
 use trackway_jit::helper::Helper;
-use trackway_jit::insn::{CALL, Insn, LDDW, LDDW_FUNCTION, alu, call, class, jump, source};
+use trackway_jit::insn::{CALL, EXIT, Insn, LDDW, LDDW_FUNCTION, alu, call, class, jump, source};
 use trackway_jit::program::Program;
 use trackway_jit::scan::{Known, Scan};
 use trackway_jit::verify::Verified;
 
 use crate::area::ANSWER_AT;
-use crate::asm::{Asm, Label};
+use crate::asm::{Asm, Label, Register};
 use crate::value::Scalar;
 use crate::{btf, state, text, value};
 
@@ -160,11 +160,11 @@ impl Adapted {
 
     /// Its bytes, with the descriptor of the map whose only value is the [area](crate::area).
     pub(crate) fn bytes(&self, area: i32) -> Vec<u8> {
-        let with_area = |(at, insn): (usize, &Insn)| match at {
-            0 => Insn { immediate: area, ..*insn }.encode(),
+        let with_area = |insn: &Insn| match (insn.op, insn.src) {
+            (LDDW, MAP_VALUE) => Insn { immediate: area, ..*insn }.encode(),
             _ => insn.encode(),
         };
-        self.insns.iter().enumerate().flat_map(with_area).collect()
+        self.insns.iter().flat_map(with_area).collect()
     }
 }
 
@@ -203,8 +203,7 @@ fn prologue(parts: &mut Parts) {
     let asm = &mut parts.asm;
     let (main, out) = (asm.label(), asm.label());
     asm.function(main, "trackway");
-    asm.push(Insn { op: LDDW, dst: 6, src: MAP_VALUE, ..Insn::default() });
-    asm.push(Insn::default());
+    frame(asm, 6);
     asm.mov(1, 6);
     asm.call(filter);
     asm.store(6, ANSWER_AT, 0);
@@ -214,25 +213,53 @@ fn prologue(parts: &mut Parts) {
     asm.exit();
 }
 
-/// The filter as it is, but for calls of helpers.
+/// Loads where the frame is.
+fn frame(asm: &mut Asm, register: Register) {
+    asm.push(Insn { op: LDDW, dst: register, src: MAP_VALUE, ..Insn::default() });
+    asm.push(Insn::default());
+}
+
+/// The filter as it is, but for calls of helpers, which may become longer.
 fn filter(parts: &mut Parts, program: Program<'_>) -> Result<(), Unfit> {
     let scan = Scan::new(program);
+    let targets: BTreeSet<usize> =
+        program.insns().filter_map(|(at, insn)| jump_target(at, insn)).collect();
+    let labels: BTreeMap<usize, Label> =
+        targets.into_iter().map(|target| (target, parts.asm.label())).collect();
     for (at, insn) in program.insns() {
         if let Some(&label) = parts.functions.get(&at) {
             parts.asm.function(label, format!("filter_{at}"));
         }
-        match insn.op {
-            CALL if insn.src == call::HELPER => helper(parts, &scan, at, insn)?,
+        if let Some(&label) = labels.get(&at) {
+            parts.asm.place(label);
+        }
+        let function = usize::try_from(at as i64 + 1 + i64::from(insn.immediate));
+        let function = function.ok().and_then(|start| parts.functions.get(&start));
+        match (insn.op, jump_target(at, insn)) {
+            (CALL, _) if insn.src == call::HELPER => helper(parts, &scan, at, insn)?,
+            (CALL, _) => parts.asm.call(*function.ok_or(Unfit::Long)?),
             // Who is given a function knows it already.
-            LDDW if insn.src == LDDW_FUNCTION => parts.asm.wide(insn.dst, 0),
-            LDDW => {
+            (LDDW, _) if insn.src == LDDW_FUNCTION => parts.asm.wide(insn.dst, 0),
+            (LDDW, _) => {
                 parts.asm.push(insn);
                 parts.asm.push(program.insn(at + 1));
             }
+            (_, Some(target)) => parts.asm.push_jump(insn, labels[&target]),
             _ => parts.asm.push(plain(insn)),
         }
     }
     Ok(())
+}
+
+/// The instruction that a jump leads to; `None`: it is none.
+fn jump_target(at: usize, insn: Insn) -> Option<usize> {
+    let is_jump = matches!(insn.class(), class::JMP | class::JMP32);
+    if !is_jump || matches!(insn.op, CALL | EXIT) {
+        return None;
+    }
+    let is_long = insn.class() == class::JMP32 && insn.op & 0xf0 == jump::JA;
+    let distance = if is_long { insn.immediate } else { insn.offset.into() };
+    usize::try_from(at as i64 + 1 + i64::from(distance)).ok()
 }
 
 /// Arithmetic with a constant that the kernel's verifier refuses, as the same in its words: shifts
@@ -271,6 +298,8 @@ fn helper(parts: &mut Parts, scan: &Scan<'_>, at: usize, insn: Insn) -> Result<(
     if let Some(bytes) = helper.edge_bytes() {
         let label = parts.label(Piece::Edges(bytes));
         parts.asm.call(label);
+        // Of these helpers alone it is known that the frame stays where it was.
+        frame(&mut parts.asm, 1);
         return Ok(());
     }
     let piece = match helper {

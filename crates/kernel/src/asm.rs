@@ -113,6 +113,15 @@ impl Asm {
         self.op(class::JMP | code, dst, 0, 0, immediate);
     }
 
+    /// A jump from elsewhere, to here.
+    pub(crate) fn push_jump(&mut self, insn: Insn, to: Label) {
+        if insn.op & 0xf0 == jump::JA {
+            return self.goto(to);
+        }
+        self.fixes.push((self.insns.len(), to, Fix::Jump));
+        self.push(insn);
+    }
+
     pub(crate) fn goto(&mut self, to: Label) {
         self.fixes.push((self.insns.len(), to, Fix::Jump));
         self.op(class::JMP | jump::JA, 0, 0, 0, 0);
