@@ -23,12 +23,12 @@ use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use trackway_abi::session::SESSIONS_MAX;
 use trackway_abi::window::EVENTS_MAX;
 use trackway_ring::rseq::Area;
-use trackway_window::{SessionLayout, Window};
+use trackway_window::Window;
 
 use crate::decision::PROCESS;
 use crate::home::Home;
 use crate::slow;
-use crate::thread::{self, Identity};
+use crate::thread;
 use plan::Who;
 
 /// What stands for no generation of any session.
@@ -114,7 +114,7 @@ pub(crate) enum Judgement {
 ///
 /// # Safety
 /// As [`crate::record::emit`]; `enabled` is the event's word.
-#[inline(always)]
+#[inline(never)] // a frame, of which the stack of those who record has nothing
 pub(crate) unsafe fn judge(
     session: usize,
     enabled: *const AtomicU32,
@@ -206,29 +206,28 @@ pub(crate) enum Verdict {
     Stale,
 }
 
-/// As [`judge`], in the generation of `layout`, by whatever way.
+/// As [`judge`], in a generation of the session, by whatever way. `stamp` is the process's.
 ///
 /// # Safety
 /// As [`crate::record::emit`], with the size of the payload alone.
 #[cold]
-#[inline(never)]
+#[inline(never)] // for the stack of those that do not come here
 pub(crate) unsafe fn judge_slowly(
     home: &'static Home,
-    layout: &SessionLayout,
+    (session, generation): (usize, u64),
     event: usize,
     (payload, size): (*mut u8, usize),
-    thread: &Identity,
     stamp: u64,
 ) -> Verdict {
-    let place = place_of(layout.index, event);
+    let place = place_of(session, event);
     let Some(window) = home.window() else { return Verdict::Stale };
     for _ in 0..TRIES_MAX {
-        let number = PROCESS.decisions[layout.index].links_of(window, layout.generation);
+        let number = PROCESS.decisions[session].links_of(window, generation);
         let Some(number) = number else { return Verdict::Stale };
         // ORDERING: Acquire, as in `judge`.
         let mut link = Link(place.load(Ordering::Acquire));
         if !link.is_of(number) {
-            match link::link(home, layout, event, number) {
+            match link::link(home, (session, generation), event, number) {
                 Ok(made) => link = made,
                 Err(link::Failure::Stale) => return Verdict::Stale,
                 Err(link::Failure::Busy | link::Failure::NoRoom) => return Verdict::Lost,
@@ -240,17 +239,14 @@ pub(crate) unsafe fn judge_slowly(
             Says::Counts => return Verdict::Lost,
             Says::Plan(at) => at,
         };
-        let visit = inside::enter(store::part_of(at), place, link.0, thread.in_vfork_child);
+        let in_vfork_child = thread::in_vfork_child();
+        let visit = inside::enter(store::part_of(at), place, link.0, in_vfork_child);
         let Some(visit) = visit else { continue };
         // SAFETY: the visit keeps the plan where it is, as the link says.
         let plan = unsafe { store::plan_at(at) };
-        let named;
-        let mut name = &thread.name;
-        if plan.takes_procname {
-            named = thread::identify(stamp, true);
-            name = &named.name;
-        }
-        let who = Who { pid: PROCESS.pid_for(thread), tid: thread.tid, name: name.as_ptr() };
+        let thread = thread::identify(stamp, plan.takes_procname);
+        let (pid, tid) = (PROCESS.pid_for(&thread), thread.tid);
+        let who = Who { pid, tid, name: thread.name.as_ptr() };
         thread::begin_filter(thread::current());
         // SAFETY: the caller's payload.
         let passes = unsafe { plan.passes(payload, size, &who) };

@@ -92,7 +92,7 @@ unsafe extern "C" fn emit_in_each(event: *mut Event, payload: *mut u8, size: usi
 ///
 /// # Safety
 /// As [`emit`].
-#[inline(always)]
+#[inline(never)] // for the stack of what is left to be done
 unsafe fn try_in(
     session: usize,
     enabled: *const AtomicU32,
@@ -100,12 +100,27 @@ unsafe fn try_in(
     size: usize,
 ) -> Option<u64> {
     // Of an older decision: then both ways end in `slow`.
-    if PROCESS.decisions[session].links.load(Ordering::Relaxed) == 0 {
+    if PROCESS.decisions[session].links.load(Ordering::Relaxed) != 0 {
         // SAFETY: the caller's payload.
-        let done = unsafe { try_record::<false>(session, enabled, payload, size, 0) };
-        return (!done).then_some(NOT_JUDGED);
+        return unsafe { try_filtered(session, enabled, payload, size) };
     }
     // SAFETY: likewise.
+    let done = unsafe { try_record::<false>(session, enabled, payload, size, 0) };
+    (!done).then_some(NOT_JUDGED)
+}
+
+/// As [`try_in`], in a session with filters.
+///
+/// # Safety
+/// As [`emit`].
+#[inline(never)] // for the stack of those that have none
+unsafe fn try_filtered(
+    session: usize,
+    enabled: *const AtomicU32,
+    payload: *mut u8,
+    size: usize,
+) -> Option<u64> {
+    // SAFETY: the caller's payload.
     match unsafe { filters::judge(session, enabled, payload, size) } {
         Judgement::Fails => None,
         Judgement::Unknown => Some(NOT_JUDGED),

@@ -226,11 +226,9 @@ unsafe fn record_somehow(
             return true;
         };
         if layout.flags & flag::FILTERED != 0 && judged != layout.generation {
-            let staged = (payload, size & !CUT);
+            let (which, staged) = ((index, layout.generation), (payload, size & !CUT));
             // SAFETY: the caller's payload.
-            let verdict =
-                unsafe { filters::judge_slowly(home, &layout, event, staged, &thread, stamp) };
-            match verdict {
+            match unsafe { filters::judge_slowly(home, which, event, staged, stamp) } {
                 // Once for a generation: what filters remember counts events.
                 Verdict::Passes => judged = layout.generation,
                 Verdict::Fails => return true,

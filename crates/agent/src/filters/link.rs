@@ -16,7 +16,7 @@ use trackway_jit::object::{Alternative, Object};
 use trackway_jit::verify::{Rules, State, VERIFIER_STATES, Verified, verify};
 use trackway_jit::{INSTRUCTIONS_MAX, x86};
 use trackway_schema::{FieldViews, Heading};
-use trackway_window::{SessionLayout, Window};
+use trackway_window::Window;
 
 use super::plan::{Filter, Plan, Step};
 use super::store::{NoRoom, Store};
@@ -103,28 +103,28 @@ pub(super) fn forget() {
     HOLDER.store(0, Ordering::Release);
 }
 
-/// The link of an event in the session that `layout` describes, for the decision about it that has
-/// this number: one that was made meanwhile, or a new one.
+/// The link of an event in a session, of this generation, for the decision about it that has this
+/// number: one that was made meanwhile, or a new one.
 #[cold]
 #[inline(never)]
 pub(super) fn link(
     home: &'static Home,
-    layout: &SessionLayout,
+    (session, generation): (usize, u64),
     event: usize,
     decision: u32,
 ) -> Result<Link, Failure> {
     let window = home.window().ok_or(Failure::Stale)?;
-    let place = place_of(layout.index, event);
+    let place = place_of(session, event);
     let mut lock = Lock::take()?;
     let link = Link(place.load(Ordering::Relaxed));
     if link.is_of(decision) {
         return Ok(link);
     }
     let linker = lock.linker();
-    linker.copy_block(home, window, layout)?;
-    let mut made = linker.make(home, layout, event, decision);
+    linker.copy_block(home, window, (session, generation))?;
+    let mut made = linker.make(home, session, event, decision);
     if made == Err(NoRoom) {
-        made = linker.store.turn(window).and_then(|()| linker.make(home, layout, event, decision));
+        made = linker.store.turn(window).and_then(|()| linker.make(home, session, event, decision));
     }
     let link = made.map_err(|NoRoom| Failure::NoRoom)?;
     // ORDERING: Release pairs with the Acquire of who finds it: what it leads to is there.
@@ -172,14 +172,14 @@ impl Linker {
         &mut self,
         home: &Home,
         window: &Window,
-        layout: &SessionLayout,
+        (session, generation): (usize, u64),
     ) -> Result<(), Failure> {
-        let which = (window.base().addr(), layout.index, layout.generation);
+        let which = (window.base().addr(), session, generation);
         if self.copied == which {
             return Ok(());
         }
         self.copied = (0, 0, 0);
-        let session = window.session(layout.index);
+        let session = window.session(session);
         // ORDERING: Acquire pairs with the recorder's Release: the block's bytes are there.
         let place = filters_place(session.filters.load(Ordering::Acquire));
         let (offset, bytes) = place.unwrap_or((0, 0));
@@ -196,7 +196,7 @@ impl Linker {
         // ORDERING: Acquire keeps the bytes before the look at the generation: a block is written
         // over only after the generation was raised past it.
         fence(Ordering::Acquire);
-        if session.generation.load(Ordering::Relaxed) != layout.generation {
+        if session.generation.load(Ordering::Relaxed) != generation {
             return Err(Failure::Stale);
         }
         (self.copied, self.copied_bytes) = (which, bytes);
@@ -207,7 +207,7 @@ impl Linker {
     fn make(
         &mut self,
         home: &Home,
-        layout: &SessionLayout,
+        session: usize,
         event: usize,
         decision: u32,
     ) -> Result<Link, NoRoom> {
@@ -231,25 +231,25 @@ impl Linker {
         let says = maker.go_through(bytes, described);
         let interprets = maker.interprets;
         let link = match says {
-            Ok(Says::Plan(_)) => maker.plan(layout.index, event, decision),
+            Ok(Says::Plan(_)) => maker.plan(session, event, decision),
             Ok(says) => Ok(Link::new(decision, says)),
             Err(no_room) => Err(no_room),
         };
         if !matches!(link.map(Link::says), Ok(Says::Plan(_))) {
             self.store.back_to(mark);
         } else if interprets {
-            count_interpreter(home, layout);
+            count_interpreter(home, session);
         }
         link
     }
 }
 
 /// Counts this process, once, among those that interpret filters of the session.
-fn count_interpreter(home: &Home, layout: &SessionLayout) {
+fn count_interpreter(home: &Home, slot: usize) {
     let Some(window) = home.window() else { return };
-    let session = window.session(layout.index);
+    let session = window.session(slot);
     let trace = session.trace_uuid[0].load(Ordering::Relaxed) | 1;
-    if home.interprets_in[layout.index].swap(trace, Ordering::Relaxed) != trace {
+    if home.interprets_in[slot].swap(trace, Ordering::Relaxed) != trace {
         session.interpreters.fetch_add(1, Ordering::Relaxed);
     }
 }
