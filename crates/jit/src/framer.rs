@@ -138,20 +138,38 @@ impl Framer {
         fields: &FieldViews<'_>,
         needs: impl Iterator<Item = Wanted<'a>>,
     ) -> Result<Self, Unfit> {
-        let nothing = Take { value: Value::Str, anchor: 0, distance: 0 };
-        let mut framer = Self {
-            legs: [Leg { distance: 0, pass: Pass::Str }; FIELDS_MAX],
-            takes: [nothing; SLOTS_MAX],
-            legs_count: 0,
-            takes_count: 0,
-        };
-        for (number, need) in needs.enumerate() {
-            let take = framer.find(fields, need, number)?;
-            *framer.takes.get_mut(number).ok_or(Unfit::Needs)? = take;
-            framer.takes_count = number as u8 + 1;
-            framer.legs_count = framer.legs_count.max(take.anchor);
-        }
+        let mut framer = Self::EMPTY;
+        framer.make(fields, needs)?;
         Ok(framer)
+    }
+
+    /// That of an event and a filter without needs.
+    pub const EMPTY: Self = Self {
+        legs: [Leg { distance: 0, pass: Pass::Str }; FIELDS_MAX],
+        takes: [Take { value: Value::Str, anchor: 0, distance: 0 }; SLOTS_MAX],
+        legs_count: 0,
+        takes_count: 0,
+    };
+
+    /// Makes it the framer of the event with these fields, for these needs: in place, because it is
+    /// large.
+    ///
+    /// # Errors
+    ///
+    /// As [`Self::new`]; then it is one of no use.
+    pub fn make<'a>(
+        &mut self,
+        fields: &FieldViews<'_>,
+        needs: impl Iterator<Item = Wanted<'a>>,
+    ) -> Result<(), Unfit> {
+        (self.legs_count, self.takes_count) = (0, 0);
+        for (number, need) in needs.enumerate() {
+            let take = self.find(fields, need, number)?;
+            *self.takes.get_mut(number).ok_or(Unfit::Needs)? = take;
+            self.takes_count = number as u8 + 1;
+            self.legs_count = self.legs_count.max(take.anchor);
+        }
+        Ok(())
     }
 
     /// How many slots it fills.

@@ -30,7 +30,7 @@ pub const SLOTS_MAX: usize = 64;
 /// Most cells of state.
 pub const CELLS_MAX: usize = 64;
 /// Most functions of a program.
-pub const FUNCTIONS_MAX: usize = 64;
+pub const FUNCTIONS_MAX: usize = 32;
 /// Bytes of stack that a program has, with all functions that it calls.
 pub const STACK_BYTES: usize = 512;
 /// Most functions that have been called and not come back, the program itself included.

@@ -148,6 +148,8 @@ struct Linker {
     states: [MaybeUninit<State>; VERIFIER_STATES],
     /// Where instructions' code is.
     places: [u32; INSTRUCTIONS_MAX + 1],
+    framer: MaybeUninit<Framer>,
+    steps: [MaybeUninit<Step>; STEPS_MAX],
 }
 
 impl Linker {
@@ -159,6 +161,8 @@ impl Linker {
             block: [0; BLOCK_BYTES_MAX / 8],
             states: [const { MaybeUninit::uninit() }; VERIFIER_STATES],
             places: [0; INSTRUCTIONS_MAX + 1],
+            framer: MaybeUninit::uninit(),
+            steps: [const { MaybeUninit::uninit() }; STEPS_MAX],
         }
     }
 
@@ -218,7 +222,8 @@ impl Linker {
             store: &mut self.store,
             states: &mut self.states,
             places: &mut self.places,
-            steps: [const { MaybeUninit::uninit() }; STEPS_MAX],
+            framer: self.framer.write(Framer::EMPTY),
+            steps: &mut self.steps,
             steps_count: 0,
             takes_procname: false,
             is_quick: false,
@@ -259,7 +264,8 @@ struct Maker<'l> {
     store: &'l mut Store,
     states: &'l mut [MaybeUninit<State>; VERIFIER_STATES],
     places: &'l mut [u32; INSTRUCTIONS_MAX + 1],
-    steps: [MaybeUninit<Step>; STEPS_MAX],
+    framer: &'l mut Framer,
+    steps: &'l mut [MaybeUninit<Step>; STEPS_MAX],
     steps_count: usize,
     takes_procname: bool,
     is_quick: bool,
@@ -302,17 +308,14 @@ impl Maker<'_> {
             let wanted = alternative
                 .needs()
                 .map(|need| Wanted { path: need.path.as_bytes(), kind: need.kind });
-            let framer = match Framer::new(&fields, wanted) {
-                Ok(framer) => framer,
-                Err(unfit) => {
-                    lacks &= matches!(unfit, Unfit::Lacks(_));
-                    continue;
-                }
-            };
+            if let Err(unfit) = self.framer.make(&fields, wanted) {
+                lacks &= matches!(unfit, Unfit::Lacks(_));
+                continue;
+            }
             let Some(filter) = self.filter(entry.id, object.cells(), &alternative)? else {
                 return Ok(Says::Counts);
             };
-            let made = self.framed(filter, &framer.view())?;
+            let made = self.framed(filter)?;
             let Some(step) = self.steps.get_mut(self.steps_count) else { return Ok(Says::Counts) };
             self.is_quick = self.steps_count == 0 && made.is_coded();
             self.steps_count += 1;
@@ -323,7 +326,8 @@ impl Maker<'_> {
     }
 
     /// A filter with its framer.
-    fn framed(&mut self, filter: *const Filter, framer: &FramerView<'_>) -> Result<Step, NoRoom> {
+    fn framed(&mut self, filter: *const Filter) -> Result<Step, NoRoom> {
+        let framer = self.framer.view();
         self.takes_procname |= framer.takes_procname();
         let (legs, takes) = (self.store.put_all(framer.legs)?, self.store.put_all(framer.takes)?);
         let rest = self.store.room_for::<Rest>(framer.takes.len())?;
@@ -335,7 +339,7 @@ impl Maker<'_> {
         }
         Ok(Step {
             filter,
-            fill: self.fill(framer)?,
+            fill: fill(self.store, &framer)?,
             coded_bytes: framer.coded_bytes() as u32,
             legs_count: legs.len() as u8,
             takes_count: takes.len() as u8,
@@ -344,25 +348,6 @@ impl Maker<'_> {
             takes: takes.as_ptr(),
             rest,
         })
-    }
-
-    /// Machine code that fills frames.
-    fn fill(&mut self, framer: &FramerView<'_>) -> Result<Option<Fill>, NoRoom> {
-        if !code::is_there() {
-            return Ok(None);
-        }
-        let (part, used) = (self.store.current(), self.store.code_used());
-        // SAFETY: the part is being filled by us, and beyond `used` there is nothing.
-        let room = unsafe { code::room(part, used) }.ok_or(NoRoom)?;
-        match x86::emit_fill(framer, room) {
-            Ok(Some(bytes)) => {
-                self.store.use_code(bytes);
-                // SAFETY: that is what was just emitted there.
-                Ok(Some(unsafe { code::fill(part, used) }))
-            }
-            Ok(None) | Err(x86::EmitError::Unsupported) => Ok(None),
-            Err(x86::EmitError::NoRoom) => Err(NoRoom),
-        }
     }
 
     /// The filter that an alternative is, from the part that is being filled, or put there. `None`:
@@ -481,6 +466,25 @@ impl Maker<'_> {
             link: 0,
         };
         self.store.put_plan(plan, decision)
+    }
+}
+
+/// Machine code that fills frames.
+fn fill(store: &mut Store, framer: &FramerView<'_>) -> Result<Option<Fill>, NoRoom> {
+    if !code::is_there() {
+        return Ok(None);
+    }
+    let (part, used) = (store.current(), store.code_used());
+    // SAFETY: the part is being filled by us, and beyond `used` there is nothing.
+    let room = unsafe { code::room(part, used) }.ok_or(NoRoom)?;
+    match x86::emit_fill(framer, room) {
+        Ok(Some(bytes)) => {
+            store.use_code(bytes);
+            // SAFETY: that is what was just emitted there.
+            Ok(Some(unsafe { code::fill(part, used) }))
+        }
+        Ok(None) | Err(x86::EmitError::Unsupported) => Ok(None),
+        Err(x86::EmitError::NoRoom) => Err(NoRoom),
     }
 }
 

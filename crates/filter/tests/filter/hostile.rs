@@ -198,7 +198,7 @@ fn what_takes_too_long_says_so() {
     assert!(error.message.contains("steps"), "{error}");
     let any: Vec<String> = (0..70).map(|n| format!("any(xs == {n})")).collect();
     let error = on_a_small_stack(any.join(" || ")).expect("an error");
-    assert!(error.message.contains("64 functions"), "{error}");
+    assert!(error.message.contains("32 functions"), "{error}");
 }
 
 #[test]

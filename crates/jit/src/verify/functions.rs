@@ -32,7 +32,7 @@ pub struct Function {
     /// How often it may be called.
     pub(super) times: u64,
     /// Bit n: it calls function n.
-    pub(super) callees: u64,
+    pub(super) callees: u32,
     /// Whether it runs for elements, so that it may call no `any`.
     pub(super) in_any: bool,
 }
