@@ -14,8 +14,8 @@ use core::ops::Range;
 use crate::alu;
 use crate::frame::Frame;
 use crate::helper::Helper;
-use crate::insn::{CALL, EXIT, Insn, LDDW, LDDW_FUNCTION, STACK_END, call, class, mode, source};
-use crate::verify::{Function, Verified, jump_target, size_bytes, target};
+use crate::insn::{CALL, EXIT, INSN_BYTES, Insn, LDDW, LDDW_FUNCTION, STACK_END, call, class, mode, source};
+use crate::verify::{Function, Verified, jump_distance, size_bytes, target};
 use crate::{DEPTH_MAX, STACK_BYTES};
 
 /// Where the frame is.
@@ -124,11 +124,16 @@ impl Registers {
     }
 }
 
+/// Instructions that are still before a function. They only get fewer.
+type Code<'a> = &'a [[u8; INSN_BYTES]];
+
 /// A function at work.
 struct Call<'a> {
     function: &'a Function,
     registers: Registers,
     depth: usize,
+    /// Instructions that were passed over: so nothing is counted where none is.
+    skipped: usize,
 }
 
 impl<'a> Call<'a> {
@@ -137,7 +142,19 @@ impl<'a> Call<'a> {
     fn new(function: &'a Function, arguments: [u64; 5], stack_end: u64, depth: usize) -> Self {
         let [a, b, c, d, e] = arguments;
         let registers = [0, a, b, c, d, e, 0, 0, 0, 0, stack_end, 0, 0, 0, 0, 0];
-        Self { function, registers: Registers(registers), depth }
+        Self { function, registers: Registers(registers), depth, skipped: 0 }
+    }
+
+    /// How many instructions were carried out, the one before `next` being the last.
+    fn steps(&self, next: Code<'_>) -> u64 {
+        let passed = self.function.range().len().wrapping_sub(next.len());
+        passed.wrapping_sub(self.skipped) as u64
+    }
+
+    /// The index of the instruction before `next`, which are the last of the function.
+    #[inline(always)]
+    fn index(&self, next: Code<'_>) -> usize {
+        usize::from(self.function.end).wrapping_sub(next.len() + 1)
     }
 
     /// The place in the stack of what is at an address, if that is the function's own.
@@ -154,9 +171,9 @@ impl<'a> Call<'a> {
 /// Carries out an instruction by the [`step`](Machine::step) of its operation, of which there are
 /// 254: most of them are the one that says no. Two operations are left to who asks.
 macro_rules! carry_out {
-    ($word:ident, $index:ident, $call:ident, $machine:ident; CALL => $on_call:expr, EXIT => $on_exit:expr) => {
+    ($word:ident, $next:ident, $call:ident, $machine:ident; CALL => $on_call:expr, EXIT => $on_exit:expr) => {
         carry_out!(
-            $word, $index, $call, $machine, $on_call, $on_exit;
+            $word, $next, $call, $machine, $on_call, $on_exit;
             0x00 0x01 0x02 0x03 0x04 0x05 0x06 0x07 0x08 0x09 0x0a 0x0b 0x0c 0x0d 0x0e 0x0f
             0x10 0x11 0x12 0x13 0x14 0x15 0x16 0x17 0x18 0x19 0x1a 0x1b 0x1c 0x1d 0x1e 0x1f
             0x20 0x21 0x22 0x23 0x24 0x25 0x26 0x27 0x28 0x29 0x2a 0x2b 0x2c 0x2d 0x2e 0x2f
@@ -175,11 +192,11 @@ macro_rules! carry_out {
             0xf0 0xf1 0xf2 0xf3 0xf4 0xf5 0xf6 0xf7 0xf8 0xf9 0xfa 0xfb 0xfc 0xfd 0xfe 0xff
         )
     };
-    ($word:ident, $index:ident, $call:ident, $machine:ident, $on_call:expr, $on_exit:expr; $($op:literal)*) => {
+    ($word:ident, $next:ident, $call:ident, $machine:ident, $on_call:expr, $on_exit:expr; $($op:literal)*) => {
         match $word as u8 {
             EXIT => $on_exit,
             CALL => $on_call,
-            $($op => $machine.step::<$op>($index, $word, $call),)*
+            $($op => $machine.step::<$op>($word, $next, $call),)*
         }
     };
 }
@@ -205,60 +222,63 @@ impl<'a> Machine<'a, '_> {
         let code = self.verified.program.code().get(..call.function.end.into());
         let depth = call.depth <= DEPTH_MAX;
         let (Some(code), true) = (code, depth) else { return Err(Fault::At(start)) };
-        let mut index = start;
-        let mut steps = *self.steps;
-        // Each turn goes forward within the function.
-        while let Some(&bytes) = code.get(index) {
+        let mut code = code.get(start..).unwrap_or_default();
+        while let Some((&bytes, next)) = code.split_first() {
             let word = u64::from_le_bytes(bytes);
-            steps += 1;
-            let next = carry_out!(word, index, call, self;
+            let behind = carry_out!(word, next, call, self;
                 CALL => {
-                    *self.steps = steps;
-                    if let Some(tail) = self.call(index, call)? {
+                    if let Some(tail) = self.call(call.index(next), call)? {
+                        *self.steps += call.steps(next);
                         return Ok(End::Tail(tail));
                     }
-                    steps = *self.steps;
-                    Some(index + 1)
+                    Some(next)
                 },
                 EXIT => {
-                    *self.steps = steps;
+                    *self.steps += call.steps(next);
                     return Ok(End::Answer(call.registers.get(0)));
                 }
             );
-            match next {
-                Some(next) => index = next,
-                None => break,
-            }
+            let Some(behind) = behind else { return Err(Fault::At(call.index(next))) };
+            code = behind;
         }
-        Err(Fault::At(index))
+        Err(Fault::At(call.function.end.into()))
     }
 
-    /// Carries out an instruction whose operation is `OP`; the index of the next. Whatever asks for
-    /// the operation is decided when this is compiled.
+    /// Carries out an instruction whose operation is `OP`, before those of `next`; those that it goes
+    /// on with. Whatever asks for the operation is decided when this is compiled.
     // Without optimisation each copy would have a place of its own in the frame of who calls it.
     #[cfg_attr(not(debug_assertions), inline(always))]
-    fn step<const OP: u8>(
+    fn step<'c, const OP: u8>(
         &mut self,
-        index: usize,
         word: u64,
+        next: Code<'c>,
         call: &mut Call<'_>,
-    ) -> Option<usize> {
+    ) -> Option<Code<'c>> {
         let insn = Insn { op: OP, ..Insn::decode(word.to_le_bytes()) };
         let registers = &mut call.registers;
         match insn.class() {
             class::LD if OP == LDDW => {
+                let (&half, behind) = next.split_first()?;
                 let value = match insn.src {
-                    LDDW_FUNCTION => FUNCTION_ADDRESS.checked_add_signed(target(index, insn)?)?,
-                    _ => self.verified.program.wide(index),
+                    LDDW_FUNCTION => {
+                        let function = target(call.index(next), insn)?;
+                        FUNCTION_ADDRESS.checked_add_signed(function)?
+                    }
+                    _ => {
+                        let high = u64::from(Insn::decode(half).immediate as u32);
+                        high << 32 | u64::from(insn.immediate as u32)
+                    }
                 };
-                registers.set(insn.dst, value);
+                call.registers.set(insn.dst, value);
+                call.skipped += 1;
+                return Some(behind);
             }
             class::LDX => {
                 let address = registers.get(insn.src).wrapping_add(insn.offset as u64);
                 let size = size_bytes(insn);
                 let value = match self.slot(address, size) {
                     Some(value) => value,
-                    None => self.load(call, address, size)?,
+                    None => self.load(call, word)?,
                 };
                 let is_signed = OP & 0xe0 == mode::MEMSX;
                 let bits = 8 * u32::from(size);
@@ -280,31 +300,38 @@ impl<'a> Machine<'a, '_> {
             class::JMP | class::JMP32 => {
                 let operand = registers.operand(insn);
                 if alu::is_taken(insn, registers.get(insn.dst), operand)? {
-                    let target = usize::try_from(jump_target(index, insn)).ok()?;
-                    return (target > index).then_some(target);
+                    // Never backward, whatever the verifier has let pass.
+                    let distance = usize::try_from(jump_distance(insn)).ok()?;
+                    call.skipped += distance;
+                    return next.get(distance..);
                 }
             }
             _ => return None,
         }
-        Some(index + insn.width())
+        Some(next)
     }
 
-    /// What is at an address, if that is within the frame's slots and within one of them.
+    /// What is at an address, if that is within the frame's slots and a multiple of its size.
     #[inline(always)]
     fn slot(&self, address: u64, size: u8) -> Option<u64> {
         let offset = address.wrapping_sub(FRAME_ADDRESS);
+        if size == 8 {
+            // One look for both: what is no multiple of 8 becomes far too much.
+            return self.slots.get(usize::try_from(offset.rotate_right(3)).ok()?).copied();
+        }
         let slot = self.slots.get(usize::try_from(offset / 8).ok()?)?;
-        let within = (offset % 8) as u8;
-        let value = slot >> (8 * within);
-        let mask = u64::MAX >> (64 - 8 * u32::from(size));
-        (within + size <= 8).then_some(value & mask)
+        let value = slot >> (8 * (offset % 8));
+        let mask = (1 << (8 * size)) - 1;
+        (offset % u64::from(size) == 0).then_some(value & mask)
     }
 
-    /// What is at an address in the stack.
+    /// What an instruction loads from the stack.
     #[inline(never)]
-    fn load(&self, call: &Call<'_>, address: u64, size: u8) -> Option<u64> {
+    fn load(&self, call: &Call<'_>, word: u64) -> Option<u64> {
+        let insn = Insn::decode(word.to_le_bytes());
+        let address = call.registers.get(insn.src).wrapping_add(insn.offset as u64);
         let mut value = [0; 8];
-        let size = usize::from(size);
+        let size = size_bytes(insn).into();
         let place = call.stack(address, size)?;
         value.get_mut(..size)?.copy_from_slice(self.stack.get(place)?);
         Some(u64::from_le_bytes(value))
