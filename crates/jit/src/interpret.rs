@@ -14,7 +14,9 @@ use core::ops::Range;
 use crate::alu;
 use crate::frame::Frame;
 use crate::helper::Helper;
-use crate::insn::{CALL, EXIT, INSN_BYTES, Insn, LDDW, LDDW_FUNCTION, STACK_END, call, class, mode, source};
+use crate::insn::{
+    CALL, EXIT, INSN_BYTES, Insn, LDDW, LDDW_FUNCTION, STACK_END, call, class, mode, source,
+};
 use crate::verify::{Function, Verified, jump_distance, size_bytes, target};
 use crate::{DEPTH_MAX, STACK_BYTES};
 
@@ -171,9 +173,9 @@ impl<'a> Call<'a> {
 /// Carries out an instruction by the [`step`](Machine::step) of its operation, of which there are
 /// 254: most of them are the one that says no. Two operations are left to who asks.
 macro_rules! carry_out {
-    ($word:ident, $next:ident, $call:ident, $machine:ident; CALL => $on_call:expr, EXIT => $on_exit:expr) => {
+    ($machine:ident, $instruction:tt, CALL => $on_call:expr, EXIT => $on_exit:expr) => {
         carry_out!(
-            $word, $next, $call, $machine, $on_call, $on_exit;
+            $machine, $instruction, $on_call, $on_exit;
             0x00 0x01 0x02 0x03 0x04 0x05 0x06 0x07 0x08 0x09 0x0a 0x0b 0x0c 0x0d 0x0e 0x0f
             0x10 0x11 0x12 0x13 0x14 0x15 0x16 0x17 0x18 0x19 0x1a 0x1b 0x1c 0x1d 0x1e 0x1f
             0x20 0x21 0x22 0x23 0x24 0x25 0x26 0x27 0x28 0x29 0x2a 0x2b 0x2c 0x2d 0x2e 0x2f
@@ -192,11 +194,14 @@ macro_rules! carry_out {
             0xf0 0xf1 0xf2 0xf3 0xf4 0xf5 0xf6 0xf7 0xf8 0xf9 0xfa 0xfb 0xfc 0xfd 0xfe 0xff
         )
     };
-    ($word:ident, $next:ident, $call:ident, $machine:ident, $on_call:expr, $on_exit:expr; $($op:literal)*) => {
-        match $word as u8 {
+    (
+        $machine:ident, ($bytes:ident, $next:ident, $call:ident), $on_call:expr, $on_exit:expr;
+        $($op:literal)*
+    ) => {
+        match $bytes[0] {
             EXIT => $on_exit,
             CALL => $on_call,
-            $($op => $machine.step::<$op>($word, $next, $call),)*
+            $($op => $machine.step::<$op>($bytes, $next, $call),)*
         }
     };
 }
@@ -223,9 +228,8 @@ impl<'a> Machine<'a, '_> {
         let depth = call.depth <= DEPTH_MAX;
         let (Some(code), true) = (code, depth) else { return Err(Fault::At(start)) };
         let mut code = code.get(start..).unwrap_or_default();
-        while let Some((&bytes, next)) = code.split_first() {
-            let word = u64::from_le_bytes(bytes);
-            let behind = carry_out!(word, next, call, self;
+        while let Some((bytes, next)) = code.split_first() {
+            let behind = carry_out!(self, (bytes, next, call),
                 CALL => {
                     if let Some(tail) = self.call(call.index(next), call)? {
                         *self.steps += call.steps(next);
@@ -250,11 +254,11 @@ impl<'a> Machine<'a, '_> {
     #[cfg_attr(not(debug_assertions), inline(always))]
     fn step<'c, const OP: u8>(
         &mut self,
-        word: u64,
+        bytes: &[u8; INSN_BYTES],
         next: Code<'c>,
         call: &mut Call<'_>,
     ) -> Option<Code<'c>> {
-        let insn = Insn { op: OP, ..Insn::decode(word.to_le_bytes()) };
+        let insn = Insn { op: OP, ..Insn::decode(*bytes) };
         let registers = &mut call.registers;
         match insn.class() {
             class::LD if OP == LDDW => {
@@ -278,7 +282,7 @@ impl<'a> Machine<'a, '_> {
                 let size = size_bytes(insn);
                 let value = match self.slot(address, size) {
                     Some(value) => value,
-                    None => self.load(call, word)?,
+                    None => self.load(call, bytes)?,
                 };
                 let is_signed = OP & 0xe0 == mode::MEMSX;
                 let bits = 8 * u32::from(size);
@@ -327,8 +331,8 @@ impl<'a> Machine<'a, '_> {
 
     /// What an instruction loads from the stack.
     #[inline(never)]
-    fn load(&self, call: &Call<'_>, word: u64) -> Option<u64> {
-        let insn = Insn::decode(word.to_le_bytes());
+    fn load(&self, call: &Call<'_>, bytes: &[u8; INSN_BYTES]) -> Option<u64> {
+        let insn = Insn::decode(*bytes);
         let address = call.registers.get(insn.src).wrapping_add(insn.offset as u64);
         let mut value = [0; 8];
         let size = size_bytes(insn).into();
@@ -348,11 +352,7 @@ impl<'a> Machine<'a, '_> {
 
     /// Calls a helper or a function; the program that goes on in this one's place, if there is one.
     #[inline(never)]
-    fn call(
-        &mut self,
-        index: usize,
-        call: &mut Call<'_>,
-    ) -> Result<Option<usize>, Fault> {
+    fn call(&mut self, index: usize, call: &mut Call<'_>) -> Result<Option<usize>, Fault> {
         let insn = self.verified.program.insn(index);
         let fault = Fault::At(index);
         let arguments = [1, 2, 3, 4, 5].map(|register| call.registers.get(register));
@@ -404,6 +404,7 @@ impl<'a> Machine<'a, '_> {
         }
     }
 
+    #[inline(never)]
     fn any(
         &mut self,
         [word, scalar, function]: [u64; 3],
