@@ -195,15 +195,22 @@ macro_rules! carry_out {
         )
     };
     (
-        $machine:ident, ($bytes:ident, $next:ident, $call:ident), $on_call:expr, $on_exit:expr;
+        $machine:ident, ($bytes:ident, $code:ident, $call:ident), $on_call:expr, $on_exit:expr;
         $($op:literal)*
     ) => {
         match $bytes[0] {
             EXIT => $on_exit,
             CALL => $on_call,
-            $($op => $machine.step::<$op>($bytes, $next, $call),)*
+            $($op => $machine.step::<$op>($bytes, &mut $code, $call),)*
         }
     };
+}
+
+/// What a load makes of what it has found.
+#[inline(always)]
+fn loaded(insn: Insn, value: u64) -> u64 {
+    let is_signed = insn.op & 0xe0 == mode::MEMSX;
+    if is_signed { alu::extend(value, 8 * u32::from(size_bytes(insn))) } else { value }
 }
 
 impl<'a> Machine<'a, '_> {
@@ -229,43 +236,46 @@ impl<'a> Machine<'a, '_> {
         let (Some(code), true) = (code, depth) else { return Err(Fault::At(start)) };
         let mut code = code.get(start..).unwrap_or_default();
         while let Some((bytes, next)) = code.split_first() {
-            let behind = carry_out!(self, (bytes, next, call),
+            code = next;
+            let done = carry_out!(self, (bytes, code, call),
                 CALL => {
-                    if let Some(tail) = self.call(call.index(next), call)? {
-                        *self.steps += call.steps(next);
+                    if let Some(tail) = self.call(call.index(code), call)? {
+                        *self.steps += call.steps(code);
                         return Ok(End::Tail(tail));
                     }
-                    Some(next)
+                    Some(())
                 },
                 EXIT => {
-                    *self.steps += call.steps(next);
+                    *self.steps += call.steps(code);
                     return Ok(End::Answer(call.registers.get(0)));
                 }
             );
-            let Some(behind) = behind else { return Err(Fault::At(call.index(next))) };
-            code = behind;
+            if done.is_none() {
+                return Err(Fault::At(call.index(code)));
+            }
         }
         Err(Fault::At(call.function.end.into()))
     }
 
-    /// Carries out an instruction whose operation is `OP`, before those of `next`; those that it goes
-    /// on with. Whatever asks for the operation is decided when this is compiled.
+    /// Carries out an instruction whose operation is `OP`, and which stands before `code`; leaves
+    /// there what is to be done next. Whatever asks for the operation is decided when this is
+    /// compiled.
     // Without optimisation each copy would have a place of its own in the frame of who calls it.
     #[cfg_attr(not(debug_assertions), inline(always))]
-    fn step<'c, const OP: u8>(
+    fn step<const OP: u8>(
         &mut self,
         bytes: &[u8; INSN_BYTES],
-        next: Code<'c>,
+        code: &mut Code<'_>,
         call: &mut Call<'_>,
-    ) -> Option<Code<'c>> {
+    ) -> Option<()> {
         let insn = Insn { op: OP, ..Insn::decode(*bytes) };
         let registers = &mut call.registers;
         match insn.class() {
             class::LD if OP == LDDW => {
-                let (&half, behind) = next.split_first()?;
+                let (&half, behind) = code.split_first()?;
                 let value = match insn.src {
                     LDDW_FUNCTION => {
-                        let function = target(call.index(next), insn)?;
+                        let function = target(call.index(code), insn)?;
                         FUNCTION_ADDRESS.checked_add_signed(function)?
                     }
                     _ => {
@@ -275,19 +285,15 @@ impl<'a> Machine<'a, '_> {
                 };
                 call.registers.set(insn.dst, value);
                 call.skipped += 1;
-                return Some(behind);
+                *code = behind;
             }
             class::LDX => {
                 let address = registers.get(insn.src).wrapping_add(insn.offset as u64);
                 let size = size_bytes(insn);
-                let value = match self.slot(address, size) {
-                    Some(value) => value,
+                match self.slot(address, size) {
+                    Some(value) => registers.set(insn.dst, loaded(insn, value)),
                     None => self.load(call, bytes)?,
-                };
-                let is_signed = OP & 0xe0 == mode::MEMSX;
-                let bits = 8 * u32::from(size);
-                let value = if is_signed { alu::extend(value, bits) } else { value };
-                call.registers.set(insn.dst, value);
+                }
             }
             class::ST | class::STX => {
                 let is_register = insn.class() == class::STX;
@@ -306,13 +312,13 @@ impl<'a> Machine<'a, '_> {
                 if alu::is_taken(insn, registers.get(insn.dst), operand)? {
                     // Never backward, whatever the verifier has let pass.
                     let distance = usize::try_from(jump_distance(insn)).ok()?;
+                    *code = code.get(distance..)?;
                     call.skipped += distance;
-                    return next.get(distance..);
                 }
             }
             _ => return None,
         }
-        Some(next)
+        Some(())
     }
 
     /// What is at an address, if that is within the frame's slots and a multiple of its size.
@@ -329,16 +335,17 @@ impl<'a> Machine<'a, '_> {
         (offset % u64::from(size) == 0).then_some(value & mask)
     }
 
-    /// What an instruction loads from the stack.
+    /// Carries out a load from the stack.
     #[inline(never)]
-    fn load(&self, call: &Call<'_>, bytes: &[u8; INSN_BYTES]) -> Option<u64> {
+    fn load(&self, call: &mut Call<'_>, bytes: &[u8; INSN_BYTES]) -> Option<()> {
         let insn = Insn::decode(*bytes);
         let address = call.registers.get(insn.src).wrapping_add(insn.offset as u64);
         let mut value = [0; 8];
         let size = size_bytes(insn).into();
         let place = call.stack(address, size)?;
         value.get_mut(..size)?.copy_from_slice(self.stack.get(place)?);
-        Some(u64::from_le_bytes(value))
+        call.registers.set(insn.dst, loaded(insn, u64::from_le_bytes(value)));
+        Some(())
     }
 
     /// Changes what is at an address in the stack.
