@@ -431,3 +431,6 @@ impl<'a> Machine<'a, '_> {
         failed.map_or(Ok(answer), Err)
     }
 }
+
+#[cfg(test)]
+mod tests;
