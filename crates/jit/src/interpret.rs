@@ -126,7 +126,7 @@ impl Registers {
     }
 }
 
-/// Instructions that are still before a function. They only get fewer.
+/// What is left of a function's instructions. It only gets shorter: that is why functions end.
 type Code<'a> = &'a [[u8; INSN_BYTES]];
 
 /// A function at work.
@@ -134,7 +134,7 @@ struct Call<'a> {
     function: &'a Function,
     registers: Registers,
     depth: usize,
-    /// Instructions that were passed over: so nothing is counted where none is.
+    /// Instructions that were passed over, and second halves: where neither is, nothing is counted.
     skipped: usize,
 }
 
@@ -147,16 +147,16 @@ impl<'a> Call<'a> {
         Self { function, registers: Registers(registers), depth, skipped: 0 }
     }
 
-    /// How many instructions were carried out, the one before `next` being the last.
-    fn steps(&self, next: Code<'_>) -> u64 {
-        let passed = self.function.range().len().wrapping_sub(next.len());
+    /// How many instructions were carried out, the one before `code` being the last.
+    fn steps(&self, code: Code<'_>) -> u64 {
+        let passed = self.function.range().len().wrapping_sub(code.len());
         passed.wrapping_sub(self.skipped) as u64
     }
 
-    /// The index of the instruction before `next`, which are the last of the function.
+    /// The index of the instruction before `code`.
     #[inline(always)]
-    fn index(&self, next: Code<'_>) -> usize {
-        usize::from(self.function.end).wrapping_sub(next.len() + 1)
+    fn index(&self, code: Code<'_>) -> usize {
+        usize::from(self.function.end).wrapping_sub(code.len() + 1)
     }
 
     /// The place in the stack of what is at an address, if that is the function's own.
@@ -171,7 +171,7 @@ impl<'a> Call<'a> {
 }
 
 /// Carries out an instruction by the [`step`](Machine::step) of its operation, of which there are
-/// 254: most of them are the one that says no. Two operations are left to who asks.
+/// 254, most of them the one that says no. What a call and an end are is said where they are met.
 macro_rules! carry_out {
     ($machine:ident, $instruction:tt, CALL => $on_call:expr, EXIT => $on_exit:expr) => {
         carry_out!(
@@ -332,7 +332,7 @@ impl<'a> Machine<'a, '_> {
         let slot = self.slots.get(usize::try_from(offset / 8).ok()?)?;
         let value = slot >> (8 * (offset % 8));
         let mask = (1 << (8 * size)) - 1;
-        (offset % u64::from(size) == 0).then_some(value & mask)
+        offset.is_multiple_of(size.into()).then_some(value & mask)
     }
 
     /// Carries out a load from the stack.
