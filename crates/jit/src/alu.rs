@@ -4,6 +4,7 @@
 use crate::insn::{Insn, alu, class, jump, source};
 
 /// The destination after an instruction of class ALU or ALU64; `None` if it is none.
+#[inline(always)]
 pub(crate) fn arithmetic(insn: Insn, dst: u64, src: u64) -> Option<u64> {
     let is_64 = insn.class() == class::ALU64;
     match insn.op & 0xf0 {
@@ -18,11 +19,13 @@ pub(crate) fn arithmetic(insn: Insn, dst: u64, src: u64) -> Option<u64> {
 }
 
 /// The lowest `bits` (1 to 64) of a number, extended by their sign.
+#[inline(always)]
 pub(crate) fn extend(value: u64, bits: u32) -> u64 {
     let unused = 64_u32.saturating_sub(bits);
     (value.wrapping_shl(unused) as i64).wrapping_shr(unused) as u64
 }
 
+#[inline(always)]
 fn swap(insn: Insn, value: u64) -> Option<u64> {
     let is_swapped = insn.class() == class::ALU64 || insn.op & source::X != 0;
     Some(match (insn.immediate, is_swapped) {
@@ -36,6 +39,7 @@ fn swap(insn: Insn, value: u64) -> Option<u64> {
     })
 }
 
+#[inline(always)]
 fn wide(operation: u8, is_signed: bool, a: u64, b: u64) -> Option<u64> {
     let shift = b as u32 % 64;
     Some(match operation {
@@ -60,6 +64,7 @@ fn wide(operation: u8, is_signed: bool, a: u64, b: u64) -> Option<u64> {
     })
 }
 
+#[inline(always)]
 fn narrow(operation: u8, is_signed: bool, a: u32, b: u32) -> Option<u32> {
     let shift = b % 32;
     Some(match operation {
@@ -85,6 +90,7 @@ fn narrow(operation: u8, is_signed: bool, a: u32, b: u32) -> Option<u32> {
 }
 
 /// Whether a jump of class JMP or JMP32 is taken; `None` if it is none.
+#[inline(always)]
 pub(crate) fn is_taken(insn: Insn, dst: u64, src: u64) -> Option<bool> {
     let (a, b) = if insn.class() == class::JMP32 {
         // Extended by their signs, 32 bits compare as they do without it, signed or not.

@@ -3,6 +3,10 @@
 //! No unsafe code: pointers are numbers that only this file understands, and each access is looked
 //! at again, although the verifier has done so. What helpers do is not said twice: they are the
 //! same functions that machine code calls.
+//!
+//! It is quick because nothing is decided twice about an instruction: its operation is looked at
+//! once, in one jump, behind which there is a copy of [`step`](Machine::step) for this operation
+//! alone. What programs seldom do is a call away from there.
 
 use core::fmt;
 use core::ops::Range;
@@ -11,17 +15,20 @@ use crate::alu;
 use crate::frame::Frame;
 use crate::helper::Helper;
 use crate::insn::{
-    CALL, EXIT, Insn, LDDW, LDDW_FUNCTION, REGISTERS, STACK_END, call, class, mode, source,
+    CALL, EXIT, INSN_BYTES, Insn, LDDW, LDDW_FUNCTION, STACK_END, call, class, mode, size, source,
 };
-use crate::verify::{Function, Verified, jump_target, size_bytes, target};
-use crate::{DEPTH_MAX, SLOTS_MAX, STACK_BYTES};
+use crate::verify::{Function, Verified, jump_distance, size_bytes, target};
+use crate::{DEPTH_MAX, STACK_BYTES};
 
 /// Where the frame is.
-const FRAME_ADDRESS: u64 = 1 << 40;
+const FRAME_ADDRESS: u64 = 1 << 28;
 /// Where the stack ends.
-const STACK_ADDRESS: u64 = 2 << 40;
+const STACK_ADDRESS: u64 = 2 << 28;
 /// Where functions are: so many instructions behind this.
-const FUNCTION_ADDRESS: u64 = 3 << 40;
+const FUNCTION_ADDRESS: u64 = 3 << 28;
+
+/// Loads a slot.
+const LOAD: u8 = class::LDX | mode::MEM | size::DW;
 
 /// What a program came to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -58,20 +65,22 @@ impl core::error::Error for Fault {}
 /// # Errors
 /// If the frame does not fit; nothing else, as long as verifier and interpreter agree.
 pub fn run(programs: &[Verified<'_>], frame: &Frame<'_>) -> Result<Outcome, Fault> {
+    let slots = frame.slots();
     let mut steps = 0;
     let mut number = 0;
     // A tail call goes to a later program only.
     loop {
         let verified = programs.get(number).ok_or(Fault::NotReady)?;
-        if verified.rules().slots > frame.slots().len() {
+        if verified.rules.slots > slots.len() {
             return Err(Fault::NotReady);
         }
         let programs = programs.len();
-        let mut machine =
-            Machine { verified, frame, programs, number, stack: [0; STACK_BYTES], steps };
-        let first = verified.functions().first().ok_or(Fault::NotReady)?;
-        let end = machine.function(first, [FRAME_ADDRESS, 0, 0, 0, 0], STACK_ADDRESS, 1)?;
-        steps = machine.steps;
+        let machine =
+            Machine { verified, frame, slots, programs, number, stack: &mut [], steps: &mut steps };
+        let end = match verified.summary.stack_bytes {
+            0 => machine.begin()?,
+            _ => machine.begin_with_stack()?,
+        };
         match end {
             End::Answer(answer) => return Ok(Outcome { answer, steps }),
             End::Tail(next) => number = next,
@@ -90,145 +99,281 @@ enum End {
 struct Machine<'a, 'p> {
     verified: &'a Verified<'p>,
     frame: &'a Frame<'a>,
+    /// Those of the frame.
+    slots: &'a [u64],
     programs: usize,
     number: usize,
-    stack: [u8; STACK_BYTES],
-    steps: u64,
+    /// [`STACK_BYTES`], or nothing for a program that has no stack.
+    stack: &'a mut [u8],
+    steps: &'a mut u64,
 }
 
-/// A function at work.
-struct Call<'f> {
-    function: &'f Function,
-    registers: [u64; REGISTERS],
-    depth: usize,
-}
+/// More than there are: any number of four bits is one of these, without a look.
+struct Registers([u64; 16]);
 
-impl Call<'_> {
+impl Registers {
+    #[inline(always)]
     fn get(&self, register: u8) -> u64 {
-        self.registers.get(usize::from(register)).copied().unwrap_or(0)
+        self.0[usize::from(register & 15)]
     }
 
+    #[inline(always)]
     fn set(&mut self, register: u8, value: u64) {
-        if let Some(there) = self.registers.get_mut(usize::from(register)) {
-            *there = value;
-        }
+        self.0[usize::from(register & 15)] = value;
+    }
+
+    /// The second operand of arithmetic or a jump.
+    #[inline(always)]
+    fn operand(&self, insn: Insn) -> u64 {
+        if insn.op & source::X != 0 { self.get(insn.src) } else { insn.immediate as i64 as u64 }
+    }
+}
+
+/// What is left of a function's instructions. It only gets shorter: that is why functions end.
+type Code<'a> = &'a [[u8; INSN_BYTES]];
+
+/// A function at work.
+struct Call<'a> {
+    function: &'a Function,
+    registers: Registers,
+    depth: usize,
+    /// Instructions that were passed over, and second halves: where neither is, nothing is counted.
+    skipped: usize,
+}
+
+impl<'a> Call<'a> {
+    /// That of a function whose stack ends at `stack_end`, with what it is given.
+    #[inline(always)]
+    fn new(function: &'a Function, arguments: [u64; 5], stack_end: u64, depth: usize) -> Self {
+        let [a, b, c, d, e] = arguments;
+        let registers = [0, a, b, c, d, e, 0, 0, 0, 0, stack_end, 0, 0, 0, 0, 0];
+        Self { function, registers: Registers(registers), depth, skipped: 0 }
+    }
+
+    /// How many instructions were carried out, the one before `code` being the last.
+    fn steps(&self, code: Code<'_>) -> u64 {
+        let passed = self.function.range().len().wrapping_sub(code.len());
+        passed.wrapping_sub(self.skipped) as u64
+    }
+
+    /// The index of the instruction before `code`.
+    #[inline(always)]
+    fn index(&self, code: Code<'_>) -> usize {
+        usize::from(self.function.end).wrapping_sub(code.len() + 1)
     }
 
     /// The place in the stack of what is at an address, if that is the function's own.
     fn stack(&self, address: u64, size: usize) -> Option<Range<usize>> {
-        let end = self.get(STACK_END);
+        let end = self.registers.get(STACK_END);
         let below = usize::try_from(end.checked_sub(address)?).ok()?;
         let own = size <= below && below <= self.function.stack_bytes.into();
         let above = usize::try_from(STACK_ADDRESS.checked_sub(end)?).ok()?;
         let start = STACK_BYTES.checked_sub(above.checked_add(below)?)?;
         own.then_some(start..start + size)
     }
+}
 
-    /// The second operand of arithmetic or a jump.
-    fn operand(&self, insn: Insn) -> u64 {
-        if insn.op & source::X != 0 { self.get(insn.src) } else { insn.immediate as i64 as u64 }
-    }
+/// Carries out an instruction by the [`step`](Machine::step) of its operation, of which there are
+/// 254, most of them the one that says no. What a call and an end are is said where they are met.
+macro_rules! carry_out {
+    ($machine:ident, $instruction:tt, CALL => $on_call:expr, EXIT => $on_exit:expr) => {
+        carry_out!(
+            $machine, $instruction, $on_call, $on_exit;
+            0x00 0x01 0x02 0x03 0x04 0x05 0x06 0x07 0x08 0x09 0x0a 0x0b 0x0c 0x0d 0x0e 0x0f
+            0x10 0x11 0x12 0x13 0x14 0x15 0x16 0x17 0x18 0x19 0x1a 0x1b 0x1c 0x1d 0x1e 0x1f
+            0x20 0x21 0x22 0x23 0x24 0x25 0x26 0x27 0x28 0x29 0x2a 0x2b 0x2c 0x2d 0x2e 0x2f
+            0x30 0x31 0x32 0x33 0x34 0x35 0x36 0x37 0x38 0x39 0x3a 0x3b 0x3c 0x3d 0x3e 0x3f
+            0x40 0x41 0x42 0x43 0x44 0x45 0x46 0x47 0x48 0x49 0x4a 0x4b 0x4c 0x4d 0x4e 0x4f
+            0x50 0x51 0x52 0x53 0x54 0x55 0x56 0x57 0x58 0x59 0x5a 0x5b 0x5c 0x5d 0x5e 0x5f
+            0x60 0x61 0x62 0x63 0x64 0x65 0x66 0x67 0x68 0x69 0x6a 0x6b 0x6c 0x6d 0x6e 0x6f
+            0x70 0x71 0x72 0x73 0x74 0x75 0x76 0x77 0x78 0x79 0x7a 0x7b 0x7c 0x7d 0x7e 0x7f
+            0x80 0x81 0x82 0x83 0x84 0x86 0x87 0x88 0x89 0x8a 0x8b 0x8c 0x8d 0x8e 0x8f
+            0x90 0x91 0x92 0x93 0x94 0x96 0x97 0x98 0x99 0x9a 0x9b 0x9c 0x9d 0x9e 0x9f
+            0xa0 0xa1 0xa2 0xa3 0xa4 0xa5 0xa6 0xa7 0xa8 0xa9 0xaa 0xab 0xac 0xad 0xae 0xaf
+            0xb0 0xb1 0xb2 0xb3 0xb4 0xb5 0xb6 0xb7 0xb8 0xb9 0xba 0xbb 0xbc 0xbd 0xbe 0xbf
+            0xc0 0xc1 0xc2 0xc3 0xc4 0xc5 0xc6 0xc7 0xc8 0xc9 0xca 0xcb 0xcc 0xcd 0xce 0xcf
+            0xd0 0xd1 0xd2 0xd3 0xd4 0xd5 0xd6 0xd7 0xd8 0xd9 0xda 0xdb 0xdc 0xdd 0xde 0xdf
+            0xe0 0xe1 0xe2 0xe3 0xe4 0xe5 0xe6 0xe7 0xe8 0xe9 0xea 0xeb 0xec 0xed 0xee 0xef
+            0xf0 0xf1 0xf2 0xf3 0xf4 0xf5 0xf6 0xf7 0xf8 0xf9 0xfa 0xfb 0xfc 0xfd 0xfe 0xff
+        )
+    };
+    (
+        $machine:ident, ($bytes:ident, $code:ident, $call:ident), $on_call:expr, $on_exit:expr;
+        $($op:literal)*
+    ) => {
+        match $bytes[0] {
+            EXIT => $on_exit,
+            CALL => $on_call,
+            $($op => $machine.step::<$op>($bytes, &mut $code, $call),)*
+        }
+    };
+}
+
+/// What a load makes of what it has found.
+#[inline(always)]
+fn loaded(insn: Insn, value: u64) -> u64 {
+    let is_signed = insn.op & 0xe0 == mode::MEMSX;
+    if is_signed { alu::extend(value, 8 * u32::from(size_bytes(insn))) } else { value }
 }
 
 impl<'a> Machine<'a, '_> {
-    /// Runs a function whose stack ends at `stack_end`.
-    fn function(
-        &mut self,
-        function: &'a Function,
-        arguments: [u64; 5],
-        stack_end: u64,
-        depth: usize,
-    ) -> Result<End, Fault> {
-        if depth > DEPTH_MAX {
-            return Err(Fault::At(function.start.into()));
-        }
-        let mut call = Call { function, registers: [0; REGISTERS], depth };
-        call.registers[1..=5].copy_from_slice(&arguments);
-        call.set(STACK_END, stack_end);
-        let mut index = usize::from(function.start);
-        // Each turn goes forward within the function.
-        while function.range().contains(&index) {
-            let insn = self.verified.program().insn(index);
-            self.steps += 1;
-            match insn.op {
-                EXIT => return Ok(End::Answer(call.get(0))),
-                CALL => {
-                    if let Some(tail) = self.call(index, insn, &mut call)? {
-                        return Ok(End::Tail(tail));
-                    }
-                    index += 1;
-                }
-                _ => index = self.step(index, insn, &mut call).ok_or(Fault::At(index))?,
-            }
-        }
-        Err(Fault::At(index))
+    /// Runs the first function.
+    fn begin(mut self) -> Result<End, Fault> {
+        let first = self.verified.functions().first().ok_or(Fault::NotReady)?;
+        self.function(&mut Call::new(first, [FRAME_ADDRESS, 0, 0, 0, 0], STACK_ADDRESS, 1))
     }
 
-    /// Carries out an instruction; the index of the next.
-    fn step(&mut self, index: usize, insn: Insn, call: &mut Call<'_>) -> Option<usize> {
-        let mut next = index + insn.width();
+    /// The same, for a program that has a stack. Apart: others have no memory for one.
+    #[inline(never)]
+    fn begin_with_stack(self) -> Result<End, Fault> {
+        let mut stack = [0; STACK_BYTES];
+        Machine { stack: &mut stack, ..self }.begin()
+    }
+
+    /// Runs a function from its beginning.
+    #[inline(never)] // it is called from itself
+    fn function(&mut self, call: &mut Call<'_>) -> Result<End, Fault> {
+        let start = usize::from(call.function.start);
+        let code = self.verified.program.code().get(..call.function.end.into());
+        let depth = call.depth <= DEPTH_MAX;
+        let (Some(code), true) = (code, depth) else { return Err(Fault::At(start)) };
+        let mut code = code.get(start..).unwrap_or_default();
+        while let Some((bytes, next)) = code.split_first() {
+            code = next;
+            // Every other instruction of most filters. A branch that is predicted by itself costs
+            // less than the jump for all operations, whose target is another each time.
+            if bytes[0] == LOAD {
+                if self.step::<LOAD>(bytes, &mut code, call).is_none() {
+                    return Err(Fault::At(call.index(code)));
+                }
+                continue;
+            }
+            let done = carry_out!(self, (bytes, code, call),
+                CALL => {
+                    if let Some(tail) = self.call(call.index(code), call)? {
+                        *self.steps += call.steps(code);
+                        return Ok(End::Tail(tail));
+                    }
+                    Some(())
+                },
+                EXIT => {
+                    *self.steps += call.steps(code);
+                    return Ok(End::Answer(call.registers.get(0)));
+                }
+            );
+            if done.is_none() {
+                return Err(Fault::At(call.index(code)));
+            }
+        }
+        Err(Fault::At(call.function.end.into()))
+    }
+
+    /// Carries out an instruction whose operation is `OP`, and which stands before `code`; leaves
+    /// there what is to be done next. Whatever asks for the operation is decided when this is
+    /// compiled.
+    // Without optimisation each copy would have a place of its own in the frame of who calls it.
+    #[cfg_attr(not(debug_assertions), inline(always))]
+    fn step<const OP: u8>(
+        &mut self,
+        bytes: &[u8; INSN_BYTES],
+        code: &mut Code<'_>,
+        call: &mut Call<'_>,
+    ) -> Option<()> {
+        let insn = Insn { op: OP, ..Insn::decode(*bytes) };
+        let registers = &mut call.registers;
         match insn.class() {
-            class::LD if insn.op == LDDW => {
+            class::LD if OP == LDDW => {
+                let (&half, behind) = code.split_first()?;
                 let value = match insn.src {
-                    LDDW_FUNCTION => FUNCTION_ADDRESS.checked_add_signed(target(index, insn)?)?,
-                    _ => self.verified.program().wide(index),
+                    LDDW_FUNCTION => {
+                        let function = target(call.index(code), insn)?;
+                        FUNCTION_ADDRESS.checked_add_signed(function)?
+                    }
+                    _ => {
+                        let high = u64::from(Insn::decode(half).immediate as u32);
+                        high << 32 | u64::from(insn.immediate as u32)
+                    }
                 };
-                call.set(insn.dst, value);
+                call.registers.set(insn.dst, value);
+                call.skipped += 1;
+                *code = behind;
             }
             class::LDX => {
-                let address = call.get(insn.src).wrapping_add(insn.offset as u64);
-                let value = self.load(call, address, size_bytes(insn))?;
-                let is_signed = insn.op & 0xe0 == mode::MEMSX;
-                let bits = 8 * u32::from(size_bytes(insn));
-                call.set(insn.dst, if is_signed { alu::extend(value, bits) } else { value });
+                let address = registers.get(insn.src).wrapping_add(insn.offset as u64);
+                let size = size_bytes(insn);
+                match self.slot(address, size) {
+                    Some(value) => registers.set(insn.dst, loaded(insn, value)),
+                    None => self.load(call, bytes)?,
+                }
             }
             class::ST | class::STX => {
                 let is_register = insn.class() == class::STX;
                 let immediate = insn.immediate as i64 as u64;
-                let value = if is_register { call.get(insn.src) } else { immediate };
-                let address = call.get(insn.dst).wrapping_add(insn.offset as u64);
-                let size = size_bytes(insn).into();
-                let value = value.to_le_bytes();
-                let place = call.stack(address, size)?;
-                self.stack.get_mut(place)?.copy_from_slice(value.get(..size)?);
+                let value = if is_register { registers.get(insn.src) } else { immediate };
+                let address = registers.get(insn.dst).wrapping_add(insn.offset as u64);
+                self.store(call, address, size_bytes(insn), value)?;
             }
             class::ALU | class::ALU64 => {
-                let value = alu::arithmetic(insn, call.get(insn.dst), call.operand(insn))?;
-                call.set(insn.dst, value);
+                let operand = registers.operand(insn);
+                let value = alu::arithmetic(insn, registers.get(insn.dst), operand)?;
+                registers.set(insn.dst, value);
             }
             class::JMP | class::JMP32 => {
-                if alu::is_taken(insn, call.get(insn.dst), call.operand(insn))? {
-                    next = usize::try_from(jump_target(index, insn)).ok()?;
+                let operand = registers.operand(insn);
+                if alu::is_taken(insn, registers.get(insn.dst), operand)? {
+                    // Never backward, whatever the verifier has let pass.
+                    let distance = usize::try_from(jump_distance(insn)).ok()?;
+                    *code = code.get(distance..)?;
+                    call.skipped += distance;
                 }
             }
             _ => return None,
         }
-        (next > index).then_some(next)
+        Some(())
     }
 
-    fn load(&self, call: &Call<'_>, address: u64, size: u8) -> Option<u64> {
-        let size = usize::from(size);
-        let mut value = [0; 8];
-        let loaded = value.get_mut(..size)?;
-        let frame = address.checked_sub(FRAME_ADDRESS).and_then(|o| usize::try_from(o).ok());
-        if let Some(offset) = frame.filter(|&offset| offset < 8 * SLOTS_MAX) {
-            let slot = self.frame.slots().get(offset / 8)?.to_le_bytes();
-            loaded.copy_from_slice(slot.get(offset % 8..offset % 8 + size)?);
-        } else {
-            loaded.copy_from_slice(self.stack.get(call.stack(address, size)?)?);
+    /// What is at an address, if that is within the frame's slots and a multiple of its size.
+    #[inline(always)]
+    fn slot(&self, address: u64, size: u8) -> Option<u64> {
+        let offset = address.wrapping_sub(FRAME_ADDRESS);
+        if size == 8 {
+            // One look for both: what is no multiple of 8 becomes far too much.
+            return self.slots.get(usize::try_from(offset.rotate_right(3)).ok()?).copied();
         }
-        Some(u64::from_le_bytes(value))
+        let slot = self.slots.get(usize::try_from(offset / 8).ok()?)?;
+        let value = slot >> (8 * (offset % 8));
+        let mask = (1 << (8 * size)) - 1;
+        offset.is_multiple_of(size.into()).then_some(value & mask)
+    }
+
+    /// Carries out a load from the stack.
+    #[inline(never)]
+    fn load(&self, call: &mut Call<'_>, bytes: &[u8; INSN_BYTES]) -> Option<()> {
+        let insn = Insn::decode(*bytes);
+        let address = call.registers.get(insn.src).wrapping_add(insn.offset as u64);
+        let mut value = [0; 8];
+        let size = size_bytes(insn).into();
+        let place = call.stack(address, size)?;
+        value.get_mut(..size)?.copy_from_slice(self.stack.get(place)?);
+        call.registers.set(insn.dst, loaded(insn, u64::from_le_bytes(value)));
+        Some(())
+    }
+
+    /// Changes what is at an address in the stack.
+    #[inline(never)]
+    fn store(&mut self, call: &Call<'_>, address: u64, size: u8, value: u64) -> Option<()> {
+        let size = usize::from(size);
+        let place = call.stack(address, size)?;
+        self.stack.get_mut(place)?.copy_from_slice(value.to_le_bytes().get(..size)?);
+        Some(())
     }
 
     /// Calls a helper or a function; the program that goes on in this one's place, if there is one.
-    fn call(
-        &mut self,
-        index: usize,
-        insn: Insn,
-        call: &mut Call<'_>,
-    ) -> Result<Option<usize>, Fault> {
+    #[inline(never)]
+    fn call(&mut self, index: usize, call: &mut Call<'_>) -> Result<Option<usize>, Fault> {
+        let insn = self.verified.program.insn(index);
         let fault = Fault::At(index);
-        let arguments = [1, 2, 3, 4, 5].map(|register| call.get(register));
+        let arguments = [1, 2, 3, 4, 5].map(|register| call.registers.get(register));
         let [_, a, b, c, _] = arguments;
         let mut keeps_frame = false;
         let answer = if insn.src == call::FUNCTION {
@@ -252,8 +397,8 @@ impl<'a> Machine<'a, '_> {
         };
         // What calls lose is not left for anybody to find.
         let lost = if keeps_frame { 2..=5 } else { 1..=5 };
-        call.registers[lost].fill(0);
-        call.set(0, answer);
+        call.registers.0[lost].fill(0);
+        call.registers.set(0, answer);
         Ok(None)
     }
 
@@ -267,14 +412,17 @@ impl<'a> Machine<'a, '_> {
     ) -> Result<u64, Fault> {
         let verified = self.verified;
         let function = verified.functions.at(start).and_then(|at| verified.functions().get(at));
-        let stack_end = caller.get(STACK_END) - u64::from(caller.function.stack_bytes);
+        let stack_end = caller.registers.get(STACK_END);
+        let stack_end = stack_end.wrapping_sub(caller.function.stack_bytes.into());
         let function = function.ok_or(fault)?;
-        match self.function(function, arguments, stack_end, caller.depth + 1)? {
+        let call = &mut Call::new(function, arguments, stack_end, caller.depth + 1);
+        match self.function(call)? {
             End::Answer(answer) => Ok(answer),
             End::Tail(_) => Err(fault),
         }
     }
 
+    #[inline(never)]
     fn any(
         &mut self,
         [word, scalar, function]: [u64; 3],
@@ -294,3 +442,6 @@ impl<'a> Machine<'a, '_> {
         failed.map_or(Ok(answer), Err)
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -40,6 +40,11 @@ impl<'a> Program<'a> {
         u64::from(high) << 32 | u64::from(low)
     }
 
+    /// Its instructions, each as its bytes; the second halves of [`LDDW`] are among them.
+    pub const fn code(self) -> &'a [[u8; INSN_BYTES]] {
+        self.bytes.as_chunks().0
+    }
+
     /// Its bytes.
     pub const fn bytes(self) -> &'a [u8] {
         self.bytes

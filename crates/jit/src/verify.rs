@@ -17,7 +17,7 @@ pub use functions::Function;
 pub(crate) use functions::{Marks, target};
 pub use rejection::{Reason, Rejection};
 pub use state::State;
-pub(crate) use walk::{jump_target, size_bytes};
+pub(crate) use walk::{jump_distance, jump_target, size_bytes};
 
 use crate::helper::Helper;
 use crate::program::Program;

@@ -414,9 +414,14 @@ pub(crate) fn size_bytes(insn: Insn) -> u8 {
     }
 }
 
+/// How far from the next instruction a jump leads.
+#[inline(always)]
+pub(crate) fn jump_distance(insn: Insn) -> i32 {
+    let is_long = insn.class() == class::JMP32 && insn.op & 0xf0 == jump::JA;
+    if is_long { insn.immediate } else { insn.offset.into() }
+}
+
 /// The instruction that a jump leads to.
 pub(crate) fn jump_target(index: usize, insn: Insn) -> i64 {
-    let is_long = insn.class() == class::JMP32 && insn.op & 0xf0 == jump::JA;
-    let distance = if is_long { insn.immediate } else { insn.offset.into() };
-    index as i64 + 1 + i64::from(distance)
+    index as i64 + 1 + i64::from(jump_distance(insn))
 }
