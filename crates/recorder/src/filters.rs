@@ -198,17 +198,30 @@ fn compiled(
         return Ok(Vec::new());
     }
     let events = events();
+    let generic_bytes = generic_bytes(specs);
     let mut list: Vec<Compiled> = Vec::new();
     for spec in specs {
-        if list.iter().any(|one| one.spec == *spec) {
+        if list.iter().any(|one| one.spec.is_same(spec)) {
             continue;
         }
-        let object = object_of(spec, &events, ALL_GENERIC_BYTES_MAX / specs.len())?;
-        let own = before.iter().find(|one| one.spec == *spec);
+        let object = object_of(spec, &events, generic_bytes)?;
+        let own = before.iter().find(|one| one.spec.is_same(spec));
         let id = own.map_or_else(new_id, |own| Ok(own.id))?;
         list.push(Compiled { rules: spec.rules(), spec: spec.clone(), id, object });
     }
     Ok(list)
+}
+
+/// What each of these may take for events that nobody has described yet, beside objects that came
+/// as they are, in bytes.
+fn generic_bytes(specs: &[FilterSpec]) -> usize {
+    let object_bytes = |spec: &FilterSpec| match &spec.source {
+        FilterSource::Object(object) => object.bytes.len(),
+        _ => 0,
+    };
+    let objects: usize = specs.iter().map(object_bytes).sum();
+    let all = ALL_GENERIC_BYTES_MAX.min(BLOCK_BYTES_MAX.saturating_sub(objects) / 2);
+    all / specs.len().max(1)
 }
 
 fn object_of(
@@ -216,8 +229,11 @@ fn object_of(
     events: &[EventDescription],
     generic_bytes: usize,
 ) -> Result<Vec<u8>, RecordError> {
-    let FilterSource::Expression(text) = &spec.source else {
-        return Err(RecordError::Filter(format!("{spec}: of a kind that is not known here")));
+    let text = match &spec.source {
+        FilterSource::Expression(text) => text,
+        // It was verified when it came, and is again by each who runs it.
+        FilterSource::Object(object) => return Ok(object.bytes.to_vec()),
+        _ => return Err(RecordError::Filter(format!("{spec}: of a kind not known here"))),
     };
     let layouts = layouts_of(spec, events);
     let compiled = compile_for_any(text, &layouts, generic_bytes.min(GENERIC_BYTES_MAX))

@@ -13,14 +13,14 @@ use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
 
-use crate::{ChannelSpec, Mode, RuleSpec, SessionSpec};
+use crate::{ChannelSpec, FilterSource, Mode, RuleSpec, SessionSpec};
 
 /// Version of the protocol: raised when an old client could misunderstand a recorder.
 pub const PROTOCOL_VERSION: u32 = 1;
 /// Longest request, in bytes, without the line's end.
 pub const LINE_BYTES_MAX: usize = 256 << 10;
-/// Longest answer, in bytes: all channels that a user can have, with the longest rules.
-pub const ANSWER_BYTES_MAX: usize = 4 << 20;
+/// Longest answer, in bytes: all channels that a user can have, with the longest rules and filters.
+pub const ANSWER_BYTES_MAX: usize = 8 << 20;
 
 /// A line from a client.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -88,10 +88,9 @@ pub enum Request {
         /// These instead of those that were on.
         #[serde(default)]
         only: bool,
-        /// What must be true of them, as an expression; an empty one: nothing any more; none: what
-        /// had to be.
+        /// What must be true of them; an empty expression: nothing any more; none: what had to be.
         #[serde(default, skip_serializing_if = "Option::is_none")]
-        filter: Option<String>,
+        filter: Option<FilterSource>,
     },
     /// Fewer events.
     EventsOff {
