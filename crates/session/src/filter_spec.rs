@@ -71,9 +71,7 @@ impl FullFilter {
     fn new(pattern: Option<String>, source: FilterSource) -> Self {
         let full = Self { pattern, ..Self::default() };
         match source {
-            FilterSource::Expression(expression) => {
-                Self { expression: Some(expression), ..full }
-            }
+            FilterSource::Expression(expression) => Self { expression: Some(expression), ..full },
             FilterSource::Object(FilterObject { file, bytes }) => {
                 Self { file: Some(file), object: Some(bytes), ..full }
             }

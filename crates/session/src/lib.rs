@@ -27,7 +27,8 @@ pub use buffers::{BufferOptions, BufferPlan, BuffersError, Initial, Reserve};
 pub use clock::{Calibrator, Change, Line, Reading};
 pub use duration::{DurationError, Time, parse_duration};
 pub use filter_spec::{
-    FILTER_OBJECTS_BYTES_MAX, FILTERS_BYTES_MAX, FILTERS_MAX, FilterObject, FilterSource, FilterSpec,
+    FILTER_OBJECTS_BYTES_MAX, FILTERS_BYTES_MAX, FILTERS_MAX, FilterObject, FilterSource,
+    FilterSpec,
 };
 pub use level::{Level, LevelError};
 pub use options::{OptionError, is_name, parse_contexts, parse_preload, rules_text};

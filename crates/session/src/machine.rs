@@ -18,7 +18,8 @@ use trackway_abi::session::RULES_BYTES_MAX;
 
 use crate::protocol::{Answer, ChannelChange, Counts, Refusal, Request, SnapshotFacts};
 use crate::{
-    ChannelSpec, FILTERS_BYTES_MAX, FILTERS_MAX, FilterSource, FilterSpec, OptionError, RuleSpec, SessionSpec,
+    ChannelSpec, FILTERS_BYTES_MAX, FILTERS_MAX, FilterSource, FilterSpec, OptionError, RuleSpec,
+    SessionSpec,
 };
 
 /// Who asks: a number that the driver gives out.

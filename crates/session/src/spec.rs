@@ -24,8 +24,8 @@ use crate::options::CONTEXTS_BYTES_MAX;
 use crate::rule_spec::{covers, overlap};
 use crate::{
     BufferOptions, BufferPlan, BuffersError, FILTER_OBJECTS_BYTES_MAX, FILTERS_BYTES_MAX,
-    FILTERS_MAX, FilterSource, FilterSpec, Levels,
-    OptionError, RuleSpec, Tracefiles, TracefilesError, is_name, parse_contexts,
+    FILTERS_MAX, FilterSource, FilterSpec, Levels, OptionError, RuleSpec, Tracefiles,
+    TracefilesError, is_name, parse_contexts,
 };
 
 /// Most channels of a session: one bit each in enable words, for all of a user's sessions.
