@@ -284,6 +284,66 @@ impl FilterSpec {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::{ChannelSpec, SessionSpec};
+
+    /// A filter in C whose object, of an expression without needs, is made here.
+    fn object(file: &str, expression: &str) -> FilterSpec {
+        let compiled = trackway_filter::compile::compile(expression, &<_>::default());
+        let bytes = compiled.expect("a filter").into_object().encode().expect("an object").into();
+        let source = FilterSource::Object(FilterObject { file: file.into(), bytes });
+        FilterSpec { pattern: Some("web:*".into()), source }
+    }
+
+    fn session(filters: Vec<FilterSpec>) -> SessionSpec {
+        let channels = vec![ChannelSpec { filters, ..ChannelSpec::default() }];
+        SessionSpec { channels, ..SessionSpec::default() }
+    }
+
+    #[test]
+    fn an_object_is_saved_whole_and_shown_by_its_files_name() {
+        let filter = object("slow.o", "count() % 10 == 0");
+        let FilterSource::Object(FilterObject { bytes, .. }) = &filter.source else { panic!() };
+        let shown = format!("web:*: slow.o ({} bytes)", bytes.len());
+        assert_eq!((filter.to_string(), filter.check()), (shown, Ok(())));
+        let saved = session(vec![filter.clone(), FilterSpec::new("size > 5")]);
+        let text = saved.to_toml().expect("a text");
+        assert!(text.contains("object = \"747766"), "{text}");
+        assert_eq!(SessionSpec::from_toml(&text), Ok(saved));
+        let wrong = |from: &str, to: &str| {
+            let read = SessionSpec::from_toml(&text.replacen(from, to, 1));
+            read.expect_err("no such filter").to_string()
+        };
+        assert!(wrong("747766", "74776").contains("two hexadecimal digits"));
+        assert!(wrong("747766", "74776g").contains("two hexadecimal digits"));
+        assert!(wrong("747766", "757766").contains("slow.o: "));
+        assert!(wrong("object = ", "expression = ").contains("not both"));
+        assert!(wrong("slow.o", "").contains("no file is called"));
+        let list = "[[channel]]\nfilters = [{ file = \"slow.o\" }]\n";
+        let error = SessionSpec::from_toml(list).expect_err("no object").to_string();
+        assert!(error.contains("its object is not there"), "{error}");
+    }
+
+    #[test]
+    fn the_same_bytes_are_the_same_filter() {
+        let filter = object("slow.o", "count() % 10 == 0");
+        let renamed = object("other.o", "count() % 10 == 0");
+        assert!(filter.is_same(&renamed) && filter != renamed);
+        assert!(!filter.is_same(&object("slow.o", "count() % 10 == 1")));
+        assert!(!filter.is_same(&FilterSpec { pattern: None, ..renamed }));
+        assert!(!filter.is_same(&FilterSpec::new("web:*: count() % 10 == 0")));
+    }
+
+    #[test]
+    fn objects_have_only_so_much_room_together() {
+        let large = |count: usize| {
+            let bytes = vec![0; FILTER_OBJECTS_BYTES_MAX / 2 + 1].into();
+            let source = FilterSource::Object(FilterObject { file: "large.o".into(), bytes });
+            session(vec![FilterSpec { pattern: None, source }; count])
+        };
+        let error = |count| large(count).check().expect_err("no objects").to_string();
+        assert!(error(1).contains("large.o: "), "{}", error(1));
+        assert!(error(2).contains("larger than 64.0 KiB together"), "{}", error(2));
+    }
 
     #[test]
     fn a_filter_is_what_was_written() {

@@ -332,6 +332,7 @@ pub struct ChannelStatus {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::FilterObject;
 
     #[test]
     fn a_line_is_what_the_documentation_says() {
@@ -341,6 +342,26 @@ mod tests {
         assert_eq!(text, "version = 1\nask = \"events-off\"\npatterns = [\"app:noise\"]\n");
         let read: Message = toml::from_str(&text).expect("the same");
         assert_eq!(read.request, off);
+    }
+
+    #[test]
+    fn a_filter_is_a_text_or_a_table() {
+        let on = |filter| Request::EventsOn {
+            channel: None,
+            rules: Vec::new(),
+            only: false,
+            filter: Some(filter),
+        };
+        let object = FilterObject { file: "slow.o".into(), bytes: [1, 0xab].into() };
+        for (filter, line) in [
+            (FilterSource::Expression("size > 5".into()), "filter = \"size > 5\"\n"),
+            (FilterSource::Object(object), "[filter]\nfile = \"slow.o\"\nobject = \"01ab\"\n"),
+        ] {
+            let message = Message { version: 1, request: on(filter) };
+            let text = toml::to_string(&message).expect("a text");
+            assert!(text.ends_with(line), "{text}");
+            assert_eq!(toml::from_str(&text), Ok(message));
+        }
     }
 
     #[test]
