@@ -138,7 +138,8 @@ pub(crate) struct RecordArguments {
     pub(crate) reserve: ReserveBy,
     /// Channels, events and buffers as in this file, which trackway session save writes
     #[arg(long, value_name = "FILE", conflicts_with_all = ["on", "filter", "filter_object",
-        "context", "buffer_size", "sub_buffers", "tracefile_size", "tracefile_count", "overwrite", "reserve"])]
+        "context", "buffer_size",
+        "sub_buffers", "tracefile_size", "tracefile_count", "overwrite", "reserve"])]
     pub(crate) config: Option<PathBuf>,
     /// Say nothing but errors
     #[arg(short, long)]

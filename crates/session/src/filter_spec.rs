@@ -19,7 +19,7 @@ use crate::{ByteCount, OptionError, RuleSpec};
 pub const FILTERS_MAX: usize = 64;
 /// Most bytes of a channel's filters together, as they are written.
 pub const FILTERS_BYTES_MAX: usize = 32 << 10;
-/// Most bytes of a channel's filters in C together: half of what a channel's filters may have in the
+/// Most bytes of a channel's filters in C together: half of what its filters may have in the
 /// window, since while they change those of before and of then are there.
 pub const FILTER_OBJECTS_BYTES_MAX: usize = OBJECT_BYTES_MAX;
 /// Longest name of a file, in bytes: Linux's.

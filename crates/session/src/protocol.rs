@@ -13,7 +13,11 @@ use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
 
-use crate::{ChannelSpec, FilterSource, Mode, RuleSpec, SessionSpec};
+use crate::spec::CHANNELS_MAX;
+use crate::{
+    ChannelSpec, FILTER_OBJECTS_BYTES_MAX, FILTERS_BYTES_MAX, FilterSource, Mode, RuleSpec,
+    SessionSpec,
+};
 
 /// Version of the protocol: raised when an old client could misunderstand a recorder.
 pub const PROTOCOL_VERSION: u32 = 1;
@@ -21,6 +25,11 @@ pub const PROTOCOL_VERSION: u32 = 1;
 pub const LINE_BYTES_MAX: usize = 256 << 10;
 /// Longest answer, in bytes: all channels that a user can have, with the longest rules and filters.
 pub const ANSWER_BYTES_MAX: usize = 8 << 20;
+
+/// Bytes of a channel's filters in a line, where those of objects are two digits each.
+const FILTERS_LINE_BYTES: usize = 2 * (FILTER_OBJECTS_BYTES_MAX + FILTERS_BYTES_MAX);
+const _: () = assert!(FILTERS_LINE_BYTES < LINE_BYTES_MAX);
+const _: () = assert!(CHANNELS_MAX * FILTERS_LINE_BYTES < ANSWER_BYTES_MAX);
 
 /// A line from a client.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]

@@ -29,7 +29,7 @@ use crate::{
 };
 
 /// Most channels of a session: one bit each in enable words, for all of a user's sessions.
-const CHANNELS_MAX: usize = trackway_abi::session::SESSIONS_MAX;
+pub(crate) const CHANNELS_MAX: usize = trackway_abi::session::SESSIONS_MAX;
 
 /// Most users whose programs one session records.
 pub const USERS_MAX: usize = 64;
