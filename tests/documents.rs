@@ -145,6 +145,9 @@ fn the_filters_of_the_c_guide_take_what_they_say() {
     let shown = "path = \"/index.html\", status = 200, latency_us = 137";
     assert_eq!(text.matches(shown).count(), 1, "{text}");
     assert!(fs::read(world.path("slow.twf")).expect("an object").starts_with(b"twf"));
+    assert!(text.contains("\n  if        myapp:request: slow.twf ("), "{text}");
+    let recorded = world.print(&world.path("slow"));
+    assert_eq!(recorded.matches(shown).count(), 1, "{recorded}");
     // The frame that is written by hand, and what is refused, in the guide's own words.
     fs::write(world.path("hand.c"), filters[1]).expect("a file");
     let looping = filters[0].replace(

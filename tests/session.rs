@@ -14,6 +14,8 @@ mod clock;
 mod filter_rules;
 #[path = "session/filters.rs"]
 mod filters;
+#[path = "session/filters_in_c.rs"]
+mod filters_in_c;
 #[path = "session/guides.rs"]
 mod guides;
 #[path = "session/killed.rs"]

@@ -75,6 +75,7 @@ pub(crate) enum Verb {
 ///   trackway record -- ./app --its-args
 ///   trackway record --preload libc,pthread -- xz -T2 big.tar
 ///   trackway record --filter 'web:*: status >= 400 && path == "/api/*"' -- ./server
+///   trackway record --filter-object 'web:request: slow.o' -- ./server
 ///
 /// The command runs as it would without trackway: its input, output and exit status are its own.
 /// Trackway's own errors before the command starts end with status 125, a command that cannot be
@@ -101,6 +102,10 @@ pub(crate) struct RecordArguments {
     /// filters, all must be (docs/guides/filters.md)
     #[arg(long, value_name = "[PATTERN: ]EXPR", allow_hyphen_values = true)]
     pub(crate) filter: Vec<String>,
+    /// Record of them those that this filter in C takes, as clang -target bpf or trackway filter
+    /// compile has made it (docs/guides/filters-in-c.md)
+    #[arg(long, value_name = "[PATTERN: ]FILE")]
+    pub(crate) filter_object: Vec<PathBuf>,
     /// What every record says besides its fields: vpid, vtid, procname, or none
     #[arg(long, value_name = "LIST", default_value = "vtid")]
     pub(crate) context: String,
@@ -132,8 +137,9 @@ pub(crate) struct RecordArguments {
     #[arg(long, value_enum, value_name = "WAY", default_value_t = ReserveBy::Rseq)]
     pub(crate) reserve: ReserveBy,
     /// Channels, events and buffers as in this file, which trackway session save writes
-    #[arg(long, value_name = "FILE", conflicts_with_all = ["on", "filter", "context",
-        "buffer_size", "sub_buffers", "tracefile_size", "tracefile_count", "overwrite", "reserve"])]
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["on", "filter", "filter_object",
+        "context", "buffer_size",
+        "sub_buffers", "tracefile_size", "tracefile_count", "overwrite", "reserve"])]
     pub(crate) config: Option<PathBuf>,
     /// Say nothing but errors
     #[arg(short, long)]

@@ -1,5 +1,6 @@
 //! `trackway record` and `trackway recover`.
 
+use std::path::PathBuf;
 use std::process::ExitCode;
 
 use anyhow::Context as _;
@@ -9,6 +10,7 @@ use trackway_recorder::{
 };
 
 use crate::arguments::{RecordArguments, RecoverArguments, ReserveBy};
+use crate::filter::object;
 
 /// Exit status of `record` when it failed before the command started, as env(1) has it.
 pub(crate) const FAILED: u8 = 125;
@@ -27,7 +29,7 @@ pub(crate) fn run(arguments: &RecordArguments) -> anyhow::Result<ExitCode> {
     let options = RecordOptions {
         output: arguments.output.clone(),
         patterns: arguments.on.clone(),
-        filters: filters_of(&arguments.filter)?,
+        filters: filters_of(&arguments.filter, &arguments.filter_object)?,
         contexts: trackway_recorder::parse_contexts(&arguments.context)?,
         helpers: trackway_recorder::parse_preload(arguments.preload.as_deref().unwrap_or(""))?,
         buffers: BufferOptions {
@@ -55,8 +57,9 @@ pub(crate) fn run(arguments: &RecordArguments) -> anyhow::Result<ExitCode> {
 }
 
 /// Filters as they were typed.
-pub(crate) fn filters_of(texts: &[String]) -> anyhow::Result<Vec<FilterSpec>> {
-    let filters: Vec<FilterSpec> = texts.iter().map(|text| FilterSpec::new(text)).collect();
+pub(crate) fn filters_of(texts: &[String], objects: &[PathBuf]) -> anyhow::Result<Vec<FilterSpec>> {
+    let mut filters: Vec<FilterSpec> = texts.iter().map(|text| FilterSpec::new(text)).collect();
+    filters.extend(object::typed(objects)?);
     let channel = ChannelSpec { filters, ..ChannelSpec::default() };
     channel.check_filters()?;
     Ok(channel.filters)

@@ -14,7 +14,7 @@
 //! | [`object`] | bytecode for all kinds of events | bytes |
 //!
 //! Filters in C come from [`elf`] files, as the same objects; [`mod@header`] says to them what
-//! events have.
+//! events have. Whether objects are taken, and for which events, [`mod@checked`] says.
 //! What is compiled before its events are known is checked against made-up ones (`generic`).
 //!
 //! [`mod@evaluate`] answers by the typed tree itself; the answers are the same. [`explain`] shows
@@ -65,6 +65,7 @@
 //! ```
 #![forbid(unsafe_code)]
 
+pub mod checked;
 pub mod compile;
 pub mod elf;
 mod emit;

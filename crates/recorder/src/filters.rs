@@ -198,17 +198,30 @@ fn compiled(
         return Ok(Vec::new());
     }
     let events = events();
+    let generic_bytes = generic_bytes(specs);
     let mut list: Vec<Compiled> = Vec::new();
     for spec in specs {
-        if list.iter().any(|one| one.spec == *spec) {
+        if list.iter().any(|one| one.spec.is_same(spec)) {
             continue;
         }
-        let object = object_of(spec, &events, ALL_GENERIC_BYTES_MAX / specs.len())?;
-        let own = before.iter().find(|one| one.spec == *spec);
+        let object = object_of(spec, &events, generic_bytes)?;
+        let own = before.iter().find(|one| one.spec.is_same(spec));
         let id = own.map_or_else(new_id, |own| Ok(own.id))?;
         list.push(Compiled { rules: spec.rules(), spec: spec.clone(), id, object });
     }
     Ok(list)
+}
+
+/// What each of these may take for events that nobody has described yet, beside objects that came
+/// as they are, in bytes.
+fn generic_bytes(specs: &[FilterSpec]) -> usize {
+    let object_bytes = |spec: &FilterSpec| match &spec.source {
+        FilterSource::Object(object) => object.bytes.len(),
+        _ => 0,
+    };
+    let objects: usize = specs.iter().map(object_bytes).sum();
+    let all = ALL_GENERIC_BYTES_MAX.min(BLOCK_BYTES_MAX.saturating_sub(objects) / 2);
+    all / specs.len().max(1)
 }
 
 fn object_of(
@@ -216,8 +229,11 @@ fn object_of(
     events: &[EventDescription],
     generic_bytes: usize,
 ) -> Result<Vec<u8>, RecordError> {
-    let FilterSource::Expression(text) = &spec.source else {
-        return Err(RecordError::Filter(format!("{spec}: of a kind that is not known here")));
+    let text = match &spec.source {
+        FilterSource::Expression(text) => text,
+        // It was verified when it came, and is again by each who runs it.
+        FilterSource::Object(object) => return Ok(object.bytes.to_vec()),
+        _ => return Err(RecordError::Filter(format!("{spec}: of a kind not known here"))),
     };
     let layouts = layouts_of(spec, events);
     let compiled = compile_for_any(text, &layouts, generic_bytes.min(GENERIC_BYTES_MAX))
@@ -312,10 +328,12 @@ fn words_at(window: &Window, place: u64, bytes: usize) -> impl Iterator<Item = &
 #[cfg(test)]
 mod tests {
     use std::path::Path;
+    use std::sync::Arc;
 
     use trackway_jit::block::Block;
     use trackway_jit::object::Object;
     use trackway_schema::{Encoder, Scalar, Shape};
+    use trackway_session::FilterObject;
     use trackway_testkit::TemporaryFolder;
 
     use super::*;
@@ -434,6 +452,47 @@ mod tests {
         let error = world.set(&many).expect_err("too much");
         assert!(error.to_string().contains("128.0 KiB"), "{error}");
         assert_eq!((world.block(), world.generation()), (before, generation));
+    }
+
+    #[test]
+    fn objects_stand_in_blocks_as_they_are_and_the_same_bytes_go_on() {
+        let mut world = World::new();
+        let object = |text: &str| -> Arc<[u8]> {
+            let compiled = trackway_filter::compile::compile(text, &Layout::default());
+            compiled.expect("a filter").into_object().encode().expect("an object").into()
+        };
+        let (ten, eleven) = (object("count() % 10 == 0"), object("count() % 11 == 0"));
+        let named = |file: &str, bytes: &Arc<[u8]>| {
+            let source = FilterObject { file: file.into(), bytes: bytes.clone() };
+            FilterSpec { pattern: None, source: FilterSource::Object(source) }
+        };
+        let mut ids = |specs: &[FilterSpec]| -> Vec<u64> {
+            world.filters.set(&world.home, &world.slot, specs, "*").expect("filters");
+            let (_, bytes) = world.block().expect("a block");
+            assert!(bytes.windows(ten.len()).any(|part| *part == *ten), "not as it is");
+            world.entries().into_iter().map(|(id, ..)| id).collect()
+        };
+        let before = ids(&[named("a.o", &ten)]);
+        // Under both names, while it changes, it is one filter.
+        assert_eq!(ids(&[named("a.o", &ten), named("b.o", &ten)]), before);
+        let then = ids(&[named("b.o", &ten), named("a.o", &eleven)]);
+        assert_eq!(then[0], before[0]);
+        assert!(then.len() == 2 && then[1] != before[0]);
+        // An expression of the same bytes is another filter.
+        let expression = FilterSpec::new("count() % 10 == 0");
+        assert!(!then.contains(&ids(&[expression, named("c.o", &ten)])[0]));
+    }
+
+    #[test]
+    fn expressions_leave_room_for_objects() {
+        let large = FilterObject { file: "large.o".into(), bytes: vec![0; 64 << 10].into() };
+        let large = FilterSpec { pattern: None, source: FilterSource::Object(large) };
+        let few = FilterSpec::new("size > 5");
+        assert_eq!(generic_bytes(&[]), ALL_GENERIC_BYTES_MAX);
+        assert_eq!(generic_bytes(&[few.clone(), few.clone()]), ALL_GENERIC_BYTES_MAX / 2);
+        let beside = generic_bytes(&[few.clone(), large.clone()]);
+        assert!(beside > 0 && 2 * beside + (64 << 10) < BLOCK_BYTES_MAX);
+        assert_eq!(generic_bytes(&[few, large.clone(), large]), 0);
     }
 
     #[test]

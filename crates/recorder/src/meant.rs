@@ -5,10 +5,11 @@
 //! only where the events that it is about are known, and none of them is one for it; and one that
 //! names no events, and has a channel of all events, only where it is likely that it is misspelt.
 
+use trackway_filter::checked::{CheckedObject, Lack};
 use trackway_filter::compile::{check_for, compile_for_any};
 use trackway_filter::error::{Error, Topic};
 use trackway_filter::layout::Layout;
-use trackway_session::{FilterSource, FilterSpec};
+use trackway_session::{FilterObject, FilterSource, FilterSpec};
 use trackway_window::Window;
 
 use crate::elf::Reach;
@@ -47,7 +48,6 @@ pub(crate) fn check_some(
         program.events.iter().filter(|event| selects(rules, event)).cloned().collect();
     let mut hints = Vec::new();
     for filter in filters {
-        let FilterSource::Expression(text) = &filter.source else { continue };
         // What the file says is so now; what is in the window may be of an earlier build.
         let mut layouts = layouts_of(filter, &of_program);
         if layouts.is_empty() {
@@ -56,15 +56,30 @@ pub(crate) fn check_some(
         if layouts.is_empty() || program.hides_events {
             continue;
         }
-        let Err(error) = check_for(text, &layouts) else {
-            hints.extend(perhaps_not_meant(text, &layouts)?);
-            continue;
-        };
         let names_events = filter.pattern.is_some() || rules != "*";
-        if names_events || is_likely(&error) {
-            return Err(RecordError::Filter(refused(text, error, names_events)));
+        let unmet = match &filter.source {
+            FilterSource::Expression(text) => {
+                let unmet = check_for(text, &layouts).err();
+                if unmet.is_none() {
+                    hints.extend(perhaps_not_meant(text, &layouts)?);
+                }
+                unmet.map(|error| (is_likely(&error), refused(text, error, names_events)))
+            }
+            FilterSource::Object(object) => {
+                let unmet = unmet_by_all(object, &layouts)?;
+                unmet.map(|lack| (lack.is_near, lacking(object, lack, names_events)))
+            }
+            _ => None,
+        };
+        match unmet {
+            Some((is_likely, why)) if names_events || is_likely => {
+                return Err(RecordError::Filter(why));
+            }
+            Some(_) => {
+                hints.push(format!("no event that is known is one for the filter '{filter}'"));
+            }
+            None => {}
         }
-        hints.push(format!("no event that is known is one for the filter '{filter}'"));
     }
     Ok(hints)
 }
@@ -80,6 +95,23 @@ fn perhaps_not_meant(text: &str, layouts: &[Layout]) -> Result<Vec<String>, Reco
         hints.push(format!("and {} more like it", warnings.len() - HINTS_MAX));
     }
     Ok(hints)
+}
+
+/// What all of these events lack that a filter in C reads.
+fn unmet_by_all(object: &FilterObject, layouts: &[Layout]) -> Result<Option<Lack>, RecordError> {
+    let checked = CheckedObject::new(&object.bytes);
+    let checked = checked.map_err(|why| RecordError::Filter(format!("{}: {why}", object.file)))?;
+    Ok(checked.check_for(layouts).err())
+}
+
+/// Why a filter in C is refused, in lines.
+fn lacking(object: &FilterObject, lack: Lack, names_events: bool) -> String {
+    let (file, Lack { message, hint, .. }) = (&object.file, lack);
+    let hint = match names_events {
+        true => hint,
+        false => "if it is about events that come later, name them: PATTERN: FILE".into(),
+    };
+    format!("{file}: {message}\nhint: {hint}")
 }
 
 /// Whether something else was meant.

@@ -1,19 +1,29 @@
 //! Filters as people write them: in a file, on the command line, over the control socket.
 //!
 //! A filter is `PATTERN: EXPR`, or `EXPR` alone, which is about all events of its channel. What it
-//! asks of them stays text here; whoever records compiles it.
+//! asks of them stays text here; whoever records compiles it. A filter in C is compiled already:
+//! its object goes wherever the channel goes, so that what was saved does not depend on a file.
+
+use std::sync::Arc;
 
 use serde::de::value::MapAccessDeserializer;
-use serde::de::{Deserializer, MapAccess, Visitor};
+use serde::de::{Deserializer, Error, MapAccess, Visitor};
 use serde::{Deserialize, Serialize, Serializer};
+use trackway_filter::checked::CheckedObject;
+use trackway_filter::elf::OBJECT_BYTES_MAX;
 use trackway_filter::parse::{parse, split_pattern};
 
-use crate::{OptionError, RuleSpec};
+use crate::{ByteCount, OptionError, RuleSpec};
 
 /// Most filters of a channel: while it changes, it may have twice as many.
 pub const FILTERS_MAX: usize = 64;
 /// Most bytes of a channel's filters together, as they are written.
 pub const FILTERS_BYTES_MAX: usize = 32 << 10;
+/// Most bytes of a channel's filters in C together: half of what its filters may have in the
+/// window, since while they change those of before and of then are there.
+pub const FILTER_OBJECTS_BYTES_MAX: usize = OBJECT_BYTES_MAX;
+/// Longest name of a file, in bytes: Linux's.
+const FILE_NAME_BYTES_MAX: usize = 255;
 
 /// A filter. In a file, one may be written as it is on the command line.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -30,32 +40,68 @@ pub struct FilterSpec {
 pub enum FilterSource {
     /// That this expression is true.
     Expression(String),
+    /// That this filter, in C, takes them.
+    Object(FilterObject),
+}
+
+/// A filter in C.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct FilterObject {
+    /// What its file is called, for people.
+    pub file: String,
+    /// The object, as `trackway filter compile` writes it.
+    pub bytes: Arc<[u8]>,
 }
 
 /// A filter as a table.
-#[derive(Serialize, Deserialize)]
+#[derive(Default, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields)]
 struct FullFilter {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pattern: Option<String>,
-    expression: String,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    expression: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    file: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none", with = "crate::texts::bytes")]
+    object: Option<Arc<[u8]>>,
 }
 
-impl From<FullFilter> for FilterSpec {
-    fn from(FullFilter { pattern, expression }: FullFilter) -> Self {
-        Self { pattern, source: FilterSource::Expression(expression) }
+impl FullFilter {
+    fn new(pattern: Option<String>, source: FilterSource) -> Self {
+        let full = Self { pattern, ..Self::default() };
+        match source {
+            FilterSource::Expression(expression) => Self { expression: Some(expression), ..full },
+            FilterSource::Object(FilterObject { file, bytes }) => {
+                Self { file: Some(file), object: Some(bytes), ..full }
+            }
+        }
+    }
+
+    fn source(self) -> Result<FilterSource, &'static str> {
+        match (self.expression, self.object, self.file) {
+            (Some(expression), None, None) => Ok(FilterSource::Expression(expression)),
+            (None, Some(bytes), file) => {
+                let file = file.unwrap_or_else(|| "filter.twf".into());
+                Ok(FilterSource::Object(FilterObject { file, bytes }))
+            }
+            (None, None, Some(_)) => Err("a filter's file is named, and its object is not there: \
+                                          trackway session save writes both"),
+            (None, None, None) => Err("a filter has an expression or an object"),
+            (Some(_), ..) => Err("a filter has an expression or an object, not both"),
+        }
     }
 }
 
 impl Serialize for FilterSpec {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let text = self.to_string();
-        if Self::new(&text) == *self {
-            return serializer.serialize_str(&text);
+        if let FilterSource::Expression(_) = &self.source {
+            let text = self.to_string();
+            if Self::new(&text) == *self {
+                return serializer.serialize_str(&text);
+            }
         }
-        let FilterSource::Expression(expression) = &self.source;
-        let (pattern, expression) = (self.pattern.clone(), expression.clone());
-        FullFilter { pattern, expression }.serialize(serializer)
+        FullFilter::new(self.pattern.clone(), self.source.clone()).serialize(serializer)
     }
 }
 
@@ -78,22 +124,113 @@ impl<'de> Visitor<'de> for FilterVisitor {
         )
     }
 
-    fn visit_str<E: serde::de::Error>(self, text: &str) -> Result<FilterSpec, E> {
+    fn visit_str<E: Error>(self, text: &str) -> Result<FilterSpec, E> {
         Ok(FilterSpec::new(text))
     }
 
     fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<FilterSpec, A::Error> {
-        FullFilter::deserialize(MapAccessDeserializer::new(map)).map(FilterSpec::from)
+        let mut full = FullFilter::deserialize(MapAccessDeserializer::new(map))?;
+        let pattern = full.pattern.take();
+        Ok(FilterSpec { pattern, source: full.source().map_err(A::Error::custom)? })
     }
 }
 
-/// As it is written: `PATTERN: EXPR`, or `EXPR`.
+/// An expression as text, an object as a table.
+impl Serialize for FilterSource {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        match self {
+            Self::Expression(expression) => serializer.serialize_str(expression),
+            Self::Object(_) => FullFilter::new(None, self.clone()).serialize(serializer),
+        }
+    }
+}
+
+impl<'de> Deserialize<'de> for FilterSource {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_any(SourceVisitor)
+    }
+}
+
+struct SourceVisitor;
+
+impl<'de> Visitor<'de> for SourceVisitor {
+    type Value = FilterSource;
+
+    fn expecting(&self, formatter: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        formatter.write_str("an expression, or a table with an object")
+    }
+
+    fn visit_str<E: Error>(self, text: &str) -> Result<FilterSource, E> {
+        Ok(FilterSource::Expression(text.to_owned()))
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<FilterSource, A::Error> {
+        let full = FullFilter::deserialize(MapAccessDeserializer::new(map))?;
+        if full.pattern.is_some() {
+            return Err(A::Error::custom("which events it is about, the rules say"));
+        }
+        full.source().map_err(A::Error::custom)
+    }
+}
+
+impl core::fmt::Display for FilterSource {
+    fn fmt(&self, formatter: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        match self {
+            Self::Expression(expression) => formatter.write_str(expression),
+            Self::Object(FilterObject { file, bytes }) => {
+                write!(formatter, "{file} ({})", ByteCount(bytes.len() as u64))
+            }
+        }
+    }
+}
+
+/// As it is written: `PATTERN: EXPR`, or `EXPR`; of an object the file's name, and its size.
 impl core::fmt::Display for FilterSpec {
     fn fmt(&self, formatter: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
-        let FilterSource::Expression(expression) = &self.source;
-        match &self.pattern {
-            Some(pattern) => write!(formatter, "{pattern}: {expression}"),
-            None => formatter.write_str(expression),
+        if let Some(pattern) = &self.pattern {
+            write!(formatter, "{pattern}: ")?;
+        }
+        self.source.fmt(formatter)
+    }
+}
+
+impl FilterSource {
+    /// Whether it asks nothing: it takes a filter away.
+    pub(crate) fn is_empty(&self) -> bool {
+        matches!(self, Self::Expression(expression) if expression.trim().is_empty())
+    }
+
+    /// Its size where it is kept as people know it, in bytes: that of an object's file's name.
+    pub(crate) fn size_bytes(&self) -> usize {
+        match self {
+            Self::Expression(text) | Self::Object(FilterObject { file: text, .. }) => text.len(),
+        }
+    }
+
+    /// The size of the object that came with it, in bytes.
+    pub(crate) fn object_bytes(&self) -> usize {
+        match self {
+            Self::Expression(_) => 0,
+            Self::Object(object) => object.bytes.len(),
+        }
+    }
+
+    fn check(&self) -> Result<(), OptionError> {
+        match self {
+            Self::Expression(expression) => {
+                let parsed = parse(expression);
+                parsed.map(|_| ()).map_err(|error| OptionError::Filter(error.render(expression)))
+            }
+            Self::Object(FilterObject { file, bytes }) => {
+                let is_name = !file.is_empty()
+                    && file.len() <= FILE_NAME_BYTES_MAX
+                    && !file.contains(char::is_control);
+                if !is_name {
+                    return Err(OptionError::Filter(format!("no file is called {file:?}")));
+                }
+                let checked = CheckedObject::new(bytes);
+                checked.map(|_| ()).map_err(|why| OptionError::Filter(format!("{file}: {why}")))
+            }
         }
     }
 }
@@ -111,16 +248,25 @@ impl FilterSpec {
         Self { pattern: pattern.map(str::to_owned), source }
     }
 
+    /// Whether it is the same filter, which goes on with what it remembers: what an object's file
+    /// is called says nothing.
+    pub fn is_same(&self, other: &Self) -> bool {
+        let is_same_source = match (&self.source, &other.source) {
+            (FilterSource::Object(one), FilterSource::Object(other)) => one.bytes == other.bytes,
+            (one, other) => one == other,
+        };
+        self.pattern == other.pattern && is_same_source
+    }
+
     /// Which events it is about, as `trackway_schema::Rules` reads it.
     pub fn rules(&self) -> String {
         let pattern = self.pattern.as_deref().unwrap_or("*");
         RuleSpec::new(pattern).full_pattern()
     }
 
-    /// Its size where it is kept, in bytes.
+    /// Its size where it is kept, in bytes, but for an object's bytes.
     pub(crate) fn size_bytes(&self) -> usize {
-        let FilterSource::Expression(expression) = &self.source;
-        self.pattern.as_ref().map_or(0, String::len) + expression.len()
+        self.pattern.as_ref().map_or(0, String::len) + self.source.size_bytes()
     }
 
     /// Whether there can be such a filter, as far as that can be said before its events are known.
@@ -131,15 +277,73 @@ impl FilterSpec {
                 return Err(OptionError::Pattern(pattern.clone()));
             }
         }
-        let FilterSource::Expression(expression) = &self.source;
-        let parsed = parse(expression);
-        parsed.map(|_| ()).map_err(|error| OptionError::Filter(error.render(expression)))
+        self.source.check()
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::{ChannelSpec, SessionSpec};
+
+    /// A filter in C whose object, of an expression without needs, is made here.
+    fn object(file: &str, expression: &str) -> FilterSpec {
+        let compiled = trackway_filter::compile::compile(expression, &<_>::default());
+        let bytes = compiled.expect("a filter").into_object().encode().expect("an object").into();
+        let source = FilterSource::Object(FilterObject { file: file.into(), bytes });
+        FilterSpec { pattern: Some("web:*".into()), source }
+    }
+
+    fn session(filters: Vec<FilterSpec>) -> SessionSpec {
+        let channels = vec![ChannelSpec { filters, ..ChannelSpec::default() }];
+        SessionSpec { channels, ..SessionSpec::default() }
+    }
+
+    #[test]
+    fn an_object_is_saved_whole_and_shown_by_its_files_name() {
+        let filter = object("slow.o", "count() % 10 == 0");
+        let FilterSource::Object(FilterObject { bytes, .. }) = &filter.source else { panic!() };
+        let shown = format!("web:*: slow.o ({} bytes)", bytes.len());
+        assert_eq!((filter.to_string(), filter.check()), (shown, Ok(())));
+        let saved = session(vec![filter.clone(), FilterSpec::new("size > 5")]);
+        let text = saved.to_toml().expect("a text");
+        assert!(text.contains("object = \"747766"), "{text}");
+        assert_eq!(SessionSpec::from_toml(&text), Ok(saved));
+        let wrong = |from: &str, to: &str| {
+            let read = SessionSpec::from_toml(&text.replacen(from, to, 1));
+            read.expect_err("no such filter").to_string()
+        };
+        assert!(wrong("747766", "74776").contains("two hexadecimal digits"));
+        assert!(wrong("747766", "74776g").contains("two hexadecimal digits"));
+        assert!(wrong("747766", "757766").contains("slow.o: "));
+        assert!(wrong("object = ", "expression = ").contains("not both"));
+        assert!(wrong("slow.o", "").contains("no file is called"));
+        let list = "[[channel]]\nfilters = [{ file = \"slow.o\" }]\n";
+        let error = SessionSpec::from_toml(list).expect_err("no object").to_string();
+        assert!(error.contains("its object is not there"), "{error}");
+    }
+
+    #[test]
+    fn the_same_bytes_are_the_same_filter() {
+        let filter = object("slow.o", "count() % 10 == 0");
+        let renamed = object("other.o", "count() % 10 == 0");
+        assert!(filter.is_same(&renamed) && filter != renamed);
+        assert!(!filter.is_same(&object("slow.o", "count() % 10 == 1")));
+        assert!(!filter.is_same(&FilterSpec { pattern: None, ..renamed }));
+        assert!(!filter.is_same(&FilterSpec::new("web:*: count() % 10 == 0")));
+    }
+
+    #[test]
+    fn objects_have_only_so_much_room_together() {
+        let large = |count: usize| {
+            let bytes = vec![0; FILTER_OBJECTS_BYTES_MAX / 2 + 1].into();
+            let source = FilterSource::Object(FilterObject { file: "large.o".into(), bytes });
+            session(vec![FilterSpec { pattern: None, source }; count])
+        };
+        let error = |count| large(count).check().expect_err("no objects").to_string();
+        assert!(error(1).contains("large.o: "), "{}", error(1));
+        assert!(error(2).contains("larger than 64.0 KiB together"), "{}", error(2));
+    }
 
     #[test]
     fn a_filter_is_what_was_written() {

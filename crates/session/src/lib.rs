@@ -26,7 +26,10 @@ pub use backing::{Backing, Use};
 pub use buffers::{BufferOptions, BufferPlan, BuffersError, Initial, Reserve};
 pub use clock::{Calibrator, Change, Line, Reading};
 pub use duration::{DurationError, Time, parse_duration};
-pub use filter_spec::{FILTERS_BYTES_MAX, FILTERS_MAX, FilterSource, FilterSpec};
+pub use filter_spec::{
+    FILTER_OBJECTS_BYTES_MAX, FILTERS_BYTES_MAX, FILTERS_MAX, FilterObject, FilterSource,
+    FilterSpec,
+};
 pub use level::{Level, LevelError};
 pub use options::{OptionError, is_name, parse_contexts, parse_preload, rules_text};
 pub use rule_spec::{Levels, RuleSpec};

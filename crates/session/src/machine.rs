@@ -18,7 +18,8 @@ use trackway_abi::session::RULES_BYTES_MAX;
 
 use crate::protocol::{Answer, ChannelChange, Counts, Refusal, Request, SnapshotFacts};
 use crate::{
-    ChannelSpec, FILTERS_BYTES_MAX, FILTERS_MAX, FilterSpec, OptionError, RuleSpec, SessionSpec,
+    ChannelSpec, FILTERS_BYTES_MAX, FILTERS_MAX, FilterSource, FilterSpec, OptionError, RuleSpec,
+    SessionSpec,
 };
 
 /// Who asks: a number that the driver gives out.
@@ -460,7 +461,7 @@ impl Machine {
             Request::SetChannel { channel, change } => self.plan_change(&channel, change),
             Request::RemoveChannel { channel } => self.plan_removal(&channel),
             Request::EventsOn { channel, rules, only, filter } => {
-                self.plan_more_events(channel.as_deref(), &rules, only, filter.as_deref())
+                self.plan_more_events(channel.as_deref(), &rules, only, filter.as_ref())
             }
             Request::EventsOff { channel, patterns } => {
                 let bytes = patterns.iter().map(|pattern| pattern.len() + 1).sum();
@@ -568,14 +569,15 @@ impl Machine {
         channel: Option<&str>,
         rules: &[RuleSpec],
         only: bool,
-        filter: Option<&str>,
+        filter: Option<&FilterSource>,
     ) -> Result<Job, Refusal> {
         let mut excluded = Vec::new();
         let bytes = rules.iter().map(|rule| rule.pattern.len() + 1).sum();
         let including = || rules.iter().filter(|rule| !rule.excludes());
         // No channel can have more, and to find that out takes long.
-        let is_too_much =
-            |text: &str| text.len() > FILTERS_BYTES_MAX || including().count() > FILTERS_MAX;
+        let is_too_much = |filter: &FilterSource| {
+            filter.size_bytes() > FILTERS_BYTES_MAX || including().count() > FILTERS_MAX
+        };
         if filter.is_some_and(is_too_much) {
             return Err(Refusal::new(OptionError::TooManyFilters.to_string()));
         }
@@ -592,8 +594,8 @@ impl Machine {
                 spec.filters.retain(|one| one.pattern.is_none() || names.contains(&one.rules()));
             }
             let before = spec.filters.clone();
-            if let Some(expression) = filter {
-                including().for_each(|rule| spec.set_filter(&rule.pattern, expression));
+            if let Some(filter) = filter {
+                including().for_each(|rule| spec.set_filter(&rule.pattern, filter));
             }
             let has_changed = spec.switch_on(rules.to_vec());
             excluded = spec.excluded_of(rules);

@@ -3,7 +3,7 @@
 use trackway_abi::record::context;
 use trackway_abi::session::{NAME_BYTES_MAX, RULES_BYTES_MAX};
 
-use crate::{FILTERS_BYTES_MAX, FILTERS_MAX};
+use crate::{ByteCount, FILTER_OBJECTS_BYTES_MAX, FILTERS_BYTES_MAX, FILTERS_MAX};
 
 /// Longest list of contexts, in bytes: what it says is kept as it was said.
 pub(crate) const CONTEXTS_BYTES_MAX: usize = 256;
@@ -32,6 +32,8 @@ pub enum OptionError {
     Filter(String),
     /// More filters than a channel can hold.
     TooManyFilters,
+    /// More bytes of filters in C than a channel can hold.
+    TooLargeObjects,
 }
 
 impl core::fmt::Display for OptionError {
@@ -61,6 +63,10 @@ impl core::fmt::Display for OptionError {
                 formatter,
                 "there are more than {FILTERS_MAX} filters, or {FILTERS_BYTES_MAX} bytes of them"
             ),
+            Self::TooLargeObjects => {
+                let most = ByteCount(FILTER_OBJECTS_BYTES_MAX as u64);
+                write!(formatter, "the filters in C are larger than {most} together")
+            }
             Self::TooManyPatterns => {
                 write!(formatter, "the patterns are longer than {RULES_BYTES_MAX} bytes together")
             }

@@ -13,14 +13,23 @@ use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
 
-use crate::{ChannelSpec, Mode, RuleSpec, SessionSpec};
+use crate::spec::CHANNELS_MAX;
+use crate::{
+    ChannelSpec, FILTER_OBJECTS_BYTES_MAX, FILTERS_BYTES_MAX, FilterSource, Mode, RuleSpec,
+    SessionSpec,
+};
 
 /// Version of the protocol: raised when an old client could misunderstand a recorder.
 pub const PROTOCOL_VERSION: u32 = 1;
 /// Longest request, in bytes, without the line's end.
 pub const LINE_BYTES_MAX: usize = 256 << 10;
-/// Longest answer, in bytes: all channels that a user can have, with the longest rules.
-pub const ANSWER_BYTES_MAX: usize = 4 << 20;
+/// Longest answer, in bytes: all channels that a user can have, with the longest rules and filters.
+pub const ANSWER_BYTES_MAX: usize = 8 << 20;
+
+/// Bytes of a channel's filters in a line, where those of objects are two digits each.
+const FILTERS_LINE_BYTES: usize = 2 * (FILTER_OBJECTS_BYTES_MAX + FILTERS_BYTES_MAX);
+const _: () = assert!(FILTERS_LINE_BYTES < LINE_BYTES_MAX);
+const _: () = assert!(CHANNELS_MAX * FILTERS_LINE_BYTES < ANSWER_BYTES_MAX);
 
 /// A line from a client.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -88,10 +97,9 @@ pub enum Request {
         /// These instead of those that were on.
         #[serde(default)]
         only: bool,
-        /// What must be true of them, as an expression; an empty one: nothing any more; none: what
-        /// had to be.
+        /// What must be true of them; an empty expression: nothing any more; none: what had to be.
         #[serde(default, skip_serializing_if = "Option::is_none")]
-        filter: Option<String>,
+        filter: Option<FilterSource>,
     },
     /// Fewer events.
     EventsOff {
@@ -333,6 +341,7 @@ pub struct ChannelStatus {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::FilterObject;
 
     #[test]
     fn a_line_is_what_the_documentation_says() {
@@ -342,6 +351,26 @@ mod tests {
         assert_eq!(text, "version = 1\nask = \"events-off\"\npatterns = [\"app:noise\"]\n");
         let read: Message = toml::from_str(&text).expect("the same");
         assert_eq!(read.request, off);
+    }
+
+    #[test]
+    fn a_filter_is_a_text_or_a_table() {
+        let on = |filter| Request::EventsOn {
+            channel: None,
+            rules: Vec::new(),
+            only: false,
+            filter: Some(filter),
+        };
+        let object = FilterObject { file: "slow.o".into(), bytes: [1, 0xab].into() };
+        for (filter, line) in [
+            (FilterSource::Expression("size > 5".into()), "filter = \"size > 5\"\n"),
+            (FilterSource::Object(object), "[filter]\nfile = \"slow.o\"\nobject = \"01ab\"\n"),
+        ] {
+            let message = Message { version: 1, request: on(filter) };
+            let text = toml::to_string(&message).expect("a text");
+            assert!(text.ends_with(line), "{text}");
+            assert_eq!(toml::from_str(&text), Ok(message));
+        }
     }
 
     #[test]

@@ -23,12 +23,13 @@ use trackway_abi::session::{PROCESS_RULES_BYTES_MAX, RULES_BYTES_MAX};
 use crate::options::CONTEXTS_BYTES_MAX;
 use crate::rule_spec::{covers, overlap};
 use crate::{
-    BufferOptions, BufferPlan, BuffersError, FILTERS_BYTES_MAX, FILTERS_MAX, FilterSpec, Levels,
-    OptionError, RuleSpec, Tracefiles, TracefilesError, is_name, parse_contexts,
+    BufferOptions, BufferPlan, BuffersError, FILTER_OBJECTS_BYTES_MAX, FILTERS_BYTES_MAX,
+    FILTERS_MAX, FilterSource, FilterSpec, Levels, OptionError, RuleSpec, Tracefiles,
+    TracefilesError, is_name, parse_contexts,
 };
 
 /// Most channels of a session: one bit each in enable words, for all of a user's sessions.
-const CHANNELS_MAX: usize = trackway_abi::session::SESSIONS_MAX;
+pub(crate) const CHANNELS_MAX: usize = trackway_abi::session::SESSIONS_MAX;
 
 /// Most users whose programs one session records.
 pub const USERS_MAX: usize = 64;
@@ -353,17 +354,22 @@ impl ChannelSpec {
         if self.filters.len() > FILTERS_MAX || bytes > FILTERS_BYTES_MAX {
             return Err(OptionError::TooManyFilters);
         }
+        // Before each is verified, which takes its time.
+        let objects = self.filters.iter().map(|filter| filter.source.object_bytes());
+        if objects.sum::<usize>() > FILTER_OBJECTS_BYTES_MAX {
+            return Err(OptionError::TooLargeObjects);
+        }
         self.filters.iter().try_for_each(FilterSpec::check)
     }
 
-    /// Filters the events of this pattern by `expression` instead of what it was; an empty one
+    /// Filters the events of this pattern by `source` instead of what it was; an empty expression
     /// takes the filter away.
-    pub fn set_filter(&mut self, pattern: &str, expression: &str) {
-        let new = FilterSpec::of(Some(pattern), expression);
+    pub fn set_filter(&mut self, pattern: &str, source: &FilterSource) {
+        let new = FilterSpec { pattern: Some(pattern.to_owned()), source: source.clone() };
         let rules = new.rules();
         let place = self.filters.iter().position(|filter| filter.rules() == rules);
         self.filters.retain(|filter| filter.rules() != rules);
-        if !expression.trim().is_empty() {
+        if !source.is_empty() {
             self.filters.insert(place.unwrap_or(self.filters.len()), new);
         }
     }

@@ -1,4 +1,4 @@
-//! Sizes and times in a session's file, as people write them.
+//! Sizes and times in a session's file, as people write them; bytes, as nobody does.
 
 /// Sizes: `"4M"`, or bytes as a number.
 pub(crate) mod size {
@@ -112,6 +112,73 @@ pub(crate) mod time {
 
         fn visit_str<E: Error>(self, text: &str) -> Result<Text, E> {
             parse_duration(text).map(Text).map_err(E::custom)
+        }
+    }
+}
+
+/// Bytes: two hexadecimal digits each.
+pub(crate) mod bytes {
+    use core::fmt::{self, Write as _};
+    use std::sync::Arc;
+
+    use serde::de::{Error, Visitor};
+    use serde::{Deserialize, Deserializer, Serializer};
+
+    pub(crate) fn serialize<S: Serializer>(
+        bytes: &Option<Arc<[u8]>>,
+        serializer: S,
+    ) -> Result<S::Ok, S::Error> {
+        match bytes {
+            Some(bytes) => serializer.collect_str(&Digits(bytes)),
+            None => serializer.serialize_none(),
+        }
+    }
+
+    pub(crate) fn deserialize<'de, D: Deserializer<'de>>(
+        deserializer: D,
+    ) -> Result<Option<Arc<[u8]>>, D::Error> {
+        Ok(Option::<Text>::deserialize(deserializer)?.map(|Text(bytes)| bytes))
+    }
+
+    struct Digits<'a>(&'a [u8]);
+
+    impl fmt::Display for Digits<'_> {
+        fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+            for byte in self.0 {
+                for digit in [byte >> 4, byte & 15] {
+                    formatter.write_char(char::from(b"0123456789abcdef"[usize::from(digit)]))?;
+                }
+            }
+            Ok(())
+        }
+    }
+
+    struct Text(Arc<[u8]>);
+
+    impl<'de> Deserialize<'de> for Text {
+        fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+            deserializer.deserialize_any(TextVisitor)
+        }
+    }
+
+    struct TextVisitor;
+
+    impl Visitor<'_> for TextVisitor {
+        type Value = Text;
+
+        fn expecting(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+            formatter.write_str("bytes, as two hexadecimal digits each")
+        }
+
+        fn visit_str<E: Error>(self, text: &str) -> Result<Text, E> {
+            let digit = |byte: u8| char::from(byte).to_digit(16);
+            let byte = |pair: &[u8]| match pair {
+                [high, low] => Some((digit(*high)? << 4 | digit(*low)?) as u8),
+                _ => None,
+            };
+            let bytes: Option<Vec<u8>> = text.as_bytes().chunks(2).map(byte).collect();
+            let none = || E::custom("these are no bytes: two hexadecimal digits each");
+            bytes.map(|bytes| Text(bytes.into())).ok_or_else(none)
         }
     }
 }

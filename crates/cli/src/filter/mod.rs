@@ -2,9 +2,7 @@
 
 mod assembly;
 mod header;
-mod object;
-
-pub(crate) use object::read as read_file;
+pub(crate) mod object;
 
 use std::fmt::Write as _;
 use std::io::Write;

@@ -10,7 +10,9 @@ use anyhow::Context as _;
 use clap::Args;
 use trackway_filter::elf::{self, FILE_BYTES_MAX, Filters};
 use trackway_filter::object::Alternative;
+use trackway_filter::parse::split_pattern;
 use trackway_jit::object::Object;
+use trackway_recorder::{FilterObject, FilterSource, FilterSpec};
 
 /// Make an object of a filter in C: what is given to those who run filters.
 ///
@@ -32,12 +34,63 @@ pub(super) struct Arguments {
     output: PathBuf,
 }
 
+/// What an object of `trackway filter compile` begins with.
+const OBJECT: &[u8] = b"twf";
+
+/// Filters in C as they were typed, `[PATTERN: ]FILE`.
+///
+/// # Errors
+///
+/// If a file cannot be read, or what clang has made is no filter.
+pub(crate) fn typed(objects: &[PathBuf]) -> anyhow::Result<Vec<FilterSpec>> {
+    let filter = |object: &PathBuf| {
+        let (pattern, path) = split_pattern_of(object);
+        let pattern = pattern.map(str::to_owned);
+        Ok(FilterSpec { pattern, source: source(path)? })
+    };
+    objects.iter().map(filter).collect()
+}
+
+/// The filter in C of a file, which is called as the file is, without its folder.
+///
+/// # Errors
+///
+/// As of [`bytes_of`].
+pub(crate) fn source(path: &Path) -> anyhow::Result<FilterSource> {
+    let name = path.file_name().unwrap_or(path.as_os_str()).to_string_lossy();
+    let file = name.chars().map(|c| if c.is_control() { '\u{fffd}' } else { c }).collect();
+    Ok(FilterSource::Object(FilterObject { file, bytes: bytes_of(path)?.into() }))
+}
+
+/// The object's bytes of a file of clang, which are verified, or of one of `trackway filter
+/// compile`, which are as they are.
+///
+/// # Errors
+///
+/// If it cannot be read, or what clang has made is no filter.
+pub(crate) fn bytes_of(path: &Path) -> anyhow::Result<Vec<u8>> {
+    let told = || format!("--filter-object {}", path.display());
+    let bytes = read(path).with_context(told)?;
+    if bytes.starts_with(OBJECT) {
+        return Ok(bytes);
+    }
+    elf::object(&bytes).with_context(told)
+}
+
+/// The pattern in front of a file's name, if there is one.
+pub(crate) fn split_pattern_of(object: &Path) -> (Option<&str>, &Path) {
+    match object.to_str().map(split_pattern) {
+        Some((Some(pattern), file)) => (Some(pattern), Path::new(file)),
+        _ => (None, object),
+    }
+}
+
 /// The bytes of a file, or the beginning of one that is too long to be a filter.
 ///
 /// # Errors
 ///
 /// If it cannot be read.
-pub(crate) fn read(path: &Path) -> anyhow::Result<Vec<u8>> {
+fn read(path: &Path) -> anyhow::Result<Vec<u8>> {
     let shown = path.display();
     let file = File::open(path).with_context(|| format!("cannot read {shown}"))?;
     let mut bytes = Vec::new();

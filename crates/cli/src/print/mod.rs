@@ -17,13 +17,12 @@ use std::path::{Path, PathBuf};
 use anyhow::Context as _;
 use trackway_ctf::read::Trace;
 use trackway_ctf::text::{DateTime, Fields, Names, Pretty, PrettyOptions, utc};
-use trackway_filter::elf;
-use trackway_filter::parse::split_pattern;
 use trackway_reader::{Filters, Input};
 
 use crate::arguments::PrintArguments;
+use crate::filter::object::{bytes_of, split_pattern_of};
 use crate::patterns::{self, Patterns};
-use crate::{filter, inside, local_time};
+use crate::{inside, local_time};
 
 /// Prints traces, and to `messages` what tracers lost and what is damaged. Whether everything was
 /// read: `false` if damage was told of, or a trace that was followed has no end.
@@ -134,27 +133,13 @@ fn filters(arguments: &PrintArguments) -> anyhow::Result<Option<Filters>> {
     let texts = arguments.filter.iter().map(String::as_str);
     let mut filters = Filters::new(texts, patterns::matches).context("--filter")?;
     for object in &arguments.filter_object {
-        let (pattern, path) = split_object(object);
-        let told = || format!("--filter-object {}", path.display());
-        let mut bytes = filter::read_file(path).with_context(told)?;
-        if !bytes.starts_with(OBJECT) {
-            bytes = elf::object(&bytes).with_context(told)?;
-        }
+        let (pattern, path) = split_pattern_of(object);
         // For as long as the command runs: what was verified speaks of these bytes.
-        filters.add_object(pattern, bytes.leak()).with_context(told)?;
+        let bytes = bytes_of(path)?.leak();
+        let told = || format!("--filter-object {}", path.display());
+        filters.add_object(pattern, bytes).with_context(told)?;
     }
     Ok(Some(filters).filter(|filters| !filters.is_empty()))
-}
-
-/// What an object of `trackway filter compile` begins with.
-const OBJECT: &[u8] = b"twf";
-
-/// The pattern in front of a file's name, if there is one.
-fn split_object(object: &Path) -> (Option<&str>, &Path) {
-    match object.to_str().map(split_pattern) {
-        Some((Some(pattern), file)) => (Some(pattern), Path::new(file)),
-        _ => (None, object),
-    }
 }
 
 /// What babeltrace2's options ask for.

@@ -62,6 +62,7 @@ pub(crate) enum SessionVerb {
 ///   trackway session create web --on 'web:*' --on '!web:noise' -o /var/log/traces/web
 ///   trackway session create errors --on '*' --level error
 ///   trackway session create slow --filter 'web:request: duration > 10ms'
+///   trackway session create slow --filter-object 'web:request: slow.o'
 ///   trackway session create flight --flight-recorder --snapshot-on-crash
 ///   trackway session create nginx --executable nginx --context vtid,procname
 ///   sudo trackway session create all --user all -o /var/log/traces/all
@@ -77,7 +78,7 @@ pub(crate) struct CreateArguments {
     #[arg(short, long, value_name = "DIR")]
     pub(crate) output: Option<PathBuf>,
     /// What was saved, or written by hand: options are in it
-    #[arg(long, value_name = "FILE", conflicts_with_all = ["on", "filter", "level",
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["on", "filter", "filter_object", "level",
         "level_only", "exclude",
         "context", "buffer_size", "sub_buffers", "tracefile_size", "tracefile_count",
         "overwrite", "blocking_timeout", "pid", "executable", "pid_namespace",
@@ -121,6 +122,10 @@ pub(crate) struct RuleArguments {
     /// filters, all must be (docs/guides/filters.md)
     #[arg(long, value_name = "[PATTERN: ]EXPR", allow_hyphen_values = true)]
     pub(crate) filter: Vec<String>,
+    /// Record of them those that this filter in C takes, as clang -target bpf or trackway filter
+    /// compile has made it; its bytes stay with the session (docs/guides/filters-in-c.md)
+    #[arg(long, value_name = "[PATTERN: ]FILE")]
+    pub(crate) filter_object: Vec<PathBuf>,
 }
 
 /// Of which level.
@@ -350,6 +355,7 @@ pub(crate) struct RemoveArguments {
 ///   trackway event on web 'db:*' --level warning
 ///   trackway event on web 'web:request' --only
 ///   trackway event on web 'web:request' --filter 'status >= 400'
+///   trackway event on web 'web:request' --filter-object slow.o
 ///   trackway event off web '!web:noise'
 ///
 /// A PATTERN is for provider:name; * stands for anything, a provider alone for all of its events.
@@ -393,6 +399,10 @@ pub(crate) struct OnArguments {
     /// that away (docs/guides/filters.md)
     #[arg(long, value_name = "EXPR", allow_hyphen_values = true)]
     pub(crate) filter: Option<String>,
+    /// The same by a filter in C, as clang -target bpf or trackway filter compile has made it
+    /// (docs/guides/filters-in-c.md)
+    #[arg(long, value_name = "FILE", conflicts_with = "filter")]
+    pub(crate) filter_object: Option<PathBuf>,
 }
 
 /// The events to switch off.

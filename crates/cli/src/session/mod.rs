@@ -14,11 +14,12 @@ use trackway_recorder::control::RunFolder;
 use trackway_recorder::control::client::Session;
 use trackway_recorder::protocol::{Answer, ChannelChange, Refusal, Request};
 use trackway_recorder::{
-    ChannelSpec, Levels, Mode, Notices, RecordError, RuleSpec, SessionSpec, check_folder,
-    is_name_of_record,
+    ChannelSpec, FilterSource, FilterSpec, Levels, Mode, Notices, RecordError, RuleSpec,
+    SessionSpec, check_folder, is_name_of_record,
 };
 
 use crate::arguments::Format;
+use crate::filter::object;
 use crate::record::filters_of;
 use arguments::{
     AddArguments, ChannelArguments, ChannelOptions, ChannelVerb, CreateArguments, EventArguments,
@@ -69,7 +70,9 @@ pub(crate) fn run_channel(arguments: ChannelArguments) -> anyhow::Result<ExitCod
 /// Does what is asked for with events.
 pub(crate) fn run_event(arguments: EventArguments) -> anyhow::Result<ExitCode> {
     match arguments.verb {
-        EventVerb::On(OnArguments { session, patterns, channel, levels, only, filter }) => {
+        EventVerb::On(on) => {
+            let filter = filter_of(&on)?;
+            let OnArguments { session, patterns, channel, levels, only, .. } = on;
             let rules = rules_of(patterns, &levels);
             let request = Request::EventsOn { channel, rules: rules.clone(), only, filter };
             ask_done(&session, request)?;
@@ -80,6 +83,14 @@ pub(crate) fn run_event(arguments: EventArguments) -> anyhow::Result<ExitCode> {
         }
     }
     Ok(ExitCode::SUCCESS)
+}
+
+/// What must be true of events that are switched on.
+fn filter_of(on: &OnArguments) -> anyhow::Result<Option<FilterSource>> {
+    match &on.filter_object {
+        Some(file) => object::source(file).map(Some),
+        None => Ok(on.filter.clone().map(FilterSource::Expression)),
+    }
 }
 
 /// The session that is meant: this one, or the only one that there is; what `trackway record`
@@ -209,7 +220,7 @@ fn filtered(channel: &ChannelSpec) -> Vec<RuleSpec> {
 }
 
 fn spec_of(arguments: &CreateArguments) -> anyhow::Result<SessionSpec> {
-    let (on, filters) = (on_of(&arguments.rules), filters_of(&arguments.rules.filter)?);
+    let (on, filters) = (on_of(&arguments.rules), filters_in(&arguments.rules)?);
     let mut channel = ChannelSpec { on, filters, ..ChannelSpec::default() };
     apply(&arguments.channel, &mut channel)?;
     let users = arguments.user.clone();
@@ -218,10 +229,14 @@ fn spec_of(arguments: &CreateArguments) -> anyhow::Result<SessionSpec> {
 
 fn channel_of(arguments: &AddArguments) -> anyhow::Result<ChannelSpec> {
     let name = arguments.channel.clone();
-    let (on, filters) = (on_of(&arguments.rules), filters_of(&arguments.rules.filter)?);
+    let (on, filters) = (on_of(&arguments.rules), filters_in(&arguments.rules)?);
     let mut channel = ChannelSpec { name, on, filters, ..ChannelSpec::default() };
     apply(&arguments.options, &mut channel)?;
     Ok(channel)
+}
+
+fn filters_in(rules: &RuleArguments) -> anyhow::Result<Vec<FilterSpec>> {
+    filters_of(&rules.filter, &rules.filter_object)
 }
 
 /// Rules of a channel that is made: none mean all events, as do levels or exclusions alone, but for

@@ -118,9 +118,21 @@ fn object(status: &Status, state: State, error: Option<String>) -> serde_json::R
     // A path that is not UTF-8 is shown, as by the others.
     let folder = status.folder.to_string_lossy().into_owned().into();
     let mut object = serde_json::to_value(&Status { folder, ..status.clone() })?;
+    for channel in object["channels"].as_array_mut().into_iter().flatten() {
+        let filters = channel["spec"].get_mut("filters").and_then(Value::as_array_mut);
+        filters.into_iter().flatten().for_each(shorten);
+    }
     object["state"] = state.word().into();
     object["error"] = error.into();
     Ok(object)
+}
+
+/// Of a filter in C says the object's size instead of its bytes, which `trackway session save` has.
+fn shorten(filter: &mut Value) {
+    let Some(filter) = filter.as_object_mut() else { return };
+    if let Some(Value::String(digits)) = filter.remove("object") {
+        filter.insert("bytes".into(), (digits.len() / 2).into());
+    }
 }
 
 /// Lists sessions.

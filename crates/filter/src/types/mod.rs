@@ -19,6 +19,7 @@ use crate::layout::Layout;
 use crate::parse::{Binary, Parsed, Tree, parse};
 use crate::text::Text;
 
+pub(crate) use name::article;
 pub(crate) use suggest::closest;
 
 /// Type of an expression's value, 64 bits of it.

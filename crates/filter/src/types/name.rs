@@ -230,7 +230,7 @@ impl<'layout> Checker<'layout> {
 }
 
 /// A type, for people.
-pub(super) fn article(of: &layout::Type) -> &'static str {
+pub(crate) fn article(of: &layout::Type) -> &'static str {
     match of {
         layout::Type::Integer(integer) if !integer.labels.is_empty() => "an enumeration",
         layout::Type::Integer(_) => "an integer",

@@ -381,7 +381,7 @@ fn nothing_passes_on_the_way_that_passes_neither_before_nor_then() {
                 channel: None,
                 rules: vec![RuleSpec::new(pattern)],
                 only: random.once_in(4),
-                filter: random.pick(&expressions).map(str::to_owned),
+                filter: random.pick(&expressions).map(|text| FilterSource::Expression(text.into())),
             },
         };
         let before = (rules.clone(), filters.clone());
@@ -435,7 +435,7 @@ fn a_filter_changes_with_its_rule_and_goes_with_it() {
         channel: None,
         rules: vec![RuleSpec::new("app")],
         only,
-        filter: filter.map(str::to_owned),
+        filter: filter.map(|text| FilterSource::Expression(text.into())),
     };
     let texts = |machine: &Machine| {
         let filters = machine.spec().channels[0].filters.iter();

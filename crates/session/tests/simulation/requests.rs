@@ -3,7 +3,7 @@
 use core::time::Duration;
 
 use trackway_session::protocol::{ChannelChange, Request};
-use trackway_session::{ChannelSpec, FilterSpec, Mode, RuleSpec, SessionSpec};
+use trackway_session::{ChannelSpec, FilterSource, FilterSpec, Mode, RuleSpec, SessionSpec};
 use trackway_testkit::Random;
 
 const CHANNELS: [&str; 4] = ["channel0", "a", "b", "../etc"];
@@ -133,7 +133,8 @@ pub(crate) fn request(random: &mut Random) -> Request {
         }
         20 | 21 => {
             let only = random.once_in(3);
-            let filter = random.once_in(3).then(|| (*random.pick(&FILTERS)).to_owned());
+            let text = random.once_in(3).then(|| (*random.pick(&FILTERS)).to_owned());
+            let filter = text.map(FilterSource::Expression);
             Request::EventsOn { channel: channel_name, rules: rules(random), only, filter }
         }
         _ => {

@@ -1,0 +1,323 @@
+//! Filters in C on recordings and sessions: what they let pass, how they are kept and shown, how
+//! they change, and what is refused before anything begins.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use serde_json::json;
+use trackway_tests::{World, has, skipped, source_dir};
+
+use crate::place::{Bursts, ONE, Place, told};
+
+/// `trackway WORDS`, which must succeed; what it wrote, and what it said.
+fn ok(world: &World, words: &[&str]) -> (String, String) {
+    let (is_success, text, talk) = told(&world.trackway(words).output().expect("it runs"));
+    assert!(is_success, "{words:?}: {talk}");
+    (text, talk)
+}
+
+/// `trackway WORDS`, which must fail with this status; what it said.
+fn refused(world: &World, status: i32, words: &[&str]) -> String {
+    let output = world.trackway(words).output().expect("it runs");
+    let (_, _, talk) = told(&output);
+    assert_eq!(output.status.code(), Some(status), "{words:?}: {talk}");
+    talk
+}
+
+/// The object file that clang makes of this.
+fn compile(world: &World, name: &str, source: &str) -> PathBuf {
+    fs::write(world.path(&format!("{name}.c")), source).expect("a file");
+    let mut clang = world.command("clang");
+    clang.args(["-O2", "-target", "bpf", "-fno-jump-tables", "-Wall", "-Werror", "-I"]);
+    let output = clang.arg(source_dir().join("include")).args(["-c", &format!("{name}.c")]);
+    let (is_success, _, talk) = told(&output.output().expect("clang runs"));
+    assert!(is_success, "{source}: {talk}");
+    world.path(&format!("{name}.o"))
+}
+
+fn path(path: &Path) -> &str {
+    path.to_str().expect("a path that is text")
+}
+
+/// A filter on `life:step` with this body, its frame written by hand.
+fn on_steps(place: &Place, name: &str, body: &str) -> PathBuf {
+    let source = format!(
+        "#include <trackway/filter.h>\n\
+         struct step {{ trackway_unsigned number; }};\n\
+         #define TRACKWAY_NEEDS_step \"unsigned number\\n\"\n\
+         TRACKWAY_FILTER(step, step) {{ return {body}; }}\n"
+    );
+    compile(&place.world, name, &source)
+}
+
+/// A program with strings, sequences, numbers with and without a sign.
+const SHOP: &str = "
+#include <trackway/trackway.h>
+TRACKWAY_EVENT(shop, order, TRACKWAY_INFO, (str, item), (seq, parts, u16), (u32, number),
+    (i32, change), (u8, kind));
+TRACKWAY_EVENT(shop, close, TRACKWAY_INFO, (u32, number));
+int main(void)
+{
+    static const char *const items[4] = {\"apple\", \"apricot\", \"pear\", \"\"};
+    static const uint16_t parts[3] = {1, 20, 300};
+    for (uint32_t i = 0; i < 200; i++) {
+        trackway(shop, order, items[i % 4], parts, (size_t)(i % 4), i, (int32_t)i - 100,
+            (uint8_t)(i % 7));
+        if (i % 10 == 0)
+            trackway(shop, close, i);
+    }
+    return 0;
+}
+";
+
+/// Filters on its orders.
+const FILTERS: [&str; 5] = [
+    // A dozen comparisons.
+    "TRACKWAY_FILTER(shop_order, o) {
+         return o->number > 3 && o->number < 190 && o->number != 17 && o->number % 3 != 1
+             && o->change > -90 && o->change < 80 && o->change != 5 && o->kind != 3 && o->kind < 6
+             && TRACKWAY_LENGTH(o->item) > 0 && TRACKWAY_LENGTH(o->parts) != 1
+             && (o->number & 8) == 0;
+     }",
+    "TRACKWAY_FILTER(shop_order, o) {
+         return trackway_string_compare(o, o->item, TRACKWAY_STRING(\"apricot\")) == 0;
+     }",
+    "TRACKWAY_FUNCTION trackway_unsigned is_large(const void *o, trackway_unsigned part) {
+         (void)o;
+         return part > 20;
+     }
+     TRACKWAY_FILTER(shop_order, o) {
+         return trackway_any(o, o->parts, SHOP_ORDER_PARTS_ELEMENT, is_large);
+     }",
+    "TRACKWAY_FILTER(shop_order, o) {
+         return o->kind < 2 ? trackway_tail_call(o, 1) : o->number < 20;
+     }
+     TRACKWAY_PROGRAM(shop_order, 1, o) { return o->change > 50; }",
+    "TRACKWAY_FILTER(shop_order, o) {
+         return trackway_count(o, 0) % 3 == 0 && trackway_changed(o, 1, o->kind / 4);
+     }",
+];
+
+/// RUN a program with filters of many comparisons, of strings, elements, several programs, and
+/// memory, as clang and as `trackway filter compile` have made them. EXPECT what `trackway print`
+/// takes with them of a trace of all.
+#[test]
+fn filters_in_c_record_what_the_reader_takes_of_all() {
+    if !has("clang") {
+        return skipped("clang is not installed");
+    }
+    let world = World::new("session-filters-in-c");
+    let program = world.compile("shop", SHOP, true, &[]);
+    let all = world.path("all");
+    fs::rename(world.record(&[], &[&program]).trace, &all).expect("a trace");
+    let (header, _) = ok(&world, &["filter", "header", "shop:order", "--trace", path(&all)]);
+    fs::write(world.path("shop.h"), header).expect("a file");
+    // Times and process ids are others.
+    let events = |text: &str| -> Vec<String> {
+        let event = |line: &str| {
+            let (head, fields) = line.rsplit_once("{ _item_length").or(line.rsplit_once('{'))?;
+            Some(format!("{} {fields}", head.contains("shop:order")))
+        };
+        text.lines().filter_map(event).collect()
+    };
+    let orders = |events: &[String]| events.iter().filter(|it| it.starts_with("true")).count();
+    for (number, filter) in FILTERS.into_iter().enumerate() {
+        let name = format!("filter{number}");
+        let object = compile(&world, &name, &format!("#include \"shop.h\"\n{filter}\n"));
+        let made = world.path(&format!("{name}.twf"));
+        ok(&world, &["filter", "compile", path(&object), "-o", path(&made)]);
+        let about_all = path(&object).to_owned();
+        for of in [about_all, format!("shop:order: {}", made.display())] {
+            let (printed, _) = ok(&world, &["print", "--filter-object", &of, path(&all)]);
+            let recording = world.record(&["--filter-object", &of], &[&program]);
+            assert!(recording.output.status.success(), "{of}: {}", recording.messages());
+            let found = events(&world.print(&recording.trace));
+            assert_eq!(found, events(&printed), "{filter}");
+            let orders = orders(&found);
+            assert!(orders > 0 && orders < 200, "{filter}: it decides nothing");
+            fs::remove_dir_all(&recording.trace).expect("a trace");
+        }
+    }
+}
+
+/// RUN a session with a filter in C and one that is an expression; save, load where the file is
+/// gone. EXPECT them everywhere: by name and size where they are shown, whole where they are saved.
+#[test]
+fn filters_in_c_are_shown_by_name_and_saved_whole() {
+    if !has("clang") {
+        return skipped("clang is not installed");
+    }
+    let place = Place::new("session-filters-in-c-saved");
+    let world = &place.world;
+    let even = on_steps(&place, "even", "step->number % 2 == 0");
+    let made = world.path("even.twf");
+    ok(world, &["filter", "compile", path(&even), "-o", path(&made)]);
+    let size = fs::metadata(&made).expect("an object").len();
+    let given = format!("life: {}", even.display());
+    let few = ["--filter", "number < 10"];
+    let words = ["session", "create", "web", "-o", "t", "--filter-object", &given];
+    ok(world, &[&words[..], &few].concat());
+    let words = ["channel", "add", "web", "more", "--on", "life", "--filter-object"];
+    ok(world, &[&words[..], &[path(&made)]].concat());
+    let (text, _) = ok(world, &["session", "status", "web"]);
+    for line in [format!("life: even.o ({size} bytes)"), format!("even.twf ({size} bytes)")] {
+        assert!(text.contains(&format!("\n  if        {line}\n")), "{line}: {text}");
+    }
+    let filters = json!(["number < 10", { "pattern": "life", "file": "even.o", "bytes": size }]);
+    assert_eq!(place.status("web")["channels"][0]["spec"]["filters"], filters);
+    assert_eq!(place.list()[0]["channels"][0]["spec"]["filters"], filters);
+    place.ok("session save web -o web.toml");
+    place.ok("session destroy web");
+    fs::remove_file(&even).expect("the file");
+    place.ok("session load web.toml again");
+    assert_eq!(place.status("again")["channels"][0]["spec"]["filters"], filters);
+    place.emit("steps", 100);
+    place.ok("session destroy again");
+    let saved = fs::read_to_string(world.path("web.toml")).expect("a file");
+    let emitter = path(&place.emitter);
+    let steps = place.steps_of_one();
+    let mut record = world.trackway(&["record", "--config", "web.toml", "-o", "r", "--"]);
+    let record = record.args([emitter, "steps", "100"]).env("STEPS", steps.path()).output();
+    let (is_success, _, talk) = told(&record.expect("it runs"));
+    assert!(is_success, "{saved}: {talk}");
+    // Five of one channel, and fifty of the other.
+    let mut found = place.numbers("r").remove(&ONE).unwrap_or_default();
+    found.sort_unstable();
+    let mut meant: Vec<u64> = (0..10).step_by(2).chain((0..100).step_by(2)).collect();
+    meant.sort_unstable();
+    assert_eq!(found, meant, "{saved}");
+}
+
+/// RUN objects that change while a program counts. EXPECT of each burst what its filter lets pass;
+/// the same bytes go on with what they remember, whatever their file is called.
+#[test]
+fn objects_change_between_two_numbers_and_the_same_one_goes_on() {
+    if !has("clang") {
+        return skipped("clang is not installed");
+    }
+    let place = Place::new("session-filters-in-c-change");
+    let world = &place.world;
+    let tenth = on_steps(&place, "tenth", "trackway_count(step, 0) % 10 == 0");
+    let renamed = world.path("renamed.o");
+    fs::copy(&tenth, &renamed).expect("a copy");
+    let odd = on_steps(&place, "odd", "step->number % 2 == 1");
+    let given = format!("life: {}", tenth.display());
+    let words = ["session", "create", "web", "--on", "life", "-o", "trace", "--filter-object"];
+    ok(world, &[&words[..], &[&given]].concat());
+    // Of bursts of 15: the first with `tenth`.
+    let mut bursts = Bursts::of(&place, 15);
+    let on = |words: &[&str]| {
+        let (_, talk) = ok(world, &[&["event", "on", "web", "life"], words].concat());
+        assert!(!talk.contains("nothing has changed"), "{talk}");
+    };
+    on(&["--filter-object", path(&renamed)]);
+    let (text, _) = ok(world, &["session", "status", "web"]);
+    assert!(text.contains("  if        life: renamed.o ("), "{text}");
+    bursts.next();
+    place.ok("channel set web channel0 --context vpid");
+    bursts.next();
+    on(&["--filter-object", path(&odd)]);
+    bursts.next();
+    on(&["--filter-object", path(&tenth)]);
+    bursts.next();
+    on(&["--filter", ""]);
+    bursts.next();
+    place.ok("session destroy web");
+    // Three bursts of one memory, odd ones, one with a memory that begins anew, all.
+    let meant = (0..45).step_by(10).chain((45..60).step_by(2)).chain([60, 70]).chain(75..90);
+    let found = place.numbers("trace").remove(&0).unwrap_or_default();
+    assert_eq!(found, meant.collect::<Vec<u64>>());
+}
+
+/// RUN what is no filter, what is refused, and what no event is one for. EXPECT status 125, why,
+/// and that neither command nor session begins.
+#[test]
+fn what_cannot_be_a_filter_is_refused_before_anything_begins() {
+    if !has("clang") {
+        return skipped("clang is not installed");
+    }
+    let place = Place::new("session-filters-in-c-refused");
+    let world = &place.world;
+    let looping = "#include <trackway/filter.h>\n\
+         struct step { trackway_unsigned number; };\n\
+         #define TRACKWAY_NEEDS_step \"unsigned number\\n\"\n\
+         TRACKWAY_FILTER(step, step) {\n    trackway_unsigned n = 0;\n    \
+         for (unsigned i = 0; i < step->number; i++)\n        \
+         n += trackway_random(step) & 1;\n    return n;\n}\n";
+    let looping = compile(world, "loop", looping);
+    let frame = |need: &str| {
+        format!(
+            "#include <trackway/filter.h>\nstruct step {{ trackway_unsigned field; }};\n\
+             #define TRACKWAY_NEEDS_step \"{need}\\n\"\n\
+             TRACKWAY_FILTER(step, step) {{ return step->field > 5; }}\n"
+        )
+    };
+    let near = compile(world, "near", &frame("unsigned numbr"));
+    let kind = compile(world, "kind", &frame("signed number"));
+    let far = compile(world, "far", &frame("unsigned elsewhere"));
+    let good = compile(world, "good", &frame("unsigned number"));
+    let made = world.path("good.twf");
+    ok(world, &["filter", "compile", path(&good), "-o", path(&made)]);
+    let mut broken = fs::read(&made).expect("an object");
+    let exit = broken.len() - 8;
+    broken[exit] = 0xff;
+    fs::write(world.path("broken.twf"), &broken).expect("a file");
+    fs::write(world.path("cut.twf"), &broken[..exit]).expect("a file");
+    let broken = world.path("broken.twf").display().to_string();
+    let cut = world.path("cut.twf").display().to_string();
+    let emitter = path(&place.emitter);
+    let about_steps = |file: &Path| format!("life:step: {}", file.display());
+    let refusals = [
+        (path(&looping).to_owned(), "loop.o: the jump does not go forward\n  at instruction "),
+        (emitter.to_owned(), "emitter: it is no object file for BPF"),
+        ("nothing.o".to_owned(), "cannot read nothing.o"),
+        (broken, "filter:\nbroken.twf: program 0, instruction "),
+        (cut, "filter:\ncut.twf: "),
+        (
+            about_steps(&near),
+            "near.o: unknown field 'numbr' of life:step; did you mean 'number'?\n\
+             hint: trackway filter header life:step says what it has\n",
+        ),
+        (
+            path(&near).to_owned(),
+            "did you mean 'number'?\nhint: if it is about events that come later, name them: \
+             PATTERN: FILE\n",
+        ),
+        (
+            about_steps(&kind),
+            "kind.o: the filter reads 'number' as a number with a sign; in life:step it is a \
+             number without a sign\n",
+        ),
+        (about_steps(&far), "far.o: unknown field 'elsewhere' of life:step"),
+        (format!("!life: {}", good.display()), "'!life' is not a pattern"),
+    ];
+    for (object, why) in &refusals {
+        let words = ["record", "-o", "t", "--filter-object", object, "--", emitter, "crash", "1"];
+        let talk = refused(world, 125, &words);
+        assert!(talk.contains(why), "{object}: {talk}");
+        assert!(!world.path("t").exists(), "{object}");
+    }
+    // Once the events are described, sessions know as much; what is there goes on as it was.
+    ok(world, &["session", "create", "web", "-o", "web", "--on", "life:*"]);
+    place.emit("steps", 1);
+    for (object, why) in &refusals {
+        let words = ["session", "create", "other", "-o", "other", "--on", "life:*"];
+        let output = world.trackway(&words).args(["--filter-object", object]).output();
+        let (is_success, _, talk) = told(&output.expect("it runs"));
+        // With rules that name events, an object need not.
+        let why = why.split("\nhint: if it is").next().unwrap_or(why);
+        assert!(!is_success && talk.contains(why), "{object}: {talk}");
+    }
+    for file in [&looping, &near, &kind] {
+        let words = ["event", "on", "web", "life:step", "--filter-object", path(file)];
+        assert!(!told(&world.trackway(&words).output().expect("it runs")).0, "{file:?}");
+    }
+    assert_eq!(place.status("web")["channels"][0]["spec"].get("filters"), None);
+    assert_eq!(place.list().len(), 1);
+    let talk = refused(
+        world,
+        2,
+        &["event", "on", "web", "life", "--filter", "x > 5", "--filter-object", path(&good)],
+    );
+    assert!(talk.contains("cannot be used with"), "{talk}");
+}
