@@ -22,6 +22,9 @@ const RECORDED: [(&str, u64, &str, &str); 9] = [
     ("setuid", 5 << 10, PROCESSES, "5 KiB of stack"),
 ];
 
+/// Bytes that an event takes besides for which a filter is linked (docs/guides/filters.md).
+const LINKING_BYTES: u64 = 10 << 10;
+
 /// Most bytes that an event takes which nobody records.
 const OFF_BYTES: u64 = 512;
 
@@ -50,6 +53,19 @@ fn what_is_said_about_stacks_holds() {
         let text = fs::read_to_string(source_dir().join(document)).expect("a document");
         let text = text.replace("\n * ", " ").replace('\n', " ");
         assert!(text.contains(words), "{document} says of {name}: {words}");
+    }
+    // While a filter is linked, which it is for the first event behind each change.
+    for filter in ["$ctx.vtid > 0", "$ctx.procname != \"x\" && $ctx.vpid > 0 && sample(1/1)"] {
+        let trace = world.path("trace");
+        let mut recorder = world.trackway(&["record", "--on", "stack:*", "--filter", filter, "-o"]);
+        recorder.arg(&trace).arg("--").arg(&program);
+        for (call, bytes) in measured(&mut recorder) {
+            let (_, most, ..) = RECORDED.iter().find(|(name, ..)| *name == call).expect("known");
+            let most = most + LINKING_BYTES;
+            println!("filtered {call} {bytes}");
+            assert!(bytes <= most, "{call}, filtered: {bytes} bytes, not {most}");
+        }
+        fs::remove_dir_all(&trace).expect("its trace");
     }
     // By sequences, and by claims.
     for tunables in ["glibc.pthread.rseq=1", "glibc.pthread.rseq=0"] {
