@@ -220,6 +220,11 @@ pub(crate) unsafe fn judge_slowly(
     thread: &Identity,
     stamp: u64,
 ) -> Verdict {
+    // A fork child that is being settled, by another thread or by what a signal handler has
+    // interrupted: decisions and links are still its parent's, and so is the code.
+    if stamp == 0 {
+        return Verdict::Lost;
+    }
     let place = place_of(layout.index, event);
     let Some(window) = home.window() else { return Verdict::Stale };
     for _ in 0..TRIES_MAX {
