@@ -407,6 +407,9 @@ impl Process {
         if !self.stays(stay) {
             return None; // what is emitted while a process moves is nobody's
         }
+        if layout.is_none() && session.generation.load(Ordering::Relaxed) != generation {
+            return None; // raised in the middle: the layout was not read, which decides nothing
+        }
         decision.publish(window, generation, usable, layout.as_ref());
         if layout.is_some() {
             let trace = session.trace_uuid[0].load(Ordering::Relaxed) | 1;

@@ -378,6 +378,40 @@ fn filters_that_change_all_the_time_decide_right_and_take_no_memory() {
     assert!(grown < 4 << 20, "{grown} bytes more");
 }
 
+/// Whatever is emitted while a session's generation changes is recorded or counted.
+#[test]
+fn what_is_emitted_while_sessions_change_is_recorded_or_counted() {
+    let (_alone, world) = (alone(), world());
+    let recording = world.session("change:*", Sizes::default(), |session| {
+        session.flags.store(flag::OVERWRITE, Ordering::Relaxed);
+    });
+    recording.go_round();
+    let event = world.event(c"change", c"number");
+    Filters::of(recording).set(&[("*", &object("number >= 1"))]);
+    let is_over = AtomicBool::new(false);
+    let emit = || {
+        let mut emitted = 0;
+        while !is_over.load(Ordering::Relaxed) {
+            emitted += 1;
+            event.emit(emitted);
+        }
+        emitted
+    };
+    let end = std::time::Instant::now() + std::time::Duration::from_secs(1);
+    let emitted: u64 = std::thread::scope(|scope| {
+        let threads: Vec<_> = (0..4).map(|_| scope.spawn(emit)).collect();
+        while std::time::Instant::now() < end {
+            recording.raise_generation();
+            // (Who finds another one eight times in a row gives up.)
+            (0..1000).for_each(|_| std::hint::spin_loop());
+        }
+        is_over.store(true, Ordering::Relaxed);
+        threads.into_iter().map(|thread| thread.join().expect("no panic")).sum()
+    });
+    let (committed, discarded) = (recording.committed(), recording.discards());
+    assert_eq!(committed + discarded, emitted, "{committed} and {discarded}");
+}
+
 fn resident_bytes() -> u64 {
     let status = std::fs::read_to_string("/proc/self/status").expect("procfs");
     let line = status.lines().find_map(|line| line.strip_prefix("RssAnon:"));
