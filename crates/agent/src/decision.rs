@@ -86,10 +86,11 @@ impl Decision {
     }
 
     /// The number that links carry which are made for `generation` of the session in `window`;
-    /// `None` if that is not what this decision is about, or it is being replaced.
-    pub(crate) fn links_of(&self, window: &Window, generation: u64) -> Option<u32> {
-        /// How long it is waited for.
-        const PATIENCE: usize = 1000;
+    /// `Some(None)` if that is not what this decision is about. `None`: it is being replaced, by
+    /// another thread that was preempted, or by what this signal handler has interrupted.
+    pub(crate) fn links_of(&self, window: &Window, generation: u64) -> Option<Option<u32>> {
+        /// How often it is looked at: for some microseconds at most.
+        const PATIENCE: usize = 100;
         for _ in 0..PATIENCE {
             // ORDERING: Acquire pairs with the Release in `publish`.
             let sequence = self.sequence.load(Ordering::Acquire);
@@ -97,7 +98,7 @@ impl Decision {
                 && self.base.load(Ordering::Relaxed) == window.base();
             let links = self.links.load(Ordering::Relaxed);
             if self.unchanged_since(sequence) {
-                return (same && links != 0).then_some(links);
+                return Some((same && links != 0).then_some(links));
             }
             core::hint::spin_loop();
         }
@@ -406,6 +407,9 @@ impl Process {
         let layout = layout.filter(|layout| self.takes_part(window, layout));
         if !self.stays(stay) {
             return None; // what is emitted while a process moves is nobody's
+        }
+        if layout.is_none() && session.generation.load(Ordering::Relaxed) != generation {
+            return None; // raised in the middle: the layout was not read, which decides nothing
         }
         decision.publish(window, generation, usable, layout.as_ref());
         if layout.is_some() {

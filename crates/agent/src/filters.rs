@@ -165,12 +165,21 @@ pub(crate) unsafe fn judge(
     }
     // SAFETY: glibc registered this thread's area; a vfork child, which has none, has no stamp.
     let area = unsafe { Area::new(area) };
-    let Some(visit) = inside::enter_by_sequence(store::part_of(at), place, link.0, area) else {
+    // Before it enters: a handler that forks from here on has the part kept.
+    thread::begin_filter(thread);
+    let visit = inside::enter_by_sequence(store::part_of(at), place, link.0, area);
+    let Some(visit) = visit else {
+        thread::end_filter(thread);
         return Judgement::Unknown;
     };
+    // Not in a fork child, which has come into being since: the code is its parent's.
+    if PROCESS.stamp() != stamp {
+        visit.leave();
+        thread::end_filter(thread);
+        return Judgement::Unknown;
+    }
     // SAFETY: the visit keeps the plan where it is, as the link says.
     let plan = unsafe { store::plan_at(at) };
-    thread::begin_filter(thread);
     // SAFETY: the caller's payload.
     let quickly = unsafe { plan.passes_quickly(payload, size) };
     let passes = match quickly {
@@ -184,8 +193,8 @@ pub(crate) unsafe fn judge(
             Some(unsafe { plan.passes(payload, size, &who) })
         }
     };
-    thread::end_filter(thread);
     visit.leave();
+    thread::end_filter(thread);
     match passes {
         Some(true) => Judgement::Passes(generation),
         Some(false) => Judgement::Fails,
@@ -219,11 +228,20 @@ pub(crate) unsafe fn judge_slowly(
     (payload, size): (*mut u8, usize),
     stamp: u64,
 ) -> Verdict {
+    // A fork child that is being settled, by another thread or by what a signal handler has
+    // interrupted: decisions and links are still its parent's, and so is the code.
+    if stamp == 0 {
+        return Verdict::Lost;
+    }
     let place = place_of(session, event);
     let Some(window) = home.window() else { return Verdict::Stale };
     for _ in 0..TRIES_MAX {
         let number = PROCESS.decisions[session].links_of(window, generation);
-        let Some(number) = number else { return Verdict::Stale };
+        let number = match number {
+            Some(Some(number)) => number,
+            Some(None) => return Verdict::Stale,
+            None => return Verdict::Lost,
+        };
         // ORDERING: Acquire, as in `judge`.
         let mut link = Link(place.load(Ordering::Acquire));
         if !link.is_of(number) {
@@ -239,19 +257,28 @@ pub(crate) unsafe fn judge_slowly(
             Says::Counts => return Verdict::Lost,
             Says::Plan(at) => at,
         };
-        let in_vfork_child = thread::in_vfork_child();
+        let (line, in_vfork_child) = (thread::current(), thread::in_vfork_child());
+        thread::begin_filter(line);
         let visit = inside::enter(store::part_of(at), place, link.0, in_vfork_child);
-        let Some(visit) = visit else { continue };
+        let Some(visit) = visit else {
+            thread::end_filter(line);
+            continue;
+        };
+        // As in `judge`.
+        if PROCESS.stamp() != stamp {
+            visit.leave();
+            thread::end_filter(line);
+            return Verdict::Lost;
+        }
         // SAFETY: the visit keeps the plan where it is, as the link says.
         let plan = unsafe { store::plan_at(at) };
         let thread = thread::identify(stamp, plan.takes_procname);
         let (pid, tid) = (PROCESS.pid_for(&thread), thread.tid);
         let who = Who { pid, tid, name: thread.name.as_ptr() };
-        thread::begin_filter(thread::current());
         // SAFETY: the caller's payload.
         let passes = unsafe { plan.passes(payload, size, &who) };
-        thread::end_filter(thread::current());
         visit.leave();
+        thread::end_filter(line);
         return if passes { Verdict::Passes } else { Verdict::Fails };
     }
     Verdict::Lost

@@ -214,12 +214,20 @@ unsafe fn record_somehow(
     }
     // A generation may change between decision and commit; more than a few times in a row would
     // be a recorder gone mad.
-    const DECISIONS_MAX: usize = 8;
+    const DECISIONS_MAX: usize = 64;
     let mut layout = None;
     let mut patience = None;
     for _ in 0..DECISIONS_MAX {
-        layout = PROCESS.decide(home, index);
-        let Some(layout) = layout else { return !is_over() };
+        let Some(decided) = PROCESS.decide(home, index) else {
+            // ORDERING: Acquire, as above.
+            let generation = session.generation.load(Ordering::Acquire);
+            let known = PROCESS.decisions[index].known(window, generation);
+            if known == Some(false) || is_over() {
+                return !is_over();
+            }
+            continue; // the generation was raised in the middle
+        };
+        let layout = *layout.insert(decided);
         let thread = thread::identify(stamp, layout.contexts & PROCNAME != 0);
         // ORDERING: Acquire pairs with the Release in `enable_if_selected`.
         let Some(id) = layout.id(window, event).load(Ordering::Acquire).checked_sub(1) else {

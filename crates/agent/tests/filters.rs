@@ -378,6 +378,40 @@ fn filters_that_change_all_the_time_decide_right_and_take_no_memory() {
     assert!(grown < 4 << 20, "{grown} bytes more");
 }
 
+/// Whatever is emitted while a session's generation changes is recorded or counted.
+#[test]
+fn what_is_emitted_while_sessions_change_is_recorded_or_counted() {
+    let (_alone, world) = (alone(), world());
+    let recording = world.session("change:*", Sizes::default(), |session| {
+        session.flags.store(flag::OVERWRITE, Ordering::Relaxed);
+    });
+    recording.go_round();
+    let event = world.event(c"change", c"number");
+    Filters::of(recording).set(&[("*", &object("number >= 1"))]);
+    let is_over = AtomicBool::new(false);
+    let emit = || {
+        let mut emitted = 0;
+        while !is_over.load(Ordering::Relaxed) {
+            emitted += 1;
+            event.emit(emitted);
+        }
+        emitted
+    };
+    let end = std::time::Instant::now() + std::time::Duration::from_secs(1);
+    let emitted: u64 = std::thread::scope(|scope| {
+        let threads: Vec<_> = (0..4).map(|_| scope.spawn(emit)).collect();
+        while std::time::Instant::now() < end {
+            recording.raise_generation();
+            // (Who finds another one eight times in a row gives up.)
+            (0..1000).for_each(|_| std::hint::spin_loop());
+        }
+        is_over.store(true, Ordering::Relaxed);
+        threads.into_iter().map(|thread| thread.join().expect("no panic")).sum()
+    });
+    let (committed, discarded) = (recording.committed(), recording.discards());
+    assert_eq!(committed + discarded, emitted, "{committed} and {discarded}");
+}
+
 fn resident_bytes() -> u64 {
     let status = std::fs::read_to_string("/proc/self/status").expect("procfs");
     let line = status.lines().find_map(|line| line.strip_prefix("RssAnon:"));
@@ -406,6 +440,67 @@ fn fork_children_filter_for_themselves() {
     in_child(|| in_child(|| emit_all(&event, 31..34)));
     assert_eq!(recording.numbers(), [4, 6, 14, 16, 20, 22, 31, 31]);
     assert_eq!(recording.discards(), 0);
+}
+
+/// A handler emits while the code that it has interrupted finds out that it is a fork child: all
+/// that there is then is its parent's. (The signal comes from a system call that is made there.)
+#[cfg(target_arch = "x86_64")]
+#[test]
+fn handlers_emit_while_a_fork_child_finds_out_what_it_is() {
+    extern "C" fn handle(_: libc::c_int, _: *mut libc::siginfo_t, context: *mut libc::c_void) {
+        HANDLED_TRAPS.fetch_add(1, Ordering::Relaxed);
+        if let Some(event) = TRAPS_EVENT.get() {
+            event.emit(1);
+        }
+        // SAFETY: what a handler is given; the register has the answer of the system call.
+        unsafe {
+            let context: *mut libc::ucontext_t = context.cast();
+            (*context).uc_mcontext.gregs[libc::REG_RAX as usize] = 1;
+        }
+    }
+    let (_alone, world) = (alone(), world());
+    let recording = world.session("trap:*", Sizes::default(), |_| {});
+    let (linked, not_linked) = (world.event(c"trap", c"number"), world.event(c"trap", c"other"));
+    TRAPS_EVENT.set(not_linked).unwrap_or_default();
+    Filters::of(recording).set(&[("*", &object("number < 100"))]);
+    linked.emit(2);
+    in_child(|| {
+        trap_getppid(handle);
+        linked.emit(3);
+        assert_eq!(HANDLED_TRAPS.load(Ordering::Relaxed), 1, "getppid was asked for");
+        not_linked.emit(4);
+    });
+    assert_eq!(recording.numbers(), [2, 3, 4]);
+    assert_eq!(recording.discards(), 1, "what was emitted in the middle");
+}
+
+#[cfg(target_arch = "x86_64")]
+static HANDLED_TRAPS: AtomicU32 = AtomicU32::new(0);
+#[cfg(target_arch = "x86_64")]
+static TRAPS_EVENT: std::sync::OnceLock<world::Event> = std::sync::OnceLock::new();
+
+/// The calling process gets a signal from now on where it calls getppid(2).
+#[cfg(target_arch = "x86_64")]
+fn trap_getppid(handle: extern "C" fn(libc::c_int, *mut libc::siginfo_t, *mut libc::c_void)) {
+    let insn = |code: u32, yes, no, k| libc::sock_filter { code: code as u16, jt: yes, jf: no, k };
+    // The number of a system call is at the beginning of what is given.
+    let mut program = [
+        insn(libc::BPF_LD | libc::BPF_W | libc::BPF_ABS, 0, 0, 0),
+        insn(libc::BPF_JMP | libc::BPF_JEQ | libc::BPF_K, 0, 1, libc::SYS_getppid as u32),
+        insn(libc::BPF_RET | libc::BPF_K, 0, 0, libc::SECCOMP_RET_TRAP),
+        insn(libc::BPF_RET | libc::BPF_K, 0, 0, libc::SECCOMP_RET_ALLOW),
+    ];
+    let program = libc::sock_fprog { len: 4, filter: program.as_mut_ptr() };
+    // SAFETY: the structures are filled in as far as they are read; the handler is a function.
+    unsafe {
+        let mut action: libc::sigaction = std::mem::zeroed();
+        action.sa_sigaction = handle as *const () as usize;
+        action.sa_flags = libc::SA_SIGINFO;
+        assert_eq!(libc::sigaction(libc::SIGSYS, &raw const action, std::ptr::null_mut()), 0);
+        assert_eq!(libc::prctl(libc::PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0), 0);
+        let mode = libc::SECCOMP_MODE_FILTER;
+        assert_eq!(libc::prctl(libc::PR_SET_SECCOMP, mode, &raw const program), 0);
+    }
 }
 
 fn in_child(body: impl FnOnce()) {

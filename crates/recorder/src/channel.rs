@@ -107,6 +107,8 @@ impl Channel {
         };
         let names = StreamNames::new(&settings.name, class);
         let filters = Filters::of_slot(home, &slot, filters_word, &layout.control_area());
+        // Also for whoever comes after a recorder that was killed.
+        filters.leave(slot.session());
         let mut channel = Self::assemble(home, slot, layout, names, !settings.buffers.whole);
         channel.filters = filters;
         channel.filters.expect(&settings.expected);

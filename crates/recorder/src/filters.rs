@@ -155,7 +155,7 @@ impl Filters {
         let session = slot.session();
         if list.is_empty() {
             if session.flags.load(Ordering::Relaxed) & flag::FILTERED != 0 {
-                withdraw(session);
+                withdraw(session, self.area);
             }
         } else {
             let block = encoded(&list).ok_or_else(too_large)?;
@@ -302,12 +302,12 @@ fn publish(window: &Window, session: &Session, place: u64, block: &[u8]) {
     slot::raise_generation(session);
 }
 
-/// Takes the last block out of force.
-fn withdraw(session: &Session) {
+/// Takes the last block out of force; the word says where the memory is.
+fn withdraw(session: &Session, area: Option<u64>) {
     // ORDERING: SeqCst, as in `publish`. First the flag: nobody finds it without a block.
     session.flags.fetch_and(!flag::FILTERED, Ordering::SeqCst);
     // ORDERING: Release, as in `publish`.
-    session.filters.store(0, Ordering::Release);
+    session.filters.store(area.map_or(0, |area| filters_word(area, 0)), Ordering::Release);
     slot::raise_generation(session);
 }
 
@@ -379,7 +379,7 @@ mod tests {
         /// The block, as an agent copies it: where it is, and its bytes.
         fn block(&self) -> Option<(u64, Vec<u8>)> {
             let word = self.slot.session().filters.load(Ordering::Acquire);
-            let (place, size) = filters_place(word)?;
+            let (place, size) = filters_place(word).filter(|(_, size)| *size > 0)?;
             let words = words_at(self.home.window(), place, size);
             let bytes = words.flat_map(|word| word.load(Ordering::Relaxed).to_ne_bytes());
             Some((place, bytes.take(size).collect()))

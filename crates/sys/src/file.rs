@@ -32,6 +32,14 @@ impl Status {
     }
 }
 
+/// Whether RLIMIT_FSIZE allows files of so many bytes.
+fn may_be_as_long_as(bytes: u64) -> Result<(), Errno> {
+    let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
+    // SAFETY: `limit` is ours.
+    let known = unsafe { libc::getrlimit(libc::RLIMIT_FSIZE, &mut limit) } == 0;
+    if known && bytes > limit.rlim_cur { Err(Errno(libc::EFBIG)) } else { Ok(()) }
+}
+
 impl Fd {
     /// open(2) with these flags (O_CLOEXEC added) and mode.
     pub fn open(path: &CStr, flags: i32, mode: u32) -> Result<Self, Errno> {
@@ -62,13 +70,14 @@ impl Fd {
     /// fallocate(2): backs `[offset, offset + bytes)` with memory and makes the file that long.
     /// EFBIG where RLIMIT_FSIZE does not allow it; the kernel would send SIGXFSZ, which kills.
     pub fn allocate(&self, offset: u64, bytes: u64) -> Result<(), Errno> {
-        let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
-        // SAFETY: `limit` is ours.
-        let known = unsafe { libc::getrlimit(libc::RLIMIT_FSIZE, &mut limit) } == 0;
-        if known && offset.saturating_add(bytes) > limit.rlim_cur {
-            return Err(Errno(libc::EFBIG));
-        }
+        may_be_as_long_as(offset.saturating_add(bytes))?;
         self.fallocate(0, offset, bytes)
+    }
+
+    /// ftruncate(2), to make the file so long, without memory behind it. EFBIG as above.
+    pub fn lengthen(&self, bytes: u64) -> Result<(), Errno> {
+        may_be_as_long_as(bytes)?;
+        self.shorten(bytes)
     }
 
     /// fallocate(2): gives the memory of `[offset, offset + bytes)` back; it reads as zero then.

@@ -229,11 +229,9 @@ pub fn executable(bytes: usize) -> Option<(*mut u8, *mut u8)> {
         (fd >= 0).then(|| Fd::adopt(fd))
     };
     let fd = create(libc::MFD_CLOEXEC | MFD_EXEC).or_else(|| create(libc::MFD_CLOEXEC))?;
+    fd.lengthen(bytes as u64).ok()?;
     // SAFETY: the descriptor is ours; new mappings touch nothing of ours.
     unsafe {
-        if libc::ftruncate(fd.raw(), bytes as libc::off_t) != 0 {
-            return None;
-        }
         let map = |protection| {
             let flags = libc::MAP_SHARED | libc::MAP_NORESERVE;
             let at = libc::mmap(core::ptr::null_mut(), bytes, protection, flags, fd.raw(), 0);
@@ -249,5 +247,39 @@ pub fn executable(bytes: usize) -> Option<(*mut u8, *mut u8)> {
             });
         }
         kept.map(|written| (written.cast(), executed.cast()))
+    }
+}
+
+/// Maps zeros of this process's own at `at`, where it has nothing mapped, or something that it does
+/// not need any more. If that cannot be, nothing has changed.
+///
+/// # Safety
+/// Nobody needs what is mapped there.
+pub unsafe fn put_zeros(at: *mut u8, bytes: usize) {
+    let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE | libc::MAP_FIXED;
+    // SAFETY: by contract.
+    unsafe { libc::mmap(at.cast(), bytes, WRITABLE, flags, -1, 0) };
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Who may have no file of that size has no such memory, and lives (SIGXFSZ would kill).
+    #[test]
+    fn memory_that_is_executed_is_a_file_of_a_size_that_is_allowed() {
+        // SAFETY: the child makes system calls only, and ends by one.
+        let status = unsafe {
+            let child = libc::fork();
+            if child == 0 {
+                let limit = libc::rlimit { rlim_cur: 4096, rlim_max: 4096 };
+                let is_set = libc::setrlimit(libc::RLIMIT_FSIZE, &limit) == 0;
+                libc::_exit(i32::from(!is_set || executable(8192).is_some()));
+            }
+            let mut status = 0;
+            assert_eq!(libc::waitpid(child, &raw mut status, 0), child);
+            status
+        };
+        assert_eq!(status, 0, "the child's end");
     }
 }

@@ -8,6 +8,7 @@ use core::sync::atomic::{AtomicPtr, Ordering};
 
 use trackway_jit::frame::{Entry, Fill};
 
+use super::link;
 use super::store::{self, PARTS};
 
 /// Room for code in each part, in bytes.
@@ -24,7 +25,7 @@ pub(crate) fn prepare() {
     let mapped = trackway_sys::memory::executable(PARTS * PART_BYTES);
     let Some((written, executed)) = mapped else { return };
     // SAFETY: the handler may run at any time; it is never taken away, nor is this library.
-    unsafe { libc::pthread_atfork(Some(before_fork), None, None) };
+    unsafe { libc::pthread_atfork(Some(before_fork), None, Some(in_fork_child)) };
     EXECUTED.store(executed, Ordering::Relaxed);
     WRITTEN.store(written, Ordering::Relaxed);
 }
@@ -35,6 +36,16 @@ pub(crate) fn prepare() {
 unsafe extern "C" fn before_fork() {
     if crate::thread::is_in_filter() {
         store::pin();
+    }
+}
+
+/// A handler that has interrupted who makes a link may fork, too. In the child, which does not have
+/// what he writes through, it is memory of the child's own.
+unsafe extern "C" fn in_fork_child() {
+    let written = WRITTEN.load(Ordering::Relaxed);
+    if link::is_interrupted() && !written.is_null() {
+        // SAFETY: a fork child has nothing there.
+        unsafe { trackway_sys::memory::put_zeros(written, PARTS * PART_BYTES) };
     }
 }
 

@@ -21,6 +21,7 @@ use trackway_window::Window;
 use super::plan::{Filter, Plan, Step};
 use super::store::{NoRoom, Store};
 use super::{Link, Says, cells, code, place_of};
+use crate::decision::PROCESS;
 use crate::home::Home;
 use crate::{known, thread};
 
@@ -46,6 +47,11 @@ pub(super) enum Failure {
 
 /// Who is at it: the address of his thread's line; 0: nobody.
 static HOLDER: AtomicUsize = AtomicUsize::new(0);
+/// How often anybody was.
+static TURNS: AtomicU64 = AtomicU64::new(0);
+/// The turn for whose end somebody has waited in vain. Nobody else does: it may never come, where a
+/// signal handler has jumped out of the middle.
+static ENDLESS: AtomicU64 = AtomicU64::new(0);
 static LINKER: Shared = Shared(UnsafeCell::new(Linker::new()));
 
 struct Shared(UnsafeCell<Linker>);
@@ -67,13 +73,21 @@ impl Lock {
             // ORDERING: Acquire pairs with the Release in `drop`.
             let taken = HOLDER.compare_exchange(0, ours, Ordering::Acquire, Ordering::Relaxed);
             match taken {
-                Ok(_) => return Ok(Self),
+                Ok(_) => {
+                    TURNS.fetch_add(1, Ordering::Relaxed);
+                    return Ok(Self);
+                }
                 // A signal handler does not wait for what it has interrupted.
                 Err(holder) if holder == ours => return Err(Failure::Busy),
                 Err(_) => {}
             }
-            let now_ns = trackway_sys::clock::monotonic_ns();
+            let (turn, now_ns) =
+                (TURNS.load(Ordering::Relaxed), trackway_sys::clock::monotonic_ns());
+            if ENDLESS.load(Ordering::Relaxed) == turn {
+                return Err(Failure::Busy);
+            }
             if now_ns.saturating_sub(*begin_ns.get_or_insert(now_ns)) > PATIENCE_NS {
+                ENDLESS.store(turn, Ordering::Relaxed);
                 return Err(Failure::Busy);
             }
             core::hint::spin_loop();
@@ -93,12 +107,21 @@ impl Drop for Lock {
     }
 }
 
+/// Whether the calling thread is at it: then this is a signal handler.
+pub(super) fn is_interrupted() -> bool {
+    HOLDER.load(Ordering::Relaxed) == thread::current().addr()
+}
+
 /// Forgets in a fork child what threads were at that it does not have.
 pub(super) fn forget() {
-    // SAFETY: whoever held it is not here, or, if this is a signal handler that has forked, finds
-    // what he was making gone: no link leads to it.
-    unsafe { (*LINKER.0.get()).forget() };
     cells::forget();
+    if is_interrupted() {
+        // A handler has forked, and this thread goes on there afterwards. What it makes is for
+        // a decision of its parent's, which nobody asks for here.
+        return;
+    }
+    // SAFETY: whoever held it is not here.
+    unsafe { (*LINKER.0.get()).forget() };
     // ORDERING: Release pairs with the Acquire in `Lock::take`.
     HOLDER.store(0, Ordering::Release);
 }
@@ -183,7 +206,7 @@ impl Linker {
             return Ok(());
         }
         self.copied = (0, 0, 0);
-        let session = window.session(session);
+        let (session, moves) = (window.session(session), PROCESS.moves());
         // ORDERING: Acquire pairs with the recorder's Release: the block's bytes are there.
         let place = filters_place(session.filters.load(Ordering::Acquire));
         let (offset, bytes) = place.unwrap_or((0, 0));
@@ -200,7 +223,8 @@ impl Linker {
         // ORDERING: Acquire keeps the bytes before the look at the generation: a block is written
         // over only after the generation was raised past it.
         fence(Ordering::Acquire);
-        if session.generation.load(Ordering::Relaxed) != generation {
+        // Nor has the process been elsewhere meanwhile, with zeros in the window's place.
+        if session.generation.load(Ordering::Relaxed) != generation || PROCESS.moves() != moves {
             return Err(Failure::Stale);
         }
         (self.copied, self.copied_bytes) = (which, bytes);
@@ -359,7 +383,14 @@ impl Maker<'_> {
         alternative: &Alternative<'_>,
     ) -> Result<Option<*const Filter>, NoRoom> {
         let key = [id, hash_of(alternative)];
-        if let Some(filter) = self.store.filters().find(|filter| filter.key == key) {
+        let slots = alternative.needs_count();
+        // (Not code of its parent, in a child that was forked in the middle of a link.)
+        let is_it = |filter: &&Filter| {
+            filter.key == key
+                && filter.slots == slots
+                && (filter.entry.is_none() || code::is_there())
+        };
+        if let Some(filter) = self.store.filters().find(is_it) {
             self.interprets |= filter.entry.is_none();
             return Ok(Some(filter));
         }
@@ -369,7 +400,6 @@ impl Maker<'_> {
             time_ns,
             random,
         );
-        let slots = alternative.needs_count();
         let (programs, programs_count) = (core::ptr::null(), 0);
         let next = core::ptr::null();
         let mut filter =
