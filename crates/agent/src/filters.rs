@@ -245,7 +245,7 @@ pub(crate) unsafe fn judge_slowly(
         // ORDERING: Acquire, as in `judge`.
         let mut link = Link(place.load(Ordering::Acquire));
         if !link.is_of(number) {
-            match link::link(home, (session, generation), event, number) {
+            match link::link(home, (session, generation), event, (number, stamp)) {
                 Ok(made) => link = made,
                 Err(link::Failure::Stale) => return Verdict::Stale,
                 Err(link::Failure::Busy | link::Failure::NoRoom) => return Verdict::Lost,

@@ -127,18 +127,23 @@ pub(super) fn forget() {
 }
 
 /// The link of an event in a session, of this generation, for the decision about it that has this
-/// number: one that was made meanwhile, or a new one.
+/// number, in the process of this stamp: one that was made meanwhile, or a new one.
 #[cold]
 #[inline(never)]
 pub(super) fn link(
     home: &'static Home,
     (session, generation): (usize, u64),
     event: usize,
-    decision: u32,
+    (decision, stamp): (u32, u64),
 ) -> Result<Link, Failure> {
     let window = home.window().ok_or(Failure::Stale)?;
     let place = place_of(session, event);
     let mut lock = Lock::take()?;
+    // A signal handler may have forked before, and this be the child, which has not settled: from
+    // here on it would find who it has interrupted (see `forget`).
+    if PROCESS.stamp() != stamp {
+        return Err(Failure::Busy);
+    }
     let link = Link(place.load(Ordering::Relaxed));
     if link.is_of(decision) {
         return Ok(link);
