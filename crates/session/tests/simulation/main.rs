@@ -23,7 +23,7 @@ use mistakes::Mistake;
 use world::{Facts, World};
 
 /// Histories, unless told otherwise.
-const RUNS: u64 = 2000;
+const RUNS: u64 = 60000;
 /// Lines of a history that are printed where it fails.
 const LINES: usize = 50;
 
