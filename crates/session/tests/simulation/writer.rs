@@ -6,7 +6,7 @@ use crate::window::{CPUS, EVENTS, Emission, Life, Record, SLOTS, State};
 use crate::world::World;
 
 /// How far a record follows sessions that were replaced, as in the agent.
-const SUCCESSORS_MAX: usize = 4;
+const SUCCESSORS_MAX: usize = SLOTS;
 /// How often a sequence is restarted before the record goes by claim, as in the agent.
 const RESTARTS_MAX: usize = 16;
 /// How often a constructor decides anew, as in the window.
