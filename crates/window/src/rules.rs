@@ -17,14 +17,14 @@
 //!
 //! **Why no event is lost meanwhile.** A word does not say since when a bit is in it, nor in which
 //! life of the slot it was set. A library may be stopped between what it reads and its exchange for
-//! any time; what it then finds to be the same may have been something else in between, and slot and
-//! rules may be others. Whatever it looks at first, it may be stopped behind that. So it does
+//! any time; what it then finds to be the same may have been something else in between, and slot
+//! and rules may be others. Whatever it looks at first, it may be stopped behind that. So it does
 //! nothing that would be wrong of a later life: a bit too many makes records that nobody asked for,
 //! until the recorder has looked; one that is missing loses records, which nobody counts. Hence the
-//! invariant: *once a bit is on that the rules of its slot select, it stays on until the recorder of
-//! that slot decides otherwise.* It follows from who clears bits alone, whatever is read by whom, and
-//! when. (Even a bit that a library has set itself, a moment before, and knows to be wrong is not its
-//! own any more: the recorder may have found it set, and been content.)
+//! invariant: *once a bit is on that the rules of its slot select, it stays on until the recorder
+//! of that slot decides otherwise.* It follows from who clears bits alone, whatever is read by
+//! whom, and when. (Even a bit that a library has set itself, a moment before, and knows to be
+//! wrong is not its own any more: the recorder may have found it set, and been content.)
 //!
 //! This ends: a library says something at most once for each event and slot, and a recorder that
 //! looks says nothing. A library need not wait for rules that are being rewritten, because who
@@ -36,15 +36,15 @@
 //! not what was loaded. Had the recorder changed the word before the load, what it decided before
 //! that would have been read (Acquire); if it changes it afterwards, the exchange fails, and all is
 //! decided anew. So a library that has slept cannot set a session's bit beside that of the
-//! successor, to which the recorder has moved the event meanwhile; and where the bit of a predecessor
-//! is in the word, it sets none beside it, and says so. That may be one that was set behind the
-//! recorder's back, after it had looked for bits to move: then [`Window::apply_rules`] moves it, by
-//! one exchange. (Who finds a word that is the same *again* may set a second bit after all. An event
-//! can be recorded twice until the recorder has looked at it.)
+//! successor, to which the recorder has moved the event meanwhile; and where the bit of a
+//! predecessor is in the word, it sets none beside it, and says so. That may be one that was set
+//! behind the recorder's back, after it had looked for bits to move: then [`Window::apply_rules`]
+//! moves it, by one exchange. (Who finds a word that is the same *again* may set a second bit after
+//! all. An event can be recorded twice until the recorder has looked at it.)
 //!
-//! **Bits of what has ended.** The recorder has cleared them, twice, and looks no more. Who has slept
-//! through that may set one, and leaves it there. Sites then pay for nothing until the slot is taken
-//! anew; so it is with who is killed between setting a bit and looking again.
+//! **Bits of what has ended.** The recorder has cleared them, twice, and looks no more. Who has
+//! slept through that may set one, and leaves it there. Sites then pay for nothing until the slot
+//! is taken anew; so it is with who is killed between setting a bit and looking again.
 //!
 //! **The rules' bytes** stand under a sequence count, `rules_revision`: odd while they change. A
 //! reader copies them between two looks at the same even number.
@@ -202,7 +202,7 @@ impl Window {
             let is_replaced = wanted != 0 && word & self.predecessors(standing.target) != 0;
             let into = if is_replaced { word } else { word | wanted };
             if into == word {
-                if (ours | wanted) & !(word & wanted) != 0 {
+                if (word ^ wanted) & (ours | wanted) != 0 {
                     break;
                 }
                 return wanted != 0;

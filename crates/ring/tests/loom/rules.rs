@@ -142,7 +142,7 @@ impl Table {
                 _ => word | wanted,
             };
             if into == word {
-                let is_right = (ours | wanted) & !(word & wanted) == 0;
+                let is_right = (word ^ wanted) & (ours | wanted) == 0;
                 if !is_right && wrong != Wrong::Untold {
                     self.news.store(1, Ordering::Release);
                 }

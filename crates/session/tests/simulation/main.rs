@@ -24,8 +24,8 @@ use world::{Facts, World};
 
 /// Histories, unless told otherwise.
 const RUNS: u64 = 2000;
-/// Histories in which each mistake must be seen: some need a thread that sleeps through two lives of
-/// a slot.
+/// Histories in which each mistake must be seen: some need a thread that sleeps through two lives
+/// of a slot.
 const MISTAKEN_RUNS: u64 = 10_000;
 /// Lines of a history that are printed where it fails.
 const LINES: usize = 50;
