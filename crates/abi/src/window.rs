@@ -80,7 +80,8 @@ pub struct Header {
     pub arena_used: AtomicU32,
     /// Events that found no slot or no room for their description.
     pub events_refused: AtomicU32,
-    /// Raised when an event was added, so that a recorder need not look at the whole table.
+    /// Raised when an event was added, or a library has left the bit of one to its recorder, so
+    /// that recorders need not look at the whole table otherwise.
     pub events_revision: AtomicU32,
     /// One past the highest slot of the event table ever used.
     pub events_used: AtomicU32,

@@ -34,8 +34,9 @@ const RESTARTS_MAX: usize = 16;
 const CLAIMS_MAX: usize = 4 * CLAIM_REGIONS_PER_CPU;
 /// How many claim regions of CPUs that have memory from the start it tries after them.
 const SPARES_MAX: usize = 4 * CLAIM_REGIONS_PER_CPU;
-/// How far a record follows sessions that were replaced while it was on its way.
-const SUCCESSORS_MAX: usize = 4;
+/// How far a record follows sessions that were replaced while it was on its way: as far as there
+/// are slots, because a thread that is stopped may come back any number of replacements later.
+const SUCCESSORS_MAX: usize = SESSIONS_MAX;
 
 /// Where session `index`'s generation is, in a window mapped at `base`.
 #[inline(always)]

@@ -1,5 +1,6 @@
 //! Rules that change while events are described, as `trackway_window`'s `rules` has it: whatever
-//! the order of things, an event's bit is at the end what the last rules say.
+//! the order of things, an event's bit is what the last rules say once the recorder has looked at
+//! what libraries tell it, and a bit that the rules select is never off meanwhile.
 //!
 //! A model of the protocol, not of that code, which lives above this crate.
 
@@ -23,18 +24,20 @@ enum Wrong {
     Torn,
     /// The number is odd too late: the bytes may be seen before it.
     OddLate,
-    /// Who clears its bit again does not look whether that is still right.
-    NotAfterClearing,
+    /// A library takes a bit back that it has set, where it finds it wrong.
+    TakenBack,
+    /// It moves a bit to the heir.
+    MovedByOthers,
+    /// It leaves a bit that is wrong, and tells nobody.
+    Untold,
+    /// The recorder sets the heir's bit beside one that was set behind its back.
+    LateLeft,
     /// The heir's bit is set beside the old one.
     Beside,
     /// What was decided is done to whatever the word is by then.
     Blindly,
     /// The word is loaded without Acquire: what decides may be older than it.
     LoadedRelaxed,
-    /// A bit that was set for a session that has ended meanwhile is left.
-    EndedLeft,
-    /// One that was set for the heir of such a session, too, and it may not want it.
-    HeirLeft,
 }
 
 /// Slots.
@@ -68,19 +71,6 @@ impl Standing {
     fn is_settled(&self) -> bool {
         !self.has_ended && self.revision & 1 == 0
     }
-
-    /// Bits that must not be set where `wanted` is.
-    fn cleared(&self, slot: usize, ours: u32, wanted: u32, wrong: Wrong) -> u32 {
-        let own = 1 << slot;
-        if self.revision & 1 != 0 {
-            return 0;
-        }
-        if self.has_ended {
-            return if wrong == Wrong::EndedLeft { 0 } else { ours & own };
-        }
-        let is_heirs = wanted & !own != 0 && wrong != Wrong::Beside;
-        ours & !wanted | if is_heirs { own } else { 0 }
-    }
 }
 
 impl Session {
@@ -101,6 +91,8 @@ struct Table {
     event_is_ready: AtomicU32,
     sessions: [Session; 2],
     enabled: AtomicU32,
+    /// `events_revision`.
+    news: AtomicU32,
 }
 
 impl Table {
@@ -128,35 +120,37 @@ impl Table {
         self.event_is_ready.store(1, Ordering::Release);
         fence(Ordering::SeqCst);
         for slot in [SESSION, HEIR] {
-            self.enable_if_selected(slot, wrong);
+            assert!(self.enable_if_selected(slot, 0, TRIES_MAX, wrong), "more tries than changes");
         }
     }
 
-    fn enable_if_selected(&self, mut slot: usize, wrong: Wrong) {
-        // The bit that it has set, and those that it has cleared of other slots.
-        let (mut ours, mut owed) = (0_u32, 0_u32);
+    /// The bit that it has set before may be `ours`. Whether it was through with it in so many
+    /// `tries`.
+    fn enable_if_selected(&self, slot: usize, mut ours: u32, tries: usize, wrong: Wrong) -> bool {
         let is_relaxed = wrong == Wrong::LoadedRelaxed;
         let load = if is_relaxed { Ordering::Relaxed } else { Ordering::Acquire };
-        for _ in 0..TRIES_MAX {
+        for _ in 0..tries {
             let word = self.enabled.load(load);
             let standing = self.standing(slot);
             let Some(wanted) = self.wanted(slot, &standing, wrong) else { continue };
-            let cleared = standing.cleared(slot, ours, wanted, wrong);
-            let into = word & !cleared | wanted;
+            let late = if wanted == 0 { 0 } else { word & self.predecessors(standing.target) };
+            let into = match wrong {
+                Wrong::Beside => word | wanted,
+                Wrong::MovedByOthers if wanted != 0 => word & !late | wanted,
+                Wrong::TakenBack => word & !(ours & !wanted) | wanted,
+                _ if late != 0 => word,
+                _ => word | wanted,
+            };
             if into == word {
-                let is_settled = standing.is_settled() || wrong == Wrong::HeirLeft;
-                ours = if is_settled { 0 } else { ours & !(1 << slot) };
-                let among = if ours != 0 { ours } else { owed };
-                if among == 0 {
-                    return;
+                let is_right = (word ^ wanted) & (ours | wanted) == 0;
+                if !is_right && wrong != Wrong::Untold {
+                    self.news.store(1, Ordering::Release);
                 }
-                slot = among.trailing_zeros() as usize;
-                owed &= !(1 << slot);
-                continue;
+                return true;
             }
             let (success, failure) = (Ordering::AcqRel, Ordering::Relaxed);
             let is_changed = if wrong == Wrong::Blindly {
-                let next = |word| Some(word & !cleared | wanted);
+                let next = |now| Some(now & !(word & !into) | into & !word);
                 self.enabled.fetch_update(success, failure, next).is_ok()
             } else {
                 self.enabled.compare_exchange(word, into, success, failure).is_ok()
@@ -164,17 +158,24 @@ impl Table {
             if !is_changed {
                 continue;
             }
-            let has_cleared = ours & !into != 0;
-            ours = ours & into | into & !word;
-            owed |= word & !into & !(1 << slot);
-            if wrong == Wrong::NotAgain || wrong == Wrong::NotAfterClearing && has_cleared {
-                return;
+            ours = (ours | wanted) & into;
+            if wrong == Wrong::NotAgain {
+                return true;
             }
             if wrong != Wrong::LibraryUnfenced {
                 fence(Ordering::SeqCst);
             }
         }
-        panic!("more tries than changes");
+        false
+    }
+
+    /// The bit of the slot that names this one as its successor.
+    fn predecessors(&self, slot: usize) -> u32 {
+        let session = &self.sessions[SESSION];
+        let precedes = slot == HEIR
+            && session.successor.load(Ordering::Relaxed) == 1
+            && session.has_ended.load(Ordering::Relaxed) == 0;
+        if precedes { OLD } else { 0 }
     }
 
     /// The bit that there must be; `None` if the rules are being rewritten at this moment.
@@ -207,10 +208,33 @@ impl Table {
             fence(Ordering::SeqCst);
         }
         if wanted && self.event_is_ready.load(Ordering::Acquire) == 1 {
-            self.enabled.fetch_or(bit, Ordering::AcqRel);
+            let late = if wrong == Wrong::LateLeft { 0 } else { self.predecessors(slot) };
+            let next = |word| Some(word & !late | bit);
+            let _ = self.enabled.fetch_update(Ordering::AcqRel, Ordering::Relaxed, next);
         } else if !wanted && self.enabled.load(Ordering::Relaxed) & bit != 0 {
             self.enabled.fetch_and(!bit, Ordering::Relaxed);
         }
+    }
+
+    /// The recorder looks at the event because it was told to.
+    fn look(&self, wrong: Wrong) {
+        if self.news.load(Ordering::Acquire) == 0 {
+            return;
+        }
+        for slot in [SESSION, HEIR] {
+            let standing = self.standing(slot);
+            if !standing.has_ended && standing.target == slot {
+                let wanted = self.wanted(slot, &standing, wrong);
+                self.apply(slot, wanted.is_some_and(|bits| bits != 0), wrong);
+            }
+        }
+    }
+
+    /// Bits of sessions that have not ended: who has slept through an end may have left some.
+    fn bits(&self) -> u32 {
+        let has_ended = |slot: usize| self.sessions[slot].has_ended.load(Ordering::Acquire) != 0;
+        let ended = u32::from(has_ended(SESSION)) * OLD | u32::from(has_ended(HEIR)) * NEW;
+        self.enabled.load(Ordering::Acquire) & !ended
     }
 
     /// The recorder: `move_event`.
@@ -236,7 +260,28 @@ fn meeting(selects: u32, expected: u32, wrong: Wrong, recorder: Work) -> impl Fn
         };
         recorder(&table, wrong);
         library.join().unwrap();
-        assert_eq!(table.enabled.load(Ordering::Acquire), expected, "a wrong bit");
+        table.look(wrong);
+        assert_eq!(table.bits(), expected, "a wrong bit");
+    }
+}
+
+/// A library describes an event that is on, because the rules select it, or because it has just set
+/// the bit for rules of before, and is stopped for good behind its exchange; once the recorder has
+/// worked, the bit is `on`, and that does not change.
+fn staying(selects: u32, on: u32, wrong: Wrong, recorder: Work) -> impl Fn() + Send + Sync {
+    move || {
+        let table = Arc::new(Table::new(selects));
+        table.event_is_ready.store(1, Ordering::Relaxed);
+        table.enabled.store(OLD, Ordering::Relaxed);
+        let library = {
+            let table = Arc::clone(&table);
+            let ours = if selects == 1 { 0 } else { OLD };
+            thread::spawn(move || table.enable_if_selected(SESSION, ours, 1, wrong))
+        };
+        recorder(&table, wrong);
+        assert_eq!(table.enabled.load(Ordering::Acquire) & on, on, "a bit is off");
+        library.join().unwrap();
+        assert_eq!(table.enabled.load(Ordering::Acquire) & on, on, "a bit was taken away");
     }
 }
 
@@ -260,6 +305,7 @@ fn passing(before: u32, wrong: Wrong, recorder: Work) -> impl Fn() + Send + Sync
         recorder(&table, wrong);
         library.join().unwrap();
         site.join().unwrap();
+        table.look(wrong);
         assert_eq!(table.enabled.load(Ordering::Acquire), NEW, "a wrong bit");
     }
 }
@@ -302,6 +348,13 @@ fn succeed(table: &Table, wrong: Wrong) {
     table.apply(HEIR, true, wrong);
 }
 
+/// The old bit was set when the recorder had looked for bits to move.
+fn succeed_behind_its_back(table: &Table, wrong: Wrong) {
+    table.sessions[SESSION].successor.store(1, Ordering::Relaxed);
+    table.set_rules(HEIR, 1, wrong);
+    table.apply(HEIR, true, wrong);
+}
+
 fn succeed_and_end(table: &Table, wrong: Wrong) {
     succeed(table, wrong);
     end(table, wrong);
@@ -310,6 +363,16 @@ fn succeed_and_end(table: &Table, wrong: Wrong) {
 fn select_and_succeed(table: &Table, wrong: Wrong) {
     select(table, wrong);
     succeed(table, wrong);
+}
+
+/// A session with a successor ends, and another one takes its slot.
+fn begin_anew(table: &Table, wrong: Wrong) {
+    let session = &table.sessions[SESSION];
+    session.successor.store(1, Ordering::Relaxed);
+    end(table, wrong);
+    session.successor.store(0, Ordering::Relaxed);
+    session.has_ended.store(0, Ordering::Release);
+    table.apply(SESSION, true, wrong);
 }
 
 /// The successor is given other rules as soon as it is alone.
@@ -342,12 +405,34 @@ fn a_successor_has_every_bit() {
 fn a_site_finds_one_bit_or_the_other() {
     holds(passing(1, Wrong::Nothing, succeed));
     holds(passing(0, Wrong::Nothing, select_and_succeed));
+    holds(passing(1, Wrong::Nothing, succeed_behind_its_back));
 }
 
 #[test]
-fn what_has_ended_leaves_no_bit() {
+fn a_session_that_ended_leaves_its_successor_what_that_ones_rules_say() {
     holds(meeting(1, 0, Wrong::Nothing, end));
     holds(meeting(1, 0, Wrong::Nothing, succeed_and_deselect));
+}
+
+#[test]
+fn a_bit_that_is_on_stays_on() {
+    holds(staying(1, OLD, Wrong::Nothing, deselect_and_select));
+    holds(staying(0, OLD, Wrong::Nothing, select));
+    holds(staying(1, OLD, Wrong::Nothing, pause_and_go_on));
+    holds(staying(1, NEW, Wrong::Nothing, succeed));
+    holds(staying(1, OLD, Wrong::Nothing, begin_anew));
+}
+
+#[test]
+fn a_bit_that_is_taken_away_is_caught() {
+    fails(staying(0, OLD, Wrong::TakenBack, select));
+    fails(staying(1, OLD, Wrong::MovedByOthers, begin_anew));
+}
+
+#[test]
+fn a_wrong_bit_that_nobody_is_told_of_is_caught() {
+    fails(meeting(1, 0, Wrong::Untold, deselect));
+    fails(meeting(1, 0, Wrong::Untold, pause));
 }
 
 #[test]
@@ -355,21 +440,13 @@ fn two_bits_at_once_are_caught() {
     fails(passing(1, Wrong::Beside, succeed));
     fails(passing(0, Wrong::Blindly, select_and_succeed));
     fails(passing(0, Wrong::LoadedRelaxed, select_and_succeed));
-}
-
-#[test]
-fn a_bit_of_what_has_ended_is_caught() {
-    fails(meeting(1, 0, Wrong::EndedLeft, end));
-    fails(meeting(1, 0, Wrong::HeirLeft, succeed_and_deselect));
+    fails(passing(1, Wrong::LateLeft, succeed_behind_its_back));
 }
 
 #[test]
 fn a_missing_second_look_is_caught() {
     fails(meeting(1, 0, Wrong::NotAgain, deselect));
     fails(meeting(1, 0, Wrong::NotAgain, pause));
-    fails(meeting(1, NEW, Wrong::NotAgain, succeed));
-    fails(meeting(1, OLD, Wrong::NotAfterClearing, deselect_and_select));
-    fails(meeting(1, OLD, Wrong::NotAfterClearing, pause_and_go_on));
 }
 
 #[test]

@@ -20,10 +20,11 @@ pub(crate) struct LifeFacts {
     /// What was committed, by region, since it was cleared.
     pub(crate) committed: [Vec<Record>; REGIONS],
     pub(crate) discarded: u64,
-    /// Whether it can record an event of a process, and when it last could: there may be no record
-    /// without.
-    may: [[bool; PROCESSES]; EVENTS],
-    could_at: [[u64; PROCESSES]; EVENTS],
+    /// Whether it can record an event, and whether a process can record in it, and when they last
+    /// could: there may be no record without both, though a thread that sleeps between the word and
+    /// its decision finds them at two moments.
+    means: Could<EVENTS>,
+    takes: Could<PROCESSES>,
     /// Nothing is promised of its records: somebody wrote over it, or a thread was stopped with a
     /// claim on it for longer than anybody waits, or it was being cleared when its recorder died.
     pub(crate) is_tainted: bool,
@@ -69,6 +70,8 @@ pub(crate) struct Ledger {
     tainted: Vec<usize>,
     /// Bits that a program which died while it described an event may have left wrong.
     left: Vec<(usize, Life)>,
+    /// Bits that a constructor has left to the recorder, and told it so.
+    told: Vec<(usize, Life)>,
     /// Events whose word a constructor took for what it had read, where it was the same again: a
     /// bit does not say whose it is, nor since when.
     doubtful: Vec<usize>,
@@ -99,8 +102,8 @@ impl Ledger {
             overwrites,
             committed: Default::default(),
             discarded: 0,
-            may: Default::default(),
-            could_at: Default::default(),
+            means: Could::default(),
+            takes: Could::default(),
             is_tainted: self.tainted.contains(&session),
             is_clearing: false,
             is_complete: false,
@@ -126,6 +129,16 @@ impl Ledger {
         self.left.extend(life.map(|life| (event, life)));
     }
 
+    /// Bits that a constructor has set, knows to be wrong, and leaves to the recorder.
+    pub(crate) fn tell(&mut self, event: usize, life: Option<Life>) {
+        self.told.extend(life.map(|life| (event, life)));
+    }
+
+    /// Whether the recorder has been told of this bit, and has not been at it since.
+    pub(crate) fn is_told(&self, event: usize, life: Life) -> bool {
+        self.told.contains(&(event, life))
+    }
+
     /// An event may have two bits for one chain from here on.
     pub(crate) fn doubt(&mut self, event: usize) {
         self.doubtful.push(event);
@@ -140,12 +153,16 @@ impl Ledger {
     /// it.
     pub(crate) fn is_left_in(&self, event: usize, slot: usize) -> bool {
         let mut lives = self.lives.iter().enumerate().filter(|(_, life)| life.slot == slot);
-        lives.any(|(life, facts)| facts.is_tainted || self.is_left(event, life))
+        lives.any(|(life, facts)| {
+            facts.is_tainted || self.is_left(event, life) || self.is_told(event, life)
+        })
     }
 
     /// The recorder has made the bit right.
     pub(crate) fn settle(&mut self, event: usize, life: Option<Life>) {
-        self.left.retain(|&left| Some(left.1) != life || left.0 != event);
+        for wrong in [&mut self.left, &mut self.told] {
+            wrong.retain(|&(of, whose)| Some(whose) != life || of != event);
+        }
     }
 
     /// Takes note of who records what, at `now`.
@@ -171,12 +188,20 @@ impl Ledger {
             let facts = &mut self.lives[life];
             for (event, meant) in meant[facts.chain].iter_mut().enumerate() {
                 let bit = window.has_bit(event, index);
-                let is_unsure = in_hand(event, index) || self.left.contains(&(event, life));
+                let mut wrong = self.left.iter().chain(&self.told);
+                let is_unsure = in_hand(event, index) || wrong.any(|&of| of == (event, life));
+                // Also while it is stopped: who found the bit before it was cleared may sleep
+                // until it is started again.
+                facts.means.now[event] |=
+                    slot.selects[event] || bit && (slot.is_changing || is_unsure);
                 for (number, process) in processes.iter().enumerate() {
                     let takes = slot.processes.select(process.pid, process.executable);
-                    let is_left = bit && (slot.is_changing || is_unsure);
-                    facts.may[event][number] |= may_record(slot, event, takes, is_left);
-                    let is_sure = has_heir && takes && !slot.is_unpublished && !is_unsure;
+                    facts.takes.now[number] |=
+                        slot.is_unpublished || takes && slot.state == State::Active;
+                    // Whoever has it in hand: nobody but the recorder takes a bit away. Who was
+                    // killed while bits moved has left some between two slots.
+                    let is_cut_short = slot.is_left && slot.is_changing;
+                    let is_sure = has_heir && takes && !slot.is_unpublished && !is_cut_short;
                     if is_sure && slot.is_open() && slot.selects[event] {
                         meant[number] = Some(meant[number].unwrap_or(false) || bit);
                     }
@@ -234,7 +259,7 @@ impl Ledger {
         // of it the record comes to.
         let chain = self.lives[life].chain;
         let could = |of: &LifeFacts| {
-            of.chain == chain && (of.may[event][process] || of.could_at[event][process] >= since)
+            of.chain == chain && of.means.since(event, since) && of.takes.since(process, since)
         };
         if !self.lives[life].is_tainted && !self.lives.iter().any(could) {
             return Err(format!("life {life} has event {event}, which nobody asked it to record"));
@@ -269,15 +294,15 @@ impl Ledger {
     pub(crate) fn finish(&mut self, window: &Window, emission: Emission) -> Result<(), String> {
         let facts = &self.emissions[emission];
         // 0007: who slept while a slot that it had come to became another's cannot know.
-        let is_lost = self.doubtful.contains(&facts.event)
-            || facts.slots.iter().any(|&(slot, life)| window.slots[slot].life != life);
+        let is_lost = facts.slots.iter().any(|&(slot, life)| window.slots[slot].life != life);
+        let is_twice = is_lost || self.doubtful.contains(&facts.event);
         for chain in 0..self.chains.len() {
             if self.lives.iter().any(|life| life.chain == chain && life.is_tainted) {
                 continue;
             }
             let is_kin = |life: &&Life| self.lives[**life].chain == chain;
             let count = facts.outcomes.iter().filter(is_kin).count();
-            if count > 1 && !(is_lost && count <= facts.slots.len()) {
+            if count > 1 && !(is_twice && count <= facts.slots.len()) {
                 return Err(format!("emission {emission} is in chain {chain} {count} times"));
             }
             let due = &self.chains[chain];
@@ -326,11 +351,33 @@ impl EmissionFacts {
 impl LifeFacts {
     /// Before it is looked at anew: what it can record now it could until now.
     fn note(&mut self, now: u64) {
-        for event in 0..EVENTS {
-            for process in 0..PROCESSES {
-                if std::mem::take(&mut self.may[event][process]) {
-                    self.could_at[event][process] = now;
-                }
+        self.means.note(now);
+        self.takes.note(now);
+    }
+}
+
+/// Which of some can do something, and when each last could.
+#[derive(Debug)]
+struct Could<const COUNT: usize> {
+    now: [bool; COUNT],
+    last: [u64; COUNT],
+}
+
+impl<const COUNT: usize> Default for Could<COUNT> {
+    fn default() -> Self {
+        Self { now: [false; COUNT], last: [0; COUNT] }
+    }
+}
+
+impl<const COUNT: usize> Could<COUNT> {
+    fn since(&self, which: usize, time: u64) -> bool {
+        self.now[which] || self.last[which] >= time
+    }
+
+    fn note(&mut self, time: u64) {
+        for (now, last) in self.now.iter_mut().zip(&mut self.last) {
+            if std::mem::take(now) {
+                *last = time;
             }
         }
     }
@@ -338,14 +385,6 @@ impl LifeFacts {
 
 /// What a chain's rules select, by event and process, and whether its bit is set.
 type Meant = [[Option<bool>; PROCESSES]; EVENTS];
-
-/// Whether there may be records of an event in a slot, of a process that `takes` part, because of
-/// its rules or of a bit that `is_left`. Also while it is stopped: who found the bit before it was
-/// cleared may sleep until it is started again.
-fn may_record(slot: &Slot, event: usize, takes: bool, is_left: bool) -> bool {
-    let is_meant = slot.selects[event] || is_left;
-    is_meant && (slot.is_unpublished || takes && slot.state == State::Active)
-}
 
 impl Due {
     /// Once a bit is on, what its rules select is due for as long as they do, whatever becomes of

@@ -49,10 +49,16 @@ pub(crate) enum Mistake {
     SuccessorUnseen,
     /// It sets the successor's bit beside the old one.
     OldBitLeft,
-    /// It leaves the bit that it has set for a session that has ended meanwhile.
-    EndedNotLookedAt,
-    /// It does not look again at slots whose bits it has set or cleared from another one.
-    OthersNotLookedAt,
+    /// It takes a bit back that it has set: somebody may rely on it by now.
+    BitTakenBack,
+    /// It moves a bit to the successor: it may be another's by now.
+    BitMovedByOthers,
+    /// It leaves a bit that is wrong, and tells nobody.
+    WrongBitUntold,
+    /// The recorder does not look at what it is told of.
+    NewsUnseen,
+    /// The successor's bit is set beside one of its predecessor's that somebody has set late.
+    LateBitLeft,
     /// It sets a bit in whatever the word is by then.
     BitSetBlindly,
     // The machine, as if it did so: what it says and is told is changed on the way.
@@ -73,7 +79,7 @@ pub(crate) enum Mistake {
 }
 
 /// All of them.
-pub(crate) const ALL: [Mistake; 32] = {
+pub(crate) const ALL: [Mistake; 35] = {
     use Mistake::*;
     [
         MovedInTwoSteps,
@@ -98,8 +104,11 @@ pub(crate) const ALL: [Mistake; 32] = {
         RulesNotLookedAtAgain,
         SuccessorUnseen,
         OldBitLeft,
-        EndedNotLookedAt,
-        OthersNotLookedAt,
+        BitTakenBack,
+        BitMovedByOthers,
+        WrongBitUntold,
+        NewsUnseen,
+        LateBitLeft,
         BitSetBlindly,
         RefusedIsApplied,
         DoneIsRefused,

@@ -258,6 +258,16 @@ pub(crate) fn tick(class: u32) -> Script {
     Script { ops, ..Script::default() }
 }
 
+/// The steps of a look at all events, because there are news of some.
+pub(crate) fn look_at_events(classes: &[u32]) -> Script {
+    let apply = |class: &u32| {
+        let on = On::Class(*class);
+        (0..EVENTS).map(move |event| Op::Apply(on, event))
+    };
+    let ops = classes.iter().flat_map(apply).collect();
+    Script { ops, ..Script::default() }
+}
+
 /// What the recorder finds out when it compiles a filter.
 fn makes_no_sense(filter: &FilterSpec) -> bool {
     filter.to_string().contains("$ctx.nothing")
@@ -620,14 +630,36 @@ impl World {
         Came::Done
     }
 
-    /// Gives the event an id, and sets its bit; or clears it.
+    /// Gives the event an id, and sets its bit, where one of the slot's predecessor's is in place
+    /// of that; or clears it.
     fn apply(&mut self, index: usize, event: usize) {
+        let is_forgotten = self.mistake == Some(Mistake::LateBitLeft);
+        let late = if is_forgotten { 0 } else { self.predecessors(index) };
         let slot = &mut self.window.slots[index];
+        if slot.successor.is_some() {
+            return;
+        }
         let wanted = slot.is_open() && slot.selects[event] && self.window.is_ready[event];
         slot.has_id[event] |= wanted;
         let life = slot.life;
-        self.window.set_bit(event, index, wanted);
+        let word = self.window.words[event];
+        let bit = 1 << index;
+        self.window.set_word(event, if wanted { word & !late | bit } else { word & !bit });
         self.ledger.settle(event, life);
+    }
+
+    /// The bits of the slots of the same session that name this one as successor.
+    pub(crate) fn predecessors(&self, index: usize) -> u32 {
+        let slots = &self.window.slots;
+        let precedes = |slot: &usize| {
+            let slot = &slots[*slot];
+            slot.state == State::Active
+                && slot.successor == Some(index)
+                && slot.session == slots[index].session
+        };
+        (0..SLOTS)
+            .filter(|slot| *slot != index && precedes(slot))
+            .fold(0, |bits, slot| bits | 1 << slot)
     }
 
     /// One exchange: where the old bit is set it is cleared, and the new one set.

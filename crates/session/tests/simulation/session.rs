@@ -37,6 +37,8 @@ pub(crate) struct Session {
     /// What it is at: a look at a channel has no effect.
     effect: Option<Effect>,
     pub(crate) script: Option<Script>,
+    /// `Window::news` when it looked at events last.
+    news: u64,
     before: Image,
     classes: BTreeSet<u32>,
 }
@@ -81,6 +83,7 @@ impl Session {
             asked: [(CREATOR, None)].into(),
             effect: None,
             script: None,
+            news: 0,
             classes: BTreeSet::new(),
         }
     }
@@ -146,7 +149,14 @@ impl World {
     fn begin_script(&mut self, number: usize) -> Result<(), String> {
         let session = &self.sessions[number];
         if self.random.once_in(3) && session.standing == Standing::Running {
-            if !session.channels.is_empty() {
+            let news = self.window.news;
+            if session.news != news {
+                let looks = self.mistake != Some(Mistake::NewsUnseen);
+                let classes = session.channels.iter().filter(|_| looks).map(|of| of.0);
+                let script = recorder::look_at_events(&classes.collect::<Vec<_>>());
+                let session = &mut self.sessions[number];
+                (session.script, session.news) = (Some(script), news);
+            } else if !session.channels.is_empty() {
                 let class = self.random.pick(&session.channels).0;
                 self.sessions[number].script = Some(recorder::tick(class));
             }
@@ -367,18 +377,21 @@ impl World {
             return Err(format!("slots that the machine does not know of: {there:?}"));
         }
         for &(_, index) in &session.channels {
-            self.check_bits(index)?;
+            self.check_bits(index, session.news)?;
         }
         Ok(())
     }
 
-    fn check_bits(&self, index: usize) -> Result<(), String> {
+    fn check_bits(&self, index: usize, news: u64) -> Result<(), String> {
         let slot = &self.window.slots[index];
         for event in 0..EVENTS {
             let is_said = slot.selects[event] && slot.is_open() && self.window.is_ready[event];
             let is_at_it = |writer: &Writer| writer.describes().is_some_and(|of| of.event == event);
-            let is_excused = self.writers.iter().any(is_at_it)
-                || slot.life.is_some_and(|life| self.ledger.is_left(event, life));
+            let is_left = |life| {
+                self.ledger.is_left(event, life)
+                    || self.window.news != news && self.ledger.is_told(event, life)
+            };
+            let is_excused = self.writers.iter().any(is_at_it) || slot.life.is_some_and(is_left);
             if self.window.has_bit(event, index) != is_said && !is_excused {
                 let rules = &slot.rules;
                 return Err(format!("bit {index} of event {event} is not as {rules:?} say"));

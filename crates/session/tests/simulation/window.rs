@@ -182,6 +182,8 @@ pub(crate) struct Window {
     pub(crate) changes: [u64; EVENTS],
     /// Events that are in the table.
     pub(crate) is_ready: [bool; EVENTS],
+    /// `events_revision`: raised when there is one more, or a bit that the recorder must look at.
+    pub(crate) news: u64,
     /// Which life each block of memory belongs to.
     pub(crate) blocks: [Option<Life>; BLOCKS],
     /// Whether anything but records has changed since the ledger looked.
@@ -195,6 +197,7 @@ impl Window {
             words: [0; EVENTS],
             changes: [0; EVENTS],
             is_ready: [false; EVENTS],
+            news: 0,
             blocks: [None; BLOCKS],
             is_changed: true,
         }

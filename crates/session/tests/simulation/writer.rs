@@ -6,7 +6,7 @@ use crate::window::{CPUS, EVENTS, Emission, Life, Record, SLOTS, State};
 use crate::world::World;
 
 /// How far a record follows sessions that were replaced, as in the agent.
-const SUCCESSORS_MAX: usize = 4;
+const SUCCESSORS_MAX: usize = SLOTS;
 /// How often a sequence is restarted before the record goes by claim, as in the agent.
 const RESTARTS_MAX: usize = 16;
 /// How often a constructor decides anew, as in the window.
@@ -128,13 +128,8 @@ pub(crate) struct Plan {
 pub(crate) struct Describe {
     pub(crate) event: usize,
     pub(crate) slot: usize,
-    /// Where it was before it came to a successor.
-    of: usize,
-    /// Bits that it has set there.
+    /// The bit that it has set for the slot, or for its successor.
     ours: u32,
-    /// Bits of other slots that it has cleared: it looks at those, too, which may be others' by
-    /// now.
-    owed: u32,
     tries: usize,
     /// How often the word had changed when it loaded it: for the checks.
     seen: u64,
@@ -276,6 +271,7 @@ impl World {
             if self.is_calm || !self.random.once_in(3) {
                 return At::Idle;
             }
+            self.window.news += u64::from(!self.window.is_ready[event]);
             self.window.is_ready[event] = true;
             self.window.is_changed = true;
             return At::Describe(Describe { event, ..Describe::default() });
@@ -491,59 +487,56 @@ impl World {
         let through = self.next_slot(of);
         let slot = &self.window.slots[of.slot];
         of.tries += 1;
-        let is_changing = !slot.revision.is_multiple_of(2);
-        let looks = of.ours == 0 || self.mistake != Some(Mistake::RulesNotLookedAtAgain);
-        // Who rewrites rules comes to the event afterwards.
-        if !looks {
+        if of.ours != 0 && self.mistake == Some(Mistake::RulesNotLookedAtAgain) {
             return through;
         }
-        if of.tries > TRIES_MAX || is_changing {
-            self.leave(of);
+        if of.tries > TRIES_MAX {
+            self.tell(of, of.ours | 1 << of.slot);
             return through;
-        }
-        // It has ended: nobody will clear a bit that was set for it since. What was set for its
-        // successor is the successor's, whose rules may be others by now.
-        if slot.state != State::Active {
-            let own = word & of.ours & 1 << of.slot;
-            let heirs = of.ours & !(1 << of.slot);
-            return match heirs {
-                _ if own != 0 && self.mistake != Some(Mistake::EndedNotLookedAt) => {
-                    At::Change(of, word, word & !own)
-                }
-                0 => through,
-                _ if self.mistake == Some(Mistake::OthersNotLookedAt) => through,
-                _ => At::Describe(Describe { slot: heirs.trailing_zeros() as usize, ..of }),
-            };
         }
         let heir = slot.successor.filter(|_| self.mistake != Some(Mistake::SuccessorUnseen));
         let target = heir.map_or(of.slot, |heir| heir % SLOTS);
-        let is_open = slot.is_open() && self.window.slots[target].is_open();
-        let selects = slot.selects[of.event];
-        let wanted = if selects && is_open { 1 << target } else { 0 };
-        // Only bits of its own of a moment before, and those that it moves to the successor.
-        let mut cleared = of.ours & !wanted;
-        if wanted != 0 && target != of.slot && self.mistake != Some(Mistake::OldBitLeft) {
-            cleared |= 1 << of.slot;
-        }
-        let into = word & !cleared | wanted;
+        // Who rewrites rules comes to the event afterwards.
+        let is_open = slot.is_open()
+            && self.window.slots[target].is_open()
+            && slot.revision.is_multiple_of(2);
+        let wanted = if slot.selects[of.event] && is_open { 1 << target } else { 0 };
         if wanted != 0 {
             self.window.slots[target].has_id[of.event] = true;
         }
+        // Beside a bit that is to go, sites would record it twice: the recorder moves it.
+        let late = self.predecessors(target) & word;
+        let wrong = of.ours & !wanted;
+        let into = match self.mistake {
+            Some(Mistake::OldBitLeft) => word | wanted,
+            Some(Mistake::BitMovedByOthers) if wanted != 0 => word & !late | wanted,
+            Some(Mistake::BitTakenBack) if wrong != 0 => word & !wrong,
+            _ if late != 0 => word,
+            _ => word | wanted,
+        };
         if into == word {
+            self.tell(of, wrong | wanted & !word);
             return through;
         }
         At::Change(of, word, into)
     }
 
+    /// A constructor leaves bits to the recorder.
+    fn tell(&mut self, of: Describe, wrong: u32) {
+        if wrong == 0 || self.mistake == Some(Mistake::WrongBitUntold) {
+            return;
+        }
+        self.window.news += 1;
+        for slot in (0..SLOTS).filter(|slot| wrong >> slot & 1 != 0) {
+            self.ledger.tell(of.event, self.window.slots[slot].life);
+        }
+    }
+
     /// Where a constructor goes on.
     fn next_slot(&self, of: Describe) -> At {
-        if of.owed != 0 {
-            let (slot, owed) = (of.owed.trailing_zeros() as usize, of.owed & (of.owed - 1));
-            return At::Describe(Describe { slot, ours: 0, owed, tries: 0, ..of });
-        }
         let is_there = |slot: &usize| self.window.slots[*slot].life.is_some();
-        match (of.of + 1..SLOTS).find(is_there) {
-            Some(slot) => At::Describe(Describe { slot, of: slot, ours: 0, tries: 0, ..of }),
+        match (of.slot + 1..SLOTS).find(is_there) {
+            Some(slot) => At::Describe(Describe { slot, ours: 0, tries: 0, ..of }),
             None => At::Aim { event: of.event },
         }
     }
@@ -561,9 +554,6 @@ impl World {
         }
         self.window.set_word(of.event, now & !cleared | set);
         of.ours = of.ours & !cleared | set;
-        if self.mistake != Some(Mistake::OthersNotLookedAt) {
-            of.owed |= cleared & !(1 << of.slot);
-        }
         self.window.is_changed = true;
         At::Describe(of)
     }
@@ -585,7 +575,7 @@ impl World {
 
     /// A constructor leaves bits as they are, which it may have set for rules of before.
     fn leave(&mut self, of: Describe) {
-        for slot in (0..SLOTS).filter(|slot| (of.ours | of.owed) >> slot & 1 != 0) {
+        for slot in (0..SLOTS).filter(|slot| of.ours >> slot & 1 != 0) {
             self.ledger.leave(of.event, self.window.slots[slot].life);
         }
     }
@@ -594,7 +584,7 @@ impl World {
     pub(crate) fn is_in_hand(writers: &[Writer], event: usize, slot: usize) -> bool {
         writers.iter().any(|writer| {
             writer.describes().is_some_and(|of| {
-                of.event == event && ((of.ours | of.owed) >> slot & 1 != 0 || of.slot == slot)
+                of.event == event && (of.ours >> slot & 1 != 0 || of.slot == slot)
             })
         })
     }
