@@ -37,7 +37,9 @@ fn slot_in(home: &Home, wanted: u32) -> usize {
 fn filters_in(home: &Home, slot: usize) -> Vec<(u64, String, usize)> {
     let session = home.window().session(slot);
     let is_flagged = session.flags.load(Ordering::Relaxed) & flag::FILTERED != 0;
+    // Nothing at a place is memory for blocks, without one.
     let place = filters_place(session.filters.load(Ordering::Acquire));
+    let place = place.filter(|(_, size)| *size > 0);
     assert_eq!(is_flagged, place.is_some());
     let Some((offset, size)) = place else { return Vec::new() };
     let mut bytes = vec![0; size];
