@@ -49,9 +49,11 @@ pub(super) enum Failure {
 static HOLDER: AtomicUsize = AtomicUsize::new(0);
 /// How often anybody was.
 static TURNS: AtomicU64 = AtomicU64::new(0);
-/// The turn for whose end somebody has waited in vain. Nobody else does: it may never come, where a
-/// signal handler has jumped out of the middle.
-static ENDLESS: AtomicU64 = AtomicU64::new(0);
+/// The turn for whose end somebody has waited in vain last, and how often (the lowest eight bits).
+static VAIN: AtomicU64 = AtomicU64::new(0);
+/// How often it is waited for the end of one turn: it may never come, where a signal handler has
+/// jumped out of the middle. A thread that is merely preempted is back before.
+const VAIN_MAX: u64 = 50;
 static LINKER: Shared = Shared(UnsafeCell::new(Linker::new()));
 
 struct Shared(UnsafeCell<Linker>);
@@ -83,11 +85,14 @@ impl Lock {
             }
             let (turn, now_ns) =
                 (TURNS.load(Ordering::Relaxed), trackway_sys::clock::monotonic_ns());
-            if ENDLESS.load(Ordering::Relaxed) == turn {
+            let vain = VAIN.load(Ordering::Relaxed);
+            let vain = if vain >> 8 == turn { vain } else { turn << 8 };
+            if vain & 0xff >= VAIN_MAX {
                 return Err(Failure::Busy);
             }
             if now_ns.saturating_sub(*begin_ns.get_or_insert(now_ns)) > PATIENCE_NS {
-                ENDLESS.store(turn, Ordering::Relaxed);
+                // (Of two that come at once, one may count for both.)
+                VAIN.store(vain + 1, Ordering::Relaxed);
                 return Err(Failure::Busy);
             }
             core::hint::spin_loop();

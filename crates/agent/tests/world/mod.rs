@@ -139,15 +139,20 @@ impl World {
         recording
     }
 
-    /// Enables an event in a slot, whatever rules say.
-    pub(crate) fn set_bit(&self, name: &CStr, slot: usize) {
+    /// The number of the event with this name.
+    fn index_of(&self, name: &CStr) -> usize {
         let is_it = |index: &usize| {
             let description = self.window.description(*index);
             description.is_some_and(|bytes| {
                 Heading::read(bytes.as_slice()).is_some_and(|it| it.name == name.to_bytes())
             })
         };
-        let index = (0..EVENTS_MAX).find(is_it).expect("it is described");
+        (0..EVENTS_MAX).find(is_it).expect("it is described")
+    }
+
+    /// Enables an event in a slot, whatever rules say.
+    pub(crate) fn set_bit(&self, name: &CStr, slot: usize) {
+        let index = self.index_of(name);
         self.window.event(index).enabled.fetch_or(1 << slot, Ordering::SeqCst);
     }
 
@@ -254,6 +259,12 @@ impl Recording {
         let layout = self.layout();
         let of = |event| layout.discards(&self.world.window, event).load(Ordering::Relaxed);
         (0..EVENTS_MAX).map(of).sum()
+    }
+
+    /// Those of one event.
+    pub(crate) fn discards_of(&self, name: &CStr) -> u64 {
+        let index = self.world.index_of(name);
+        self.layout().discards(&self.world.window, index).load(Ordering::Relaxed)
     }
 
     /// Records that were committed, whether or not they were overwritten.
