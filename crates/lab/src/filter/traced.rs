@@ -81,15 +81,8 @@ impl Traced {
                 Err(Error::Interrupted) => return Err(Error::Interrupted),
                 Err(error) => notes.push(Note::failed(&about, &error)),
                 Ok(()) => {
-                    let can_filter = tracer == FilterTracer::Lttng || records_with_filters(place)?;
-                    if !can_filter {
-                        let reason = "trackway record has no --filter";
-                        notes
-                            .push(Note::skipped(&format!("{name}, filters recorded with"), reason));
-                    }
-                    let ways = ways(tracer, can_filter).into_iter();
                     let new = |way| Series { way, rounds_ns: Vec::new() };
-                    traced.series.extend(ways.map(new));
+                    traced.series.extend(ways(tracer).into_iter().map(new));
                 }
             }
         }
@@ -278,13 +271,13 @@ impl Way {
 }
 
 /// Everything that is measured of a tracer.
-fn ways(tracer: FilterTracer, can_filter: bool) -> Vec<Way> {
+fn ways(tracer: FilterTracer) -> Vec<Way> {
     let mut all = Vec::new();
     for operands in Operands::ALL {
         for is_on in [false, true] {
             all.push(Way { tracer, operands, is_on, chain: None, predicates: 0 });
         }
-        for predicates in TRACED_PREDICATES.into_iter().filter(|_| can_filter) {
+        for predicates in TRACED_PREDICATES {
             let chains = FilterTracer::CHAINS.into_iter().filter(|chain| chain.is_of(predicates));
             let way = |chain| Way { tracer, operands, is_on: true, chain: Some(chain), predicates };
             all.extend(chains.map(way));
@@ -298,13 +291,6 @@ fn program_name(tracer: FilterTracer) -> &'static str {
         FilterTracer::Lttng => "filter-lttng",
         FilterTracer::Trackway => "filter-trackway",
     }
-}
-
-/// Whether our command can record with filters: it is asked.
-fn records_with_filters(place: &Place) -> Result<bool> {
-    let mut command = Command::new(&place.kit.trackway);
-    let help = child::run(command.args(["record", "--help"]), "trackway record --help")?.stdout;
-    Ok(help.split_whitespace().any(|word| word == "--filter"))
 }
 
 /// Whether all events are accounted for: none if they were dropped.
@@ -324,13 +310,15 @@ mod tests {
 
     #[test]
     fn filters_are_held_against_the_same_loop_without_one() {
-        let all = ways(FilterTracer::Lttng, true);
+        let all = ways(FilterTracer::Lttng);
         for way in all.iter().filter(|way| way.chain.is_some()) {
             let beside = way.beside().expect("a loop");
             assert!(all.contains(&beside), "{way:?}");
             assert_eq!(beside.is_on, way.chain == Some(Chain::AndTrue));
         }
-        assert!(ways(FilterTracer::Trackway, false).iter().all(|way| way.chain.is_none()));
+        let ours = ways(FilterTracer::Trackway).into_iter();
+        let as_theirs = |way| Way { tracer: FilterTracer::Lttng, ..way };
+        assert!(ours.map(as_theirs).eq(all), "both are asked the same");
     }
 
     #[test]
