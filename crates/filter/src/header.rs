@@ -187,7 +187,7 @@ fn event(text: &mut String, layout: &Layout, name: &str, macros: &mut BTreeSet<S
     let slots = Slots::of(layout);
     let _ = writeln!(text, "\n/* {} */\nstruct {name} {{", comment(&layout.event));
     for slot in &slots.all {
-        let of = kind_name(slot.kind);
+        let of = slot.kind.name();
         let path = slot.place.to_string();
         let element = slot.element.map(|(element, _)| format!(", of {}", element.to_lowercase()));
         let about = match (path == slot.name, element) {
@@ -211,7 +211,7 @@ fn event(text: &mut String, layout: &Layout, name: &str, macros: &mut BTreeSet<S
     let _ = write!(text, "#define TRACKWAY_NEEDS_{name}");
     for slot in &slots.all {
         let path = literal(&slot.place.to_string());
-        let _ = write!(text, " \\\n    \"{} {path}\\n\"", kind_name(slot.kind));
+        let _ = write!(text, " \\\n    \"{} {path}\\n\"", slot.kind.name());
     }
     text.push_str(if slots.all.is_empty() { " \"\"\n" } else { "\n" });
     for slot in &slots.all {
@@ -256,17 +256,6 @@ fn push_label(
     } else {
         define(format!("{name}_FIRST"), label.first);
         define(format!("{name}_LAST"), label.last);
-    }
-}
-
-/// A kind, as needs are written, and as the type of a member ends.
-const fn kind_name(kind: Kind) -> &'static str {
-    match kind {
-        Kind::Signed => "signed",
-        Kind::Unsigned => "unsigned",
-        Kind::Float => "float",
-        Kind::String => "string",
-        Kind::Sequence => "sequence",
     }
 }
 

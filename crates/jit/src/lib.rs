@@ -57,6 +57,21 @@ pub enum Kind {
 }
 
 impl Kind {
+    /// All of them, in the order of their codes.
+    pub const ALL: [Self; 5] =
+        [Self::Signed, Self::Unsigned, Self::Float, Self::String, Self::Sequence];
+
+    /// Its name, for people and in C headers.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Signed => "signed",
+            Self::Unsigned => "unsigned",
+            Self::Float => "float",
+            Self::String => "string",
+            Self::Sequence => "sequence",
+        }
+    }
+
     /// The kind with this code, if there is one.
     pub const fn from_code(code: u8) -> Option<Self> {
         Some(match code {

@@ -17,7 +17,6 @@ use trackway_filter::explain;
 use trackway_filter::layout::Layout;
 use trackway_filter::object::Alternative;
 use trackway_filter::parse::split_pattern;
-use trackway_jit::Kind;
 use trackway_jit::object::{Alternative as Read, Object};
 use trackway_reader::{Found, layouts, open};
 
@@ -150,7 +149,7 @@ fn text(compiled: &CompiledFor, layouts: &[Layout]) -> anyhow::Result<String> {
 fn push_code(text: &mut String, written: &Alternative, read: Read<'_>) -> anyhow::Result<()> {
     writeln!(text, "Frame")?;
     for (slot, need) in written.needs.iter().enumerate() {
-        writeln!(text, "{:6}  {:10}  {}", 8 * slot, kind(need.kind), need.path)?;
+        writeln!(text, "{:6}  {:10}  {}", 8 * slot, need.kind.name(), need.path)?;
     }
     writeln!(text, "\nBytecode\n{}", explain::listing(written))?;
     *text += &assembly::of(read)?;
@@ -159,14 +158,4 @@ fn push_code(text: &mut String, written: &Alternative, read: Read<'_>) -> anyhow
 
 fn indented(text: &str) -> String {
     text.lines().map(|line| format!("  {line}\n")).collect()
-}
-
-const fn kind(kind: Kind) -> &'static str {
-    match kind {
-        Kind::Signed => "signed",
-        Kind::Unsigned => "unsigned",
-        Kind::Float => "float",
-        Kind::String => "string",
-        Kind::Sequence => "sequence",
-    }
 }

@@ -23,14 +23,7 @@ pub(super) fn read(text: &[u8]) -> Result<Vec<Need>, String> {
 
 fn need(line: &str) -> Option<Need> {
     let (kind, path) = line.split_once(' ')?;
-    let kind = match kind {
-        "signed" => Kind::Signed,
-        "unsigned" => Kind::Unsigned,
-        "float" => Kind::Float,
-        "string" => Kind::String,
-        "sequence" => Kind::Sequence,
-        _ => return None,
-    };
+    let kind = Kind::ALL.into_iter().find(|one| one.name() == kind)?;
     let is_short = path.len() <= PATH_BYTES_MAX;
     is_short.then_some(())?;
     Some(Need { path: path.to_owned(), kind, place: Place::parse(path)?, elements: None })
