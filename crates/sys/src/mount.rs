@@ -28,9 +28,8 @@ pub fn detached(kind: &CStr) -> Result<Fd, Errno> {
     Errno::check(made)?;
     let attributes = MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV | MOUNT_ATTR_NOEXEC;
     // SAFETY: no memory of ours is involved.
-    let root = unsafe {
-        libc::syscall(libc::SYS_fsmount, context.raw(), FSMOUNT_CLOEXEC, attributes)
-    };
+    let root =
+        unsafe { libc::syscall(libc::SYS_fsmount, context.raw(), FSMOUNT_CLOEXEC, attributes) };
     Ok(Fd::adopt(Errno::check(root)? as i32))
 }
 

@@ -492,7 +492,13 @@ impl Head {
         let mut words = words(head);
         let (name, info, size_or_type) = (words.next()?, words.next()?, words.next()?);
         let class = Class::ALL.get((info >> 24 & 0x1f).checked_sub(1)? as usize)?;
-        Some(Self { name, class: *class, count: info & 0xffff, flag: info >> 31 == 1, size_or_type })
+        Some(Self {
+            name,
+            class: *class,
+            count: info & 0xffff,
+            flag: info >> 31 == 1,
+            size_or_type,
+        })
     }
 }
 
@@ -509,19 +515,20 @@ impl Names for Btf {
         });
         let wanted = hash(name);
         let first = index.partition_point(|&(hash, ..)| hash < wanted);
-        index[first..].iter().take_while(|&&(hash, ..)| hash == wanted).find_map(|&(_, id, place)| {
-            let of = self.get(id)?;
-            let (found, value) = self.enumerators(&of).nth(place as usize)?;
-            (found == name).then_some(value)
-        })
+        index[first..].iter().take_while(|&&(hash, ..)| hash == wanted).find_map(
+            |&(_, id, place)| {
+                let of = self.get(id)?;
+                let (found, value) = self.enumerators(&of).nth(place as usize)?;
+                (found == name).then_some(value)
+            },
+        )
     }
 
     fn enumeration(&self, tag: &str) -> Option<Arc<Symbols>> {
         let of = self.find(Class::Enum, tag).or_else(|| self.find(Class::Enum64, tag))?;
-        let choices = self.enumerators(&of).map(|(name, value)| Symbol {
-            value,
-            name: name.to_owned().into(),
-        });
+        let choices = self
+            .enumerators(&of)
+            .map(|(name, value)| Symbol { value, name: name.to_owned().into() });
         let choices: Vec<Symbol> = choices.collect();
         let symbols = Symbols { choice_mask: u64::MAX, choices, flags: Vec::new() };
         (!symbols.choices.is_empty()).then(|| Arc::new(symbols))

@@ -51,7 +51,9 @@ pub(crate) struct Parameter {
 pub(crate) fn table() -> &'static [Call] {
     static CALLS: LazyLock<Vec<Call>> = LazyLock::new(|| {
         let lines = TABLE.lines().filter(|line| !line.starts_with('#') && !line.is_empty());
-        lines.map(|line| call(line).unwrap_or_else(|| panic!("a line of calls.txt: {line}"))).collect()
+        lines
+            .map(|line| call(line).unwrap_or_else(|| panic!("a line of calls.txt: {line}")))
+            .collect()
     });
     &CALLS
 }

@@ -16,8 +16,11 @@ pub(crate) fn integer(name: &str) -> Option<Scalar> {
         }
         ["short", "int"] => Scalar::I16,
         ["unsigned", "int"] => Scalar::U32,
-        ["unsigned", "long"] | ["unsigned", "long", "long"] | ["long", "unsigned", "int"]
-        | ["long", "long", "unsigned", "int"] | ["unsigned", "long", "int"] => Scalar::U64,
+        ["unsigned", "long"]
+        | ["unsigned", "long", "long"]
+        | ["long", "unsigned", "int"]
+        | ["long", "long", "unsigned", "int"]
+        | ["unsigned", "long", "int"] => Scalar::U64,
         ["long", "long"] | ["long", "int"] | ["long", "long", "int"] => Scalar::I64,
         ["enum", _] => Scalar::U32,
         _ => return None,
@@ -60,9 +63,8 @@ pub(crate) fn sized(bytes: u32, is_signed: bool) -> Option<Scalar> {
 
 /// Whether a type is a structure or union itself, not an address of one.
 pub(crate) fn is_aggregate(type_text: &str) -> bool {
-    let is_named = type_text
-        .split_ascii_whitespace()
-        .any(|word| matches!(word, "struct" | "union"));
+    let is_named =
+        type_text.split_ascii_whitespace().any(|word| matches!(word, "struct" | "union"));
     is_named && !type_text.contains('*')
 }
 

@@ -115,7 +115,9 @@ impl Parser<'_, '_> {
     fn binary(&mut self, least: u8) -> Option<u64> {
         let mut left = self.unary()?;
         while let Some(&Token::Sign(sign)) = self.tokens.first() {
-            let Some(strength) = strength(sign).filter(|&strength| strength >= least) else { break };
+            let Some(strength) = strength(sign).filter(|&strength| strength >= least) else {
+                break;
+            };
             self.tokens = &self.tokens[1..];
             let right = self.deeper(|parser| parser.binary(strength + 1))?;
             left = apply(sign, left, right)?;

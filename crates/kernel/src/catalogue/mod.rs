@@ -65,7 +65,8 @@ impl FromStr for EventName {
         let (subsystem, name) = text.split_once(':').ok_or(NotAName)?;
         // They become parts of paths.
         let is_word = |word: &str| {
-            !word.is_empty() && word.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_')
+            !word.is_empty()
+                && word.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_')
         };
         let is_name = is_word(subsystem) && is_word(name);
         is_name.then(|| Self { subsystem: subsystem.into(), name: name.into() }).ok_or(NotAName)

@@ -387,10 +387,7 @@ static SETS: &[Set] = &[
     ),
     choices("madvise", &[MADVISE, &[("MADV_COLLAPSE", 25)]]),
     choices("membarrier", &[MEMBARRIER]),
-    flags(
-        "memfd",
-        &[libc!(MFD_CLOEXEC MFD_ALLOW_SEALING MFD_HUGETLB MFD_NOEXEC_SEAL MFD_EXEC)],
-    ),
+    flags("memfd", &[libc!(MFD_CLOEXEC MFD_ALLOW_SEALING MFD_HUGETLB MFD_NOEXEC_SEAL MFD_EXEC)]),
     flags("memfd_secret", &[libc!(O_CLOEXEC)]),
     both(
         "mempolicy",
@@ -438,11 +435,8 @@ static SETS: &[Set] = &[
     flags("msg", &[MESSAGE]),
     flags("msgrcv", &[libc!(IPC_NOWAIT MSG_NOERROR MSG_EXCEPT MSG_COPY)]),
     flags("msync", &[libc!(MS_ASYNC MS_INVALIDATE MS_SYNC)]),
-    both("open", 3, &[libc!(O_RDONLY O_WRONLY O_RDWR)], &[OPEN]),
-    flags(
-        "open_tree",
-        &[&[("OPEN_TREE_CLONE", 1)], libc!(O_CLOEXEC), AT],
-    ),
+    both("open", 3, &[libc!(O_RDONLY O_WRONLY O_RDWR)], &[OPEN, &[("O_LARGEFILE", 0o100000)]]),
+    flags("open_tree", &[&[("OPEN_TREE_CLONE", 1)], libc!(O_CLOEXEC), AT]),
     flags(
         "perf_open",
         &[&[
@@ -482,8 +476,10 @@ static SETS: &[Set] = &[
     both(
         "sched",
         0x3fff_ffff,
-        &[libc!(SCHED_OTHER SCHED_FIFO SCHED_RR SCHED_BATCH SCHED_IDLE SCHED_DEADLINE),
-          &[("SCHED_EXT", 7)]],
+        &[
+            libc!(SCHED_OTHER SCHED_FIFO SCHED_RR SCHED_BATCH SCHED_IDLE SCHED_DEADLINE),
+            &[("SCHED_EXT", 7)],
+        ],
         &[libc!(SCHED_RESET_ON_FORK)],
     ),
     choices(
@@ -513,15 +509,21 @@ static SETS: &[Set] = &[
     flags("socket_flags", &[SOCKET_FLAGS]),
     choices(
         "socket_level",
-        &[libc!(SOL_SOCKET), PROTOCOLS, libc!(SOL_PACKET SOL_NETLINK SOL_ALG SOL_XDP),
-          &[("SOL_VSOCK", 287)]],
+        &[
+            libc!(SOL_SOCKET),
+            PROTOCOLS,
+            libc!(SOL_PACKET SOL_NETLINK SOL_ALG SOL_XDP),
+            &[("SOL_VSOCK", 287)],
+        ],
     ),
     choices("socket_option", &[SOCKET_OPTIONS]),
     both(
         "socket_type",
         0xf,
-        &[libc!(SOCK_STREAM SOCK_DGRAM SOCK_RAW SOCK_RDM SOCK_SEQPACKET SOCK_DCCP),
-          &[("SOCK_PACKET", 10)]],
+        &[
+            libc!(SOCK_STREAM SOCK_DGRAM SOCK_RAW SOCK_RDM SOCK_SEQPACKET SOCK_DCCP),
+            &[("SOCK_PACKET", 10)],
+        ],
         &[SOCKET_FLAGS],
     ),
     flags("splice", &[libc!(SPLICE_F_MOVE SPLICE_F_NONBLOCK SPLICE_F_MORE SPLICE_F_GIFT)]),

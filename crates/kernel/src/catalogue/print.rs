@@ -104,8 +104,19 @@ fn conversions(format: &str) -> impl Iterator<Item = Option<&str>> {
                     open = Some(at + 1);
                     return Some(None);
                 }
-                b'-' | b'+' | b' ' | b'#' | b'.' | b'0'..=b'9' | b'l' | b'h' | b'z' | b't'
-                | b'j' | b'L' | b'q' => open = Some(at + 1),
+                b'-'
+                | b'+'
+                | b' '
+                | b'#'
+                | b'.'
+                | b'0'..=b'9'
+                | b'l'
+                | b'h'
+                | b'z'
+                | b't'
+                | b'j'
+                | b'L'
+                | b'q' => open = Some(at + 1),
                 _ if byte.is_ascii() => {
                     let tail = &rest[at..];
                     let is_pointer = byte == b'p';
@@ -176,9 +187,7 @@ fn closing(tokens: &[Token<'_>]) -> Option<usize> {
 }
 
 /// Calls of what prints names, as what is in their brackets; whether flags are meant.
-fn calls<'a, 'text>(
-    all: &'a [Token<'text>],
-) -> impl Iterator<Item = (bool, &'a [Token<'text>])> {
+fn calls<'a, 'text>(all: &'a [Token<'text>]) -> impl Iterator<Item = (bool, &'a [Token<'text>])> {
     all.iter().enumerate().filter_map(|(at, token)| {
         let is_flags = match token {
             Token::Word("__print_flags" | "__print_flags_u64") => true,
@@ -223,9 +232,7 @@ fn table(
     let symbols = match is_flags {
         _ if symbols.is_empty() => return None,
         true => Symbols { choice_mask: 0, choices: Vec::new(), flags: symbols },
-        false => {
-            Symbols { choice_mask: mask & all_bits, choices: symbols, flags: Vec::new() }
-        }
+        false => Symbols { choice_mask: mask & all_bits, choices: symbols, flags: Vec::new() },
     };
     Some((index, symbols))
 }

@@ -85,9 +85,8 @@ fn matches(pattern: &str, event: &EventName) -> bool {
 fn meant(pattern: &str, all: &[EventName]) -> Option<String> {
     let is_there = |pattern: &String| all.iter().any(|event| matches(pattern, event));
     if let Some((subsystem, name)) = pattern.split_once(':') {
-        let of_it = |event: &&EventName| {
-            glob_matches(subsystem.as_bytes(), event.subsystem.as_bytes())
-        };
+        let of_it =
+            |event: &&EventName| glob_matches(subsystem.as_bytes(), event.subsystem.as_bytes());
         let (word, tail) = stem(name);
         let inside = all.iter().filter(of_it).flat_map(|event| candidates(&event.name, tail));
         if let Some(name) = nearest(word, inside) {
@@ -120,17 +119,16 @@ fn candidates<'name>(name: &'name str, tail: &str) -> impl Iterator<Item = &'nam
 }
 
 /// The word that is nearest, if one is near enough to have been meant.
-fn nearest<'words>(
-    word: &str,
-    words: impl Iterator<Item = &'words str>,
-) -> Option<&'words str> {
+fn nearest<'words>(word: &str, words: impl Iterator<Item = &'words str>) -> Option<&'words str> {
     if word.len() < 3 || word.len() > WORD_BYTES_MAX {
         return None;
     }
     let most = (word.len() / 3).clamp(1, 3);
     let near = words.filter(|other| other.len().abs_diff(word.len()) <= most);
     let near = near.map(|other| (distance(word.as_bytes(), other.as_bytes()), other));
-    near.filter(|(distance, _)| *distance <= most).min_by_key(|(distance, _)| *distance).map(|n| n.1)
+    near.filter(|(distance, _)| *distance <= most)
+        .min_by_key(|(distance, _)| *distance)
+        .map(|n| n.1)
 }
 
 /// How many letters must be changed, added, left out, or swapped with the next one, to make one

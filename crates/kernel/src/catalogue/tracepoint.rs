@@ -61,9 +61,7 @@ pub(crate) fn relate(fields: &mut [Field], arguments: &[Argument]) {
             let is_same = match argument.kind {
                 ArgumentKind::Integer(of) => of == scalar,
                 // Its address.
-                ArgumentKind::Pointer(_) => {
-                    scalar == Scalar::U64 && field.type_text.contains('*')
-                }
+                ArgumentKind::Pointer(_) => scalar == Scalar::U64 && field.type_text.contains('*'),
                 ArgumentKind::Value(_) => false,
             };
             is_same && argument.name.as_deref() == Some(&field.name)
