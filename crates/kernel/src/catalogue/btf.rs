@@ -393,7 +393,7 @@ impl Btf {
         let (mut front, mut back, mut id) = (String::new(), String::new(), id);
         for _ in 0..CHAIN_MAX {
             let Some(of) = self.get(id) else {
-                return format!("{front}void{back}");
+                return named(&front, "", "void", &back);
             };
             let word = match of.class {
                 Class::Pointer => {

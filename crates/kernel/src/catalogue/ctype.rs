@@ -61,6 +61,11 @@ pub(crate) fn sized(bytes: u32, is_signed: bool) -> Option<Scalar> {
     })
 }
 
+/// All bits that a value of this integer has.
+pub(crate) const fn value_mask(scalar: Scalar) -> u64 {
+    u64::MAX >> (64 - 8 * scalar.size_bytes())
+}
+
 /// Whether a type is a structure or union itself, not an address of one.
 pub(crate) fn is_aggregate(type_text: &str) -> bool {
     let is_named =

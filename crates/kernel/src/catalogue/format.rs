@@ -27,7 +27,7 @@ use super::print;
 
 /// Longest format, in bytes. (Linux 6.18: 5.5 KB.)
 pub const FORMAT_BYTES_MAX: usize = 256 << 10;
-/// Most fields, common ones included. (Linux 6.18: 38.)
+/// Most fields, common ones included. (Linux 6.18: 24.)
 const FIELDS_MAX: usize = 256;
 /// Where a record ends at last: the ring buffer's sub-buffers are not longer.
 const RECORD_BYTES_MAX: u32 = 64 << 10;
@@ -310,7 +310,20 @@ fn meaning(declaration: &Declaration<'_>, kind: Kind, names: &dyn Names) -> Mean
         _ => {
             let tag = element.strip_prefix("enum ").map(str::trim);
             let symbols = tag.and_then(|tag| names.enumeration(tag));
+            let symbols = symbols.map(|symbols| cut(symbols, kind));
             symbols.map_or(Meaning::Plain, Meaning::Symbols)
         }
     }
+}
+
+/// Names of values that are kept in fewer bits than the enumeration has.
+fn cut(symbols: Arc<Symbols>, kind: Kind) -> Arc<Symbols> {
+    let Kind::Integer(scalar) = kind else { return symbols };
+    let bits = ctype::value_mask(scalar);
+    if symbols.iter().all(|symbol| symbol.value <= bits) {
+        return symbols;
+    }
+    let mut symbols = Arc::unwrap_or_clone(symbols);
+    symbols.choices.iter_mut().for_each(|symbol| symbol.value &= bits);
+    Arc::new(symbols)
 }

@@ -159,7 +159,8 @@ pub enum Meaning {
     Address,
     /// An address of code.
     Code,
-    /// By name: one of some values, some bits, or both.
+    /// By name: one of some values, some bits, or both. They are compared with the value's own bits,
+    /// not extended by its sign.
     Symbols(Arc<Symbols>),
     /// A device number: 12 bits major, 20 minor, as the kernel has it.
     Device,

@@ -213,7 +213,7 @@ fn table(
     let (name, mask) = masked(parts.next()?, &lookup)?;
     let index = fields.iter().position(|field| field.name == name)?;
     let Kind::Integer(scalar) = fields[index].kind else { return None };
-    let all_bits = u64::MAX >> (64 - 8 * scalar.size_bytes());
+    let all_bits = super::ctype::value_mask(scalar);
     if is_flags {
         // What goes between the names.
         parts.next();

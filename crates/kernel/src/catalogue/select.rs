@@ -207,7 +207,8 @@ mod tests {
         assert_eq!(guess("sched_swich"), "sched_switch");
         assert_eq!(guess("shced:sched_switch"), "sched:sched_switch");
         assert_eq!(guess("sched:sched_swtich"), "sched:sched_switch");
-        assert_eq!(guess("page_alloc"), "*page_alloc*");
+        assert_eq!(guess("page_alloc"), "mm_page_alloc");
+        assert_eq!(guess("stat_wait*"), "*stat_wait*");
         assert_eq!(guess("nothing_like_it"), "");
         for wrong in ["", "a,,b", "!", "a:b:c", "sched switch", ":", "sched:", "é"] {
             assert!(error(wrong).contains("is no pattern of kernel events"), "{wrong}");
