@@ -1,5 +1,5 @@
-//! File systems that are mounted nowhere: made by fsopen(2), reached by their descriptor alone, gone
-//! with it.
+//! File systems that are mounted nowhere: made by fsopen(2), reached by their descriptor alone,
+//! gone with it.
 
 use core::ffi::CStr;
 

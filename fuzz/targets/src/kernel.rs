@@ -68,6 +68,7 @@ pub fn btf(bytes: &[u8]) -> u64 {
         values += (btf.parameters(&of).count() + btf.placed(&of).count()) as u64;
         let _ = (btf.scalar(of.id), btf.elements(&of), btf.resolve(of.id));
         values += btf.type_text(of.id).len() as u64;
+        let _ = btf.place(of.id, "a.b");
         let structure = btf.structure(of.name);
         values += structure.map_or(0, |structure| structure.members.len() as u64);
         assert!(of.name.is_empty() || btf.find(of.class, of.name).is_some(), "{}", of.name);

@@ -1,4 +1,5 @@
-//! The kernel's types, as it tells them (Documentation/bpf/btf.rst): read, where `crate::btf` makes.
+//! The kernel's types, as it tells them (Documentation/bpf/btf.rst): read, where `crate::btf`
+//! makes.
 //!
 //! `header | types | strings`; a type is `name u32 | kind, count u32 | size or type u32`, with more
 //! behind it by its kind; its number is its place in order, from 1 on. One pass finds where each
@@ -31,7 +32,7 @@ const CHAIN_MAX: usize = 32;
 /// Longest name that is believed, in bytes.
 const NAME_BYTES_MAX: usize = 512;
 /// Most members of a structure that are looked at, those of structures in it included.
-const MEMBERS_MAX: usize = 1024;
+const MEMBERS_MAX: usize = 4096;
 /// Deepest structure in structures that is looked into.
 const DEPTH_MAX: usize = 8;
 /// Longest name of a member in structures, in bytes.
@@ -310,6 +311,37 @@ impl Btf {
             let bit_offset = if has_bits { place & 0xff_ffff } else { place };
             RawMember { name: self.string(name), type_id, bit_offset, bits }
         })
+    }
+
+    /// Where `path` is in a structure: names of members with dots between them, through structures
+    /// in it, named or not, but through no pointer.
+    pub fn place(&self, id: u32, path: &str) -> Option<RawMember<'_>> {
+        let mut place = RawMember { name: "", type_id: id, bit_offset: 0, bits: 0 };
+        let mut left = MEMBERS_MAX;
+        for name in path.split('.') {
+            let inside = self.member(place.type_id, name, 0, &mut left)?;
+            let bit_offset = place.bit_offset.checked_add(inside.bit_offset)?;
+            place = RawMember { bit_offset, ..inside };
+        }
+        Some(place)
+    }
+
+    fn member(&self, id: u32, name: &str, depth: usize, left: &mut usize) -> Option<RawMember<'_>> {
+        let of = self.resolve(id).filter(|_| depth < DEPTH_MAX)?;
+        for member in self.members(&of) {
+            *left = left.checked_sub(1)?;
+            if member.name == name {
+                return Some(member);
+            }
+            if !member.name.is_empty() {
+                continue;
+            }
+            if let Some(inside) = self.member(member.type_id, name, depth + 1, left) {
+                let bit_offset = member.bit_offset.checked_add(inside.bit_offset)?;
+                return Some(RawMember { bit_offset, ..inside });
+            }
+        }
+        None
     }
 
     /// Enumerators of an enumeration: names, and values as 64 bits (signed ones extended).

@@ -88,8 +88,8 @@ fn number(text: &str) -> Option<(Token<'_>, usize)> {
 /// What a name in an expression stands for.
 pub(crate) type Lookup<'a> = &'a dyn Fn(&str) -> Option<u64>;
 
-/// The value of a constant expression, as 64 bits; `None` if it is not one, or has names that `lookup`
-/// does not know.
+/// The value of a constant expression, as 64 bits; `None` if it is not one, or has names that
+/// `lookup` does not know.
 pub(crate) fn value(tokens: &[Token<'_>], lookup: Lookup<'_>) -> Option<u64> {
     let mut parser = Parser { tokens, lookup, depth: 0 };
     let value = parser.binary(0)?;

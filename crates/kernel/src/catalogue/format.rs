@@ -13,8 +13,8 @@
 //! print fmt: "comm=%s …", REC->comm, …
 //! ```
 //!
-//! Strict: what has another shape is refused, and where. The exception is the print format, which is
-//! C ([`super::print`]): what is not understood of that costs a field its names, nothing else.
+//! Strict: what has another shape is refused, and where. The exception is the print format, which
+//! is C ([`super::print`]): what is not understood of that costs a field its names, nothing else.
 
 use std::fmt;
 use std::sync::Arc;

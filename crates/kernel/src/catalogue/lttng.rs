@@ -2,8 +2,8 @@
 //! analyses know those (Trace Compass's, lttng-analyses).
 //!
 //! Source: lttng-modules 2.15, `include/instrumentation/events`: its convention is
-//! `SUBSYSTEM_EVENT`, with exceptions. Names only; what a field of another meaning is called does not
-//! concern us.
+//! `SUBSYSTEM_EVENT`, with exceptions. Names only; what a field of another meaning is called does
+//! not concern us.
 
 use std::borrow::Cow;
 

@@ -1,11 +1,11 @@
 //! What events the running kernel has, with all that is needed to record and print them.
 //!
 //! Three sources, each for what it knows best: `format` files of tracefs say what there is, and the
-//! fields of each event ([`format`](mod@format), [`print`]); the kernel's own types say what a tracepoint's
-//! arguments are, and what enumerations mean ([`btf`], [`tracepoint`]); a table says what the
-//! arguments of system calls mean ([`calls`], [`names`]). docs/design/0009-kernel-catalogue.md has
-//! the reasons and figures. What is read is hostile until checked, though the kernel wrote it: it has
-//! words in it that modules and users chose.
+//! fields of each event ([`format`](mod@format), [`print`]); the kernel's own types say what a
+//! tracepoint's arguments are, and what enumerations mean ([`btf`], [`tracepoint`]); a table says
+//! what the arguments of system calls mean ([`calls`], [`names`]).
+//! docs/design/0009-kernel-catalogue.md has the reasons and figures. What is read is hostile until
+//! checked, though the kernel wrote it: it has words in it that modules and users chose.
 
 pub mod btf;
 pub mod calls;
@@ -255,13 +255,40 @@ impl Reader<'_> {
     }
 }
 
-/// Whether an event's source is a system call's.
 impl Event {
     /// The call's number and side, if the event is of a system call.
     pub fn call(&self) -> Option<(Option<u32>, Phase)> {
         match self.source {
             Source::Syscall { number, phase } => Some((number, phase)),
             _ => None,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn calls_that_tracefs_does_not_describe_are_those_of_the_table() {
+        let names = |names: &[&str]| -> Vec<EventName> {
+            names.iter().map(|name| name.parse().expect("a name")).collect()
+        };
+        let mut found = names(&["raw_syscalls:sys_enter", "sched:sched_switch"]);
+        add_calls(&mut found, None);
+        let expected = if cfg!(target_arch = "x86_64") { 2 * calls::table().len() } else { 0 };
+        assert_eq!(found.len(), 2 + expected);
+        for described in [&["raw_syscalls:sys_enter", "syscalls:sys_enter_read"][..], &["a:b"]] {
+            let mut found = names(described);
+            add_calls(&mut found, None);
+            assert_eq!(found, names(described));
+        }
+    }
+
+    #[test]
+    fn names_that_would_lead_elsewhere_are_none() {
+        for wrong in ["a", "a:", ":b", "../a:b", "a:../../etc", "a/b:c", "a:b:c", "a:b c"] {
+            assert_eq!(wrong.parse::<EventName>(), Err(NotAName), "{wrong}");
         }
     }
 }

@@ -45,8 +45,8 @@ pub enum Source {
     Tracepoint,
     /// `raw_syscalls:sys_enter` or `sys_exit`, for calls of this number.
     Syscall {
-        /// As this kernel's programs (not those of 32 bits) call it; `None` where our table does not
-        /// have it.
+        /// As this kernel's programs (not those of 32 bits) call it; `None` where our table does
+        /// not have it.
         number: Option<u32>,
         /// Which of the two.
         phase: Phase,
@@ -99,9 +99,9 @@ pub struct Field {
     pub size: u32,
     /// How it is shown.
     pub meaning: Meaning,
-    /// The argument that it is: of a system call, the register; of a raw tracepoint, the only argument
-    /// of the same name, size and sign. (The latter is what the kernel's sources do almost without
-    /// exception, but nothing says that they must.)
+    /// The argument that it is: of a system call, the register; of a raw tracepoint, the only
+    /// argument of the same name, size and sign. (The latter is what the kernel's sources do almost
+    /// without exception, but nothing says that they must.)
     pub argument: Option<u8>,
     /// Of a system call: what it points to.
     pub behind: Option<Behind>,
@@ -159,8 +159,8 @@ pub enum Meaning {
     Address,
     /// An address of code.
     Code,
-    /// By name: one of some values, some bits, or both. They are compared with the value's own bits,
-    /// not extended by its sign.
+    /// By name: one of some values, some bits, or both. They are compared with the value's own
+    /// bits, not extended by its sign.
     Symbols(Arc<Symbols>),
     /// A device number: 12 bits major, 20 minor, as the kernel has it.
     Device,

@@ -1,8 +1,8 @@
 //! Which events are meant: `sched_*,syscalls,block:*rq*,!sched_stat_*`.
 //!
 //! A pattern without a colon is for the name of an event, LTTng's name of it, or a subsystem; with
-//! one, for subsystem and name. Of system calls the call's own name serves too: `syscalls:openat` is
-//! both sides of it.
+//! one, for subsystem and name. Of system calls the call's own name serves too: `syscalls:openat`
+//! is both sides of it.
 
 use trackway_schema::glob_matches;
 

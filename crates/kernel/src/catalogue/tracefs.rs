@@ -1,5 +1,5 @@
-//! Where the kernel describes its events: tracefs, mounted where it mostly is, or for us alone, as a
-//! mount that no folder shows and that goes with its descriptor.
+//! Where the kernel describes its events: tracefs, mounted where it mostly is, or for us alone, as
+//! a mount that no folder shows and that goes with its descriptor.
 
 use std::fs::File;
 use std::io::{self, Read as _};

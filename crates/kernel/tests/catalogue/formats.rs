@@ -38,8 +38,10 @@ impl Names for Few {
 macro_rules! formats {
     ($($name:ident)*) => {
         /// The kept formats, by name.
-        pub(crate) const FORMATS: &[(&str, &str)] =
-            &[$((stringify!($name), include_str!(concat!("formats/", stringify!($name), ".txt")))),*];
+        const FORMATS: &[(&str, &str)] = &[$({
+            let name = stringify!($name);
+            (name, include_str!(concat!("formats/", stringify!($name), ".txt")))
+        }),*];
     };
 }
 

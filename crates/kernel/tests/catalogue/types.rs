@@ -44,7 +44,7 @@ impl Maker {
 }
 
 /// `typedef void (*btf_trace_step)(void *, const struct pair *, enum colour)`, and all it needs.
-pub(crate) fn sample() -> Vec<u8> {
+fn sample() -> Vec<u8> {
     let mut maker = Maker::default();
     let names = ["x", "y", "flags", "low", "RED", "NONE", "pair", "colour"];
     let [x, y, flags, low, red, none, first, second] = names.map(|name| maker.name(name));
@@ -88,6 +88,10 @@ fn types_are_found_by_name_with_all_their_parts() {
     let scalars: Vec<_> =
         structure.members.iter().map(|of| (&*of.name, of.offset, of.scalar, of.count)).collect();
     assert_eq!(scalars, [("x", 0, Scalar::I32, 1), ("y", 4, Scalar::I32, 5)]);
+    let place = |path| btf.place(4, path).map(|of| (of.bit_offset, of.bits, of.type_id));
+    assert_eq!(place("flags"), Some((192, 3, 1)));
+    assert_eq!(place("low"), Some((224, 0, 1)), "in a union without a name");
+    assert_eq!((place("none"), place("x.y")), (None, None));
     let typedef = btf.find(Class::Typedef, "btf_trace_step").expect("a name");
     let prototype = btf.resolve(btf.resolve(typedef.id).expect("a pointer").size_or_type);
     let parameters: Vec<_> = btf.parameters(&prototype.expect("a prototype")).collect();
@@ -140,7 +144,7 @@ fn wrong_types_are_survived() {
                 let _ = (btf.structure(of.name), btf.enumeration(of.name));
                 let _ = btf.parameters(&of).count();
             }
-            let _ = btf.enumerator("RED");
+            let _ = (btf.enumerator("RED"), btf.place(4, "low"), btf.place(4, "y.low"));
         }
     }
 }
