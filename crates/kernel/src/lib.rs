@@ -20,6 +20,7 @@ mod asm;
 pub mod bpf;
 mod btf;
 pub mod catalogue;
+pub mod record;
 mod state;
 mod text;
 mod value;
