@@ -40,6 +40,8 @@ mod snapshots;
 mod socket;
 #[path = "session/tracefiles.rs"]
 mod tracefiles;
+#[path = "session/unstaged.rs"]
+mod unstaged;
 #[path = "session/users.rs"]
 mod users;
 #[path = "session/which.rs"]
