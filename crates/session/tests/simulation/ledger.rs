@@ -17,9 +17,9 @@ pub(crate) struct LifeFacts {
     pub(crate) slot: usize,
     pub(crate) chain: usize,
     pub(crate) overwrites: bool,
-    /// What was committed, by region, since it was cleared.
+    /// What was committed, and how much was discarded, by region, since that was begun anew.
     pub(crate) committed: [Vec<Record>; REGIONS],
-    pub(crate) discarded: u64,
+    pub(crate) discarded: [u64; REGIONS],
     /// Whether it can record an event, and whether a process can record in it, and when they last
     /// could: there may be no record without both, though a thread that sleeps between the word and
     /// its decision finds them at two moments.
@@ -101,7 +101,7 @@ impl Ledger {
             chain,
             overwrites,
             committed: Default::default(),
-            discarded: 0,
+            discarded: Default::default(),
             means: Could::default(),
             takes: Could::default(),
             is_tainted: self.tainted.contains(&session),
@@ -277,16 +277,24 @@ impl Ledger {
         Ok(())
     }
 
-    /// A record finds no room, and is counted.
-    pub(crate) fn discard(&mut self, life: Life, emission: Emission) {
-        self.lives[life].discarded += 1;
+    /// A record finds no room, and is counted in a region.
+    pub(crate) fn discard(&mut self, life: Life, region: usize, emission: Emission) {
+        self.lives[life].discarded[region] += 1;
         self.emissions[emission].outcomes.push(life);
     }
 
-    /// What was recorded in a life is to be forgotten.
-    pub(crate) fn clear(&mut self, life: Life) {
-        self.lives[life].committed = Default::default();
-        self.lives[life].discarded = 0;
+    /// What was recorded in a region is to be forgotten, and what was counted there: also by who
+    /// was on its way when the session was stopped for it, and finds no room meanwhile.
+    pub(crate) fn clear(&mut self, life: Life, region: usize) {
+        let facts = &mut self.lives[life];
+        facts.committed[region].clear();
+        facts.discarded[region] = 0;
+        facts.is_clearing = true;
+    }
+
+    /// Its streams are gone, too.
+    pub(crate) fn cleared(&mut self, life: Life) {
+        self.lives[life].is_clearing = false;
     }
 
     /// A thread is through with an emission: where it was due it is, once; elsewhere not twice

@@ -375,8 +375,9 @@ impl World {
             return Ok(());
         }
         let committed = life.committed.iter().map(Vec::len).sum::<usize>() as u64;
+        let lost = life.discarded.iter().sum::<u64>();
         if !life.is_complete {
-            return match committed + life.discarded {
+            return match committed + lost {
                 0 => Ok(()),
                 _ => Err(format!("life {number} of slot {} was never written", life.slot)),
             };
@@ -400,8 +401,8 @@ impl World {
             }
         }
         self.facts.overwritten += overwritten;
-        let emitted = committed + life.discarded;
-        if recorded + discarded + overwritten != emitted || discarded != life.discarded {
+        let emitted = committed + lost;
+        if recorded + discarded + overwritten != emitted || discarded != lost {
             return Err(format!(
                 "life {number}: {recorded} recorded, {discarded} discarded and {overwritten} \
                  overwritten are not {emitted} emitted"

@@ -356,7 +356,7 @@ impl World {
         slot.regions[region].discarded += 1;
         self.facts.discards += 1;
         if let Some(life) = slot.life {
-            self.ledger.discard(life, self.writers[number].emission);
+            self.ledger.discard(life, region, self.writers[number].emission);
         }
         At::Next
     }
