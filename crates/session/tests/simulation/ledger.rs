@@ -72,6 +72,9 @@ pub(crate) struct Ledger {
     left: Vec<(usize, Life)>,
     /// Bits that a constructor has left to the recorder, and told it so.
     told: Vec<(usize, Life)>,
+    /// Bits that a constructor has set which had slept since another life of the slot: the event
+    /// may have no id in this one.
+    stray: Vec<(usize, Life)>,
     /// Events whose word a constructor took for what it had read, where it was the same again: a
     /// bit does not say whose it is, nor since when.
     doubtful: Vec<usize>,
@@ -139,6 +142,17 @@ impl Ledger {
         self.told.contains(&(event, life))
     }
 
+    /// A bit is set for a life that was not looked at before. It is a bit too many (0007), until
+    /// the recorder has come to the event: nothing is due because of it.
+    pub(crate) fn stray(&mut self, event: usize, life: Option<Life>) {
+        self.stray.extend(life.map(|life| (event, life)));
+    }
+
+    /// It is off.
+    pub(crate) fn clear_bit(&mut self, event: usize, life: Option<Life>) {
+        self.stray.retain(|&(of, whose)| Some(whose) != life || of != event);
+    }
+
     /// An event may have two bits for one chain from here on.
     pub(crate) fn doubt(&mut self, event: usize) {
         self.doubtful.push(event);
@@ -160,7 +174,7 @@ impl Ledger {
 
     /// The recorder has made the bit right.
     pub(crate) fn settle(&mut self, event: usize, life: Option<Life>) {
-        for wrong in [&mut self.left, &mut self.told] {
+        for wrong in [&mut self.left, &mut self.told, &mut self.stray] {
             wrong.retain(|&(of, whose)| Some(whose) != life || of != event);
         }
     }
@@ -190,6 +204,7 @@ impl Ledger {
                 let bit = window.has_bit(event, index);
                 let mut wrong = self.left.iter().chain(&self.told);
                 let is_unsure = in_hand(event, index) || wrong.any(|&of| of == (event, life));
+                let is_stray = self.stray.contains(&(event, life));
                 // Also while it is stopped: who found the bit before it was cleared may sleep
                 // until it is started again.
                 facts.means.now[event] |=
@@ -203,7 +218,8 @@ impl Ledger {
                     let is_cut_short = slot.is_left && slot.is_changing;
                     let is_sure = has_heir && takes && !slot.is_unpublished && !is_cut_short;
                     if is_sure && slot.is_open() && slot.selects[event] {
-                        meant[number] = Some(meant[number].unwrap_or(false) || bit);
+                        let is_on = bit && !is_stray;
+                        meant[number] = Some(meant[number].unwrap_or(false) || is_on);
                     }
                 }
             }

@@ -89,6 +89,8 @@ fn histories_keep_the_invariants() {
         ("emissions due in one place", sum(|facts| facts.due)),
         ("of which excused", sum(|facts| facts.excused)),
         ("words taken for what they were", sum(|facts| facts.mistaken)),
+        ("bits set for another life of a slot", sum(|facts| facts.stray)),
+        ("records that found no room before, and looked again", sum(|facts| facts.spared)),
         ("claims outlived", sum(|facts| facts.outlived)),
         ("full disks", sum(|facts| facts.disk_full)),
         ("channels left to a recovery", sum(|facts| facts.left)),

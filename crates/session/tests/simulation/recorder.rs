@@ -512,8 +512,10 @@ impl World {
                 slot.is_unpublished = false;
             }
             Op::ClearBit(_, event) => {
+                let life = slot.life;
                 self.window.is_changed |= self.window.has_bit(*event, index);
                 self.window.set_bit(*event, index, false);
+                self.ledger.clear_bit(*event, life);
             }
             Op::Apply(_, event) if self.mistake == Some(Mistake::BitBeforeId) => {
                 let had_id = slot.has_id[*event];

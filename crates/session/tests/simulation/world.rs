@@ -45,6 +45,8 @@ pub(crate) struct Facts {
     pub(crate) due: u64,
     pub(crate) excused: u64,
     pub(crate) mistaken: u64,
+    pub(crate) stray: u64,
+    pub(crate) spared: u64,
 }
 
 /// Everything.
@@ -186,7 +188,7 @@ impl World {
     fn step_thread(&mut self, number: usize) -> Result<(), String> {
         let writer = &self.writers[number];
         // Threads like to sleep where they have just read what others change.
-        let dozes = matches!(writer.at, At::Change(..) | At::Follow { .. })
+        let dozes = matches!(writer.at, At::Change(..) | At::Follow { .. } | At::Discard { .. })
             && !self.is_calm
             && !self.random.once_in(12);
         let runs = !writer.is_stopped && writer.at != At::Dead && !dozes;
