@@ -191,12 +191,14 @@ fn losses_where_an_earlier_claimer_still_is_are_forgotten_when_it_is_cleared() {
     let world = World::new();
     let first = world.record(SMALL);
     let claimer = Writer::new(&world.home());
+    first.finish(&|| false).expect("a trace");
+    // It had looked for room before, and will see that the session is over.
     let claim = claimer.hold(Way::Claim(0));
-    first.finish(&|| true).expect("a trace");
     world.let_slots_rest();
     std::fs::rename(world.trace(), world.folder.join("first")).expect("another place");
     let mut recording = world.record(SMALL);
     let writer = Writer::new(&world.home());
+    assert_eq!(claimer.index(), writer.index(), "the same slot");
     writer.count_lost(Way::Claim(0));
     assert_eq!(recording.totals().lost, 1);
     recording.clear(true).expect("cleared");

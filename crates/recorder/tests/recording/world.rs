@@ -196,6 +196,11 @@ impl Writer {
         self.enabled() >> self.layout.index & 1 != 0
     }
 
+    /// The slot of its channel.
+    pub(crate) fn index(&self) -> usize {
+        self.layout.index
+    }
+
     /// The enable word of its event.
     pub(crate) fn enabled(&self) -> u32 {
         self.window.event(self.event).enabled.load(Ordering::Relaxed)
