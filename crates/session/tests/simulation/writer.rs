@@ -366,10 +366,10 @@ impl World {
         Ok(At::Check(Plan { slot: index, generation, region, head, block, life }))
     }
 
-    /// No room: counted where the buffer is, if the session is still what it was. Else its successor
-    /// may have room, and perhaps nobody looks at what is counted here. In the agent the addition is
-    /// some instructions behind that look; who is kept from it while the session ends counts in
-    /// vain.
+    /// No room: counted where the buffer is, if the session is still what it was. Else its
+    /// successor may have room, and perhaps nobody looks at what is counted here. In the agent the
+    /// addition is some instructions behind that look; who is kept from it while the session ends
+    /// counts in vain.
     fn discard(&mut self, number: usize, (index, generation): (usize, u64), region: usize) -> At {
         let slot = &mut self.window.slots[index];
         if slot.generation != generation && self.mistake != Some(Mistake::DiscardUnchecked) {
