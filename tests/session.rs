@@ -24,6 +24,8 @@ mod killed;
 mod life;
 #[path = "session/live.rs"]
 mod live;
+#[path = "session/manager.rs"]
+mod manager;
 #[path = "session/many.rs"]
 mod many;
 #[path = "session/memory.rs"]
