@@ -19,8 +19,8 @@ VERSION := 0.1.0
 MAN3 := awk -v version=$(VERSION) -f packaging/man3.awk
 MAN3_HEADERS := include/trackway/trackway.h include/trackway/dynamic.h
 
-.PHONY: help build programs helpers demo test fuzz torture ways sanitize models kill arch bench \
-	asm install uninstall clean
+.PHONY: help build programs helpers demo test systemd fuzz torture ways sanitize models kill arch \
+	bench asm install uninstall clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -47,6 +47,11 @@ demo: ## record a real program and look at the trace
 test: ## run all tests
 	@scripts/packages test
 	@scripts/test
+
+systemd: ## the unit under a real systemd, in machines of its own (a part of make test; root only)
+	@scripts/packages test
+	@$(MAKE) --no-print-directory build
+	$(CARGO) test --locked --quiet -p trackway-tests --test systemd -- --nocapture
 
 fuzz: ## look for inputs that break reader or recorder: make fuzz [SECONDS=60] [TARGET=name]
 	@scripts/packages test

@@ -327,7 +327,7 @@ fn the_unit_for_systemd_is_sound() {
         }
         assert!(is_sound && talk.is_empty(), "{manager}: {talk}");
         // It would have said so.
-        let (_, talk) = verify(manager, &text.replace("Type=exec", "Type=other"));
+        let (_, talk) = verify(manager, &text.replace("Type=notify", "Type=other"));
         assert!(talk.contains("service type"), "{manager}: {talk}");
         let (is_sound, talk) = verify(manager, &text.replace("bin/trackway", "bin/other"));
         assert!(!is_sound && talk.contains("bin/other"), "{manager}: {talk}");

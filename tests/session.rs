@@ -24,6 +24,8 @@ mod killed;
 mod life;
 #[path = "session/live.rs"]
 mod live;
+#[path = "session/manager.rs"]
+mod manager;
 #[path = "session/many.rs"]
 mod many;
 #[path = "session/memory.rs"]
@@ -40,6 +42,8 @@ mod snapshots;
 mod socket;
 #[path = "session/tracefiles.rs"]
 mod tracefiles;
+#[path = "session/unstaged.rs"]
+mod unstaged;
 #[path = "session/users.rs"]
 mod users;
 #[path = "session/which.rs"]

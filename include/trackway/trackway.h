@@ -485,6 +485,20 @@ TRACKWAY_I_HELPER trackway_abi_emit_fn trackway_i_emitter(const struct trackway_
     return __atomic_load_n(enabled, __ATOMIC_RELAXED) ? event->emit : NULL;
 }
 
+/* The library, if it should be asked whether a filter drops the event before that is staged: where
+ * all sessions that want it have filters. (trackway_i_emitter() has looked whether it is on, so
+ * that what was set before is there.) */
+TRACKWAY_I_HELPER const struct trackway_abi_library *
+trackway_i_asker(const struct trackway_abi_event *event)
+{
+    const struct trackway_abi_library *const library = event->library;
+    if (!library)
+        return NULL;
+    return trackway_i_wanted(event) & ~__atomic_load_n(&library->filtered, __ATOMIC_RELAXED)
+               ? NULL
+               : library;
+}
+
 /* --- Staging: the payload is put together on the stack --------------------------------------- */
 
 /* Bytes that a str, text or seq would like to have (less terminator or count), and that it gets. */
@@ -569,12 +583,16 @@ TRACKWAY_I_HELPER unsigned char *trackway_i_put(unsigned char *to, const void *f
 }
 
 /* An address takes 64 bits on any machine. */
-TRACKWAY_I_HELPER unsigned char *trackway_i_put_pointer(unsigned char *to, const void *pointer)
+TRACKWAY_I_HELPER uint64_t trackway_i_address(const void *pointer)
 {
     uintptr_t number;
-    uint64_t address;
     __builtin_memcpy(&number, &pointer, sizeof(number));
-    address = number;
+    return number;
+}
+
+TRACKWAY_I_HELPER unsigned char *trackway_i_put_pointer(unsigned char *to, const void *pointer)
+{
+    const uint64_t address = trackway_i_address(pointer);
     return trackway_i_put(to, &address, sizeof(address));
 }
 
@@ -701,6 +719,33 @@ TRACKWAY_I_HELPER unsigned char *trackway_i_put_text(unsigned char *to, const ch
 #define TRACKWAY_I_SPAN_SEQ(...) +1
 #define TRACKWAY_I_SPAN_ENUM(...)
 #define TRACKWAY_I_SPAN_PAD(...)
+
+/* Pass COPY: scalars to take the address of, so that the fields themselves stay in registers. */
+#define TRACKWAY_I_COPY(type, ...) TRACKWAY_I_PASS(COPY, type, __VA_ARGS__)
+#define TRACKWAY_I_COPY_SCALAR(type, name)                                                        \
+    const TRACKWAY_I_C_TYPE(type) trackway_copy_##name = trackway_field_##name;
+#define TRACKWAY_I_COPY_POINTER(type, name)                                                       \
+    const uint64_t trackway_copy_##name = trackway_i_address(trackway_field_##name);
+#define TRACKWAY_I_COPY_STR(...)
+#define TRACKWAY_I_COPY_TEXT(...)
+#define TRACKWAY_I_COPY_ARRAY(...)
+#define TRACKWAY_I_COPY_SEQ(...)
+#define TRACKWAY_I_COPY_ENUM(type, name, provider, enumeration, integer)                          \
+    const TRACKWAY_I_C_TYPE(integer) trackway_copy_##name = trackway_field_##name;
+#define TRACKWAY_I_COPY_PAD(...)
+
+/* Pass ARGUMENT: the field for filters that are asked before anything is staged. */
+#define TRACKWAY_I_ARGUMENT(type, ...) TRACKWAY_I_PASS(ARGUMENT, type, __VA_ARGS__)
+#define TRACKWAY_I_ARGUMENT_SCALAR(type, name) {&trackway_copy_##name, 0},
+#define TRACKWAY_I_ARGUMENT_POINTER(type, name) {&trackway_copy_##name, 0},
+#define TRACKWAY_I_ARGUMENT_STR(type, name) {trackway_field_##name, 0},
+#define TRACKWAY_I_ARGUMENT_TEXT(type, name) {trackway_field_##name, trackway_length_##name},
+#define TRACKWAY_I_ARGUMENT_ARRAY(type, name, element, length) {trackway_field_##name, 0},
+#define TRACKWAY_I_ARGUMENT_SEQ(type, name, element)                                              \
+    {trackway_field_##name, trackway_length_##name},
+#define TRACKWAY_I_ARGUMENT_ENUM(type, name, provider, enumeration, integer)                      \
+    {&trackway_copy_##name, 0},
+#define TRACKWAY_I_ARGUMENT_PAD(...)
 
 /* Pass WANT: measures those fields. */
 #define TRACKWAY_I_WANT(type, ...) TRACKWAY_I_PASS(WANT, type, __VA_ARGS__)
@@ -858,7 +903,7 @@ TRACKWAY_I_HELPER unsigned char *trackway_i_put_text(unsigned char *to, const ch
 /* What `event` starts as: off. */
 #define TRACKWAY_I_INITIAL(event, provider, name, level, count, fields)                           \
     {&(event).off, NULL, 0, 0, TRACKWAY_ABI_VERSION, sizeof(struct trackway_abi_event), (level),  \
-     (count), 0, provider, name, fields}
+     (count), 0, provider, name, fields, NULL, 0, 0}
 #define TRACKWAY_I_FIELDS(...)                                                                    \
     {TRACKWAY_I_EACH(TRACKWAY_I_FIELD, __VA_ARGS__){NULL, NULL, 0, 0, 0, 0}}
 
@@ -866,8 +911,11 @@ TRACKWAY_I_HELPER unsigned char *trackway_i_put_text(unsigned char *to, const ch
 #define TRACKWAY_I_ENTRY(use)                                                                     \
     __attribute__((use, __section__("trackway_events") TRACKWAY_I_RETAIN))
 
-/* Stages the fields, which are variables named trackway_field_NAME, and records them. `cut` is
- * TRACKWAY_ABI_CUT if one of them was cut before, else 0. */
+/*
+ * Stages the fields, which are variables named trackway_field_NAME, and records them. `cut` is
+ * TRACKWAY_ABI_CUT if one of them was cut before, else 0. What has fields to measure and to copy is
+ * not staged if filters drop it.
+ */
 #define TRACKWAY_I_RECORD(event, cut, ...)                                                         \
     enum {                                                                                        \
         trackway_i_span_count = 0 TRACKWAY_I_EACH(TRACKWAY_I_SPAN, __VA_ARGS__),                  \
@@ -878,6 +926,7 @@ TRACKWAY_I_HELPER unsigned char *trackway_i_put_text(unsigned char *to, const ch
     const trackway_abi_emit_fn trackway_i_emit = trackway_i_emitter(trackway_i_event);            \
     struct trackway_i_span trackway_i_spans[trackway_i_span_count + 1];                           \
     size_t trackway_i_next = 0, trackway_i_cut = (cut);                                           \
+    uint64_t trackway_i_asked = TRACKWAY_ABI_UNASKED;                                             \
     unsigned char trackway_i_small[trackway_i_span_count > 0 ? 1                                  \
                                                          : TRACKWAY_ABI_HEADROOM +                \
                                                                trackway_i_fixed +                 \
@@ -885,6 +934,14 @@ TRACKWAY_I_HELPER unsigned char *trackway_i_put_text(unsigned char *to, const ch
     unsigned char *trackway_i_payload = trackway_i_small, *trackway_i_end;                        \
     if (!trackway_i_emit)                                                                         \
         return;                                                                                   \
+    if (trackway_i_span_count > 0 && trackway_i_asker(trackway_i_event)) {                        \
+        TRACKWAY_I_EACH(TRACKWAY_I_COPY, __VA_ARGS__)                                             \
+        const struct trackway_abi_argument trackway_i_arguments[] = {                             \
+            TRACKWAY_I_EACH(TRACKWAY_I_ARGUMENT, __VA_ARGS__){NULL, 0}};                          \
+        trackway_i_asked = trackway_i_event->library->ask(trackway_i_event, trackway_i_arguments); \
+        if (trackway_i_asked == TRACKWAY_ABI_UNWANTED)                                            \
+            return;                                                                               \
+    }                                                                                             \
     TRACKWAY_I_EACH(TRACKWAY_I_WANT, __VA_ARGS__)                                                 \
     if (trackway_i_span_count > 0)                                                                \
         trackway_i_payload = TRACKWAY_I_CAST(                                                     \
@@ -898,8 +955,12 @@ TRACKWAY_I_HELPER unsigned char *trackway_i_put_text(unsigned char *to, const ch
     trackway_i_end = trackway_i_payload;                                                          \
     trackway_i_next = 0;                                                                          \
     TRACKWAY_I_EACH(TRACKWAY_I_PUT, __VA_ARGS__)                                                  \
-    trackway_i_emit(trackway_i_event, trackway_i_payload,                                         \
-                    TRACKWAY_I_CAST(size_t, trackway_i_end - trackway_i_payload) | trackway_i_cut);
+    trackway_i_cut |= TRACKWAY_I_CAST(size_t, trackway_i_end - trackway_i_payload);               \
+    if (trackway_i_span_count > 0 && trackway_i_asked != TRACKWAY_ABI_UNASKED)                    \
+        trackway_i_event->library->emit_asked(trackway_i_event, trackway_i_payload,               \
+                                              trackway_i_cut, trackway_i_asked);                  \
+    else                                                                                          \
+        trackway_i_emit(trackway_i_event, trackway_i_payload, trackway_i_cut);
 
 /* Assembler names have a dot where C names have _DOT_, so that no other names can be the same. */
 #define TRACKWAY_I_EVENT(p, n, level, ...)                                                        \

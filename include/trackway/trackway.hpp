@@ -489,6 +489,8 @@ private:
                                           sizeof(*trackway_field_##name.address) * (length));
 #endif
 #ifdef TRACKWAY_I_OPERAND_ARRAY
+#undef TRACKWAY_I_ARGUMENT_ARRAY
+#define TRACKWAY_I_ARGUMENT_ARRAY(type, name, element, length) {trackway_field_##name.address, 0},
 #undef TRACKWAY_I_OPERAND_ARRAY
 #define TRACKWAY_I_OPERAND_ARRAY(type, name, element, length)                                     \
     , [trackway_field_##name] "nor"(trackway_field_##name.address)

@@ -103,7 +103,7 @@ fn preload_helpers_export_wrappers_and_nothing_else() {
 }
 
 /// Expressions of C, and their values.
-const LAYOUT: [(&str, usize); 48] = [
+const LAYOUT: [(&str, usize); 58] = [
     ("TRACKWAY_ABI_VERSION", 1),
     ("TRACKWAY_ABI_HEADROOM", 64),
     ("TRACKWAY_ABI_TAILROOM", 8),
@@ -121,7 +121,7 @@ const LAYOUT: [(&str, usize); 48] = [
     ("offsetof(struct trackway_abi_field, shape)", 17),
     ("offsetof(struct trackway_abi_field, length)", 18),
     ("offsetof(struct trackway_abi_field, reserved)", 20),
-    ("sizeof(struct trackway_abi_event)", 56),
+    ("sizeof(struct trackway_abi_event)", 72),
     ("offsetof(struct trackway_abi_event, enabled)", 0),
     ("offsetof(struct trackway_abi_event, emit)", 8),
     ("offsetof(struct trackway_abi_event, off)", 16),
@@ -134,6 +134,16 @@ const LAYOUT: [(&str, usize); 48] = [
     ("offsetof(struct trackway_abi_event, provider)", 32),
     ("offsetof(struct trackway_abi_event, name)", 40),
     ("offsetof(struct trackway_abi_event, fields)", 48),
+    ("offsetof(struct trackway_abi_event, library)", 56),
+    ("offsetof(struct trackway_abi_event, known)", 64),
+    ("sizeof(struct trackway_abi_argument)", 16),
+    ("offsetof(struct trackway_abi_argument, at)", 0),
+    ("offsetof(struct trackway_abi_argument, length)", 8),
+    ("sizeof(struct trackway_abi_library)", 24),
+    ("offsetof(struct trackway_abi_library, size)", 0),
+    ("offsetof(struct trackway_abi_library, filtered)", 4),
+    ("offsetof(struct trackway_abi_library, ask)", 8),
+    ("offsetof(struct trackway_abi_library, emit_asked)", 16),
     ("sizeof(struct trackway_value)", 16),
     ("offsetof(struct trackway_value, as)", 0),
     ("offsetof(struct trackway_value, length)", 8),

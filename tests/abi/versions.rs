@@ -130,19 +130,29 @@ fn structures_that_grew_are_taken_and_other_versions_stay_off() {
         (
             "grown",
             ABI,
-            "    const struct trackway_abi_field *fields;\n",
-            "    const struct trackway_abi_field *fields;\n    uint64_t added[4];\n",
+            "    uint32_t reserved_2;\n",
+            "    uint32_t reserved_2;\n    uint64_t added[4];\n",
             1,
             None,
         ),
         ("newer", ABI, VERSION, "#define TRACKWAY_ABI_VERSION 2", 0, Some("a newer header")),
         ("older", ABI, VERSION, "#define TRACKWAY_ABI_VERSION 0", 0, Some("an older header")),
-        // Of this version, and smaller than it ever was.
+        // Of this version, without what was added at the end: it cannot be asked about, and is
+        // recorded.
+        (
+            "first",
+            "trackway/trackway.h",
+            "sizeof(struct trackway_abi_event), (level)",
+            "56, (level)",
+            1,
+            None,
+        ),
+        // Smaller than it ever was.
         (
             "short",
             "trackway/trackway.h",
             "sizeof(struct trackway_abi_event), (level)",
-            "sizeof(struct trackway_abi_event) - 8, (level)",
+            "48, (level)",
             0,
             Some("an older header"),
         ),

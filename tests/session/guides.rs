@@ -318,14 +318,12 @@ fn the_guide_of_systemd_does_what_it_says() {
     assert!(saved.contains("snapshot-on-crash = true") && saved.contains("\"1M\""), "{saved}");
     guide.place.ok("session destroy hand");
     assert!(guide.run(1).contains("session web: recording"));
-    // What the unit does.
+    // What the unit does; under systemd itself: `tests/systemd.rs`.
     let unit = fs::read_to_string(source_dir().join("packaging/systemd/trackway-session@.service"));
     let unit = unit.expect("a unit");
     assert!(unit.contains("trackway session create --foreground --load "), "{unit}");
     let line = unit.lines().find_map(|line| line.strip_prefix("ExecStart=@PREFIX@/bin/"));
     let line = line.expect("a command").replace("%E/trackway/%i", "web").replace("%i", "web");
-    let stop = unit.lines().find_map(|line| line.strip_prefix("ExecStop=-@PREFIX@/bin/"));
-    let stop = stop.expect("a command").replace("%i", "web");
     let folders = || {
         let there = fs::read_dir(guide.place.world.path("")).expect("a folder");
         let names = there.map(|entry| entry.expect("a name").file_name());
@@ -337,7 +335,7 @@ fn the_guide_of_systemd_does_what_it_says() {
         let service = Running::start(&mut guide.shell(&format!("exec {line}")));
         wait_for("the session", || guide.place.list().len() == 1);
         guide.type_in("myapp");
-        guide.type_in(&stop);
+        service.signal(libc::SIGTERM);
         assert!(service.finish().status.success());
         assert_eq!(folders(), before + starts);
     }

@@ -428,3 +428,26 @@ fn the_only_session_need_not_be_named() {
     assert!(place.list().is_empty());
     let _: Numbers = place.numbers("web");
 }
+
+/// RUN rm of the window under a session, and a program afterwards. EXPECT that the session says
+/// that it does not record it, and keeps what it has.
+#[test]
+fn a_session_whose_window_is_removed_says_what_it_does_not_record() {
+    let place = Place::new("session-removed-window");
+    place.ok("session create web -o web");
+    place.emit("steps", 5);
+    assert_eq!(place.status("web")["notices"].as_array().expect("notices").len(), 0);
+    for entry in fs::read_dir(place.world.window_dir()).expect("the windows") {
+        fs::remove_file(entry.expect("a name").path()).expect("ours");
+    }
+    wait_for("word of it", || {
+        place.status("web")["notices"].to_string().contains("is destroyed and made again")
+    });
+    place.emit("steps", 3);
+    place.ok("session destroy web");
+    assert_eq!(place.numbers("web")[&ONE].len(), 5);
+    place.ok("session create web -o web");
+    place.emit("steps", 3);
+    place.ok("session destroy web");
+    assert_eq!(place.numbers("web")[&ONE].len(), 3);
+}

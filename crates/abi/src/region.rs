@@ -14,6 +14,7 @@
 //! 216  file[2]  u64   number of that file, plus one, in a stream of several; of each of the two
 //! 232  tracefile_bytes u64   most bytes of each file of the stream; 0: it is one file
 //! 240  tracefile_count u64   most files of the stream; 0: all are kept
+//! 248  forgotten u64  of what was lost, what was lost before the session was cleared last
 //! 256  table    u32 × sub-buffers: where each is, in pages of the window; 0: nowhere
 //! ```
 //!

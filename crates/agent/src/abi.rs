@@ -1,7 +1,7 @@
 //! The C structures of include/trackway/abi/abi.h, as Rust sees them.
 
 use core::ffi::c_char;
-use core::sync::atomic::AtomicU32;
+use core::sync::atomic::{AtomicPtr, AtomicU32};
 
 /// `TRACKWAY_ABI_VERSION`.
 pub const VERSION: u16 = 1;
@@ -114,6 +114,48 @@ impl Event {
     }
 }
 
+/// `struct trackway_abi_argument`.
+#[repr(C)]
+#[derive(Debug, Clone, Copy)]
+pub struct Argument {
+    /// Where a scalar is; a string; elements. May be null, but for scalars.
+    pub at: *const u8,
+    /// Bytes of a text; elements of a sequence.
+    pub length: usize,
+}
+
+/// `trackway_abi_ask_fn`.
+pub type AskFn = unsafe extern "C" fn(*mut Event, *const Argument) -> u64;
+/// `trackway_abi_emit_asked_fn`.
+pub type EmitAskedFn = unsafe extern "C" fn(*mut Event, *mut u8, usize, u64);
+
+/// `struct trackway_abi_library`.
+#[repr(C)]
+#[derive(Debug)]
+pub struct Library {
+    /// Its size here, in bytes.
+    pub size: u32,
+    /// Bits of sessions that have filters, as far as this process has decided about them.
+    pub filtered: AtomicU32,
+    /// Asks filters before anything is staged.
+    pub ask: AskFn,
+    /// Records what was asked about.
+    pub emit_asked: EmitAskedFn,
+}
+
+/// `struct trackway_abi_event` with what was added at its end: where `size` says that it is there.
+#[repr(C)]
+#[derive(Debug)]
+pub struct AskingEvent {
+    /// What all events have.
+    pub event: Event,
+    /// What the library offers.
+    pub library: AtomicPtr<Library>,
+    /// The number of its description, plus one; 0: it has none.
+    pub known: AtomicU32,
+    reserved: u32,
+}
+
 // Sizes and offsets that tests/abi/pins.rs holds against the C header.
 const _: () = {
     use core::mem::offset_of;
@@ -131,4 +173,9 @@ const _: () = {
     assert!(offset_of!(Event, reserved) == 30 && offset_of!(Event, provider) == 32);
     assert!(offset_of!(Event, name) == 40 && offset_of!(Event, fields) == 48);
     assert!(offset_of!(Value, bits) == 0 && offset_of!(Value, length) == 8);
+    assert!(size_of::<Argument>() == 16 && offset_of!(Argument, length) == 8);
+    assert!(size_of::<Library>() == 24 && offset_of!(Library, filtered) == 4);
+    assert!(offset_of!(Library, ask) == 8 && offset_of!(Library, emit_asked) == 16);
+    assert!(size_of::<AskingEvent>() == 72 && offset_of!(AskingEvent, library) == 56);
+    assert!(offset_of!(AskingEvent, known) == 64 && offset_of!(AskingEvent, reserved) == 68);
 };

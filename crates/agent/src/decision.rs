@@ -11,6 +11,7 @@ use trackway_ring::Geometry;
 use trackway_schema::{ProcessFacts, ProcessRules};
 use trackway_window::{Owner, ProcessSlot, SessionLayout, Window};
 
+use crate::ask;
 use crate::home::Home;
 
 /// A decision in the form that the recording path wants.
@@ -398,6 +399,7 @@ impl Process {
                 // (claims) would fight for the cache line.
                 if decision.usable.load(Ordering::Relaxed) != usable && self.stays(stay) {
                     decision.publish(window, generation, usable, layout.as_ref());
+                    ask::note_filters(index, decision);
                 }
                 return layout;
             }
@@ -412,6 +414,7 @@ impl Process {
             return None; // raised in the middle: the layout was not read, which decides nothing
         }
         decision.publish(window, generation, usable, layout.as_ref());
+        ask::note_filters(index, decision);
         if layout.is_some() {
             let trace = session.trace_uuid[0].load(Ordering::Relaxed) | 1;
             let counted_in = &home.counted_in[index % SESSIONS_MAX];

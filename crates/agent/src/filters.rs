@@ -17,6 +17,7 @@ mod inside;
 mod link;
 mod plan;
 mod store;
+mod unstaged;
 
 use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
@@ -25,11 +26,12 @@ use trackway_abi::window::EVENTS_MAX;
 use trackway_ring::rseq::Area;
 use trackway_window::Window;
 
+use crate::abi::Argument;
 use crate::decision::PROCESS;
 use crate::home::Home;
 use crate::slow;
 use crate::thread;
-use plan::Who;
+use plan::{Plan, Who};
 
 /// What stands for no generation of any session.
 pub(crate) const NOT_JUDGED: u64 = u64::MAX;
@@ -121,11 +123,46 @@ pub(crate) unsafe fn judge(
     payload: *mut u8,
     size: usize,
 ) -> Judgement {
+    if size & trackway_abi::record::CUT != 0 {
+        return Judgement::Unknown;
+    }
+    // SAFETY: the caller's payload.
+    let passes_quickly = |plan: &Plan| unsafe { plan.passes_quickly(payload, size) };
+    // SAFETY: likewise.
+    let passes = |plan: &Plan, who: &Who| Some(unsafe { plan.passes(payload, size, who) });
+    judge_by(session, enabled, passes_quickly, passes)
+}
+
+/// The same of an event that is not staged yet.
+///
+/// # Safety
+/// As [`crate::ask::ask`]; `enabled` is the event's word, and `known` its description's number.
+#[inline(never)] // likewise
+pub(crate) unsafe fn judge_unstaged(
+    session: usize,
+    enabled: *const AtomicU32,
+    arguments: *const Argument,
+    known: u32,
+) -> Judgement {
+    // SAFETY: the caller's arguments; the plan looks whether they are those of its event.
+    let passes = |plan: &Plan, who: &Who| unsafe { plan.passes_unstaged(arguments, known, who) };
+    judge_by(session, enabled, |_: &Plan| None, passes)
+}
+
+/// What filters say, by two ways to evaluate a plan: without and with who emits. `None`: that is
+/// not the way.
+#[inline(always)] // each caller's code is its own
+fn judge_by(
+    session: usize,
+    enabled: *const AtomicU32,
+    passes_quickly: impl FnOnce(&Plan) -> Option<bool>,
+    passes: impl FnOnce(&Plan, &Who) -> Option<bool>,
+) -> Judgement {
     let thread = thread::current();
     // SAFETY: the line is the calling thread's. Its stamp is zero until it was filled in.
     let (stamp, tid, name_stamp) =
         unsafe { ((*thread).stamp, (*thread).tid, (*thread).name_stamp) };
-    if stamp != PROCESS.stamp() || stamp == 0 || size & trackway_abi::record::CUT != 0 {
+    if stamp != PROCESS.stamp() || stamp == 0 {
         return Judgement::Unknown;
     }
     let decision = &PROCESS.decisions[session];
@@ -180,17 +217,14 @@ pub(crate) unsafe fn judge(
     }
     // SAFETY: the visit keeps the plan where it is, as the link says.
     let plan = unsafe { store::plan_at(at) };
-    // SAFETY: the caller's payload.
-    let quickly = unsafe { plan.passes_quickly(payload, size) };
-    let passes = match quickly {
+    let passes = match passes_quickly(plan) {
         Some(passes) => Some(passes),
         None if plan.takes_procname && name_stamp != stamp => None,
         None => {
             // SAFETY: the line is the calling thread's.
             let name = unsafe { (&raw const (*thread).name).cast() };
             let who = Who { pid: PROCESS.pid.load(Ordering::Relaxed), tid, name };
-            // SAFETY: the caller's payload.
-            Some(unsafe { plan.passes(payload, size, &who) })
+            passes(plan, &who)
         }
     };
     visit.leave();

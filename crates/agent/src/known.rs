@@ -76,14 +76,15 @@ fn description(known: usize) -> Option<&'static [u8]> {
     Extent::bytes(EXTENTS.get(known)?.load(Ordering::Acquire))
 }
 
-/// The description of the event that has this number in the window of a home, if this process has
-/// described it, and knows that it is the only one.
-pub(crate) fn described(home: &Home, event: usize) -> Option<&'static [u8]> {
+/// The description of the event that has this number in the window of a home, and its number here,
+/// if this process has described it, and knows that it is the only one.
+pub(crate) fn described(home: &Home, event: usize) -> Option<(usize, &'static [u8])> {
     let known = home.places.known.get(event)?.load(Ordering::Relaxed);
     if known == UNCERTAIN {
         return None;
     }
-    description(usize::from(known.checked_sub(1)?))
+    let known = usize::from(known.checked_sub(1)?);
+    Some((known, description(known)?))
 }
 
 /// Takes `count` of `most`, if as many are left: where they begin. Who finds too few has never

@@ -16,6 +16,7 @@
 #![no_std]
 
 pub mod abi;
+mod ask;
 mod blocking;
 mod context;
 mod decision;

@@ -15,6 +15,7 @@ use trackway_ring::{Geometry, write_header};
 use trackway_window::{CPU_STRIDE, Window, ids_before, region_at};
 
 use crate::abi::Event;
+use crate::ask::Asked;
 use crate::decision::PROCESS;
 use crate::filters::{self, Judgement, NOT_JUDGED};
 use crate::{context, now, slow, thread};
@@ -54,7 +55,7 @@ pub unsafe extern "C" fn emit(event: *mut Event, payload: *mut u8, size: usize) 
 /// # Safety
 /// The event is registered.
 #[inline(always)]
-unsafe fn aim_of(event: *mut Event) -> (*mut AtomicU32, u32) {
+pub(crate) unsafe fn aim_of(event: *mut Event) -> (*mut AtomicU32, u32) {
     // SAFETY: the caller's event; `enabled` is replaced by `register` while sites may read it.
     let enabled = unsafe { AtomicPtr::from_ptr((&raw mut (*event).enabled).cast()) };
     let enabled: *mut AtomicU32 = enabled.load(Ordering::Relaxed);
@@ -68,14 +69,52 @@ unsafe fn aim_of(event: *mut Event) -> (*mut AtomicU32, u32) {
 /// As [`emit`].
 #[inline(never)]
 unsafe extern "C" fn emit_in_each(event: *mut Event, payload: *mut u8, size: usize) {
+    // SAFETY: the caller's promise is the same.
+    unsafe { emit_by(event, payload, size, |_| None) }
+}
+
+/// As [`emit`], of an event that was asked about: where it passes is not asked again.
+///
+/// # Safety
+/// As [`emit`].
+pub(crate) unsafe fn emit_asked(event: *mut Event, payload: *mut u8, size: usize, asked: Asked) {
+    let judged = |session| {
+        let is_it = session == asked.session && asked.is_here();
+        is_it.then_some(asked.generation)
+    };
+    // SAFETY: the caller's promise is the same.
+    unsafe { emit_by(event, payload, size, judged) }
+}
+
+/// As [`emit`]. `judged`: in which generation of a session its filters have let the event pass
+/// already.
+///
+/// # Safety
+/// As [`emit`].
+#[inline(always)] // each caller's code is its own
+unsafe fn emit_by(
+    event: *mut Event,
+    payload: *mut u8,
+    size: usize,
+    judged: impl Fn(usize) -> Option<u64>,
+) {
     // SAFETY: the caller's event.
     let (enabled, named) = unsafe { aim_of(event) };
     let mut sessions = named;
     while sessions != 0 {
         let session = sessions.trailing_zeros() as usize;
         sessions &= sessions - 1;
-        // SAFETY: the caller's payload.
-        let Some(judged) = (unsafe { try_in(session, enabled, payload, size) }) else { continue };
+        let left = match judged(session) {
+            // SAFETY: the caller's payload.
+            None => unsafe { try_in(session, enabled, payload, size) },
+            Some(generation) => {
+                // SAFETY: likewise.
+                let done =
+                    unsafe { try_record::<true>(session, enabled, payload, size, generation) };
+                (!done).then_some(generation)
+            }
+        };
+        let Some(judged) = left else { continue };
         let word = (named, enabled.cast_const());
         // SAFETY: likewise.
         if !unsafe { slow::record(session, word, payload, size, judged) } {

@@ -7,7 +7,8 @@ use trackway_abi::window::EVENTS_MAX;
 use trackway_schema::{ENCODED_BYTES_MAX, EncodeError, Encoder, Heading, Scalar, Shape};
 use trackway_window::{SessionLayout, Window};
 
-use crate::abi::{Event, Field, VERSION};
+use crate::abi::{AskingEvent, Event, Field, VERSION};
+use crate::ask::LIBRARY;
 use crate::decision::PROCESS;
 use crate::home::Home;
 use crate::start::explain;
@@ -58,10 +59,14 @@ unsafe fn register_event(home: Option<&'static Home>, event: *mut Event, moves: 
     let (provider, name, fields) = unsafe {
         (bytes(event.provider), bytes(event.name), fields_of(event.fields, event.field_count))
     };
-    let word = |encoded: &[u8]| word_of(home, encoded);
+    let word = |encoded: &[u8]| {
+        let word = word_of(home, encoded)?;
+        let known = known::of_word(word).filter(|&known| known::is(known, encoded));
+        Some((word, known))
+    };
     // SAFETY: likewise.
     let word = unsafe { encoded(provider, name, event.level, fields, word) };
-    let Ok(Some(word)) = word else { return };
+    let Ok(Some((word, known))) = word else { return };
     // The number is good for that window for ever, unless it was taken in zeros that are in the
     // window's place since the process moved.
     if PROCESS.moves() != moves {
@@ -71,6 +76,12 @@ unsafe fn register_event(home: Option<&'static Home>, event: *mut Event, moves: 
         .and_then(Home::window)
         .map_or(0, |window| Window::event_at(window.base(), word) as u32);
     event.emit = Some(record::emit);
+    if usize::from(event.size) >= size_of::<AskingEvent>() {
+        // SAFETY: it is as long as that.
+        let event = unsafe { &*core::ptr::from_mut(event).cast::<AskingEvent>() };
+        event.known.store(known.map_or(0, |known| known as u32 + 1), Ordering::Relaxed);
+        event.library.store((&raw const LIBRARY).cast_mut(), Ordering::Relaxed);
+    }
     // SAFETY: `enabled` is a pointer of the module's that sites only read.
     let enabled = unsafe { AtomicPtr::from_ptr((&raw mut event.enabled).cast::<*mut AtomicU32>()) };
     // ORDERING: SeqCst: a site that sees the word (by address dependency) sees `emit`; and whoever

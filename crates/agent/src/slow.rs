@@ -340,6 +340,12 @@ impl Record<'_> {
                 true
             }
             Outcome::Full | Outcome::Hopeless | Outcome::Busy => {
+                // What is counted in a session that has ended meanwhile perhaps nobody sees, and
+                // its successor may have room. (Who sleeps behind this look counts in vain, or in
+                // the next session of that slot.)
+                if self.session_changed() {
+                    return false;
+                }
                 self.discard(cpu);
                 true
             }

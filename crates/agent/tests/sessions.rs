@@ -171,6 +171,114 @@ fn records_on_their_way_to_a_session_that_was_replaced_are_in_its_successor_once
     assert!(used > 1, "all in one session");
 }
 
+/// A writer is stopped at its first look at the control lines of a session: a page fault, whose
+/// handler, in its thread, gives the event to a successor and ends the session, as a recorder would
+/// that had replaced the channel and drained it by then.
+mod stopped {
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
+    use trackway_abi::session::state;
+
+    use crate::world::{Recording, world};
+
+    /// The old session's slot, and the new one's.
+    static SLOTS: [AtomicUsize; 2] = [const { AtomicUsize::new(0) }; 2];
+    /// Where the pages begin and end that are not to be touched.
+    static PAGES: [AtomicUsize; 2] = [const { AtomicUsize::new(0) }; 2];
+    static STOPS: AtomicUsize = AtomicUsize::new(0);
+
+    fn protect(protection: i32) {
+        let [start, end] = PAGES.each_ref().map(|word| word.load(Ordering::SeqCst));
+        // SAFETY: pages of the window that are the old session's alone.
+        let changed = unsafe {
+            libc::mprotect(std::ptr::without_provenance_mut(start), end - start, protection)
+        };
+        assert_eq!(changed, 0);
+    }
+
+    extern "C" fn meanwhile(_: i32, info: *mut libc::siginfo_t, _: *mut libc::c_void) {
+        // SAFETY: the kernel's, of a page fault.
+        let address = unsafe { (*info).si_addr() } as usize;
+        let [start, end] = PAGES.each_ref().map(|word| word.load(Ordering::SeqCst));
+        if !(start..end).contains(&address) {
+            // SAFETY: another fault, of whoever comes here again, is to end the test.
+            unsafe { libc::signal(libc::SIGSEGV, libc::SIG_DFL) };
+            return;
+        }
+        protect(libc::PROT_READ | libc::PROT_WRITE);
+        STOPS.fetch_add(1, Ordering::SeqCst);
+        let world = world();
+        let [old, new] =
+            SLOTS.each_ref().map(|slot| Recording { world, slot: slot.load(Ordering::SeqCst) });
+        let layout = new.layout();
+        old.session().successor.store(new.slot as u32 + 1, Ordering::SeqCst);
+        for index in 0..trackway_abi::window::EVENTS_MAX {
+            world.window.move_event(index, old.slot, &layout);
+        }
+        old.session().state.store(state::ENDING, Ordering::SeqCst);
+        old.raise_generation();
+    }
+
+    /// Where the library has mapped the window, which lies at `ours`, too.
+    fn librarys_base(ours: usize) -> usize {
+        let maps = std::fs::read_to_string("/proc/self/maps").unwrap();
+        let of = |base: usize| {
+            let line = maps.lines().find(|line| line.starts_with(&format!("{base:x}-")));
+            line.unwrap().split_whitespace().nth(4).unwrap()
+        };
+        let starts = maps.lines().filter_map(|line| {
+            let mut words = line.split_whitespace();
+            let (range, offset, file) = (words.next()?, words.nth(1)?, words.nth(1)?);
+            let start = usize::from_str_radix(range.split('-').next()?, 16).ok()?;
+            (offset == "00000000" && file == of(ours) && start != ours).then_some(start)
+        });
+        let starts: Vec<usize> = starts.collect();
+        assert_eq!(starts.len(), 1, "{maps}");
+        starts[0]
+    }
+
+    /// Calls `emit`, which is stopped once; how often it was.
+    pub(super) fn once(old: Recording, new: Recording, emit: impl FnOnce()) -> usize {
+        for (word, slot) in SLOTS.iter().zip([old.slot, new.slot]) {
+            word.store(slot, Ordering::SeqCst);
+        }
+        let base = old.world.window.base().addr();
+        let first = old.region(0, trackway_window::Way::Sequence).control;
+        let start = librarys_base(base) + (std::ptr::from_ref(first).addr() - base);
+        // SAFETY: sysconf has no preconditions.
+        let page = unsafe { libc::sysconf(libc::_SC_PAGESIZE) } as usize;
+        assert!(start.is_multiple_of(page), "the tables before them have whole pages");
+        PAGES[0].store(start, Ordering::SeqCst);
+        // Each granule is one session's.
+        PAGES[1].store(start + page, Ordering::SeqCst);
+        // SAFETY: zeros are valid, and the handlers do what handlers may: no locks, no allocation.
+        unsafe {
+            let mut action: libc::sigaction = std::mem::zeroed();
+            let mut before: libc::sigaction = std::mem::zeroed();
+            action.sa_sigaction = meanwhile as *const () as usize;
+            action.sa_flags = libc::SA_SIGINFO;
+            assert_eq!(libc::sigaction(libc::SIGSEGV, &raw const action, &raw mut before), 0);
+            protect(libc::PROT_NONE);
+            emit();
+            protect(libc::PROT_READ | libc::PROT_WRITE);
+            assert_eq!(libc::sigaction(libc::SIGSEGV, &raw const before, std::ptr::null_mut()), 0);
+        }
+        STOPS.load(Ordering::SeqCst)
+    }
+}
+
+#[test]
+fn a_record_that_found_no_room_in_a_session_that_has_ended_is_not_counted_there() {
+    let world = world();
+    // No region has memory, so a record that gets as far as that is counted.
+    let full = Sizes { is_backed: |_, _| false, ..Sizes::default() };
+    let old = world.session("stopped:*", full, |_| {});
+    let event = world.event(c"stopped", c"on_its_way");
+    let new = world.session("", Sizes::default(), |_| {});
+    assert_eq!(stopped::once(old, new, || event.emit(1)), 1, "somewhere else");
+    assert_eq!((old.discards(), new.numbers(), new.discards()), (0, vec![1], 0));
+}
+
 #[test]
 fn who_finds_the_bits_of_both_records_once() {
     let world = world();

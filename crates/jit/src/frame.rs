@@ -151,6 +151,11 @@ impl<'a> Frame<'a> {
         unsafe { fill(payload, self.slots.as_mut_ptr().cast()) };
     }
 
+    /// From now on words count from the beginning of these bytes.
+    pub const fn set_bytes(&mut self, bytes: &'a [u8]) {
+        (self.bytes, self.size_bytes) = (bytes.as_ptr(), bytes.len());
+    }
+
     /// What words in it count from the beginning of.
     pub const fn bytes(&self) -> &'a [u8] {
         // SAFETY: the pieces of a slice that is lent for `'a`, from `new`.

@@ -72,10 +72,12 @@ pub struct Leg {
 enum Value {
     Scalar(Scalar),
     Str,
-    /// A count and that many elements of any size: text, sequences.
-    Counted,
+    /// A count and that many bytes.
+    Text,
+    /// A count and that many elements.
+    Sequence(Scalar),
     /// So many elements.
-    Array(u16),
+    Array(Scalar, u16),
     /// An element of a sequence: its number.
     Element(Scalar, u16),
     Vpid,
@@ -87,12 +89,54 @@ enum Value {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Take {
     value: Value,
+    /// The event's field that has it; 0 for a context.
+    field: u8,
     anchor: u8,
     /// From the anchor, in bytes.
     distance: u16,
+    /// From the field's beginning, in bytes.
+    within: u16,
+}
+
+/// What a slot is filled with from fields that do not lie one behind the other: as the arguments of
+/// a tracepoint do before they are staged.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Source {
+    /// The scalar that lies so many bytes behind the field's beginning.
+    Scalar(Scalar, u16),
+    /// The word of a string that ends with a NUL.
+    Str,
+    /// The word of a string of a length of its own.
+    Text,
+    /// The word of a sequence of as many elements as there are.
+    Sequence(Scalar),
+    /// The word of so many elements.
+    Array(Scalar, u16),
+    /// An element of a sequence, by its number; if it is not there, the event is not one for the
+    /// filter.
+    Element(Scalar, u16),
+    /// Not of a field: of this value.
+    Context(u64),
 }
 
 impl Take {
+    /// What it takes, and of which of the event's fields.
+    #[inline]
+    pub fn source(&self, contexts: &Contexts) -> (usize, Source) {
+        let source = match self.value {
+            Value::Scalar(scalar) => Source::Scalar(scalar, self.within),
+            Value::Str => Source::Str,
+            Value::Text => Source::Text,
+            Value::Sequence(scalar) => Source::Sequence(scalar),
+            Value::Array(scalar, length) => Source::Array(scalar, length),
+            Value::Element(scalar, index) => Source::Element(scalar, index),
+            Value::Vpid | Value::Vtid | Value::Procname => {
+                Source::Context(context_at(self.value, contexts))
+            }
+        };
+        (self.field.into(), source)
+    }
+
     /// The scalar that machine code takes, and where it is in a payload.
     const fn coded(&self) -> Option<(Scalar, usize)> {
         match self.value {
@@ -146,7 +190,7 @@ impl Framer {
     /// That of an event and a filter without needs.
     pub const EMPTY: Self = Self {
         legs: [Leg { distance: 0, pass: Pass::Str }; FIELDS_MAX],
-        takes: [Take { value: Value::Str, anchor: 0, distance: 0 }; SLOTS_MAX],
+        takes: [Take { value: Value::Str, field: 0, anchor: 0, distance: 0, within: 0 }; SLOTS_MAX],
         legs_count: 0,
         takes_count: 0,
     };
@@ -190,12 +234,14 @@ impl Framer {
         let (name, index) = split_index(need.path).ok_or(Unfit::Lacks(number))?;
         let (mut anchor, mut distance) = (0_u8, 0_usize);
         let mut fields = fields.clone();
+        let mut which = 0_u8;
         for field in fields.by_ref() {
             if field.name == name {
                 let (value, offset) = value_of(&field, index, need.kind, number)?;
-                let distance = near(distance + offset)?;
-                return Ok(Take { value, anchor, distance });
+                let (distance, within) = (near(distance + offset)?, near(offset)?);
+                return Ok(Take { value, field: which, anchor, distance, within });
             }
+            which = which.saturating_add(1);
             match size_of_field(&field) {
                 Ok(size) => distance += size,
                 Err(pass) => {
@@ -322,7 +368,7 @@ fn context_value(context: &[u8], kind: Kind, number: usize) -> Result<Take, Unfi
     if kind != is {
         return Err(Unfit::IsOther(number));
     }
-    Ok(Take { value, anchor: 0, distance: 0 })
+    Ok(Take { value, field: 0, anchor: 0, distance: 0, within: 0 })
 }
 
 /// A path's name and index: `ids[3]`.
@@ -345,9 +391,9 @@ fn value_of(
     let (value, is, offset) = match (field.shape, index) {
         (Shape::Scalar | Shape::Enumeration, None) => (Value::Scalar(scalar?), kind_of(scalar?), 0),
         (Shape::Str, None) => (Value::Str, Kind::String, 0),
-        (Shape::Text, None) => (Value::Counted, Kind::String, 0),
-        (Shape::Sequence, None) => (Value::Counted, Kind::Sequence, 0),
-        (Shape::Array, None) => (Value::Array(field.length), Kind::Sequence, 0),
+        (Shape::Text, None) => (Value::Text, Kind::String, 0),
+        (Shape::Sequence, None) => (Value::Sequence(scalar?), Kind::Sequence, 0),
+        (Shape::Array, None) => (Value::Array(scalar?, field.length), Kind::Sequence, 0),
         (Shape::Array, Some(index)) if index < field.length => {
             let offset = usize::from(index) * scalar?.size_bytes();
             (Value::Scalar(scalar?), kind_of(scalar?), offset)
@@ -391,9 +437,23 @@ fn behind(bytes: &[u8], at: usize, pass: Pass) -> Option<usize> {
     }
 }
 
-/// Bytes of the NUL-terminated string at `at`, without its NUL.
+/// Bytes of the NUL-terminated string at `at`, without its NUL. Eight at a time: this is most of
+/// what a frame of strings costs.
+#[inline]
 fn length_of_str(bytes: &[u8], at: usize) -> Option<usize> {
-    bytes.get(at..)?.iter().position(|&byte| byte == 0)
+    const LOW: u64 = 0x0101_0101_0101_0101;
+    let rest = bytes.get(at..)?;
+    let (words, tail) = rest.as_chunks::<8>();
+    for (index, word) in words.iter().enumerate() {
+        let word = u64::from_le_bytes(*word);
+        // The lowest bit set is that of the first zero: a borrow goes upward only.
+        let zeros = word.wrapping_sub(LOW) & !word & LOW << 7;
+        if zeros != 0 {
+            return Some(8 * index + zeros.trailing_zeros() as usize / 8);
+        }
+    }
+    let end = tail.iter().position(|&byte| byte == 0)?;
+    Some(8 * words.len() + end)
 }
 
 fn count_at(bytes: &[u8], at: usize) -> Option<u32> {
@@ -410,8 +470,8 @@ fn value_at(bytes: &[u8], at: usize, value: Value, contexts: &Contexts) -> Optio
     match value {
         Value::Scalar(scalar) => scalar_at(bytes, at, scalar),
         Value::Str => word(at, length_of_str(bytes, at)?),
-        Value::Counted => word(at + COUNT_BYTES, count_at(bytes, at)? as usize),
-        Value::Array(length) => word(at, usize::from(length)),
+        Value::Text | Value::Sequence(_) => word(at + COUNT_BYTES, count_at(bytes, at)? as usize),
+        Value::Array(_, length) => word(at, usize::from(length)),
         Value::Element(scalar, index) => {
             if u32::from(index) >= count_at(bytes, at)? {
                 return None;
@@ -419,15 +479,24 @@ fn value_at(bytes: &[u8], at: usize, value: Value, contexts: &Contexts) -> Optio
             let offset = COUNT_BYTES + usize::from(index) * scalar.size_bytes();
             scalar_at(bytes, at + offset, scalar)
         }
-        Value::Vpid => Some(i64::from(contexts.vpid.cast_signed()).cast_unsigned()),
-        Value::Vtid => Some(i64::from(contexts.vtid.cast_signed()).cast_unsigned()),
-        Value::Procname => Some(contexts.procname.to_bits()),
+        Value::Vpid | Value::Vtid | Value::Procname => Some(context_at(value, contexts)),
     }
 }
 
-/// A scalar's value, as a slot has it.
+/// A context's value, as a slot has it; 0 for what is none.
 #[inline]
-fn scalar_at(bytes: &[u8], at: usize, scalar: Scalar) -> Option<u64> {
+fn context_at(value: Value, contexts: &Contexts) -> u64 {
+    match value {
+        Value::Vpid => i64::from(contexts.vpid.cast_signed()).cast_unsigned(),
+        Value::Vtid => i64::from(contexts.vtid.cast_signed()).cast_unsigned(),
+        Value::Procname => contexts.procname.to_bits(),
+        _ => 0,
+    }
+}
+
+/// The value of the scalar at `at`, as a slot has it; `None`: there are not as many bytes.
+#[inline]
+pub fn scalar_at(bytes: &[u8], at: usize, scalar: Scalar) -> Option<u64> {
     let signed = |value: i64| Some(value.cast_unsigned());
     match scalar {
         Scalar::I8 => signed(i8::from_le_bytes(array_at(bytes, at)?).into()),

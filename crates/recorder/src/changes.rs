@@ -165,8 +165,8 @@ impl Recording {
         let _ = mark.as_ref().map(|mark| fs::write(mark, ""));
         // First, so that nobody goes on in a file that is gone; and whatever becomes of the files:
         // who has something to write makes his anew.
-        let regions = self.channels.iter_mut().flat_map(|channel| &mut channel.regions);
-        regions.for_each(|work| work.forget());
+        let window = *self.home.window();
+        self.channels.iter_mut().for_each(|channel| channel.forget(&window));
         let cleared = self.remove_streams();
         let _ = mark.map(fs::remove_file);
         if record {

@@ -1,7 +1,9 @@
 //! Where a user's window is, and opening it.
 
 use std::ffi::{CString, OsString};
+use std::io::ErrorKind;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 
 use trackway_sys::signal::Guard;
@@ -98,6 +100,14 @@ impl Home {
     /// Device and inode of its file.
     pub(crate) const fn file(&self) -> (u64, u64) {
         self.file
+    }
+
+    /// Whether its file is the one that programs find. What cannot be seen was not removed.
+    pub(crate) fn is_where_it_was(&self) -> bool {
+        match std::fs::symlink_metadata(&self.path) {
+            Ok(status) => (status.dev(), status.ino()) == self.file,
+            Err(error) => error.kind() != ErrorKind::NotFound,
+        }
     }
 
     /// From here on, nobody who has another user's window locked is waited for for more than a

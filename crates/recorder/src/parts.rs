@@ -304,7 +304,7 @@ impl Parts {
     /// Records windows that have appeared, and ends the parts of those that have gone.
     pub(crate) fn look_for_windows(&mut self, notices: &Notices) {
         if self.is_own() {
-            return;
+            return self.look_for_own(notices);
         }
         let now = monotonic_ns();
         let files: Vec<_> = self.parts.iter().map(|part| part.recording.home.file()).collect();
@@ -320,6 +320,25 @@ impl Parts {
             self.removed_due_ns = now + REMOVED_PERIOD_NS;
             self.end_removed(notices);
         }
+    }
+
+    /// Says, once, that the window of the session's own user was removed. Programs that come make
+    /// another one, and nothing else would tell that they are not recorded.
+    fn look_for_own(&mut self, notices: &Notices) {
+        let now = monotonic_ns();
+        let Some(part) = self.parts.first().filter(|_| now >= self.removed_due_ns) else { return };
+        self.removed_due_ns = now.saturating_add(REMOVED_PERIOD_NS);
+        let home = &part.recording.home;
+        if home.is_where_it_was() {
+            return;
+        }
+        self.removed_due_ns = u64::MAX;
+        notices.say(format_args!(
+            "the window {} was removed: programs that start from now on are not recorded, until \
+             this session is destroyed and made again (systemd removes what a user has there when \
+             he has logged out, unless he lingers: RemoveIPC= in logind.conf(5))",
+            home.path.display()
+        ));
     }
 
     /// Ends a part whose window was removed and whose processes have ended, if there is one: nobody

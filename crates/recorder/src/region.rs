@@ -143,7 +143,10 @@ impl RegionWork {
             missing: 0,
             owner_seen: 0,
             lockless: None,
-            forgotten: Forgotten::default(),
+            forgotten: Forgotten {
+                discarded: region.control.forgotten.load(Ordering::Relaxed),
+                ..Forgotten::default()
+            },
             is_beside: false,
             since_ts: 0,
         }
@@ -190,11 +193,15 @@ impl RegionWork {
     /// lets go of the stream.
     pub(crate) fn forget(&mut self) {
         self.look();
+        if !self.given_up {
+            // Also where an earlier claimer still is, and what others lost is counted meanwhile.
+            self.forgotten.discarded = self.forgotten.discarded.saturating_add(self.discarded());
+            // For whoever recovers it.
+            let forgotten = &self.region.0.control.forgotten;
+            forgotten.store(self.forgotten.discarded, Ordering::Relaxed);
+        }
         let Some(snapshot) = self.snapshot else { return };
-        self.forgotten = Forgotten {
-            events: snapshot.events.unwrap_or(self.drained.events),
-            discarded: self.forgotten.discarded + self.discarded(),
-        };
+        self.forgotten.events = snapshot.events.unwrap_or(self.drained.events);
         (self.stream, self.missing) = (None, 0);
         (self.written, self.overwritten, self.damaged) = (0, 0, 0);
         match self.lockless.take() {

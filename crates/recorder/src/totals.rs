@@ -87,6 +87,13 @@ impl Channel {
         summary
     }
 
+    /// Forgets what was recorded, lost and cut so far, after writers were kept out.
+    pub(crate) fn forget(&mut self, window: &Window) {
+        self.regions.iter_mut().for_each(RegionWork::forget);
+        self.layout.forget_discards(window);
+        self.session().records_cut.store(0, Ordering::Relaxed);
+    }
+
     fn lost_by_event(&self, window: &Window) -> Vec<(String, u64)> {
         let mut lost: Vec<(usize, u64)> = (0..EVENTS_MAX)
             .map(|event| (event, self.layout.discards(window, event).load(Ordering::Relaxed)))

@@ -72,6 +72,9 @@ pub struct Control {
     pub tracefile_bytes: AtomicU64,
     /// Most files of the stream; 0: all are kept. Likewise.
     pub tracefile_count: AtomicU64,
+    /// Of the records that were lost, those that were before the session was cleared last, which
+    /// are none of its losses. Likewise.
+    pub forgotten: AtomicU64,
 }
 
 #[cfg(not(loom))]
@@ -88,6 +91,7 @@ const _: () = {
     assert!(offset_of!(Control, drained_file) == 216);
     assert!(offset_of!(Control, tracefile_bytes) == 232);
     assert!(offset_of!(Control, tracefile_count) == 240);
+    assert!(offset_of!(Control, forgotten) == 248);
     assert!(size_of::<Control>() == trackway_abi::region::CONTROL_BYTES);
 };
 
@@ -116,6 +120,7 @@ impl Control {
             drained_file: [word(), word()],
             tracefile_bytes: word(),
             tracefile_count: word(),
+            forgotten: word(),
         }
     }
 

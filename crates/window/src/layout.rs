@@ -244,14 +244,21 @@ impl SessionLayout {
         unsafe { &*window.base().add(offset as usize).cast() }
     }
 
+    /// Begins to count anew what each event has lost: the recorder, where the session is cleared.
+    pub fn forget_discards(&self, window: &Window) {
+        for event in 0..EVENTS_MAX {
+            self.discards(window, event).store(0, Ordering::Relaxed);
+        }
+    }
+
     /// Zeroes tables and control lines: the recorder, before it publishes a session, and after a
     /// grace period. Regions whose owner word is not zero stay as they are and unusable, and say so
     /// ([`NOT_OF_SESSION`]): their claimer may be asleep, and has not let go.
     pub fn reset(&self, window: &Window) {
         for event in 0..EVENTS_MAX {
             self.id(window, event).store(0, Ordering::Relaxed);
-            self.discards(window, event).store(0, Ordering::Relaxed);
         }
+        self.forget_discards(window);
         for cpu in 0..self.cpus {
             for way in Way::ALL {
                 let Some(region) = self.region(window, cpu, way) else { continue };
@@ -260,6 +267,7 @@ impl SessionLayout {
                 // write where the memory was.
                 control.limit.store(0, Ordering::Relaxed);
                 control.discarded.store(0, Ordering::Relaxed);
+                control.forgotten.store(0, Ordering::Relaxed);
                 let mut drained = trackway_ring::Drained::default();
                 // ORDERING: Acquire pairs with the Release with which a claimer lets go.
                 if control.owner.load(Ordering::Acquire) == 0 {

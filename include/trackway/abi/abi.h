@@ -79,6 +79,41 @@ typedef void (*trackway_abi_emit_fn)(struct trackway_abi_event *event, unsigned 
                                      size_t payload_size);
 
 /*
+ * A field as a site has it before it is staged: the address of a scalar; a string (null: "(null)");
+ * the elements of an array (null: zeros) or of a sequence (null: none). `length` is that of a text
+ * in bytes, of a sequence in elements.
+ */
+struct trackway_abi_argument {
+    const void *at;
+    size_t length;
+};
+
+/* What trackway_abi_ask_fn answers besides: nobody wants the event; it cannot be said yet. */
+#define TRACKWAY_ABI_UNWANTED UINT64_C(0)
+#define TRACKWAY_ABI_UNASKED UINT64_MAX
+
+/*
+ * Asks the filters before anything is staged: of events whose staging costs something, in sessions
+ * that have filters. `arguments` are the event's fields, in order. UNWANTED: that was all. UNASKED:
+ * stage it, and emit() it. Anything else: stage it, and emit_asked() it with that answer at once.
+ * As safe as emit().
+ */
+typedef uint64_t (*trackway_abi_ask_fn)(struct trackway_abi_event *event,
+                                        const struct trackway_abi_argument *arguments);
+typedef void (*trackway_abi_emit_asked_fn)(struct trackway_abi_event *event,
+                                           unsigned char *payload, size_t payload_size,
+                                           uint64_t asked);
+
+/* What a library offers sites besides emit(). */
+struct trackway_abi_library {
+    uint32_t size; /* sizeof(struct trackway_abi_library) in the library */
+    /* One bit a session: whether it has filters. Changes; to ask in vain costs time only. */
+    uint32_t filtered;
+    trackway_abi_ask_fn ask;
+    trackway_abi_emit_asked_fn emit_asked;
+};
+
+/*
  * An event of this module. The module initialises it so that it is off:
  * `enabled` points at `off`, which stays zero; the library redirects it to the event's
  * enable word in the shared window (one bit a session) after it has set `emit`.
@@ -96,6 +131,10 @@ struct trackway_abi_event {
     const char *provider;
     const char *name;
     const struct trackway_abi_field *fields;
+    /* Set, where `size` says that they are there, before `enabled` is. */
+    const struct trackway_abi_library *library;
+    uint32_t known; /* the library's number for this description; 0: none */
+    uint32_t reserved_2;
 };
 
 /*

@@ -250,7 +250,9 @@ impl Linker {
         decision: u32,
     ) -> Result<Link, NoRoom> {
         let is_one_of_ours = known::described(home, event);
-        let Some(described) = is_one_of_ours else { return Ok(Link::new(decision, Says::Counts)) };
+        let Some((known, described)) = is_one_of_ours else {
+            return Ok(Link::new(decision, Says::Counts));
+        };
         let mark = self.store.mark();
         let mut maker = Maker {
             store: &mut self.store,
@@ -270,7 +272,7 @@ impl Linker {
         let says = maker.go_through(bytes, described);
         let interprets = maker.interprets;
         let link = match says {
-            Ok(Says::Plan(_)) => maker.plan(session, event, decision),
+            Ok(Says::Plan(_)) => maker.plan((session, event, known), decision),
             Ok(says) => Ok(Link::new(decision, says)),
             Err(no_room) => Err(no_room),
         };
@@ -490,7 +492,11 @@ impl Maker<'_> {
     }
 
     /// The plan of these steps; its link.
-    fn plan(&mut self, session: usize, event: usize, decision: u32) -> Result<Link, NoRoom> {
+    fn plan(
+        &mut self,
+        (session, event, known): (usize, usize, usize),
+        decision: u32,
+    ) -> Result<Link, NoRoom> {
         let steps = &self.steps[..self.steps_count];
         // SAFETY: so many were written.
         let steps = unsafe { &*(core::ptr::from_ref(steps) as *const [Step]) };
@@ -499,6 +505,7 @@ impl Maker<'_> {
             next: core::ptr::null(),
             session: session as u16,
             event: event as u16,
+            known: known as u32 + 1,
             takes_procname: self.takes_procname,
             is_quick: self.is_quick,
             steps_count: steps.len() as u16,

@@ -10,7 +10,7 @@ use trackway_jit::verify::Verified;
 
 /// Where the payload begins in the bytes of a frame: in front of it, in the headroom, is the
 /// thread's name for as long as filters look at it.
-const BEGIN: usize = 24;
+pub(super) const BEGIN: usize = 24;
 
 const _: () = assert!(PROCNAME_BYTES <= BEGIN && BEGIN <= HEADROOM_BYTES);
 
@@ -58,6 +58,8 @@ pub(super) struct Plan {
     /// The place of the link that was made with it.
     pub(super) session: u16,
     pub(super) event: u16,
+    /// The number of the description that it was made by, plus one.
+    pub(super) known: u32,
     /// Whether a filter looks at the thread's name.
     pub(super) takes_procname: bool,
     /// Whether there is one step, and machine code does all of it.
@@ -162,14 +164,24 @@ impl Step {
         let filter = unsafe { &*self.filter };
         let mut frame = Frame::new(&filter.environment, bytes);
         // SAFETY: by contract.
-        if !unsafe { self.fill(&mut frame, contexts) } {
-            return false;
-        }
+        let is_filled = unsafe { self.fill(&mut frame, contexts) };
+        // SAFETY: likewise.
+        is_filled && unsafe { self.run(&frame) }
+    }
+
+    /// The filter's answer about a frame that is filled.
+    ///
+    /// # Safety
+    /// What it points to is there.
+    #[inline(always)]
+    pub(super) unsafe fn run(&self, frame: &Frame<'_>) -> bool {
+        // SAFETY: by contract.
+        let filter = unsafe { &*self.filter };
         match filter.entry {
             // SAFETY: the entry is code of a program that was verified for as many slots.
             Some(entry) => unsafe { frame.run(entry, filter.slots) != 0 },
             // SAFETY: by contract.
-            None => unsafe { filter.is_interpreted_true(&frame) },
+            None => unsafe { filter.is_interpreted_true(frame) },
         }
     }
 

@@ -94,7 +94,9 @@ pub(crate) struct CreateArguments {
     /// Write a snapshot when a traced process dies of a crash signal, such as SIGSEGV
     #[arg(long)]
     pub(crate) snapshot_on_crash: bool,
-    /// Record in the foreground, until SIGTERM or Ctrl-C: for service managers
+    /// Record in the foreground, until SIGTERM or Ctrl-C: for service managers, which are told
+    /// when it is there (sd_notify(3)). The exit status is 0, 1 if it ended without being told to,
+    /// or 2 if it could not begin
     #[arg(long)]
     pub(crate) foreground: bool,
     /// Say nothing but errors

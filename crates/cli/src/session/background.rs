@@ -7,6 +7,8 @@ use anyhow::{Context as _, anyhow};
 use trackway_recorder::protocol::{Answer, Refusal, Status};
 use trackway_recorder::{Begun, RecordError, SessionSpec, Talk};
 
+use super::notify;
+
 /// Begins a session in the background; returns once it records, or cannot. What there is to say is
 /// said unless it is to be `quiet`.
 pub(super) fn begin(spec: &SessionSpec, quiet: bool) -> anyhow::Result<ExitCode> {
@@ -52,17 +54,26 @@ pub(super) fn begin(spec: &SessionSpec, quiet: bool) -> anyhow::Result<ExitCode>
 }
 
 fn say_begun(status: &Status) {
+    for line in begun(status) {
+        eprintln!("trackway: {line}");
+    }
+}
+
+/// How a session that has begun is.
+fn begun(status: &Status) -> Vec<String> {
     let name = &status.name;
     let folder = status.folder.display();
+    let mut lines = Vec::new();
     if status.channels.iter().all(|channel| channel.spec.mode == trackway_recorder::Mode::Overwrite)
     {
-        eprintln!("trackway: session {name} keeps the newest events; snapshots go to {folder}");
+        lines.push(format!("session {name} keeps the newest events; snapshots go to {folder}"));
     } else if status.is_recording {
-        eprintln!("trackway: session {name} records into {folder}");
+        lines.push(format!("session {name} records into {folder}"));
     }
     if !status.is_recording {
-        eprintln!("trackway: session {name} is stopped: trackway session start {name} starts it");
+        lines.push(format!("session {name} is stopped: trackway session start {name} starts it"));
     }
+    lines
 }
 
 /// What the background process does: its session comes by standard input, how it began goes to
@@ -93,17 +104,26 @@ fn tell(answer: &Answer) -> anyhow::Result<()> {
     Ok(io::stdout().flush()?)
 }
 
-/// Records a session in this process, until it is ended.
+/// Records a session in this process, until it is ended. One that cannot begin is an error; one
+/// that ends without being told to has another exit status: to begin it again may help.
 pub(super) fn record_here(spec: SessionSpec, quiet: bool) -> anyhow::Result<ExitCode> {
     let mut refused: Option<Refusal> = None;
     let talk = if quiet { Talk::Kept } else { Talk::Printed };
-    let served = trackway_recorder::serve(spec, talk, &mut |begun| match begun {
-        Begun::There(_) if quiet => {}
-        Begun::There(status) => say_begun(status),
+    let served = trackway_recorder::serve(spec, talk, &mut |answer| match answer {
+        Begun::There(status) => {
+            if !quiet {
+                say_begun(status);
+            }
+            notify::ready(&begun(status).join("; "));
+        }
         Begun::Refused(refusal) => refused = Some(refusal.clone()),
     });
-    match refused {
-        Some(refusal) => Err(RecordError::Refused(refusal).into()),
-        None => Ok(served.map(|()| ExitCode::SUCCESS)?),
+    match (refused, served) {
+        (Some(refusal), _) => Err(RecordError::Refused(refusal).into()),
+        (None, Ok(())) => Ok(ExitCode::SUCCESS),
+        (None, Err(error)) => {
+            crate::report(&error.into());
+            Ok(ExitCode::from(crate::NEGATIVE))
+        }
     }
 }

@@ -2,6 +2,7 @@
 
 pub(crate) mod arguments;
 mod background;
+mod notify;
 mod show;
 mod unmatched;
 
@@ -152,6 +153,14 @@ fn simply(name: Option<String>, request: Request) -> anyhow::Result<()> {
 }
 
 fn create_session(arguments: &CreateArguments) -> anyhow::Result<ExitCode> {
+    let created = begin_created(arguments);
+    if let (true, Err(error)) = (arguments.foreground, &created) {
+        notify::refused(&format!("{error:#}"));
+    }
+    created
+}
+
+fn begin_created(arguments: &CreateArguments) -> anyhow::Result<ExitCode> {
     let mut spec = match &arguments.load {
         Some(file) => load(file)?,
         None => spec_of(arguments)?,

@@ -153,6 +153,63 @@ fn losses_of_before_are_forgotten_when_it_is_cleared() {
 }
 
 #[test]
+fn losses_of_each_event_and_what_was_cut_are_forgotten_when_it_is_cleared() {
+    let world = World::new();
+    let mut recording = world.record(SMALL);
+    let mut writer = Writer::new(&world.home());
+    while writer.emit(Way::Sequence) {}
+    assert!(!writer.emit(Way::Sequence));
+    writer.count_cut();
+    recording.clear(true).expect("cleared");
+    recording.tick(&world.notices).expect("a look");
+    while writer.emit(Way::Sequence) {}
+    writer.count_cut();
+    let summary = recording.finish(&|| false).expect("a trace");
+    assert_eq!((summary.lost, summary.cut), (1, 1));
+    assert_eq!(summary.lost_by_event, [("app:value".to_owned(), 1)]);
+}
+
+#[test]
+fn losses_of_before_a_clear_are_in_no_trace_that_is_recovered() {
+    let world = World::new();
+    let mut recording = world.record(SMALL);
+    let mut writer = Writer::new(&world.home());
+    while writer.emit(Way::Sequence) {}
+    writer.count_cut();
+    recording.clear(true).expect("cleared");
+    recording.tick(&world.notices).expect("a look");
+    emit(&mut writer, 5);
+    world.kill(recording);
+    let recovered = recover_in(world.folder.path(), &Notices::kept(), None).expect("a window");
+    let summary = recovered[0].result.as_ref().expect("a trace");
+    assert_eq!((summary.recorded, summary.lost, summary.cut), (5, 0, 0));
+    assert_eq!(world.read("channel0_0").discarded, 0);
+}
+
+#[test]
+fn losses_where_an_earlier_claimer_still_is_are_forgotten_when_it_is_cleared() {
+    let world = World::new();
+    let first = world.record(SMALL);
+    let claimer = Writer::new(&world.home());
+    first.finish(&|| false).expect("a trace");
+    // It had looked for room before, and will see that the session is over.
+    let claim = claimer.hold(Way::Claim(0));
+    world.let_slots_rest();
+    std::fs::rename(world.trace(), world.folder.join("first")).expect("another place");
+    let mut recording = world.record(SMALL);
+    let writer = Writer::new(&world.home());
+    assert_eq!(claimer.index(), writer.index(), "the same slot");
+    writer.count_lost(Way::Claim(0));
+    assert_eq!(recording.totals().lost, 1);
+    recording.clear(true).expect("cleared");
+    assert_eq!(recording.totals().lost, 0);
+    writer.count_lost(Way::Claim(0));
+    assert_eq!(recording.totals().lost, 1);
+    drop(claim);
+    recording.finish(&|| false).expect("a trace");
+}
+
+#[test]
 fn a_snapshot_has_the_newest_and_changes_nothing() {
     let world = World::new();
     let mut recording = world.record(FLIGHT);

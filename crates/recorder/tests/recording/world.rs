@@ -196,6 +196,11 @@ impl Writer {
         self.enabled() >> self.layout.index & 1 != 0
     }
 
+    /// The slot of its channel.
+    pub(crate) fn index(&self) -> usize {
+        self.layout.index
+    }
+
     /// The enable word of its event.
     pub(crate) fn enabled(&self) -> u32 {
         self.window.event(self.event).enabled.load(Ordering::Relaxed)
@@ -267,7 +272,21 @@ impl Writer {
                 Err(_) => break,
             }
         }
-        region.control.count_discarded();
+        self.count_lost(way);
         false
+    }
+
+    /// Counts a record that found no room.
+    pub(crate) fn count_lost(&self, way: Way) {
+        let region = self.layout.region(&self.window, 0, way).expect("CPU 0");
+        region.control.count_discarded();
+        self.layout.discards(&self.window, self.event).fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Counts a record that was cut to fit.
+    pub(crate) fn count_cut(&self) {
+        let session = self.window.session(self.layout.index);
+        session.cut_event.store(self.event as u32, Ordering::Relaxed);
+        session.records_cut.fetch_add(1, Ordering::Relaxed);
     }
 }

@@ -17,9 +17,9 @@ pub(crate) struct LifeFacts {
     pub(crate) slot: usize,
     pub(crate) chain: usize,
     pub(crate) overwrites: bool,
-    /// What was committed, by region, since it was cleared.
+    /// What was committed, and how much was discarded, by region, since that was begun anew.
     pub(crate) committed: [Vec<Record>; REGIONS],
-    pub(crate) discarded: u64,
+    pub(crate) discarded: [u64; REGIONS],
     /// Whether it can record an event, and whether a process can record in it, and when they last
     /// could: there may be no record without both, though a thread that sleeps between the word and
     /// its decision finds them at two moments.
@@ -72,6 +72,9 @@ pub(crate) struct Ledger {
     left: Vec<(usize, Life)>,
     /// Bits that a constructor has left to the recorder, and told it so.
     told: Vec<(usize, Life)>,
+    /// Bits that a constructor has set which had slept since another life of the slot: the event
+    /// may have no id in this one.
+    stray: Vec<(usize, Life)>,
     /// Events whose word a constructor took for what it had read, where it was the same again: a
     /// bit does not say whose it is, nor since when.
     doubtful: Vec<usize>,
@@ -101,7 +104,7 @@ impl Ledger {
             chain,
             overwrites,
             committed: Default::default(),
-            discarded: 0,
+            discarded: Default::default(),
             means: Could::default(),
             takes: Could::default(),
             is_tainted: self.tainted.contains(&session),
@@ -139,6 +142,17 @@ impl Ledger {
         self.told.contains(&(event, life))
     }
 
+    /// A bit is set for a life that was not looked at before. It is a bit too many (0007), until
+    /// the recorder has come to the event: nothing is due because of it.
+    pub(crate) fn stray(&mut self, event: usize, life: Option<Life>) {
+        self.stray.extend(life.map(|life| (event, life)));
+    }
+
+    /// It is off.
+    pub(crate) fn clear_bit(&mut self, event: usize, life: Option<Life>) {
+        self.stray.retain(|&(of, whose)| Some(whose) != life || of != event);
+    }
+
     /// An event may have two bits for one chain from here on.
     pub(crate) fn doubt(&mut self, event: usize) {
         self.doubtful.push(event);
@@ -160,7 +174,7 @@ impl Ledger {
 
     /// The recorder has made the bit right.
     pub(crate) fn settle(&mut self, event: usize, life: Option<Life>) {
-        for wrong in [&mut self.left, &mut self.told] {
+        for wrong in [&mut self.left, &mut self.told, &mut self.stray] {
             wrong.retain(|&(of, whose)| Some(whose) != life || of != event);
         }
     }
@@ -190,6 +204,7 @@ impl Ledger {
                 let bit = window.has_bit(event, index);
                 let mut wrong = self.left.iter().chain(&self.told);
                 let is_unsure = in_hand(event, index) || wrong.any(|&of| of == (event, life));
+                let is_stray = self.stray.contains(&(event, life));
                 // Also while it is stopped: who found the bit before it was cleared may sleep
                 // until it is started again.
                 facts.means.now[event] |=
@@ -203,7 +218,8 @@ impl Ledger {
                     let is_cut_short = slot.is_left && slot.is_changing;
                     let is_sure = has_heir && takes && !slot.is_unpublished && !is_cut_short;
                     if is_sure && slot.is_open() && slot.selects[event] {
-                        meant[number] = Some(meant[number].unwrap_or(false) || bit);
+                        let is_on = bit && !is_stray;
+                        meant[number] = Some(meant[number].unwrap_or(false) || is_on);
                     }
                 }
             }
@@ -277,16 +293,24 @@ impl Ledger {
         Ok(())
     }
 
-    /// A record finds no room, and is counted.
-    pub(crate) fn discard(&mut self, life: Life, emission: Emission) {
-        self.lives[life].discarded += 1;
+    /// A record finds no room, and is counted in a region.
+    pub(crate) fn discard(&mut self, life: Life, region: usize, emission: Emission) {
+        self.lives[life].discarded[region] += 1;
         self.emissions[emission].outcomes.push(life);
     }
 
-    /// What was recorded in a life is to be forgotten.
-    pub(crate) fn clear(&mut self, life: Life) {
-        self.lives[life].committed = Default::default();
-        self.lives[life].discarded = 0;
+    /// What was recorded in a region is to be forgotten, and what was counted there: also by who
+    /// was on its way when the session was stopped for it, and finds no room meanwhile.
+    pub(crate) fn clear(&mut self, life: Life, region: usize) {
+        let facts = &mut self.lives[life];
+        facts.committed[region].clear();
+        facts.discarded[region] = 0;
+        facts.is_clearing = true;
+    }
+
+    /// Its streams are gone, too.
+    pub(crate) fn cleared(&mut self, life: Life) {
+        self.lives[life].is_clearing = false;
     }
 
     /// A thread is through with an emission: where it was due it is, once; elsewhere not twice

@@ -43,6 +43,8 @@ pub(crate) enum Mistake {
     GenerationUnchecked,
     /// Nor after a claim.
     ClaimUnchecked,
+    /// Nor before a record that finds no room is counted.
+    DiscardUnchecked,
     /// A constructor does not look again after it has set a bit.
     RulesNotLookedAtAgain,
     /// It does not look for a successor.
@@ -79,7 +81,7 @@ pub(crate) enum Mistake {
 }
 
 /// All of them.
-pub(crate) const ALL: [Mistake; 35] = {
+pub(crate) const ALL: [Mistake; 36] = {
     use Mistake::*;
     [
         MovedInTwoSteps,
@@ -101,6 +103,7 @@ pub(crate) const ALL: [Mistake; 35] = {
         SnapshotMovesProgress,
         GenerationUnchecked,
         ClaimUnchecked,
+        DiscardUnchecked,
         RulesNotLookedAtAgain,
         SuccessorUnseen,
         OldBitLeft,

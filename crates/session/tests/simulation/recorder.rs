@@ -89,8 +89,9 @@ pub(crate) enum Op {
     Free(On),
     /// Leave it to whoever recovers it.
     Leave(On),
-    Cut(On),
+    /// Clear: begin a region anew, then cut the streams to nothing.
     Begin(On, usize),
+    Cut(On),
     /// Take a region in whose claimer of before has let go.
     Adopt(On, usize),
     /// Read a region of a flight recorder: its head, then the records, then the head again.
@@ -205,10 +206,9 @@ pub(crate) fn script(effect: &Effect, classes: &[u32], records: bool, world: &Wo
         }
         Effect::Clear => {
             pause(&mut ops, classes, mistake);
-            for on in classes.iter().map(|class| On::Class(*class)) {
-                ops.push(Op::Cut(on));
-                ops.extend((0..REGIONS).map(|region| Op::Begin(on, region)));
-            }
+            let all = || classes.iter().map(|class| On::Class(*class));
+            ops.extend(all().flat_map(|on| (0..REGIONS).map(move |region| Op::Begin(on, region))));
+            ops.extend(all().map(Op::Cut));
             if records || mistake == Some(Mistake::ClearStarts) {
                 let_in(&mut ops, classes);
             }
@@ -512,8 +512,10 @@ impl World {
                 slot.is_unpublished = false;
             }
             Op::ClearBit(_, event) => {
+                let life = slot.life;
                 self.window.is_changed |= self.window.has_bit(*event, index);
                 self.window.set_bit(*event, index, false);
+                self.ledger.clear_bit(*event, life);
             }
             Op::Apply(_, event) if self.mistake == Some(Mistake::BitBeforeId) => {
                 let had_id = slot.has_id[*event];
@@ -558,8 +560,8 @@ impl World {
             Op::Begin(_, region) => {
                 let capacity = slot.regions[*region].ring.len().max(1);
                 slot.regions[*region].reset(capacity);
-                if let Some(life) = slot.life.filter(|_| *region == REGIONS - 1) {
-                    self.ledger.lives[life].is_clearing = false;
+                if let Some(life) = slot.life {
+                    self.ledger.clear(life, *region);
                 }
             }
             Op::Adopt(_, region) => {
@@ -795,16 +797,15 @@ impl World {
         }
     }
 
-    /// Cuts the streams to nothing. If the recorder dies before the buffers are begun anew, what
-    /// was to be forgotten may be there still.
+    /// Cuts the streams to nothing. If the recorder dies before that, what was to be forgotten may
+    /// be there still.
     fn cut(&mut self, index: usize) {
         let slot = &self.window.slots[index];
         for region in 0..REGIONS {
             self.traces[slot.session].streams.remove(&(slot.class, region));
         }
         if let Some(life) = slot.life {
-            self.ledger.clear(life);
-            self.ledger.lives[life].is_clearing = true;
+            self.ledger.cleared(life);
             self.facts.cleared += 1;
         }
     }

@@ -45,6 +45,8 @@ pub(crate) struct Facts {
     pub(crate) due: u64,
     pub(crate) excused: u64,
     pub(crate) mistaken: u64,
+    pub(crate) stray: u64,
+    pub(crate) spared: u64,
 }
 
 /// Everything.
@@ -186,7 +188,7 @@ impl World {
     fn step_thread(&mut self, number: usize) -> Result<(), String> {
         let writer = &self.writers[number];
         // Threads like to sleep where they have just read what others change.
-        let dozes = matches!(writer.at, At::Change(..) | At::Follow { .. })
+        let dozes = matches!(writer.at, At::Change(..) | At::Follow { .. } | At::Discard { .. })
             && !self.is_calm
             && !self.random.once_in(12);
         let runs = !writer.is_stopped && writer.at != At::Dead && !dozes;
@@ -375,8 +377,9 @@ impl World {
             return Ok(());
         }
         let committed = life.committed.iter().map(Vec::len).sum::<usize>() as u64;
+        let lost = life.discarded.iter().sum::<u64>();
         if !life.is_complete {
-            return match committed + life.discarded {
+            return match committed + lost {
                 0 => Ok(()),
                 _ => Err(format!("life {number} of slot {} was never written", life.slot)),
             };
@@ -400,8 +403,8 @@ impl World {
             }
         }
         self.facts.overwritten += overwritten;
-        let emitted = committed + life.discarded;
-        if recorded + discarded + overwritten != emitted || discarded != life.discarded {
+        let emitted = committed + lost;
+        if recorded + discarded + overwritten != emitted || discarded != lost {
             return Err(format!(
                 "life {number}: {recorded} recorded, {discarded} discarded and {overwritten} \
                  overwritten are not {emitted} emitted"

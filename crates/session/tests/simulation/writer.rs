@@ -87,6 +87,12 @@ pub(crate) enum At {
         region: usize,
         then: Then,
     },
+    /// There is no room: to look at the generation once more, and to count the record.
+    Discard {
+        slot: usize,
+        generation: u64,
+        region: usize,
+    },
     /// To look for the successor of a session that is over.
     Follow {
         slot: usize,
@@ -109,6 +115,8 @@ pub(crate) enum At {
 pub(crate) enum Then {
     Next,
     Again,
+    /// There was no room in it; of the generation under which that was tried.
+    Discard(u64),
 }
 
 /// Where a record is to go.
@@ -133,6 +141,8 @@ pub(crate) struct Describe {
     tries: usize,
     /// How often the word had changed when it loaded it: for the checks.
     seen: u64,
+    /// Whose the bit is that it is about to set: for the checks.
+    whose: Option<Life>,
 }
 
 impl Writer {
@@ -227,7 +237,7 @@ impl World {
                 At::Next
             }
             At::Claim { slot, generation } => self.claim(number, slot, generation)?,
-            At::Recheck(plan) => self.recheck(number, plan)?,
+            At::Recheck(plan) => self.recheck(plan)?,
             At::WriteClaimed(plan) => {
                 self.write(number, plan)?;
                 At::CommitClaimed(plan)
@@ -241,7 +251,14 @@ impl World {
                 if *owner == Some(number) {
                     *owner = None;
                 }
-                if then == Then::Next { At::Next } else { At::Look { slot } }
+                match then {
+                    Then::Next => At::Next,
+                    Then::Again => At::Look { slot },
+                    Then::Discard(generation) => At::Discard { slot, generation, region },
+                }
+            }
+            At::Discard { slot, generation, region } => {
+                self.discard(number, (slot, generation), region)
             }
             At::Follow { slot } => self.follow(number, slot),
             At::Describe(of) => {
@@ -343,20 +360,26 @@ impl World {
         }
         let region = 2 * writer.cpu;
         if !slot.regions[region].has_room(slot.overwrites) {
-            return Ok(self.discard(number, index, region));
+            return Ok(At::Discard { slot: index, generation, region });
         }
         let head = slot.regions[region].head;
         Ok(At::Check(Plan { slot: index, generation, region, head, block, life }))
     }
 
-    /// No room: counted where the buffer is. In the agent that is an addition of its own, some
-    /// instructions later; who is kept from it while the session ends counts in vain.
-    fn discard(&mut self, number: usize, index: usize, region: usize) -> At {
+    /// No room: counted where the buffer is, if the session is still what it was. Else its
+    /// successor may have room, and perhaps nobody looks at what is counted here. In the agent the
+    /// addition is some instructions behind that look; who is kept from it while the session ends
+    /// counts in vain.
+    fn discard(&mut self, number: usize, (index, generation): (usize, u64), region: usize) -> At {
         let slot = &mut self.window.slots[index];
+        if slot.generation != generation && self.mistake != Some(Mistake::DiscardUnchecked) {
+            self.facts.spared += 1;
+            return At::Look { slot: index };
+        }
         slot.regions[region].discarded += 1;
         self.facts.discards += 1;
         if let Some(life) = slot.life {
-            self.ledger.discard(life, self.writers[number].emission);
+            self.ledger.discard(life, region, self.writers[number].emission);
         }
         At::Next
     }
@@ -426,11 +449,11 @@ impl World {
             let head = owned.head;
             return Ok(At::Recheck(Plan { slot: index, generation, region, head, block, life }));
         }
-        Ok(self.discard(number, index, 2 * cpu + 1))
+        Ok(At::Discard { slot: index, generation, region: 2 * cpu + 1 })
     }
 
     /// The recorder waits for claims that it can see: this one is visible now.
-    fn recheck(&mut self, number: usize, plan: Plan) -> Result<At, String> {
+    fn recheck(&mut self, plan: Plan) -> Result<At, String> {
         let slot = &self.window.slots[plan.slot];
         let is_same =
             slot.generation == plan.generation || self.mistake == Some(Mistake::ClaimUnchecked);
@@ -440,8 +463,7 @@ impl World {
             // Somebody committed between our look and our claim.
             return Ok(At::Recheck(Plan { head: slot.regions[plan.region].head, ..plan }));
         } else if !slot.regions[plan.region].has_room(slot.overwrites) {
-            self.discard(number, plan.slot, plan.region);
-            Then::Next
+            Then::Discard(plan.generation)
         } else {
             return Ok(At::WriteClaimed(plan));
         };
@@ -503,6 +525,7 @@ impl World {
         let wanted = if slot.selects[of.event] && is_open { 1 << target } else { 0 };
         if wanted != 0 {
             self.window.slots[target].has_id[of.event] = true;
+            of.whose = self.window.slots[target].life;
         }
         // Beside a bit that is to go, sites would record it twice: the recorder moves it.
         let late = self.predecessors(target) & word;
@@ -551,6 +574,13 @@ impl World {
         if now == word && self.window.changes[of.event] != of.seen {
             self.facts.mistaken += 1;
             self.ledger.doubt(of.event);
+        }
+        for slot in (0..SLOTS).filter(|slot| set >> slot & 1 != 0) {
+            let life = self.window.slots[slot].life;
+            if life != of.whose {
+                self.facts.stray += 1;
+                self.ledger.stray(of.event, life);
+            }
         }
         self.window.set_word(of.event, now & !cleared | set);
         of.ours = of.ours & !cleared | set;

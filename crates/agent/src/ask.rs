@@ -1,0 +1,152 @@
+//! Asking first: filters decide about an event before it is staged.
+//!
+//! To stage an event with strings is to measure and to copy each of them, several times as much
+//! work as a filter that looks at one. So a site of such an event asks, where all sessions that
+//! want it have filters; it stages what passes, and hands the answer back with it, because a filter
+//! that counts may be asked once only. Who cannot answer says so, and the event goes the ordinary
+//! way: to ask is never needed. docs/design/0008-filters.md, "Asked before staging".
+//!
+//! Invariant: an answer is good for one session, in one generation, in the window that the process
+//! was in: all three stand in it, and whoever records by it compares them.
+
+use core::sync::atomic::{AtomicU32, Ordering};
+
+use trackway_abi::session::SESSIONS_MAX;
+
+use crate::abi::{Argument, AskingEvent, Event, Library};
+use crate::decision::{Decision, PROCESS};
+use crate::filters::{self, Judgement};
+use crate::record;
+
+/// `TRACKWAY_ABI_UNWANTED`.
+const UNWANTED: u64 = 0;
+/// `TRACKWAY_ABI_UNASKED`.
+const UNASKED: u64 = u64::MAX;
+
+/// What sites find in their events.
+pub(crate) static LIBRARY: Library =
+    Library { size: size_of::<Library>() as u32, filtered: AtomicU32::new(0), ask, emit_asked };
+
+/// That an event passes.
+///
+/// ```text
+/// 01 | moves, 14 bits | generation, 43 bits | session, 5 bits
+/// ```
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Asked {
+    /// In which session.
+    pub(crate) session: usize,
+    /// In which generation.
+    pub(crate) generation: u64,
+    /// How often the process had moved, the lowest bits.
+    moves: u64,
+}
+
+impl Asked {
+    const SESSION_BITS: u32 = 5;
+    const GENERATION_BITS: u32 = 43;
+    const MOVES_BITS: u32 = 14;
+    const MARK: u64 = 1 << 62;
+
+    /// As a word, which is none of the other answers; `None`: it does not fit.
+    const fn to_word(self) -> Option<u64> {
+        if self.generation >> Self::GENERATION_BITS != 0 {
+            return None;
+        }
+        let above = self.moves << Self::GENERATION_BITS | self.generation;
+        Some(Self::MARK | above << Self::SESSION_BITS | self.session as u64)
+    }
+
+    const fn of_word(word: u64) -> Self {
+        let above = word >> Self::SESSION_BITS;
+        Self {
+            session: (word & ((1 << Self::SESSION_BITS) - 1)) as usize,
+            generation: above & ((1 << Self::GENERATION_BITS) - 1),
+            moves: Self::moves_of(above >> Self::GENERATION_BITS),
+        }
+    }
+
+    const fn moves_of(moves: u64) -> u64 {
+        moves & ((1 << Self::MOVES_BITS) - 1)
+    }
+
+    /// Whether the process is where it was.
+    pub(crate) fn is_here(self) -> bool {
+        Self::moves_of(PROCESS.moves()) == self.moves
+    }
+}
+
+const _: () = assert!(
+    SESSIONS_MAX == 1 << Asked::SESSION_BITS
+        && Asked::SESSION_BITS + Asked::GENERATION_BITS + Asked::MOVES_BITS == 62
+);
+
+/// Notes for sites whether a session has filters, as a decision about it says. Which of two that
+/// are published at once is noted does not matter: it only decides who asks.
+pub(crate) fn note_filters(session: usize, decision: &Decision) {
+    let bit = 1 << (session % SESSIONS_MAX);
+    let has = decision.links.load(Ordering::Relaxed) != 0;
+    if (LIBRARY.filtered.load(Ordering::Relaxed) & bit != 0) == has {
+        return;
+    }
+    if has {
+        LIBRARY.filtered.fetch_or(bit, Ordering::Relaxed);
+    } else {
+        LIBRARY.filtered.fetch_and(!bit, Ordering::Relaxed);
+    }
+}
+
+/// `trackway_abi_ask_fn` of include/trackway/abi/abi.h, which states the contract.
+///
+/// # Safety
+/// As the C declaration says: `event` is registered, and found `LIBRARY` in it; `arguments` are
+/// those of its fields.
+unsafe extern "C" fn ask(event: *mut Event, arguments: *const Argument) -> u64 {
+    // SAFETY: the caller's event.
+    let (enabled, sessions) = unsafe { record::aim_of(event) };
+    if sessions == 0 {
+        return UNWANTED;
+    }
+    if !sessions.is_power_of_two() {
+        return UNASKED;
+    }
+    let session = sessions.trailing_zeros() as usize;
+    let moves = Asked::moves_of(PROCESS.moves());
+    // SAFETY: an event that has found the library in it is so long.
+    let known = unsafe { (*event.cast::<AskingEvent>()).known.load(Ordering::Relaxed) };
+    // SAFETY: the caller's arguments, of the event with this description.
+    match unsafe { filters::judge_unstaged(session, enabled, arguments, known) } {
+        Judgement::Fails => UNWANTED,
+        Judgement::Unknown => UNASKED,
+        Judgement::Passes(generation) => {
+            // A generation that does not fit is one beyond all that there will be.
+            Asked { session, generation, moves }.to_word().unwrap_or(UNASKED)
+        }
+    }
+}
+
+/// `trackway_abi_emit_asked_fn` of include/trackway/abi/abi.h, which states the contract.
+///
+/// # Safety
+/// As the C declaration says, and as [`record::emit`]; `asked` is what [`ask`] has answered.
+unsafe extern "C" fn emit_asked(event: *mut Event, payload: *mut u8, size: usize, asked: u64) {
+    // SAFETY: the caller's promise is the same.
+    unsafe { record::emit_asked(event, payload, size, Asked::of_word(asked)) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn answers_come_back() {
+        for (session, generation, moves) in [(0, 0, 0), (31, (1 << 43) - 1, (1 << 14) - 1)] {
+            let asked = Asked { session, generation, moves };
+            let word = asked.to_word().expect("it fits");
+            assert_ne!(word, UNWANTED);
+            assert_ne!(word, UNASKED);
+            assert_eq!(Asked::of_word(word), asked);
+        }
+        assert_eq!(Asked { session: 1, generation: 1 << 43, moves: 0 }.to_word(), None);
+    }
+}

@@ -1,0 +1,223 @@
+//! Plans on events that are not staged: their fields are where the program has them.
+//!
+//! What a filter takes is read, or copied, once, before it runs: another thread may be writing to a
+//! string. What it does not take is not looked at. Strings and sequences are copied to a room of
+//! this many bytes; where they find none, the event is staged as ever.
+
+use core::mem::MaybeUninit;
+
+use trackway_abi::record::context::PROCNAME_BYTES;
+use trackway_jit::frame::Frame;
+use trackway_jit::framer::{Contexts, Source, scalar_at};
+use trackway_jit::helper::Word;
+use trackway_schema::Scalar;
+
+use super::plan::{BEGIN, Plan, Step, Who};
+use crate::abi::Argument;
+
+/// Room for copies, in bytes.
+const ROOM_BYTES: usize = 1024;
+/// Bytes of the largest scalar.
+const SCALAR_BYTES_MAX: usize = 8;
+
+/// Why a frame is not filled.
+enum Unfilled {
+    /// The event is not one for the filter.
+    Unfit,
+    /// There is no room.
+    NoRoom,
+}
+
+/// Where copies go, one behind the other; first, the thread's name.
+struct Room {
+    bytes: [MaybeUninit<u8>; BEGIN + ROOM_BYTES],
+    used: usize,
+}
+
+impl Room {
+    const fn new() -> Self {
+        Self { bytes: [const { MaybeUninit::uninit() }; BEGIN + ROOM_BYTES], used: 0 }
+    }
+
+    /// Copies `size` bytes there; where they are.
+    ///
+    /// # Safety
+    /// There must be so many at `from`; it may be null if there are none.
+    #[inline]
+    unsafe fn copy(&mut self, from: *const u8, size: usize) -> Result<u32, Unfilled> {
+        let at = self.used;
+        let end = at.checked_add(size).ok_or(Unfilled::NoRoom)?;
+        let place = self.bytes.get_mut(at..end).ok_or(Unfilled::NoRoom)?;
+        if size > 0 {
+            // SAFETY: by contract, and the place has as many bytes.
+            unsafe { core::ptr::copy_nonoverlapping(from, place.as_mut_ptr().cast(), size) };
+        }
+        self.used = end;
+        Ok(at as u32)
+    }
+
+    fn left(&self) -> usize {
+        self.bytes.len() - self.used
+    }
+
+    /// What was copied.
+    fn filled(&self) -> &[u8] {
+        // SAFETY: all that is before `used` was written by `copy`.
+        unsafe { core::slice::from_raw_parts(self.bytes.as_ptr().cast(), self.used) }
+    }
+
+    /// The word of elements that are copied there.
+    ///
+    /// # Safety
+    /// There must be as many bytes at `from`, if that is not null.
+    #[inline]
+    unsafe fn word(&mut self, from: *const u8, size: usize, length: u32) -> Result<u64, Unfilled> {
+        // SAFETY: by contract.
+        let offset = unsafe { self.copy(from, size)? };
+        Ok(Word { offset, length, is_constant: false }.to_bits())
+    }
+
+    /// The word of a string of `length` bytes, of "(null)" if there is none: as it is recorded.
+    ///
+    /// # Safety
+    /// As [`Self::word`].
+    #[inline]
+    unsafe fn string(&mut self, from: *const u8, length: usize) -> Result<u64, Unfilled> {
+        const NULL: &[u8] = b"(null)";
+        let (from, length) =
+            if from.is_null() { (NULL.as_ptr(), NULL.len()) } else { (from, length) };
+        // (What finds room is shorter than 2^32.)
+        // SAFETY: by contract.
+        unsafe { self.word(from, length, length as u32) }
+    }
+}
+
+impl Plan {
+    /// As [`Plan::passes`], of an event whose description has the number `known`; `None`: it has to
+    /// be staged.
+    ///
+    /// One filter only: one that counts must not be asked again when the next one finds no room.
+    ///
+    /// # Safety
+    /// What it points to is there. `arguments` are those of an event with that description.
+    pub(super) unsafe fn passes_unstaged(
+        &self,
+        arguments: *const Argument,
+        known: u32,
+        who: &Who,
+    ) -> Option<bool> {
+        if self.known != known || self.steps_count != 1 {
+            return None;
+        }
+        // SAFETY: by contract; there is one step.
+        let step = unsafe { &*self.steps };
+        let mut room = Room::new();
+        let mut procname = Word { offset: 0, length: 0, is_constant: false };
+        if self.takes_procname {
+            // SAFETY: a thread's name has as many bytes.
+            let name = unsafe { core::slice::from_raw_parts(who.name, PROCNAME_BYTES) };
+            let end = name.iter().position(|&byte| byte == 0);
+            procname.length = end.unwrap_or(PROCNAME_BYTES) as u32;
+            // SAFETY: they are those of a slice.
+            let copied = unsafe { room.copy(name.as_ptr(), name.len()) };
+            procname.offset = copied.ok()?;
+        }
+        let contexts = Contexts { vpid: who.pid, vtid: who.tid, procname };
+        // SAFETY: by contract.
+        unsafe { step.passes_unstaged(arguments, &mut room, &contexts) }
+    }
+}
+
+impl Step {
+    /// # Safety
+    /// As [`Plan::passes_unstaged`].
+    unsafe fn passes_unstaged(
+        &self,
+        arguments: *const Argument,
+        room: &mut Room,
+        contexts: &Contexts,
+    ) -> Option<bool> {
+        // SAFETY: by contract; `link` has put so many there.
+        let (filter, takes) = unsafe {
+            (&*self.filter, core::slice::from_raw_parts(self.takes, self.takes_count.into()))
+        };
+        let mut frame = Frame::new(&filter.environment, &[]);
+        for take in takes {
+            let (field, source) = take.source(contexts);
+            // SAFETY: the framer has found the field in the event's description.
+            let argument = unsafe { &*arguments.add(field) };
+            // SAFETY: by contract it is what the description says.
+            let value = match unsafe { value_of(source, argument, room) } {
+                Ok(value) => value,
+                Err(Unfilled::Unfit) => return Some(false),
+                Err(Unfilled::NoRoom) => return None,
+            };
+            frame.push(value);
+        }
+        frame.set_bytes(room.filled());
+        // SAFETY: by contract.
+        Some(unsafe { self.run(&frame) })
+    }
+}
+
+/// What a slot is filled with.
+///
+/// # Safety
+/// The argument is of a field as the source says.
+#[inline]
+unsafe fn value_of(source: Source, argument: &Argument, room: &mut Room) -> Result<u64, Unfilled> {
+    let Argument { at, length } = *argument;
+    // SAFETY: by contract, in all of them: a scalar is at `at`; a string has its NUL; a text,
+    // sequence or array has as many elements as it says, or is null.
+    unsafe {
+        match source {
+            Source::Context(value) => Ok(value),
+            Source::Scalar(scalar, within) => scalar_of(scalar, at, within.into()),
+            Source::Str if at.is_null() => room.string(at, 0),
+            Source::Str => {
+                let most = room.left() + 1;
+                let length = libc::strnlen(at.cast(), most);
+                if length == most { Err(Unfilled::NoRoom) } else { room.string(at, length) }
+            }
+            Source::Text => room.string(at, length),
+            Source::Sequence(scalar) => {
+                let count = if at.is_null() { 0 } else { length };
+                let size = count.checked_mul(scalar.size_bytes()).ok_or(Unfilled::NoRoom)?;
+                room.word(at, size, count as u32)
+            }
+            Source::Array(scalar, count) => {
+                let size = usize::from(count) * scalar.size_bytes();
+                if at.is_null() {
+                    return Err(Unfilled::NoRoom); // zeros: let them be staged
+                }
+                room.word(at, size, count.into())
+            }
+            Source::Element(scalar, index) => {
+                if at.is_null() || usize::from(index) >= length {
+                    return Err(Unfilled::Unfit);
+                }
+                scalar_of(scalar, at, usize::from(index) * scalar.size_bytes())
+            }
+        }
+    }
+}
+
+/// The scalar that lies `within` bytes behind `at`; that of an array that is null is zero.
+///
+/// # Safety
+/// It must be there, if `at` is not null.
+#[inline]
+unsafe fn scalar_of(scalar: Scalar, at: *const u8, within: usize) -> Result<u64, Unfilled> {
+    let mut bytes = [0; SCALAR_BYTES_MAX];
+    if !at.is_null() {
+        // SAFETY: by contract; no scalar is longer.
+        unsafe {
+            core::ptr::copy_nonoverlapping(
+                at.wrapping_add(within),
+                bytes.as_mut_ptr(),
+                scalar.size_bytes(),
+            );
+        }
+    }
+    scalar_at(&bytes, 0, scalar).ok_or(Unfilled::Unfit)
+}

@@ -1,0 +1,70 @@
+//! What a service manager hears from a session in the foreground: that it is there, and how it is.
+//!
+//! Main invariant: nobody waits for the service manager, and nothing fails for it. The protocol is
+//! that of sd_notify(3): lines in a datagram to the socket that `NOTIFY_SOCKET` names. So what is
+//! ordered after the service is recorded from its first event, as systemd.service(5) has it for
+//! `Type=notify`.
+
+use std::ffi::{OsStr, OsString};
+use std::io;
+use std::os::linux::net::SocketAddrExt as _;
+use std::os::unix::ffi::OsStrExt as _;
+use std::os::unix::net::{SocketAddr, UnixDatagram};
+use std::time::Duration;
+
+/// Names the service manager's socket.
+const VARIABLE: &str = "NOTIFY_SOCKET";
+/// Longest that a full socket is waited for: whoever asked has a time limit of its own.
+const PATIENCE: Duration = Duration::from_secs(1);
+
+/// Says that the session is there; `how` is for people.
+pub(super) fn ready(how: &str) {
+    tell("READY=1\n", how);
+}
+
+/// Says why it is not.
+pub(super) fn refused(why: &str) {
+    tell("", why);
+}
+
+fn tell(state: &str, status: &str) {
+    let Some(socket) = std::env::var_os(VARIABLE) else { return };
+    // Nobody may be there any more.
+    let _ = send(&socket, &message(state, status));
+}
+
+/// A status is one line: what is in a path must not be another message.
+fn message(state: &str, status: &str) -> String {
+    let line = status.replace(|c: char| c.is_control(), " ");
+    format!("{state}STATUS={line}\n")
+}
+
+fn send(socket: &OsStr, message: &str) -> io::Result<()> {
+    let address = match socket.as_bytes() {
+        [b'@', name @ ..] => SocketAddr::from_abstract_name(name)?,
+        [b'/', ..] => SocketAddr::from_pathname(OsString::from(socket))?,
+        // Of a machine's host (vsock), or of a manager that is newer than this.
+        _ => return Err(io::ErrorKind::Unsupported.into()),
+    };
+    let datagram = UnixDatagram::unbound()?;
+    datagram.set_write_timeout(Some(PATIENCE))?;
+    datagram.send_to_addr(message.as_bytes(), &address).map(drop)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_status_is_one_line_whatever_is_in_it() {
+        assert_eq!(message("READY=1\n", "into /a\nREADY=1"), "READY=1\nSTATUS=into /a READY=1\n");
+        assert_eq!(message("", "no such file"), "STATUS=no such file\n");
+    }
+
+    #[test]
+    fn sockets_that_are_none_are_an_error_and_no_more() {
+        for name in ["", "vsock:2:1234", "run/notify", "/nowhere/notify"] {
+            assert!(send(OsStr::new(name), "READY=1\n").is_err(), "{name}");
+        }
+    }
+}

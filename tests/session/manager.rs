@@ -1,0 +1,91 @@
+//! Sessions in the foreground, and what a service manager learns of them: by sd_notify(3)'s socket,
+//! and by their exit status. With systemd itself: `tests/systemd.rs`.
+
+use std::os::linux::net::SocketAddrExt as _;
+use std::os::unix::net::{SocketAddr, UnixDatagram};
+use std::time::Duration;
+
+use trackway_tests::steps::Running;
+
+use crate::place::{ONE, Place, told};
+
+/// The service manager's end: a socket with a name, and what the recorder is told of it.
+fn socket(place: &Place, is_abstract: bool) -> (UnixDatagram, String) {
+    let path = place.world.path("notify");
+    let path = path.to_str().expect("a path of text");
+    let (address, name) = match is_abstract {
+        true => (SocketAddr::from_abstract_name(path), format!("@{path}")),
+        false => (SocketAddr::from_pathname(path), path.to_owned()),
+    };
+    let socket = UnixDatagram::bind_addr(&address.expect("a name")).expect("a socket");
+    socket.set_read_timeout(Some(Duration::from_secs(40))).expect("a socket");
+    (socket, name)
+}
+
+/// The next message.
+fn heard(socket: &UnixDatagram) -> String {
+    let mut bytes = [0; 4096];
+    let length = socket.recv(&mut bytes).expect("a message");
+    String::from_utf8(bytes[..length].to_vec()).expect("text")
+}
+
+/// RUN create --foreground with NOTIFY_SOCKET, by path and abstract; a program as soon as it says
+/// that it is ready. EXPECT that the program is recorded, and nothing else is said.
+#[test]
+fn a_service_manager_hears_when_the_session_is_there() {
+    for is_abstract in [false, true] {
+        let place = Place::new("session-manager");
+        let (socket, name) = socket(&place, is_abstract);
+        let mut create = place.command("session create web --foreground -q -o trace");
+        let recorder = Running::start(create.env("NOTIFY_SOCKET", name));
+        let said = heard(&socket);
+        let folder = place.world.path("trace");
+        let status = format!("STATUS=session web records into {}\n", folder.display());
+        assert_eq!(said, format!("READY=1\n{status}"));
+        place.emit("steps", 7);
+        place.ok("session destroy web");
+        assert!(told(&recorder.finish()).0);
+        assert_eq!(place.numbers("trace")[&ONE].len(), 7);
+        socket.set_nonblocking(true).expect("a socket");
+        assert!(socket.recv(&mut [0; 16]).is_err(), "it was ready once");
+    }
+}
+
+/// RUN create --foreground of what cannot begin, early and late. EXPECT exit status 2, and that the
+/// service manager hears why, and not that it is ready.
+#[test]
+fn a_service_manager_hears_why_a_session_cannot_begin() {
+    let place = Place::new("session-manager-refused");
+    let (socket, name) = socket(&place, false);
+    std::fs::write(place.world.path("web.toml"), "[[chanel]]\n").expect("a file");
+    std::fs::write(place.world.path("file"), "").expect("a file");
+    for (options, why) in [
+        ("--load missing.toml", "cannot read missing.toml"),
+        ("--load web.toml", "unknown field `chanel`"),
+        ("web -o file", "file"),
+    ] {
+        let mut create = place.command(&format!("session create --foreground {options}"));
+        let output = create.env("NOTIFY_SOCKET", &name).output().expect("it runs");
+        assert_eq!(output.status.code(), Some(2), "{options}");
+        let said = heard(&socket);
+        assert!(said.starts_with("STATUS=") && said.contains(why), "{said}");
+        assert!(said.lines().count() == 1 && told(&output).2.contains(why), "{said}");
+    }
+}
+
+/// RUN create --foreground, whose window is truncated. EXPECT exit status 1: the session had begun,
+/// and another one can.
+#[test]
+fn a_session_that_ends_by_itself_has_another_exit_status() {
+    let place = Place::new("session-manager-lost");
+    let (socket, name) = socket(&place, false);
+    let mut create = place.command("session create web --foreground -o trace");
+    let recorder = Running::start(create.env("NOTIFY_SOCKET", name));
+    assert!(heard(&socket).starts_with("READY=1\n"));
+    for entry in std::fs::read_dir(place.world.window_dir()).expect("the windows") {
+        let window = std::fs::OpenOptions::new().write(true).open(entry.expect("a name").path());
+        window.and_then(|window| window.set_len(4096)).expect("ours");
+    }
+    let output = recorder.finish();
+    assert_eq!(output.status.code(), Some(1), "{}", told(&output).2);
+}

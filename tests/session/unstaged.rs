@@ -1,0 +1,88 @@
+//! Filters that are asked before an event is staged give the answer that they give afterwards.
+
+use std::path::PathBuf;
+
+use trackway_tests::World;
+
+use crate::place::told;
+
+/// The program of `unstaged.c`, in a world of its own.
+fn place(name: &str) -> (World, PathBuf) {
+    let world = World::new(name);
+    let program = world.compile_file("session/unstaged.c", true, &[]);
+    (world, program)
+}
+
+/// What `record` with these options, for the program in this mode, said; `None`: it failed.
+fn record(world: &World, options: &[&str], program: &PathBuf, mode: [&str; 2]) -> Option<String> {
+    let mut command = world.trackway(&["record"]);
+    command.args(options).arg("--").arg(program).args(mode);
+    let (is_success, _, talk) = told(&command.output().expect("it runs"));
+    is_success.then_some(talk)
+}
+
+/// What `print` with these options writes of each event, but when and where it was.
+fn payloads(world: &World, trace: &str, options: &[&str]) -> Vec<String> {
+    let mut command = world.trackway(&["print"]);
+    command.args(options).arg(world.path(trace));
+    let (is_success, text, talk) = told(&command.output().expect("it runs"));
+    assert!(is_success, "{options:?}: {talk}");
+    let payload = |line: &str| line.split_once("{ number").expect("an event").1.to_owned();
+    text.lines().map(payload).collect()
+}
+
+/// RUN a program whose events have fields of every kind, null ones and ones that must be cut among
+/// them, with filters on each. EXPECT what print, with the same filter, shows of a trace that was
+/// recorded without.
+#[test]
+fn what_is_asked_before_it_is_staged_is_answered_as_what_is_recorded() {
+    let (world, program) = place("session-unstaged");
+    let all = ["kinds", "2000"];
+    record(&world, &["-o", "all"], &program, all).expect("it succeeds");
+    for filter in [
+        "path == \"/api/*\"",
+        "path == \"(null)\" || path == \"\"",
+        "length(path) > 1000",
+        "small < -2000 && odd",
+        "ratio >= 100.25 && ratio < 200",
+        "where in (5, 50, 500)",
+        "note == \"note\"",
+        "note == \"(null)\" && number > 100",
+        "any(words > 5000)",
+        "length(words) == 0",
+        "words[2] == 300",
+        "three[1] == -7 || three[2] == 0",
+        "any(three == 64)",
+        "phase == \"busy\" && last == \"c\"",
+        "exact * 2 == 1234.0",
+        "last == \"q\" && $ctx.procname == \"unstaged\" && $ctx.vpid == $ctx.vtid",
+        "count() % 10 == 3",
+        "path == \"/api/*\" && count() % 7 == 0",
+        "changed(path) && number % 2 == 0",
+        "starts_with(path, \"xxx\") && contains(note, \"o\")",
+    ] {
+        let options = ["-o", "some", "--context", "vpid,vtid,procname", "--filter", filter];
+        let talk = record(&world, &options, &program, all).expect("it succeeds");
+        assert!(talk.contains(" 0 lost"), "{filter}: {talk}");
+        let meant = match filter {
+            // The other trace has no contexts.
+            _ if filter.contains("$ctx") => payloads(&world, "all", &["--filter", "last == \"q\""]),
+            _ => payloads(&world, "all", &["--filter", filter]),
+        };
+        assert!(!meant.is_empty() && meant.len() < 2000, "{filter}: {}", meant.len());
+        assert_eq!(payloads(&world, "some", &[]), meant, "{filter}");
+    }
+}
+
+/// RUN a program with an event whose text nobody can read, dropped by a filter on another field.
+/// EXPECT that it lives: the text is not copied. (Where a thread is preempted while it asks, it
+/// stages; so not each of ten runs must.)
+#[test]
+fn what_a_filter_drops_is_not_copied() {
+    let (world, program) = place("session-untouched");
+    let options = ["-o", "trace", "--filter", "kinds:untouched: number > 1000"];
+    let lives = |_| record(&world, &options, &program, ["untouched", "100"]).is_some();
+    assert!((0..10).any(lives), "it is staged");
+    // Without a filter it cannot live.
+    assert_eq!(record(&world, &["-o", "trace"], &program, ["untouched", "100"]), None);
+}
