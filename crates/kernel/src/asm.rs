@@ -117,6 +117,13 @@ impl Asm {
         self.op(0, 0, 0, 0, 0);
     }
 
+    /// Loads the address of the value of a map that has one, by the map's file descriptor.
+    pub(crate) fn map_value(&mut self, dst: Register, fd: i32) {
+        const MAP_VALUE: u8 = 2;
+        self.op(LDDW, dst, MAP_VALUE, 0, fd);
+        self.op(0, 0, 0, 0, 0);
+    }
+
     /// Changes eight bytes at once (RFC 9669, 5.3); `src` gets what was there before.
     pub(crate) fn atomic(&mut self, operation: i32, base: Register, offset: i16, src: Register) {
         const ATOMIC: u8 = 0xc0;
@@ -199,5 +206,13 @@ const fn size_of_bytes(bytes: u32) -> u8 {
         2 => size::H,
         4 => size::W,
         _ => size::DW,
+    }
+}
+
+impl Asm {
+    /// The bytes of all instructions; `None`: see [`Self::finish`].
+    pub(crate) fn bytes(mut self) -> Option<Vec<u8>> {
+        let is_finished = self.finish();
+        is_finished.then(|| self.insns.iter().flat_map(|insn| insn.encode()).collect())
     }
 }

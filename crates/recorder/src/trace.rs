@@ -18,7 +18,7 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use trackway_abi::record::context;
-use trackway_ctf::write::{Contexts, TraceDescription};
+use trackway_ctf::write::{Contexts, Domain, TraceDescription};
 use trackway_session::Line;
 
 use crate::RecordError;
@@ -153,7 +153,7 @@ impl Trace {
         let description = TraceDescription {
             uuid: of.uuid,
             hostname: read_line("/proc/sys/kernel/hostname"),
-            uid: of.folder.uid,
+            domain: Domain::User(of.folder.uid),
             trace_name: name.into_owned(),
             creation_datetime: format!("{}+0000", utc(now_ns / 1_000_000_000)),
             boot_uuid: parse_uuid(&read_line("/proc/sys/kernel/random/boot_id")),
@@ -299,6 +299,7 @@ pub(crate) const fn contexts_of(bits: u32) -> Contexts {
         vpid: bits & context::VPID != 0,
         vtid: bits & context::VTID != 0,
         procname: bits & context::PROCNAME != 0,
+        tid: false,
     }
 }
 

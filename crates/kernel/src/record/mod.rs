@@ -17,4 +17,6 @@ pub mod attach;
 pub mod buffers;
 pub mod layout;
 pub mod program;
+#[expect(unsafe_code, reason = "the map is memory that the kernel writes")]
+pub mod scope;
 pub mod staging;

@@ -13,9 +13,10 @@ use trackway_abi::record::{
     COMPACT_BYTES, EXTENDED_BYTES, MEDIUM_BYTES, TAG_BITS, TAG_EXTENDED, TAG_MEDIUM, TIME_BITS,
 };
 use trackway_abi::region::{SUB_HEADER_BYTES, sub_header};
-use trackway_jit::insn::{INSN_BYTES, alu, jump};
+use trackway_jit::insn::{alu, jump};
 
 use super::layout::{DEPTH, LEVELS, Layout, TOO_DEEP};
+use super::scope;
 use super::staging::{Staged, Step, VARIABLE_BYTES_MAX};
 use crate::asm::{Asm, Label, Register};
 use crate::catalogue::model::Location;
@@ -25,6 +26,7 @@ mod helper {
     pub(super) const MAP_LOOKUP_ELEM: i32 = 1;
     pub(super) const KTIME_GET_NS: i32 = 5;
     pub(super) const GET_SMP_PROCESSOR_ID: i32 = 8;
+    pub(super) const GET_CURRENT_PID_TGID: i32 = 14;
     pub(super) const PROBE_READ_KERNEL: i32 = 113;
     pub(super) const PROBE_READ_USER_STR: i32 = 114;
     pub(super) const PROBE_READ_KERNEL_STR: i32 = 115;
@@ -58,6 +60,8 @@ mod control {
     pub(super) const DISCARDED: i16 = 64;
 }
 
+/// Bytes of what stands in front of the fields: `tid`.
+const CONTEXT_BYTES: usize = 4;
 /// Largest chunk that is copied word by word, in bytes.
 const UNROLLED_BYTES_MAX: u32 = 64;
 
@@ -66,7 +70,8 @@ const UNROLLED_BYTES_MAX: u32 = 64;
 pub struct TooLarge;
 
 /// The bytes of a program that records the event with this id in its trace, and this number among
-/// those that losses are counted of, into the map.
+/// those that losses are counted of, into the map; of the threads in a scope alone, if there is one
+/// ([`super::scope`]).
 ///
 /// # Errors
 ///
@@ -74,15 +79,22 @@ pub struct TooLarge;
 pub fn program(
     staged: &Staged,
     layout: &Layout,
-    map_fd: i32,
+    (map_fd, scope_fd): (i32, Option<i32>),
     (id, number): (u16, usize),
 ) -> Result<Vec<u8>, TooLarge> {
-    let needed = EXTENDED_BYTES as u32 + staged.bytes_max();
+    let needed = (EXTENDED_BYTES + CONTEXT_BYTES) as u32 + staged.bytes_max();
     let most = layout.geometry(0).record_bytes_max() as u32;
     if needed > most || number >= layout.events() {
         return Err(TooLarge);
     }
     let mut maker = Maker { asm: Asm::default(), layout, id, needed };
+    maker.asm.mov(CONTEXT, 1);
+    if let Some(scope_fd) = scope_fd {
+        let is_in = maker.asm.label();
+        scope::test(&mut maker.asm, scope_fd, is_in);
+        maker.asm.answer(0);
+        maker.asm.place(is_in);
+    }
     maker.enter(map_fd);
     let labels = Labels {
         out: maker.asm.label(),
@@ -94,6 +106,7 @@ pub fn program(
     maker.open(&labels);
     maker.asm.place(labels.write);
     maker.header();
+    maker.context();
     for step in &staged.steps {
         maker.step(step);
     }
@@ -103,12 +116,7 @@ pub fn program(
     maker.asm.place(labels.full);
     maker.count_lost(number);
     maker.asm.goto(labels.out);
-    if !maker.asm.finish() {
-        return Err(TooLarge);
-    }
-    let mut bytes = Vec::with_capacity(maker.asm.insns.len() * INSN_BYTES);
-    maker.asm.insns.iter().for_each(|insn| bytes.extend(insn.encode()));
-    Ok(bytes)
+    maker.asm.bytes().ok_or(TooLarge)
 }
 
 struct Labels {
@@ -137,7 +145,6 @@ impl Maker<'_> {
     fn enter(&mut self, map_fd: i32) {
         let (layout, asm) = (self.layout, &mut self.asm);
         let (is_there, has_level, is_outer) = (asm.label(), asm.label(), asm.label());
-        asm.mov(CONTEXT, 1);
         asm.call_kernel(helper::GET_SMP_PROCESSOR_ID);
         asm.store_of(4, STACK, stack::KEY, 0);
         asm.map(1, map_fd);
@@ -289,6 +296,16 @@ impl Maker<'_> {
         asm.store_of(8, 5, 5, 1);
         asm.alui(alu::ADD, AT, EXTENDED_BYTES as i32);
         asm.place(is_done);
+    }
+
+    /// Adds what stands in front of the fields of all records: the thread's number.
+    fn context(&mut self) {
+        let asm = &mut self.asm;
+        asm.call_kernel(helper::GET_CURRENT_PID_TGID);
+        asm.mov(1, CPU);
+        asm.alu(alu::ADD, 1, AT);
+        asm.store_of(4, 1, 0, 0);
+        asm.alui(alu::ADD, AT, CONTEXT_BYTES as i32);
     }
 
     /// Adds a field at [`AT`], and moves that on.

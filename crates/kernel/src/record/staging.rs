@@ -14,7 +14,7 @@ const LEVEL: u8 = 6;
 /// An event as it is recorded.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Staged {
-    /// As traces describe it. The provider is the subsystem.
+    /// As traces describe it: by LTTng's name, which has no provider.
     pub description: EventDescription,
     /// What a program does for each field, in order.
     pub steps: Vec<Step>,
@@ -64,12 +64,12 @@ impl Step {
 }
 
 impl Staged {
-    /// How an event is recorded. `records_max`: most bytes of its fields.
+    /// How an event is recorded, in so many bytes at most.
     pub fn new(event: &Event, payload_max: u32) -> Self {
         let mut staged = Self {
             description: EventDescription {
-                provider: event.subsystem.clone(),
-                name: event.name.clone(),
+                provider: String::new(),
+                name: event.lttng_name().into_owned(),
                 level: LEVEL,
                 fields: Vec::new(),
             },

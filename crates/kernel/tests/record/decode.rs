@@ -20,6 +20,7 @@ pub(crate) enum Value {
 pub(crate) struct Record {
     pub(crate) time_ns: u64,
     pub(crate) id: usize,
+    pub(crate) tid: u64,
     pub(crate) fields: BTreeMap<String, Value>,
 }
 
@@ -104,10 +105,11 @@ pub(crate) fn records(
             };
             assert!(time_ns >= last, "time goes back");
             last = time_ns;
+            let tid = cursor.unsigned(4);
             let fields = events[id].fields.iter();
             let fields =
                 fields.map(|field| (field.name.clone(), cursor.value(&field.kind))).collect();
-            all.push(Record { time_ns, id, fields });
+            all.push(Record { time_ns, id, tid, fields });
         }
         assert_eq!(piece.events - piece.events_before, (all.len() - before) as u64, "{piece:?}");
         assert_eq!(last, piece.end_ts);

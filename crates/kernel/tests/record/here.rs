@@ -9,6 +9,7 @@ use trackway_kernel::record::attach::{Attached, Loaded};
 use trackway_kernel::record::buffers::Buffers;
 use trackway_kernel::record::layout::{LEVELS, Layout};
 use trackway_kernel::record::program::program;
+use trackway_kernel::record::scope::Scope;
 use trackway_kernel::record::staging::Staged;
 use trackway_schema::EventDescription;
 use trackway_testkit::skipped;
@@ -51,7 +52,8 @@ fn record(patterns: &[&str], shifts: (u32, u32), overwrite: bool) -> Option<Reco
     for (number, event) in events.iter().enumerate() {
         let staged = Staged::new(event, 3000);
         let which = (number as u16, number);
-        let code = program(&staged, &layout, recording.buffers.map_fd(), which).expect("it fits");
+        let code =
+            program(&staged, &layout, (recording.buffers.map_fd(), None), which).expect("it fits");
         let name = event.full_name();
         let id = event.id.expect("a tracepoint's number");
         let loaded = Loaded::new(&code).unwrap_or_else(|error| panic!("{name}: {error}"));
@@ -93,7 +95,7 @@ fn a_system_call_is_recorded_with_its_file_name() {
     };
     let (_, entry) = all.iter().find(ours).expect("it is recorded");
     assert!((before..=after).contains(&entry.time_ns), "{before} {} {after}", entry.time_ns);
-    let exit_name = "sys_exit_openat";
+    let exit_name = "syscall_exit_openat";
     let is_exit = |record: &&(usize, Record)| {
         recording.events[record.1.id].name == exit_name
             && (entry.time_ns..=after).contains(&record.1.time_ns)
@@ -181,8 +183,8 @@ fn the_kernel_takes_the_program_of_every_event() {
     let (mut fields, mut left_out, mut taken) = (0, Vec::new(), 0);
     for event in events.iter().filter(|event| event.id.is_some()) {
         let staged = Staged::new(event, 3000);
-        let code =
-            program(&staged, layout, recording.buffers.map_fd(), (1000, 0)).expect("it fits");
+        let code = program(&staged, layout, (recording.buffers.map_fd(), None), (1000, 0))
+            .expect("it fits");
         if let Err(error) = Loaded::new(&code) {
             panic!("{}: {}", event.full_name(), error.to_string().lines().last().unwrap_or(""));
         }
@@ -193,4 +195,52 @@ fn the_kernel_takes_the_program_of_every_event() {
     println!("{taken} events, {fields} fields; left out: {left_out:?}");
     assert!(taken > 100, "{taken}");
     assert!(left_out.len() * 50 < fields, "{left_out:?}");
+}
+
+/// RUN a command in a scope, and others that are not. EXPECT the events of the command and of what
+/// it forks, threads among them, and nobody else's.
+#[test]
+fn a_scope_is_a_thread_and_what_it_forks() {
+    let Ok(catalogue) = Catalogue::open() else { return skipped("there is no catalogue") };
+    let Ok(scope) = Scope::new() else { return skipped("the kernel gives no BPF") };
+    let one = |pattern: &str| {
+        let selection = Selection::new(&[pattern]).expect("a pattern");
+        catalogue.select(&selection).expect("an event").events.remove(0)
+    };
+    let (fork, exit) = (one("sched:sched_process_fork"), one("sched:sched_process_exit"));
+    let call = one("syscalls:sys_enter_openat");
+    let layout = Layout::new(16, 3, 1).expect("a layout");
+    let buffers = Buffers::new(layout, cpus(), false).expect("there was a map already");
+    let attach = |code: &[u8], id: Option<u16>| {
+        let loaded = Loaded::new(code).unwrap_or_else(|error| panic!("{error}"));
+        loaded.attach(id.expect("a number")).expect("it is there")
+    };
+    let staged = Staged::new(&call, 3000);
+    let fds = (buffers.map_fd(), Some(scope.map_fd()));
+    let code = program(&staged, &layout, fds, (0, 0)).expect("it fits");
+    let attached = [
+        attach(&scope.adder(&fork).expect("it says who"), fork.id),
+        attach(&code, call.id),
+        attach(&scope.remover().expect("a program"), exit.id),
+    ];
+    let outside = Command::new("/bin/cat").arg("/nowhere/outside").output().expect("it runs");
+    assert!(!outside.status.success());
+    // SAFETY: it has no arguments.
+    let ours = unsafe { libc::syscall(libc::SYS_gettid) } as u32;
+    scope.set(ours, true);
+    let script = "(cat /nowhere/child); cat /nowhere/another";
+    let child = Command::new("/bin/sh").args(["-c", script]).spawn();
+    scope.set(ours, false);
+    let mut child = child.expect("it runs");
+    let _ = File::open("/nowhere/ours");
+    child.wait().expect("it ends");
+    drop(attached);
+    let events = [staged.description];
+    let all = (0..cpus()).flat_map(|cpu| (0..LEVELS).map(move |level| (cpu, level)));
+    let all: Vec<_> = all.flat_map(|which| records(&buffers, which, &events)).collect();
+    let names: Vec<_> = all.iter().map(|record| record.fields["filename"].clone()).collect();
+    let has = |name: &str| names.contains(&Value::Text(name.into()));
+    assert!(has("/nowhere/child") && has("/nowhere/another"), "{names:?}");
+    assert!(!has("/nowhere/outside") && !has("/nowhere/ours"), "{names:?}");
+    assert!(all.iter().any(|record| record.tid == u64::from(child.id())), "{all:?}");
 }
