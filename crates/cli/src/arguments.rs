@@ -76,6 +76,7 @@ pub(crate) enum Verb {
 ///   trackway record --preload libc,pthread -- xz -T2 big.tar
 ///   trackway record --filter 'web:*: status >= 400 && path == "/api/*"' -- ./server
 ///   trackway record --filter-object 'web:request: slow.o' -- ./server
+///   sudo trackway record --kernel 'sched_*,syscalls' -- make -j2
 ///
 /// The command runs as it would without trackway: its input, output and exit status are its own.
 /// Trackway's own errors before the command starts end with status 125, a command that cannot be
@@ -106,6 +107,15 @@ pub(crate) struct RecordArguments {
     /// compile has made it (docs/guides/filters-in-c.md)
     #[arg(long, value_name = "[PATTERN: ]FILE")]
     pub(crate) filter_object: Vec<PathBuf>,
+    /// Record these events of the kernel, too, of the command and of what it starts: names or
+    /// subsystems, with commas between them, such as sched_*,syscalls,irq_*; * stands for anything,
+    /// ! in front excludes (trackway list --kernel shows them). Needs root; under sudo the command
+    /// does not run as root
+    #[arg(long, value_name = "LIST")]
+    pub(crate) kernel: Vec<String>,
+    /// Record the kernel's events of everything that runs
+    #[arg(long, requires = "kernel")]
+    pub(crate) system: bool,
     /// What every record says besides its fields: vpid, vtid, procname, or none
     #[arg(long, value_name = "LIST", default_value = "vtid")]
     pub(crate) context: String,

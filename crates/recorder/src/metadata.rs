@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use trackway_ctf::read::Trace;
 use trackway_ctf::write::{
-    Contexts, Domain, TraceDescription, event_declaration, metadata_preamble, stream_declaration,
+    Contexts, TraceDescription, event_declaration, metadata_preamble, stream_declaration,
 };
 use trackway_schema::EventDescription;
 
@@ -158,7 +158,7 @@ mod tests {
         let trace = TraceDescription {
             uuid: [1; 16],
             hostname: "host".into(),
-            domain: Domain::User(0),
+            domain: trackway_ctf::write::Domain::User(0),
             trace_name: "t".into(),
             creation_datetime: "20261121T025621+0000".into(),
             boot_uuid: [2; 16],
