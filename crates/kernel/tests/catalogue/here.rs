@@ -1,6 +1,6 @@
 //! All that the running kernel says of its events, where it says it to us.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use trackway_kernel::catalogue::btf::{Btf, Class};
 use trackway_kernel::catalogue::model::{Behind, Event, Kind, Phase, Source};
@@ -45,6 +45,20 @@ fn every_format_of_this_kernel_is_understood() {
             };
             assert_eq!(bytes, field.size, "{at}: {:?}", field.kind);
         }
+    }
+}
+
+/// RUN the catalogue. EXPECT no two events, and no two fields of one event, to have the same name in
+/// a trace.
+#[test]
+fn names_in_traces_are_told_apart() {
+    let Some((_, events)) = catalogue() else { return };
+    let mut names = BTreeMap::new();
+    for event in &events {
+        let other = names.insert(event.lttng_name().into_owned(), event.full_name());
+        assert_eq!(other, None, "{}", event.full_name());
+        let fields: BTreeSet<_> = event.fields.iter().map(|of| of.lttng_name(event)).collect();
+        assert_eq!(fields.len(), event.fields.len(), "{}", event.full_name());
     }
 }
 
