@@ -5,13 +5,14 @@ use std::collections::{BTreeMap, BTreeSet};
 use trackway_kernel::catalogue::btf::{Btf, Class};
 use trackway_kernel::catalogue::model::{Behind, Event, Kind, Phase, Source};
 use trackway_kernel::catalogue::{Catalogue, EventName};
+use trackway_testkit::skipped;
 
 /// The catalogue, and all events; or why not.
 fn catalogue() -> Option<(Catalogue, Vec<Event>)> {
     let catalogue = match Catalogue::open() {
         Ok(catalogue) => catalogue,
         Err(error) => {
-            println!("skipped, because {error}");
+            skipped(error.to_string());
             return None;
         }
     };
@@ -68,7 +69,7 @@ fn names_in_traces_are_told_apart() {
 fn types_and_formats_agree() {
     let Some((catalogue, events)) = catalogue() else { return };
     let Some(btf) = catalogue.btf() else {
-        println!("skipped, because this kernel does not tell its types");
+        skipped("this kernel does not tell its types");
         return;
     };
     let has_arguments = |event: &&Event| matches!(event.source, Source::RawTracepoint { .. });
@@ -97,7 +98,7 @@ fn types_and_formats_agree() {
 fn system_calls_are_known() {
     let Some((catalogue, events)) = catalogue() else { return };
     if cfg!(not(target_arch = "x86_64")) {
-        println!("skipped, because the table is that of x86-64");
+        skipped("the table is that of x86-64");
         return;
     }
     let calls: Vec<_> = events.iter().filter(|event| event.call().is_some()).collect();
@@ -125,7 +126,7 @@ fn system_calls_are_known() {
 fn types_of_this_kernel_are_read_whole() {
     let path = trackway_kernel::catalogue::btf::VMLINUX;
     let Ok(bytes) = std::fs::read(path) else {
-        println!("skipped, because {path} cannot be read");
+        skipped(format!("{path} cannot be read"));
         return;
     };
     let btf = Btf::parse(bytes).expect("types");
