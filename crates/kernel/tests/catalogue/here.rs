@@ -49,8 +49,8 @@ fn every_format_of_this_kernel_is_understood() {
     }
 }
 
-/// RUN the catalogue. EXPECT no two events, and no two fields of one event, to have the same name in
-/// a trace.
+/// RUN the catalogue. EXPECT no two events, and no two fields of one event, to have the same name
+/// in a trace.
 #[test]
 fn names_in_traces_are_told_apart() {
     let Some((_, events)) = catalogue() else { return };
