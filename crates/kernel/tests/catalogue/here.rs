@@ -3,7 +3,9 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use trackway_kernel::catalogue::btf::{Btf, Class};
-use trackway_kernel::catalogue::model::{Behind, Event, Kind, Phase, Source};
+use trackway_kernel::catalogue::format::{FORMAT_BYTES_MAX, NoNames, parse};
+use trackway_kernel::catalogue::model::{Behind, Event, Field, Kind, Phase, Source};
+use trackway_kernel::catalogue::tracefs::Tracefs;
 use trackway_kernel::catalogue::{Catalogue, EventName};
 use trackway_testkit::skipped;
 
@@ -47,6 +49,27 @@ fn every_format_of_this_kernel_is_understood() {
             assert_eq!(bytes, field.size, "{at}: {:?}", field.kind);
         }
     }
+}
+
+/// RUN the parser without types. EXPECT the same fields in the same places: only names of values,
+/// and what elements of arrays are, may be missing.
+#[test]
+fn formats_are_understood_without_types() {
+    let Some((_, events)) = catalogue() else { return };
+    let tracefs = Tracefs::open().expect("it was there");
+    let mut buffer = Vec::new();
+    let mut compared = 0;
+    for event in events.iter().filter(|event| event.call().is_none()) {
+        let path = format!("events/{}/{}/format", event.subsystem, event.name);
+        let text = tracefs.read(&path, FORMAT_BYTES_MAX, &mut buffer).expect("a format");
+        let format = parse(text, &NoNames).unwrap_or_else(|error| panic!("{path}: {error}"));
+        assert_eq!((format.name, Some(format.id)), (&*event.name, event.id));
+        let place = |field: &Field| (field.name.clone(), field.offset, field.size);
+        let (without, with) = (format.fields.iter().map(place), event.fields.iter().map(place));
+        assert!(without.eq(with), "{path}");
+        compared += 1;
+    }
+    assert!(compared > 100, "{compared} formats compared");
 }
 
 /// RUN the catalogue. EXPECT no two events, and no two fields of one event, to have the same name
