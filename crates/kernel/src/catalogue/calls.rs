@@ -101,7 +101,7 @@ pub(crate) struct Structures {
 
 impl Structures {
     fn get(&mut self, btf: Option<&Btf>, type_text: &str) -> Arc<Structure> {
-        let mut name = type_text.trim_end_matches('*').trim();
+        let mut name = type_text.split('*').next().unwrap_or_default().trim();
         for word in ["const ", "struct ", "union "] {
             name = name.strip_prefix(word).unwrap_or(name);
         }
@@ -388,7 +388,7 @@ mod tests {
     fn numbers_are_those_of_the_c_library() {
         let header = "/usr/include/x86_64-linux-gnu/asm/unistd_64.h";
         let Ok(text) = std::fs::read_to_string(header) else {
-            println!("skipped, because {header} is not installed");
+            trackway_testkit::skipped(format!("{header} is not installed"));
             return;
         };
         let numbers: HashMap<&str, u32> = text

@@ -1,7 +1,7 @@
 //! What events the running kernel has, with all that is needed to record and print them.
 //!
 //! Three sources, each for what it knows best: `format` files of tracefs say what there is, and the
-//! fields of each event ([`format`](mod@format), [`print`]); the kernel's own types say what a
+//! fields of each event ([`format`](mod@format), `print`); the kernel's own types say what a
 //! tracepoint's arguments are, and what enumerations mean ([`btf`], [`tracepoint`]); a table says
 //! what the arguments of system calls mean ([`calls`], [`names`]).
 //! docs/design/0009-kernel-catalogue.md has the reasons and figures. What is read is hostile until

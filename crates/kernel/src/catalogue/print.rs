@@ -210,10 +210,10 @@ fn table(
 ) -> Option<(usize, Symbols)> {
     let mut parts = split(call, ",");
     let lookup = |name: &str| names.enumerator(name);
-    let (name, mask) = masked(parts.next()?, &lookup)?;
+    let Bits { name, mask, shift } = bits(parts.next()?, &lookup)?;
     let index = fields.iter().position(|field| field.name == name)?;
     let Kind::Integer(scalar) = fields[index].kind else { return None };
-    let all_bits = super::ctype::value_mask(scalar);
+    let all_bits = mask & super::ctype::value_mask(scalar);
     if is_flags {
         // What goes between the names.
         parts.next();
@@ -226,28 +226,40 @@ fn table(
         let value = value(parts.next()?, &lookup)?;
         let Some([Token::Quoted(name)]) = parts.next() else { return None };
         let name = name.get(..NAME_BYTES_MAX).unwrap_or(name);
-        Some(Symbol { value: value & all_bits, name: Cow::Owned(name.to_owned()) })
+        Some(Symbol { value: value << shift & all_bits, name: Cow::Owned(name.to_owned()) })
     });
     let symbols: Vec<Symbol> = symbols.collect();
     let symbols = match is_flags {
         _ if symbols.is_empty() => return None,
         true => Symbols { choice_mask: 0, choices: Vec::new(), flags: symbols },
-        false => Symbols { choice_mask: mask & all_bits, choices: symbols, flags: Vec::new() },
+        false => Symbols { choice_mask: all_bits, choices: symbols, flags: Vec::new() },
     };
     Some((index, symbols))
 }
 
-/// The field that an expression is, and those of its bits that are looked at.
-fn masked<'text>(
+/// The bits of a field that an expression is.
+struct Bits<'text> {
+    name: &'text str,
+    /// Which, in the field.
+    mask: u64,
+    /// How far to the right they are shifted.
+    shift: u32,
+}
+
+/// `field`, `field & mask`, `field >> shift` or `field >> shift & mask`, whatever is around it.
+fn bits<'text>(
     tokens: &[Token<'text>],
     lookup: &dyn Fn(&str) -> Option<u64>,
-) -> Option<(&'text str, u64)> {
-    if let Some(name) = field_of(tokens) {
-        return Some((name, u64::MAX));
-    }
-    let tokens = unwrapped(tokens);
-    let mut parts = split(tokens, "&");
-    let (left, right) = (parts.next()?, parts.next()?);
-    let is_all = parts.next().is_none();
-    Some((field_of(left)?, value(right, lookup).filter(|_| is_all)?))
+) -> Option<Bits<'text>> {
+    let mut parts = split(unwrapped(tokens), "&");
+    let (left, right) = (unwrapped(parts.next()?), parts.next());
+    let mask = right.map_or(Some(u64::MAX), |right| value(right, lookup))?;
+    let is_whole = parts.next().is_none();
+    let mut parts = split(left, ">>");
+    let (of, by) = (parts.next()?, parts.next());
+    let shift = by.map_or(Some(0), |by| value(by, lookup))?;
+    let shift = u32::try_from(shift).ok().filter(|&shift| shift < 64)?;
+    let is_whole = is_whole && parts.next().is_none();
+    let name = field_of(of).filter(|_| is_whole)?;
+    Some(Bits { name, mask: mask << shift, shift })
 }

@@ -1,17 +1,20 @@
 //! All that the running kernel says of its events, where it says it to us.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use trackway_kernel::catalogue::btf::{Btf, Class};
-use trackway_kernel::catalogue::model::{Behind, Event, Kind, Phase, Source};
+use trackway_kernel::catalogue::format::{FORMAT_BYTES_MAX, NoNames, parse};
+use trackway_kernel::catalogue::model::{Behind, Event, Field, Kind, Phase, Source};
+use trackway_kernel::catalogue::tracefs::Tracefs;
 use trackway_kernel::catalogue::{Catalogue, EventName};
+use trackway_testkit::skipped;
 
 /// The catalogue, and all events; or why not.
 fn catalogue() -> Option<(Catalogue, Vec<Event>)> {
     let catalogue = match Catalogue::open() {
         Ok(catalogue) => catalogue,
         Err(error) => {
-            println!("skipped, because {error}");
+            skipped(error.to_string());
             return None;
         }
     };
@@ -48,13 +51,48 @@ fn every_format_of_this_kernel_is_understood() {
     }
 }
 
+/// RUN the parser without types. EXPECT the same fields in the same places: only names of values,
+/// and what elements of arrays are, may be missing.
+#[test]
+fn formats_are_understood_without_types() {
+    let Some((_, events)) = catalogue() else { return };
+    let tracefs = Tracefs::open().expect("it was there");
+    let mut buffer = Vec::new();
+    let mut compared = 0;
+    for event in events.iter().filter(|event| event.call().is_none()) {
+        let path = format!("events/{}/{}/format", event.subsystem, event.name);
+        let text = tracefs.read(&path, FORMAT_BYTES_MAX, &mut buffer).expect("a format");
+        let format = parse(text, &NoNames).unwrap_or_else(|error| panic!("{path}: {error}"));
+        assert_eq!((format.name, Some(format.id)), (&*event.name, event.id));
+        let place = |field: &Field| (field.name.clone(), field.offset, field.size);
+        let (without, with) = (format.fields.iter().map(place), event.fields.iter().map(place));
+        assert!(without.eq(with), "{path}");
+        compared += 1;
+    }
+    assert!(compared > 100, "{compared} formats compared");
+}
+
+/// RUN the catalogue. EXPECT no two events, and no two fields of one event, to have the same name
+/// in a trace.
+#[test]
+fn names_in_traces_are_told_apart() {
+    let Some((_, events)) = catalogue() else { return };
+    let mut names = BTreeMap::new();
+    for event in &events {
+        let other = names.insert(event.lttng_name().into_owned(), event.full_name());
+        assert_eq!(other, None, "{}", event.full_name());
+        let fields: BTreeSet<_> = event.fields.iter().map(|of| of.lttng_name(event)).collect();
+        assert_eq!(fields.len(), event.fields.len(), "{}", event.full_name());
+    }
+}
+
 /// RUN the catalogue. EXPECT arguments from BTF for nearly all tracepoints, and members of
 /// `struct trace_event_raw_NAME` where formats say that the fields are.
 #[test]
 fn types_and_formats_agree() {
     let Some((catalogue, events)) = catalogue() else { return };
     let Some(btf) = catalogue.btf() else {
-        println!("skipped, because this kernel does not tell its types");
+        skipped("this kernel does not tell its types");
         return;
     };
     let has_arguments = |event: &&Event| matches!(event.source, Source::RawTracepoint { .. });
@@ -83,7 +121,7 @@ fn types_and_formats_agree() {
 fn system_calls_are_known() {
     let Some((catalogue, events)) = catalogue() else { return };
     if cfg!(not(target_arch = "x86_64")) {
-        println!("skipped, because the table is that of x86-64");
+        skipped("the table is that of x86-64");
         return;
     }
     let calls: Vec<_> = events.iter().filter(|event| event.call().is_some()).collect();
@@ -111,7 +149,7 @@ fn system_calls_are_known() {
 fn types_of_this_kernel_are_read_whole() {
     let path = trackway_kernel::catalogue::btf::VMLINUX;
     let Ok(bytes) = std::fs::read(path) else {
-        println!("skipped, because {path} cannot be read");
+        skipped(format!("{path} cannot be read"));
         return;
     };
     let btf = Btf::parse(bytes).expect("types");
