@@ -109,6 +109,9 @@ impl Kernel {
         // Those that tracefs has no number of cannot be attached to.
         let events: Vec<(Event, u16)> =
             events.into_iter().filter_map(|event| event.id.map(|id| (event, id))).collect();
+        if events.is_empty() {
+            return Err(failed("nothing to record", "tracefs has no numbers of these events"));
+        }
         let cpus = cpus();
         let layout = layout(size_bytes, cpus, events.len())?;
         let buffers = Buffers::new(layout, cpus, overwrite).map_err(unavailable)?;
