@@ -1,9 +1,10 @@
 //! `trackway record --kernel`: the kernel's events of a command, or of everything, beside its own.
 
+use std::fs;
 use std::path::PathBuf;
 use std::process::{Command, Output};
 
-use trackway_tests::{World, build_dir, copy_program, has, is_root, skipped};
+use trackway_tests::{World, build_dir, copy_program, has, is_root, skipped, source_dir};
 
 /// A program that calls getpgid(2), each time between two events; `None` (said so) where the
 /// kernel's events cannot be recorded.
@@ -164,4 +165,30 @@ fn what_cannot_be_recorded_is_said_with_what_helps() {
     let talk = text(&output.stderr);
     assert!(talk.contains("only root may see the kernel's events"), "{talk}");
     assert!(talk.contains("hint: run it as root"), "{talk}");
+}
+
+/// RUN the guide's commands. EXPECT what it says of them.
+#[test]
+fn the_commands_of_the_kernel_guide_work() {
+    let world = World::new("kernel-guide");
+    if program(&world).is_none() {
+        return;
+    }
+    let guide = fs::read_to_string(source_dir().join("docs/guides/kernel.md")).expect("a guide");
+    let blocks = guide.split("```sh\n").skip(1).filter_map(|block| block.split("```").next());
+    let trackway = build_dir().join("trackway").display().to_string();
+    for line in blocks.flat_map(str::lines) {
+        let command = line.replacen("trackway", &trackway, 1);
+        let output = world.command("sh").args(["-c", &command]).output().expect("it runs");
+        assert!(output.status.success(), "{line}: {}", text(&output.stderr));
+    }
+    let print = |trace: &str| {
+        let output = world.trackway(&["print", trace]).output().expect("it runs");
+        text(&output.stdout)
+    };
+    let opened = print("what-it-opens");
+    assert!(opened.contains("syscall_entry_openat: ") && opened.contains("sched_switch: "));
+    let ran = print("what-it-runs");
+    assert!(ran.contains("syscall_entry_execve: ") && !ran.contains("syscall_exit_execve: "));
+    assert!(print("everything").contains("sched_switch: "));
 }
