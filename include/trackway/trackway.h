@@ -485,18 +485,33 @@ TRACKWAY_I_HELPER trackway_abi_emit_fn trackway_i_emitter(const struct trackway_
     return __atomic_load_n(enabled, __ATOMIC_RELAXED) ? event->emit : NULL;
 }
 
+/* Whether two definitions of one event have the same fields in memory. Each ends with a null name. */
+TRACKWAY_I_ASIDE int trackway_i_alike(const struct trackway_abi_field *one,
+                                      const struct trackway_abi_field *other)
+{
+    while (one->name && other->name && one->scalar == other->scalar &&
+           one->shape == other->shape &&
+           (one->length == other->length || one->shape != TRACKWAY_ABI_ARRAY)) {
+        one++;
+        other++;
+    }
+    return !one->name && !other->name;
+}
+
 /* The library, if it should be asked whether a filter drops the event before that is staged: where
  * all sessions that want it have filters. (trackway_i_emitter() has looked whether it is on, so
  * that what was set before is there.) */
 TRACKWAY_I_HELPER const struct trackway_abi_library *
-trackway_i_asker(const struct trackway_abi_event *event)
+trackway_i_asker(const struct trackway_abi_event *event, const struct trackway_abi_field *fields)
 {
-    const struct trackway_abi_library *const library = event->library;
-    if (!library)
+    const struct trackway_abi_library *library;
+    if (event->size < sizeof(struct trackway_abi_event))
+        return NULL; /* the module's definition is an older header's */
+    library = event->library;
+    if (!library ||
+        (trackway_i_wanted(event) & ~__atomic_load_n(&library->filtered, __ATOMIC_RELAXED)))
         return NULL;
-    return trackway_i_wanted(event) & ~__atomic_load_n(&library->filtered, __ATOMIC_RELAXED)
-               ? NULL
-               : library;
+    return event->fields == fields || trackway_i_alike(event->fields, fields) ? library : NULL;
 }
 
 /* --- Staging: the payload is put together on the stack --------------------------------------- */
@@ -916,7 +931,7 @@ TRACKWAY_I_HELPER unsigned char *trackway_i_put_text(unsigned char *to, const ch
  * TRACKWAY_ABI_CUT if one of them was cut before, else 0. What has fields to measure and to copy is
  * not staged if filters drop it.
  */
-#define TRACKWAY_I_RECORD(event, cut, ...)                                                         \
+#define TRACKWAY_I_RECORD(event, fields, cut, ...)                                                    \
     enum {                                                                                        \
         trackway_i_span_count = 0 TRACKWAY_I_EACH(TRACKWAY_I_SPAN, __VA_ARGS__),                  \
         trackway_i_fixed = 0 TRACKWAY_I_EACH(TRACKWAY_I_FIXED, __VA_ARGS__)                       \
@@ -934,7 +949,7 @@ TRACKWAY_I_HELPER unsigned char *trackway_i_put_text(unsigned char *to, const ch
     unsigned char *trackway_i_payload = trackway_i_small, *trackway_i_end;                        \
     if (!trackway_i_emit)                                                                         \
         return;                                                                                   \
-    if (trackway_i_span_count > 0 && trackway_i_asker(trackway_i_event)) {                        \
+    if (trackway_i_span_count > 0 && trackway_i_asker(trackway_i_event, (fields))) {                        \
         TRACKWAY_I_EACH(TRACKWAY_I_COPY, __VA_ARGS__)                                             \
         const struct trackway_abi_argument trackway_i_arguments[] = {                             \
             TRACKWAY_I_EACH(TRACKWAY_I_ARGUMENT, __VA_ARGS__){NULL, 0}};                          \
@@ -979,7 +994,7 @@ TRACKWAY_I_HELPER unsigned char *trackway_i_put_text(unsigned char *to, const ch
     {                                                                                             \
         TRACKWAY_I_CAST(void, trackway_i_last);                                                   \
         TRACKWAY_I_PROBE(p, n, __VA_ARGS__)                                                       \
-        TRACKWAY_I_RECORD(&trackway_event_##p##_DOT_##n, 0, __VA_ARGS__)                          \
+        TRACKWAY_I_RECORD(&trackway_event_##p##_DOT_##n, trackway_fields_##p##_DOT_##n, 0, __VA_ARGS__)                          \
     }                                                                                             \
     TRACKWAY_I_MORE(p, n, __VA_ARGS__)                                                            \
     TRACKWAY_I_CHECK_EVENT(p, n, level, __VA_ARGS__)
@@ -1098,7 +1113,7 @@ trackway_i_log(enum trackway_level level, const char *trackway_field_file,
     va_start(arguments, format);
     trackway_length_msg = trackway_i_format(trackway_i_message, &message_cut, format, arguments);
     va_end(arguments);
-    TRACKWAY_I_RECORD(trackway_i_tracelog(level, 1), message_cut, (i32, line), (str, file),
+    TRACKWAY_I_RECORD(trackway_i_tracelog(level, 1), trackway_i_event->fields, message_cut, (i32, line), (str, file),
                       (str, func), (text, msg), TRACKWAY_I_PADS)
 }
 
