@@ -101,7 +101,7 @@ enum trackway_level {
  * converted as in a function call, and evaluated once if the event is on, else not at all.
  *
  * Thread-safe and async-signal-safe; after fork, in vfork children, before main and in destructors.
- * Does not block, allocate, or change errno. Uses up to 6 KiB of stack when on, 2 KiB if all fields
+ * Does not block, allocate, or change errno. Uses up to 7 KiB of stack when on, 2 KiB if all fields
  * are of fixed sizes and small. What arguments point to is read during the call only, and may
  * change meanwhile: the record is whole all the same. No error is reported: a record for which
  * there is no room is counted, and `trackway record` says how many; with TRACKWAY_ALLOW_BLOCKING in
@@ -485,18 +485,34 @@ TRACKWAY_I_HELPER trackway_abi_emit_fn trackway_i_emitter(const struct trackway_
     return __atomic_load_n(enabled, __ATOMIC_RELAXED) ? event->emit : NULL;
 }
 
+/* Whether two definitions of one event, in files of one module of which the linker has taken one,
+ * have the same fields in memory. Each ends with a null name. */
+TRACKWAY_I_ASIDE int trackway_i_alike(const struct trackway_abi_field *one,
+                                      const struct trackway_abi_field *other)
+{
+    while (one->name && other->name && one->scalar == other->scalar &&
+           one->shape == other->shape &&
+           (one->length == other->length || one->shape != TRACKWAY_ABI_ARRAY)) {
+        one++;
+        other++;
+    }
+    return !one->name && !other->name;
+}
+
 /* The library, if it should be asked whether a filter drops the event before that is staged: where
  * all sessions that want it have filters. (trackway_i_emitter() has looked whether it is on, so
  * that what was set before is there.) */
 TRACKWAY_I_HELPER const struct trackway_abi_library *
-trackway_i_asker(const struct trackway_abi_event *event)
+trackway_i_asker(const struct trackway_abi_event *event, const struct trackway_abi_field *fields)
 {
-    const struct trackway_abi_library *const library = event->library;
-    if (!library)
+    const struct trackway_abi_library *library;
+    if (event->size < sizeof(struct trackway_abi_event))
+        return NULL; /* the module's definition is an older header's */
+    library = event->library;
+    if (!library ||
+        (trackway_i_wanted(event) & ~__atomic_load_n(&library->filtered, __ATOMIC_RELAXED)))
         return NULL;
-    return trackway_i_wanted(event) & ~__atomic_load_n(&library->filtered, __ATOMIC_RELAXED)
-               ? NULL
-               : library;
+    return event->fields == fields || trackway_i_alike(event->fields, fields) ? library : NULL;
 }
 
 /* --- Staging: the payload is put together on the stack --------------------------------------- */
@@ -912,11 +928,12 @@ TRACKWAY_I_HELPER unsigned char *trackway_i_put_text(unsigned char *to, const ch
     __attribute__((use, __section__("trackway_events") TRACKWAY_I_RETAIN))
 
 /*
- * Stages the fields, which are variables named trackway_field_NAME, and records them. `cut` is
+ * Stages the fields, which are variables named trackway_field_NAME and described by `fields`, and
+ * records them. `cut` is
  * TRACKWAY_ABI_CUT if one of them was cut before, else 0. What has fields to measure and to copy is
  * not staged if filters drop it.
  */
-#define TRACKWAY_I_RECORD(event, cut, ...)                                                         \
+#define TRACKWAY_I_RECORD(event, fields, cut, ...)                                                \
     enum {                                                                                        \
         trackway_i_span_count = 0 TRACKWAY_I_EACH(TRACKWAY_I_SPAN, __VA_ARGS__),                  \
         trackway_i_fixed = 0 TRACKWAY_I_EACH(TRACKWAY_I_FIXED, __VA_ARGS__)                       \
@@ -934,7 +951,7 @@ TRACKWAY_I_HELPER unsigned char *trackway_i_put_text(unsigned char *to, const ch
     unsigned char *trackway_i_payload = trackway_i_small, *trackway_i_end;                        \
     if (!trackway_i_emit)                                                                         \
         return;                                                                                   \
-    if (trackway_i_span_count > 0 && trackway_i_asker(trackway_i_event)) {                        \
+    if (trackway_i_span_count > 0 && trackway_i_asker(trackway_i_event, (fields))) {              \
         TRACKWAY_I_EACH(TRACKWAY_I_COPY, __VA_ARGS__)                                             \
         const struct trackway_abi_argument trackway_i_arguments[] = {                             \
             TRACKWAY_I_EACH(TRACKWAY_I_ARGUMENT, __VA_ARGS__){NULL, 0}};                          \
@@ -979,7 +996,8 @@ TRACKWAY_I_HELPER unsigned char *trackway_i_put_text(unsigned char *to, const ch
     {                                                                                             \
         TRACKWAY_I_CAST(void, trackway_i_last);                                                   \
         TRACKWAY_I_PROBE(p, n, __VA_ARGS__)                                                       \
-        TRACKWAY_I_RECORD(&trackway_event_##p##_DOT_##n, 0, __VA_ARGS__)                          \
+        TRACKWAY_I_RECORD(&trackway_event_##p##_DOT_##n, trackway_fields_##p##_DOT_##n, 0,        \
+                          __VA_ARGS__)                          \
     }                                                                                             \
     TRACKWAY_I_MORE(p, n, __VA_ARGS__)                                                            \
     TRACKWAY_I_CHECK_EVENT(p, n, level, __VA_ARGS__)
@@ -1098,8 +1116,8 @@ trackway_i_log(enum trackway_level level, const char *trackway_field_file,
     va_start(arguments, format);
     trackway_length_msg = trackway_i_format(trackway_i_message, &message_cut, format, arguments);
     va_end(arguments);
-    TRACKWAY_I_RECORD(trackway_i_tracelog(level, 1), message_cut, (i32, line), (str, file),
-                      (str, func), (text, msg), TRACKWAY_I_PADS)
+    TRACKWAY_I_RECORD(trackway_i_tracelog(level, 1), trackway_i_event->fields, message_cut,
+                      (i32, line), (str, file), (str, func), (text, msg), TRACKWAY_I_PADS)
 }
 
 #define TRACKWAY_I_LOG(level, ...)                                                                \

@@ -483,14 +483,14 @@ private:
 #define TRACKWAY_I_PARAM_ARRAY(type, name, element, length)                                       \
     ::trackway::detail::elements<TRACKWAY_I_C_TYPE(element), (length)> trackway_field_##name,
 #ifdef TRACKWAY_I_PUT_ARRAY
+#undef TRACKWAY_I_ARGUMENT_ARRAY
+#define TRACKWAY_I_ARGUMENT_ARRAY(type, name, element, length) {trackway_field_##name.address, 0},
 #undef TRACKWAY_I_PUT_ARRAY
 #define TRACKWAY_I_PUT_ARRAY(type, name, element, length)                                         \
     trackway_i_end = trackway_i_put_array(trackway_i_end, trackway_field_##name.address,          \
                                           sizeof(*trackway_field_##name.address) * (length));
 #endif
 #ifdef TRACKWAY_I_OPERAND_ARRAY
-#undef TRACKWAY_I_ARGUMENT_ARRAY
-#define TRACKWAY_I_ARGUMENT_ARRAY(type, name, element, length) {trackway_field_##name.address, 0},
 #undef TRACKWAY_I_OPERAND_ARRAY
 #define TRACKWAY_I_OPERAND_ARRAY(type, name, element, length)                                     \
     , [trackway_field_##name] "nor"(trackway_field_##name.address)

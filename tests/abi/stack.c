@@ -15,6 +15,11 @@
 
 TRACKWAY_EVENT(stack, small, TRACKWAY_INFO, (u32, number));
 TRACKWAY_EVENT(stack, large, TRACKWAY_INFO, (text, words));
+/* As many fields as there can be. */
+#define SEVEN(a) (u64, a##0), (u64, a##1), (u64, a##2), (u64, a##3), (u64, a##4), (u64, a##5), \
+    (u64, a##6)
+TRACKWAY_EVENT(stack, wide, TRACKWAY_INFO, SEVEN(a), SEVEN(b), SEVEN(c), SEVEN(d), (u64, e),
+    (str, f), (text, words));
 
 enum { STACK_BYTES = 256 << 10, PATTERN = 0xa5, FIELDS = 32, LABELS = 256 };
 
@@ -39,6 +44,12 @@ static void small_event(void)
 static void large_event(void)
 {
     trackway(stack, large, words, sizeof(words));
+}
+
+static void wide_event(void)
+{
+#define NUMBERS 1, 2, 3, 4, 5, 6, 7
+    trackway(stack, wide, NUMBERS, NUMBERS, NUMBERS, NUMBERS, 8, "string", words, sizeof(words));
 }
 
 static void describe(void)
@@ -106,6 +117,7 @@ static void all(void)
     measure("small_event", small_event);
     measure("small_event", small_event);
     measure("large_event", large_event);
+    measure("wide_event", wide_event);
     measure("describe", describe);
     measure("describe_long", describe_long);
     measure("enabled", is_enabled);

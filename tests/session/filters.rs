@@ -4,6 +4,7 @@
 use std::collections::BTreeSet;
 
 use trackway_tests::World;
+use trackway_tests::steps::wait_for;
 
 use crate::place::{Bursts, Counting, ONE, Place, assert_none_there, assert_there, told};
 
@@ -26,7 +27,10 @@ fn a_program_is_filtered_from_its_first_event_on() {
     let filter = "number % 3 == 1 && number in (10..99, 200)";
     ok(&place, &["session", "create", "web", "-o", "trace", "--filter", filter]);
     place.emit("steps", 1000);
-    let counts = &place.status("web")["counts"];
+    // What was recorded counts when the recorder has looked.
+    let counts = || place.status("web")["counts"].clone();
+    wait_for("that it is counted", || counts()["recorded"].as_u64() >= Some(30));
+    let counts = counts();
     assert_eq!((counts["recorded"].as_u64(), counts["lost"].as_u64()), (Some(30), Some(0)));
     place.ok("session destroy web");
     let meant: Vec<u64> = (0..1000).filter(|n| n % 3 == 1 && (10..=99).contains(n)).collect();

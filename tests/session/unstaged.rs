@@ -43,6 +43,8 @@ fn what_is_asked_before_it_is_staged_is_answered_as_what_is_recorded() {
         "path == \"/api/*\"",
         "path == \"(null)\" || path == \"\"",
         "length(path) > 1000",
+        "length(path) == 6000",
+        "length(path) < 6000 && length(path) > 20",
         "small < -2000 && odd",
         "ratio >= 100.25 && ratio < 200",
         "where in (5, 50, 500)",
@@ -69,7 +71,9 @@ fn what_is_asked_before_it_is_staged_is_answered_as_what_is_recorded() {
             _ if filter.contains("$ctx") => payloads(&world, "all", &["--filter", "last == \"q\""]),
             _ => payloads(&world, "all", &["--filter", filter]),
         };
-        assert!(!meant.is_empty() && meant.len() < 2000, "{filter}: {}", meant.len());
+        // A path of 6000 bytes is cut, whoever asks.
+        let is_of_none = filter.contains("== 6000");
+        assert!(meant.is_empty() == is_of_none && meant.len() < 2000, "{filter}: {}", meant.len());
         assert_eq!(payloads(&world, "some", &[]), meant, "{filter}");
     }
 }
@@ -85,4 +89,27 @@ fn what_a_filter_drops_is_not_copied() {
     assert!((0..10).any(lives), "it is staged");
     // Without a filter it cannot live.
     assert_eq!(record(&world, &["-o", "trace"], &program, ["untouched", "100"]), None);
+}
+
+/// RUN a program whose files differ about an event, with a filter: of one definition that counts.
+/// EXPECT that the file of the other one is not taken at its word.
+#[test]
+fn a_site_of_another_definition_than_the_one_that_counts_lives() {
+    let world = World::new("session-definitions");
+    let other = world.path("other.c");
+    let short = "#include <trackway/trackway.h>\n\
+        TRACKWAY_EVENT(two, ways, TRACKWAY_INFO, (text, only));\n\
+        void emit_other(void) { trackway(two, ways, \"x\", 1); }\n";
+    std::fs::write(&other, short).expect("a source");
+    let long = "#include <trackway/trackway.h>\n\
+        TRACKWAY_EVENT(two, ways, TRACKWAY_INFO, (str, s0), (str, s1), (str, s2), (str, s3));\n\
+        void emit_other(void);\n\
+        int main(void) { for (int i = 0; i < 100; i++) {\n\
+        trackway(two, ways, \"a\", \"b\", \"c\", \"d\"); emit_other(); } return 0; }\n";
+    let flags = ["-O0", other.to_str().expect("a path")];
+    let program = world.compile("definitions", long, true, &flags);
+    for filter in ["s3 == \"zzz\"", "s1 == \"zzz\"", "only == \"zzz\""] {
+        let options = ["-o", "trace", "--filter", filter];
+        assert!(record(&world, &options, &program, ["", ""]).is_some(), "{filter}");
+    }
 }

@@ -8,6 +8,7 @@ use core::cell::UnsafeCell;
 use core::mem::MaybeUninit;
 use core::sync::atomic::{AtomicU64, AtomicUsize, Ordering, fence};
 
+use trackway_abi::record::PAYLOAD_BYTES_MAX;
 use trackway_abi::session::filters_place;
 use trackway_jit::block::{BLOCK_BYTES_MAX, Block, Entry};
 use trackway_jit::frame::{self, Environment, Fill};
@@ -15,7 +16,7 @@ use trackway_jit::framer::{Framer, FramerView, Rest, Unfit, Wanted};
 use trackway_jit::object::{Alternative, Object};
 use trackway_jit::verify::{Rules, State, VERIFIER_STATES, Verified, verify};
 use trackway_jit::{INSTRUCTIONS_MAX, x86};
-use trackway_schema::{FieldViews, Heading};
+use trackway_schema::{FieldViews, Heading, Scalar, Shape};
 use trackway_window::Window;
 
 use super::plan::{Filter, Plan, Step};
@@ -272,7 +273,9 @@ impl Linker {
         let says = maker.go_through(bytes, described);
         let interprets = maker.interprets;
         let link = match says {
-            Ok(Says::Plan(_)) => maker.plan((session, event, known), decision),
+            Ok(Says::Plan(_)) => {
+                maker.plan((session, event, known), whole_bytes(described), decision)
+            }
             Ok(says) => Ok(Link::new(decision, says)),
             Err(no_room) => Err(no_room),
         };
@@ -495,6 +498,7 @@ impl Maker<'_> {
     fn plan(
         &mut self,
         (session, event, known): (usize, usize, usize),
+        whole_bytes: u16,
         decision: u32,
     ) -> Result<Link, NoRoom> {
         let steps = &self.steps[..self.steps_count];
@@ -506,6 +510,7 @@ impl Maker<'_> {
             session: session as u16,
             event: event as u16,
             known: known as u32 + 1,
+            whole_bytes,
             takes_procname: self.takes_procname,
             is_quick: self.is_quick,
             steps_count: steps.len() as u16,
@@ -514,6 +519,24 @@ impl Maker<'_> {
         };
         self.store.put_plan(plan, decision)
     }
+}
+
+/// Most bytes that each field that can be cut may have without being cut: its share of the room that
+/// those of fixed size leave (`trackway_i_share` of include/trackway/trackway.h).
+fn whole_bytes(described: &[u8]) -> u16 {
+    let Some(fields) = FieldViews::new(described) else { return 0 };
+    let (mut fixed, mut spans) = (0, 0);
+    for field in fields {
+        let size = field.scalar.map_or(1, Scalar::size_bytes);
+        fixed += match field.shape {
+            Shape::Scalar | Shape::Enumeration => size,
+            Shape::Array => size * usize::from(field.length),
+            Shape::Str => 1,
+            Shape::Text | Shape::Sequence => 4,
+        };
+        spans += usize::from(matches!(field.shape, Shape::Str | Shape::Text | Shape::Sequence));
+    }
+    (PAYLOAD_BYTES_MAX.saturating_sub(fixed) / spans.max(1)) as u16
 }
 
 /// Machine code that fills frames.

@@ -60,6 +60,9 @@ pub(super) struct Plan {
     pub(super) event: u16,
     /// The number of the description that it was made by, plus one.
     pub(super) known: u32,
+    /// Most bytes that each of its fields that can be cut may have without being cut, whatever the
+    /// others have.
+    pub(super) whole_bytes: u16,
     /// Whether a filter looks at the thread's name.
     pub(super) takes_procname: bool,
     /// Whether there is one step, and machine code does all of it.

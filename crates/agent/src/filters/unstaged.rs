@@ -1,8 +1,9 @@
 //! Plans on events that are not staged: their fields are where the program has them.
 //!
 //! What a filter takes is read, or copied, once, before it runs: another thread may be writing to a
-//! string. What it does not take is not looked at. Strings and sequences are copied to a room of
-//! this many bytes; where they find none, the event is staged as ever.
+//! string. What it does not take is not looked at. Strings and sequences are copied to a room;
+//! where they find none, or are so long that staging may cut them, the event is staged as ever: so
+//! filters give the same answer, whoever asks.
 
 use core::mem::MaybeUninit;
 
@@ -32,11 +33,14 @@ enum Unfilled {
 struct Room {
     bytes: [MaybeUninit<u8>; BEGIN + ROOM_BYTES],
     used: usize,
+    /// Most bytes of one field.
+    whole_bytes: usize,
 }
 
 impl Room {
-    const fn new() -> Self {
-        Self { bytes: [const { MaybeUninit::uninit() }; BEGIN + ROOM_BYTES], used: 0 }
+    const fn new(whole_bytes: usize) -> Self {
+        let bytes = [const { MaybeUninit::uninit() }; BEGIN + ROOM_BYTES];
+        Self { bytes, used: 0, whole_bytes }
     }
 
     /// Copies `size` bytes there; where they are.
@@ -56,8 +60,9 @@ impl Room {
         Ok(at as u32)
     }
 
+    /// Most bytes of the next field.
     fn left(&self) -> usize {
-        self.bytes.len() - self.used
+        self.whole_bytes.min(self.bytes.len() - self.used)
     }
 
     /// What was copied.
@@ -111,7 +116,7 @@ impl Plan {
         }
         // SAFETY: by contract; there is one step.
         let step = unsafe { &*self.steps };
-        let mut room = Room::new();
+        let mut room = Room::new(self.whole_bytes.into());
         let mut procname = Word { offset: 0, length: 0, is_constant: false };
         if self.takes_procname {
             // SAFETY: a thread's name has as many bytes.
@@ -179,10 +184,14 @@ unsafe fn value_of(source: Source, argument: &Argument, room: &mut Room) -> Resu
                 let length = libc::strnlen(at.cast(), most);
                 if length == most { Err(Unfilled::NoRoom) } else { room.string(at, length) }
             }
+            Source::Text if length > room.left() => Err(Unfilled::NoRoom),
             Source::Text => room.string(at, length),
             Source::Sequence(scalar) => {
                 let count = if at.is_null() { 0 } else { length };
-                let size = count.checked_mul(scalar.size_bytes()).ok_or(Unfilled::NoRoom)?;
+                let size = count.saturating_mul(scalar.size_bytes());
+                if size > room.left() {
+                    return Err(Unfilled::NoRoom);
+                }
                 room.word(at, size, count as u32)
             }
             Source::Array(scalar, count) => {
@@ -191,6 +200,11 @@ unsafe fn value_of(source: Source, argument: &Argument, room: &mut Room) -> Resu
                     return Err(Unfilled::NoRoom); // zeros: let them be staged
                 }
                 room.word(at, size, count.into())
+            }
+            Source::Element(scalar, _)
+                if length.saturating_mul(scalar.size_bytes()) > room.whole_bytes =>
+            {
+                Err(Unfilled::NoRoom)
             }
             Source::Element(scalar, index) => {
                 if at.is_null() || usize::from(index) >= length {
