@@ -20,6 +20,8 @@ mod asm;
 pub mod bpf;
 mod btf;
 pub mod catalogue;
+#[expect(unsafe_code, reason = "a map is memory that the kernel writes")]
+mod mapped;
 pub mod record;
 mod state;
 mod text;

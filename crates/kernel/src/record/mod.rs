@@ -13,10 +13,8 @@
 
 #[expect(unsafe_code, reason = "bpf(2), perf_event_open(2) and ioctl(2) take addresses")]
 pub mod attach;
-#[expect(unsafe_code, reason = "the map is memory that the kernel writes")]
 pub mod buffers;
 pub mod layout;
 pub mod program;
-#[expect(unsafe_code, reason = "the map is memory that the kernel writes")]
 pub mod scope;
 pub mod staging;

@@ -5,18 +5,15 @@
 //! else sees it, and take away what ends. Numbers are the kernel's own (of its first namespace).
 
 use std::io;
-use std::os::fd::{AsRawFd as _, OwnedFd, RawFd};
-use std::ptr::NonNull;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::os::fd::RawFd;
+use std::sync::atomic::Ordering;
 
 use trackway_jit::insn::{alu, jump};
 
 use crate::asm::{Asm, Label, Register};
-use crate::bpf::{MAP_CREATE, MAP_TYPE_ARRAY, MapCreate, bpf, owned};
 use crate::catalogue::model::Event;
+use crate::mapped::MappedArray;
 
-/// The map can be mapped (include/uapi/linux/bpf.h).
-const F_MMAPABLE: u32 = 1 << 10;
 /// A bit for each of PID_MAX_LIMIT threads (include/linux/threads.h).
 const SCOPE_BYTES: usize = (4 << 20) / 8;
 const GET_CURRENT_PID_TGID: i32 = 14;
@@ -26,15 +23,7 @@ const ATOMIC_AND: i32 = 0x50;
 
 /// The threads that are recorded.
 #[derive(Debug)]
-pub struct Scope {
-    map: OwnedFd,
-    words: NonNull<AtomicU64>,
-}
-
-// SAFETY: the mapping belongs to this value, and is atomics.
-unsafe impl Send for Scope {}
-// SAFETY: as above.
-unsafe impl Sync for Scope {}
+pub struct Scope(MappedArray);
 
 impl Scope {
     /// An empty one.
@@ -43,36 +32,17 @@ impl Scope {
     ///
     /// If the kernel has no BPF for us, or no memory.
     pub fn new() -> io::Result<Self> {
-        let mut create = MapCreate {
-            map_type: MAP_TYPE_ARRAY,
-            key_size: 4,
-            value_size: SCOPE_BYTES as u32,
-            max_entries: 1,
-            map_flags: F_MMAPABLE,
-        };
-        // SAFETY: there are no addresses in it.
-        let map = owned(unsafe { bpf(MAP_CREATE, &mut create) }?);
-        let access = libc::PROT_READ | libc::PROT_WRITE;
-        let (any, fd) = (std::ptr::null_mut(), map.as_raw_fd());
-        // SAFETY: a new mapping, where the kernel finds room.
-        let words = unsafe { libc::mmap(any, SCOPE_BYTES, access, libc::MAP_SHARED, fd, 0) };
-        if words == libc::MAP_FAILED {
-            return Err(io::Error::last_os_error());
-        }
-        let words = NonNull::new(words.cast()).ok_or(io::ErrorKind::OutOfMemory)?;
-        Ok(Self { map, words })
+        MappedArray::new(SCOPE_BYTES, 1).map(Self)
     }
 
     /// The map, for programs.
     pub fn map_fd(&self) -> RawFd {
-        self.map.as_raw_fd()
+        self.0.fd()
     }
 
     /// Records a thread, and what it forks from now on; or not any more.
     pub fn set(&self, tid: u32, is_recorded: bool) {
-        let at = tid as usize / 64 % (SCOPE_BYTES / 8);
-        // SAFETY: within the mapping.
-        let word = unsafe { self.words.add(at).as_ref() };
+        let Some(word) = self.0.word(tid as usize / 64 * 8 % SCOPE_BYTES) else { return };
         let bit = 1 << (tid % 64);
         if is_recorded {
             word.fetch_or(bit, Ordering::Relaxed);
@@ -115,13 +85,6 @@ impl Scope {
         asm.atomic(ATOMIC_AND, 2, 0, 1);
         asm.answer(0);
         asm.bytes()
-    }
-}
-
-impl Drop for Scope {
-    fn drop(&mut self) {
-        // SAFETY: our mapping, which nobody has a reference into.
-        unsafe { libc::munmap(self.words.as_ptr().cast(), SCOPE_BYTES) };
     }
 }
 
