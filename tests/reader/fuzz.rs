@@ -100,6 +100,16 @@ fn filters_for_traced_programs() {
     smoke("filter");
 }
 
+#[test]
+fn formats_of_kernel_events() {
+    smoke("format");
+}
+
+#[test]
+fn types_of_the_kernel() {
+    smoke("btf");
+}
+
 /// A bound that nothing can break would find nothing.
 #[test]
 fn bounds_can_be_broken() {

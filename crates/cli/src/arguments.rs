@@ -76,6 +76,7 @@ pub(crate) enum Verb {
 ///   trackway record --preload libc,pthread -- xz -T2 big.tar
 ///   trackway record --filter 'web:*: status >= 400 && path == "/api/*"' -- ./server
 ///   trackway record --filter-object 'web:request: slow.o' -- ./server
+///   sudo trackway record --kernel 'sched_*,syscalls' -- make -j2
 ///
 /// The command runs as it would without trackway: its input, output and exit status are its own.
 /// Trackway's own errors before the command starts end with status 125, a command that cannot be
@@ -106,6 +107,15 @@ pub(crate) struct RecordArguments {
     /// compile has made it (docs/guides/filters-in-c.md)
     #[arg(long, value_name = "[PATTERN: ]FILE")]
     pub(crate) filter_object: Vec<PathBuf>,
+    /// Record these events of the kernel, too, of the command and of what it starts: names or
+    /// subsystems, with commas between them, such as sched_*,syscalls,irq_*; * stands for anything,
+    /// ! in front excludes (trackway list --kernel shows them). Needs root; under sudo the command
+    /// does not run as root
+    #[arg(long, value_name = "LIST")]
+    pub(crate) kernel: Vec<String>,
+    /// Record the kernel's events of everything that runs
+    #[arg(long, requires = "kernel")]
+    pub(crate) system: bool,
     /// What every record says besides its fields: vpid, vtid, procname, or none
     #[arg(long, value_name = "LIST", default_value = "vtid")]
     pub(crate) context: String,
@@ -181,17 +191,28 @@ pub(crate) struct RecoverArguments {
     pub(crate) folder: Option<PathBuf>,
 }
 
-/// List what can be traced in running processes.
+/// List what can be traced in running processes, or in the kernel.
 ///
 /// Examples:
 ///
 ///   trackway list
 ///   trackway list --format json
+///   sudo trackway list --kernel
+///   sudo trackway list --kernel 'sched_*,irq,block:*rq*'
+///   sudo trackway list --kernel syscalls:openat --format json
 ///
-/// Processes that have the library loaded, with their events, levels and fields.
+/// Processes that have the library loaded, with their events, levels and fields; or the events of
+/// the running kernel, with fields, types and meanings.
 #[derive(Debug, Args)]
 #[command(verbatim_doc_comment)]
 pub(crate) struct ListArguments {
+    /// List the kernel's events instead, by subsystem; for root
+    #[arg(long)]
+    pub(crate) kernel: bool,
+    /// Only kernel events of this name (the kernel's, or LTTng's), of this subsystem, or
+    /// subsystem:name; * stands for anything, ! in front excludes, commas separate
+    #[arg(value_name = "PATTERN", requires = "kernel")]
+    pub(crate) patterns: Vec<String>,
     /// Form of the list
     #[arg(long, value_enum, default_value_t = Format::Text)]
     pub(crate) format: Format,

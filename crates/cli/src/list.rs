@@ -189,7 +189,7 @@ fn field(field: &Field) -> String {
 }
 
 /// As the C header spells it.
-const fn scalar_name(scalar: Scalar) -> &'static str {
+pub(crate) const fn scalar_name(scalar: Scalar) -> &'static str {
     match scalar {
         Scalar::I8 => "i8",
         Scalar::I16 => "i16",

@@ -7,6 +7,7 @@ mod doctor;
 mod export;
 mod filter;
 mod inside;
+mod kernel_events;
 mod list;
 #[expect(unsafe_code, reason = "the C library's time zone has no safe interface")]
 mod local_time;
@@ -24,6 +25,7 @@ use std::process::ExitCode;
 
 use anyhow::Context as _;
 use clap::CommandFactory as _;
+use trackway_kernel::catalogue::error::CatalogueError;
 
 use arguments::{Arguments, Verb};
 
@@ -55,6 +57,9 @@ fn run(arguments: Arguments) -> anyhow::Result<ExitCode> {
         Verb::Channel(arguments) => session::run_channel(arguments),
         Verb::Event(arguments) => session::run_event(arguments),
         Verb::Recover(recover) => record::recover(&recover),
+        Verb::List(list) if list.kernel => {
+            kernel_events::run(&list.patterns, list.format, &mut io::stdout().lock())
+        }
         Verb::List(list) => list::run(list.format, &mut io::stdout().lock()),
         Verb::Print(mut print) => {
             if !print.follow {
@@ -115,6 +120,9 @@ fn usage(error: &clap::Error) -> ExitCode {
 fn report(error: &anyhow::Error) -> u8 {
     let mut stderr = io::stderr().lock();
     let _ = writeln!(stderr, "trackway: {error:#}");
+    if let Some(hint) = error.downcast_ref::<CatalogueError>().and_then(CatalogueError::hint) {
+        let _ = writeln!(stderr, "hint: {hint}");
+    }
     let Some(known) = error.downcast_ref::<trackway_recorder::RecordError>() else {
         return record::FAILED;
     };

@@ -5,8 +5,8 @@ use std::process::ExitCode;
 
 use anyhow::Context as _;
 use trackway_recorder::{
-    BufferOptions, ChannelSpec, CommandEnd, FilterSpec, Notices, RecordOptions, Recovered, Reserve,
-    Tracefiles,
+    BufferOptions, ChannelSpec, CommandEnd, FilterSpec, KernelOptions, Notices, RecordOptions,
+    Recovered, Reserve, Tracefiles,
 };
 
 use crate::arguments::{RecordArguments, RecoverArguments, ReserveBy};
@@ -43,6 +43,10 @@ pub(crate) fn run(arguments: &RecordArguments) -> anyhow::Result<ExitCode> {
             ReserveBy::Claim => Reserve::Claim,
             ReserveBy::Lockless => Reserve::Lockless,
         },
+        kernel: (!arguments.kernel.is_empty()).then(|| KernelOptions {
+            patterns: arguments.kernel.clone(),
+            system: arguments.system,
+        }),
         channels: match &arguments.config {
             Some(file) => channels_in(file)?,
             None => Vec::new(),

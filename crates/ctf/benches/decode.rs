@@ -14,7 +14,7 @@ use trackway_ctf::read::{
 };
 use trackway_ctf::text::{Line, LineFormat as _, Literal, Pretty, PrettyOptions, Stamp, utc};
 use trackway_ctf::write::{
-    Contexts, PACKET_HEADER_BYTES, PacketFields, TraceDescription, event_declaration,
+    Contexts, Domain, PACKET_HEADER_BYTES, PacketFields, TraceDescription, event_declaration,
     metadata_preamble, packet_header,
 };
 use trackway_schema::{EventDescription, Field, FieldKind, Scalar};
@@ -96,7 +96,7 @@ fn preamble(vtid: bool) -> String {
     metadata_preamble(&TraceDescription {
         uuid: UUID,
         hostname: "host".to_owned(),
-        uid: 1000,
+        domain: Domain::User(1000),
         trace_name: "session".to_owned(),
         creation_datetime: "20261121T025621+0000".to_owned(),
         boot_uuid: *b"fedcba9876543210",

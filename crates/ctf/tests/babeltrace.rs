@@ -185,7 +185,7 @@ fn losses_are_told_as_babeltrace2_tells_them() {
 /// Hostile names and texts do not break out of the metadata.
 #[test]
 fn odd_texts_are_quoted() {
-    let mut trace = description(Contexts { vpid: true, vtid: true, procname: true });
+    let mut trace = description(Contexts { vpid: true, vtid: true, procname: true, tid: false });
     trace.hostname = "h\"o\\s\tt\n*/ \u{e9}7".to_owned();
     trace.trace_name = "}; env { a = 1; };".to_owned();
     let mut metadata = metadata_preamble(&trace);

@@ -32,7 +32,7 @@ fn values_come_back() {
             ("e", FieldKind::Enumeration(Scalar::U8, vec![label])),
         ],
     );
-    let contexts = Contexts { vpid: false, vtid: true, procname: true };
+    let contexts = Contexts { vpid: false, vtid: true, procname: true, tid: false };
     assert_eq!(contexts.size_bytes(), 21);
     let metadata = metadata_preamble(&description(contexts)) + &event_declaration(0, 7, &class);
     let mut stream = StreamWriter::new(4);

@@ -95,6 +95,35 @@ impl Asm {
         self.op(class::ST | size::DW | mode::MEM, base, 0, offset, immediate);
     }
 
+    /// Loads 1, 2, 4 or 8 bytes, extended with zeros.
+    pub(crate) fn load_of(&mut self, bytes: u32, dst: Register, base: Register, offset: i16) {
+        self.op(class::LDX | size_of_bytes(bytes) | mode::MEM, dst, base, offset, 0);
+    }
+
+    /// Stores the lowest 1, 2, 4 or 8 bytes.
+    pub(crate) fn store_of(&mut self, bytes: u32, base: Register, offset: i16, src: Register) {
+        self.op(class::STX | size_of_bytes(bytes) | mode::MEM, base, src, offset, 0);
+    }
+
+    /// Stores a number of 1, 2, 4 or 8 bytes.
+    pub(crate) fn storei_of(&mut self, bytes: u32, base: Register, offset: i16, immediate: i32) {
+        self.op(class::ST | size_of_bytes(bytes) | mode::MEM, base, 0, offset, immediate);
+    }
+
+    /// Loads a map, by its file descriptor.
+    pub(crate) fn map(&mut self, dst: Register, fd: i32) {
+        const MAP_FD: u8 = 1;
+        self.op(LDDW, dst, MAP_FD, 0, fd);
+        self.op(0, 0, 0, 0, 0);
+    }
+
+    /// Loads the address of the value of a map that has one, by the map's file descriptor.
+    pub(crate) fn map_value(&mut self, dst: Register, fd: i32) {
+        const MAP_VALUE: u8 = 2;
+        self.op(LDDW, dst, MAP_VALUE, 0, fd);
+        self.op(0, 0, 0, 0, 0);
+    }
+
     /// Changes eight bytes at once (RFC 9669, 5.3); `src` gets what was there before.
     pub(crate) fn atomic(&mut self, operation: i32, base: Register, offset: i16, src: Register) {
         const ATOMIC: u8 = 0xc0;
@@ -168,5 +197,22 @@ impl Asm {
             }
             true
         })
+    }
+}
+
+const fn size_of_bytes(bytes: u32) -> u8 {
+    match bytes {
+        1 => size::B,
+        2 => size::H,
+        4 => size::W,
+        _ => size::DW,
+    }
+}
+
+impl Asm {
+    /// The bytes of all instructions; `None`: see [`Self::finish`].
+    pub(crate) fn bytes(mut self) -> Option<Vec<u8>> {
+        let is_finished = self.finish();
+        is_finished.then(|| self.insns.iter().flat_map(|insn| insn.encode()).collect())
     }
 }

@@ -9,14 +9,15 @@ use std::os::fd::{AsRawFd as _, FromRawFd as _, OwnedFd};
 use crate::adapt::Adapted;
 use crate::area::{AREA_BYTES, Area};
 use crate::btf::INFO_BYTES;
+use trackway_jit::insn::INSN_BYTES;
 
-const MAP_CREATE: i32 = 0;
+pub(crate) const MAP_CREATE: i32 = 0;
 const MAP_LOOKUP: i32 = 1;
 const MAP_UPDATE: i32 = 2;
 const PROG_LOAD: i32 = 5;
 const PROG_RUN: i32 = 10;
 const BTF_LOAD: i32 = 18;
-const MAP_TYPE_ARRAY: u32 = 2;
+pub(crate) const MAP_TYPE_ARRAY: u32 = 2;
 const PROG_TYPE_RAW_TRACEPOINT: u32 = 17;
 /// The licence, as the kernel asks for it: nothing that it keeps for its own is used.
 const LICENSE: &[u8] = b"MIT\0";
@@ -25,12 +26,12 @@ const LOG_BYTES: usize = 1 << 20;
 
 #[repr(C)]
 #[derive(Default)]
-struct MapCreate {
-    map_type: u32,
-    key_size: u32,
-    value_size: u32,
-    max_entries: u32,
-    map_flags: u32,
+pub(crate) struct MapCreate {
+    pub(crate) map_type: u32,
+    pub(crate) key_size: u32,
+    pub(crate) value_size: u32,
+    pub(crate) max_entries: u32,
+    pub(crate) map_flags: u32,
 }
 
 #[repr(C)]
@@ -82,14 +83,14 @@ struct ProgRun {
 
 /// # Safety
 /// All addresses in `attribute` must be good for what the kernel does there with this command.
-unsafe fn bpf<T>(command: i32, attribute: &mut T) -> io::Result<i32> {
+pub(crate) unsafe fn bpf<T>(command: i32, attribute: &mut T) -> io::Result<i32> {
     let size = size_of::<T>();
     // SAFETY: `attribute` is as long as is said; what it points to is the caller's obligation.
     let result = unsafe { libc::syscall(libc::SYS_bpf, command, &raw mut *attribute, size) };
     if result < 0 { Err(io::Error::last_os_error()) } else { Ok(result as i32) }
 }
 
-fn owned(fd: i32) -> OwnedFd {
+pub(crate) fn owned(fd: i32) -> OwnedFd {
     // SAFETY: bpf(2) has just opened it, and nobody else has it.
     unsafe { OwnedFd::from_raw_fd(fd) }
 }
@@ -202,13 +203,38 @@ fn load_btf(types: &[u8]) -> io::Result<OwnedFd> {
 }
 
 fn load(adapted: &Adapted, map: &OwnedFd, btf: &OwnedFd, log: &mut [u8]) -> io::Result<OwnedFd> {
-    let bytes = adapted.bytes(map.as_raw_fd());
     let infos = &adapted.btf.infos;
+    let functions = Functions { btf_fd: fd(btf), infos };
+    load_program(
+        PROG_TYPE_RAW_TRACEPOINT,
+        &adapted.bytes(map.as_raw_fd()),
+        LICENSE,
+        Some(&functions),
+        log,
+    )
+}
+
+/// What the kernel is told of a program's functions.
+pub(crate) struct Functions<'a> {
+    btf_fd: u32,
+    infos: &'a [u8],
+}
+
+/// Loads a program under a licence that ends in a NUL; what the verifier says of it goes to the
+/// log, if there is one.
+pub(crate) fn load_program(
+    prog_type: u32,
+    bytes: &[u8],
+    license: &[u8],
+    functions: Option<&Functions<'_>>,
+    log: &mut [u8],
+) -> io::Result<OwnedFd> {
+    let infos = functions.map_or(&[][..], |functions| functions.infos);
     let mut load = ProgLoad {
-        prog_type: PROG_TYPE_RAW_TRACEPOINT,
-        insn_count: adapted.len() as u32,
+        prog_type,
+        insn_count: (bytes.len() / INSN_BYTES) as u32,
         insns: bytes.as_ptr(),
-        license: LICENSE.as_ptr(),
+        license: license.as_ptr(),
         log_level: u32::from(!log.is_empty()),
         log_size: log.len() as u32,
         log: if log.is_empty() { std::ptr::null_mut() } else { log.as_mut_ptr() },
@@ -217,8 +243,8 @@ fn load(adapted: &Adapted, map: &OwnedFd, btf: &OwnedFd, log: &mut [u8]) -> io::
         name: *b"trackway\0\0\0\0\0\0\0\0",
         ifindex: 0,
         expected_attach_type: 0,
-        btf_fd: fd(btf),
-        func_info_size: INFO_BYTES,
+        btf_fd: functions.map_or(0, |functions| functions.btf_fd),
+        func_info_size: if infos.is_empty() { 0 } else { INFO_BYTES },
         func_info: infos.as_ptr(),
         func_info_count: infos.len() as u32 / INFO_BYTES,
     };

@@ -1,5 +1,7 @@
-//! Filters as the kernel takes them: the bytecode that traced programs run, instruction by
-//! instruction, with what the kernel wants around it.
+//! The kernel's side: what events it has ([`catalogue`]), and filters as it takes them.
+//!
+//! Filters are the bytecode that traced programs run, instruction by instruction, with what the
+//! kernel wants around it.
 //!
 //! The kernel's verifier knows no frames and none of our helpers. So a program for it is put
 //! together of three parts ([`adapt`]): a prologue that finds the frame and calls the filter as a
@@ -17,6 +19,10 @@ mod asm;
 #[expect(unsafe_code, reason = "bpf(2) takes addresses")]
 pub mod bpf;
 mod btf;
+pub mod catalogue;
+#[expect(unsafe_code, reason = "a map is memory that the kernel writes")]
+mod mapped;
+pub mod record;
 mod state;
 mod text;
 mod value;

@@ -73,6 +73,8 @@ pub enum RecordError {
     Filter(String),
     /// A recorder refused what it was asked.
     Refused(Refusal),
+    /// The kernel's events cannot be recorded: why, and what helps.
+    Kernel(String, Option<String>),
 }
 
 impl RecordError {
@@ -88,6 +90,7 @@ impl RecordError {
     /// What the user can do about it, if we know.
     pub fn hint(&self) -> Option<String> {
         Some(match self {
+            Self::Kernel(_, hint) => return hint.clone(),
             Self::NoSlot => "end some of the user's recordings, or run trackway recover".into(),
             Self::Memory(_, _, AllocateError::System(trackway_sys::Errno(libc::EFBIG))) => {
                 "raise the limit on the size of files (ulimit -f)".into()
@@ -242,6 +245,7 @@ impl core::fmt::Display for RecordError {
             }
             Self::Spec(error) => write!(formatter, "{error}"),
             Self::Filter(lines) => write!(formatter, "filter:\n{lines}"),
+            Self::Kernel(why, _) => formatter.write_str(why),
             Self::Refused(refusal) => formatter.write_str(&refusal.why),
         }
     }

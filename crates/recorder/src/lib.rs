@@ -26,6 +26,7 @@ mod error;
 mod filters;
 mod give_back;
 mod home;
+mod kernel;
 mod live;
 mod lockless;
 mod meant;
@@ -57,6 +58,7 @@ mod visits;
 
 pub use error::RecordError;
 pub use home::Home;
+pub use kernel::KernelOptions;
 pub use record::{CommandEnd, RecordOptions, is_name_of_record, record};
 pub use recording::Recording;
 pub use recover::{Recovered, recover, recover_in};

@@ -158,7 +158,7 @@ mod tests {
         let trace = TraceDescription {
             uuid: [1; 16],
             hostname: "host".into(),
-            uid: 0,
+            domain: trackway_ctf::write::Domain::User(0),
             trace_name: "t".into(),
             creation_datetime: "20261121T025621+0000".into(),
             boot_uuid: [2; 16],

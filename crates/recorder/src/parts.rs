@@ -12,6 +12,7 @@
 
 use std::collections::BTreeMap;
 use std::path::Path;
+use std::sync::atomic::Ordering;
 
 use trackway_session::FilterSpec;
 use trackway_session::machine::{Reason, Snapshot};
@@ -247,6 +248,15 @@ impl Parts {
     /// What it is in the window of its own user, if it is a session of that user alone.
     pub(crate) fn own(&self) -> Option<&Recording> {
         self.parts.first().filter(|_| self.is_own()).map(|part| &part.recording)
+    }
+
+    /// CLOCK_REALTIME − CLOCK_MONOTONIC as the trace of its own user has it, in ns: whatever else
+    /// is recorded into it is on the same clock.
+    pub(crate) fn realtime_offset_ns(&self) -> i64 {
+        let own = self.own().and_then(|recording| recording.channels.first());
+        own.map_or(self.realtime_offset_ns, |channel| {
+            channel.session().realtime_offset_ns.load(Ordering::Relaxed).cast_signed()
+        })
     }
 
     /// Whether it is a session of its own user alone.

@@ -29,6 +29,7 @@ use crate::control::{Identity, RunFolder};
 use crate::descendants::{self, Descendants};
 use crate::desk::{self, Desk, Making};
 use crate::error::io_error;
+use crate::kernel::{Draining, Kernel, KernelOptions};
 use crate::parts::Parts;
 use crate::pause::Pause;
 use crate::recover::recover_in_passing;
@@ -61,6 +62,8 @@ pub struct RecordOptions {
     pub tracefiles: Tracefiles,
     /// How writers get exclusive access.
     pub reserve: Reserve,
+    /// Events of the kernel, besides.
+    pub kernel: Option<KernelOptions>,
     /// Channels, instead of the one that patterns, contexts and sizes make.
     pub channels: Vec<ChannelSpec>,
     /// The command and its arguments.
@@ -136,6 +139,11 @@ pub enum CommandEnd {
 /// Records a command from its start to its end. Errors of the recording itself, once the command
 /// runs, are said and do not change how the command ends.
 pub fn record(options: &RecordOptions, notices: &Notices) -> Result<CommandEnd, RecordError> {
+    // While we are still root.
+    let buffers = &options.buffers;
+    let prepare =
+        |kernel| Kernel::prepare(kernel, buffers.size_bytes.unwrap_or(0), buffers.overwrite);
+    let mut kernel = options.kernel.as_ref().map(prepare).transpose()?;
     become_invoking_user(notices)?;
     let ignores_size_limit = signal::ignore_size_limit();
     let (specs, making) = (options.specs()?, options.making());
@@ -171,11 +179,15 @@ pub fn record(options: &RecordOptions, notices: &Notices) -> Result<CommandEnd, 
         let _ = server.keep(Identity { uuid: session.uuid, folder: path.clone() });
     }
     let refused_before = refused(&window);
-    let started = start(home, (&session, channels), &found, &libraries, ignores_size_limit);
-    let Started { reader, before, parts, child, pause } = started.inspect_err(|_| {
+    let what = Command { found: &found, libraries: &libraries, ignores_size_limit };
+    let started = start(home, (&session, channels), &what, &mut kernel);
+    let Started { reader, before, parts, child, pause, kernel } = started.inspect_err(|_| {
         // Whoever asked for a folder keeps an empty one; ours goes.
-        let ours = if options.output.is_none() { path.clone() } else { path.join("ust") };
-        let _ = std::fs::remove_dir_all(ours);
+        let ours = match options.output {
+            None => vec![path.clone()],
+            Some(_) => vec![path.join("ust"), path.join(trace::KERNEL)],
+        };
+        ours.iter().for_each(|ours| drop(std::fs::remove_dir_all(ours)));
     })?;
     if let Some(moved) = room.settle() {
         notices.say(format_args!("the earlier trace is now {}", moved.display()));
@@ -200,7 +212,7 @@ pub fn record(options: &RecordOptions, notices: &Notices) -> Result<CommandEnd, 
         refused_before,
     };
     let descendants = Descendants::of(child.id());
-    let end = live.run(Traced { desk, parts: Some(parts), child, descendants, pause });
+    let end = live.run(Traced { desk, parts: Some(parts), child, descendants, pause, kernel });
     // What came last must not end us now.
     while Received::next(&live.reader).is_some() {}
     before.make_current();
@@ -216,6 +228,34 @@ struct Started {
     parts: Parts,
     child: Child,
     pause: Pause,
+    kernel: Option<Draining>,
+}
+
+/// A command that is to be started.
+struct Command<'a> {
+    found: &'a Found,
+    libraries: &'a [PathBuf],
+    ignores_size_limit: bool,
+}
+
+impl Command<'_> {
+    /// Starts it, in the scope of the kernel's events.
+    fn start(
+        &self,
+        token: u64,
+        signals: SignalSet,
+        kernel: Option<&Draining>,
+    ) -> Result<Child, RecordError> {
+        let scope = |is_recorded| {
+            if let Some(kernel) = kernel {
+                kernel.scope(is_recorded);
+            }
+        };
+        scope(true);
+        let child = self.found.start(token, self.libraries, signals, self.ignores_size_limit);
+        scope(false);
+        child
+    }
 }
 
 /// Where it is asked and told by this name; none if it cannot be, which is no reason not to record.
@@ -233,9 +273,8 @@ pub fn is_name_of_record(name: &str) -> bool {
 fn start(
     home: Home,
     (session, channels): (&SessionSettings, Vec<(ChannelSettings, u32)>),
-    found: &Found,
-    libraries: &[PathBuf],
-    ignores_size_limit: bool,
+    command: &Command<'_>,
+    kernel: &mut Option<Kernel>,
 ) -> Result<Started, RecordError> {
     let signals = Received::all();
     let before = signals.block();
@@ -246,8 +285,13 @@ fn start(
         .and_then(|(reader, mut parts)| {
             parts.keep_flight_recorders();
             let pause = Pause::new();
-            match found.start(token, libraries, before, ignores_size_limit) {
-                Ok(child) => Ok(Started { reader, before, parts, child, pause }),
+            let begin = |kernel: Kernel| kernel.begin(&session.path, parts.realtime_offset_ns());
+            let started = kernel.take().map(begin).transpose().and_then(|kernel| {
+                let child = command.start(token, before, kernel.as_ref())?;
+                Ok((child, kernel))
+            });
+            match started {
+                Ok((child, kernel)) => Ok(Started { reader, before, parts, child, pause, kernel }),
                 Err(error) => {
                     parts.finish(&Notices::new(true), &|| false)?;
                     Err(error)
@@ -412,6 +456,7 @@ struct Traced {
     child: Child,
     descendants: Descendants,
     pause: Pause,
+    kernel: Option<Draining>,
 }
 
 impl Live<'_> {
@@ -428,9 +473,15 @@ impl Live<'_> {
         }
         // Known to have ended, unless recording ended first: then the command goes on without us.
         let status = traced.child.wait().map_err(RecordError::io("wait for", "the command"))?;
+        let kernel = traced.kernel.take().map(Draining::finish);
         if let Some(parts) = traced.parts.take() {
             self.say_alive();
             self.finish(parts, &traced.descendants);
+        }
+        match kernel {
+            Some(Ok(summary)) => summary.say(self.notices),
+            Some(Err(error)) => drop(self.say_unfinished(&error)),
+            None => {}
         }
         traced.desk.lose(&Refusal::new("the command has ended"), self.notices);
         traced.pause.say(self.notices);
@@ -588,7 +639,9 @@ impl Live<'_> {
                 notices.say(format_args!("'{pattern}' matched no event"));
             }
         }
-        let is_empty = summary.recorded == 0 && summary.lost == 0;
+        // Who wants the kernel's events may want no others.
+        let is_meant = self.options.kernel.is_none();
+        let is_empty = summary.recorded == 0 && summary.lost == 0 && is_meant;
         if is_empty && self.options.has_filters() {
             notices.hint(format_args!(
                 "nothing was recorded: do the filters let anything pass? trackway print --filter \

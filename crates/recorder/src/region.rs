@@ -71,6 +71,8 @@ pub(crate) struct StreamNames {
     pub(crate) class: u32,
     /// What their files' names begin with.
     pub(crate) files: String,
+    /// Streams of the class that are of other names, and count before these.
+    pub(crate) instances_before: u64,
 }
 
 impl StreamNames {
@@ -84,7 +86,7 @@ impl StreamNames {
             0 if !is_like_another => channel.to_owned(),
             _ => format!("{channel}-{class}"),
         };
-        Self { class, files }
+        Self { class, files, instances_before: 0 }
     }
 }
 
@@ -268,6 +270,7 @@ impl RegionWork {
 
     pub(crate) fn stream_id(&self, uuid: [u8; 16]) -> StreamId {
         let instance = u64::from(self.cpu) * Way::ALL.len() as u64 + self.way.index() as u64;
+        let instance = self.names.instances_before + instance;
         StreamId { uuid, class: self.names.class, instance, cpu: self.cpu }
     }
 

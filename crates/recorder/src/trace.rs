@@ -6,6 +6,7 @@
 //!                        index/…idx
 //!                        trackway/clock.csv                     calibrations, never events
 //!                        trackway/complete                      the mark of `completion`
+//! DIR/kernel/metadata, kernel_CPU, kernel1_CPU, …               the kernel's events
 //! ```
 
 use std::fs::{self, DirBuilder, File, TryLockError};
@@ -18,7 +19,7 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use trackway_abi::record::context;
-use trackway_ctf::write::{Contexts, TraceDescription};
+use trackway_ctf::write::{Contexts, Domain, TraceDescription};
 use trackway_session::Line;
 
 use crate::RecordError;
@@ -32,6 +33,8 @@ pub(crate) const FACTS: &str = "trackway";
 /// Name of the calibrations there: what only traces have that were recorded here, not those that
 /// were made of them. `reader::recording` knows it too.
 pub(crate) const CALIBRATIONS: &str = "clock.csv";
+/// Folder of the kernel's events in a trace, as LTTng has it.
+pub(crate) const KERNEL: &str = "kernel";
 
 /// A trace being written.
 #[derive(Debug)]
@@ -140,32 +143,11 @@ impl Trace {
     /// Makes the folder of a new trace at `root`, which [`prepare`] made room for.
     pub(crate) fn create(root: &Path, of: Particulars) -> Result<Self, RecordError> {
         let channel = of.folder.in_trace(root);
-        for folder in [channel.join("index"), channel.join(FACTS)] {
-            DirBuilder::new()
-                .recursive(true)
-                .mode(0o700)
-                .create(&folder)
-                .map_err(RecordError::io("make", folder))?;
-        }
-        let now_ns = trackway_sys::clock::realtime_ns();
-        let name = root.file_name().map_or_else(|| "trace".into(), |name| name.to_string_lossy());
         let first = of.classes.iter().find(|(class, _)| *class == 0);
-        let description = TraceDescription {
-            uuid: of.uuid,
-            hostname: read_line("/proc/sys/kernel/hostname"),
-            uid: of.folder.uid,
-            trace_name: name.into_owned(),
-            creation_datetime: format!("{}+0000", utc(now_ns / 1_000_000_000)),
-            boot_uuid: parse_uuid(&read_line("/proc/sys/kernel/random/boot_id")),
-            clock_offset_ns: of.realtime_offset_ns,
-            contexts: contexts_of(first.map_or(0, |&(_, contexts)| contexts)),
-        };
-        let place = Place::open(&channel).map_err(RecordError::io("open", channel.clone()))?;
-        let place = Arc::new(place);
-        completion::unmark(&channel.join(FACTS))
-            .map_err(RecordError::io("remove what is in", channel.join(FACTS)))?;
-        let mut metadata = Metadata::create(Arc::clone(&place), &description)
-            .map_err(RecordError::io("write", channel.join("metadata")))?;
+        let domain = Domain::User(of.folder.uid);
+        let contexts = contexts_of(first.map_or(0, |&(_, contexts)| contexts));
+        let description = describe(root, of.uuid, domain, of.realtime_offset_ns, contexts);
+        let (place, mut metadata) = make_channel(&channel, &description)?;
         for &(class, contexts) in &of.classes {
             metadata.declare_class(class, contexts_of(contexts));
         }
@@ -188,6 +170,21 @@ impl Trace {
             of: Some(of),
             clock: Some(Calibrations { file: clock, noted: None }),
         })
+    }
+
+    /// Makes the folder of the kernel's events in a new trace at `root`. Its clock is the kernel's
+    /// own: there is nothing to calibrate.
+    pub(crate) fn create_kernel(
+        root: &Path,
+        uuid: [u8; 16],
+        realtime_offset_ns: i64,
+    ) -> Result<Self, RecordError> {
+        let channel = root.join(KERNEL);
+        let domain = Domain::Kernel(read_line("/proc/sys/kernel/osrelease"));
+        let contexts = Contexts { tid: true, ..Contexts::default() };
+        let description = describe(root, uuid, domain, realtime_offset_ns, contexts);
+        let (place, metadata) = make_channel(&channel, &description)?;
+        Ok(Self { root: root.to_owned(), channel: place, metadata, uuid, of: None, clock: None })
     }
 
     /// Opens the trace that a dead recorder left at `root`, if it is the one with identity `uuid`:
@@ -231,6 +228,49 @@ impl Trace {
             self.clock = None;
         }
     }
+}
+
+/// What the metadata of a trace at `root` says before its first event.
+fn describe(
+    root: &Path,
+    uuid: [u8; 16],
+    domain: Domain,
+    clock_offset_ns: i64,
+    contexts: Contexts,
+) -> TraceDescription {
+    let now_ns = trackway_sys::clock::realtime_ns();
+    let name = root.file_name().map_or_else(|| "trace".into(), |name| name.to_string_lossy());
+    TraceDescription {
+        uuid,
+        hostname: read_line("/proc/sys/kernel/hostname"),
+        domain,
+        trace_name: name.into_owned(),
+        creation_datetime: format!("{}+0000", utc(now_ns / 1_000_000_000)),
+        boot_uuid: parse_uuid(&read_line("/proc/sys/kernel/random/boot_id")),
+        clock_offset_ns,
+        contexts,
+    }
+}
+
+/// Makes a folder of streams, with its metadata.
+fn make_channel(
+    channel: &Path,
+    description: &TraceDescription,
+) -> Result<(Arc<Place>, Metadata), RecordError> {
+    for folder in [channel.join("index"), channel.join(FACTS)] {
+        DirBuilder::new()
+            .recursive(true)
+            .mode(0o700)
+            .create(&folder)
+            .map_err(RecordError::io("make", folder))?;
+    }
+    let place = Place::open(channel).map_err(RecordError::io("open", channel))?;
+    let place = Arc::new(place);
+    completion::unmark(&channel.join(FACTS))
+        .map_err(RecordError::io("remove what is in", channel.join(FACTS)))?;
+    let metadata = Metadata::create(Arc::clone(&place), description)
+        .map_err(RecordError::io("write", channel.join("metadata")))?;
+    Ok((place, metadata))
 }
 
 /// Opens a folder of the trace at `root`, which is open.
@@ -299,6 +339,7 @@ pub(crate) const fn contexts_of(bits: u32) -> Contexts {
         vpid: bits & context::VPID != 0,
         vtid: bits & context::VTID != 0,
         procname: bits & context::PROCNAME != 0,
+        tid: false,
     }
 }
 
@@ -545,8 +586,12 @@ fn is_only_a_trace(folder: &Path) -> bool {
         let number = path.file_name().and_then(|name| name.to_str()?.strip_prefix(SNAPSHOT));
         number.is_some_and(|number| number.parse::<u32>().is_ok()) && has_only(path, &is_a_trace)
     };
-    !is_empty(folder).unwrap_or(true)
-        && has_only(folder, &|path: &Path| is_a_trace(path) || is_a_snapshot(path))
+    // Beside the programs' events: none of ours has the kernel's alone.
+    let is_of_the_kernel = |path: &Path| {
+        is_named(path, KERNEL) && path.join("metadata").is_file() && folder.join("ust").is_dir()
+    };
+    let is_ours = |path: &Path| is_a_trace(path) || is_a_snapshot(path) || is_of_the_kernel(path);
+    !is_empty(folder).unwrap_or(true) && has_only(folder, &is_ours)
 }
 
 /// Moves the earlier trace at `root`, which we have locked, to `root.old`.

@@ -9,6 +9,7 @@ pub mod clock;
 pub mod file;
 pub mod inotify;
 pub mod memory;
+pub mod mount;
 pub mod process;
 pub mod signal;
 pub mod thread;

@@ -11,6 +11,7 @@ mod elf;
 mod expression;
 mod filter;
 mod folder;
+mod kernel;
 mod metadata;
 mod mutate;
 mod packets;
@@ -20,6 +21,7 @@ pub use elf::elf;
 pub use expression::expression;
 pub use filter::filter;
 pub use folder::folder;
+pub use kernel::{btf, format};
 pub use metadata::tsdl;
 pub use mutate::mutated;
 pub use packets::packets;
@@ -80,7 +82,7 @@ const MEMORY: Bound = Bound { per_byte: 256, base: 16 << 20 };
 const ALLOCATIONS: Bound = Bound { per_byte: 16, base: 256 << 10 };
 
 /// All of them.
-pub const TARGETS: [Target; 9] = [
+pub const TARGETS: [Target; 11] = [
     Target {
         name: "tsdl",
         run: tsdl,
@@ -144,6 +146,20 @@ pub const TARGETS: [Target; 9] = [
         values: filter::STEPS,
         memory: filter::MEMORY,
         allocations: filter::ALLOCATIONS,
+    },
+    Target {
+        name: "format",
+        run: format,
+        values: kernel::VALUES,
+        memory: kernel::MEMORY,
+        allocations: kernel::ALLOCATIONS,
+    },
+    Target {
+        name: "btf",
+        run: btf,
+        values: kernel::VALUES,
+        memory: kernel::MEMORY,
+        allocations: kernel::ALLOCATIONS,
     },
 ];
 

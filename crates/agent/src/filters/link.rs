@@ -521,8 +521,8 @@ impl Maker<'_> {
     }
 }
 
-/// Most bytes that each field that can be cut may have without being cut: its share of the room that
-/// those of fixed size leave (`trackway_i_share` of include/trackway/trackway.h).
+/// Most bytes that each field that can be cut may have without being cut: its share of the room
+/// that those of fixed size leave (`trackway_i_share` of include/trackway/trackway.h).
 fn whole_bytes(described: &[u8]) -> u16 {
     let Some(fields) = FieldViews::new(described) else { return 0 };
     let (mut fixed, mut spans) = (0, 0);

@@ -17,6 +17,17 @@ pub struct Contexts {
     pub vtid: bool,
     /// Name of the thread, 17 bytes, the rest NUL.
     pub procname: bool,
+    /// Thread id as the kernel sees it, `i32`: of the kernel's events.
+    pub tid: bool,
+}
+
+/// Whose events a trace has.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Domain {
+    /// Those of a user's programs.
+    User(u32),
+    /// The kernel's, of this release.
+    Kernel(String),
 }
 
 /// Bytes of the `procname` context: the kernel's 16 and a terminator, as in LTTng.
@@ -25,7 +36,8 @@ const PROCNAME_BYTES: usize = 17;
 impl Contexts {
     /// Bytes that the contexts take in each record.
     pub const fn size_bytes(self) -> usize {
-        4 * self.vpid as usize + 4 * self.vtid as usize + PROCNAME_BYTES * self.procname as usize
+        4 * (self.vpid as usize + self.vtid as usize + self.tid as usize)
+            + PROCNAME_BYTES * self.procname as usize
     }
 
     const fn is_empty(self) -> bool {
@@ -40,8 +52,8 @@ pub struct TraceDescription {
     pub uuid: [u8; 16],
     /// Host's name.
     pub hostname: String,
-    /// User whose programs were traced.
-    pub uid: u32,
+    /// Whose events it has.
+    pub domain: Domain,
     /// Name of the session.
     pub trace_name: String,
     /// When the session was made, as LTTng writes it: `20261121T025621+0000`.
@@ -142,24 +154,42 @@ fn push_trace(text: &mut String, trace: &TraceDescription) {
 }
 
 fn push_environment(text: &mut String, trace: &TraceDescription) {
-    let _ = write!(
-        text,
-        "env {{
-	domain = \"ust\";
+    text.push_str("env {\n");
+    let _ = match &trace.domain {
+        Domain::User(uid) => write!(
+            text,
+            "	domain = \"ust\";
 	tracer_name = \"lttng-ust\";
 	tracer_major = 2;
 	tracer_minor = 13;
 	tracer_buffering_scheme = \"uid\";
-	tracer_buffering_id = {};
+	tracer_buffering_id = {uid};
 	architecture_bit_width = 64;
-	trace_name = {};
+"
+        ),
+        Domain::Kernel(release) => write!(
+            text,
+            "	domain = \"kernel\";
+	sysname = \"Linux\";
+	kernel_release = {};
+	tracer_name = \"lttng-modules\";
+	tracer_major = 2;
+	tracer_minor = 13;
+	tracer_patchlevel = 0;
+	tracer_buffering_scheme = \"global\";
+",
+            Quoted(release)
+        ),
+    };
+    let _ = write!(
+        text,
+        "	trace_name = {};
 	trace_creation_datetime = {};
 	hostname = {};
 	trackway_version = \"{}\";
 }};
 
 ",
-        trace.uid,
         Quoted(&trace.trace_name),
         Quoted(&trace.creation_datetime),
         Quoted(&trace.hostname),
@@ -205,6 +235,9 @@ pub fn stream_declaration(class: u32, contexts: Contexts) -> String {
         if contexts.procname {
             let _ = writeln!(text, "\t\t{CHARACTER} _procname[{PROCNAME_BYTES}];");
         }
+        if contexts.tid {
+            let _ = writeln!(text, "\t\t{} _tid;", Integer(Scalar::I32));
+        }
         text.push_str("\t};\n");
     }
     text.push_str("};\n\n");
@@ -213,13 +246,17 @@ pub fn stream_declaration(class: u32, contexts: Contexts) -> String {
 
 /// The declaration of event `id` of stream class `class`, to be appended to the metadata.
 ///
+/// An event without a provider has its name alone, as LTTng's kernel events do.
+///
 /// Fields appear in babeltrace2 under their own names, except that bytes other than letters,
 /// digits and `_` become `_`, and a name that an earlier field has gets a number behind it.
 pub fn event_declaration(class: u32, id: u32, event: &EventDescription) -> String {
+    let full_name = event.full_name();
+    let name = if event.provider.is_empty() { &event.name } else { &full_name };
     let mut text = format!(
         "event {{\n\tname = {};\n\tid = {id};\n\tstream_id = {class};\n\tloglevel = {};\n\
          \tfields := struct {{\n",
-        Quoted(&event.full_name()),
+        Quoted(name),
         event.level
     );
     let mut members = Members::default();

@@ -10,7 +10,7 @@ use std::process::Command;
 
 pub(crate) use random::Random;
 use trackway_ctf::write::{
-    Contexts, INDEX_ENTRY_BYTES, PACKET_HEADER_BYTES, PacketFields, TraceDescription,
+    Contexts, Domain, INDEX_ENTRY_BYTES, PACKET_HEADER_BYTES, PacketFields, TraceDescription,
     event_declaration, index_entry, index_header, metadata_preamble, packet_header,
 };
 use trackway_schema::{EventDescription, Field, FieldKind, Label, Scalar};
@@ -62,7 +62,7 @@ pub(crate) fn description(contexts: Contexts) -> TraceDescription {
     TraceDescription {
         uuid: *b"0123456789abcdef",
         hostname: "host".to_owned(),
-        uid: 1000,
+        domain: Domain::User(1000),
         trace_name: "session".to_owned(),
         creation_datetime: "20261121T025621+0000".to_owned(),
         boot_uuid: *b"fedcba9876543210",
@@ -299,6 +299,7 @@ pub(crate) fn random_trace(seed: u64) -> Made {
         vpid: random.below(2) == 0,
         vtid: random.below(2) == 0,
         procname: random.below(2) == 0,
+        tid: false,
     };
     let mut metadata = metadata_preamble(&description(contexts));
     let mut classes = Vec::new();

@@ -11,7 +11,7 @@ use std::os::unix::ffi::OsStrExt as _;
 use std::path::Path;
 
 use trackway_ctf::write::{
-    Contexts, PACKET_HEADER_BYTES, PacketFields, TraceDescription, event_declaration,
+    Contexts, Domain, PACKET_HEADER_BYTES, PacketFields, TraceDescription, event_declaration,
     metadata_preamble, packet_header,
 };
 use trackway_schema::{EventDescription, Field, FieldKind, Scalar};
@@ -106,7 +106,7 @@ fn metadata(kind: TraceKind) -> String {
     let trace = TraceDescription {
         uuid: UUID,
         hostname: "host".to_owned(),
-        uid: 1000,
+        domain: Domain::User(1000),
         trace_name: kind.name().to_owned(),
         creation_datetime: "20261121T093000+0000".to_owned(),
         boot_uuid: UUID,

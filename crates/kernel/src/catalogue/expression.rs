@@ -1,0 +1,304 @@
+//! C as format files have it: tokens, and constant expressions.
+//!
+//! Texts come from the kernel, but are taken for hostile: nesting and lengths are bounded, numbers
+//! wrap around as C's unsigned ones do, and what is not understood is no value.
+
+/// Most tokens of one text. (The longest of Linux 6.18 have under 2000.)
+const TOKENS_MAX: usize = 1 << 16;
+/// Deepest nesting that is followed.
+const DEPTH_MAX: u32 = 64;
+
+/// A token.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Token<'text> {
+    /// A name or keyword.
+    Word(&'text str),
+    /// An integer.
+    Number(u64),
+    /// What is between quotation marks, escapes and all.
+    Quoted(&'text str),
+    /// An operator, a bracket, a comma.
+    Sign(&'text str),
+}
+
+/// Splits a text into tokens; `None` where it is none of C.
+pub(crate) fn tokens(text: &str) -> Option<Vec<Token<'_>>> {
+    let mut all = Vec::new();
+    let mut rest = text.trim_ascii_start();
+    while let Some(first) = rest.bytes().next() {
+        if all.len() == TOKENS_MAX {
+            return None;
+        }
+        let (token, length) = match first {
+            b'"' => quoted(rest)?,
+            b'0'..=b'9' => number(rest)?,
+            b'A'..=b'Z' | b'a'..=b'z' | b'_' => {
+                let length = rest.bytes().take_while(|&byte| is_word(byte)).count();
+                (Token::Word(&rest[..length]), length)
+            }
+            b'\'' => character(rest)?,
+            _ => {
+                const LONG: [&str; 9] = ["->", "<<", ">>", "&&", "||", "==", "!=", "<=", ">="];
+                let sign = LONG.into_iter().find(|sign| rest.starts_with(sign));
+                let length = sign.map_or(1, str::len);
+                (Token::Sign(rest.get(..length)?), length)
+            }
+        };
+        all.push(token);
+        rest = rest[length..].trim_ascii_start();
+    }
+    Some(all)
+}
+
+const fn is_word(byte: u8) -> bool {
+    byte.is_ascii_alphanumeric() || byte == b'_'
+}
+
+fn quoted(text: &str) -> Option<(Token<'_>, usize)> {
+    let mut is_escaped = false;
+    for (at, byte) in text.bytes().enumerate().skip(1) {
+        match byte {
+            b'"' if !is_escaped => return Some((Token::Quoted(&text[1..at]), at + 1)),
+            b'\\' => is_escaped = !is_escaped,
+            _ => is_escaped = false,
+        }
+    }
+    None
+}
+
+/// A character of ASCII, without escapes.
+fn character(text: &str) -> Option<(Token<'_>, usize)> {
+    match text.as_bytes() {
+        [_, c @ 0x20..=0x7e, b'\'', ..] => Some((Token::Number(u64::from(*c)), 3)),
+        _ => None,
+    }
+}
+
+fn number(text: &str) -> Option<(Token<'_>, usize)> {
+    let length = text.bytes().take_while(|&byte| is_word(byte)).count();
+    let digits = text[..length].trim_end_matches(['u', 'U', 'l', 'L']);
+    let value = match digits.as_bytes() {
+        [b'0', b'x' | b'X', ..] => u64::from_str_radix(&digits[2..], 16),
+        [b'0', _, ..] => u64::from_str_radix(&digits[1..], 8),
+        _ => digits.parse(),
+    };
+    Some((Token::Number(value.ok()?), length))
+}
+
+/// What a name in an expression stands for.
+pub(crate) type Lookup<'a> = &'a dyn Fn(&str) -> Option<u64>;
+
+/// The value of a constant expression, as 64 bits; `None` if it is not one, or has names that
+/// `lookup` does not know.
+pub(crate) fn value(tokens: &[Token<'_>], lookup: Lookup<'_>) -> Option<u64> {
+    let mut parser = Parser { tokens, lookup, depth: 0 };
+    let value = parser.binary(0)?;
+    parser.tokens.is_empty().then_some(value)
+}
+
+struct Parser<'a, 'text> {
+    tokens: &'a [Token<'text>],
+    lookup: Lookup<'a>,
+    depth: u32,
+}
+
+impl Parser<'_, '_> {
+    fn eat(&mut self, sign: &str) -> bool {
+        let is_next = self.tokens.first() == Some(&Token::Sign(sign));
+        if is_next {
+            self.tokens = &self.tokens[1..];
+        }
+        is_next
+    }
+
+    /// Operators that bind at least as strongly as `least`.
+    fn binary(&mut self, least: u8) -> Option<u64> {
+        let mut left = self.unary()?;
+        while let Some(&Token::Sign(sign)) = self.tokens.first() {
+            let Some(strength) = strength(sign).filter(|&strength| strength >= least) else {
+                break;
+            };
+            self.tokens = &self.tokens[1..];
+            let right = self.deeper(|parser| parser.binary(strength + 1))?;
+            left = apply(sign, left, right)?;
+        }
+        Some(left)
+    }
+
+    fn deeper(&mut self, inner: impl FnOnce(&mut Self) -> Option<u64>) -> Option<u64> {
+        self.depth += 1;
+        let value = if self.depth > DEPTH_MAX { None } else { inner(self) };
+        self.depth -= 1;
+        value
+    }
+
+    fn unary(&mut self) -> Option<u64> {
+        let (&first, rest) = self.tokens.split_first()?;
+        match first {
+            Token::Number(number) => {
+                self.tokens = rest;
+                Some(number)
+            }
+            Token::Word("sizeof") => {
+                let (bytes, rest) = size_of(rest)?;
+                self.tokens = rest;
+                Some(bytes)
+            }
+            Token::Word(word) => {
+                self.tokens = rest;
+                (self.lookup)(word)
+            }
+            Token::Quoted(_) => None,
+            Token::Sign(sign @ ("-" | "+" | "~" | "!")) => {
+                self.tokens = rest;
+                let value = self.deeper(Self::unary)?;
+                Some(match sign {
+                    "-" => value.wrapping_neg(),
+                    "~" => !value,
+                    "!" => u64::from(value == 0),
+                    _ => value,
+                })
+            }
+            Token::Sign("(") => {
+                if let Some(length) = cast(self.tokens) {
+                    let bytes = cast_bytes(&self.tokens[..length]);
+                    self.tokens = &self.tokens[length..];
+                    let value = self.deeper(Self::unary)?;
+                    return Some(cut(value, bytes));
+                }
+                self.tokens = rest;
+                let value = self.deeper(|parser| parser.binary(0))?;
+                self.eat(")").then_some(value)
+            }
+            Token::Sign(_) => None,
+        }
+    }
+}
+
+/// How strongly an operator binds.
+fn strength(sign: &str) -> Option<u8> {
+    Some(match sign {
+        "|" => 1,
+        "^" => 2,
+        "&" => 3,
+        "<<" | ">>" => 4,
+        "+" | "-" => 5,
+        "*" | "/" | "%" => 6,
+        _ => return None,
+    })
+}
+
+fn apply(sign: &str, left: u64, right: u64) -> Option<u64> {
+    let shift = || u32::try_from(right).ok().filter(|&bits| bits < 64);
+    Some(match sign {
+        "|" => left | right,
+        "^" => left ^ right,
+        "&" => left & right,
+        "<<" => left << shift()?,
+        ">>" => left >> shift()?,
+        "+" => left.wrapping_add(right),
+        "-" => left.wrapping_sub(right),
+        "*" => left.wrapping_mul(right),
+        "/" => left.checked_div(right)?,
+        "%" => left.checked_rem(right)?,
+        _ => return None,
+    })
+}
+
+/// How many tokens a cast at the beginning has, if there is one: words and asterisks in brackets,
+/// with something behind that has a value. `(NAME) - 1` is none unless NAME is clearly a type.
+pub(crate) fn cast(tokens: &[Token<'_>]) -> Option<usize> {
+    let end = tokens.iter().position(|token| *token == Token::Sign(")"))?;
+    let inside = tokens.get(1..end)?;
+    let is_type = !inside.is_empty()
+        && inside.iter().all(|token| matches!(token, Token::Word(_) | Token::Sign("*")))
+        && matches!(inside[0], Token::Word(word) if word != "sizeof" && word != "REC");
+    let is_sure = inside.len() > 1
+        || matches!(inside, [Token::Word(word)]
+            if word.ends_with("_t") || super::ctype::integer(word).is_some());
+    let is_followed = match tokens.get(end + 1)? {
+        Token::Word(_) | Token::Number(_) | Token::Sign("(") => true,
+        Token::Sign("-" | "~" | "!" | "+") => is_sure,
+        _ => false,
+    };
+    (is_type && is_followed).then_some(end + 1)
+}
+
+/// Bytes of the type that a cast is to; 8 where that is not known.
+fn cast_bytes(cast: &[Token<'_>]) -> usize {
+    let words: Vec<&str> = cast
+        .iter()
+        .filter_map(|token| if let Token::Word(word) = token { Some(*word) } else { None })
+        .filter(|word| *word != "__force")
+        .collect();
+    let is_pointer = cast.contains(&Token::Sign("*"));
+    let scalar = if is_pointer { None } else { super::ctype::integer(&words.join(" ")) };
+    scalar.map_or(8, |scalar| scalar.size_bytes())
+}
+
+fn cut(value: u64, bytes: usize) -> u64 {
+    match bytes {
+        1 => value & 0xff,
+        2 => value & 0xffff,
+        4 => value & 0xffff_ffff,
+        _ => value,
+    }
+}
+
+/// The size of a type in brackets, and what is behind them.
+fn size_of<'a, 'text>(tokens: &'a [Token<'text>]) -> Option<(u64, &'a [Token<'text>])> {
+    let end = tokens.iter().position(|token| *token == Token::Sign(")"))?;
+    let is_open = tokens.first() == Some(&Token::Sign("("));
+    let inside = tokens.get(1..end).filter(|_| is_open)?;
+    let known = inside.iter().all(|token| matches!(token, Token::Word(_)));
+    known.then(|| (cast_bytes(&tokens[..=end]) as u64, &tokens[end + 1..]))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn of(text: &str) -> Option<u64> {
+        let lookup = |name: &str| (name == "SEVEN").then_some(7);
+        value(&tokens(text)?, &lookup)
+    }
+
+    #[test]
+    fn constant_expressions_have_the_value_that_c_gives_them() {
+        for (text, expected) in [
+            ("0x10", 16),
+            ("010", 8),
+            ("1ULL << 40", 1 << 40),
+            ("(1u << 31)", 1 << 31),
+            ("2 + 3 * 4 - 1", 13),
+            ("1 | 6 & 3 ^ 1 << 2", 1 | (6 & 3) ^ (1 << 2)),
+            ("-1", u64::MAX),
+            ("-9ULL", 9_u64.wrapping_neg()),
+            ("~0", u64::MAX),
+            ("(unsigned int)-1", 0xffff_ffff),
+            ("(__force u16) ~0", 0xffff),
+            ("( gfp_t)((((1UL))) << (10))", 1 << 10),
+            ("(SEVEN) - 1", 6),
+            ("(((SEVEN)))", 7),
+            ("sizeof(u64) * 8", 64),
+            ("20 / 6 % 2", 1),
+            ("'a'", 97),
+            ("!0", 1),
+        ] {
+            assert_eq!(of(text), Some(expected), "{text}");
+        }
+    }
+
+    #[test]
+    fn what_is_no_constant_has_no_value() {
+        let deep = format!("{}1{}", "(".repeat(100), ")".repeat(100));
+        let long = "-".repeat(1_000) + "1";
+        for text in
+            ["", "SIX", "1 +", "(1", "1 / 0", "1 << 64", "1 2", "\"a\"", "REC->a", &deep, &long]
+        {
+            assert_eq!(of(text), None, "{text}");
+        }
+        assert!(tokens("\"open").is_none() && tokens("'ab'").is_none() && tokens("0xg").is_none());
+        assert!(tokens("é").is_none());
+    }
+}

@@ -1,0 +1,329 @@
+//! Format files of tracefs (Documentation/trace/events.rst): what is where in an event's record.
+//!
+//! ```text
+//! name: sched_wakeup
+//! ID: 310
+//! format:
+//! →field:unsigned short common_type;→offset:0;→size:2;→signed:0;
+//! …
+//!
+//! →field:char comm[16];→offset:8;→size:16;→signed:0;
+//! …
+//!
+//! print fmt: "comm=%s …", REC->comm, …
+//! ```
+//!
+//! Strict: what has another shape is refused, and where. The exception is the print format, which
+//! is C ([`super::print`]): what is not understood of that costs a field its names, nothing else.
+
+use std::fmt;
+use std::sync::Arc;
+
+use trackway_schema::Scalar;
+
+use super::ctype;
+use super::model::{Field, Kind, Location, Meaning, Symbols};
+use super::print;
+
+/// Longest format, in bytes. (Linux 6.18: 5.5 KB.)
+pub const FORMAT_BYTES_MAX: usize = 256 << 10;
+/// Most fields, common ones included. (Linux 6.18: 24.)
+const FIELDS_MAX: usize = 256;
+/// Where a record ends at last: the ring buffer's sub-buffers are not longer.
+const RECORD_BYTES_MAX: u32 = 64 << 10;
+/// Most dimensions of an array.
+const DIMENSIONS_MAX: usize = 4;
+
+/// What names in formats mean, as BTF knows it.
+pub trait Names {
+    /// The value of an enumerator.
+    fn enumerator(&self, name: &str) -> Option<u64>;
+    /// The values of an enumeration, by its tag.
+    fn enumeration(&self, tag: &str) -> Option<Arc<Symbols>>;
+    /// The integer that a type is.
+    fn integer(&self, type_name: &str) -> Option<Scalar>;
+}
+
+/// Nobody knows.
+#[derive(Debug, Clone, Copy)]
+pub struct NoNames;
+
+impl Names for NoNames {
+    fn enumerator(&self, _: &str) -> Option<u64> {
+        None
+    }
+
+    fn enumeration(&self, _: &str) -> Option<Arc<Symbols>> {
+        None
+    }
+
+    fn integer(&self, _: &str) -> Option<Scalar> {
+        None
+    }
+}
+
+/// What a format says.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Format<'text> {
+    /// The event's name.
+    pub name: &'text str,
+    /// Its number.
+    pub id: u16,
+    /// Fields that all events have.
+    pub common: Vec<Field>,
+    /// Its own.
+    pub fields: Vec<Field>,
+    /// How the kernel would print it: C, unread.
+    pub print: &'text str,
+}
+
+/// Why a text is no format.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct FormatError {
+    /// The line, from 1 on.
+    pub line: usize,
+    /// What is wrong there.
+    pub what: &'static str,
+}
+
+impl fmt::Display for FormatError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "line {}: {}", self.line, self.what)
+    }
+}
+
+impl std::error::Error for FormatError {}
+
+/// Reads a format.
+///
+/// # Errors
+///
+/// If it is none, or longer than any should be.
+pub fn parse<'text>(text: &'text str, names: &dyn Names) -> Result<Format<'text>, FormatError> {
+    let at = |line: usize, what| FormatError { line, what };
+    if text.len() > FORMAT_BYTES_MAX {
+        return Err(at(1, "longer than formats are"));
+    }
+    let (head, print) = text.split_once("\nprint fmt:").unwrap_or((text, ""));
+    let mut lines = (1..).zip(head.lines());
+    let mut heading = |prefix: &str, what| {
+        let (line, text) = lines.next().unwrap_or((1, ""));
+        text.strip_prefix(prefix).ok_or(at(line, what))
+    };
+    let name = heading("name: ", "'name: ' is expected")?;
+    if !is_name(name) {
+        return Err(at(1, "not a name"));
+    }
+    let id = heading("ID: ", "'ID: ' is expected")?;
+    let id = id.parse().map_err(|_| at(2, "the ID is not a number of 16 bits"))?;
+    heading("format:", "'format:' is expected")?;
+    let (mut common, mut fields) = (Vec::new(), Vec::new());
+    for (line, text) in lines {
+        if text.is_empty() {
+            continue;
+        }
+        let field = field(text, names).map_err(|what| at(line, what))?;
+        if common.len() + fields.len() == FIELDS_MAX {
+            return Err(at(line, "more fields than events have"));
+        }
+        let is_common = fields.is_empty() && field.name.starts_with("common_");
+        if is_common { common.push(field) } else { fields.push(field) }
+    }
+    let print = print.trim();
+    print::interpret(print, &mut fields, names);
+    Ok(Format { name, id, common, fields, print })
+}
+
+/// Whether it is a name of C.
+fn is_name(text: &str) -> bool {
+    let is_word = |c: char| c.is_ascii_alphanumeric() || c == '_';
+    !text.is_empty()
+        && text.len() <= 128
+        && text.chars().all(is_word)
+        && !text.starts_with(|c: char| c.is_ascii_digit())
+}
+
+fn field(line: &str, names: &dyn Names) -> Result<Field, &'static str> {
+    let line = line.strip_prefix("\tfield:").ok_or("a field is expected")?;
+    let mut parts = line.split(';');
+    let declaration = parts.next().unwrap_or_default();
+    let mut number = |prefix: &str| {
+        let digits = parts.next()?.strip_prefix('\t')?.strip_prefix(prefix)?;
+        // Some formats have a sign where there can be none.
+        digits.parse::<u32>().ok()
+    };
+    let offset = number("offset:").ok_or("no offset")?;
+    let size = number("size:").ok_or("no size")?;
+    let is_signed = match number("signed:") {
+        Some(signed @ 0..=1) => signed == 1,
+        _ => return Err("neither signed nor unsigned"),
+    };
+    if parts.next() != Some("") || parts.next().is_some() {
+        return Err("something behind the field");
+    }
+    if offset.checked_add(size).is_none_or(|end| end > RECORD_BYTES_MAX) {
+        return Err("beyond the end of any record");
+    }
+    let declaration = Declaration::of(declaration)?;
+    let kind = declaration.kind(size, is_signed, names)?;
+    Ok(Field {
+        name: declaration.name.to_owned(),
+        type_text: declaration.type_text(),
+        meaning: meaning(&declaration, kind, names),
+        kind,
+        offset,
+        size,
+        argument: None,
+        behind: None,
+    })
+}
+
+/// A declaration, taken apart.
+struct Declaration<'text> {
+    name: &'text str,
+    /// Of one element, if there are several.
+    element: &'text str,
+    /// In brackets behind the name.
+    dimensions: Vec<&'text str>,
+    location: Option<Location>,
+}
+
+impl<'text> Declaration<'text> {
+    fn of(text: &'text str) -> Result<Self, &'static str> {
+        let (mut rest, mut dimensions) = (text.trim(), Vec::new());
+        while let Some(open) = rest.strip_suffix(']') {
+            let (before, dimension) = open.rsplit_once('[').ok_or("a bracket too many")?;
+            if dimensions.len() == DIMENSIONS_MAX {
+                return Err("an array of more dimensions than arrays have");
+            }
+            dimensions.insert(0, dimension.trim());
+            rest = before.trim_end();
+        }
+        let split = rest.rfind([' ', '*', '\t', ']']).ok_or("a type and a name are expected")?;
+        let (element, name) = rest.split_at(split + 1);
+        if !is_name(name) {
+            return Err("not a name");
+        }
+        let mut element = element.trim();
+        let locations = [("__data_loc ", Location::Absolute), ("__rel_loc ", Location::Relative)];
+        let mut location = None;
+        for (prefix, of_prefix) in locations {
+            if let Some(behind) = element.strip_prefix(prefix) {
+                (element, location) = (behind.trim(), Some(of_prefix));
+            }
+        }
+        if location.is_some() {
+            element = element.strip_suffix("[]").unwrap_or(element).trim_end();
+        }
+        if element.is_empty() || element.len() > 256 {
+            return Err("no type");
+        }
+        Ok(Self { name, element, dimensions, location })
+    }
+
+    /// As C would write it, without the name.
+    fn type_text(&self) -> String {
+        let mut text = self.element.to_owned();
+        if self.location.is_some() {
+            text.push_str("[]");
+        }
+        for dimension in &self.dimensions {
+            text.push_str(&format!("[{dimension}]"));
+        }
+        text
+    }
+
+    fn scalar(&self, names: &dyn Names) -> Option<Scalar> {
+        match self.element.contains('*') {
+            true => Some(Scalar::U64),
+            false => ctype::integer(self.element).or_else(|| names.integer(self.element)),
+        }
+    }
+
+    fn kind(&self, size: u32, is_signed: bool, names: &dyn Names) -> Result<Kind, &'static str> {
+        let is_char = matches!(self.element, "char" | "const char");
+        if let Some(location) = self.location {
+            return match self.element {
+                _ if size != 4 || !self.dimensions.is_empty() => Err("a place is 4 bytes"),
+                _ if is_char => Ok(Kind::DynamicText(location)),
+                element if element.contains("cpumask") => Ok(Kind::Bitmask(location)),
+                // Of what nobody knows: bytes.
+                _ => Ok(Kind::Dynamic(self.scalar(names).unwrap_or(Scalar::U8), location)),
+            };
+        }
+        if self.dimensions.is_empty() {
+            let scalar = ctype::sized(size, is_signed);
+            return match scalar {
+                Some(_) if ctype::is_aggregate(self.element) => Ok(Kind::Bytes(size)),
+                Some(Scalar::U8) if self.scalar(names) == Some(Scalar::Bool) => {
+                    Ok(Kind::Integer(Scalar::Bool))
+                }
+                Some(scalar) => Ok(Kind::Integer(scalar)),
+                None if size == 0 => Err("a field without bytes"),
+                None => Ok(Kind::Bytes(size)),
+            };
+        }
+        self.array(size, is_signed, names)
+    }
+
+    fn array(&self, size: u32, is_signed: bool, names: &dyn Names) -> Result<Kind, &'static str> {
+        let is_char = matches!(self.element, "char" | "const char");
+        if size == 0 {
+            return match self.scalar(names) {
+                _ if is_char => Ok(Kind::TrailingText),
+                Some(scalar) => Ok(Kind::Trailing(scalar)),
+                None => Ok(Kind::Trailing(Scalar::U8)),
+            };
+        }
+        if is_char {
+            return Ok(Kind::Text(size));
+        }
+        // A dimension may be the name of a constant.
+        let counts = self.dimensions.iter().map(|dimension| dimension.parse::<u32>().ok());
+        let count = counts.product::<Option<u32>>().filter(|&count| count > 0);
+        let of_count = count
+            .filter(|count| size.is_multiple_of(*count))
+            .and_then(|count| ctype::sized(size / count, is_signed));
+        let of_name = || {
+            let bytes = self.scalar(names)?.size_bytes() as u32;
+            ctype::sized(bytes, is_signed).filter(|_| size.is_multiple_of(bytes))
+        };
+        match of_count.or_else(of_name) {
+            Some(scalar) if !ctype::is_aggregate(self.element) => {
+                Ok(Kind::Array(scalar, size / scalar.size_bytes() as u32))
+            }
+            _ => Ok(Kind::Bytes(size)),
+        }
+    }
+}
+
+/// What the type alone says of how a field is shown.
+fn meaning(declaration: &Declaration<'_>, kind: Kind, names: &dyn Names) -> Meaning {
+    if !matches!(kind, Kind::Integer(_)) {
+        return Meaning::Plain;
+    }
+    let element = declaration.element.trim_start_matches("const ").trim();
+    match element {
+        _ if element.contains('*') => Meaning::Address,
+        "dev_t" => Meaning::Device,
+        "umode_t" => Meaning::Mode,
+        _ => {
+            let tag = element.strip_prefix("enum ").map(str::trim);
+            let symbols = tag.and_then(|tag| names.enumeration(tag));
+            let symbols = symbols.map(|symbols| cut(symbols, kind));
+            symbols.map_or(Meaning::Plain, Meaning::Symbols)
+        }
+    }
+}
+
+/// Names of values that are kept in fewer bits than the enumeration has.
+fn cut(symbols: Arc<Symbols>, kind: Kind) -> Arc<Symbols> {
+    let Kind::Integer(scalar) = kind else { return symbols };
+    let bits = ctype::value_mask(scalar);
+    if symbols.iter().all(|symbol| symbol.value <= bits) {
+        return symbols;
+    }
+    let mut symbols = Arc::unwrap_or_clone(symbols);
+    symbols.choices.iter_mut().for_each(|symbol| symbol.value &= bits);
+    Arc::new(symbols)
+}

@@ -1,0 +1,133 @@
+//! What LTTng calls kernel events and their fields, where the kernel has another name for them:
+//! analyses know those (Trace Compass's, lttng-analyses).
+//!
+//! Source: lttng-modules 2.15, `include/instrumentation/events`: its convention is
+//! `SUBSYSTEM_EVENT`, with exceptions. Names only; what a field of another meaning is called does
+//! not concern us.
+
+use std::borrow::Cow;
+
+/// Subsystems whose events have the subsystem in front, if it is not there yet.
+const PREFIXED: [&str; 8] =
+    ["btrfs", "irq", "kmem", "net", "power", "printk", "timer", "writeback"];
+
+/// Events of kvm that have `x86` in their names, without `kvm_`.
+const KVM_X86: [&str; 27] = [
+    "apic",
+    "apic_accept_irq",
+    "apic_ipi",
+    "cpuid",
+    "cr",
+    "emulate_insn",
+    "entry",
+    "eoi",
+    "exit",
+    "hv_hypercall",
+    "hypercall",
+    "inj_exception",
+    "inj_virq",
+    "invlpga",
+    "msr",
+    "nested_intercepts",
+    "nested_intr_vmexit",
+    "nested_vmexit",
+    "nested_vmexit_inject",
+    "page_fault",
+    "pic_set_irq",
+    "pio",
+    "pv_eoi",
+    "skinit",
+    "track_tsc",
+    "update_master_clock",
+    "write_tsc_offset",
+];
+
+/// Fields of `sched`: what the kernel calls a process id is a thread's.
+const SCHED_FIELDS: [(&str, &str); 6] = [
+    ("pid", "tid"),
+    ("prev_pid", "prev_tid"),
+    ("next_pid", "next_tid"),
+    ("old_pid", "old_tid"),
+    ("parent_pid", "parent_tid"),
+    ("child_pid", "child_tid"),
+];
+
+/// What LTTng calls an event.
+pub(crate) fn event_name<'a>(subsystem: &str, name: &'a str) -> Cow<'a, str> {
+    let with = |prefix: &str, rest: &str| Cow::Owned(format!("{prefix}{rest}"));
+    let behind = |prefix: &str| name.strip_prefix(prefix);
+    match (subsystem, name) {
+        ("skb", "consume_skb") => "skb_consume".into(),
+        ("skb", "kfree_skb") => "skb_kfree".into(),
+        ("writeback", "folio_wait_writeback") => "writeback_folio_wait".into(),
+        ("kvm", "vcpu_match_mmio") => "kvm_x86_vcpu_match_mmio".into(),
+        ("syscalls", _) => match (behind("sys_enter_"), behind("sys_exit_")) {
+            (Some(call), _) => with("syscall_entry_", call),
+            (_, Some(call)) => with("syscall_exit_", call),
+            _ => name.into(),
+        },
+        ("irq_vectors", _) if name.ends_with("_entry") || name.ends_with("_exit") => {
+            with("x86_irq_vectors_", name.strip_prefix("x86_platform_").unwrap_or(name))
+        }
+        ("exceptions", _) => with("x86_exceptions_", name),
+        ("kvmmmu", "fast_page_fault" | "handle_mmio_page_fault" | "mark_mmio_spte") => {
+            with("kvm_mmu_", name)
+        }
+        ("kvm", _) => match behind("kvm_").filter(|event| KVM_X86.contains(event)) {
+            Some(event) => with("kvm_x86_", event),
+            None => name.into(),
+        },
+        ("net", _) if name.starts_with("netif_") => with("net_if_", &name["netif_".len()..]),
+        ("compaction", _) => behind("mm_").unwrap_or(name).into(),
+        ("vmscan", _) => match behind("mm_shrink_slab_") {
+            Some(event) => with("mm_vmscan_shrink_slab_", event),
+            None => name.into(),
+        },
+        _ if PREFIXED.contains(&subsystem) => {
+            let has_it = behind(subsystem).is_some_and(|rest| rest.starts_with('_'));
+            if has_it { name.into() } else { Cow::Owned(format!("{subsystem}_{name}")) }
+        }
+        _ => name.into(),
+    }
+}
+
+/// What LTTng calls a field of an event.
+pub(crate) fn field_name<'a>(subsystem: &str, _event: &str, field: &'a str) -> &'a str {
+    let renamed = SCHED_FIELDS.iter().filter(|_| subsystem == "sched");
+    renamed.into_iter().find(|(of, _)| *of == field).map_or(field, |(_, name)| name)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn events_that_analyses_look_for_have_the_names_that_they_look_for() {
+        for (subsystem, name, expected) in [
+            ("sched", "sched_switch", "sched_switch"),
+            ("irq", "irq_handler_entry", "irq_handler_entry"),
+            ("irq", "softirq_raise", "irq_softirq_raise"),
+            ("timer", "hrtimer_expire_entry", "timer_hrtimer_expire_entry"),
+            ("timer", "timer_start", "timer_start"),
+            ("power", "cpu_frequency", "power_cpu_frequency"),
+            ("kmem", "mm_page_alloc", "kmem_mm_page_alloc"),
+            ("kmem", "kmem_cache_alloc", "kmem_cache_alloc"),
+            ("net", "net_dev_queue", "net_dev_queue"),
+            ("net", "netif_receive_skb", "net_if_receive_skb"),
+            ("block", "block_rq_issue", "block_rq_issue"),
+            ("syscalls", "sys_enter_futex", "syscall_entry_futex"),
+            ("syscalls", "sys_exit_futex", "syscall_exit_futex"),
+            ("irq_vectors", "reschedule_entry", "x86_irq_vectors_reschedule_entry"),
+            ("irq_vectors", "x86_platform_ipi_exit", "x86_irq_vectors_ipi_exit"),
+            ("irq_vectors", "vector_alloc", "vector_alloc"),
+            ("kvm", "kvm_entry", "kvm_x86_entry"),
+            ("kvm", "kvm_mmio", "kvm_mmio"),
+            ("compaction", "mm_compaction_migratepages", "compaction_migratepages"),
+            ("ext4", "ext4_da_write_begin", "ext4_da_write_begin"),
+        ] {
+            assert_eq!(event_name(subsystem, name), expected);
+        }
+        assert_eq!(field_name("sched", "sched_switch", "prev_pid"), "prev_tid");
+        assert_eq!(field_name("signal", "signal_deliver", "pid"), "pid");
+    }
+}

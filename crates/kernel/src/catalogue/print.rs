@@ -1,0 +1,265 @@
+//! How the kernel prints an event, as far as that says what its fields mean: names of values
+//! (`__print_symbolic`, `__print_flags`) and conversions (`%x`, `%pS`, `%pI4`).
+//!
+//! The text is C, a format string and arguments for it, in which macros have been expanded. Only
+//! what is said of a field itself counts (in brackets, cast, or masked); what is computed from
+//! fields is not theirs.
+
+use std::borrow::Cow;
+use std::sync::Arc;
+
+use super::expression::{Token, cast, tokens, value};
+use super::format::Names;
+use super::model::{Field, Kind, Meaning, Symbol, Symbols};
+
+/// Most tables of names in one text.
+const TABLES_MAX: usize = 64;
+/// Most names in one table.
+const SYMBOLS_MAX: usize = 1024;
+/// Longest name of a value, in bytes.
+const NAME_BYTES_MAX: usize = 256;
+/// Most brackets and casts around a field.
+const WRAPS_MAX: usize = 16;
+
+/// Says in `fields` what `text` knows of them.
+pub(crate) fn interpret(text: &str, fields: &mut [Field], names: &dyn Names) {
+    let Some(all) = tokens(text) else { return };
+    let mut arguments = split(&all, ",");
+    let Some(format) = arguments.next() else { return };
+    let pieces = format.iter().filter_map(|token| match token {
+        Token::Quoted(piece) => Some(*piece),
+        _ => None,
+    });
+    let format: String = pieces.collect();
+    for (conversion, argument) in conversions(&format).zip(arguments) {
+        let Some(name) = conversion.and_then(|_| field_of(argument)) else { continue };
+        let Some(field) = fields.iter_mut().find(|field| field.name == name) else { continue };
+        convert(field, conversion.unwrap_or_default());
+    }
+    let mut tables: Vec<(usize, Symbols)> = Vec::new();
+    for (is_flags, call) in calls(&all).take(TABLES_MAX) {
+        if let Some(table) = table(is_flags, call, fields, names) {
+            tables.push(table);
+        }
+    }
+    for (index, symbols) in &tables {
+        // Of a field that has different names for different purposes, none is taken.
+        let is_sole = tables.iter().all(|(other, of)| other != index || of == symbols);
+        if is_sole {
+            fields[*index].meaning = Meaning::Symbols(Arc::new(symbols.clone()));
+        }
+    }
+    for field in fields {
+        bitmask(field, &all);
+    }
+}
+
+/// Sets of bits are declared as words; only how they are printed tells.
+fn bitmask(field: &mut Field, all: &[Token<'_>]) {
+    let Kind::Dynamic(_, location) = field.kind else { return };
+    let is_bits = all.windows(3).any(|window| {
+        matches!(window, [Token::Word("__get_bitmask" | "__get_cpumask"), _, Token::Word(name)]
+            if *name == field.name)
+    });
+    if is_bits {
+        field.kind = Kind::Bitmask(location);
+    }
+}
+
+/// Parts between signs that no brackets are around.
+fn split<'a, 'text>(
+    tokens: &'a [Token<'text>],
+    sign: &'static str,
+) -> impl Iterator<Item = &'a [Token<'text>]> {
+    let mut depth = 0_usize;
+    tokens.split(move |token| {
+        match token {
+            Token::Sign("(" | "{" | "[") => depth += 1,
+            Token::Sign(")" | "}" | "]") => depth = depth.saturating_sub(1),
+            _ => {}
+        }
+        depth == 0 && *token == Token::Sign(sign)
+    })
+}
+
+/// The conversions of a format string, one for each argument: `None` for a width.
+fn conversions(format: &str) -> impl Iterator<Item = Option<&str>> {
+    let mut rest = format;
+    let mut open: Option<usize> = None;
+    std::iter::from_fn(move || {
+        loop {
+            let Some(at) = open else {
+                let percent = rest.find('%')?;
+                rest = &rest[percent + 1..];
+                if let Some(behind) = rest.strip_prefix('%') {
+                    rest = behind;
+                } else {
+                    open = Some(0);
+                }
+                continue;
+            };
+            let byte = *rest.as_bytes().get(at)?;
+            match byte {
+                b'*' => {
+                    open = Some(at + 1);
+                    return Some(None);
+                }
+                b'-'
+                | b'+'
+                | b' '
+                | b'#'
+                | b'.'
+                | b'0'..=b'9'
+                | b'l'
+                | b'h'
+                | b'z'
+                | b't'
+                | b'j'
+                | b'L'
+                | b'q' => open = Some(at + 1),
+                _ if byte.is_ascii() => {
+                    let tail = &rest[at..];
+                    let is_pointer = byte == b'p';
+                    let more = tail.bytes().skip(1).take_while(u8::is_ascii_alphanumeric);
+                    let length = 1 + if is_pointer { more.count() } else { 0 };
+                    rest = &tail[length..];
+                    open = None;
+                    return Some(Some(&tail[..length]));
+                }
+                _ => return None,
+            }
+        }
+    })
+}
+
+fn convert(field: &mut Field, conversion: &str) {
+    let is_integer = matches!(field.kind, Kind::Integer(_));
+    let is_address = field.meaning == Meaning::Address;
+    let meaning = match conversion.as_bytes() {
+        [b'x' | b'X'] if field.meaning == Meaning::Plain => Meaning::Hexadecimal,
+        [b'o'] if is_integer && field.meaning == Meaning::Plain => Meaning::Octal,
+        [b's'] if is_address => Meaning::KernelText,
+        [b'p', b'S' | b's' | b'F' | b'f' | b'B', ..] if is_integer => Meaning::Code,
+        [b'p', b'U', ..] if field.size == 16 => Meaning::Uuid,
+        [b'p', b'M' | b'm', ..] if field.size == 6 => Meaning::Mac,
+        [b'p', b'I' | b'i', ..] if matches!(field.size, 4 | 16 | 28) && !is_integer => {
+            Meaning::Internet
+        }
+        [b'p'] | [b'p', b'K' | b'x'] if is_integer => Meaning::Address,
+        _ => return,
+    };
+    field.meaning = meaning;
+}
+
+/// The field that an expression is, whatever is around it.
+fn field_of<'text>(tokens: &[Token<'text>]) -> Option<&'text str> {
+    match unwrapped(tokens) {
+        [Token::Word("REC"), Token::Sign("->"), Token::Word(name)] => Some(name),
+        _ => None,
+    }
+}
+
+/// Without brackets and casts around it.
+fn unwrapped<'a, 'text>(mut tokens: &'a [Token<'text>]) -> &'a [Token<'text>] {
+    for _ in 0..WRAPS_MAX {
+        let Some((Token::Sign("(" | "&"), rest)) = tokens.split_first() else { break };
+        tokens = match (tokens[0], cast(tokens)) {
+            (Token::Sign("&"), _) => rest,
+            (_, Some(length)) => &tokens[length..],
+            _ if closing(tokens) == Some(tokens.len() - 1) => &rest[..rest.len() - 1],
+            _ => break,
+        };
+    }
+    tokens
+}
+
+/// Where the bracket that opens first is closed.
+fn closing(tokens: &[Token<'_>]) -> Option<usize> {
+    let mut depth = 0_usize;
+    tokens.iter().position(|token| {
+        match token {
+            Token::Sign("(" | "{" | "[") => depth += 1,
+            Token::Sign(")" | "}" | "]") => depth = depth.saturating_sub(1),
+            _ => {}
+        }
+        depth == 0
+    })
+}
+
+/// Calls of what prints names, as what is in their brackets; whether flags are meant.
+fn calls<'a, 'text>(all: &'a [Token<'text>]) -> impl Iterator<Item = (bool, &'a [Token<'text>])> {
+    all.iter().enumerate().filter_map(|(at, token)| {
+        let is_flags = match token {
+            Token::Word("__print_flags" | "__print_flags_u64") => true,
+            Token::Word("__print_symbolic" | "__print_symbolic_u64") => false,
+            _ => return None,
+        };
+        let call = &all[at + 1..];
+        let is_open = call.first() == Some(&Token::Sign("("));
+        let end = closing(call).filter(|_| is_open)?;
+        Some((is_flags, &call[1..end]))
+    })
+}
+
+/// The field that a call is about, by its index, and the names that it has.
+fn table(
+    is_flags: bool,
+    call: &[Token<'_>],
+    fields: &[Field],
+    names: &dyn Names,
+) -> Option<(usize, Symbols)> {
+    let mut parts = split(call, ",");
+    let lookup = |name: &str| names.enumerator(name);
+    let Bits { name, mask, shift } = bits(parts.next()?, &lookup)?;
+    let index = fields.iter().position(|field| field.name == name)?;
+    let Kind::Integer(scalar) = fields[index].kind else { return None };
+    let all_bits = mask & super::ctype::value_mask(scalar);
+    if is_flags {
+        // What goes between the names.
+        parts.next();
+    }
+    let symbols = parts.take(SYMBOLS_MAX).filter_map(|entry| {
+        let (first, rest) = entry.split_first()?;
+        let (last, inside) = rest.split_last()?;
+        let is_entry = (first, last) == (&Token::Sign("{"), &Token::Sign("}"));
+        let mut parts = split(inside, ",").filter(|_| is_entry);
+        let value = value(parts.next()?, &lookup)?;
+        let Some([Token::Quoted(name)]) = parts.next() else { return None };
+        let name = name.get(..NAME_BYTES_MAX).unwrap_or(name);
+        Some(Symbol { value: value << shift & all_bits, name: Cow::Owned(name.to_owned()) })
+    });
+    let symbols: Vec<Symbol> = symbols.collect();
+    let symbols = match is_flags {
+        _ if symbols.is_empty() => return None,
+        true => Symbols { choice_mask: 0, choices: Vec::new(), flags: symbols },
+        false => Symbols { choice_mask: all_bits, choices: symbols, flags: Vec::new() },
+    };
+    Some((index, symbols))
+}
+
+/// The bits of a field that an expression is.
+struct Bits<'text> {
+    name: &'text str,
+    /// Which, in the field.
+    mask: u64,
+    /// How far to the right they are shifted.
+    shift: u32,
+}
+
+/// `field`, `field & mask`, `field >> shift` or `field >> shift & mask`, whatever is around it.
+fn bits<'text>(
+    tokens: &[Token<'text>],
+    lookup: &dyn Fn(&str) -> Option<u64>,
+) -> Option<Bits<'text>> {
+    let mut parts = split(unwrapped(tokens), "&");
+    let (left, right) = (unwrapped(parts.next()?), parts.next());
+    let mask = right.map_or(Some(u64::MAX), |right| value(right, lookup))?;
+    let is_whole = parts.next().is_none();
+    let mut parts = split(left, ">>");
+    let (of, by) = (parts.next()?, parts.next());
+    let shift = by.map_or(Some(0), |by| value(by, lookup))?;
+    let shift = u32::try_from(shift).ok().filter(|&shift| shift < 64)?;
+    let is_whole = is_whole && parts.next().is_none();
+    let name = field_of(of).filter(|_| is_whole)?;
+    Some(Bits { name, mask: mask << shift, shift })
+}

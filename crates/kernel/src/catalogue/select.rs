@@ -1,0 +1,217 @@
+//! Which events are meant: `sched_*,syscalls,block:*rq*,!sched_stat_*`.
+//!
+//! A pattern without a colon is for the name of an event, LTTng's name of it, or a subsystem; with
+//! one, for subsystem and name. Of system calls the call's own name serves too: `syscalls:openat`
+//! is both sides of it.
+
+use trackway_schema::glob_matches;
+
+use super::EventName;
+use super::error::CatalogueError;
+
+/// Longest pattern that is compared with names to find out what was meant.
+const WORD_BYTES_MAX: usize = 64;
+
+/// Patterns of events' names, as they were typed.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Selection {
+    included: Vec<String>,
+    excluded: Vec<String>,
+}
+
+impl Selection {
+    /// Takes lists of patterns, with commas between them.
+    ///
+    /// # Errors
+    ///
+    /// If one is empty, or could not be part of any name.
+    pub fn new<S: AsRef<str>>(lists: &[S]) -> Result<Self, CatalogueError> {
+        let mut selection = Self::default();
+        for pattern in lists.iter().flat_map(|list| list.as_ref().split(',')) {
+            let pattern = pattern.trim();
+            let (into, bare) = match pattern.strip_prefix('!') {
+                Some(bare) => (&mut selection.excluded, bare),
+                None => (&mut selection.included, pattern),
+            };
+            let may_be = |c: char| c.is_ascii_alphanumeric() || "_*:".contains(c);
+            let has_parts = bare.split(':').all(|part| !part.is_empty());
+            if !has_parts || !bare.chars().all(may_be) || bare.matches(':').count() > 1 {
+                return Err(CatalogueError::Pattern(pattern.to_owned()));
+            }
+            into.push(bare.to_owned());
+        }
+        Ok(selection)
+    }
+
+    /// Whether an event is meant. If only some are excluded, all others are.
+    pub fn takes(&self, event: &EventName) -> bool {
+        let any = |patterns: &[String]| patterns.iter().any(|pattern| matches(pattern, event));
+        (self.included.is_empty() || any(&self.included)) && !any(&self.excluded)
+    }
+
+    /// Of `all` the events that are meant.
+    ///
+    /// # Errors
+    ///
+    /// If a pattern is for none of them.
+    pub fn of<'all>(&self, all: &'all [EventName]) -> Result<Vec<&'all EventName>, CatalogueError> {
+        for pattern in &self.included {
+            if !all.iter().any(|event| matches(pattern, event)) {
+                let meant = meant(pattern, all);
+                return Err(CatalogueError::NoEvent(pattern.clone(), meant));
+            }
+        }
+        Ok(all.iter().filter(|event| self.takes(event)).collect())
+    }
+}
+
+fn matches(pattern: &str, event: &EventName) -> bool {
+    let glob = |pattern: &str, name: &str| glob_matches(pattern.as_bytes(), name.as_bytes());
+    let named = |pattern: &str| {
+        glob(pattern, &event.name)
+            || glob(pattern, &super::lttng::event_name(&event.subsystem, &event.name))
+    };
+    match pattern.split_once(':') {
+        Some((subsystem, name)) => {
+            let call = event.call().map(|(call, _)| call);
+            glob(subsystem, &event.subsystem)
+                && (named(name) || call.is_some_and(|call| glob(name, call)))
+        }
+        None => glob(pattern, &event.subsystem) || named(pattern),
+    }
+}
+
+/// What somebody may have meant by a pattern that matches nothing.
+fn meant(pattern: &str, all: &[EventName]) -> Option<String> {
+    let is_there = |pattern: &String| all.iter().any(|event| matches(pattern, event));
+    if let Some((subsystem, name)) = pattern.split_once(':') {
+        let of_it =
+            |event: &&EventName| glob_matches(subsystem.as_bytes(), event.subsystem.as_bytes());
+        let (word, tail) = stem(name);
+        let inside = all.iter().filter(of_it).flat_map(|event| candidates(&event.name, tail));
+        if let Some(name) = nearest(word, inside) {
+            return Some(format!("{subsystem}:{name}{tail}")).filter(is_there);
+        }
+        let subsystems = all.iter().map(|event| event.subsystem.as_str());
+        let subsystem = nearest(subsystem, subsystems)?;
+        return Some(format!("{subsystem}:{name}")).filter(is_there);
+    }
+    let (word, tail) = stem(pattern);
+    let subsystems = all.iter().map(|event| event.subsystem.as_str());
+    let subsystems = subsystems.filter(|_| tail.is_empty());
+    let names = all.iter().flat_map(|event| candidates(&event.name, tail));
+    let near = nearest(word, subsystems.chain(names)).map(|name| format!("{name}{tail}"));
+    // Perhaps a part of a name.
+    let part = || Some(format!("*{}*", pattern.trim_matches('*'))).filter(is_there);
+    near.filter(is_there).or_else(part)
+}
+
+/// What is in front of the first asterisk, and the rest.
+fn stem(pattern: &str) -> (&str, &str) {
+    pattern.split_at(pattern.find('*').unwrap_or(pattern.len()))
+}
+
+/// What of a name a pattern with this tail may have in front of it.
+fn candidates<'name>(name: &'name str, tail: &str) -> impl Iterator<Item = &'name str> {
+    let is_glob = !tail.is_empty();
+    let ends = name.match_indices('_').map(|(at, _)| at + 1).filter(move |_| is_glob);
+    ends.chain([name.len()]).map(|end| &name[..end])
+}
+
+/// The word that is nearest, if one is near enough to have been meant.
+fn nearest<'words>(word: &str, words: impl Iterator<Item = &'words str>) -> Option<&'words str> {
+    if word.len() < 3 || word.len() > WORD_BYTES_MAX {
+        return None;
+    }
+    let most = (word.len() / 3).clamp(1, 3);
+    let near = words.filter(|other| other.len().abs_diff(word.len()) <= most);
+    let near = near.map(|other| (distance(word.as_bytes(), other.as_bytes()), other));
+    near.filter(|(distance, _)| *distance <= most)
+        .min_by_key(|(distance, _)| *distance)
+        .map(|n| n.1)
+}
+
+/// How many letters must be changed, added, left out, or swapped with the next one, to make one
+/// word of the other (optimal string alignment).
+fn distance(a: &[u8], b: &[u8]) -> usize {
+    let mut before: Vec<usize> = Vec::new();
+    let mut above: Vec<usize> = (0..=b.len()).collect();
+    for (i, &of_a) in a.iter().enumerate() {
+        let mut row = vec![i + 1];
+        for (j, &of_b) in b.iter().enumerate() {
+            let changed = above[j] + usize::from(of_a != of_b);
+            let mut least = changed.min(above[j + 1] + 1).min(row[j] + 1);
+            if i > 0 && j > 0 && of_a == b[j - 1] && a[i - 1] == of_b {
+                least = least.min(before[j - 1] + 1);
+            }
+            row.push(least);
+        }
+        (before, above) = (above, row);
+    }
+    above.last().copied().unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn names() -> Vec<EventName> {
+        [
+            "sched:sched_switch",
+            "sched:sched_stat_wait",
+            "irq:softirq_entry",
+            "irq:irq_handler_entry",
+            "kmem:mm_page_alloc",
+            "syscalls:sys_enter_openat",
+            "syscalls:sys_exit_openat",
+            "syscalls:sys_enter_read",
+        ]
+        .map(|name| name.parse().expect("a name"))
+        .into()
+    }
+
+    fn select(patterns: &[&str]) -> Result<Vec<String>, String> {
+        let all = names();
+        let selection = Selection::new(patterns).map_err(|error| error.to_string())?;
+        let chosen = selection.of(&all).map_err(|error| error.to_string())?;
+        Ok(chosen.into_iter().map(|event| event.name.clone()).collect())
+    }
+
+    #[test]
+    fn events_are_chosen_by_any_of_their_names() {
+        let chosen = |patterns: &[&str]| select(patterns).expect("patterns").join(" ");
+        assert_eq!(chosen(&[]).split(' ').count(), 8);
+        assert_eq!(chosen(&["sched_*"]), "sched_switch sched_stat_wait");
+        assert_eq!(chosen(&["sched"]), "sched_switch sched_stat_wait");
+        // By LTTng's name too.
+        assert_eq!(chosen(&["irq_*"]), "softirq_entry irq_handler_entry");
+        assert_eq!(chosen(&["kmem_*"]), "mm_page_alloc");
+        assert_eq!(chosen(&["syscall_entry_*"]), "sys_enter_openat sys_enter_read");
+        assert_eq!(chosen(&["syscalls:openat"]), "sys_enter_openat sys_exit_openat");
+        assert_eq!(chosen(&["*:*_entry"]), "softirq_entry irq_handler_entry");
+        assert_eq!(chosen(&["sched,!sched_stat_*", "!x"]), "sched_switch");
+        assert_eq!(chosen(&["!syscalls", "!irq"]), "sched_switch sched_stat_wait mm_page_alloc");
+    }
+
+    #[test]
+    fn what_is_misspelt_is_guessed() {
+        let error = |pattern: &str| select(&[pattern]).expect_err("no event");
+        let guess = |pattern: &str| {
+            let error = error(pattern);
+            assert!(error.starts_with("no kernel event matches '"), "{error}");
+            let guess = error.split("mean '").nth(1).and_then(|rest| rest.strip_suffix("'?"));
+            guess.unwrap_or_default().to_owned()
+        };
+        assert_eq!(guess("shced_*"), "sched_*");
+        assert_eq!(guess("shced"), "sched");
+        assert_eq!(guess("sched_swich"), "sched_switch");
+        assert_eq!(guess("shced:sched_switch"), "sched:sched_switch");
+        assert_eq!(guess("sched:sched_swtich"), "sched:sched_switch");
+        assert_eq!(guess("page_alloc"), "mm_page_alloc");
+        assert_eq!(guess("stat_wait*"), "*stat_wait*");
+        assert_eq!(guess("nothing_like_it"), "");
+        for wrong in ["", "a,,b", "!", "a:b:c", "sched switch", ":", "sched:", "é"] {
+            assert!(error(wrong).contains("is no pattern of kernel events"), "{wrong}");
+        }
+    }
+}

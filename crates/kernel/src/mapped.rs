@@ -1,0 +1,107 @@
+//! An array of the kernel's, mapped here: memory that its programs and this process share.
+//!
+//! It has no name: it is gone with its last descriptor, mapping and program.
+
+use std::io;
+use std::os::fd::{AsRawFd as _, OwnedFd, RawFd};
+use std::ptr::NonNull;
+use std::sync::atomic::{AtomicU32, AtomicU64};
+
+use trackway_abi::region::CONTROL_BYTES;
+use trackway_ring::{Control, Geometry, Region};
+
+use crate::bpf::{MAP_CREATE, MAP_TYPE_ARRAY, MapCreate, bpf, owned};
+
+/// The map can be mapped (include/uapi/linux/bpf.h).
+const F_MMAPABLE: u32 = 1 << 10;
+
+/// A mapped array.
+#[derive(Debug)]
+pub(crate) struct MappedArray {
+    map: OwnedFd,
+    base: NonNull<u8>,
+    bytes: usize,
+}
+
+// SAFETY: the mapping belongs to this value and stays where it is; what others write there at the
+// same time is only read and written as atomics and by raw copies.
+unsafe impl Send for MappedArray {}
+// SAFETY: as above.
+unsafe impl Sync for MappedArray {}
+
+impl MappedArray {
+    /// So many elements of so many bytes, a multiple of eight; all zero.
+    ///
+    /// # Errors
+    ///
+    /// If the kernel has no BPF, lets us have none, or has not as much memory.
+    pub(crate) fn new(element_bytes: usize, count: usize) -> io::Result<Self> {
+        let too_large = || io::Error::from(io::ErrorKind::InvalidInput);
+        let bytes = element_bytes.checked_mul(count).ok_or_else(too_large)?;
+        let mut create = MapCreate {
+            map_type: MAP_TYPE_ARRAY,
+            key_size: 4,
+            value_size: u32::try_from(element_bytes).map_err(|_| too_large())?,
+            max_entries: u32::try_from(count).map_err(|_| too_large())?,
+            map_flags: F_MMAPABLE,
+        };
+        // SAFETY: there are no addresses in it.
+        let map = owned(unsafe { bpf(MAP_CREATE, &mut create) }?);
+        let access = libc::PROT_READ | libc::PROT_WRITE;
+        let (any, fd) = (std::ptr::null_mut(), map.as_raw_fd());
+        // SAFETY: a new mapping, where the kernel finds room.
+        let base = unsafe { libc::mmap(any, bytes, access, libc::MAP_SHARED, fd, 0) };
+        if base == libc::MAP_FAILED {
+            return Err(io::Error::last_os_error());
+        }
+        let base = NonNull::new(base.cast()).ok_or(io::ErrorKind::OutOfMemory)?;
+        Ok(Self { map, base, bytes })
+    }
+
+    /// The map, for programs.
+    pub(crate) fn fd(&self) -> RawFd {
+        self.map.as_raw_fd()
+    }
+
+    /// What is at `at`, where that is aligned and there are so many bytes.
+    fn place<T>(&self, at: usize, count: usize) -> Option<NonNull<T>> {
+        let bytes = size_of::<T>().checked_mul(count)?;
+        let is_within = at.checked_add(bytes).is_some_and(|end| end <= self.bytes);
+        // SAFETY: within the mapping.
+        (is_within && at.is_multiple_of(align_of::<T>()))
+            .then(|| unsafe { self.base.add(at) }.cast())
+    }
+
+    /// The word at `at`, in bytes.
+    pub(crate) fn word(&self, at: usize) -> Option<&AtomicU64> {
+        // SAFETY: within the mapping, aligned, and an atomic.
+        self.place(at, 1).map(|place| unsafe { place.as_ref() })
+    }
+
+    /// The region whose control lines are at `at`, with its table behind them.
+    pub(crate) fn region(&self, at: usize, geometry: Geometry) -> Option<Region<'_>> {
+        let count = geometry.sub_count() as usize;
+        let control = self.place::<Control>(at, 1)?;
+        let table = self.place::<AtomicU32>(at + CONTROL_BYTES, count)?;
+        // SAFETY: within the mapping, aligned, and all of both are atomics.
+        let (control, table) = unsafe {
+            (control.as_ref(), std::slice::from_raw_parts(table.as_ptr().cast_const(), count))
+        };
+        Some(Region { control, table, geometry })
+    }
+
+    /// Copies what is at `at`; whether there is as much.
+    pub(crate) fn copy(&self, at: usize, into: &mut [u8]) -> bool {
+        let Some(from) = self.place::<u8>(at, into.len()) else { return false };
+        // SAFETY: within the mapping, from where programs may write at the same time: a raw copy.
+        unsafe { std::ptr::copy_nonoverlapping(from.as_ptr(), into.as_mut_ptr(), into.len()) };
+        true
+    }
+}
+
+impl Drop for MappedArray {
+    fn drop(&mut self) {
+        // SAFETY: our mapping; whoever looks into it borrows this value.
+        unsafe { libc::munmap(self.base.as_ptr().cast(), self.bytes) };
+    }
+}

@@ -1,0 +1,149 @@
+//! Programs on tracepoints: there as long as their descriptors are, so gone with whoever is killed.
+
+use std::io;
+use std::os::fd::{AsRawFd as _, OwnedFd};
+
+use crate::bpf::{LoadError, bpf, load_program, owned};
+
+const PROG_TYPE_TRACEPOINT: u32 = 5;
+/// Reading the kernel's memory is for programs that the GPL allows; our sources are under MIT,
+/// which it does ("Dual MIT/GPL", include/linux/license.h).
+const LICENSE: &[u8] = b"Dual MIT/GPL\0";
+/// Bytes for what the kernel's verifier says.
+const LOG_BYTES: usize = 1 << 20;
+const OBJ_GET_INFO_BY_FD: i32 = 15;
+
+/// linux/perf_event.h.
+const PERF_TYPE_TRACEPOINT: u32 = 2;
+const PERF_FLAG_FD_CLOEXEC: libc::c_ulong = 8;
+const PERF_EVENT_IOC_ENABLE: libc::c_ulong = 0x2400;
+const PERF_EVENT_IOC_SET_BPF: libc::c_ulong = 0x4004_2408;
+
+/// `struct perf_event_attr`, as long as its first version.
+#[repr(C)]
+#[derive(Default)]
+struct PerfEvent {
+    kind: u32,
+    size: u32,
+    config: u64,
+    sample_period: u64,
+    sample_type: u64,
+    read_format: u64,
+    flags: u64,
+    wakeup_events: u32,
+    breakpoint_type: u32,
+    breakpoint_address: u64,
+}
+
+/// `struct bpf_prog_info`, as far as we ask; all zero but what the kernel fills in.
+#[repr(C)]
+struct ProgramInfo {
+    words: [u64; 28],
+}
+
+/// Where `recursion_misses` is there, in words of eight bytes.
+const RECURSION_MISSES: usize = 26;
+
+#[repr(C)]
+struct GetInfo {
+    fd: u32,
+    bytes: u32,
+    info: *mut ProgramInfo,
+}
+
+/// A program that the kernel has taken, on no tracepoint yet.
+#[derive(Debug)]
+pub struct Loaded(OwnedFd);
+
+impl Loaded {
+    /// Loads a program that [`super::program::program`] made.
+    ///
+    /// # Errors
+    ///
+    /// If there is no BPF for us, or the program is refused.
+    pub fn new(program: &[u8]) -> Result<Self, LoadError> {
+        let load = |log: &mut [u8]| load_program(PROG_TYPE_TRACEPOINT, program, LICENSE, None, log);
+        match load(&mut []) {
+            Ok(program) => Ok(Self(program)),
+            Err(error) if error.raw_os_error() == Some(libc::EPERM) => {
+                Err(LoadError::Unavailable(error))
+            }
+            Err(error) => {
+                let mut log = vec![0; LOG_BYTES];
+                let _ = load(&mut log);
+                let end = log.iter().position(|&byte| byte == 0).unwrap_or(0);
+                let log = String::from_utf8_lossy(&log[..end]).into_owned();
+                Err(LoadError::Refused(error, log))
+            }
+        }
+    }
+
+    /// Attaches it to the tracepoint with this number: events are recorded from here on.
+    ///
+    /// # Errors
+    ///
+    /// If there is no perf_event_open(2) for us, or no such tracepoint.
+    pub fn attach(self, tracepoint: u16) -> io::Result<Attached> {
+        let Self(program) = self;
+        let event = open_event(tracepoint)?;
+        control(&event, PERF_EVENT_IOC_SET_BPF, program.as_raw_fd())?;
+        control(&event, PERF_EVENT_IOC_ENABLE, 0)?;
+        Ok(Attached { program, _event: event })
+    }
+}
+
+/// A program on a tracepoint.
+#[derive(Debug)]
+pub struct Attached {
+    program: OwnedFd,
+    /// What holds it there.
+    _event: OwnedFd,
+}
+
+impl Attached {
+    /// How often the kernel has passed over it, because another program was under way.
+    ///
+    /// # Errors
+    ///
+    /// If the kernel does not say.
+    pub fn missed(&self) -> io::Result<u64> {
+        let mut info = ProgramInfo { words: [0; 28] };
+        let mut get = GetInfo {
+            fd: self.program.as_raw_fd().cast_unsigned(),
+            bytes: size_of::<ProgramInfo>() as u32,
+            info: &raw mut info,
+        };
+        // SAFETY: the information has room for as many bytes as is said.
+        unsafe { bpf(OBJ_GET_INFO_BY_FD, &mut get) }?;
+        Ok(info.words[RECURSION_MISSES])
+    }
+}
+
+/// Opens a tracepoint. Of one CPU, as perf_event_open(2) wants it; a program on it runs on all.
+fn open_event(tracepoint: u16) -> io::Result<OwnedFd> {
+    let attribute = PerfEvent {
+        kind: PERF_TYPE_TRACEPOINT,
+        size: size_of::<PerfEvent>() as u32,
+        config: tracepoint.into(),
+        ..PerfEvent::default()
+    };
+    let (any_process, first_cpu, no_group) = (-1, 0, -1);
+    // SAFETY: the attribute is as long as it says.
+    let fd = unsafe {
+        libc::syscall(
+            libc::SYS_perf_event_open,
+            &raw const attribute,
+            any_process,
+            first_cpu,
+            no_group,
+            PERF_FLAG_FD_CLOEXEC,
+        )
+    };
+    if fd < 0 { Err(io::Error::last_os_error()) } else { Ok(owned(fd as i32)) }
+}
+
+fn control(event: &OwnedFd, request: libc::c_ulong, argument: i32) -> io::Result<()> {
+    // SAFETY: both requests take a number.
+    let result = unsafe { libc::ioctl(event.as_raw_fd(), request, argument) };
+    if result < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
+}

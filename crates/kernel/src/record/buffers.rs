@@ -1,0 +1,111 @@
+//! The buffers: one map of the kernel's, an element for each CPU, mapped here.
+//!
+//! The kernel's programs write it, we read it and say how far they may go; nobody else has it. It
+//! is gone when we are: nothing of it has a name.
+
+use std::io;
+use std::os::fd::RawFd;
+use std::sync::atomic::Ordering;
+
+use trackway_abi::region::PAGE_SHIFT;
+use trackway_ring::{Damage, Memory, Region};
+
+use super::layout::{BUFFERS_BYTES_MAX, LEVELS, Layout, TOO_DEEP};
+use crate::mapped::MappedArray;
+
+/// The buffers of all CPUs.
+#[derive(Debug)]
+pub struct Buffers {
+    map: MappedArray,
+    layout: Layout,
+    cpus: usize,
+    overwrite: bool,
+}
+
+impl Buffers {
+    /// Makes buffers for CPUs 0 to `cpus` − 1. With `overwrite`, programs go round the rings; else
+    /// each may be filled once, until [`Self::region`]s are given more room.
+    ///
+    /// # Errors
+    ///
+    /// If the kernel has no BPF, lets us have none, or has not as much memory.
+    pub fn new(layout: Layout, cpus: usize, overwrite: bool) -> io::Result<Self> {
+        let bytes = layout.cpu_bytes().checked_mul(cpus);
+        if !bytes.is_some_and(|bytes| (1..=BUFFERS_BYTES_MAX).contains(&bytes)) {
+            return Err(io::ErrorKind::InvalidInput.into());
+        }
+        let map = MappedArray::new(layout.cpu_bytes(), cpus)?;
+        let buffers = Self { map, layout, cpus, overwrite };
+        buffers.prepare();
+        Ok(buffers)
+    }
+
+    /// Says where rings are, and how far they may be written: before any program runs.
+    fn prepare(&self) {
+        for (cpu, level) in
+            (0..self.cpus).flat_map(|cpu| (0..LEVELS).map(move |level| (cpu, level)))
+        {
+            let Some(region) = self.region(cpu, level) else { continue };
+            let ring = self.layout.cpu_bytes() * cpu + self.layout.ring(level);
+            let geometry = region.geometry;
+            for index in 0..geometry.sub_count() {
+                region.back(index, ring as u64 + index * geometry.sub_bytes());
+            }
+            region.raise_limit(if self.overwrite { u64::MAX } else { geometry.ring_bytes() });
+        }
+    }
+
+    /// The map, for programs.
+    pub fn map_fd(&self) -> RawFd {
+        self.map.fd()
+    }
+
+    /// The layout of each CPU's part.
+    pub const fn layout(&self) -> &Layout {
+        &self.layout
+    }
+
+    /// How many CPUs have a part.
+    pub const fn cpus(&self) -> usize {
+        self.cpus
+    }
+
+    /// The region of a CPU and level. Its sub-buffers lie in [`Memory`] that this is.
+    pub fn region(&self, cpu: usize, level: usize) -> Option<Region<'_>> {
+        if cpu >= self.cpus || level >= LEVELS {
+            return None;
+        }
+        let geometry = self.layout.geometry(level);
+        let at = self.layout.cpu_bytes() * cpu + self.layout.control(level);
+        self.map.region(at, geometry)
+    }
+
+    /// Records of an event that found no room, on all CPUs.
+    pub fn lost(&self, event: usize) -> u64 {
+        if event >= self.layout.events() {
+            return 0;
+        }
+        self.sum(self.layout.lost(event))
+    }
+
+    /// Records of any event that found all levels of their CPU taken.
+    pub fn too_deep(&self) -> u64 {
+        self.sum(TOO_DEEP)
+    }
+
+    /// The sum of a word in all CPUs' parts.
+    fn sum(&self, at: usize) -> u64 {
+        let word = |cpu: usize| {
+            let word = self.map.word(self.layout.cpu_bytes() * cpu + at);
+            word.map_or(0, |word| word.load(Ordering::Relaxed))
+        };
+        (0..self.cpus).map(word).fold(0, u64::wrapping_add)
+    }
+}
+
+impl Memory for Buffers {
+    fn load(&self, at: u64, into: &mut [u8]) -> Result<(), Damage> {
+        let is_there = usize::try_from(at).is_ok_and(|at| self.map.copy(at, into));
+        if is_there { Ok(()) } else { Err(Damage::Table(at >> PAGE_SHIFT)) }
+    }
+}

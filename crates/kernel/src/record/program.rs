@@ -1,0 +1,461 @@
+//! The program that records an event.
+//!
+//! It does what a writer of `trackway_ring` does, without its table, since a ring lies in one
+//! piece: looks at the commit word of its level's region, opens a sub-buffer if the record does not
+//! fit, writes header and fields beyond the head, and commits by one store. Opening is published by
+//! the same store.
+//!
+//! ```text
+//! r6 the tracepoint's record   r7 the CPU's part   r8 where in it to write   r9 control lines
+//! ```
+
+use trackway_abi::record::{
+    COMPACT_BYTES, EXTENDED_BYTES, MEDIUM_BYTES, TAG_BITS, TAG_EXTENDED, TAG_MEDIUM, TIME_BITS,
+};
+use trackway_abi::region::{SUB_HEADER_BYTES, sub_header};
+use trackway_jit::insn::{alu, jump};
+
+use super::layout::{DEPTH, LEVELS, Layout, TOO_DEEP};
+use super::scope;
+use super::staging::{Staged, Step, VARIABLE_BYTES_MAX};
+use crate::asm::{Asm, Label, Register};
+use crate::catalogue::model::Location;
+
+/// Helpers of the kernel's, by number (include/uapi/linux/bpf.h).
+mod helper {
+    pub(super) const MAP_LOOKUP_ELEM: i32 = 1;
+    pub(super) const KTIME_GET_NS: i32 = 5;
+    pub(super) const GET_SMP_PROCESSOR_ID: i32 = 8;
+    pub(super) const GET_CURRENT_PID_TGID: i32 = 14;
+    pub(super) const PROBE_READ_KERNEL: i32 = 113;
+    pub(super) const PROBE_READ_USER_STR: i32 = 114;
+    pub(super) const PROBE_READ_KERNEL_STR: i32 = 115;
+}
+
+const CONTEXT: Register = 6;
+const CPU: Register = 7;
+const AT: Register = 8;
+const CONTROL: Register = 9;
+const STACK: Register = 10;
+
+/// Where things are on the stack.
+mod stack {
+    pub(super) const KEY: i16 = -4;
+    pub(super) const DEPTH: i16 = -16;
+    pub(super) const MASK: i16 = -24;
+    pub(super) const RING: i16 = -32;
+    pub(super) const COMMIT: i16 = -40;
+    pub(super) const NOW: i16 = -48;
+    pub(super) const EVENTS: i16 = -56;
+    pub(super) const LAST: i16 = -64;
+    pub(super) const HEAD: i16 = -72;
+    pub(super) const BEGIN: i16 = -80;
+}
+
+/// Where things are in control lines (`trackway_abi::region`).
+mod control {
+    pub(super) const COMMIT: i16 = 0;
+    pub(super) const LIMIT: i16 = 8;
+    pub(super) const SLOTS: i16 = 16;
+    pub(super) const DISCARDED: i16 = 64;
+}
+
+/// Bytes of what stands in front of the fields: `tid`.
+const CONTEXT_BYTES: usize = 4;
+/// Largest chunk that is copied word by word, in bytes.
+const UNROLLED_BYTES_MAX: u32 = 64;
+
+/// The record would not fit a sub-buffer, or the program is too long.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct TooLarge;
+
+/// The bytes of a program that records the event with this id in its trace, and this number among
+/// those that losses are counted of, into the map; of the threads in a scope alone, if there is one
+/// ([`super::scope`]).
+///
+/// # Errors
+///
+/// If it cannot be.
+pub fn program(
+    staged: &Staged,
+    layout: &Layout,
+    (map_fd, scope_fd): (i32, Option<i32>),
+    (id, number): (u16, usize),
+) -> Result<Vec<u8>, TooLarge> {
+    let needed = (EXTENDED_BYTES + CONTEXT_BYTES) as u32 + staged.bytes_max();
+    let most = layout.geometry(0).record_bytes_max() as u32;
+    if needed > most || number >= layout.events() {
+        return Err(TooLarge);
+    }
+    let mut maker = Maker { asm: Asm::default(), layout, id, needed };
+    maker.asm.mov(CONTEXT, 1);
+    if let Some(scope_fd) = scope_fd {
+        let is_in = maker.asm.label();
+        scope::test(&mut maker.asm, scope_fd, is_in);
+        maker.asm.answer(0);
+        maker.asm.place(is_in);
+    }
+    maker.enter(map_fd);
+    let labels = Labels {
+        out: maker.asm.label(),
+        full: maker.asm.label(),
+        write: maker.asm.label(),
+        switch: maker.asm.label(),
+    };
+    maker.plan(&labels);
+    maker.open(&labels);
+    maker.asm.place(labels.write);
+    maker.header();
+    maker.context();
+    for step in &staged.steps {
+        maker.step(step);
+    }
+    maker.commit();
+    maker.asm.place(labels.out);
+    maker.leave();
+    maker.asm.place(labels.full);
+    maker.count_lost(number);
+    maker.asm.goto(labels.out);
+    maker.asm.bytes().ok_or(TooLarge)
+}
+
+struct Labels {
+    out: Label,
+    full: Label,
+    write: Label,
+    switch: Label,
+}
+
+struct Maker<'l> {
+    asm: Asm,
+    layout: &'l Layout,
+    id: u16,
+    /// Most bytes of a record.
+    needed: u32,
+}
+
+/// An offset in control lines, a record, or a CPU's part, as instructions have it: all that are
+/// asked for are small.
+const fn short(offset: usize) -> i16 {
+    offset as i16
+}
+
+impl Maker<'_> {
+    /// Finds the CPU's part and the level's region. Ends the program if all levels are taken.
+    fn enter(&mut self, map_fd: i32) {
+        let (layout, asm) = (self.layout, &mut self.asm);
+        let (is_there, has_level, is_outer) = (asm.label(), asm.label(), asm.label());
+        asm.call_kernel(helper::GET_SMP_PROCESSOR_ID);
+        asm.store_of(4, STACK, stack::KEY, 0);
+        asm.map(1, map_fd);
+        asm.mov(2, STACK);
+        asm.alui(alu::ADD, 2, stack::KEY.into());
+        asm.call_kernel(helper::MAP_LOOKUP_ELEM);
+        asm.jumpi(jump::JNE, 0, 0, is_there);
+        asm.answer(0); // a CPU that came later
+        asm.place(is_there);
+        asm.mov(CPU, 0);
+        asm.load(1, CPU, short(DEPTH));
+        asm.jumpi(jump::JLT, 1, LEVELS as i32, has_level);
+        // Whoever interrupts us here counts and is through: none is forgotten, but as in any plain
+        // addition, if one comes right in between.
+        asm.load(1, CPU, short(TOO_DEEP));
+        asm.alui(alu::ADD, 1, 1);
+        asm.store(CPU, short(TOO_DEEP), 1);
+        asm.answer(0);
+        asm.place(has_level);
+        asm.store(STACK, stack::DEPTH, 1);
+        asm.mov(CONTROL, 1);
+        asm.mov(2, 1);
+        asm.alui(alu::ADD, 2, 1);
+        asm.store(CPU, short(DEPTH), 2);
+        asm.alui(alu::MUL, CONTROL, layout.control_stride() as i32);
+        asm.alui(alu::ADD, CONTROL, layout.control(0) as i32);
+        asm.alu(alu::ADD, CONTROL, CPU);
+        // The ring: its mask, and where it is.
+        asm.movi(2, (layout.geometry(0).ring_bytes() - 1) as i32);
+        asm.movi(3, layout.ring(0) as i32);
+        asm.jumpi(jump::JEQ, 1, 0, is_outer);
+        let inner = layout.geometry(1).ring_bytes() as i32;
+        asm.movi(2, inner - 1);
+        asm.mov(3, 1);
+        asm.alui(alu::MUL, 3, inner);
+        asm.alui(alu::ADD, 3, layout.ring(1) as i32 - inner);
+        asm.place(is_outer);
+        asm.store(STACK, stack::MASK, 2);
+        asm.store(STACK, stack::RING, 3);
+    }
+
+    /// Looks at the region, and decides. Goes on at `write` with the head in r2, or falls through
+    /// to what opens a sub-buffer, with the commit word in r1, the head in r2, the time in r0 and
+    /// that of the record before in r4.
+    fn plan(&mut self, labels: &Labels) {
+        let sub_bytes = self.layout.geometry(0).sub_bytes();
+        let asm = &mut self.asm;
+        asm.call_kernel(helper::KTIME_GET_NS);
+        asm.load(1, CONTROL, control::COMMIT);
+        asm.mov(3, 1);
+        asm.alui(alu::AND, 3, 1);
+        asm.alui(alu::LSH, 3, 4);
+        asm.alu(alu::ADD, 3, CONTROL);
+        asm.load(4, 3, control::SLOTS);
+        asm.load(5, 3, control::SLOTS + 8);
+        let is_later = asm.label();
+        asm.jump(jump::JGE, 0, 4, is_later);
+        asm.mov(0, 4);
+        asm.place(is_later);
+        asm.store(STACK, stack::COMMIT, 1);
+        asm.store(STACK, stack::NOW, 0);
+        asm.store(STACK, stack::EVENTS, 5);
+        asm.store(STACK, stack::LAST, 4);
+        asm.mov(2, 1);
+        asm.alui(alu::RSH, 2, 1);
+        asm.mov(3, 2);
+        asm.alui(alu::AND, 3, (sub_bytes - 1) as i32);
+        asm.jumpi(jump::JEQ, 3, 0, labels.switch); // nothing is open
+        let room = sub_bytes as i32 - self.needed as i32;
+        asm.jumpi(jump::JLE, 3, room, labels.write);
+        asm.place(labels.switch);
+    }
+
+    /// Opens the next sub-buffer. The head is in r2 then.
+    fn open(&mut self, labels: &Labels) {
+        let geometry = self.layout.geometry(0);
+        let asm = &mut self.asm;
+        asm.mov(3, 2);
+        let is_first = asm.label();
+        asm.jumpi(jump::JEQ, 3, 0, is_first);
+        asm.alui(alu::RSH, 3, geometry.sub_shift() as i32);
+        asm.alui(alu::ADD, 3, 1);
+        asm.place(is_first);
+        // r3: its number; r5: where it begins.
+        asm.mov(5, 3);
+        asm.alui(alu::LSH, 5, geometry.sub_shift() as i32);
+        asm.mov(1, 5);
+        asm.alui(alu::ADD, 1, geometry.sub_bytes() as i32);
+        asm.load(AT, CONTROL, control::LIMIT);
+        asm.jump(jump::JGT, 1, AT, labels.full);
+        asm.mov(AT, 5);
+        asm.load(1, STACK, stack::MASK);
+        asm.alu(alu::AND, AT, 1);
+        asm.load(1, STACK, stack::RING);
+        asm.alu(alu::ADD, AT, 1);
+        asm.alu(alu::ADD, AT, CPU);
+        asm.store(AT, short(sub_header::INDEX), 3);
+        asm.store(AT, short(sub_header::BEGIN), 0);
+        asm.store(AT, short(sub_header::PREV_END), 4);
+        asm.store(AT, short(sub_header::PREV_CONTENT), 2);
+        asm.load(1, STACK, stack::EVENTS);
+        asm.store(AT, short(sub_header::PREV_EVENTS), 1);
+        asm.load(1, CONTROL, control::DISCARDED);
+        asm.store(AT, short(sub_header::DISCARDED), 1);
+        asm.storei(AT, short(sub_header::EPOCH), 0);
+        for zero in (sub_header::END..SUB_HEADER_BYTES).step_by(4) {
+            asm.storei_of(4, AT, short(zero), 0);
+        }
+        // Records in it count their time from its beginning.
+        asm.store(STACK, stack::LAST, 0);
+        asm.mov(2, 5);
+        asm.alui(alu::ADD, 2, SUB_HEADER_BYTES as i32);
+    }
+
+    /// Writes the record's header at the head, which is in r2; what comes next goes to [`AT`].
+    fn header(&mut self) {
+        let (id, asm) = (self.id, &mut self.asm);
+        let (is_long, is_done) = (asm.label(), asm.label());
+        asm.store(STACK, stack::HEAD, 2);
+        asm.mov(AT, 2);
+        asm.load(1, STACK, stack::MASK);
+        asm.alu(alu::AND, AT, 1);
+        asm.load(1, STACK, stack::RING);
+        asm.alu(alu::ADD, AT, 1);
+        asm.store(STACK, stack::BEGIN, AT);
+        asm.mov(5, CPU);
+        asm.alu(alu::ADD, 5, AT);
+        asm.load(1, STACK, stack::NOW);
+        asm.load(3, STACK, stack::LAST);
+        asm.mov(4, 1);
+        asm.alu(alu::SUB, 4, 3);
+        asm.alui(alu::RSH, 4, TIME_BITS as i32);
+        asm.jumpi(jump::JNE, 4, 0, is_long);
+        asm.alui(alu::LSH, 1, TAG_BITS as i32);
+        if u32::from(id) < TAG_MEDIUM {
+            asm.alui(alu::OR, 1, id.into());
+            asm.store_of(4, 5, 0, 1);
+            asm.alui(alu::ADD, AT, COMPACT_BYTES as i32);
+        } else {
+            asm.alui(alu::OR, 1, TAG_MEDIUM as i32);
+            asm.store_of(4, 5, 0, 1);
+            asm.storei_of(2, 5, 4, i32::from(id.cast_signed()));
+            asm.alui(alu::ADD, AT, MEDIUM_BYTES as i32);
+        }
+        asm.goto(is_done);
+        asm.place(is_long);
+        asm.storei_of(1, 5, 0, TAG_EXTENDED as i32);
+        asm.storei_of(4, 5, 1, id.into());
+        asm.store_of(8, 5, 5, 1);
+        asm.alui(alu::ADD, AT, EXTENDED_BYTES as i32);
+        asm.place(is_done);
+    }
+
+    /// Adds what stands in front of the fields of all records: the thread's number.
+    fn context(&mut self) {
+        let asm = &mut self.asm;
+        asm.call_kernel(helper::GET_CURRENT_PID_TGID);
+        asm.mov(1, CPU);
+        asm.alu(alu::ADD, 1, AT);
+        asm.store_of(4, 1, 0, 0);
+        asm.alui(alu::ADD, AT, CONTEXT_BYTES as i32);
+    }
+
+    /// Adds a field at [`AT`], and moves that on.
+    fn step(&mut self, step: &Step) {
+        match *step {
+            Step::Copy { offset, size } => self.copy(offset, size),
+            Step::Text { offset, size } => {
+                self.asm.mov(3, CONTEXT);
+                self.asm.alui(alu::ADD, 3, offset as i32);
+                self.text(helper::PROBE_READ_KERNEL_STR, size);
+            }
+            Step::DynamicText(offset, location) => {
+                self.locate(offset, location);
+                self.text(helper::PROBE_READ_KERNEL_STR, VARIABLE_BYTES_MAX);
+            }
+            Step::UserText(offset) => {
+                self.asm.load_of(8, 3, CONTEXT, short(offset as usize));
+                self.text(helper::PROBE_READ_USER_STR, VARIABLE_BYTES_MAX);
+            }
+            Step::Dynamic(offset, location, size) => self.dynamic(offset, location, size),
+        }
+    }
+
+    /// Copies bytes of the tracepoint's record. The verifier has each load at a multiple of its
+    /// size.
+    fn copy(&mut self, offset: u32, size: u32) {
+        let asm = &mut self.asm;
+        asm.mov(5, CPU);
+        asm.alu(alu::ADD, 5, AT);
+        if size <= UNROLLED_BYTES_MAX {
+            let mut done = 0;
+            while done < size {
+                let from = offset + done;
+                let fits = |bytes: &u32| from.is_multiple_of(*bytes) && size - done >= *bytes;
+                let bytes = [8, 4, 2].into_iter().find(fits).unwrap_or(1);
+                asm.load_of(bytes, 1, CONTEXT, short(from as usize));
+                asm.store_of(bytes, 5, short(done as usize), 1);
+                done += bytes;
+            }
+        } else {
+            asm.mov(1, 5);
+            asm.movi(2, size as i32);
+            asm.mov(3, CONTEXT);
+            asm.alui(alu::ADD, 3, offset as i32);
+            // What cannot be read is zero then.
+            asm.call_kernel(helper::PROBE_READ_KERNEL);
+        }
+        asm.alui(alu::ADD, AT, size as i32);
+    }
+
+    /// The address of what the word at `offset` speaks of, in r3; the word, in r4.
+    fn locate(&mut self, offset: u32, location: Location) {
+        let asm = &mut self.asm;
+        asm.load_of(4, 4, CONTEXT, short(offset as usize));
+        asm.mov(3, 4);
+        asm.alui(alu::AND, 3, 0xffff);
+        if location == Location::Relative {
+            asm.alui(alu::ADD, 3, offset as i32 + 4);
+        }
+        asm.alu(alu::ADD, 3, CONTEXT);
+    }
+
+    /// Copies text from the address in r3, of at most so many bytes with its NUL.
+    fn text(&mut self, helper: i32, bytes_max: u32) {
+        let asm = &mut self.asm;
+        let is_read = asm.label();
+        asm.mov(1, CPU);
+        asm.alu(alu::ADD, 1, AT);
+        asm.movi(2, bytes_max as i32);
+        asm.call_kernel(helper);
+        asm.jumpi(jump::JSGT, 0, 0, is_read);
+        // It could not be read: empty.
+        asm.mov(1, CPU);
+        asm.alu(alu::ADD, 1, AT);
+        asm.storei_of(1, 1, 0, 0);
+        asm.movi(0, 1);
+        asm.place(is_read);
+        // (The verifier knows this, but not of all kernels.)
+        let is_short = asm.label();
+        asm.jumpi(jump::JLE, 0, bytes_max as i32, is_short);
+        asm.movi(0, bytes_max as i32);
+        asm.place(is_short);
+        asm.alu(alu::ADD, AT, 0);
+    }
+
+    /// Copies elements of `size` bytes, behind their number.
+    fn dynamic(&mut self, offset: u32, location: Location, size: u32) {
+        self.locate(offset, location);
+        let asm = &mut self.asm;
+        let is_short = asm.label();
+        asm.alui(alu::RSH, 4, 16);
+        asm.jumpi(jump::JLE, 4, VARIABLE_BYTES_MAX as i32, is_short);
+        asm.movi(4, VARIABLE_BYTES_MAX as i32);
+        asm.place(is_short);
+        // Whole elements.
+        asm.mov(2, 4);
+        asm.alui(alu::AND, 2, -(size as i32));
+        asm.mov(4, 2);
+        asm.alui(alu::RSH, 4, size.trailing_zeros() as i32);
+        asm.mov(1, CPU);
+        asm.alu(alu::ADD, 1, AT);
+        asm.store_of(4, 1, 0, 4);
+        asm.alui(alu::ADD, 1, 4);
+        asm.alui(alu::ADD, AT, 4);
+        asm.alu(alu::ADD, AT, 2);
+        asm.call_kernel(helper::PROBE_READ_KERNEL);
+    }
+
+    /// Commits what is between where the record began and [`AT`].
+    fn commit(&mut self) {
+        let asm = &mut self.asm;
+        asm.load(1, STACK, stack::BEGIN);
+        asm.alu(alu::SUB, AT, 1);
+        asm.load(1, STACK, stack::HEAD);
+        asm.alu(alu::ADD, AT, 1);
+        asm.alui(alu::LSH, AT, 1);
+        // The other parity, and its slot.
+        asm.load(1, STACK, stack::COMMIT);
+        asm.alui(alu::AND, 1, 1);
+        asm.alui(alu::XOR, 1, 1);
+        asm.alu(alu::OR, AT, 1);
+        asm.alui(alu::LSH, 1, 4);
+        asm.alu(alu::ADD, 1, CONTROL);
+        asm.load(2, STACK, stack::NOW);
+        asm.store(1, control::SLOTS, 2);
+        asm.load(2, STACK, stack::EVENTS);
+        asm.alui(alu::ADD, 2, 1);
+        asm.store(1, control::SLOTS + 8, 2);
+        asm.store(CONTROL, control::COMMIT, AT);
+    }
+
+    /// Gives the level back, and ends the program.
+    fn leave(&mut self) {
+        self.asm.load(1, STACK, stack::DEPTH);
+        self.asm.store(CPU, short(DEPTH), 1);
+        self.asm.answer(0);
+    }
+
+    /// Counts a record that did not fit. Nobody else counts there: a level has one writer, and a
+    /// program does not interrupt itself.
+    fn count_lost(&mut self, number: usize) {
+        let at = self.layout.lost(number);
+        let asm = &mut self.asm;
+        asm.load(1, CONTROL, control::DISCARDED);
+        asm.alui(alu::ADD, 1, 1);
+        asm.store(CONTROL, control::DISCARDED, 1);
+        asm.mov(2, CPU);
+        asm.alui(alu::ADD, 2, at as i32);
+        asm.load(1, 2, 0);
+        asm.alui(alu::ADD, 1, 1);
+        asm.store(2, 0, 1);
+    }
+}

@@ -1,0 +1,183 @@
+//! What is recorded of an event, and from where: the event's description, as traces have it, and
+//! for each of its fields what a program does.
+
+use trackway_schema::{ARRAY_LENGTH_MAX, EventDescription, FIELDS_MAX, FieldKind, Label, Scalar};
+
+use crate::catalogue::model::Symbols;
+use crate::catalogue::model::{Behind, Event, Field, Kind, Location, Meaning, Phase, Source};
+
+/// Longest text, with its NUL, and longest sequence, in bytes.
+pub const VARIABLE_BYTES_MAX: u32 = 256;
+/// LTTng's level of the kernel's events.
+const LEVEL: u8 = 6;
+
+/// An event as it is recorded.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Staged {
+    /// As traces describe it: by LTTng's name, which has no provider.
+    pub description: EventDescription,
+    /// What a program does for each field, in order.
+    pub steps: Vec<Step>,
+    /// Names of fields that are not recorded.
+    pub left_out: Vec<String>,
+}
+
+/// What a program does for a field. Offsets are in the record that the tracepoint gives it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Step {
+    /// Copies so many bytes.
+    Copy {
+        /// From where.
+        offset: u32,
+        /// How many.
+        size: u32,
+    },
+    /// Copies text out of so many bytes.
+    Text {
+        /// From where.
+        offset: u32,
+        /// At most so many, with the NUL.
+        size: u32,
+    },
+    /// Copies text that the word at this offset says where it is.
+    DynamicText(u32, Location),
+    /// Likewise integers of so many bytes, behind their number.
+    Dynamic(u32, Location, u32),
+    /// Copies text of the program's, whose address is at this offset.
+    UserText(u32),
+}
+
+impl Step {
+    /// Most bytes that it adds to a record.
+    pub const fn bytes_max(&self) -> u32 {
+        match self {
+            Self::Copy { size, .. } | Self::Text { size, .. } => *size,
+            Self::DynamicText(..) | Self::UserText(_) => VARIABLE_BYTES_MAX,
+            Self::Dynamic(..) => 4 + VARIABLE_BYTES_MAX,
+        }
+    }
+
+    /// Whether it adds as many bytes each time.
+    pub const fn is_fixed(&self) -> bool {
+        matches!(self, Self::Copy { .. })
+    }
+}
+
+impl Staged {
+    /// How an event is recorded, in so many bytes at most.
+    pub fn new(event: &Event, payload_max: u32) -> Self {
+        let mut staged = Self {
+            description: EventDescription {
+                provider: String::new(),
+                name: event.lttng_name().into_owned(),
+                level: LEVEL,
+                fields: Vec::new(),
+            },
+            steps: Vec::new(),
+            left_out: Vec::new(),
+        };
+        let is_entry = matches!(event.source, Source::Syscall { phase: Phase::Enter, .. });
+        let mut bytes = 0;
+        for field in &event.fields {
+            let made = step_of(field, is_entry).filter(|(_, step)| {
+                staged.steps.len() < FIELDS_MAX && bytes + step.bytes_max() <= payload_max
+            });
+            let Some((kind, step)) = made else {
+                staged.left_out.push(field.name.clone());
+                continue;
+            };
+            bytes += step.bytes_max();
+            let name = field.lttng_name(event).to_owned();
+            staged.description.fields.push(trackway_schema::Field { name, kind });
+            staged.steps.push(step);
+        }
+        staged
+    }
+
+    /// Most bytes of the payload.
+    pub fn bytes_max(&self) -> u32 {
+        self.steps.iter().map(Step::bytes_max).sum()
+    }
+}
+
+/// `None`: it cannot be recorded.
+fn step_of(field: &Field, is_entry: bool) -> Option<(FieldKind, Step)> {
+    let &Field { offset, size, .. } = field;
+    let copy = Step::Copy { offset, size };
+    let elements = |scalar: Scalar, count: u32| {
+        let count =
+            u16::try_from(count).ok().filter(|count| (1..=ARRAY_LENGTH_MAX).contains(count));
+        let is_so_long = |count: &u16| u32::from(*count) * scalar.size_bytes() as u32 == size;
+        Some((FieldKind::Array(scalar, count.filter(is_so_long)?), copy))
+    };
+    match field.kind {
+        // What is a flag to the kernel is a number of bytes to us.
+        _ if size == 0 => None,
+        Kind::Integer(_) if is_entry && matches!(field.behind, Some(Behind::Text)) => {
+            Some((FieldKind::Str, Step::UserText(offset)))
+        }
+        // Of an argument of a system call, which has a register, the lowest bytes.
+        Kind::Integer(scalar) if scalar.size_bytes() as u32 <= size => {
+            let size = scalar.size_bytes() as u32;
+            Some((kind_of(scalar, &field.meaning), Step::Copy { offset, size }))
+        }
+        Kind::Array(scalar, count) => elements(shown(scalar, &field.meaning), count),
+        Kind::Bytes(count) => elements(Scalar::X8, count),
+        Kind::Text(size) if size <= VARIABLE_BYTES_MAX => {
+            Some((FieldKind::Str, Step::Text { offset, size }))
+        }
+        Kind::DynamicText(location) => Some((FieldKind::Str, Step::DynamicText(offset, location))),
+        Kind::Dynamic(scalar, location) => {
+            let step = Step::Dynamic(offset, location, scalar.size_bytes() as u32);
+            Some((FieldKind::Sequence(shown(scalar, &field.meaning)), step))
+        }
+        Kind::Bitmask(location) => {
+            Some((FieldKind::Sequence(Scalar::X64), Step::Dynamic(offset, location, 8)))
+        }
+        Kind::Integer(_) | Kind::Text(_) | Kind::Trailing(_) | Kind::TrailingText => None,
+    }
+}
+
+fn kind_of(scalar: Scalar, meaning: &Meaning) -> FieldKind {
+    match meaning {
+        Meaning::Symbols(symbols) => match labels_of(symbols) {
+            Some(labels) => FieldKind::Enumeration(scalar, labels),
+            None => FieldKind::Scalar(hexadecimal(scalar)),
+        },
+        _ => FieldKind::Scalar(shown(scalar, meaning)),
+    }
+}
+
+/// Of a plain enumeration.
+fn labels_of(symbols: &Symbols) -> Option<Vec<Label>> {
+    let is_plain = symbols.flags.is_empty() && (1..=64).contains(&symbols.choices.len());
+    let label = |symbol: &crate::catalogue::model::Symbol| {
+        let value = symbol.value.cast_signed();
+        Label { name: symbol.name.clone().into_owned(), first: value, last: value }
+    };
+    is_plain.then(|| symbols.choices.iter().map(label).collect())
+}
+
+/// A scalar as its meaning has it shown.
+fn shown(scalar: Scalar, meaning: &Meaning) -> Scalar {
+    match meaning {
+        Meaning::Hexadecimal
+        | Meaning::Address
+        | Meaning::Code
+        | Meaning::KernelText
+        | Meaning::Uuid
+        | Meaning::Mac
+        | Meaning::Internet
+        | Meaning::Request => hexadecimal(scalar),
+        _ => scalar,
+    }
+}
+
+const fn hexadecimal(scalar: Scalar) -> Scalar {
+    match scalar.size_bytes() {
+        1 => Scalar::X8,
+        2 => Scalar::X16,
+        4 => Scalar::X32,
+        _ => Scalar::X64,
+    }
+}

@@ -1,0 +1,227 @@
+//! Format files.
+
+use std::sync::Arc;
+
+use trackway_kernel::catalogue::format::{Format, Names, NoNames, parse};
+use trackway_kernel::catalogue::model::{Field, Kind, Location, Meaning, Symbols};
+use trackway_schema::Scalar;
+
+/// What BTF would say.
+struct Few;
+
+impl Names for Few {
+    fn enumerator(&self, name: &str) -> Option<u64> {
+        match name {
+            "RED" => Some(1),
+            "EXTENT_DIRTY" => Some(1),
+            "EXTENT_LOCKED" => Some(2),
+            "IOPRIO_CLASS_RT" => Some(1),
+            _ => None,
+        }
+    }
+
+    fn enumeration(&self, tag: &str) -> Option<Arc<Symbols>> {
+        let symbol = |value, name: &'static str| trackway_kernel::catalogue::model::Symbol {
+            value,
+            name: name.into(),
+        };
+        let choices = vec![symbol(1, "RED"), symbol(u64::MAX, "NONE")];
+        let symbols = Symbols { choice_mask: u64::MAX, choices, flags: Vec::new() };
+        (tag == "colour").then(|| Arc::new(symbols))
+    }
+
+    fn integer(&self, _: &str) -> Option<Scalar> {
+        None
+    }
+}
+
+macro_rules! formats {
+    ($($name:ident)*) => {
+        /// The kept formats, by name.
+        const FORMATS: &[(&str, &str)] = &[$({
+            let name = stringify!($name);
+            (name, include_str!(concat!("formats/", stringify!($name), ".txt")))
+        }),*];
+    };
+}
+
+formats!(
+    block_rq_issue btrfs_set_extent_bit dma_map_sg ipi_send_cpumask made_up print sched_switch
+    softirq_entry sys_enter sys_enter_openat tcp_probe
+);
+
+fn text(name: &str) -> &'static str {
+    FORMATS.iter().find(|(of, _)| *of == name).map(|(_, text)| *text).expect("a kept format")
+}
+
+fn format(name: &str) -> Format<'static> {
+    parse(text(name), &Few).unwrap_or_else(|error| panic!("{name}: {error}"))
+}
+
+fn field<'format>(format: &'format Format<'_>, name: &str) -> &'format Field {
+    format.fields.iter().find(|field| field.name == name).expect("a field")
+}
+
+fn symbols(field: &Field) -> &Symbols {
+    match &field.meaning {
+        Meaning::Symbols(symbols) => symbols,
+        other => panic!("{}: {other:?}", field.name),
+    }
+}
+
+#[test]
+fn a_format_says_what_is_where() {
+    let format = format("sched_switch");
+    assert_eq!((format.name, format.common.len(), format.fields.len()), ("sched_switch", 4, 7));
+    let comm = field(&format, "prev_comm");
+    assert_eq!((comm.kind, comm.offset, comm.size), (Kind::Text(16), 8, 16));
+    assert_eq!(comm.type_text, "char[16]");
+    let state = field(&format, "prev_state");
+    assert_eq!((state.kind, state.offset), (Kind::Integer(Scalar::I64), 32));
+    assert_eq!(symbols(state).show(0x1), "S");
+    assert_eq!(symbols(state).show(0x82), "D|I");
+    assert!(format.print.starts_with("\"prev_comm=%s"));
+}
+
+#[test]
+fn names_of_values_are_found_in_how_the_kernel_prints_them() {
+    let softirq = format("softirq_entry");
+    assert_eq!(symbols(field(&softirq, "vec")).show(3), "NET_RX");
+    // By names that only BTF knows; those that it does not know are left out.
+    let extent = format("btrfs_set_extent_bit");
+    let bits = symbols(field(&extent, "set_bits"));
+    assert_eq!((bits.choice_mask, bits.show(7)), (0, "DIRTY|LOCKED|0x4".to_owned()));
+    assert_eq!(symbols(field(&extent, "owner")).show(3), "INODE_IO");
+    assert_eq!(field(&extent, "fsid").meaning, Meaning::Uuid);
+    let without = parse(text("btrfs_set_extent_bit"), &NoNames).expect("a format");
+    assert_eq!(field(&without, "set_bits").meaning, Meaning::Plain, "a plain integer");
+    // Some bits of a field, of which those that BTF does not know have no name.
+    let issue = format("block_rq_issue");
+    let priority = symbols(field(&issue, "ioprio"));
+    assert_eq!((priority.choice_mask, &*priority.show(1 << 13 | 4)), (7 << 13, "rt|0x4"));
+    assert_eq!(field(&issue, "dev").meaning, Meaning::Device);
+    assert_eq!(field(&issue, "cmd").kind, Kind::DynamicText(Location::Absolute));
+    let map = format("dma_map_sg");
+    assert_eq!(symbols(field(&map, "dir")).show(2), "FROM_DEVICE");
+    assert_eq!(field(&map, "phys_addrs").kind, Kind::Dynamic(Scalar::U64, Location::Absolute));
+}
+
+#[test]
+fn every_shape_of_field_is_known() {
+    let kind = |format: &Format<'_>, name: &str| field(format, name).kind;
+    let ipi = format("ipi_send_cpumask");
+    assert_eq!(kind(&ipi, "cpumask"), Kind::Bitmask(Location::Absolute));
+    assert_eq!(field(&ipi, "callsite").meaning, Meaning::Code);
+    assert_eq!(kind(&format("sys_enter"), "args"), Kind::Array(Scalar::U64, 6));
+    assert_eq!(kind(&format("print"), "buf"), Kind::TrailingText);
+    let tcp = format("tcp_probe");
+    assert_eq!(kind(&tcp, "saddr"), Kind::Array(Scalar::U8, 28));
+    assert_eq!(field(&tcp, "saddr").meaning, Meaning::Internet);
+    let made_up = format("made_up");
+    for (name, expected) in [
+        ("text", Kind::DynamicText(Location::Relative)),
+        ("bits", Kind::Bitmask(Location::Relative)),
+        ("pairs", Kind::Dynamic(Scalar::U8, Location::Absolute)),
+        ("mac", Kind::Array(Scalar::U8, 6)),
+        ("grid", Kind::Array(Scalar::U8, 6)),
+        ("name", Kind::Text(16)),
+        ("ports", Kind::Array(Scalar::U16, 4)),
+        ("address", Kind::Bytes(16)),
+        ("is_on", Kind::Integer(Scalar::Bool)),
+        ("level", Kind::Integer(Scalar::I8)),
+        ("mode", Kind::Integer(Scalar::U16)),
+        ("caller", Kind::Integer(Scalar::U64)),
+    ] {
+        assert_eq!(kind(&made_up, name), expected, "{name}");
+    }
+}
+
+#[test]
+fn conversions_say_what_fields_are() {
+    let made_up = format("made_up");
+    let meaning = |name: &str| field(&made_up, name).meaning.clone();
+    assert_eq!(meaning("mac"), Meaning::Mac, "before a width that takes an argument");
+    assert_eq!(meaning("reason"), Meaning::KernelText);
+    assert_eq!(meaning("caller"), Meaning::Code, "cast");
+    assert_eq!(meaning("address"), Meaning::Internet);
+    assert_eq!(meaning("mode"), Meaning::Mode);
+    // Three bits of it have names; one of those nobody knows.
+    let state = symbols(field(&made_up, "state"));
+    assert_eq!((state.choice_mask, state.choices.len()), (7, 2));
+    assert_eq!((state.show(2), state.show(9)), ("busy".to_owned(), "0x9".to_owned()));
+    assert_eq!(meaning("twice"), Meaning::Plain, "0 is a here and b there");
+    assert_eq!(meaning("level"), Meaning::Plain, "what is computed from a field is not the field");
+    // An enumeration kept in one byte.
+    assert_eq!(symbols(field(&made_up, "colour")).show(0xff), "NONE");
+}
+
+#[test]
+fn what_is_no_format_is_refused_with_its_line() {
+    let good = text("made_up");
+    for (from, to, line, what) in [
+        ("name: made_up", "nome: made_up", 1, "'name: ' is expected"),
+        ("made_up", "made/up", 1, "not a name"),
+        ("65535", "65536", 2, "the ID is not a number of 16 bits"),
+        ("format:\n", "format\n", 3, "'format:' is expected"),
+        ("\tfield:bool", "field:bool", 14, "a field is expected"),
+        ("\toffset:72", "\toffset:x", 14, "no offset"),
+        ("\toffset:72", " offset:72", 14, "no offset"),
+        ("size:1;\tsigned:0;\n\tfield:signed", "\tfield:signed", 14, "no size"),
+        ("offset:8;\tsize:4;\tsigned:1;", "offset:8;\tsize:4;", 6, "neither signed nor unsigned"),
+        ("offset:8;\tsize:4;", "offset:8;\tsize:5;", 6, "a place is 4 bytes"),
+        (
+            "signed:0;\n\tfield:signed",
+            "signed:0;x\n\tfield:signed",
+            14,
+            "something behind the field",
+        ),
+        ("offset:72", "offset:4294967295", 14, "beyond the end of any record"),
+        ("offset:72", "offset:70000", 14, "beyond the end of any record"),
+        (
+            "size:1;\tsigned:0;\n\tfield:signed",
+            "size:0;\tsigned:0;\n\tfield:signed",
+            14,
+            "a field without bytes",
+        ),
+        ("bool is_on", "bool", 14, "a type and a name are expected"),
+        ("bool is_on", "bool 8", 14, "not a name"),
+        ("bool is_on", "bool is_on]", 14, "a bracket too many"),
+        (
+            "bool is_on",
+            "bool is_on[1][1][1][1][1]",
+            14,
+            "an array of more dimensions than arrays have",
+        ),
+    ] {
+        assert!(good.contains(from), "{from}");
+        let bad = good.replacen(from, to, 1);
+        let error = parse(&bad, &NoNames).expect_err(to);
+        assert_eq!((error.line, error.what), (line, what), "{to}");
+    }
+    let many = "\tfield:int x;\toffset:0;\tsize:4;\tsigned:1;\n".repeat(300);
+    assert!(parse(&format!("name: a\nID: 1\nformat:\n{many}"), &NoNames).is_err());
+    assert!(parse(&" ".repeat(1 << 20), &NoNames).is_err());
+    assert!(parse("", &NoNames).is_err());
+}
+
+/// RUN the parser on every beginning of the kept formats, and on them with one byte changed.
+/// EXPECT an answer, and fields within a record.
+#[test]
+fn damaged_formats_are_survived() {
+    let mut random = trackway_testkit::Random::new(8);
+    let check = |bytes: &[u8]| {
+        let text = String::from_utf8_lossy(bytes);
+        if let Ok(format) = parse(&text, &Few) {
+            assert!(format.fields.iter().all(|of| of.offset + of.size <= 64 << 10));
+        }
+    };
+    for (_, text) in FORMATS {
+        (0..text.len()).for_each(|end| check(&text.as_bytes()[..end]));
+        for _ in 0..300 {
+            let mut bytes = text.as_bytes().to_vec();
+            let at = random.below(bytes.len() as u64) as usize;
+            bytes[at] = *random.pick(b"(){}[]\"\\,;:\t\n-0x9aZ&|<%*");
+            check(&bytes);
+        }
+    }
+}

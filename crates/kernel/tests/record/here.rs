@@ -1,0 +1,246 @@
+//! What is recorded here, where there is BPF for us.
+
+use std::fs::File;
+use std::process::Command;
+
+use trackway_kernel::catalogue::Catalogue;
+use trackway_kernel::catalogue::select::Selection;
+use trackway_kernel::record::attach::{Attached, Loaded};
+use trackway_kernel::record::buffers::Buffers;
+use trackway_kernel::record::layout::{LEVELS, Layout};
+use trackway_kernel::record::program::program;
+use trackway_kernel::record::scope::Scope;
+use trackway_kernel::record::staging::Staged;
+use trackway_schema::EventDescription;
+use trackway_testkit::skipped;
+
+use crate::decode::{Record, Value, records};
+
+/// Events that are being recorded.
+struct Recording {
+    buffers: Buffers,
+    events: Vec<EventDescription>,
+    attached: Vec<Attached>,
+}
+
+fn cpus() -> usize {
+    // SAFETY: no address is given.
+    let count = unsafe { libc::sysconf(libc::_SC_NPROCESSORS_CONF) };
+    usize::try_from(count).expect("a number")
+}
+
+/// Records these events; `None`, and it is said, where that cannot be.
+fn record(patterns: &[&str], shifts: (u32, u32), overwrite: bool) -> Option<Recording> {
+    let catalogue = match Catalogue::open() {
+        Ok(catalogue) => catalogue,
+        Err(error) => {
+            skipped(error);
+            return None;
+        }
+    };
+    let selection = Selection::new(patterns).expect("patterns");
+    let events = catalogue.select(&selection).expect("events").events;
+    let layout = Layout::new(shifts.0, shifts.1, events.len()).expect("a layout");
+    let buffers = match Buffers::new(layout, cpus(), overwrite) {
+        Ok(buffers) => buffers,
+        Err(error) => {
+            skipped(format!("the kernel gives no BPF: {error}"));
+            return None;
+        }
+    };
+    let mut recording = Recording { buffers, events: Vec::new(), attached: Vec::new() };
+    for (number, event) in events.iter().enumerate() {
+        let staged = Staged::new(event, 3000);
+        let which = (number as u16, number);
+        let code =
+            program(&staged, &layout, (recording.buffers.map_fd(), None), which).expect("it fits");
+        let name = event.full_name();
+        let id = event.id.expect("a tracepoint's number");
+        let loaded = Loaded::new(&code).unwrap_or_else(|error| panic!("{name}: {error}"));
+        recording.attached.push(loaded.attach(id).expect("it is there"));
+        recording.events.push(staged.description);
+    }
+    Some(recording)
+}
+
+impl Recording {
+    /// Detaches, and takes all that was recorded, with the level it was recorded on.
+    fn finish(&mut self) -> Vec<(usize, Record)> {
+        self.attached.clear();
+        let mut all = Vec::new();
+        for cpu in 0..self.buffers.cpus() {
+            for level in 0..LEVELS {
+                let found = records(&self.buffers, (cpu, level), &self.events);
+                all.extend(found.into_iter().map(|record| (level, record)));
+            }
+        }
+        all
+    }
+}
+
+/// RUN a system call with a name that nobody else gives. EXPECT it, with its text, its numbers, and
+/// between two readings of the clock; and its result behind it.
+#[test]
+fn a_system_call_is_recorded_with_its_file_name() {
+    let patterns = ["syscalls:sys_enter_openat", "syscalls:sys_exit_openat"];
+    let Some(mut recording) = record(&patterns, (16, 4), false) else { return };
+    let name = "/nowhere/that/anybody/else/looks";
+    let before = trackway_sys::clock::monotonic_ns();
+    let error = File::open(name).expect_err("it is not there");
+    let after = trackway_sys::clock::monotonic_ns();
+    assert_eq!(error.raw_os_error(), Some(libc::ENOENT));
+    let all = recording.finish();
+    let ours = |record: &&(usize, Record)| {
+        record.1.fields.get("filename") == Some(&Value::Text(name.into()))
+    };
+    let (_, entry) = all.iter().find(ours).expect("it is recorded");
+    assert!((before..=after).contains(&entry.time_ns), "{before} {} {after}", entry.time_ns);
+    let exit_name = "syscall_exit_openat";
+    let is_exit = |record: &&(usize, Record)| {
+        recording.events[record.1.id].name == exit_name
+            && (entry.time_ns..=after).contains(&record.1.time_ns)
+            && record.1.fields.get("ret") == Some(&Value::Number(-i64::from(libc::ENOENT)))
+    };
+    assert!(all.iter().any(|record| is_exit(&record)), "{} records", all.len());
+}
+
+/// RUN a program of which the scheduler says a lot. EXPECT texts in arrays, texts elsewhere in the
+/// record and enumerations, as they are.
+#[test]
+fn what_the_scheduler_says_is_recorded() {
+    let patterns = ["sched:sched_process_exec", "sched:sched_process_fork", "sched:sched_switch"];
+    let Some(mut recording) = record(&patterns, (16, 5), false) else { return };
+    let child = Command::new("/bin/true").spawn().expect("it runs");
+    let pid = i64::from(child.id());
+    child.wait_with_output().expect("it ends");
+    let all = recording.finish();
+    let of = |name: &str, field: &str, value: Value| {
+        let is_it = |record: &&(usize, Record)| {
+            recording.events[record.1.id].name == name && record.1.fields.get(field) == Some(&value)
+        };
+        all.iter().filter(is_it).map(|(_, record)| record.clone()).collect::<Vec<_>>()
+    };
+    let execs = of("sched_process_exec", "tid", Value::Number(pid));
+    let file = execs.iter().find_map(|record| record.fields.get("filename"));
+    assert_eq!(file, Some(&Value::Text("/bin/true".into())), "{execs:?}");
+    let switches = of("sched_switch", "next_comm", Value::Text("true".into()));
+    assert!(!switches.is_empty(), "{} records", all.len());
+}
+
+/// RUN more events than there is room for. EXPECT all that were written to be whole, and each of
+/// the others to be counted, of its event.
+#[test]
+fn what_finds_no_room_is_counted() {
+    const CALLS: u64 = 20_000;
+    let Some(mut recording) = record(&["syscalls:sys_enter_getppid"], (12, 1), false) else {
+        return;
+    };
+    for _ in 0..CALLS {
+        // SAFETY: it has no arguments.
+        unsafe { libc::syscall(libc::SYS_getppid) };
+    }
+    let recorded = recording.finish().len() as u64;
+    let (lost, too_deep) = (recording.buffers.lost(0), recording.buffers.too_deep());
+    assert!(recorded > 100 && lost > 100, "{recorded} {lost}");
+    assert!(recorded + lost >= CALLS, "{recorded} {lost}");
+    assert_eq!(too_deep, 0);
+    let discarded = |cpu| {
+        let region = recording.buffers.region(cpu, 0).expect("it is there");
+        region.snapshot().expect("it makes sense").discarded
+    };
+    assert_eq!((0..cpus()).map(discarded).sum::<u64>(), lost);
+}
+
+/// RUN the same in rings that programs go round. EXPECT the latest ones, and none counted as lost.
+#[test]
+fn a_flight_recorder_has_the_latest() {
+    const CALLS: u64 = 20_000;
+    let patterns = ["syscalls:sys_enter_getpgid"];
+    let Some(mut recording) = record(&patterns, (12, 2), true) else { return };
+    for number in 0..CALLS {
+        // SAFETY: it takes a number.
+        unsafe { libc::syscall(libc::SYS_getpgid, 1_000_000_000 + number) };
+    }
+    let all = recording.finish();
+    assert_eq!(recording.buffers.lost(0), 0);
+    let last = Value::Number((1_000_000_000 + CALLS - 1) as i64);
+    assert!(
+        all.iter().any(|(_, record)| record.fields.get("pid") == Some(&last)),
+        "{} records",
+        all.len()
+    );
+    assert!((all.len() as u64) < CALLS);
+}
+
+/// RUN the program of every event that this kernel has past its verifier. EXPECT that it takes them
+/// all, and that nearly all fields are recorded.
+#[test]
+fn the_kernel_takes_the_program_of_every_event() {
+    let Some(recording) = record(&["syscalls:sys_enter_getppid"], (16, 2), false) else { return };
+    let catalogue = Catalogue::open().expect("it was there a moment ago");
+    let events = catalogue.events(catalogue.names()).events;
+    let layout = recording.buffers.layout();
+    let (mut fields, mut left_out, mut taken) = (0, Vec::new(), 0);
+    for event in events.iter().filter(|event| event.id.is_some()) {
+        let staged = Staged::new(event, 3000);
+        let code = program(&staged, layout, (recording.buffers.map_fd(), None), (1000, 0))
+            .expect("it fits");
+        if let Err(error) = Loaded::new(&code) {
+            panic!("{}: {}", event.full_name(), error.to_string().lines().last().unwrap_or(""));
+        }
+        taken += 1;
+        fields += staged.steps.len();
+        left_out.extend(staged.left_out.iter().map(|name| format!("{}.{name}", event.full_name())));
+    }
+    println!("{taken} events, {fields} fields; left out: {left_out:?}");
+    assert!(taken > 100, "{taken}");
+    assert!(left_out.len() * 50 < fields, "{left_out:?}");
+}
+
+/// RUN a command in a scope, and others that are not. EXPECT the events of the command and of what
+/// it forks, threads among them, and nobody else's.
+#[test]
+fn a_scope_is_a_thread_and_what_it_forks() {
+    let Ok(catalogue) = Catalogue::open() else { return skipped("there is no catalogue") };
+    let Ok(scope) = Scope::new() else { return skipped("the kernel gives no BPF") };
+    let one = |pattern: &str| {
+        let selection = Selection::new(&[pattern]).expect("a pattern");
+        catalogue.select(&selection).expect("an event").events.remove(0)
+    };
+    let (fork, exit) = (one("sched:sched_process_fork"), one("sched:sched_process_exit"));
+    let call = one("syscalls:sys_enter_openat");
+    let layout = Layout::new(16, 3, 1).expect("a layout");
+    let buffers = Buffers::new(layout, cpus(), false).expect("there was a map already");
+    let attach = |code: &[u8], id: Option<u16>| {
+        let loaded = Loaded::new(code).unwrap_or_else(|error| panic!("{error}"));
+        loaded.attach(id.expect("a number")).expect("it is there")
+    };
+    let staged = Staged::new(&call, 3000);
+    let fds = (buffers.map_fd(), Some(scope.map_fd()));
+    let code = program(&staged, &layout, fds, (0, 0)).expect("it fits");
+    let attached = [
+        attach(&scope.adder(&fork).expect("it says who"), fork.id),
+        attach(&code, call.id),
+        attach(&scope.remover().expect("a program"), exit.id),
+    ];
+    let outside = Command::new("/bin/cat").arg("/nowhere/outside").output().expect("it runs");
+    assert!(!outside.status.success());
+    // SAFETY: it has no arguments.
+    let ours = unsafe { libc::syscall(libc::SYS_gettid) } as u32;
+    scope.set(ours, true);
+    let script = "(cat /nowhere/child); cat /nowhere/another";
+    let child = Command::new("/bin/sh").args(["-c", script]).spawn();
+    scope.set(ours, false);
+    let mut child = child.expect("it runs");
+    let _ = File::open("/nowhere/ours");
+    child.wait().expect("it ends");
+    drop(attached);
+    let events = [staged.description];
+    let all = (0..cpus()).flat_map(|cpu| (0..LEVELS).map(move |level| (cpu, level)));
+    let all: Vec<_> = all.flat_map(|which| records(&buffers, which, &events)).collect();
+    let names: Vec<_> = all.iter().map(|record| record.fields["filename"].clone()).collect();
+    let has = |name: &str| names.contains(&Value::Text(name.into()));
+    assert!(has("/nowhere/child") && has("/nowhere/another"), "{names:?}");
+    assert!(!has("/nowhere/outside") && !has("/nowhere/ours"), "{names:?}");
+    assert!(all.iter().any(|record| record.tid == u64::from(child.id())), "{all:?}");
+}

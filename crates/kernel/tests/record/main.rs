@@ -1,0 +1,4 @@
+//! Kernel events, recorded by the kernel into our buffers, and read there.
+
+mod decode;
+mod here;

@@ -1,0 +1,352 @@
+//! The kernel's events, recorded beside a session's, into the trace's folder `kernel`.
+//!
+//! The kernel's programs fill buffers that are mapped here ([`trackway_kernel::record`]); a thread
+//! of the recorder's drains them as it drains the regions of traced programs. What begins before
+//! the recorder becomes the invoking user ([`Kernel::prepare`]) needs root; what comes then
+//! ([`Kernel::begin`]) does not.
+
+use std::sync::Arc;
+use std::sync::mpsc::{self, RecvTimeoutError, Sender};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use trackway_kernel::bpf::LoadError;
+use trackway_kernel::catalogue::error::CatalogueError;
+use trackway_kernel::catalogue::model::Event;
+use trackway_kernel::catalogue::select::Selection;
+use trackway_kernel::catalogue::{Catalogue, EventName};
+use trackway_kernel::record::attach::{Attached, Loaded};
+use trackway_kernel::record::buffers::Buffers;
+use trackway_kernel::record::layout::{BUFFERS_BYTES_MAX, LEVELS, Layout};
+use trackway_kernel::record::program::program;
+use trackway_kernel::record::scope::Scope;
+use trackway_kernel::record::staging::Staged;
+use trackway_schema::EventDescription;
+use trackway_window::Way;
+
+use crate::region::{Drain, RegionWork, StreamNames};
+use crate::report::{Grouped, Notices};
+use crate::trace::{self, Trace};
+use crate::{RecordError, cpus};
+
+/// Size of a sub-buffer, as a power of two, in bytes.
+const SUB_SHIFT: u32 = 16;
+/// Most bytes of a CPU's buffers, unless it is asked for others.
+const CPU_BYTES: u64 = 8 << 20;
+/// Most bytes of an event's fields.
+const PAYLOAD_BYTES_MAX: u32 = 3500;
+/// How often buffers are looked at.
+const PERIOD: Duration = Duration::from_millis(20);
+
+/// Which of the kernel's events are recorded, and of whom.
+#[derive(Debug, Clone, Default)]
+pub struct KernelOptions {
+    /// Patterns, as `trackway list --kernel` takes them.
+    pub patterns: Vec<String>,
+    /// Of everything that runs, not of the command and what it starts alone.
+    pub system: bool,
+}
+
+/// The kernel's events, being recorded into buffers.
+#[derive(Debug)]
+pub(crate) struct Kernel {
+    /// Never given back: regions are lent for as long as the process runs.
+    buffers: &'static Buffers,
+    attached: Vec<Attached>,
+    scope: Option<Scope>,
+    events: Vec<EventDescription>,
+    overwrite: bool,
+}
+
+/// What was recorded.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct KernelSummary {
+    recorded: u64,
+    lost: u64,
+    overwritten: u64,
+    /// The event that lost most.
+    worst: Option<(String, u64)>,
+}
+
+/// Buffers that a thread drains.
+pub(crate) struct Draining {
+    kernel: Kernel,
+    stop: Sender<()>,
+    thread: JoinHandle<std::io::Result<Vec<RegionWork>>>,
+}
+
+fn failed(what: &str, error: impl std::fmt::Display) -> RecordError {
+    RecordError::Kernel(format!("{what}: {error}"), None)
+}
+
+impl From<CatalogueError> for RecordError {
+    fn from(error: CatalogueError) -> Self {
+        let hint = error.hint();
+        Self::Kernel(error.to_string(), hint)
+    }
+}
+
+fn unavailable(error: impl std::fmt::Display) -> RecordError {
+    let hint = "root may (sudo trackway record …); in a container, root needs CAP_BPF and \
+                CAP_PERFMON";
+    RecordError::Kernel(
+        format!("the kernel does not let its events be recorded: {error}"),
+        Some(hint.into()),
+    )
+}
+
+impl Kernel {
+    /// Makes buffers and programs; from here on it is recorded, but for a command's, which begins
+    /// with [`Self::scope`]. The size is of a CPU's buffers, in bytes; 0: as is usual.
+    pub(crate) fn prepare(
+        options: &KernelOptions,
+        size_bytes: u64,
+        overwrite: bool,
+    ) -> Result<Self, RecordError> {
+        let catalogue = Catalogue::open()?;
+        let selection = Selection::new(&options.patterns)?;
+        let events = catalogue.select(&selection)?.events;
+        // Those that tracefs has no number of cannot be attached to.
+        let events: Vec<(Event, u16)> =
+            events.into_iter().filter_map(|event| event.id.map(|id| (event, id))).collect();
+        if events.is_empty() {
+            return Err(failed("nothing to record", "tracefs has no numbers of these events"));
+        }
+        let cpus = cpus();
+        let layout = layout(size_bytes, cpus, events.len())?;
+        let buffers = Buffers::new(layout, cpus, overwrite).map_err(unavailable)?;
+        let mut kernel = Self {
+            buffers: Box::leak(Box::new(buffers)),
+            attached: Vec::new(),
+            scope: None,
+            events: Vec::new(),
+            overwrite,
+        };
+        let mut remover = None;
+        if !options.system {
+            let scope = Scope::new().map_err(unavailable)?;
+            let (fork, exit) = ("sched_process_fork", "sched_process_exit");
+            let (fork, exit) = (scheduler(&catalogue, fork)?, scheduler(&catalogue, exit)?);
+            let adder = scope.adder(&fork.0).ok_or_else(|| unknown(&fork.0))?;
+            // First and last, so that a member is one from its first event to its last.
+            kernel.attach(&adder, &fork)?;
+            remover = Some((scope.remover().ok_or_else(|| unknown(&exit.0))?, exit));
+            kernel.scope = Some(scope);
+        }
+        let fds = (kernel.buffers.map_fd(), kernel.scope.as_ref().map(Scope::map_fd));
+        for (number, event) in events.iter().enumerate() {
+            let staged = Staged::new(&event.0, PAYLOAD_BYTES_MAX);
+            let id = u16::try_from(number).map_err(|_| unknown(&event.0))?;
+            let code = program(&staged, &layout, fds, (id, number));
+            kernel.attach(&code.map_err(|_| unknown(&event.0))?, event)?;
+            kernel.events.push(staged.description);
+        }
+        if let Some((code, exit)) = remover {
+            kernel.attach(&code, &exit)?;
+        }
+        Ok(kernel)
+    }
+
+    fn attach(&mut self, code: &[u8], (event, id): &(Event, u16)) -> Result<(), RecordError> {
+        let loaded = Loaded::new(code).map_err(|error| match error {
+            LoadError::Unavailable(error) => unavailable(error),
+            // The last line says what is wrong.
+            LoadError::Refused(error, log) => {
+                let line = log.trim_end().lines().last().unwrap_or_default().to_owned();
+                let what = format!("the kernel refuses to record {}", event.full_name());
+                failed(&what, format_args!("{error} ({line})"))
+            }
+        })?;
+        self.attached.push(loaded.attach(*id).map_err(unavailable)?);
+        Ok(())
+    }
+
+    /// Whether the calling thread, and what it starts from now on, is recorded.
+    pub(crate) fn scope(&self, is_recorded: bool) {
+        if let Some(scope) = &self.scope {
+            scope.set(trackway_sys::thread::tid(), is_recorded);
+        }
+    }
+
+    /// Writes what is recorded to the trace at `root`, on the clock whose offset from the time of
+    /// day is this.
+    pub(crate) fn begin(
+        self,
+        root: &std::path::Path,
+        realtime_offset_ns: i64,
+    ) -> Result<Draining, RecordError> {
+        let uuid = trace::random_uuid()?;
+        let mut trace = Trace::create_kernel(root, uuid, realtime_offset_ns)?;
+        for (id, event) in (0..).zip(&self.events) {
+            trace.metadata.declare(0, id, event);
+        }
+        let path = || root.join(trace::KERNEL).join("metadata");
+        trace.metadata.write().map_err(|error| RecordError::Io("write", path(), error))?;
+        let works = works(self.buffers, self.overwrite);
+        let (stop, stopped) = mpsc::channel();
+        let buffers = self.buffers;
+        let begin_ts = trackway_sys::clock::monotonic_ns();
+        let drain = move || {
+            let mut drainer = Drainer { buffers, trace, begin_ts, works, buffer: Vec::new() };
+            // Until somebody says so, or nobody is left who could.
+            while let Err(RecvTimeoutError::Timeout) = stopped.recv_timeout(PERIOD) {
+                drainer.turn(false)?;
+            }
+            drainer.turn(true)?;
+            drainer.close()?;
+            Ok(drainer.works)
+        };
+        let thread = std::thread::Builder::new().name("trackway-kernel".into()).spawn(drain);
+        let thread = thread.map_err(|error| failed("cannot start a thread", error))?;
+        Ok(Draining { kernel: self, stop, thread })
+    }
+}
+
+impl Draining {
+    /// See [`Kernel::scope`].
+    pub(crate) fn scope(&self, is_recorded: bool) {
+        self.kernel.scope(is_recorded);
+    }
+
+    /// Ends it, and writes what is left.
+    pub(crate) fn finish(mut self) -> Result<KernelSummary, RecordError> {
+        let missed: Vec<u64> =
+            self.kernel.attached.iter().map(|it| it.missed().unwrap_or(0)).collect();
+        self.kernel.attached.clear();
+        let _ = self.stop.send(());
+        let works = match self.thread.join() {
+            Ok(written) => written.map_err(|error| failed("cannot write kernel events", error))?,
+            Err(_) => return Err(failed("cannot write kernel events", "the thread has ended")),
+        };
+        let buffers = self.kernel.buffers;
+        // Ours on the scheduler's, which add to the scope, come first and last.
+        let first = usize::from(self.kernel.scope.is_some());
+        let lost =
+            |number: usize| buffers.lost(number) + missed.get(first + number).copied().unwrap_or(0);
+        let mut summary = KernelSummary {
+            recorded: works.iter().map(|work| work.written).sum(),
+            overwritten: works.iter().map(|work| work.overwritten).sum(),
+            lost: buffers.too_deep(),
+            worst: None,
+        };
+        for (number, event) in self.kernel.events.iter().enumerate() {
+            let lost = lost(number);
+            summary.lost += lost;
+            if lost > summary.worst.as_ref().map_or(0, |(_, worst)| *worst) {
+                summary.worst = Some((event.name.clone(), lost));
+            }
+        }
+        Ok(summary)
+    }
+}
+
+impl KernelSummary {
+    /// Says what was recorded.
+    pub(crate) fn say(&self, notices: &Notices) {
+        notices.say(format_args!(
+            "kernel: {} events recorded, {} lost, {} overwritten",
+            Grouped(self.recorded),
+            Grouped(self.lost),
+            Grouped(self.overwritten)
+        ));
+        if let Some((event, lost)) = &self.worst {
+            notices.say(format_args!("most of them {event}: {} lost", Grouped(*lost)));
+            notices.hint(format_args!("fewer events, or a larger --buffer-size, lose none"));
+        }
+    }
+}
+
+/// What a turn of draining needs.
+struct Drainer {
+    buffers: &'static Buffers,
+    trace: Trace,
+    begin_ts: u64,
+    works: Vec<RegionWork>,
+    buffer: Vec<u8>,
+}
+
+impl Drainer {
+    /// Moves what is complete (or all, the last time) to the trace, and gives programs the room.
+    fn turn(&mut self, is_last: bool) -> std::io::Result<()> {
+        for work in &mut self.works {
+            work.look();
+            let is_left_to_the_end = work.overwrite && !is_last;
+            if is_left_to_the_end {
+                continue;
+            }
+            work.drain(&mut Drain {
+                memory: self.buffers,
+                trace: &self.trace,
+                begin_ts: self.begin_ts,
+                partial: is_last,
+                is_last,
+                buffer: &mut self.buffer,
+            })?;
+            if !work.overwrite {
+                let region = work.region.0;
+                let geometry = region.geometry;
+                let drained = geometry.index_of(work.drained.position) << geometry.sub_shift();
+                region.raise_limit(drained + geometry.ring_bytes());
+            }
+        }
+        Ok(())
+    }
+
+    /// Says in the trace what was lost at its end.
+    fn close(&mut self) -> std::io::Result<()> {
+        let Self { works, trace, begin_ts, .. } = self;
+        works.iter_mut().try_for_each(|work| work.close(trace, *begin_ts))
+    }
+}
+
+/// The regions of all CPUs and levels.
+fn works(buffers: &'static Buffers, overwrite: bool) -> Vec<RegionWork> {
+    let cpus = buffers.cpus();
+    let streams_of_a_level = (cpus * Way::ALL.len()) as u64;
+    let names = |level: usize| {
+        let files = if level == 0 { trace::KERNEL.into() } else { format!("kernel{level}") };
+        let instances_before = level as u64 * streams_of_a_level;
+        Arc::new(StreamNames { class: 0, files, instances_before })
+    };
+    let names: Vec<_> = (0..LEVELS).map(names).collect();
+    let all = (0..cpus).flat_map(|cpu| (0..LEVELS).map(move |level| (cpu, level)));
+    all.filter_map(|(cpu, level)| {
+        let region = buffers.region(cpu, level)?;
+        let names = Arc::clone(&names[level]);
+        Some(RegionWork::new(region, names, cpu as u32, Way::Sequence, overwrite))
+    })
+    .collect()
+}
+
+/// CPUs that have buffers: those up to the last that is there. The memory of all is taken at once,
+/// and machines claim many more that never come.
+fn cpus() -> usize {
+    cpus::online().into_iter().max().map_or(1, |last| last as usize + 1)
+}
+
+/// A layout for so many bytes a CPU, as far as they can be had.
+fn layout(size_bytes: u64, cpus: usize, events: usize) -> Result<Layout, RecordError> {
+    let wanted = if size_bytes == 0 { CPU_BYTES } else { size_bytes };
+    let most = (BUFFERS_BYTES_MAX / cpus) as u64;
+    let shift = wanted.min(most).max(1 << (SUB_SHIFT + 1)).ilog2();
+    let fits = |shift: &u32| {
+        let layout = Layout::new(SUB_SHIFT, shift - SUB_SHIFT, events)?;
+        (layout.cpu_bytes() * cpus <= BUFFERS_BYTES_MAX).then_some(layout)
+    };
+    (SUB_SHIFT + 1..=shift)
+        .rev()
+        .find_map(|shift| fits(&shift))
+        .ok_or_else(|| failed("no buffers", "this machine has too many CPUs"))
+}
+
+/// An event of the scheduler's, which scopes need.
+fn scheduler(catalogue: &Catalogue, name: &str) -> Result<(Event, u16), RecordError> {
+    let name = EventName { subsystem: "sched".into(), name: name.into() };
+    let found = catalogue.events([&name]).events.into_iter().next();
+    let found = found.and_then(|event| event.id.map(|id| (event, id)));
+    found.ok_or_else(|| failed("cannot follow what the command starts", "no sched events"))
+}
+
+fn unknown(event: &Event) -> RecordError {
+    failed("cannot record", format_args!("{} is not as expected", event.full_name()))
+}

@@ -1,0 +1,164 @@
+//! `trackway list --kernel`: the events of the running kernel, compared with what ls(1) finds in
+//! tracefs, which is mounted for that in a namespace of its own.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::process::{Command, Output};
+
+use trackway_tests::{World, build_dir, copy_program, is_root, skipped};
+
+/// Events that tracefs has, as `subsystem:name`: folders with a file to enable them. `None` (said
+/// so) where we may not see it.
+fn in_tracefs() -> Option<BTreeSet<String>> {
+    const SCRIPT: &str = "mount -t tracefs nodev /sys/kernel/tracing &&
+        cd /sys/kernel/tracing/events && ls -d */*/enable";
+    if !is_root() {
+        skipped("only root sees tracefs");
+        return None;
+    }
+    let output = Command::new("unshare").args(["-m", "sh", "-c", SCRIPT]).output();
+    let Some(output) = output.ok().filter(|output| output.status.success()) else {
+        skipped("tracefs cannot be mounted here");
+        return None;
+    };
+    let text = String::from_utf8(output.stdout).expect("text");
+    let names = text.lines().filter_map(|line| line.strip_suffix("/enable"));
+    Some(names.map(|name| name.replace('/', ":")).collect())
+}
+
+fn list(world: &World, arguments: &[&str]) -> Output {
+    let mut trackway = world.trackway(&["list", "--kernel"]);
+    trackway.args(arguments).output().expect("trackway runs")
+}
+
+fn json(world: &World, patterns: &[&str]) -> Vec<serde_json::Value> {
+    let output = list(world, &[patterns, &["--format", "json"]].concat());
+    assert_eq!(String::from_utf8_lossy(&output.stderr), "");
+    assert!(output.status.success(), "{:?}", output.status);
+    let mut all: serde_json::Value = serde_json::from_slice(&output.stdout).expect("JSON");
+    assert_eq!(all["unread"], serde_json::json!([]));
+    let serde_json::Value::Array(events) = all["events"].take() else { panic!("{all}") };
+    events
+}
+
+fn name(event: &serde_json::Value) -> &str {
+    event["name"].as_str().expect("a name")
+}
+
+fn mounts() -> String {
+    fs::read_to_string("/proc/self/mountinfo").expect("mounts")
+}
+
+/// RUN list in both forms. EXPECT each event that ls finds, once, and nothing mounted by it.
+#[test]
+fn every_event_that_the_kernel_has_is_listed_once() {
+    let Some(mut expected) = in_tracefs() else { return };
+    let world = World::new("kernel-all");
+    let before = mounts();
+    let events = json(&world, &[]);
+    // Where tracefs does not describe system calls, our table does.
+    if !expected.iter().any(|name| name.starts_with("syscalls:")) {
+        expected.extend(
+            events
+                .iter()
+                .map(|event| name(event).to_owned())
+                .filter(|name| name.starts_with("syscalls:")),
+        );
+    }
+    let found: BTreeSet<String> = events.iter().map(|event| name(event).to_owned()).collect();
+    assert_eq!(found, expected);
+    assert_eq!(found.len(), events.len(), "each once");
+    let output = list(&world, &[]);
+    let text = String::from_utf8(output.stdout).expect("text");
+    let lines = text.lines().filter(|line| line.starts_with("    "));
+    assert_eq!(lines.count(), expected.len());
+    assert_eq!(mounts(), before);
+}
+
+/// RUN list with patterns. EXPECT the events that are meant, with what is known of them.
+#[test]
+fn events_are_listed_by_pattern_with_fields_and_meanings() {
+    if in_tracefs().is_none() {
+        return;
+    }
+    let world = World::new("kernel-patterns");
+    let events = json(&world, &["sched_switch,irq_softirq_*", "!irq:softirq_raise"]);
+    let names: Vec<&str> = events.iter().map(name).collect();
+    assert_eq!(names, ["irq:softirq_entry", "irq:softirq_exit", "sched:sched_switch"]);
+    assert_eq!(events[0]["lttng_name"], "irq_softirq_entry");
+    let labels = events[0]["fields"][0]["choices"].as_array().expect("choices").iter();
+    let labels: Vec<_> = labels.map(|label| label["name"].as_str().expect("a name")).collect();
+    assert!(labels.contains(&"NET_RX"), "{labels:?}");
+    let fields = events[2]["fields"].as_array().expect("fields");
+    let switch = |field: &str| fields.iter().find(|of| of["name"] == field).expect("a field");
+    assert_eq!(switch("prev_comm")["type"], "char[16]");
+    assert_eq!(switch("next_pid")["lttng_name"], "next_tid");
+    let text = String::from_utf8(list(&world, &["sched_switch"]).stdout).expect("text");
+    assert!(text.starts_with("sched\n    sched:sched_switch: char[16] prev_comm, i32 "), "{text}");
+    assert_eq!(text.lines().count(), 2);
+}
+
+/// RUN list of a system call. EXPECT both sides, its number, and what its arguments mean.
+#[test]
+fn system_calls_are_listed_with_what_their_arguments_mean() {
+    if in_tracefs().is_none() || cfg!(not(target_arch = "x86_64")) {
+        return;
+    }
+    let world = World::new("kernel-calls");
+    let events = json(&world, &["syscalls:openat,syscalls:read"]);
+    let names: Vec<&str> = events.iter().map(name).collect();
+    let calls = ["enter_openat", "enter_read", "exit_openat", "exit_read"];
+    assert_eq!(names, calls.map(|call| format!("syscalls:sys_{call}")));
+    let openat = &events[0];
+    assert_eq!((&openat["number"], &openat["source"]), (&257.into(), &"syscall_enter".into()));
+    let fields = &openat["fields"];
+    assert_eq!(fields[0]["meaning"], "folder");
+    assert_eq!(fields[1]["points_to"], "text");
+    let flags = fields[2]["flags"].as_array().expect("flags");
+    assert!(flags.iter().any(|flag| flag["name"] == "O_CLOEXEC" && flag["value"] == 0o2000000));
+    assert_eq!(events[2]["fields"][0]["meaning"], "file descriptor or error");
+    assert_eq!(events[3]["fields"][1]["points_to"], "byte[ret]");
+}
+
+/// RUN list with patterns that match nothing. EXPECT a guess, a hint, and status 2.
+#[test]
+fn patterns_that_match_nothing_are_told_with_a_guess() {
+    if in_tracefs().is_none() {
+        return;
+    }
+    let world = World::new("kernel-none");
+    for (pattern, expected) in [
+        ("shced_*", "no kernel event matches 'shced_*'; did you mean 'sched_*'?"),
+        ("sched:sched_swich", "did you mean 'sched:sched_switch'?"),
+        ("sched,,irq", "'' is no pattern of kernel events"),
+    ] {
+        let output = list(&world, &[pattern]);
+        let talk = String::from_utf8_lossy(&output.stderr);
+        assert!(talk.contains(expected) && talk.contains("\nhint: "), "{talk}");
+        assert_eq!((output.status.code(), output.stdout.len()), (Some(2), 0));
+    }
+}
+
+/// RUN list as a user without rights. EXPECT it said, with what to do, and status 2.
+#[test]
+fn who_may_not_see_the_kernels_events_is_told_so() {
+    let world = World::new("kernel-rights");
+    let program = world.path("trackway");
+    copy_program(&build_dir().join("trackway"), &program);
+    let mut command = if is_root() {
+        let mut command = world.command("setpriv");
+        command.args(["--reuid=65534", "--regid=65534", "--clear-groups"]).arg(&program);
+        command
+    } else {
+        world.command(&program)
+    };
+    let output = command.args(["list", "--kernel"]).output().expect("trackway runs");
+    if !is_root() && output.status.success() {
+        skipped("here anybody may see the kernel's events");
+        return;
+    }
+    let talk = String::from_utf8_lossy(&output.stderr);
+    assert!(talk.contains("only root may see the kernel's events"), "{talk}");
+    assert!(talk.contains("\nhint: run it as root"), "{talk}");
+    assert_eq!((output.status.code(), output.stdout.len()), (Some(2), 0));
+}

@@ -1,0 +1,194 @@
+//! `trackway record --kernel`: the kernel's events of a command, or of everything, beside its own.
+
+use std::fs;
+use std::path::PathBuf;
+use std::process::{Command, Output};
+
+use trackway_tests::{World, build_dir, copy_program, has, is_root, skipped, source_dir};
+
+/// A program that calls getpgid(2), each time between two events; `None` (said so) where the
+/// kernel's events cannot be recorded.
+fn program(world: &World) -> Option<PathBuf> {
+    if !is_root() {
+        skipped("only root records the kernel's events");
+        return None;
+    }
+    let output = world.trackway(&["list", "--kernel", "sched_switch"]).output().expect("it runs");
+    if !output.status.success() {
+        skipped("the kernel does not show its events here");
+        return None;
+    }
+    Some(world.compile_file("kernel/calls.c", true, &[]))
+}
+
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).into_owned()
+}
+
+/// What `record` with these options, for this command, did.
+fn record(world: &World, options: &[&str], command: &[&str]) -> Output {
+    let mut record = world.trackway(&["record", "-o", "trace"]);
+    record.args(options).arg("--").args(command).output().expect("trackway runs")
+}
+
+/// The lines of the trace; as babeltrace2 has them, too, where there is one.
+fn lines(world: &World) -> Vec<String> {
+    let printed = world.trackway(&["print", "trace"]).output().expect("it runs");
+    assert!(printed.status.success(), "{}", text(&printed.stderr));
+    if has("babeltrace2") {
+        let mut babeltrace = Command::new("babeltrace2");
+        let theirs = babeltrace.arg(world.path("trace")).output().expect("it runs");
+        assert!(theirs.status.success(), "{}", text(&theirs.stderr));
+        assert!(theirs.stdout == printed.stdout, "babeltrace2 prints something else");
+    }
+    text(&printed.stdout).lines().map(str::to_owned).collect()
+}
+
+/// RUN a program that calls the system between two events. EXPECT, each time and in this order:
+/// event, entry, exit, event, with the call's own numbers, on one clock; and nobody else's calls.
+#[test]
+fn programs_and_the_kernel_are_on_one_clock() {
+    const COUNT: usize = 20_000;
+    let world = World::new("kernel-clock");
+    let Some(program) = program(&world) else { return };
+    let program = program.to_str().expect("a path");
+    let output = record(&world, &["--kernel", "syscalls:getpgid"], &[program, "20000"]);
+    let talk = text(&output.stderr);
+    assert!(output.status.success(), "{talk}");
+    assert!(talk.contains("kernel: 40,000 events recorded, 0 lost, 0 overwritten"), "{talk}");
+    let lines = lines(&world);
+    assert_eq!(lines.len(), 4 * COUNT);
+    for (number, four) in lines.chunks(4).enumerate() {
+        let pid = 1_000_000_000 + number;
+        let expected = [
+            format!("calls:before: {{ cpu_id = C }}, {{ vtid = T }}, {{ number = {number} }}"),
+            format!("syscall_entry_getpgid: {{ cpu_id = C }}, {{ tid = T }}, {{ pid = {pid} }}"),
+            "syscall_exit_getpgid: { cpu_id = C }, { tid = T }, { ret = -3 }".to_owned(),
+            format!("calls:after: {{ cpu_id = C }}, {{ vtid = T }}, {{ number = {number} }}"),
+        ];
+        for (line, expected) in four.iter().zip(expected) {
+            let (name, rest) = expected.split_once(": ").expect("a name");
+            let fields = rest.rsplit_once(", {").expect("fields").1;
+            let is_it = line.contains(&format!(" {name}: ")) && line.ends_with(fields);
+            assert!(is_it, "{four:?}\n{expected}");
+        }
+    }
+}
+
+/// RUN a command whose own command does what is recorded, while others do the same. EXPECT what it
+/// starts, and, of the whole system, the others, too.
+#[test]
+fn a_command_and_what_it_starts_are_recorded_or_everything() {
+    let world = World::new("kernel-scope");
+    if program(&world).is_none() {
+        return;
+    }
+    let script = "(cat /nowhere/inside) 2>/dev/null; true";
+    let outside = |is_running: &dyn Fn() -> bool| {
+        while is_running() {
+            let _ = std::fs::File::open("/nowhere/outside");
+            std::thread::sleep(std::time::Duration::from_millis(1));
+        }
+    };
+    for (options, is_everything) in [(&[][..], false), (&["--system"][..], true)] {
+        let options =
+            [&["--kernel", "syscalls:openat,!syscalls:sys_exit_openat"], options].concat();
+        let done = std::sync::atomic::AtomicBool::new(false);
+        let output = std::thread::scope(|scope| {
+            scope.spawn(|| outside(&|| !done.load(std::sync::atomic::Ordering::Relaxed)));
+            let output = record(&world, &options, &["sh", "-c", script]);
+            done.store(true, std::sync::atomic::Ordering::Relaxed);
+            output
+        });
+        assert!(output.status.success(), "{}", text(&output.stderr));
+        let lines = lines(&world);
+        let has = |name: &str| lines.iter().any(|line| line.contains(name));
+        assert!(has("filename = \"/nowhere/inside\""), "{lines:?}");
+        assert_eq!(has("filename = \"/nowhere/outside\""), is_everything);
+        assert!(!has("syscall_exit_openat"), "it was excluded");
+    }
+}
+
+/// RUN a flight recorder that is too small. EXPECT the newest events, and how many are gone.
+#[test]
+fn a_flight_recorder_keeps_the_newest_of_the_kernel_too() {
+    let world = World::new("kernel-flight");
+    let Some(program) = program(&world) else { return };
+    let options = ["--kernel", "syscalls:getpgid", "--flight-recorder", "--buffer-size", "128K"];
+    let output = record(&world, &options, &[program.to_str().expect("a path"), "50000"]);
+    let talk = text(&output.stderr);
+    assert!(output.status.success(), "{talk}");
+    let count = |what: &str| {
+        let line = talk.lines().find(|line| line.contains("kernel: ")).expect("a summary");
+        let before = line.split(what).next().expect("a number").trim_end();
+        let number = before
+            .rsplit([' ', ','])
+            .take_while(|part| !part.is_empty() && part.bytes().all(|byte| byte.is_ascii_digit()));
+        let digits: Vec<&str> = number.collect();
+        digits.into_iter().rev().collect::<String>().parse::<u64>().expect("a number")
+    };
+    let (recorded, overwritten) = (count("events recorded"), count("overwritten"));
+    assert!(recorded > 1000 && overwritten > 1000, "{talk}");
+    assert_eq!(recorded + overwritten, 100_000, "{talk}");
+    let lines = lines(&world);
+    assert!(lines.iter().any(|line| line.contains("pid = 1000049999")), "{}", lines.len());
+}
+
+/// RUN what cannot be. EXPECT to be told what helps, before the command runs.
+#[test]
+fn what_cannot_be_recorded_is_said_with_what_helps() {
+    let world = World::new("kernel-refused");
+    let refused = |options: &[&str]| {
+        let output = record(&world, options, &["touch", "ran"]);
+        assert!(!output.status.success() && !world.path("ran").exists());
+        text(&output.stderr)
+    };
+    let talk = refused(&["--system"]);
+    assert!(talk.contains("--kernel"), "{talk}");
+    if program(&world).is_none() {
+        return;
+    }
+    let talk = refused(&["--kernel", "shced_switch"]);
+    assert!(talk.contains("no kernel event matches 'shced_switch'; did you mean"), "{talk}");
+    let talk = refused(&["--kernel", "a b"]);
+    assert!(talk.contains("is no pattern of kernel events") && talk.contains("hint: "), "{talk}");
+    // As somebody who may not.
+    if !has("setpriv") {
+        return skipped("setpriv is not installed");
+    }
+    let trackway = world.path("trackway");
+    copy_program(&build_dir().join("trackway"), &trackway);
+    let mut command = world.command("setpriv");
+    command.args(["--reuid=65534", "--regid=65534", "--clear-groups"]).arg(&trackway);
+    command.args(["record", "--kernel", "sched_switch", "--", "true"]);
+    let output = command.output().expect("it runs");
+    let talk = text(&output.stderr);
+    assert!(talk.contains("only root may see the kernel's events"), "{talk}");
+    assert!(talk.contains("hint: run it as root"), "{talk}");
+}
+
+/// RUN the guide's commands. EXPECT what it says of them.
+#[test]
+fn the_commands_of_the_kernel_guide_work() {
+    let world = World::new("kernel-guide");
+    if program(&world).is_none() {
+        return;
+    }
+    let guide = fs::read_to_string(source_dir().join("docs/guides/kernel.md")).expect("a guide");
+    let blocks = guide.split("```sh\n").skip(1).filter_map(|block| block.split("```").next());
+    let trackway = build_dir().join("trackway").display().to_string();
+    for line in blocks.flat_map(str::lines) {
+        let command = line.replacen("trackway", &trackway, 1);
+        let output = world.command("sh").args(["-c", &command]).output().expect("it runs");
+        assert!(output.status.success(), "{line}: {}", text(&output.stderr));
+    }
+    let print = |trace: &str| {
+        let output = world.trackway(&["print", trace]).output().expect("it runs");
+        text(&output.stdout)
+    };
+    let opened = print("what-it-opens");
+    assert!(opened.contains("syscall_entry_openat: ") && opened.contains("sched_switch: "));
+    let ran = print("what-it-runs");
+    assert!(ran.contains("syscall_entry_execve: ") && !ran.contains("syscall_exit_execve: "));
+    assert!(print("everything").contains("sched_switch: "));
+}
