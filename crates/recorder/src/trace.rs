@@ -17,7 +17,6 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use trackway_abi::record::context;
 use trackway_ctf::write::{Contexts, TraceDescription};
 use trackway_session::Line;
 
@@ -56,8 +55,8 @@ pub(crate) struct Particulars {
     pub(crate) folder: WindowFolder,
     /// CLOCK_REALTIME − CLOCK_MONOTONIC when the session began, in ns.
     pub(crate) realtime_offset_ns: i64,
-    /// Its stream classes, with the contexts of their records, as bits.
-    pub(crate) classes: Vec<(u32, u32)>,
+    /// Its stream classes, with the contexts of their records.
+    pub(crate) classes: Vec<(u32, Contexts)>,
 }
 
 impl Particulars {
@@ -66,7 +65,7 @@ impl Particulars {
         let offset = |channel: &Channel| {
             channel.session().realtime_offset_ns.load(Ordering::Relaxed).cast_signed()
         };
-        let class = |channel: &Channel| (channel.names.class, channel.layout.contexts);
+        let class = |channel: &Channel| (channel.names.class, channel.contexts.clone());
         Self {
             uuid,
             folder: WindowFolder::own(),
@@ -150,6 +149,7 @@ impl Trace {
         let now_ns = trackway_sys::clock::realtime_ns();
         let name = root.file_name().map_or_else(|| "trace".into(), |name| name.to_string_lossy());
         let first = of.classes.iter().find(|(class, _)| *class == 0);
+        let first = first.map(|(_, contexts)| contexts.clone());
         let description = TraceDescription {
             uuid: of.uuid,
             hostname: read_line("/proc/sys/kernel/hostname"),
@@ -158,7 +158,7 @@ impl Trace {
             creation_datetime: format!("{}+0000", utc(now_ns / 1_000_000_000)),
             boot_uuid: parse_uuid(&read_line("/proc/sys/kernel/random/boot_id")),
             clock_offset_ns: of.realtime_offset_ns,
-            contexts: contexts_of(first.map_or(0, |&(_, contexts)| contexts)),
+            contexts: first.unwrap_or_default(),
         };
         let place = Place::open(&channel).map_err(RecordError::io("open", channel.clone()))?;
         let place = Arc::new(place);
@@ -166,8 +166,8 @@ impl Trace {
             .map_err(RecordError::io("remove what is in", channel.join(FACTS)))?;
         let mut metadata = Metadata::create(Arc::clone(&place), &description)
             .map_err(RecordError::io("write", channel.join("metadata")))?;
-        for &(class, contexts) in &of.classes {
-            metadata.declare_class(class, contexts_of(contexts));
+        for (class, contexts) in &of.classes {
+            metadata.declare_class(*class, contexts);
         }
         metadata.write().map_err(RecordError::io("write", channel.join("metadata")))?;
         let clock = fs::OpenOptions::new()
@@ -290,15 +290,6 @@ impl Calibrations {
         // In one write: whoever reads it finds whole lines.
         let text = format!("{epoch},{base_tsc},{multiplier},{base_ns},{span}\n");
         self.file.write_all(text.as_bytes())
-    }
-}
-
-/// Contexts, from bits of `trackway_abi::record::context`.
-pub(crate) const fn contexts_of(bits: u32) -> Contexts {
-    Contexts {
-        vpid: bits & context::VPID != 0,
-        vtid: bits & context::VTID != 0,
-        procname: bits & context::PROCNAME != 0,
     }
 }
 
