@@ -17,7 +17,7 @@ HELPER_LIBRARIES := $(HELPERS:%=$(BUILD)/libtrackway-%.so)
 VERSION := 0.1.0
 # The page trackway(3), made of the headers' comments, and the names that it is found under.
 MAN3 := awk -v version=$(VERSION) -f packaging/man3.awk
-MAN3_HEADERS := include/trackway/trackway.h include/trackway/dynamic.h
+MAN3_HEADERS := include/trackway/trackway.h include/trackway/context.h include/trackway/dynamic.h
 
 .PHONY: help build programs helpers demo test systemd fuzz torture ways sanitize models kill arch \
 	bench asm install uninstall clean

@@ -14,7 +14,12 @@ use trackway_abi::{ABI_VERSION, record, region, session, window};
 use trackway_tests::{World, build_dir, has, skipped, source_dir};
 
 /// What libtrackway.so exports besides functions of the C library that it wraps.
-const EXPORTED: [&str; 6] = [
+const EXPORTED: [&str; 11] = [
+    "trackway_abi_context_clear",
+    "trackway_abi_context_get",
+    "trackway_abi_context_put",
+    "trackway_abi_context_set",
+    "trackway_abi_context_set_text",
     "trackway_abi_copy",
     "trackway_abi_register",
     "trackway_abi_snapshot",
@@ -103,9 +108,9 @@ fn preload_helpers_export_wrappers_and_nothing_else() {
 }
 
 /// Expressions of C, and their values.
-const LAYOUT: [(&str, usize); 58] = [
+const LAYOUT: [(&str, usize); 69] = [
     ("TRACKWAY_ABI_VERSION", 1),
-    ("TRACKWAY_ABI_HEADROOM", 64),
+    ("TRACKWAY_ABI_HEADROOM", 128),
     ("TRACKWAY_ABI_TAILROOM", 8),
     ("TRACKWAY_ABI_PAYLOAD_MAX", 4000),
     ("TRACKWAY_ABI_CUT", 1 << 63),
@@ -144,6 +149,17 @@ const LAYOUT: [(&str, usize); 58] = [
     ("offsetof(struct trackway_abi_library, filtered)", 4),
     ("offsetof(struct trackway_abi_library, ask)", 8),
     ("offsetof(struct trackway_abi_library, emit_asked)", 16),
+    ("sizeof(struct trackway_abi_context)", 32),
+    ("offsetof(struct trackway_abi_context, kind)", 4),
+    ("offsetof(struct trackway_abi_context, place)", 8),
+    ("offsetof(struct trackway_abi_context, provider)", 16),
+    ("offsetof(struct trackway_abi_context, name)", 24),
+    ("sizeof(struct trackway_abi_context_value)", 40),
+    ("offsetof(struct trackway_abi_context_value, is_set)", 32),
+    ("TRACKWAY_ABI_CONTEXT_SIGNED", 1),
+    ("TRACKWAY_ABI_CONTEXT_UNSIGNED", 2),
+    ("TRACKWAY_ABI_CONTEXT_FLOAT", 3),
+    ("TRACKWAY_ABI_CONTEXT_STRING", 4),
     ("sizeof(struct trackway_value)", 16),
     ("offsetof(struct trackway_value, as)", 0),
     ("offsetof(struct trackway_value, length)", 8),
@@ -200,18 +216,18 @@ events_revision@32 events_used@36
 window::Process 64: pid@0 incarnation@4 pid_namespace@8 since_ns@16 image@24
 window::Event 64: enabled@0 state@4 hash@8 description_offset@16 description_bytes@20
 session::Clock 64: sequence@0 base_tsc@8 multiplier@16 base_ns@24 span@32 epoch@40
-session::Session 5056: generation@0 state@8 flags@12 lease_until_ns@16 contexts@24 cpus@28 \
+session::Session 5312: generation@0 state@8 flags@12 lease_until_ns@16 contexts@24 cpus@28 \
 sub_shift@32 count_shift@36 claim_sub_shift@40 next_id@44 control_offset@48 ids_offset@56 \
 discards_offset@64 processes@72 cut_event@76 records_cut@80 token@88 recorder_pid@96 uid@100 \
 recorder_pid_namespace@104 recorder_since_ns@112 realtime_offset_ns@120 trace_uuid@128 \
 rules_bytes@144 path_bytes@148 clock@192 rules@256 path@2304 departed@4352 rules_revision@4356 \
 blocking_ns@4360 successor@4368 snapshot_requests@4372 spare_cpus@4376 stream_class@4380 \
 process_rules_bytes@4384 name_bytes@4388 channel_bytes@4392 process_rules@4396 name@4908 \
-channel@4972
+channel@4972 filters@5040 interpreters@5048 applications_bytes@5052 applications@5056
 offsets 4096 266240 528384 790528 1052672 2097152
 maxima 32 4096 4096 262144
 regions 256 256 12 84 3 2
-records 64 8 4000 4096
+records 128 8 4000 4096
 ";
 
 #[test]
@@ -227,7 +243,8 @@ fn the_window_lies_where_it_lay() {
         recorder_pid_namespace, recorder_since_ns, realtime_offset_ns, trace_uuid, rules_bytes,
         path_bytes, clock, rules, path, departed, rules_revision, blocking_ns, successor,
         snapshot_requests, spare_cpus, stream_class, process_rules_bytes, name_bytes,
-        channel_bytes, process_rules, name, channel);
+        channel_bytes, process_rules, name, channel, filters, interpreters, applications_bytes,
+        applications);
     let numbers = |name: &str, numbers: &[usize]| {
         let numbers: String = numbers.iter().map(|number| format!(" {number}")).collect();
         format!("{name}{numbers}\n")

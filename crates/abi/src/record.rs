@@ -29,7 +29,7 @@ pub const EXTENDED_BYTES: usize = 13;
 /// Longest record, header and contexts included, in bytes.
 pub const RECORD_BYTES_MAX: usize = 4096;
 /// Free bytes that a staged payload has in front of it, for contexts and header.
-pub const HEADROOM_BYTES: usize = 64;
+pub const HEADROOM_BYTES: usize = 128;
 /// Readable bytes behind a staged payload, so that it can be copied by words.
 pub const TAILROOM_BYTES: usize = 8;
 /// Longest payload, in bytes.
@@ -46,11 +46,27 @@ pub mod context {
     pub const VTID: u32 = 2;
     /// `procname`, char\[17\]: the thread's name.
     pub const PROCNAME: u32 = 4;
+    /// Contexts of applications: those that [`crate::session::Session::applications`] names, in
+    /// that order. Of each a byte that says what follows, by the codes of `trackway_jit::Kind`:
+    /// [`NOTHING`], an i64, a u64, an f64, or a string that ends with a NUL.
+    pub const APPLICATIONS: u32 = 8;
     /// Bytes of `procname`.
     pub const PROCNAME_BYTES: usize = 17;
+    /// Most contexts of applications.
+    pub const APPLICATIONS_MAX: usize = 4;
+    /// Most bytes of one: a string of 31, its NUL, and what says that it is one.
+    pub const APPLICATION_BYTES_MAX: usize = 33;
+    /// Most bytes of all of them: what finds no room is as if it were not set.
+    pub const APPLICATIONS_ROOM: usize = super::HEADROOM_BYTES - super::ORDINARY_BYTES_MAX;
+    /// What an application's context begins with where the thread has set none.
+    pub const NOTHING: u8 = 0;
 }
 
+/// Most bytes of a record's header and contexts, but those of applications.
+pub const ORDINARY_BYTES_MAX: usize = EXTENDED_BYTES + 8 + context::PROCNAME_BYTES;
+
 const _: () = assert!(
-    EXTENDED_BYTES + 8 + context::PROCNAME_BYTES <= HEADROOM_BYTES
-        && HEADROOM_BYTES + PAYLOAD_BYTES_MAX <= RECORD_BYTES_MAX
+    // Two strings, and two numbers.
+    context::APPLICATIONS_ROOM >= 2 * context::APPLICATION_BYTES_MAX + 2 * 9
+        && ORDINARY_BYTES_MAX + context::APPLICATIONS_MAX + PAYLOAD_BYTES_MAX <= RECORD_BYTES_MAX
 );

@@ -16,6 +16,11 @@ pub const PATH_BYTES_MAX: usize = 2048;
 pub const NAME_BYTES_MAX: usize = 64;
 /// Longest rules for processes, in bytes.
 pub const PROCESS_RULES_BYTES_MAX: usize = 512;
+/// Longest name of an application's context, `provider:name`, in bytes.
+pub const APPLICATION_BYTES_MAX: usize = 63;
+/// Longest names of a session's contexts of applications, in bytes.
+pub const APPLICATIONS_BYTES_MAX: usize =
+    crate::record::context::APPLICATIONS_MAX * (APPLICATION_BYTES_MAX + 1);
 /// Size of a session's block, in bytes.
 pub const SESSION_BYTES: usize = 8192;
 
@@ -166,6 +171,10 @@ pub struct Session {
     pub filters: AtomicU64,
     /// Processes that have to interpret filters: no memory that is executed is to be had there.
     pub interpreters: AtomicU32,
+    /// Bytes in use of `applications`.
+    pub applications_bytes: AtomicU32,
+    /// Names of the contexts of applications that its records have, `provider:name`, a line each.
+    pub applications: [AtomicU8; APPLICATIONS_BYTES_MAX],
 }
 
 /// The word that says where a block of filters is: its beginning in the window, a multiple of

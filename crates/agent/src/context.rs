@@ -1,4 +1,5 @@
-//! Contexts: values that a session wants with every record, in front of the payload.
+//! Contexts: values that a session wants with every record, in front of the payload. (Those of
+//! applications come behind them: [`crate::application`].)
 
 use trackway_abi::record::context::{PROCNAME, PROCNAME_BYTES, VPID, VTID};
 

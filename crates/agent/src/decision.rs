@@ -6,6 +6,7 @@
 
 use core::sync::atomic::{AtomicBool, AtomicPtr, AtomicU16, AtomicU32, AtomicU64, Ordering, fence};
 
+use trackway_abi::record::context::APPLICATIONS;
 use trackway_abi::session::{PROCESS_RULES_BYTES_MAX, SESSIONS_MAX, Session, flag};
 use trackway_ring::Geometry;
 use trackway_schema::{ProcessFacts, ProcessRules};
@@ -24,7 +25,8 @@ pub(crate) struct Decision {
     /// CPUs whose sequence regions may be written without further questions; 0: ask
     /// [`crate::slow`].
     pub(crate) cpus: AtomicU32,
-    /// Contexts wanted.
+    /// Contexts wanted. With contexts of applications, `cpus` and `filtered_cpus` are 0, and from
+    /// [`CPUS_AT`] on this has what they would be.
     pub(crate) contexts: AtomicU32,
     /// `Geometry::to_word` of sequence regions.
     pub(crate) geometry: AtomicU64,
@@ -42,6 +44,9 @@ pub(crate) struct Decision {
     /// has no filters.
     pub(crate) links: AtomicU32,
 }
+
+/// See [`Decision::contexts`].
+pub(crate) const CPUS_AT: u32 = 16;
 
 /// The number of the next decision about a session with filters.
 static NEXT_LINKS: AtomicU32 = AtomicU32::new(1);
@@ -141,12 +146,16 @@ impl Decision {
         self.participates.store(layout.is_some(), Ordering::Relaxed);
         let slow = flag::CLAIM_ONLY | flag::LOCKLESS;
         let hot = layout.filter(|layout| layout.flags & slow == 0);
-        let cpus = hot.map_or(0, |layout| layout.cpus);
+        let has_applications = layout.is_some_and(|layout| layout.contexts & APPLICATIONS != 0);
+        let all_cpus = hot.map_or(0, |layout| layout.cpus);
+        let cpus = if has_applications { 0 } else { all_cpus };
         self.cpus.store(if filtered { 0 } else { cpus }, Ordering::Relaxed);
         let filtered_cpus = if filtered { cpus } else { 0 };
         self.filtered_cpus.store(filtered_cpus as u16, Ordering::Relaxed);
         if let Some(layout) = layout {
-            self.contexts.store(layout.contexts, Ordering::Relaxed);
+            let low = layout.contexts & ((1 << CPUS_AT) - 1);
+            let high = if has_applications { all_cpus << CPUS_AT } else { 0 };
+            self.contexts.store(low | high, Ordering::Relaxed);
             self.geometry.store(Geometry::to_word(layout.geometry), Ordering::Relaxed);
             self.controls.store(layout.controls(window), Ordering::Relaxed);
         }

@@ -19,7 +19,7 @@ mod plan;
 mod store;
 mod unstaged;
 
-use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use core::sync::atomic::{AtomicU32, AtomicU64, Ordering, fence};
 
 use trackway_abi::session::SESSIONS_MAX;
 use trackway_abi::window::EVENTS_MAX;
@@ -43,6 +43,35 @@ const TRIES_MAX: usize = 16;
 /// Written by whoever links, one at a time.
 static LINKS: [AtomicU64; SESSIONS_MAX * EVENTS_MAX] =
     [const { AtomicU64::new(0) }; SESSIONS_MAX * EVENTS_MAX];
+
+/// The sessions, a bit each, with a link that depends on which contexts of applications the process
+/// has.
+static ASKING: AtomicU32 = AtomicU32::new(0);
+
+/// Notes that links of this session depend on the contexts that the process has: before it is
+/// looked for them.
+fn asks_for_applications(session: usize) {
+    // ORDERING: SeqCst pairs with `forget_links_of_applications`: who has not found a context is
+    // seen there, or finds it.
+    ASKING.fetch_or(1 << (session % SESSIONS_MAX), Ordering::SeqCst);
+}
+
+/// Takes the links away that depend on which contexts of applications there are: there is another
+/// one. Any thread; async-signal-safe.
+#[cold]
+pub(crate) fn forget_links_of_applications() {
+    // ORDERING: SeqCst, a Dekker pair with `link`, which stores a link, then looks whether there is
+    // another context: it sees the one that was counted before this, or its link is taken away.
+    fence(Ordering::SeqCst);
+    // ORDERING: SeqCst, as above.
+    let asking = ASKING.load(Ordering::SeqCst);
+    for session in (0..SESSIONS_MAX).filter(|session| asking & 1 << session != 0) {
+        for event in 0..EVENTS_MAX {
+            // Whoever is inside by it goes on; `store` finds another link at its place.
+            place_of(session, event).store(0, Ordering::Relaxed);
+        }
+    }
+}
 
 /// The place of a session's link for an event.
 #[inline(always)]

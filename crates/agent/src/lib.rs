@@ -16,6 +16,7 @@
 #![no_std]
 
 pub mod abi;
+pub mod application;
 mod ask;
 mod blocking;
 mod context;

@@ -7,7 +7,7 @@
 
 use core::sync::atomic::{AtomicPtr, AtomicU32, Ordering};
 
-use trackway_abi::record::context::PROCNAME;
+use trackway_abi::record::context::{APPLICATIONS, PROCNAME};
 use trackway_abi::record::{EXTENDED_BYTES, TAILROOM_BYTES};
 use trackway_abi::window::EVENTS_MAX;
 use trackway_ring::rseq::{Area, Bytes, Gate, commit};
@@ -15,8 +15,9 @@ use trackway_ring::{Geometry, write_header};
 use trackway_window::{CPU_STRIDE, Window, ids_before, region_at};
 
 use crate::abi::Event;
+use crate::application::Wanted;
 use crate::ask::Asked;
-use crate::decision::PROCESS;
+use crate::decision::{CPUS_AT, PROCESS};
 use crate::filters::{self, Judgement, NOT_JUDGED};
 use crate::{context, now, slow, thread};
 
@@ -39,7 +40,7 @@ pub unsafe extern "C" fn emit(event: *mut Event, payload: *mut u8, size: usize) 
         // A power of two, in the fewest instructions.
         let is_one = sessions != 0 && sessions & (sessions - 1) == 0;
         if is_one
-            && try_record::<false>(sessions.trailing_zeros() as usize, enabled, payload, size, 0)
+            && try_record::<PLAIN>(sessions.trailing_zeros() as usize, enabled, payload, size, 0)
         {
             return;
         }
@@ -107,12 +108,8 @@ unsafe fn emit_by(
         let left = match judged(session) {
             // SAFETY: the caller's payload.
             None => unsafe { try_in(session, enabled, payload, size) },
-            Some(generation) => {
-                // SAFETY: likewise.
-                let done =
-                    unsafe { try_record::<true>(session, enabled, payload, size, generation) };
-                (!done).then_some(generation)
-            }
+            // SAFETY: likewise.
+            Some(generation) => unsafe { try_judged(session, enabled, payload, size, generation) },
         };
         let Some(judged) = left else { continue };
         let word = (named, enabled.cast_const());
@@ -144,8 +141,31 @@ unsafe fn try_in(
         return unsafe { try_filtered(session, enabled, payload, size) };
     }
     // SAFETY: likewise.
-    let done = unsafe { try_record::<false>(session, enabled, payload, size, 0) };
-    (!done).then_some(NOT_JUDGED)
+    if unsafe { try_record::<PLAIN>(session, enabled, payload, size, 0) } {
+        return None;
+    }
+    // SAFETY: likewise.
+    unsafe { try_with_applications(session, enabled, payload, size, NOT_JUDGED) }
+}
+
+/// As [`try_in`], in a session that records contexts of applications; in others it does nothing.
+/// `judged`: the generation in which filters have let the event pass, if there are some.
+///
+/// # Safety
+/// As [`emit`].
+#[inline(never)] // for the stack of those that have none
+unsafe fn try_with_applications(
+    session: usize,
+    enabled: *const AtomicU32,
+    payload: *mut u8,
+    size: usize,
+    judged: u64,
+) -> Option<u64> {
+    let contexts = PROCESS.decisions[session].contexts.load(Ordering::Relaxed);
+    // SAFETY: the caller's payload.
+    let done = contexts & APPLICATIONS != 0
+        && unsafe { try_record::<APPLIED>(session, enabled, payload, size, judged) };
+    (!done).then_some(judged)
 }
 
 /// As [`try_in`], in a session with filters.
@@ -163,22 +183,47 @@ unsafe fn try_filtered(
     match unsafe { filters::judge(session, enabled, payload, size) } {
         Judgement::Fails => None,
         Judgement::Unknown => Some(NOT_JUDGED),
-        Judgement::Passes(generation) => {
-            // SAFETY: likewise.
-            let done = unsafe { try_record::<true>(session, enabled, payload, size, generation) };
-            (!done).then_some(generation)
-        }
+        // SAFETY: likewise.
+        Judgement::Passes(generation) => unsafe {
+            try_judged(session, enabled, payload, size, generation)
+        },
     }
 }
 
-/// Records in one session if nothing is out of the ordinary; else has no effect and returns false.
-/// `FILTERED`: if the session has filters, which have let the event pass in the generation
-/// `judged`; else, if it has none.
+/// As [`try_in`], where filters have let the event pass in this generation.
+///
+/// # Safety
+/// As [`emit`].
+#[inline(always)] // each caller's code is its own
+unsafe fn try_judged(
+    session: usize,
+    enabled: *const AtomicU32,
+    payload: *mut u8,
+    size: usize,
+    generation: u64,
+) -> Option<u64> {
+    // SAFETY: the caller's payload.
+    if unsafe { try_record::<FILTERED>(session, enabled, payload, size, generation) } {
+        return None;
+    }
+    // SAFETY: likewise.
+    unsafe { try_with_applications(session, enabled, payload, size, generation) }
+}
+
+/// A road of [`try_record`]: the session has neither filters nor contexts of applications.
+const PLAIN: u8 = 0;
+/// It has filters, which have let the event pass in the generation `judged`.
+const FILTERED: u8 = 1;
+/// It has contexts of applications; and filters as above, or none.
+const APPLIED: u8 = 2;
+
+/// Records in one session if nothing is out of the ordinary, and the session is one for this road;
+/// else has no effect and returns false.
 ///
 /// # Safety
 /// As [`emit`].
 #[inline(always)]
-unsafe fn try_record<const FILTERED: bool>(
+unsafe fn try_record<const ROAD: u8>(
     session: usize,
     enabled: *const AtomicU32,
     payload: *mut u8,
@@ -203,10 +248,10 @@ unsafe fn try_record<const FILTERED: bool>(
     // SAFETY: glibc registered this thread's area; a vfork child, which has none, has no stamp.
     let area = unsafe { Area::new(area) };
     let Some(cpu) = area.cpu() else { return false };
-    let cpus = if FILTERED {
-        decision.filtered_cpus.load(Ordering::Relaxed).into()
-    } else {
-        decision.cpus.load(Ordering::Relaxed)
+    let cpus = match ROAD {
+        PLAIN => decision.cpus.load(Ordering::Relaxed),
+        FILTERED => decision.filtered_cpus.load(Ordering::Relaxed).into(),
+        _ => decision.contexts.load(Ordering::Relaxed) >> CPUS_AT,
     };
     if cpu >= cpus {
         return false;
@@ -215,10 +260,14 @@ unsafe fn try_record<const FILTERED: bool>(
     let controls = decision.controls.load(Ordering::Relaxed);
     let base = decision.base.load(Ordering::Relaxed);
     let expected = decision.generation.load(Ordering::Relaxed);
-    if FILTERED && expected != judged {
+    if ROAD == FILTERED && expected != judged {
+        return false;
+    }
+    if ROAD == APPLIED && decision.links.load(Ordering::Relaxed) != 0 && expected != judged {
         return false;
     }
     let gate = Gate { generation: crate::slow::generation_of(base, session), expected };
+    let wanted = if ROAD == APPLIED { Wanted::known(session, expected) } else { None };
     let usable = decision.usable.load(Ordering::Relaxed);
     let contexts = decision.contexts.load(Ordering::Relaxed);
     if !decision.unchanged_since(sequence) {
@@ -241,10 +290,22 @@ unsafe fn try_record<const FILTERED: bool>(
         (region, (*ids_before(controls).add(event)).load(Ordering::Relaxed))
     };
     let Some(id) = id.checked_sub(1) else { return false };
+    let mut applied_bytes = 0;
+    if ROAD == APPLIED {
+        let Some(wanted) = wanted else { return false };
+        // SAFETY: the payload's headroom is ours.
+        let (bytes, is_cut) = unsafe { wanted.write(payload, true) };
+        if is_cut {
+            return false; // to be counted
+        }
+        applied_bytes = bytes;
+    }
     // SAFETY: the payload's headroom is ours; a thread's name has as many bytes.
-    let context_bytes = unsafe {
-        context::write(payload, contexts, process.pid.load(Ordering::Relaxed), tid, name)
-    };
+    let context_bytes = applied_bytes
+        + unsafe {
+            let end = payload.wrapping_sub(applied_bytes);
+            context::write(end, contexts, process.pid.load(Ordering::Relaxed), tid, name)
+        };
     let body_bytes = context_bytes + size;
     if body_bytes + EXTENDED_BYTES > geometry.record_bytes_max() {
         return false;

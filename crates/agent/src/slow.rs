@@ -6,8 +6,8 @@
 
 use core::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, Ordering};
 
-use trackway_abi::record::context::PROCNAME;
-use trackway_abi::record::{CUT, EXTENDED_BYTES, TAILROOM_BYTES};
+use trackway_abi::record::context::{APPLICATIONS, PROCNAME};
+use trackway_abi::record::{CUT, EXTENDED_BYTES, ORDINARY_BYTES_MAX, TAILROOM_BYTES};
 use trackway_abi::region::{CLAIM_REGIONS_PER_CPU, SUB_HEADER_BYTES};
 use trackway_abi::session::{Clock, SESSION_BYTES, SESSIONS_MAX, Session, flag, state};
 use trackway_abi::window::SESSIONS_OFFSET;
@@ -24,7 +24,7 @@ use crate::decision::PROCESS;
 use crate::filters::{self, NOT_JUDGED, Verdict};
 use crate::home::Home;
 use crate::thread::Identity;
-use crate::{context, known, now, thread};
+use crate::{application, context, known, now, thread};
 
 /// How often a sequence may be restarted before the record goes another way (a debugger that
 /// steps through it, a storm of signals).
@@ -245,11 +245,30 @@ unsafe fn record_somehow(
                 Verdict::Stale => continue,
             }
         }
+        let mut cut = size & CUT != 0;
+        let mut applied_bytes = 0;
+        if layout.contexts & APPLICATIONS != 0 {
+            let Some(wanted) = application::look_up(window, index, layout.generation) else {
+                continue;
+            };
+            // SAFETY: the payload's headroom is ours.
+            let (mut bytes, mut is_cut) = unsafe { wanted.write(payload, true) };
+            // The longest payloads leave no room for values.
+            let least = ORDINARY_BYTES_MAX + (size & !CUT);
+            if bytes + least > layout.geometry.record_bytes_max() {
+                // SAFETY: likewise.
+                let without = unsafe { wanted.write(payload, false) };
+                (bytes, is_cut) = (without.0, without.1 || is_cut);
+            }
+            (applied_bytes, cut) = (bytes, cut || is_cut);
+        }
         let pid = PROCESS.pid_for(&thread);
         // SAFETY: the payload's headroom is ours; the name has as many bytes.
-        let context_bytes = unsafe {
-            context::write(payload, layout.contexts, pid, thread.tid, thread.name.as_ptr())
-        };
+        let context_bytes = applied_bytes
+            + unsafe {
+                let end = payload.wrapping_sub(applied_bytes);
+                context::write(end, layout.contexts, pid, thread.tid, thread.name.as_ptr())
+            };
         let record = Record {
             home,
             window,
@@ -260,7 +279,7 @@ unsafe fn record_somehow(
             stamp,
             body: payload.wrapping_sub(context_bytes),
             body_bytes: context_bytes + (size & !CUT),
-            cut: size & CUT != 0,
+            cut,
         };
         if record.record(&mut patience) {
             return true;

@@ -13,6 +13,7 @@
 use core::ffi::{c_char, c_int, c_uint, c_void};
 
 use trackway_agent::abi::{Event, Field, Value};
+use trackway_agent::application::{self, Context, Saved};
 use trackway_agent::dynamic::{self, Dynamic};
 use trackway_agent::{CloneArguments, THREAD_STAMP_OFFSET, THREAD_VFORK_OFFSET};
 
@@ -34,6 +35,76 @@ pub unsafe extern "C" fn trackway_abi_register(begin: *const *mut Event, end: *c
 pub unsafe extern "C" fn trackway_abi_snapshot(session: *const c_char) -> c_int {
     // SAFETY: the caller's promise is the same.
     unsafe { trackway_agent::snapshot::request(session) as c_int }
+}
+
+/// Sets a context that is a number; see include/trackway/abi/abi.h.
+///
+/// # Safety
+/// As there.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn trackway_abi_context_set(context: *const Context, bits: u64) {
+    // SAFETY: the caller's context.
+    if let Some(context) = unsafe { context.as_ref() } {
+        application::set_number(context, bits);
+    }
+}
+
+/// Sets a context that is a string; see include/trackway/abi/abi.h.
+///
+/// # Safety
+/// As there.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn trackway_abi_context_set_text(
+    context: *const Context,
+    text: *const c_char,
+    length: usize,
+) {
+    // SAFETY: the caller's context, and the caller's text.
+    unsafe {
+        if let Some(context) = context.as_ref() {
+            application::set_text(context, text.cast(), length);
+        }
+    }
+}
+
+/// Takes a context's value away; see include/trackway/abi/abi.h.
+///
+/// # Safety
+/// As there.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn trackway_abi_context_clear(context: *const Context) {
+    // SAFETY: the caller's context.
+    if let Some(context) = unsafe { context.as_ref() } {
+        application::clear(context);
+    }
+}
+
+/// Gets a context's value; see include/trackway/abi/abi.h.
+///
+/// # Safety
+/// As there.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn trackway_abi_context_get(context: *const Context, value: *mut Saved) {
+    // SAFETY: the caller's context, and the caller's variable.
+    unsafe {
+        if let Some(context) = context.as_ref()
+            && !value.is_null()
+        {
+            value.write(application::get(context));
+        }
+    }
+}
+
+/// Puts back what [`trackway_abi_context_get`] got; see include/trackway/abi/abi.h.
+///
+/// # Safety
+/// As there.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn trackway_abi_context_put(context: *const Context, value: *const Saved) {
+    // SAFETY: the caller's context, and the caller's value.
+    if let (Some(context), Some(value)) = unsafe { (context.as_ref(), value.as_ref()) } {
+        application::put(context, value);
+    }
 }
 
 /// Describes an event at run time; see include/trackway/dynamic.h.

@@ -116,7 +116,8 @@ pub(crate) struct RecordArguments {
     /// Record the kernel's events of everything that runs
     #[arg(long, requires = "kernel")]
     pub(crate) system: bool,
-    /// What every record says besides its fields: vpid, vtid, procname, or none
+    /// What every record says besides its fields: vpid, vtid, procname, '$app.PROVIDER:NAME' of the
+    /// program's own contexts (docs/guides/contexts.md), or none
     #[arg(long, value_name = "LIST", default_value = "vtid")]
     pub(crate) context: String,
     /// Trace calls of the C library in any program: libc (allocations), pthread (locks and waits),

@@ -185,7 +185,13 @@ fn losses_are_told_as_babeltrace2_tells_them() {
 /// Hostile names and texts do not break out of the metadata.
 #[test]
 fn odd_texts_are_quoted() {
-    let mut trace = description(Contexts { vpid: true, vtid: true, procname: true, tid: false });
+    let mut trace = description(Contexts {
+        vpid: true,
+        vtid: true,
+        procname: true,
+        tid: false,
+        applications: vec!["a b:}; /*".into(), "a_b:}; */".into(), "_none:int".into()],
+    });
     trace.hostname = "h\"o\\s\tt\n*/ \u{e9}7".to_owned();
     trace.trace_name = "}; env { a = 1; };".to_owned();
     let mut metadata = metadata_preamble(&trace);
@@ -194,7 +200,7 @@ fn odd_texts_are_quoted() {
     metadata.push_str(&event_declaration(0, 0, &class));
     let mut stream = StreamWriter::new(0);
     stream.begin(START_NS);
-    let mut body = vec![0; 25];
+    let mut body = vec![0; 25 + 3];
     body[8] = b'p';
     body.extend(b"x\0\x02\0\0\0\x07\x08");
     stream.record(0, START_NS, &body);

@@ -5,7 +5,9 @@ mod support;
 use proptest::prelude::*;
 use support::{Made, START_NS, StreamWriter, description, event, random_trace};
 use trackway_ctf::read::{Lost, Trace, Value, read_stream, read_trace};
-use trackway_ctf::write::{Contexts, event_declaration, metadata_preamble};
+use trackway_ctf::write::{
+    Contexts, application_member, application_tag, event_declaration, metadata_preamble,
+};
 use trackway_schema::{FieldKind, Label, Scalar};
 
 fn number(value: &Value) -> i128 {
@@ -32,12 +34,17 @@ fn values_come_back() {
             ("e", FieldKind::Enumeration(Scalar::U8, vec![label])),
         ],
     );
-    let contexts = Contexts { vpid: false, vtid: true, procname: true, tid: false };
+    let applications = ["a:none", "a:text", "b:float"].map(str::to_owned).into();
+    let contexts = Contexts { vpid: false, vtid: true, procname: true, tid: false, applications };
     assert_eq!(contexts.size_bytes(), 21);
     let metadata = metadata_preamble(&description(contexts)) + &event_declaration(0, 7, &class);
     let mut stream = StreamWriter::new(4);
     let mut body = 77_i32.to_le_bytes().to_vec();
     body.extend(b"name\0\0\0\0\0\0\0\0\0\0\0\0\0");
+    body.extend([application_tag::NONE, application_tag::STRING]);
+    body.extend(b"text\0");
+    body.push(application_tag::FLOAT);
+    body.extend(2.5_f64.to_le_bytes());
     body.extend((-2_i16).to_le_bytes());
     body.extend(u64::MAX.to_le_bytes());
     body.extend(0.5_f32.to_le_bytes());
@@ -56,6 +63,13 @@ fn values_come_back() {
     let context = event.stream_context.as_ref().expect("context");
     assert_eq!(context.member("vtid"), Some(&Value::Signed(77)));
     assert_eq!(context.member("procname"), Some(&Value::Text(b"name".to_vec())));
+    let of_program = |name: &str, option: &str, value| {
+        let expected = Value::Variant(option.into(), Box::new(value));
+        assert_eq!(context.member(&application_member(name)), Some(&expected));
+    };
+    of_program("a:none", "none", Value::Struct(Vec::new()));
+    of_program("a:text", "string", Value::Text(b"text".to_vec()));
+    of_program("b:float", "double", Value::Float(2.5));
     let packet = event.packet_context.as_ref().expect("packet context");
     assert_eq!(packet.member("cpu_id"), Some(&Value::Unsigned(4)));
     let fields = event.fields.as_ref().expect("fields");

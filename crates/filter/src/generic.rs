@@ -30,6 +30,26 @@ const PARTS_MAX: usize = 128;
 /// Elements that a made-up array has: as many as a path can name.
 const ARRAY_LENGTH: u64 = 1 << 16;
 
+/// What the names of applications' contexts begin with, among those of fields.
+pub(crate) const APPLICATION: &str = "$app.";
+
+/// Types that applications' contexts can have.
+pub(crate) fn application_types() -> [Type; 4] {
+    [Scalar::I64.into(), Scalar::U64.into(), Type::String, Scalar::F64.into()]
+}
+
+fn is_of_application(of: &Type) -> bool {
+    application_types().contains(of)
+}
+
+/// The contexts of applications that an expression names, without `$app.`.
+pub(crate) fn applications(parsed: &Parsed) -> Vec<String> {
+    let mut named = Named::default();
+    named.walk(&parsed.tree);
+    let name = |field: &String| field.strip_prefix(APPLICATION).map(str::to_owned);
+    named.fields.iter().filter_map(name).collect()
+}
+
 /// What an expression could be for.
 #[derive(Debug)]
 pub(crate) struct Possible {
@@ -80,7 +100,11 @@ pub(crate) fn possible(parsed: &Parsed) -> Possible {
     named.walk(&parsed.tree);
     let types = types(&named.texts);
     let fields: Vec<&str> = named.fields.iter().map(String::as_str).collect();
-    let mut could: Vec<Vec<bool>> = vec![vec![true; types.len()]; fields.len()];
+    let could_be = |name: &&str| {
+        let is_application = name.starts_with(APPLICATION);
+        types.iter().map(|guess| !is_application || is_of_application(&guess.of)).collect()
+    };
+    let mut could: Vec<Vec<bool>> = fields.iter().map(could_be).collect();
     let mut parts = Vec::new();
     split(&parsed.tree, &mut parts);
     for part in parts.into_iter().take(PARTS_MAX) {
@@ -162,19 +186,26 @@ fn types(texts: &BTreeSet<Vec<u8>>) -> Vec<Guess> {
 
 /// A made-up event.
 fn layout<'t>(fields: impl Iterator<Item = (&'t str, &'t Guess)>) -> Layout {
-    let member = |(name, guess): (&str, &Guess)| Member { name: name.into(), of: guess.of.clone() };
+    let (mut of_event, mut applications) = (Vec::new(), Vec::new());
+    for (name, guess) in fields {
+        let (members, name) = match name.strip_prefix(APPLICATION) {
+            Some(name) => (&mut applications, name),
+            None => (&mut of_event, name),
+        };
+        members.push(Member { name: name.into(), of: guess.of.clone() });
+    }
     Layout {
         event: "an event".into(),
-        fields: fields.map(member).collect(),
+        fields: of_event,
         contexts: Layout::program_contexts(),
-        applications: Vec::new(),
+        applications,
     }
 }
 
 /// What an expression names.
 #[derive(Default)]
 struct Named {
-    /// Fields, in order.
+    /// Fields, in order; contexts of applications as `$app.provider:name`.
     fields: Vec<String>,
     /// Strings, as labels that they mean: without stars.
     texts: BTreeSet<Vec<u8>>,
@@ -184,6 +215,12 @@ impl Named {
     fn walk(&mut self, tree: &Tree) {
         match &tree.node {
             Node::Name(name) if !self.fields.contains(name) => self.fields.push(name.clone()),
+            Node::Application(name) => {
+                let name = format!("{APPLICATION}{name}");
+                if !self.fields.contains(&name) {
+                    self.fields.push(name);
+                }
+            }
             Node::Text(text) => _ = self.texts.insert(without_stars(text)),
             // What stands there are numbers and units.
             Node::Call(name, ..) if matches!(name.as_str(), "rate" | "sample") => {}

@@ -65,6 +65,7 @@
 //! ```
 #![forbid(unsafe_code)]
 
+pub mod applications;
 pub mod checked;
 pub mod compile;
 pub mod elf;

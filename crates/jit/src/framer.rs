@@ -26,6 +26,17 @@ pub struct Wanted<'a> {
     pub kind: Kind,
 }
 
+/// An application's context in a process: where its value is put, for a filter that asks for it,
+/// before the frame is filled.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Application {
+    /// What it is.
+    pub kind: Kind,
+    /// How far before the payload it is put, in bytes: eight bytes of a number, or a string with
+    /// its NUL.
+    pub before: u16,
+}
+
 /// Why an event is not one for a filter.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Unfit {
@@ -83,6 +94,10 @@ enum Value {
     Vpid,
     Vtid,
     Procname,
+    /// An application's context that is a number: so many bytes before the payload.
+    Before(u16),
+    /// The same of a string.
+    StrBefore(u16),
 }
 
 /// Where a need's value is.
@@ -130,9 +145,12 @@ impl Take {
             Value::Sequence(scalar) => Source::Sequence(scalar),
             Value::Array(scalar, length) => Source::Array(scalar, length),
             Value::Element(scalar, index) => Source::Element(scalar, index),
-            Value::Vpid | Value::Vtid | Value::Procname => {
-                Source::Context(context_at(self.value, contexts))
-            }
+            // (Who has no payload has no values before it.)
+            Value::Vpid
+            | Value::Vtid
+            | Value::Procname
+            | Value::Before(_)
+            | Value::StrBefore(_) => Source::Context(context_at(self.value, contexts)),
         };
         (self.field.into(), source)
     }
@@ -206,9 +224,29 @@ impl Framer {
         fields: &FieldViews<'_>,
         needs: impl Iterator<Item = Wanted<'a>>,
     ) -> Result<(), Unfit> {
+        self.make_with(fields, needs, |_| None)
+    }
+
+    /// The same in a process that has these contexts of applications, by name (`provider:name`).
+    ///
+    /// # Errors
+    ///
+    /// As [`Self::make`].
+    pub fn make_with<'a>(
+        &mut self,
+        fields: &FieldViews<'_>,
+        needs: impl Iterator<Item = Wanted<'a>>,
+        mut application: impl FnMut(&[u8]) -> Option<Application>,
+    ) -> Result<(), Unfit> {
         (self.legs_count, self.takes_count) = (0, 0);
         for (number, need) in needs.enumerate() {
-            let take = self.find(fields, need, number)?;
+            let take = match need.path.strip_prefix(b"$app.") {
+                Some(name) => {
+                    let found = application(name).ok_or(Unfit::Lacks(number))?;
+                    application_value(found, need.kind, number)?
+                }
+                None => self.find(fields, need, number)?,
+            };
             *self.takes.get_mut(number).ok_or(Unfit::Needs)? = take;
             self.takes_count = number as u8 + 1;
             self.legs_count = self.legs_count.max(take.anchor);
@@ -371,6 +409,18 @@ fn context_value(context: &[u8], kind: Kind, number: usize) -> Result<Take, Unfi
     Ok(Take { value, field: 0, anchor: 0, distance: 0, within: 0 })
 }
 
+/// The same of an application's context.
+const fn application_value(found: Application, kind: Kind, number: usize) -> Result<Take, Unfit> {
+    if kind as u8 != found.kind as u8 {
+        return Err(Unfit::IsOther(number));
+    }
+    let value = match kind {
+        Kind::String => Value::StrBefore(found.before),
+        _ => Value::Before(found.before),
+    };
+    Ok(Take { value, field: 0, anchor: 0, distance: 0, within: 0 })
+}
+
 /// A path's name and index: `ids[3]`.
 fn split_index(path: &[u8]) -> Option<(&[u8], Option<u16>)> {
     let Some(inner) = path.strip_suffix(b"]") else { return Some((path, None)) };
@@ -480,6 +530,13 @@ fn value_at(bytes: &[u8], at: usize, value: Value, contexts: &Contexts) -> Optio
             scalar_at(bytes, at + offset, scalar)
         }
         Value::Vpid | Value::Vtid | Value::Procname => Some(context_at(value, contexts)),
+        Value::Before(before) => {
+            scalar_at(bytes, at.checked_sub(usize::from(before))?, Scalar::U64)
+        }
+        Value::StrBefore(before) => {
+            let at = at.checked_sub(usize::from(before))?;
+            word(at, length_of_str(bytes, at)?)
+        }
     }
 }
 

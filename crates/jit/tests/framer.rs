@@ -3,7 +3,7 @@
 use proptest::prelude::*;
 use trackway_jit::Kind;
 use trackway_jit::frame::{Environment, Fill, Frame};
-use trackway_jit::framer::{Contexts, Framer, FramerView, Unfit, Wanted};
+use trackway_jit::framer::{Application, Contexts, Framer, FramerView, Unfit, Wanted};
 use trackway_jit::helper::Word;
 use trackway_jit::x86::emit_fill;
 use trackway_schema::{Encoder, FieldViews, Scalar, Shape};
@@ -236,6 +236,43 @@ fn contexts_are_there_for_every_event() {
     assert_eq!(framer.slots(), 3);
     let slots = filled(&framer, &[0; BEGIN]).expect("contexts");
     assert_eq!(slots, [7, u64::MAX, CONTEXTS.procname.to_bits()]);
+}
+
+/// Contexts of applications lie before the payload, where the process says.
+#[test]
+fn contexts_of_applications_are_found_before_the_payload() {
+    let number = Field { shape: Shape::Str, scalar: None, elements: vec![7] };
+    let encoded = description(&[number]);
+    let fields = FieldViews::new(&encoded).expect("fields");
+    let application = |name: &[u8]| match name {
+        b"app:id" => Some(Application { kind: Kind::Signed, before: 12 }),
+        b"app:user" => Some(Application { kind: Kind::String, before: 4 }),
+        _ => None,
+    };
+    let make = |needs: &[(&[u8], Kind)]| {
+        let mut framer = Framer::EMPTY;
+        let needs = needs.iter().map(|&(path, kind)| Wanted { path, kind });
+        framer.make_with(&fields, needs, application).map(|()| framer)
+    };
+    let framer = make(&[
+        (b"$app.app:user", Kind::String),
+        (b"f0", Kind::String),
+        (b"$app.app:id", Kind::Signed),
+    ]);
+    let framer = framer.expect("a framer");
+    let mut bytes = (-3_i64).to_le_bytes().to_vec();
+    bytes.extend(b"me\0.\x07\0");
+    let environment = Environment::new(&[], &[], nothing, nothing);
+    let mut frame = Frame::new(&environment, &bytes);
+    assert!(framer.fill(&mut frame, 12, &CONTEXTS));
+    let word = |offset, length| Word { offset, length, is_constant: false }.to_bits();
+    assert_eq!(frame.slots(), [word(8, 2), word(12, 1), (-3_i64).cast_unsigned()]);
+    // Where there is not so much before it.
+    let mut frame = Frame::new(&environment, &bytes);
+    assert!(!framer.fill(&mut frame, 11, &CONTEXTS));
+    assert_eq!(make(&[(b"$app.app:other", Kind::Signed)]), Err(Unfit::Lacks(0)));
+    let other = make(&[(b"f0", Kind::String), (b"$app.app:id", Kind::Unsigned)]);
+    assert_eq!(other, Err(Unfit::IsOther(1)));
 }
 
 #[test]

@@ -10,7 +10,6 @@ use trackway_sys::clock::monotonic_ns;
 
 use crate::channel::{self, Channel, End};
 use crate::slot::ChannelSettings;
-use crate::trace::contexts_of;
 use crate::{RecordError, Recording, cpus, slot};
 
 impl Recording {
@@ -61,7 +60,7 @@ impl Recording {
         let mut channel = Channel::build(&self.home, session, settings, class, before)?;
         self.publish_to(&channel);
         channel.begin_at(monotonic_ns());
-        self.trace.metadata.declare_class(class, contexts_of(channel.layout.contexts));
+        self.trace.metadata.declare_class(class, &channel.contexts);
         if let Err(error) = self.trace.metadata.write() {
             channel.undo(&self.home);
             return Err(RecordError::io("write", self.trace.channel.path())(error));

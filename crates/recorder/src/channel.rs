@@ -10,6 +10,7 @@ use std::time::{Duration, Instant};
 
 use trackway_abi::session::{Session, flag};
 use trackway_abi::window::EVENTS_MAX;
+use trackway_ctf::write::Contexts;
 use trackway_ring::claim::Claim;
 use trackway_schema::EventDescription;
 use trackway_session::{FilterSpec, Use};
@@ -39,6 +40,8 @@ const DECLARATIONS_MAX: u32 = 2 * EVENTS_MAX as u32;
 pub(crate) struct Channel {
     pub(crate) slot: Slot,
     pub(crate) layout: SessionLayout,
+    /// What its records have in front of their fields.
+    pub(crate) contexts: Contexts,
     pub(crate) regions: Vec<RegionWork>,
     /// What its streams are called.
     pub(crate) names: Arc<StreamNames>,
@@ -158,6 +161,7 @@ impl Channel {
             .collect();
         Self {
             pool: Pool::new(slot.index, modest),
+            contexts: slot::contexts(slot.session(), layout.contexts),
             slot,
             layout,
             regions,

@@ -14,6 +14,7 @@ use std::sync::atomic::{AtomicU64, Ordering, fence};
 
 use trackway_abi::session::{Session, filters_place, filters_word, flag};
 use trackway_abi::window::{GRANULE_BYTES, granule};
+use trackway_filter::applications::with_applications;
 use trackway_filter::compile::compile_for_any;
 use trackway_filter::layout::Layout;
 use trackway_jit::block::{self, BLOCK_BYTES_MAX, Entry};
@@ -246,7 +247,11 @@ fn object_of(
 pub(crate) fn layouts_of(spec: &FilterSpec, events: &[EventDescription]) -> Vec<Layout> {
     let rules = spec.rules();
     let is_meant = |event: &&EventDescription| selects(&rules, event);
-    events.iter().filter(is_meant).map(Layout::of_event).collect()
+    let layouts = events.iter().filter(is_meant).map(Layout::of_event).collect();
+    match &spec.source {
+        FilterSource::Expression(text) => with_applications(text, layouts),
+        _ => layouts,
+    }
 }
 
 pub(crate) fn selects(rules: &str, event: &EventDescription) -> bool {

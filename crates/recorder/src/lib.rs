@@ -67,8 +67,8 @@ pub use serve::{Begun, Talk, check_folder, serve};
 pub use slot::{ChannelSettings, SessionSettings};
 pub use totals::Totals;
 pub use trackway_session::{
-    BufferOptions, BuffersError, ByteCount, ChannelSpec, FilterObject, FilterSource, FilterSpec,
-    Level, LevelError, Levels, Line, Mode, OptionError, Reserve, RuleSpec, SessionSpec, SpecError,
-    Time, Tracefiles, TracefilesError, USERS_MAX, is_name, parse_contexts, parse_duration,
-    parse_preload, parse_size, protocol, rules_text,
+    BufferOptions, BuffersError, ByteCount, ChannelSpec, ContextList, FilterObject, FilterSource,
+    FilterSpec, Level, LevelError, Levels, Line, Mode, OptionError, Reserve, RuleSpec, SessionSpec,
+    SpecError, Time, Tracefiles, TracefilesError, USERS_MAX, is_name, parse_contexts,
+    parse_duration, parse_preload, parse_size, protocol, rules_text,
 };

@@ -77,7 +77,7 @@ impl Metadata {
 
     /// Adds the declaration of a stream class, if there is none yet; it is in the file after
     /// [`Self::write`].
-    pub(crate) fn declare_class(&mut self, class: u32, contexts: Contexts) {
+    pub(crate) fn declare_class(&mut self, class: u32, contexts: &Contexts) {
         if self.declared.classes.insert(class) {
             self.text.push_str(&stream_declaration(class, contexts));
         }
@@ -176,7 +176,7 @@ mod tests {
         };
         text.push_str(&event_declaration(0, 0, &event("x")));
         text.push_str(&event_declaration(0, 77, &event("y")));
-        text.push_str(&stream_declaration(3, Contexts { vpid: true, ..Contexts::default() }));
+        text.push_str(&stream_declaration(3, &Contexts { vpid: true, ..Contexts::default() }));
         text.push_str(&event_declaration(3, 0, &event("x")));
         declared.classes.insert(3);
         declared.events.extend([(0, 0), (0, 77), (3, 0)]);

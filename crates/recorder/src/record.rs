@@ -10,12 +10,12 @@ use std::process::Child;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
-use trackway_abi::record::context;
 use trackway_schema::Rules;
 use trackway_session::machine::{Effect, Outcome};
 use trackway_session::protocol::Refusal;
 use trackway_session::{
-    BufferOptions, ChannelSpec, FilterSpec, Mode, Reserve, RuleSpec, SessionSpec, Tracefiles,
+    BufferOptions, ChannelSpec, ContextList, FilterSpec, Mode, Reserve, RuleSpec, SessionSpec,
+    Tracefiles,
 };
 use trackway_sys::file::Fd;
 use trackway_sys::signal::{SignalReader, SignalSet};
@@ -52,8 +52,8 @@ pub struct RecordOptions {
     pub patterns: Vec<String>,
     /// What must be true of events.
     pub filters: Vec<FilterSpec>,
-    /// Contexts: bits of `trackway_abi::record::context`.
-    pub contexts: u32,
+    /// Contexts of every record.
+    pub contexts: ContextList,
     /// Preload helpers, as names of files.
     pub helpers: Vec<&'static str>,
     /// Sizes.
@@ -86,7 +86,7 @@ impl RecordOptions {
             sub_buffers: self.buffers.sub_buffers,
             tracefile_size: some(self.tracefiles.size_bytes),
             tracefile_count: some(self.tracefiles.count),
-            contexts: names_of(self.contexts),
+            contexts: self.contexts.names(),
             on: (!self.patterns.is_empty()).then(|| rules.collect()),
             filters: self.filters.clone(),
             ..ChannelSpec::default()
@@ -112,13 +112,6 @@ impl RecordOptions {
             specs => specs.iter().all(|spec| spec.mode == Mode::Overwrite),
         }
     }
-}
-
-/// Contexts by their names.
-fn names_of(contexts: u32) -> Vec<String> {
-    let all = [("vpid", context::VPID), ("vtid", context::VTID), ("procname", context::PROCNAME)];
-    let said = all.into_iter().filter(|(_, bit)| contexts & bit != 0);
-    said.map(|(name, _)| name.to_owned()).collect()
 }
 
 /// The rules of all channels.

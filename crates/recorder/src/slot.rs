@@ -10,15 +10,18 @@ use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicU8, AtomicU32, AtomicU64, Ordering, fence};
 
+use trackway_abi::record::context;
 use trackway_abi::session::{
-    NAME_BYTES_MAX, PATH_BYTES_MAX, PROCESS_RULES_BYTES_MAX, SESSIONS_MAX, Session, flag, state,
+    APPLICATIONS_BYTES_MAX, NAME_BYTES_MAX, PATH_BYTES_MAX, PROCESS_RULES_BYTES_MAX, SESSIONS_MAX,
+    Session, flag, state,
 };
 use trackway_abi::window::{DATA_OFFSET, EVENTS_MAX, GRANULE_BYTES, granule};
+use trackway_ctf::write::Contexts;
 use trackway_ring::claim::Claim;
 use trackway_ring::lockless::Buffer;
 use trackway_schema::EventDescription;
 use trackway_session::{
-    BufferOptions, BufferPlan, ChannelSpec, FilterSpec, Mode, Reserve, Tracefiles,
+    BufferOptions, BufferPlan, ChannelSpec, ContextList, FilterSpec, Mode, Reserve, Tracefiles,
 };
 use trackway_sys::process::{Identity, Life, identity, life_of, pid_namespace};
 use trackway_window::{
@@ -61,8 +64,8 @@ pub struct ChannelSettings {
     pub tracefiles: Tracefiles,
     /// How writers get exclusive access.
     pub reserve: Reserve,
-    /// Contexts of every record: bits of `trackway_abi::record::context`.
-    pub contexts: u32,
+    /// Contexts of every record.
+    pub contexts: ContextList,
     /// Event rules, as `trackway_schema::Rules` reads them.
     pub rules: String,
     /// What must be true of events.
@@ -89,7 +92,7 @@ impl Default for ChannelSettings {
             overwrite: false,
             tracefiles: Tracefiles::default(),
             reserve: Reserve::Rseq,
-            contexts: 0,
+            contexts: ContextList::default(),
             rules: "*".into(),
             filters: Vec::new(),
             expected: Vec::new(),
@@ -118,7 +121,7 @@ impl ChannelSettings {
             buffers: spec.plan()?,
             overwrite: spec.mode == Mode::Overwrite,
             tracefiles: spec.tracefiles(),
-            contexts: spec.context_bits()?,
+            contexts: spec.context_list()?,
             rules: spec.rules_text()?,
             filters: spec.filters.clone(),
             processes: processes::rules_text(spec)?,
@@ -271,7 +274,7 @@ impl Slot {
         let plan = plan(settings, flags);
         for (word, value) in [
             (&session.flags, flags),
-            (&session.contexts, settings.contexts),
+            (&session.contexts, settings.contexts.bits),
             (&session.cpus, cpus),
             (&session.sub_shift, plan.sub_shift),
             (&session.count_shift, plan.count_shift),
@@ -288,6 +291,8 @@ impl Slot {
         ] {
             word.store(value, Ordering::Relaxed);
         }
+        let applications = settings.contexts.applications.join("\n");
+        put(&session.applications, &session.applications_bytes, applications.as_bytes());
         session.records_cut.store(0, Ordering::Relaxed);
         session.filters.store(0, Ordering::Relaxed);
         session.blocking_ns.store(settings.blocking_ns, Ordering::Relaxed);
@@ -628,6 +633,25 @@ pub(crate) fn channel_name(session: &Session) -> Option<String> {
     let length = session.channel_bytes.load(Ordering::Relaxed);
     let name = String::from_utf8(copy(&session.channel, length, NAME_BYTES_MAX)).ok()?;
     trackway_session::is_name(&name).then_some(name)
+}
+
+/// Contexts of its records, as they stand in the window: as many as writers find there.
+pub(crate) fn contexts(session: &Session, bits: u32) -> Contexts {
+    let names = if bits & context::APPLICATIONS != 0 {
+        let length = session.applications_bytes.load(Ordering::Relaxed);
+        copy(&session.applications, length, APPLICATIONS_BYTES_MAX)
+    } else {
+        Vec::new()
+    };
+    let names = names.split(|&byte| byte == b'\n').filter(|name| !name.is_empty());
+    let name = |name| String::from_utf8_lossy(name).into_owned();
+    Contexts {
+        vpid: bits & context::VPID != 0,
+        vtid: bits & context::VTID != 0,
+        procname: bits & context::PROCNAME != 0,
+        tid: false,
+        applications: names.take(context::APPLICATIONS_MAX).map(name).collect(),
+    }
 }
 
 /// Rules for processes, as they stand in the window.

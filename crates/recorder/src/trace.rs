@@ -18,7 +18,6 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use trackway_abi::record::context;
 use trackway_ctf::write::{Contexts, Domain, TraceDescription};
 use trackway_session::Line;
 
@@ -59,8 +58,8 @@ pub(crate) struct Particulars {
     pub(crate) folder: WindowFolder,
     /// CLOCK_REALTIME − CLOCK_MONOTONIC when the session began, in ns.
     pub(crate) realtime_offset_ns: i64,
-    /// Its stream classes, with the contexts of their records, as bits.
-    pub(crate) classes: Vec<(u32, u32)>,
+    /// Its stream classes, with the contexts of their records.
+    pub(crate) classes: Vec<(u32, Contexts)>,
 }
 
 impl Particulars {
@@ -69,7 +68,7 @@ impl Particulars {
         let offset = |channel: &Channel| {
             channel.session().realtime_offset_ns.load(Ordering::Relaxed).cast_signed()
         };
-        let class = |channel: &Channel| (channel.names.class, channel.layout.contexts);
+        let class = |channel: &Channel| (channel.names.class, channel.contexts.clone());
         Self {
             uuid,
             folder: WindowFolder::own(),
@@ -144,12 +143,12 @@ impl Trace {
     pub(crate) fn create(root: &Path, of: Particulars) -> Result<Self, RecordError> {
         let channel = of.folder.in_trace(root);
         let first = of.classes.iter().find(|(class, _)| *class == 0);
+        let contexts = first.map(|(_, contexts)| contexts.clone()).unwrap_or_default();
         let domain = Domain::User(of.folder.uid);
-        let contexts = contexts_of(first.map_or(0, |&(_, contexts)| contexts));
         let description = describe(root, of.uuid, domain, of.realtime_offset_ns, contexts);
         let (place, mut metadata) = make_channel(&channel, &description)?;
-        for &(class, contexts) in &of.classes {
-            metadata.declare_class(class, contexts_of(contexts));
+        for (class, contexts) in &of.classes {
+            metadata.declare_class(*class, contexts);
         }
         metadata.write().map_err(RecordError::io("write", channel.join("metadata")))?;
         let clock = fs::OpenOptions::new()
@@ -330,16 +329,6 @@ impl Calibrations {
         // In one write: whoever reads it finds whole lines.
         let text = format!("{epoch},{base_tsc},{multiplier},{base_ns},{span}\n");
         self.file.write_all(text.as_bytes())
-    }
-}
-
-/// Contexts, from bits of `trackway_abi::record::context`.
-pub(crate) const fn contexts_of(bits: u32) -> Contexts {
-    Contexts {
-        vpid: bits & context::VPID != 0,
-        vtid: bits & context::VTID != 0,
-        procname: bits & context::PROCNAME != 0,
-        tid: false,
     }
 }
 

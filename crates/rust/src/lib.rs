@@ -21,6 +21,7 @@
 //! - [`event!`] records an event. The types of its fields are those of the [values](Value).
 //! - [`span!`] records the beginning and the end of a scope.
 //! - [`snapshot()`] asks the flight recorders that record the program for what they have.
+//! - [`context!`] makes values that all events of a thread have, such as the request it serves.
 //! - [`enumeration!`] makes enumerations whose values have names in a trace.
 //! - [`layer()`] and [`subscriber()`] record what a program says through `tracing` (feature
 //!   `tracing`), and [`log::init`] what it says through `log` (feature `log`).
@@ -53,6 +54,7 @@
 
 #[cfg(feature = "tracing")]
 mod callsite;
+mod context;
 mod event;
 mod kind;
 #[cfg(feature = "tracing")]
@@ -72,6 +74,7 @@ mod stage;
 pub mod subscriber;
 mod weak;
 
+pub use context::{Context, ContextValue, Entered};
 pub use kind::{Bytes, Hex, Unsigned, Value, bytes, hex};
 #[cfg(feature = "tracing")]
 pub use layer::layer;

@@ -65,6 +65,39 @@ macro_rules! span {
     }};
 }
 
+/// Makes a context of this program, `$app.provider:name`: a [`Context`](crate::Context).
+///
+/// ```
+/// trackway::context! {
+///     /// The request that a thread serves.
+///     static REQUEST_ID: u64 = myapp, request_id;
+/// }
+/// trackway::context!(static USER: str = myapp, user);
+///
+/// fn serve(id: u64, user: &str) {
+///     let _request = REQUEST_ID.enter(id);
+///     USER.set(user);
+///     trackway::event!(myapp, request, INFO, status = 200_u16);
+/// }
+/// # serve(42, "alice");
+/// ```
+///
+/// The type is an integer, `bool`, `f32`, `f64` or `str`. Events have it where a session asks for
+/// it (`--context '$app.myapp:request_id'`), and filters may (`$app.myapp:request_id == 42`).
+#[macro_export]
+macro_rules! context {
+    (
+        $(#[$attribute:meta])*
+        $visibility:vis static $context:ident: $type:ty = $provider:ident, $name:ident $(;)?
+    ) => {
+        $(#[$attribute])*
+        $visibility static $context: $crate::Context<$type> = $crate::Context::__new(
+            ::core::concat!(::core::stringify!($provider), "\0"),
+            ::core::concat!(::core::stringify!($name), "\0"),
+        );
+    };
+}
+
 /// Makes an enumeration whose values are recorded with the names of its variants.
 ///
 /// ```

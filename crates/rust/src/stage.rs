@@ -8,7 +8,7 @@ use crate::event::Event;
 use crate::kind::Kind;
 
 /// `TRACKWAY_ABI_HEADROOM`: bytes in front of a payload that the library may write.
-pub(crate) const HEADROOM: usize = 64;
+pub(crate) const HEADROOM: usize = 128;
 /// `TRACKWAY_ABI_TAILROOM`: bytes behind a payload that the library may read.
 pub(crate) const TAILROOM: usize = 8;
 /// `TRACKWAY_ABI_PAYLOAD_MAX`.

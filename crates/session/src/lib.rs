@@ -31,7 +31,7 @@ pub use filter_spec::{
     FilterSpec,
 };
 pub use level::{Level, LevelError};
-pub use options::{OptionError, is_name, parse_contexts, parse_preload, rules_text};
+pub use options::{ContextList, OptionError, is_name, parse_contexts, parse_preload, rules_text};
 pub use rule_spec::{Levels, RuleSpec};
 pub use size::{ByteCount, SizeError, parse_size};
 pub use spec::{ALL_USERS, ChannelSpec, Mode, SessionSpec, SpecError, USERS_MAX};

@@ -1,12 +1,12 @@
 //! What the words of the command line mean.
 
 use trackway_abi::record::context;
-use trackway_abi::session::{NAME_BYTES_MAX, RULES_BYTES_MAX};
+use trackway_abi::session::{APPLICATION_BYTES_MAX, NAME_BYTES_MAX, RULES_BYTES_MAX};
 
 use crate::{ByteCount, FILTER_OBJECTS_BYTES_MAX, FILTERS_BYTES_MAX, FILTERS_MAX};
 
 /// Longest list of contexts, in bytes: what it says is kept as it was said.
-pub(crate) const CONTEXTS_BYTES_MAX: usize = 256;
+pub(crate) const CONTEXTS_BYTES_MAX: usize = 512;
 
 /// A word that means nothing.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -14,6 +14,10 @@ pub(crate) const CONTEXTS_BYTES_MAX: usize = 256;
 pub enum OptionError {
     /// No context of this name.
     Context(String),
+    /// No name of an application's context.
+    Application(String),
+    /// More contexts of applications than a channel can have.
+    TooManyApplications,
     /// No context at all, among others.
     NoneAmongContexts,
     /// No preload helper of this name.
@@ -41,7 +45,18 @@ impl core::fmt::Display for OptionError {
         match self {
             Self::Context(name) => write!(
                 formatter,
-                "no context '{name}' (there are vpid, vtid, procname; none for none at all)"
+                "no context '{name}' (there are vpid, vtid, procname, and of programs \
+                 '$app.PROVIDER:NAME'; none for none at all)"
+            ),
+            Self::Application(name) => write!(
+                formatter,
+                "'{name}' is no context of a program (those are '$app.PROVIDER:NAME': letters, \
+                 digits and _, at most {APPLICATION_BYTES_MAX} of them with the colon)"
+            ),
+            Self::TooManyApplications => write!(
+                formatter,
+                "there are more than {} contexts of programs, '$app.PROVIDER:NAME'",
+                context::APPLICATIONS_MAX
             ),
             Self::NoneAmongContexts => formatter.write_str(
                 "'none' stands alone: it means no context at all (else vpid, vtid, procname)",
@@ -84,22 +99,75 @@ pub fn is_name(name: &str) -> bool {
         && !name.starts_with(['.', '-'])
 }
 
-/// Reads a list of contexts (`vpid,vtid,procname`, or `none`): bits of
-/// [`trackway_abi::record::context`].
-pub fn parse_contexts(list: &str) -> Result<u32, OptionError> {
+/// What every record of a channel says besides its fields.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct ContextList {
+    /// Bits of [`trackway_abi::record::context`].
+    pub bits: u32,
+    /// Contexts of applications, `provider:name`, each once.
+    pub applications: Vec<String>,
+}
+
+/// What the name of an application's context begins with where people write it.
+const APPLICATION: &str = "$app.";
+
+impl ContextList {
+    /// Their names, as people write them.
+    pub fn names(&self) -> Vec<String> {
+        let all =
+            [("vpid", context::VPID), ("vtid", context::VTID), ("procname", context::PROCNAME)];
+        let said = all.into_iter().filter(|(_, bit)| self.bits & bit != 0);
+        let applications = self.applications.iter().map(|name| format!("{APPLICATION}{name}"));
+        said.map(|(name, _)| name.to_owned()).chain(applications).collect()
+    }
+
+    fn add(&mut self, name: &str) -> Result<(), OptionError> {
+        self.bits |= match name {
+            "vpid" => context::VPID,
+            "vtid" => context::VTID,
+            "procname" => context::PROCNAME,
+            _ => match name.strip_prefix(APPLICATION) {
+                Some(application) => return self.add_application(application, name),
+                None => return Err(OptionError::Context(name.to_owned())),
+            },
+        };
+        Ok(())
+    }
+
+    fn add_application(&mut self, application: &str, name: &str) -> Result<(), OptionError> {
+        let is_name = |part: &str| {
+            let is_good = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'_';
+            !part.is_empty() && part.bytes().all(is_good)
+        };
+        let parts = application.split_once(':');
+        if !parts.is_some_and(|(provider, of)| is_name(provider) && is_name(of))
+            || application.len() > APPLICATION_BYTES_MAX
+        {
+            return Err(OptionError::Application(name.to_owned()));
+        }
+        if self.applications.iter().any(|known| known == application) {
+            return Ok(());
+        }
+        if self.applications.len() == context::APPLICATIONS_MAX {
+            return Err(OptionError::TooManyApplications);
+        }
+        self.applications.push(application.to_owned());
+        self.bits |= context::APPLICATIONS;
+        Ok(())
+    }
+}
+
+/// Reads a list of contexts (`vpid,vtid,procname,$app.myapp:request_id`, or `none`).
+pub fn parse_contexts(list: &str) -> Result<ContextList, OptionError> {
+    let mut contexts = ContextList::default();
     if words(list).any(|name| name == "none") {
         let is_alone = words(list).all(|name| name == "none");
-        return if is_alone { Ok(0) } else { Err(OptionError::NoneAmongContexts) };
+        return if is_alone { Ok(contexts) } else { Err(OptionError::NoneAmongContexts) };
     }
-    words(list).try_fold(0, |bits, name| {
-        Ok(bits
-            | match name {
-                "vpid" => context::VPID,
-                "vtid" => context::VTID,
-                "procname" => context::PROCNAME,
-                _ => return Err(OptionError::Context(name.to_owned())),
-            })
-    })
+    for name in words(list) {
+        contexts.add(name)?;
+    }
+    Ok(contexts)
 }
 
 /// The preload helpers: how users name them, and their files (`preload/`).
@@ -187,11 +255,29 @@ mod tests {
     }
 
     #[test]
+    fn contexts_of_applications_are_names_that_a_session_has_room_for() {
+        let list = parse_contexts("$app.b:x, vtid, $app.a:y_2,$app.b:x").expect("contexts");
+        assert_eq!(list.bits, context::VTID | context::APPLICATIONS);
+        assert_eq!(list.names(), ["vtid", "$app.b:x", "$app.a:y_2"]);
+        assert_eq!(parse_contexts(&list.names().join(",")), Ok(list));
+        let long = format!("$app.a:{}", "n".repeat(APPLICATION_BYTES_MAX - 2));
+        assert!(parse_contexts(&long).is_ok());
+        for wrong in ["$app.", "$app.a", "$app.:b", "$app.a:", "$app.a:b:c", "$app.a-b:c"] {
+            assert_eq!(parse_contexts(wrong), Err(OptionError::Application(wrong.into())));
+        }
+        assert!(parse_contexts(&format!("{long}n")).is_err());
+        assert!(parse_contexts("$ctx.vpid").is_err());
+        let five = "$app.a:a,$app.a:b,$app.a:c,$app.a:d,$app.a:e";
+        assert_eq!(parse_contexts(five), Err(OptionError::TooManyApplications));
+    }
+
+    #[test]
     fn lists_are_read() {
-        assert_eq!(parse_contexts("none"), Ok(0));
-        assert_eq!(parse_contexts("vpid, procname"), Ok(context::VPID | context::PROCNAME));
+        let bits = |list| parse_contexts(list).map(|contexts| contexts.bits);
+        assert_eq!(bits("none"), Ok(0));
+        assert_eq!(bits("vpid, procname"), Ok(context::VPID | context::PROCNAME));
         assert!(parse_contexts("pid").is_err());
-        assert_eq!((parse_contexts(" none"), parse_contexts("none,none")), (Ok(0), Ok(0)));
+        assert_eq!((bits(" none"), bits("none,none")), (Ok(0), Ok(0)));
         for list in ["none,vpid", "vpid,none"] {
             assert_eq!(parse_contexts(list), Err(OptionError::NoneAmongContexts), "{list}");
         }

@@ -23,9 +23,9 @@ use trackway_abi::session::{PROCESS_RULES_BYTES_MAX, RULES_BYTES_MAX};
 use crate::options::CONTEXTS_BYTES_MAX;
 use crate::rule_spec::{covers, overlap};
 use crate::{
-    BufferOptions, BufferPlan, BuffersError, FILTER_OBJECTS_BYTES_MAX, FILTERS_BYTES_MAX,
-    FILTERS_MAX, FilterSource, FilterSpec, Levels, OptionError, RuleSpec, Tracefiles,
-    TracefilesError, is_name, parse_contexts,
+    BufferOptions, BufferPlan, BuffersError, ContextList, FILTER_OBJECTS_BYTES_MAX,
+    FILTERS_BYTES_MAX, FILTERS_MAX, FilterSource, FilterSpec, Levels, OptionError, RuleSpec,
+    Tracefiles, TracefilesError, is_name, parse_contexts,
 };
 
 /// Most channels of a session: one bit each in enable words, for all of a user's sessions.
@@ -295,7 +295,7 @@ impl ChannelSpec {
             .check(&plan, self.mode)
             .map_err(|error| SpecError::Tracefiles(self.name.clone(), error))?;
         let option = |error| SpecError::Option(self.name.clone(), error);
-        self.context_bits().map_err(option)?;
+        self.context_list().map_err(option)?;
         self.rules_text().map_err(option)?;
         self.check_filters().map_err(option)?;
         // Each is a line among others in the window.
@@ -321,8 +321,8 @@ impl ChannelSpec {
         Tracefiles::new(self.tracefile_size, self.tracefile_count)
     }
 
-    /// Its contexts, as bits of `trackway_abi::record::context`.
-    pub fn context_bits(&self) -> Result<u32, OptionError> {
+    /// Its contexts.
+    pub fn context_list(&self) -> Result<ContextList, OptionError> {
         let bytes = |name: &String| name.len() + 1;
         if self.contexts.iter().map(bytes).sum::<usize>() > CONTEXTS_BYTES_MAX {
             return Err(OptionError::TooManyContexts);
@@ -509,7 +509,7 @@ impl ChannelSpec {
             && self.buffer_size == other.buffer_size
             && self.sub_buffers == other.sub_buffers
             && self.tracefiles() == other.tracefiles()
-            && self.context_bits() == other.context_bits()
+            && self.context_list() == other.context_list()
     }
 }
 

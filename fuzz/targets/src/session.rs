@@ -49,7 +49,7 @@ fn sensible(spec: &SessionSpec) {
     for channel in &spec.channels {
         assert!(is_name(&channel.name));
         let plan = channel.plan().expect("sizes");
-        assert!(channel.context_bits().is_ok());
+        assert!(channel.context_list().is_ok());
         let files = channel.tracefiles();
         assert_eq!(files.check(&plan, channel.mode), Ok(()));
         assert!(!files.is_bounded() || files.size_bytes >= 1 << plan.sub_shift);

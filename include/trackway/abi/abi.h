@@ -28,7 +28,7 @@ extern "C" {
 
 /* Free bytes that every payload has in front of it (the library puts contexts there) and behind
  * it (it copies by words of eight). */
-#define TRACKWAY_ABI_HEADROOM 64
+#define TRACKWAY_ABI_HEADROOM 128
 #define TRACKWAY_ABI_TAILROOM 8
 /* Longest payload, in bytes: a record of 4096 less its header and contexts. */
 #define TRACKWAY_ABI_PAYLOAD_MAX 4000
@@ -155,6 +155,49 @@ void trackway_abi_register(struct trackway_abi_event *const *begin,
  * As trackway_snapshot() of <trackway/trackway.h>, which calls it.
  */
 int trackway_abi_snapshot(const char *session);
+
+/* What a context of this program holds. */
+enum trackway_abi_context_kind {
+    TRACKWAY_ABI_CONTEXT_SIGNED = 1,   /* an int64_t */
+    TRACKWAY_ABI_CONTEXT_UNSIGNED = 2, /* a uint64_t */
+    TRACKWAY_ABI_CONTEXT_FLOAT = 3,    /* bits of a double */
+    TRACKWAY_ABI_CONTEXT_STRING = 4
+};
+
+/* A context of this program: <trackway/context.h>. Written by the library in `place` alone. */
+struct trackway_abi_context {
+    uint16_t version; /* TRACKWAY_ABI_VERSION */
+    uint16_t size;    /* sizeof(struct trackway_abi_context) */
+    uint8_t kind;     /* enum trackway_abi_context_kind */
+    uint8_t reserved[3];
+    uint32_t place;   /* where the library keeps it; 0: it does not know it yet */
+    uint32_t more_reserved;
+    const char *provider;
+    const char *name;
+};
+
+/* The value of a context in a thread, or that there is none. */
+struct trackway_abi_context_value {
+    uint64_t words[4];
+    uint64_t is_set;
+};
+
+/*
+ * These set the calling thread's value of a context, from the bits of a number or from a string of
+ * `length` bytes or up to the first NUL among them; take it away; get it, and put back what was
+ * got. What is not of the context's kind is not set.
+ *
+ * Any thread, any signal handler; never block, allocate, make a system call, or change errno. The
+ * context may be gone afterwards: the library keeps no pointer to it.
+ */
+void trackway_abi_context_set(struct trackway_abi_context *context, uint64_t bits);
+void trackway_abi_context_set_text(struct trackway_abi_context *context, const char *text,
+                                   size_t length);
+void trackway_abi_context_clear(struct trackway_abi_context *context);
+void trackway_abi_context_get(struct trackway_abi_context *context,
+                              struct trackway_abi_context_value *value);
+void trackway_abi_context_put(struct trackway_abi_context *context,
+                              const struct trackway_abi_context_value *value);
 
 #ifdef __cplusplus
 }

@@ -12,7 +12,7 @@ use trackway_abi::record::PAYLOAD_BYTES_MAX;
 use trackway_abi::session::filters_place;
 use trackway_jit::block::{BLOCK_BYTES_MAX, Block, Entry};
 use trackway_jit::frame::{self, Environment, Fill};
-use trackway_jit::framer::{Framer, FramerView, Rest, Unfit, Wanted};
+use trackway_jit::framer::{Application, Framer, FramerView, Rest, Unfit, Wanted};
 use trackway_jit::object::{Alternative, Object};
 use trackway_jit::verify::{Rules, State, VERIFIER_STATES, Verified, verify};
 use trackway_jit::{INSTRUCTIONS_MAX, x86};
@@ -21,10 +21,10 @@ use trackway_window::Window;
 
 use super::plan::{Filter, Plan, Step};
 use super::store::{NoRoom, Store};
-use super::{Link, Says, cells, code, place_of};
+use super::{Link, Says, cells, code, place_of, plan};
 use crate::decision::PROCESS;
 use crate::home::Home;
-use crate::{known, thread};
+use crate::{application, known, thread};
 
 /// How long somebody waits who finds another one at it, in ns: a few times as long as it takes, if
 /// the other is not preempted. Else the event is counted as discarded, lest a thread of real time
@@ -154,6 +154,7 @@ pub(super) fn link(
     if link.is_of(decision) {
         return Ok(link);
     }
+    let contexts_count = application::count();
     let linker = lock.linker();
     linker.copy_block(home, window, (session, generation))?;
     let mut made = linker.make(home, session, event, decision);
@@ -163,6 +164,12 @@ pub(super) fn link(
     let link = made.map_err(|NoRoom| Failure::NoRoom)?;
     // ORDERING: Release pairs with the Acquire of who finds it: what it leads to is there.
     place.store(link.0, Ordering::Release);
+    // ORDERING: SeqCst: the link, then the look for a context that was declared meanwhile, after
+    // which links are taken away (`forget_links_of_applications`): one of us sees the other.
+    fence(Ordering::SeqCst);
+    if application::count() != contexts_count {
+        place.store(0, Ordering::Relaxed);
+    }
     if link.says() == Says::Counts {
         // The recorder looks at the events again, and perhaps has something for this one.
         // ORDERING: Release, as in `Window::intern_event`.
@@ -262,7 +269,9 @@ impl Linker {
             framer: self.framer.write(Framer::EMPTY),
             steps: &mut self.steps,
             steps_count: 0,
+            session,
             takes_procname: false,
+            applications: application::Staged::default(),
             is_quick: false,
             interprets: false,
         };
@@ -306,7 +315,11 @@ struct Maker<'l> {
     framer: &'l mut Framer,
     steps: &'l mut [MaybeUninit<Step>; STEPS_MAX],
     steps_count: usize,
+    /// The session's slot.
+    session: usize,
     takes_procname: bool,
+    /// Contexts of applications that steps look at.
+    applications: application::Staged,
     is_quick: bool,
     interprets: bool,
 }
@@ -343,14 +356,28 @@ impl Maker<'_> {
             return Ok(Says::Counts);
         };
         let mut lacks = true;
+        // Alternatives differ in what they take contexts for, not in which.
+        let mut lacks_application = false;
+        let mut is_full = false;
         for alternative in object.alternatives() {
             let wanted = alternative
                 .needs()
                 .map(|need| Wanted { path: need.path.as_bytes(), kind: need.kind });
-            if let Err(unfit) = self.framer.make(&fields, wanted) {
+            let mut applications = self.applications;
+            let find = |name: &[u8]| {
+                super::asks_for_applications(self.session);
+                let place = application::named(name);
+                lacks_application |= place.is_none();
+                let place = place?;
+                let before = plan::before(&mut applications, place);
+                is_full |= before.is_none();
+                Some(Application { kind: place.kind(), before: before? })
+            };
+            if let Err(unfit) = self.framer.make_with(&fields, wanted, find) {
                 lacks &= matches!(unfit, Unfit::Lacks(_));
                 continue;
             }
+            self.applications = applications;
             let Some(filter) = self.filter(entry.id, object.cells(), &alternative)? else {
                 return Ok(Says::Counts);
             };
@@ -361,7 +388,7 @@ impl Maker<'_> {
             step.write(made);
             return Ok(Says::Plan(0));
         }
-        Ok(if lacks { Says::Drops } else { Says::Counts })
+        Ok(if !is_full && (lacks || lacks_application) { Says::Drops } else { Says::Counts })
     }
 
     /// A filter with its framer.
@@ -511,7 +538,9 @@ impl Maker<'_> {
             event: event as u16,
             known: known as u32 + 1,
             whole_bytes,
+            takes_more: self.takes_procname || self.applications != application::Staged::default(),
             takes_procname: self.takes_procname,
+            applications: self.applications,
             is_quick: self.is_quick,
             steps_count: steps.len() as u16,
             steps: steps.as_ptr(),

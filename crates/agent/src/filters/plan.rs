@@ -8,11 +8,22 @@ use trackway_jit::helper::Word;
 use trackway_jit::interpret;
 use trackway_jit::verify::Verified;
 
-/// Where the payload begins in the bytes of a frame: in front of it, in the headroom, is the
-/// thread's name for as long as filters look at it.
-pub(super) const BEGIN: usize = 24;
+use crate::application;
 
-const _: () = assert!(PROCNAME_BYTES <= BEGIN && BEGIN <= HEADROOM_BYTES);
+/// Where the payload begins in the bytes of a frame: in front of it, in the headroom, are values of
+/// applications' contexts and the thread's name, for as long as filters look at them.
+const BEGIN: usize = HEADROOM_BYTES;
+/// Room for the thread's name, straight in front of the payload.
+const NAME_BYTES: usize = 24;
+
+const _: () = assert!(PROCNAME_BYTES <= NAME_BYTES && NAME_BYTES < HEADROOM_BYTES);
+
+/// How far before the payload a context's value is, in bytes, besides those that are there already.
+/// `None`: there is no room.
+pub(super) fn before(staged: &mut application::Staged, place: application::Place) -> Option<u16> {
+    let before = application::add_to(staged, place, HEADROOM_BYTES - NAME_BYTES)?;
+    Some(u16::from(before) + NAME_BYTES as u16)
+}
 
 /// A filter, ready to run on events that have what it needs. It, and all that it points to, lies in
 /// one part of the store.
@@ -63,8 +74,13 @@ pub(super) struct Plan {
     /// Most bytes that each of its fields that can be cut may have without being cut, whatever the
     /// others have.
     pub(super) whole_bytes: u16,
+    /// Whether something is put in front of the payload for filters to look at: the thread's name,
+    /// or contexts of applications.
+    pub(super) takes_more: bool,
     /// Whether a filter looks at the thread's name.
     pub(super) takes_procname: bool,
+    /// Contexts of applications that filters look at.
+    pub(super) applications: application::Staged,
     /// Whether there is one step, and machine code does all of it.
     pub(super) is_quick: bool,
     pub(super) steps_count: u16,
@@ -138,14 +154,11 @@ impl Plan {
     pub(super) unsafe fn passes(&self, payload: *mut u8, size: usize, who: &Who) -> bool {
         let bytes = payload.wrapping_sub(BEGIN);
         let mut procname = Word { offset: 0, length: 0, is_constant: false };
-        if self.takes_procname {
-            // SAFETY: the headroom is ours, and the name has as many bytes.
-            let name = unsafe {
-                core::ptr::copy_nonoverlapping(who.name, bytes, PROCNAME_BYTES);
-                core::slice::from_raw_parts(bytes, PROCNAME_BYTES)
-            };
-            let end = name.iter().position(|&byte| byte == 0);
-            procname.length = end.unwrap_or(PROCNAME_BYTES) as u32;
+        if self.takes_more {
+            // SAFETY: the caller's payload and name.
+            let Some(length) = (unsafe { self.put_in_front(payload, who) }) else { return false };
+            procname.length = length;
+            procname.offset = (BEGIN - NAME_BYTES) as u32;
         }
         let contexts = Contexts { vpid: who.pid, vtid: who.tid, procname };
         // SAFETY: headroom and payload lie one behind the other, and nobody else writes there.
@@ -156,6 +169,30 @@ impl Plan {
             unsafe { core::slice::from_raw_parts(self.steps, usize::from(self.steps_count)) };
         // SAFETY: by contract.
         steps.iter().all(|step| unsafe { step.passes(bytes, &contexts) })
+    }
+
+    /// Puts what filters look at besides into the headroom; how long the thread's name is. `None`:
+    /// the thread has not set what a filter looks at, so it does not let the event pass.
+    ///
+    /// # Safety
+    /// The payload has headroom, and the name `PROCNAME_BYTES` bytes, if the plan takes it.
+    #[inline(never)] // for the stack of those who do not come here
+    unsafe fn put_in_front(&self, payload: *mut u8, who: &Who) -> Option<u32> {
+        let mut length = 0;
+        if self.takes_procname {
+            let at = payload.wrapping_sub(NAME_BYTES);
+            // SAFETY: the headroom is ours, and the name has as many bytes.
+            let name = unsafe {
+                core::ptr::copy_nonoverlapping(who.name, at, PROCNAME_BYTES);
+                core::slice::from_raw_parts(at, PROCNAME_BYTES)
+            };
+            let end = name.iter().position(|&byte| byte == 0);
+            length = end.unwrap_or(PROCNAME_BYTES) as u32;
+        }
+        // SAFETY: so is what lies before the name.
+        let are_set =
+            unsafe { application::stage(payload.wrapping_sub(NAME_BYTES), &self.applications) };
+        are_set.then_some(length)
     }
 }
 

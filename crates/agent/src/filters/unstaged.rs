@@ -13,11 +13,12 @@ use trackway_jit::framer::{Contexts, Source, scalar_at};
 use trackway_jit::helper::Word;
 use trackway_schema::Scalar;
 
-use super::plan::{BEGIN, Plan, Step, Who};
+use super::plan::{Plan, Step, Who};
 use crate::abi::Argument;
+use crate::application;
 
 /// Room for copies, in bytes.
-const ROOM_BYTES: usize = 1024;
+const ROOM_BYTES: usize = 1024 + PROCNAME_BYTES;
 /// Bytes of the largest scalar.
 const SCALAR_BYTES_MAX: usize = 8;
 
@@ -31,7 +32,7 @@ enum Unfilled {
 
 /// Where copies go, one behind the other; first, the thread's name.
 struct Room {
-    bytes: [MaybeUninit<u8>; BEGIN + ROOM_BYTES],
+    bytes: [MaybeUninit<u8>; ROOM_BYTES],
     used: usize,
     /// Most bytes of one field.
     whole_bytes: usize,
@@ -39,7 +40,7 @@ struct Room {
 
 impl Room {
     const fn new(whole_bytes: usize) -> Self {
-        let bytes = [const { MaybeUninit::uninit() }; BEGIN + ROOM_BYTES];
+        let bytes = [const { MaybeUninit::uninit() }; ROOM_BYTES];
         Self { bytes, used: 0, whole_bytes }
     }
 
@@ -102,6 +103,7 @@ impl Plan {
     /// be staged.
     ///
     /// One filter only: one that counts must not be asked again when the next one finds no room.
+    /// And none that looks at contexts of applications, which have their place before a payload.
     ///
     /// # Safety
     /// What it points to is there. `arguments` are those of an event with that description.
@@ -111,7 +113,9 @@ impl Plan {
         known: u32,
         who: &Who,
     ) -> Option<bool> {
-        if self.known != known || self.steps_count != 1 {
+        let has_applications =
+            self.takes_more && self.applications != application::Staged::default();
+        if self.known != known || self.steps_count != 1 || has_applications {
             return None;
         }
         // SAFETY: by contract; there is one step.

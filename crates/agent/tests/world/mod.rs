@@ -113,6 +113,7 @@ impl World {
             (&session.process_rules_bytes, 0),
             (&session.spare_cpus, 0),
             (&session.interpreters, 0),
+            (&session.applications_bytes, 0),
         ] {
             word.store(value, Ordering::Relaxed);
         }

@@ -11,6 +11,7 @@ use std::process::ExitCode;
 
 use anyhow::Context as _;
 use clap::{Args, Subcommand};
+use trackway_filter::applications::with_applications;
 use trackway_filter::compile::{CompiledFor, compile_for};
 use trackway_filter::error::Error;
 use trackway_filter::explain;
@@ -96,6 +97,7 @@ fn explain(arguments: ExplainArguments, output: &mut dyn Write) -> anyhow::Resul
     let any = !known.is_empty();
     known.retain(is_meant);
     anyhow::ensure!(!known.is_empty(), "{}", nothing(any));
+    let known = with_applications(expression, known);
     let compiled = compile_for(expression, &known)
         .map_err(|error: Error| anyhow::anyhow!("{}", error.render(expression)))?;
     for warning in &compiled.warnings {

@@ -145,7 +145,8 @@ pub(crate) struct LevelArguments {
 /// Buffers, contexts and processes of a channel. What is not said is as usual, or stays.
 #[derive(Debug, Args)]
 pub(crate) struct ChannelOptions {
-    /// What every record says besides its fields: vpid, vtid, procname, or none [default: vtid]
+    /// What every record says besides its fields: vpid, vtid, procname, '$app.PROVIDER:NAME' of
+    /// programs' own contexts (docs/guides/contexts.md), or none [default: vtid]
     #[arg(long, value_name = "LIST")]
     pub(crate) context: Option<String>,
     /// Buffer size for each CPU, with K, M or G (KiB, MiB, GiB); memory for all of it is taken at

@@ -9,7 +9,7 @@ use std::fmt::Write as _;
 use trackway_schema::{EventDescription, Field, FieldKind, Label, Scalar};
 
 /// Which contexts every record carries, between its header and its payload, in this order.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Contexts {
     /// Process id as the process sees it, `i32`.
     pub vpid: bool,
@@ -19,6 +19,9 @@ pub struct Contexts {
     pub procname: bool,
     /// Thread id as the kernel sees it, `i32`: of the kernel's events.
     pub tid: bool,
+    /// Of the program, by name (`provider:name`): each says what it is in each record. A byte by
+    /// [`application_tag`], then an `i64`, a `u64`, an `f64`, bytes up to a NUL, or nothing.
+    pub applications: Vec<String>,
 }
 
 /// Whose events a trace has.
@@ -30,18 +33,47 @@ pub enum Domain {
     Kernel(String),
 }
 
+/// Codes of what an application's context is in a record.
+pub mod application_tag {
+    /// It is not set.
+    pub const NONE: u8 = 0;
+    /// An `i64`.
+    pub const SIGNED: u8 = 1;
+    /// A `u64`.
+    pub const UNSIGNED: u8 = 2;
+    /// An `f64`.
+    pub const FLOAT: u8 = 3;
+    /// Bytes up to a NUL.
+    pub const STRING: u8 = 4;
+}
+
+/// What an application's context may be, in a record: code, name as LTTng has it, type.
+const ALTERNATIVES: [(u8, &str, Alternative); 5] = [
+    (application_tag::NONE, "_none", Alternative::Nothing),
+    (application_tag::SIGNED, "_int64", Alternative::Scalar(Scalar::I64)),
+    (application_tag::UNSIGNED, "_uint64", Alternative::Scalar(Scalar::U64)),
+    (application_tag::FLOAT, "_double", Alternative::Scalar(Scalar::F64)),
+    (application_tag::STRING, "_string", Alternative::Str),
+];
+
+enum Alternative {
+    Nothing,
+    Scalar(Scalar),
+    Str,
+}
+
 /// Bytes of the `procname` context: the kernel's 16 and a terminator, as in LTTng.
 const PROCNAME_BYTES: usize = 17;
 
 impl Contexts {
-    /// Bytes that the contexts take in each record.
-    pub const fn size_bytes(self) -> usize {
+    /// Bytes that the contexts take in each record, those of applications not counted.
+    pub const fn size_bytes(&self) -> usize {
         4 * (self.vpid as usize + self.vtid as usize + self.tid as usize)
             + PROCNAME_BYTES * self.procname as usize
     }
 
-    const fn is_empty(self) -> bool {
-        self.size_bytes() == 0
+    const fn is_empty(&self) -> bool {
+        self.size_bytes() == 0 && self.applications.is_empty()
     }
 }
 
@@ -128,7 +160,7 @@ pub fn metadata_preamble(trace: &TraceDescription) -> String {
     push_environment(&mut text, trace);
     push_clock(&mut text, trace);
     text.push_str(CLOCKED_TYPES);
-    text.push_str(&stream_declaration(0, trace.contexts));
+    text.push_str(&stream_declaration(0, &trace.contexts));
     text
 }
 
@@ -217,7 +249,7 @@ fn push_clock(text: &mut String, trace: &TraceDescription) {
 }
 
 /// The declaration of stream class `class`, whose records carry these contexts.
-pub fn stream_declaration(class: u32, contexts: Contexts) -> String {
+pub fn stream_declaration(class: u32, contexts: &Contexts) -> String {
     let mut text = format!(
         "stream {{
 	id = {class};
@@ -238,10 +270,41 @@ pub fn stream_declaration(class: u32, contexts: Contexts) -> String {
         if contexts.tid {
             let _ = writeln!(text, "\t\t{} _tid;", Integer(Scalar::I32));
         }
+        let mut members = Members::default();
+        for name in &contexts.applications {
+            push_application(&mut text, &mut members, name);
+        }
         text.push_str("\t};\n");
     }
     text.push_str("};\n\n");
     text
+}
+
+/// Declares an application's context as LTTng 2.13 does, with fewer alternatives.
+fn push_application(text: &mut String, members: &mut Members, name: &str) {
+    let member = members.add(&application_member(name));
+    let tag = members.add(&format!("{}_tag", application_member(name)));
+    text.push_str("\t\tenum : uint8_t {\n");
+    for (code, alternative, _) in ALTERNATIVES {
+        let _ = writeln!(text, "\t\t\t{alternative} = {code},");
+    }
+    let _ = writeln!(text, "\t\t}} {tag};\n\t\tvariant <{tag}> {{");
+    for (_, alternative, of) in ALTERNATIVES {
+        let _ = match of {
+            Alternative::Nothing => writeln!(text, "\t\t\tstruct {{ }} {alternative};"),
+            Alternative::Scalar(scalar) => {
+                writeln!(text, "\t\t\t{} {alternative};", Integer(scalar))
+            }
+            Alternative::Str => writeln!(text, "\t\t\tstring {alternative};"),
+        };
+    }
+    let _ = writeln!(text, "\t\t}} {member};");
+}
+
+/// What the context of an application of this name (`provider:name`) is called in a trace.
+pub fn application_member(name: &str) -> String {
+    let plain = |c: char| if c.is_ascii_alphanumeric() { c } else { '_' };
+    format!("_app_{}", name.chars().map(plain).collect::<String>())
 }
 
 /// The declaration of event `id` of stream class `class`, to be appended to the metadata.

@@ -38,7 +38,8 @@ mod rewrite;
 
 pub(crate) use metadata::Uuid;
 pub use metadata::{
-    Contexts, Domain, TraceDescription, event_declaration, metadata_preamble, stream_declaration,
+    Contexts, Domain, TraceDescription, application_member, application_tag, event_declaration,
+    metadata_preamble, stream_declaration,
 };
 pub use packet::{
     INDEX_ENTRY_BYTES, INDEX_HEADER_BYTES, PACKET_HEADER_BYTES, PacketFields, index_entry,

@@ -11,7 +11,8 @@ use std::process::Command;
 pub(crate) use random::Random;
 use trackway_ctf::write::{
     Contexts, Domain, INDEX_ENTRY_BYTES, PACKET_HEADER_BYTES, PacketFields, TraceDescription,
-    event_declaration, index_entry, index_header, metadata_preamble, packet_header,
+    application_tag, event_declaration, index_entry, index_header, metadata_preamble,
+    packet_header,
 };
 use trackway_schema::{EventDescription, Field, FieldKind, Label, Scalar};
 
@@ -248,7 +249,7 @@ fn random_text(random: &mut Random, body: &mut Vec<u8>) -> u32 {
     length as u32
 }
 
-fn random_body(random: &mut Random, contexts: Contexts, event: &EventDescription) -> Vec<u8> {
+fn random_body(random: &mut Random, contexts: &Contexts, event: &EventDescription) -> Vec<u8> {
     let mut body = Vec::new();
     for wanted in [contexts.vpid, contexts.vtid] {
         if wanted {
@@ -261,6 +262,19 @@ fn random_body(random: &mut Random, contexts: Contexts, event: &EventDescription
         let length = 1 + random.below(16) as usize;
         name[..length].copy_from_slice(&text[..length]);
         body.extend(name);
+    }
+    for _ in &contexts.applications {
+        let tag = random.below(5) as u8;
+        body.push(tag);
+        match tag {
+            application_tag::NONE => {}
+            application_tag::STRING => {
+                random_text(random, &mut body);
+                body.push(0);
+            }
+            application_tag::FLOAT => body.extend((random.below(9) as f64 / 4.0).to_le_bytes()),
+            _ => random_scalar(random, Scalar::U64, &mut body),
+        }
     }
     for field in &event.fields {
         match &field.kind {
@@ -300,8 +314,9 @@ pub(crate) fn random_trace(seed: u64) -> Made {
         vtid: random.below(2) == 0,
         procname: random.below(2) == 0,
         tid: false,
+        applications: (0..random.below(3)).map(|number| format!("app:{number}")).collect(),
     };
-    let mut metadata = metadata_preamble(&description(contexts));
+    let mut metadata = metadata_preamble(&description(contexts.clone()));
     let mut classes = Vec::new();
     for number in 0..1 + random.below(5) as u32 {
         let id = match random.below(3) {
@@ -332,7 +347,7 @@ pub(crate) fn random_trace(seed: u64) -> Made {
                     _ => (1 << 27) + random.below(1 << 30),
                 };
                 let (id, class) = &classes[random.below(classes.len() as u64) as usize];
-                stream.record(*id, time, &random_body(&mut random, contexts, class));
+                stream.record(*id, time, &random_body(&mut random, &contexts, class));
                 events += 1;
             }
             time += random.below(3);

@@ -3,6 +3,7 @@
 use trackway_filter::compile::{CompiledFor, check_for, compile_for_any};
 use trackway_filter::error::Topic;
 use trackway_filter::layout::{Layout, Member, Type};
+use trackway_filter::types::Filter;
 use trackway_jit::Kind;
 use trackway_jit::object::Object;
 use trackway_jit::verify::{Rules, State, verify};
@@ -170,9 +171,6 @@ fn what_no_event_can_have_is_an_error() {
     assert!(error("$ctx.vpit > 5").message.contains("did you mean '$ctx.vpid'"));
     assert_eq!(error("pos.x > 5").topic, Topic::Type);
     assert_eq!(error("x > 5 && length(x & 1) > 2").topic, Topic::Type);
-    // Nor does an event that is known make it better.
-    let known = [layout("app:a", &[("x", Type::String)])];
-    assert!(compile_for_any("$app.a:b > 5", &known, ROOM_BYTES).is_err());
 }
 
 #[test]
@@ -183,6 +181,23 @@ fn labels_of_one_value_are_refused_where_they_mean_different_things() {
     ];
     let error = compile_for_any("status == \"OK\"", &known, ROOM_BYTES).expect_err("two meanings");
     assert!(error.message.contains("app:a and app:b"), "{error}");
+}
+
+/// A context of a program may be whatever the program makes it.
+#[test]
+fn contexts_of_programs_have_alternatives_for_all_that_they_can_be() {
+    let kinds = |text: &str| -> Vec<Vec<Kind>> {
+        let compiled = compile_for_any(text, &[], ROOM_BYTES).expect("a filter");
+        let needs = |filter: &Filter| filter.needs.iter().map(|need| need.kind).collect();
+        compiled.filters.iter().map(needs).collect()
+    };
+    let numbers = [[Kind::Signed], [Kind::Unsigned], [Kind::Float]];
+    assert_eq!(kinds("$app.a:b > 5"), numbers);
+    assert_eq!(kinds("$app.a:b == \"x*\""), [[Kind::String]]);
+    assert_eq!(kinds("length($app.a:b) > 5"), [[Kind::String]], "no sequence");
+    assert_eq!(kinds("$app.a:b > 5 && $app.a:c > 5").len(), 9);
+    assert!(compile_for_any("$app.a:b[1] > 5", &[], ROOM_BYTES).is_err());
+    assert!(compile_for_any("$app.a:b.c > 5", &[], ROOM_BYTES).is_err());
 }
 
 #[test]

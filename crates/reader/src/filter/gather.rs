@@ -1,8 +1,10 @@
 //! The values that a filter asks for, taken while an event is decoded.
 
 use trackway_ctf::read::{Enumeration, EventSink, Integer, Member, Scope, Sink};
+use trackway_ctf::write::application_member;
 use trackway_filter::evaluate::Values;
 use trackway_filter::types::{Place as Path, Root, Step};
+use trackway_jit::Kind;
 
 /// Where in an event a filter's needs are: a tree of names and elements.
 #[derive(Debug)]
@@ -38,10 +40,12 @@ impl Plan {
         let root = match need.root {
             Root::Field => FIELDS,
             Root::Context => CONTEXTS,
-            // No trace has such.
-            Root::Application => return,
+            Root::Application => CONTEXTS,
         };
-        let mut at = self.member(root, &need.name);
+        let mut at = match need.root {
+            Root::Application => self.member(root, &application_member(&need.name)),
+            _ => self.member(root, &need.name),
+        };
         for step in &need.steps {
             at = match step {
                 Step::Member(name) => self.member(at, name),
@@ -92,6 +96,8 @@ enum Found {
 #[derive(Debug, Default, Clone)]
 pub(crate) struct Gather {
     found: Vec<Found>,
+    /// What each is, where that is in the record: of a variant.
+    kinds: Vec<Option<Kind>>,
     bytes: Vec<u8>,
     numbers: Vec<u64>,
     /// The places of what is open: structures and arrays.
@@ -99,10 +105,15 @@ pub(crate) struct Gather {
 }
 
 impl Gather {
+    /// What a need's value is in this record; `None`: there is none.
+    pub(crate) fn kind(&self, need: usize) -> Option<Kind> {
+        self.kinds.get(need).copied().flatten()
+    }
+
     /// About what it takes, in bytes.
     pub(crate) const fn size(&self) -> usize {
         size_of::<Self>()
-            + self.found.len() * size_of::<Found>()
+            + self.found.len() * (size_of::<Found>() + size_of::<Option<Kind>>())
             + self.bytes.len()
             + self.numbers.len() * size_of::<u64>()
     }
@@ -111,6 +122,8 @@ impl Gather {
     pub(crate) fn begin<'g>(&'g mut self, plan: &'g Plan) -> Gathering<'g> {
         self.found.clear();
         self.found.resize(plan.needs, Found::Nothing);
+        self.kinds.clear();
+        self.kinds.resize(plan.needs, None);
         self.bytes.clear();
         self.numbers.clear();
         self.open.clear();
@@ -131,13 +144,14 @@ impl Gathering<'_> {
         self.plan.places.get(self.at?)
     }
 
-    fn put(&mut self, found: Found) {
+    fn put(&mut self, found: Found, kind: Kind) {
         if let Some(need) = self.place().and_then(|place| place.need) {
             self.gather.found[need] = found;
+            self.gather.kinds[need] = Some(kind);
         }
     }
 
-    fn number(&mut self, value: u64) {
+    fn number(&mut self, value: u64, kind: Kind) {
         if let Some(need) = self.open_elements() {
             let end = self.gather.numbers.len() + 1;
             self.gather.numbers.push(value);
@@ -145,7 +159,7 @@ impl Gathering<'_> {
                 *old_end = end;
             }
         }
-        self.put(Found::Number(value));
+        self.put(Found::Number(value), kind);
     }
 
     /// The need that the innermost open array is.
@@ -158,22 +172,23 @@ impl Gathering<'_> {
 impl Sink for Gathering<'_> {
     fn integer(&mut self, kind: &Integer, value: u64) {
         let value = if kind.is_boolean() { u64::from(value != 0) } else { value };
-        self.number(value);
+        self.number(value, if kind.is_signed() { Kind::Signed } else { Kind::Unsigned });
     }
 
-    fn enumeration(&mut self, _: &Enumeration, value: u64) {
-        self.number(value);
+    fn enumeration(&mut self, of: &Enumeration, value: u64) {
+        let is_signed = of.integer().is_signed();
+        self.number(value, if is_signed { Kind::Signed } else { Kind::Unsigned });
     }
 
     fn float(&mut self, value: f64) {
-        self.number(value.to_bits());
+        self.number(value.to_bits(), Kind::Float);
     }
 
     fn text(&mut self, bytes: &[u8]) {
         if self.place().is_some_and(|place| place.need.is_some()) {
             let begin = self.gather.bytes.len();
             self.gather.bytes.extend_from_slice(bytes);
-            self.put(Found::Text(begin, self.gather.bytes.len()));
+            self.put(Found::Text(begin, self.gather.bytes.len()), Kind::String);
         }
     }
 
@@ -197,7 +212,7 @@ impl Sink for Gathering<'_> {
 
     fn begin_array(&mut self) {
         let begin = self.gather.numbers.len();
-        self.put(Found::Elements(begin, begin));
+        self.put(Found::Elements(begin, begin), Kind::Sequence);
         self.gather.open.push(self.at.take());
     }
 

@@ -18,11 +18,13 @@ mod gather;
 mod object;
 
 use trackway_ctf::read::{Body, DecodeError, EventClass, StreamClass, Trace};
+use trackway_ctf::write::application_member;
+use trackway_filter::applications::with_some_applications;
 use trackway_filter::error::{Error, Topic};
 use trackway_filter::evaluate::{State, World, evaluate};
 use trackway_filter::layout::Layout;
 use trackway_filter::parse::{parse, split_pattern};
-use trackway_filter::types::{Filter, check};
+use trackway_filter::types::{Filter, Root, check};
 use trackway_jit::frame::Cell;
 
 use gather::Plan;
@@ -159,9 +161,18 @@ impl Wanted {
     fn of_class(&self, layout: &Layout) -> Option<OfClass> {
         Some(match &self.what {
             What::Expression(expression) => {
-                let filter = check(expression, layout).ok()?;
-                let plan = Plan::new(filter.needs.iter().map(|need| &need.place));
-                OfClass::Expression(plan, filter)
+                let layouts = layouts_for(expression, layout.clone());
+                let check = |layout: &Layout| check(expression, layout).ok();
+                let mut filters: Vec<Filter> = layouts.iter().filter_map(check).collect();
+                let first = filters.first()?;
+                let plan = Plan::new(first.needs.iter().map(|need| &need.place));
+                // What it is asked of is the same, whatever it is taken for.
+                let places = |of: &Filter| -> Vec<_> {
+                    of.needs.iter().map(|need| need.place.clone()).collect()
+                };
+                let asked = places(first);
+                filters.retain(|filter| places(filter) == asked);
+                OfClass::Expression(plan, filters)
             }
             What::Object(object) => OfClass::Object(object.of_class(layout)?),
         })
@@ -177,8 +188,9 @@ impl Wanted {
         };
         let mut worst: Option<Error> = None;
         let mut good = None;
-        for (stream, event) in classes {
-            match check(expression, &class::layout(stream, event)) {
+        let layouts = |(stream, event)| layouts_for(expression, class::layout(stream, event));
+        for layout in classes.flat_map(layouts) {
+            match check(expression, &layout) {
                 Ok(filter) => good = Some(filter),
                 // Of several, that of an event that has such a field.
                 Err(error) if worst.as_ref().is_none_or(|worst| is_closer(&error, worst)) => {
@@ -218,6 +230,23 @@ impl Wanted {
     }
 }
 
+/// A layout, once for each combination of types that the contexts of applications which an
+/// expression names may have in a record: what they are stands in each.
+fn layouts_for(expression: &str, layout: Layout) -> Vec<Layout> {
+    let members: Vec<String> = layout.contexts.iter().map(|one| one.name.clone()).collect();
+    let is_there = |name: &str| members.contains(&application_member(name));
+    with_some_applications(expression, vec![layout], is_there)
+}
+
+/// The filter for what contexts of applications are in this record; `None`: one of them is not set.
+fn filter_for<'f>(filters: &'f [Filter], values: &Gather) -> Option<&'f Filter> {
+    filters.iter().find(|filter| {
+        let needs = filter.needs.iter().enumerate();
+        let mut applications = needs.filter(|(_, need)| need.place.root == Root::Application);
+        applications.all(|(number, need)| values.kind(number) == Some(need.kind))
+    })
+}
+
 /// Whether an error says more of what was meant: not that there is no such field.
 fn is_closer(error: &Error, than: &Error) -> bool {
     let is_near =
@@ -234,7 +263,8 @@ struct ClassFilter {
 
 /// What decides.
 enum OfClass {
-    Expression(Plan, Filter),
+    /// Expressions that differ in what they take contexts of applications for; there is one.
+    Expression(Plan, Vec<Filter>),
     Object(object::OfClass),
 }
 
@@ -255,16 +285,15 @@ impl ClassFilter {
 
     fn cells(&self) -> usize {
         match &self.of {
-            OfClass::Expression(_, filter) => filter.cells,
+            OfClass::Expression(_, filters) => filters.first().map_or(0, |filter| filter.cells),
             OfClass::Object(object) => object.cells,
         }
     }
 
     fn takes(&self, values: &Gather, memory: &mut Memory, moment: &mut Moment) -> bool {
         match &self.of {
-            OfClass::Expression(_, filter) => {
-                evaluate(filter, values, &mut memory.expression, moment)
-            }
+            OfClass::Expression(_, filters) => filter_for(filters, values)
+                .is_some_and(|of| evaluate(of, values, &mut memory.expression, moment)),
             OfClass::Object(object) => {
                 if memory.object.len() < object.cells {
                     memory.object.resize_with(object.cells, Cell::default);

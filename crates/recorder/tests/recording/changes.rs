@@ -3,8 +3,9 @@
 
 use std::path::Path;
 
-use trackway_abi::record::context;
-use trackway_recorder::{BufferOptions, ChannelSettings, Notices, Recording, recover_in};
+use trackway_recorder::{
+    BufferOptions, ChannelSettings, Notices, Recording, parse_contexts, recover_in,
+};
 use trackway_session::machine::Reason;
 use trackway_window::Way;
 
@@ -78,7 +79,7 @@ fn a_channel_is_replaced_bit_by_bit() {
     let mut recording = build(&world, &[channel("channel0", SMALL)]);
     let mut before = Writer::new(&world.home());
     emit(&mut before, 5);
-    let contexts = context::VPID | context::PROCNAME;
+    let contexts = parse_contexts("vpid,procname,$app.a:b").expect("contexts");
     let settings = ChannelSettings { contexts, ..channel("channel0", SMALL) };
     recording.replace_channel(0, &settings, 1).expect("another channel");
     assert_eq!(before.enabled().count_ones(), 1, "in one of the two");
@@ -92,7 +93,10 @@ fn a_channel_is_replaced_bit_by_bit() {
     assert_eq!(summary.recorded, 6);
     let text = metadata(&world);
     let (_, second) = text.split_once("stream {\n\tid = 1;").expect("a second class");
-    assert!(second.contains("_vpid") && second.contains("_procname"), "{second}");
+    assert!(
+        second.contains("_vpid") && second.contains("_procname") && second.contains("__app_a_b;"),
+        "{second}"
+    );
 }
 
 #[test]

@@ -123,7 +123,7 @@ impl Scribbler {
 
     /// Damages a number of a slot.
     fn word(&mut self, session: &Session) {
-        let words: [&AtomicU32; 21] = [
+        let words: [&AtomicU32; 22] = [
             &session.state,
             &session.flags,
             &session.contexts,
@@ -145,6 +145,7 @@ impl Scribbler {
             &session.stream_class,
             &session.process_rules_bytes,
             &session.channel_bytes,
+            &session.applications_bytes,
         ];
         let longs: [&AtomicU64; 9] = [
             &session.generation,

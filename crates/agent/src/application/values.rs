@@ -1,0 +1,380 @@
+//! What the calling thread has set.
+//!
+//! A place has two copies of its value and a *state*: which copy is valid, whether there is a value
+//! at all, and a count that never stands still. The thread alone writes there, and reads; but a
+//! signal handler may come in between anywhere, read, set, and be interrupted itself. Invariant:
+//! **nobody writes the copy that is valid**, so that whoever reads finds a whole value.
+//!
+//! Who sets writes the other copy, and makes it valid by one instruction, if the state is still
+//! what it was; then does the same once more with the copy of before. So the copy that is valid
+//! when he is through is the one that was when he began: whoever he has interrupted goes on writing
+//! a copy that is not, finds another state, and begins anew. Who reads looks at the state again,
+//! too.
+
+use core::sync::atomic::{Ordering, compiler_fence};
+
+use super::places::{NUMBERS_MAX, PLACES_MAX, Place};
+
+/// Bytes of a string, its NUL included.
+pub(crate) const TEXT_BYTES: usize = 32;
+/// The same in words.
+pub(super) const TEXT_WORDS: usize = TEXT_BYTES / 8;
+
+/// What strings end with that were cut: "…".
+const ELLIPSIS: &[u8] = "\u{2026}".as_bytes();
+/// What null is set as.
+const NULL: &[u8] = b"(null)";
+
+/// How often it is begun anew: each time because signal handlers have set the same context in the
+/// few instructions that it takes.
+const TRIES_MAX: usize = 64;
+
+/// In a state: the number of the copy that is valid.
+const COPY: u64 = 1;
+/// In a state: there is a value.
+const SET: u64 = 2;
+/// What a state is counted by.
+const STEP: u64 = 4;
+
+#[repr(C)]
+struct Slot<const WORDS: usize> {
+    state: u64,
+    copies: [[u64; WORDS]; 2],
+}
+
+/// A thread's values.
+#[repr(C)]
+struct Values {
+    numbers: [Slot<1>; NUMBERS_MAX],
+    texts: [Slot<TEXT_WORDS>; PLACES_MAX - NUMBERS_MAX],
+}
+
+const VALUES_BYTES: usize = size_of::<Values>();
+const _: () = assert!(VALUES_BYTES == 480);
+
+core::arch::global_asm!(
+    ".pushsection .tbss,\"awT\",@nobits",
+    ".balign 8",
+    ".globl trackway_values",
+    ".hidden trackway_values",
+    ".type trackway_values,@object",
+    ".size trackway_values,{bytes}",
+    "trackway_values:",
+    ".zero {bytes}",
+    ".popsection",
+    bytes = const VALUES_BYTES,
+);
+
+/// The calling thread's values. As [`crate::thread::current`].
+#[inline(always)]
+fn current() -> *mut Values {
+    let values: *mut Values;
+    // SAFETY: reads the offset of the values from the GOT and adds the thread pointer (ELF TLS ABI,
+    // initial-exec); both are constant for a thread.
+    #[cfg(target_arch = "x86_64")]
+    unsafe {
+        core::arch::asm!(
+            "mov {values}, qword ptr [rip + trackway_values@GOTTPOFF]",
+            "add {values}, qword ptr fs:[0]",
+            values = out(reg) values,
+            options(nostack, pure, readonly),
+        );
+    }
+    // SAFETY: likewise.
+    #[cfg(target_arch = "aarch64")]
+    unsafe {
+        core::arch::asm!(
+            "adrp {values}, :gottprel:trackway_values",
+            "ldr {values}, [{values}, :gottprel_lo12:trackway_values]",
+            "mrs {pointer}, tpidr_el0",
+            "add {values}, {values}, {pointer}",
+            values = out(reg) values,
+            pointer = out(reg) _,
+            options(nostack, pure, readonly, preserves_flags),
+        );
+    }
+    // SAFETY: likewise.
+    #[cfg(target_arch = "riscv64")]
+    unsafe {
+        core::arch::asm!(
+            "la.tls.ie {values}, trackway_values",
+            "add {values}, {values}, tp",
+            values = out(reg) values,
+            options(nostack, pure, readonly, preserves_flags),
+        );
+    }
+    values
+}
+
+/// A value: a number is the first word alone, a string all of them, with a NUL at its end.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Value {
+    words: [u64; TEXT_WORDS],
+}
+
+impl Value {
+    pub(super) const fn number(bits: u64) -> Self {
+        Self { words: [bits, 0, 0, 0] }
+    }
+
+    pub(super) const fn words(self) -> [u64; TEXT_WORDS] {
+        self.words
+    }
+
+    pub(super) const fn of_words(words: [u64; TEXT_WORDS]) -> Self {
+        Self { words }
+    }
+
+    /// A string of these bytes, up to the first NUL among them; cut where there is no room for it.
+    ///
+    /// # Safety
+    /// `text` is null, or points to `length` bytes, or to a NUL before.
+    pub(super) unsafe fn text(text: *const u8, length: usize) -> Self {
+        let (text, length) =
+            if text.is_null() { (NULL.as_ptr(), NULL.len()) } else { (text, length) };
+        let mut bytes = [0; TEXT_BYTES];
+        let mut count = 0;
+        let mut is_whole = false;
+        // One more than there is room for, which says that it is cut.
+        for (at, place) in bytes.iter_mut().enumerate() {
+            // SAFETY: by contract, and nothing is read behind a NUL.
+            let byte = if at < length { unsafe { text.add(at).read_volatile() } } else { 0 };
+            if byte == 0 {
+                is_whole = true;
+                break;
+            }
+            *place = byte;
+            count = at + 1;
+        }
+        if !is_whole {
+            end_cut(&mut bytes, count.min(TEXT_BYTES - 1 - ELLIPSIS.len()));
+        }
+        let mut words = [0; TEXT_WORDS];
+        for (word, bytes) in words.iter_mut().zip(bytes.chunks_exact(8)) {
+            *word = u64::from_le_bytes(bytes.try_into().unwrap_or_default());
+        }
+        Self { words }
+    }
+
+    /// The bits of a number.
+    pub(crate) const fn bits(&self) -> u64 {
+        self.words[0]
+    }
+
+    /// The bytes of a string, and how many of them come before the NUL.
+    pub(crate) fn bytes(&self) -> ([u8; TEXT_BYTES], usize) {
+        let mut bytes = [0; TEXT_BYTES];
+        for (bytes, word) in bytes.chunks_exact_mut(8).zip(self.words) {
+            bytes.copy_from_slice(&word.to_le_bytes());
+        }
+        // Whatever `put` was given.
+        bytes[TEXT_BYTES - 1] = 0;
+        let length = bytes.iter().position(|&byte| byte == 0);
+        (bytes, length.unwrap_or(TEXT_BYTES - 1))
+    }
+}
+
+/// Ends `length` bytes of UTF-8 that were cut with "…", and NULs behind it. Steps back over a
+/// character that the cut has split.
+fn end_cut(bytes: &mut [u8; TEXT_BYTES], mut length: usize) {
+    for back in 1..=length.min(3) {
+        let byte = bytes[length - back];
+        if byte >= 0xc0 {
+            let needed = match byte {
+                0xf0.. => 4,
+                0xe0.. => 3,
+                _ => 2,
+            };
+            if back < needed {
+                length -= back;
+            }
+            break;
+        }
+        if byte < 0x80 {
+            break;
+        }
+    }
+    bytes[length..].fill(0);
+    if let Some(end) = bytes.get_mut(length..length + ELLIPSIS.len()) {
+        end.copy_from_slice(ELLIPSIS);
+    }
+}
+
+/// Sets the calling thread's value.
+pub(super) fn set(place: Place, value: Value) {
+    let values = current();
+    let (number, text) = (place.index(), place.index().wrapping_sub(NUMBERS_MAX));
+    // SAFETY: the thread's own, for as long as it runs; places are in bounds.
+    unsafe {
+        if place.is_text() {
+            Slot::set((&raw mut (*values).texts).cast::<Slot<TEXT_WORDS>>().add(text), value.words);
+        } else {
+            let words = [value.words[0]];
+            Slot::set((&raw mut (*values).numbers).cast::<Slot<1>>().add(number), words);
+        }
+    }
+}
+
+/// Takes the calling thread's value away.
+pub(super) fn clear(place: Place) {
+    // SAFETY: as in `set`.
+    unsafe {
+        let state = state_of(place);
+        for _ in 0..TRIES_MAX {
+            let now = state.read_volatile();
+            if swap(state, now, (now & !SET).wrapping_add(STEP)) {
+                return;
+            }
+        }
+        let now = state.read_volatile();
+        state.write_volatile(now & !SET);
+    }
+}
+
+/// The calling thread's value, if it has one.
+#[inline]
+pub(crate) fn get(place: Place) -> Option<Value> {
+    let values = current();
+    let (number, text) = (place.index(), place.index().wrapping_sub(NUMBERS_MAX));
+    // SAFETY: as in `set`.
+    unsafe {
+        if place.is_text() {
+            let slot = (&raw mut (*values).texts).cast::<Slot<TEXT_WORDS>>().add(text);
+            Slot::get(slot).map(Value::of_words)
+        } else {
+            let slot = (&raw mut (*values).numbers).cast::<Slot<1>>().add(number);
+            Slot::get(slot).map(|[bits]| Value::number(bits))
+        }
+    }
+}
+
+fn state_of(place: Place) -> *mut u64 {
+    let values = current();
+    let (number, text) = (place.index(), place.index().wrapping_sub(NUMBERS_MAX));
+    // SAFETY: as in `set`.
+    unsafe {
+        if place.is_text() {
+            &raw mut (*values).texts[text].state
+        } else {
+            &raw mut (*values).numbers[number].state
+        }
+    }
+}
+
+impl<const WORDS: usize> Slot<WORDS> {
+    /// # Safety
+    /// It is the calling thread's.
+    unsafe fn set(slot: *mut Self, value: [u64; WORDS]) {
+        // SAFETY: the caller's promise is the same.
+        if !unsafe { Self::turn(slot, |_| (value, SET)) } {
+            return; // handlers set it all the time: one of theirs is as late as this one
+        }
+        // And back. Whatever is valid by now: a handler's, too, or none.
+        // SAFETY: likewise.
+        if !unsafe { Self::turn(slot, |state| (Self::copy(slot, state), state & SET)) } {
+            // Whoever we have interrupted may write the copy that is valid.
+            // SAFETY: likewise.
+            unsafe {
+                let state = &raw mut (*slot).state;
+                state.write_volatile(state.read_volatile() & !SET);
+            }
+        }
+    }
+
+    /// Writes the copy that is not valid, with the value for a state, and makes it so; false if
+    /// handlers have always been faster.
+    ///
+    /// # Safety
+    /// It is the calling thread's.
+    #[inline(always)]
+    unsafe fn turn(slot: *mut Self, mut value: impl FnMut(u64) -> ([u64; WORDS], u64)) -> bool {
+        for _ in 0..TRIES_MAX {
+            // SAFETY: the caller's promise; handlers on the same thread see, at each instruction,
+            // all that comes before it.
+            unsafe {
+                let state = &raw mut (*slot).state;
+                let now = state.read_volatile();
+                let (words, is_set) = value(now);
+                let copy = (&raw mut (*slot).copies).cast::<[u64; WORDS]>();
+                let copy = copy.add(usize::from(now & COPY == 0)).cast::<u64>();
+                for (index, word) in words.into_iter().enumerate() {
+                    copy.add(index).write_volatile(word);
+                }
+                // ORDERING: SeqCst, for the compiler alone: a handler on this thread sees the words
+                // before the state.
+                compiler_fence(Ordering::SeqCst);
+                let next =
+                    ((now & !(SET | COPY)) | is_set | (now & COPY ^ COPY)).wrapping_add(STEP);
+                if swap(state, now, next) {
+                    return true;
+                }
+            }
+        }
+        false
+    }
+
+    /// The copy that is valid in this state.
+    fn copy(slot: *mut Self, state: u64) -> [u64; WORDS] {
+        // SAFETY: the caller's slot, of the calling thread.
+        unsafe {
+            let copy = (&raw mut (*slot).copies).cast::<[u64; WORDS]>();
+            let copy = copy.add(usize::from(state & COPY != 0)).cast::<u64>();
+            core::array::from_fn(|index| copy.add(index).read_volatile())
+        }
+    }
+
+    /// # Safety
+    /// It is the calling thread's.
+    #[inline(always)]
+    unsafe fn get(slot: *mut Self) -> Option<[u64; WORDS]> {
+        for _ in 0..TRIES_MAX {
+            // SAFETY: the caller's promise.
+            let state = unsafe { (&raw mut (*slot).state).read_volatile() };
+            if state & SET == 0 {
+                return None;
+            }
+            let words = Self::copy(slot, state);
+            // ORDERING: likewise: the words before the second look.
+            compiler_fence(Ordering::SeqCst);
+            // SAFETY: likewise.
+            if unsafe { (&raw mut (*slot).state).read_volatile() } == state {
+                return Some(words);
+            }
+        }
+        None
+    }
+}
+
+/// Puts `next` in the place of `expected`, by one instruction; false if something else is there.
+/// Not for other threads to see: without a lock prefix.
+///
+/// # Safety
+/// The word is the calling thread's.
+#[inline(always)]
+unsafe fn swap(word: *mut u64, expected: u64, next: u64) -> bool {
+    #[cfg(target_arch = "x86_64")]
+    {
+        let found: u64;
+        // SAFETY: the caller's word.
+        unsafe {
+            core::arch::asm!(
+                "cmpxchg qword ptr [{word}], {next}",
+                word = in(reg) word,
+                next = in(reg) next,
+                inout("rax") expected => found,
+                options(nostack),
+            );
+        }
+        found == expected
+    }
+    #[cfg(not(target_arch = "x86_64"))]
+    {
+        use core::sync::atomic::AtomicU64;
+        // SAFETY: the caller's word, which is aligned.
+        let word = unsafe { AtomicU64::from_ptr(word) };
+        word.compare_exchange(expected, next, Ordering::Relaxed, Ordering::Relaxed).is_ok()
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,134 @@
+//! Which contexts of applications a session records, as places of this process.
+//!
+//! Found out once for a generation of the session, and anew when the process has one more context;
+//! remembered in one word a session, so that nobody reads half of it.
+
+use core::sync::atomic::{AtomicU64, Ordering, fence};
+
+use trackway_abi::record::context::{APPLICATIONS_MAX, APPLICATIONS_ROOM, NOTHING};
+use trackway_abi::session::{APPLICATIONS_BYTES_MAX, SESSIONS_MAX};
+use trackway_window::Window;
+
+use super::places::{self, Place};
+use super::values;
+use crate::decision::PROCESS;
+
+/// For each session what was found out, and for what: [`Wanted::key`]. 0: nothing yet.
+static KNOWN: [AtomicU64; SESSIONS_MAX] = [const { AtomicU64::new(0) }; SESSIONS_MAX];
+
+/// The contexts that a session records: four bits each, the number of its place plus one, or 0 if
+/// the process does not have it; then how many they are.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Wanted(u64);
+
+/// Bits of one.
+const PLACE_BITS: usize = 4;
+/// Where their count is, in bits; three of them.
+const COUNT_AT: usize = PLACE_BITS * APPLICATIONS_MAX;
+/// Where the key is.
+const KEY_AT: usize = COUNT_AT + 4;
+
+const _: () = assert!(places::PLACES_MAX < 1 << PLACE_BITS && APPLICATIONS_MAX < 8);
+
+impl Wanted {
+    /// What it holds for: a generation of the session, the window, the contexts that there are. Of
+    /// the generation the lowest bits: it is raised by one.
+    #[inline(always)]
+    fn key(generation: u64) -> u64 {
+        let moves = PROCESS.moves() & 0x7f;
+        (generation & 0xffff_ffff) << 12 | moves << 5 | 1 << 4 | places::count() as u64
+    }
+
+    /// That of a session's generation, if it is known; else ask [`look_up`].
+    #[inline(always)]
+    pub(crate) fn known(session: usize, generation: u64) -> Option<Self> {
+        let word = KNOWN[session % SESSIONS_MAX].load(Ordering::Relaxed);
+        (word >> KEY_AT == Self::key(generation)).then_some(Self(word))
+    }
+
+    const fn count(self) -> usize {
+        let count = (self.0 >> COUNT_AT & 7) as usize;
+        if count < APPLICATIONS_MAX { count } else { APPLICATIONS_MAX }
+    }
+
+    const fn place(self, number: usize) -> Option<Place> {
+        let place = self.0 >> (PLACE_BITS * number) & ((1 << PLACE_BITS) - 1);
+        match place.checked_sub(1) {
+            Some(place) => Place::new(place as usize),
+            None => None,
+        }
+    }
+
+    /// Writes the calling thread's values so that they end at `end`, backward, as all contexts are;
+    /// how many bytes, and whether there was no room for one, which is then as if it were not set.
+    /// Without `values`: that none is set.
+    ///
+    /// # Safety
+    /// There is headroom before `end`.
+    pub(crate) unsafe fn write(self, end: *mut u8, with_values: bool) -> (usize, bool) {
+        let (mut at, mut is_cut) = (end, false);
+        let mut left = if with_values { APPLICATIONS_ROOM } else { 0 };
+        for number in (0..self.count()).rev() {
+            let place = self.place(number);
+            let value = place.and_then(|place| Some((place, values::get(place)?)));
+            // SAFETY: the headroom has room for so many bytes, the other contexts and the longest
+            // header (asserted in `trackway_abi::record`).
+            unsafe {
+                if let Some((place, value)) = value {
+                    let (bytes, length) = value.bytes();
+                    let count = if place.is_text() { length + 1 } else { size_of::<u64>() };
+                    // Of those that are still to come each says that it is not set, at least.
+                    if 1 + count + number <= left {
+                        // Whatever it is, its bytes are in this order.
+                        at = at.sub(count);
+                        core::ptr::copy_nonoverlapping(bytes.as_ptr(), at, count);
+                        at = at.sub(1);
+                        at.write(place.kind() as u8);
+                        left -= 1 + count;
+                        continue;
+                    }
+                    is_cut = true;
+                }
+                at = at.sub(1);
+                at.write(NOTHING);
+                left = left.saturating_sub(1);
+            }
+        }
+        // SAFETY: both are in one piece of memory.
+        (unsafe { end.offset_from_unsigned(at) }, is_cut)
+    }
+}
+
+/// The contexts that a session records in this generation; `None`: the generation is another one.
+#[cold]
+#[inline(never)] // for the stack of those that do not come here
+pub(crate) fn look_up(window: &Window, index: usize, generation: u64) -> Option<Wanted> {
+    if let Some(known) = Wanted::known(index, generation) {
+        return Some(known);
+    }
+    // First: what is declared behind it makes the key another one.
+    let key = Wanted::key(generation);
+    let session = window.session(index);
+    let mut names = [0; APPLICATIONS_BYTES_MAX];
+    let length = session.applications_bytes.load(Ordering::Relaxed) as usize;
+    let names = &mut names[..length.min(APPLICATIONS_BYTES_MAX)];
+    for (byte, shared) in names.iter_mut().zip(&session.applications) {
+        *byte = shared.load(Ordering::Relaxed);
+    }
+    // ORDERING: Acquire keeps the names before the look at the generation that they belong to: they
+    // are written before it was raised.
+    fence(Ordering::Acquire);
+    if session.generation.load(Ordering::Relaxed) != generation {
+        return None;
+    }
+    let (mut word, mut count) = (0, 0);
+    let names = names.split(|&byte| byte == b'\n').filter(|name| !name.is_empty());
+    for (number, name) in names.take(APPLICATIONS_MAX).enumerate() {
+        let place = super::named(name).map_or(0, |place| place.index() as u64 + 1);
+        word |= place << (PLACE_BITS * number);
+        count = number as u64 + 1;
+    }
+    let wanted = Wanted(word | count << COUNT_AT | key << KEY_AT);
+    KNOWN[index % SESSIONS_MAX].store(wanted.0, Ordering::Relaxed);
+    Some(wanted)
+}
