@@ -165,7 +165,7 @@ pub(crate) unsafe fn judge(
 /// The same of an event that is not staged yet.
 ///
 /// # Safety
-/// As [`crate::ask::ask`]; `enabled` is the event's word, and `known` its description's number.
+/// As `trackway_abi_ask_fn`; `enabled` is the event's word, and `known` its description's number.
 #[inline(never)] // likewise
 pub(crate) unsafe fn judge_unstaged(
     session: usize,
