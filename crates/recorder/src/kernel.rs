@@ -161,6 +161,10 @@ impl Kernel {
         size_bytes: u64,
         overwrite: bool,
     ) -> Result<Self, RecordError> {
+        // What a program writes is seen in this order by those who read it there alone.
+        if !cfg!(target_arch = "x86_64") {
+            return Err(failed("cannot record kernel events", "not on this processor, so far"));
+        }
         let catalogue = Catalogue::open()?;
         let selection = Selection::new(&options.patterns)?;
         let events = catalogue.select(&selection)?.events;
