@@ -13,7 +13,7 @@ use trackway_jit::insn::INSN_BYTES;
 
 pub(crate) const MAP_CREATE: i32 = 0;
 const MAP_LOOKUP: i32 = 1;
-const MAP_UPDATE: i32 = 2;
+pub(crate) const MAP_UPDATE: i32 = 2;
 const PROG_LOAD: i32 = 5;
 const PROG_RUN: i32 = 10;
 const BTF_LOAD: i32 = 18;
@@ -35,12 +35,12 @@ pub(crate) struct MapCreate {
 }
 
 #[repr(C)]
-struct MapElement {
-    map_fd: u32,
-    zero: u32,
-    key: *const u32,
-    value: *mut u8,
-    flags: u64,
+pub(crate) struct MapElement {
+    pub(crate) map_fd: u32,
+    pub(crate) zero: u32,
+    pub(crate) key: *const u32,
+    pub(crate) value: *mut u8,
+    pub(crate) flags: u64,
 }
 
 #[repr(C)]
@@ -70,6 +70,11 @@ struct ProgLoad {
     func_info_size: u32,
     func_info: *const u8,
     func_info_count: u32,
+    line_info_size: u32,
+    line_info: *const u8,
+    line_info_count: u32,
+    attach_btf_id: u32,
+    attach_prog_fd: u32,
 }
 
 #[repr(C)]
@@ -205,13 +210,17 @@ fn load_btf(types: &[u8]) -> io::Result<OwnedFd> {
 fn load(adapted: &Adapted, map: &OwnedFd, btf: &OwnedFd, log: &mut [u8]) -> io::Result<OwnedFd> {
     let infos = &adapted.btf.infos;
     let functions = Functions { btf_fd: fd(btf), infos };
-    load_program(
-        PROG_TYPE_RAW_TRACEPOINT,
-        &adapted.bytes(map.as_raw_fd()),
-        LICENSE,
-        Some(&functions),
-        log,
-    )
+    let kind = ProgramKind { prog_type: PROG_TYPE_RAW_TRACEPOINT, ..ProgramKind::default() };
+    load_program(kind, &adapted.bytes(map.as_raw_fd()), LICENSE, Some(&functions), log)
+}
+
+/// What a program is for.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct ProgramKind {
+    pub(crate) prog_type: u32,
+    pub(crate) attach_type: u32,
+    /// The type in the kernel's BTF that says what it gets; 0: none does.
+    pub(crate) attach_btf_id: u32,
 }
 
 /// What the kernel is told of a program's functions.
@@ -223,7 +232,7 @@ pub(crate) struct Functions<'a> {
 /// Loads a program under a licence that ends in a NUL; what the verifier says of it goes to the
 /// log, if there is one.
 pub(crate) fn load_program(
-    prog_type: u32,
+    kind: ProgramKind,
     bytes: &[u8],
     license: &[u8],
     functions: Option<&Functions<'_>>,
@@ -231,7 +240,7 @@ pub(crate) fn load_program(
 ) -> io::Result<OwnedFd> {
     let infos = functions.map_or(&[][..], |functions| functions.infos);
     let mut load = ProgLoad {
-        prog_type,
+        prog_type: kind.prog_type,
         insn_count: (bytes.len() / INSN_BYTES) as u32,
         insns: bytes.as_ptr(),
         license: license.as_ptr(),
@@ -242,11 +251,16 @@ pub(crate) fn load_program(
         prog_flags: 0,
         name: *b"trackway\0\0\0\0\0\0\0\0",
         ifindex: 0,
-        expected_attach_type: 0,
+        expected_attach_type: kind.attach_type,
         btf_fd: functions.map_or(0, |functions| functions.btf_fd),
         func_info_size: if infos.is_empty() { 0 } else { INFO_BYTES },
         func_info: infos.as_ptr(),
         func_info_count: infos.len() as u32 / INFO_BYTES,
+        line_info_size: 0,
+        line_info: std::ptr::null(),
+        line_info_count: 0,
+        attach_btf_id: kind.attach_btf_id,
+        attach_prog_fd: 0,
     };
     // SAFETY: instructions, licence and records are as long as is said, and are only read; the log,
     // if there is one, has room for as much as is said.

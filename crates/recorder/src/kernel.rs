@@ -11,16 +11,17 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use trackway_kernel::bpf::LoadError;
+use trackway_kernel::catalogue::btf::Class;
 use trackway_kernel::catalogue::error::CatalogueError;
-use trackway_kernel::catalogue::model::Event;
+use trackway_kernel::catalogue::model::{Event, Phase, Source};
 use trackway_kernel::catalogue::select::Selection;
 use trackway_kernel::catalogue::{Catalogue, EventName};
-use trackway_kernel::record::attach::{Attached, Loaded};
+use trackway_kernel::record::attach::{Attached, Loaded, Programs};
 use trackway_kernel::record::buffers::Buffers;
 use trackway_kernel::record::layout::{BUFFERS_BYTES_MAX, LEVELS, Layout};
-use trackway_kernel::record::program::program;
+use trackway_kernel::record::program::{dispatcher, program};
 use trackway_kernel::record::scope::Scope;
-use trackway_kernel::record::staging::Staged;
+use trackway_kernel::record::staging::{Registers, Staged};
 use trackway_schema::EventDescription;
 use trackway_window::Way;
 
@@ -52,10 +53,67 @@ pub struct KernelOptions {
 pub(crate) struct Kernel {
     /// Never given back: regions are lent for as long as the process runs.
     buffers: &'static Buffers,
-    attached: Vec<Attached>,
+    attached: Vec<Attachment>,
+    calls: Option<Calls>,
     scope: Option<Scope>,
     events: Vec<EventDescription>,
     overwrite: bool,
+}
+
+/// A program on a tracepoint.
+#[derive(Debug)]
+struct Attachment {
+    attached: Attached,
+    /// Which of the events it records; `None`: it serves all.
+    event: Option<usize>,
+}
+
+/// System calls, by their raw tracepoints: two programs see all, and go on with the one of the
+/// call, if that is recorded. (As events of their own they cost half as much again.)
+#[derive(Debug)]
+struct Calls {
+    registers: Registers,
+    enter: Side,
+    exit: Side,
+}
+
+/// Calls before, or behind.
+#[derive(Debug)]
+struct Side {
+    phase: Phase,
+    /// The raw tracepoint's type in BTF.
+    btf_id: u32,
+    programs: Programs,
+    is_used: bool,
+}
+
+impl Calls {
+    /// More than there are numbers of calls.
+    const NUMBERS: u32 = 1024;
+
+    /// `None`: this kernel, or machine, has them as events only.
+    fn of(catalogue: &Catalogue) -> Option<Self> {
+        let btf = catalogue.btf()?;
+        let registers = Registers::of(btf)?;
+        let side = |phase: Phase, name: &str| {
+            let btf_id = btf.find(Class::Typedef, name)?.id;
+            let programs = Programs::new(Self::NUMBERS).ok()?;
+            // Whether the kernel takes such programs.
+            let code = dispatcher(phase, &registers, programs.map_fd(), None)?;
+            Loaded::raw(&code, btf_id).ok()?;
+            Some(Side { phase, btf_id, programs, is_used: false })
+        };
+        let enter = side(Phase::Enter, "btf_trace_sys_enter")?;
+        let exit = side(Phase::Exit, "btf_trace_sys_exit")?;
+        Some(Self { registers, enter, exit })
+    }
+
+    fn side(&mut self, phase: Phase) -> &mut Side {
+        match phase {
+            Phase::Enter => &mut self.enter,
+            Phase::Exit => &mut self.exit,
+        }
+    }
 }
 
 /// What was recorded.
@@ -110,18 +168,13 @@ impl Kernel {
         let catalogue = Catalogue::open()?;
         let selection = Selection::new(&options.patterns)?;
         let events = catalogue.select(&selection)?.events;
-        // Those that tracefs has no number of cannot be attached to.
-        let events: Vec<(Event, u16)> =
-            events.into_iter().filter_map(|event| event.id.map(|id| (event, id))).collect();
-        if events.is_empty() {
-            return Err(failed("nothing to record", "tracefs has no numbers of these events"));
-        }
         let cpus = cpus();
         let layout = layout(size_bytes, cpus, events.len())?;
         let buffers = Buffers::new(layout, cpus, overwrite).map_err(unavailable)?;
         let mut kernel = Self {
             buffers: Box::leak(Box::new(buffers)),
             attached: Vec::new(),
+            calls: Calls::of(&catalogue),
             scope: None,
             events: Vec::new(),
             overwrite,
@@ -131,37 +184,74 @@ impl Kernel {
             let scope = Scope::new().map_err(unavailable)?;
             let (fork, exit) = ("sched_process_fork", "sched_process_exit");
             let (fork, exit) = (scheduler(&catalogue, fork)?, scheduler(&catalogue, exit)?);
-            let adder = scope.adder(&fork.0).ok_or_else(|| unknown(&fork.0))?;
+            let adder = scope.adder(&fork).ok_or_else(|| unknown(&fork))?;
             // First and last, so that a member is one from its first event to its last.
-            kernel.attach(&adder, &fork)?;
-            remover = Some((scope.remover().ok_or_else(|| unknown(&exit.0))?, exit));
+            kernel.attach(&adder, &fork, None)?;
+            remover = Some((scope.remover().ok_or_else(|| unknown(&exit))?, exit));
             kernel.scope = Some(scope);
         }
-        let fds = (kernel.buffers.map_fd(), kernel.scope.as_ref().map(Scope::map_fd));
         for (number, event) in events.iter().enumerate() {
-            let staged = Staged::new(&event.0, PAYLOAD_BYTES_MAX);
-            let id = u16::try_from(number).map_err(|_| unknown(&event.0))?;
-            let code = program(&staged, &layout, fds, (id, number));
-            kernel.attach(&code.map_err(|_| unknown(&event.0))?, event)?;
-            kernel.events.push(staged.description);
+            kernel.record(number, event)?;
         }
+        kernel.attach_calls()?;
         if let Some((code, exit)) = remover {
-            kernel.attach(&code, &exit)?;
+            kernel.attach(&code, &exit, None)?;
         }
         Ok(kernel)
     }
 
-    fn attach(&mut self, code: &[u8], (event, id): &(Event, u16)) -> Result<(), RecordError> {
-        let loaded = Loaded::new(code).map_err(|error| match error {
-            LoadError::Unavailable(error) => unavailable(error),
-            // The last line says what is wrong.
-            LoadError::Refused(error, log) => {
-                let line = log.trim_end().lines().last().unwrap_or_default().to_owned();
-                let what = format!("the kernel refuses to record {}", event.full_name());
-                failed(&what, format_args!("{error} ({line})"))
+    /// Records an event, the next one.
+    fn record(&mut self, number: usize, event: &Event) -> Result<(), RecordError> {
+        let fds = (self.buffers.map_fd(), self.scope.as_ref().map(Scope::map_fd));
+        let id = u16::try_from(number).map_err(|_| unknown(event))?;
+        let registers = self.calls.as_ref().map(|calls| calls.registers);
+        let call = registers.and_then(|of| Staged::of_call(event, &of, PAYLOAD_BYTES_MAX));
+        let is_call = call.is_some();
+        let staged = call.unwrap_or_else(|| Staged::new(event, PAYLOAD_BYTES_MAX));
+        // Whose call it is was asked before it came there.
+        let fds = if is_call { (fds.0, None) } else { fds };
+        let code = program(&staged, self.buffers.layout(), fds, (id, number));
+        let code = code.map_err(|_| unknown(event))?;
+        match (&mut self.calls, &event.source) {
+            (Some(calls), Source::Syscall { number: Some(call), phase }) if is_call => {
+                let side = calls.side(*phase);
+                let loaded =
+                    Loaded::raw(&code, side.btf_id).map_err(|error| refused(event, error))?;
+                side.programs.set(*call, &loaded).map_err(unavailable)?;
+                side.is_used = true;
             }
-        })?;
-        self.attached.push(loaded.attach(*id).map_err(unavailable)?);
+            _ => self.attach(&code, event, Some(number))?,
+        }
+        self.events.push(staged.description);
+        Ok(())
+    }
+
+    /// Attaches a program to an event's tracepoint.
+    fn attach(
+        &mut self,
+        code: &[u8],
+        event: &Event,
+        number: Option<usize>,
+    ) -> Result<(), RecordError> {
+        let id = event.id.ok_or_else(|| unknown(event))?;
+        let loaded = Loaded::new(code).map_err(|error| refused(event, error))?;
+        let attached = loaded.attach(id).map_err(unavailable)?;
+        self.attached.push(Attachment { attached, event: number });
+        Ok(())
+    }
+
+    /// Attaches what sees all system calls, where some are recorded. What returns first: so that no
+    /// call is there without its end.
+    fn attach_calls(&mut self) -> Result<(), RecordError> {
+        let scope = self.scope.as_ref().map(Scope::map_fd);
+        let Some(calls) = &self.calls else { return Ok(()) };
+        for side in [&calls.exit, &calls.enter].into_iter().filter(|side| side.is_used) {
+            let code = dispatcher(side.phase, &calls.registers, side.programs.map_fd(), scope);
+            let code = code.ok_or_else(|| failed("cannot record", "system calls"))?;
+            let loaded = Loaded::raw(&code, side.btf_id).map_err(unavailable)?;
+            let attached = loaded.attach_raw().map_err(unavailable)?;
+            self.attached.push(Attachment { attached, event: None });
+        }
         Ok(())
     }
 
@@ -214,8 +304,15 @@ impl Draining {
 
     /// Ends it, and writes what is left.
     pub(crate) fn finish(mut self) -> Result<KernelSummary, RecordError> {
-        let missed: Vec<u64> =
-            self.kernel.attached.iter().map(|it| it.missed().unwrap_or(0)).collect();
+        let mut missed = vec![0; self.kernel.events.len()];
+        let mut missed_of_any = 0;
+        for Attachment { attached, event } in &self.kernel.attached {
+            let count = attached.missed().unwrap_or(0);
+            match event.and_then(|event| missed.get_mut(event)) {
+                Some(of_event) => *of_event += count,
+                None => missed_of_any += count,
+            }
+        }
         self.kernel.attached.clear();
         let _ = self.stop.send(());
         let works = match self.thread.join() {
@@ -223,18 +320,14 @@ impl Draining {
             Err(_) => return Err(failed("cannot write kernel events", "the thread has ended")),
         };
         let buffers = self.kernel.buffers;
-        // Ours on the scheduler's, which add to the scope, come first and last.
-        let first = usize::from(self.kernel.scope.is_some());
-        let lost =
-            |number: usize| buffers.lost(number) + missed.get(first + number).copied().unwrap_or(0);
         let mut summary = KernelSummary {
             recorded: works.iter().map(|work| work.written).sum(),
             overwritten: works.iter().map(|work| work.overwritten).sum(),
-            lost: buffers.too_deep(),
+            lost: buffers.too_deep() + missed_of_any,
             worst: None,
         };
         for (number, event) in self.kernel.events.iter().enumerate() {
-            let lost = lost(number);
+            let lost = buffers.lost(number) + missed[number];
             summary.lost += lost;
             if lost > summary.worst.as_ref().map_or(0, |(_, worst)| *worst) {
                 summary.worst = Some((event.name.clone(), lost));
@@ -344,11 +437,22 @@ fn layout(size_bytes: u64, cpus: usize, events: usize) -> Result<Layout, RecordE
 }
 
 /// An event of the scheduler's, which scopes need.
-fn scheduler(catalogue: &Catalogue, name: &str) -> Result<(Event, u16), RecordError> {
+fn scheduler(catalogue: &Catalogue, name: &str) -> Result<Event, RecordError> {
     let name = EventName { subsystem: "sched".into(), name: name.into() };
     let found = catalogue.events([&name]).events.into_iter().next();
-    let found = found.and_then(|event| event.id.map(|id| (event, id)));
     found.ok_or_else(|| failed("cannot follow what the command starts", "no sched events"))
+}
+
+fn refused(event: &Event, error: LoadError) -> RecordError {
+    match error {
+        LoadError::Unavailable(error) => unavailable(error),
+        // The last line says what is wrong.
+        LoadError::Refused(error, log) => {
+            let line = log.trim_end().lines().last().unwrap_or_default();
+            let what = format!("the kernel refuses to record {}", event.full_name());
+            failed(&what, format_args!("{error} ({line})"))
+        }
+    }
 }
 
 fn unknown(event: &Event) -> RecordError {

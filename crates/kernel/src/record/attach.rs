@@ -3,9 +3,15 @@
 use std::io;
 use std::os::fd::{AsRawFd as _, OwnedFd};
 
-use crate::bpf::{LoadError, bpf, load_program, owned};
+use crate::bpf::{LoadError, MAP_CREATE, MAP_UPDATE, MapCreate, MapElement, ProgramKind};
+use crate::bpf::{bpf, load_program, owned};
 
 const PROG_TYPE_TRACEPOINT: u32 = 5;
+const PROG_TYPE_TRACING: u32 = 26;
+/// A raw tracepoint, with arguments that BTF describes.
+const TRACE_RAW_TP: u32 = 23;
+const MAP_TYPE_PROG_ARRAY: u32 = 3;
+const RAW_TRACEPOINT_OPEN: i32 = 17;
 /// Reading the kernel's memory is for programs that the GPL allows; our sources are under MIT,
 /// which it does ("Dual MIT/GPL", include/linux/license.h).
 const LICENSE: &[u8] = b"Dual MIT/GPL\0";
@@ -51,18 +57,93 @@ struct GetInfo {
     info: *mut ProgramInfo,
 }
 
+/// Of bpf(2), to attach to what a program was loaded for.
+#[repr(C)]
+struct RawTracepoint {
+    name: u64,
+    program: u32,
+    zero: u32,
+    cookie: u64,
+}
+
+fn fd(of: &OwnedFd) -> u32 {
+    of.as_raw_fd().cast_unsigned()
+}
+
+/// Programs by number, which another one goes on with by a tail call. They are there as long as
+/// this is.
+#[derive(Debug)]
+pub struct Programs(OwnedFd);
+
+impl Programs {
+    /// Room for those with numbers below `count`.
+    ///
+    /// # Errors
+    ///
+    /// If there is no BPF for us.
+    pub fn new(count: u32) -> io::Result<Self> {
+        let mut create = MapCreate {
+            map_type: MAP_TYPE_PROG_ARRAY,
+            key_size: 4,
+            value_size: 4,
+            max_entries: count,
+            map_flags: 0,
+        };
+        // SAFETY: there are no addresses in it.
+        unsafe { bpf(MAP_CREATE, &mut create) }.map(|map| Self(owned(map)))
+    }
+
+    /// The map, for the program that goes on with one of them.
+    pub fn map_fd(&self) -> i32 {
+        self.0.as_raw_fd()
+    }
+
+    /// Puts one there.
+    ///
+    /// # Errors
+    ///
+    /// If there is no room for the number, or the program is of another kind.
+    pub fn set(&self, number: u32, program: &Loaded) -> io::Result<()> {
+        let mut value = fd(&program.0);
+        let mut element = MapElement {
+            map_fd: fd(&self.0),
+            zero: 0,
+            key: &raw const number,
+            value: (&raw mut value).cast(),
+            flags: 0,
+        };
+        // SAFETY: key and value have the map's sizes.
+        unsafe { bpf(MAP_UPDATE, &mut element) }.map(drop)
+    }
+}
+
 /// A program that the kernel has taken, on no tracepoint yet.
 #[derive(Debug)]
 pub struct Loaded(OwnedFd);
 
 impl Loaded {
-    /// Loads a program that [`super::program::program`] made.
+    /// Loads a program that [`super::program::program`] made of an event with a tracepoint.
     ///
     /// # Errors
     ///
     /// If there is no BPF for us, or the program is refused.
     pub fn new(program: &[u8]) -> Result<Self, LoadError> {
-        let load = |log: &mut [u8]| load_program(PROG_TYPE_TRACEPOINT, program, LICENSE, None, log);
+        let prog_type = PROG_TYPE_TRACEPOINT;
+        Self::of(ProgramKind { prog_type, ..ProgramKind::default() }, program)
+    }
+
+    /// Loads a program for the raw tracepoint with this type in BTF (`btf_trace_NAME`).
+    ///
+    /// # Errors
+    ///
+    /// As [`Self::new`].
+    pub fn raw(program: &[u8], attach_btf_id: u32) -> Result<Self, LoadError> {
+        let (prog_type, attach_type) = (PROG_TYPE_TRACING, TRACE_RAW_TP);
+        Self::of(ProgramKind { prog_type, attach_type, attach_btf_id }, program)
+    }
+
+    fn of(kind: ProgramKind, program: &[u8]) -> Result<Self, LoadError> {
+        let load = |log: &mut [u8]| load_program(kind, program, LICENSE, None, log);
         match load(&mut []) {
             Ok(program) => Ok(Self(program)),
             Err(error) if error.raw_os_error() == Some(libc::EPERM) => {
@@ -76,6 +157,19 @@ impl Loaded {
                 Err(LoadError::Refused(error, log))
             }
         }
+    }
+
+    /// Attaches it to its raw tracepoint.
+    ///
+    /// # Errors
+    ///
+    /// If the kernel does not let us.
+    pub fn attach_raw(self) -> io::Result<Attached> {
+        let Self(program) = self;
+        let mut open = RawTracepoint { name: 0, program: fd(&program), zero: 0, cookie: 0 };
+        // SAFETY: there are no addresses in it.
+        let event = owned(unsafe { bpf(RAW_TRACEPOINT_OPEN, &mut open) }?);
+        Ok(Attached { program, _event: event })
     }
 
     /// Attaches it to the tracepoint with this number: events are recorded from here on.
@@ -109,7 +203,7 @@ impl Attached {
     pub fn missed(&self) -> io::Result<u64> {
         let mut info = ProgramInfo { words: [0; 28] };
         let mut get = GetInfo {
-            fd: self.program.as_raw_fd().cast_unsigned(),
+            fd: fd(&self.program),
             bytes: size_of::<ProgramInfo>() as u32,
             info: &raw mut info,
         };

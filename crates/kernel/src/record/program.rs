@@ -6,7 +6,7 @@
 //! the same store.
 //!
 //! ```text
-//! r6 the tracepoint's record   r7 the CPU's part   r8 where in it to write   r9 control lines
+//! r6 the event's ground        r7 the CPU's part   r8 where in it to write   r9 control lines
 //! ```
 
 use trackway_abi::record::{
@@ -17,15 +17,16 @@ use trackway_jit::insn::{alu, jump};
 
 use super::layout::{DEPTH, LEVELS, Layout, TOO_DEEP};
 use super::scope;
-use super::staging::{Staged, Step, VARIABLE_BYTES_MAX};
+use super::staging::{Ground, Registers, Staged, Step, VARIABLE_BYTES_MAX};
 use crate::asm::{Asm, Label, Register};
-use crate::catalogue::model::Location;
+use crate::catalogue::model::{Location, Phase};
 
 /// Helpers of the kernel's, by number (include/uapi/linux/bpf.h).
 mod helper {
     pub(super) const MAP_LOOKUP_ELEM: i32 = 1;
     pub(super) const KTIME_GET_NS: i32 = 5;
     pub(super) const GET_SMP_PROCESSOR_ID: i32 = 8;
+    pub(super) const TAIL_CALL: i32 = 12;
     pub(super) const GET_CURRENT_PID_TGID: i32 = 14;
     pub(super) const PROBE_READ_KERNEL: i32 = 113;
     pub(super) const PROBE_READ_USER_STR: i32 = 114;
@@ -88,7 +89,11 @@ pub fn program(
         return Err(TooLarge);
     }
     let mut maker = Maker { asm: Asm::default(), layout, id, needed };
-    maker.asm.mov(CONTEXT, 1);
+    match staged.ground {
+        Ground::Tracepoint => maker.asm.mov(CONTEXT, 1),
+        // The first of the tracepoint's arguments.
+        Ground::Registers => maker.asm.load(CONTEXT, 1, 0),
+    }
     if let Some(scope_fd) = scope_fd {
         let is_in = maker.asm.label();
         scope::test(&mut maker.asm, scope_fd, is_in);
@@ -117,6 +122,44 @@ pub fn program(
     maker.count_lost(number);
     maker.asm.goto(labels.out);
     maker.asm.bytes().ok_or(TooLarge)
+}
+
+/// The bytes of the program on the raw tracepoint of system calls, before or behind each: it goes
+/// on with the one of `programs_fd` that has the call's number, if the thread is in the scope.
+///
+/// Programs of 32 bits are passed over: their calls have other numbers.
+pub fn dispatcher(
+    phase: Phase,
+    registers: &Registers,
+    programs_fd: i32,
+    scope_fd: Option<i32>,
+) -> Option<Vec<u8>> {
+    /// `__USER_CS` (arch/x86/include/asm/segment.h).
+    const USER_CODE_SEGMENT: i32 = 0x33;
+    let at = |offset: u32| i16::try_from(offset).ok();
+    let mut asm = Asm::default();
+    asm.mov(CONTEXT, 1);
+    if let Some(scope_fd) = scope_fd {
+        let is_in = asm.label();
+        scope::test(&mut asm, scope_fd, is_in);
+        asm.answer(0);
+        asm.place(is_in);
+    }
+    let is_wide = asm.label();
+    asm.load(2, CONTEXT, 0);
+    asm.load_of(2, 1, 2, at(registers.code_segment)?);
+    asm.jumpi(jump::JEQ, 1, USER_CODE_SEGMENT, is_wide);
+    asm.answer(0);
+    asm.place(is_wide);
+    match phase {
+        Phase::Enter => asm.load(3, CONTEXT, 8),
+        Phase::Exit => asm.load(3, 2, at(registers.number)?),
+    }
+    asm.mov(1, CONTEXT);
+    asm.map(2, programs_fd);
+    asm.call_kernel(helper::TAIL_CALL);
+    asm.answer(0);
+    asm.bytes()
 }
 
 struct Labels {
@@ -312,6 +355,14 @@ impl Maker<'_> {
     fn step(&mut self, step: &Step) {
         match *step {
             Step::Copy { offset, size } => self.copy(offset, size),
+            Step::Register { offset, size } => {
+                let asm = &mut self.asm;
+                asm.mov(5, CPU);
+                asm.alu(alu::ADD, 5, AT);
+                asm.load(1, CONTEXT, short(offset as usize));
+                asm.store_of(size, 5, 0, 1);
+                asm.alui(alu::ADD, AT, size as i32);
+            }
             Step::Text { offset, size } => {
                 self.asm.mov(3, CONTEXT);
                 self.asm.alui(alu::ADD, 3, offset as i32);

@@ -3,6 +3,7 @@
 
 use trackway_schema::{ARRAY_LENGTH_MAX, EventDescription, FIELDS_MAX, FieldKind, Label, Scalar};
 
+use crate::catalogue::btf::{Btf, Class};
 use crate::catalogue::model::Symbols;
 use crate::catalogue::model::{Behind, Event, Field, Kind, Location, Meaning, Phase, Source};
 
@@ -11,9 +12,20 @@ pub const VARIABLE_BYTES_MAX: u32 = 256;
 /// LTTng's level of the kernel's events.
 const LEVEL: u8 = 6;
 
+/// What offsets of steps are in.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Ground {
+    /// The record that the tracepoint gives a program.
+    Tracepoint,
+    /// The registers of a system call, which its raw tracepoint gives one.
+    Registers,
+}
+
 /// An event as it is recorded.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Staged {
+    /// What offsets are in.
+    pub ground: Ground,
     /// As traces describe it: by LTTng's name, which has no provider.
     pub description: EventDescription,
     /// What a program does for each field, in order.
@@ -22,12 +34,19 @@ pub struct Staged {
     pub left_out: Vec<String>,
 }
 
-/// What a program does for a field. Offsets are in the record that the tracepoint gives it.
+/// What a program does for a field. Offsets are in the event's [`Ground`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Step {
     /// Copies so many bytes.
     Copy {
         /// From where.
+        offset: u32,
+        /// How many.
+        size: u32,
+    },
+    /// Copies the lowest bytes of a register.
+    Register {
+        /// Which.
         offset: u32,
         /// How many.
         size: u32,
@@ -51,22 +70,38 @@ impl Step {
     /// Most bytes that it adds to a record.
     pub const fn bytes_max(&self) -> u32 {
         match self {
-            Self::Copy { size, .. } | Self::Text { size, .. } => *size,
+            Self::Copy { size, .. } | Self::Text { size, .. } | Self::Register { size, .. } => {
+                *size
+            }
             Self::DynamicText(..) | Self::UserText(_) => VARIABLE_BYTES_MAX,
             Self::Dynamic(..) => 4 + VARIABLE_BYTES_MAX,
         }
-    }
-
-    /// Whether it adds as many bytes each time.
-    pub const fn is_fixed(&self) -> bool {
-        matches!(self, Self::Copy { .. })
     }
 }
 
 impl Staged {
     /// How an event is recorded, in so many bytes at most.
     pub fn new(event: &Event, payload_max: u32) -> Self {
+        let is_entry = matches!(event.source, Source::Syscall { phase: Phase::Enter, .. });
+        let of = |field: &Field| step_of(field, is_entry);
+        Self::make(event, Ground::Tracepoint, payload_max, of)
+    }
+
+    /// The same of a system call, from its registers; `None` if it is none, or has no number.
+    pub fn of_call(event: &Event, registers: &Registers, payload_max: u32) -> Option<Self> {
+        let Source::Syscall { number: Some(_), phase } = event.source else { return None };
+        let of = |field: &Field| registers.step_of(field, phase);
+        Some(Self::make(event, Ground::Registers, payload_max, of))
+    }
+
+    fn make(
+        event: &Event,
+        ground: Ground,
+        payload_max: u32,
+        step_of: impl Fn(&Field) -> Option<(FieldKind, Step)>,
+    ) -> Self {
         let mut staged = Self {
+            ground,
             description: EventDescription {
                 provider: String::new(),
                 name: event.lttng_name().into_owned(),
@@ -76,10 +111,9 @@ impl Staged {
             steps: Vec::new(),
             left_out: Vec::new(),
         };
-        let is_entry = matches!(event.source, Source::Syscall { phase: Phase::Enter, .. });
         let mut bytes = 0;
         for field in &event.fields {
-            let made = step_of(field, is_entry).filter(|(_, step)| {
+            let made = step_of(field).filter(|(_, step)| {
                 staged.steps.len() < FIELDS_MAX && bytes + step.bytes_max() <= payload_max
             });
             let Some((kind, step)) = made else {
@@ -97,6 +131,48 @@ impl Staged {
     /// Most bytes of the payload.
     pub fn bytes_max(&self) -> u32 {
         self.steps.iter().map(Step::bytes_max).sum()
+    }
+}
+
+/// Where registers are in `struct pt_regs`, in bytes; of x86-64.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Registers {
+    /// Those of a call's arguments.
+    pub arguments: [u32; 6],
+    /// That of its result.
+    pub result: u32,
+    /// That of its number, which stays until it returns.
+    pub number: u32,
+    /// That which tells programs of 32 bits, whose calls have other numbers.
+    pub code_segment: u32,
+}
+
+impl Registers {
+    /// As the kernel's types say; `None` where they say something else.
+    pub fn of(btf: &Btf) -> Option<Self> {
+        let all = btf.find(Class::Struct, "pt_regs")?;
+        let at = |name: &str| Some(btf.place(all.id, name)?.bit_offset / 8);
+        // x86-64 syscall(2) convention.
+        let mut arguments = [0; 6];
+        for (argument, name) in arguments.iter_mut().zip(["di", "si", "dx", "r10", "r8", "r9"]) {
+            *argument = at(name)?;
+        }
+        let (result, number, code_segment) = (at("ax")?, at("orig_ax")?, at("cs")?);
+        Some(Self { arguments, result, number, code_segment })
+    }
+
+    fn step_of(&self, field: &Field, phase: Phase) -> Option<(FieldKind, Step)> {
+        let Kind::Integer(scalar) = field.kind else { return None };
+        let offset = match phase {
+            Phase::Enter => *self.arguments.get(usize::from(field.argument?))?,
+            Phase::Exit if field.name == "ret" => self.result,
+            Phase::Exit => return None,
+        };
+        if phase == Phase::Enter && matches!(field.behind, Some(Behind::Text)) {
+            return Some((FieldKind::Str, Step::UserText(offset)));
+        }
+        let size = scalar.size_bytes() as u32;
+        Some((kind_of(scalar, &field.meaning), Step::Register { offset, size }))
     }
 }
 

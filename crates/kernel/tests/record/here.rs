@@ -4,13 +4,15 @@ use std::fs::File;
 use std::process::Command;
 
 use trackway_kernel::catalogue::Catalogue;
+use trackway_kernel::catalogue::btf::Class;
+use trackway_kernel::catalogue::model::{Phase, Source};
 use trackway_kernel::catalogue::select::Selection;
-use trackway_kernel::record::attach::{Attached, Loaded};
+use trackway_kernel::record::attach::{Attached, Loaded, Programs};
 use trackway_kernel::record::buffers::Buffers;
 use trackway_kernel::record::layout::{LEVELS, Layout};
-use trackway_kernel::record::program::program;
+use trackway_kernel::record::program::{dispatcher, program};
 use trackway_kernel::record::scope::Scope;
-use trackway_kernel::record::staging::Staged;
+use trackway_kernel::record::staging::{Registers, Staged};
 use trackway_schema::EventDescription;
 use trackway_testkit::skipped;
 
@@ -243,4 +245,56 @@ fn a_scope_is_a_thread_and_what_it_forks() {
     assert!(has("/nowhere/child") && has("/nowhere/another"), "{names:?}");
     assert!(!has("/nowhere/outside") && !has("/nowhere/ours"), "{names:?}");
     assert!(all.iter().any(|record| record.tid == u64::from(child.id())), "{all:?}");
+}
+
+/// RUN a system call whose program gets its registers. EXPECT what its tracepoint would give.
+#[test]
+fn a_system_call_is_recorded_from_its_registers() {
+    let Ok(catalogue) = Catalogue::open() else { return skipped("there is no catalogue") };
+    let Some(btf) = catalogue.btf() else { return skipped("the kernel does not tell its types") };
+    let registers = Registers::of(btf).expect("those of x86-64");
+    let selection = Selection::new(&["syscalls:openat"]).expect("a pattern");
+    let events = catalogue.select(&selection).expect("events").events;
+    let layout = Layout::new(16, 3, events.len()).expect("a layout");
+    let buffers = match Buffers::new(layout, cpus(), false) {
+        Ok(buffers) => buffers,
+        Err(error) => return skipped(format!("the kernel gives no BPF: {error}")),
+    };
+    let (mut descriptions, mut attached, mut kept) = (Vec::new(), Vec::new(), Vec::new());
+    for (number, event) in events.iter().enumerate() {
+        let Source::Syscall { number: Some(call), phase } = event.source else {
+            panic!("{event:?}")
+        };
+        let staged = Staged::of_call(event, &registers, 3000).expect("it has a number");
+        let fds = (buffers.map_fd(), None);
+        let code = program(&staged, &layout, fds, (number as u16, number)).expect("it fits");
+        let name = match phase {
+            Phase::Enter => "btf_trace_sys_enter",
+            Phase::Exit => "btf_trace_sys_exit",
+        };
+        let btf_id = btf.find(Class::Typedef, name).expect("it is there").id;
+        let load = |code: &[u8]| {
+            Loaded::raw(code, btf_id)
+                .unwrap_or_else(|error| panic!("{}: {error}", event.full_name()))
+        };
+        let programs = Programs::new(1024).expect("there was a map already");
+        let dispatcher = dispatcher(phase, &registers, programs.map_fd(), None).expect("a program");
+        programs.set(call, &load(&code)).expect("of one kind");
+        attached.push(load(&dispatcher).attach_raw().expect("it is there"));
+        descriptions.push(staged.description);
+        kept.push(programs);
+    }
+    let name = "/nowhere/that/registers/lead";
+    File::open(name).expect_err("it is not there");
+    drop(attached);
+    let all = (0..cpus()).flat_map(|cpu| (0..LEVELS).map(move |level| (cpu, level)));
+    let all: Vec<_> = all.flat_map(|which| records(&buffers, which, &descriptions)).collect();
+    let entry =
+        all.iter().find(|record| record.fields.get("filename") == Some(&Value::Text(name.into())));
+    let entry = entry.expect("it is recorded");
+    assert_eq!(entry.fields["dfd"], Value::Number(libc::AT_FDCWD.into()));
+    assert!(all.iter().any(|record| {
+        record.tid == entry.tid
+            && record.fields.get("ret") == Some(&Value::Number(-i64::from(libc::ENOENT)))
+    }));
 }
