@@ -192,3 +192,65 @@ fn the_commands_of_the_kernel_guide_work() {
     assert!(ran.contains("syscall_entry_execve: ") && !ran.contains("syscall_exit_execve: "));
     assert!(print("everything").contains("sched_switch: "));
 }
+
+/// RUN a program that calls exec(2) in a thread that is not its first. EXPECT what comes behind.
+#[test]
+fn who_calls_exec_in_a_thread_is_recorded_behind_it() {
+    const EXEC: &str = "#include <pthread.h>\n#include <unistd.h>\n\
+        static void *go(void *unused) {\n\
+        execl(\"/bin/cat\", \"cat\", \"/nowhere/behind-exec\", (char *)0); return unused; }\n\
+        int main(void) { pthread_t thread;\n\
+        if (pthread_create(&thread, 0, go, 0)) return 97;\n\
+        pthread_join(thread, 0); return 98; }\n";
+    let world = World::new("kernel-exec");
+    if program(&world).is_none() {
+        return;
+    }
+    let program = world.compile("exec", EXEC, false, &["-pthread"]);
+    let options = ["--kernel", "syscalls:openat"];
+    let output = record(&world, &options, &[program.to_str().expect("a path")]);
+    assert_eq!(output.status.code(), Some(1), "{}", text(&output.stderr));
+    let lines = lines(&world);
+    assert!(lines.iter().any(|line| line.contains("/nowhere/behind-exec")), "{lines:?}");
+}
+
+/// RUN perf's counter of an event that is recorded. EXPECT that it counts: whoever records leaves
+/// the event to others.
+#[test]
+fn others_see_the_events_too() {
+    let world = World::new("kernel-others");
+    if program(&world).is_none() {
+        return;
+    }
+    if !has("perf") {
+        return skipped("perf is not installed");
+    }
+    let perf = ["perf", "stat", "-a", "-x,", "-e", "sched:sched_switch", "sleep", "0.2"];
+    let alone = world.command(perf[0]).args(&perf[1..]).output().expect("it runs");
+    if !alone.status.success() {
+        return skipped("perf does not count here");
+    }
+    let options = ["--kernel", "sched:sched_switch", "--system", "-q"];
+    let output = record(&world, &options, &perf);
+    let talk = text(&output.stderr);
+    let line = talk.lines().find(|line| line.contains("sched:sched_switch")).expect("a count");
+    let count: u64 = line.split(',').next().and_then(|count| count.parse().ok()).expect("a number");
+    assert!(count > 0, "{talk}");
+}
+
+/// RUN a recording that somebody ends before the command. EXPECT the kernel's part to end with it.
+#[test]
+fn who_ends_a_recording_ends_the_kernels_part() {
+    let world = World::new("kernel-destroyed");
+    let Some(program) = program(&world) else { return };
+    let script = format!(
+        "trackway=$1; {0} 100; $trackway session destroy record-$PPID; {0} 100",
+        program.display()
+    );
+    let trackway = build_dir().join("trackway").display().to_string();
+    let options = ["--kernel", "syscalls:getpgid"];
+    let output = record(&world, &options, &["sh", "-c", &script, "sh", &trackway]);
+    let talk = text(&output.stderr);
+    assert!(output.status.success(), "{talk}");
+    assert!(talk.contains("kernel: 200 events recorded, 0 lost, 0 overwritten"), "{talk}");
+}

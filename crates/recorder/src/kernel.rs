@@ -66,6 +66,8 @@ struct Attachment {
     attached: Attached,
     /// Which of the events it records; `None`: it serves all.
     event: Option<usize>,
+    /// How often the kernel had passed over it when recording began.
+    missed_before: u64,
 }
 
 /// System calls, by their raw tracepoints: two programs see all, and go on with the one of the
@@ -122,8 +124,15 @@ pub(crate) struct KernelSummary {
     recorded: u64,
     lost: u64,
     overwritten: u64,
-    /// The event that lost most.
+    /// Programs that the kernel did not run because another one was under way: of all processes,
+    /// where a command alone is recorded.
+    missed: u64,
+    /// Whether those are some of `lost`.
+    is_missed_lost: bool,
+    /// The event that found no room most often.
     worst: Option<(String, u64)>,
+    /// Sub-buffers that made no sense.
+    damaged: u64,
 }
 
 /// Buffers that a thread drains.
@@ -144,13 +153,23 @@ impl From<CatalogueError> for RecordError {
     }
 }
 
-fn unavailable(error: impl std::fmt::Display) -> RecordError {
-    let hint = "root may (sudo trackway record …); in a container, root needs CAP_BPF and \
-                CAP_PERFMON";
-    RecordError::Kernel(
-        format!("the kernel does not let its events be recorded: {error}"),
-        Some(hint.into()),
-    )
+/// What to do about an error of bpf(2) or perf_event_open(2).
+fn unavailable(error: std::io::Error) -> RecordError {
+    let hint = match error.raw_os_error() {
+        Some(libc::EPERM | libc::EACCES) => Some(
+            "root may (sudo trackway record …); in a container, root needs CAP_BPF and CAP_PERFMON",
+        ),
+        Some(libc::EMFILE | libc::ENFILE) => {
+            Some("record fewer events, or raise the limit on open files (ulimit -n)")
+        }
+        Some(libc::ENOMEM) => Some("use a smaller --buffer-size"),
+        Some(libc::ENOSYS | libc::EINVAL | libc::E2BIG) => {
+            Some("Linux 5.12 or later, with BPF, records them")
+        }
+        _ => None,
+    };
+    let why = format!("the kernel does not let its events be recorded: {error}");
+    RecordError::Kernel(why, hint.map(str::to_owned))
 }
 
 impl Kernel {
@@ -165,6 +184,11 @@ impl Kernel {
         if !cfg!(target_arch = "x86_64") {
             return Err(failed("cannot record kernel events", "not on this processor, so far"));
         }
+        if !options.system && !is_first_namespace() {
+            let why = "in a pid namespace, what the command does cannot be told from the rest";
+            return Err(failed("cannot record kernel events", why));
+        }
+        let _files = FilesLimit::raise();
         let catalogue = Catalogue::open()?;
         let selection = Selection::new(&options.patterns)?;
         let events = catalogue.select(&selection)?.events;
@@ -182,11 +206,12 @@ impl Kernel {
         let mut remover = None;
         if !options.system {
             let scope = Scope::new().map_err(unavailable)?;
-            let (fork, exit) = ("sched_process_fork", "sched_process_exit");
-            let (fork, exit) = (scheduler(&catalogue, fork)?, scheduler(&catalogue, exit)?);
-            let adder = scope.adder(&fork).ok_or_else(|| unknown(&fork))?;
-            // First and last, so that a member is one from its first event to its last.
-            kernel.attach(&adder, &fork, None)?;
+            let fork = scheduler(&catalogue, "sched_process_fork")?;
+            let exec = scheduler(&catalogue, "sched_process_exec")?;
+            let exit = scheduler(&catalogue, "sched_process_exit")?;
+            // First and last, so that a member is one from its first event to its end.
+            kernel.attach(&scope.adder(&fork).ok_or_else(|| unknown(&fork))?, &fork, None)?;
+            kernel.attach(&scope.mover(&exec).ok_or_else(|| unknown(&exec))?, &exec, None)?;
             remover = Some((scope.remover().ok_or_else(|| unknown(&exit))?, exit));
             kernel.scope = Some(scope);
         }
@@ -236,7 +261,7 @@ impl Kernel {
         let id = event.id.ok_or_else(|| unknown(event))?;
         let loaded = Loaded::new(code).map_err(|error| refused(event, error))?;
         let attached = loaded.attach(id).map_err(unavailable)?;
-        self.attached.push(Attachment { attached, event: number });
+        self.attached.push(Attachment { attached, event: number, missed_before: 0 });
         Ok(())
     }
 
@@ -248,9 +273,10 @@ impl Kernel {
         for side in [&calls.exit, &calls.enter].into_iter().filter(|side| side.is_used) {
             let code = dispatcher(side.phase, &calls.registers, side.programs.map_fd(), scope);
             let code = code.ok_or_else(|| failed("cannot record", "system calls"))?;
-            let loaded = Loaded::raw(&code, side.btf_id).map_err(unavailable)?;
+            let loaded = Loaded::raw(&code, side.btf_id)
+                .map_err(|error| failed("cannot record system calls", error))?;
             let attached = loaded.attach_raw().map_err(unavailable)?;
-            self.attached.push(Attachment { attached, event: None });
+            self.attached.push(Attachment { attached, event: None, missed_before: 0 });
         }
         Ok(())
     }
@@ -265,7 +291,7 @@ impl Kernel {
     /// Writes what is recorded to the trace at `root`, on the clock whose offset from the time of
     /// day is this.
     pub(crate) fn begin(
-        self,
+        mut self,
         root: &std::path::Path,
         realtime_offset_ns: i64,
     ) -> Result<Draining, RecordError> {
@@ -276,6 +302,9 @@ impl Kernel {
         }
         let path = || root.join(trace::KERNEL).join("metadata");
         trace.metadata.write().map_err(|error| RecordError::Io("write", path(), error))?;
+        for Attachment { attached, missed_before, .. } in &mut self.attached {
+            *missed_before = attached.missed().unwrap_or(0);
+        }
         let works = works(self.buffers, self.overwrite);
         let (stop, stopped) = mpsc::channel();
         let buffers = self.buffers;
@@ -302,36 +331,55 @@ impl Draining {
         self.kernel.scope(is_recorded);
     }
 
+    /// Records nothing any more.
+    pub(crate) fn stop(&self) {
+        self.kernel.buffers.stop();
+    }
+
     /// Ends it, and writes what is left.
-    pub(crate) fn finish(mut self) -> Result<KernelSummary, RecordError> {
-        let mut missed = vec![0; self.kernel.events.len()];
-        let mut missed_of_any = 0;
-        for Attachment { attached, event } in &self.kernel.attached {
-            let count = attached.missed().unwrap_or(0);
-            match event.and_then(|event| missed.get_mut(event)) {
-                Some(of_event) => *of_event += count,
-                None => missed_of_any += count,
-            }
-        }
-        self.kernel.attached.clear();
+    pub(crate) fn finish(self, notices: &Notices) -> Result<KernelSummary, RecordError> {
+        /// From how many tracepoints on it is said why it takes so long.
+        const MANY: usize = 10;
+        self.stop();
+        // What is under way takes a fraction of a microsecond.
+        std::thread::sleep(Duration::from_millis(1));
         let _ = self.stop.send(());
         let works = match self.thread.join() {
             Ok(written) => written.map_err(|error| failed("cannot write kernel events", error))?,
             Err(_) => return Err(failed("cannot write kernel events", "the thread has ended")),
         };
-        let buffers = self.kernel.buffers;
+        let Kernel { buffers, attached, scope, events, .. } = self.kernel;
+        if attached.len() >= MANY {
+            notices.say(format_args!(
+                "detaching from {} tracepoints of the kernel, which takes a moment for each",
+                attached.len()
+            ));
+        }
+        let mut missed = vec![0; events.len()];
         let mut summary = KernelSummary {
             recorded: works.iter().map(|work| work.written).sum(),
             overwritten: works.iter().map(|work| work.overwritten).sum(),
-            lost: buffers.too_deep() + missed_of_any,
-            worst: None,
+            damaged: works.iter().map(|work| work.damaged).sum(),
+            lost: buffers.too_deep(),
+            is_missed_lost: scope.is_none(),
+            ..KernelSummary::default()
         };
-        for (number, event) in self.kernel.events.iter().enumerate() {
-            let lost = buffers.lost(number) + missed[number];
+        for Attachment { attached, event, missed_before } in attached {
+            let count = attached.detach().missed().unwrap_or(0).saturating_sub(missed_before);
+            summary.missed += count;
+            if let Some(of_event) = event.and_then(|event| missed.get_mut(event)) {
+                *of_event += count;
+            }
+        }
+        for (number, event) in events.iter().enumerate() {
+            let lost = buffers.lost(number);
             summary.lost += lost;
             if lost > summary.worst.as_ref().map_or(0, |(_, worst)| *worst) {
                 summary.worst = Some((event.name.clone(), lost));
             }
+        }
+        if summary.is_missed_lost {
+            summary.lost += summary.missed;
         }
         Ok(summary)
     }
@@ -346,8 +394,21 @@ impl KernelSummary {
             Grouped(self.lost),
             Grouped(self.overwritten)
         ));
+        if self.missed > 0 {
+            let whose = if self.is_missed_lost { "of those" } else { "up to, in all processes," };
+            notices.say(format_args!(
+                "{whose} {} that the kernel passed over while another of its events was recorded",
+                Grouped(self.missed)
+            ));
+        }
+        if self.damaged > 0 {
+            notices.say(format_args!(
+                "{} sub-buffers of the kernel's could not be read",
+                Grouped(self.damaged)
+            ));
+        }
         if let Some((event, lost)) = &self.worst {
-            notices.say(format_args!("most of them {event}: {} lost", Grouped(*lost)));
+            notices.say(format_args!("most found no room of {event}: {}", Grouped(*lost)));
             notices.hint(format_args!("fewer events, or a larger --buffer-size, lose none"));
         }
     }
@@ -393,6 +454,31 @@ impl Drainer {
     fn close(&mut self) -> std::io::Result<()> {
         let Self { works, trace, begin_ts, .. } = self;
         works.iter_mut().try_for_each(|work| work.close(trace, *begin_ts))
+    }
+}
+
+/// Whether this process is in the first pid namespace, whose numbers the kernel's programs see.
+fn is_first_namespace() -> bool {
+    /// PROC_PID_INIT_INO (include/linux/proc_ns.h).
+    const FIRST: u64 = 0xeffffffc;
+    trackway_sys::process::pid_namespace() == FIRST
+}
+
+/// The limit on open files, as high as it may be while this lives: two are open for each event, and
+/// the command is to have the limit that it would have had.
+struct FilesLimit(Option<u64>);
+
+impl FilesLimit {
+    fn raise() -> Self {
+        Self(trackway_sys::process::raise_descriptor_limit().ok())
+    }
+}
+
+impl Drop for FilesLimit {
+    fn drop(&mut self) {
+        if let Some(before) = self.0 {
+            let _ = trackway_sys::process::set_descriptor_limit(before);
+        }
     }
 }
 

@@ -466,16 +466,12 @@ impl Live<'_> {
         }
         // Known to have ended, unless recording ended first: then the command goes on without us.
         let status = traced.child.wait().map_err(RecordError::io("wait for", "the command"))?;
-        let kernel = traced.kernel.take().map(Draining::finish);
+        let kernel = traced.kernel.take().inspect(Draining::stop);
         if let Some(parts) = traced.parts.take() {
             self.say_alive();
             self.finish(parts, &traced.descendants);
         }
-        match kernel {
-            Some(Ok(summary)) => summary.say(self.notices),
-            Some(Err(error)) => drop(self.say_unfinished(&error)),
-            None => {}
-        }
+        self.finish_kernel(kernel);
         traced.desk.lose(&Refusal::new("the command has ended"), self.notices);
         traced.pause.say(self.notices);
         let refused = refused(&window).saturating_sub(self.refused_before);
@@ -491,6 +487,18 @@ impl Live<'_> {
                 if alive == 1 { "" } else { "es" },
                 if alive == 1 { "s" } else { "" },
             ));
+        }
+    }
+
+    /// Ends the recording of the kernel's events. What is left of them is nowhere else: there is
+    /// nothing to recover.
+    fn finish_kernel(&self, kernel: Option<Draining>) {
+        match kernel.map(|kernel| kernel.finish(self.notices)) {
+            Some(Ok(summary)) => summary.say(self.notices),
+            Some(Err(error)) => self
+                .notices
+                .say(format_args!("the trace has not all of the kernel's events: {error}")),
+            None => {}
         }
     }
 
@@ -527,6 +535,7 @@ impl Live<'_> {
         let Some(parts) = traced.parts.take() else {
             return Outcome::Failed(Refusal::new("it has ended"));
         };
+        let kernel = traced.kernel.take().inspect(Draining::stop);
         self.notices.clear_status();
         let names = parts.own().map(Recording::event_names).unwrap_or_default();
         let outcome = match parts.finish(self.notices, &|| false) {
@@ -538,6 +547,7 @@ impl Live<'_> {
             }
             Err(error) => Outcome::Failed(self.say_unfinished(&error)),
         };
+        self.finish_kernel(kernel);
         if !has_ended {
             let name = &traced.desk.machine.spec().name;
             self.notices.say(format_args!(

@@ -216,13 +216,24 @@ pub fn become_user(uid: u32, gid: u32, name: &CStr) -> Result<(), Errno> {
 }
 
 /// Lets this process have as many descriptors as it may (RLIMIT_NOFILE): the soft limit becomes the
-/// hard one.
-pub fn raise_descriptor_limit() -> Result<(), Errno> {
+/// hard one. What it was.
+pub fn raise_descriptor_limit() -> Result<u64, Errno> {
     let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
     // SAFETY: `limit` is ours.
     unsafe {
         Errno::check(libc::getrlimit(libc::RLIMIT_NOFILE, &mut limit).into())?;
-        limit.rlim_cur = limit.rlim_max;
+    }
+    let before = limit.rlim_cur;
+    set_descriptor_limit(limit.rlim_max).map(|()| before)
+}
+
+/// Sets the soft limit on descriptors, up to the hard one. Those that are open stay.
+pub fn set_descriptor_limit(soft: u64) -> Result<(), Errno> {
+    let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
+    // SAFETY: `limit` is ours.
+    unsafe {
+        Errno::check(libc::getrlimit(libc::RLIMIT_NOFILE, &mut limit).into())?;
+        limit.rlim_cur = soft;
         Errno::check(libc::setrlimit(libc::RLIMIT_NOFILE, &limit).into()).map(|_| ())
     }
 }

@@ -10,7 +10,7 @@ use std::sync::atomic::Ordering;
 use trackway_abi::region::PAGE_SHIFT;
 use trackway_ring::{Damage, Memory, Region};
 
-use super::layout::{BUFFERS_BYTES_MAX, LEVELS, Layout, TOO_DEEP};
+use super::layout::{BUFFERS_BYTES_MAX, LEVELS, Layout, STOPPED, TOO_DEEP};
 use crate::mapped::MappedArray;
 
 /// The buffers of all CPUs.
@@ -78,6 +78,15 @@ impl Buffers {
         let geometry = self.layout.geometry(level);
         let at = self.layout.cpu_bytes() * cpu + self.layout.control(level);
         self.map.region(at, geometry)
+    }
+
+    /// Records nothing any more, but for what is under way. To detach programs takes long.
+    pub fn stop(&self) {
+        for cpu in 0..self.cpus {
+            if let Some(word) = self.map.word(self.layout.cpu_bytes() * cpu + STOPPED) {
+                word.store(1, Ordering::Relaxed);
+            }
+        }
     }
 
     /// Records of an event that found no room, on all CPUs.

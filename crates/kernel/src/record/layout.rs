@@ -3,6 +3,7 @@
 //! ```text
 //!      0  depth     u64   programs under way on this CPU
 //!      8  too_deep  u64   events that found all levels taken
+//!     16  stopped   u64   not 0: nothing is recorded any more
 //!     64  control lines, one for each level
 //!         lost      u64 × events: records that did not fit, of each event
 //!         (page)    ring of level 0, then those of the others
@@ -12,7 +13,8 @@
 //! A program that interrupts another one, in an interrupt or in an NMI, finds the depth raised, and
 //! writes the next level's region: so each region has one writer at a time, without a lock. Most
 //! events come at depth 0, also those of interrupts: only what interrupts a program, in its 50 ns,
-//! is deeper. So the other levels are small.
+//! is deeper. So the other levels are small. (Programs on tracepoints are not run there at all by
+//! the kernel, which counts them as missed; those of raw tracepoints are.)
 
 use trackway_abi::record::RECORD_BYTES_MAX;
 use trackway_abi::region::control_stride_bytes;
@@ -26,6 +28,8 @@ const INNER_COUNT_SHIFT: u32 = 2;
 pub(crate) const DEPTH: usize = 0;
 /// Where it is counted what found no level.
 pub(crate) const TOO_DEEP: usize = 8;
+/// Where it is said that nothing is recorded any more.
+pub(crate) const STOPPED: usize = 16;
 /// Where the control lines are.
 const CONTROLS: usize = 64;
 const PAGE_BYTES: usize = 4096;

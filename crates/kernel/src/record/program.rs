@@ -10,12 +10,13 @@
 //! ```
 
 use trackway_abi::record::{
-    COMPACT_BYTES, EXTENDED_BYTES, MEDIUM_BYTES, TAG_BITS, TAG_EXTENDED, TAG_MEDIUM, TIME_BITS,
+    COMPACT_BYTES, EXTENDED_BYTES, MEDIUM_BYTES, TAG_BITS, TAG_EXTENDED, TAG_MEDIUM,
+    TAILROOM_BYTES, TIME_BITS,
 };
 use trackway_abi::region::{SUB_HEADER_BYTES, sub_header};
 use trackway_jit::insn::{alu, jump};
 
-use super::layout::{DEPTH, LEVELS, Layout, TOO_DEEP};
+use super::layout::{DEPTH, LEVELS, Layout, STOPPED, TOO_DEEP};
 use super::scope;
 use super::staging::{Ground, Registers, Staged, Step, VARIABLE_BYTES_MAX};
 use crate::asm::{Asm, Label, Register};
@@ -32,6 +33,10 @@ mod helper {
     pub(super) const PROBE_READ_USER_STR: i32 = 114;
     pub(super) const PROBE_READ_KERNEL_STR: i32 = 115;
 }
+
+/// What all programs answer: others on the same tracepoint, perf's own counters among them, see
+/// only what each program lets pass (kernel/trace/bpf_trace.c, trace_call_bpf()).
+pub(super) const PASS: i32 = 1;
 
 const CONTEXT: Register = 6;
 const CPU: Register = 7;
@@ -83,7 +88,8 @@ pub fn program(
     (map_fd, scope_fd): (i32, Option<i32>),
     (id, number): (u16, usize),
 ) -> Result<Vec<u8>, TooLarge> {
-    let needed = (EXTENDED_BYTES + CONTEXT_BYTES) as u32 + staged.bytes_max();
+    // As in `ring`: the head never comes to a sub-buffer's end.
+    let needed = (EXTENDED_BYTES + TAILROOM_BYTES + CONTEXT_BYTES) as u32 + staged.bytes_max();
     let most = layout.geometry(0).record_bytes_max() as u32;
     if needed > most || number >= layout.events() {
         return Err(TooLarge);
@@ -97,7 +103,7 @@ pub fn program(
     if let Some(scope_fd) = scope_fd {
         let is_in = maker.asm.label();
         scope::test(&mut maker.asm, scope_fd, is_in);
-        maker.asm.answer(0);
+        maker.asm.answer(PASS);
         maker.asm.place(is_in);
     }
     maker.enter(map_fd);
@@ -142,14 +148,14 @@ pub fn dispatcher(
     if let Some(scope_fd) = scope_fd {
         let is_in = asm.label();
         scope::test(&mut asm, scope_fd, is_in);
-        asm.answer(0);
+        asm.answer(PASS);
         asm.place(is_in);
     }
     let is_wide = asm.label();
     asm.load(2, CONTEXT, 0);
     asm.load_of(2, 1, 2, at(registers.code_segment)?);
     asm.jumpi(jump::JEQ, 1, USER_CODE_SEGMENT, is_wide);
-    asm.answer(0);
+    asm.answer(PASS);
     asm.place(is_wide);
     match phase {
         Phase::Enter => asm.load(3, CONTEXT, 8),
@@ -158,7 +164,7 @@ pub fn dispatcher(
     asm.mov(1, CONTEXT);
     asm.map(2, programs_fd);
     asm.call_kernel(helper::TAIL_CALL);
-    asm.answer(0);
+    asm.answer(PASS);
     asm.bytes()
 }
 
@@ -195,9 +201,14 @@ impl Maker<'_> {
         asm.alui(alu::ADD, 2, stack::KEY.into());
         asm.call_kernel(helper::MAP_LOOKUP_ELEM);
         asm.jumpi(jump::JNE, 0, 0, is_there);
-        asm.answer(0); // a CPU that came later
+        asm.answer(PASS); // a CPU that came later
         asm.place(is_there);
         asm.mov(CPU, 0);
+        let goes_on = asm.label();
+        asm.load(1, CPU, short(STOPPED));
+        asm.jumpi(jump::JEQ, 1, 0, goes_on);
+        asm.answer(PASS);
+        asm.place(goes_on);
         asm.load(1, CPU, short(DEPTH));
         asm.jumpi(jump::JLT, 1, LEVELS as i32, has_level);
         // Whoever interrupts us here counts and is through: none is forgotten, but as in any plain
@@ -205,7 +216,7 @@ impl Maker<'_> {
         asm.load(1, CPU, short(TOO_DEEP));
         asm.alui(alu::ADD, 1, 1);
         asm.store(CPU, short(TOO_DEEP), 1);
-        asm.answer(0);
+        asm.answer(PASS);
         asm.place(has_level);
         asm.store(STACK, stack::DEPTH, 1);
         asm.mov(CONTROL, 1);
@@ -492,7 +503,7 @@ impl Maker<'_> {
     fn leave(&mut self) {
         self.asm.load(1, STACK, stack::DEPTH);
         self.asm.store(CPU, short(DEPTH), 1);
-        self.asm.answer(0);
+        self.asm.answer(PASS);
     }
 
     /// Counts a record that did not fit. Nobody else counts there: a level has one writer, and a

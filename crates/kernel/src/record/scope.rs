@@ -10,6 +10,7 @@ use std::sync::atomic::Ordering;
 
 use trackway_jit::insn::{alu, jump};
 
+use super::program::PASS;
 use crate::asm::{Asm, Label, Register};
 use crate::catalogue::model::Event;
 use crate::mapped::MappedArray;
@@ -54,23 +55,48 @@ impl Scope {
     /// The program, for `sched:sched_process_fork`, that adds what members fork. `None`: the event
     /// does not say who.
     pub fn adder(&self, fork: &Event) -> Option<Vec<u8>> {
-        let offset = |name: &str| {
-            let field = fork.fields.iter().find(|field| field.name == name && field.size == 4)?;
-            i16::try_from(field.offset).ok()
-        };
-        let (parent, child) = (offset("parent_pid")?, offset("child_pid")?);
+        let (parent, child) = (offset(fork, "parent_pid")?, offset(fork, "child_pid")?);
         let mut asm = Asm::default();
         let is_in = asm.label();
         asm.mov(6, 1);
         asm.load_of(4, 0, 6, parent);
         test_of(&mut asm, self.map_fd(), is_in);
-        asm.answer(0);
+        asm.answer(PASS);
         asm.place(is_in);
         asm.load_of(4, 0, 6, child);
         address(&mut asm, self.map_fd());
         bit(&mut asm);
         asm.atomic(ATOMIC_OR, 2, 0, 1);
-        asm.answer(0);
+        asm.answer(PASS);
+        asm.bytes()
+    }
+
+    /// The program, for `sched:sched_process_exec`, that goes with a thread which takes over its
+    /// leader's number: whoever calls exec(2) does, and the leader has ended. `None`: the event
+    /// does not say who.
+    pub fn mover(&self, exec: &Event) -> Option<Vec<u8>> {
+        let (new, old) = (offset(exec, "pid")?, offset(exec, "old_pid")?);
+        let mut asm = Asm::default();
+        let (is_other, is_in) = (asm.label(), asm.label());
+        asm.mov(6, 1);
+        asm.load_of(4, 0, 6, old);
+        asm.load_of(4, 1, 6, new);
+        asm.jump(jump::JNE, 0, 1, is_other);
+        asm.answer(PASS);
+        asm.place(is_other);
+        test_of(&mut asm, self.map_fd(), is_in);
+        asm.answer(PASS);
+        asm.place(is_in);
+        asm.load_of(4, 0, 6, old);
+        address(&mut asm, self.map_fd());
+        bit(&mut asm);
+        asm.alui(alu::XOR, 1, -1);
+        asm.atomic(ATOMIC_AND, 2, 0, 1);
+        asm.load_of(4, 0, 6, new);
+        address(&mut asm, self.map_fd());
+        bit(&mut asm);
+        asm.atomic(ATOMIC_OR, 2, 0, 1);
+        asm.answer(PASS);
         asm.bytes()
     }
 
@@ -83,9 +109,15 @@ impl Scope {
         bit(&mut asm);
         asm.alui(alu::XOR, 1, -1);
         asm.atomic(ATOMIC_AND, 2, 0, 1);
-        asm.answer(0);
+        asm.answer(PASS);
         asm.bytes()
     }
+}
+
+/// Where a thread's number is in the record of one of the scheduler's events.
+fn offset(event: &Event, name: &str) -> Option<i16> {
+    let field = event.fields.iter().find(|field| field.name == name && field.size == 4)?;
+    i16::try_from(field.offset).ok()
 }
 
 /// Jumps there if the current thread is in the scope.

@@ -298,3 +298,50 @@ fn a_system_call_is_recorded_from_its_registers() {
             && record.fields.get("ret") == Some(&Value::Number(-i64::from(libc::ENOENT)))
     }));
 }
+
+/// RUN records that would fill a sub-buffer to its last byte, the last one with the longest header.
+/// EXPECT each of them, and those behind.
+#[test]
+fn no_record_ends_where_a_sub_buffer_does() {
+    let Ok(catalogue) = Catalogue::open() else { return skipped("there is no catalogue") };
+    let Ok(scope) = Scope::new() else { return skipped("the kernel gives no BPF") };
+    let selection = Selection::new(&["syscalls:sys_enter_chdir"]).expect("a pattern");
+    let call = catalogue.select(&selection).expect("an event").events.remove(0);
+    let layout = Layout::new(12, 3, 1).expect("a layout");
+    let buffers = Buffers::new(layout, cpus(), false).expect("there was a map already");
+    let staged = Staged::new(&call, 3000);
+    let fds = (buffers.map_fd(), Some(scope.map_fd()));
+    let code = program(&staged, &layout, fds, (0, 0)).expect("it fits");
+    let loaded = Loaded::new(&code).unwrap_or_else(|error| panic!("{error}"));
+    let attached = loaded.attach(call.id.expect("a number")).expect("it is there");
+    // All on one CPU.
+    // SAFETY: a set of CPUs may be all zero; the calls fill it in and read it.
+    let before = unsafe {
+        let mut before: libc::cpu_set_t = core::mem::zeroed();
+        assert_eq!(libc::sched_getaffinity(0, size_of_val(&before), &raw mut before), 0);
+        let mut one: libc::cpu_set_t = core::mem::zeroed();
+        libc::CPU_SET(libc::sched_getcpu() as usize, &mut one);
+        assert_eq!(libc::sched_setaffinity(0, size_of_val(&one), &raw const one), 0);
+        before
+    };
+    scope.set(trackway_sys::thread::tid(), true);
+    let go = |length: usize| {
+        let name = format!("/nowhere/{}\0", "x".repeat(length - 9));
+        // SAFETY: a path that ends in a NUL.
+        assert_eq!(unsafe { libc::chdir(name.as_ptr().cast()) }, -1);
+    };
+    // Header 4, thread 4, text and its NUL: 14 × 259 + 113 = 4096 - 84 - (13 + 4 + 256).
+    (0..14).for_each(|_| go(250));
+    go(104);
+    // The next header says the whole time.
+    std::thread::sleep(std::time::Duration::from_millis(150));
+    go(255);
+    (0..50).for_each(|_| go(40));
+    scope.set(trackway_sys::thread::tid(), false);
+    // SAFETY: as it was.
+    unsafe { libc::sched_setaffinity(0, size_of_val(&before), &raw const before) };
+    drop(attached);
+    let events = [staged.description];
+    let all = (0..cpus()).flat_map(|cpu| records(&buffers, (cpu, 0), &events));
+    assert_eq!((all.count(), buffers.lost(0)), (66, 0));
+}
