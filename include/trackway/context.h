@@ -40,8 +40,8 @@
  *                          with "…"
  *
  * Contexts of one name are one context, in all modules of a process; the first that is set says
- * which of these four it is, and others have no effect. A process can have 8 contexts that are
- * numbers and 4 that are strings; more of them have no effect, either.
+ * which of these four it is, and others have no effect. A process can have 4 contexts that are
+ * numbers and 2 that are strings; more of them have no effect, either.
  */
 #define TRACKWAY_CONTEXT(provider, name, type) TRACKWAY_I_CONTEXT(provider, name, type)
 

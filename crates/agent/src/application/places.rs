@@ -9,9 +9,9 @@ use core::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use trackway_jit::Kind;
 
 /// Places of numbers, which come first.
-pub(super) const NUMBERS_MAX: usize = 8;
+pub(super) const NUMBERS_MAX: usize = 4;
 /// Places of strings.
-const TEXTS_MAX: usize = 4;
+const TEXTS_MAX: usize = 2;
 /// All places.
 pub(super) const PLACES_MAX: usize = NUMBERS_MAX + TEXTS_MAX;
 

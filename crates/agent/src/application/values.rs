@@ -50,7 +50,7 @@ struct Values {
 }
 
 const VALUES_BYTES: usize = size_of::<Values>();
-const _: () = assert!(VALUES_BYTES == 480);
+const _: () = assert!(VALUES_BYTES == 240);
 
 core::arch::global_asm!(
     ".pushsection .tbss,\"awT\",@nobits",

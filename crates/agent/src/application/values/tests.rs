@@ -100,10 +100,10 @@ fn whoever_interrupts_a_set_finds_a_whole_value() {
 /// is whole.
 #[test]
 fn a_set_that_is_always_interrupted_ends() {
-    let place = Place::new(NUMBERS_MAX + 2).unwrap();
+    let place = Place::new(NUMBERS_MAX + 1).unwrap();
     let value = |word: u64| Value::of_words([word; TEXT_WORDS]);
     // SAFETY: places of strings are as many.
-    let slot = unsafe { (&raw mut (*current()).texts).cast::<Slot<TEXT_WORDS>>().add(2) };
+    let slot = unsafe { (&raw mut (*current()).texts).cast::<Slot<TEXT_WORDS>>().add(1) };
     let turn = |_| {
         set(place, value(5));
         ([2; TEXT_WORDS], SET)
