@@ -34,6 +34,7 @@ mod slow;
 pub mod snapshot;
 mod start;
 mod thread;
+mod tls;
 
 pub use start::{CloneArguments, abort, clone, is_first_copy, start};
 pub use thread::{THREAD_STAMP_OFFSET, THREAD_VFORK_OFFSET};

@@ -7,6 +7,7 @@
 use core::sync::atomic::Ordering;
 
 use crate::decision::PROCESS;
+use crate::tls;
 
 /// What a thread remembers.
 #[repr(C)]
@@ -42,57 +43,12 @@ const SHARED: u32 = 1 << 31;
 
 const _: () = assert!(size_of::<Thread>() <= 64);
 
-core::arch::global_asm!(
-    ".pushsection .tbss,\"awT\",@nobits",
-    ".balign 64",
-    ".globl trackway_thread",
-    ".hidden trackway_thread",
-    ".type trackway_thread,@object",
-    ".size trackway_thread,64",
-    "trackway_thread:",
-    ".zero 64",
-    ".popsection",
-);
+tls::define!("trackway_thread", bytes = 64, alignment = 64);
 
 /// The calling thread's line.
 #[inline(always)]
 pub(crate) fn current() -> *mut Thread {
-    let thread: *mut Thread;
-    // SAFETY: reads the offset of the line from the GOT and adds the thread pointer (ELF TLS ABI,
-    // initial-exec); both are constant for a thread.
-    #[cfg(target_arch = "x86_64")]
-    unsafe {
-        core::arch::asm!(
-            "mov {thread}, qword ptr [rip + trackway_thread@GOTTPOFF]",
-            "add {thread}, qword ptr fs:[0]",
-            thread = out(reg) thread,
-            options(nostack, pure, readonly),
-        );
-    }
-    // SAFETY: likewise.
-    #[cfg(target_arch = "aarch64")]
-    unsafe {
-        core::arch::asm!(
-            "adrp {thread}, :gottprel:trackway_thread",
-            "ldr {thread}, [{thread}, :gottprel_lo12:trackway_thread]",
-            "mrs {pointer}, tpidr_el0",
-            "add {thread}, {thread}, {pointer}",
-            thread = out(reg) thread,
-            pointer = out(reg) _,
-            options(nostack, pure, readonly, preserves_flags),
-        );
-    }
-    // SAFETY: likewise.
-    #[cfg(target_arch = "riscv64")]
-    unsafe {
-        core::arch::asm!(
-            "la.tls.ie {thread}, trackway_thread",
-            "add {thread}, {thread}, tp",
-            thread = out(reg) thread,
-            options(nostack, pure, readonly, preserves_flags),
-        );
-    }
-    thread
+    tls::address_of!("trackway_thread")
 }
 
 fn vfork_depth() -> u32 {

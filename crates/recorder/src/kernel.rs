@@ -71,7 +71,7 @@ struct Attachment {
 }
 
 /// System calls, by their raw tracepoints: two programs see all, and go on with the one of the
-/// call, if that is recorded. (As events of their own they cost half as much again.)
+/// call, if that is recorded. No record is made of a call that nobody wants.
 #[derive(Debug)]
 struct Calls {
     registers: Registers,
@@ -129,8 +129,10 @@ pub(crate) struct KernelSummary {
     missed: u64,
     /// Whether those are some of `lost`.
     is_missed_lost: bool,
-    /// The event that found no room most often.
+    /// The event that lost most, and how many.
     worst: Option<(String, u64)>,
+    /// Whether some found no room.
+    had_no_room: bool,
     /// Sub-buffers that made no sense.
     damaged: u64,
 }
@@ -355,32 +357,30 @@ impl Draining {
                 attached.len()
             ));
         }
-        let mut missed = vec![0; events.len()];
+        let mut lost: Vec<u64> = (0..events.len()).map(|event| buffers.lost(event)).collect();
+        let had_no_room = lost.iter().any(|&lost| lost > 0);
         let mut summary = KernelSummary {
             recorded: works.iter().map(|work| work.written).sum(),
             overwritten: works.iter().map(|work| work.overwritten).sum(),
             damaged: works.iter().map(|work| work.damaged).sum(),
+            // Of no event: what found all levels taken, and programs that serve several.
             lost: buffers.too_deep(),
             is_missed_lost: scope.is_none(),
+            had_no_room,
             ..KernelSummary::default()
         };
         for Attachment { attached, event, missed_before } in attached {
             let count = attached.detach().missed().unwrap_or(0).saturating_sub(missed_before);
             summary.missed += count;
-            if let Some(of_event) = event.and_then(|event| missed.get_mut(event)) {
-                *of_event += count;
+            // Where a command alone is recorded, most of these are not its.
+            if scope.is_none() {
+                *event.and_then(|event| lost.get_mut(event)).unwrap_or(&mut summary.lost) += count;
             }
         }
-        for (number, event) in events.iter().enumerate() {
-            let lost = buffers.lost(number);
-            summary.lost += lost;
-            if lost > summary.worst.as_ref().map_or(0, |(_, worst)| *worst) {
-                summary.worst = Some((event.name.clone(), lost));
-            }
-        }
-        if summary.is_missed_lost {
-            summary.lost += summary.missed;
-        }
+        summary.lost += lost.iter().sum::<u64>();
+        let worst = lost.iter().zip(&events).max_by_key(|(lost, _)| **lost);
+        summary.worst =
+            worst.filter(|(lost, _)| **lost > 0).map(|(lost, event)| (event.name.clone(), *lost));
         Ok(summary)
     }
 }
@@ -408,8 +408,10 @@ impl KernelSummary {
             ));
         }
         if let Some((event, lost)) = &self.worst {
-            notices.say(format_args!("most found no room of {event}: {}", Grouped(*lost)));
-            notices.hint(format_args!("fewer events, or a larger --buffer-size, lose none"));
+            notices.say(format_args!("{event} lost most: {}", Grouped(*lost)));
+        }
+        if self.had_no_room {
+            notices.hint(format_args!("fewer events, or a larger --buffer-size, lose fewer"));
         }
     }
 }

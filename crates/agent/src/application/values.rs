@@ -14,6 +14,7 @@
 use core::sync::atomic::{Ordering, compiler_fence};
 
 use super::places::{NUMBERS_MAX, PLACES_MAX, Place};
+use crate::tls;
 
 /// Bytes of a string, its NUL included.
 pub(crate) const TEXT_BYTES: usize = 32;
@@ -52,58 +53,12 @@ struct Values {
 const VALUES_BYTES: usize = size_of::<Values>();
 const _: () = assert!(VALUES_BYTES == 240);
 
-core::arch::global_asm!(
-    ".pushsection .tbss,\"awT\",@nobits",
-    ".balign 8",
-    ".globl trackway_values",
-    ".hidden trackway_values",
-    ".type trackway_values,@object",
-    ".size trackway_values,{bytes}",
-    "trackway_values:",
-    ".zero {bytes}",
-    ".popsection",
-    bytes = const VALUES_BYTES,
-);
+tls::define!("trackway_values", bytes = VALUES_BYTES, alignment = 8);
 
 /// The calling thread's values. As [`crate::thread::current`].
 #[inline(always)]
 fn current() -> *mut Values {
-    let values: *mut Values;
-    // SAFETY: reads the offset of the values from the GOT and adds the thread pointer (ELF TLS ABI,
-    // initial-exec); both are constant for a thread.
-    #[cfg(target_arch = "x86_64")]
-    unsafe {
-        core::arch::asm!(
-            "mov {values}, qword ptr [rip + trackway_values@GOTTPOFF]",
-            "add {values}, qword ptr fs:[0]",
-            values = out(reg) values,
-            options(nostack, pure, readonly),
-        );
-    }
-    // SAFETY: likewise.
-    #[cfg(target_arch = "aarch64")]
-    unsafe {
-        core::arch::asm!(
-            "adrp {values}, :gottprel:trackway_values",
-            "ldr {values}, [{values}, :gottprel_lo12:trackway_values]",
-            "mrs {pointer}, tpidr_el0",
-            "add {values}, {values}, {pointer}",
-            values = out(reg) values,
-            pointer = out(reg) _,
-            options(nostack, pure, readonly, preserves_flags),
-        );
-    }
-    // SAFETY: likewise.
-    #[cfg(target_arch = "riscv64")]
-    unsafe {
-        core::arch::asm!(
-            "la.tls.ie {values}, trackway_values",
-            "add {values}, {values}, tp",
-            values = out(reg) values,
-            options(nostack, pure, readonly, preserves_flags),
-        );
-    }
-    values
+    tls::address_of!("trackway_values")
 }
 
 /// A value: a number is the first word alone, a string all of them, with a NUL at its end.

@@ -1,0 +1,65 @@
+//! Thread-local memory, by the initial-exec model (ELF TLS ABI): an offset from the thread pointer
+//! that is fixed when the library is loaded. So it is there from a thread's first instruction on,
+//! and to find it calls nothing and allocates nothing.
+
+/// Makes a symbol of so many zeroed bytes, with this alignment, in each thread's memory.
+macro_rules! define {
+    ($symbol:literal, bytes = $bytes:expr, alignment = $alignment:literal) => {
+        core::arch::global_asm!(
+            ".pushsection .tbss,\"awT\",@nobits",
+            concat!(".balign ", $alignment),
+            concat!(".globl ", $symbol),
+            concat!(".hidden ", $symbol),
+            concat!(".type ", $symbol, ",@object"),
+            concat!(".size ", $symbol, ",{bytes}"),
+            concat!($symbol, ":"),
+            ".zero {bytes}",
+            ".popsection",
+            bytes = const $bytes,
+        );
+    };
+}
+
+/// The address of the calling thread's copy of such a symbol.
+macro_rules! address_of {
+    ($symbol:literal) => {{
+        let address: *mut _;
+        // SAFETY: reads the symbol's offset from the GOT and adds the thread pointer; both are
+        // constant for a thread.
+        #[cfg(target_arch = "x86_64")]
+        unsafe {
+            core::arch::asm!(
+                concat!("mov {address}, qword ptr [rip + ", $symbol, "@GOTTPOFF]"),
+                "add {address}, qword ptr fs:[0]",
+                address = out(reg) address,
+                options(nostack, pure, readonly),
+            );
+        }
+        // SAFETY: likewise.
+        #[cfg(target_arch = "aarch64")]
+        unsafe {
+            core::arch::asm!(
+                concat!("adrp {address}, :gottprel:", $symbol),
+                concat!("ldr {address}, [{address}, :gottprel_lo12:", $symbol, "]"),
+                "mrs {pointer}, tpidr_el0",
+                "add {address}, {address}, {pointer}",
+                address = out(reg) address,
+                pointer = out(reg) _,
+                options(nostack, pure, readonly, preserves_flags),
+            );
+        }
+        // SAFETY: likewise.
+        #[cfg(target_arch = "riscv64")]
+        unsafe {
+            core::arch::asm!(
+                concat!("la.tls.ie {address}, ", $symbol),
+                "add {address}, {address}, tp",
+                address = out(reg) address,
+                options(nostack, pure, readonly, preserves_flags),
+            );
+        }
+        address
+    }};
+}
+
+pub(crate) use {address_of, define};
