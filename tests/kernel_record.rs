@@ -1,5 +1,8 @@
 //! `trackway record --kernel`: the kernel's events of a command, or of everything, beside its own.
 
+#[path = "kernel/contexts.rs"]
+mod contexts;
+
 use std::fs;
 use std::path::PathBuf;
 use std::process::{Command, Output};

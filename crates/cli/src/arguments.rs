@@ -117,9 +117,12 @@ pub(crate) struct RecordArguments {
     #[arg(long, requires = "kernel")]
     pub(crate) system: bool,
     /// What every record says besides its fields: vpid, vtid, procname, '$app.PROVIDER:NAME' of the
-    /// program's own contexts (docs/guides/contexts.md), or none
-    #[arg(long, value_name = "LIST", default_value = "vtid")]
-    pub(crate) context: String,
+    /// program's own contexts (docs/guides/contexts.md), or none. Of the kernel's events, which all
+    /// have tid: vpid, vtid and procname, too, and pid, ppid, prio, nice, uid, euid, suid, gid,
+    /// egid, sgid, cgroup_id, and the namespaces cgroup_ns, ipc_ns, mnt_ns, net_ns, pid_ns,
+    /// time_ns, user_ns, uts_ns [default: vtid, of programs' events]
+    #[arg(long, value_name = "LIST")]
+    pub(crate) context: Option<String>,
     /// Trace calls of the C library in any program: libc (allocations), pthread (locks and waits),
     /// dl (shared objects), fd (file descriptors), fork (processes), or all
     #[arg(long, value_name = "LIST")]

@@ -26,11 +26,13 @@ pub(crate) fn run(arguments: &RecordArguments) -> anyhow::Result<ExitCode> {
     };
     let size_bytes = size_of(&arguments.buffer_size, "buffer size")?;
     let tracefile_size = size_of(&arguments.tracefile_size, "size of trace files")?;
+    let has_kernel = !arguments.kernel.is_empty();
+    let contexts = trackway_recorder::parse_both(arguments.context.as_deref(), has_kernel)?;
     let options = RecordOptions {
         output: arguments.output.clone(),
         patterns: arguments.on.clone(),
         filters: filters_of(&arguments.filter, &arguments.filter_object)?,
-        contexts: trackway_recorder::parse_contexts(&arguments.context)?,
+        contexts: contexts.programs,
         helpers: trackway_recorder::parse_preload(arguments.preload.as_deref().unwrap_or(""))?,
         buffers: BufferOptions {
             size_bytes,
@@ -43,9 +45,10 @@ pub(crate) fn run(arguments: &RecordArguments) -> anyhow::Result<ExitCode> {
             ReserveBy::Claim => Reserve::Claim,
             ReserveBy::Lockless => Reserve::Lockless,
         },
-        kernel: (!arguments.kernel.is_empty()).then(|| KernelOptions {
+        kernel: has_kernel.then(|| KernelOptions {
             patterns: arguments.kernel.clone(),
             system: arguments.system,
+            contexts: contexts.kernel,
         }),
         channels: match &arguments.config {
             Some(file) => channels_in(file)?,

@@ -15,6 +15,7 @@ mod clock;
 mod clock_epoch;
 mod command;
 mod completion;
+mod contexts;
 pub mod control;
 mod cpus;
 mod crashes;
@@ -56,6 +57,7 @@ mod users;
 pub mod versions;
 mod visits;
 
+pub use contexts::{BothContexts, ContextsError, parse_both};
 pub use error::RecordError;
 pub use home::Home;
 pub use kernel::KernelOptions;

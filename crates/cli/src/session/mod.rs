@@ -317,7 +317,7 @@ fn change_of(arguments: &SetArguments) -> anyhow::Result<ChannelChange> {
 }
 
 fn contexts_of(list: &str) -> anyhow::Result<Vec<String>> {
-    trackway_recorder::parse_contexts(list)?;
+    trackway_recorder::parse_both(Some(list), false)?;
     let names = list.split(',').map(str::trim).filter(|name| !name.is_empty() && *name != "none");
     Ok(names.map(str::to_owned).collect())
 }

@@ -17,8 +17,8 @@ pub struct Contexts {
     pub vtid: bool,
     /// Name of the thread, 17 bytes, the rest NUL.
     pub procname: bool,
-    /// Thread id as the kernel sees it, `i32`: of the kernel's events.
-    pub tid: bool,
+    /// Of the kernel's events, as fields.
+    pub kernel: Vec<Field>,
     /// Of the program, by name (`provider:name`): each says what it is in each record. A byte by
     /// [`application_tag`], then an `i64`, a `u64`, an `f64`, bytes up to a NUL, or nothing.
     pub applications: Vec<String>,
@@ -66,14 +66,13 @@ enum Alternative {
 const PROCNAME_BYTES: usize = 17;
 
 impl Contexts {
-    /// Bytes that the contexts take in each record, those of applications not counted.
+    /// Bytes that the contexts of programs take in each record, those of applications not counted.
     pub const fn size_bytes(&self) -> usize {
-        4 * (self.vpid as usize + self.vtid as usize + self.tid as usize)
-            + PROCNAME_BYTES * self.procname as usize
+        4 * (self.vpid as usize + self.vtid as usize) + PROCNAME_BYTES * self.procname as usize
     }
 
     const fn is_empty(&self) -> bool {
-        self.size_bytes() == 0 && self.applications.is_empty()
+        self.size_bytes() == 0 && self.kernel.is_empty() && self.applications.is_empty()
     }
 }
 
@@ -267,10 +266,10 @@ pub fn stream_declaration(class: u32, contexts: &Contexts) -> String {
         if contexts.procname {
             let _ = writeln!(text, "\t\t{CHARACTER} _procname[{PROCNAME_BYTES}];");
         }
-        if contexts.tid {
-            let _ = writeln!(text, "\t\t{} _tid;", Integer(Scalar::I32));
-        }
         let mut members = Members::default();
+        for field in &contexts.kernel {
+            push_field(&mut text, &mut members, field);
+        }
         for name in &contexts.applications {
             push_application(&mut text, &mut members, name);
         }

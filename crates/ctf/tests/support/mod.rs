@@ -313,7 +313,7 @@ pub(crate) fn random_trace(seed: u64) -> Made {
         vpid: random.below(2) == 0,
         vtid: random.below(2) == 0,
         procname: random.below(2) == 0,
-        tid: false,
+        kernel: Vec::new(),
         applications: (0..random.below(3)).map(|number| format!("app:{number}")).collect(),
     };
     let mut metadata = metadata_preamble(&description(contexts.clone()));

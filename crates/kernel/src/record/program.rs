@@ -23,15 +23,16 @@ use crate::asm::{Asm, Label, Register};
 use crate::catalogue::model::{Location, Phase};
 
 /// Helpers of the kernel's, by number (include/uapi/linux/bpf.h).
-mod helper {
-    pub(super) const MAP_LOOKUP_ELEM: i32 = 1;
-    pub(super) const KTIME_GET_NS: i32 = 5;
-    pub(super) const GET_SMP_PROCESSOR_ID: i32 = 8;
-    pub(super) const TAIL_CALL: i32 = 12;
-    pub(super) const GET_CURRENT_PID_TGID: i32 = 14;
-    pub(super) const PROBE_READ_KERNEL: i32 = 113;
-    pub(super) const PROBE_READ_USER_STR: i32 = 114;
-    pub(super) const PROBE_READ_KERNEL_STR: i32 = 115;
+pub(super) mod helper {
+    pub(crate) const MAP_LOOKUP_ELEM: i32 = 1;
+    pub(crate) const KTIME_GET_NS: i32 = 5;
+    pub(crate) const GET_SMP_PROCESSOR_ID: i32 = 8;
+    pub(crate) const TAIL_CALL: i32 = 12;
+    pub(crate) const GET_CURRENT_PID_TGID: i32 = 14;
+    pub(crate) const PROBE_READ_KERNEL: i32 = 113;
+    pub(crate) const PROBE_READ_USER_STR: i32 = 114;
+    pub(crate) const PROBE_READ_KERNEL_STR: i32 = 115;
+    pub(crate) const GET_CURRENT_TASK_BTF: i32 = 158;
 }
 
 /// What all programs answer: others on the same tracepoint, perf's own counters among them, see
@@ -39,23 +40,25 @@ mod helper {
 pub(super) const PASS: i32 = 1;
 
 const CONTEXT: Register = 6;
-const CPU: Register = 7;
-const AT: Register = 8;
+pub(super) const CPU: Register = 7;
+pub(super) const AT: Register = 8;
 const CONTROL: Register = 9;
-const STACK: Register = 10;
+pub(super) const STACK: Register = 10;
 
 /// Where things are on the stack.
-mod stack {
-    pub(super) const KEY: i16 = -4;
-    pub(super) const DEPTH: i16 = -16;
-    pub(super) const MASK: i16 = -24;
-    pub(super) const RING: i16 = -32;
-    pub(super) const COMMIT: i16 = -40;
-    pub(super) const NOW: i16 = -48;
-    pub(super) const EVENTS: i16 = -56;
-    pub(super) const LAST: i16 = -64;
-    pub(super) const HEAD: i16 = -72;
-    pub(super) const BEGIN: i16 = -80;
+pub(super) mod stack {
+    pub(crate) const KEY: i16 = -4;
+    pub(crate) const DEPTH: i16 = -16;
+    pub(crate) const MASK: i16 = -24;
+    pub(crate) const RING: i16 = -32;
+    pub(crate) const COMMIT: i16 = -40;
+    pub(crate) const NOW: i16 = -48;
+    pub(crate) const EVENTS: i16 = -56;
+    pub(crate) const LAST: i16 = -64;
+    pub(crate) const HEAD: i16 = -72;
+    pub(crate) const BEGIN: i16 = -80;
+    pub(crate) const TASK: i16 = -88;
+    pub(crate) const KEY_WIDE: i16 = -96;
 }
 
 /// Where things are in control lines (`trackway_abi::region`).
@@ -66,8 +69,6 @@ mod control {
     pub(super) const DISCARDED: i16 = 64;
 }
 
-/// Bytes of what stands in front of the fields: `tid`.
-const CONTEXT_BYTES: usize = 4;
 /// Largest chunk that is copied word by word, in bytes.
 const UNROLLED_BYTES_MAX: u32 = 64;
 
@@ -89,7 +90,7 @@ pub fn program(
     (id, number): (u16, usize),
 ) -> Result<Vec<u8>, TooLarge> {
     // As in `ring`: the head never comes to a sub-buffer's end.
-    let needed = (EXTENDED_BYTES + TAILROOM_BYTES + CONTEXT_BYTES) as u32 + staged.bytes_max();
+    let needed = (EXTENDED_BYTES + TAILROOM_BYTES) as u32 + staged.bytes_max();
     let most = layout.geometry(0).record_bytes_max() as u32;
     if needed > most || number >= layout.events() {
         return Err(TooLarge);
@@ -117,7 +118,7 @@ pub fn program(
     maker.open(&labels);
     maker.asm.place(labels.write);
     maker.header();
-    maker.context();
+    staged.contexts.write(&mut maker.asm);
     for step in &staged.steps {
         maker.step(step);
     }
@@ -185,7 +186,7 @@ struct Maker<'l> {
 
 /// An offset in control lines, a record, or a CPU's part, as instructions have it: all that are
 /// asked for are small.
-const fn short(offset: usize) -> i16 {
+pub(super) const fn short(offset: usize) -> i16 {
     offset as i16
 }
 
@@ -350,16 +351,6 @@ impl Maker<'_> {
         asm.store_of(8, 5, 5, 1);
         asm.alui(alu::ADD, AT, EXTENDED_BYTES as i32);
         asm.place(is_done);
-    }
-
-    /// Adds what stands in front of the fields of all records: the thread's number.
-    fn context(&mut self) {
-        let asm = &mut self.asm;
-        asm.call_kernel(helper::GET_CURRENT_PID_TGID);
-        asm.mov(1, CPU);
-        asm.alu(alu::ADD, 1, AT);
-        asm.store_of(4, 1, 0, 0);
-        asm.alui(alu::ADD, AT, CONTEXT_BYTES as i32);
     }
 
     /// Adds a field at [`AT`], and moves that on.

@@ -3,6 +3,7 @@
 
 use trackway_schema::{ARRAY_LENGTH_MAX, EventDescription, FIELDS_MAX, FieldKind, Label, Scalar};
 
+use super::context::Contexts;
 use crate::catalogue::btf::{Btf, Class};
 use crate::catalogue::model::Symbols;
 use crate::catalogue::model::{Behind, Event, Field, Kind, Location, Meaning, Phase, Source};
@@ -26,6 +27,8 @@ pub enum Ground {
 pub struct Staged {
     /// What offsets are in.
     pub ground: Ground,
+    /// What stands in front of its fields: `tid` alone, unless there are others.
+    pub contexts: Contexts,
     /// As traces describe it: by LTTng's name, which has no provider.
     pub description: EventDescription,
     /// What a program does for each field, in order.
@@ -102,6 +105,7 @@ impl Staged {
     ) -> Self {
         let mut staged = Self {
             ground,
+            contexts: Contexts::default(),
             description: EventDescription {
                 provider: String::new(),
                 name: event.lttng_name().into_owned(),
@@ -128,9 +132,9 @@ impl Staged {
         staged
     }
 
-    /// Most bytes of the payload.
+    /// Most bytes of contexts and payload.
     pub fn bytes_max(&self) -> u32 {
-        self.steps.iter().map(Step::bytes_max).sum()
+        self.contexts.bytes_max() + self.steps.iter().map(Step::bytes_max).sum::<u32>()
     }
 }
 

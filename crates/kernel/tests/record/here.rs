@@ -9,6 +9,7 @@ use trackway_kernel::catalogue::model::{Phase, Source};
 use trackway_kernel::catalogue::select::Selection;
 use trackway_kernel::record::attach::{Attached, Loaded, Programs};
 use trackway_kernel::record::buffers::Buffers;
+use trackway_kernel::record::context::{self, Contexts};
 use trackway_kernel::record::layout::{LEVELS, Layout};
 use trackway_kernel::record::program::{dispatcher, program};
 use trackway_kernel::record::scope::Scope;
@@ -174,17 +175,22 @@ fn a_flight_recorder_has_the_latest() {
     assert!((all.len() as u64) < CALLS);
 }
 
-/// RUN the program of every event that this kernel has past its verifier. EXPECT that it takes them
-/// all, and that nearly all fields are recorded.
+/// RUN the program of every event that this kernel has past its verifier, with all contexts. EXPECT
+/// that it takes them all, and that nearly all fields are recorded.
 #[test]
 fn the_kernel_takes_the_program_of_every_event() {
     let Some(recording) = record(&["syscalls:sys_enter_getppid"], (16, 2), false) else { return };
     let catalogue = Catalogue::open().expect("it was there a moment ago");
     let events = catalogue.events(catalogue.names()).events;
     let layout = recording.buffers.layout();
+    let contexts = match catalogue.btf() {
+        Some(btf) => Contexts::new(&context::ALL, Some(btf)).expect("it tells all"),
+        None => Contexts::default(),
+    };
     let (mut fields, mut left_out, mut taken) = (0, Vec::new(), 0);
     for event in events.iter().filter(|event| event.id.is_some()) {
-        let staged = Staged::new(event, 3000);
+        let mut staged = Staged::new(event, 3000);
+        staged.contexts = contexts.clone();
         let code = program(&staged, layout, (recording.buffers.map_fd(), None), (1000, 0))
             .expect("it fits");
         if let Err(error) = Loaded::new(&code) {

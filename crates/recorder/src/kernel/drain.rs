@@ -36,7 +36,8 @@ impl Kernel {
         realtime_offset_ns: i64,
     ) -> Result<Draining, RecordError> {
         let uuid = trace::random_uuid()?;
-        let mut trace = Trace::create_kernel(root, uuid, realtime_offset_ns)?;
+        let contexts = self.contexts.fields();
+        let mut trace = Trace::create_kernel(root, uuid, realtime_offset_ns, contexts)?;
         for (id, event) in (0..).zip(&self.events) {
             trace.metadata.declare(0, id, event);
         }

@@ -18,6 +18,7 @@ use trackway_kernel::catalogue::select::Selection;
 use trackway_kernel::catalogue::{Catalogue, EventName};
 use trackway_kernel::record::attach::{Attached, Loaded, Programs};
 use trackway_kernel::record::buffers::Buffers;
+use trackway_kernel::record::context::{Context, Contexts};
 use trackway_kernel::record::layout::{BUFFERS_BYTES_MAX, Layout};
 use trackway_kernel::record::program::{dispatcher, program};
 use trackway_kernel::record::scope::Scope;
@@ -40,6 +41,8 @@ pub struct KernelOptions {
     pub patterns: Vec<String>,
     /// Of everything that runs, not of the command and what it starts alone.
     pub system: bool,
+    /// What records say besides their fields, and `tid`.
+    pub contexts: Vec<Context>,
 }
 
 /// The kernel's events, being recorded into buffers.
@@ -50,6 +53,7 @@ pub(crate) struct Kernel {
     attached: Vec<Attachment>,
     calls: Option<Calls>,
     scope: Option<Scope>,
+    contexts: Contexts,
     events: Vec<EventDescription>,
     overwrite: bool,
 }
@@ -160,6 +164,8 @@ impl Kernel {
         }
         let _files = FilesLimit::raise();
         let catalogue = Catalogue::open()?;
+        let contexts = Contexts::new(&options.contexts, catalogue.btf());
+        let contexts = contexts.map_err(|error| failed("cannot record kernel events", error))?;
         let selection = Selection::new(&options.patterns)?;
         let events = catalogue.select(&selection)?.events;
         let cpus = cpus();
@@ -170,6 +176,7 @@ impl Kernel {
             attached: Vec::new(),
             calls: Calls::of(&catalogue),
             scope: None,
+            contexts,
             events: Vec::new(),
             overwrite,
         };
@@ -202,7 +209,8 @@ impl Kernel {
         let registers = self.calls.as_ref().map(|calls| calls.registers);
         let call = registers.and_then(|of| Staged::of_call(event, &of, PAYLOAD_BYTES_MAX));
         let is_call = call.is_some();
-        let staged = call.unwrap_or_else(|| Staged::new(event, PAYLOAD_BYTES_MAX));
+        let mut staged = call.unwrap_or_else(|| Staged::new(event, PAYLOAD_BYTES_MAX));
+        staged.contexts = self.contexts.clone();
         // Whose call it is was asked before it came there.
         let fds = if is_call { (fds.0, None) } else { fds };
         let code = program(&staged, self.buffers.layout(), fds, (id, number));
