@@ -50,6 +50,8 @@ struct BtfLoad {
     size: u32,
     log_size: u32,
     log_level: u32,
+    /// Would be padding, and padding may be anything: the kernel reads it.
+    log_true_size: u32,
 }
 
 #[repr(C)]
@@ -75,6 +77,8 @@ struct ProgLoad {
     line_info_count: u32,
     attach_btf_id: u32,
     attach_prog_fd: u32,
+    /// As [`BtfLoad::log_true_size`].
+    core_relo_count: u32,
 }
 
 #[repr(C)]
@@ -179,6 +183,8 @@ impl Loaded {
     }
 }
 
+const _: () = assert!(size_of::<BtfLoad>() == 32 && size_of::<ProgLoad>() == 120);
+
 fn fd(of: &OwnedFd) -> u32 {
     of.as_raw_fd().cast_unsigned()
 }
@@ -202,6 +208,7 @@ fn load_btf(types: &[u8]) -> io::Result<OwnedFd> {
         size: types.len() as u32,
         log_size: 0,
         log_level: 0,
+        log_true_size: 0,
     };
     // SAFETY: the types are as long as is said, and are only read; there is no log.
     unsafe { bpf(BTF_LOAD, &mut load) }.map(owned)
@@ -261,6 +268,7 @@ pub(crate) fn load_program(
         line_info_count: 0,
         attach_btf_id: kind.attach_btf_id,
         attach_prog_fd: 0,
+        core_relo_count: 0,
     };
     // SAFETY: instructions, licence and records are as long as is said, and are only read; the log,
     // if there is one, has room for as much as is said.
