@@ -26,10 +26,11 @@ pub(crate) fn run(arguments: &RecordArguments) -> anyhow::Result<ExitCode> {
     };
     let size_bytes = size_of(&arguments.buffer_size, "buffer size")?;
     let tracefile_size = size_of(&arguments.tracefile_size, "size of trace files")?;
+    let filters = filters_of(&arguments.filter, &arguments.filter_object)?;
     let options = RecordOptions {
         output: arguments.output.clone(),
         patterns: arguments.on.clone(),
-        filters: filters_of(&arguments.filter, &arguments.filter_object)?,
+        filters: filters.clone(),
         contexts: trackway_recorder::parse_contexts(&arguments.context)?,
         helpers: trackway_recorder::parse_preload(arguments.preload.as_deref().unwrap_or(""))?,
         buffers: BufferOptions {
@@ -46,6 +47,7 @@ pub(crate) fn run(arguments: &RecordArguments) -> anyhow::Result<ExitCode> {
         kernel: (!arguments.kernel.is_empty()).then(|| KernelOptions {
             patterns: arguments.kernel.clone(),
             system: arguments.system,
+            filters,
         }),
         channels: match &arguments.config {
             Some(file) => channels_in(file)?,

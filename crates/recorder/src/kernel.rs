@@ -16,15 +16,17 @@ use trackway_kernel::catalogue::error::CatalogueError;
 use trackway_kernel::catalogue::model::{Event, Phase, Source};
 use trackway_kernel::catalogue::select::Selection;
 use trackway_kernel::catalogue::{Catalogue, EventName};
-use trackway_kernel::record::attach::{Attached, Loaded, Programs};
+use trackway_kernel::record::attach::{Attached, CodeView, Loaded, Programs};
 use trackway_kernel::record::buffers::Buffers;
 use trackway_kernel::record::layout::{BUFFERS_BYTES_MAX, LEVELS, Layout};
-use trackway_kernel::record::program::{dispatcher, program};
+use trackway_kernel::record::program::{dispatcher, filtered};
 use trackway_kernel::record::scope::Scope;
 use trackway_kernel::record::staging::{Registers, Staged};
 use trackway_schema::EventDescription;
+use trackway_session::FilterSpec;
 use trackway_window::Way;
 
+use crate::kernel_filters::KernelFilters;
 use crate::region::{Drain, RegionWork, StreamNames};
 use crate::report::{Grouped, Notices};
 use crate::trace::{self, Trace};
@@ -46,6 +48,8 @@ pub struct KernelOptions {
     pub patterns: Vec<String>,
     /// Of everything that runs, not of the command and what it starts alone.
     pub system: bool,
+    /// What must be true of events: those about others are left alone.
+    pub filters: Vec<FilterSpec>,
 }
 
 /// The kernel's events, being recorded into buffers.
@@ -56,6 +60,7 @@ pub(crate) struct Kernel {
     attached: Vec<Attachment>,
     calls: Option<Calls>,
     scope: Option<Scope>,
+    filters: KernelFilters,
     events: Vec<EventDescription>,
     overwrite: bool,
 }
@@ -156,7 +161,7 @@ impl From<CatalogueError> for RecordError {
 }
 
 /// What to do about an error of bpf(2) or perf_event_open(2).
-fn unavailable(error: std::io::Error) -> RecordError {
+pub(crate) fn unavailable(error: std::io::Error) -> RecordError {
     let hint = match error.raw_os_error() {
         Some(libc::EPERM | libc::EACCES) => Some(
             "root may (sudo trackway record …); in a container, root needs CAP_BPF and CAP_PERFMON",
@@ -202,9 +207,12 @@ impl Kernel {
             attached: Vec::new(),
             calls: Calls::of(&catalogue),
             scope: None,
+            filters: KernelFilters::default(),
             events: Vec::new(),
             overwrite,
         };
+        let staged = |event: &Event| kernel.staged(event).0;
+        kernel.filters = KernelFilters::new(&options.filters, &events, staged, cpus)?;
         let mut remover = None;
         if !options.system {
             let scope = Scope::new().map_err(unavailable)?;
@@ -227,17 +235,27 @@ impl Kernel {
         Ok(kernel)
     }
 
+    /// How an event is recorded, and whether as a call, from its registers.
+    fn staged(&self, event: &Event) -> (Staged, bool) {
+        let registers = self.calls.as_ref().map(|calls| calls.registers);
+        match registers.and_then(|of| Staged::of_call(event, &of, PAYLOAD_BYTES_MAX)) {
+            Some(call) => (call, true),
+            None => (Staged::new(event, PAYLOAD_BYTES_MAX), false),
+        }
+    }
+
     /// Records an event, the next one.
     fn record(&mut self, number: usize, event: &Event) -> Result<(), RecordError> {
         let fds = (self.buffers.map_fd(), self.scope.as_ref().map(Scope::map_fd));
         let id = u16::try_from(number).map_err(|_| unknown(event))?;
-        let registers = self.calls.as_ref().map(|calls| calls.registers);
-        let call = registers.and_then(|of| Staged::of_call(event, &of, PAYLOAD_BYTES_MAX));
-        let is_call = call.is_some();
-        let staged = call.unwrap_or_else(|| Staged::new(event, PAYLOAD_BYTES_MAX));
+        let (staged, is_call) = self.staged(event);
+        let Some(filters) = self.filters.of(number) else {
+            self.events.push(staged.description);
+            return Ok(());
+        };
         // Whose call it is was asked before it came there.
         let fds = if is_call { (fds.0, None) } else { fds };
-        let code = program(&staged, self.buffers.layout(), fds, (id, number));
+        let code = filtered(&staged, self.buffers.layout(), fds, (id, number), filters);
         let code = code.map_err(|_| unknown(event))?;
         match (&mut self.calls, &event.source) {
             (Some(calls), Source::Syscall { number: Some(call), phase }) if is_call => {
@@ -254,9 +272,9 @@ impl Kernel {
     }
 
     /// Attaches a program to an event's tracepoint.
-    fn attach(
+    fn attach<'a>(
         &mut self,
-        code: &[u8],
+        code: impl Into<CodeView<'a>>,
         event: &Event,
         number: Option<usize>,
     ) -> Result<(), RecordError> {
@@ -281,6 +299,11 @@ impl Kernel {
             self.attached.push(Attachment { attached, event: None, missed_before: 0 });
         }
         Ok(())
+    }
+
+    /// What its events are asked.
+    pub(crate) const fn filters(&self) -> &KernelFilters {
+        &self.filters
     }
 
     /// Whether the calling thread, and what it starts from now on, is recorded.
@@ -350,7 +373,7 @@ impl Draining {
             Ok(written) => written.map_err(|error| failed("cannot write kernel events", error))?,
             Err(_) => return Err(failed("cannot write kernel events", "the thread has ended")),
         };
-        let Kernel { buffers, attached, scope, events, .. } = self.kernel;
+        let Kernel { buffers, attached, scope, filters, events, .. } = self.kernel;
         if attached.len() >= MANY {
             notices.say(format_args!(
                 "detaching from {} tracepoints of the kernel, which takes a moment for each",
@@ -365,15 +388,16 @@ impl Draining {
             damaged: works.iter().map(|work| work.damaged).sum(),
             // Of no event: what found all levels taken, and programs that serve several.
             lost: buffers.too_deep(),
-            is_missed_lost: scope.is_none(),
+            is_missed_lost: scope.is_none() && !filters.any(),
             had_no_room,
             ..KernelSummary::default()
         };
         for Attachment { attached, event, missed_before } in attached {
             let count = attached.detach().missed().unwrap_or(0).saturating_sub(missed_before);
             summary.missed += count;
-            // Where a command alone is recorded, most of these are not its.
-            if scope.is_none() {
+            // Where a command alone is recorded, most of these are not its; and of a filtered event
+            // nobody knows which were wanted.
+            if scope.is_none() && !event.is_some_and(|event| filters.has(event)) {
                 *event.and_then(|event| lost.get_mut(event)).unwrap_or(&mut summary.lost) += count;
             }
         }

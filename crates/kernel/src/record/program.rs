@@ -16,42 +16,46 @@ use trackway_abi::record::{
 use trackway_abi::region::{SUB_HEADER_BYTES, sub_header};
 use trackway_jit::insn::{alu, jump};
 
+use super::filter::{self, Filter};
 use super::layout::{DEPTH, LEVELS, Layout, STOPPED, TOO_DEEP};
 use super::scope;
 use super::staging::{Ground, Registers, Staged, Step, VARIABLE_BYTES_MAX};
 use crate::asm::{Asm, Label, Register};
+use crate::btf::Btf;
 use crate::catalogue::model::{Location, Phase};
 
 /// Helpers of the kernel's, by number (include/uapi/linux/bpf.h).
-mod helper {
-    pub(super) const MAP_LOOKUP_ELEM: i32 = 1;
+pub(super) mod helper {
+    pub(in crate::record) const MAP_LOOKUP_ELEM: i32 = 1;
     pub(super) const KTIME_GET_NS: i32 = 5;
-    pub(super) const GET_SMP_PROCESSOR_ID: i32 = 8;
+    pub(in crate::record) const GET_SMP_PROCESSOR_ID: i32 = 8;
     pub(super) const TAIL_CALL: i32 = 12;
-    pub(super) const GET_CURRENT_PID_TGID: i32 = 14;
-    pub(super) const PROBE_READ_KERNEL: i32 = 113;
-    pub(super) const PROBE_READ_USER_STR: i32 = 114;
-    pub(super) const PROBE_READ_KERNEL_STR: i32 = 115;
+    pub(in crate::record) const GET_CURRENT_PID_TGID: i32 = 14;
+    pub(in crate::record) const GET_CURRENT_UID_GID: i32 = 15;
+    pub(in crate::record) const GET_CURRENT_COMM: i32 = 16;
+    pub(in crate::record) const PROBE_READ_KERNEL: i32 = 113;
+    pub(in crate::record) const PROBE_READ_USER_STR: i32 = 114;
+    pub(in crate::record) const PROBE_READ_KERNEL_STR: i32 = 115;
 }
 
 /// What all programs answer: others on the same tracepoint, perf's own counters among them, see
 /// only what each program lets pass (kernel/trace/bpf_trace.c, trace_call_bpf()).
 pub(super) const PASS: i32 = 1;
 
-const CONTEXT: Register = 6;
+pub(super) const CONTEXT: Register = 6;
 const CPU: Register = 7;
-const AT: Register = 8;
+pub(super) const AT: Register = 8;
 const CONTROL: Register = 9;
 const STACK: Register = 10;
 
 /// Where things are on the stack.
-mod stack {
-    pub(super) const KEY: i16 = -4;
-    pub(super) const DEPTH: i16 = -16;
+pub(super) mod stack {
+    pub(in crate::record) const KEY: i16 = -4;
+    pub(in crate::record) const DEPTH: i16 = -16;
     pub(super) const MASK: i16 = -24;
     pub(super) const RING: i16 = -32;
     pub(super) const COMMIT: i16 = -40;
-    pub(super) const NOW: i16 = -48;
+    pub(in crate::record) const NOW: i16 = -48;
     pub(super) const EVENTS: i16 = -56;
     pub(super) const LAST: i16 = -64;
     pub(super) const HEAD: i16 = -72;
@@ -75,6 +79,14 @@ const UNROLLED_BYTES_MAX: u32 = 64;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct TooLarge;
 
+/// A program as bpf(2) takes it.
+#[derive(Debug)]
+pub struct Code {
+    pub(crate) bytes: Vec<u8>,
+    /// Of its functions, if it has others than the first.
+    pub(crate) types: Option<Btf>,
+}
+
 /// The bytes of a program that records the event with this id in its trace, and this number among
 /// those that losses are counted of, into the map; of the threads in a scope alone, if there is one
 /// ([`super::scope`]).
@@ -85,9 +97,24 @@ pub struct TooLarge;
 pub fn program(
     staged: &Staged,
     layout: &Layout,
+    fds: (i32, Option<i32>),
+    which: (u16, usize),
+) -> Result<Vec<u8>, TooLarge> {
+    filtered(staged, layout, fds, which, &[]).map(|code| code.bytes)
+}
+
+/// The same, of what these filters let pass.
+///
+/// # Errors
+///
+/// As [`program`].
+pub fn filtered(
+    staged: &Staged,
+    layout: &Layout,
     (map_fd, scope_fd): (i32, Option<i32>),
     (id, number): (u16, usize),
-) -> Result<Vec<u8>, TooLarge> {
+    filters: &[Filter],
+) -> Result<Code, TooLarge> {
     // As in `ring`: the head never comes to a sub-buffer's end.
     let needed = (EXTENDED_BYTES + TAILROOM_BYTES + CONTEXT_BYTES) as u32 + staged.bytes_max();
     let most = layout.geometry(0).record_bytes_max() as u32;
@@ -113,6 +140,7 @@ pub fn program(
         write: maker.asm.label(),
         switch: maker.asm.label(),
     };
+    let asked = filter::ask(&mut maker.asm, filters, labels.out);
     maker.plan(&labels);
     maker.open(&labels);
     maker.asm.place(labels.write);
@@ -127,7 +155,7 @@ pub fn program(
     maker.asm.place(labels.full);
     maker.count_lost(number);
     maker.asm.goto(labels.out);
-    maker.asm.bytes().ok_or(TooLarge)
+    filter::finish(maker.asm, filters, &asked).ok_or(TooLarge)
 }
 
 /// The bytes of the program on the raw tracepoint of system calls, before or behind each: it goes
