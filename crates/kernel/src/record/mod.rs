@@ -15,6 +15,7 @@
 pub mod attach;
 pub mod buffers;
 pub mod context;
+pub mod filter;
 pub mod layout;
 pub mod program;
 pub mod scope;

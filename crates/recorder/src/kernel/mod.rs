@@ -16,15 +16,17 @@ use trackway_kernel::catalogue::error::CatalogueError;
 use trackway_kernel::catalogue::model::{Event, Phase, Source};
 use trackway_kernel::catalogue::select::Selection;
 use trackway_kernel::catalogue::{Catalogue, EventName};
-use trackway_kernel::record::attach::{Attached, Loaded, Programs};
+use trackway_kernel::record::attach::{Attached, CodeView, Loaded, Programs};
 use trackway_kernel::record::buffers::Buffers;
 use trackway_kernel::record::context::{Context, Contexts};
 use trackway_kernel::record::layout::{BUFFERS_BYTES_MAX, Layout};
-use trackway_kernel::record::program::{dispatcher, program};
+use trackway_kernel::record::program::{dispatcher, filtered};
 use trackway_kernel::record::scope::Scope;
 use trackway_kernel::record::staging::{Registers, Staged};
 use trackway_schema::EventDescription;
+use trackway_session::FilterSpec;
 
+use crate::kernel_filters::KernelFilters;
 use crate::{RecordError, cpus};
 
 /// Size of a sub-buffer, as a power of two, in bytes.
@@ -43,6 +45,8 @@ pub struct KernelOptions {
     pub system: bool,
     /// What records say besides their fields, and `tid`.
     pub contexts: Vec<Context>,
+    /// What must be true of events: those about others are left alone.
+    pub filters: Vec<FilterSpec>,
 }
 
 /// The kernel's events, being recorded into buffers.
@@ -54,6 +58,7 @@ pub(crate) struct Kernel {
     calls: Option<Calls>,
     scope: Option<Scope>,
     contexts: Contexts,
+    filters: KernelFilters,
     events: Vec<EventDescription>,
     overwrite: bool,
 }
@@ -128,7 +133,7 @@ impl From<CatalogueError> for RecordError {
 }
 
 /// What to do about an error of bpf(2) or perf_event_open(2).
-fn unavailable(error: std::io::Error) -> RecordError {
+pub(crate) fn unavailable(error: std::io::Error) -> RecordError {
     let hint = match error.raw_os_error() {
         Some(libc::EPERM | libc::EACCES) => Some(
             "root may (sudo trackway record …); in a container, root needs CAP_BPF and CAP_PERFMON",
@@ -177,9 +182,12 @@ impl Kernel {
             calls: Calls::of(&catalogue),
             scope: None,
             contexts,
+            filters: KernelFilters::default(),
             events: Vec::new(),
             overwrite,
         };
+        let staged = |event: &Event| kernel.staged(event).0;
+        kernel.filters = KernelFilters::new(&options.filters, &events, staged, cpus)?;
         let mut remover = None;
         if !options.system {
             let scope = Scope::new().map_err(unavailable)?;
@@ -202,18 +210,28 @@ impl Kernel {
         Ok(kernel)
     }
 
-    /// Records an event, the next one.
-    fn record(&mut self, number: usize, event: &Event) -> Result<(), RecordError> {
-        let fds = (self.buffers.map_fd(), self.scope.as_ref().map(Scope::map_fd));
-        let id = u16::try_from(number).map_err(|_| unknown(event))?;
+    /// How an event is recorded, and whether as a call, from its registers.
+    fn staged(&self, event: &Event) -> (Staged, bool) {
         let registers = self.calls.as_ref().map(|calls| calls.registers);
         let call = registers.and_then(|of| Staged::of_call(event, &of, PAYLOAD_BYTES_MAX));
         let is_call = call.is_some();
         let mut staged = call.unwrap_or_else(|| Staged::new(event, PAYLOAD_BYTES_MAX));
         staged.contexts = self.contexts.clone();
+        (staged, is_call)
+    }
+
+    /// Records an event, the next one.
+    fn record(&mut self, number: usize, event: &Event) -> Result<(), RecordError> {
+        let fds = (self.buffers.map_fd(), self.scope.as_ref().map(Scope::map_fd));
+        let id = u16::try_from(number).map_err(|_| unknown(event))?;
+        let (staged, is_call) = self.staged(event);
+        let Some(filters) = self.filters.of(number) else {
+            self.events.push(staged.description);
+            return Ok(());
+        };
         // Whose call it is was asked before it came there.
         let fds = if is_call { (fds.0, None) } else { fds };
-        let code = program(&staged, self.buffers.layout(), fds, (id, number));
+        let code = filtered(&staged, self.buffers.layout(), fds, (id, number), filters);
         let code = code.map_err(|_| unknown(event))?;
         match (&mut self.calls, &event.source) {
             (Some(calls), Source::Syscall { number: Some(call), phase }) if is_call => {
@@ -230,9 +248,9 @@ impl Kernel {
     }
 
     /// Attaches a program to an event's tracepoint.
-    fn attach(
+    fn attach<'a>(
         &mut self,
-        code: &[u8],
+        code: impl Into<CodeView<'a>>,
         event: &Event,
         number: Option<usize>,
     ) -> Result<(), RecordError> {
@@ -257,6 +275,11 @@ impl Kernel {
             self.attached.push(Attachment { attached, event: None, missed_before: 0 });
         }
         Ok(())
+    }
+
+    /// What its events are asked.
+    pub(crate) const fn filters(&self) -> &KernelFilters {
+        &self.filters
     }
 
     /// Whether the calling thread, and what it starts from now on, is recorded.
