@@ -28,16 +28,16 @@ use trackway_window::Way;
 use crate::region::{Drain, RegionWork, StreamNames};
 use crate::report::{Grouped, Notices};
 use crate::trace::{self, Trace};
-use crate::{RecordError, cpus};
+use crate::{KernelVia, RecordError, cpus};
 
 /// Size of a sub-buffer, as a power of two, in bytes.
 const SUB_SHIFT: u32 = 16;
 /// Most bytes of a CPU's buffers, unless it is asked for others.
-const CPU_BYTES: u64 = 8 << 20;
+pub(crate) const CPU_BYTES: u64 = 8 << 20;
 /// Most bytes of an event's fields.
-const PAYLOAD_BYTES_MAX: u32 = 3500;
+pub(crate) const PAYLOAD_BYTES_MAX: u32 = 3500;
 /// How often buffers are looked at.
-const PERIOD: Duration = Duration::from_millis(20);
+pub(crate) const PERIOD: Duration = Duration::from_millis(20);
 
 /// Which of the kernel's events are recorded, and of whom.
 #[derive(Debug, Clone, Default)]
@@ -46,6 +46,8 @@ pub struct KernelOptions {
     pub patterns: Vec<String>,
     /// Of everything that runs, not of the command and what it starts alone.
     pub system: bool,
+    /// By which way; `None`: by BPF where the kernel lets us, else by tracefs.
+    pub via: Option<KernelVia>,
 }
 
 /// The kernel's events, being recorded into buffers.
@@ -144,7 +146,7 @@ pub(crate) struct Draining {
     thread: JoinHandle<std::io::Result<Vec<RegionWork>>>,
 }
 
-fn failed(what: &str, error: impl std::fmt::Display) -> RecordError {
+pub(crate) fn failed(what: &str, error: impl std::fmt::Display) -> RecordError {
     RecordError::Kernel(format!("{what}: {error}"), None)
 }
 
@@ -298,7 +300,7 @@ impl Kernel {
         realtime_offset_ns: i64,
     ) -> Result<Draining, RecordError> {
         let uuid = trace::random_uuid()?;
-        let mut trace = Trace::create_kernel(root, uuid, realtime_offset_ns)?;
+        let mut trace = Trace::create_kernel(root, uuid, realtime_offset_ns, Vec::new())?;
         for (id, event) in (0..).zip(&self.events) {
             trace.metadata.declare(0, id, event);
         }
@@ -460,7 +462,7 @@ impl Drainer {
 }
 
 /// Whether this process is in the first pid namespace, whose numbers the kernel's programs see.
-fn is_first_namespace() -> bool {
+pub(crate) fn is_first_namespace() -> bool {
     /// PROC_PID_INIT_INO (include/linux/proc_ns.h).
     const FIRST: u64 = 0xeffffffc;
     trackway_sys::process::pid_namespace() == FIRST

@@ -172,14 +172,15 @@ impl Trace {
     }
 
     /// Makes the folder of the kernel's events in a new trace at `root`. Its clock is the kernel's
-    /// own: there is nothing to calibrate.
+    /// own: there is nothing to calibrate. Remarks are lines of its `env`.
     pub(crate) fn create_kernel(
         root: &Path,
         uuid: [u8; 16],
         realtime_offset_ns: i64,
+        remarks: Vec<(&'static str, String)>,
     ) -> Result<Self, RecordError> {
         let channel = root.join(KERNEL);
-        let domain = Domain::Kernel(read_line("/proc/sys/kernel/osrelease"));
+        let domain = Domain::Kernel { release: read_line("/proc/sys/kernel/osrelease"), remarks };
         let contexts = Contexts { tid: true, ..Contexts::default() };
         let description = describe(root, uuid, domain, realtime_offset_ns, contexts);
         let (place, metadata) = make_channel(&channel, &description)?;

@@ -15,6 +15,7 @@
 pub mod attach;
 pub mod buffers;
 pub mod layout;
+pub mod probe;
 pub mod program;
 pub mod scope;
 pub mod staging;
