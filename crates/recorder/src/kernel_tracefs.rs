@@ -86,7 +86,6 @@ impl ByTracefs {
         options: &KernelOptions,
         size_bytes: u64,
         overwrite: bool,
-        notices: &Notices,
     ) -> Result<Self, RecordError> {
         if !options.system && !kernel::is_first_namespace() {
             let why = "in a pid namespace, what the command does cannot be told from the rest";
@@ -107,10 +106,31 @@ impl ByTracefs {
         for event in events.iter().filter(|event| event.id.is_some()) {
             instance.enable(event)?;
         }
-        say_what_is_missing(&converter, notices);
         let trouble = OnceLock::new();
         let shared = Arc::new(Shared { instance, cpu_bytes, overwrite, is_scoped, trouble });
         Ok(Self { shared, converter })
+    }
+
+    /// Says what of the events will not be in the trace.
+    pub(crate) fn say_what_is_missing(&self, notices: &Notices) {
+        let Converter { left_out, empty, .. } = &self.converter;
+        if let [first, ..] = &left_out[..] {
+            let count = Grouped(left_out.len() as u64);
+            notices.say(format_args!(
+                "tracefs does not have {count} of the kernel's events, such as {first}"
+            ));
+        }
+        match &empty[..] {
+            [] => {}
+            [(event, field)] => notices.say(format_args!(
+                "tracefs does not give what programs point to: {field} of {event} is empty"
+            )),
+            [(event, field), ..] => notices.say(format_args!(
+                "tracefs does not give what programs point to: {} fields are empty, such as \
+                 {field} of {event}",
+                Grouped(empty.len() as u64)
+            )),
+        }
     }
 
     /// Writes what is recorded to the trace at `root`, on the clock whose offset from the time of
@@ -154,25 +174,6 @@ impl ByTracefs {
             shared.instance.record(true).map_err(error)?;
         }
         Ok(Draining { shared, stop, thread })
-    }
-}
-
-/// Says what of the events will not be in the trace.
-fn say_what_is_missing(converter: &Converter, notices: &Notices) {
-    if let [first, ..] = &converter.left_out[..] {
-        let count = converter.left_out.len() as u64;
-        notices.say(format_args!(
-            "tracefs does not have {} of the kernel's events, such as {first}",
-            Grouped(count)
-        ));
-    }
-    if let [(event, field), ..] = &converter.empty[..] {
-        let count = converter.empty.len() as u64;
-        notices.say(format_args!(
-            "tracefs does not give what programs point to: {} fields are empty, such as {field} \
-             of {event}",
-            Grouped(count)
-        ));
     }
 }
 

@@ -67,12 +67,12 @@ impl Kernel {
     ) -> Result<Self, RecordError> {
         let by_bpf = || kernel::Kernel::prepare(options, size_bytes, overwrite).map(Self::Bpf);
         let by_tracefs = || {
-            let made = ByTracefs::prepare(options, size_bytes, overwrite, notices)?;
-            Ok(Self::Tracefs(Box::new(made)))
+            let made = ByTracefs::prepare(options, size_bytes, overwrite);
+            made.map(|made| Self::Tracefs(Box::new(made)))
         };
-        match (options.via, probe::check()) {
-            (Some(KernelVia::Bpf), _) | (None, Ok(())) => by_bpf(),
-            (Some(KernelVia::Tracefs), _) => by_tracefs(),
+        let made = match (options.via, probe::check()) {
+            (Some(KernelVia::Bpf), _) | (None, Ok(())) => by_bpf()?,
+            (Some(KernelVia::Tracefs), _) => by_tracefs()?,
             (None, Err(refusal)) => {
                 let made = by_tracefs()?;
                 notices.say(format_args!(
@@ -81,9 +81,13 @@ impl Kernel {
                 if refusal.is_of_rights() {
                     notices.hint(format_args!("trackway doctor says what is missing"));
                 }
-                Ok(made)
+                made
             }
+        };
+        if let Self::Tracefs(made) = &made {
+            made.say_what_is_missing(notices);
         }
+        Ok(made)
     }
 
     /// Writes what is recorded to the trace at `root`.
