@@ -116,6 +116,11 @@ pub(crate) struct RecordArguments {
     /// Record the kernel's events of everything that runs
     #[arg(long, requires = "kernel")]
     pub(crate) system: bool,
+    /// How the kernel's events are recorded: by programs of our own, or by the kernel's tracefs,
+    /// which does not give what programs point to, file names first of all [default: bpf where the
+    /// kernel allows it, else tracefs]
+    #[arg(long, value_enum, value_name = "WAY", requires = "kernel")]
+    pub(crate) kernel_via: Option<KernelWay>,
     /// What every record says besides its fields: vpid, vtid, procname, '$app.PROVIDER:NAME' of the
     /// program's own contexts (docs/guides/contexts.md), or none. Of the kernel's events, which all
     /// have tid: vpid, vtid and procname, too, and pid, ppid, prio, nice, uid, euid, suid, gid,
@@ -161,6 +166,15 @@ pub(crate) struct RecordArguments {
     /// The command and its arguments
     #[arg(required = true, trailing_var_arg = true, value_name = "CMD")]
     pub(crate) command: Vec<OsString>,
+}
+
+/// Values of `--kernel-via`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+pub(crate) enum KernelWay {
+    /// Programs that the kernel runs (BPF), into buffers of ours
+    Bpf,
+    /// A private instance of tracefs, converted
+    Tracefs,
 }
 
 /// Values of `--reserve`.

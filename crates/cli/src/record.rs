@@ -5,11 +5,11 @@ use std::process::ExitCode;
 
 use anyhow::Context as _;
 use trackway_recorder::{
-    BufferOptions, ChannelSpec, CommandEnd, FilterSpec, KernelOptions, Notices, RecordOptions,
-    Recovered, Reserve, Tracefiles,
+    BufferOptions, ChannelSpec, CommandEnd, FilterSpec, KernelOptions, KernelVia, Notices,
+    RecordOptions, Recovered, Reserve, Tracefiles,
 };
 
-use crate::arguments::{RecordArguments, RecoverArguments, ReserveBy};
+use crate::arguments::{KernelWay, RecordArguments, RecoverArguments, ReserveBy};
 use crate::filter::object;
 
 /// Exit status of `record` when it failed before the command started, as env(1) has it.
@@ -51,6 +51,10 @@ pub(crate) fn run(arguments: &RecordArguments) -> anyhow::Result<ExitCode> {
             system: arguments.system,
             contexts: contexts.kernel,
             filters,
+            via: arguments.kernel_via.map(|way| match way {
+                KernelWay::Bpf => KernelVia::Bpf,
+                KernelWay::Tracefs => KernelVia::Tracefs,
+            }),
         }),
         channels: match &arguments.config {
             Some(file) => channels_in(file)?,

@@ -29,7 +29,8 @@ use crate::control::{Identity, RunFolder};
 use crate::descendants::{self, Descendants};
 use crate::desk::{self, Desk, Making};
 use crate::error::io_error;
-use crate::kernel::{Draining, Kernel, KernelOptions};
+use crate::kernel::KernelOptions;
+use crate::kernel_ways::{Draining, Kernel};
 use crate::parts::Parts;
 use crate::pause::Pause;
 use crate::recover::recover_in_passing;
@@ -134,13 +135,15 @@ pub enum CommandEnd {
 pub fn record(options: &RecordOptions, notices: &Notices) -> Result<CommandEnd, RecordError> {
     // While we are still root.
     let buffers = &options.buffers;
-    let prepare =
-        |kernel| Kernel::prepare(kernel, buffers.size_bytes.unwrap_or(0), buffers.overwrite);
+    let prepare = |kernel| {
+        let size_bytes = buffers.size_bytes.unwrap_or(0);
+        Kernel::prepare(kernel, size_bytes, buffers.overwrite, notices)
+    };
     let mut kernel = options.kernel.as_ref().map(prepare).transpose()?;
     become_invoking_user(notices)?;
     let ignores_size_limit = signal::ignore_size_limit();
     let (mut specs, making) = (options.specs()?, options.making());
-    if let Some(filters) = kernel.as_ref().map(Kernel::filters) {
+    if let Some(filters) = kernel.as_ref().and_then(Kernel::filters) {
         filters.say(notices);
         specs.iter_mut().for_each(|spec| spec.filters.retain(|one| !filters.has_own(one)));
     }

@@ -172,15 +172,17 @@ impl Trace {
     }
 
     /// Makes the folder of the kernel's events, which have these contexts, in a new trace at
-    /// `root`. Its clock is the kernel's own: there is nothing to calibrate.
+    /// `root`. Its clock is the kernel's own: there is nothing to calibrate. Remarks are lines of
+    /// its `env`.
     pub(crate) fn create_kernel(
         root: &Path,
         uuid: [u8; 16],
         realtime_offset_ns: i64,
         contexts: Vec<trackway_schema::Field>,
+        remarks: Vec<(&'static str, String)>,
     ) -> Result<Self, RecordError> {
         let channel = root.join(KERNEL);
-        let domain = Domain::Kernel(read_line("/proc/sys/kernel/osrelease"));
+        let domain = Domain::Kernel { release: read_line("/proc/sys/kernel/osrelease"), remarks };
         let contexts = Contexts { kernel: contexts, ..Contexts::default() };
         let description = describe(root, uuid, domain, realtime_offset_ns, contexts);
         let (place, metadata) = make_channel(&channel, &description)?;

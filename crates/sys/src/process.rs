@@ -1,7 +1,9 @@
 //! Processes: who am I, who is alive, how others ended.
 
+mod afterwards;
 mod exit;
 
+pub use afterwards::Afterwards;
 pub use exit::{ExitStatus, can_tell_exits, exit_of};
 
 use core::ffi::CStr;

@@ -29,8 +29,13 @@ pub struct Contexts {
 pub enum Domain {
     /// Those of a user's programs.
     User(u32),
-    /// The kernel's, of this release.
-    Kernel(String),
+    /// The kernel's.
+    Kernel {
+        /// Its release.
+        release: String,
+        /// What else `env` says of the recording: names, which are identifiers, and texts.
+        remarks: Vec<(&'static str, String)>,
+    },
 }
 
 /// Codes of what an application's context is in a record.
@@ -198,7 +203,7 @@ fn push_environment(text: &mut String, trace: &TraceDescription) {
 	architecture_bit_width = 64;
 "
         ),
-        Domain::Kernel(release) => write!(
+        Domain::Kernel { release, .. } => write!(
             text,
             "	domain = \"kernel\";
 	sysname = \"Linux\";
@@ -212,6 +217,11 @@ fn push_environment(text: &mut String, trace: &TraceDescription) {
             Quoted(release)
         ),
     };
+    if let Domain::Kernel { remarks, .. } = &trace.domain {
+        for (name, remark) in remarks {
+            let _ = writeln!(text, "\t{name} = {};", Quoted(remark));
+        }
+    }
     let _ = write!(
         text,
         "	trace_name = {};

@@ -209,7 +209,7 @@ impl Loaded {
     /// If there is no perf_event_open(2) for us, or no such tracepoint.
     pub fn attach(self, tracepoint: u16) -> io::Result<Attached> {
         let Self(program) = self;
-        let event = open_event(tracepoint)?;
+        let event = open(tracepoint.into())?;
         control(&event, PERF_EVENT_IOC_SET_BPF, program.as_raw_fd())?;
         Ok(Attached { program, event })
     }
@@ -273,13 +273,27 @@ fn is_refusal(error: &io::Error) -> bool {
     !error.raw_os_error().is_some_and(|code| others.contains(&code))
 }
 
+/// Whether we may open tracepoints, with what they say of the kernel.
+///
+/// # Errors
+///
+/// If we may not.
+pub fn may_open_events() -> io::Result<()> {
+    /// Of no tracepoint: rights are looked at before the number is.
+    const NOBODY: u64 = u32::MAX as u64;
+    match open(NOBODY) {
+        Err(error) if error.raw_os_error() == Some(libc::EINVAL) => Ok(()),
+        result => result.map(drop),
+    }
+}
+
 /// Opens a tracepoint. Of one CPU, as perf_event_open(2) wants it; a program on it runs on all, and
 /// whether the event itself is enabled does not matter: it counts nothing.
-fn open_event(tracepoint: u16) -> io::Result<OwnedFd> {
+fn open(tracepoint: u64) -> io::Result<OwnedFd> {
     let attribute = PerfEvent {
         kind: PERF_TYPE_TRACEPOINT,
         size: size_of::<PerfEvent>() as u32,
-        config: tracepoint.into(),
+        config: tracepoint,
         flags: PERF_ATTR_DISABLED,
         ..PerfEvent::default()
     };

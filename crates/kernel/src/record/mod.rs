@@ -17,6 +17,7 @@ pub mod buffers;
 pub mod context;
 pub mod filter;
 pub mod layout;
+pub mod probe;
 pub mod program;
 pub mod scope;
 pub mod staging;

@@ -18,7 +18,7 @@ use crate::report::Notices;
 use crate::trace::{self, Trace};
 
 /// How often buffers are looked at.
-const PERIOD: Duration = Duration::from_millis(20);
+pub(crate) const PERIOD: Duration = Duration::from_millis(20);
 
 /// Buffers that a thread drains.
 pub(crate) struct Draining {
@@ -37,7 +37,7 @@ impl Kernel {
     ) -> Result<Draining, RecordError> {
         let uuid = trace::random_uuid()?;
         let contexts = self.contexts.fields();
-        let mut trace = Trace::create_kernel(root, uuid, realtime_offset_ns, contexts)?;
+        let mut trace = Trace::create_kernel(root, uuid, realtime_offset_ns, contexts, Vec::new())?;
         for (id, event) in (0..).zip(&self.events) {
             trace.metadata.declare(0, id, event);
         }

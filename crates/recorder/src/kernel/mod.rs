@@ -8,7 +8,8 @@
 mod drain;
 mod summary;
 
-pub(crate) use drain::Draining;
+pub(crate) use drain::{Draining, PERIOD};
+pub(crate) use summary::KernelSummary;
 
 use trackway_kernel::bpf::LoadError;
 use trackway_kernel::catalogue::btf::Class;
@@ -27,14 +28,14 @@ use trackway_schema::EventDescription;
 use trackway_session::FilterSpec;
 
 use crate::kernel_filters::KernelFilters;
-use crate::{RecordError, cpus};
+use crate::{KernelVia, RecordError, cpus};
 
 /// Size of a sub-buffer, as a power of two, in bytes.
 const SUB_SHIFT: u32 = 16;
 /// Most bytes of a CPU's buffers, unless it is asked for others.
-const CPU_BYTES: u64 = 8 << 20;
+pub(crate) const CPU_BYTES: u64 = 8 << 20;
 /// Most bytes of an event's fields.
-const PAYLOAD_BYTES_MAX: u32 = 3500;
+pub(crate) const PAYLOAD_BYTES_MAX: u32 = 3500;
 
 /// Which of the kernel's events are recorded, and of whom.
 #[derive(Debug, Clone, Default)]
@@ -47,6 +48,8 @@ pub struct KernelOptions {
     pub contexts: Vec<Context>,
     /// What must be true of events: those about others are left alone.
     pub filters: Vec<FilterSpec>,
+    /// By which way; `None`: by BPF where the kernel lets us, else by tracefs.
+    pub via: Option<KernelVia>,
 }
 
 /// The kernel's events, being recorded into buffers.
@@ -121,7 +124,7 @@ impl Calls {
     }
 }
 
-fn failed(what: &str, error: impl std::fmt::Display) -> RecordError {
+pub(crate) fn failed(what: &str, error: impl std::fmt::Display) -> RecordError {
     RecordError::Kernel(format!("{what}: {error}"), None)
 }
 
@@ -291,7 +294,7 @@ impl Kernel {
 }
 
 /// Whether this process is in the first pid namespace, whose numbers the kernel's programs see.
-fn is_first_namespace() -> bool {
+pub(crate) fn is_first_namespace() -> bool {
     /// PROC_PID_INIT_INO (include/linux/proc_ns.h).
     const FIRST: u64 = 0xeffffffc;
     trackway_sys::process::pid_namespace() == FIRST
