@@ -62,7 +62,8 @@ pub(super) mod stack {
     pub(crate) const HEAD: i16 = -72;
     pub(crate) const BEGIN: i16 = -80;
     pub(crate) const TASK: i16 = -88;
-    pub(crate) const KEY_WIDE: i16 = -96;
+    pub(crate) const POINTER: i16 = -96;
+    pub(crate) const KEY_WIDE: i16 = -104;
 }
 
 /// Where things are in control lines (`trackway_abi::region`).
