@@ -285,6 +285,10 @@ pub(crate) struct PrintArguments {
     /// has made it
     #[arg(long, value_name = "[PATTERN: ]FILE", conflicts_with_all = ["stats", "details"])]
     pub(crate) filter_object: Vec<PathBuf>,
+    /// Show what values stand for, where the trace says so: system calls as in C, flags and errors
+    /// by name, modes in octal; in JSON names are beside their values (docs/guides/kernel.md)
+    #[arg(long, conflicts_with_all = ["stats", "details", "count"])]
+    pub(crate) symbolic: bool,
     /// Show dates
     #[arg(long)]
     pub(crate) clock_date: bool,

@@ -10,6 +10,7 @@ use std::sync::mpsc::{self, RecvTimeoutError, Sender};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
+use trackway_ctf::write::Meaning;
 use trackway_kernel::bpf::LoadError;
 use trackway_kernel::catalogue::btf::Class;
 use trackway_kernel::catalogue::error::CatalogueError;
@@ -28,7 +29,7 @@ use trackway_window::Way;
 use crate::region::{Drain, RegionWork, StreamNames};
 use crate::report::{Grouped, Notices};
 use crate::trace::{self, Trace};
-use crate::{RecordError, cpus};
+use crate::{RecordError, cpus, kernel_meanings};
 
 /// Size of a sub-buffer, as a power of two, in bytes.
 const SUB_SHIFT: u32 = 16;
@@ -57,6 +58,8 @@ pub(crate) struct Kernel {
     calls: Option<Calls>,
     scope: Option<Scope>,
     events: Vec<EventDescription>,
+    /// What fields of each of them stand for.
+    meanings: Vec<Vec<Option<Meaning>>>,
     overwrite: bool,
 }
 
@@ -203,6 +206,7 @@ impl Kernel {
             calls: Calls::of(&catalogue),
             scope: None,
             events: Vec::new(),
+            meanings: Vec::new(),
             overwrite,
         };
         let mut remover = None;
@@ -249,6 +253,7 @@ impl Kernel {
             }
             _ => self.attach(&code, event, Some(number))?,
         }
+        self.meanings.push(kernel_meanings::of(&staged));
         self.events.push(staged.description);
         Ok(())
     }
@@ -299,8 +304,8 @@ impl Kernel {
     ) -> Result<Draining, RecordError> {
         let uuid = trace::random_uuid()?;
         let mut trace = Trace::create_kernel(root, uuid, realtime_offset_ns)?;
-        for (id, event) in (0..).zip(&self.events) {
-            trace.metadata.declare(0, id, event);
+        for (id, (event, meanings)) in (0..).zip(self.events.iter().zip(&self.meanings)) {
+            trace.metadata.declare_meaning(0, id, event, meanings);
         }
         let path = || root.join(trace::KERNEL).join("metadata");
         trace.metadata.write().map_err(|error| RecordError::Io("write", path(), error))?;

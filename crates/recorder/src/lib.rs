@@ -27,6 +27,7 @@ mod filters;
 mod give_back;
 mod home;
 mod kernel;
+mod kernel_meanings;
 mod live;
 mod lockless;
 mod meant;

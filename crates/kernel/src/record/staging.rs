@@ -28,6 +28,8 @@ pub struct Staged {
     pub ground: Ground,
     /// As traces describe it: by LTTng's name, which has no provider.
     pub description: EventDescription,
+    /// What the fields of the description stand for, in their order.
+    pub meanings: Vec<Meaning>,
     /// What a program does for each field, in order.
     pub steps: Vec<Step>,
     /// Names of fields that are not recorded.
@@ -108,6 +110,7 @@ impl Staged {
                 level: LEVEL,
                 fields: Vec::new(),
             },
+            meanings: Vec::new(),
             steps: Vec::new(),
             left_out: Vec::new(),
         };
@@ -123,6 +126,7 @@ impl Staged {
             bytes += step.bytes_max();
             let name = field.lttng_name(event).to_owned();
             staged.description.fields.push(trackway_schema::Field { name, kind });
+            staged.meanings.push(field.meaning.clone());
             staged.steps.push(step);
         }
         staged
