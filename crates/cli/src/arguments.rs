@@ -121,6 +121,13 @@ pub(crate) struct RecordArguments {
     /// kernel allows it, else tracefs]
     #[arg(long, value_enum, value_name = "WAY", requires = "kernel")]
     pub(crate) kernel_via: Option<KernelWay>,
+    /// Record the kernel's events of the processes in this control group (of version 2) and those
+    /// below it, instead of those of the command: a folder, or as /proc/PID/cgroup has it
+    #[arg(long, value_name = "PATH", requires = "kernel", conflicts_with = "system")]
+    pub(crate) cgroup: Vec<PathBuf>,
+    /// Record the kernel's events of these CPUs alone, such as 0,2-3, of whomever they are recorded
+    #[arg(long, value_name = "LIST", requires = "kernel")]
+    pub(crate) cpu: Option<String>,
     /// What every record says besides its fields: vpid, vtid, procname, '$app.PROVIDER:NAME' of the
     /// program's own contexts (docs/guides/contexts.md), or none. Of the kernel's events, which all
     /// have tid: vpid, vtid and procname, too, and pid, ppid, prio, nice, uid, euid, suid, gid,
@@ -302,6 +309,10 @@ pub(crate) struct PrintArguments {
     /// has made it
     #[arg(long, value_name = "[PATTERN: ]FILE", conflicts_with_all = ["stats", "details"])]
     pub(crate) filter_object: Vec<PathBuf>,
+    /// Show what values stand for, where the trace says so: system calls as in C, flags and errors
+    /// by name, modes in octal; in JSON names are beside their values (docs/guides/kernel.md)
+    #[arg(long, conflicts_with_all = ["stats", "details", "count"])]
+    pub(crate) symbolic: bool,
     /// Show dates
     #[arg(long)]
     pub(crate) clock_date: bool,

@@ -55,6 +55,8 @@ pub(crate) fn run(arguments: &RecordArguments) -> anyhow::Result<ExitCode> {
                 KernelWay::Bpf => KernelVia::Bpf,
                 KernelWay::Tracefs => KernelVia::Tracefs,
             }),
+            cgroups: arguments.cgroup.clone(),
+            cpus: arguments.cpu.clone(),
         }),
         channels: match &arguments.config {
             Some(file) => channels_in(file)?,

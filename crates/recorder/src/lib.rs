@@ -29,6 +29,7 @@ mod give_back;
 mod home;
 mod kernel;
 mod kernel_filters;
+mod kernel_meanings;
 mod kernel_tracefs;
 mod kernel_ways;
 mod live;

@@ -4,6 +4,7 @@
 use trackway_schema::{ARRAY_LENGTH_MAX, EventDescription, FIELDS_MAX, FieldKind, Label, Scalar};
 
 use super::context::Contexts;
+use super::scope;
 use crate::catalogue::btf::{Btf, Class};
 use crate::catalogue::model::Symbols;
 use crate::catalogue::model::{Behind, Event, Field, Kind, Location, Meaning, Phase, Source};
@@ -31,8 +32,12 @@ pub struct Staged {
     pub contexts: Contexts,
     /// As traces describe it: by LTTng's name, which has no provider.
     pub description: EventDescription,
+    /// What the fields of the description stand for, in their order.
+    pub meanings: Vec<Meaning>,
     /// What a program does for each field, in order.
     pub steps: Vec<Step>,
+    /// Where its record has numbers of threads that it is about.
+    pub threads: Vec<u32>,
     /// Names of fields that are not recorded.
     pub left_out: Vec<String>,
 }
@@ -87,7 +92,8 @@ impl Staged {
     pub fn new(event: &Event, payload_max: u32) -> Self {
         let is_entry = matches!(event.source, Source::Syscall { phase: Phase::Enter, .. });
         let of = |field: &Field| step_of(field, is_entry);
-        Self::make(event, Ground::Tracepoint, payload_max, of)
+        let staged = Self::make(event, Ground::Tracepoint, payload_max, of);
+        Self { threads: scope::threads_of(event), ..staged }
     }
 
     /// The same of a system call, from its registers; `None` if it is none, or has no number.
@@ -112,6 +118,8 @@ impl Staged {
                 level: LEVEL,
                 fields: Vec::new(),
             },
+            meanings: Vec::new(),
+            threads: Vec::new(),
             steps: Vec::new(),
             left_out: Vec::new(),
         };
@@ -127,6 +135,7 @@ impl Staged {
             bytes += step.bytes_max();
             let name = field.lttng_name(event).to_owned();
             staged.description.fields.push(trackway_schema::Field { name, kind });
+            staged.meanings.push(field.meaning.clone());
             staged.steps.push(step);
         }
         staged

@@ -38,8 +38,8 @@ impl Kernel {
         let uuid = trace::random_uuid()?;
         let contexts = self.contexts.fields();
         let mut trace = Trace::create_kernel(root, uuid, realtime_offset_ns, contexts, Vec::new())?;
-        for (id, event) in (0..).zip(&self.events) {
-            trace.metadata.declare(0, id, event);
+        for (id, (event, meanings)) in (0..).zip(self.events.iter().zip(&self.meanings)) {
+            trace.metadata.declare_meaning(0, id, event, meanings);
         }
         let path = || root.join(trace::KERNEL).join("metadata");
         trace.metadata.write().map_err(|error| RecordError::Io("write", path(), error))?;

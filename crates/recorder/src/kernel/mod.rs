@@ -11,6 +11,9 @@ mod summary;
 pub(crate) use drain::{Draining, PERIOD};
 pub(crate) use summary::KernelSummary;
 
+use std::path::PathBuf;
+
+use trackway_ctf::write::Meaning;
 use trackway_kernel::bpf::LoadError;
 use trackway_kernel::catalogue::btf::Class;
 use trackway_kernel::catalogue::error::CatalogueError;
@@ -19,6 +22,7 @@ use trackway_kernel::catalogue::select::Selection;
 use trackway_kernel::catalogue::{Catalogue, EventName};
 use trackway_kernel::record::attach::{Attached, CodeView, Loaded, Programs};
 use trackway_kernel::record::buffers::Buffers;
+use trackway_kernel::record::cgroup::{CgroupError, Cgroups};
 use trackway_kernel::record::context::{Context, Contexts};
 use trackway_kernel::record::layout::{BUFFERS_BYTES_MAX, Layout};
 use trackway_kernel::record::program::{dispatcher, filtered};
@@ -28,7 +32,7 @@ use trackway_schema::EventDescription;
 use trackway_session::FilterSpec;
 
 use crate::kernel_filters::KernelFilters;
-use crate::{KernelVia, RecordError, cpus};
+use crate::{KernelVia, RecordError, cpus, kernel_meanings};
 
 /// Size of a sub-buffer, as a power of two, in bytes.
 const SUB_SHIFT: u32 = 16;
@@ -50,6 +54,10 @@ pub struct KernelOptions {
     pub filters: Vec<FilterSpec>,
     /// By which way; `None`: by BPF where the kernel lets us, else by tracefs.
     pub via: Option<KernelVia>,
+    /// Of the processes in these control groups, and below, instead.
+    pub cgroups: Vec<PathBuf>,
+    /// Of these CPUs alone, as the kernel lists them (`0,2-3`); `None`: of all.
+    pub cpus: Option<String>,
 }
 
 /// The kernel's events, being recorded into buffers.
@@ -63,6 +71,8 @@ pub(crate) struct Kernel {
     contexts: Contexts,
     filters: KernelFilters,
     events: Vec<EventDescription>,
+    /// What fields of each of them stand for.
+    meanings: Vec<Vec<Option<Meaning>>>,
     overwrite: bool,
 }
 
@@ -135,6 +145,21 @@ impl From<CatalogueError> for RecordError {
     }
 }
 
+impl From<CgroupError> for RecordError {
+    fn from(error: CgroupError) -> Self {
+        let hint = match &error {
+            CgroupError::Io(_, why) if why.kind() == std::io::ErrorKind::PermissionDenied => {
+                Some("root may (sudo trackway record …)".to_owned())
+            }
+            CgroupError::Missing(_) | CgroupError::NotOne(_) => {
+                Some("findmnt -t cgroup2 says where they are".to_owned())
+            }
+            CgroupError::Io(..) | CgroupError::TooMany => None,
+        };
+        Self::Kernel(error.to_string(), hint)
+    }
+}
+
 /// What to do about an error of bpf(2) or perf_event_open(2).
 pub(crate) fn unavailable(error: std::io::Error) -> RecordError {
     let hint = match error.raw_os_error() {
@@ -179,6 +204,11 @@ impl Kernel {
         let cpus = cpus();
         let layout = layout(size_bytes, cpus, events.len())?;
         let buffers = Buffers::new(layout, cpus, overwrite).map_err(unavailable)?;
+        if let Some(list) = &options.cpus {
+            let chosen = cpus::chosen(list)?;
+            let others = (0..cpus).filter(|&cpu| !chosen.contains(&(cpu as u32)));
+            others.for_each(|cpu| buffers.leave_out(cpu));
+        }
         let mut kernel = Self {
             buffers: Box::leak(Box::new(buffers)),
             attached: Vec::new(),
@@ -187,13 +217,18 @@ impl Kernel {
             contexts,
             filters: KernelFilters::default(),
             events: Vec::new(),
+            meanings: Vec::new(),
             overwrite,
         };
         let staged = |event: &Event| kernel.staged(event).0;
         kernel.filters = KernelFilters::new(&options.filters, &events, staged, cpus)?;
         let mut remover = None;
         if !options.system {
-            let scope = Scope::new().map_err(unavailable)?;
+            let scope = match &options.cgroups[..] {
+                [] => Scope::new(),
+                cgroups => Scope::of_cgroups(Cgroups::open(cgroups)?),
+            };
+            let scope = scope.map_err(unavailable)?;
             let fork = scheduler(&catalogue, "sched_process_fork")?;
             let exec = scheduler(&catalogue, "sched_process_exec")?;
             let exit = scheduler(&catalogue, "sched_process_exit")?;
@@ -201,6 +236,7 @@ impl Kernel {
             kernel.attach(&scope.adder(&fork).ok_or_else(|| unknown(&fork))?, &fork, None)?;
             kernel.attach(&scope.mover(&exec).ok_or_else(|| unknown(&exec))?, &exec, None)?;
             remover = Some((scope.remover().ok_or_else(|| unknown(&exit))?, exit));
+            scope.find_threads();
             kernel.scope = Some(scope);
         }
         for (number, event) in events.iter().enumerate() {
@@ -225,9 +261,10 @@ impl Kernel {
 
     /// Records an event, the next one.
     fn record(&mut self, number: usize, event: &Event) -> Result<(), RecordError> {
-        let fds = (self.buffers.map_fd(), self.scope.as_ref().map(Scope::map_fd));
+        let fds = (self.buffers.map_fd(), self.scope.as_ref().map(Scope::members));
         let id = u16::try_from(number).map_err(|_| unknown(event))?;
         let (staged, is_call) = self.staged(event);
+        self.meanings.push(kernel_meanings::of(&staged));
         let Some(filters) = self.filters.of(number) else {
             self.events.push(staged.description);
             return Ok(());
@@ -267,7 +304,7 @@ impl Kernel {
     /// Attaches what sees all system calls, where some are recorded. What returns first: so that no
     /// call is there without its end.
     fn attach_calls(&mut self) -> Result<(), RecordError> {
-        let scope = self.scope.as_ref().map(Scope::map_fd);
+        let scope = self.scope.as_ref().map(Scope::members);
         let Some(calls) = &self.calls else { return Ok(()) };
         for side in [&calls.exit, &calls.enter].into_iter().filter(|side| side.is_used) {
             let code = dispatcher(side.phase, &calls.registers, side.programs.map_fd(), scope);
@@ -287,7 +324,7 @@ impl Kernel {
 
     /// Whether the calling thread, and what it starts from now on, is recorded.
     pub(crate) fn scope(&self, is_recorded: bool) {
-        if let Some(scope) = &self.scope {
+        if let Some(scope) = self.scope.as_ref().filter(|scope| !scope.is_of_cgroups()) {
             scope.set(trackway_sys::thread::tid(), is_recorded);
         }
     }
