@@ -16,6 +16,7 @@ use trackway_abi::record::{
 use trackway_abi::region::{SUB_HEADER_BYTES, sub_header};
 use trackway_jit::insn::{alu, jump};
 
+use super::arguments;
 use super::layout::{DEPTH, LEVELS, Layout, STOPPED, TOO_DEEP};
 use super::scope;
 use super::staging::{Ground, Registers, Staged, Step, VARIABLE_BYTES_MAX};
@@ -32,6 +33,7 @@ pub(super) mod helper {
     pub(crate) const PROBE_READ_KERNEL: i32 = 113;
     pub(crate) const PROBE_READ_USER_STR: i32 = 114;
     pub(crate) const PROBE_READ_KERNEL_STR: i32 = 115;
+    pub(crate) const JIFFIES64: i32 = 118;
     pub(crate) const GET_CURRENT_TASK_BTF: i32 = 158;
 }
 
@@ -39,7 +41,7 @@ pub(super) mod helper {
 /// only what each program lets pass (kernel/trace/bpf_trace.c, trace_call_bpf()).
 pub(super) const PASS: i32 = 1;
 
-const CONTEXT: Register = 6;
+pub(super) const CONTEXT: Register = 6;
 pub(super) const CPU: Register = 7;
 pub(super) const AT: Register = 8;
 const CONTROL: Register = 9;
@@ -97,7 +99,7 @@ pub fn program(
     }
     let mut maker = Maker { asm: Asm::default(), layout, id, needed };
     match staged.ground {
-        Ground::Tracepoint => maker.asm.mov(CONTEXT, 1),
+        Ground::Tracepoint | Ground::Arguments => maker.asm.mov(CONTEXT, 1),
         // The first of the tracepoint's arguments.
         Ground::Registers => maker.asm.load(CONTEXT, 1, 0),
     }
@@ -119,8 +121,9 @@ pub fn program(
     maker.asm.place(labels.write);
     maker.header();
     staged.contexts.write(&mut maker.asm);
-    for step in &staged.steps {
-        maker.step(step);
+    match staged.ground {
+        Ground::Arguments => arguments::write(&mut maker.asm, &staged.steps),
+        _ => staged.steps.iter().for_each(|step| maker.step(step)),
     }
     maker.commit();
     maker.asm.place(labels.out);
@@ -379,6 +382,8 @@ impl Maker<'_> {
                 self.text(helper::PROBE_READ_USER_STR, VARIABLE_BYTES_MAX);
             }
             Step::Dynamic(offset, location, size) => self.dynamic(offset, location, size),
+            // All at once ([`arguments::write`]).
+            Step::Argument(_) => {}
         }
     }
 

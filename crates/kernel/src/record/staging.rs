@@ -3,6 +3,7 @@
 
 use trackway_schema::{ARRAY_LENGTH_MAX, EventDescription, FIELDS_MAX, FieldKind, Label, Scalar};
 
+use super::arguments::{self, Read};
 use super::context::Contexts;
 use crate::catalogue::btf::{Btf, Class};
 use crate::catalogue::model::Symbols;
@@ -20,6 +21,8 @@ pub enum Ground {
     Tracepoint,
     /// The registers of a system call, which its raw tracepoint gives one.
     Registers,
+    /// The arguments of its raw tracepoint.
+    Arguments,
 }
 
 /// An event as it is recorded.
@@ -67,6 +70,8 @@ pub enum Step {
     Dynamic(u32, Location, u32),
     /// Copies text of the program's, whose address is at this offset.
     UserText(u32),
+    /// Reads what an argument is, or has behind it.
+    Argument(Read),
 }
 
 impl Step {
@@ -78,6 +83,7 @@ impl Step {
             }
             Self::DynamicText(..) | Self::UserText(_) => VARIABLE_BYTES_MAX,
             Self::Dynamic(..) => 4 + VARIABLE_BYTES_MAX,
+            Self::Argument(read) => read.bytes_max(),
         }
     }
 }
@@ -97,11 +103,24 @@ impl Staged {
         Some(Self::make(event, Ground::Registers, payload_max, of))
     }
 
+    /// The same of any event from the arguments of its raw tracepoint: all of its fields, as
+    /// [`Self::new`] describes them. `None`: it is not known where they are.
+    pub fn of_arguments(event: &Event, btf: &Btf, payload_max: u32) -> Option<Self> {
+        let mut reads = arguments::of(event, btf)?.into_iter();
+        let of = |field: &Field, read: Option<Read>| {
+            let (kind, _) = step_of(field, false)?;
+            Some((kind, Step::Argument(read?)))
+        };
+        let staged =
+            Self::make(event, Ground::Arguments, payload_max, |field| of(field, reads.next()));
+        staged.left_out.is_empty().then_some(staged)
+    }
+
     fn make(
         event: &Event,
         ground: Ground,
         payload_max: u32,
-        step_of: impl Fn(&Field) -> Option<(FieldKind, Step)>,
+        mut step_of: impl FnMut(&Field) -> Option<(FieldKind, Step)>,
     ) -> Self {
         let mut staged = Self {
             ground,

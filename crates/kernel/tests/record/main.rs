@@ -1,4 +1,5 @@
 //! Kernel events, recorded by the kernel into our buffers, and read there.
 
+mod arguments;
 mod decode;
 mod here;

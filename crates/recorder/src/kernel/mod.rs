@@ -5,6 +5,7 @@
 //! the recorder becomes the invoking user ([`Kernel::prepare`]) needs root; what comes then
 //! ([`Kernel::begin`]) does not.
 
+mod arguments;
 mod drain;
 mod summary;
 
@@ -193,10 +194,14 @@ impl Kernel {
             kernel.scope = Some(scope);
         }
         for (number, event) in events.iter().enumerate() {
-            kernel.record(number, event)?;
+            if !kernel.record_arguments(number, event, catalogue.btf())? {
+                kernel.record(number, event)?;
+            }
         }
         kernel.attach_calls()?;
-        if let Some((code, exit)) = remover {
+        if let Some((code, exit)) = remover
+            && !kernel.attach_raw(&code, &exit, catalogue.btf(), None)?
+        {
             kernel.attach(&code, &exit, None)?;
         }
         Ok(kernel)
