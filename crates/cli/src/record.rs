@@ -28,10 +28,11 @@ pub(crate) fn run(arguments: &RecordArguments) -> anyhow::Result<ExitCode> {
     let tracefile_size = size_of(&arguments.tracefile_size, "size of trace files")?;
     let has_kernel = !arguments.kernel.is_empty();
     let contexts = trackway_recorder::parse_both(arguments.context.as_deref(), has_kernel)?;
+    let filters = filters_of(&arguments.filter, &arguments.filter_object)?;
     let options = RecordOptions {
         output: arguments.output.clone(),
         patterns: arguments.on.clone(),
-        filters: filters_of(&arguments.filter, &arguments.filter_object)?,
+        filters: filters.clone(),
         contexts: contexts.programs,
         helpers: trackway_recorder::parse_preload(arguments.preload.as_deref().unwrap_or(""))?,
         buffers: BufferOptions {
@@ -49,6 +50,7 @@ pub(crate) fn run(arguments: &RecordArguments) -> anyhow::Result<ExitCode> {
             patterns: arguments.kernel.clone(),
             system: arguments.system,
             contexts: contexts.kernel,
+            filters,
         }),
         channels: match &arguments.config {
             Some(file) => channels_in(file)?,

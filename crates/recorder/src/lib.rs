@@ -28,6 +28,7 @@ mod filters;
 mod give_back;
 mod home;
 mod kernel;
+mod kernel_filters;
 mod live;
 mod lockless;
 mod meant;

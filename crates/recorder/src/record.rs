@@ -139,7 +139,11 @@ pub fn record(options: &RecordOptions, notices: &Notices) -> Result<CommandEnd, 
     let mut kernel = options.kernel.as_ref().map(prepare).transpose()?;
     become_invoking_user(notices)?;
     let ignores_size_limit = signal::ignore_size_limit();
-    let (specs, making) = (options.specs()?, options.making());
+    let (mut specs, making) = (options.specs()?, options.making());
+    if let Some(filters) = kernel.as_ref().map(Kernel::filters) {
+        filters.say(notices);
+        specs.iter_mut().for_each(|spec| spec.filters.retain(|one| !filters.has_own(one)));
+    }
     let settings = specs.iter().map(|spec| making.settings(spec, true));
     let channels: Vec<_> = settings.collect::<Result<_, RecordError>>()?;
     let mut channels: Vec<_> = channels.into_iter().zip(0..).collect();

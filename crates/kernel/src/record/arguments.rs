@@ -13,7 +13,7 @@ use std::sync::OnceLock;
 use trackway_jit::insn::{alu, jump};
 use trackway_schema::Scalar;
 
-use super::program::{AT, CONTEXT, CPU, helper};
+use super::program::{AT, CONTEXT, CPU, STACK, helper, stack};
 use super::staging::{Step, VARIABLE_BYTES_MAX};
 use crate::asm::Asm;
 use crate::catalogue::btf::{Btf, Class};
@@ -27,7 +27,7 @@ const NAMES_MAX: usize = 12;
 /// What arrays of a thread's and a device's name have (TASK_COMM_LEN, IFNAMSIZ).
 const NAME_BYTES: u32 = 16;
 /// What the kernel says of text that is not there (EVENT_NULL_STR).
-const NULL_TEXT: &[u8; 8] = b"(null)\0\0";
+pub(super) const NULL_TEXT: &[u8; 8] = b"(null)\0\0";
 /// Where the running kernel's version is.
 const RELEASE: &str = "/proc/sys/kernel/osrelease";
 
@@ -74,6 +74,32 @@ impl Read {
             | What::Text(bytes) => bytes,
             What::State { .. } => 8,
         }
+    }
+
+    /// The integer that it is, in r1.
+    pub(super) fn load(&self, asm: &mut Asm) {
+        let mut writer = Writer { asm, base: None };
+        match self.what {
+            What::Integer { bytes, is_signed, .. } => writer.integer(self, bytes, is_signed),
+            What::State { preempt, prev_state, exit_state } => {
+                state(asm, self, preempt, prev_state, exit_state);
+            }
+            What::Behind(bytes) => {
+                writer.pointer(self);
+                asm.mov(3, 1);
+                asm.mov(1, STACK);
+                asm.alui(alu::ADD, 1, stack::SCRATCH.into());
+                asm.movi(2, bytes as i32);
+                asm.call_kernel(helper::PROBE_READ_KERNEL);
+                asm.load_of(bytes, 1, STACK, stack::SCRATCH);
+            }
+            What::Array(_) | What::Text(_) => {}
+        }
+    }
+
+    /// The address of the text that it is, in r3.
+    pub(super) fn load_text(&self, asm: &mut Asm) {
+        Writer { asm, base: None }.address(self);
     }
 }
 
@@ -355,9 +381,7 @@ impl Writer<'_> {
             }
             What::Array(NAME_BYTES) => self.name(read),
             What::Array(bytes) => {
-                self.pointer(read);
-                self.asm.mov(3, 1);
-                self.asm.alui(alu::ADD, 3, read.at.unwrap_or(0).into());
+                self.address(read);
                 self.copy_text(bytes);
             }
             What::Text(bytes) => self.text(read, bytes),
@@ -478,13 +502,20 @@ impl Writer<'_> {
         self.base = None;
     }
 
-    /// Text behind a pointer.
-    fn text(&mut self, read: &Read, bytes: u32) {
+    /// The address of text, in r3.
+    fn address(&mut self, read: &Read) {
         self.pointer(read);
-        if let Some(at) = read.at {
-            self.asm.load(1, 1, at);
+        match (read.what, read.at) {
+            (What::Array(_), Some(at)) => self.asm.alui(alu::ADD, 1, at.into()),
+            (_, Some(at)) => self.asm.load(1, 1, at),
+            (_, None) => {}
         }
         self.asm.mov(3, 1);
+    }
+
+    /// Text behind a pointer.
+    fn text(&mut self, read: &Read, bytes: u32) {
+        self.address(read);
         self.end();
         let (is_there, is_done) = (self.asm.label(), self.asm.label());
         self.asm.jumpi(jump::JNE, 3, 0, is_there);

@@ -3,8 +3,12 @@
 use std::io;
 use std::os::fd::{AsRawFd as _, OwnedFd};
 
-use crate::bpf::{LoadError, MAP_CREATE, MAP_UPDATE, MapCreate, MapElement, ProgramKind};
-use crate::bpf::{bpf, load_program, owned};
+use super::program::Code;
+use crate::bpf::{
+    Functions, LoadError, MAP_CREATE, MAP_UPDATE, MapCreate, MapElement, ProgramKind,
+};
+use crate::bpf::{bpf, load_btf, load_program, owned};
+use crate::btf::Btf;
 
 const PROG_TYPE_TRACEPOINT: u32 = 5;
 const PROG_TYPE_TRACING: u32 = 26;
@@ -118,6 +122,25 @@ impl Programs {
     }
 }
 
+/// A program that is to be loaded.
+#[derive(Debug, Clone, Copy)]
+pub struct CodeView<'a> {
+    bytes: &'a [u8],
+    types: Option<&'a Btf>,
+}
+
+impl<'a, Bytes: AsRef<[u8]> + ?Sized> From<&'a Bytes> for CodeView<'a> {
+    fn from(bytes: &'a Bytes) -> Self {
+        Self { bytes: bytes.as_ref(), types: None }
+    }
+}
+
+impl<'a> From<&'a Code> for CodeView<'a> {
+    fn from(code: &'a Code) -> Self {
+        Self { bytes: &code.bytes, types: code.types.as_ref() }
+    }
+}
+
 /// A program that the kernel has taken, on no tracepoint yet.
 #[derive(Debug)]
 pub struct Loaded(OwnedFd);
@@ -128,9 +151,9 @@ impl Loaded {
     /// # Errors
     ///
     /// If there is no BPF for us, or the program is refused.
-    pub fn new(program: &[u8]) -> Result<Self, LoadError> {
+    pub fn new<'a>(program: impl Into<CodeView<'a>>) -> Result<Self, LoadError> {
         let prog_type = PROG_TYPE_TRACEPOINT;
-        Self::of(ProgramKind { prog_type, ..ProgramKind::default() }, program)
+        Self::of(ProgramKind { prog_type, ..ProgramKind::default() }, program.into())
     }
 
     /// Loads a program for the raw tracepoint with this type in BTF (`btf_trace_NAME`).
@@ -138,13 +161,20 @@ impl Loaded {
     /// # Errors
     ///
     /// As [`Self::new`].
-    pub fn raw(program: &[u8], attach_btf_id: u32) -> Result<Self, LoadError> {
+    pub fn raw<'a>(
+        program: impl Into<CodeView<'a>>,
+        attach_btf_id: u32,
+    ) -> Result<Self, LoadError> {
         let (prog_type, attach_type) = (PROG_TYPE_TRACING, TRACE_RAW_TP);
-        Self::of(ProgramKind { prog_type, attach_type, attach_btf_id }, program)
+        Self::of(ProgramKind { prog_type, attach_type, attach_btf_id }, program.into())
     }
 
-    fn of(kind: ProgramKind, program: &[u8]) -> Result<Self, LoadError> {
-        let load = |log: &mut [u8]| load_program(kind, program, LICENSE, None, log);
+    fn of(kind: ProgramKind, program: CodeView<'_>) -> Result<Self, LoadError> {
+        let loaded = program.types.map(|types| Ok((load_btf(&types.types)?, &types.infos)));
+        let types = loaded.transpose().map_err(LoadError::Unavailable)?;
+        let functions = types.as_ref().map(|(btf, infos)| Functions::new(btf, infos));
+        let load =
+            |log: &mut [u8]| load_program(kind, program.bytes, LICENSE, functions.as_ref(), log);
         match load(&mut []) {
             Ok(program) => Ok(Self(program)),
             // What its verifier refuses has other words.

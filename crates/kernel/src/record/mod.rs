@@ -16,6 +16,7 @@ pub mod arguments;
 pub mod attach;
 pub mod buffers;
 pub mod context;
+pub mod filter;
 pub mod layout;
 pub mod program;
 pub mod scope;

@@ -17,10 +17,12 @@ use trackway_abi::region::{SUB_HEADER_BYTES, sub_header};
 use trackway_jit::insn::{alu, jump};
 
 use super::arguments;
+use super::filter::{self, Filter};
 use super::layout::{DEPTH, LEVELS, Layout, STOPPED, TOO_DEEP};
 use super::scope;
 use super::staging::{Ground, Registers, Staged, Step, VARIABLE_BYTES_MAX};
 use crate::asm::{Asm, Label, Register};
+use crate::btf::Btf;
 use crate::catalogue::model::{Location, Phase};
 
 /// Helpers of the kernel's, by number (include/uapi/linux/bpf.h).
@@ -30,6 +32,8 @@ pub(super) mod helper {
     pub(crate) const GET_SMP_PROCESSOR_ID: i32 = 8;
     pub(crate) const TAIL_CALL: i32 = 12;
     pub(crate) const GET_CURRENT_PID_TGID: i32 = 14;
+    pub(crate) const GET_CURRENT_UID_GID: i32 = 15;
+    pub(crate) const GET_CURRENT_COMM: i32 = 16;
     pub(crate) const PROBE_READ_KERNEL: i32 = 113;
     pub(crate) const PROBE_READ_USER_STR: i32 = 114;
     pub(crate) const PROBE_READ_KERNEL_STR: i32 = 115;
@@ -61,6 +65,7 @@ pub(super) mod stack {
     pub(crate) const BEGIN: i16 = -80;
     pub(crate) const TASK: i16 = -88;
     pub(crate) const KEY_WIDE: i16 = -96;
+    pub(crate) const SCRATCH: i16 = -104;
 }
 
 /// Where things are in control lines (`trackway_abi::region`).
@@ -78,6 +83,14 @@ const UNROLLED_BYTES_MAX: u32 = 64;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct TooLarge;
 
+/// A program as bpf(2) takes it.
+#[derive(Debug)]
+pub struct Code {
+    pub(crate) bytes: Vec<u8>,
+    /// Of its functions, if it has others than the first.
+    pub(crate) types: Option<Btf>,
+}
+
 /// The bytes of a program that records the event with this id in its trace, and this number among
 /// those that losses are counted of, into the map; of the threads in a scope alone, if there is one
 /// ([`super::scope`]).
@@ -88,9 +101,24 @@ pub struct TooLarge;
 pub fn program(
     staged: &Staged,
     layout: &Layout,
+    fds: (i32, Option<i32>),
+    which: (u16, usize),
+) -> Result<Vec<u8>, TooLarge> {
+    filtered(staged, layout, fds, which, &[]).map(|code| code.bytes)
+}
+
+/// The same, of what these filters let pass.
+///
+/// # Errors
+///
+/// As [`program`].
+pub fn filtered(
+    staged: &Staged,
+    layout: &Layout,
     (map_fd, scope_fd): (i32, Option<i32>),
     (id, number): (u16, usize),
-) -> Result<Vec<u8>, TooLarge> {
+    filters: &[Filter],
+) -> Result<Code, TooLarge> {
     // As in `ring`: the head never comes to a sub-buffer's end.
     let needed = (EXTENDED_BYTES + TAILROOM_BYTES) as u32 + staged.bytes_max();
     let most = layout.geometry(0).record_bytes_max() as u32;
@@ -116,6 +144,7 @@ pub fn program(
         write: maker.asm.label(),
         switch: maker.asm.label(),
     };
+    let asked = filter::ask(&mut maker.asm, filters, labels.out);
     maker.plan(&labels);
     maker.open(&labels);
     maker.asm.place(labels.write);
@@ -131,7 +160,7 @@ pub fn program(
     maker.asm.place(labels.full);
     maker.count_lost(number);
     maker.asm.goto(labels.out);
-    maker.asm.bytes().ok_or(TooLarge)
+    filter::finish(maker.asm, filters, &asked).ok_or(TooLarge)
 }
 
 /// The bytes of the program on the raw tracepoint of system calls, before or behind each: it goes

@@ -126,7 +126,8 @@ fn what_the_scheduler_says_is_recorded() {
     let execs = of("sched_process_exec", "tid", Value::Number(pid));
     let file = execs.iter().find_map(|record| record.fields.get("filename"));
     assert_eq!(file, Some(&Value::Text("/bin/true".into())), "{execs:?}");
-    let switches = of("sched_switch", "next_comm", Value::Text("true".into()));
+    // Away from it, at its end: nothing else must have come between.
+    let switches = of("sched_switch", "prev_comm", Value::Text("true".into()));
     assert!(!switches.is_empty(), "{} records", all.len());
 }
 

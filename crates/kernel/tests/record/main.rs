@@ -2,4 +2,5 @@
 
 mod arguments;
 mod decode;
+mod filters;
 mod here;

@@ -89,7 +89,7 @@ impl Draining {
             Ok(written) => written.map_err(|error| failed("cannot write kernel events", error))?,
             Err(_) => return Err(failed("cannot write kernel events", "the thread has ended")),
         };
-        let Kernel { buffers, attached, scope, events, .. } = self.kernel;
+        let Kernel { buffers, attached, scope, filters, events, .. } = self.kernel;
         if attached.len() >= MANY {
             notices.say(format_args!(
                 "detaching from {} tracepoints of the kernel, which takes a moment for each",
@@ -104,15 +104,16 @@ impl Draining {
             damaged: works.iter().map(|work| work.damaged).sum(),
             // Of no event: what found all levels taken, and programs that serve several.
             lost: buffers.too_deep(),
-            is_missed_lost: scope.is_none(),
+            is_missed_lost: scope.is_none() && !filters.any(),
             had_no_room,
             ..KernelSummary::default()
         };
         for Attachment { attached, event, missed_before } in attached {
             let count = attached.detach().missed().unwrap_or(0).saturating_sub(missed_before);
             summary.missed += count;
-            // Where a command alone is recorded, most of these are not its.
-            if scope.is_none() {
+            // Where a command alone is recorded, most of these are not its; and of a filtered event
+            // nobody knows which were wanted.
+            if scope.is_none() && !event.is_some_and(|event| filters.has(event)) {
                 *event.and_then(|event| lost.get_mut(event)).unwrap_or(&mut summary.lost) += count;
             }
         }

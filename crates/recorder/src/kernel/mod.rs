@@ -12,20 +12,22 @@ mod summary;
 pub(crate) use drain::Draining;
 
 use trackway_kernel::bpf::LoadError;
-use trackway_kernel::catalogue::btf::Class;
+use trackway_kernel::catalogue::btf::{Btf, Class};
 use trackway_kernel::catalogue::error::CatalogueError;
 use trackway_kernel::catalogue::model::{Event, Phase, Source};
 use trackway_kernel::catalogue::select::Selection;
 use trackway_kernel::catalogue::{Catalogue, EventName};
-use trackway_kernel::record::attach::{Attached, Loaded, Programs};
+use trackway_kernel::record::attach::{Attached, CodeView, Loaded, Programs};
 use trackway_kernel::record::buffers::Buffers;
 use trackway_kernel::record::context::{Context, Contexts};
 use trackway_kernel::record::layout::{BUFFERS_BYTES_MAX, Layout};
-use trackway_kernel::record::program::{dispatcher, program};
+use trackway_kernel::record::program::{Code, dispatcher, filtered};
 use trackway_kernel::record::scope::Scope;
-use trackway_kernel::record::staging::{Registers, Staged};
+use trackway_kernel::record::staging::{Ground, Registers, Staged};
 use trackway_schema::EventDescription;
+use trackway_session::FilterSpec;
 
+use crate::kernel_filters::KernelFilters;
 use crate::{RecordError, cpus};
 
 /// Size of a sub-buffer, as a power of two, in bytes.
@@ -44,6 +46,8 @@ pub struct KernelOptions {
     pub system: bool,
     /// What records say besides their fields, and `tid`.
     pub contexts: Vec<Context>,
+    /// What must be true of events: those about others are left alone.
+    pub filters: Vec<FilterSpec>,
 }
 
 /// The kernel's events, being recorded into buffers.
@@ -55,6 +59,7 @@ pub(crate) struct Kernel {
     calls: Option<Calls>,
     scope: Option<Scope>,
     contexts: Contexts,
+    filters: KernelFilters,
     events: Vec<EventDescription>,
     overwrite: bool,
 }
@@ -129,7 +134,7 @@ impl From<CatalogueError> for RecordError {
 }
 
 /// What to do about an error of bpf(2) or perf_event_open(2).
-fn unavailable(error: std::io::Error) -> RecordError {
+pub(crate) fn unavailable(error: std::io::Error) -> RecordError {
     let hint = match error.raw_os_error() {
         Some(libc::EPERM | libc::EACCES) => Some(
             "root may (sudo trackway record …); in a container, root needs CAP_BPF and CAP_PERFMON",
@@ -178,9 +183,12 @@ impl Kernel {
             calls: Calls::of(&catalogue),
             scope: None,
             contexts,
+            filters: KernelFilters::default(),
             events: Vec::new(),
             overwrite,
         };
+        let staged = |event: &Event| kernel.staged(event, catalogue.btf(), true);
+        kernel.filters = KernelFilters::new(&options.filters, &events, staged, cpus)?;
         let mut remover = None;
         if !options.system {
             let scope = Scope::new().map_err(unavailable)?;
@@ -194,9 +202,7 @@ impl Kernel {
             kernel.scope = Some(scope);
         }
         for (number, event) in events.iter().enumerate() {
-            if !kernel.record_arguments(number, event, catalogue.btf())? {
-                kernel.record(number, event)?;
-            }
+            kernel.record(number, event, catalogue.btf())?;
         }
         kernel.attach_calls()?;
         if let Some((code, exit)) = remover
@@ -207,37 +213,73 @@ impl Kernel {
         Ok(kernel)
     }
 
-    /// Records an event, the next one.
-    fn record(&mut self, number: usize, event: &Event) -> Result<(), RecordError> {
-        let fds = (self.buffers.map_fd(), self.scope.as_ref().map(Scope::map_fd));
-        let id = u16::try_from(number).map_err(|_| unknown(event))?;
+    /// How an event is recorded: a call from its registers, others from their arguments, where
+    /// that is known, and the kernel takes it, as far as that is tried.
+    fn staged(&self, event: &Event, btf: Option<&Btf>, is_tried: bool) -> Staged {
         let registers = self.calls.as_ref().map(|calls| calls.registers);
         let call = registers.and_then(|of| Staged::of_call(event, &of, PAYLOAD_BYTES_MAX));
-        let is_call = call.is_some();
-        let mut staged = call.unwrap_or_else(|| Staged::new(event, PAYLOAD_BYTES_MAX));
+        let mut staged = call
+            .or_else(|| self.staged_arguments(event, btf, is_tried))
+            .unwrap_or_else(|| Staged::new(event, PAYLOAD_BYTES_MAX));
         staged.contexts = self.contexts.clone();
+        staged
+    }
+
+    /// The program of an event, the next one; `None`: filters let none of it pass.
+    fn code(
+        &self,
+        number: usize,
+        event: &Event,
+        staged: &Staged,
+    ) -> Result<Option<Code>, RecordError> {
+        let Some(filters) = self.filters.of(number) else { return Ok(None) };
+        let id = u16::try_from(number).map_err(|_| unknown(event))?;
         // Whose call it is was asked before it came there.
-        let fds = if is_call { (fds.0, None) } else { fds };
-        let code = program(&staged, self.buffers.layout(), fds, (id, number));
-        let code = code.map_err(|_| unknown(event))?;
-        match (&mut self.calls, &event.source) {
-            (Some(calls), Source::Syscall { number: Some(call), phase }) if is_call => {
+        let is_call = staged.ground == Ground::Registers;
+        let scope = self.scope.as_ref().filter(|_| !is_call).map(Scope::map_fd);
+        let fds = (self.buffers.map_fd(), scope);
+        let code = filtered(staged, self.buffers.layout(), fds, (id, number), filters);
+        code.map(Some).map_err(|_| unknown(event))
+    }
+
+    /// Records an event, the next one.
+    fn record(
+        &mut self,
+        number: usize,
+        event: &Event,
+        btf: Option<&Btf>,
+    ) -> Result<(), RecordError> {
+        let staged = self.staged(event, btf, self.filters.has(number));
+        let code = self.code(number, event, &staged)?;
+        match (code, staged.ground, &event.source, &mut self.calls) {
+            (None, ..) => {}
+            (
+                Some(code),
+                Ground::Registers,
+                Source::Syscall { number: Some(call), phase },
+                Some(calls),
+            ) => {
                 let side = calls.side(*phase);
                 let loaded =
                     Loaded::raw(&code, side.btf_id).map_err(|error| refused(event, error))?;
                 side.programs.set(*call, &loaded).map_err(unavailable)?;
                 side.is_used = true;
             }
-            _ => self.attach(&code, event, Some(number))?,
+            (Some(code), Ground::Arguments, ..) => {
+                if !self.attach_raw(&code, event, btf, Some(number))? {
+                    self.record_otherwise(number, event)?;
+                }
+            }
+            (Some(code), ..) => self.attach(&code, event, Some(number))?,
         }
         self.events.push(staged.description);
         Ok(())
     }
 
     /// Attaches a program to an event's tracepoint.
-    fn attach(
+    fn attach<'a>(
         &mut self,
-        code: &[u8],
+        code: impl Into<CodeView<'a>>,
         event: &Event,
         number: Option<usize>,
     ) -> Result<(), RecordError> {
@@ -262,6 +304,11 @@ impl Kernel {
             self.attached.push(Attachment { attached, event: None, missed_before: 0 });
         }
         Ok(())
+    }
+
+    /// What its events are asked.
+    pub(crate) const fn filters(&self) -> &KernelFilters {
+        &self.filters
     }
 
     /// Whether the calling thread, and what it starts from now on, is recorded.
