@@ -142,8 +142,8 @@ const fn is_given(step: &Step) -> bool {
         | Step::Text { .. }
         | Step::DynamicText(..)
         | Step::Dynamic(..) => true,
-        // In the program's memory, which is not read.
-        Step::UserText(_) => false,
+        // In the program's memory, or in arguments, which are not read.
+        Step::UserText(_) | Step::Argument(_) => false,
     }
 }
 
@@ -173,7 +173,7 @@ fn run(kind: &FieldKind, step: &Step, record: &[u8], into: &mut Vec<u8>) {
             into.extend((count as u32).to_ne_bytes());
             into.extend_from_slice(&from[..count * size]);
         }
-        Step::UserText(_) => nothing(kind, into),
+        Step::UserText(_) | Step::Argument(_) => nothing(kind, into),
     }
 }
 

@@ -21,6 +21,7 @@ use trackway_jit::verify::{Rules, State, verify};
 use trackway_jit::{CELLS_MAX, SLOTS_MAX};
 use trackway_schema::{FieldKind, Scalar};
 
+use super::arguments::{NULL_TEXT, Read};
 use super::layout::LEVELS;
 use super::program::{AT, CONTEXT, Code, helper, stack};
 use super::staging::{Ground, Staged, Step, VARIABLE_BYTES_MAX};
@@ -79,6 +80,7 @@ impl std::error::Error for FilterError {}
 #[derive(Debug, Clone, Copy)]
 enum Fill {
     Scalar { offset: u32, scalar: Scalar },
+    Argument { read: Read, scalar: Scalar },
     Text { step: Step, place: u32 },
     Array { offset: u32, size: u32, length: u32, place: u32 },
     Sequence { offset: u32, location: Location, element: u32, place: u32 },
@@ -224,9 +226,13 @@ impl Filter {
         match *fill {
             Fill::Scalar { offset, scalar } => {
                 match self.ground {
-                    Ground::Tracepoint => load_from_record(asm, offset, scalar.size_bytes() as u32),
                     Ground::Registers => asm.load(1, CONTEXT, offset as i16),
+                    _ => load_from_record(asm, offset, scalar.size_bytes() as u32),
                 }
+                widen(asm, scalar, 1);
+            }
+            Fill::Argument { read, scalar } => {
+                read.load(asm);
                 widen(asm, scalar, 1);
             }
             Fill::Text { step, place } => text(asm, &step, place, goes_on),
@@ -333,6 +339,11 @@ fn fill(need: Need<'_>, staged: &Staged, place: u32) -> Result<Option<(Fill, u32
             None,
             Step::Copy { offset, .. } | Step::Register { offset, .. },
         ) => scalar_at(*scalar, offset),
+        (
+            FieldKind::Scalar(scalar) | FieldKind::Enumeration(scalar, _),
+            None,
+            Step::Argument(read),
+        ) => is(kind_of(*scalar)).then_some((Fill::Argument { read, scalar: *scalar }, 0)),
         (FieldKind::Str, None, step) if is(Kind::String) && is_text(&step) => {
             Some((Fill::Text { step, place }, step.bytes_max()))
         }
@@ -364,7 +375,10 @@ fn fill(need: Need<'_>, staged: &Staged, place: u32) -> Result<Option<(Fill, u32
 }
 
 const fn is_text(step: &Step) -> bool {
-    matches!(step, Step::Text { .. } | Step::DynamicText(..) | Step::UserText(_))
+    matches!(
+        step,
+        Step::Text { .. } | Step::DynamicText(..) | Step::UserText(_) | Step::Argument(_)
+    )
 }
 
 /// A path's name and index: `ids[3]`.
@@ -438,7 +452,20 @@ fn locate(asm: &mut Asm, offset: u32, location: Location) {
 /// the same what is asked for: then it goes on as if the filter had said yes.
 fn text(asm: &mut Asm, step: &Step, place: u32, goes_on: Label) {
     let is_none = asm.label();
+    let is_read = asm.label();
     let helper = match *step {
+        Step::Argument(read) => {
+            read.load_text(asm);
+            let is_there = asm.label();
+            asm.jumpi(jump::JNE, 3, 0, is_there);
+            into_bytes(asm, 1, place);
+            asm.wide(2, u64::from_le_bytes(*NULL_TEXT));
+            asm.store(1, 0, 2);
+            asm.movi(0, 7);
+            asm.goto(is_read);
+            asm.place(is_there);
+            helper::PROBE_READ_KERNEL_STR
+        }
         Step::UserText(offset) => {
             asm.movi(1, 0);
             asm.load_of(8, 3, CONTEXT, offset as i16);
@@ -462,6 +489,7 @@ fn text(asm: &mut Asm, step: &Step, place: u32, goes_on: Label) {
     if matches!(step, Step::UserText(_)) {
         asm.jumpi(jump::JSLE, 0, 0, goes_on);
     }
+    asm.place(is_read);
     length_to_word(asm, place);
     asm.place(is_none);
 }

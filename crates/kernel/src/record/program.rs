@@ -16,6 +16,7 @@ use trackway_abi::record::{
 use trackway_abi::region::{SUB_HEADER_BYTES, sub_header};
 use trackway_jit::insn::{alu, jump};
 
+use super::arguments;
 use super::filter::{self, Filter};
 use super::layout::{DEPTH, LEVELS, Layout, STOPPED, TOO_DEEP};
 use super::scope::{self, Members};
@@ -36,6 +37,7 @@ pub(super) mod helper {
     pub(crate) const PROBE_READ_KERNEL: i32 = 113;
     pub(crate) const PROBE_READ_USER_STR: i32 = 114;
     pub(crate) const PROBE_READ_KERNEL_STR: i32 = 115;
+    pub(crate) const JIFFIES64: i32 = 118;
     pub(crate) const GET_CURRENT_TASK_BTF: i32 = 158;
 }
 
@@ -64,6 +66,7 @@ pub(super) mod stack {
     pub(crate) const TASK: i16 = -88;
     pub(crate) const POINTER: i16 = -96;
     pub(crate) const KEY_WIDE: i16 = -104;
+    pub(crate) const SCRATCH: i16 = -112;
 }
 
 /// Where things are in control lines (`trackway_abi::region`).
@@ -125,16 +128,17 @@ pub fn filtered(
     }
     let mut maker = Maker { asm: Asm::default(), layout, id, needed };
     match staged.ground {
-        Ground::Tracepoint => maker.asm.mov(CONTEXT, 1),
+        Ground::Tracepoint | Ground::Arguments => maker.asm.mov(CONTEXT, 1),
         // The first of the tracepoint's arguments.
         Ground::Registers => maker.asm.load(CONTEXT, 1, 0),
     }
     if let Some(members) = members {
         let is_in = maker.asm.label();
         scope::test(&mut maker.asm, members, is_in);
-        for &thread in &staged.threads {
-            maker.asm.load_of(4, 0, CONTEXT, short(thread as usize));
-            scope::test_of(&mut maker.asm, members, is_in);
+        for thread in &staged.threads {
+            if maker.thread(thread) {
+                scope::test_of(&mut maker.asm, members, is_in);
+            }
         }
         maker.asm.answer(PASS);
         maker.asm.place(is_in);
@@ -152,8 +156,9 @@ pub fn filtered(
     maker.asm.place(labels.write);
     maker.header();
     staged.contexts.write(&mut maker.asm);
-    for step in &staged.steps {
-        maker.step(step);
+    match staged.ground {
+        Ground::Arguments => arguments::write(&mut maker.asm, &staged.steps),
+        _ => staged.steps.iter().for_each(|step| maker.step(step)),
     }
     maker.commit();
     maker.asm.place(labels.out);
@@ -386,6 +391,20 @@ impl Maker<'_> {
         asm.place(is_done);
     }
 
+    /// Loads the number of a thread into r0. False: this is none.
+    fn thread(&mut self, step: &Step) -> bool {
+        let asm = &mut self.asm;
+        match step {
+            Step::Copy { offset, .. } => asm.load_of(4, 0, CONTEXT, short(*offset as usize)),
+            Step::Argument(read) => {
+                read.load(asm);
+                asm.mov(0, 1);
+            }
+            _ => return false,
+        }
+        true
+    }
+
     /// Adds a field at [`AT`], and moves that on.
     fn step(&mut self, step: &Step) {
         match *step {
@@ -412,6 +431,8 @@ impl Maker<'_> {
                 self.text(helper::PROBE_READ_USER_STR, VARIABLE_BYTES_MAX);
             }
             Step::Dynamic(offset, location, size) => self.dynamic(offset, location, size),
+            // All at once ([`arguments::write`]).
+            Step::Argument(_) => {}
         }
     }
 

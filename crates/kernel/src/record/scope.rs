@@ -164,19 +164,15 @@ fn offset(event: &Event, name: &str) -> Option<i16> {
     i16::try_from(field.offset).ok()
 }
 
-/// Where an event's record has numbers of threads that it is about. What is called a pid elsewhere
+/// Whether a field is the number of a thread that the event is about. What is called a pid elsewhere
 /// may be a process's, or anything.
-pub(super) fn threads_of(event: &Event) -> Vec<u32> {
-    let is_thread = |field: &&Field| {
-        let is_number = matches!(field.kind, Kind::Integer(_)) && field.size == 4;
-        let is_pid = field.name == "pid" || field.name.ends_with("_pid");
-        let is_of_tasks = matches!(&*event.subsystem, "sched" | "signal" | "task");
-        // That is the thread that a switch happens in.
-        let is_said = is_of_tasks || field.type_text == "pid_t";
-        is_number && is_pid && is_said && field.name != "prev_pid"
-    };
-    let fields = event.fields.iter().filter(is_thread);
-    fields.map(|field| field.offset).filter(|&offset| i16::try_from(offset).is_ok()).collect()
+pub(super) fn is_thread(event: &Event, field: &Field) -> bool {
+    let is_number = matches!(field.kind, Kind::Integer(_)) && field.size == 4;
+    let is_pid = field.name == "pid" || field.name.ends_with("_pid");
+    let is_of_tasks = matches!(&*event.subsystem, "sched" | "signal" | "task");
+    // That is the thread that a switch happens in.
+    let is_said = is_of_tasks || field.type_text == "pid_t";
+    is_number && is_pid && is_said && field.name != "prev_pid"
 }
 
 /// Jumps there if the current thread is in the scope.

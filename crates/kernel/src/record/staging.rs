@@ -3,6 +3,7 @@
 
 use trackway_schema::{ARRAY_LENGTH_MAX, EventDescription, FIELDS_MAX, FieldKind, Label, Scalar};
 
+use super::arguments::{self, Read};
 use super::context::Contexts;
 use super::scope;
 use crate::catalogue::btf::{Btf, Class};
@@ -21,6 +22,8 @@ pub enum Ground {
     Tracepoint,
     /// The registers of a system call, which its raw tracepoint gives one.
     Registers,
+    /// The arguments of its raw tracepoint.
+    Arguments,
 }
 
 /// An event as it is recorded.
@@ -36,8 +39,8 @@ pub struct Staged {
     pub meanings: Vec<Meaning>,
     /// What a program does for each field, in order.
     pub steps: Vec<Step>,
-    /// Where its record has numbers of threads that it is about.
-    pub threads: Vec<u32>,
+    /// Those of the steps that are numbers of threads that it is about.
+    pub threads: Vec<Step>,
     /// Names of fields that are not recorded.
     pub left_out: Vec<String>,
 }
@@ -72,6 +75,8 @@ pub enum Step {
     Dynamic(u32, Location, u32),
     /// Copies text of the program's, whose address is at this offset.
     UserText(u32),
+    /// Reads what an argument is, or has behind it.
+    Argument(Read),
 }
 
 impl Step {
@@ -83,6 +88,7 @@ impl Step {
             }
             Self::DynamicText(..) | Self::UserText(_) => VARIABLE_BYTES_MAX,
             Self::Dynamic(..) => 4 + VARIABLE_BYTES_MAX,
+            Self::Argument(read) => read.bytes_max(),
         }
     }
 }
@@ -92,8 +98,7 @@ impl Staged {
     pub fn new(event: &Event, payload_max: u32) -> Self {
         let is_entry = matches!(event.source, Source::Syscall { phase: Phase::Enter, .. });
         let of = |field: &Field| step_of(field, is_entry);
-        let staged = Self::make(event, Ground::Tracepoint, payload_max, of);
-        Self { threads: scope::threads_of(event), ..staged }
+        Self::make(event, Ground::Tracepoint, payload_max, of)
     }
 
     /// The same of a system call, from its registers; `None` if it is none, or has no number.
@@ -103,11 +108,24 @@ impl Staged {
         Some(Self::make(event, Ground::Registers, payload_max, of))
     }
 
+    /// The same of any event from the arguments of its raw tracepoint: all of its fields, as
+    /// [`Self::new`] describes them. `None`: it is not known where they are.
+    pub fn of_arguments(event: &Event, btf: &Btf, payload_max: u32) -> Option<Self> {
+        let mut reads = arguments::of(event, btf)?.into_iter();
+        let of = |field: &Field, read: Option<Read>| {
+            let (kind, _) = step_of(field, false)?;
+            Some((kind, Step::Argument(read?)))
+        };
+        let staged =
+            Self::make(event, Ground::Arguments, payload_max, |field| of(field, reads.next()));
+        staged.left_out.is_empty().then_some(staged)
+    }
+
     fn make(
         event: &Event,
         ground: Ground,
         payload_max: u32,
-        step_of: impl Fn(&Field) -> Option<(FieldKind, Step)>,
+        mut step_of: impl FnMut(&Field) -> Option<(FieldKind, Step)>,
     ) -> Self {
         let mut staged = Self {
             ground,
@@ -136,6 +154,9 @@ impl Staged {
             let name = field.lttng_name(event).to_owned();
             staged.description.fields.push(trackway_schema::Field { name, kind });
             staged.meanings.push(field.meaning.clone());
+            if scope::is_thread(event, field) {
+                staged.threads.push(step);
+            }
             staged.steps.push(step);
         }
         staged

@@ -26,7 +26,7 @@ struct Recording {
     attached: Vec<Attached>,
 }
 
-fn cpus() -> usize {
+pub(crate) fn cpus() -> usize {
     // SAFETY: no address is given.
     let count = unsafe { libc::sysconf(libc::_SC_NPROCESSORS_CONF) };
     usize::try_from(count).expect("a number")

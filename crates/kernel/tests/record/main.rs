@@ -1,5 +1,6 @@
 //! Kernel events, recorded by the kernel into our buffers, and read there.
 
+mod arguments;
 mod decode;
 mod filters;
 mod here;

@@ -5,6 +5,7 @@
 //! the recorder becomes the invoking user ([`Kernel::prepare`]) needs root; what comes then
 //! ([`Kernel::begin`]) does not.
 
+mod arguments;
 mod drain;
 mod summary;
 
@@ -15,7 +16,7 @@ use std::path::PathBuf;
 
 use trackway_ctf::write::Meaning;
 use trackway_kernel::bpf::LoadError;
-use trackway_kernel::catalogue::btf::Class;
+use trackway_kernel::catalogue::btf::{Btf, Class};
 use trackway_kernel::catalogue::error::CatalogueError;
 use trackway_kernel::catalogue::model::{Event, Phase, Source};
 use trackway_kernel::catalogue::select::Selection;
@@ -25,9 +26,9 @@ use trackway_kernel::record::buffers::Buffers;
 use trackway_kernel::record::cgroup::{CgroupError, Cgroups};
 use trackway_kernel::record::context::{Context, Contexts};
 use trackway_kernel::record::layout::{BUFFERS_BYTES_MAX, Layout};
-use trackway_kernel::record::program::{dispatcher, filtered};
+use trackway_kernel::record::program::{Code, dispatcher, filtered};
 use trackway_kernel::record::scope::Scope;
-use trackway_kernel::record::staging::{Registers, Staged};
+use trackway_kernel::record::staging::{Ground, Registers, Staged};
 use trackway_schema::EventDescription;
 use trackway_session::FilterSpec;
 
@@ -220,7 +221,7 @@ impl Kernel {
             meanings: Vec::new(),
             overwrite,
         };
-        let staged = |event: &Event| kernel.staged(event).0;
+        let staged = |event: &Event| kernel.staged(event, catalogue.btf(), true);
         kernel.filters = KernelFilters::new(&options.filters, &events, staged, cpus)?;
         let mut remover = None;
         if !options.system {
@@ -240,48 +241,76 @@ impl Kernel {
             kernel.scope = Some(scope);
         }
         for (number, event) in events.iter().enumerate() {
-            kernel.record(number, event)?;
+            kernel.record(number, event, catalogue.btf())?;
         }
         kernel.attach_calls()?;
-        if let Some((code, exit)) = remover {
+        if let Some((code, exit)) = remover
+            && !kernel.attach_raw(&code, &exit, catalogue.btf(), None)?
+        {
             kernel.attach(&code, &exit, None)?;
         }
         Ok(kernel)
     }
 
-    /// How an event is recorded, and whether as a call, from its registers.
-    fn staged(&self, event: &Event) -> (Staged, bool) {
+    /// How an event is recorded: a call from its registers, others from their arguments, where
+    /// that is known, and the kernel takes it, as far as that is tried.
+    fn staged(&self, event: &Event, btf: Option<&Btf>, is_tried: bool) -> Staged {
         let registers = self.calls.as_ref().map(|calls| calls.registers);
         let call = registers.and_then(|of| Staged::of_call(event, &of, PAYLOAD_BYTES_MAX));
-        let is_call = call.is_some();
-        let mut staged = call.unwrap_or_else(|| Staged::new(event, PAYLOAD_BYTES_MAX));
+        let mut staged = call
+            .or_else(|| self.staged_arguments(event, btf, is_tried))
+            .unwrap_or_else(|| Staged::new(event, PAYLOAD_BYTES_MAX));
         staged.contexts = self.contexts.clone();
-        (staged, is_call)
+        staged
+    }
+
+    /// The program of an event, the next one; `None`: filters let none of it pass.
+    fn code(
+        &self,
+        number: usize,
+        event: &Event,
+        staged: &Staged,
+    ) -> Result<Option<Code>, RecordError> {
+        let Some(filters) = self.filters.of(number) else { return Ok(None) };
+        let id = u16::try_from(number).map_err(|_| unknown(event))?;
+        // Whose call it is was asked before it came there.
+        let is_call = staged.ground == Ground::Registers;
+        let scope = self.scope.as_ref().filter(|_| !is_call).map(Scope::members);
+        let fds = (self.buffers.map_fd(), scope);
+        let code = filtered(staged, self.buffers.layout(), fds, (id, number), filters);
+        code.map(Some).map_err(|_| unknown(event))
     }
 
     /// Records an event, the next one.
-    fn record(&mut self, number: usize, event: &Event) -> Result<(), RecordError> {
-        let fds = (self.buffers.map_fd(), self.scope.as_ref().map(Scope::members));
-        let id = u16::try_from(number).map_err(|_| unknown(event))?;
-        let (staged, is_call) = self.staged(event);
+    fn record(
+        &mut self,
+        number: usize,
+        event: &Event,
+        btf: Option<&Btf>,
+    ) -> Result<(), RecordError> {
+        let staged = self.staged(event, btf, self.filters.has(number));
+        let code = self.code(number, event, &staged)?;
         self.meanings.push(kernel_meanings::of(&staged));
-        let Some(filters) = self.filters.of(number) else {
-            self.events.push(staged.description);
-            return Ok(());
-        };
-        // Whose call it is was asked before it came there.
-        let fds = if is_call { (fds.0, None) } else { fds };
-        let code = filtered(&staged, self.buffers.layout(), fds, (id, number), filters);
-        let code = code.map_err(|_| unknown(event))?;
-        match (&mut self.calls, &event.source) {
-            (Some(calls), Source::Syscall { number: Some(call), phase }) if is_call => {
+        match (code, staged.ground, &event.source, &mut self.calls) {
+            (None, ..) => {}
+            (
+                Some(code),
+                Ground::Registers,
+                Source::Syscall { number: Some(call), phase },
+                Some(calls),
+            ) => {
                 let side = calls.side(*phase);
                 let loaded =
                     Loaded::raw(&code, side.btf_id).map_err(|error| refused(event, error))?;
                 side.programs.set(*call, &loaded).map_err(unavailable)?;
                 side.is_used = true;
             }
-            _ => self.attach(&code, event, Some(number))?,
+            (Some(code), Ground::Arguments, ..) => {
+                if !self.attach_raw(&code, event, btf, Some(number))? {
+                    self.record_otherwise(number, event)?;
+                }
+            }
+            (Some(code), ..) => self.attach(&code, event, Some(number))?,
         }
         self.events.push(staged.description);
         Ok(())
