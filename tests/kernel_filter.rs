@@ -336,6 +336,34 @@ fn who_interrupts_a_filter_has_a_frame_of_his_own() {
     assert!(inner.filter(is_inner).count() > 0, "nothing was interrupted");
 }
 
+/// RUN calls with a name that cannot be read, with none, and with one. EXPECT of a filter on names
+/// that it lets the first pass, whatever it was, and judges the others.
+#[test]
+fn a_text_that_cannot_be_read_is_no_reason_to_leave_an_event_out() {
+    let world = World::new("kernel-filter-unread");
+    let Some(program) = program(&world) else { return };
+    let command = [program.to_str().expect("a path"), "1", "1", "unread"];
+    let names = |pattern: &str| {
+        let filter = format!("syscalls:sys_enter_openat: filename == \"{pattern}\"");
+        let options = ["--kernel", "syscalls:sys_enter_openat", "--filter", &filter];
+        let trace = format!("trace-{}", pattern.len());
+        record(&world, &trace, &options, &command);
+        let lines = lines(&world, &trace, &[]);
+        let ours = lines.iter().filter(|line| line.contains("dfd = -77,"));
+        let name = |line: &String| {
+            line.split("filename = ")
+                .nth(1)
+                .and_then(|rest| rest.split(", ").next())
+                .map(str::to_owned)
+        };
+        ours.filter_map(name).collect::<Vec<_>>()
+    };
+    assert_eq!(names("/nowhere/*"), ["\"\"", "\"/nowhere/a\""]);
+    assert_eq!(names("/etc/*"), ["\"\""]);
+    // None, and none that could be read.
+    assert_eq!(names(""), ["\"\"", "\"\""]);
+}
+
 /// RUN filters on arrays of a tracepoint, and on texts in its record. EXPECT what they say.
 #[test]
 fn arrays_and_texts_of_tracepoints_are_asked() {

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /* Calls the system COUNT times in each of THREADS threads, always in the same way; then each thread
  * says which it was. filtered COUNT [THREADS]. With "search" behind it: opens nothing but names of
- * 200 times the same letter, and a "b" or a "c". */
+ * 200 times the same letter, and a "b" or a "c"; with "unread", names that cannot be read, and one
+ * that can. */
 #define _GNU_SOURCE
 #include <fcntl.h>
 #include <pthread.h>
@@ -46,6 +47,17 @@ static int search(void)
     return 0;
 }
 
+static int unread(void)
+{
+    const int folder = -77;
+    syscall(SYS_openat, folder, (char *)8, O_RDONLY, 0);
+    syscall(SYS_openat, folder, NULL, O_RDONLY, 0);
+    char name[64];
+    strcpy(name, names[0]);
+    syscall(SYS_openat, folder, name, O_RDONLY, 0);
+    return 0;
+}
+
 int main(int argc, char **argv)
 {
     count = argc > 1 ? (uint32_t)atol(argv[1]) : 0;
@@ -53,6 +65,8 @@ int main(int argc, char **argv)
     pthread_t threads[16];
     if (argc > 3 && strcmp(argv[3], "search") == 0)
         return search();
+    if (argc > 3 && strcmp(argv[3], "unread") == 0)
+        return unread();
     if (others > 16)
         return 2;
     for (int i = 0; i < others; i++)
