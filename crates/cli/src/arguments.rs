@@ -77,6 +77,7 @@ pub(crate) enum Verb {
 ///   trackway record --filter 'web:*: status >= 400 && path == "/api/*"' -- ./server
 ///   trackway record --filter-object 'web:request: slow.o' -- ./server
 ///   sudo trackway record --kernel 'sched_*,syscalls' -- make -j2
+///   sudo trackway record --kernel syscalls --filter 'syscalls:openat: filename == "/etc/*"' -- ls
 ///
 /// The command runs as it would without trackway: its input, output and exit status are its own.
 /// Trackway's own errors before the command starts end with status 125, a command that cannot be
@@ -100,7 +101,8 @@ pub(crate) struct RecordArguments {
     #[arg(long, value_name = "PATTERN")]
     pub(crate) on: Vec<String>,
     /// Record of the events that PATTERN is for (or of all) those of which EXPR is true; of several
-    /// filters, all must be (docs/guides/filters.md)
+    /// filters, all must be (docs/guides/filters.md). The kernel's events are meant by patterns as
+    /// of --kernel
     #[arg(long, value_name = "[PATTERN: ]EXPR", allow_hyphen_values = true)]
     pub(crate) filter: Vec<String>,
     /// Record of them those that this filter in C takes, as clang -target bpf or trackway filter

@@ -262,7 +262,10 @@ fn lacking_everywhere(spec: &FilterSpec, world: &World, about: &[usize]) -> Reco
             let lack = checked.map(|checked| checked.check_for(&layouts));
             let file = &object.file;
             match lack {
-                Ok(Err(lack)) => format!("{file}: {}\nhint: {}", lack.message, NAME_THEM),
+                Ok(Err(lack)) => {
+                    let hint = if is_everyones(spec) { NAME_THEM } else { &lack.hint };
+                    format!("{file}: {}\nhint: {hint}", lack.message)
+                }
                 Ok(Ok(())) => format!("{file}: no kernel event has what it asks for"),
                 Err(why) => format!("{file}: {why}"),
             }

@@ -415,6 +415,11 @@ fn scheduler(catalogue: &Catalogue, name: &str) -> Result<Event, RecordError> {
 fn refused(event: &Event, error: LoadError) -> RecordError {
     match error {
         LoadError::Unavailable(error) => unavailable(error),
+        // bpf_loop()
+        LoadError::Refused(_, log) if log.contains("unknown#181") => {
+            let what = format!("cannot filter {}", event.full_name());
+            failed(&what, "filters that compare or search texts and arrays need Linux 5.17")
+        }
         // The last line says what is wrong.
         LoadError::Refused(error, log) => {
             let line = log.trim_end().lines().last().unwrap_or_default();
