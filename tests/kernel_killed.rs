@@ -3,7 +3,7 @@
 //!
 //! Its programs and maps are known by the numbers that the kernel gives them, read from the
 //! recorder's own descriptors while it lives: so what others have in the kernel meanwhile does not
-//! matter, and a test that looked at nothing cannot pass. Numbers are not given twice (they count up).
+//! matter, and a test that looked at nothing cannot pass. No number is given twice: they count up.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -202,7 +202,7 @@ fn has_metadata(trace: &Path) -> bool {
     trace.join("kernel/metadata").is_file()
 }
 
-/// KILL a recorder that has written a lot. EXPECT that its programs and maps go, that no instance or
+/// KILL a recorder that has written a lot. EXPECT its programs and maps to go, that no instance or
 /// mount stays, and every call from the first to the last one that it wrote, entry and exit; and to
 /// be told that there is no more.
 #[test]
@@ -243,7 +243,7 @@ fn a_killed_flight_recorder_leaves_nothing_of_the_kernels_and_that_is_said() {
     assert_eq!(lines(&world), Vec::<String>::new());
 }
 
-/// KILL the bench while ftrace has an instance of it. EXPECT that neither that nor its folders stay.
+/// KILL the bench while ftrace has an instance of it. EXPECT neither that nor its folders to stay.
 #[test]
 fn a_killed_bench_leaves_no_instance_and_no_folder() {
     const SCRIPT: &str = "

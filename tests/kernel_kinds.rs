@@ -1,7 +1,7 @@
 //! Every kind of field that the running kernel's events have is recorded and printed.
 //!
 //! Most events cannot be had at will: there is no such disk, network or fault. But the program that
-//! records one only reads the record that its tracepoint gives it. So it is given one here: made up,
+//! records one only reads the record that its tracepoint gives it. So here it gets one made up,
 //! with other bytes in each field, and run by BPF_PROG_TEST_RUN as a program of a raw tracepoint,
 //! which gets a context of up to 96 bytes. What is longer is made up field by field, until each
 //! kind has been there. What was recorded is written as a trace, and `trackway print` (babeltrace2,
@@ -367,8 +367,8 @@ fn alone(event: &Event, field: &Field) -> Event {
     Event { fields: vec![field], ..event.clone() }
 }
 
-/// MAKE a record of each event of this kernel that fits, and of each kind of field that is then still
-/// missing. EXPECT each to be recorded and printed as its bytes say.
+/// MAKE a record of each event of this kernel that fits, and of each kind of field that is still
+/// missing then. EXPECT each to be recorded and printed as its bytes say.
 #[test]
 fn every_kind_of_field_is_recorded_and_printed() {
     let world = World::new("kernel-kinds");

@@ -1,7 +1,7 @@
 //! ftrace, in a private instance: its events enabled, its buffers moved to files as trace-cmd does.
 //!
-//! An instance stays when whoever made it is killed: so it has a guardian, and who comes next removes
-//! instances of processes that are no more.
+//! An instance stays when whoever made it is killed: so it has a guardian, and who comes next
+//! removes instances of processes that are no more.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{ErrorKind, Read as _, Write as _};

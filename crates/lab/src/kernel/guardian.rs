@@ -6,8 +6,8 @@ use std::process::{Child, Command, Stdio};
 
 use crate::error::{Error, Result};
 
-/// Removes `$1` by rmdir(2), which is how an instance of tracefs goes: nothing in it may be removed.
-/// While somebody has a file of it open, it stays.
+/// Removes `$1` by rmdir(2), as instances of tracefs go: nothing in one may be removed. While
+/// somebody has a file of it open, it stays.
 const INSTANCE: &str = "cd \"$1/..\" && { read -r _; name=${1##*/}; i=0; \
      while [ -d \"$name\" ] && [ $i -lt 100 ] && ! rmdir \"$name\" 2>/dev/null; do \
      sleep 0.1; i=$((i+1)); done; }";

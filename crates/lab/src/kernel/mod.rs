@@ -9,8 +9,8 @@
 //! ```
 //!
 //! Main invariant: a tracer's figure counts only if its own output shows the events of that run, or
-//! says that it has lost them. Repeats the survey's Table V and Figure 9 (Gebai and Dagenais, 2018),
-//! and the slides' table (Bruno, 2020).
+//! says that it has lost them. Repeats Table V and Figure 9 of the survey (Gebai and Dagenais,
+//! 2018), and the slides' table (Bruno, 2020).
 //!
 //! Whatever is started ends with us: workloads die with who runs them, tracers end with their
 //! workloads, what has a name has a [`guardian`].
