@@ -116,6 +116,13 @@ pub(crate) struct RecordArguments {
     /// Record the kernel's events of everything that runs
     #[arg(long, requires = "kernel")]
     pub(crate) system: bool,
+    /// Record the kernel's events of the processes in this control group (of version 2) and those
+    /// below it, instead of those of the command: a folder, or as /proc/PID/cgroup has it
+    #[arg(long, value_name = "PATH", requires = "kernel", conflicts_with = "system")]
+    pub(crate) cgroup: Vec<PathBuf>,
+    /// Record the kernel's events of these CPUs alone, such as 0,2-3, of whomever they are recorded
+    #[arg(long, value_name = "LIST", requires = "kernel")]
+    pub(crate) cpu: Option<String>,
     /// What every record says besides its fields: vpid, vtid, procname, '$app.PROVIDER:NAME' of the
     /// program's own contexts (docs/guides/contexts.md), or none
     #[arg(long, value_name = "LIST", default_value = "vtid")]

@@ -46,6 +46,8 @@ pub(crate) fn run(arguments: &RecordArguments) -> anyhow::Result<ExitCode> {
         kernel: (!arguments.kernel.is_empty()).then(|| KernelOptions {
             patterns: arguments.kernel.clone(),
             system: arguments.system,
+            cgroups: arguments.cgroup.clone(),
+            cpus: arguments.cpu.clone(),
         }),
         channels: match &arguments.config {
             Some(file) => channels_in(file)?,

@@ -5,6 +5,7 @@
 //! the recorder becomes the invoking user ([`Kernel::prepare`]) needs root; what comes then
 //! ([`Kernel::begin`]) does not.
 
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::mpsc::{self, RecvTimeoutError, Sender};
 use std::thread::JoinHandle;
@@ -19,6 +20,7 @@ use trackway_kernel::catalogue::select::Selection;
 use trackway_kernel::catalogue::{Catalogue, EventName};
 use trackway_kernel::record::attach::{Attached, Loaded, Programs};
 use trackway_kernel::record::buffers::Buffers;
+use trackway_kernel::record::cgroup::{CgroupError, Cgroups};
 use trackway_kernel::record::layout::{BUFFERS_BYTES_MAX, LEVELS, Layout};
 use trackway_kernel::record::program::{dispatcher, program};
 use trackway_kernel::record::scope::Scope;
@@ -47,6 +49,10 @@ pub struct KernelOptions {
     pub patterns: Vec<String>,
     /// Of everything that runs, not of the command and what it starts alone.
     pub system: bool,
+    /// Of the processes in these control groups, and below, instead.
+    pub cgroups: Vec<PathBuf>,
+    /// Of these CPUs alone, as the kernel lists them (`0,2-3`); `None`: of all.
+    pub cpus: Option<String>,
 }
 
 /// The kernel's events, being recorded into buffers.
@@ -158,6 +164,21 @@ impl From<CatalogueError> for RecordError {
     }
 }
 
+impl From<CgroupError> for RecordError {
+    fn from(error: CgroupError) -> Self {
+        let hint = match &error {
+            CgroupError::Io(_, why) if why.kind() == std::io::ErrorKind::PermissionDenied => {
+                Some("root may (sudo trackway record …)".to_owned())
+            }
+            CgroupError::Missing(_) | CgroupError::NotOne(_) => {
+                Some("findmnt -t cgroup2 says where they are".to_owned())
+            }
+            CgroupError::Io(..) | CgroupError::TooMany => None,
+        };
+        Self::Kernel(error.to_string(), hint)
+    }
+}
+
 /// What to do about an error of bpf(2) or perf_event_open(2).
 fn unavailable(error: std::io::Error) -> RecordError {
     let hint = match error.raw_os_error() {
@@ -200,6 +221,11 @@ impl Kernel {
         let cpus = cpus();
         let layout = layout(size_bytes, cpus, events.len())?;
         let buffers = Buffers::new(layout, cpus, overwrite).map_err(unavailable)?;
+        if let Some(list) = &options.cpus {
+            let chosen = cpus::chosen(list)?;
+            let others = (0..cpus).filter(|&cpu| !chosen.contains(&(cpu as u32)));
+            others.for_each(|cpu| buffers.leave_out(cpu));
+        }
         let mut kernel = Self {
             buffers: Box::leak(Box::new(buffers)),
             attached: Vec::new(),
@@ -211,7 +237,11 @@ impl Kernel {
         };
         let mut remover = None;
         if !options.system {
-            let scope = Scope::new().map_err(unavailable)?;
+            let scope = match &options.cgroups[..] {
+                [] => Scope::new(),
+                cgroups => Scope::of_cgroups(Cgroups::open(cgroups)?),
+            };
+            let scope = scope.map_err(unavailable)?;
             let fork = scheduler(&catalogue, "sched_process_fork")?;
             let exec = scheduler(&catalogue, "sched_process_exec")?;
             let exit = scheduler(&catalogue, "sched_process_exit")?;
@@ -219,6 +249,7 @@ impl Kernel {
             kernel.attach(&scope.adder(&fork).ok_or_else(|| unknown(&fork))?, &fork, None)?;
             kernel.attach(&scope.mover(&exec).ok_or_else(|| unknown(&exec))?, &exec, None)?;
             remover = Some((scope.remover().ok_or_else(|| unknown(&exit))?, exit));
+            scope.find_threads();
             kernel.scope = Some(scope);
         }
         for (number, event) in events.iter().enumerate() {
@@ -233,7 +264,7 @@ impl Kernel {
 
     /// Records an event, the next one.
     fn record(&mut self, number: usize, event: &Event) -> Result<(), RecordError> {
-        let fds = (self.buffers.map_fd(), self.scope.as_ref().map(Scope::map_fd));
+        let fds = (self.buffers.map_fd(), self.scope.as_ref().map(Scope::members));
         let id = u16::try_from(number).map_err(|_| unknown(event))?;
         let registers = self.calls.as_ref().map(|calls| calls.registers);
         let call = registers.and_then(|of| Staged::of_call(event, &of, PAYLOAD_BYTES_MAX));
@@ -275,7 +306,7 @@ impl Kernel {
     /// Attaches what sees all system calls, where some are recorded. What returns first: so that no
     /// call is there without its end.
     fn attach_calls(&mut self) -> Result<(), RecordError> {
-        let scope = self.scope.as_ref().map(Scope::map_fd);
+        let scope = self.scope.as_ref().map(Scope::members);
         let Some(calls) = &self.calls else { return Ok(()) };
         for side in [&calls.exit, &calls.enter].into_iter().filter(|side| side.is_used) {
             let code = dispatcher(side.phase, &calls.registers, side.programs.map_fd(), scope);
@@ -290,7 +321,7 @@ impl Kernel {
 
     /// Whether the calling thread, and what it starts from now on, is recorded.
     pub(crate) fn scope(&self, is_recorded: bool) {
-        if let Some(scope) = &self.scope {
+        if let Some(scope) = self.scope.as_ref().filter(|scope| !scope.is_of_cgroups()) {
             scope.set(trackway_sys::thread::tid(), is_recorded);
         }
     }

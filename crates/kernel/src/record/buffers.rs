@@ -10,7 +10,7 @@ use std::sync::atomic::Ordering;
 use trackway_abi::region::PAGE_SHIFT;
 use trackway_ring::{Damage, Memory, Region};
 
-use super::layout::{BUFFERS_BYTES_MAX, LEVELS, Layout, STOPPED, TOO_DEEP};
+use super::layout::{BUFFERS_BYTES_MAX, LEFT_OUT, LEVELS, Layout, NOW, STOPPED, TOO_DEEP};
 use crate::mapped::MappedArray;
 
 /// The buffers of all CPUs.
@@ -82,10 +82,19 @@ impl Buffers {
 
     /// Records nothing any more, but for what is under way. To detach programs takes long.
     pub fn stop(&self) {
-        for cpu in 0..self.cpus {
-            if let Some(word) = self.map.word(self.layout.cpu_bytes() * cpu + STOPPED) {
-                word.store(1, Ordering::Relaxed);
-            }
+        (0..self.cpus).for_each(|cpu| self.stop_on(cpu, NOW));
+    }
+
+    /// Records nothing of a CPU, ever.
+    pub fn leave_out(&self, cpu: usize) {
+        if cpu < self.cpus {
+            self.stop_on(cpu, LEFT_OUT);
+        }
+    }
+
+    fn stop_on(&self, cpu: usize, why: u64) {
+        if let Some(word) = self.map.word(self.layout.cpu_bytes() * cpu + STOPPED) {
+            word.fetch_or(why, Ordering::Relaxed);
         }
     }
 

@@ -14,6 +14,7 @@
 #[expect(unsafe_code, reason = "bpf(2), perf_event_open(2) and ioctl(2) take addresses")]
 pub mod attach;
 pub mod buffers;
+pub mod cgroup;
 pub mod layout;
 pub mod program;
 pub mod scope;

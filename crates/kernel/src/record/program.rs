@@ -17,7 +17,7 @@ use trackway_abi::region::{SUB_HEADER_BYTES, sub_header};
 use trackway_jit::insn::{alu, jump};
 
 use super::layout::{DEPTH, LEVELS, Layout, STOPPED, TOO_DEEP};
-use super::scope;
+use super::scope::{self, Members};
 use super::staging::{Ground, Registers, Staged, Step, VARIABLE_BYTES_MAX};
 use crate::asm::{Asm, Label, Register};
 use crate::catalogue::model::{Location, Phase};
@@ -77,7 +77,7 @@ pub struct TooLarge;
 
 /// The bytes of a program that records the event with this id in its trace, and this number among
 /// those that losses are counted of, into the map; of the threads in a scope alone, if there is one
-/// ([`super::scope`]).
+/// ([`super::scope`]): those that it happens in, and those that it is about.
 ///
 /// # Errors
 ///
@@ -85,7 +85,7 @@ pub struct TooLarge;
 pub fn program(
     staged: &Staged,
     layout: &Layout,
-    (map_fd, scope_fd): (i32, Option<i32>),
+    (map_fd, members): (i32, Option<Members>),
     (id, number): (u16, usize),
 ) -> Result<Vec<u8>, TooLarge> {
     // As in `ring`: the head never comes to a sub-buffer's end.
@@ -100,9 +100,13 @@ pub fn program(
         // The first of the tracepoint's arguments.
         Ground::Registers => maker.asm.load(CONTEXT, 1, 0),
     }
-    if let Some(scope_fd) = scope_fd {
+    if let Some(members) = members {
         let is_in = maker.asm.label();
-        scope::test(&mut maker.asm, scope_fd, is_in);
+        scope::test(&mut maker.asm, members, is_in);
+        for &thread in &staged.threads {
+            maker.asm.load_of(4, 0, CONTEXT, short(thread as usize));
+            scope::test_of(&mut maker.asm, members, is_in);
+        }
         maker.asm.answer(PASS);
         maker.asm.place(is_in);
     }
@@ -138,16 +142,16 @@ pub fn dispatcher(
     phase: Phase,
     registers: &Registers,
     programs_fd: i32,
-    scope_fd: Option<i32>,
+    members: Option<Members>,
 ) -> Option<Vec<u8>> {
     /// `__USER_CS` (arch/x86/include/asm/segment.h).
     const USER_CODE_SEGMENT: i32 = 0x33;
     let at = |offset: u32| i16::try_from(offset).ok();
     let mut asm = Asm::default();
     asm.mov(CONTEXT, 1);
-    if let Some(scope_fd) = scope_fd {
+    if let Some(members) = members {
         let is_in = asm.label();
-        scope::test(&mut asm, scope_fd, is_in);
+        scope::test(&mut asm, members, is_in);
         asm.answer(PASS);
         asm.place(is_in);
     }

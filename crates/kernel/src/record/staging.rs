@@ -3,6 +3,7 @@
 
 use trackway_schema::{ARRAY_LENGTH_MAX, EventDescription, FIELDS_MAX, FieldKind, Label, Scalar};
 
+use super::scope;
 use crate::catalogue::btf::{Btf, Class};
 use crate::catalogue::model::Symbols;
 use crate::catalogue::model::{Behind, Event, Field, Kind, Location, Meaning, Phase, Source};
@@ -32,6 +33,8 @@ pub struct Staged {
     pub meanings: Vec<Meaning>,
     /// What a program does for each field, in order.
     pub steps: Vec<Step>,
+    /// Where its record has numbers of threads that it is about.
+    pub threads: Vec<u32>,
     /// Names of fields that are not recorded.
     pub left_out: Vec<String>,
 }
@@ -86,7 +89,8 @@ impl Staged {
     pub fn new(event: &Event, payload_max: u32) -> Self {
         let is_entry = matches!(event.source, Source::Syscall { phase: Phase::Enter, .. });
         let of = |field: &Field| step_of(field, is_entry);
-        Self::make(event, Ground::Tracepoint, payload_max, of)
+        let staged = Self::make(event, Ground::Tracepoint, payload_max, of);
+        Self { threads: scope::threads_of(event), ..staged }
     }
 
     /// The same of a system call, from its registers; `None` if it is none, or has no number.
@@ -111,6 +115,7 @@ impl Staged {
                 fields: Vec::new(),
             },
             meanings: Vec::new(),
+            threads: Vec::new(),
             steps: Vec::new(),
             left_out: Vec::new(),
         };
