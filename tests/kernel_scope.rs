@@ -7,7 +7,8 @@ use std::process::{Child, Command, Output, Stdio};
 
 use trackway_tests::{World, has, is_root, skipped};
 
-/// Sends a byte to and fro: pong IN OUT COUNT answers, ping IN OUT COUNT begins, and says who it is.
+/// Sends a byte to and fro: pong IN OUT COUNT answers; ping IN OUT COUNT begins, and says who it
+/// is.
 const PING_PONG: &str = r#"
 #include <fcntl.h>
 #include <stdio.h>

@@ -2,7 +2,7 @@
 //! trace has names for them, and system calls as they are written in C.
 //!
 //! ```text
-//! … syscall_entry_openat: { cpu_id = 0 }, { tid = 7 }, openat(AT_FDCWD, "/a", O_RDWR|O_CREAT, 0644)
+//! … syscall_entry_openat: { cpu_id = 0 }, { tid = 7 }, openat(3, "/a", O_RDWR|O_CREAT, 0644)
 //! … syscall_exit_openat: { cpu_id = 0 }, { tid = 7 }, openat = -13 (EACCES)
 //! ```
 

@@ -58,7 +58,8 @@ pub(crate) fn set(name: &str) -> Option<Arc<Symbols>> {
     found.map(|(_, symbols)| Arc::clone(symbols))
 }
 
-/// Names of errors, by their numbers: those of programs, and those that only who watches calls sees.
+/// Names of errors, by their numbers: those of programs, and those that only who watches calls
+/// sees.
 pub fn errors() -> impl Iterator<Item = (&'static str, u32)> {
     ERRORS.iter().chain(RESTARTS).copied()
 }

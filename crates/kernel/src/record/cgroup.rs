@@ -3,10 +3,10 @@
 
 use std::fs::{self, File};
 use std::io;
-use std::os::fd::{AsRawFd as _, OwnedFd, RawFd};
+use std::os::fd::{AsFd as _, RawFd};
 use std::path::{Path, PathBuf};
 
-use crate::bpf::{MAP_CREATE, MAP_UPDATE, MapCreate, MapElement, bpf, owned};
+use crate::bpf::DescriptorArray;
 
 const MAP_TYPE_CGROUP_ARRAY: u32 = 8;
 /// Most groups: a program asks of each.
@@ -43,7 +43,7 @@ impl std::error::Error for CgroupError {}
 /// Some control groups.
 #[derive(Debug)]
 pub struct Cgroups {
-    map: OwnedFd,
+    map: DescriptorArray,
     folders: Vec<PathBuf>,
 }
 
@@ -62,34 +62,15 @@ impl Cgroups {
         if paths.len() > GROUPS_MAX {
             return Err(CgroupError::TooMany);
         }
-        let mut create = MapCreate {
-            map_type: MAP_TYPE_CGROUP_ARRAY,
-            key_size: 4,
-            value_size: 4,
-            max_entries: paths.len().max(1) as u32,
-            map_flags: 0,
-        };
-        // SAFETY: there are no addresses in it.
-        let map = owned(unsafe { bpf(MAP_CREATE, &mut create) }.map_err(io(first))?);
+        let count = paths.len().max(1) as u32;
+        let map = DescriptorArray::new(MAP_TYPE_CGROUP_ARRAY, count).map_err(io(first))?;
         let mut folders = Vec::new();
         for (index, path) in (0..).zip(paths) {
             let folder = find(path).ok_or_else(|| CgroupError::Missing(path.clone()))?;
             let group = File::open(&folder).map_err(io(path))?;
-            let key: u32 = index;
-            let mut value = group.as_raw_fd().cast_unsigned();
-            let mut element = MapElement {
-                map_fd: map.as_raw_fd().cast_unsigned(),
-                zero: 0,
-                key: &raw const key,
-                value: (&raw mut value).cast(),
-                flags: 0,
-            };
-            // SAFETY: key and value have the map's sizes.
-            unsafe { bpf(MAP_UPDATE, &mut element) }.map_err(|error| {
-                match error.raw_os_error() {
-                    Some(libc::EBADF) => CgroupError::NotOne(path.clone()),
-                    _ => io(path)(error),
-                }
+            map.set(index, group.as_fd()).map_err(|error| match error.raw_os_error() {
+                Some(libc::EBADF) => CgroupError::NotOne(path.clone()),
+                _ => io(path)(error),
             })?;
             folders.push(folder);
         }
@@ -98,7 +79,7 @@ impl Cgroups {
 
     /// The map, for programs.
     pub(super) fn map_fd(&self) -> RawFd {
-        self.map.as_raw_fd()
+        self.map.fd()
     }
 
     /// How many groups there are.

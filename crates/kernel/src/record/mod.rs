@@ -15,7 +15,6 @@ pub mod arguments;
 #[expect(unsafe_code, reason = "bpf(2), perf_event_open(2) and ioctl(2) take addresses")]
 pub mod attach;
 pub mod buffers;
-#[expect(unsafe_code, reason = "bpf(2) takes addresses")]
 pub mod cgroup;
 pub mod context;
 pub mod filter;

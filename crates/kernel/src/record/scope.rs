@@ -5,9 +5,9 @@
 //! else sees it, and take away what ends. Numbers are the kernel's own (of its first namespace).
 //!
 //! Of control groups, the kernel says whether the thread that an event happens in is a member. The
-//! set says it of the threads that an event is about, which is asked where the event does not happen
-//! in a member: the other side of a switch, who is woken up. It has the threads that are there at
-//! first, what members fork, and whoever has moved there, from its first event on.
+//! set says it of the threads that an event is about, which is asked where the event does not
+//! happen in a member: the other side of a switch, who is woken up. It has the threads that are
+//! there at first, what members fork, and whoever has moved there, from its first event on.
 
 use std::io;
 use std::os::fd::RawFd;
