@@ -45,8 +45,11 @@ pub(crate) fn run(arguments: &RecordArguments) -> anyhow::Result<ExitCode> {
         },
         kernel: (!arguments.kernel.is_empty()).then(|| KernelOptions {
             patterns: arguments.kernel.clone(),
-            system: arguments.system,
+            system: arguments.system || (arguments.command.is_empty() && arguments.pid.is_empty()),
+            pids: arguments.pid.clone(),
+            is_stopped: false,
         }),
+        user: arguments.user.clone(),
         channels: match &arguments.config {
             Some(file) => channels_in(file)?,
             None => Vec::new(),
@@ -54,6 +57,10 @@ pub(crate) fn run(arguments: &RecordArguments) -> anyhow::Result<ExitCode> {
         command: arguments.command.clone(),
     };
     let notices = Notices::new(arguments.quiet);
+    if options.command.is_empty() {
+        trackway_recorder::record_kernel(&options, arguments.quiet).map_err(anyhow::Error::new)?;
+        return Ok(ExitCode::SUCCESS);
+    }
     match trackway_recorder::record(&options, &notices).map_err(anyhow::Error::new)? {
         CommandEnd::Exited(code) => Ok(ExitCode::from(code)),
         CommandEnd::Killed(signal) => trackway_sys::signal::die_of(signal),

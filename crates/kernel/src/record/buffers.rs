@@ -80,11 +80,26 @@ impl Buffers {
         self.map.region(at, geometry)
     }
 
-    /// Records nothing any more, but for what is under way. To detach programs takes long.
+    /// Records nothing any more, but for what is under way, until [`Self::start`]. To detach
+    /// programs takes long.
     pub fn stop(&self) {
+        self.set_stopped(1);
+    }
+
+    /// Records again.
+    pub fn start(&self) {
+        self.set_stopped(0);
+    }
+
+    /// Whether nothing is recorded.
+    pub fn is_stopped(&self) -> bool {
+        self.sum(STOPPED) > 0
+    }
+
+    fn set_stopped(&self, is_stopped: u64) {
         for cpu in 0..self.cpus {
             if let Some(word) = self.map.word(self.layout.cpu_bytes() * cpu + STOPPED) {
-                word.store(1, Ordering::Relaxed);
+                word.store(is_stopped, Ordering::Relaxed);
             }
         }
     }
@@ -100,6 +115,15 @@ impl Buffers {
     /// Records of any event that found all levels of their CPU taken.
     pub fn too_deep(&self) -> u64 {
         self.sum(TOO_DEEP)
+    }
+
+    /// The same, of one CPU.
+    pub fn too_deep_on(&self, cpu: usize) -> u64 {
+        if cpu >= self.cpus {
+            return 0;
+        }
+        let word = self.map.word(self.layout.cpu_bytes() * cpu + TOO_DEEP);
+        word.map_or(0, |word| word.load(Ordering::Relaxed))
     }
 
     /// The sum of a word in all CPUs' parts.
