@@ -125,7 +125,7 @@ impl Kernel {
         let mut drainer = Drainer {
             buffers: self.buffers,
             trace,
-            begin_ts: monotonic_ns(),
+            begin_ts: self.begin_ts,
             works,
             buffer: Vec::new(),
             live: None,

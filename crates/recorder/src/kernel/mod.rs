@@ -8,6 +8,7 @@
 mod changes;
 mod detach;
 mod drain;
+pub(crate) mod left;
 mod summary;
 
 pub(crate) use drain::Draining;
@@ -77,6 +78,8 @@ pub(crate) struct Kernel {
     /// By number, which is their id in the trace; those that were switched off, too.
     events: Vec<Known>,
     overwrite: bool,
+    /// Time before which nothing was recorded, ns.
+    begin_ts: u64,
     /// The limit on open files as it was: the command's.
     files_limit: Option<u64>,
     /// How often the kernel passed over programs that serve several events.
@@ -219,6 +222,7 @@ impl Kernel {
             scope: None,
             events: Vec::new(),
             overwrite,
+            begin_ts: trackway_sys::clock::monotonic_ns(),
             files_limit,
             missed_of_none: 0,
         };
