@@ -284,7 +284,10 @@ impl Served {
         };
         let finished = parts.finish(&self.notices, &|| false);
         let kernel = self.desk.kernel.take().map(Draining::finish);
-        let summary = finished.map_err(|error| RecordError::Refused(desk::unfinished(&error)))?;
+        let summary = finished.map_err(|error| {
+            kernel.iter().for_each(|kernel| kernel.say(None, &self.notices));
+            RecordError::Refused(desk::unfinished(&error))
+        })?;
         // As `trackway record` says it at its end.
         let said = Notices::kept();
         if self.desk.machine.spec().is_flight_recorder() {
