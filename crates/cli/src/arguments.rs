@@ -78,6 +78,7 @@ pub(crate) enum Verb {
 ///   trackway record --filter-object 'web:request: slow.o' -- ./server
 ///   sudo trackway record --kernel 'sched_*,syscalls' -- make -j2
 ///   sudo trackway record --kernel syscalls --filter 'syscalls:openat: filename == "/etc/*"' -- ls
+///   sudo trackway record --kernel 'block,irq_*'
 ///
 /// The command runs as it would without trackway: its input, output and exit status are its own.
 /// Trackway's own errors before the command starts end with status 125, a command that cannot be
@@ -130,6 +131,13 @@ pub(crate) struct RecordArguments {
     /// Record the kernel's events of these CPUs alone, such as 0,2-3, of whomever they are recorded
     #[arg(long, value_name = "LIST", requires = "kernel")]
     pub(crate) cpu: Option<String>,
+    /// Without CMD: record this process, and what it starts from now on, until Ctrl-C
+    #[arg(long, value_name = "PID", value_delimiter = ',', requires = "kernel",
+        conflicts_with_all = ["system", "cgroup", "command"], value_parser = crate::session::arguments::pid)]
+    pub(crate) pid: Vec<u32>,
+    /// Run CMD, and write the trace, as this user, by name or number; for root
+    #[arg(long, value_name = "NAME|UID")]
+    pub(crate) user: Option<String>,
     /// What every record says besides its fields: vpid, vtid, procname, '$app.PROVIDER:NAME' of the
     /// program's own contexts (docs/guides/contexts.md), or none. Of the kernel's events, which all
     /// have tid: vpid, vtid and procname, too, and pid, ppid, prio, nice, uid, euid, suid, gid,
@@ -172,8 +180,9 @@ pub(crate) struct RecordArguments {
     /// Say nothing but errors
     #[arg(short, long)]
     pub(crate) quiet: bool,
-    /// The command and its arguments
-    #[arg(required = true, trailing_var_arg = true, value_name = "CMD")]
+    /// The command and its arguments; with --kernel there may be none: everything is recorded then,
+    /// until Ctrl-C
+    #[arg(required_unless_present = "kernel", trailing_var_arg = true, value_name = "CMD")]
     pub(crate) command: Vec<OsString>,
 }
 

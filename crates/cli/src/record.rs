@@ -29,6 +29,9 @@ pub(crate) fn run(arguments: &RecordArguments) -> anyhow::Result<ExitCode> {
     let has_kernel = !arguments.kernel.is_empty();
     let contexts = trackway_recorder::parse_both(arguments.context.as_deref(), has_kernel)?;
     let filters = filters_of(&arguments.filter, &arguments.filter_object)?;
+    // Nothing says whose.
+    let is_everything =
+        arguments.command.is_empty() && arguments.pid.is_empty() && arguments.cgroup.is_empty();
     let options = RecordOptions {
         output: arguments.output.clone(),
         patterns: arguments.on.clone(),
@@ -48,7 +51,9 @@ pub(crate) fn run(arguments: &RecordArguments) -> anyhow::Result<ExitCode> {
         },
         kernel: has_kernel.then(|| KernelOptions {
             patterns: arguments.kernel.clone(),
-            system: arguments.system,
+            system: arguments.system || is_everything,
+            pids: arguments.pid.clone(),
+            is_stopped: false,
             contexts: contexts.kernel,
             filters,
             via: arguments.kernel_via.map(|way| match way {
@@ -58,6 +63,7 @@ pub(crate) fn run(arguments: &RecordArguments) -> anyhow::Result<ExitCode> {
             cgroups: arguments.cgroup.clone(),
             cpus: arguments.cpu.clone(),
         }),
+        user: arguments.user.clone(),
         channels: match &arguments.config {
             Some(file) => channels_in(file)?,
             None => Vec::new(),
@@ -65,6 +71,10 @@ pub(crate) fn run(arguments: &RecordArguments) -> anyhow::Result<ExitCode> {
         command: arguments.command.clone(),
     };
     let notices = Notices::new(arguments.quiet);
+    if options.command.is_empty() {
+        trackway_recorder::record_kernel(&options, arguments.quiet).map_err(anyhow::Error::new)?;
+        return Ok(ExitCode::SUCCESS);
+    }
     match trackway_recorder::record(&options, &notices).map_err(anyhow::Error::new)? {
         CommandEnd::Exited(code) => Ok(ExitCode::from(code)),
         CommandEnd::Killed(signal) => trackway_sys::signal::die_of(signal),

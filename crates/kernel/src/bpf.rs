@@ -14,6 +14,7 @@ use trackway_jit::insn::INSN_BYTES;
 pub(crate) const MAP_CREATE: i32 = 0;
 const MAP_LOOKUP: i32 = 1;
 pub(crate) const MAP_UPDATE: i32 = 2;
+pub(crate) const MAP_DELETE: i32 = 3;
 const PROG_LOAD: i32 = 5;
 const PROG_RUN: i32 = 10;
 const BTF_LOAD: i32 = 18;

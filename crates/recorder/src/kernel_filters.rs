@@ -140,11 +140,6 @@ impl KernelFilters {
         self.of(event).is_none_or(|filters| !filters.is_empty())
     }
 
-    /// Whether any event is.
-    pub(crate) fn any(&self) -> bool {
-        (0..self.events.len()).any(|event| self.has(event))
-    }
-
     /// Whether a filter is about the kernel's events alone.
     pub(crate) fn has_own(&self, spec: &FilterSpec) -> bool {
         self.own.contains(spec)

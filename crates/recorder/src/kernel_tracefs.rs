@@ -56,6 +56,7 @@ struct Shared {
 }
 
 /// Buffers that a thread drains.
+#[derive(Debug)]
 pub(crate) struct Draining {
     shared: Arc<Shared>,
     stop: Sender<()>,
@@ -214,6 +215,11 @@ impl Draining {
         }
     }
 
+    /// Records again.
+    pub(crate) fn start(&self) {
+        let _ = self.shared.instance.record(true);
+    }
+
     /// Records nothing any more.
     pub(crate) fn stop(&self) {
         let _ = self.shared.instance.record(false);
@@ -243,12 +249,14 @@ impl Draining {
 
 impl Summary {
     /// Says what was recorded.
-    pub(crate) fn say(&self, notices: &Notices) {
+    pub(crate) fn say(&self, folder: Option<&Path>, notices: &Notices) {
+        let place = folder.map(|folder| format!(", in {}", folder.display()));
         notices.say(format_args!(
-            "kernel: {} events recorded, {} lost, {} overwritten",
+            "kernel: {} events recorded, {} lost, {} overwritten{}",
             Grouped(self.recorded),
             Grouped(self.lost),
-            Grouped(self.overwritten)
+            Grouped(self.overwritten),
+            place.unwrap_or_default()
         ));
         if self.damaged > 0 {
             notices.say(format_args!(

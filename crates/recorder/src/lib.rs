@@ -70,12 +70,12 @@ pub use record::{CommandEnd, RecordOptions, is_name_of_record, record};
 pub use recording::Recording;
 pub use recover::{Recovered, recover, recover_in};
 pub use report::{Grouped, Notices, Summary};
-pub use serve::{Begun, Talk, check_folder, serve};
+pub use serve::{Begun, Talk, check_folder, record_kernel, serve};
 pub use slot::{ChannelSettings, SessionSettings};
 pub use totals::Totals;
 pub use trackway_session::{
     BufferOptions, BuffersError, ByteCount, ChannelSpec, ContextList, FilterObject, FilterSource,
-    FilterSpec, Level, LevelError, Levels, Line, Mode, OptionError, Reserve, RuleSpec, SessionSpec,
-    SpecError, Time, Tracefiles, TracefilesError, USERS_MAX, is_name, parse_contexts,
+    FilterSpec, KernelSpec, Level, LevelError, Levels, Line, Mode, OptionError, Reserve, RuleSpec,
+    SessionSpec, SpecError, Time, Tracefiles, TracefilesError, USERS_MAX, is_name, parse_contexts,
     parse_duration, parse_preload, parse_size, protocol, rules_text,
 };

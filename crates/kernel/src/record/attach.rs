@@ -5,7 +5,7 @@ use std::os::fd::{AsRawFd as _, OwnedFd};
 
 use super::program::Code;
 use crate::bpf::{
-    Functions, LoadError, MAP_CREATE, MAP_UPDATE, MapCreate, MapElement, ProgramKind,
+    Functions, LoadError, MAP_CREATE, MAP_DELETE, MAP_UPDATE, MapCreate, MapElement, ProgramKind,
 };
 use crate::bpf::{bpf, load_btf, load_program, owned};
 use crate::btf::Btf;
@@ -119,6 +119,20 @@ impl Programs {
         };
         // SAFETY: key and value have the map's sizes.
         unsafe { bpf(MAP_UPDATE, &mut element) }.map(drop)
+    }
+
+    /// Takes the one of this number away, if there is one.
+    pub fn remove(&self, number: u32) {
+        let mut element = MapElement {
+            map_fd: fd(&self.0),
+            zero: 0,
+            key: &raw const number,
+            value: core::ptr::null_mut(),
+            flags: 0,
+        };
+        // It fails where there is none.
+        // SAFETY: the key has the map's size, and there is no value.
+        let _ = unsafe { bpf(MAP_DELETE, &mut element) };
     }
 }
 
@@ -234,6 +248,11 @@ impl Attached {
         let Self { program, event } = self;
         drop(event);
         Detached(program)
+    }
+
+    /// What holds it on its tracepoint: it goes when that is closed, as [`Self::detach`] does it.
+    pub fn into_descriptor(self) -> OwnedFd {
+        self.event
     }
 
     /// See [`Detached::missed`]: so far.

@@ -10,7 +10,7 @@ use trackway_kernel::record::program::program;
 use trackway_kernel::record::scope::Scope;
 use trackway_kernel::record::staging::Staged;
 
-use super::{Attachment, Kernel, PAYLOAD_BYTES_MAX, unavailable, unknown};
+use super::{Kernel, PAYLOAD_BYTES_MAX, unavailable, unknown};
 use crate::RecordError;
 
 impl Kernel {
@@ -63,7 +63,7 @@ impl Kernel {
         let Some(btf_id) = btf.and_then(|btf| raw_tracepoint(event, btf)) else { return Ok(false) };
         let Ok(loaded) = Loaded::raw(code, btf_id) else { return Ok(false) };
         let attached = loaded.attach_raw().map_err(unavailable)?;
-        self.attached.push(Attachment { attached, event: number, missed_before: 0 });
+        self.hold(attached, number);
         Ok(true)
     }
 }
