@@ -79,6 +79,8 @@ struct Attachment {
 #[derive(Debug)]
 struct Calls {
     registers: Registers,
+    /// Threads whose call has texts that could not be read when it was entered.
+    unread: Scope,
     enter: Side,
     exit: Side,
 }
@@ -111,7 +113,7 @@ impl Calls {
         };
         let enter = side(Phase::Enter, "btf_trace_sys_enter")?;
         let exit = side(Phase::Exit, "btf_trace_sys_exit")?;
-        Some(Self { registers, enter, exit })
+        Some(Self { registers, unread: Scope::new().ok()?, enter, exit })
     }
 
     fn side(&mut self, phase: Phase) -> &mut Side {
@@ -243,6 +245,7 @@ impl Kernel {
         let is_call = call.is_some();
         let mut staged = call.unwrap_or_else(|| Staged::new(event, PAYLOAD_BYTES_MAX));
         staged.contexts = self.contexts.clone();
+        staged.unread_fd = self.calls.as_ref().map(|calls| calls.unread.map_fd());
         // Whose call it is was asked before it came there.
         let fds = if is_call { (fds.0, None) } else { fds };
         let code = program(&staged, self.buffers.layout(), fds, (id, number));

@@ -13,9 +13,11 @@
 
 #[expect(unsafe_code, reason = "bpf(2), perf_event_open(2) and ioctl(2) take addresses")]
 pub mod attach;
+pub mod behind;
 pub mod buffers;
 pub mod context;
 pub mod layout;
+mod memory;
 pub mod program;
 pub mod scope;
 pub mod staging;

@@ -30,6 +30,7 @@ pub(super) mod helper {
     pub(crate) const TAIL_CALL: i32 = 12;
     pub(crate) const GET_CURRENT_PID_TGID: i32 = 14;
     pub(crate) const PROBE_READ_KERNEL: i32 = 113;
+    pub(crate) const PROBE_READ_USER: i32 = 112;
     pub(crate) const PROBE_READ_USER_STR: i32 = 114;
     pub(crate) const PROBE_READ_KERNEL_STR: i32 = 115;
     pub(crate) const GET_CURRENT_TASK_BTF: i32 = 158;
@@ -39,7 +40,7 @@ pub(super) mod helper {
 /// only what each program lets pass (kernel/trace/bpf_trace.c, trace_call_bpf()).
 pub(super) const PASS: i32 = 1;
 
-const CONTEXT: Register = 6;
+pub(super) const CONTEXT: Register = 6;
 pub(super) const CPU: Register = 7;
 pub(super) const AT: Register = 8;
 const CONTROL: Register = 9;
@@ -60,6 +61,14 @@ pub(super) mod stack {
     pub(crate) const TASK: i16 = -88;
     pub(crate) const POINTER: i16 = -96;
     pub(crate) const KEY_WIDE: i16 = -104;
+    pub(crate) const INCOMPLETE: i16 = -112;
+    pub(crate) const UNREAD: i16 = -120;
+    pub(crate) const ADDRESS: i16 = -128;
+    pub(crate) const COUNT: i16 = -136;
+    pub(crate) const ASIDE: i16 = -144;
+    pub(crate) const USED: i16 = -152;
+    pub(crate) const WORD: i16 = -160;
+    pub(crate) const MESSAGE: i16 = -176;
 }
 
 /// Where things are in control lines (`trackway_abi::region`).
@@ -96,7 +105,7 @@ pub fn program(
     if needed > most || number >= layout.events() {
         return Err(TooLarge);
     }
-    let mut maker = Maker { asm: Asm::default(), layout, id, needed };
+    let mut maker = Maker { asm: Asm::default(), layout, staged, id, needed };
     match staged.ground {
         Ground::Tracepoint => maker.asm.mov(CONTEXT, 1),
         // The first of the tracepoint's arguments.
@@ -120,6 +129,7 @@ pub fn program(
     maker.asm.place(labels.write);
     maker.header();
     staged.contexts.write(&mut maker.asm);
+    maker.prepare();
     for step in &staged.steps {
         maker.step(step);
     }
@@ -177,9 +187,11 @@ struct Labels {
     switch: Label,
 }
 
-struct Maker<'l> {
-    asm: Asm,
+/// A program as it is made.
+pub(super) struct Maker<'l> {
+    pub(super) asm: Asm,
     layout: &'l Layout,
+    pub(super) staged: &'l Staged,
     id: u16,
     /// Most bytes of a record.
     needed: u32,
@@ -375,11 +387,8 @@ impl Maker<'_> {
                 self.locate(offset, location);
                 self.text(helper::PROBE_READ_KERNEL_STR, VARIABLE_BYTES_MAX);
             }
-            Step::UserText(offset) => {
-                self.asm.load_of(8, 3, CONTEXT, short(offset as usize));
-                self.text(helper::PROBE_READ_USER_STR, VARIABLE_BYTES_MAX);
-            }
             Step::Dynamic(offset, location, size) => self.dynamic(offset, location, size),
+            _ => self.user_step(step),
         }
     }
 
@@ -423,12 +432,17 @@ impl Maker<'_> {
     }
 
     /// Copies text from the address in r3, of at most so many bytes with its NUL.
-    fn text(&mut self, helper: i32, bytes_max: u32) {
+    pub(super) fn text(&mut self, helper: i32, bytes_max: u32) {
+        self.asm.movi(2, bytes_max as i32);
+        self.text_of(helper, bytes_max);
+    }
+
+    /// The same, of at most as many as r2 says.
+    pub(super) fn text_of(&mut self, helper: i32, bytes_max: u32) {
         let asm = &mut self.asm;
         let is_read = asm.label();
         asm.mov(1, CPU);
         asm.alu(alu::ADD, 1, AT);
-        asm.movi(2, bytes_max as i32);
         asm.call_kernel(helper);
         asm.jumpi(jump::JSGT, 0, 0, is_read);
         // It could not be read: empty.

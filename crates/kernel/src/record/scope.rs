@@ -127,6 +127,31 @@ pub(super) fn test(asm: &mut Asm, map_fd: i32, is_in: Label) {
     test_of(asm, map_fd, is_in);
 }
 
+/// Adds the current thread.
+pub(super) fn add(asm: &mut Asm, map_fd: i32) {
+    asm.call_kernel(GET_CURRENT_PID_TGID);
+    lower_half(asm, 0);
+    address(asm, map_fd);
+    bit(asm);
+    asm.atomic(ATOMIC_OR, 2, 0, 1);
+}
+
+/// Takes the current thread away: r1 is not zero if it was there.
+pub(super) fn take(asm: &mut Asm, map_fd: i32) {
+    let is_not = asm.label();
+    asm.call_kernel(GET_CURRENT_PID_TGID);
+    lower_half(asm, 0);
+    address(asm, map_fd);
+    bit(asm);
+    asm.load(3, 2, 0);
+    asm.mov(4, 1);
+    asm.alu(alu::AND, 1, 3);
+    asm.jumpi(jump::JEQ, 1, 0, is_not);
+    asm.alui(alu::XOR, 4, -1);
+    asm.atomic(ATOMIC_AND, 2, 0, 4);
+    asm.place(is_not);
+}
+
 /// The same of the thread whose number is in r0.
 fn test_of(asm: &mut Asm, map_fd: i32, is_in: Label) {
     address(asm, map_fd);
