@@ -172,6 +172,9 @@ fn made_up(layout: &Kinds) -> Option<Staged> {
         contexts: trackway_kernel::record::context::Contexts::default(),
         meanings: Vec::new(),
         threads: Vec::new(),
+        taken: Vec::new(),
+        call: None,
+        unread: None,
         steps: Vec::new(),
         left_out: Vec::new(),
     };
