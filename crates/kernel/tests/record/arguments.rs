@@ -8,7 +8,8 @@ use std::time::Duration;
 
 use trackway_kernel::catalogue::Catalogue;
 use trackway_kernel::catalogue::btf::Btf;
-use trackway_kernel::catalogue::model::Event;
+use trackway_kernel::catalogue::model::{Event, Source};
+use trackway_kernel::catalogue::select::Selection;
 use trackway_kernel::record::arguments::raw_tracepoint;
 use trackway_kernel::record::attach::{Attached, Loaded};
 use trackway_kernel::record::buffers::Buffers;
@@ -256,7 +257,7 @@ impl Compared {
         records: &[Record],
         is_whole: bool,
         end_ns: u64,
-    ) {
+    ) -> Result<(), String> {
         /// Records of an event that may be between its two.
         const NESTED_MAX: usize = 4;
         let mut pending: Vec<VecDeque<&Record>> = vec![VecDeque::new(); 2 * events.len()];
@@ -277,19 +278,18 @@ impl Compared {
             if own.len() > NESTED_MAX {
                 let oldest = own.pop_front();
                 // (The kernel passes over programs on tracepoints.)
-                let is_raw = record.id % 2 == 0;
-                assert!(
-                    is_raw,
-                    "{}: {oldest:#?} is none of {:#?}",
-                    event.name,
-                    pending[record.id ^ 1]
-                );
+                if record.id % 2 == 1 {
+                    let others = &pending[record.id ^ 1];
+                    return Err(format!("{}: {oldest:#?} is none of {others:#?}", event.name));
+                }
             }
         }
         for (id, pending) in pending.iter().enumerate().filter(|(id, _)| id % 2 == 1 && is_whole) {
-            let alone = pending.iter().find(|record| record.time_ns < end_ns);
-            assert!(alone.is_none(), "{}: {alone:#?}", events[id / 2].0.name);
+            if let Some(alone) = pending.iter().find(|record| record.time_ns < end_ns) {
+                return Err(format!("{}: {alone:#?} is alone", events[id / 2].0.name));
+            }
         }
+        Ok(())
     }
 }
 
@@ -329,7 +329,8 @@ fn what_arguments_say_is_what_the_kernel_records() {
         let all = both.finish();
         let is_whole = (0..both.events.len()).all(|number| both.buffers.lost(number) == 0);
         for records in &all {
-            compared.compare(&group, records, is_whole, end_ns);
+            let agree = compared.compare(&group, records, is_whole, end_ns);
+            agree.unwrap_or_else(|difference| panic!("{difference}"));
         }
     }
     let names: Vec<&str> = compared.events.keys().map(String::as_str).collect();
@@ -338,5 +339,73 @@ fn what_arguments_say_is_what_the_kernel_records() {
         WANTED.iter().filter(|wanted| known.iter().any(|(event, _)| event.full_name() == **wanted))
     {
         assert!(names.contains(wanted), "{wanted} was not compared");
+    }
+}
+
+/// The events with these names.
+fn select(catalogue: &Catalogue, names: &[&str]) -> Vec<Event> {
+    let selection = Selection::new(names).expect("patterns");
+    catalogue.select(&selection).expect("they are there").events
+}
+
+/// RUN the comparison of a program that takes one argument for another. EXPECT that it is found.
+#[test]
+fn a_wrong_way_to_a_field_is_found_by_the_comparison() {
+    let Ok(catalogue) = Catalogue::open() else { return skipped("there is no catalogue") };
+    let Some(btf) = catalogue.btf() else { return skipped("the kernel does not tell its types") };
+    let event = &select(&catalogue, &["sched:sched_process_fork"])[0];
+    let mut wrong = event.clone();
+    let Source::RawTracepoint { arguments } = &mut wrong.source else { panic!("{event:?}") };
+    let names: Vec<_> = arguments.iter().rev().map(|argument| argument.name.clone()).collect();
+    arguments.iter_mut().zip(names).for_each(|(argument, name)| argument.name = name);
+    let Some(staged) = Staged::of_arguments(&wrong, btf, PAYLOAD_MAX) else {
+        return skipped("this kernel's sched_process_fork is another one");
+    };
+    let Some(mut both) = Both::new(btf, 2) else { return };
+    both.attach(event, staged.clone(), true);
+    both.attach(event, Staged::new(event, PAYLOAD_MAX), false);
+    assert!(Command::new("/bin/true").status().expect("it runs").success());
+    let known = (event, staged);
+    let mut compared = Compared::default();
+    let all = both.finish();
+    let differ =
+        all.iter().any(|records| compared.compare(&[&known], records, true, u64::MAX).is_err());
+    assert!(differ, "{compared:?}");
+}
+
+/// RUN events that are another kernel's: with a field more, with one of another type, with an
+/// argument of another name. EXPECT that nobody claims to know where their fields are.
+#[test]
+fn an_event_that_is_not_the_tables_is_recorded_as_the_kernel_does() {
+    let Ok(catalogue) = Catalogue::open() else { return skipped("there is no catalogue") };
+    let Some(btf) = catalogue.btf() else { return skipped("the kernel does not tell its types") };
+    let is_known = |event: &Event| Staged::of_arguments(event, btf, PAYLOAD_MAX).is_some();
+    for event in select(&catalogue, &["sched:sched_waking", "irq:softirq_entry", "kmem:kmalloc"]) {
+        if !is_known(&event) {
+            println!("skipped, because {} is not the table's here", event.full_name());
+            continue;
+        }
+        let mut more = event.clone();
+        more.fields.push(event.fields[0].clone());
+        assert!(!is_known(&more), "{more:?}");
+        let mut fewer = event.clone();
+        fewer.fields.pop();
+        assert!(!is_known(&fewer), "{fewer:?}");
+        let mut renamed = event.clone();
+        renamed.fields[0].name.push('_');
+        assert!(!is_known(&renamed), "{renamed:?}");
+        let mut wider = event.clone();
+        let last = wider.fields.last_mut().expect("it has some");
+        last.size += 1;
+        assert!(!is_known(&wider), "{wider:?}");
+        let mut other = event.clone();
+        let Source::RawTracepoint { arguments } = &mut other.source else { panic!("{event:?}") };
+        arguments.iter_mut().for_each(|argument| argument.name = Some("else".into()));
+        assert!(!is_known(&other), "{other:?}");
+    }
+    // Whose sources do not do what the names suggest.
+    for event in select(&catalogue, &["irq_vectors:vector_alloc"]) {
+        assert!(event.fields.iter().all(|field| field.argument.is_some()), "{event:?}");
+        assert!(!is_known(&event), "{event:?}");
     }
 }
