@@ -6,6 +6,7 @@ use std::net::{TcpListener, TcpStream, UdpSocket};
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
+use trackway_filter::compile::compile;
 use trackway_kernel::catalogue::Catalogue;
 use trackway_kernel::catalogue::btf::Btf;
 use trackway_kernel::catalogue::model::{Event, Source};
@@ -13,13 +14,15 @@ use trackway_kernel::catalogue::select::Selection;
 use trackway_kernel::record::arguments::raw_tracepoint;
 use trackway_kernel::record::attach::{Attached, Loaded};
 use trackway_kernel::record::buffers::Buffers;
+use trackway_kernel::record::filter::{Filter, Memory};
 use trackway_kernel::record::layout::{LEVELS, Layout};
-use trackway_kernel::record::program::program;
+use trackway_kernel::record::program::{filtered, program};
 use trackway_kernel::record::staging::Staged;
 use trackway_schema::EventDescription;
 use trackway_testkit::skipped;
 
 use crate::decode::{Record, Value, records};
+use crate::filters::kinds;
 use crate::here::cpus;
 
 /// What is recorded by either kind of program, at most, in bytes.
@@ -95,9 +98,13 @@ impl<'c> Both<'c> {
     }
 
     fn attach(&mut self, event: &Event, staged: Staged, is_raw: bool) {
+        self.attach_filtered(event, staged, is_raw, &[]);
+    }
+
+    fn attach_filtered(&mut self, event: &Event, staged: Staged, is_raw: bool, filters: &[Filter]) {
         let number = self.events.len();
         let fds = (self.buffers.map_fd(), None);
-        let code = program(&staged, self.buffers.layout(), fds, (number as u16, number));
+        let code = filtered(&staged, self.buffers.layout(), fds, (number as u16, number), filters);
         let code = code.expect("it fits");
         let attached = if is_raw {
             let btf_id = raw_tracepoint(event, self.btf).expect("it is there");
@@ -407,5 +414,53 @@ fn an_event_that_is_not_the_tables_is_recorded_as_the_kernel_does() {
     for event in select(&catalogue, &["irq_vectors:vector_alloc"]) {
         assert!(event.fields.iter().all(|field| field.argument.is_some()), "{event:?}");
         assert!(!is_known(&event), "{event:?}");
+    }
+}
+
+/// RUN switches and programs, recorded with and without filters that ask for what is computed, is in
+/// an array, or is behind a pointer. EXPECT of the former what the filter is true of, all of it.
+#[test]
+fn filters_ask_arguments_for_what_is_recorded() {
+    let Ok(catalogue) = Catalogue::open() else { return skipped("there is no catalogue") };
+    let Some(btf) = catalogue.btf() else { return skipped("the kernel does not tell its types") };
+    let state = |record: &Record| {
+        let Value::Number(state) = record.fields["prev_state"] else { panic!("{record:?}") };
+        let Value::Text(name) = &record.fields["prev_comm"] else { panic!("{record:?}") };
+        state & 3 != 0 && !name.starts_with("kworker")
+    };
+    let file = |record: &Record| record.fields["filename"] == Value::Text("/bin/true".into());
+    type Is<'a> = &'a dyn Fn(&Record) -> bool;
+    let cases: [(&str, &str, Is<'_>); 2] = [
+        ("sched:sched_switch", "(prev_state & 3) != 0 && prev_comm != \"kworker*\"", &state),
+        ("sched:sched_process_exec", "filename == \"/bin/true\"", &file),
+    ];
+    for (name, text, is_so) in cases {
+        let event = &select(&catalogue, &[name])[0];
+        let Some(staged) = Staged::of_arguments(event, btf, PAYLOAD_MAX) else {
+            println!("skipped, because this kernel's {name} is another one");
+            continue;
+        };
+        let Some(mut both) = Both::new(btf, 2) else { return };
+        let mut memory = Memory::new(cpus(), 1).expect("there was a map already");
+        let compiled = compile(text, &kinds(&staged)).unwrap_or_else(|error| panic!("{error:?}"));
+        let object = compiled.into_object().encode().expect("an object");
+        let filter = Filter::new(&object, 0, &staged, &mut memory).expect("it is done");
+        both.attach_filtered(event, staged.clone(), true, &[filter.expect("it has all")]);
+        both.attach(event, staged, true);
+        let begin_ns = trackway_sys::clock::monotonic_ns();
+        for program in ["/bin/true", "/bin/false", "/bin/true"] {
+            Command::new(program).status().expect("it runs");
+        }
+        let end_ns = trackway_sys::clock::monotonic_ns();
+        let all = both.finish().concat();
+        let between = |record: &&Record| (begin_ns..end_ns).contains(&record.time_ns);
+        let passed = all.iter().filter(between).filter(|record| record.id == 0);
+        let recorded = all.iter().filter(between).filter(|record| record.id == 1);
+        let (expected, others): (Vec<&Record>, Vec<&Record>) =
+            recorded.partition(|record| is_so(record));
+        let passed: Vec<_> = passed.map(|record| &record.fields).collect();
+        let expected: Vec<_> = expected.iter().map(|record| &record.fields).collect();
+        assert!(expected.len() >= 2 && !others.is_empty(), "{name}: {expected:?} {others:?}");
+        assert_eq!(passed, expected, "{name}");
     }
 }
