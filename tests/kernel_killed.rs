@@ -3,7 +3,7 @@
 //!
 //! Its programs and maps are known by the numbers that the kernel gives them, read from the
 //! recorder's own descriptors while it lives: so what others have in the kernel meanwhile does not
-//! matter, and a test that looked at nothing cannot pass. Numbers are not given twice (they count up).
+//! matter, and a test that looked at nothing cannot pass. No number is given twice: they count up.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -11,7 +11,7 @@ use std::path::Path;
 use std::process::{Child, Command, Stdio};
 
 use trackway_tests::steps::{is_running, send, wait_for};
-use trackway_tests::{World, has, is_root, skipped};
+use trackway_tests::{World, build_dir, has, is_root, skipped};
 
 /// Kinds of things that bpf(2) keeps.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -202,7 +202,7 @@ fn has_metadata(trace: &Path) -> bool {
     trace.join("kernel/metadata").is_file()
 }
 
-/// KILL a recorder that has written a lot. EXPECT that its programs and maps go, that no instance or
+/// KILL a recorder that has written a lot. EXPECT its programs and maps to go, that no instance or
 /// mount stays, and every call from the first to the last one that it wrote, entry and exit; and to
 /// be told that there is no more.
 #[test]
@@ -241,4 +241,34 @@ fn a_killed_flight_recorder_leaves_nothing_of_the_kernels_and_that_is_said() {
     let talk = scene.recover();
     assert!(talk.contains("of the kernel's events, what was written"), "{talk}");
     assert_eq!(lines(&world), Vec::<String>::new());
+}
+
+/// KILL the bench while ftrace has an instance of it. EXPECT neither that nor its folders to stay.
+#[test]
+fn a_killed_bench_leaves_no_instance_and_no_folder() {
+    const SCRIPT: &str = "
+        instances=/sys/kernel/tracing/instances
+        [ -d $instances ] || mount -t tracefs nodev /sys/kernel/tracing || exit 90
+        \"$1\" bench kernel --quick --only ftrace >/dev/null 2>&1 & bench=$!
+        i=0; until [ -d $instances/trackway-lab-$bench ]; do
+            kill -0 $bench 2>/dev/null && [ $i -lt 2000 ] || exit 91; sleep 0.02; i=$((i+1))
+        done
+        [ -n \"$(ls $TMPDIR)\" ] || exit 92
+        kill -9 $bench
+        i=0; while [ -d $instances/trackway-lab-$bench ] || [ -n \"$(ls $TMPDIR)\" ]; do
+            [ $i -lt 2000 ] || exit 93; sleep 0.02; i=$((i+1))
+        done";
+    let world = World::new("kernel-bench");
+    if !is_root() {
+        return skipped("only root traces the kernel");
+    }
+    let folder = world.path("scratch");
+    fs::create_dir(&folder).expect("a folder");
+    let mut command = world.command("unshare");
+    command.args(["-m", "sh", "-c", SCRIPT, "sh"]).arg(build_dir().join("trackway"));
+    let status = command.env("TMPDIR", &folder).status().expect("unshare runs");
+    match status.code() {
+        Some(90) => skipped("tracefs cannot be mounted here"),
+        code => assert_eq!(code, Some(0), "91: no instance, 92: no folder, 93: they stay"),
+    }
 }

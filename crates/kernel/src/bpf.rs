@@ -4,7 +4,7 @@
 //! nothing is pinned or attached.
 
 use std::io;
-use std::os::fd::{AsRawFd as _, FromRawFd as _, OwnedFd};
+use std::os::fd::{AsRawFd as _, BorrowedFd, FromRawFd as _, OwnedFd, RawFd};
 
 use crate::adapt::Adapted;
 use crate::area::{AREA_BYTES, Area};
@@ -14,6 +14,7 @@ use trackway_jit::insn::INSN_BYTES;
 pub(crate) const MAP_CREATE: i32 = 0;
 const MAP_LOOKUP: i32 = 1;
 pub(crate) const MAP_UPDATE: i32 = 2;
+pub(crate) const MAP_DELETE: i32 = 3;
 const PROG_LOAD: i32 = 5;
 const PROG_RUN: i32 = 10;
 const BTF_LOAD: i32 = 18;
@@ -102,6 +103,40 @@ pub(crate) unsafe fn bpf<T>(command: i32, attribute: &mut T) -> io::Result<i32> 
 pub(crate) fn owned(fd: i32) -> OwnedFd {
     // SAFETY: bpf(2) has just opened it, and nobody else has it.
     unsafe { OwnedFd::from_raw_fd(fd) }
+}
+
+/// An array of what descriptors stand for, in the kernel.
+#[derive(Debug)]
+pub(crate) struct DescriptorArray(OwnedFd);
+
+impl DescriptorArray {
+    /// A map of this type, for so many.
+    pub(crate) fn new(map_type: u32, max_entries: u32) -> io::Result<Self> {
+        let (key_size, value_size) = (4, 4);
+        let mut create =
+            MapCreate { map_type, key_size, value_size, max_entries, ..MapCreate::default() };
+        // SAFETY: there are no addresses in it.
+        unsafe { bpf(MAP_CREATE, &mut create) }.map(|map| Self(owned(map)))
+    }
+
+    /// Puts one there.
+    pub(crate) fn set(&self, index: u32, what: BorrowedFd<'_>) -> io::Result<()> {
+        let mut value = what.as_raw_fd().cast_unsigned();
+        let mut element = MapElement {
+            map_fd: self.0.as_raw_fd().cast_unsigned(),
+            zero: 0,
+            key: &raw const index,
+            value: (&raw mut value).cast(),
+            flags: 0,
+        };
+        // SAFETY: key and value have the map's sizes.
+        unsafe { bpf(MAP_UPDATE, &mut element) }.map(drop)
+    }
+
+    /// The map, for programs.
+    pub(crate) fn fd(&self) -> RawFd {
+        self.0.as_raw_fd()
+    }
 }
 
 /// Why a filter is not in the kernel.

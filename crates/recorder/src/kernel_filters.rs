@@ -140,11 +140,6 @@ impl KernelFilters {
         self.of(event).is_none_or(|filters| !filters.is_empty())
     }
 
-    /// Whether any event is.
-    pub(crate) fn any(&self) -> bool {
-        (0..self.events.len()).any(|event| self.has(event))
-    }
-
     /// Whether a filter is about the kernel's events alone.
     pub(crate) fn has_own(&self, spec: &FilterSpec) -> bool {
         self.own.contains(spec)
@@ -262,7 +257,10 @@ fn lacking_everywhere(spec: &FilterSpec, world: &World, about: &[usize]) -> Reco
             let lack = checked.map(|checked| checked.check_for(&layouts));
             let file = &object.file;
             match lack {
-                Ok(Err(lack)) => format!("{file}: {}\nhint: {}", lack.message, NAME_THEM),
+                Ok(Err(lack)) => {
+                    let hint = if is_everyones(spec) { NAME_THEM } else { &lack.hint };
+                    format!("{file}: {}\nhint: {hint}", lack.message)
+                }
                 Ok(Ok(())) => format!("{file}: no kernel event has what it asks for"),
                 Err(why) => format!("{file}: {why}"),
             }

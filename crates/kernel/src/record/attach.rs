@@ -5,7 +5,7 @@ use std::os::fd::{AsRawFd as _, OwnedFd};
 
 use super::program::Code;
 use crate::bpf::{
-    Functions, LoadError, MAP_CREATE, MAP_UPDATE, MapCreate, MapElement, ProgramKind,
+    Functions, LoadError, MAP_CREATE, MAP_DELETE, MAP_UPDATE, MapCreate, MapElement, ProgramKind,
 };
 use crate::bpf::{bpf, load_btf, load_program, owned};
 use crate::btf::Btf;
@@ -120,6 +120,20 @@ impl Programs {
         // SAFETY: key and value have the map's sizes.
         unsafe { bpf(MAP_UPDATE, &mut element) }.map(drop)
     }
+
+    /// Takes the one of this number away, if there is one.
+    pub fn remove(&self, number: u32) {
+        let mut element = MapElement {
+            map_fd: fd(&self.0),
+            zero: 0,
+            key: &raw const number,
+            value: core::ptr::null_mut(),
+            flags: 0,
+        };
+        // It fails where there is none.
+        // SAFETY: the key has the map's size, and there is no value.
+        let _ = unsafe { bpf(MAP_DELETE, &mut element) };
+    }
 }
 
 /// A program that is to be loaded.
@@ -209,7 +223,7 @@ impl Loaded {
     /// If there is no perf_event_open(2) for us, or no such tracepoint.
     pub fn attach(self, tracepoint: u16) -> io::Result<Attached> {
         let Self(program) = self;
-        let event = open_event(tracepoint)?;
+        let event = open(tracepoint.into())?;
         control(&event, PERF_EVENT_IOC_SET_BPF, program.as_raw_fd())?;
         Ok(Attached { program, event })
     }
@@ -234,6 +248,11 @@ impl Attached {
         let Self { program, event } = self;
         drop(event);
         Detached(program)
+    }
+
+    /// What holds it on its tracepoint: it goes when that is closed, as [`Self::detach`] does it.
+    pub fn into_descriptor(self) -> OwnedFd {
+        self.event
     }
 
     /// See [`Detached::missed`]: so far.
@@ -273,13 +292,27 @@ fn is_refusal(error: &io::Error) -> bool {
     !error.raw_os_error().is_some_and(|code| others.contains(&code))
 }
 
+/// Whether we may open tracepoints, with what they say of the kernel.
+///
+/// # Errors
+///
+/// If we may not.
+pub fn may_open_events() -> io::Result<()> {
+    /// Of no tracepoint: rights are looked at before the number is.
+    const NOBODY: u64 = u32::MAX as u64;
+    match open(NOBODY) {
+        Err(error) if error.raw_os_error() == Some(libc::EINVAL) => Ok(()),
+        result => result.map(drop),
+    }
+}
+
 /// Opens a tracepoint. Of one CPU, as perf_event_open(2) wants it; a program on it runs on all, and
 /// whether the event itself is enabled does not matter: it counts nothing.
-fn open_event(tracepoint: u16) -> io::Result<OwnedFd> {
+fn open(tracepoint: u64) -> io::Result<OwnedFd> {
     let attribute = PerfEvent {
         kind: PERF_TYPE_TRACEPOINT,
         size: size_of::<PerfEvent>() as u32,
-        config: tracepoint.into(),
+        config: tracepoint,
         flags: PERF_ATTR_DISABLED,
         ..PerfEvent::default()
     };

@@ -3,9 +3,11 @@
 //! `tid` always; of others, those that the user asks for. They are of the thread that runs when the
 //! event happens, which is the one that an interrupt interrupts. Names and types are LTTng's.
 //!
-//! A program reads them from the kernel's structures, at places that the kernel's types tell. It
-//! follows typed pointers: the kernel's verifier takes such loads, and what is at no good address
-//! reads as zero.
+//! A program reads them from the kernel's structures, at places that the kernel's types tell. What
+//! is at no good address reads as zero. Numbers in `task_struct` itself are plain loads, which the
+//! kernel's verifier checks by type. Pointers are followed by a helper: of each that a program
+//! loads, the verifier of Linux 6.18 looks for a name among all types, several times, so that a
+//! program with all contexts would take 0.1 s to load; and there may be two thousand.
 
 use trackway_jit::insn::{alu, jump};
 use trackway_schema::{Field, FieldKind, Scalar};
@@ -265,18 +267,35 @@ impl Contexts {
             asm.store(STACK, stack::TASK, 0);
         }
         for (place, at) in &offsets {
-            if let Place::Way { pointers, offset, bytes, less } = place {
-                follow(asm, pointers);
-                asm.load_of(*bytes, 1, 1, *offset);
-                if *less != 0 {
-                    asm.alui(alu::SUB, 1, *less);
-                }
+            if let Place::Way { pointers, offset, bytes, less } = place
+                && pointers.is_empty()
+            {
+                asm.load_of(*bytes, 1, 0, *offset);
+                asm.alui(alu::SUB, 1, *less);
                 asm.store_of(*bytes, 5, short(*at as usize), 1);
             }
         }
-        for (place, at) in &offsets {
-            if let Place::Own { pointers, level, numbers, inum } = place {
-                own(asm, pointers, (*level, *numbers), *inum, *at as i32);
+        // Those behind the same pointers one after the other, so that they are followed once.
+        offsets.sort_by(|(one, _), (other, _)| one.pointers().cmp(other.pointers()));
+        let mut before: &[i16] = &[];
+        for (place, at) in offsets.iter().filter(|(place, _)| !place.pointers().is_empty()) {
+            let pointers = place.pointers();
+            if pointers != before {
+                follow(asm, pointers, before);
+                before = pointers;
+            }
+            match *place {
+                Place::Way { offset, bytes, .. } => {
+                    asm.load(3, STACK, stack::POINTER);
+                    asm.alui(alu::ADD, 3, (*offset).into());
+                    target(asm, 1, *at as i32);
+                    asm.movi(2, *bytes as i32);
+                    asm.call_kernel(helper::PROBE_READ_KERNEL);
+                }
+                Place::Own { level, numbers, inum, .. } => {
+                    own(asm, (*level, *numbers), *inum, *at as i32);
+                }
+                Place::Numbers(_) | Place::Name(_) => {}
             }
         }
         asm.alui(alu::ADD, AT, at as i32);
@@ -289,6 +308,13 @@ impl Contexts {
 }
 
 impl Place {
+    fn pointers(&self) -> &[i16] {
+        match self {
+            Self::Way { pointers, .. } | Self::Own { pointers, .. } => pointers,
+            Self::Numbers(_) | Self::Name(_) => &[],
+        }
+    }
+
     const fn bytes_max(&self) -> u32 {
         match self {
             Self::Numbers(_) | Self::Own { .. } => 4,
@@ -307,29 +333,50 @@ fn target(asm: &mut Asm, register: Register, at: i32) {
     }
 }
 
-/// From the thread along pointers, to r1.
-fn follow(asm: &mut Asm, pointers: &[i16]) {
-    asm.load(1, STACK, stack::TASK);
-    for pointer in pointers {
-        asm.load(1, 1, *pointer);
+/// Reads so many bytes at the address in r3 to the stack.
+fn read(asm: &mut Asm, to: i16, bytes: i32) {
+    asm.mov(1, STACK);
+    asm.alui(alu::ADD, 1, to.into());
+    asm.movi(2, bytes);
+    asm.call_kernel(helper::PROBE_READ_KERNEL);
+}
+
+/// From the thread along pointers; from where others led, as far as these are the same.
+fn follow(asm: &mut Asm, pointers: &[i16], before: &[i16]) {
+    let rest = match pointers.strip_prefix(before) {
+        Some(rest) if !before.is_empty() => {
+            asm.load(3, STACK, stack::POINTER);
+            rest
+        }
+        _ => {
+            asm.load(3, STACK, stack::TASK);
+            pointers
+        }
+    };
+    for (number, pointer) in rest.iter().enumerate() {
+        if number > 0 {
+            asm.load(3, STACK, stack::POINTER);
+        }
+        asm.alui(alu::ADD, 3, (*pointer).into());
+        read(asm, stack::POINTER, 8);
     }
 }
 
 /// The number of a `struct pid` in its own namespace, the deepest that it has one in; or that
 /// namespace's.
-fn own(asm: &mut Asm, pointers: &[i16], (level, numbers): (i16, i32), inum: Option<i32>, at: i32) {
-    follow(asm, pointers);
-    asm.load_of(4, 2, 1, level);
+fn own(asm: &mut Asm, (level, numbers): (i16, i32), inum: Option<i32>, at: i32) {
+    asm.load(3, STACK, stack::POINTER);
+    asm.alui(alu::ADD, 3, level.into());
+    asm.storei(STACK, stack::KEY_WIDE, 0);
+    read(asm, stack::KEY_WIDE, 4);
+    asm.load(2, STACK, stack::KEY_WIDE);
     asm.alui(alu::AND, 2, LEVEL_MASK);
     asm.alui(alu::MUL, 2, NUMBER_BYTES);
-    asm.mov(3, 1);
+    asm.load(3, STACK, stack::POINTER);
     asm.alui(alu::ADD, 3, numbers);
     asm.alu(alu::ADD, 3, 2);
     if let Some(inum) = inum {
-        asm.mov(1, STACK);
-        asm.alui(alu::ADD, 1, stack::KEY_WIDE.into());
-        asm.movi(2, 8);
-        asm.call_kernel(helper::PROBE_READ_KERNEL);
+        read(asm, stack::KEY_WIDE, 8);
         asm.load(3, STACK, stack::KEY_WIDE);
         asm.alui(alu::ADD, 3, inum);
     }

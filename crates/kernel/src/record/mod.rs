@@ -15,9 +15,11 @@ pub mod arguments;
 #[expect(unsafe_code, reason = "bpf(2), perf_event_open(2) and ioctl(2) take addresses")]
 pub mod attach;
 pub mod buffers;
+pub mod cgroup;
 pub mod context;
 pub mod filter;
 pub mod layout;
+pub mod probe;
 pub mod program;
 pub mod scope;
 pub mod staging;

@@ -19,7 +19,7 @@ use trackway_jit::insn::{alu, jump};
 use super::arguments;
 use super::filter::{self, Filter};
 use super::layout::{DEPTH, LEVELS, Layout, STOPPED, TOO_DEEP};
-use super::scope;
+use super::scope::{self, Members};
 use super::staging::{Ground, Registers, Staged, Step, VARIABLE_BYTES_MAX};
 use crate::asm::{Asm, Label, Register};
 use crate::btf::Btf;
@@ -64,8 +64,9 @@ pub(super) mod stack {
     pub(crate) const HEAD: i16 = -72;
     pub(crate) const BEGIN: i16 = -80;
     pub(crate) const TASK: i16 = -88;
-    pub(crate) const KEY_WIDE: i16 = -96;
-    pub(crate) const SCRATCH: i16 = -104;
+    pub(crate) const POINTER: i16 = -96;
+    pub(crate) const KEY_WIDE: i16 = -104;
+    pub(crate) const SCRATCH: i16 = -112;
 }
 
 /// Where things are in control lines (`trackway_abi::region`).
@@ -93,7 +94,7 @@ pub struct Code {
 
 /// The bytes of a program that records the event with this id in its trace, and this number among
 /// those that losses are counted of, into the map; of the threads in a scope alone, if there is one
-/// ([`super::scope`]).
+/// ([`super::scope`]): those that it happens in, and those that it is about.
 ///
 /// # Errors
 ///
@@ -101,7 +102,7 @@ pub struct Code {
 pub fn program(
     staged: &Staged,
     layout: &Layout,
-    fds: (i32, Option<i32>),
+    fds: (i32, Option<Members>),
     which: (u16, usize),
 ) -> Result<Vec<u8>, TooLarge> {
     filtered(staged, layout, fds, which, &[]).map(|code| code.bytes)
@@ -115,7 +116,7 @@ pub fn program(
 pub fn filtered(
     staged: &Staged,
     layout: &Layout,
-    (map_fd, scope_fd): (i32, Option<i32>),
+    (map_fd, members): (i32, Option<Members>),
     (id, number): (u16, usize),
     filters: &[Filter],
 ) -> Result<Code, TooLarge> {
@@ -131,9 +132,14 @@ pub fn filtered(
         // The first of the tracepoint's arguments.
         Ground::Registers => maker.asm.load(CONTEXT, 1, 0),
     }
-    if let Some(scope_fd) = scope_fd {
+    if let Some(members) = members {
         let is_in = maker.asm.label();
-        scope::test(&mut maker.asm, scope_fd, is_in);
+        scope::test(&mut maker.asm, members, is_in);
+        for thread in &staged.threads {
+            if maker.thread(thread) {
+                scope::test_of(&mut maker.asm, members, is_in);
+            }
+        }
         maker.asm.answer(PASS);
         maker.asm.place(is_in);
     }
@@ -171,16 +177,16 @@ pub fn dispatcher(
     phase: Phase,
     registers: &Registers,
     programs_fd: i32,
-    scope_fd: Option<i32>,
+    members: Option<Members>,
 ) -> Option<Vec<u8>> {
     /// `__USER_CS` (arch/x86/include/asm/segment.h).
     const USER_CODE_SEGMENT: i32 = 0x33;
     let at = |offset: u32| i16::try_from(offset).ok();
     let mut asm = Asm::default();
     asm.mov(CONTEXT, 1);
-    if let Some(scope_fd) = scope_fd {
+    if let Some(members) = members {
         let is_in = asm.label();
-        scope::test(&mut asm, scope_fd, is_in);
+        scope::test(&mut asm, members, is_in);
         asm.answer(PASS);
         asm.place(is_in);
     }
@@ -383,6 +389,20 @@ impl Maker<'_> {
         asm.store_of(8, 5, 5, 1);
         asm.alui(alu::ADD, AT, EXTENDED_BYTES as i32);
         asm.place(is_done);
+    }
+
+    /// Loads the number of a thread into r0. False: this is none.
+    fn thread(&mut self, step: &Step) -> bool {
+        let asm = &mut self.asm;
+        match step {
+            Step::Copy { offset, .. } => asm.load_of(4, 0, CONTEXT, short(*offset as usize)),
+            Step::Argument(read) => {
+                read.load(asm);
+                asm.mov(0, 1);
+            }
+            _ => return false,
+        }
+        true
     }
 
     /// Adds a field at [`AT`], and moves that on.

@@ -5,6 +5,7 @@ use trackway_schema::{ARRAY_LENGTH_MAX, EventDescription, FIELDS_MAX, FieldKind,
 
 use super::arguments::{self, Read};
 use super::context::Contexts;
+use super::scope;
 use crate::catalogue::btf::{Btf, Class};
 use crate::catalogue::model::Symbols;
 use crate::catalogue::model::{Behind, Event, Field, Kind, Location, Meaning, Phase, Source};
@@ -34,8 +35,12 @@ pub struct Staged {
     pub contexts: Contexts,
     /// As traces describe it: by LTTng's name, which has no provider.
     pub description: EventDescription,
+    /// What the fields of the description stand for, in their order.
+    pub meanings: Vec<Meaning>,
     /// What a program does for each field, in order.
     pub steps: Vec<Step>,
+    /// Those of the steps that are numbers of threads that it is about.
+    pub threads: Vec<Step>,
     /// Names of fields that are not recorded.
     pub left_out: Vec<String>,
 }
@@ -131,6 +136,8 @@ impl Staged {
                 level: LEVEL,
                 fields: Vec::new(),
             },
+            meanings: Vec::new(),
+            threads: Vec::new(),
             steps: Vec::new(),
             left_out: Vec::new(),
         };
@@ -146,6 +153,10 @@ impl Staged {
             bytes += step.bytes_max();
             let name = field.lttng_name(event).to_owned();
             staged.description.fields.push(trackway_schema::Field { name, kind });
+            staged.meanings.push(field.meaning.clone());
+            if scope::is_thread(event, field) {
+                staged.threads.push(step);
+            }
             staged.steps.push(step);
         }
         staged

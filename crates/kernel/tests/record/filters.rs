@@ -197,6 +197,8 @@ fn made_up(layout: &Kinds) -> Option<Staged> {
             fields: Vec::new(),
         },
         contexts: trackway_kernel::record::context::Contexts::default(),
+        meanings: Vec::new(),
+        threads: Vec::new(),
         steps: Vec::new(),
         left_out: Vec::new(),
     };

@@ -225,7 +225,7 @@ fn a_scope_is_a_thread_and_what_it_forks() {
         loaded.attach(id.expect("a number")).expect("it is there")
     };
     let staged = Staged::new(&call, 3000);
-    let fds = (buffers.map_fd(), Some(scope.map_fd()));
+    let fds = (buffers.map_fd(), Some(scope.members()));
     let code = program(&staged, &layout, fds, (0, 0)).expect("it fits");
     let attached = [
         attach(&scope.adder(&fork).expect("it says who"), fork.id),
@@ -317,7 +317,7 @@ fn no_record_ends_where_a_sub_buffer_does() {
     let layout = Layout::new(12, 3, 1).expect("a layout");
     let buffers = Buffers::new(layout, cpus(), false).expect("there was a map already");
     let staged = Staged::new(&call, 3000);
-    let fds = (buffers.map_fd(), Some(scope.map_fd()));
+    let fds = (buffers.map_fd(), Some(scope.members()));
     let code = program(&staged, &layout, fds, (0, 0)).expect("it fits");
     let loaded = Loaded::new(&code).unwrap_or_else(|error| panic!("{error}"));
     let attached = loaded.attach(call.id.expect("a number")).expect("it is there");

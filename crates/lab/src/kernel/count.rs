@@ -1,7 +1,7 @@
-//! What is in a trace of the kernel's events of ours, and what LTTng would have needed for the same.
+//! What is in a trace of ours of the kernel's events, and what LTTng would have needed for that.
 //!
-//! LTTng's kernel tracer packs fields as we do, under the same names. Where the layouts differ is the
-//! header (lttng-modules, `lttng-events.c`, `lttng-ring-buffer-client.h`): *compact*, 5 bits of id and 27
+//! LTTng's kernel tracer packs fields as we do, under the same names. What differs is the header
+//! (lttng-modules, `lttng-events.c`, `lttng-ring-buffer-client.h`): *compact*, 5 bits of id and 27
 //! of time, in channels with fewer than 31 events; else *large*, 16 bits of id and 32 of time. What
 //! does not fit those has the id in 32 bits and the time in 64, behind the 5 or 16. Which of the
 //! two a channel has is decided when the session starts, by the number of its events.

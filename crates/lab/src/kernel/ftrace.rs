@@ -1,17 +1,16 @@
 //! ftrace, in a private instance: its events enabled, its buffers moved to files as trace-cmd does.
 //!
-//! An instance stays when whoever made it is killed. So a guardian is started first, a shell that
-//! waits until we have ended, in whatever way, and removes what is left; and who comes next removes
-//! instances of processes that are no more.
+//! An instance stays when whoever made it is killed: so it has a guardian, and who comes next
+//! removes instances of processes that are no more.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{ErrorKind, Read as _, Write as _};
 use std::os::unix::fs::OpenOptionsExt as _;
-use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::process::Command;
 use std::time::{Duration, Instant};
 
+use super::guardian::Guardian;
 use super::tracer::{BUFFER_KIB, Found, Job, KernelEvents, KernelTracer, PROGRAM, Ran, SUBSYSTEMS};
 use crate::child::{self, Running};
 use crate::error::{Error, Result};
@@ -23,10 +22,6 @@ const PREFIX: &str = "trackway-lab-";
 const MOUNTED: &str = "/sys/kernel/tracing";
 /// How long the kernel may take to let an instance go.
 const PATIENCE: Duration = Duration::from_secs(5);
-/// Removes the folder `$1` when its input ends, which it does when we do.
-const GUARDIAN: &str = "cd \"$1/..\" && { read -r _; name=${1##*/}; i=0; \
-     while [ -d \"$name\" ] && [ $i -lt 50 ] && ! rmdir \"$name\" 2>/dev/null; do \
-     sleep 0.1; i=$((i+1)); done; }";
 
 /// tracefs, wherever it can be had.
 #[derive(Debug)]
@@ -75,21 +70,11 @@ impl Tracefs {
         for folder in folders(tracer, job.events) {
             instance.write(&format!("events/{folder}/enable"), "1")?;
         }
-        let pids: Vec<String> = drains.iter().map(|drain| drain.pid().to_string()).collect();
-        let command = job.command(&pids.join(","));
+        let command = job.command(&drains.pids());
         let mut program = Command::new(&command[0]);
         let finished = child::run_for(program.args(&command[1..]), tracer.name(), super::LIMIT_S);
         instance.write("tracing_on", "0")?;
-        for drain in &drains {
-            drain.terminate();
-        }
-        for drain in drains {
-            // It ends by the signal, as it should.
-            match drain.finish() {
-                Err(Error::Interrupted) => return Err(Error::Interrupted),
-                Ok(_) | Err(_) => {}
-            }
-        }
+        drop(drains);
         let finished = finished?;
         let found = instance.found(job.place)?;
         Ok(Ran { stdout: finished.stdout, found: Some(found) })
@@ -113,7 +98,8 @@ fn folders(tracer: KernelTracer, events: KernelEvents) -> Vec<String> {
 struct Instance {
     folder: PathBuf,
     cpus: Vec<String>,
-    guardian: Child,
+    /// Last, after what is done on drop.
+    _guardian: Guardian,
 }
 
 impl Instance {
@@ -121,13 +107,10 @@ impl Instance {
         let folder = tracefs.root.join(format!("instances/{PREFIX}{}", std::process::id()));
         let what = || format!("cannot make {}", folder.display());
         fs::create_dir(&folder).map_err(Error::io(what()))?;
-        let mut shell = Command::new("sh");
-        shell.args(["-c", GUARDIAN, "sh"]).arg(&folder).process_group(0);
-        shell.stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::null());
-        let guardian = shell.spawn().map_err(Error::io("cannot run sh")).inspect_err(|_| {
+        let guardian = Guardian::of_instance(&folder).inspect_err(|_| {
             let _ = fs::remove_dir(&folder);
         })?;
-        let mut instance = Self { folder, cpus: Vec::new(), guardian };
+        let mut instance = Self { folder, cpus: Vec::new(), _guardian: guardian };
         let entries = fs::read_dir(instance.folder.join("per_cpu"));
         let entries = entries.map_err(Error::io("cannot read per_cpu"))?.flatten();
         instance.cpus = entries.map(|entry| entry.file_name().to_string_lossy().into()).collect();
@@ -145,17 +128,19 @@ impl Instance {
     }
 
     /// Starts what moves each CPU's buffer to a file.
-    fn drain(&self, place: &Place) -> Result<Vec<Running>> {
-        let start = |cpu: &String| {
+    fn drain(&self, place: &Place) -> Result<Drains> {
+        let mut drains = Drains(Vec::new());
+        for cpu in &self.cpus {
             let mut command = Command::new(place.path(PROGRAM));
             command.arg("drain").arg(self.raw(cpu)).arg(place.path(cpu));
             let mut drain = Running::start_for(&mut command, "a drain", 2 * super::LIMIT_S)?;
-            match drain.line()?.as_str() {
-                "ready" => Ok(drain),
-                _ => Err(Error::output("a drain", "it is not ready")),
+            let line = drain.line();
+            drains.0.push(drain);
+            if line? != "ready" {
+                return Err(Error::output("a drain", "it is not ready"));
             }
-        };
-        self.cpus.iter().map(start).collect()
+        }
+        Ok(drains)
     }
 
     /// What was recorded: by the kernel's own counts, and with bytes as they came.
@@ -180,6 +165,26 @@ impl Instance {
             found.lost += overrun + dropped;
         }
         Ok(found)
+    }
+}
+
+/// What moves buffers to files, as long as this is.
+struct Drains(Vec<Running>);
+
+impl Drains {
+    fn pids(&self) -> String {
+        let pids: Vec<String> = self.0.iter().map(|drain| drain.pid().to_string()).collect();
+        pids.join(",")
+    }
+}
+
+impl Drop for Drains {
+    fn drop(&mut self) {
+        self.0.iter().for_each(Running::terminate);
+        for drain in self.0.drain(..) {
+            // By that signal, as it should. What it has not moved is read afterwards.
+            let _ = drain.finish();
+        }
     }
 }
 
@@ -212,8 +217,6 @@ impl Drop for Instance {
         {
             std::thread::sleep(Duration::from_millis(20));
         }
-        drop(self.guardian.stdin.take());
-        let _ = self.guardian.wait();
     }
 }
 
@@ -226,21 +229,5 @@ mod tests {
         let folders = folders(KernelTracer::FtraceRaw, KernelEvents::Everything);
         assert!(folders.contains(&"sched".to_owned()));
         assert!(folders.contains(&"raw_syscalls".to_owned()));
-    }
-
-    #[test]
-    fn an_instance_goes_with_who_made_it_even_if_it_is_killed() {
-        let dir = std::env::temp_dir().join(format!("trackway-guardian-{}", std::process::id()));
-        let instance = dir.join("instances/one");
-        fs::create_dir_all(&instance).expect("a folder");
-        let mut shell = Command::new("sh");
-        shell.args(["-c", GUARDIAN, "sh"]).arg(&instance).stdin(Stdio::piped());
-        let mut guardian = shell.spawn().expect("it runs");
-        assert!(instance.is_dir());
-        // As if we were gone.
-        drop(guardian.stdin.take());
-        assert!(guardian.wait().expect("it ends").success());
-        assert!(!instance.exists());
-        fs::remove_dir_all(dir).expect("removed");
     }
 }

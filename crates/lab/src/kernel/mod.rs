@@ -9,14 +9,15 @@
 //! ```
 //!
 //! Main invariant: a tracer's figure counts only if its own output shows the events of that run, or
-//! says that it has lost them. Repeats the survey's Table V and Figure 9 (Gebai and Dagenais, 2018),
-//! and the slides' table (Bruno, 2020).
+//! says that it has lost them. Repeats Table V and Figure 9 of the survey (Gebai and Dagenais,
+//! 2018), and the slides' table (Bruno, 2020).
 //!
 //! Whatever is started ends with us: workloads die with who runs them, tracers end with their
-//! workloads, an instance of tracefs has a guardian ([`ftrace`]).
+//! workloads, what has a name has a [`guardian`].
 
 mod count;
 mod ftrace;
+mod guardian;
 mod ours;
 mod peers;
 mod report;
@@ -37,6 +38,7 @@ use crate::progress::Progress;
 use crate::results::Note;
 use crate::signals;
 use ftrace::Tracefs;
+use guardian::Guardian;
 use results::FORMAT;
 use tracer::{Job, PROGRAM, Ran};
 
@@ -93,6 +95,7 @@ pub fn run_kernel(options: &KernelOptions) -> std::result::Result<KernelResults,
         std::env::current_exe().map_err(Error::io("cannot find our own executable"))?;
     let machine = Machine::here();
     let place = Place::new(Kit::of(executable))?;
+    let _guardian = Guardian::of_folders([&place.path(""), place.window_dir()])?;
     let mut bench = Bench::set_up(&place, options)?;
     bench.note_busy(&machine);
     let (calls, accounts) = bench.calls(options)?;

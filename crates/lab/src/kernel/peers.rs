@@ -161,7 +161,8 @@ mod tests {
     #[test]
     fn samples_of_perf_are_counted_once() {
         let text = "\nAggregated stats:\n           TOTAL events:         30\n            \
-                    LOST events:         12  ( 0.0%)\n          SAMPLE events:         18  (98.5%)\n\
+                    LOST events:         12  ( 0.0%)\n          \
+                    SAMPLE events:         18  (98.5%)\n\
                     sched:sched_stat_runtime stats:\n          SAMPLE events:      10\n    \
                     LOST_SAMPLES events:      21504\nsched:sched_switch stats:\n          \
                     SAMPLE events:      8\n    LOST_SAMPLES events:      2\n";

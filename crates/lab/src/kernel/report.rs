@@ -99,9 +99,9 @@ fn getppid(results: &KernelResults) -> Option<String> {
         ]);
     }
     let title = format!(
-        "getppid(2), entry and exit traced, all system calls being traced, in ns: {}.\n'of ftrace's': \
-         what is added, in terms of what raw_syscalls add, in the same round (with 95 %\n\
-         confidence). Bytes: as written; 'in LTTng's': what its layout takes for the same events\n\n",
+        "getppid(2), entry and exit traced, all system calls being traced, in ns: {}.\n\
+         'of ftrace's': what is added, in terms of what raw_syscalls add, in the same round (with\n\
+         95 % confidence). Bytes: as written; 'in LTTng's': what its layout takes for the same\n\n",
         rounds(results)
     );
     let has_rows = results.calls.iter().any(|cost| cost.call == "getppid");
@@ -147,8 +147,8 @@ fn loads(results: &KernelResults) -> Option<String> {
     }
     let names = super::tracer::SUBSYSTEMS.join(", ");
     let title = format!(
-        "Whole programs, from start to end, traced whatever runs ('{}': {names}\nand system calls); \
-         'slower by' beside the untraced run of the same round\n\n",
+        "Whole programs, from start to end, of everything that runs ('{}':\n{names}, and system \
+         calls).\n'Slower by' is beside the untraced run of the same round\n\n",
         KernelEvents::Everything.name()
     );
     (!results.loads.is_empty()).then(|| title + &table.text())
@@ -191,6 +191,6 @@ fn drains(results: &KernelResults) -> Option<String> {
         ]);
     }
     let title = "getppid(2) alone traced, to disk, with 8 MiB of buffers a CPU: a million events a \
-                 second from\none thread, and as many as there can be, from a thread on each CPU\n\n";
+                 second from\none thread, and as many as can be, from a thread on each CPU\n\n";
     (!results.drains.is_empty()).then(|| title.to_owned() + &table.text())
 }

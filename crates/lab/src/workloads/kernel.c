@@ -4,10 +4,10 @@
  *
  *     kernel getppid BATCHES EVENTS         "batch 0 NUMBER EVENTS NS" for each, on one CPU
  *     kernel openat BATCHES EVENTS          the same for names of each length: "batch BYTES …"
- *     kernel paced BURSTS EVENTS PERIOD_US  so many calls at each turn: "emitted 0 EVENTS NS CPU_NS"
+ *     kernel paced BURSTS EVENTS PERIOD_US  so many calls each turn: "emitted 0 EVENTS NS CPU_NS"
  *     kernel for THREADS MILLISECONDS       as fast as it goes: "emitted THREAD EVENTS NS CPU_NS"
- *     kernel load PIDS COMMAND…             runs it: "load NS CPU_NS TRACERS_NS", the last of those
- *                                           processes (a,b; 0: whoever started us) meanwhile
+ *     kernel load PIDS COMMAND…             runs it: "load NS CPU_NS TRACERS_NS", the last of
+ *                                           those processes (a,b; 0: who started us) meanwhile
  *     kernel drain PIPE FILE                moves what comes, as trace-cmd does, until it is ended
  */
 #include "harness.h"

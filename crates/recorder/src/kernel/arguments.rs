@@ -7,9 +7,10 @@ use trackway_kernel::catalogue::model::Event;
 use trackway_kernel::record::arguments::raw_tracepoint;
 use trackway_kernel::record::attach::{CodeView, Loaded};
 use trackway_kernel::record::program::program;
+use trackway_kernel::record::scope::Scope;
 use trackway_kernel::record::staging::Staged;
 
-use super::{Attachment, Kernel, PAYLOAD_BYTES_MAX, unavailable, unknown};
+use super::{Kernel, PAYLOAD_BYTES_MAX, unavailable, unknown};
 use crate::RecordError;
 
 impl Kernel {
@@ -24,7 +25,7 @@ impl Kernel {
         let btf = btf?;
         let staged = Staged::of_arguments(event, btf, PAYLOAD_BYTES_MAX)?;
         if is_tried {
-            let fds = (self.buffers.map_fd(), None);
+            let fds = (self.buffers.map_fd(), self.scope.as_ref().map(Scope::members));
             let code = program(&staged, self.buffers.layout(), fds, (0, 0)).ok()?;
             Loaded::raw(&code, raw_tracepoint(event, btf)?).ok()?;
         }
@@ -62,7 +63,7 @@ impl Kernel {
         let Some(btf_id) = btf.and_then(|btf| raw_tracepoint(event, btf)) else { return Ok(false) };
         let Ok(loaded) = Loaded::raw(code, btf_id) else { return Ok(false) };
         let attached = loaded.attach_raw().map_err(unavailable)?;
-        self.attached.push(Attachment { attached, event: number, missed_before: 0 });
+        self.hold(attached, number);
         Ok(true)
     }
 }
