@@ -602,3 +602,199 @@ fn state(asm: &mut Asm, read: &Read, preempt: u8, prev_state: u8, exit_state: i1
     asm.alu(alu::SUB, 1, 2);
     asm.place(is_done);
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::asm::Register;
+    use trackway_jit::insn::{LDDW, class, source};
+
+    /// Bytes that programs here see, from address 0 on.
+    const MEMORY_BYTES: usize = 1024;
+    /// Where the context is, and the first thread.
+    const CONTEXT_AT: u64 = 0;
+    const THREAD_AT: u64 = 256;
+    const RECORD_AT: u64 = 512;
+
+    /// Runs a program that calls nothing; memory and registers as it leaves them.
+    fn run(asm: Asm, memory: &mut [u8; MEMORY_BYTES]) -> [u64; 11] {
+        let bytes = asm.bytes().expect("all labels have places");
+        let mut registers = [0_u64; 11];
+        registers[usize::from(CONTEXT)] = CONTEXT_AT;
+        registers[usize::from(CPU)] = RECORD_AT;
+        let (insns, _) = bytes.as_chunks::<8>();
+        let mut next = 0;
+        for _ in 0..10_000 {
+            let Some(insn) = insns.get(next).map(|bytes| trackway_jit::insn::Insn::decode(*bytes))
+            else {
+                return registers;
+            };
+            next += 1;
+            let immediate = i64::from(insn.immediate).cast_unsigned();
+            let other =
+                if insn.op & source::X != 0 { registers[usize::from(insn.src)] } else { immediate };
+            let size = [4, 2, 1, 8][usize::from(insn.op >> 3 & 3)];
+            let to = usize::from(insn.dst);
+            let at = |base: Register| {
+                registers[usize::from(base)].wrapping_add_signed(insn.offset.into()) as usize
+            };
+            match insn.op & 7 {
+                _ if insn.op == LDDW => {
+                    let high = trackway_jit::insn::Insn::decode(insns[next]).immediate as u32;
+                    registers[to] = u64::from(high) << 32 | u64::from(insn.immediate as u32);
+                    next += 1;
+                }
+                class::LDX => {
+                    let mut word = [0; 8];
+                    let from = at(insn.src);
+                    word[..size].copy_from_slice(&memory[from..from + size]);
+                    registers[to] = u64::from_le_bytes(word);
+                }
+                class::STX => {
+                    let word = registers[usize::from(insn.src)].to_le_bytes();
+                    let into = at(insn.dst);
+                    memory[into..into + size].copy_from_slice(&word[..size]);
+                }
+                class::ALU64 => {
+                    let one = &mut registers[to];
+                    *one = match insn.op & 0xf0 {
+                        alu::ADD => one.wrapping_add(other),
+                        alu::SUB => one.wrapping_sub(other),
+                        alu::MUL => one.wrapping_mul(other),
+                        alu::OR => *one | other,
+                        alu::AND => *one & other,
+                        alu::XOR => *one ^ other,
+                        alu::LSH => *one << other,
+                        alu::RSH => *one >> other,
+                        alu::ARSH => (one.cast_signed() >> other).cast_unsigned(),
+                        alu::MOV => other,
+                        operation => panic!("{operation:#x}"),
+                    };
+                }
+                class::JMP => {
+                    let one = registers[to];
+                    let is_so = match insn.op & 0xf0 {
+                        jump::JA => true,
+                        jump::JNE => one != other,
+                        jump::JEQ => one == other,
+                        jump::JSET => one & other != 0,
+                        operation => panic!("{operation:#x}"),
+                    };
+                    next = if is_so { next.wrapping_add_signed(insn.offset.into()) } else { next };
+                }
+                class => panic!("{class}"),
+            }
+        }
+        panic!("it does not end");
+    }
+
+    fn read(what: What, at: i16) -> Read {
+        Read { root: Root::Argument(1), hops: [0; HOPS_MAX], hop_count: 0, at: Some(at), what }
+    }
+
+    /// RUN names of all lengths, with leftovers behind them. EXPECT the name up to its NUL, and
+    /// what comes next right behind it.
+    #[test]
+    fn a_name_is_recorded_up_to_its_nul() {
+        for length in 0..=16 {
+            for rest in [0_u8, 1, 0x7f, 0x80, 0x81, 0xff] {
+                for byte in [1_u8, b'a', 0x7f, 0x80, 0x81, 0xff] {
+                    let mut memory = [0xee; MEMORY_BYTES];
+                    memory[8..16].copy_from_slice(&THREAD_AT.to_le_bytes());
+                    let mut name = [rest; 16];
+                    name[..length].fill(byte);
+                    name.iter_mut().skip(length).take(1).for_each(|byte| *byte = 0);
+                    memory[264..280].copy_from_slice(&name);
+                    let mut asm = Asm::default();
+                    let number = What::Integer { bytes: 2, is_signed: true, into: 4 };
+                    let steps = [read(What::Array(16), 8), read(number, 8)].map(Step::Argument);
+                    write(&mut asm, &steps);
+                    let registers = run(asm, &mut memory);
+                    let mut expected = name[..length.min(15)].to_vec();
+                    expected.push(0);
+                    let number = i16::from_le_bytes([name[0], name[1]]);
+                    expected.extend(i32::from(number).to_le_bytes());
+                    let end = registers[usize::from(AT)] as usize;
+                    assert_eq!(&memory[512..512 + end], &expected[..], "{name:?}");
+                }
+            }
+        }
+    }
+
+    /// RUN all states that threads may be in, and some that they are not in. EXPECT what the
+    /// kernel's sources say.
+    #[test]
+    fn the_state_of_a_thread_is_the_kernels() {
+        /// As in Linux 6.14: include/linux/sched.h, include/trace/events/sched.h.
+        fn kernels(preempt: bool, state: u32, exit_state: u32) -> u64 {
+            if preempt {
+                return 0x100;
+            }
+            let mut index = (state | exit_state) & 0x7f;
+            if state & 0x402 == 0x402 {
+                index = 0x80;
+            }
+            if state & 0x1000 != 0 || state & 0x8000 != 0 {
+                index = 2;
+            }
+            let index = u32::BITS - index.leading_zeros();
+            if index == 0 { 0 } else { 1 << (index - 1) }
+        }
+        let what = What::State { preempt: 0, prev_state: 3, exit_state: 8 };
+        let read = Read { at: None, ..read(what, 0) };
+        for preempt in [false, true] {
+            for state in 0..0x2_0000_u32 {
+                // What a thread leaves is in bits 0x10 and 0x20.
+                let exit_state = state.wrapping_mul(0x9e37_79b9) >> 28 << 4 & 0x30;
+                let mut memory = [0; MEMORY_BYTES];
+                memory[0] = preempt.into();
+                memory[8..16].copy_from_slice(&THREAD_AT.to_le_bytes());
+                memory[24..28].copy_from_slice(&state.to_le_bytes());
+                memory[264..268].copy_from_slice(&exit_state.to_le_bytes());
+                let mut asm = Asm::default();
+                write(&mut asm, &[Step::Argument(read)]);
+                run(asm, &mut memory);
+                let recorded = u64::from_le_bytes(*memory[512..].first_chunk().expect("eight"));
+                assert_eq!(
+                    recorded,
+                    kernels(preempt, state, exit_state),
+                    "{state:#x} {exit_state:#x}"
+                );
+            }
+        }
+    }
+
+    #[test]
+    fn releases_are_those_that_kernels_call_themselves() {
+        let parse = |text: &str| Release::parse(text);
+        assert_eq!(parse("6.18.44-fc-v669\n"), Some(Release(6, 18, 44)));
+        assert_eq!(parse("6.8.0-45-generic"), Some(Release(6, 8, 0)));
+        assert_eq!(parse("7.0-rc1"), Some(Release(7, 0, 0)));
+        assert_eq!(parse("seven"), None);
+        let known = ["6.14.0", "6.18.44", "6.12.117+deb12-amd64", "6.1.192", "7.1.3"];
+        assert!(known.iter().all(|text| parse(text).is_some_and(Release::has_state)));
+        let unknown = ["6.13.9", "6.12.0-55.el10", "6.8.0-45-generic", "5.15.100"];
+        assert!(!unknown.iter().any(|text| parse(text).is_some_and(Release::has_state)));
+    }
+
+    #[test]
+    fn every_line_of_the_table_names_an_event_and_each_field_once() {
+        let mut count = 0;
+        for line in TABLE.lines().filter(|line| !line.starts_with('#')) {
+            let mut words = line.split(' ');
+            let name = words.next().unwrap_or_default();
+            assert!(
+                name.split_once(':').is_some_and(|(a, b)| !a.is_empty() && !b.is_empty()),
+                "{line}"
+            );
+            let fields: Vec<_> = words.map(|word| word.split('=').next()).collect();
+            assert!(!fields.is_empty(), "{line}");
+            for (at, field) in fields.iter().enumerate() {
+                assert!(field.is_some_and(|field| !field.is_empty()), "{line}");
+                assert!(!fields[..at].contains(field), "{line}");
+            }
+            count += 1;
+        }
+        assert!(count > 300, "{count}");
+    }
+}

@@ -6,19 +6,23 @@ use std::net::{TcpListener, TcpStream, UdpSocket};
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
+use trackway_filter::compile::compile;
 use trackway_kernel::catalogue::Catalogue;
 use trackway_kernel::catalogue::btf::Btf;
-use trackway_kernel::catalogue::model::Event;
+use trackway_kernel::catalogue::model::{Event, Source};
+use trackway_kernel::catalogue::select::Selection;
 use trackway_kernel::record::arguments::raw_tracepoint;
 use trackway_kernel::record::attach::{Attached, Loaded};
 use trackway_kernel::record::buffers::Buffers;
+use trackway_kernel::record::filter::{Filter, Memory};
 use trackway_kernel::record::layout::{LEVELS, Layout};
-use trackway_kernel::record::program::program;
+use trackway_kernel::record::program::{filtered, program};
 use trackway_kernel::record::staging::Staged;
 use trackway_schema::EventDescription;
 use trackway_testkit::skipped;
 
 use crate::decode::{Record, Value, records};
+use crate::filters::kinds;
 use crate::here::cpus;
 
 /// What is recorded by either kind of program, at most, in bytes.
@@ -94,9 +98,13 @@ impl<'c> Both<'c> {
     }
 
     fn attach(&mut self, event: &Event, staged: Staged, is_raw: bool) {
+        self.attach_filtered(event, staged, is_raw, &[]);
+    }
+
+    fn attach_filtered(&mut self, event: &Event, staged: Staged, is_raw: bool, filters: &[Filter]) {
         let number = self.events.len();
         let fds = (self.buffers.map_fd(), None);
-        let code = program(&staged, self.buffers.layout(), fds, (number as u16, number));
+        let code = filtered(&staged, self.buffers.layout(), fds, (number as u16, number), filters);
         let code = code.expect("it fits");
         let attached = if is_raw {
             let btf_id = raw_tracepoint(event, self.btf).expect("it is there");
@@ -256,7 +264,7 @@ impl Compared {
         records: &[Record],
         is_whole: bool,
         end_ns: u64,
-    ) {
+    ) -> Result<(), String> {
         /// Records of an event that may be between its two.
         const NESTED_MAX: usize = 4;
         let mut pending: Vec<VecDeque<&Record>> = vec![VecDeque::new(); 2 * events.len()];
@@ -277,19 +285,18 @@ impl Compared {
             if own.len() > NESTED_MAX {
                 let oldest = own.pop_front();
                 // (The kernel passes over programs on tracepoints.)
-                let is_raw = record.id % 2 == 0;
-                assert!(
-                    is_raw,
-                    "{}: {oldest:#?} is none of {:#?}",
-                    event.name,
-                    pending[record.id ^ 1]
-                );
+                if record.id % 2 == 1 {
+                    let others = &pending[record.id ^ 1];
+                    return Err(format!("{}: {oldest:#?} is none of {others:#?}", event.name));
+                }
             }
         }
         for (id, pending) in pending.iter().enumerate().filter(|(id, _)| id % 2 == 1 && is_whole) {
-            let alone = pending.iter().find(|record| record.time_ns < end_ns);
-            assert!(alone.is_none(), "{}: {alone:#?}", events[id / 2].0.name);
+            if let Some(alone) = pending.iter().find(|record| record.time_ns < end_ns) {
+                return Err(format!("{}: {alone:#?} is alone", events[id / 2].0.name));
+            }
         }
+        Ok(())
     }
 }
 
@@ -329,7 +336,8 @@ fn what_arguments_say_is_what_the_kernel_records() {
         let all = both.finish();
         let is_whole = (0..both.events.len()).all(|number| both.buffers.lost(number) == 0);
         for records in &all {
-            compared.compare(&group, records, is_whole, end_ns);
+            let agree = compared.compare(&group, records, is_whole, end_ns);
+            agree.unwrap_or_else(|difference| panic!("{difference}"));
         }
     }
     let names: Vec<&str> = compared.events.keys().map(String::as_str).collect();
@@ -338,5 +346,121 @@ fn what_arguments_say_is_what_the_kernel_records() {
         WANTED.iter().filter(|wanted| known.iter().any(|(event, _)| event.full_name() == **wanted))
     {
         assert!(names.contains(wanted), "{wanted} was not compared");
+    }
+}
+
+/// The events with these names.
+fn select(catalogue: &Catalogue, names: &[&str]) -> Vec<Event> {
+    let selection = Selection::new(names).expect("patterns");
+    catalogue.select(&selection).expect("they are there").events
+}
+
+/// RUN the comparison of a program that takes one argument for another. EXPECT that it is found.
+#[test]
+fn a_wrong_way_to_a_field_is_found_by_the_comparison() {
+    let Ok(catalogue) = Catalogue::open() else { return skipped("there is no catalogue") };
+    let Some(btf) = catalogue.btf() else { return skipped("the kernel does not tell its types") };
+    let event = &select(&catalogue, &["sched:sched_process_fork"])[0];
+    let mut wrong = event.clone();
+    let Source::RawTracepoint { arguments } = &mut wrong.source else { panic!("{event:?}") };
+    let names: Vec<_> = arguments.iter().rev().map(|argument| argument.name.clone()).collect();
+    arguments.iter_mut().zip(names).for_each(|(argument, name)| argument.name = name);
+    let Some(staged) = Staged::of_arguments(&wrong, btf, PAYLOAD_MAX) else {
+        return skipped("this kernel's sched_process_fork is another one");
+    };
+    let Some(mut both) = Both::new(btf, 2) else { return };
+    both.attach(event, staged.clone(), true);
+    both.attach(event, Staged::new(event, PAYLOAD_MAX), false);
+    assert!(Command::new("/bin/true").status().expect("it runs").success());
+    let known = (event, staged);
+    let mut compared = Compared::default();
+    let all = both.finish();
+    let differ =
+        all.iter().any(|records| compared.compare(&[&known], records, true, u64::MAX).is_err());
+    assert!(differ, "{compared:?}");
+}
+
+/// RUN events that are another kernel's: with a field more, with one of another type, with an
+/// argument of another name. EXPECT that nobody claims to know where their fields are.
+#[test]
+fn an_event_that_is_not_the_tables_is_recorded_as_the_kernel_does() {
+    let Ok(catalogue) = Catalogue::open() else { return skipped("there is no catalogue") };
+    let Some(btf) = catalogue.btf() else { return skipped("the kernel does not tell its types") };
+    let is_known = |event: &Event| Staged::of_arguments(event, btf, PAYLOAD_MAX).is_some();
+    for event in select(&catalogue, &["sched:sched_waking", "irq:softirq_entry", "kmem:kmalloc"]) {
+        if !is_known(&event) {
+            println!("skipped, because {} is not the table's here", event.full_name());
+            continue;
+        }
+        let mut more = event.clone();
+        more.fields.push(event.fields[0].clone());
+        assert!(!is_known(&more), "{more:?}");
+        let mut fewer = event.clone();
+        fewer.fields.pop();
+        assert!(!is_known(&fewer), "{fewer:?}");
+        let mut renamed = event.clone();
+        renamed.fields[0].name.push('_');
+        assert!(!is_known(&renamed), "{renamed:?}");
+        let mut wider = event.clone();
+        let last = wider.fields.last_mut().expect("it has some");
+        last.size += 1;
+        assert!(!is_known(&wider), "{wider:?}");
+        let mut other = event.clone();
+        let Source::RawTracepoint { arguments } = &mut other.source else { panic!("{event:?}") };
+        arguments.iter_mut().for_each(|argument| argument.name = Some("else".into()));
+        assert!(!is_known(&other), "{other:?}");
+    }
+    // Whose sources do not do what the names suggest.
+    for event in select(&catalogue, &["irq_vectors:vector_alloc"]) {
+        assert!(event.fields.iter().all(|field| field.argument.is_some()), "{event:?}");
+        assert!(!is_known(&event), "{event:?}");
+    }
+}
+
+/// RUN switches and programs, recorded with and without filters that ask for what is computed, is in
+/// an array, or is behind a pointer. EXPECT of the former what the filter is true of, all of it.
+#[test]
+fn filters_ask_arguments_for_what_is_recorded() {
+    let Ok(catalogue) = Catalogue::open() else { return skipped("there is no catalogue") };
+    let Some(btf) = catalogue.btf() else { return skipped("the kernel does not tell its types") };
+    let state = |record: &Record| {
+        let Value::Number(state) = record.fields["prev_state"] else { panic!("{record:?}") };
+        let Value::Text(name) = &record.fields["prev_comm"] else { panic!("{record:?}") };
+        state & 3 != 0 && !name.starts_with("kworker")
+    };
+    let file = |record: &Record| record.fields["filename"] == Value::Text("/bin/true".into());
+    type Is<'a> = &'a dyn Fn(&Record) -> bool;
+    let cases: [(&str, &str, Is<'_>); 2] = [
+        ("sched:sched_switch", "(prev_state & 3) != 0 && prev_comm != \"kworker*\"", &state),
+        ("sched:sched_process_exec", "filename == \"/bin/true\"", &file),
+    ];
+    for (name, text, is_so) in cases {
+        let event = &select(&catalogue, &[name])[0];
+        let Some(staged) = Staged::of_arguments(event, btf, PAYLOAD_MAX) else {
+            println!("skipped, because this kernel's {name} is another one");
+            continue;
+        };
+        let Some(mut both) = Both::new(btf, 2) else { return };
+        let mut memory = Memory::new(cpus(), 1).expect("there was a map already");
+        let compiled = compile(text, &kinds(&staged)).unwrap_or_else(|error| panic!("{error:?}"));
+        let object = compiled.into_object().encode().expect("an object");
+        let filter = Filter::new(&object, 0, &staged, &mut memory).expect("it is done");
+        both.attach_filtered(event, staged.clone(), true, &[filter.expect("it has all")]);
+        both.attach(event, staged, true);
+        let begin_ns = trackway_sys::clock::monotonic_ns();
+        for program in ["/bin/true", "/bin/false", "/bin/true"] {
+            Command::new(program).status().expect("it runs");
+        }
+        let end_ns = trackway_sys::clock::monotonic_ns();
+        let all = both.finish().concat();
+        let between = |record: &&Record| (begin_ns..end_ns).contains(&record.time_ns);
+        let passed = all.iter().filter(between).filter(|record| record.id == 0);
+        let recorded = all.iter().filter(between).filter(|record| record.id == 1);
+        let (expected, others): (Vec<&Record>, Vec<&Record>) =
+            recorded.partition(|record| is_so(record));
+        let passed: Vec<_> = passed.map(|record| &record.fields).collect();
+        let expected: Vec<_> = expected.iter().map(|record| &record.fields).collect();
+        assert!(expected.len() >= 2 && !others.is_empty(), "{name}: {expected:?} {others:?}");
+        assert_eq!(passed, expected, "{name}");
     }
 }

@@ -16,6 +16,7 @@ use trackway_filter::layout::{Layout as Kinds, Member, Type};
 use trackway_kernel::catalogue::Catalogue;
 use trackway_kernel::catalogue::btf::Class;
 use trackway_kernel::catalogue::model::{Location, Phase, Source};
+use trackway_kernel::record::arguments::raw_tracepoint;
 use trackway_kernel::record::attach::Loaded;
 use trackway_kernel::record::buffers::Buffers;
 use trackway_kernel::record::filter::{CONTEXTS, Filter, FilterError, Memory};
@@ -26,7 +27,7 @@ use trackway_schema::{EventDescription, Field, FieldKind};
 use trackway_testkit::skipped;
 
 /// What a filter may ask of an event.
-fn kinds(staged: &Staged) -> Kinds {
+pub(crate) fn kinds(staged: &Staged) -> Kinds {
     let field = |field: &Field| Member { name: field.name.clone(), of: Type::from(&field.kind) };
     Kinds {
         event: staged.description.name.clone(),
@@ -150,6 +151,32 @@ fn the_kernel_takes_a_filter_on_every_event() {
     println!("{taken} events, {asked} parts of filters, {calls} calls from their registers");
     assert!(taken > 100 && asked > 2 * taken, "{taken} {asked}");
     assert!(calls > 100 || registers.is_none(), "{calls}");
+}
+
+/// RUN the programs that read arguments past the kernel's verifier, with a filter that asks for each
+/// of an event's fields. EXPECT that it takes them all.
+#[test]
+fn the_kernel_takes_filters_that_ask_for_arguments() {
+    let Ok(catalogue) = Catalogue::open() else { return skipped("there is no catalogue") };
+    let Some(btf) = catalogue.btf() else { return skipped("the kernel does not tell its types") };
+    let Some(mut bench) = Bench::new() else { return };
+    let mut asked = 0;
+    for event in catalogue.events(catalogue.names()).events {
+        let Some(staged) = Staged::of_arguments(&event, btf, 3000) else { continue };
+        let fields = staged.description.fields.iter().map(|Field { name, kind }| match kind {
+            FieldKind::Str => format!("{name} == \"*b*c\""),
+            _ => format!("({name} > 5 || {name} == 1)"),
+        });
+        // (More take more steps than the verifier goes.)
+        let parts: Vec<String> = fields.take(12).collect();
+        let text = parts.join(" && ");
+        let filter = bench.filter(&text, &staged).expect("the kernel does it");
+        let loaded = bench.load(&staged, &[filter], raw_tracepoint(&event, btf));
+        loaded.unwrap_or_else(|why| panic!("{}: {text}: {why}", event.full_name()));
+        asked += parts.len();
+    }
+    println!("{asked} fields");
+    assert!(asked > 300, "{asked}");
 }
 
 /// An event of the kernel's with such fields, as if it had one; `None`: it has none like that.
