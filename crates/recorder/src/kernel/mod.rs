@@ -561,9 +561,10 @@ fn refused(event: &Event, error: LoadError) -> RecordError {
             let what = format!("cannot filter {}", event.full_name());
             failed(&what, "filters that compare or search texts and arrays need Linux 5.17")
         }
-        // The last line says what is wrong.
+        // The last line says what is wrong, but for what all logs end in.
         LoadError::Refused(error, log) => {
-            let line = log.trim_end().lines().last().unwrap_or_default();
+            let is_said = |line: &&str| !line.is_empty() && !line.starts_with("processed ");
+            let line = log.lines().rev().find(is_said).unwrap_or_default();
             let what = format!("the kernel refuses to record {}", event.full_name());
             failed(&what, format_args!("{error} ({line})"))
         }
