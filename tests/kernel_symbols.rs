@@ -91,6 +91,10 @@ fn calls_are_shown_as_they_were_written() {
     let json = print(&["--symbolic", "--format", "json", "--on", "syscall_entry_socket"]);
     let expected = r#"{"value":526337,"labels":["SOCK_STREAM","SOCK_NONBLOCK","SOCK_CLOEXEC"]}"#;
     assert!(json.contains(expected), "{json}");
+    let failed = print(&["--symbolic", "--filter", "*_mkdir: ret == \"EEXIST\"", "--on", "*exit*"]);
+    assert!(failed.contains("mkdir = -17 (EEXIST)"), "{failed}");
+    let failed = print(&["--filter", "*_openat: ret == \"EACCES\"", "--on", "*_exit_openat"]);
+    assert_eq!(failed, "", "nothing was forbidden");
     let plain = print(&[]);
     assert!(plain.contains("flags = 0x181042, mode = 416 }"), "{plain}");
     if has("babeltrace2") {

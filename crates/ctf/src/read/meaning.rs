@@ -51,6 +51,20 @@ impl Names {
         (choices.is_some() || flags.is_some()).then_some(Self { choices, flags })
     }
 
+    /// The choices, if they are of all bits.
+    fn choices_of_all(&self) -> Vec<(&str, i64)> {
+        let all = self.choices.as_deref().and_then(<[_]>::split_first);
+        let all = all.filter(|(mask, _)| {
+            mask.ranges.first().is_some_and(|&(mask, _)| mask >= u32::MAX.into())
+        });
+        let choices = all.map_or(&[][..], |(_, choices)| choices);
+        let each = |choice: &'_ Mapping| choice.ranges.first().map(|&(value, _)| value);
+        choices
+            .iter()
+            .filter_map(|choice| Some((&*choice.label, each(choice)?.cast_signed())))
+            .collect()
+    }
+
     /// Gives each name of `value`, in which only its own bits are; returns the bits that have none.
     fn each<'names>(&'names self, value: u64, each: &mut dyn FnMut(&'names str)) -> u64 {
         let (mut rest, mut is_named) = (value, false);
@@ -99,6 +113,19 @@ impl Meaning {
             "device" => Self::Device,
             _ => return None,
         }))
+    }
+
+    /// Names that stand for a value, the whole of it, as enumerations have them.
+    pub fn names_of_wholes(&self) -> Vec<(&str, i64)> {
+        match self {
+            Self::Names(names) if names.flags.is_none() => names.choices_of_all(),
+            Self::Result { errors, .. } => {
+                let negative = |(name, error): (_, i64)| (name, error.wrapping_neg());
+                errors.choices_of_all().into_iter().map(negative).collect()
+            }
+            Self::Folder => vec![("AT_FDCWD", AT_FDCWD)],
+            Self::Names(_) | Self::Octal | Self::Device => Vec::new(),
+        }
     }
 
     /// Whether values may have names.
