@@ -95,6 +95,14 @@ fn calls_are_shown_as_they_were_written() {
     assert!(failed.contains("mkdir = -17 (EEXIST)"), "{failed}");
     let failed = print(&["--filter", "*_openat: ret == \"EACCES\"", "--on", "*_exit_openat"]);
     assert_eq!(failed, "", "nothing was forbidden");
+    let made = print(&["--filter", "*_openat: flags & \"O_CREAT\"", "--on", "*_entry_openat"]);
+    assert_eq!(made.lines().count(), 1, "{made}");
+    let of_files = "*_openat: dfd == \"AT_FDCWD\" && !(flags & \"O_CREAT\")";
+    let others = print(&["--filter", of_files, "--on", "*_entry_openat"]);
+    assert!(!others.is_empty() && !others.contains("O_CREAT"), "{others}");
+    let mut unknown = world.trackway(&["print", "trace", "--filter", "flags & \"O_CRAET\""]);
+    let talk = String::from_utf8(unknown.output().expect("it runs").stderr).expect("UTF-8");
+    assert!(talk.contains("unknown label \"O_CRAET\"") && talk.contains("O_CREAT"), "{talk}");
     let plain = print(&[]);
     assert!(plain.contains("flags = 0x181042, mode = 416 }"), "{plain}");
     if has("babeltrace2") {

@@ -51,18 +51,10 @@ impl Names {
         (choices.is_some() || flags.is_some()).then_some(Self { choices, flags })
     }
 
-    /// The choices, if they are of all bits.
-    fn choices_of_all(&self) -> Vec<(&str, i64)> {
-        let all = self.choices.as_deref().and_then(<[_]>::split_first);
-        let all = all.filter(|(mask, _)| {
-            mask.ranges.first().is_some_and(|&(mask, _)| mask >= u32::MAX.into())
-        });
-        let choices = all.map_or(&[][..], |(_, choices)| choices);
-        let each = |choice: &'_ Mapping| choice.ranges.first().map(|&(value, _)| value);
-        choices
-            .iter()
-            .filter_map(|choice| Some((&*choice.label, each(choice)?.cast_signed())))
-            .collect()
+    fn all(&self) -> impl Iterator<Item = (&str, i64)> {
+        let choices = self.choices.iter().flat_map(|choices| choices.iter().skip(1));
+        let all = choices.chain(self.flags.iter().flat_map(|flags| flags.iter()));
+        all.filter_map(|of| Some((&*of.label, of.ranges.first()?.0.cast_signed())))
     }
 
     /// Gives each name of `value`, in which only its own bits are; returns the bits that have none.
@@ -115,16 +107,15 @@ impl Meaning {
         }))
     }
 
-    /// Names that stand for a value, the whole of it, as enumerations have them.
-    pub fn names_of_wholes(&self) -> Vec<(&str, i64)> {
+    /// All names that there are, and what they stand for: values, or bits of them.
+    pub fn names(&self) -> Vec<(&str, i64)> {
         match self {
-            Self::Names(names) if names.flags.is_none() => names.choices_of_all(),
+            Self::Names(names) => names.all().collect(),
             Self::Result { errors, .. } => {
-                let negative = |(name, error): (_, i64)| (name, error.wrapping_neg());
-                errors.choices_of_all().into_iter().map(negative).collect()
+                errors.all().map(|(name, error)| (name, error.wrapping_neg())).collect()
             }
             Self::Folder => vec![("AT_FDCWD", AT_FDCWD)],
-            Self::Names(_) | Self::Octal | Self::Device => Vec::new(),
+            Self::Octal | Self::Device => Vec::new(),
         }
     }
 

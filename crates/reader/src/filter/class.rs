@@ -44,7 +44,7 @@ fn kind(of: &Type, depth: usize) -> Kind {
     match of {
         _ if depth >= DEPTH_MAX => Kind::Other("a structure that is too deep"),
         Type::Integer(integer) => {
-            let named = integer.meaning().map(Meaning::names_of_wholes).unwrap_or_default();
+            let named = integer.meaning().map(Meaning::names).unwrap_or_default();
             let label = |(name, value): (&str, i64)| Label {
                 name: name.to_owned(),
                 first: value,
