@@ -374,7 +374,7 @@ fn step_of(field: &Field) -> Option<(FieldKind, Step)> {
 
 fn kind_of(scalar: Scalar, meaning: &Meaning) -> FieldKind {
     match meaning {
-        Meaning::Symbols(symbols) => match labels_of(symbols) {
+        Meaning::Symbols(symbols) => match labels_of(scalar, symbols) {
             Some(labels) => FieldKind::Enumeration(scalar, labels),
             None => FieldKind::Scalar(hexadecimal(scalar)),
         },
@@ -382,9 +382,12 @@ fn kind_of(scalar: Scalar, meaning: &Meaning) -> FieldKind {
     }
 }
 
-/// Of a plain enumeration.
-fn labels_of(symbols: &Symbols) -> Option<Vec<Label>> {
-    let is_plain = symbols.flags.is_empty() && (1..=64).contains(&symbols.choices.len());
+/// Of a plain enumeration: of some bits of a number, names are not the number's.
+fn labels_of(scalar: Scalar, symbols: &Symbols) -> Option<Vec<Label>> {
+    let all_bits = u64::MAX >> (64 - 8 * scalar.size_bytes());
+    let is_of_all = symbols.choice_mask >= all_bits.min(u32::MAX.into());
+    let is_plain =
+        is_of_all && symbols.flags.is_empty() && (1..=64).contains(&symbols.choices.len());
     let label = |symbol: &crate::catalogue::model::Symbol| {
         let value = symbol.value.cast_signed();
         Label { name: symbol.name.clone().into_owned(), first: value, last: value }

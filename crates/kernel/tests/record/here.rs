@@ -6,7 +6,7 @@ use std::process::Command;
 use trackway_kernel::bpf::LoadError;
 use trackway_kernel::catalogue::Catalogue;
 use trackway_kernel::catalogue::btf::Class;
-use trackway_kernel::catalogue::model::{Phase, Source};
+use trackway_kernel::catalogue::model::{Event, Meaning, Phase, Source};
 use trackway_kernel::catalogue::select::Selection;
 use trackway_kernel::record::attach::{Attached, Loaded, Programs};
 use trackway_kernel::record::buffers::Buffers;
@@ -15,7 +15,7 @@ use trackway_kernel::record::layout::{LEVELS, Layout};
 use trackway_kernel::record::program::{dispatcher, program};
 use trackway_kernel::record::scope::Scope;
 use trackway_kernel::record::staging::{Registers, Staged};
-use trackway_schema::EventDescription;
+use trackway_schema::{EventDescription, FieldKind, Scalar};
 use trackway_testkit::skipped;
 
 use crate::decode::{Record, Value, records};
@@ -277,6 +277,29 @@ fn a_scope_is_a_thread_and_what_it_forks() {
     assert!(has("/nowhere/child") && has("/nowhere/another"), "{names:?}");
     assert!(!has("/nowhere/outside") && !has("/nowhere/ours"), "{names:?}");
     assert!(all.iter().any(|record| record.tid == u64::from(child.id())), "{all:?}");
+}
+
+/// RUN what names some bits of a number. EXPECT the number, which stands for more than a name.
+#[test]
+fn names_of_some_bits_are_not_the_numbers() {
+    let Ok(catalogue) = Catalogue::open() else { return skipped("there is no catalogue") };
+    let selection = Selection::new(&["block:block_rq_issue", "irq:softirq_entry"]);
+    let Ok(events) = catalogue.select(&selection.expect("patterns")) else {
+        return skipped("the kernel does not have these events");
+    };
+    let kind = |name: &str| {
+        let of = |event: &Event| {
+            let staged = Staged::new(event, 3000);
+            let at = staged.description.fields.iter().position(|field| field.name == name)?;
+            Some((staged.description.fields[at].kind.clone(), staged.meanings[at].clone()))
+        };
+        events.events.iter().find_map(of).expect("a field")
+    };
+    let (priority, meaning) = kind("ioprio");
+    let Meaning::Symbols(symbols) = meaning else { return skipped("ioprio is a number here") };
+    assert_eq!(symbols.show(2 << 13 | 4), "be|0x4");
+    assert_eq!(priority, FieldKind::Scalar(Scalar::X16));
+    assert!(matches!(kind("vec").0, FieldKind::Enumeration(..)));
 }
 
 /// RUN a system call whose program gets its registers. EXPECT what its tracepoint would give.
