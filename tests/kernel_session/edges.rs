@@ -166,6 +166,10 @@ fn record_is_told_what_to_do_with_the_kernels_events() {
 #[test]
 fn record_without_a_command_records_everything_until_it_is_told_to_end() {
     let Some(ground) = Ground::new("ksession-endless") else { return };
+    if !has("perl") {
+        skipped("perl is not installed");
+        return;
+    }
     let mut record = ground.command("record --kernel syscalls:getpgid -o trace");
     let record = record.stderr(Stdio::piped()).spawn().expect("trackway runs");
     let session = format!("kernel-{}", record.id());
@@ -180,10 +184,6 @@ fn record_without_a_command_records_everything_until_it_is_told_to_end() {
     let mut plain = ground.world.command("perl");
     let script = format!("syscall(121, {} + $_) for 0..99", ground.first().1);
     plain.args(["-e", &script]);
-    if !has("perl") {
-        skipped("perl is not installed");
-        return;
-    }
     assert!(plain.status().expect("perl runs").success());
     send(i32::try_from(record.id()).expect("a process id"), libc::SIGINT);
     let output = record.wait_with_output().expect("a child");
