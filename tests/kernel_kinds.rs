@@ -308,12 +308,15 @@ fn write(world: &World, buffers: &Buffers, events: &[EventDescription]) {
     let mut metadata = metadata_preamble(&TraceDescription {
         uuid,
         hostname: "here".into(),
-        domain: Domain::Kernel("made up".into()),
+        domain: Domain::Kernel { release: "made up".into(), remarks: Vec::new() },
         trace_name: "kinds".into(),
         creation_datetime: "20260101T000000+0000".into(),
         boot_uuid: [8; 16],
         clock_offset_ns: 0,
-        contexts: Contexts { tid: true, ..Contexts::default() },
+        contexts: Contexts {
+            kernel: trackway_kernel::record::context::Contexts::default().fields(),
+            ..Contexts::default()
+        },
     });
     for (id, event) in (0..).zip(events) {
         metadata += &event_declaration(0, id, event);

@@ -189,7 +189,7 @@ fn odd_texts_are_quoted() {
         vpid: true,
         vtid: true,
         procname: true,
-        tid: false,
+        kernel: Vec::new(),
         applications: vec!["a b:}; /*".into(), "a_b:}; */".into(), "_none:int".into()],
     });
     trace.hostname = "h\"o\\s\tt\n*/ \u{e9}7".to_owned();

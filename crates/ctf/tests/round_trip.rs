@@ -35,7 +35,8 @@ fn values_come_back() {
         ],
     );
     let applications = ["a:none", "a:text", "b:float"].map(str::to_owned).into();
-    let contexts = Contexts { vpid: false, vtid: true, procname: true, tid: false, applications };
+    let kernel = Vec::new();
+    let contexts = Contexts { vpid: false, vtid: true, procname: true, kernel, applications };
     assert_eq!(contexts.size_bytes(), 21);
     let metadata = metadata_preamble(&description(contexts)) + &event_declaration(0, 7, &class);
     let mut stream = StreamWriter::new(4);

@@ -649,7 +649,7 @@ pub(crate) fn contexts(session: &Session, bits: u32) -> Contexts {
         vpid: bits & context::VPID != 0,
         vtid: bits & context::VTID != 0,
         procname: bits & context::PROCNAME != 0,
-        tid: false,
+        kernel: Vec::new(),
         applications: names.take(context::APPLICATIONS_MAX).map(name).collect(),
     }
 }

@@ -16,46 +16,67 @@ use trackway_abi::record::{
 use trackway_abi::region::{SUB_HEADER_BYTES, sub_header};
 use trackway_jit::insn::{alu, jump};
 
+use super::arguments;
+use super::filter::{self, Filter};
 use super::layout::{DEPTH, LEVELS, Layout, STOPPED, TOO_DEEP};
-use super::scope;
+use super::scope::{self, Members};
 use super::staging::{Ground, Registers, Staged, Step, VARIABLE_BYTES_MAX};
 use crate::asm::{Asm, Label, Register};
+use crate::btf::Btf;
 use crate::catalogue::model::{Location, Phase};
 
 /// Helpers of the kernel's, by number (include/uapi/linux/bpf.h).
-mod helper {
-    pub(super) const MAP_LOOKUP_ELEM: i32 = 1;
-    pub(super) const KTIME_GET_NS: i32 = 5;
-    pub(super) const GET_SMP_PROCESSOR_ID: i32 = 8;
-    pub(super) const TAIL_CALL: i32 = 12;
-    pub(super) const GET_CURRENT_PID_TGID: i32 = 14;
-    pub(super) const PROBE_READ_KERNEL: i32 = 113;
-    pub(super) const PROBE_READ_USER_STR: i32 = 114;
-    pub(super) const PROBE_READ_KERNEL_STR: i32 = 115;
+pub(super) mod helper {
+    pub(crate) const MAP_LOOKUP_ELEM: i32 = 1;
+    pub(crate) const KTIME_GET_NS: i32 = 5;
+    pub(crate) const GET_SMP_PROCESSOR_ID: i32 = 8;
+    pub(crate) const TAIL_CALL: i32 = 12;
+    pub(crate) const GET_CURRENT_PID_TGID: i32 = 14;
+    pub(crate) const GET_CURRENT_UID_GID: i32 = 15;
+    pub(crate) const GET_CURRENT_COMM: i32 = 16;
+    pub(crate) const PROBE_READ_KERNEL: i32 = 113;
+    pub(crate) const PROBE_READ_USER: i32 = 112;
+    pub(crate) const PROBE_READ_USER_STR: i32 = 114;
+    pub(crate) const PROBE_READ_KERNEL_STR: i32 = 115;
+    pub(crate) const JIFFIES64: i32 = 118;
+    pub(crate) const GET_CURRENT_TASK_BTF: i32 = 158;
 }
 
 /// What all programs answer: others on the same tracepoint, perf's own counters among them, see
 /// only what each program lets pass (kernel/trace/bpf_trace.c, trace_call_bpf()).
 pub(super) const PASS: i32 = 1;
 
-const CONTEXT: Register = 6;
-const CPU: Register = 7;
-const AT: Register = 8;
+pub(super) const CONTEXT: Register = 6;
+pub(super) const CPU: Register = 7;
+pub(super) const AT: Register = 8;
 const CONTROL: Register = 9;
-const STACK: Register = 10;
+pub(super) const STACK: Register = 10;
 
 /// Where things are on the stack.
-mod stack {
-    pub(super) const KEY: i16 = -4;
-    pub(super) const DEPTH: i16 = -16;
-    pub(super) const MASK: i16 = -24;
-    pub(super) const RING: i16 = -32;
-    pub(super) const COMMIT: i16 = -40;
-    pub(super) const NOW: i16 = -48;
-    pub(super) const EVENTS: i16 = -56;
-    pub(super) const LAST: i16 = -64;
-    pub(super) const HEAD: i16 = -72;
-    pub(super) const BEGIN: i16 = -80;
+pub(super) mod stack {
+    pub(crate) const KEY: i16 = -4;
+    pub(crate) const DEPTH: i16 = -16;
+    pub(crate) const MASK: i16 = -24;
+    pub(crate) const RING: i16 = -32;
+    pub(crate) const COMMIT: i16 = -40;
+    pub(crate) const NOW: i16 = -48;
+    pub(crate) const EVENTS: i16 = -56;
+    pub(crate) const LAST: i16 = -64;
+    pub(crate) const HEAD: i16 = -72;
+    pub(crate) const BEGIN: i16 = -80;
+    pub(crate) const TASK: i16 = -88;
+    pub(crate) const POINTER: i16 = -96;
+    pub(crate) const KEY_WIDE: i16 = -104;
+    pub(crate) const INCOMPLETE: i16 = -112;
+    pub(crate) const UNREAD: i16 = -120;
+    pub(crate) const ADDRESS: i16 = -128;
+    pub(crate) const COUNT: i16 = -136;
+    pub(crate) const ASIDE: i16 = -144;
+    pub(crate) const USED: i16 = -152;
+    pub(crate) const WORD: i16 = -160;
+    pub(crate) const MESSAGE: i16 = -176;
+    /// Where no program memory is read, which has what stands there.
+    pub(crate) const SCRATCH: i16 = INCOMPLETE;
 }
 
 /// Where things are in control lines (`trackway_abi::region`).
@@ -66,8 +87,6 @@ mod control {
     pub(super) const DISCARDED: i16 = 64;
 }
 
-/// Bytes of what stands in front of the fields: `tid`.
-const CONTEXT_BYTES: usize = 4;
 /// Largest chunk that is copied word by word, in bytes.
 const UNROLLED_BYTES_MAX: u32 = 64;
 
@@ -75,9 +94,17 @@ const UNROLLED_BYTES_MAX: u32 = 64;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct TooLarge;
 
+/// A program as bpf(2) takes it.
+#[derive(Debug)]
+pub struct Code {
+    pub(crate) bytes: Vec<u8>,
+    /// Of its functions, if it has others than the first.
+    pub(crate) types: Option<Btf>,
+}
+
 /// The bytes of a program that records the event with this id in its trace, and this number among
 /// those that losses are counted of, into the map; of the threads in a scope alone, if there is one
-/// ([`super::scope`]).
+/// ([`super::scope`]): those that it happens in, and those that it is about.
 ///
 /// # Errors
 ///
@@ -85,24 +112,44 @@ pub struct TooLarge;
 pub fn program(
     staged: &Staged,
     layout: &Layout,
-    (map_fd, scope_fd): (i32, Option<i32>),
-    (id, number): (u16, usize),
+    fds: (i32, Option<Members>),
+    which: (u16, usize),
 ) -> Result<Vec<u8>, TooLarge> {
+    filtered(staged, layout, fds, which, &[]).map(|code| code.bytes)
+}
+
+/// The same, of what these filters let pass.
+///
+/// # Errors
+///
+/// As [`program`].
+pub fn filtered(
+    staged: &Staged,
+    layout: &Layout,
+    (map_fd, members): (i32, Option<Members>),
+    (id, number): (u16, usize),
+    filters: &[Filter],
+) -> Result<Code, TooLarge> {
     // As in `ring`: the head never comes to a sub-buffer's end.
-    let needed = (EXTENDED_BYTES + TAILROOM_BYTES + CONTEXT_BYTES) as u32 + staged.bytes_max();
+    let needed = (EXTENDED_BYTES + TAILROOM_BYTES) as u32 + staged.bytes_max();
     let most = layout.geometry(0).record_bytes_max() as u32;
     if needed > most || number >= layout.events() {
         return Err(TooLarge);
     }
-    let mut maker = Maker { asm: Asm::default(), layout, id, needed };
+    let mut maker = Maker { asm: Asm::default(), layout, staged, id, needed };
     match staged.ground {
-        Ground::Tracepoint => maker.asm.mov(CONTEXT, 1),
+        Ground::Tracepoint | Ground::Arguments => maker.asm.mov(CONTEXT, 1),
         // The first of the tracepoint's arguments.
         Ground::Registers => maker.asm.load(CONTEXT, 1, 0),
     }
-    if let Some(scope_fd) = scope_fd {
+    if let Some(members) = members {
         let is_in = maker.asm.label();
-        scope::test(&mut maker.asm, scope_fd, is_in);
+        scope::test(&mut maker.asm, members, is_in);
+        for thread in &staged.threads {
+            if maker.thread(thread) {
+                scope::test_of(&mut maker.asm, members, is_in);
+            }
+        }
         maker.asm.answer(PASS);
         maker.asm.place(is_in);
     }
@@ -113,13 +160,18 @@ pub fn program(
         write: maker.asm.label(),
         switch: maker.asm.label(),
     };
+    let asked = filter::ask(&mut maker.asm, filters, labels.out);
     maker.plan(&labels);
     maker.open(&labels);
     maker.asm.place(labels.write);
     maker.header();
-    maker.context();
-    for step in &staged.steps {
-        maker.step(step);
+    staged.contexts.write(&mut maker.asm);
+    match staged.ground {
+        Ground::Arguments => arguments::write(&mut maker.asm, &staged.steps),
+        _ => {
+            maker.prepare();
+            staged.steps.iter().for_each(|step| maker.step(step));
+        }
     }
     maker.commit();
     maker.asm.place(labels.out);
@@ -127,7 +179,7 @@ pub fn program(
     maker.asm.place(labels.full);
     maker.count_lost(number);
     maker.asm.goto(labels.out);
-    maker.asm.bytes().ok_or(TooLarge)
+    filter::finish(maker.asm, filters, &asked).ok_or(TooLarge)
 }
 
 /// The bytes of the program on the raw tracepoint of system calls, before or behind each: it goes
@@ -138,16 +190,16 @@ pub fn dispatcher(
     phase: Phase,
     registers: &Registers,
     programs_fd: i32,
-    scope_fd: Option<i32>,
+    members: Option<Members>,
 ) -> Option<Vec<u8>> {
     /// `__USER_CS` (arch/x86/include/asm/segment.h).
     const USER_CODE_SEGMENT: i32 = 0x33;
     let at = |offset: u32| i16::try_from(offset).ok();
     let mut asm = Asm::default();
     asm.mov(CONTEXT, 1);
-    if let Some(scope_fd) = scope_fd {
+    if let Some(members) = members {
         let is_in = asm.label();
-        scope::test(&mut asm, scope_fd, is_in);
+        scope::test(&mut asm, members, is_in);
         asm.answer(PASS);
         asm.place(is_in);
     }
@@ -175,9 +227,11 @@ struct Labels {
     switch: Label,
 }
 
-struct Maker<'l> {
-    asm: Asm,
+/// A program as it is made.
+pub(super) struct Maker<'l> {
+    pub(super) asm: Asm,
     layout: &'l Layout,
+    pub(super) staged: &'l Staged,
     id: u16,
     /// Most bytes of a record.
     needed: u32,
@@ -185,7 +239,7 @@ struct Maker<'l> {
 
 /// An offset in control lines, a record, or a CPU's part, as instructions have it: all that are
 /// asked for are small.
-const fn short(offset: usize) -> i16 {
+pub(super) const fn short(offset: usize) -> i16 {
     offset as i16
 }
 
@@ -352,14 +406,18 @@ impl Maker<'_> {
         asm.place(is_done);
     }
 
-    /// Adds what stands in front of the fields of all records: the thread's number.
-    fn context(&mut self) {
+    /// Loads the number of a thread into r0. False: this is none.
+    fn thread(&mut self, step: &Step) -> bool {
         let asm = &mut self.asm;
-        asm.call_kernel(helper::GET_CURRENT_PID_TGID);
-        asm.mov(1, CPU);
-        asm.alu(alu::ADD, 1, AT);
-        asm.store_of(4, 1, 0, 0);
-        asm.alui(alu::ADD, AT, CONTEXT_BYTES as i32);
+        match step {
+            Step::Copy { offset, .. } => asm.load_of(4, 0, CONTEXT, short(*offset as usize)),
+            Step::Argument(read) => {
+                read.load(asm);
+                asm.mov(0, 1);
+            }
+            _ => return false,
+        }
+        true
     }
 
     /// Adds a field at [`AT`], and moves that on.
@@ -383,11 +441,10 @@ impl Maker<'_> {
                 self.locate(offset, location);
                 self.text(helper::PROBE_READ_KERNEL_STR, VARIABLE_BYTES_MAX);
             }
-            Step::UserText(offset) => {
-                self.asm.load_of(8, 3, CONTEXT, short(offset as usize));
-                self.text(helper::PROBE_READ_USER_STR, VARIABLE_BYTES_MAX);
-            }
             Step::Dynamic(offset, location, size) => self.dynamic(offset, location, size),
+            // All at once ([`arguments::write`]).
+            Step::Argument(_) => {}
+            _ => self.user_step(step),
         }
     }
 
@@ -431,12 +488,17 @@ impl Maker<'_> {
     }
 
     /// Copies text from the address in r3, of at most so many bytes with its NUL.
-    fn text(&mut self, helper: i32, bytes_max: u32) {
+    pub(super) fn text(&mut self, helper: i32, bytes_max: u32) {
+        self.asm.movi(2, bytes_max as i32);
+        self.text_of(helper, bytes_max);
+    }
+
+    /// The same, of at most as many as r2 says.
+    pub(super) fn text_of(&mut self, helper: i32, bytes_max: u32) {
         let asm = &mut self.asm;
         let is_read = asm.label();
         asm.mov(1, CPU);
         asm.alu(alu::ADD, 1, AT);
-        asm.movi(2, bytes_max as i32);
         asm.call_kernel(helper);
         asm.jumpi(jump::JSGT, 0, 0, is_read);
         // It could not be read: empty.

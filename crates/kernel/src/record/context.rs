@@ -1,0 +1,405 @@
+//! Contexts: what each record says besides its event's fields, in front of them.
+//!
+//! `tid` always; of others, those that the user asks for. They are of the thread that runs when the
+//! event happens, which is the one that an interrupt interrupts. Names and types are LTTng's.
+//!
+//! A program reads them from the kernel's structures, at places that the kernel's types tell. What
+//! is at no good address reads as zero. Numbers in `task_struct` itself are plain loads, which the
+//! kernel's verifier checks by type. Pointers are followed by a helper: of each that a program
+//! loads, the verifier of Linux 6.18 looks for a name among all types, several times, so that a
+//! program with all contexts would take 0.1 s to load; and there may be two thousand.
+
+use trackway_jit::insn::{alu, jump};
+use trackway_schema::{Field, FieldKind, Scalar};
+
+use super::program::{AT, CPU, STACK, helper, short, stack};
+use crate::asm::{Asm, Register};
+use crate::catalogue::btf::{Btf, Class};
+
+/// Bytes of a thread's name, with its NUL (TASK_COMM_LEN).
+const NAME_BYTES: u32 = 16;
+/// MAX_RT_PRIO (include/linux/sched/prio.h): LTTng counts from there, as /proc/PID/stat does.
+const FIRST_PRIORITY: i32 = 100;
+/// DEFAULT_PRIO: that of nice 0.
+const DEFAULT_PRIORITY: i32 = 120;
+/// Numbers of a process are in as many namespaces, less one (MAX_PID_NS_LEVEL, 32).
+const LEVEL_MASK: i32 = 31;
+/// Bytes of `struct upid`: a number, and its namespace.
+const NUMBER_BYTES: i32 = 16;
+
+/// A context of the kernel's events.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Context {
+    /// Its name.
+    pub name: &'static str,
+    /// What it is, for people.
+    pub about: &'static str,
+    source: Source,
+}
+
+/// A pointer to follow, or what is there: a structure, and a member of it.
+type Hop = (&'static str, &'static str);
+
+/// Where a context is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Source {
+    /// In one half of what the kernel says of the thread's numbers.
+    Numbers { shift: i32 },
+    /// At the end of a way from the thread's `task_struct`; so much is taken off.
+    Way { hops: &'static [Hop], scalar: Scalar, less: i32 },
+    /// A `struct pid` is at the end of the way: its number in its own namespace.
+    OwnNumber(&'static [Hop]),
+    /// The same, but the number of the namespace.
+    OwnNamespace(&'static [Hop]),
+    /// The thread's name.
+    Name,
+}
+
+const TASK: &str = "task_struct";
+
+const fn way(
+    name: &'static str,
+    about: &'static str,
+    hops: &'static [Hop],
+    scalar: Scalar,
+) -> Context {
+    Context { name, about, source: Source::Way { hops, scalar, less: 0 } }
+}
+
+const fn less(context: Context, less: i32) -> Context {
+    match context.source {
+        Source::Way { hops, scalar, .. } => {
+            Context { source: Source::Way { hops, scalar, less }, ..context }
+        }
+        _ => context,
+    }
+}
+
+const PROCESS: &[Hop] = &[(TASK, "group_leader"), (TASK, "thread_pid")];
+const THREAD: &[Hop] = &[(TASK, "thread_pid")];
+
+/// All that there are.
+#[rustfmt::skip]
+pub const ALL: [Context; 23] = [
+    Context { name: "tid", about: "thread", source: Source::Numbers { shift: 0 } },
+    Context { name: "pid", about: "process", source: Source::Numbers { shift: 32 } },
+    way("ppid", "parent process", &[(TASK, "real_parent"), (TASK, "tgid")], Scalar::I32),
+    Context { name: "vpid", about: "process, as it sees itself", source: Source::OwnNumber(PROCESS) },
+    Context { name: "vtid", about: "thread, as it sees itself", source: Source::OwnNumber(THREAD) },
+    Context { name: "procname", about: "the thread's name", source: Source::Name },
+    less(way("prio", "priority, as in /proc/PID/stat", &[(TASK, "prio")], Scalar::I32), FIRST_PRIORITY),
+    less(way("nice", "niceness", &[(TASK, "static_prio")], Scalar::I32), DEFAULT_PRIORITY),
+    way("uid", "user", &[(TASK, "cred"), ("cred", "uid.val")], Scalar::U32),
+    way("euid", "user, effective", &[(TASK, "cred"), ("cred", "euid.val")], Scalar::U32),
+    way("suid", "user, saved", &[(TASK, "cred"), ("cred", "suid.val")], Scalar::U32),
+    way("gid", "group", &[(TASK, "cred"), ("cred", "gid.val")], Scalar::U32),
+    way("egid", "group, effective", &[(TASK, "cred"), ("cred", "egid.val")], Scalar::U32),
+    way("sgid", "group, saved", &[(TASK, "cred"), ("cred", "sgid.val")], Scalar::U32),
+    way("cgroup_id", "control group (version 2): the inode number of its folder",
+        &[(TASK, "cgroups"), ("css_set", "dfl_cgrp"), ("cgroup", "kn"), ("kernfs_node", "id")],
+        Scalar::U64),
+    way("cgroup_ns", "namespace of control groups",
+        &[(TASK, "nsproxy"), ("nsproxy", "cgroup_ns"), ("cgroup_namespace", "ns.inum")], Scalar::U32),
+    way("ipc_ns", "namespace of System V IPC",
+        &[(TASK, "nsproxy"), ("nsproxy", "ipc_ns"), ("ipc_namespace", "ns.inum")], Scalar::U32),
+    way("mnt_ns", "namespace of mounts",
+        &[(TASK, "nsproxy"), ("nsproxy", "mnt_ns"), ("mnt_namespace", "ns.inum")], Scalar::U32),
+    way("net_ns", "namespace of networks",
+        &[(TASK, "nsproxy"), ("nsproxy", "net_ns"), ("net", "ns.inum")], Scalar::U32),
+    Context { name: "pid_ns", about: "namespace of processes", source: Source::OwnNamespace(THREAD) },
+    way("time_ns", "namespace of clocks",
+        &[(TASK, "nsproxy"), ("nsproxy", "time_ns"), ("time_namespace", "ns.inum")], Scalar::U32),
+    way("user_ns", "namespace of users",
+        &[(TASK, "cred"), ("cred", "user_ns"), ("user_namespace", "ns.inum")], Scalar::U32),
+    way("uts_ns", "namespace of host names",
+        &[(TASK, "nsproxy"), ("nsproxy", "uts_ns"), ("uts_namespace", "ns.inum")], Scalar::U32),
+];
+
+impl Context {
+    /// The context of this name.
+    pub fn named(name: &str) -> Option<Self> {
+        ALL.into_iter().find(|context| context.name == name)
+    }
+
+    fn kind(&self) -> FieldKind {
+        match self.source {
+            Source::Numbers { .. } | Source::OwnNumber(_) => FieldKind::Scalar(Scalar::I32),
+            Source::OwnNamespace(_) => FieldKind::Scalar(Scalar::U32),
+            Source::Way { scalar, .. } => FieldKind::Scalar(scalar),
+            Source::Name => FieldKind::Str,
+        }
+    }
+}
+
+/// A context that this kernel does not show.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Hidden(pub &'static str);
+
+impl std::fmt::Display for Hidden {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "this kernel does not tell where it has the context '{}'", self.0)
+    }
+}
+
+impl std::error::Error for Hidden {}
+
+/// Contexts, and where this kernel has them.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Contexts {
+    all: Vec<(Context, Place)>,
+}
+
+/// Where a context is.
+#[derive(Debug, Clone, PartialEq, Eq)]
+enum Place {
+    /// Half of the thread's numbers, by how far down.
+    Numbers(i32),
+    /// Pointers at these offsets, and at the last one so many bytes; so much is taken off.
+    Way { pointers: Vec<i16>, offset: i16, bytes: u32, less: i32 },
+    /// Pointers to a `struct pid`, and in it the level and the numbers; in a namespace, where its
+    /// number is, if that is what is wanted.
+    Own { pointers: Vec<i16>, level: i16, numbers: i32, inum: Option<i32> },
+    /// The name, there.
+    Name(i32),
+}
+
+impl Default for Contexts {
+    fn default() -> Self {
+        let (tid, place) = (ALL[0], Place::Numbers(0));
+        Self { all: vec![(tid, place)] }
+    }
+}
+
+/// Where a member of a structure is, in bytes.
+fn offset(btf: &Btf, structure: &str, member: &str) -> Option<i16> {
+    let place = btf.place(btf.find(Class::Struct, structure)?.id, member)?;
+    let is_whole = place.bits == 0 && place.bit_offset.is_multiple_of(8);
+    i16::try_from(place.bit_offset / 8).ok().filter(|_| is_whole)
+}
+
+fn pointers(btf: &Btf, hops: &[Hop]) -> Option<Vec<i16>> {
+    hops.iter().map(|(structure, member)| offset(btf, structure, member)).collect()
+}
+
+impl Place {
+    fn of(source: Source, btf: Option<&Btf>) -> Option<Self> {
+        match source {
+            Source::Numbers { shift } => Some(Self::Numbers(shift)),
+            Source::Way { hops, scalar, less } => {
+                let mut pointers = pointers(btf?, hops)?;
+                let (offset, bytes) = (pointers.pop()?, scalar.size_bytes() as u32);
+                Some(Self::Way { pointers, offset, bytes, less })
+            }
+            Source::OwnNumber(hops) | Source::OwnNamespace(hops) => {
+                let btf = btf?;
+                let at = |structure: &str, member: &str| offset(btf, structure, member);
+                let is_namespace = matches!(source, Source::OwnNamespace(_));
+                let inum = at("pid_namespace", "ns.inum").map(i32::from);
+                let member = at("upid", if is_namespace { "ns" } else { "nr" })?;
+                let upid = btf.find(Class::Struct, "upid")?;
+                (upid.size_or_type == NUMBER_BYTES.cast_unsigned()).then_some(())?;
+                Some(Self::Own {
+                    pointers: pointers(btf, hops)?,
+                    level: at("pid", "level")?,
+                    numbers: i32::from(at("pid", "numbers")?) + i32::from(member),
+                    inum: if is_namespace { Some(inum?) } else { None },
+                })
+            }
+            Source::Name => offset(btf?, TASK, "comm").map(|at| Self::Name(at.into())),
+        }
+    }
+}
+
+impl Contexts {
+    /// `tid`, and these, each once. What is not as long each time comes last.
+    ///
+    /// # Errors
+    ///
+    /// If the kernel's types, if there are any, do not say where one is.
+    pub fn new(wanted: &[Context], btf: Option<&Btf>) -> Result<Self, Hidden> {
+        let mut contexts = Self::default();
+        for is_text in [false, true] {
+            for context in wanted.iter().filter(|of| (of.source == Source::Name) == is_text) {
+                if contexts.all.iter().any(|(known, _)| known == context) {
+                    continue;
+                }
+                let place = Place::of(context.source, btf).ok_or(Hidden(context.name))?;
+                contexts.all.push((*context, place));
+            }
+        }
+        Ok(contexts)
+    }
+
+    /// As traces describe them, in the order of the records.
+    pub fn fields(&self) -> Vec<Field> {
+        let field = |(of, _): &(Context, Place)| Field { name: of.name.into(), kind: of.kind() };
+        self.all.iter().map(field).collect()
+    }
+
+    /// Most bytes of them.
+    pub(super) fn bytes_max(&self) -> u32 {
+        self.all.iter().map(|(_, place)| place.bytes_max()).sum()
+    }
+
+    /// Adds them at [`AT`], and moves that on.
+    pub(super) fn write(&self, asm: &mut Asm) {
+        let mut at = 0;
+        let fixed = |place: &Place| !matches!(place, Place::Name(_));
+        let places = || self.all.iter().map(|(_, place)| place);
+        asm.call_kernel(helper::GET_CURRENT_PID_TGID);
+        target(asm, 5, 0);
+        // The offset of each among those of fixed size.
+        let mut offsets = Vec::new();
+        for place in places().filter(|place| fixed(place)) {
+            offsets.push((place, at));
+            at += place.bytes_max();
+        }
+        for (place, at) in &offsets {
+            if let Place::Numbers(shift) = place {
+                asm.mov(1, 0);
+                asm.alui(alu::RSH, 1, *shift);
+                asm.store_of(4, 5, short(*at as usize), 1);
+            }
+        }
+        if places().any(|place| !matches!(place, Place::Numbers(_))) {
+            asm.call_kernel(helper::GET_CURRENT_TASK_BTF);
+            target(asm, 5, 0);
+            asm.store(STACK, stack::TASK, 0);
+        }
+        for (place, at) in &offsets {
+            if let Place::Way { pointers, offset, bytes, less } = place
+                && pointers.is_empty()
+            {
+                asm.load_of(*bytes, 1, 0, *offset);
+                asm.alui(alu::SUB, 1, *less);
+                asm.store_of(*bytes, 5, short(*at as usize), 1);
+            }
+        }
+        // Those behind the same pointers one after the other, so that they are followed once.
+        offsets.sort_by(|(one, _), (other, _)| one.pointers().cmp(other.pointers()));
+        let mut before: &[i16] = &[];
+        for (place, at) in offsets.iter().filter(|(place, _)| !place.pointers().is_empty()) {
+            let pointers = place.pointers();
+            if pointers != before {
+                follow(asm, pointers, before);
+                before = pointers;
+            }
+            match *place {
+                Place::Way { offset, bytes, .. } => {
+                    asm.load(3, STACK, stack::POINTER);
+                    asm.alui(alu::ADD, 3, (*offset).into());
+                    target(asm, 1, *at as i32);
+                    asm.movi(2, *bytes as i32);
+                    asm.call_kernel(helper::PROBE_READ_KERNEL);
+                }
+                Place::Own { level, numbers, inum, .. } => {
+                    own(asm, (*level, *numbers), *inum, *at as i32);
+                }
+                Place::Numbers(_) | Place::Name(_) => {}
+            }
+        }
+        asm.alui(alu::ADD, AT, at as i32);
+        for place in places() {
+            if let Place::Name(offset) = place {
+                name(asm, *offset);
+            }
+        }
+    }
+}
+
+impl Place {
+    fn pointers(&self) -> &[i16] {
+        match self {
+            Self::Way { pointers, .. } | Self::Own { pointers, .. } => pointers,
+            Self::Numbers(_) | Self::Name(_) => &[],
+        }
+    }
+
+    const fn bytes_max(&self) -> u32 {
+        match self {
+            Self::Numbers(_) | Self::Own { .. } => 4,
+            Self::Way { bytes, .. } => *bytes,
+            Self::Name(_) => NAME_BYTES,
+        }
+    }
+}
+
+/// The address `at` bytes behind [`AT`].
+fn target(asm: &mut Asm, register: Register, at: i32) {
+    asm.mov(register, CPU);
+    asm.alu(alu::ADD, register, AT);
+    if at != 0 {
+        asm.alui(alu::ADD, register, at);
+    }
+}
+
+/// Reads so many bytes at the address in r3 to the stack.
+fn read(asm: &mut Asm, to: i16, bytes: i32) {
+    asm.mov(1, STACK);
+    asm.alui(alu::ADD, 1, to.into());
+    asm.movi(2, bytes);
+    asm.call_kernel(helper::PROBE_READ_KERNEL);
+}
+
+/// From the thread along pointers; from where others led, as far as these are the same.
+fn follow(asm: &mut Asm, pointers: &[i16], before: &[i16]) {
+    let rest = match pointers.strip_prefix(before) {
+        Some(rest) if !before.is_empty() => {
+            asm.load(3, STACK, stack::POINTER);
+            rest
+        }
+        _ => {
+            asm.load(3, STACK, stack::TASK);
+            pointers
+        }
+    };
+    for (number, pointer) in rest.iter().enumerate() {
+        if number > 0 {
+            asm.load(3, STACK, stack::POINTER);
+        }
+        asm.alui(alu::ADD, 3, (*pointer).into());
+        read(asm, stack::POINTER, 8);
+    }
+}
+
+/// The number of a `struct pid` in its own namespace, the deepest that it has one in; or that
+/// namespace's.
+fn own(asm: &mut Asm, (level, numbers): (i16, i32), inum: Option<i32>, at: i32) {
+    asm.load(3, STACK, stack::POINTER);
+    asm.alui(alu::ADD, 3, level.into());
+    asm.storei(STACK, stack::KEY_WIDE, 0);
+    read(asm, stack::KEY_WIDE, 4);
+    asm.load(2, STACK, stack::KEY_WIDE);
+    asm.alui(alu::AND, 2, LEVEL_MASK);
+    asm.alui(alu::MUL, 2, NUMBER_BYTES);
+    asm.load(3, STACK, stack::POINTER);
+    asm.alui(alu::ADD, 3, numbers);
+    asm.alu(alu::ADD, 3, 2);
+    if let Some(inum) = inum {
+        read(asm, stack::KEY_WIDE, 8);
+        asm.load(3, STACK, stack::KEY_WIDE);
+        asm.alui(alu::ADD, 3, inum);
+    }
+    target(asm, 1, at);
+    asm.movi(2, 4);
+    // What cannot be read is zero then.
+    asm.call_kernel(helper::PROBE_READ_KERNEL);
+}
+
+fn name(asm: &mut Asm, offset: i32) {
+    let (is_read, is_short) = (asm.label(), asm.label());
+    asm.load(3, STACK, stack::TASK);
+    asm.alui(alu::ADD, 3, offset);
+    target(asm, 1, 0);
+    asm.movi(2, NAME_BYTES as i32);
+    asm.call_kernel(helper::PROBE_READ_KERNEL_STR);
+    asm.jumpi(jump::JSGT, 0, 0, is_read);
+    target(asm, 1, 0);
+    asm.storei_of(1, 1, 0, 0);
+    asm.movi(0, 1);
+    asm.place(is_read);
+    asm.jumpi(jump::JLE, 0, NAME_BYTES as i32, is_short);
+    asm.movi(0, NAME_BYTES as i32);
+    asm.place(is_short);
+    asm.alu(alu::ADD, AT, 0);
+}
