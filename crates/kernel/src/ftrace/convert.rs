@@ -121,7 +121,8 @@ impl Converter {
 
 /// Where a call's record has what BPF programs find in registers: its arguments, its result.
 fn places_of(event: &Event) -> Registers {
-    let mut places = Registers { arguments: [0; 6], result: 0, number: 0, code_segment: 0 };
+    let mut places =
+        Registers { arguments: [0; 6], result: 0, number: 0, code_segment: 0, guard: None };
     let Source::Syscall { phase, .. } = event.source else { return places };
     for field in event.fields.iter().filter(|field| field.size > 0) {
         let argument = field.argument.map(usize::from).filter(|_| phase == Phase::Enter);

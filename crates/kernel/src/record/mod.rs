@@ -21,5 +21,6 @@ pub mod filter;
 pub mod layout;
 pub mod probe;
 pub mod program;
+pub mod release;
 pub mod scope;
 pub mod staging;

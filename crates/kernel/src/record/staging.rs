@@ -5,6 +5,7 @@ use trackway_schema::{ARRAY_LENGTH_MAX, EventDescription, FIELDS_MAX, FieldKind,
 
 use super::arguments::{self, Read};
 use super::context::Contexts;
+use super::release::Guard;
 use super::scope;
 use crate::catalogue::btf::{Btf, Class};
 use crate::catalogue::model::Symbols;
@@ -43,6 +44,8 @@ pub struct Staged {
     pub threads: Vec<Step>,
     /// Names of fields that are not recorded.
     pub left_out: Vec<String>,
+    /// What keeps its program from being preempted, if it has to.
+    pub guard: Option<Guard>,
 }
 
 /// What a program does for a field. Offsets are in the event's [`Ground`].
@@ -105,7 +108,8 @@ impl Staged {
     pub fn of_call(event: &Event, registers: &Registers, payload_max: u32) -> Option<Self> {
         let Source::Syscall { number: Some(_), phase } = event.source else { return None };
         let of = |field: &Field| registers.step_of(field, phase);
-        Some(Self::make(event, Ground::Registers, payload_max, of))
+        let staged = Self::make(event, Ground::Registers, payload_max, of);
+        Some(Self { guard: registers.guard, ..staged })
     }
 
     /// The same of any event from the arguments of its raw tracepoint: all of its fields, as
@@ -116,9 +120,10 @@ impl Staged {
             let (kind, _) = step_of(field, false)?;
             Some((kind, Step::Argument(read?)))
         };
+        let guard = Guard::needed(btf).ok()?;
         let staged =
             Self::make(event, Ground::Arguments, payload_max, |field| of(field, reads.next()));
-        staged.left_out.is_empty().then_some(staged)
+        staged.left_out.is_empty().then_some(Self { guard, ..staged })
     }
 
     fn make(
@@ -140,6 +145,7 @@ impl Staged {
             threads: Vec::new(),
             steps: Vec::new(),
             left_out: Vec::new(),
+            guard: None,
         };
         let mut bytes = 0;
         for field in &event.fields {
@@ -179,6 +185,8 @@ pub struct Registers {
     pub number: u32,
     /// That which tells programs of 32 bits, whose calls have other numbers.
     pub code_segment: u32,
+    /// What programs that read them have to have.
+    pub guard: Option<Guard>,
 }
 
 impl Registers {
@@ -192,7 +200,8 @@ impl Registers {
             *argument = at(name)?;
         }
         let (result, number, code_segment) = (at("ax")?, at("orig_ax")?, at("cs")?);
-        Some(Self { arguments, result, number, code_segment })
+        let guard = Guard::needed(btf).ok()?;
+        Some(Self { arguments, result, number, code_segment, guard })
     }
 
     fn step_of(&self, field: &Field, phase: Phase) -> Option<(FieldKind, Step)> {

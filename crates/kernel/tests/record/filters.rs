@@ -201,6 +201,7 @@ fn made_up(layout: &Kinds) -> Option<Staged> {
         threads: Vec::new(),
         steps: Vec::new(),
         left_out: Vec::new(),
+        guard: None,
     };
     let scalar_of = |of: &Type| match of {
         Type::Integer(integer) => integer.scalar,
