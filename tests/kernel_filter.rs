@@ -205,8 +205,8 @@ fn filters_know_whose_an_event_is() {
         (lines, threads)
     };
     let (lines, threads) = run("$ctx.tid % 2 == 0");
-    let even = threads.iter().filter(|tid| *tid % 2 == 0).count();
-    assert!(lines.iter().all(|line| tid(line) % 2 == 0));
+    let even = threads.iter().filter(|tid| tid.is_multiple_of(2)).count();
+    assert!(lines.iter().all(|line| tid(line).is_multiple_of(2)));
     assert_eq!(lines.len(), COUNT * even);
     let (lines, threads) = run("$ctx.pid == $ctx.tid");
     let first = threads.iter().min().expect("four");
@@ -245,8 +245,8 @@ fn samples_rates_and_counts_are_of_all_cpus_together() {
     assert_eq!(count("pid > 5 && count() < 1234"), 1234);
 }
 
-/// RUN the same program beside one that does the same. EXPECT only the command's calls; of the whole
-/// system both, or those that are meant.
+/// RUN the same program beside one that does the same. EXPECT only the command's calls; of the
+/// whole system both, or those that are meant.
 #[test]
 fn filters_go_with_the_command_alone_and_with_everything() {
     let world = World::new("kernel-filter-system");
@@ -293,8 +293,8 @@ fn filters_go_with_the_command_alone_and_with_everything() {
     assert!(both.len() == 1 && both[0].contains("1000000007"), "{both:?}");
 }
 
-/// RUN far more calls than there is room for, none of which a filter lets pass. EXPECT nothing to be
-/// recorded, and nothing to be lost.
+/// RUN far more calls than there is room for, none of which a filter lets pass. EXPECT nothing to
+/// be recorded, and nothing to be lost.
 #[test]
 fn what_is_not_wanted_is_not_lost() {
     let world = World::new("kernel-filter-lost");
@@ -395,7 +395,8 @@ fn arrays_and_texts_of_tracepoints_are_asked() {
 #[test]
 fn filters_in_c_are_asked_in_the_kernel() {
     const FILTER: &str = "#include <trackway/filter.h>\n\
-        struct opened { trackway_string filename; trackway_unsigned flags; trackway_signed tid; };\n\
+        struct opened { trackway_string filename;\n\
+        trackway_unsigned flags; trackway_signed tid; };\n\
         #define TRACKWAY_NEEDS_opened \"string filename\\n\" \"unsigned flags\\n\" \\\n\
         \"signed $ctx.tid\\n\"\n\
         TRACKWAY_FILTER(opened, frame) {\n\
@@ -421,8 +422,8 @@ fn filters_in_c_are_asked_in_the_kernel() {
     assert!(lines.len() == 10 && lines.iter().all(is_meant), "{lines:?}");
 }
 
-/// RUN filters that cannot be meant, or that the kernel cannot ask. EXPECT to be told where and why,
-/// before the command runs.
+/// RUN filters that cannot be meant, or that the kernel cannot ask. EXPECT to be told where and
+/// why, before the command runs.
 #[test]
 fn what_makes_no_sense_is_said_before_the_command_runs() {
     let world = World::new("kernel-filter-refused");

@@ -183,6 +183,7 @@ fn field(field: &Field) -> String {
         FieldKind::Text => "text".into(),
         FieldKind::Array(scalar, length) => format!("{}[{length}]", scalar_name(*scalar)),
         FieldKind::Sequence(scalar) => format!("{}[]", scalar_name(*scalar)),
+        FieldKind::Strings => "str[]".into(),
         FieldKind::Enumeration(scalar, _) => format!("enum {}", scalar_name(*scalar)),
     };
     format!("{kind} {}", field.name)

@@ -100,6 +100,7 @@ impl From<&FieldKind> for Type {
                 Self::Array(Box::new((*scalar).into()), (*length).into())
             }
             FieldKind::Sequence(scalar) => Self::Sequence(Box::new((*scalar).into())),
+            FieldKind::Strings => Self::Sequence(Box::new(Self::String)),
             FieldKind::Enumeration(scalar, labels) => match (*scalar).into() {
                 Self::Integer(integer) => {
                     Self::Integer(Integer { labels: labels.clone(), ..integer })

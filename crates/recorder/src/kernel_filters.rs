@@ -1,5 +1,5 @@
-//! Filters on the kernel's events, which the kernel asks: which of a recording's are about them, and
-//! what it is given for each event.
+//! Filters on the kernel's events, which the kernel asks: which of a recording's are about them,
+//! and what it is given for each event.
 //!
 //! All of the kernel's events are known before anything begins. So each expression is compiled for
 //! each event that it is about, and what makes no sense is said then.

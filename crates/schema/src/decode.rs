@@ -43,6 +43,9 @@ pub enum FieldKind {
     Sequence(Scalar),
     /// An integer with labels.
     Enumeration(Scalar, Vec<Label>),
+    /// A 32-bit count, then NUL-terminated strings: of the kernel's events alone, whose descriptions
+    /// are never encoded.
+    Strings,
 }
 
 /// A label of an enumeration: a name for a closed range of values.

@@ -97,6 +97,7 @@ mod tests {
             FieldKind::Array(scalar, length) => (Shape::Array, Some(*scalar), *length),
             FieldKind::Sequence(scalar) => (Shape::Sequence, Some(*scalar), 0),
             FieldKind::Enumeration(scalar, _) => (Shape::Enumeration, Some(*scalar), 0),
+            FieldKind::Strings => unreachable!("it is never decoded"),
         }
     }
 

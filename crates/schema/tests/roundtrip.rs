@@ -20,6 +20,7 @@ fn encode(event: &EventDescription, buffer: &mut [u8]) -> Result<Vec<u8>, Encode
             FieldKind::Sequence(scalar) => {
                 encoder.field(name, Shape::Sequence, Some(*scalar), 0, 0)?;
             }
+            FieldKind::Strings => unreachable!("it is never encoded"),
             FieldKind::Enumeration(scalar, labels) => {
                 encoder.field(name, Shape::Enumeration, Some(*scalar), 0, labels.len())?;
                 for label in labels {

@@ -456,6 +456,22 @@ mod tests {
     use super::*;
 
     #[test]
+    fn what_is_closed_elsewhere_is_closed_once_it_is_closed_here() {
+        let mut pipe = [0; 2];
+        // SAFETY: there is room for both ends.
+        assert_eq!(unsafe { libc::pipe2(pipe.as_mut_ptr(), libc::O_CLOEXEC) }, 0);
+        let [reader, writer] = pipe.map(Fd::adopt);
+        let until_closed = close_elsewhere(&[writer.raw()]).expect("a process");
+        drop(writer);
+        let mut ready = libc::pollfd { fd: reader.raw(), events: libc::POLLIN, revents: 0 };
+        // SAFETY: one entry, ours.
+        let mut has_ended = |ms| unsafe { libc::poll(&mut ready, 1, ms) } == 1;
+        assert!(!has_ended(0), "somebody has it");
+        drop(until_closed);
+        assert!(has_ended(60_000), "nobody has it");
+    }
+
+    #[test]
     fn users_are_looked_up_in_maps() {
         let initial = b"         0          0 4294967295\n";
         assert_eq!((map_user(initial, 0), map_user(initial, 1000)), (Some(0), Some(1000)));

@@ -86,9 +86,9 @@ pub(crate) struct CreateArguments {
         "user", "kernel"])]
     pub(crate) load: Option<PathBuf>,
     /// Record these events of the kernel, too, of everything that runs, or of the processes of
-    /// --pid and what they start from then on: names or subsystems, with commas between them;
-    /// * stands for anything, ! in front excludes (trackway list --kernel shows them). Sizes, trace
-    /// files and --flight-recorder are for them, too. Only root may
+    /// --pid and what they start from then on: names or subsystems, with commas between them, !
+    /// in front excludes, as record --kernel has them. Sizes, trace files and --flight-recorder are
+    /// for them, too. Only root may
     #[arg(long, value_name = "LIST", conflicts_with_all = ["executable", "pid_namespace"])]
     pub(crate) kernel: Vec<String>,
     /// Record this user's programs, by name or number, or those of all users; only root may

@@ -51,6 +51,12 @@ impl Names {
         (choices.is_some() || flags.is_some()).then_some(Self { choices, flags })
     }
 
+    fn all(&self) -> impl Iterator<Item = (&str, i64)> {
+        let choices = self.choices.iter().flat_map(|choices| choices.iter().skip(1));
+        let all = choices.chain(self.flags.iter().flat_map(|flags| flags.iter()));
+        all.filter_map(|of| Some((&*of.label, of.ranges.first()?.0.cast_signed())))
+    }
+
     /// Gives each name of `value`, in which only its own bits are; returns the bits that have none.
     fn each<'names>(&'names self, value: u64, each: &mut dyn FnMut(&'names str)) -> u64 {
         let (mut rest, mut is_named) = (value, false);
@@ -99,6 +105,18 @@ impl Meaning {
             "device" => Self::Device,
             _ => return None,
         }))
+    }
+
+    /// All names that there are, and what they stand for: values, or bits of them.
+    pub fn names(&self) -> Vec<(&str, i64)> {
+        match self {
+            Self::Names(names) => names.all().collect(),
+            Self::Result { errors, .. } => {
+                errors.all().map(|(name, error)| (name, error.wrapping_neg())).collect()
+            }
+            Self::Folder => vec![("AT_FDCWD", AT_FDCWD)],
+            Self::Octal | Self::Device => Vec::new(),
+        }
     }
 
     /// Whether values may have names.

@@ -286,7 +286,8 @@ fn push_name(out: &mut Vec<u8>, is_first: bool, name: &str) {
     if !is_first {
         out.push(b'|');
     }
-    let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'+' | b'-');
+    let is_plain =
+        |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'+' | b'-' | b'|');
     if !name.is_empty() && name.bytes().all(is_plain) {
         out.extend_from_slice(name.as_bytes());
     } else {

@@ -387,6 +387,10 @@ fn push_field(text: &mut String, members: &mut Members, field: &Field, meaning: 
                 Integer(*scalar)
             )
         }
+        FieldKind::Strings => {
+            let (length, name) = members.add_with_length(&field.name);
+            writeln!(text, "\t\t{} {length};\n\t\tstring {name}[ {length} ];", Integer(Scalar::U32))
+        }
         FieldKind::Enumeration(scalar, labels) => {
             let name = members.add(&field.name);
             push_enumeration(text, *scalar, labels);

@@ -206,12 +206,13 @@ impl Made {
 
 fn random_kind(random: &mut Random) -> FieldKind {
     let scalar = SCALARS[random.below(15) as usize];
-    match random.below(6) {
+    match random.below(7) {
         0 => FieldKind::Scalar(scalar),
         1 => FieldKind::Str,
         2 => FieldKind::Text,
         3 => FieldKind::Array(scalar, 1 + random.below(5) as u16),
         4 => FieldKind::Sequence(scalar),
+        5 => FieldKind::Strings,
         _ if scalar.is_float() => FieldKind::Scalar(scalar),
         _ => FieldKind::Enumeration(scalar, random_labels(random)),
     }
@@ -293,6 +294,14 @@ fn random_body(random: &mut Random, contexts: &Contexts, event: &EventDescriptio
             }
             FieldKind::Array(scalar, length) => {
                 (0..*length).for_each(|_| random_scalar(random, *scalar, &mut body));
+            }
+            FieldKind::Strings => {
+                let length = random.below(4) as u32;
+                body.extend(length.to_le_bytes());
+                for _ in 0..length {
+                    random_text(random, &mut body);
+                    body.push(0);
+                }
             }
             FieldKind::Sequence(scalar) => {
                 let length = random.below(5) as u32;

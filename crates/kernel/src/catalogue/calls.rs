@@ -156,10 +156,16 @@ pub(crate) fn event(
         let (is_in, is_out, field) = argument(parameters, index, btf, structures);
         let is_there = match phase {
             Phase::Enter => true,
-            Phase::Exit => is_out,
+            // Texts once more, for those that could not be read before.
+            Phase::Exit => is_out || matches!(field.behind, Some(Behind::Text)),
         };
         if is_there {
-            let is_read = if phase == Phase::Enter { is_in } else { is_out };
+            // Where vectors are is said by who calls, also of those that lead to what comes back.
+            let is_read = match (phase, &field.behind) {
+                (Phase::Enter, Some(Behind::Vectors(_))) => true,
+                (Phase::Enter, _) => is_in,
+                (Phase::Exit, _) => is_there,
+            };
             let behind = field.behind.filter(|_| is_read);
             fields.push(Field { behind, ..field });
         }

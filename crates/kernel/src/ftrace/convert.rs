@@ -36,6 +36,8 @@ impl Common {
 struct Plan {
     id: u16,
     steps: Vec<(FieldKind, Step)>,
+    /// Of which of its arguments nothing but the pointer is known: a bit for each.
+    incomplete: u8,
 }
 
 /// Turns records of some events.
@@ -87,11 +89,13 @@ impl Converter {
         let steps: Vec<_> =
             fields.iter().map(|field| field.kind.clone()).zip(staged.steps.clone()).collect();
         for (field, step) in fields.iter().zip(&staged.steps) {
-            if !is_given(step) {
+            // In the program's memory, which is not read.
+            if step.is_users() {
                 self.empty.push((staged.description.name.clone(), field.name.clone()));
             }
         }
-        self.plans.push(Plan { id, steps });
+        let incomplete = staged.arguments_followed();
+        self.plans.push(Plan { id, steps, incomplete });
         self.numbers.push((id, number));
         self.descriptions.push(staged.description);
     }
@@ -112,8 +116,8 @@ impl Converter {
         let plan = self.plans.get(usize::from(number)).filter(|plan| plan.id == id)?;
         let tid: [u8; 4] = bytes_at(record, self.common.tid)?;
         into.extend(tid);
-        for (kind, step) in &plan.steps {
-            run(kind, step, record, into);
+        for step in &plan.steps {
+            run(step, plan.incomplete, record, into);
         }
         Some(Converted(number))
     }
@@ -121,8 +125,9 @@ impl Converter {
 
 /// Where a call's record has what BPF programs find in registers: its arguments, its result.
 fn places_of(event: &Event) -> Registers {
-    let mut places =
-        Registers { arguments: [0; 6], result: 0, number: 0, code_segment: 0, guard: None };
+    // A call that returns has them nowhere.
+    let arguments = std::array::from_fn(|number| u32::MAX - number as u32);
+    let mut places = Registers { arguments, result: 0, number: 0, code_segment: 0, guard: None };
     let Source::Syscall { phase, .. } = event.source else { return places };
     for field in event.fields.iter().filter(|field| field.size > 0) {
         let argument = field.argument.map(usize::from).filter(|_| phase == Phase::Enter);
@@ -135,25 +140,12 @@ fn places_of(event: &Event) -> Registers {
     places
 }
 
-/// Whether tracefs has what the step copies.
-const fn is_given(step: &Step) -> bool {
-    match step {
-        Step::Copy { .. }
-        | Step::Register { .. }
-        | Step::Text { .. }
-        | Step::DynamicText(..)
-        | Step::Dynamic(..) => true,
-        // In the program's memory, or in arguments, which are not read.
-        Step::UserText(_) | Step::Argument(_) => false,
-    }
-}
-
 fn bytes_at<const N: usize>(record: &[u8], at: usize) -> Option<[u8; N]> {
     record.get(at..at.checked_add(N)?)?.try_into().ok()
 }
 
 /// Does a step. A record that is too short for it has zeros there, or nothing.
-fn run(kind: &FieldKind, step: &Step, record: &[u8], into: &mut Vec<u8>) {
+fn run((kind, step): &(FieldKind, Step), incomplete: u8, record: &[u8], into: &mut Vec<u8>) {
     match *step {
         Step::Copy { offset, size } | Step::Register { offset, size } => {
             let from = record.get(offset as usize..).unwrap_or_default();
@@ -174,7 +166,8 @@ fn run(kind: &FieldKind, step: &Step, record: &[u8], into: &mut Vec<u8>) {
             into.extend((count as u32).to_ne_bytes());
             into.extend_from_slice(&from[..count * size]);
         }
-        Step::UserText(_) | Step::Argument(_) => nothing(kind, into),
+        Step::Incomplete => into.push(incomplete),
+        _ => nothing(kind, into),
     }
 }
 
@@ -204,7 +197,7 @@ fn nothing(kind: &FieldKind, into: &mut Vec<u8>) {
         FieldKind::Array(scalar, count) => scalar.size_bytes() * usize::from(*count),
         FieldKind::Str => 1,
         // Their length.
-        FieldKind::Text | FieldKind::Sequence(_) => 4,
+        FieldKind::Text | FieldKind::Sequence(_) | FieldKind::Strings => 4,
     };
     into.resize(into.len() + bytes, 0);
 }

@@ -279,7 +279,7 @@ mod tests {
     /// A page of these words of 32 bits, which begins at this time.
     fn page(timestamp: u64, flags: u64, words: &[u32]) -> Vec<u8> {
         let mut bytes = timestamp.to_le_bytes().to_vec();
-        bytes.extend((flags | 4 * words.len() as u64).to_le_bytes());
+        bytes.extend((flags | (4 * words.len() as u64)).to_le_bytes());
         bytes.extend(words.iter().flat_map(|word| word.to_le_bytes()));
         bytes.resize(4096, 0);
         bytes
@@ -342,9 +342,9 @@ mod tests {
             entry(TYPE_PADDING, 0),
             0xffff_ffff,
         ];
-        let begin = 3 << 59 | 1000;
+        let begin = (3 << 59) + 1000;
         let extended = begin + 6 + 7 + (2 << 27);
-        let absolute = 3 << 59 | (1 << 47) + 9;
+        let absolute = (3 << 59) + (1 << 47) + 9;
         let bytes = |words: &[u32]| words.iter().flat_map(|word| word.to_le_bytes()).collect();
         let expected: Vec<(u64, Vec<u8>)> = vec![
             (begin + 5, bytes(&[0x0101, 0x0202])),

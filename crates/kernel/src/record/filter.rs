@@ -329,56 +329,79 @@ fn fill(need: Need<'_>, staged: &Staged, place: u32) -> Result<Option<(Fill, u32
     let Some((field, step)) = fields.into_iter().find(|(field, _)| field.name == name) else {
         return Ok(None);
     };
-    let is = |kind: Kind| need.kind == kind;
-    let scalar_at = |scalar: Scalar, offset: u32| {
-        is(kind_of(scalar)).then_some((Fill::Scalar { offset, scalar }, 0))
+    let Some(kind) = kind_at(&field.kind, index).filter(|kind| *kind == need.kind) else {
+        return Ok(None);
     };
-    Ok(match (&field.kind, index, *step) {
+    let (index, size) = (index.unwrap_or(0), element_bytes(&field.kind));
+    Ok(Some(match (kind, &field.kind, *step) {
         (
-            FieldKind::Scalar(scalar) | FieldKind::Enumeration(scalar, _),
-            None,
+            Kind::Signed | Kind::Unsigned,
+            FieldKind::Scalar(scalar)
+            | FieldKind::Enumeration(scalar, _)
+            | FieldKind::Array(scalar, _),
             Step::Copy { offset, .. } | Step::Register { offset, .. },
-        ) => scalar_at(*scalar, offset),
+        ) => (Fill::Scalar { offset: offset + index * size, scalar: *scalar }, 0),
         (
+            Kind::Signed | Kind::Unsigned,
             FieldKind::Scalar(scalar) | FieldKind::Enumeration(scalar, _),
-            None,
             Step::Argument(read),
-        ) => is(kind_of(*scalar)).then_some((Fill::Argument { read, scalar: *scalar }, 0)),
-        (FieldKind::Str, None, step) if is(Kind::String) && is_text(&step) => {
-            Some((Fill::Text { step, place }, step.bytes_max()))
+        ) => (Fill::Argument { read, scalar: *scalar }, 0),
+        (Kind::String, _, step) if text_bytes(&step) > 0 => {
+            (Fill::Text { step, place }, text_bytes(&step))
         }
-        (FieldKind::Array(scalar, length), Some(index), Step::Copy { offset, .. }) => {
-            let is_there = index < u32::from(*length);
-            is_there
-                .then(|| scalar_at(*scalar, offset + index * scalar.size_bytes() as u32))
-                .flatten()
+        (Kind::Sequence, FieldKind::Array(_, length), Step::Copy { offset, size }) => {
+            (Fill::Array { offset, size, length: (*length).into(), place }, size)
         }
-        (FieldKind::Array(_, length), None, Step::Copy { offset, size }) => {
-            let fill = Fill::Array { offset, size, length: (*length).into(), place };
-            is(Kind::Sequence).then_some((fill, size))
+        (Kind::Sequence, FieldKind::Sequence(_), Step::Dynamic(offset, location, element)) => {
+            (Fill::Sequence { offset, location, element, place }, VARIABLE_BYTES_MAX)
         }
-        (FieldKind::Sequence(_), None, Step::Dynamic(offset, location, element)) => {
-            let fill = Fill::Sequence { offset, location, element, place };
-            is(Kind::Sequence).then_some((fill, VARIABLE_BYTES_MAX))
+        (_, FieldKind::Sequence(scalar), Step::Dynamic(offset, location, element)) => {
+            if index >= VARIABLE_BYTES_MAX / element {
+                // What would be behind what is recorded of it is not there.
+                return Ok(None);
+            }
+            (Fill::Element { offset, location, scalar: *scalar, index, place }, 8)
         }
-        (FieldKind::Sequence(scalar), Some(index), Step::Dynamic(offset, location, element)) => {
-            // What would be behind what is recorded of it is not there.
-            let is_there = index < VARIABLE_BYTES_MAX / element;
-            let fill = Fill::Element { offset, location, scalar: *scalar, index, place };
-            (is_there && is(kind_of(*scalar))).then_some((fill, 8))
+        _ => {
+            let why = "it is looked for only when the event is recorded";
+            return Err(FilterError::Need(name.to_owned(), why));
         }
-        (FieldKind::Str, None, _) if is(Kind::String) => {
-            return Err(FilterError::Need(name.to_owned(), "it is read too late"));
+    }))
+}
+
+/// What a field, or an element of it, can be taken for; `None`: for nothing.
+const fn kind_at(field: &FieldKind, index: Option<u32>) -> Option<Kind> {
+    Some(match (field, index) {
+        (FieldKind::Scalar(scalar) | FieldKind::Enumeration(scalar, _), None) => kind_of(*scalar),
+        (FieldKind::Array(scalar, length), Some(index)) if index < *length as u32 => {
+            kind_of(*scalar)
         }
-        _ => None,
+        (FieldKind::Sequence(scalar), Some(_)) => kind_of(*scalar),
+        (FieldKind::Array(..) | FieldKind::Sequence(_), None) => Kind::Sequence,
+        (FieldKind::Str | FieldKind::Text, None) => Kind::String,
+        _ => return None,
     })
 }
 
-const fn is_text(step: &Step) -> bool {
-    matches!(
-        step,
-        Step::Text { .. } | Step::DynamicText(..) | Step::UserText(_) | Step::Argument(_)
-    )
+/// Bytes of an integer of a field.
+fn element_bytes(field: &FieldKind) -> u32 {
+    match field {
+        FieldKind::Scalar(scalar)
+        | FieldKind::Enumeration(scalar, _)
+        | FieldKind::Array(scalar, _)
+        | FieldKind::Sequence(scalar) => scalar.size_bytes() as u32,
+        _ => 0,
+    }
+}
+
+/// As much of a text as is recorded, with its NUL, in bytes; 0 of what is none.
+const fn text_bytes(step: &Step) -> u32 {
+    match step {
+        Step::Text { size, .. } => *size,
+        Step::DynamicText(..) | Step::UserText(_) => VARIABLE_BYTES_MAX,
+        Step::Argument(read) => read.bytes_max(),
+        _ => 0,
+    }
 }
 
 /// A path's name and index: `ids[3]`.
@@ -484,7 +507,7 @@ fn text(asm: &mut Asm, step: &Step, place: u32, goes_on: Label) {
         }
     };
     into_bytes(asm, 1, place);
-    asm.movi(2, step.bytes_max() as i32);
+    asm.movi(2, text_bytes(step) as i32);
     asm.call_kernel(helper);
     if matches!(step, Step::UserText(_)) {
         asm.jumpi(jump::JSLE, 0, 0, goes_on);

@@ -36,6 +36,7 @@ pub(super) mod helper {
     pub(crate) const GET_CURRENT_UID_GID: i32 = 15;
     pub(crate) const GET_CURRENT_COMM: i32 = 16;
     pub(crate) const PROBE_READ_KERNEL: i32 = 113;
+    pub(crate) const PROBE_READ_USER: i32 = 112;
     pub(crate) const PROBE_READ_USER_STR: i32 = 114;
     pub(crate) const PROBE_READ_KERNEL_STR: i32 = 115;
     pub(crate) const JIFFIES64: i32 = 118;
@@ -67,7 +68,16 @@ pub(super) mod stack {
     pub(crate) const TASK: i16 = -88;
     pub(crate) const POINTER: i16 = -96;
     pub(crate) const KEY_WIDE: i16 = -104;
-    pub(crate) const SCRATCH: i16 = -112;
+    pub(crate) const INCOMPLETE: i16 = -112;
+    pub(crate) const UNREAD: i16 = -120;
+    pub(crate) const ADDRESS: i16 = -128;
+    pub(crate) const COUNT: i16 = -136;
+    pub(crate) const ASIDE: i16 = -144;
+    pub(crate) const USED: i16 = -152;
+    pub(crate) const WORD: i16 = -160;
+    pub(crate) const MESSAGE: i16 = -176;
+    /// Where no program memory is read, which has what stands there.
+    pub(crate) const SCRATCH: i16 = INCOMPLETE;
 }
 
 /// Where things are in control lines (`trackway_abi::region`).
@@ -127,8 +137,7 @@ pub fn filtered(
     if needed > most || number >= layout.events() {
         return Err(TooLarge);
     }
-    let guard = staged.guard;
-    let mut maker = Maker { asm: Asm::default(), layout, id, needed, guard };
+    let mut maker = Maker { asm: Asm::default(), layout, staged, id, needed };
     match staged.ground {
         Ground::Tracepoint | Ground::Arguments => maker.asm.mov(CONTEXT, 1),
         // The first of the tracepoint's arguments.
@@ -160,7 +169,10 @@ pub fn filtered(
     staged.contexts.write(&mut maker.asm);
     match staged.ground {
         Ground::Arguments => arguments::write(&mut maker.asm, &staged.steps),
-        _ => staged.steps.iter().for_each(|step| maker.step(step)),
+        _ => {
+            maker.prepare();
+            staged.steps.iter().for_each(|step| maker.step(step));
+        }
     }
     maker.commit();
     maker.asm.place(labels.out);
@@ -216,13 +228,14 @@ struct Labels {
     switch: Label,
 }
 
-struct Maker<'l> {
-    asm: Asm,
+/// A program as it is made.
+pub(super) struct Maker<'l> {
+    pub(super) asm: Asm,
     layout: &'l Layout,
+    pub(super) staged: &'l Staged,
     id: u16,
     /// Most bytes of a record.
     needed: u32,
-    guard: Option<Guard>,
 }
 
 /// An offset in control lines, a record, or a CPU's part, as instructions have it: all that are
@@ -242,7 +255,7 @@ fn pass(asm: &mut Asm, guard: Option<Guard>) {
 impl Maker<'_> {
     /// Finds the CPU's part and the level's region. Ends the program if all levels are taken.
     fn enter(&mut self, map_fd: i32) {
-        let (layout, guard, asm) = (self.layout, self.guard, &mut self.asm);
+        let (layout, guard, asm) = (self.layout, self.staged.guard, &mut self.asm);
         if let Some(guard) = guard {
             guard.begin(asm);
         }
@@ -440,13 +453,10 @@ impl Maker<'_> {
                 self.locate(offset, location);
                 self.text(helper::PROBE_READ_KERNEL_STR, VARIABLE_BYTES_MAX);
             }
-            Step::UserText(offset) => {
-                self.asm.load_of(8, 3, CONTEXT, short(offset as usize));
-                self.text(helper::PROBE_READ_USER_STR, VARIABLE_BYTES_MAX);
-            }
             Step::Dynamic(offset, location, size) => self.dynamic(offset, location, size),
             // All at once ([`arguments::write`]).
             Step::Argument(_) => {}
+            _ => self.user_step(step),
         }
     }
 
@@ -490,12 +500,17 @@ impl Maker<'_> {
     }
 
     /// Copies text from the address in r3, of at most so many bytes with its NUL.
-    fn text(&mut self, helper: i32, bytes_max: u32) {
+    pub(super) fn text(&mut self, helper: i32, bytes_max: u32) {
+        self.asm.movi(2, bytes_max as i32);
+        self.text_of(helper, bytes_max);
+    }
+
+    /// The same, of at most as many as r2 says.
+    pub(super) fn text_of(&mut self, helper: i32, bytes_max: u32) {
         let asm = &mut self.asm;
         let is_read = asm.label();
         asm.mov(1, CPU);
         asm.alu(alu::ADD, 1, AT);
-        asm.movi(2, bytes_max as i32);
         asm.call_kernel(helper);
         asm.jumpi(jump::JSGT, 0, 0, is_read);
         // It could not be read: empty.
@@ -562,7 +577,7 @@ impl Maker<'_> {
     fn leave(&mut self) {
         self.asm.load(1, STACK, stack::DEPTH);
         self.asm.store(CPU, short(DEPTH), 1);
-        pass(&mut self.asm, self.guard);
+        pass(&mut self.asm, self.staged.guard);
     }
 
     /// Counts a record that did not fit. Nobody else counts there: a level has one writer, and a

@@ -39,7 +39,7 @@ pub struct Scope {
 }
 
 /// A scope, as programs ask it: good as long as that is.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Members {
     /// The set.
     threads_fd: RawFd,
@@ -220,7 +220,32 @@ fn forget(asm: &mut Asm, members: Members) {
     asm.atomic(ATOMIC_AND, 2, 0, 1);
 }
 
-/// The same of the thread whose number is in r0: whether it is in the set.
+/// Adds the current thread.
+pub(super) fn add(asm: &mut Asm, threads: Members) {
+    asm.call_kernel(GET_CURRENT_PID_TGID);
+    lower_half(asm, 0);
+    address(asm, threads);
+    bit(asm);
+    asm.atomic(ATOMIC_OR, 2, 0, 1);
+}
+
+/// Takes the current thread away: r1 is not zero if it was there.
+pub(super) fn take(asm: &mut Asm, threads: Members) {
+    let is_not = asm.label();
+    asm.call_kernel(GET_CURRENT_PID_TGID);
+    lower_half(asm, 0);
+    address(asm, threads);
+    bit(asm);
+    asm.load(3, 2, 0);
+    asm.mov(4, 1);
+    asm.alu(alu::AND, 1, 3);
+    asm.jumpi(jump::JEQ, 1, 0, is_not);
+    asm.alui(alu::XOR, 4, -1);
+    asm.atomic(ATOMIC_AND, 2, 0, 4);
+    asm.place(is_not);
+}
+
+/// The same of the thread whose number is in r0.
 pub(super) fn test_of(asm: &mut Asm, members: Members, is_in: Label) {
     address(asm, members);
     bit(asm);

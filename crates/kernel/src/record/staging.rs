@@ -4,9 +4,13 @@
 use trackway_schema::{ARRAY_LENGTH_MAX, EventDescription, FIELDS_MAX, FieldKind, Label, Scalar};
 
 use super::arguments::{self, Read};
+use super::behind::{
+    Call, Count, Group, INCOMPLETE, Pointer, SOCKET_FIELDS_BYTES_MAX, TEXTS_BYTES_MAX, Taken,
+    USER_TEXT_BYTES_MAX,
+};
 use super::context::Contexts;
 use super::release::Guard;
-use super::scope;
+use super::scope::{self, Members};
 use crate::catalogue::btf::{Btf, Class};
 use crate::catalogue::model::Symbols;
 use crate::catalogue::model::{Behind, Event, Field, Kind, Location, Meaning, Phase, Source};
@@ -38,10 +42,17 @@ pub struct Staged {
     pub description: EventDescription,
     /// What the fields of the description stand for, in their order.
     pub meanings: Vec<Meaning>,
-    /// What a program does for each field, in order.
+    /// What a program does for each field, in order: one step for each.
     pub steps: Vec<Step>,
     /// Those of the steps that are numbers of threads that it is about.
     pub threads: Vec<Step>,
+    /// Structures that steps take apart.
+    pub taken: Vec<Taken>,
+    /// Of a system call: where its arguments are.
+    pub call: Option<Call>,
+    /// Those threads whose call has texts that could not be read when
+    /// it was entered. `None`: nobody remembers that.
+    pub unread: Option<Members>,
     /// Names of fields that are not recorded.
     pub left_out: Vec<String>,
     /// What keeps its program from being preempted, if it has to.
@@ -78,19 +89,48 @@ pub enum Step {
     Dynamic(u32, Location, u32),
     /// Copies text of the program's, whose address is at this offset.
     UserText(u32),
+    /// Likewise, when the call returns, if it could not be read when it was entered: one or none,
+    /// behind their number.
+    UserTextAgain(u32),
     /// Reads what an argument is, or has behind it.
     Argument(Read),
+    /// Copies texts whose addresses are there, up to one that is zero.
+    UserTexts(Pointer),
+    /// Copies so many bytes from there.
+    User(Pointer, u32),
+    /// Copies elements of so many bytes from there, behind their number.
+    UserElements(Pointer, Count, u32),
+    /// Takes a structure apart, the one with this number.
+    Structure(Pointer, u8),
+    /// Takes some of them apart: for each member, elements behind their number.
+    Structures(Pointer, Count, u8),
+    /// Takes apart a socket's address of so many bytes.
+    SocketAddress(Pointer, Count),
+    /// The same of one that a `struct msghdr` leads to.
+    Message(Pointer),
+    /// The step before has written it.
+    Within,
+    /// Says of which arguments something is missing.
+    Incomplete,
 }
 
 impl Step {
-    /// Most bytes that it adds to a record.
+    /// Most bytes that it adds to a record; those of structures apart.
     pub const fn bytes_max(&self) -> u32 {
         match self {
             Self::Copy { size, .. } | Self::Text { size, .. } | Self::Register { size, .. } => {
                 *size
             }
-            Self::DynamicText(..) | Self::UserText(_) => VARIABLE_BYTES_MAX,
-            Self::Dynamic(..) => 4 + VARIABLE_BYTES_MAX,
+            Self::DynamicText(..) => VARIABLE_BYTES_MAX,
+            Self::Dynamic(..) | Self::UserElements(..) => 4 + VARIABLE_BYTES_MAX,
+            // One more tells whether there is more.
+            Self::UserText(_) => USER_TEXT_BYTES_MAX + 1,
+            Self::UserTextAgain(_) => 4 + USER_TEXT_BYTES_MAX + 1,
+            Self::UserTexts(_) => 4 + TEXTS_BYTES_MAX,
+            Self::User(_, size) => *size,
+            Self::SocketAddress(..) | Self::Message(_) => SOCKET_FIELDS_BYTES_MAX,
+            Self::Structure(..) | Self::Structures(..) | Self::Within => 0,
+            Self::Incomplete => 1,
             Self::Argument(read) => read.bytes_max(),
         }
     }
@@ -99,16 +139,29 @@ impl Step {
 impl Staged {
     /// How an event is recorded, in so many bytes at most.
     pub fn new(event: &Event, payload_max: u32) -> Self {
-        let is_entry = matches!(event.source, Source::Syscall { phase: Phase::Enter, .. });
-        let of = |field: &Field| step_of(field, is_entry);
-        Self::make(event, Ground::Tracepoint, payload_max, of)
+        let Source::Syscall { phase, .. } = event.source else {
+            let mut staged = Self::of(event, Ground::Tracepoint, None);
+            for field in &event.fields {
+                let group = step_of(field).map(|(kind, step)| Group::one(&field.name, kind, step));
+                staged.push(event, field, group, payload_max);
+            }
+            return staged;
+        };
+        let mut arguments = [None; 6];
+        for field in event.fields.iter().filter(|field| field.size > 0) {
+            let place = field.argument.and_then(|number| arguments.get_mut(usize::from(number)));
+            place.into_iter().for_each(|place| *place = Some(field.offset));
+        }
+        let result = event.fields.first().map_or(0, |field| field.offset);
+        Self::make(event, Ground::Tracepoint, payload_max, Call { phase, arguments, result })
     }
 
     /// The same of a system call, from its registers; `None` if it is none, or has no number.
     pub fn of_call(event: &Event, registers: &Registers, payload_max: u32) -> Option<Self> {
         let Source::Syscall { number: Some(_), phase } = event.source else { return None };
-        let of = |field: &Field| registers.step_of(field, phase);
-        let staged = Self::make(event, Ground::Registers, payload_max, of);
+        let (arguments, result) = (registers.arguments.map(Some), registers.result);
+        let call = Call { phase, arguments, result };
+        let staged = Self::make(event, Ground::Registers, payload_max, call);
         Some(Self { guard: registers.guard, ..staged })
     }
 
@@ -116,23 +169,20 @@ impl Staged {
     /// [`Self::new`] describes them. `None`: it is not known where they are.
     pub fn of_arguments(event: &Event, btf: &Btf, payload_max: u32) -> Option<Self> {
         let mut reads = arguments::of(event, btf)?.into_iter();
-        let of = |field: &Field, read: Option<Read>| {
-            let (kind, _) = step_of(field, false)?;
-            Some((kind, Step::Argument(read?)))
-        };
-        let guard = Guard::needed(btf).ok()?;
-        let staged =
-            Self::make(event, Ground::Arguments, payload_max, |field| of(field, reads.next()));
-        staged.left_out.is_empty().then_some(Self { guard, ..staged })
+        let mut staged = Self::of(event, Ground::Arguments, None);
+        staged.guard = Guard::needed(btf).ok()?;
+        for field in &event.fields {
+            let read = reads.next();
+            let group = step_of(field)
+                .zip(read)
+                .map(|((kind, _), read)| Group::one(&field.name, kind, Step::Argument(read)));
+            staged.push(event, field, group, payload_max);
+        }
+        staged.left_out.is_empty().then_some(staged)
     }
 
-    fn make(
-        event: &Event,
-        ground: Ground,
-        payload_max: u32,
-        mut step_of: impl FnMut(&Field) -> Option<(FieldKind, Step)>,
-    ) -> Self {
-        let mut staged = Self {
+    fn of(event: &Event, ground: Ground, call: Option<Call>) -> Self {
+        Self {
             ground,
             contexts: Contexts::default(),
             description: EventDescription {
@@ -142,36 +192,129 @@ impl Staged {
                 fields: Vec::new(),
             },
             meanings: Vec::new(),
-            threads: Vec::new(),
             steps: Vec::new(),
+            threads: Vec::new(),
+            taken: Vec::new(),
+            call,
+            unread: None,
             left_out: Vec::new(),
             guard: None,
-        };
-        let mut bytes = 0;
+        }
+    }
+
+    fn make(event: &Event, ground: Ground, payload_max: u32, call: Call) -> Self {
+        let mut staged = Self::of(event, ground, Some(call));
+        // There may be one more in the end.
+        let payload_max = payload_max.saturating_sub(1);
         for field in &event.fields {
-            let made = step_of(field).filter(|(_, step)| {
-                staged.steps.len() < FIELDS_MAX && bytes + step.bytes_max() <= payload_max
-            });
-            let Some((kind, step)) = made else {
-                staged.left_out.push(field.name.clone());
-                continue;
-            };
-            bytes += step.bytes_max();
-            let name = field.lttng_name(event).to_owned();
-            staged.description.fields.push(trackway_schema::Field { name, kind });
-            staged.meanings.push(field.meaning.clone());
-            if scope::is_thread(event, field) {
-                staged.threads.push(step);
+            let room = (FIELDS_MAX - 1).saturating_sub(staged.steps.len() + 1);
+            let room = (room, staged.taken.len());
+            let behind = call.behind(&event.name, &event.fields, field, room);
+            let takes_its_place = call.phase == Phase::Exit
+                || matches!(field.behind, Some(Behind::Text | Behind::Texts));
+            if behind.is_none() || !takes_its_place {
+                let own = register(&call, field);
+                staged.push(event, field, own, payload_max);
             }
-            staged.steps.push(step);
+            if behind.is_some() {
+                staged.push(event, field, behind, payload_max);
+            }
+        }
+        if staged.steps.iter().any(Step::is_users) {
+            let kind = FieldKind::Scalar(Scalar::X8);
+            let name = INCOMPLETE.to_owned();
+            staged.description.fields.push(trackway_schema::Field { name, kind });
+            staged.meanings.push(Meaning::Plain);
+            staged.steps.push(Step::Incomplete);
         }
         staged
     }
 
-    /// Most bytes of contexts and payload.
-    pub fn bytes_max(&self) -> u32 {
-        self.contexts.bytes_max() + self.steps.iter().map(Step::bytes_max).sum::<u32>()
+    /// Adds what a step writes of a field, if there is room.
+    fn push(&mut self, event: &Event, field: &Field, group: Option<Group>, payload_max: u32) {
+        let group = group.filter(|group| {
+            let taken: Vec<Taken> = self.taken.iter().chain(&group.taken).cloned().collect();
+            let bytes: u32 = self.steps.iter().map(|step| step.all_bytes(&taken)).sum();
+            let fields_max = if self.call.is_some() { FIELDS_MAX - 1 } else { FIELDS_MAX };
+            self.steps.len() + group.fields.len() <= fields_max
+                && bytes + group.step.all_bytes(&taken) <= payload_max
+        });
+        let Some(Group { fields, step, taken }) = group else {
+            self.left_out.push(field.name.clone());
+            return;
+        };
+        self.taken.extend(taken);
+        for (number, mut described) in fields.into_iter().enumerate() {
+            if described.name == field.name {
+                described.name = field.lttng_name(event).to_owned();
+            }
+            self.description.fields.push(described);
+            let is_itself = !step.is_users() && number == 0;
+            self.meanings.push(if is_itself { field.meaning.clone() } else { Meaning::Plain });
+            if is_itself && scope::is_thread(event, field) {
+                self.threads.push(step);
+            }
+            self.steps.push(if number == 0 { step } else { Step::Within });
+        }
     }
+
+    /// Which arguments have something behind them that steps read, as the field `incomplete` has
+    /// them: a bit for each.
+    pub fn arguments_followed(&self) -> u8 {
+        let arguments = self.call.map_or([None; 6], |call| call.arguments);
+        let followed = self.steps.iter().filter_map(Step::follows);
+        let numbers = followed.filter_map(|at| arguments.iter().position(|of| *of == Some(at)));
+        numbers.fold(0, |bits, number| bits | 1 << number)
+    }
+
+    /// Most bytes of contexts and payload, with those that steps need beside what they add.
+    pub fn bytes_max(&self) -> u32 {
+        let steps = self.steps.iter().map(|step| step.all_bytes(&self.taken));
+        self.contexts.bytes_max() + steps.sum::<u32>()
+    }
+}
+
+impl Step {
+    /// Most bytes of a record that it may write to.
+    fn all_bytes(&self, taken: &[Taken]) -> u32 {
+        let own = match self {
+            Self::Structure(..) | Self::Structures(..) => self.taken_bytes(taken),
+            _ => self.bytes_max(),
+        };
+        own + self.aside_bytes(taken)
+    }
+
+    /// Whether it reads a program's memory.
+    pub const fn is_users(&self) -> bool {
+        self.follows().is_some()
+    }
+
+    /// Where the pointer is, if it reads a program's memory.
+    pub const fn follows(&self) -> Option<u32> {
+        match self {
+            Self::Copy { .. } | Self::Register { .. } | Self::Text { .. } => None,
+            Self::DynamicText(..) | Self::Dynamic(..) | Self::Within | Self::Incomplete => None,
+            Self::Argument(_) => None,
+            Self::UserText(at) | Self::UserTextAgain(at) => Some(*at),
+            Self::UserTexts(pointer) | Self::User(pointer, _) => Some(pointer.at),
+            Self::UserElements(pointer, ..) | Self::Message(pointer) => Some(pointer.at),
+            Self::Structure(pointer, _) | Self::Structures(pointer, ..) => Some(pointer.at),
+            Self::SocketAddress(pointer, _) => Some(pointer.at),
+        }
+    }
+}
+
+/// An argument as it stands in a register, or the result.
+fn register(call: &Call, field: &Field) -> Option<Group> {
+    let Kind::Integer(scalar) = field.kind else { return None };
+    let offset = match call.phase {
+        Phase::Enter => (*call.arguments.get(usize::from(field.argument?))?)?,
+        Phase::Exit if field.name == "ret" => call.result,
+        Phase::Exit => return None,
+    };
+    let size = scalar.size_bytes() as u32;
+    let kind = kind_of(scalar, &field.meaning);
+    Some(Group::one(&field.name, kind, Step::Register { offset, size }))
 }
 
 /// Where registers are in `struct pt_regs`, in bytes; of x86-64.
@@ -203,24 +346,10 @@ impl Registers {
         let guard = Guard::needed(btf).ok()?;
         Some(Self { arguments, result, number, code_segment, guard })
     }
-
-    fn step_of(&self, field: &Field, phase: Phase) -> Option<(FieldKind, Step)> {
-        let Kind::Integer(scalar) = field.kind else { return None };
-        let offset = match phase {
-            Phase::Enter => *self.arguments.get(usize::from(field.argument?))?,
-            Phase::Exit if field.name == "ret" => self.result,
-            Phase::Exit => return None,
-        };
-        if phase == Phase::Enter && matches!(field.behind, Some(Behind::Text)) {
-            return Some((FieldKind::Str, Step::UserText(offset)));
-        }
-        let size = scalar.size_bytes() as u32;
-        Some((kind_of(scalar, &field.meaning), Step::Register { offset, size }))
-    }
 }
 
 /// `None`: it cannot be recorded.
-fn step_of(field: &Field, is_entry: bool) -> Option<(FieldKind, Step)> {
+fn step_of(field: &Field) -> Option<(FieldKind, Step)> {
     let &Field { offset, size, .. } = field;
     let copy = Step::Copy { offset, size };
     let elements = |scalar: Scalar, count: u32| {
@@ -232,10 +361,6 @@ fn step_of(field: &Field, is_entry: bool) -> Option<(FieldKind, Step)> {
     match field.kind {
         // What is a flag to the kernel is a number of bytes to us.
         _ if size == 0 => None,
-        Kind::Integer(_) if is_entry && matches!(field.behind, Some(Behind::Text)) => {
-            Some((FieldKind::Str, Step::UserText(offset)))
-        }
-        // Of an argument of a system call, which has a register, the lowest bytes.
         Kind::Integer(scalar) if scalar.size_bytes() as u32 <= size => {
             let size = scalar.size_bytes() as u32;
             Some((kind_of(scalar, &field.meaning), Step::Copy { offset, size }))
@@ -259,7 +384,7 @@ fn step_of(field: &Field, is_entry: bool) -> Option<(FieldKind, Step)> {
 
 fn kind_of(scalar: Scalar, meaning: &Meaning) -> FieldKind {
     match meaning {
-        Meaning::Symbols(symbols) => match labels_of(symbols) {
+        Meaning::Symbols(symbols) => match labels_of(scalar, symbols) {
             Some(labels) => FieldKind::Enumeration(scalar, labels),
             None => FieldKind::Scalar(hexadecimal(scalar)),
         },
@@ -267,9 +392,12 @@ fn kind_of(scalar: Scalar, meaning: &Meaning) -> FieldKind {
     }
 }
 
-/// Of a plain enumeration.
-fn labels_of(symbols: &Symbols) -> Option<Vec<Label>> {
-    let is_plain = symbols.flags.is_empty() && (1..=64).contains(&symbols.choices.len());
+/// Of a plain enumeration: of some bits of a number, names are not the number's.
+fn labels_of(scalar: Scalar, symbols: &Symbols) -> Option<Vec<Label>> {
+    let all_bits = u64::MAX >> (64 - 8 * scalar.size_bytes());
+    let is_of_all = symbols.choice_mask >= all_bits.min(u32::MAX.into());
+    let is_plain =
+        is_of_all && symbols.flags.is_empty() && (1..=64).contains(&symbols.choices.len());
     let label = |symbol: &crate::catalogue::model::Symbol| {
         let value = symbol.value.cast_signed();
         Label { name: symbol.name.clone().into_owned(), first: value, last: value }

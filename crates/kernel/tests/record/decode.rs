@@ -13,6 +13,7 @@ pub(crate) enum Value {
     Number(i64),
     Text(String),
     Numbers(Vec<i64>),
+    Texts(Vec<String>),
 }
 
 /// A record.
@@ -45,6 +46,13 @@ impl Cursor<'_> {
         if scalar.is_signed() { value << unused >> unused } else { value }
     }
 
+    fn text(&mut self) -> String {
+        let end = self.0.iter().position(|&byte| byte == 0).expect("a NUL");
+        let text = self.bytes(end);
+        self.bytes(1);
+        String::from_utf8_lossy(&text).into_owned()
+    }
+
     fn value(&mut self, kind: &FieldKind) -> Value {
         match kind {
             FieldKind::Scalar(scalar) | FieldKind::Enumeration(scalar, _) => {
@@ -58,11 +66,11 @@ impl Cursor<'_> {
                 assert!(count < 1000, "{count}");
                 Value::Numbers((0..count).map(|_| self.scalar(*scalar)).collect())
             }
-            FieldKind::Str => {
-                let end = self.0.iter().position(|&byte| byte == 0).expect("a NUL");
-                let text = self.bytes(end);
-                self.bytes(1);
-                Value::Text(String::from_utf8_lossy(&text).into_owned())
+            FieldKind::Str => Value::Text(self.text()),
+            FieldKind::Strings => {
+                let count = self.unsigned(4);
+                assert!(count < 100, "{count}");
+                Value::Texts((0..count).map(|_| self.text()).collect())
             }
             FieldKind::Text => unreachable!("no kernel event has it"),
         }

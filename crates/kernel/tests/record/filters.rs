@@ -1,4 +1,5 @@
-//! Filters in the programs of events: what people can ask of the kernel's events, its verifier takes.
+//! Filters in the programs of events: what people can ask of the kernel's events, its verifier
+//! takes.
 
 #[path = "../../../filter/tests/filter/case.rs"]
 #[allow(dead_code, reason = "the cases' own test uses more of it")]
@@ -107,9 +108,9 @@ fn expressions(staged: &Staged) -> Vec<String> {
     all
 }
 
-/// RUN the program of every event that this kernel has past its verifier, with a filter on its first
-/// integer, its first text, and its first sequence: all in one, or one after the other. EXPECT that
-/// it takes them all.
+/// RUN the program of every event that this kernel has past its verifier, with a filter on its
+/// first integer, its first text, and its first sequence: all in one, or one after the other.
+/// EXPECT that it takes them all.
 #[test]
 fn the_kernel_takes_a_filter_on_every_event() {
     let Ok(catalogue) = Catalogue::open() else { return skipped("there is no catalogue") };
@@ -199,6 +200,9 @@ fn made_up(layout: &Kinds) -> Option<Staged> {
         contexts: trackway_kernel::record::context::Contexts::default(),
         meanings: Vec::new(),
         threads: Vec::new(),
+        taken: Vec::new(),
+        call: None,
+        unread: None,
         steps: Vec::new(),
         left_out: Vec::new(),
         guard: None,
@@ -278,4 +282,31 @@ fn the_kernel_takes_every_case_of_the_language() {
     println!("{taken} cases; {unlike} that the kernel has nothing for; unfit: {unfit:?}");
     assert!(taken >= 120, "{taken} were taken");
     assert!(unfit.iter().all(|name| name.starts_with("float_")), "{unfit:?}");
+}
+
+/// RUN a filter on a field that is put together only when it is recorded. EXPECT to be told, not an
+/// event that is never recorded; and of what an event has not, or not like that, that it has not.
+#[test]
+fn what_cannot_be_asked_in_time_is_said() {
+    let Some(mut bench) = Bench::new() else { return };
+    let text = Member { name: "name".into(), of: Type::String };
+    let event = Kinds { event: "event".into(), fields: vec![text], ..Kinds::default() };
+    let mut staged = made_up(&event).expect("a text is nothing special");
+    let object = |text: &str| {
+        compile(text, &kinds(&staged)).expect("a filter").into_object().encode().expect("an object")
+    };
+    let (asked, other) = (object("name == \"x\""), object("$ctx.procname == \"x\""));
+    let mut is_for = |object: &[u8], staged: &Staged| {
+        Filter::new(object, 0, staged, &mut bench.memory).map(|filter| filter.is_some())
+    };
+    assert!(is_for(&asked, &staged).expect("a text"));
+    staged.steps = vec![Step::Register { offset: 0, size: 8 }];
+    let error = is_for(&asked, &staged).expect_err("it has it, and not yet");
+    assert!(error.to_string().starts_with("'name' cannot be asked for in the kernel"), "{error}");
+    assert!(is_for(&other, &staged).expect("of nothing of the event's"));
+    staged.description.fields[0].name = "other".into();
+    assert!(!is_for(&asked, &staged).expect("it is not there"));
+    staged.description.fields[0] =
+        Field { name: "name".into(), kind: FieldKind::Scalar(trackway_schema::Scalar::U8) };
+    assert!(!is_for(&asked, &staged).expect("it is something else"));
 }

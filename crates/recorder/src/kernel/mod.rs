@@ -141,6 +141,8 @@ struct Attachment {
 #[derive(Debug)]
 struct Calls {
     registers: Registers,
+    /// Threads whose call has texts that could not be read when it was entered.
+    unread: Scope,
     enter: Side,
     exit: Side,
 }
@@ -174,7 +176,7 @@ impl Calls {
         };
         let enter = side(Phase::Enter, "btf_trace_sys_enter")?;
         let exit = side(Phase::Exit, "btf_trace_sys_exit")?;
-        Some(Self { registers, enter, exit })
+        Some(Self { registers, unread: Scope::new().ok()?, enter, exit })
     }
 
     fn side(&mut self, phase: Phase) -> &mut Side {
@@ -345,6 +347,7 @@ impl Kernel {
             .or_else(|| self.staged_arguments(event, btf, is_tried))
             .unwrap_or_else(|| Staged::new(event, PAYLOAD_BYTES_MAX));
         staged.contexts = self.contexts.clone();
+        staged.unread = self.calls.as_ref().map(|calls| calls.unread.members());
         staged
     }
 
@@ -558,9 +561,10 @@ fn refused(event: &Event, error: LoadError) -> RecordError {
             let what = format!("cannot filter {}", event.full_name());
             failed(&what, "filters that compare or search texts and arrays need Linux 5.17")
         }
-        // The last line says what is wrong.
+        // The last line says what is wrong, but for what all logs end in.
         LoadError::Refused(error, log) => {
-            let line = log.trim_end().lines().last().unwrap_or_default();
+            let is_said = |line: &&str| !line.is_empty() && !line.starts_with("processed ");
+            let line = log.lines().rev().find(is_said).unwrap_or_default();
             let what = format!("the kernel refuses to record {}", event.full_name());
             failed(&what, format_args!("{error} ({line})"))
         }
