@@ -20,16 +20,12 @@ fn recover_says_what_is_lost_of_the_kernel() {
     let Some(ground) = Ground::new("ksession-killed") else { return };
     ground.ok("session create k --kernel syscalls:getpgid -o trace");
     ground.calls(0..1000);
-    let index = ground.world.path("trace/kernel/index");
     // Written as it goes, or half a second later.
-    let written = || {
-        let files = fs::read_dir(&index).expect("a folder").flatten();
-        files.map(|file| file.metadata().map_or(0, |status| status.len())).sum::<u64>()
-    };
-    wait_for("the events", || written() > 2 * 16 + 2 * 72);
+    let printed = || ground.command("print trace").output().expect("it runs");
+    let lines = || text(&printed().stdout).lines().map(str::to_owned).collect::<Vec<_>>();
+    wait_for("the events", || !ground.numbers(&lines()).is_empty());
     let pid = ground.status("k")["pid"].as_u64().expect("a process id");
     send(i32::try_from(pid).expect("a process id"), libc::SIGKILL);
-    let printed = || ground.command("print trace").output().expect("it runs");
     wait_for("its end", || text(&printed().stderr).contains("trackway recover"));
     let talk = ground.ok("recover trace").1;
     assert!(talk.contains("the kernel's events in ") && talk.contains(" is lost"), "{talk}");
@@ -196,8 +192,8 @@ fn record_without_a_command_records_everything_until_it_is_told_to_end() {
     assert!(talk.contains("<CMD>"), "{talk}");
 }
 
-/// RUN record --user. EXPECT the command to run as that user, and the trace to be theirs; and nobody
-/// but root to be let.
+/// RUN record --user. EXPECT the command to run as that user, and the trace to be theirs; and
+/// nobody but root to be let.
 #[test]
 fn the_command_runs_as_the_user_who_is_named_and_the_trace_is_theirs() {
     let Some(ground) = Ground::new("ksession-user") else { return };
