@@ -78,9 +78,9 @@ fn what_is_asked_before_it_is_staged_is_answered_as_what_is_recorded() {
     }
 }
 
-/// RUN a program whose strings and texts, of all lengths, end where nothing behind can be read, with
-/// filters on each. EXPECT that it lives, and what print, with the same filter, shows of a trace that
-/// was recorded without.
+/// RUN a program whose strings and texts, of all lengths, end where nothing behind can be read,
+/// with filters on each. EXPECT that it lives, and what print, with the same filter, shows of a
+/// trace that was recorded without.
 #[test]
 fn strings_that_end_where_memory_does_are_answered_as_what_is_recorded() {
     let (world, program) = place("session-ends");

@@ -105,9 +105,9 @@ impl Helper {
         }
     }
 
-    /// How many bytes of its first number and of its last one it compares, where it compares so many
-    /// bytes: those at the beginning, as many of a power of two as there are, 8 at most; and those at
-    /// the end, 0 if there are no more. Both may overlap.
+    /// How many bytes of its first number and of its last one it compares, where it compares so
+    /// many bytes: those at the beginning, as many of a power of two as there are, 8 at most; and
+    /// those at the end, 0 if there are no more. Both may overlap.
     pub const fn number_bytes(compared: u8) -> (u8, u8) {
         match compared {
             13.. => (8, 8),

@@ -83,9 +83,9 @@ impl Frame<'_> {
             && string.last_chunk().copied() == edge(last)
     }
 
-    /// In which bits `count` of the event's bytes, from `offset` on, differ from those of two numbers
-    /// ([`Helper::number_bytes`]): those at the beginning, or those at the end. Where there are not so
-    /// many bytes, where they would end. What `x86::text` makes of it does the same.
+    /// In which bits `count` of the event's bytes, from `offset` on, differ from those of two
+    /// numbers ([`Helper::number_bytes`]): those at the beginning, or those at the end. Where there
+    /// are not so many bytes, where they would end. What `x86::text` makes of it does the same.
     #[inline(always)]
     fn differ(&self, count: u8, offset: u64, first: u64, last: u64) -> u64 {
         // The mark of a constant makes it begin behind all bytes.

@@ -1,4 +1,5 @@
-//! Strings: told apart by their lengths, then by up to 32 bytes as numbers, and only then by a call.
+//! Strings: told apart by their lengths, then by up to 32 bytes as numbers, and only then by a
+//! call.
 //!
 //! Bytes are compared as one or two numbers: the first and the last of them, as many of a power of
 //! two as there are, eight at most. They overlap. So up to sixteen bytes are two numbers.

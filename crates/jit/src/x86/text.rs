@@ -73,8 +73,8 @@ pub(super) fn differ(chunk: &mut Chunk, count: u8) {
     chunk.here(beyond);
 }
 
-/// In place of a number its difference from so many bytes, `from` bytes behind rsi. Above 4 bytes of
-/// it there is nothing then.
+/// In place of a number its difference from so many bytes, `from` bytes behind rsi. Above 4 bytes
+/// of it there is nothing then.
 fn xor(chunk: &mut Chunk, size: u8, number: Reg, from: u8) {
     let place = (RSI, from.into());
     match size {
