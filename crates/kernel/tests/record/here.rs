@@ -114,7 +114,8 @@ fn a_system_call_is_recorded_with_its_file_name() {
 fn what_the_scheduler_says_is_recorded() {
     let patterns = ["sched:sched_process_exec", "sched:sched_process_fork", "sched:sched_switch"];
     let Some(mut recording) = record(&patterns, (16, 5), false) else { return };
-    let child = Command::new("/bin/true").spawn().expect("it runs");
+    // It sleeps, so that there is a switch to it.
+    let child = Command::new("/bin/sleep").arg("0.02").spawn().expect("it runs");
     let pid = i64::from(child.id());
     child.wait_with_output().expect("it ends");
     let all = recording.finish();
@@ -126,8 +127,8 @@ fn what_the_scheduler_says_is_recorded() {
     };
     let execs = of("sched_process_exec", "tid", Value::Number(pid));
     let file = execs.iter().find_map(|record| record.fields.get("filename"));
-    assert_eq!(file, Some(&Value::Text("/bin/true".into())), "{execs:?}");
-    let switches = of("sched_switch", "next_comm", Value::Text("true".into()));
+    assert_eq!(file, Some(&Value::Text("/bin/sleep".into())), "{execs:?}");
+    let switches = of("sched_switch", "next_comm", Value::Text("sleep".into()));
     assert!(!switches.is_empty(), "{} records", all.len());
 }
 
