@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
-/* Calls the system COUNT times, with an event just before and just after. calls COUNT */
+/* Calls the system COUNT times, with an event just before and just after; their numbers begin
+ * with FIRST. calls COUNT [FIRST] */
 #define _GNU_SOURCE
 #include <stdint.h>
 #include <stdlib.h>
@@ -13,7 +14,8 @@ TRACKWAY_EVENT(calls, after, TRACKWAY_INFO, (u32, number));
 int main(int argc, char **argv)
 {
     const uint32_t count = argc > 1 ? (uint32_t)atol(argv[1]) : 0;
-    for (uint32_t i = 0; i < count; i++) {
+    const uint32_t first = argc > 2 ? (uint32_t)atol(argv[2]) : 0;
+    for (uint32_t i = first; i < first + count; i++) {
         trackway(calls, before, i);
         syscall(SYS_getpgid, 1000000000 + i);
         trackway(calls, after, i);

@@ -110,6 +110,11 @@ fn types_of_the_kernel() {
     smoke("btf");
 }
 
+#[test]
+fn pages_of_the_kernels_buffers() {
+    smoke("ftrace");
+}
+
 /// A bound that nothing can break would find nothing.
 #[test]
 fn bounds_can_be_broken() {

@@ -77,6 +77,8 @@ pub(crate) enum Verb {
 ///   trackway record --filter 'web:*: status >= 400 && path == "/api/*"' -- ./server
 ///   trackway record --filter-object 'web:request: slow.o' -- ./server
 ///   sudo trackway record --kernel 'sched_*,syscalls' -- make -j2
+///   sudo trackway record --kernel syscalls --filter 'syscalls:openat: filename == "/etc/*"' -- ls
+///   sudo trackway record --kernel 'block,irq_*'
 ///
 /// The command runs as it would without trackway: its input, output and exit status are its own.
 /// Trackway's own errors before the command starts end with status 125, a command that cannot be
@@ -100,7 +102,8 @@ pub(crate) struct RecordArguments {
     #[arg(long, value_name = "PATTERN")]
     pub(crate) on: Vec<String>,
     /// Record of the events that PATTERN is for (or of all) those of which EXPR is true; of several
-    /// filters, all must be (docs/guides/filters.md)
+    /// filters, all must be (docs/guides/filters.md). The kernel's events are meant by patterns as
+    /// of --kernel
     #[arg(long, value_name = "[PATTERN: ]EXPR", allow_hyphen_values = true)]
     pub(crate) filter: Vec<String>,
     /// Record of them those that this filter in C takes, as clang -target bpf or trackway filter
@@ -116,6 +119,25 @@ pub(crate) struct RecordArguments {
     /// Record the kernel's events of everything that runs
     #[arg(long, requires = "kernel")]
     pub(crate) system: bool,
+    /// How the kernel's events are recorded: by programs of our own, or by the kernel's tracefs,
+    /// which does not give what programs point to, file names first of all [default: bpf where the
+    /// kernel allows it, else tracefs]
+    #[arg(long, value_enum, value_name = "WAY", requires = "kernel")]
+    pub(crate) kernel_via: Option<KernelWay>,
+    /// Record the kernel's events of the processes in this control group (of version 2) and those
+    /// below it, instead of those of the command: a folder, or as /proc/PID/cgroup has it
+    #[arg(long, value_name = "PATH", requires = "kernel", conflicts_with = "system")]
+    pub(crate) cgroup: Vec<PathBuf>,
+    /// Record the kernel's events of these CPUs alone, such as 0,2-3, of whomever they are recorded
+    #[arg(long, value_name = "LIST", requires = "kernel")]
+    pub(crate) cpu: Option<String>,
+    /// Without CMD: record this process, and what it starts from now on, until Ctrl-C
+    #[arg(long, value_name = "PID", value_delimiter = ',', requires = "kernel",
+        conflicts_with_all = ["system", "cgroup", "command"], value_parser = crate::session::arguments::pid)]
+    pub(crate) pid: Vec<u32>,
+    /// Run CMD, and write the trace, as this user, by name or number; for root
+    #[arg(long, value_name = "NAME|UID")]
+    pub(crate) user: Option<String>,
     /// What every record says besides its fields: vpid, vtid, procname, '$app.PROVIDER:NAME' of the
     /// program's own contexts (docs/guides/contexts.md), or none. Of the kernel's events, which all
     /// have tid: vpid, vtid and procname, too, and pid, ppid, prio, nice, uid, euid, suid, gid,
@@ -158,9 +180,19 @@ pub(crate) struct RecordArguments {
     /// Say nothing but errors
     #[arg(short, long)]
     pub(crate) quiet: bool,
-    /// The command and its arguments
-    #[arg(required = true, trailing_var_arg = true, value_name = "CMD")]
+    /// The command and its arguments; with --kernel there may be none: everything is recorded then,
+    /// until Ctrl-C
+    #[arg(required_unless_present = "kernel", trailing_var_arg = true, value_name = "CMD")]
     pub(crate) command: Vec<OsString>,
+}
+
+/// Values of `--kernel-via`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+pub(crate) enum KernelWay {
+    /// Programs that the kernel runs (BPF), into buffers of ours
+    Bpf,
+    /// A private instance of tracefs, converted
+    Tracefs,
 }
 
 /// Values of `--reserve`.
@@ -288,6 +320,10 @@ pub(crate) struct PrintArguments {
     /// has made it
     #[arg(long, value_name = "[PATTERN: ]FILE", conflicts_with_all = ["stats", "details"])]
     pub(crate) filter_object: Vec<PathBuf>,
+    /// Show what values stand for, where the trace says so: system calls as in C, flags and errors
+    /// by name, modes in octal; in JSON names are beside their values (docs/guides/kernel.md)
+    #[arg(long, conflicts_with_all = ["stats", "details", "count"])]
+    pub(crate) symbolic: bool,
     /// Show dates
     #[arg(long)]
     pub(crate) clock_date: bool,

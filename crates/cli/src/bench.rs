@@ -9,8 +9,8 @@ use std::process::ExitCode;
 
 use anyhow::Context as _;
 use trackway_lab::{
-    Error, FilterOptions, FilterResults, Options, PreloadOptions, ReadingOptions, ReserveOptions,
-    SessionsOptions, SpansOptions,
+    Error, FilterOptions, FilterResults, KernelOptions, Options, PreloadOptions, ReadingOptions,
+    ReserveOptions, SessionsOptions, SpansOptions,
 };
 
 /// Exit status of a program that Ctrl-C ended, as shells have it: 128 + SIGINT.
@@ -22,7 +22,7 @@ const INTERRUPTED: u8 = 130;
                         trackway bench spans\n  \
                         trackway bench preload\n  trackway bench reserve\n  \
                         trackway bench filter\n  \
-                        trackway bench sessions\n  \
+                        trackway bench sessions\n  trackway bench kernel\n  \
                         trackway bench tracepoint --only lttng --rounds 10 --json lttng.json")]
 pub(crate) struct Arguments {
     #[command(subcommand)]
@@ -101,6 +101,41 @@ enum What {
     #[command(after_help = "Examples:\n  trackway bench sessions --quick\n  \
                             trackway bench sessions --seconds 600 --json sessions.json")]
     Sessions(Sessions),
+    /// What tracing the kernel costs: Trackway beside ftrace, perf, bpftrace and strace
+    ///
+    /// getppid and openat with names of 0 to 255 bytes, entry and exit traced: untraced, by
+    /// Trackway (of everything, of one process tree, by tracefs), ftrace, perf record, bpftrace and
+    /// strace; hackbench and stress-ng with the scheduler's events and with many; what recorders
+    /// take of a CPU at a million events a second, and what arrives when there are more; bytes of
+    /// an event, beside what LTTng's layout takes. Needs root, and a C compiler. In interleaved
+    /// rounds, in random order; a tracer is measured only if its own output shows the events.
+    /// Figures of different machines do not compare; ratios do.
+    #[command(after_help = "Examples:\n  trackway bench kernel --quick\n  \
+                            trackway bench kernel --rounds 20 --json kernel.json\n  \
+                            trackway bench kernel --only trackway")]
+    Kernel(Kernel),
+}
+
+/// Arguments of `trackway bench kernel`.
+#[derive(Debug, clap::Args)]
+struct Kernel {
+    /// One minute instead of ten: to see that all works, not for figures
+    #[arg(long)]
+    quick: bool,
+    /// Measure so many rounds [default: 10]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1000))]
+    rounds: Option<u32>,
+    /// Only tracers whose name contains PATTERN, beside none
+    #[arg(long, value_name = "PATTERN")]
+    only: Option<String>,
+    /// Write all figures to FILE, too
+    #[arg(
+        long,
+        value_name = "FILE",
+        num_args = 0..=1,
+        default_missing_value = "results-kernel.json"
+    )]
+    json: Option<PathBuf>,
 }
 
 /// Arguments of `trackway bench tracepoint`.
@@ -268,6 +303,7 @@ pub(crate) fn run(arguments: &Arguments, output: &mut dyn Write) -> anyhow::Resu
         What::Reserve(arguments) => reserve(arguments, output),
         What::Filter(arguments) => filter(arguments, output),
         What::Sessions(arguments) => sessions(arguments, output),
+        What::Kernel(arguments) => kernel(arguments, output),
     };
     match done {
         Ok(has_failures) => Ok(if has_failures { ExitCode::from(1) } else { ExitCode::SUCCESS }),
@@ -354,6 +390,19 @@ fn filter(arguments: &Filter, output: &mut dyn Write) -> anyhow::Result<bool> {
         draw().with_context(|| format!("cannot draw in {}", folder.display()))?;
     }
     trackway_lab::print_filter(&results, output).context("cannot write the table")?;
+    Ok(results.has_failures())
+}
+
+/// Whether something failed.
+fn kernel(arguments: &Kernel, output: &mut dyn Write) -> anyhow::Result<bool> {
+    let options = KernelOptions {
+        quick: arguments.quick,
+        rounds: arguments.rounds,
+        only: arguments.only.clone(),
+    };
+    let results = trackway_lab::run_kernel(&options)?;
+    save(arguments.json.as_deref(), || results.to_json())?;
+    trackway_lab::print_kernel(&results, output).context("cannot write the table")?;
     Ok(results.has_failures())
 }
 

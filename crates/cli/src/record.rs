@@ -5,11 +5,11 @@ use std::process::ExitCode;
 
 use anyhow::Context as _;
 use trackway_recorder::{
-    BufferOptions, ChannelSpec, CommandEnd, FilterSpec, KernelOptions, Notices, RecordOptions,
-    Recovered, Reserve, Tracefiles,
+    BufferOptions, ChannelSpec, CommandEnd, FilterSpec, KernelOptions, KernelVia, Notices,
+    RecordOptions, Recovered, Reserve, Tracefiles,
 };
 
-use crate::arguments::{RecordArguments, RecoverArguments, ReserveBy};
+use crate::arguments::{KernelWay, RecordArguments, RecoverArguments, ReserveBy};
 use crate::filter::object;
 
 /// Exit status of `record` when it failed before the command started, as env(1) has it.
@@ -28,10 +28,14 @@ pub(crate) fn run(arguments: &RecordArguments) -> anyhow::Result<ExitCode> {
     let tracefile_size = size_of(&arguments.tracefile_size, "size of trace files")?;
     let has_kernel = !arguments.kernel.is_empty();
     let contexts = trackway_recorder::parse_both(arguments.context.as_deref(), has_kernel)?;
+    let filters = filters_of(&arguments.filter, &arguments.filter_object)?;
+    // Nothing says whose.
+    let is_everything =
+        arguments.command.is_empty() && arguments.pid.is_empty() && arguments.cgroup.is_empty();
     let options = RecordOptions {
         output: arguments.output.clone(),
         patterns: arguments.on.clone(),
-        filters: filters_of(&arguments.filter, &arguments.filter_object)?,
+        filters: filters.clone(),
         contexts: contexts.programs,
         helpers: trackway_recorder::parse_preload(arguments.preload.as_deref().unwrap_or(""))?,
         buffers: BufferOptions {
@@ -47,9 +51,19 @@ pub(crate) fn run(arguments: &RecordArguments) -> anyhow::Result<ExitCode> {
         },
         kernel: has_kernel.then(|| KernelOptions {
             patterns: arguments.kernel.clone(),
-            system: arguments.system,
+            system: arguments.system || is_everything,
+            pids: arguments.pid.clone(),
+            is_stopped: false,
             contexts: contexts.kernel,
+            filters,
+            via: arguments.kernel_via.map(|way| match way {
+                KernelWay::Bpf => KernelVia::Bpf,
+                KernelWay::Tracefs => KernelVia::Tracefs,
+            }),
+            cgroups: arguments.cgroup.clone(),
+            cpus: arguments.cpu.clone(),
         }),
+        user: arguments.user.clone(),
         channels: match &arguments.config {
             Some(file) => channels_in(file)?,
             None => Vec::new(),
@@ -57,6 +71,10 @@ pub(crate) fn run(arguments: &RecordArguments) -> anyhow::Result<ExitCode> {
         command: arguments.command.clone(),
     };
     let notices = Notices::new(arguments.quiet);
+    if options.command.is_empty() {
+        trackway_recorder::record_kernel(&options, arguments.quiet).map_err(anyhow::Error::new)?;
+        return Ok(ExitCode::SUCCESS);
+    }
     match trackway_recorder::record(&options, &notices).map_err(anyhow::Error::new)? {
         CommandEnd::Exited(code) => Ok(ExitCode::from(code)),
         CommandEnd::Killed(signal) => trackway_sys::signal::die_of(signal),
@@ -94,6 +112,19 @@ pub(crate) fn recover(arguments: &RecoverArguments) -> anyhow::Result<ExitCode> 
     Ok(ExitCode::SUCCESS)
 }
 
+/// Says of a trace with the kernel's events whose recorder was killed what is not in it: their
+/// buffers were the recorder's alone.
+fn say_kernel(notices: &Notices, trace: &std::path::Path) {
+    let kernel = trace.join("kernel");
+    if kernel.join("metadata").is_file() {
+        notices.say(format_args!(
+            "of the kernel's events, what was written to {} is all there is: what was still in \
+             buffers went with the recorder",
+            kernel.display()
+        ));
+    }
+}
+
 /// Says what was recovered, and what could not be.
 ///
 /// # Errors
@@ -114,6 +145,7 @@ pub(crate) fn say_recovered(notices: &Notices, recovered: &[Recovered]) -> anyho
                 summary.say_cut(notices);
                 summary.say_damage(notices);
                 summary.say_departed(notices);
+                say_kernel(notices, &one.folder);
             }
             Err(error) => {
                 whole = false;

@@ -4,13 +4,16 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
 use trackway_jit::helper::Helper;
-use trackway_jit::insn::{CALL, EXIT, Insn, LDDW, LDDW_FUNCTION, alu, call, class, jump, source};
+use trackway_jit::insn::{
+    CALL, EXIT, Insn, LDDW, LDDW_FUNCTION, STACK_END, alu, call, class, jump, source,
+};
 use trackway_jit::program::Program;
 use trackway_jit::scan::{Known, Scan};
 use trackway_jit::verify::Verified;
 
 use crate::area::ANSWER_AT;
-use crate::asm::{Asm, Label, Register};
+use crate::asm::{Asm, Label};
+use crate::state::Cells;
 use crate::value::Scalar;
 use crate::{btf, state, text, value};
 
@@ -19,6 +22,8 @@ const MAP_VALUE: u8 = 2;
 /// The register that has the code of a sequence's elements, and that with `any`'s function.
 const SCALAR: u8 = 3;
 const FUNCTION: u8 = 4;
+/// Most stack that a function may use, in bytes.
+const STACK_BYTES_MAX: i16 = 512;
 
 /// Why a program is not one for the kernel: at this instruction.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -28,6 +33,8 @@ pub enum Unfit {
     /// It calls a helper with an argument that must be known beforehand, and is not: the type of
     /// elements, or the function for them.
     Argument(usize, Helper),
+    /// What calls a helper there has no room left on its stack.
+    Stack(usize),
     /// What was put together is too long for its jumps.
     Long,
 }
@@ -42,6 +49,7 @@ impl fmt::Display for Unfit {
                 let name = helper.name();
                 write!(f, "instruction {insn}: what {name} is given is not a plain constant")
             }
+            Self::Stack(insn) => write!(f, "instruction {insn}: there is no stack left"),
             Self::Long => f.write_str("the program is too long"),
         }
     }
@@ -66,30 +74,58 @@ pub(crate) enum Piece {
     Hash,
     HashTurn,
     Element(Scalar),
-    /// With the function at this instruction of the filter.
-    Any(Scalar, usize),
-    AnyTurn(Scalar, usize),
+    /// With this function of the filter.
+    Any(Scalar, Label),
+    AnyTurn(Scalar, Label),
     FloatCompare,
-    Count,
-    Changed,
-    Rate,
-    RateTurn,
+    Count(Cells),
+    Changed(Cells),
+    Rate(Cells),
+    RateTurn(Cells),
     Random,
 }
 
 /// A program that is being put together.
+#[derive(Default)]
 pub(crate) struct Parts {
     pub(crate) asm: Asm,
     labels: BTreeMap<Piece, Label>,
     /// Those that are still to be written.
     open: Vec<Piece>,
-    /// Where the filter's own functions are, by their first instruction.
-    functions: BTreeMap<usize, Label>,
-    /// How many cells of state there are.
-    pub(crate) cells: usize,
+}
+
+/// A filter that is being put into a program.
+struct Part<'p> {
+    scan: Scan<'p>,
+    /// Where its own functions are, by their first instruction, and the stack that each uses.
+    functions: BTreeMap<usize, (Label, u16)>,
+    cells: Cells,
 }
 
 impl Parts {
+    /// Writes the functions that were asked for, and those that they ask for.
+    pub(crate) fn write_pieces(&mut self) {
+        while let Some(piece) = self.open.pop() {
+            self.piece(piece);
+        }
+    }
+
+    /// Writes a filter, whose state is in these cells; the function that it begins with.
+    ///
+    /// # Errors
+    ///
+    /// What the kernel cannot do.
+    pub(crate) fn filter(&mut self, verified: &Verified<'_>, cells: Cells) -> Result<Label, Unfit> {
+        let mut functions = BTreeMap::new();
+        for function in verified.functions() {
+            functions.insert(function.start.into(), (self.asm.label(), function.stack_bytes));
+        }
+        let &(first, _) = functions.get(&0).ok_or(Unfit::Long)?;
+        let part = Part { scan: Scan::new(verified.program()), functions, cells };
+        filter(self, &part, verified.program())?;
+        Ok(first)
+    }
+
     /// Where a function will be.
     pub(crate) fn label(&mut self, piece: Piece) -> Label {
         if let Some(&label) = self.labels.get(&piece) {
@@ -123,14 +159,13 @@ impl Parts {
                 value::any(self, scalar, Piece::AnyTurn(scalar, function));
             }
             Piece::AnyTurn(scalar, function) => {
-                let function = self.functions[&function];
                 value::any_turn(&mut self.asm, scalar, function);
             }
             Piece::FloatCompare => value::float_compare(&mut self.asm),
-            Piece::Count => state::count(&mut self.asm, self.cells),
-            Piece::Changed => state::changed(&mut self.asm, self.cells),
-            Piece::Rate => state::rate(self),
-            Piece::RateTurn => state::rate_turn(&mut self.asm),
+            Piece::Count(cells) => state::count(&mut self.asm, cells),
+            Piece::Changed(cells) => state::changed(&mut self.asm, cells),
+            Piece::Rate(cells) => state::rate(self, cells),
+            Piece::RateTurn(cells) => state::rate_turn(&mut self.asm, cells),
             Piece::Random => state::random(&mut self.asm),
         }
     }
@@ -175,22 +210,12 @@ impl Adapted {
 ///
 /// What the kernel cannot do.
 pub fn adapt(verified: &Verified<'_>, cells: usize) -> Result<Adapted, Unfit> {
-    let mut parts = Parts {
-        asm: Asm::default(),
-        labels: BTreeMap::new(),
-        open: Vec::new(),
-        functions: BTreeMap::new(),
-        cells,
-    };
-    for function in verified.functions() {
-        let label = parts.asm.label();
-        parts.functions.insert(function.start.into(), label);
-    }
-    prologue(&mut parts);
-    filter(&mut parts, verified.program())?;
-    while let Some(piece) = parts.open.pop() {
-        parts.piece(piece);
-    }
+    let mut parts = Parts::default();
+    let (main, filter) = (parts.asm.label(), parts.asm.label());
+    prologue(&mut parts.asm, main, filter);
+    let first = parts.filter(verified, Cells::Area(cells))?;
+    parts.asm.alias(filter, first);
+    parts.write_pieces();
     if !parts.asm.finish() {
         return Err(Unfit::Long);
     }
@@ -198,12 +223,11 @@ pub fn adapt(verified: &Verified<'_>, cells: usize) -> Result<Adapted, Unfit> {
 }
 
 /// Finds the frame, and calls the filter.
-fn prologue(parts: &mut Parts) {
-    let filter = parts.functions[&0];
-    let asm = &mut parts.asm;
-    let (main, out) = (asm.label(), asm.label());
+fn prologue(asm: &mut Asm, main: Label, filter: Label) {
+    let out = asm.label();
     asm.function(main, "trackway");
-    frame(asm, 6);
+    asm.push(Insn { op: LDDW, dst: 6, src: MAP_VALUE, ..Insn::default() });
+    asm.push(Insn::default());
     asm.mov(1, 6);
     asm.call(filter);
     asm.store(6, ANSWER_AT, 0);
@@ -213,31 +237,26 @@ fn prologue(parts: &mut Parts) {
     asm.exit();
 }
 
-/// Loads where the frame is.
-fn frame(asm: &mut Asm, register: Register) {
-    asm.push(Insn { op: LDDW, dst: register, src: MAP_VALUE, ..Insn::default() });
-    asm.push(Insn::default());
-}
-
 /// The filter as it is, but for calls of helpers, which may become longer.
-fn filter(parts: &mut Parts, program: Program<'_>) -> Result<(), Unfit> {
-    let scan = Scan::new(program);
+fn filter(parts: &mut Parts, part: &Part<'_>, program: Program<'_>) -> Result<(), Unfit> {
     let targets: BTreeSet<usize> =
         program.insns().filter_map(|(at, insn)| jump_target(at, insn)).collect();
     let labels: BTreeMap<usize, Label> =
         targets.into_iter().map(|target| (target, parts.asm.label())).collect();
+    let mut stack_bytes = 0;
     for (at, insn) in program.insns() {
-        if let Some(&label) = parts.functions.get(&at) {
+        if let Some(&(label, bytes)) = part.functions.get(&at) {
             parts.asm.function(label, format!("filter_{at}"));
+            stack_bytes = bytes;
         }
         if let Some(&label) = labels.get(&at) {
             parts.asm.place(label);
         }
         let function = usize::try_from(at as i64 + 1 + i64::from(insn.immediate));
-        let function = function.ok().and_then(|start| parts.functions.get(&start));
+        let function = function.ok().and_then(|start| part.functions.get(&start));
         match (insn.op, jump_target(at, insn)) {
-            (CALL, _) if insn.src == call::HELPER => helper(parts, &scan, at, insn)?,
-            (CALL, _) => parts.asm.call(*function.ok_or(Unfit::Long)?),
+            (CALL, _) if insn.src == call::HELPER => helper(parts, part, (at, insn), stack_bytes)?,
+            (CALL, _) => parts.asm.call(function.ok_or(Unfit::Long)?.0),
             // Who is given a function knows it already.
             (LDDW, _) if insn.src == LDDW_FUNCTION => parts.asm.wide(insn.dst, 0),
             (LDDW, _) => {
@@ -286,10 +305,15 @@ fn plain(insn: Insn) -> Insn {
     }
 }
 
-/// A call of a helper: of a function that does the same.
-fn helper(parts: &mut Parts, scan: &Scan<'_>, at: usize, insn: Insn) -> Result<(), Unfit> {
+/// A call of a helper, in a function with so much stack: of a function that does the same.
+fn helper(
+    parts: &mut Parts,
+    part: &Part<'_>,
+    (at, insn): (usize, Insn),
+    stack_bytes: u16,
+) -> Result<(), Unfit> {
     let Some(helper) = Helper::from_number(insn.immediate) else { return Err(Unfit::Long) };
-    let argument = |register| scan.known(at, register);
+    let argument = |register| part.scan.known(at, register);
     let scalar = || match argument(SCALAR) {
         Some(Known::Number(code)) => Scalar::from_code(code),
         _ => None,
@@ -297,9 +321,15 @@ fn helper(parts: &mut Parts, scan: &Scan<'_>, at: usize, insn: Insn) -> Result<(
     let unknown = Unfit::Argument(at, helper);
     if let Some(bytes) = helper.edge_bytes() {
         let label = parts.label(Piece::Edges(bytes));
+        // Of these helpers alone it is known that the frame stays where it was: it waits behind
+        // what the function has on its stack.
+        let kept_at = -(stack_bytes.cast_signed() + 8);
+        if kept_at < -STACK_BYTES_MAX {
+            return Err(Unfit::Stack(at));
+        }
+        parts.asm.store(STACK_END, kept_at, 1);
         parts.asm.call(label);
-        // Of these helpers alone it is known that the frame stays where it was.
-        frame(&mut parts.asm, 1);
+        parts.asm.load(1, STACK_END, kept_at);
         return Ok(());
     }
     let piece = match helper {
@@ -311,13 +341,16 @@ fn helper(parts: &mut Parts, scan: &Scan<'_>, at: usize, insn: Insn) -> Result<(
         Helper::StringHash => Piece::Hash,
         Helper::Element => Piece::Element(scalar().ok_or(unknown)?),
         Helper::Any => match argument(FUNCTION) {
-            Some(Known::Function(start)) => Piece::Any(scalar().ok_or(unknown)?, start),
+            Some(Known::Function(start)) => {
+                let &(function, _) = part.functions.get(&start).ok_or(unknown)?;
+                Piece::Any(scalar().ok_or(unknown)?, function)
+            }
             _ => return Err(unknown),
         },
         Helper::FloatCompare => Piece::FloatCompare,
-        Helper::Count => Piece::Count,
-        Helper::Changed => Piece::Changed,
-        Helper::Rate => Piece::Rate,
+        Helper::Count => Piece::Count(part.cells),
+        Helper::Changed => Piece::Changed(part.cells),
+        Helper::Rate => Piece::Rate(part.cells),
         Helper::Random => Piece::Random,
         Helper::TimeNs => {
             parts.asm.call_kernel(state::TIME_NS);

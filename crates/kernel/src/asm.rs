@@ -5,7 +5,7 @@ use trackway_jit::insn::{
 };
 
 /// A place that may not be known yet.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Label(usize);
 
 /// What is to be done when a label's place is known.
@@ -45,6 +45,11 @@ impl Asm {
     pub(crate) fn function(&mut self, label: Label, name: impl Into<String>) {
         self.place(label);
         self.functions.push((self.insns.len(), name.into()));
+    }
+
+    /// A label is where another one is, which has its place.
+    pub(crate) fn alias(&mut self, label: Label, other: Label) {
+        self.places[label.0] = self.places[other.0];
     }
 
     pub(crate) fn push(&mut self, insn: Insn) {
@@ -119,9 +124,14 @@ impl Asm {
 
     /// Loads the address of the value of a map that has one, by the map's file descriptor.
     pub(crate) fn map_value(&mut self, dst: Register, fd: i32) {
+        self.map_value_at(dst, fd, 0);
+    }
+
+    /// The same of what is so many bytes behind its beginning.
+    pub(crate) fn map_value_at(&mut self, dst: Register, fd: i32, offset: i32) {
         const MAP_VALUE: u8 = 2;
         self.op(LDDW, dst, MAP_VALUE, 0, fd);
-        self.op(0, 0, 0, 0, 0);
+        self.op(0, 0, 0, 0, offset);
     }
 
     /// Changes eight bytes at once (RFC 9669, 5.3); `src` gets what was there before.

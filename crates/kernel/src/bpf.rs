@@ -4,7 +4,7 @@
 //! nothing is pinned or attached.
 
 use std::io;
-use std::os::fd::{AsRawFd as _, FromRawFd as _, OwnedFd};
+use std::os::fd::{AsRawFd as _, BorrowedFd, FromRawFd as _, OwnedFd, RawFd};
 
 use crate::adapt::Adapted;
 use crate::area::{AREA_BYTES, Area};
@@ -14,6 +14,7 @@ use trackway_jit::insn::INSN_BYTES;
 pub(crate) const MAP_CREATE: i32 = 0;
 const MAP_LOOKUP: i32 = 1;
 pub(crate) const MAP_UPDATE: i32 = 2;
+pub(crate) const MAP_DELETE: i32 = 3;
 const PROG_LOAD: i32 = 5;
 const PROG_RUN: i32 = 10;
 const BTF_LOAD: i32 = 18;
@@ -50,6 +51,8 @@ struct BtfLoad {
     size: u32,
     log_size: u32,
     log_level: u32,
+    /// Would be padding, and padding may be anything: the kernel reads it.
+    log_true_size: u32,
 }
 
 #[repr(C)]
@@ -75,6 +78,8 @@ struct ProgLoad {
     line_info_count: u32,
     attach_btf_id: u32,
     attach_prog_fd: u32,
+    /// As [`BtfLoad::log_true_size`].
+    core_relo_count: u32,
 }
 
 #[repr(C)]
@@ -100,6 +105,40 @@ pub(crate) fn owned(fd: i32) -> OwnedFd {
     unsafe { OwnedFd::from_raw_fd(fd) }
 }
 
+/// An array of what descriptors stand for, in the kernel.
+#[derive(Debug)]
+pub(crate) struct DescriptorArray(OwnedFd);
+
+impl DescriptorArray {
+    /// A map of this type, for so many.
+    pub(crate) fn new(map_type: u32, max_entries: u32) -> io::Result<Self> {
+        let (key_size, value_size) = (4, 4);
+        let mut create =
+            MapCreate { map_type, key_size, value_size, max_entries, ..MapCreate::default() };
+        // SAFETY: there are no addresses in it.
+        unsafe { bpf(MAP_CREATE, &mut create) }.map(|map| Self(owned(map)))
+    }
+
+    /// Puts one there.
+    pub(crate) fn set(&self, index: u32, what: BorrowedFd<'_>) -> io::Result<()> {
+        let mut value = what.as_raw_fd().cast_unsigned();
+        let mut element = MapElement {
+            map_fd: self.0.as_raw_fd().cast_unsigned(),
+            zero: 0,
+            key: &raw const index,
+            value: (&raw mut value).cast(),
+            flags: 0,
+        };
+        // SAFETY: key and value have the map's sizes.
+        unsafe { bpf(MAP_UPDATE, &mut element) }.map(drop)
+    }
+
+    /// The map, for programs.
+    pub(crate) fn fd(&self) -> RawFd {
+        self.0.as_raw_fd()
+    }
+}
+
 /// Why a filter is not in the kernel.
 #[derive(Debug)]
 pub enum LoadError {
@@ -120,10 +159,56 @@ impl std::fmt::Display for LoadError {
 
 impl std::error::Error for LoadError {}
 
+/// An array of the kernel's: values of one size, by their numbers.
+#[derive(Debug)]
+pub(crate) struct ArrayMap {
+    map: OwnedFd,
+    value_bytes: usize,
+}
+
+impl ArrayMap {
+    /// So many values of so many bytes, all zero.
+    pub(crate) fn new(value_bytes: usize, count: u32) -> io::Result<Self> {
+        let value_size = u32::try_from(value_bytes).map_err(|_| io::ErrorKind::InvalidInput)?;
+        let map_type = MAP_TYPE_ARRAY;
+        let mut create =
+            MapCreate { map_type, key_size: 4, value_size, max_entries: count, map_flags: 0 };
+        // SAFETY: there are no addresses in it.
+        let map = owned(unsafe { bpf(MAP_CREATE, &mut create) }?);
+        Ok(Self { map, value_bytes })
+    }
+
+    /// The map, for programs.
+    pub(crate) fn fd(&self) -> i32 {
+        self.map.as_raw_fd()
+    }
+
+    /// Writes a value.
+    pub(crate) fn set(&self, number: u32, value: &mut [u8]) -> io::Result<()> {
+        self.element(MAP_UPDATE, number, value)
+    }
+
+    /// Reads one.
+    fn get(&self, number: u32, value: &mut [u8]) -> io::Result<()> {
+        self.element(MAP_LOOKUP, number, value)
+    }
+
+    fn element(&self, command: i32, key: u32, value: &mut [u8]) -> io::Result<()> {
+        if value.len() != self.value_bytes {
+            return Err(io::ErrorKind::InvalidInput.into());
+        }
+        let value = value.as_mut_ptr();
+        let mut element =
+            MapElement { map_fd: fd(&self.map), zero: 0, key: &raw const key, value, flags: 0 };
+        // SAFETY: the key has the map's size, and the value that of its values (looked at above).
+        unsafe { bpf(command, &mut element) }.map(drop)
+    }
+}
+
 /// A filter in the kernel, with its area.
 #[derive(Debug)]
 pub struct Loaded {
-    map: OwnedFd,
+    map: ArrayMap,
     program: OwnedFd,
 }
 
@@ -134,7 +219,7 @@ impl Loaded {
     ///
     /// If there is no BPF here, or the program is refused.
     pub fn new(adapted: &Adapted) -> Result<Self, LoadError> {
-        let map = create_map().map_err(LoadError::Unavailable)?;
+        let map = ArrayMap::new(AREA_BYTES, 1).map_err(LoadError::Unavailable)?;
         let btf = load_btf(&adapted.btf.types).map_err(LoadError::Unavailable)?;
         let program = match load(adapted, &map, &btf, &mut []) {
             Ok(program) => program,
@@ -160,58 +245,38 @@ impl Loaded {
     ///
     /// If the kernel does not let us.
     pub fn takes(&self, area: &mut Area) -> io::Result<bool> {
-        self.element(MAP_UPDATE, area)?;
+        self.map.set(0, area.bytes_mut())?;
         let mut run = ProgRun { prog_fd: fd(&self.program), ..ProgRun::default() };
         // SAFETY: there are no addresses in it.
         unsafe { bpf(PROG_RUN, &mut run) }?;
-        self.element(MAP_LOOKUP, area)?;
+        self.map.get(0, area.bytes_mut())?;
         Ok(run.answer != 0)
     }
-
-    /// Copies the area to the map, or from there.
-    fn element(&self, command: i32, area: &mut Area) -> io::Result<()> {
-        let key = 0_u32;
-        let value = area.bytes_mut().as_mut_ptr();
-        let mut element =
-            MapElement { map_fd: fd(&self.map), zero: 0, key: &raw const key, value, flags: 0 };
-        // SAFETY: the key has the map's size, and the value, an area's bytes, that of its values.
-        unsafe { bpf(command, &mut element) }.map(drop)
-    }
 }
+
+const _: () = assert!(size_of::<BtfLoad>() == 32 && size_of::<ProgLoad>() == 120);
 
 fn fd(of: &OwnedFd) -> u32 {
     of.as_raw_fd().cast_unsigned()
 }
 
-fn create_map() -> io::Result<OwnedFd> {
-    let mut create = MapCreate {
-        map_type: MAP_TYPE_ARRAY,
-        key_size: 4,
-        value_size: AREA_BYTES as u32,
-        max_entries: 1,
-        ..MapCreate::default()
-    };
-    // SAFETY: there are no addresses in it.
-    unsafe { bpf(MAP_CREATE, &mut create) }.map(owned)
-}
-
-fn load_btf(types: &[u8]) -> io::Result<OwnedFd> {
+pub(crate) fn load_btf(types: &[u8]) -> io::Result<OwnedFd> {
     let mut load = BtfLoad {
         btf: types.as_ptr(),
         log: std::ptr::null_mut(),
         size: types.len() as u32,
         log_size: 0,
         log_level: 0,
+        log_true_size: 0,
     };
     // SAFETY: the types are as long as is said, and are only read; there is no log.
     unsafe { bpf(BTF_LOAD, &mut load) }.map(owned)
 }
 
-fn load(adapted: &Adapted, map: &OwnedFd, btf: &OwnedFd, log: &mut [u8]) -> io::Result<OwnedFd> {
-    let infos = &adapted.btf.infos;
-    let functions = Functions { btf_fd: fd(btf), infos };
+fn load(adapted: &Adapted, map: &ArrayMap, btf: &OwnedFd, log: &mut [u8]) -> io::Result<OwnedFd> {
+    let functions = Functions::new(btf, &adapted.btf.infos);
     let kind = ProgramKind { prog_type: PROG_TYPE_RAW_TRACEPOINT, ..ProgramKind::default() };
-    load_program(kind, &adapted.bytes(map.as_raw_fd()), LICENSE, Some(&functions), log)
+    load_program(kind, &adapted.bytes(map.fd()), LICENSE, Some(&functions), log)
 }
 
 /// What a program is for.
@@ -227,6 +292,13 @@ pub(crate) struct ProgramKind {
 pub(crate) struct Functions<'a> {
     btf_fd: u32,
     infos: &'a [u8],
+}
+
+impl<'a> Functions<'a> {
+    /// Those that these records name, of these types, which were loaded.
+    pub(crate) fn new(btf: &OwnedFd, infos: &'a [u8]) -> Self {
+        Self { btf_fd: fd(btf), infos }
+    }
 }
 
 /// Loads a program under a licence that ends in a NUL; what the verifier says of it goes to the
@@ -261,6 +333,7 @@ pub(crate) fn load_program(
         line_info_count: 0,
         attach_btf_id: kind.attach_btf_id,
         attach_prog_fd: 0,
+        core_relo_count: 0,
     };
     // SAFETY: instructions, licence and records are as long as is said, and are only read; the log,
     // if there is one, has room for as much as is said.

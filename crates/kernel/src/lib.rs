@@ -20,6 +20,7 @@ mod asm;
 pub mod bpf;
 mod btf;
 pub mod catalogue;
+pub mod ftrace;
 #[expect(unsafe_code, reason = "a map is memory that the kernel writes")]
 mod mapped;
 pub mod record;

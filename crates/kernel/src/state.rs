@@ -1,12 +1,12 @@
-//! Helpers on state, and chance. Cells are in the area, and changed as `jit` changes them: each by
-//! one atomic instruction.
+//! Helpers on state, and chance. Cells are changed as `jit` changes them: each by one atomic
+//! instruction. So those that CPUs share are as good as those of one.
 
 use trackway_jit::CELLS_MAX;
 use trackway_jit::insn::{alu, jump};
 
 use crate::adapt::{Parts, Piece};
 use crate::area::{CELLS_AT, SCRATCH_AT};
-use crate::asm::Asm;
+use crate::asm::{Asm, Register};
 use crate::text::{turn, turns};
 
 /// Adds, and gives what was there.
@@ -34,33 +34,66 @@ const MOST: i16 = CELL + 8;
 const CURRENT: i16 = CELL + 16;
 const RESULT: i16 = CELL + 24;
 
-/// Begins a helper: register 1 points so that the cell is at [`CELLS_AT`]; one that there is not
-/// is answered with 0.
-fn cell(asm: &mut Asm, cells: usize) {
+/// Where a filter's cells are, and how many there are.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Cells {
+    /// In the area.
+    Area(usize),
+    /// In the value of a map, from this offset on: all CPUs have the same.
+    Map { fd: i32, offset: i32, count: usize },
+}
+
+impl Cells {
+    const fn count(self) -> usize {
+        match self {
+            Self::Area(count) | Self::Map { count, .. } => count,
+        }
+    }
+
+    /// From the number of a cell times eight in `cell`, and the frame in `frame`, makes in `cell`
+    /// an address; how far behind it the cell is. Register 1 may be lost.
+    fn address(self, asm: &mut Asm, cell: Register, frame: Register) -> i16 {
+        match self {
+            Self::Area(_) => {
+                asm.alu(alu::ADD, cell, frame);
+                CELLS_AT
+            }
+            Self::Map { fd, offset, .. } => {
+                asm.map_value_at(1, fd, offset);
+                asm.alu(alu::ADD, cell, 1);
+                0
+            }
+        }
+    }
+}
+
+/// Begins a helper: register 2 points so that the cell is where is answered; one that there is not
+/// is answered with 0. Register 1 is lost.
+fn cell(asm: &mut Asm, cells: Cells) -> i16 {
     let is_there = asm.label();
-    asm.jumpi(jump::JLT, 2, cells as i32, is_there);
+    asm.jumpi(jump::JLT, 2, cells.count() as i32, is_there);
     asm.answer(0);
     asm.place(is_there);
     asm.alui(alu::LSH, 2, 3);
-    asm.alu(alu::ADD, 1, 2);
+    cells.address(asm, 2, 1)
 }
 
 /// `count`
-pub(crate) fn count(asm: &mut Asm, cells: usize) {
-    cell(asm, cells);
+pub(crate) fn count(asm: &mut Asm, cells: Cells) {
+    let at = cell(asm, cells);
     asm.movi(0, 1);
-    asm.atomic(FETCH_ADD, 1, CELLS_AT, 0);
+    asm.atomic(FETCH_ADD, 2, at, 0);
     asm.exit();
 }
 
 /// `changed`
-pub(crate) fn changed(asm: &mut Asm, cells: usize) {
+pub(crate) fn changed(asm: &mut Asm, cells: Cells) {
     let has_changed = asm.label();
-    cell(asm, cells);
+    let at = cell(asm, cells);
     asm.wide(0, TURNED);
     asm.alu(alu::XOR, 3, 0);
     asm.mov(0, 3);
-    asm.atomic(EXCHANGE, 1, CELLS_AT, 3);
+    asm.atomic(EXCHANGE, 2, at, 3);
     asm.jump(jump::JNE, 3, 0, has_changed);
     // The one number that looks as if there was none.
     asm.jumpi(jump::JEQ, 0, 0, has_changed);
@@ -82,11 +115,10 @@ pub(crate) fn random(asm: &mut Asm) {
 }
 
 /// `rate`
-pub(crate) fn rate(parts: &mut Parts) {
-    let cells = parts.cells as i32;
+pub(crate) fn rate(parts: &mut Parts, cells: Cells) {
     let asm = &mut parts.asm;
     let (is_there, has_length, is_few) = (asm.label(), asm.label(), asm.label());
-    asm.jumpi(jump::JLT, 2, cells, is_there);
+    asm.jumpi(jump::JLT, 2, cells.count() as i32, is_there);
     asm.answer(0);
     asm.place(is_there);
     asm.mov(6, 1);
@@ -106,20 +138,20 @@ pub(crate) fn rate(parts: &mut Parts) {
     asm.store(6, CURRENT, 0);
     asm.storei(6, RESULT, 0);
     asm.movi(1, TRIES_MAX);
-    turns(parts, Piece::RateTurn);
+    turns(parts, Piece::RateTurn(cells));
     parts.asm.load(0, 6, RESULT);
     parts.asm.exit();
 }
 
 /// One try to change the cell.
-pub(crate) fn rate_turn(asm: &mut Asm) {
+pub(crate) fn rate_turn(asm: &mut Asm, cells: Cells) {
     let (running, again, stop) = (asm.label(), asm.label(), asm.label());
     turn(asm);
     asm.load(7, 6, CELL);
     asm.jumpi(jump::JGE, 7, CELLS_MAX as i32, stop);
     asm.alui(alu::LSH, 7, 3);
-    asm.alu(alu::ADD, 7, 6);
-    asm.load(0, 7, CELLS_AT);
+    let at = cells.address(asm, 7, 6);
+    asm.load(0, 7, at);
     asm.mov(1, 0);
     asm.alui(alu::RSH, 1, PASSED_BITS);
     asm.mov(2, 0);
@@ -139,7 +171,7 @@ pub(crate) fn rate_turn(asm: &mut Asm) {
     asm.alui(alu::LSH, 1, PASSED_BITS);
     asm.alu(alu::OR, 1, 2);
     asm.mov(2, 0);
-    asm.atomic(COMPARE_EXCHANGE, 7, CELLS_AT, 1);
+    asm.atomic(COMPARE_EXCHANGE, 7, at, 1);
     asm.jump(jump::JNE, 0, 2, again);
     asm.storei(6, RESULT, 1);
     asm.place(stop);

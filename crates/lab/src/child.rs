@@ -82,6 +82,11 @@ impl Running {
         Ok(line.trim_end().to_owned())
     }
 
+    /// Its number.
+    pub(crate) fn pid(&self) -> u32 {
+        self.child.id()
+    }
+
     /// Tells it to end. Nothing if it has.
     pub(crate) fn terminate(&self) {
         signals::terminate(self.child.id().cast_signed());

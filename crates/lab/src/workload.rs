@@ -11,7 +11,7 @@ pub(crate) struct Source {
 }
 
 /// All of them.
-pub(crate) const SOURCES: [Source; 18] = [
+pub(crate) const SOURCES: [Source; 19] = [
     Source { name: "harness.h", text: include_str!("workloads/harness.h") },
     Source { name: "crowd.h", text: include_str!("workloads/crowd.h") },
     Source { name: "baseline.c", text: include_str!("workloads/baseline.c") },
@@ -29,6 +29,7 @@ pub(crate) const SOURCES: [Source; 18] = [
     Source { name: "sessions.h", text: include_str!("workloads/sessions.h") },
     Source { name: "sessions.c", text: include_str!("workloads/sessions.c") },
     Source { name: "sessions-lttng.c", text: include_str!("workloads/sessions-lttng.c") },
+    Source { name: "kernel.c", text: include_str!("workloads/kernel.c") },
     Source { name: "crowd.c", text: include_str!("workloads/crowd.c") },
 ];
 

@@ -27,6 +27,10 @@ const CALIBRATIONS: &str = "trackway/clock.csv";
 const MARK: &str = "trackway/complete";
 /// Where their recorder says how far they are written.
 const LIVE: &str = "trackway/live";
+/// Folder of such facts.
+const FACTS: &str = "trackway";
+/// Folder of the kernel's events, beside `ust`.
+const KERNEL: &str = "kernel";
 /// How often that is read at most, if it is being rewritten meanwhile.
 const LIVE_READS_MAX: usize = 4;
 /// Where the streams are in the folder that is recorded into: `ust/uid/UID/64-bit`.
@@ -75,7 +79,10 @@ fn is_live_by(folder: &Path, lock: &dyn Fn(&Path) -> Lock) -> bool {
 
 /// Whether `trackway record` wrote the trace in `folder`, and it was not completed.
 fn is_incomplete(folder: &Path) -> bool {
-    folder.join(CALIBRATIONS).is_file() && !folder.join(MARK).exists()
+    // The kernel's clock is not calibrated.
+    let is_ours = folder.join(CALIBRATIONS).is_file()
+        || (is_of_kernel(folder) && folder.join(FACTS).is_dir());
+    is_ours && !folder.join(MARK).exists()
 }
 
 /// Whether the trace in `folder` was completed: nothing is added to it any more.
@@ -125,12 +132,21 @@ pub(crate) fn is_live_below(path: &Path, depth: usize) -> bool {
 /// The folder that the streams in `folder` were recorded into, if they lie as its recorder lays
 /// them out.
 fn root(folder: &Path) -> Option<&Path> {
+    if is_of_kernel(folder) {
+        return folder.parent();
+    }
     let mut names = folder.ancestors().take(STREAMS_DEPTH).map(|path| path.file_name());
     let is_laid_out = names.next()? == Some("64-bit".as_ref())
         && names.next()?.is_some()
         && names.next()? == Some("uid".as_ref())
         && names.next()? == Some("ust".as_ref());
     folder.ancestors().nth(STREAMS_DEPTH).filter(|_| is_laid_out)
+}
+
+/// Whether a folder has the kernel's events of what was recorded: beside programs'.
+fn is_of_kernel(folder: &Path) -> bool {
+    folder.file_name() == Some(KERNEL.as_ref())
+        && folder.parent().is_some_and(|root| root.join("ust").is_dir())
 }
 
 /// What is known of a recorder's lock.

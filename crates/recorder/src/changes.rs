@@ -9,6 +9,7 @@ use trackway_session::FilterSpec;
 use trackway_sys::clock::monotonic_ns;
 
 use crate::channel::{self, Channel, End};
+use crate::place::Place;
 use crate::slot::ChannelSettings;
 use crate::{RecordError, Recording, cpus, slot};
 
@@ -166,7 +167,8 @@ impl Recording {
         // who has something to write makes his anew.
         let window = *self.home.window();
         self.channels.iter_mut().for_each(|channel| channel.forget(&window));
-        let cleared = self.remove_streams();
+        let cleared = remove_streams(&self.trace.channel)
+            .map_err(RecordError::io("remove what is in", self.trace.channel.path()));
         let _ = mark.map(fs::remove_file);
         if record {
             self.start();
@@ -174,19 +176,18 @@ impl Recording {
         cleared
     }
 
-    /// Removes the files of all streams, those of channels that have ended too.
-    fn remove_streams(&self) -> Result<(), RecordError> {
-        let fail = || RecordError::io("remove what is in", self.trace.channel.path());
-        let folder = self.trace.channel.now().map_err(fail())?;
-        let is_stream = |name: &str| name != "metadata" && !name.starts_with('.');
-        remove_files(&folder, &is_stream).map_err(fail())?;
-        remove_files(&folder.join("index"), &|_| true).map_err(fail())
-    }
-
     fn place_of(&self, class: u32) -> Result<usize, RecordError> {
         let place = self.channels.iter().position(|channel| channel.names.class == class);
         place.ok_or(RecordError::Lost("it has no such channel"))
     }
+}
+
+/// Removes the files of all streams in a folder of such, those of channels that have ended too.
+pub(crate) fn remove_streams(channel: &Place) -> io::Result<()> {
+    let folder = channel.now()?;
+    let is_stream = |name: &str| name != "metadata" && !name.starts_with('.');
+    remove_files(&folder, &is_stream)?;
+    remove_files(&folder.join("index"), &|_| true)
 }
 
 /// Name of the file beside a trace's calibrations that is there while the trace is cleared.

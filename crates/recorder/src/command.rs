@@ -27,6 +27,8 @@ pub(crate) struct Found {
     /// The program's file.
     pub(crate) file: PathBuf,
     words: Vec<OsString>,
+    /// What else is in its environment than in ours.
+    pub(crate) environment: Vec<(&'static str, OsString)>,
 }
 
 impl Found {
@@ -34,17 +36,15 @@ impl Found {
     pub(crate) fn look_up(words: &[OsString]) -> Result<Self, RecordError> {
         let name = words.first().map(OsString::as_os_str).unwrap_or_default();
         let file = look_up(name)?;
-        Ok(Self { file, words: words.to_vec() })
+        Ok(Self { file, words: words.to_vec(), environment: Vec::new() })
     }
 
-    /// Starts it. Signals are blocked as `signals` say, as they were before we blocked ours, and
-    /// SIGXFSZ does what it did before we ignored it.
+    /// Starts it, with what it is to find as it was.
     pub(crate) fn start(
         &self,
         token: u64,
         libraries: &[PathBuf],
-        signals: SignalSet,
-        ignores_size_limit: bool,
+        as_before: AsBefore,
     ) -> Result<Child, RecordError> {
         let mut preload = list_of(libraries);
         if let Some(sanitizer) = elf::sanitizer(&self.file) {
@@ -55,18 +55,23 @@ impl Found {
         let mut command = Command::new(&self.words[0]);
         command
             .args(&self.words[1..])
+            .envs(self.environment.iter().map(|(name, value)| (name, value)))
             .env(
                 TOKEN_VARIABLE,
                 joined(TOKEN_VARIABLE, false, OsString::from(format!("{token:x}"))),
             )
             .env(PRELOAD_VARIABLE, joined(PRELOAD_VARIABLE, true, preload));
-        // SAFETY: between fork and exec only pthread_sigmask and signal are called, which are
-        // async-signal-safe.
+        let AsBefore { signals, ignores_size_limit, files_limit } = as_before;
+        // SAFETY: between fork and exec only pthread_sigmask, signal and setrlimit are called, which
+        // are async-signal-safe, or a system call and no more.
         unsafe {
             command.pre_exec(move || {
                 signals.make_current();
                 if !ignores_size_limit {
                     signal::heed_size_limit();
+                }
+                if let Some(limit) = files_limit {
+                    let _ = trackway_sys::process::set_descriptor_limit(limit);
                 }
                 Ok(())
             });
@@ -80,6 +85,17 @@ impl Found {
             _ => RecordError::CommandNotExecutable(self.file.clone(), error),
         })
     }
+}
+
+/// What the command is to find as it was before we changed it for ourselves.
+#[derive(Clone, Copy)]
+pub(crate) struct AsBefore {
+    /// Signals that were blocked.
+    pub(crate) signals: SignalSet,
+    /// Whether SIGXFSZ was ignored.
+    pub(crate) ignores_size_limit: bool,
+    /// The limit on open files, if it was raised.
+    pub(crate) files_limit: Option<u64>,
 }
 
 /// A signal that the recorder received.

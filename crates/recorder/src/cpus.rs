@@ -4,6 +4,7 @@
 //! another thread has run on its CPU: the kernel aborts sequences when it switches threads. So a
 //! visit to every CPU is a grace period, for all processes, without their help.
 
+use crate::RecordError;
 use trackway_sys::Errno;
 use trackway_sys::thread::CpuSet;
 
@@ -34,6 +35,24 @@ fn fallback() -> u32 {
 /// CPU ids in a file of the kernel's list format: `0-3,8,10-11`.
 fn ids(path: &str) -> Vec<u32> {
     std::fs::read_to_string(path).map(|text| parse_ids(&text)).unwrap_or_default()
+}
+
+/// CPUs as a user lists them, all of which there are.
+pub(crate) fn chosen(list: &str) -> Result<Vec<u32>, RecordError> {
+    let failed = |why: String| RecordError::Kernel(format!("--cpu {list}: {why}"), None);
+    let is_range = |range: &str| {
+        let (first, last) = range.split_once('-').unwrap_or((range, range));
+        matches!((first.parse::<u32>(), last.parse()), (Ok(first), Ok(last)) if first <= last)
+    };
+    if !list.split(',').all(is_range) {
+        let (why, hint) = ("it is no list of CPUs", "as in --cpu 0,2-3".to_owned());
+        return Err(RecordError::Kernel(format!("--cpu {list}: {why}"), Some(hint)));
+    }
+    let (chosen, online) = (parse_ids(list), online());
+    match chosen.iter().find(|cpu| !online.contains(cpu)) {
+        Some(cpu) => Err(failed(format!("there is no CPU {cpu}"))),
+        None => Ok(chosen),
+    }
 }
 
 fn parse_ids(text: &str) -> Vec<u32> {
@@ -91,6 +110,10 @@ mod tests {
         assert_eq!(parse_ids("0-3,8,10-11\n"), [0, 1, 2, 3, 8, 10, 11]);
         assert_eq!(parse_ids("0\n"), [0]);
         assert_eq!(parse_ids("x,3-"), Vec::<u32>::new());
+        assert_eq!(chosen("0").expect("it is there"), [0]);
+        for wrong in ["", "0,", "1-0", "a", "0-4000000000", "8191"] {
+            assert!(chosen(wrong).is_err(), "{wrong}");
+        }
         assert!(parse_ids("0-4000000000").len() <= CPUS_MAX as usize);
     }
 

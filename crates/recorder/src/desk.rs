@@ -13,10 +13,11 @@ use std::time::{Duration, Instant};
 
 use trackway_session::machine::{CREATOR, Effect, Machine, Outcome, Output, Snapshot};
 use trackway_session::protocol::{Answer, ChannelStatus, Counts, Refusal, Status};
-use trackway_session::{ChannelSpec, Reserve, SessionSpec};
+use trackway_session::{ChannelSpec, KernelSpec, Reserve, SessionSpec};
 use trackway_sys::wait::Awaited;
 
 use crate::control::server::Server;
+use crate::kernel_ways::Draining;
 use crate::parts::Parts;
 use crate::place::Place;
 use crate::report::Notices;
@@ -65,6 +66,8 @@ pub(crate) struct Desk {
     began: Instant,
     /// See [`Status::is_foreground`].
     pub(crate) is_foreground: bool,
+    /// The kernel's events, while they are recorded.
+    pub(crate) kernel: Option<Draining>,
 }
 
 impl Desk {
@@ -77,7 +80,8 @@ impl Desk {
         making: Making,
     ) -> Self {
         let (machine, began) = (Machine::new(spec), Instant::now());
-        Self { machine, server, session, folder, place, making, began, is_foreground: false }
+        let (is_foreground, kernel) = (false, None);
+        Self { machine, server, session, folder, place, making, began, is_foreground, kernel }
     }
 
     /// Where the trace is now: what is at the path that the user named may be another one.
@@ -98,6 +102,14 @@ impl Desk {
     /// Whether somebody wants events at once.
     pub(crate) fn is_followed(&self) -> bool {
         self.server.as_ref().is_some_and(Server::is_followed)
+    }
+
+    /// Says what happened to the kernel's events, and has them written at once while somebody
+    /// follows.
+    pub(crate) fn attend_kernel(&self, notices: &Notices) {
+        let Some(kernel) = &self.kernel else { return };
+        kernel.set_followed(self.is_followed());
+        kernel.say_news(notices);
     }
 
     /// Takes what has come to the machine. Whether something has.
@@ -187,7 +199,7 @@ impl Desk {
     }
 
     fn attempt(
-        &self,
+        &mut self,
         effect: Effect,
         parts: Option<&mut Parts>,
         notices: &Notices,
@@ -213,9 +225,21 @@ impl Desk {
             Effect::SetBlocking { class, time } => {
                 parts.set_blocking(class, ns_of(time), notices)?;
             }
-            Effect::Start => parts.start(),
-            Effect::Stop => parts.stop(notices)?,
-            Effect::Clear => parts.clear(self.machine.is_recording(), notices)?,
+            Effect::SetKernel(spec) => self.select_kernel(&spec, parts, notices)?,
+            Effect::Start => {
+                self.kernel.iter_mut().for_each(Draining::start);
+                parts.start();
+            }
+            Effect::Stop => {
+                self.kernel.iter_mut().for_each(Draining::stop);
+                parts.stop(notices)?;
+                self.kernel.as_mut().map_or(Ok(()), Draining::stop_and_write)?;
+            }
+            Effect::Clear => {
+                // Nothing is to stay of what was before that moment.
+                self.kernel.as_mut().map_or(Ok(()), Draining::clear)?;
+                parts.clear(self.machine.is_recording(), notices)?;
+            }
             Effect::Snapshot(snapshot) => return self.snapshot(&snapshot, parts, notices),
             Effect::Begin { .. }
             | Effect::Finish
@@ -225,6 +249,23 @@ impl Desk {
             | Effect::Exit => {}
         }
         Ok(Outcome::Done)
+    }
+
+    /// Records these of the kernel's events, and no others.
+    fn select_kernel(
+        &mut self,
+        spec: &KernelSpec,
+        parts: &mut Parts,
+        notices: &Notices,
+    ) -> Result<(), RecordError> {
+        let kernel = self.kernel.as_mut();
+        let kernel = kernel.ok_or(RecordError::Lost("it records no events of the kernel"))?;
+        let kernel = kernel.by_bpf_mut()?;
+        let (more, fewer) = kernel.select(&spec.on, &mut || parts.keep_alive())?;
+        notices.say(format_args!(
+            "{more} more of the kernel's events are recorded, {fewer} are not any more"
+        ));
+        Ok(())
     }
 
     fn snapshot(
@@ -240,7 +281,24 @@ impl Desk {
             }
             Output::Numbered(number) => self.snapshot_folder(*number)?,
         };
-        let facts = parts.snapshot(&folder, snapshot, notices)?;
+        // First how far it is to go, then what takes long.
+        let kernel = self.kernel.as_ref().and_then(|kernel| kernel.by_bpf().ok());
+        let flight = kernel.filter(|kernel| kernel.is_overwriting());
+        let seen = flight.map(|kernel| kernel.look_beside(snapshot.last_ns)).transpose()?;
+        let mut facts = parts.snapshot(&folder, snapshot, notices)?;
+        if let (Some(kernel), Some(seen)) = (flight, seen) {
+            match kernel.write_snapshot(seen, &facts.folder, &mut || parts.keep_alive()) {
+                Ok((events, bytes)) => {
+                    facts.events += events;
+                    facts.bytes += bytes;
+                }
+                Err(error) => {
+                    // Half of it would keep the rest from being read. What cannot be removed stays.
+                    let _ = std::fs::remove_dir_all(facts.folder.join(trace::KERNEL));
+                    facts.missing.push(format!("the kernel's events are not in it: {error}"));
+                }
+            }
+        }
         notices.say(format_args!("{} events in {}", facts.events, facts.folder.display()));
         Ok(Outcome::Snapshot(facts))
     }
@@ -273,7 +331,7 @@ impl Desk {
     }
 
     /// How the session goes, whose parts these are.
-    pub(crate) fn status(&self, parts: Option<&Parts>, notices: &Notices) -> Status {
+    pub(crate) fn status(&mut self, parts: Option<&Parts>, notices: &Notices) -> Status {
         let mut status = Status {
             name: self.machine.spec().name.clone(),
             pid: std::process::id(),
@@ -286,6 +344,11 @@ impl Desk {
             notices: notices.all(),
             ..Status::default()
         };
+        let spec = self.machine.spec().kernel.clone();
+        if let (Some(kernel), Some(spec)) = (&mut self.kernel, spec) {
+            status.kernel = kernel.status(spec);
+            status.memory_bytes += kernel.memory_bytes();
+        }
         let Some(parts) = parts else { return status };
         status.counts = counts_of(&parts.summary());
         status.counts.recorded = parts.recorded();

@@ -53,7 +53,7 @@ pub enum RecordError {
     LibraryMissing(&'static str),
     /// A library's path has a space or a colon, which LD_PRELOAD cannot carry.
     LibraryPath(PathBuf),
-    /// The invoking user, whom sudo(8) names, cannot be become.
+    /// The invoking user, whom sudo(8) names, or another who was named, cannot be become.
     User(trackway_sys::Errno),
     /// The window was truncated, or the session was taken over, while recording.
     Lost(&'static str),
@@ -225,7 +225,7 @@ impl core::fmt::Display for RecordError {
                 path.display()
             ),
             Self::User(errno) => {
-                write!(formatter, "cannot become the user who called sudo: {errno}")
+                write!(formatter, "cannot become the user who is to run the command: {errno}")
             }
             Self::Lost(why) => write!(formatter, "recording ended: {why}"),
             Self::RunFolder(path) => {

@@ -28,6 +28,10 @@ mod filters;
 mod give_back;
 mod home;
 mod kernel;
+mod kernel_filters;
+mod kernel_meanings;
+mod kernel_tracefs;
+mod kernel_ways;
 mod live;
 mod lockless;
 mod meant;
@@ -61,16 +65,17 @@ pub use contexts::{BothContexts, ContextsError, parse_both};
 pub use error::RecordError;
 pub use home::Home;
 pub use kernel::KernelOptions;
+pub use kernel_ways::{KernelVia, KernelWays};
 pub use record::{CommandEnd, RecordOptions, is_name_of_record, record};
 pub use recording::Recording;
 pub use recover::{Recovered, recover, recover_in};
 pub use report::{Grouped, Notices, Summary};
-pub use serve::{Begun, Talk, check_folder, serve};
+pub use serve::{Begun, Talk, check_folder, record_kernel, serve};
 pub use slot::{ChannelSettings, SessionSettings};
 pub use totals::Totals;
 pub use trackway_session::{
     BufferOptions, BuffersError, ByteCount, ChannelSpec, ContextList, FilterObject, FilterSource,
-    FilterSpec, Level, LevelError, Levels, Line, Mode, OptionError, Reserve, RuleSpec, SessionSpec,
-    SpecError, Time, Tracefiles, TracefilesError, USERS_MAX, is_name, parse_contexts,
+    FilterSpec, KernelSpec, Level, LevelError, Levels, Line, Mode, OptionError, Reserve, RuleSpec,
+    SessionSpec, SpecError, Time, Tracefiles, TracefilesError, USERS_MAX, is_name, parse_contexts,
     parse_duration, parse_preload, parse_size, protocol, rules_text,
 };

@@ -9,9 +9,10 @@ use std::sync::Arc;
 
 use trackway_ctf::read::Trace;
 use trackway_ctf::write::{
-    Contexts, TraceDescription, event_declaration, metadata_preamble, stream_declaration,
+    Contexts, Meaning, TraceDescription, declared_type, event_declaration_meaning,
+    metadata_preamble, stream_declaration,
 };
-use trackway_schema::EventDescription;
+use trackway_schema::{EventDescription, FieldKind};
 
 use crate::place::Place;
 
@@ -34,6 +35,8 @@ struct Declared {
     classes: HashSet<u32>,
     /// Events, by stream class and id.
     events: HashSet<(u32, u32)>,
+    /// Types of numbers that stand for something.
+    types: HashSet<String>,
 }
 
 impl Metadata {
@@ -42,7 +45,7 @@ impl Metadata {
         let mut metadata = Self {
             folder,
             text: metadata_preamble(trace),
-            declared: Declared { classes: HashSet::from([0]), events: HashSet::new() },
+            declared: Declared { classes: HashSet::from([0]), ..Declared::default() },
             written_bytes: 0,
         };
         metadata.write()?;
@@ -85,9 +88,31 @@ impl Metadata {
 
     /// Likewise the declaration of event `id` of a stream class.
     pub(crate) fn declare(&mut self, class: u32, id: u32, event: &EventDescription) {
-        if self.declared.events.insert((class, id)) {
-            self.text.push_str(&event_declaration(class, id, event));
+        self.declare_meaning(class, id, event, &[]);
+    }
+
+    /// The same, and what numbers among its fields stand for, each in its place.
+    pub(crate) fn declare_meaning(
+        &mut self,
+        class: u32,
+        id: u32,
+        event: &EventDescription,
+        meanings: &[Option<Meaning>],
+    ) {
+        if !self.declared.events.insert((class, id)) {
+            return;
         }
+        for (field, meaning) in event.fields.iter().zip(meanings) {
+            let (FieldKind::Scalar(scalar), Some(meaning)) = (&field.kind, meaning) else {
+                continue;
+            };
+            for declaration in meaning.declarations(*scalar) {
+                if self.declared.types.insert(declaration.name) {
+                    self.text.push_str(&declaration.text);
+                }
+            }
+        }
+        self.text.push_str(&event_declaration_meaning(class, id, event, meanings));
     }
 
     /// Declares what `other` does, of which this is a piece, and nothing else: readers take the
@@ -139,6 +164,7 @@ impl Declared {
         let mut declared = Self::default();
         let mut lines = text.lines().peekable();
         while let Some(line) = lines.next() {
+            declared.types.extend(declared_type(line).map(str::to_owned));
             let Some(id) = number(line, "\tid = ") else { continue };
             match lines.peek().and_then(|next| number(next, "\tstream_id = ")) {
                 Some(class) => declared.events.insert((class, id)),
@@ -151,6 +177,9 @@ impl Declared {
 
 #[cfg(test)]
 mod tests {
+    use trackway_ctf::write::{Names, event_declaration};
+    use trackway_schema::{Field, Scalar};
+
     use super::*;
 
     #[test]
@@ -178,6 +207,24 @@ mod tests {
         text.push_str(&event_declaration(0, 77, &event("y")));
         text.push_str(&stream_declaration(3, &Contexts { vpid: true, ..Contexts::default() }));
         text.push_str(&event_declaration(3, 0, &event("x")));
+        let names = |value| Names { flags: vec![("a".into(), value)], ..Names::default() };
+        let meaning = |value| Some(Meaning::Names(names(value).into()));
+        let mut of = event("z");
+        of.fields.push(Field { name: "f".into(), kind: FieldKind::Scalar(Scalar::X32) });
+        let mut metadata = Metadata {
+            folder: Arc::new(Place::open(Path::new("/")).expect("a folder")),
+            text,
+            declared: declared.clone(),
+            written_bytes: 0,
+        };
+        for (id, value) in [(1, 1), (2, 2), (3, 1)] {
+            metadata.declare_meaning(3, id, &of, &[meaning(value)]);
+            declared.events.insert((3, id));
+        }
+        let text = metadata.text;
+        assert_eq!(text.matches("enum trackway_flags_").count(), 2, "each table once");
+        assert_eq!(metadata.declared.types.len(), 4, "and each type");
+        declared.types = metadata.declared.types;
         declared.classes.insert(3);
         declared.events.extend([(0, 0), (0, 77), (3, 0)]);
         assert_eq!(Declared::of(&text), declared);

@@ -4,7 +4,8 @@
 //! asks of it is as it would be without.
 
 use std::cell::Cell;
-use std::ffi::{CString, OsString};
+use std::ffi::{CString, OsStr, OsString};
+use std::os::unix::ffi::OsStrExt as _;
 use std::path::PathBuf;
 use std::process::Child;
 use std::sync::atomic::Ordering;
@@ -14,27 +15,29 @@ use trackway_schema::Rules;
 use trackway_session::machine::{Effect, Outcome};
 use trackway_session::protocol::Refusal;
 use trackway_session::{
-    BufferOptions, ChannelSpec, ContextList, FilterSpec, Mode, Reserve, RuleSpec, SessionSpec,
-    Tracefiles,
+    BufferOptions, ChannelSpec, ContextList, FilterSpec, KernelSpec, Mode, Reserve, RuleSpec,
+    SessionSpec, Tracefiles,
 };
 use trackway_sys::file::Fd;
 use trackway_sys::signal::{SignalReader, SignalSet};
 use trackway_sys::wait::Awaited;
-use trackway_sys::{signal, wait};
+use trackway_sys::{signal, users, wait};
 use trackway_window::Window;
 
-use crate::command::{self, Found, Received};
+use crate::command::{self, AsBefore, Found, Received};
 use crate::control::server::Server;
 use crate::control::{Identity, RunFolder};
 use crate::descendants::{self, Descendants};
 use crate::desk::{self, Desk, Making};
 use crate::error::io_error;
-use crate::kernel::{Draining, Kernel, KernelOptions};
+use crate::kernel::KernelOptions;
+use crate::kernel_ways::{Draining, Kernel};
 use crate::parts::Parts;
 use crate::pause::Pause;
 use crate::recover::recover_in_passing;
 use crate::report::{self, Grouped, Notices};
 use crate::trace::{self, Older};
+use crate::users::number_of;
 use crate::{ChannelSettings, Home, RecordError, Recording, SessionSettings, Summary, elf, meant};
 
 /// How often it is looked what happens once nothing is recorded any more, in ns.
@@ -64,6 +67,8 @@ pub struct RecordOptions {
     pub reserve: Reserve,
     /// Events of the kernel, besides.
     pub kernel: Option<KernelOptions>,
+    /// As whom the command runs, by name or number, where root records it; `None`: as who records.
+    pub user: Option<String>,
     /// Channels, instead of the one that patterns, contexts and sizes make.
     pub channels: Vec<ChannelSpec>,
     /// The command and its arguments.
@@ -71,8 +76,26 @@ pub struct RecordOptions {
 }
 
 impl RecordOptions {
+    /// Does what takes root, and becomes whoever the recording is of.
+    pub(crate) fn begin_as_root(
+        &self,
+        notices: &Notices,
+    ) -> Result<(Option<Kernel>, Option<Account>), RecordError> {
+        let account = self.user.as_deref().map(Account::of).transpose()?;
+        let size_bytes = self.buffers.size_bytes.unwrap_or(0);
+        let overwrite = self.buffers.overwrite;
+        let prepare = |kernel| Kernel::prepare(kernel, size_bytes, overwrite, notices);
+        let kernel = self.kernel.as_ref().map(prepare).transpose()?;
+        kernel.iter().for_each(|kernel| kernel.say_size(size_bytes, notices));
+        match &account {
+            Some(account) => account.enter(notices)?,
+            None => become_invoking_user(notices)?,
+        }
+        Ok((kernel, account))
+    }
+
     /// The channels, as a session's file has them.
-    fn specs(&self) -> Result<Vec<ChannelSpec>, RecordError> {
+    pub(crate) fn specs(&self) -> Result<Vec<ChannelSpec>, RecordError> {
         if !self.channels.is_empty() {
             return Ok(self.channels.clone());
         }
@@ -91,6 +114,33 @@ impl RecordOptions {
             filters: self.filters.clone(),
             ..ChannelSpec::default()
         }])
+    }
+
+    /// The same, without the filters that are about the kernel's events alone.
+    pub(crate) fn specs_beside(
+        &self,
+        kernel: Option<&Kernel>,
+        notices: &Notices,
+    ) -> Result<Vec<ChannelSpec>, RecordError> {
+        let mut specs = self.specs()?;
+        if let Some(filters) = kernel.and_then(Kernel::filters) {
+            filters.say(notices);
+            specs.iter_mut().for_each(|spec| spec.filters.retain(|one| !filters.has_own(one)));
+        }
+        Ok(specs)
+    }
+
+    /// The kernel's events, as a session's file has them.
+    pub(crate) fn kernel_spec(&self) -> Option<KernelSpec> {
+        let KernelOptions { patterns, pids, .. } = self.kernel.as_ref()?;
+        Some(KernelSpec {
+            on: patterns.clone(),
+            pids: pids.clone(),
+            mode: if self.buffers.overwrite { Mode::Overwrite } else { Mode::Discard },
+            buffer_size: self.buffers.size_bytes,
+            tracefile_size: (self.tracefiles.size_bytes > 0).then_some(self.tracefiles.size_bytes),
+            tracefile_count: (self.tracefiles.count > 0).then_some(self.tracefiles.count),
+        })
     }
 
     /// What is not said of a channel: memory is taken at once, as what is traced begins at once.
@@ -132,19 +182,15 @@ pub enum CommandEnd {
 /// Records a command from its start to its end. Errors of the recording itself, once the command
 /// runs, are said and do not change how the command ends.
 pub fn record(options: &RecordOptions, notices: &Notices) -> Result<CommandEnd, RecordError> {
-    // While we are still root.
-    let buffers = &options.buffers;
-    let prepare =
-        |kernel| Kernel::prepare(kernel, buffers.size_bytes.unwrap_or(0), buffers.overwrite);
-    let mut kernel = options.kernel.as_ref().map(prepare).transpose()?;
-    become_invoking_user(notices)?;
+    let (mut kernel, account) = options.begin_as_root(notices)?;
     let ignores_size_limit = signal::ignore_size_limit();
-    let (specs, making) = (options.specs()?, options.making());
+    let (specs, making) = (options.specs_beside(kernel.as_ref(), notices)?, options.making());
     let settings = specs.iter().map(|spec| making.settings(spec, true));
     let channels: Vec<_> = settings.collect::<Result<_, RecordError>>()?;
     let mut channels: Vec<_> = channels.into_iter().zip(0..).collect();
     let rules = rules_of(&channels);
-    let found = Found::look_up(&options.command)?;
+    let mut found = Found::look_up(&options.command)?;
+    found.environment = account.map(Account::environment).unwrap_or_default();
     let libraries = command::libraries(&options.helpers)?;
     let home = Home::open_or_make(notices)?;
     let window = *home.window();
@@ -172,7 +218,12 @@ pub fn record(options: &RecordOptions, notices: &Notices) -> Result<CommandEnd, 
         let _ = server.keep(Identity { uuid: session.uuid, folder: path.clone() });
     }
     let refused_before = refused(&window);
-    let what = Command { found: &found, libraries: &libraries, ignores_size_limit };
+    let what = Command {
+        found: &found,
+        libraries: &libraries,
+        ignores_size_limit,
+        tracefiles: options.tracefiles,
+    };
     let started = start(home, (&session, channels), &what, &mut kernel);
     let Started { reader, before, parts, child, pause, kernel } = started.inspect_err(|_| {
         // Whoever asked for a folder keeps an empty one; ours goes.
@@ -189,11 +240,13 @@ pub fn record(options: &RecordOptions, notices: &Notices) -> Result<CommandEnd, 
     let spec = SessionSpec {
         name,
         output: Some(folder.clone()),
+        kernel: options.kernel_spec(),
         channels: specs,
         ..SessionSpec::default()
     };
     let mut desk = Desk::new(spec, server, session, (folder, place), making);
     desk.is_foreground = true;
+    desk.kernel = kernel;
     let live = Live {
         notices,
         reader,
@@ -205,7 +258,7 @@ pub fn record(options: &RecordOptions, notices: &Notices) -> Result<CommandEnd, 
         refused_before,
     };
     let descendants = Descendants::of(child.id());
-    let end = live.run(Traced { desk, parts: Some(parts), child, descendants, pause, kernel });
+    let end = live.run(Traced { desk, parts: Some(parts), child, descendants, pause });
     // What came last must not end us now.
     while Received::next(&live.reader).is_some() {}
     before.make_current();
@@ -229,6 +282,8 @@ struct Command<'a> {
     found: &'a Found,
     libraries: &'a [PathBuf],
     ignores_size_limit: bool,
+    /// Of the kernel's streams.
+    tracefiles: Tracefiles,
 }
 
 impl Command<'_> {
@@ -245,7 +300,12 @@ impl Command<'_> {
             }
         };
         scope(true);
-        let child = self.found.start(token, self.libraries, signals, self.ignores_size_limit);
+        let as_before = AsBefore {
+            signals,
+            ignores_size_limit: self.ignores_size_limit,
+            files_limit: kernel.and_then(Draining::files_limit),
+        };
+        let child = self.found.start(token, self.libraries, as_before);
         scope(false);
         child
     }
@@ -278,7 +338,9 @@ fn start(
         .and_then(|(reader, mut parts)| {
             parts.keep_flight_recorders();
             let pause = Pause::new();
-            let begin = |kernel: Kernel| kernel.begin(&session.path, parts.realtime_offset_ns());
+            let begin = |kernel: Kernel| {
+                kernel.begin(&session.path, parts.realtime_offset_ns(), command.tracefiles)
+            };
             let started = kernel.take().map(begin).transpose().and_then(|kernel| {
                 let child = command.start(token, before, kernel.as_ref())?;
                 Ok((child, kernel))
@@ -311,6 +373,50 @@ fn become_invoking_user(notices: &Notices) -> Result<(), RecordError> {
     let name = if name.is_empty() { format!("user {uid}") } else { name };
     notices.say(format_args!("recording as {name} (sudo)"));
     Ok(())
+}
+
+/// Somebody as whom a command is to run.
+pub(crate) struct Account {
+    uid: u32,
+    gid: u32,
+    name: String,
+    home: OsString,
+}
+
+impl Account {
+    /// The user of this name, or number.
+    fn of(user: &str) -> Result<Self, RecordError> {
+        const PATH_BYTES_MAX: usize = 4096;
+        let refused = |why: String, hint: &str| {
+            RecordError::Refused(Refusal::new(why).with_hint(hint.to_owned()))
+        };
+        if crate::home::user() != 0 {
+            let hint = "sudo trackway record … runs the command as you";
+            return Err(refused("only root runs commands as another user".into(), hint));
+        }
+        let nobody = || refused(format!("there is no user '{user}'"), "see getent passwd");
+        let uid = number_of(user).ok_or_else(nobody)?;
+        let mut room = [0; PATH_BYTES_MAX];
+        let (gid, length) = users::account_of(uid, &mut room).ok_or_else(nobody)?;
+        let home = OsStr::from_bytes(&room[..length]).to_owned();
+        let length = users::name_of(uid, &mut room);
+        let name = String::from_utf8_lossy(&room[..length]).into_owned();
+        Ok(Self { uid, gid, name, home })
+    }
+
+    /// Becomes that user, for good.
+    fn enter(&self, notices: &Notices) -> Result<(), RecordError> {
+        let name = CString::new(self.name.as_str()).unwrap_or_default();
+        trackway_sys::process::become_user(self.uid, self.gid, &name).map_err(RecordError::User)?;
+        notices.say(format_args!("recording as {}", self.name));
+        Ok(())
+    }
+
+    /// What its programs find in their environment, as runuser(1) has it.
+    fn environment(self) -> Vec<(&'static str, OsString)> {
+        let Self { name, home, .. } = self;
+        vec![("USER", name.clone().into()), ("LOGNAME", name.into()), ("HOME", home)]
+    }
 }
 
 /// Completes what recorders before left that were killed, saying so.
@@ -449,7 +555,6 @@ struct Traced {
     child: Child,
     descendants: Descendants,
     pause: Pause,
-    kernel: Option<Draining>,
 }
 
 impl Live<'_> {
@@ -466,12 +571,14 @@ impl Live<'_> {
         }
         // Known to have ended, unless recording ended first: then the command goes on without us.
         let status = traced.child.wait().map_err(RecordError::io("wait for", "the command"))?;
-        let kernel = traced.kernel.take().inspect(Draining::stop);
+        let mut kernel = traced.desk.kernel.take();
+        kernel.iter_mut().for_each(Draining::stop);
         if let Some(parts) = traced.parts.take() {
             self.say_alive();
-            self.finish(parts, &traced.descendants);
+            self.finish(parts, &traced.descendants, kernel);
+        } else {
+            self.finish_kernel(kernel, false);
         }
-        self.finish_kernel(kernel);
         traced.desk.lose(&Refusal::new("the command has ended"), self.notices);
         traced.pause.say(self.notices);
         let refused = refused(&window).saturating_sub(self.refused_before);
@@ -492,18 +599,25 @@ impl Live<'_> {
 
     /// Ends the recording of the kernel's events. What is left of them is nowhere else: there is
     /// nothing to recover.
-    fn finish_kernel(&self, kernel: Option<Draining>) {
-        match kernel.map(|kernel| kernel.finish(self.notices)) {
-            Some(Ok(summary)) => summary.say(self.notices),
-            Some(Err(error)) => self
-                .notices
-                .say(format_args!("the trace has not all of the kernel's events: {error}")),
-            None => {}
-        }
+    fn finish_kernel(&self, kernel: Option<Draining>, is_alone: bool) {
+        let Some(kernel) = kernel else { return };
+        kernel.say_news(self.notices);
+        let folder = is_alone.then_some(self.output.as_path());
+        kernel.finish().say(folder, self.notices);
+    }
+
+    /// Whether there is nothing to say of programs' events: nobody asked for some, and there are
+    /// none.
+    fn is_kernels_alone(&self, summary: &Summary) -> bool {
+        let is_asked = !self.options.patterns.is_empty()
+            || self.options.has_filters()
+            || !self.options.channels.is_empty()
+            || !self.options.helpers.is_empty();
+        self.options.kernel.is_some() && !is_asked && summary.is_nothing()
     }
 
     /// Ends the recording when the command has ended.
-    fn finish(&self, parts: Parts, descendants: &Descendants) {
+    fn finish(&self, parts: Parts, descendants: &Descendants, kernel: Option<Draining>) {
         let names = parts.own().map(Recording::event_names).unwrap_or_default();
         let again = Cell::new(false);
         let interrupted = || {
@@ -513,10 +627,17 @@ impl Live<'_> {
             again.get()
         };
         while Received::next(&self.reader).is_some() {}
-        match parts.finish(self.notices, &interrupted) {
-            Ok(summary) => self.say(&summary, &names, descendants, again.get()),
-            Err(error) => drop(self.say_unfinished(&error)),
-        }
+        let is_alone = match parts.finish(self.notices, &interrupted) {
+            Ok(summary) => {
+                self.say(&summary, &names, descendants, again.get());
+                self.is_kernels_alone(&summary)
+            }
+            Err(error) => {
+                self.say_unfinished(&error);
+                false
+            }
+        };
+        self.finish_kernel(kernel, is_alone);
     }
 
     /// Says why the trace is not complete, and what helps.
@@ -535,7 +656,8 @@ impl Live<'_> {
         let Some(parts) = traced.parts.take() else {
             return Outcome::Failed(Refusal::new("it has ended"));
         };
-        let kernel = traced.kernel.take().inspect(Draining::stop);
+        let mut kernel = traced.desk.kernel.take();
+        kernel.iter_mut().for_each(Draining::stop);
         self.notices.clear_status();
         let names = parts.own().map(Recording::event_names).unwrap_or_default();
         let outcome = match parts.finish(self.notices, &|| false) {
@@ -547,7 +669,7 @@ impl Live<'_> {
             }
             Err(error) => Outcome::Failed(self.say_unfinished(&error)),
         };
-        self.finish_kernel(kernel);
+        self.finish_kernel(kernel, false);
         if !has_ended {
             let name = &traced.desk.machine.spec().name;
             self.notices.say(format_args!(
@@ -567,6 +689,7 @@ impl Live<'_> {
             if traced.parts.is_some() {
                 traced.pause.look(self.notices);
             }
+            traced.desk.attend_kernel(self.notices);
             while let Some(received) = Received::next(&self.reader) {
                 if let Some(forwarded) = received.forwarded() {
                     // The command may have ended; it is waited for only later.
@@ -631,7 +754,9 @@ impl Live<'_> {
         interrupted: bool,
     ) {
         let notices = self.notices;
-        summary.say(notices, self.output, self.options.is_overwriting());
+        if !self.is_kernels_alone(summary) {
+            summary.say(notices, self.output, self.options.is_overwriting());
+        }
         descendants.say(notices);
         if interrupted {
             notices.say(format_args!("interrupted: not everything was written"));

@@ -15,6 +15,7 @@ use crate::changes;
 use crate::channel::Channel;
 use crate::completion::{self, By};
 use crate::control::RunFolder;
+use crate::kernel;
 use crate::metadata::Metadata;
 use crate::origins::{self, Kept, Origin};
 use crate::recording::Recording;
@@ -93,8 +94,11 @@ fn recover_as(
             }
         }
     }
+    // What was recorded of the kernel is in no window.
+    recovered.iter().for_each(|one| kernel::left::settle(&one.folder, notices));
     if let Some(named) = only {
         named.settle(&in_memory, notices)?;
+        kernel::left::settle(&named.path, notices);
     }
     if let Some(run) = run {
         // Names that stay are no harm.
@@ -416,7 +420,6 @@ fn lock(folder: &Path) -> Result<File, RecordError> {
     }
 }
 
-/// Identity of a session's trace.
 /// Identity of the trace that a session in a window is of.
 pub(crate) fn uuid_of(session: &Session) -> [u8; 16] {
     let mut uuid = [0; 16];

@@ -51,6 +51,8 @@ pub(crate) struct RegionWork {
     pub(crate) lockless: Option<Lockless>,
     /// What was written before the session was cleared last is none of its numbers.
     pub(crate) forgotten: Forgotten,
+    /// Losses that no control line counts, so far: the stream tells them as its own.
+    pub(crate) lost_besides: u64,
     /// Only for a look beside the recording, which has its own progress: a snapshot.
     is_beside: bool,
     /// Packets that end before this time are passed over, ns.
@@ -149,6 +151,7 @@ impl RegionWork {
                 discarded: region.control.forgotten.load(Ordering::Relaxed),
                 ..Forgotten::default()
             },
+            lost_besides: 0,
             is_beside: false,
             since_ts: 0,
         }
@@ -161,9 +164,11 @@ impl RegionWork {
         let beside = Self::new(region, Arc::clone(&self.names), cpu, way, overwrite);
         let drained = Drained { file_bytes: 0, packets: 0, file: 0, ..self.drained };
         let (given_up, forgotten) = (self.given_up, self.forgotten);
+        let lost_besides = self.lost_besides;
         // So a sub-buffer's packet has the same number in all snapshots.
         let missing = region.geometry.index_of(drained.position);
-        Self { drained, given_up, forgotten, missing, is_beside: true, since_ts, ..beside }
+        let of_ours = Self { drained, given_up, forgotten, missing, lost_besides, ..beside };
+        Self { is_beside: true, since_ts, ..of_ours }
     }
 
     /// Cuts its stream into such files, for whoever recovers it, too.
@@ -391,7 +396,10 @@ impl RegionWork {
             let packet = Packet {
                 begin_ts: piece.begin_ts,
                 end_ts: piece.end_ts,
-                discarded: piece.discarded.saturating_sub(self.forgotten.discarded),
+                discarded: piece
+                    .discarded
+                    .saturating_add(self.lost_besides)
+                    .saturating_sub(self.forgotten.discarded),
                 missing: std::mem::take(&mut self.missing),
                 events,
             };
@@ -439,6 +447,7 @@ impl RegionWork {
         let discarded = self.region.0.control.discarded.load(Ordering::Relaxed);
         discarded
             .saturating_add(self.lockless.as_ref().map_or(0, Lockless::lost))
+            .saturating_add(self.lost_besides)
             .saturating_sub(self.forgotten.discarded)
     }
 

@@ -166,6 +166,17 @@ impl Summary {
         self.say_departed(notices);
     }
 
+    /// Whether nothing was emitted, as far as is known.
+    pub(crate) fn is_nothing(&self) -> bool {
+        *self
+            == Self {
+                processes: self.processes,
+                departed: self.departed,
+                bytes: self.bytes,
+                ..Self::default()
+            }
+    }
+
     /// Says how many events made room for newer ones on the disk, if any did.
     pub fn say_deleted(&self, notices: &Notices) {
         if self.deleted > 0 {

@@ -5,7 +5,7 @@ use std::sync::atomic::Ordering;
 
 use trackway_session::machine::{Client, Effect, Outcome, Planned};
 use trackway_session::protocol::{Answer, ChannelStatus, Refusal, Request, Status};
-use trackway_session::{Mode, Reserve, SessionSpec};
+use trackway_session::{ChannelSpec, Mode, Reserve, SessionSpec, Tracefiles};
 use trackway_sys::clock::monotonic_ns;
 use trackway_sys::process::{can_tell_exits, raise_descriptor_limit};
 use trackway_sys::signal::{self, SignalReader, SignalSet};
@@ -16,13 +16,15 @@ use crate::control::{Claimed, Identity, RunFolder};
 use crate::crashes::Crash;
 use crate::desk::{self, Desk, Making};
 use crate::error::io_error;
+use crate::kernel::KernelOptions;
+use crate::kernel_ways::{Draining, Kernel};
 use crate::parts::Parts;
 use crate::pause::Pause;
 use crate::report::Notices;
 use crate::stall::{STALL_NS, Stall};
 use crate::trace::{self, Older, Room};
 use crate::users::Scope;
-use crate::{RecordError, Recording, SessionSettings, record, slot};
+use crate::{RecordError, RecordOptions, Recording, SessionSettings, record, slot};
 
 /// Who asks when a signal does; nobody is told.
 const SIGNALLED: Client = u64::MAX;
@@ -74,6 +76,44 @@ pub fn serve(
     served.run(begun)
 }
 
+/// Records the kernel's events, and those of the user's programs, until SIGINT or SIGTERM: what
+/// `trackway record --kernel` does without a command.
+///
+/// # Errors
+///
+/// If it cannot begin, or is ended by something else.
+pub fn record_kernel(options: &RecordOptions, quiet: bool) -> Result<(), RecordError> {
+    let talk = if quiet { Talk::Kept } else { Talk::Printed };
+    if options.buffers.overwrite {
+        let why = "a flight recorder without a command is a session's";
+        let hint = "trackway session create NAME --kernel LIST --flight-recorder makes one";
+        return Err(RecordError::Refused(Refusal::new(why).with_hint(hint)));
+    }
+    let notices = Notices::new(quiet);
+    let (kernel, _) = options.begin_as_root(&notices)?;
+    let pids = options.kernel.iter().flat_map(|kernel| kernel.pids.clone()).collect::<Vec<_>>();
+    let mut channels = options.specs_beside(kernel.as_ref(), &notices)?;
+    channels.iter_mut().for_each(|channel| channel.pids.clone_from(&pids));
+    let spec = SessionSpec {
+        name: format!("kernel-{}", std::process::id()),
+        output: options.output.clone(),
+        kernel: options.kernel_spec(),
+        channels,
+        ..SessionSpec::default()
+    };
+    let mut served = Served::new(spec, talk)?;
+    served.prepared = kernel.map(|kernel| (kernel, options.tracefiles));
+    served.run(&mut |begun| {
+        if let Begun::There(status) = begun {
+            notices.say(format_args!(
+                "recording into {} until Ctrl-C; trackway session status {} says how it goes",
+                status.folder.display(),
+                status.name
+            ));
+        }
+    })
+}
+
 /// A session being served.
 struct Served {
     desk: Desk,
@@ -85,6 +125,8 @@ struct Served {
     /// The folder of its trace is locked.
     room: Room,
     parts: Option<Parts>,
+    /// What records the kernel's events, where it was made before.
+    prepared: Option<(Kernel, Tracefiles)>,
     /// Whether a process that crashes leaves a snapshot.
     watches_crashes: bool,
     /// What keeps the session's own user's trace from being written, if anything does.
@@ -138,6 +180,7 @@ impl Served {
             is_new_folder,
             room,
             parts: None,
+            prepared: None,
             watches_crashes,
             stall: Stall::default(),
             pause: Pause::new(),
@@ -150,6 +193,10 @@ impl Served {
             let mut is_told = false;
             while let Some(effect) = self.desk.next_effect(&mut self.parts, &self.notices) {
                 if effect == Effect::Exit {
+                    // Where it ended in another way than by its own request.
+                    if let Some(kernel) = self.desk.kernel.take() {
+                        kernel.finish().say(None, &self.notices);
+                    }
                     self.desk.flush();
                     let failure = self.failure.take().map(RecordError::Refused);
                     return failure.map_or(Ok(()), Err);
@@ -193,7 +240,21 @@ impl Served {
             |channel: &Planned| Ok((MAKING.settings(&channel.spec, record)?, channel.class));
         let channels = channels.iter().map(settings).collect::<Result<_, RecordError>>()?;
         let (scope, session) = (self.scope.clone(), self.desk.session.clone());
+        // First, because it is what may be refused.
+        let kernel = self.prepare_kernel(record)?;
         let parts = Parts::begin(scope, session, channels, self.watches_crashes, &self.notices)?;
+        let root = &self.desk.session.path;
+        let begin = |(kernel, tracefiles): (Kernel, Tracefiles)| {
+            kernel.begin(root, parts.realtime_offset_ns(), tracefiles)
+        };
+        match kernel.map(begin).transpose() {
+            Ok(kernel) => self.desk.kernel = kernel,
+            Err(error) => {
+                parts.finish(&Notices::new(true), &|| false)?;
+                return Err(error);
+            }
+        }
+        self.desk.kernel.iter_mut().for_each(Draining::drop_flight_recorder);
         self.parts = Some(parts);
         if let Some(moved) = self.room.settle() {
             self.notices.say(format_args!("the earlier trace is now {}", moved.display()));
@@ -201,20 +262,49 @@ impl Served {
         Ok(Outcome::Done)
     }
 
+    /// Makes what records the kernel's events, if there are to be such.
+    fn prepare_kernel(
+        &mut self,
+        record: bool,
+    ) -> Result<Option<(Kernel, Tracefiles)>, RecordError> {
+        if let Some(prepared) = self.prepared.take() {
+            return Ok(Some(prepared));
+        }
+        let Some(spec) = &self.desk.machine.spec().kernel else { return Ok(None) };
+        let size_bytes = spec.buffer_size.unwrap_or(0);
+        let options = KernelOptions::of(spec, !record);
+        let overwrite = spec.mode == Mode::Overwrite;
+        let kernel = Kernel::prepare(&options, size_bytes, overwrite, &self.notices)?;
+        kernel.say_size(size_bytes, &self.notices);
+        Ok(Some((kernel, spec.tracefiles())))
+    }
+
     fn finish(&mut self) -> Result<Outcome, RecordError> {
+        self.desk.kernel.iter_mut().for_each(Draining::stop);
         let Some(parts) = self.parts.take() else {
             return Err(RecordError::Lost("it has ended"));
         };
         let finished = parts.finish(&self.notices, &|| false);
-        let summary = finished.map_err(|error| RecordError::Refused(desk::unfinished(&error)))?;
+        let kernel = self.desk.kernel.take().map(Draining::finish);
+        let summary = finished.map_err(|error| {
+            kernel.iter().for_each(|kernel| kernel.say(None, &self.notices));
+            RecordError::Refused(desk::unfinished(&error))
+        })?;
         // As `trackway record` says it at its end.
         let said = Notices::kept();
-        let is_flight =
-            self.desk.machine.spec().channels.iter().all(|one| one.mode == Mode::Overwrite);
-        if is_flight {
+        if self.desk.machine.spec().is_flight_recorder() {
             self.remove_empty_folders();
         } else {
-            summary.say(&said, &self.desk.folder, false);
+            // Who asked for the kernel's events may have asked for no others.
+            let is_asked = |one: &ChannelSpec| one.on.is_some() || !one.filters.is_empty();
+            let is_alone = kernel.is_some()
+                && summary.is_nothing()
+                && !self.desk.machine.spec().channels.iter().any(is_asked);
+            let folder = is_alone.then_some(self.desk.folder.as_path());
+            if !is_alone {
+                summary.say(&said, &self.desk.folder, false);
+            }
+            kernel.iter().for_each(|kernel| kernel.say(folder, &said));
         }
         self.pause.say(&said);
         if self.notices.are_printed() {
@@ -240,6 +330,7 @@ impl Served {
     /// One look at what is recorded; how long until the next, in ns.
     fn look(&mut self) -> u64 {
         let is_followed = self.desk.is_followed();
+        self.desk.attend_kernel(&self.notices);
         let Some(parts) = &mut self.parts else { return STALL_NS };
         parts.look_for_windows(&self.notices);
         parts.set_followed(is_followed);

@@ -172,15 +172,17 @@ impl Trace {
     }
 
     /// Makes the folder of the kernel's events, which have these contexts, in a new trace at
-    /// `root`. Its clock is the kernel's own: there is nothing to calibrate.
+    /// `root`. Its clock is the kernel's own: there is nothing to calibrate. Remarks are lines of
+    /// its `env`.
     pub(crate) fn create_kernel(
         root: &Path,
         uuid: [u8; 16],
         realtime_offset_ns: i64,
         contexts: Vec<trackway_schema::Field>,
+        remarks: Vec<(&'static str, String)>,
     ) -> Result<Self, RecordError> {
         let channel = root.join(KERNEL);
-        let domain = Domain::Kernel(read_line("/proc/sys/kernel/osrelease"));
+        let domain = Domain::Kernel { release: read_line("/proc/sys/kernel/osrelease"), remarks };
         let contexts = Contexts { kernel: contexts, ..Contexts::default() };
         let description = describe(root, uuid, domain, realtime_offset_ns, contexts);
         let (place, metadata) = make_channel(&channel, &description)?;
@@ -531,20 +533,26 @@ fn is_empty(folder: &Path) -> io::Result<bool> {
     Ok(fs::read_dir(folder)?.next().is_none())
 }
 
+/// The folders of all streams of the trace at `root`, those of the kernel's, too.
+fn with_kernel(root: &Path) -> Vec<PathBuf> {
+    let kernel = Some(root.join(KERNEL)).filter(|kernel| kernel.is_dir());
+    channels_of(root).into_iter().chain(kernel).collect()
+}
+
 /// Whether the trace at `root` has no stream at all: nothing was ever written.
 pub(crate) fn has_no_stream(root: &Path) -> bool {
     // It may not even have begun.
     let has_none = |index: &Path| {
         is_empty(index).unwrap_or_else(|error| error.kind() == io::ErrorKind::NotFound)
     };
-    channels_of(root).iter().all(|channel| has_none(&channel.join("index")))
+    with_kernel(root).iter().all(|channel| has_none(&channel.join("index")))
 }
 
 /// Removes what [`Trace::create`] made of a trace without streams, and nothing else: what others
 /// put there stays, with the folders that it is in.
 pub(crate) fn remove_unwritten(root: &Path) {
     // What cannot be removed is no harm.
-    for channel in channels_of(root) {
+    for channel in with_kernel(root) {
         let _ = fs::remove_file(channel.join("metadata"));
         let _ = fs::remove_dir_all(channel.join(FACTS));
         let _ = fs::remove_dir(channel.join("index"));
@@ -572,13 +580,15 @@ fn is_only_a_trace(folder: &Path) -> bool {
         let is_uid = |path: &Path| is_named(path, "uid");
         is_named(path, "ust") && path.is_dir() && has_only(path, &is_uid)
     };
-    let is_a_snapshot = |path: &Path| {
-        let number = path.file_name().and_then(|name| name.to_str()?.strip_prefix(SNAPSHOT));
-        number.is_some_and(|number| number.parse::<u32>().is_ok()) && has_only(path, &is_a_trace)
-    };
     // Beside the programs' events: none of ours has the kernel's alone.
     let is_of_the_kernel = |path: &Path| {
-        is_named(path, KERNEL) && path.join("metadata").is_file() && folder.join("ust").is_dir()
+        let is_beside = path.parent().is_some_and(|folder| folder.join("ust").is_dir());
+        is_named(path, KERNEL) && path.join("metadata").is_file() && is_beside
+    };
+    let is_a_snapshot = |path: &Path| {
+        let number = path.file_name().and_then(|name| name.to_str()?.strip_prefix(SNAPSHOT));
+        number.is_some_and(|number| number.parse::<u32>().is_ok())
+            && has_only(path, &|path: &Path| is_a_trace(path) || is_of_the_kernel(path))
     };
     let is_ours = |path: &Path| is_a_trace(path) || is_a_snapshot(path) || is_of_the_kernel(path);
     !is_empty(folder).unwrap_or(true) && has_only(folder, &is_ours)

@@ -100,7 +100,7 @@ impl Scope {
 }
 
 /// The number of a user that was given by name or number.
-fn number_of(user: &str) -> Option<u32> {
+pub(crate) fn number_of(user: &str) -> Option<u32> {
     // 4294967295 is nobody: setresuid(2) takes it for "as it is".
     match user.parse::<u32>() {
         Ok(number) => (number != u32::MAX).then_some(number),

@@ -11,6 +11,7 @@ mod buffers;
 mod clock;
 mod duration;
 mod filter_spec;
+mod kernel_spec;
 mod level;
 pub mod machine;
 mod options;
@@ -30,6 +31,7 @@ pub use filter_spec::{
     FILTER_OBJECTS_BYTES_MAX, FILTERS_BYTES_MAX, FILTERS_MAX, FilterObject, FilterSource,
     FilterSpec,
 };
+pub use kernel_spec::KernelSpec;
 pub use level::{Level, LevelError};
 pub use options::{ContextList, OptionError, is_name, parse_contexts, parse_preload, rules_text};
 pub use rule_spec::{Levels, RuleSpec};

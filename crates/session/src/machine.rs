@@ -18,8 +18,8 @@ use trackway_abi::session::RULES_BYTES_MAX;
 
 use crate::protocol::{Answer, ChannelChange, Counts, Refusal, Request, SnapshotFacts};
 use crate::{
-    ChannelSpec, FILTERS_BYTES_MAX, FILTERS_MAX, FilterSource, FilterSpec, OptionError, RuleSpec,
-    SessionSpec,
+    ChannelSpec, FILTERS_BYTES_MAX, FILTERS_MAX, FilterSource, FilterSpec, KernelSpec, OptionError,
+    RuleSpec, SessionSpec,
 };
 
 /// Who asks: a number that the driver gives out.
@@ -103,6 +103,8 @@ pub enum Effect {
         /// None: they do not wait.
         time: Option<Duration>,
     },
+    /// Record these events of the kernel, and no others of its. Not done: those that were stay.
+    SetKernel(Box<KernelSpec>),
     /// Let writers in, in all channels.
     Start,
     /// Keep writers out, in all channels; what they wrote goes into the trace. Not done: they are
@@ -253,6 +255,7 @@ enum Then {
     Nothing,
     Recording(bool),
     Channels(Vec<(ChannelSpec, u32)>),
+    Kernel(Box<KernelSpec>),
     Snapshot { is_numbered: bool },
     Over,
 }
@@ -469,6 +472,8 @@ impl Machine {
                 self.check_excluded(channel.as_deref(), &patterns)?;
                 self.plan_events(channel.as_deref(), bytes, |spec| spec.switch_off(&patterns))
             }
+            Request::KernelOn { patterns } => self.plan_kernel(|spec| spec.switch_on(&patterns)),
+            Request::KernelOff { patterns } => self.plan_kernel(|spec| spec.switch_off(&patterns)),
         }
     }
 
@@ -628,6 +633,22 @@ impl Machine {
         Ok(Job { steps, ..Job::new(None, Then::Channels(channels)) })
     }
 
+    fn plan_kernel(&self, change: impl FnOnce(&mut KernelSpec)) -> Result<Job, Refusal> {
+        let before = self.spec.kernel.clone().ok_or_else(|| {
+            let session = &self.spec.name;
+            Refusal::new(format!("session '{session}' records no events of the kernel"))
+                .with_hint("trackway session create NAME --kernel LIST makes one that does")
+        })?;
+        let mut spec = before.clone();
+        change(&mut spec);
+        if spec == before {
+            return Ok(Job::new(None, Then::Nothing).with_warning("nothing has changed".into()));
+        }
+        spec.check().map_err(|error| Refusal::new(error.to_string()))?;
+        let spec = Box::new(spec);
+        Ok(Job::of_one(Effect::SetKernel(spec.clone()), Then::Kernel(spec)))
+    }
+
     /// Whether the exclusions that are to be taken back are there.
     fn check_excluded(&self, channel: Option<&str>, patterns: &[String]) -> Result<(), Refusal> {
         let (place, _) = self.find(channel)?;
@@ -691,6 +712,7 @@ impl Machine {
             Then::Channels(channels) => {
                 (self.spec.channels, self.classes) = channels.into_iter().unzip();
             }
+            Then::Kernel(spec) => self.spec.kernel = Some(*spec),
             Then::Snapshot { is_numbered } => {
                 self.snapshots += 1;
                 self.numbered += u32::from(is_numbered);

@@ -15,8 +15,8 @@ use serde::{Deserialize, Serialize};
 
 use crate::spec::CHANNELS_MAX;
 use crate::{
-    ChannelSpec, FILTER_OBJECTS_BYTES_MAX, FILTERS_BYTES_MAX, FilterSource, Mode, RuleSpec,
-    SessionSpec,
+    ChannelSpec, FILTER_OBJECTS_BYTES_MAX, FILTERS_BYTES_MAX, FilterSource, KernelSpec, Mode,
+    RuleSpec, SessionSpec,
 };
 
 /// Version of the protocol: raised when an old client could misunderstand a recorder.
@@ -106,6 +106,16 @@ pub enum Request {
         /// In which channel; none: the only one.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         channel: Option<String>,
+        /// Which.
+        patterns: Vec<String>,
+    },
+    /// More events of the kernel.
+    KernelOn {
+        /// Which, as [`KernelSpec`] has them.
+        patterns: Vec<String>,
+    },
+    /// Fewer of them.
+    KernelOff {
         /// Which.
         patterns: Vec<String>,
     },
@@ -295,6 +305,9 @@ pub struct Status {
     /// Users who are not recorded because there are too many.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub users_beyond: usize,
+    /// The kernel's events, if it records some.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub kernel: Option<KernelStatus>,
     /// Its channels.
     pub channels: Vec<ChannelStatus>,
     /// What it had to say, the newest last.
@@ -318,6 +331,31 @@ pub struct UserStatus {
     pub lost: u64,
     /// Processes that took part.
     pub processes: u64,
+}
+
+/// How it goes with the kernel's events.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub struct KernelStatus {
+    /// What is recorded.
+    pub spec: KernelSpec,
+    /// How many events that is.
+    pub events: usize,
+    /// Recorded so far: in the trace, or in the buffers still.
+    pub recorded: u64,
+    /// Lost so far.
+    pub lost: u64,
+    /// Overwritten by newer ones, as far as that is known.
+    pub overwritten: u64,
+    /// Of those recorded, in files that were deleted for newer ones.
+    pub deleted: u64,
+    /// What the kernel passed over while another event was recorded on the same CPU: of those lost,
+    /// where everything is recorded; of everything, where some processes are.
+    pub passed_over: u64,
+    /// Bytes of its trace.
+    pub bytes: u64,
+    /// Bytes of memory of its buffers.
+    pub memory_bytes: u64,
 }
 
 /// How a channel goes.

@@ -24,8 +24,8 @@ use crate::options::CONTEXTS_BYTES_MAX;
 use crate::rule_spec::{covers, overlap};
 use crate::{
     BufferOptions, BufferPlan, BuffersError, ContextList, FILTER_OBJECTS_BYTES_MAX,
-    FILTERS_BYTES_MAX, FILTERS_MAX, FilterSource, FilterSpec, Levels, OptionError, RuleSpec,
-    Tracefiles, TracefilesError, is_name, parse_contexts,
+    FILTERS_BYTES_MAX, FILTERS_MAX, FilterSource, FilterSpec, KernelSpec, Levels, OptionError,
+    RuleSpec, Tracefiles, TracefilesError, is_name, parse_contexts,
 };
 
 /// Most channels of a session: one bit each in enable words, for all of a user's sessions.
@@ -56,6 +56,9 @@ pub struct SessionSpec {
     /// Whether a traced process that dies of a crash signal leaves a snapshot.
     #[serde(default, skip_serializing_if = "is_no")]
     pub snapshot_on_crash: bool,
+    /// Events of the kernel, besides; only root records them.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub kernel: Option<KernelSpec>,
     /// Its channels; none: one, as [`ChannelSpec::default`] has it.
     #[serde(default, rename = "channel", skip_serializing_if = "Vec::is_empty")]
     pub channels: Vec<ChannelSpec>,
@@ -140,6 +143,8 @@ pub enum SpecError {
     Tracefiles(String, TracefilesError),
     /// Rules for processes that are longer than a channel can hold.
     TooManyProcesses,
+    /// The kernel's events cannot be recorded so: why.
+    Kernel(String),
     /// A file that cannot be understood: why.
     File(String),
 }
@@ -173,6 +178,7 @@ impl core::fmt::Display for SpecError {
                 formatter,
                 "the rules for processes are longer than {PROCESS_RULES_BYTES_MAX} bytes together"
             ),
+            Self::Kernel(why) => write!(formatter, "the kernel's events: {why}"),
             Self::File(why) => formatter.write_str(why),
         }
     }
@@ -188,6 +194,7 @@ impl Default for SessionSpec {
             users: Vec::new(),
             start: true,
             snapshot_on_crash: false,
+            kernel: None,
             channels: vec![ChannelSpec::default()],
         }
     }
@@ -258,6 +265,7 @@ impl SessionSpec {
         if self.users.len() > USERS_MAX {
             return Err(SpecError::TooManyUsers);
         }
+        self.kernel.as_ref().map_or(Ok(()), KernelSpec::check)?;
         for (number, channel) in self.channels.iter().enumerate() {
             channel.check()?;
             if self.channels[..number].iter().any(|other| other.name == channel.name) {
@@ -274,7 +282,15 @@ impl SessionSpec {
 
     /// Whether it has a flight recorder, of which there can be snapshots.
     pub fn has_flight_recorder(&self) -> bool {
-        self.channels.iter().any(|channel| channel.mode == Mode::Overwrite)
+        let of_kernel = self.kernel.as_ref().is_some_and(|kernel| kernel.mode == Mode::Overwrite);
+        of_kernel || self.channels.iter().any(|channel| channel.mode == Mode::Overwrite)
+    }
+
+    /// Whether all that it records is in flight recorders.
+    pub fn is_flight_recorder(&self) -> bool {
+        let is_flight = |kernel: &KernelSpec| kernel.mode == Mode::Overwrite;
+        self.kernel.as_ref().is_none_or(is_flight)
+            && self.channels.iter().all(|channel| channel.mode == Mode::Overwrite)
     }
 }
 

@@ -65,8 +65,12 @@ impl Tracefiles {
     ///
     /// If it cannot.
     pub fn check(&self, buffers: &BufferPlan, mode: Mode) -> Result<(), TracefilesError> {
+        self.check_for(1 << buffers.sub_shift, mode)
+    }
+
+    /// The same, for sub-buffers of so many bytes.
+    pub(crate) fn check_for(&self, least: u64, mode: Mode) -> Result<(), TracefilesError> {
         // A packet is a sub-buffer at most, and goes into one file.
-        let least = 1 << buffers.sub_shift;
         match *self {
             Self { size_bytes: 0, count: 0 } => Ok(()),
             _ if mode == Mode::Overwrite => Err(TracefilesError::FlightRecorder),

@@ -189,6 +189,14 @@ pub fn status_of(path: &CStr) -> Result<Status, Errno> {
     Ok(status(&unsafe { stat.assume_init() }))
 }
 
+/// Whether the calling thread may write there, as whom it is in effect: faccessat(2).
+pub fn may_write(path: &CStr) -> Result<(), Errno> {
+    let (folder, flags) = (libc::AT_FDCWD, libc::AT_EACCESS);
+    // SAFETY: `path` is NUL-terminated.
+    Errno::check(unsafe { libc::faccessat(folder, path.as_ptr(), libc::W_OK, flags) }.into())
+        .map(|_| ())
+}
+
 /// unlink(2).
 pub fn unlink(path: &CStr) -> Result<(), Errno> {
     // SAFETY: `path` is NUL-terminated.

@@ -1,7 +1,9 @@
 //! Processes: who am I, who is alive, how others ended.
 
+mod afterwards;
 mod exit;
 
+pub use afterwards::Afterwards;
 pub use exit::{ExitStatus, can_tell_exits, exit_of};
 
 use core::ffi::CStr;
@@ -227,6 +229,66 @@ pub fn raise_descriptor_limit() -> Result<u64, Errno> {
     set_descriptor_limit(limit.rlim_max).map(|()| before)
 }
 
+/// Closes descriptors in another process, once they are closed here: for those of which the last one
+/// takes long to close, as seconds. That process has nothing else open, and nobody waits for it.
+/// `descriptors` are in ascending order, and none is 0. They are still to be closed here; what comes
+/// back is to be closed then.
+///
+/// # Errors
+///
+/// If there can be no such process.
+pub fn close_elsewhere(descriptors: &[i32]) -> Result<Fd, Errno> {
+    let mut pipe = [0; 2];
+    // SAFETY: there is room for both ends.
+    unsafe { Errno::check(libc::pipe2(pipe.as_mut_ptr(), libc::O_CLOEXEC).into())? };
+    let [theirs, ours] = pipe.map(Fd::adopt);
+    // SAFETY: the child calls what may be called there (signal-safety(7)), and looks at nothing of
+    // ours but the list.
+    let child = unsafe { libc::fork() };
+    if child == 0 {
+        // SAFETY: as above.
+        unsafe { close_as_child(descriptors, theirs.raw()) }
+    }
+    let child = Errno::check(child.into())? as i32;
+    // SAFETY: it is our child, which ends at once: then it has let go of all else that was open.
+    unsafe { libc::waitpid(child, core::ptr::null_mut(), 0) };
+    Ok(ours)
+}
+
+/// What the child does: leaves it to a child of its own, whom nobody waits for, to close what is
+/// `kept` once the other end of `ended` is closed.
+///
+/// # Safety
+///
+/// For a child of fork(2).
+unsafe fn close_as_child(kept: &[i32], ended: i32) -> ! {
+    let close = |first: i32, last: i32| {
+        if first <= last {
+            // SAFETY: descriptors of the child's own; no memory.
+            unsafe { libc::syscall(libc::SYS_close_range, first, last, 0) };
+        }
+    };
+    // SAFETY: no memory of ours is touched but a local byte.
+    unsafe {
+        libc::dup2(ended, 0);
+        let mut first = 1;
+        for &descriptor in kept {
+            close(first, descriptor - 1);
+            first = descriptor + 1;
+        }
+        close(first, i32::MAX);
+        libc::setsid();
+        libc::chdir(c"/".as_ptr());
+        libc::prctl(libc::PR_SET_NAME, c"trackway-detach".as_ptr(), 0, 0, 0);
+        if libc::fork() == 0 {
+            let mut byte = 0_u8;
+            // A signal that ends it makes it close them: a moment sooner.
+            libc::read(0, (&raw mut byte).cast(), 1);
+        }
+        libc::_exit(0)
+    }
+}
+
 /// Sets the soft limit on descriptors, up to the hard one. Those that are open stay.
 pub fn set_descriptor_limit(soft: u64) -> Result<(), Errno> {
     let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
@@ -392,6 +454,22 @@ pub fn keep_descriptors() -> Result<(), Errno> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_is_closed_elsewhere_is_closed_once_it_is_closed_here() {
+        let mut pipe = [0; 2];
+        // SAFETY: there is room for both ends.
+        assert_eq!(unsafe { libc::pipe2(pipe.as_mut_ptr(), libc::O_CLOEXEC) }, 0);
+        let [reader, writer] = pipe.map(Fd::adopt);
+        let until_closed = close_elsewhere(&[writer.raw()]).expect("a process");
+        drop(writer);
+        let mut ready = libc::pollfd { fd: reader.raw(), events: libc::POLLIN, revents: 0 };
+        // SAFETY: one entry, ours.
+        let mut has_ended = |ms| unsafe { libc::poll(&mut ready, 1, ms) } == 1;
+        assert!(!has_ended(0), "somebody has it");
+        drop(until_closed);
+        assert!(has_ended(60_000), "nobody has it");
+    }
 
     #[test]
     fn users_are_looked_up_in_maps() {

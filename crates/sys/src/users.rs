@@ -19,6 +19,27 @@ pub fn user_called(name: &CStr) -> Option<u32> {
     }
 }
 
+/// The first group of user `uid`, and the length of the path of its folder, which is written into
+/// `home` as far as there is room; `None` if nobody has that number.
+pub fn account_of(uid: u32, home: &mut [u8]) -> Option<(u32, usize)> {
+    let mut room = [0_u8; ROOM_BYTES];
+    let mut entry = MaybeUninit::<libc::passwd>::uninit();
+    let mut found = core::ptr::null_mut();
+    // SAFETY: entry and room are ours, with the room's length; the path lies in the room.
+    let (group, path) = unsafe {
+        let (entry, room) = (entry.as_mut_ptr(), room.as_mut_ptr().cast());
+        let failed = libc::getpwuid_r(uid, entry, room, ROOM_BYTES, &mut found);
+        if failed != 0 || found.is_null() {
+            return None;
+        }
+        let path = (*found).pw_dir;
+        ((*found).pw_gid, if path.is_null() { c"/" } else { CStr::from_ptr(path) })
+    };
+    let length = path.to_bytes().len().min(home.len());
+    home[..length].copy_from_slice(&path.to_bytes()[..length]);
+    Some((group, length))
+}
+
 /// Writes the name of user `uid` into `into`, as far as there is room; how long that is, in bytes;
 /// 0 if nobody has that number.
 pub fn name_of(uid: u32, into: &mut [u8]) -> usize {
@@ -52,5 +73,9 @@ mod tests {
         assert_eq!(&name[..4], b"root");
         assert_eq!(name_of(0, &mut name[..2]), 2);
         assert_eq!(name_of(u32::MAX - 7, &mut name), 0);
+        let mut home = [0; 64];
+        assert_eq!(account_of(0, &mut home), Some((0, 5)));
+        assert_eq!(&home[..5], b"/root");
+        assert_eq!(account_of(u32::MAX - 7, &mut home), None);
     }
 }

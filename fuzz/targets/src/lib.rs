@@ -11,6 +11,7 @@ mod elf;
 mod expression;
 mod filter;
 mod folder;
+mod ftrace;
 mod kernel;
 mod metadata;
 mod mutate;
@@ -21,6 +22,7 @@ pub use elf::elf;
 pub use expression::expression;
 pub use filter::filter;
 pub use folder::folder;
+pub use ftrace::ftrace;
 pub use kernel::{btf, format};
 pub use metadata::tsdl;
 pub use mutate::mutated;
@@ -82,7 +84,7 @@ const MEMORY: Bound = Bound { per_byte: 256, base: 16 << 20 };
 const ALLOCATIONS: Bound = Bound { per_byte: 16, base: 256 << 10 };
 
 /// All of them.
-pub const TARGETS: [Target; 11] = [
+pub const TARGETS: [Target; 12] = [
     Target {
         name: "tsdl",
         run: tsdl,
@@ -160,6 +162,13 @@ pub const TARGETS: [Target; 11] = [
         values: kernel::VALUES,
         memory: kernel::MEMORY,
         allocations: kernel::ALLOCATIONS,
+    },
+    Target {
+        name: "ftrace",
+        run: ftrace,
+        values: ftrace::RECORDS,
+        memory: ftrace::MEMORY,
+        allocations: ftrace::ALLOCATIONS,
     },
 ];
 

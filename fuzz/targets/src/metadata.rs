@@ -1,11 +1,12 @@
 //! Metadata: whatever the bytes are, a trace or an error that says where.
 
-use trackway_ctf::read::Trace;
+use trackway_ctf::read::{EventClass, Trace, Type};
 
 /// Reads metadata, as text or as packets with text. The work: event classes that it declares.
 pub fn tsdl(bytes: &[u8]) -> u64 {
     match Trace::parse(bytes) {
         Ok(trace) => {
+            trace.streams().iter().flat_map(|stream| stream.events()).for_each(name_values);
             let classes = trace.streams().iter().map(|stream| stream.events().len() as u64);
             classes.sum()
         }
@@ -16,6 +17,24 @@ pub fn tsdl(bytes: &[u8]) -> u64 {
             assert!((error.line == 0) == (error.column == 0), "a line without a column: {error:?}");
             assert!(!error.to_string().is_empty());
             0
+        }
+    }
+}
+
+/// Names values of fields that stand for something: what is left is some of a value's own bits.
+fn name_values(event: &EventClass) {
+    /// Fields are as many as metadata says; each costs as much as its table is long.
+    const FIELDS_MAX: usize = 8;
+    let members = event.fields().into_iter().flat_map(|fields| fields.members());
+    for member in members.take(FIELDS_MAX) {
+        let Type::Integer(integer) = member.kind() else { continue };
+        let Some(meaning) = integer.meaning() else { continue };
+        for value in [0, 1, 0x241, u64::MAX, 100_u64.wrapping_neg()] {
+            let mut names = 0;
+            let rest = meaning.labels(integer, value, &mut |_| names += 1);
+            let own = if value > 1 << 63 { u64::MAX } else { value };
+            assert_eq!(rest & !own, 0, "{value:#x}: {rest:#x}");
+            assert!(names <= 65, "{names} names for the bits of one value");
         }
     }
 }

@@ -363,7 +363,7 @@ impl Kernel {
     }
 }
 
-fn release() -> String {
+pub(super) fn release() -> String {
     fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default().trim().to_owned()
 }
 

@@ -5,6 +5,7 @@
 //! (`trackway_recorder::checkup`), so that this page and a recording agree.
 
 mod install;
+mod kernel_events;
 mod machine;
 mod window;
 
@@ -128,6 +129,7 @@ fn all() -> Vec<Check> {
     let needed = |name, finding| Check { name, is_needed: true, finding };
     let useful = |name, finding| Check { name, is_needed: false, finding };
     let window = window::Seen::look();
+    let kernel = kernel_events::KernelEvents::look();
     vec![
         needed("user", machine::User::look().judge()),
         needed("proc", machine::Processes::look().judge()),
@@ -143,6 +145,9 @@ fn all() -> Vec<Check> {
         useful("cpus", machine::judge_cpus(&trackway_recorder::checkup::Cpus::look())),
         useful("kernel", machine::Kernel::look().judge()),
         useful("crashes", machine::Crashes::look().judge()),
+        useful("bpf", kernel.judge_bpf()),
+        useful("tracefs", kernel.judge_tracefs()),
+        useful("kernel-events", kernel.judge_way()),
         useful("sessions", install::Sockets::look().judge()),
         useful("babeltrace2", install::Babeltrace::look().judge()),
     ]

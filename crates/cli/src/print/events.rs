@@ -1,7 +1,7 @@
 //! Events in the form that was asked for, whoever writes them.
 
 use trackway_ctf::read::EventClass;
-use trackway_ctf::text::{Csv, Json, LineFormat, Nothing, Pretty, event_columns};
+use trackway_ctf::text::{Csv, Json, LineFormat, Nothing, Pretty, Symbolic, event_columns};
 use trackway_reader::{Input, Selection};
 
 use super::Clock;
@@ -20,6 +20,8 @@ pub(super) struct Form {
     pub(super) columns: Option<Vec<String>>,
     /// Whether there may be several traces, so that events must say of which they are.
     pub(super) has_traces: bool,
+    /// Whether values are shown by what they stand for.
+    pub(super) is_symbolic: bool,
 }
 
 /// Writes events in this form.
@@ -28,13 +30,21 @@ pub(super) fn write(
     pretty: Pretty<Clock>,
     events: impl Writes,
 ) -> anyhow::Result<bool> {
-    let Form { format, columns, has_traces } = form;
+    let Form { format, columns, has_traces, is_symbolic } = form;
     match (format, columns) {
+        (EventFormat::Text, _) if is_symbolic => events.write(&Symbolic::new(pretty)),
         (EventFormat::Text, _) => events.write(&pretty),
-        (EventFormat::Json, _) if has_traces => events.write(&Json::with_traces(pretty)),
-        (EventFormat::Json, _) => events.write(&Json::new(pretty)),
-        (EventFormat::Csv, Some(columns)) => events.write(&Csv::with_columns(pretty, columns)),
-        (EventFormat::Csv, None) => events.write(&Csv::new(pretty)),
+        (EventFormat::Json, _) => {
+            let json = if has_traces { Json::with_traces(pretty) } else { Json::new(pretty) };
+            events.write(&json.symbolic(is_symbolic))
+        }
+        (EventFormat::Csv, columns) => {
+            let csv = match columns {
+                Some(columns) => Csv::with_columns(pretty, columns),
+                None => Csv::new(pretty),
+            };
+            events.write(&csv.symbolic(is_symbolic))
+        }
         (EventFormat::None, _) => events.write(&Nothing::new(pretty)),
     }
 }

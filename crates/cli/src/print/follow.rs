@@ -39,7 +39,9 @@ pub(super) fn run(asked: &Asked<'_>, messages: &mut dyn Write) -> anyhow::Result
     let output = asked.output()?;
     let growing = Growing { asked, folders: &targets.folders, needs_first, output, messages };
     // Of growing traces it is not known what kinds of events will come, so there are no columns.
-    let form = Form { format: asked.arguments.format, columns: None, has_traces: true };
+    let is_symbolic = asked.arguments.symbolic;
+    let form =
+        Form { format: asked.arguments.format, columns: None, has_traces: true, is_symbolic };
     events::write(form, asked.pretty(), growing)
 }
 

@@ -119,7 +119,8 @@ impl Whole<'_> {
             _ => None,
         };
         let has_traces = self.inputs.len() > 1;
-        events::write(Form { format, columns, has_traces }, pretty, self)
+        let is_symbolic = self.asked.arguments.symbolic;
+        events::write(Form { format, columns, has_traces, is_symbolic }, pretty, self)
     }
 }
 

@@ -66,6 +66,7 @@ pub(crate) enum SessionVerb {
 ///   trackway session create flight --flight-recorder --snapshot-on-crash
 ///   trackway session create nginx --executable nginx --context vtid,procname
 ///   sudo trackway session create all --user all -o /var/log/traces/all
+///   sudo trackway session create sched --kernel 'sched_*,syscalls' --flight-recorder
 #[derive(Debug, Args)]
 #[command(verbatim_doc_comment)]
 pub(crate) struct CreateArguments {
@@ -82,8 +83,14 @@ pub(crate) struct CreateArguments {
         "level_only", "exclude",
         "context", "buffer_size", "sub_buffers", "tracefile_size", "tracefile_count",
         "overwrite", "blocking_timeout", "pid", "executable", "pid_namespace",
-        "user"])]
+        "user", "kernel"])]
     pub(crate) load: Option<PathBuf>,
+    /// Record these events of the kernel, too, of everything that runs, or of the processes of
+    /// --pid and what they start from then on: names or subsystems, with commas between them, !
+    /// in front excludes, as record --kernel has them. Sizes, trace files and --flight-recorder are
+    /// for them, too. Only root may
+    #[arg(long, value_name = "LIST", conflicts_with_all = ["executable", "pid_namespace"])]
+    pub(crate) kernel: Vec<String>,
     /// Record this user's programs, by name or number, or those of all users; only root may
     /// (several: again, or by commas) [default: your own]
     #[arg(long, value_name = "NAME|UID|all", value_delimiter = ',')]
@@ -395,6 +402,10 @@ pub(crate) struct OnArguments {
     pub(crate) channel: Option<String>,
     #[command(flatten)]
     pub(crate) levels: LevelArguments,
+    /// Events of the kernel, of a session that records some (trackway list --kernel shows them)
+    #[arg(long, conflicts_with_all = ["channel", "level", "level_only", "only", "filter",
+        "filter_object"])]
+    pub(crate) kernel: bool,
     /// These instead of those that were on
     #[arg(long)]
     pub(crate) only: bool,
@@ -420,6 +431,9 @@ pub(crate) struct OffArguments {
     /// The channel [default: the only one]
     #[arg(long, value_name = "CHANNEL")]
     pub(crate) channel: Option<String>,
+    /// Events of the kernel
+    #[arg(long, conflicts_with = "channel")]
+    pub(crate) kernel: bool,
 }
 
 fn level(text: &str) -> Result<Level, String> {
@@ -430,7 +444,7 @@ fn size(text: &str) -> Result<u64, String> {
     trackway_recorder::parse_size(text).map_err(|error| error.to_string())
 }
 
-fn pid(text: &str) -> Result<u32, String> {
+pub(crate) fn pid(text: &str) -> Result<u32, String> {
     let pid = text.parse().ok().filter(|pid| *pid > 0);
     pid.ok_or_else(|| "a process id is a number, as pgrep(1) finds it by a name".into())
 }

@@ -5,7 +5,7 @@ use std::process::{Command, ExitCode, Stdio};
 
 use anyhow::{Context as _, anyhow};
 use trackway_recorder::protocol::{Answer, Refusal, Status};
-use trackway_recorder::{Begun, RecordError, SessionSpec, Talk};
+use trackway_recorder::{Begun, Mode, RecordError, SessionSpec, Talk};
 
 use super::notify;
 
@@ -64,7 +64,9 @@ fn begun(status: &Status) -> Vec<String> {
     let name = &status.name;
     let folder = status.folder.display();
     let mut lines = Vec::new();
-    if status.channels.iter().all(|channel| channel.spec.mode == trackway_recorder::Mode::Overwrite)
+    let is_flight = |mode: Mode| mode == Mode::Overwrite;
+    if status.channels.iter().all(|channel| is_flight(channel.spec.mode))
+        && status.kernel.as_ref().is_none_or(|kernel| is_flight(kernel.spec.mode))
     {
         lines.push(format!("session {name} keeps the newest events; snapshots go to {folder}"));
     } else if status.is_recording {

@@ -15,8 +15,8 @@ use trackway_recorder::control::RunFolder;
 use trackway_recorder::control::client::Session;
 use trackway_recorder::protocol::{Answer, ChannelChange, Refusal, Request};
 use trackway_recorder::{
-    ChannelSpec, FilterSource, FilterSpec, Levels, Mode, Notices, RecordError, RuleSpec,
-    SessionSpec, check_folder, is_name_of_record,
+    ChannelSpec, FilterSource, FilterSpec, KernelSpec, Levels, Mode, Notices, RecordError,
+    RuleSpec, SessionSpec, check_folder, is_name_of_record,
 };
 
 use crate::arguments::Format;
@@ -71,6 +71,12 @@ pub(crate) fn run_channel(arguments: ChannelArguments) -> anyhow::Result<ExitCod
 /// Does what is asked for with events.
 pub(crate) fn run_event(arguments: EventArguments) -> anyhow::Result<ExitCode> {
     match arguments.verb {
+        EventVerb::On(OnArguments { session, patterns, kernel: true, .. }) => {
+            ask_done(&session, Request::KernelOn { patterns })?;
+        }
+        EventVerb::Off(OffArguments { session, patterns, kernel: true, .. }) => {
+            ask_done(&session, Request::KernelOff { patterns })?;
+        }
         EventVerb::On(on) => {
             let filter = filter_of(&on)?;
             let OnArguments { session, patterns, channel, levels, only, .. } = on;
@@ -79,7 +85,7 @@ pub(crate) fn run_event(arguments: EventArguments) -> anyhow::Result<ExitCode> {
             ask_done(&session, request)?;
             say_unmatched(&session, &rules);
         }
-        EventVerb::Off(OffArguments { session, patterns, channel }) => {
+        EventVerb::Off(OffArguments { session, patterns, channel, .. }) => {
             ask_done(&session, Request::EventsOff { channel, patterns })?;
         }
     }
@@ -233,7 +239,21 @@ fn spec_of(arguments: &CreateArguments) -> anyhow::Result<SessionSpec> {
     let mut channel = ChannelSpec { on, filters, ..ChannelSpec::default() };
     apply(&arguments.channel, &mut channel)?;
     let users = arguments.user.clone();
-    Ok(SessionSpec { users, channels: vec![channel], ..SessionSpec::default() })
+    let kernel = kernel_of(&arguments.kernel, &channel);
+    Ok(SessionSpec { users, kernel, channels: vec![channel], ..SessionSpec::default() })
+}
+
+/// The kernel's events beside those of a channel: what is said of its buffers is said of theirs.
+pub(crate) fn kernel_of(patterns: &[String], channel: &ChannelSpec) -> Option<KernelSpec> {
+    let ChannelSpec { mode, buffer_size, tracefile_size, tracefile_count, .. } = *channel;
+    (!patterns.is_empty()).then(|| KernelSpec {
+        on: patterns.to_vec(),
+        pids: channel.pids.clone(),
+        mode,
+        buffer_size,
+        tracefile_size,
+        tracefile_count,
+    })
 }
 
 fn channel_of(arguments: &AddArguments) -> anyhow::Result<ChannelSpec> {

@@ -2,11 +2,12 @@
 
 use std::collections::BTreeMap;
 use std::io::Write;
+use std::time::Duration;
 
 use serde_json::Value;
 use trackway_recorder::control::RunFolder;
 use trackway_recorder::control::client::Session;
-use trackway_recorder::protocol::{Answer, ChannelStatus, Request, Status};
+use trackway_recorder::protocol::{Answer, ChannelStatus, KernelStatus, Request, Status};
 use trackway_recorder::{
     ByteCount, ChannelSpec, Grouped, Levels, Mode, RecordError, RuleSpec, Time, Tracefiles,
     USERS_MAX,
@@ -162,12 +163,14 @@ pub(super) fn list(format: Format, output: &mut dyn Write) -> anyhow::Result<()>
 
 fn row(one: &Found) -> [String; 7] {
     let status = &one.status;
+    let of_kernel = status.kernel.as_ref().map(|kernel| (kernel.recorded, kernel.lost));
+    let (recorded, lost) = of_kernel.unwrap_or_default();
     let if_there = |text: String| if one.is_there() { text } else { String::new() };
     [
         status.name.clone(),
         if one.is_there() { state_of(status) } else { one.state.word() }.to_owned(),
-        if_there(Grouped(status.counts.recorded).to_string()),
-        if_there(Grouped(status.counts.lost).to_string()),
+        if_there(Grouped(status.counts.recorded.saturating_add(recorded)).to_string()),
+        if_there(Grouped(status.counts.lost.saturating_add(lost)).to_string()),
         if_there(ByteCount(status.memory_bytes).to_string()),
         if_there(users_of(status)),
         status.folder.display().to_string(),
@@ -260,8 +263,40 @@ pub(super) fn status(
     for channel in &status.channels {
         write_channel(channel, output)?;
     }
+    status.kernel.as_ref().map_or(Ok(()), |kernel| write_kernel(kernel, output))?;
     for notice in &status.notices {
         writeln!(output, "  said      {notice}")?;
+    }
+    Ok(())
+}
+
+fn write_kernel(status: &KernelStatus, output: &mut dyn Write) -> anyhow::Result<()> {
+    let KernelStatus { spec, events, recorded, lost, overwritten, passed_over, .. } = status;
+    writeln!(output, "kernel: {}", kind_of(spec.mode, None))?;
+    let overwritten = match overwritten {
+        0 => String::new(),
+        overwritten => format!(", {} overwritten", Grouped(*overwritten)),
+    };
+    let (recorded, lost) = (Grouped(*recorded), Grouped(*lost));
+    writeln!(output, "  events    {recorded} recorded, {lost} lost{overwritten}")?;
+    if *passed_over > 0 {
+        let whose = if spec.pids.is_empty() { "of those lost" } else { "up to, of everything" };
+        let passed_over = Grouped(*passed_over);
+        writeln!(output, "  passed    {whose}, {passed_over}, while another was recorded")?;
+    }
+    writeln!(output, "  on        {} ({} events)", spec.on.join(", "), Grouped(*events as u64))?;
+    if !spec.pids.is_empty() {
+        let pids: Vec<String> = spec.pids.iter().map(u32::to_string).collect();
+        writeln!(output, "  only      process {}, and what it starts", pids.join(" or "))?;
+    }
+    if let Some(files) = files_of(spec.tracefiles()) {
+        writeln!(output, "  files     {files}")?;
+    }
+    writeln!(output, "  buffers   {}", ByteCount(status.memory_bytes))?;
+    writeln!(output, "  trace     {}", ByteCount(status.bytes))?;
+    if status.deleted > 0 {
+        let deleted = Grouped(status.deleted);
+        writeln!(output, "  deleted   {deleted} of the events, with their trace files")?;
     }
     Ok(())
 }
@@ -299,7 +334,8 @@ fn shown_user(uid: u32) -> String {
 
 fn write_channel(channel: &ChannelStatus, output: &mut dyn Write) -> anyhow::Result<()> {
     let ChannelStatus { spec, recorded, lost, memory_bytes, interpreters } = channel;
-    writeln!(output, "channel {}: {}", spec.name, kind_of(spec))?;
+    let kind = kind_of(spec.mode, spec.blocking_timeout);
+    writeln!(output, "channel {}: {kind}", spec.name)?;
     writeln!(output, "  events    {} recorded, {} lost", Grouped(*recorded), Grouped(*lost))?;
     writeln!(output, "  on        {}", rules_of(spec))?;
     for filter in &spec.filters {
@@ -321,7 +357,7 @@ fn write_channel(channel: &ChannelStatus, output: &mut dyn Write) -> anyhow::Res
     let size =
         spec.buffer_size.map_or_else(|| "up to 4 MiB".into(), |bytes| ByteCount(bytes).to_string());
     writeln!(output, "  buffers   {size} for each CPU; {} now", ByteCount(*memory_bytes))?;
-    if let Some(files) = files_of(spec) {
+    if let Some(files) = files_of(spec.tracefiles()) {
         writeln!(output, "  files     {files}")?;
     }
     Ok(())
@@ -331,8 +367,8 @@ fn write_channel(channel: &ChannelStatus, output: &mut dyn Write) -> anyhow::Res
 const WHY_SLOW: &str = "no memory for machine code is to be had there (a sandbox, SELinux, \
                         another kind of processor, or the process was forked)";
 
-fn files_of(spec: &ChannelSpec) -> Option<String> {
-    let Tracefiles { size_bytes, count } = spec.tracefiles();
+fn files_of(bounds: Tracefiles) -> Option<String> {
+    let Tracefiles { size_bytes, count } = bounds;
     let size = ByteCount(size_bytes);
     match (size_bytes, count) {
         (0, _) => None,
@@ -342,8 +378,8 @@ fn files_of(spec: &ChannelSpec) -> Option<String> {
     }
 }
 
-fn kind_of(spec: &ChannelSpec) -> String {
-    match (spec.mode, spec.blocking_timeout) {
+fn kind_of(mode: Mode, blocking_timeout: Option<Duration>) -> String {
+    match (mode, blocking_timeout) {
         (Mode::Overwrite, _) => "flight recorder".into(),
         (Mode::Discard, None) => "discards what finds no room".into(),
         (Mode::Discard, Some(time)) => {

@@ -18,6 +18,7 @@ mod error;
 mod header;
 mod json;
 mod lexer;
+mod meaning;
 mod node;
 mod packetized;
 mod parser;
@@ -37,6 +38,7 @@ pub(crate) use cursor::Cursor;
 pub use decode::{Sink, Skip};
 pub(crate) use decode::{State, chosen_option, integer_value, reversed, take_elements, wide_bytes};
 pub use error::{DecodeError, MetadataError, MetadataProblem, TimeError};
+pub use meaning::{Meaning, Names};
 pub use node::EnvironmentValue;
 pub use source::{Bytes, Damage, SourceStream, StreamError, packets_stand_alone};
 pub use stream::{

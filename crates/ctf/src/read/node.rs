@@ -7,6 +7,7 @@
 use std::sync::Arc;
 
 use super::error::{MetadataError, MetadataProblem};
+use super::meaning::Meaning;
 use super::trace::{ClockClass, TraceName};
 use super::types::{Base, Encoding, Mapping, Role};
 
@@ -76,6 +77,7 @@ pub(crate) struct IntegerNode {
     pub(crate) boolean: bool,
     pub(crate) reversed: bool,
     pub(crate) variable: bool,
+    pub(crate) meaning: Option<Arc<Meaning>>,
 }
 
 impl IntegerNode {
@@ -95,6 +97,7 @@ impl IntegerNode {
             boolean: false,
             reversed: false,
             variable: false,
+            meaning: None,
         }
     }
 }

@@ -538,6 +538,7 @@ fn integer_type(node: &IntegerNode, big_endian: bool) -> Integer {
         boolean: node.boolean,
         reversed: node.reversed,
         variable: node.variable,
+        meaning: node.meaning.clone(),
     }
 }
 

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use super::error::{MetadataError, MetadataProblem};
 use super::lexer::Token;
+use super::meaning::Meaning;
 use super::node::{EnvironmentValue, IntegerNode, Named, Node, NodeKind, Place, Reference, Start};
 use super::parser::{Parsed, Parser, Value};
 use super::types::{Base, Mapping};
@@ -52,6 +53,7 @@ impl Parser<'_> {
             while matches!(self.token, Token::Word(_)) {
                 name = format!("{name} {}", self.type_name()?);
             }
+            let node = self.with_meaning(&name, node)?;
             self.define(name, node);
         } else if self.at_word("typedef") {
             self.advance()?;
@@ -65,6 +67,21 @@ impl Parser<'_> {
             return Err(self.unexpected("a declaration"));
         }
         self.expect(";")
+    }
+
+    /// The same type, if it is one whose name says what it stands for, with that.
+    fn with_meaning(&self, name: &str, node: Arc<Node>) -> Parsed<Arc<Node>> {
+        let NodeKind::Integer(integer) = &node.kind else { return Ok(node) };
+        let labels = |name: &str| {
+            let found = self.scopes.iter().rev().find_map(|scope| scope.get(name))?;
+            match &found.kind {
+                NodeKind::Enumeration { labels, .. } => Some(Arc::clone(labels)),
+                _ => None,
+            }
+        };
+        let Some(meaning) = Meaning::of(name, &labels) else { return Ok(node) };
+        let integer = IntegerNode { meaning: Some(meaning), ..integer.clone() };
+        Node::shared(node.place, NodeKind::Integer(integer))
     }
 
     fn define(&mut self, name: String, node: Arc<Node>) {

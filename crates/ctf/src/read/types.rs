@@ -5,6 +5,7 @@
 
 use std::sync::Arc;
 
+use super::meaning::Meaning;
 use super::runs::{Elements, Run};
 use crate::literal::Literal;
 
@@ -86,6 +87,8 @@ pub struct Integer {
     pub(crate) reversed: bool,
     /// Whether it is as long as its bytes say (LEB128), at most `bits` long.
     pub(crate) variable: bool,
+    /// What its values stand for, beyond what plain text shows.
+    pub(crate) meaning: Option<Arc<Meaning>>,
 }
 
 impl Integer {
@@ -107,6 +110,11 @@ impl Integer {
     /// Whether it stands for a truth: all but 0 is true.
     pub const fn is_boolean(&self) -> bool {
         self.boolean
+    }
+
+    /// What its values stand for, if the trace says so.
+    pub fn meaning(&self) -> Option<&Meaning> {
+        self.meaning.as_deref()
     }
 
     /// In which base it is shown.

@@ -19,10 +19,11 @@ use super::format::{
 use super::json::{JsonWriter, float_word, push_integer};
 use super::number::{push_decimal, push_signed};
 use super::pretty::Pretty;
+use super::symbolic::push_meaning;
 use super::time::Calendar;
 use crate::read::{
     Body, CpuId, DecodeError, Enumeration, EnvironmentValue, EventClass, EventSink, Integer, Loss,
-    Member, Scope, Sink, StreamClass, Trace, Type, VariantOption,
+    Meaning, Member, Scope, Sink, StreamClass, Trace, Type, VariantOption,
 };
 
 /// Columns that every line has.
@@ -36,18 +37,26 @@ pub struct Csv<C> {
     messages: Pretty<C>,
     /// Names of the columns beyond the common ones, if each field is to have one.
     columns: Option<Arc<[String]>>,
+    /// Whether numbers that have names are shown by them.
+    is_symbolic: bool,
 }
 
 impl<C> Csv<C> {
     /// The format for events of any kind; `messages` tells of losses.
     pub const fn new(messages: Pretty<C>) -> Self {
-        Self { messages, columns: None }
+        Self { messages, columns: None, is_symbolic: false }
     }
 
     /// The format for events of one kind: `columns` are those of [`event_columns`], and all
     /// events have them.
     pub fn with_columns(messages: Pretty<C>, columns: Vec<String>) -> Self {
-        Self { messages, columns: Some(columns.into()) }
+        Self { messages, columns: Some(columns.into()), is_symbolic: false }
+    }
+
+    /// The same, with names for numbers that have some.
+    #[must_use]
+    pub fn symbolic(self, is_symbolic: bool) -> Self {
+        Self { is_symbolic, ..self }
     }
 }
 
@@ -135,6 +144,7 @@ impl<C: Calendar> LineFormat for Csv<C> {
             out,
             limit,
             is_column_each: self.columns.is_some(),
+            is_symbolic: self.is_symbolic,
             scopes: 0,
             depth: 0,
             json: Vec::new(),
@@ -179,6 +189,8 @@ struct CellWriter<'buffer> {
     /// How much may be in `out`.
     limit: usize,
     is_column_each: bool,
+    /// Whether numbers that have names are shown by them.
+    is_symbolic: bool,
     /// Scopes whose cell was begun, of those that were and of those that were left out.
     scopes: usize,
     /// Structures, arrays and variants that are open.
@@ -244,8 +256,24 @@ impl EventSink for CellWriter<'_> {
     }
 }
 
+impl CellWriter<'_> {
+    /// What a number stands for: a cell as text has it, or as JSON within what is JSON.
+    #[cold]
+    fn meaning(&mut self, meaning: &Meaning, kind: &Integer, value: u64) {
+        if self.is_part() {
+            return JsonWriter::symbolic(&mut self.json).integer(kind, value);
+        }
+        let mut text = Vec::new();
+        push_meaning(&mut text, meaning, kind, value);
+        push_csv_cell(self.out, &text);
+    }
+}
+
 impl Sink for CellWriter<'_> {
     fn integer(&mut self, kind: &Integer, value: u64) {
+        if let Some(meaning) = kind.meaning().filter(|_| self.is_symbolic) {
+            return self.meaning(meaning, kind, value);
+        }
         push_integer(if self.is_part() { &mut self.json } else { self.out }, kind, value);
     }
 

@@ -7,7 +7,7 @@ use crate::read::{Base, Enumeration, EventSink, Integer, Member, Scope, Sink, Va
 
 /// Appends values to a buffer, as they are decoded.
 pub struct FieldWriter<'buffer> {
-    out: &'buffer mut Vec<u8>,
+    pub(super) out: &'buffer mut Vec<u8>,
     names: Names,
     /// Whether fields' names are shown in this scope.
     has_names: bool,
@@ -183,7 +183,7 @@ fn push_flags(out: &mut Vec<u8>, kind: &Enumeration, value: u64) {
     }
 }
 
-fn push_integer(out: &mut Vec<u8>, kind: &Integer, value: u64) {
+pub(super) fn push_integer(out: &mut Vec<u8>, kind: &Integer, value: u64) {
     // Bits of the value, rounded up to whole digits of the base.
     let low = |per_digit: u32| {
         let bits = kind.bits().div_ceil(per_digit) * per_digit;

@@ -21,8 +21,8 @@ use super::number::{nine_digits, push_decimal, push_signed};
 use super::pretty::Pretty;
 use super::time::Calendar;
 use crate::read::{
-    Body, DecodeError, Enumeration, EnvironmentValue, EventClass, EventSink, Integer, Loss, Member,
-    Scope, Sink, StreamClass, Trace, VariantOption,
+    Body, DecodeError, Enumeration, EnvironmentValue, EventClass, EventSink, Integer, Loss,
+    Meaning, Member, Scope, Sink, StreamClass, Trace, VariantOption,
 };
 
 const NS_PER_SECOND: u64 = 1_000_000_000;
@@ -33,17 +33,25 @@ pub struct Json<C> {
     messages: Pretty<C>,
     /// Whether events say which trace they are of.
     has_traces: bool,
+    /// Whether numbers that have names are shown with them.
+    is_symbolic: bool,
 }
 
 impl<C> Json<C> {
     /// The format; `messages` tells of losses.
     pub const fn new(messages: Pretty<C>) -> Self {
-        Self { messages, has_traces: false }
+        Self { messages, has_traces: false, is_symbolic: false }
     }
 
     /// The same for events of several traces: each says which it is of, by its folder.
     pub const fn with_traces(messages: Pretty<C>) -> Self {
-        Self { messages, has_traces: true }
+        Self { messages, has_traces: true, is_symbolic: false }
+    }
+
+    /// The same, with the names of numbers that have some, as those of enumerations.
+    #[must_use]
+    pub fn symbolic(self, is_symbolic: bool) -> Self {
+        Self { is_symbolic, ..self }
     }
 }
 
@@ -97,7 +105,7 @@ impl<C: Calendar> LineFormat for Json<C> {
             out.extend_from_slice(b",\"packet\":");
             out.extend_from_slice(line.packet_text);
         }
-        let mut sink = JsonWriter::new(out);
+        let mut sink = JsonWriter { is_symbolic: self.is_symbolic, ..JsonWriter::new(out) };
         body.read(&mut sink)?;
         if !sink.has_fields {
             out.extend_from_slice(b",\"fields\":{}");
@@ -174,20 +182,49 @@ pub(crate) struct JsonWriter<'buffer> {
     has_fields: bool,
     /// How much may be in `out`.
     limit: usize,
+    /// Whether numbers that have names are shown with them.
+    is_symbolic: bool,
 }
 
 impl<'buffer> JsonWriter<'buffer> {
     /// A writer to the end of `out`.
     pub(crate) const fn new(out: &'buffer mut Vec<u8>) -> Self {
         let limit = out.len().saturating_add(LINE_BYTES_MAX);
-        Self { out, has_fields: false, limit }
+        Self { out, has_fields: false, limit, is_symbolic: false }
+    }
+
+    /// One that shows numbers with their names.
+    pub(super) const fn symbolic(out: &'buffer mut Vec<u8>) -> Self {
+        Self { is_symbolic: true, ..Self::new(out) }
+    }
+}
+
+impl JsonWriter<'_> {
+    /// A number that may have names: as an enumeration.
+    #[cold]
+    fn meaning(&mut self, meaning: &Meaning, kind: &Integer, value: u64) {
+        self.out.extend_from_slice(b"{\"value\":");
+        push_integer(self.out, kind, value);
+        self.out.extend_from_slice(b",\"labels\":[");
+        let out = &mut *self.out;
+        let mut is_first = true;
+        meaning.labels(kind, value, &mut |name| {
+            if !std::mem::take(&mut is_first) {
+                out.push(b',');
+            }
+            push_json_text(out, name.as_bytes());
+        });
+        self.out.extend_from_slice(b"]}");
     }
 }
 
 impl Sink for JsonWriter<'_> {
     #[inline]
     fn integer(&mut self, kind: &Integer, value: u64) {
-        push_integer(self.out, kind, value);
+        match kind.meaning().filter(|meaning| self.is_symbolic && meaning.has_labels()) {
+            None => push_integer(self.out, kind, value),
+            Some(meaning) => self.meaning(meaning, kind, value),
+        }
     }
 
     fn enumeration(&mut self, kind: &Enumeration, value: u64) {

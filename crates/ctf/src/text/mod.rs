@@ -19,6 +19,7 @@ mod nothing;
 mod number;
 mod options;
 mod pretty;
+mod symbolic;
 mod time;
 
 pub use crate::literal::Literal;
@@ -31,4 +32,5 @@ pub use nothing::Nothing;
 pub use number::{grouped, push_decimal, push_general};
 pub use options::{Fields, ListError, Names, PrettyOptions};
 pub use pretty::Pretty;
+pub use symbolic::Symbolic;
 pub use time::{Calendar, DateTime, seconds_of, utc};

@@ -3,7 +3,7 @@
 
 use super::fields::FieldWriter;
 use super::format::{Head, Line, LineFormat, LossPlace, Shown, Stamp, TraceName};
-use super::options::PrettyOptions;
+use super::options::{Names, PrettyOptions};
 use super::time::{Calendar, TimeWriter};
 use crate::read::{
     Body, DecodeError, EnvironmentValue, EventClass, Loss, Lost, Sink, StreamClass, Trace,
@@ -40,6 +40,29 @@ impl<C: Calendar> Pretty<C> {
     /// The format that babeltrace2 has with these options.
     pub fn new(options: PrettyOptions, calendar: C) -> Self {
         Self { options, times: TimeWriter::new(&options, calendar) }
+    }
+
+    /// Which names stand before values.
+    pub(super) const fn names(&self) -> Names {
+        self.options.names
+    }
+
+    /// Appends what stands before an event's contexts and payload.
+    #[inline]
+    pub(super) fn push_head(&mut self, out: &mut Vec<u8>, line: &Line<'_>) -> Head {
+        let head = match line.stamp {
+            Some(stamp) => self.times.push(out, stamp, line.previous),
+            None => Head::default(),
+        };
+        match line.prefix {
+            Some(prefix) => prefix.push(out),
+            None => {
+                out.extend_from_slice(line.stream_text);
+                out.extend_from_slice(line.class_text);
+                out.extend_from_slice(line.packet_text);
+            }
+        }
+        head
     }
 
     /// Whether `, ` stands before each part of what stands before the name.
@@ -138,18 +161,7 @@ impl<C: Calendar> LineFormat for Pretty<C> {
         line: Line<'_>,
         body: Body<'_, '_, '_>,
     ) -> Result<Head, DecodeError> {
-        let head = match line.stamp {
-            Some(stamp) => self.times.push(out, stamp, line.previous),
-            None => Head::default(),
-        };
-        match line.prefix {
-            Some(prefix) => prefix.push(out),
-            None => {
-                out.extend_from_slice(line.stream_text);
-                out.extend_from_slice(line.class_text);
-                out.extend_from_slice(line.packet_text);
-            }
-        }
+        let head = self.push_head(out, &line);
         let mut sink = FieldWriter::new(out, self.options.names, !line.packet_text.is_empty());
         body.read(&mut sink)?;
         out.push(b'\n');

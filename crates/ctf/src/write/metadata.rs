@@ -8,6 +8,8 @@ use std::fmt::Write as _;
 
 use trackway_schema::{EventDescription, Field, FieldKind, Label, Scalar};
 
+use super::meaning::Meaning;
+
 /// Which contexts every record carries, between its header and its payload, in this order.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Contexts {
@@ -29,8 +31,13 @@ pub struct Contexts {
 pub enum Domain {
     /// Those of a user's programs.
     User(u32),
-    /// The kernel's, of this release.
-    Kernel(String),
+    /// The kernel's.
+    Kernel {
+        /// Its release.
+        release: String,
+        /// What else `env` says of the recording: names, which are identifiers, and texts.
+        remarks: Vec<(&'static str, String)>,
+    },
 }
 
 /// Codes of what an application's context is in a record.
@@ -198,7 +205,7 @@ fn push_environment(text: &mut String, trace: &TraceDescription) {
 	architecture_bit_width = 64;
 "
         ),
-        Domain::Kernel(release) => write!(
+        Domain::Kernel { release, .. } => write!(
             text,
             "	domain = \"kernel\";
 	sysname = \"Linux\";
@@ -212,6 +219,11 @@ fn push_environment(text: &mut String, trace: &TraceDescription) {
             Quoted(release)
         ),
     };
+    if let Domain::Kernel { remarks, .. } = &trace.domain {
+        for (name, remark) in remarks {
+            let _ = writeln!(text, "\t{name} = {};", Quoted(remark));
+        }
+    }
     let _ = write!(
         text,
         "	trace_name = {};
@@ -268,7 +280,7 @@ pub fn stream_declaration(class: u32, contexts: &Contexts) -> String {
         }
         let mut members = Members::default();
         for field in &contexts.kernel {
-            push_field(&mut text, &mut members, field);
+            push_field(&mut text, &mut members, field, None);
         }
         for name in &contexts.applications {
             push_application(&mut text, &mut members, name);
@@ -313,6 +325,17 @@ pub fn application_member(name: &str) -> String {
 /// Fields appear in babeltrace2 under their own names, except that bytes other than letters,
 /// digits and `_` become `_`, and a name that an earlier field has gets a number behind it.
 pub fn event_declaration(class: u32, id: u32, event: &EventDescription) -> String {
+    event_declaration_meaning(class, id, event, &[])
+}
+
+/// The same, where scalars among its fields, each in its place, stand for something; the types that
+/// this needs ([`Meaning::declarations`]) are to be declared before.
+pub fn event_declaration_meaning(
+    class: u32,
+    id: u32,
+    event: &EventDescription,
+    meanings: &[Option<Meaning>],
+) -> String {
     let full_name = event.full_name();
     let name = if event.provider.is_empty() { &event.name } else { &full_name };
     let mut text = format!(
@@ -322,8 +345,9 @@ pub fn event_declaration(class: u32, id: u32, event: &EventDescription) -> Strin
         event.level
     );
     let mut members = Members::default();
-    for field in &event.fields {
-        push_field(&mut text, &mut members, field);
+    let meanings = meanings.iter().map(Option::as_ref).chain(std::iter::repeat(None));
+    for (field, meaning) in event.fields.iter().zip(meanings) {
+        push_field(&mut text, &mut members, field, meaning);
     }
     text.push_str("\t};\n};\n\n");
     text
@@ -332,11 +356,14 @@ pub fn event_declaration(class: u32, id: u32, event: &EventDescription) -> Strin
 /// How LTTng declares a byte of text.
 const CHARACTER: &str = "integer { size = 8; align = 8; signed = 1; encoding = UTF8; base = 10; }";
 
-fn push_field(text: &mut String, members: &mut Members, field: &Field) {
+fn push_field(text: &mut String, members: &mut Members, field: &Field, meaning: Option<&Meaning>) {
     let written = match &field.kind {
         FieldKind::Scalar(scalar) => {
             let name = members.add(&field.name);
-            writeln!(text, "\t\t{} {name};", Integer(*scalar))
+            match meaning {
+                Some(meaning) => writeln!(text, "\t\t{} {name};", meaning.type_name(*scalar)),
+                None => writeln!(text, "\t\t{} {name};", Integer(*scalar)),
+            }
         }
         FieldKind::Str => writeln!(text, "\t\tstring {};", members.add(&field.name)),
         FieldKind::Array(scalar, length) => {
@@ -438,7 +465,7 @@ impl Members {
 }
 
 /// A scalar's type in TSDL: an integer, or a floating-point number.
-struct Integer(Scalar);
+pub(super) struct Integer(pub(super) Scalar);
 
 impl std::fmt::Display for Integer {
     fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
@@ -461,7 +488,7 @@ impl std::fmt::Display for Integer {
 }
 
 /// A string literal: nothing in it ends it, and control characters are escaped.
-struct Quoted<'text>(&'text str);
+pub(super) struct Quoted<'text>(pub(super) &'text str);
 
 impl std::fmt::Display for Quoted<'_> {
     fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {

@@ -32,14 +32,16 @@
 //! * Two files with equal `stream_id` and `stream_instance_id` are one stream: their packets are
 //!   read as one sequence and the rules above go across both, so instance ids must differ.
 
+mod meaning;
 mod metadata;
 mod packet;
 mod rewrite;
 
+pub use meaning::{Meaning, Names, TypeDeclaration, declared_type};
 pub(crate) use metadata::Uuid;
 pub use metadata::{
     Contexts, Domain, TraceDescription, application_member, application_tag, event_declaration,
-    metadata_preamble, stream_declaration,
+    event_declaration_meaning, metadata_preamble, stream_declaration,
 };
 pub use packet::{
     INDEX_ENTRY_BYTES, INDEX_HEADER_BYTES, PACKET_HEADER_BYTES, PacketFields, index_entry,

@@ -3,6 +3,7 @@
 use trackway_jit::Kind;
 use trackway_schema::Label;
 
+use super::compare::label_value;
 use super::name::article;
 use super::{Elements, Expr, Filter, Need, Node, Options, Type};
 use crate::error::{Error, Topic, Warning};
@@ -262,7 +263,18 @@ impl<'layout> Checker<'layout> {
     fn arithmetic(&mut self, operator: Binary, a: &Tree, b: &Tree) -> Result<Expr, Error> {
         let is_shift = matches!(operator, Binary::ShiftLeft | Binary::ShiftRight);
         let is_bitwise = matches!(operator, Binary::And | Binary::Or | Binary::Xor);
-        let (left, right) = (self.operand(operator, a)?, self.operand(operator, b)?);
+        let (left, right) = match (&a.node, &b.node) {
+            (_, Parsed::Text(text)) if operator == Binary::And => {
+                let value = self.labelled(a)?;
+                let bits = label_value(value.labels, text, b.span)?;
+                (value.expr, bits)
+            }
+            (Parsed::Text(text), _) if operator == Binary::And => {
+                let value = self.labelled(b)?;
+                (label_value(value.labels, text, a.span)?, value.expr)
+            }
+            _ => (self.operand(operator, a)?, self.operand(operator, b)?),
+        };
         if left.of == Type::Float || right.of == Type::Float {
             if is_shift || is_bitwise || operator == Binary::Remainder {
                 let span = if left.of == Type::Float { a.span } else { b.span };
@@ -286,6 +298,20 @@ impl<'layout> Checker<'layout> {
             return Ok(Expr::number(number::integers(operator, !is_unsigned, a, b), of));
         }
         Ok(Expr { node: Node::Arithmetic(operator, Box::new(left), Box::new(right)), of })
+    }
+
+    /// A number of whose bits some have labels.
+    fn labelled(&mut self, tree: &Tree) -> Result<Typed<'layout>, Error> {
+        let value = self.check(tree)?;
+        match value.expr.of {
+            Type::Signed | Type::Unsigned if !value.labels.is_empty() => Ok(value),
+            Type::Sequence => Err(self.whole_sequence(tree.span)),
+            of => {
+                let message =
+                    format!("{} has no labels, of which '&' could test one", described(of));
+                type_error(tree.span, message)
+            }
+        }
     }
 
     fn operand(&mut self, operator: Binary, tree: &Tree) -> Result<Expr, Error> {

@@ -271,6 +271,15 @@ fn normal(mut ranges: Vec<(u64, u64)>, of: Type) -> Vec<(u64, u64)> {
     together
 }
 
+/// The number that a label stands for.
+pub(super) fn label_value(labels: &[Label], text: &Text, span: Span) -> Result<Expr, Error> {
+    let is_it = |label: &&Label| text.as_bytes().is_some_and(|text| text == label.name.as_bytes());
+    match labels.iter().find(is_it) {
+        Some(label) => Ok(Expr::number(label.first as u64, Type::Signed)),
+        None => Err(unknown_label(labels, text, span)),
+    }
+}
+
 /// The values whose label is as `text` says.
 fn label_ranges(
     labels: &[Label],
@@ -284,19 +293,23 @@ fn label_ranges(
         .map(|label| (label.first as u64, label.last as u64))
         .collect();
     if chosen.is_empty() {
-        let names: Vec<&str> = labels.iter().map(|label| label.name.as_str()).collect();
-        let quoted = text.quoted();
-        let Some(bytes) = text.as_bytes() else {
-            let error = Error::new(Topic::Unknown, span, format!("no label is like {quoted}"));
-            return Err(error.with_hint(format!("there is: {}", names.join(", "))));
-        };
-        let name = String::from_utf8_lossy(bytes);
-        return Err(unknown(span, format!("unknown label {quoted}"), &name, &names));
+        return Err(unknown_label(labels, text, span));
     }
     let is_forward = |&(first, last): &(u64, u64)| {
         number::compare((first, of), (last, of)).is_some_and(|order| order.is_le())
     };
     Ok(normal(chosen.into_iter().filter(is_forward).collect(), of))
+}
+
+fn unknown_label(labels: &[Label], text: &Text, span: Span) -> Error {
+    let names: Vec<&str> = labels.iter().map(|label| label.name.as_str()).collect();
+    let quoted = text.quoted();
+    let Some(bytes) = text.as_bytes() else {
+        let error = Error::new(Topic::Unknown, span, format!("no label is like {quoted}"));
+        return error.with_hint(format!("there is: {}", names.join(", ")));
+    };
+    let name = String::from_utf8_lossy(bytes);
+    unknown(span, format!("unknown label {quoted}"), &name, &names)
 }
 
 #[cfg(test)]

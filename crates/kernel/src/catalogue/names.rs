@@ -58,10 +58,16 @@ pub(crate) fn set(name: &str) -> Option<Arc<Symbols>> {
     found.map(|(_, symbols)| Arc::clone(symbols))
 }
 
+/// Names of errors, by their numbers: those of programs, and those that only who watches calls
+/// sees.
+pub fn errors() -> impl Iterator<Item = (&'static str, u32)> {
+    ERRORS.iter().chain(RESTARTS).copied()
+}
+
 /// The name of an error's number.
 pub fn error_name(errno: i32) -> Option<&'static str> {
     let number = u32::try_from(errno).ok()?;
-    ERRORS.iter().find(|&&(_, value)| value == number).map(|&(name, _)| name)
+    errors().find(|&(_, value)| value == number).map(|(name, _)| name)
 }
 
 const OPEN: Pairs = libc!(
@@ -585,6 +591,14 @@ static SETS: &[Set] = &[
     flags("xattr", &[libc!(XATTR_CREATE XATTR_REPLACE)]),
 ];
 
+/// linux/errno.h: calls that begin anew, or end with EINTR, when a signal was taken care of.
+const RESTARTS: Pairs = &[
+    ("ERESTARTSYS", 512),
+    ("ERESTARTNOINTR", 513),
+    ("ERESTARTNOHAND", 514),
+    ("ENOIOCTLCMD", 515),
+    ("ERESTART_RESTARTBLOCK", 516),
+];
 /// errno(3).
 const ERRORS: Pairs = libc!(
     EPERM ENOENT ESRCH EINTR EIO ENXIO E2BIG ENOEXEC EBADF ECHILD EAGAIN ENOMEM EACCES EFAULT

@@ -37,9 +37,10 @@ pub(crate) fn interpret(text: &str, fields: &mut [Field], names: &dyn Names) {
         convert(field, conversion.unwrap_or_default());
     }
     let mut tables: Vec<(usize, Symbols)> = Vec::new();
-    for (is_flags, call) in calls(&all).take(TABLES_MAX) {
-        if let Some(table) = table(is_flags, call, fields, names) {
-            tables.push(table);
+    for call in calls(&all).take(TABLES_MAX) {
+        if let Some((index, mut symbols)) = table(&call, fields, names) {
+            none(&mut symbols, &call, &all, &fields[index].name, names);
+            tables.push((index, symbols));
         }
     }
     for (index, symbols) in &tables {
@@ -186,8 +187,17 @@ fn closing(tokens: &[Token<'_>]) -> Option<usize> {
     })
 }
 
-/// Calls of what prints names, as what is in their brackets; whether flags are meant.
-fn calls<'a, 'text>(all: &'a [Token<'text>]) -> impl Iterator<Item = (bool, &'a [Token<'text>])> {
+/// A call of what prints names.
+struct Call<'a, 'text> {
+    /// Whether flags are meant.
+    is_flags: bool,
+    /// What is in its brackets.
+    inside: &'a [Token<'text>],
+    /// What is printed instead where the field is zero.
+    none: Option<&'text str>,
+}
+
+fn calls<'a, 'text>(all: &'a [Token<'text>]) -> impl Iterator<Item = Call<'a, 'text>> {
     all.iter().enumerate().filter_map(|(at, token)| {
         let is_flags = match token {
             Token::Word("__print_flags" | "__print_flags_u64") => true,
@@ -197,18 +207,18 @@ fn calls<'a, 'text>(all: &'a [Token<'text>]) -> impl Iterator<Item = (bool, &'a 
         let call = &all[at + 1..];
         let is_open = call.first() == Some(&Token::Sign("("));
         let end = closing(call).filter(|_| is_open)?;
-        Some((is_flags, &call[1..end]))
+        let none = match call.get(end + 1..end + 3) {
+            Some([Token::Sign(":"), Token::Quoted(name)]) => Some(*name),
+            _ => None,
+        };
+        Some(Call { is_flags, inside: &call[1..end], none })
     })
 }
 
 /// The field that a call is about, by its index, and the names that it has.
-fn table(
-    is_flags: bool,
-    call: &[Token<'_>],
-    fields: &[Field],
-    names: &dyn Names,
-) -> Option<(usize, Symbols)> {
-    let mut parts = split(call, ",");
+fn table(call: &Call<'_, '_>, fields: &[Field], names: &dyn Names) -> Option<(usize, Symbols)> {
+    let is_flags = call.is_flags;
+    let mut parts = split(call.inside, ",");
     let lookup = |name: &str| names.enumerator(name);
     let Bits { name, mask, shift } = bits(parts.next()?, &lookup)?;
     let index = fields.iter().position(|field| field.name == name)?;
@@ -235,6 +245,39 @@ fn table(
         false => Symbols { choice_mask: all_bits, choices: symbols, flags: Vec::new() },
     };
     Some((index, symbols))
+}
+
+/// Adds what flags without any are called, and one that is printed behind that name: of
+/// `state ? __print_flags(state, …) : "R", state & 0x100 ? "+" : ""`, `R` and `R+`.
+fn none(
+    symbols: &mut Symbols,
+    call: &Call<'_, '_>,
+    all: &[Token<'_>],
+    field: &str,
+    names: &dyn Names,
+) {
+    let Some(none) = call.none.filter(|none| call.is_flags && none.len() <= NAME_BYTES_MAX) else {
+        return;
+    };
+    let lookup = |name: &str| names.enumerator(name);
+    let behind = split(all, ",").filter_map(|argument| {
+        let mut parts = split(argument, "?");
+        let of = bits(parts.next()?, &lookup)?;
+        let (Some(choice), None) = (parts.next(), parts.next()) else { return None };
+        let [Token::Quoted(suffix), Token::Sign(":"), Token::Quoted("")] = choice else {
+            return None;
+        };
+        let is_flag = of.name == field && of.shift == 0 && of.mask.is_power_of_two();
+        is_flag.then(|| (of.mask, format!("{none}{suffix}")))
+    });
+    let mut add = |value: u64, name: String| {
+        if symbols.flags.iter().all(|symbol| symbol.value != value) {
+            symbols.flags.push(Symbol { value, name: Cow::Owned(name) });
+        }
+    };
+    // Nothing else is known to be printed so.
+    behind.take(1).for_each(|(value, name)| add(value, name));
+    add(0, none.to_owned());
 }
 
 /// The bits of a field that an expression is.

@@ -3,8 +3,12 @@
 use std::io;
 use std::os::fd::{AsRawFd as _, OwnedFd};
 
-use crate::bpf::{LoadError, MAP_CREATE, MAP_UPDATE, MapCreate, MapElement, ProgramKind};
-use crate::bpf::{bpf, load_program, owned};
+use super::program::Code;
+use crate::bpf::{
+    Functions, LoadError, MAP_CREATE, MAP_DELETE, MAP_UPDATE, MapCreate, MapElement, ProgramKind,
+};
+use crate::bpf::{bpf, load_btf, load_program, owned};
+use crate::btf::Btf;
 
 const PROG_TYPE_TRACEPOINT: u32 = 5;
 const PROG_TYPE_TRACING: u32 = 26;
@@ -116,6 +120,39 @@ impl Programs {
         // SAFETY: key and value have the map's sizes.
         unsafe { bpf(MAP_UPDATE, &mut element) }.map(drop)
     }
+
+    /// Takes the one of this number away, if there is one.
+    pub fn remove(&self, number: u32) {
+        let mut element = MapElement {
+            map_fd: fd(&self.0),
+            zero: 0,
+            key: &raw const number,
+            value: core::ptr::null_mut(),
+            flags: 0,
+        };
+        // It fails where there is none.
+        // SAFETY: the key has the map's size, and there is no value.
+        let _ = unsafe { bpf(MAP_DELETE, &mut element) };
+    }
+}
+
+/// A program that is to be loaded.
+#[derive(Debug, Clone, Copy)]
+pub struct CodeView<'a> {
+    bytes: &'a [u8],
+    types: Option<&'a Btf>,
+}
+
+impl<'a, Bytes: AsRef<[u8]> + ?Sized> From<&'a Bytes> for CodeView<'a> {
+    fn from(bytes: &'a Bytes) -> Self {
+        Self { bytes: bytes.as_ref(), types: None }
+    }
+}
+
+impl<'a> From<&'a Code> for CodeView<'a> {
+    fn from(code: &'a Code) -> Self {
+        Self { bytes: &code.bytes, types: code.types.as_ref() }
+    }
 }
 
 /// A program that the kernel has taken, on no tracepoint yet.
@@ -128,9 +165,9 @@ impl Loaded {
     /// # Errors
     ///
     /// If there is no BPF for us, or the program is refused.
-    pub fn new(program: &[u8]) -> Result<Self, LoadError> {
+    pub fn new<'a>(program: impl Into<CodeView<'a>>) -> Result<Self, LoadError> {
         let prog_type = PROG_TYPE_TRACEPOINT;
-        Self::of(ProgramKind { prog_type, ..ProgramKind::default() }, program)
+        Self::of(ProgramKind { prog_type, ..ProgramKind::default() }, program.into())
     }
 
     /// Loads a program for the raw tracepoint with this type in BTF (`btf_trace_NAME`).
@@ -138,13 +175,20 @@ impl Loaded {
     /// # Errors
     ///
     /// As [`Self::new`].
-    pub fn raw(program: &[u8], attach_btf_id: u32) -> Result<Self, LoadError> {
+    pub fn raw<'a>(
+        program: impl Into<CodeView<'a>>,
+        attach_btf_id: u32,
+    ) -> Result<Self, LoadError> {
         let (prog_type, attach_type) = (PROG_TYPE_TRACING, TRACE_RAW_TP);
-        Self::of(ProgramKind { prog_type, attach_type, attach_btf_id }, program)
+        Self::of(ProgramKind { prog_type, attach_type, attach_btf_id }, program.into())
     }
 
-    fn of(kind: ProgramKind, program: &[u8]) -> Result<Self, LoadError> {
-        let load = |log: &mut [u8]| load_program(kind, program, LICENSE, None, log);
+    fn of(kind: ProgramKind, program: CodeView<'_>) -> Result<Self, LoadError> {
+        let loaded = program.types.map(|types| Ok((load_btf(&types.types)?, &types.infos)));
+        let types = loaded.transpose().map_err(LoadError::Unavailable)?;
+        let functions = types.as_ref().map(|(btf, infos)| Functions::new(btf, infos));
+        let load =
+            |log: &mut [u8]| load_program(kind, program.bytes, LICENSE, functions.as_ref(), log);
         match load(&mut []) {
             Ok(program) => Ok(Self(program)),
             // What its verifier refuses has other words.
@@ -179,7 +223,7 @@ impl Loaded {
     /// If there is no perf_event_open(2) for us, or no such tracepoint.
     pub fn attach(self, tracepoint: u16) -> io::Result<Attached> {
         let Self(program) = self;
-        let event = open_event(tracepoint)?;
+        let event = open(tracepoint.into())?;
         control(&event, PERF_EVENT_IOC_SET_BPF, program.as_raw_fd())?;
         Ok(Attached { program, event })
     }
@@ -204,6 +248,11 @@ impl Attached {
         let Self { program, event } = self;
         drop(event);
         Detached(program)
+    }
+
+    /// What holds it on its tracepoint: it goes when that is closed, as [`Self::detach`] does it.
+    pub fn into_descriptor(self) -> OwnedFd {
+        self.event
     }
 
     /// See [`Detached::missed`]: so far.
@@ -243,13 +292,27 @@ fn is_refusal(error: &io::Error) -> bool {
     !error.raw_os_error().is_some_and(|code| others.contains(&code))
 }
 
+/// Whether we may open tracepoints, with what they say of the kernel.
+///
+/// # Errors
+///
+/// If we may not.
+pub fn may_open_events() -> io::Result<()> {
+    /// Of no tracepoint: rights are looked at before the number is.
+    const NOBODY: u64 = u32::MAX as u64;
+    match open(NOBODY) {
+        Err(error) if error.raw_os_error() == Some(libc::EINVAL) => Ok(()),
+        result => result.map(drop),
+    }
+}
+
 /// Opens a tracepoint. Of one CPU, as perf_event_open(2) wants it; a program on it runs on all, and
 /// whether the event itself is enabled does not matter: it counts nothing.
-fn open_event(tracepoint: u16) -> io::Result<OwnedFd> {
+fn open(tracepoint: u64) -> io::Result<OwnedFd> {
     let attribute = PerfEvent {
         kind: PERF_TYPE_TRACEPOINT,
         size: size_of::<PerfEvent>() as u32,
-        config: tracepoint.into(),
+        config: tracepoint,
         flags: PERF_ATTR_DISABLED,
         ..PerfEvent::default()
     };

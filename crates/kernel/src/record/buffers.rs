@@ -5,12 +5,12 @@
 
 use std::io;
 use std::os::fd::RawFd;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use trackway_abi::region::PAGE_SHIFT;
 use trackway_ring::{Damage, Memory, Region};
 
-use super::layout::{BUFFERS_BYTES_MAX, LEVELS, Layout, STOPPED, TOO_DEEP};
+use super::layout::{BUFFERS_BYTES_MAX, LEFT_OUT, LEVELS, Layout, NOW, STOPPED, TOO_DEEP};
 use crate::mapped::MappedArray;
 
 /// The buffers of all CPUs.
@@ -80,12 +80,30 @@ impl Buffers {
         self.map.region(at, geometry)
     }
 
-    /// Records nothing any more, but for what is under way. To detach programs takes long.
+    /// Records nothing any more, but for what is under way, until [`Self::start`]. To detach
+    /// programs takes long.
     pub fn stop(&self) {
-        for cpu in 0..self.cpus {
-            if let Some(word) = self.map.word(self.layout.cpu_bytes() * cpu + STOPPED) {
-                word.store(1, Ordering::Relaxed);
-            }
+        for word in self.words(STOPPED) {
+            word.fetch_or(NOW, Ordering::Relaxed);
+        }
+    }
+
+    /// Records again.
+    pub fn start(&self) {
+        for word in self.words(STOPPED) {
+            word.fetch_and(!NOW, Ordering::Relaxed);
+        }
+    }
+
+    /// Whether nothing is recorded.
+    pub fn is_stopped(&self) -> bool {
+        self.words(STOPPED).any(|word| word.load(Ordering::Relaxed) & NOW != 0)
+    }
+
+    /// Records nothing of a CPU, ever.
+    pub fn leave_out(&self, cpu: usize) {
+        if let Some(word) = self.words(STOPPED).nth(cpu) {
+            word.fetch_or(LEFT_OUT, Ordering::Relaxed);
         }
     }
 
@@ -102,13 +120,23 @@ impl Buffers {
         self.sum(TOO_DEEP)
     }
 
+    /// The same, of one CPU.
+    pub fn too_deep_on(&self, cpu: usize) -> u64 {
+        if cpu >= self.cpus {
+            return 0;
+        }
+        let word = self.map.word(self.layout.cpu_bytes() * cpu + TOO_DEEP);
+        word.map_or(0, |word| word.load(Ordering::Relaxed))
+    }
+
+    /// A word in each CPU's part, in their order.
+    fn words(&self, at: usize) -> impl Iterator<Item = &AtomicU64> {
+        (0..self.cpus).filter_map(move |cpu| self.map.word(self.layout.cpu_bytes() * cpu + at))
+    }
+
     /// The sum of a word in all CPUs' parts.
     fn sum(&self, at: usize) -> u64 {
-        let word = |cpu: usize| {
-            let word = self.map.word(self.layout.cpu_bytes() * cpu + at);
-            word.map_or(0, |word| word.load(Ordering::Relaxed))
-        };
-        (0..self.cpus).map(word).fold(0, u64::wrapping_add)
+        self.words(at).fold(0, |sum, word| sum.wrapping_add(word.load(Ordering::Relaxed)))
     }
 }
 

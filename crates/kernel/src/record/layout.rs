@@ -3,7 +3,7 @@
 //! ```text
 //!      0  depth     u64   programs under way on this CPU
 //!      8  too_deep  u64   events that found all levels taken
-//!     16  stopped   u64   not 0: nothing is recorded any more
+//!     16  stopped   u64   not 0: nothing is recorded: now, or of this CPU
 //!     64  control lines, one for each level
 //!         lost      u64 × events: records that did not fit, of each event
 //!         (page)    ring of level 0, then those of the others
@@ -28,8 +28,12 @@ const INNER_COUNT_SHIFT: u32 = 2;
 pub(crate) const DEPTH: usize = 0;
 /// Where it is counted what found no level.
 pub(crate) const TOO_DEEP: usize = 8;
-/// Where it is said that nothing is recorded any more.
+/// Where it is said that nothing is recorded, by these bits.
 pub(crate) const STOPPED: usize = 16;
+/// Nothing is recorded any more.
+pub(crate) const NOW: u64 = 1;
+/// Nothing is recorded of this CPU.
+pub(crate) const LEFT_OUT: u64 = 2;
 /// Where the control lines are.
 const CONTROLS: usize = 64;
 const PAGE_BYTES: usize = 4096;

@@ -34,8 +34,8 @@ impl Maker<'_> {
             asm.storei(STACK, stack::INCOMPLETE, 0);
         }
         let is_again = staged.steps.iter().any(|step| matches!(step, Step::UserTextAgain(_)));
-        if let Some(fd) = staged.unread_fd.filter(|_| is_again) {
-            scope::take(asm, fd);
+        if let Some(threads) = staged.unread.filter(|_| is_again) {
+            scope::take(asm, threads);
             asm.store(STACK, stack::UNREAD, 1);
         }
     }
@@ -197,8 +197,8 @@ impl Maker<'_> {
         self.asm.load(1, STACK, stack::ADDRESS);
         self.asm.jumpi(jump::JEQ, 1, 0, is_none);
         self.note(number);
-        if let Some(fd) = self.staged.unread_fd.filter(|_| is_first) {
-            scope::add(&mut self.asm, fd);
+        if let Some(threads) = self.staged.unread.filter(|_| is_first) {
+            scope::add(&mut self.asm, threads);
         }
         self.asm.place(is_none);
         self.asm.movi(0, 1);
@@ -217,12 +217,12 @@ impl Maker<'_> {
     /// kernel has read it, and it is in memory.
     fn user_text_again(&mut self, at: u32) {
         let (is_unread, is_done) = (self.asm.label(), self.asm.label());
-        if self.staged.unread_fd.is_some() {
+        if self.staged.unread.is_some() {
             self.asm.load(1, STACK, stack::UNREAD);
             self.asm.jumpi(jump::JNE, 1, 0, is_unread);
         }
         self.how_many(0);
-        if self.staged.unread_fd.is_some() {
+        if self.staged.unread.is_some() {
             self.asm.goto(is_done);
             self.asm.place(is_unread);
             self.how_many(1);

@@ -11,13 +11,17 @@
 //! its CPU can interrupt *on the same level*: programs that interrupt one another write regions of
 //! their own ([`layout`]).
 
+pub mod arguments;
 #[expect(unsafe_code, reason = "bpf(2), perf_event_open(2) and ioctl(2) take addresses")]
 pub mod attach;
 pub mod behind;
 pub mod buffers;
+pub mod cgroup;
 pub mod context;
+pub mod filter;
 pub mod layout;
 mod memory;
+pub mod probe;
 pub mod program;
 pub mod scope;
 pub mod staging;

@@ -16,10 +16,13 @@ use trackway_abi::record::{
 use trackway_abi::region::{SUB_HEADER_BYTES, sub_header};
 use trackway_jit::insn::{alu, jump};
 
+use super::arguments;
+use super::filter::{self, Filter};
 use super::layout::{DEPTH, LEVELS, Layout, STOPPED, TOO_DEEP};
-use super::scope;
+use super::scope::{self, Members};
 use super::staging::{Ground, Registers, Staged, Step, VARIABLE_BYTES_MAX};
 use crate::asm::{Asm, Label, Register};
+use crate::btf::Btf;
 use crate::catalogue::model::{Location, Phase};
 
 /// Helpers of the kernel's, by number (include/uapi/linux/bpf.h).
@@ -29,10 +32,13 @@ pub(super) mod helper {
     pub(crate) const GET_SMP_PROCESSOR_ID: i32 = 8;
     pub(crate) const TAIL_CALL: i32 = 12;
     pub(crate) const GET_CURRENT_PID_TGID: i32 = 14;
+    pub(crate) const GET_CURRENT_UID_GID: i32 = 15;
+    pub(crate) const GET_CURRENT_COMM: i32 = 16;
     pub(crate) const PROBE_READ_KERNEL: i32 = 113;
     pub(crate) const PROBE_READ_USER: i32 = 112;
     pub(crate) const PROBE_READ_USER_STR: i32 = 114;
     pub(crate) const PROBE_READ_KERNEL_STR: i32 = 115;
+    pub(crate) const JIFFIES64: i32 = 118;
     pub(crate) const GET_CURRENT_TASK_BTF: i32 = 158;
 }
 
@@ -69,6 +75,8 @@ pub(super) mod stack {
     pub(crate) const USED: i16 = -152;
     pub(crate) const WORD: i16 = -160;
     pub(crate) const MESSAGE: i16 = -176;
+    /// Where no program memory is read, which has what stands there.
+    pub(crate) const SCRATCH: i16 = INCOMPLETE;
 }
 
 /// Where things are in control lines (`trackway_abi::region`).
@@ -86,9 +94,17 @@ const UNROLLED_BYTES_MAX: u32 = 64;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct TooLarge;
 
+/// A program as bpf(2) takes it.
+#[derive(Debug)]
+pub struct Code {
+    pub(crate) bytes: Vec<u8>,
+    /// Of its functions, if it has others than the first.
+    pub(crate) types: Option<Btf>,
+}
+
 /// The bytes of a program that records the event with this id in its trace, and this number among
 /// those that losses are counted of, into the map; of the threads in a scope alone, if there is one
-/// ([`super::scope`]).
+/// ([`super::scope`]): those that it happens in, and those that it is about.
 ///
 /// # Errors
 ///
@@ -96,9 +112,24 @@ pub struct TooLarge;
 pub fn program(
     staged: &Staged,
     layout: &Layout,
-    (map_fd, scope_fd): (i32, Option<i32>),
-    (id, number): (u16, usize),
+    fds: (i32, Option<Members>),
+    which: (u16, usize),
 ) -> Result<Vec<u8>, TooLarge> {
+    filtered(staged, layout, fds, which, &[]).map(|code| code.bytes)
+}
+
+/// The same, of what these filters let pass.
+///
+/// # Errors
+///
+/// As [`program`].
+pub fn filtered(
+    staged: &Staged,
+    layout: &Layout,
+    (map_fd, members): (i32, Option<Members>),
+    (id, number): (u16, usize),
+    filters: &[Filter],
+) -> Result<Code, TooLarge> {
     // As in `ring`: the head never comes to a sub-buffer's end.
     let needed = (EXTENDED_BYTES + TAILROOM_BYTES) as u32 + staged.bytes_max();
     let most = layout.geometry(0).record_bytes_max() as u32;
@@ -107,13 +138,18 @@ pub fn program(
     }
     let mut maker = Maker { asm: Asm::default(), layout, staged, id, needed };
     match staged.ground {
-        Ground::Tracepoint => maker.asm.mov(CONTEXT, 1),
+        Ground::Tracepoint | Ground::Arguments => maker.asm.mov(CONTEXT, 1),
         // The first of the tracepoint's arguments.
         Ground::Registers => maker.asm.load(CONTEXT, 1, 0),
     }
-    if let Some(scope_fd) = scope_fd {
+    if let Some(members) = members {
         let is_in = maker.asm.label();
-        scope::test(&mut maker.asm, scope_fd, is_in);
+        scope::test(&mut maker.asm, members, is_in);
+        for thread in &staged.threads {
+            if maker.thread(thread) {
+                scope::test_of(&mut maker.asm, members, is_in);
+            }
+        }
         maker.asm.answer(PASS);
         maker.asm.place(is_in);
     }
@@ -124,14 +160,18 @@ pub fn program(
         write: maker.asm.label(),
         switch: maker.asm.label(),
     };
+    let asked = filter::ask(&mut maker.asm, filters, labels.out);
     maker.plan(&labels);
     maker.open(&labels);
     maker.asm.place(labels.write);
     maker.header();
     staged.contexts.write(&mut maker.asm);
-    maker.prepare();
-    for step in &staged.steps {
-        maker.step(step);
+    match staged.ground {
+        Ground::Arguments => arguments::write(&mut maker.asm, &staged.steps),
+        _ => {
+            maker.prepare();
+            staged.steps.iter().for_each(|step| maker.step(step));
+        }
     }
     maker.commit();
     maker.asm.place(labels.out);
@@ -139,7 +179,7 @@ pub fn program(
     maker.asm.place(labels.full);
     maker.count_lost(number);
     maker.asm.goto(labels.out);
-    maker.asm.bytes().ok_or(TooLarge)
+    filter::finish(maker.asm, filters, &asked).ok_or(TooLarge)
 }
 
 /// The bytes of the program on the raw tracepoint of system calls, before or behind each: it goes
@@ -150,16 +190,16 @@ pub fn dispatcher(
     phase: Phase,
     registers: &Registers,
     programs_fd: i32,
-    scope_fd: Option<i32>,
+    members: Option<Members>,
 ) -> Option<Vec<u8>> {
     /// `__USER_CS` (arch/x86/include/asm/segment.h).
     const USER_CODE_SEGMENT: i32 = 0x33;
     let at = |offset: u32| i16::try_from(offset).ok();
     let mut asm = Asm::default();
     asm.mov(CONTEXT, 1);
-    if let Some(scope_fd) = scope_fd {
+    if let Some(members) = members {
         let is_in = asm.label();
-        scope::test(&mut asm, scope_fd, is_in);
+        scope::test(&mut asm, members, is_in);
         asm.answer(PASS);
         asm.place(is_in);
     }
@@ -366,6 +406,20 @@ impl Maker<'_> {
         asm.place(is_done);
     }
 
+    /// Loads the number of a thread into r0. False: this is none.
+    fn thread(&mut self, step: &Step) -> bool {
+        let asm = &mut self.asm;
+        match step {
+            Step::Copy { offset, .. } => asm.load_of(4, 0, CONTEXT, short(*offset as usize)),
+            Step::Argument(read) => {
+                read.load(asm);
+                asm.mov(0, 1);
+            }
+            _ => return false,
+        }
+        true
+    }
+
     /// Adds a field at [`AT`], and moves that on.
     fn step(&mut self, step: &Step) {
         match *step {
@@ -388,6 +442,8 @@ impl Maker<'_> {
                 self.text(helper::PROBE_READ_KERNEL_STR, VARIABLE_BYTES_MAX);
             }
             Step::Dynamic(offset, location, size) => self.dynamic(offset, location, size),
+            // All at once ([`arguments::write`]).
+            Step::Argument(_) => {}
             _ => self.user_step(step),
         }
     }

@@ -1,8 +1,13 @@
-//! Which threads are recorded: those of a command and its descendants.
+//! Which threads are recorded: those of a command and its descendants, or of control groups.
 //!
 //! A set of thread numbers, one bit each, in a map that is mapped here. Whoever starts the command
 //! is in it for that moment, and the kernel's own programs add what a member forks, before anything
 //! else sees it, and take away what ends. Numbers are the kernel's own (of its first namespace).
+//!
+//! Of control groups, the kernel says whether the thread that an event happens in is a member. The
+//! set says it of the threads that an event is about, which is asked where the event does not
+//! happen in a member: the other side of a switch, who is woken up. It has the threads that are
+//! there at first, what members fork, and whoever has moved there, from its first event on.
 
 use std::io;
 use std::os::fd::RawFd;
@@ -10,9 +15,10 @@ use std::sync::atomic::Ordering;
 
 use trackway_jit::insn::{alu, jump};
 
+use super::cgroup::Cgroups;
 use super::program::PASS;
 use crate::asm::{Asm, Label, Register};
-use crate::catalogue::model::Event;
+use crate::catalogue::model::{Event, Field, Kind};
 use crate::mapped::MappedArray;
 
 /// A bit for each of PID_MAX_LIMIT threads (include/linux/threads.h).
@@ -22,9 +28,24 @@ const GET_CURRENT_PID_TGID: i32 = 14;
 const ATOMIC_OR: i32 = 0x40;
 const ATOMIC_AND: i32 = 0x50;
 
+/// `long bpf_current_task_under_cgroup(map, u32 index)`
+const CURRENT_TASK_UNDER_CGROUP: i32 = 37;
+
 /// The threads that are recorded.
 #[derive(Debug)]
-pub struct Scope(MappedArray);
+pub struct Scope {
+    threads: MappedArray,
+    cgroups: Option<Cgroups>,
+}
+
+/// A scope, as programs ask it: good as long as that is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Members {
+    /// The set.
+    threads_fd: RawFd,
+    /// The groups, and how many.
+    cgroups: Option<(RawFd, i32)>,
+}
 
 impl Scope {
     /// An empty one.
@@ -33,17 +54,39 @@ impl Scope {
     ///
     /// If the kernel has no BPF for us, or no memory.
     pub fn new() -> io::Result<Self> {
-        MappedArray::new(SCOPE_BYTES, 1).map(Self)
+        let threads = MappedArray::new(SCOPE_BYTES, 1)?;
+        Ok(Self { threads, cgroups: None })
     }
 
-    /// The map, for programs.
-    pub fn map_fd(&self) -> RawFd {
-        self.0.fd()
+    /// That of the threads in control groups.
+    ///
+    /// # Errors
+    ///
+    /// As [`Self::new`].
+    pub fn of_cgroups(cgroups: Cgroups) -> io::Result<Self> {
+        Ok(Self { cgroups: Some(cgroups), ..Self::new()? })
+    }
+
+    /// Whether it is one of control groups, to which nobody else can be added.
+    pub const fn is_of_cgroups(&self) -> bool {
+        self.cgroups.is_some()
+    }
+
+    /// Finds the threads that are in the control groups, once programs know of those that come.
+    pub fn find_threads(&self) {
+        let threads = self.cgroups.as_ref().map(Cgroups::threads).unwrap_or_default();
+        threads.into_iter().for_each(|tid| self.set(tid, true));
+    }
+
+    /// What programs ask.
+    pub fn members(&self) -> Members {
+        let cgroups = self.cgroups.as_ref().map(|cgroups| (cgroups.map_fd(), cgroups.count()));
+        Members { threads_fd: self.threads.fd(), cgroups }
     }
 
     /// Records a thread, and what it forks from now on; or not any more.
     pub fn set(&self, tid: u32, is_recorded: bool) {
-        let Some(word) = self.0.word(tid as usize / 64 * 8 % SCOPE_BYTES) else { return };
+        let Some(word) = self.threads.word(tid as usize / 64 * 8 % SCOPE_BYTES) else { return };
         let bit = 1 << (tid % 64);
         if is_recorded {
             word.fetch_or(bit, Ordering::Relaxed);
@@ -59,12 +102,18 @@ impl Scope {
         let mut asm = Asm::default();
         let is_in = asm.label();
         asm.mov(6, 1);
-        asm.load_of(4, 0, 6, parent);
-        test_of(&mut asm, self.map_fd(), is_in);
+        match self.cgroups {
+            None => {
+                asm.load_of(4, 0, 6, parent);
+                test_of(&mut asm, self.members(), is_in);
+            }
+            // Who forks is the parent.
+            Some(_) => test(&mut asm, self.members(), is_in),
+        }
         asm.answer(PASS);
         asm.place(is_in);
         asm.load_of(4, 0, 6, child);
-        address(&mut asm, self.map_fd());
+        address(&mut asm, self.members());
         bit(&mut asm);
         asm.atomic(ATOMIC_OR, 2, 0, 1);
         asm.answer(PASS);
@@ -84,16 +133,16 @@ impl Scope {
         asm.jump(jump::JNE, 0, 1, is_other);
         asm.answer(PASS);
         asm.place(is_other);
-        test_of(&mut asm, self.map_fd(), is_in);
+        test_of(&mut asm, self.members(), is_in);
         asm.answer(PASS);
         asm.place(is_in);
         asm.load_of(4, 0, 6, old);
-        address(&mut asm, self.map_fd());
+        address(&mut asm, self.members());
         bit(&mut asm);
         asm.alui(alu::XOR, 1, -1);
         asm.atomic(ATOMIC_AND, 2, 0, 1);
         asm.load_of(4, 0, 6, new);
-        address(&mut asm, self.map_fd());
+        address(&mut asm, self.members());
         bit(&mut asm);
         asm.atomic(ATOMIC_OR, 2, 0, 1);
         asm.answer(PASS);
@@ -103,12 +152,7 @@ impl Scope {
     /// The program, for `sched:sched_process_exit`, that takes away what ends.
     pub fn remover(&self) -> Option<Vec<u8>> {
         let mut asm = Asm::default();
-        asm.call_kernel(GET_CURRENT_PID_TGID);
-        lower_half(&mut asm, 0);
-        address(&mut asm, self.map_fd());
-        bit(&mut asm);
-        asm.alui(alu::XOR, 1, -1);
-        asm.atomic(ATOMIC_AND, 2, 0, 1);
+        forget(&mut asm, self.members());
         asm.answer(PASS);
         asm.bytes()
     }
@@ -120,28 +164,77 @@ fn offset(event: &Event, name: &str) -> Option<i16> {
     i16::try_from(field.offset).ok()
 }
 
+/// Whether a field is the number of a thread that the event is about. What is called a pid elsewhere
+/// may be a process's, or anything.
+pub(super) fn is_thread(event: &Event, field: &Field) -> bool {
+    let is_number = matches!(field.kind, Kind::Integer(_)) && field.size == 4;
+    let is_pid = field.name == "pid" || field.name.ends_with("_pid");
+    let is_of_tasks = matches!(&*event.subsystem, "sched" | "signal" | "task");
+    // That is the thread that a switch happens in.
+    let is_said = is_of_tasks || field.type_text == "pid_t";
+    is_number && is_pid && is_said && field.name != "prev_pid"
+}
+
 /// Jumps there if the current thread is in the scope.
-pub(super) fn test(asm: &mut Asm, map_fd: i32, is_in: Label) {
+pub(super) fn test(asm: &mut Asm, members: Members, is_in: Label) {
+    let Some((cgroups_fd, count)) = members.cgroups else {
+        asm.call_kernel(GET_CURRENT_PID_TGID);
+        lower_half(asm, 0);
+        return test_of(asm, members, is_in);
+    };
+    let (is_member, is_known, is_out) = (asm.label(), asm.label(), asm.label());
+    for index in 0..count {
+        asm.map(1, cgroups_fd);
+        asm.movi(2, index);
+        asm.call_kernel(CURRENT_TASK_UNDER_CGROUP);
+        asm.jumpi(jump::JEQ, 0, 1, is_member);
+    }
+    // It may have been one, and have moved.
     asm.call_kernel(GET_CURRENT_PID_TGID);
     lower_half(asm, 0);
-    test_of(asm, map_fd, is_in);
+    test_of(asm, members, is_known);
+    asm.goto(is_out);
+    asm.place(is_known);
+    forget(asm, members);
+    asm.goto(is_out);
+    asm.place(is_member);
+    asm.call_kernel(GET_CURRENT_PID_TGID);
+    lower_half(asm, 0);
+    test_of(asm, members, is_in);
+    asm.call_kernel(GET_CURRENT_PID_TGID);
+    lower_half(asm, 0);
+    address(asm, members);
+    bit(asm);
+    asm.atomic(ATOMIC_OR, 2, 0, 1);
+    asm.goto(is_in);
+    asm.place(is_out);
+}
+
+/// Takes the current thread out of the set.
+fn forget(asm: &mut Asm, members: Members) {
+    asm.call_kernel(GET_CURRENT_PID_TGID);
+    lower_half(asm, 0);
+    address(asm, members);
+    bit(asm);
+    asm.alui(alu::XOR, 1, -1);
+    asm.atomic(ATOMIC_AND, 2, 0, 1);
 }
 
 /// Adds the current thread.
-pub(super) fn add(asm: &mut Asm, map_fd: i32) {
+pub(super) fn add(asm: &mut Asm, threads: Members) {
     asm.call_kernel(GET_CURRENT_PID_TGID);
     lower_half(asm, 0);
-    address(asm, map_fd);
+    address(asm, threads);
     bit(asm);
     asm.atomic(ATOMIC_OR, 2, 0, 1);
 }
 
 /// Takes the current thread away: r1 is not zero if it was there.
-pub(super) fn take(asm: &mut Asm, map_fd: i32) {
+pub(super) fn take(asm: &mut Asm, threads: Members) {
     let is_not = asm.label();
     asm.call_kernel(GET_CURRENT_PID_TGID);
     lower_half(asm, 0);
-    address(asm, map_fd);
+    address(asm, threads);
     bit(asm);
     asm.load(3, 2, 0);
     asm.mov(4, 1);
@@ -153,20 +246,20 @@ pub(super) fn take(asm: &mut Asm, map_fd: i32) {
 }
 
 /// The same of the thread whose number is in r0.
-fn test_of(asm: &mut Asm, map_fd: i32, is_in: Label) {
-    address(asm, map_fd);
+pub(super) fn test_of(asm: &mut Asm, members: Members, is_in: Label) {
+    address(asm, members);
     bit(asm);
     asm.load(2, 2, 0);
     asm.jump(jump::JSET, 2, 1, is_in);
 }
 
 /// The address of the word that has the bit of the thread in r0, in r2.
-fn address(asm: &mut Asm, map_fd: i32) {
+fn address(asm: &mut Asm, members: Members) {
     asm.mov(1, 0);
     asm.alui(alu::RSH, 1, 6);
     asm.alui(alu::LSH, 1, 3);
     asm.alui(alu::AND, 1, SCOPE_BYTES as i32 - 8);
-    asm.map_value(2, map_fd);
+    asm.map_value(2, members.threads_fd);
     asm.alu(alu::ADD, 2, 1);
 }
 

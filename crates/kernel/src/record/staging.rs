@@ -1,15 +1,15 @@
 //! What is recorded of an event, and from where: the event's description, as traces have it, and
 //! for each of its fields what a program does.
 
-use std::os::fd::RawFd;
-
 use trackway_schema::{ARRAY_LENGTH_MAX, EventDescription, FIELDS_MAX, FieldKind, Label, Scalar};
 
+use super::arguments::{self, Read};
 use super::behind::{
     Call, Count, Group, INCOMPLETE, Pointer, SOCKET_FIELDS_BYTES_MAX, TEXTS_BYTES_MAX, Taken,
     USER_TEXT_BYTES_MAX,
 };
 use super::context::Contexts;
+use super::scope::{self, Members};
 use crate::catalogue::btf::{Btf, Class};
 use crate::catalogue::model::Symbols;
 use crate::catalogue::model::{Behind, Event, Field, Kind, Location, Meaning, Phase, Source};
@@ -26,6 +26,8 @@ pub enum Ground {
     Tracepoint,
     /// The registers of a system call, which its raw tracepoint gives one.
     Registers,
+    /// The arguments of its raw tracepoint.
+    Arguments,
 }
 
 /// An event as it is recorded.
@@ -37,15 +39,19 @@ pub struct Staged {
     pub contexts: Contexts,
     /// As traces describe it: by LTTng's name, which has no provider.
     pub description: EventDescription,
+    /// What the fields of the description stand for, in their order.
+    pub meanings: Vec<Meaning>,
     /// What a program does for each field, in order: one step for each.
     pub steps: Vec<Step>,
+    /// Those of the steps that are numbers of threads that it is about.
+    pub threads: Vec<Step>,
     /// Structures that steps take apart.
     pub taken: Vec<Taken>,
     /// Of a system call: where its arguments are.
     pub call: Option<Call>,
-    /// A set of threads ([`super::scope`]): those whose call has texts that could not be read when
+    /// Those threads whose call has texts that could not be read when
     /// it was entered. `None`: nobody remembers that.
-    pub unread_fd: Option<RawFd>,
+    pub unread: Option<Members>,
     /// Names of fields that are not recorded.
     pub left_out: Vec<String>,
 }
@@ -83,6 +89,8 @@ pub enum Step {
     /// Likewise, when the call returns, if it could not be read when it was entered: one or none,
     /// behind their number.
     UserTextAgain(u32),
+    /// Reads what an argument is, or has behind it.
+    Argument(Read),
     /// Copies texts whose addresses are there, up to one that is zero.
     UserTexts(Pointer),
     /// Copies so many bytes from there.
@@ -120,6 +128,7 @@ impl Step {
             Self::SocketAddress(..) | Self::Message(_) => SOCKET_FIELDS_BYTES_MAX,
             Self::Structure(..) | Self::Structures(..) | Self::Within => 0,
             Self::Incomplete => 1,
+            Self::Argument(read) => read.bytes_max(),
         }
     }
 }
@@ -151,6 +160,21 @@ impl Staged {
         Some(Self::make(event, Ground::Registers, payload_max, Call { phase, arguments, result }))
     }
 
+    /// The same of any event from the arguments of its raw tracepoint: all of its fields, as
+    /// [`Self::new`] describes them. `None`: it is not known where they are.
+    pub fn of_arguments(event: &Event, btf: &Btf, payload_max: u32) -> Option<Self> {
+        let mut reads = arguments::of(event, btf)?.into_iter();
+        let mut staged = Self::of(event, Ground::Arguments, None);
+        for field in &event.fields {
+            let read = reads.next();
+            let group = step_of(field)
+                .zip(read)
+                .map(|((kind, _), read)| Group::one(&field.name, kind, Step::Argument(read)));
+            staged.push(event, field, group, payload_max);
+        }
+        staged.left_out.is_empty().then_some(staged)
+    }
+
     fn of(event: &Event, ground: Ground, call: Option<Call>) -> Self {
         Self {
             ground,
@@ -161,10 +185,12 @@ impl Staged {
                 level: LEVEL,
                 fields: Vec::new(),
             },
+            meanings: Vec::new(),
             steps: Vec::new(),
+            threads: Vec::new(),
             taken: Vec::new(),
             call,
-            unread_fd: None,
+            unread: None,
             left_out: Vec::new(),
         }
     }
@@ -191,6 +217,7 @@ impl Staged {
             let kind = FieldKind::Scalar(Scalar::X8);
             let name = INCOMPLETE.to_owned();
             staged.description.fields.push(trackway_schema::Field { name, kind });
+            staged.meanings.push(Meaning::Plain);
             staged.steps.push(Step::Incomplete);
         }
         staged
@@ -215,8 +242,22 @@ impl Staged {
                 described.name = field.lttng_name(event).to_owned();
             }
             self.description.fields.push(described);
+            let is_itself = !step.is_users() && number == 0;
+            self.meanings.push(if is_itself { field.meaning.clone() } else { Meaning::Plain });
+            if is_itself && scope::is_thread(event, field) {
+                self.threads.push(step);
+            }
             self.steps.push(if number == 0 { step } else { Step::Within });
         }
+    }
+
+    /// Which arguments have something behind them that steps read, as the field `incomplete` has
+    /// them: a bit for each.
+    pub fn arguments_followed(&self) -> u8 {
+        let arguments = self.call.map_or([None; 6], |call| call.arguments);
+        let followed = self.steps.iter().filter_map(Step::follows);
+        let numbers = followed.filter_map(|at| arguments.iter().position(|of| *of == Some(at)));
+        numbers.fold(0, |bits, number| bits | 1 << number)
     }
 
     /// Most bytes of contexts and payload, with those that steps need beside what they add.
@@ -238,13 +279,20 @@ impl Step {
 
     /// Whether it reads a program's memory.
     pub const fn is_users(&self) -> bool {
+        self.follows().is_some()
+    }
+
+    /// Where the pointer is, if it reads a program's memory.
+    pub const fn follows(&self) -> Option<u32> {
         match self {
-            Self::Copy { .. } | Self::Register { .. } | Self::Text { .. } => false,
-            Self::DynamicText(..) | Self::Dynamic(..) | Self::Within | Self::Incomplete => false,
-            Self::UserText(_) | Self::UserTextAgain(_) | Self::UserTexts(_) => true,
-            Self::User(..) | Self::UserElements(..) => true,
-            Self::Structure(..) | Self::Structures(..) => true,
-            Self::SocketAddress(..) | Self::Message(_) => true,
+            Self::Copy { .. } | Self::Register { .. } | Self::Text { .. } => None,
+            Self::DynamicText(..) | Self::Dynamic(..) | Self::Within | Self::Incomplete => None,
+            Self::Argument(_) => None,
+            Self::UserText(at) | Self::UserTextAgain(at) => Some(*at),
+            Self::UserTexts(pointer) | Self::User(pointer, _) => Some(pointer.at),
+            Self::UserElements(pointer, ..) | Self::Message(pointer) => Some(pointer.at),
+            Self::Structure(pointer, _) | Self::Structures(pointer, ..) => Some(pointer.at),
+            Self::SocketAddress(pointer, _) => Some(pointer.at),
         }
     }
 }
@@ -326,7 +374,7 @@ fn step_of(field: &Field) -> Option<(FieldKind, Step)> {
 
 fn kind_of(scalar: Scalar, meaning: &Meaning) -> FieldKind {
     match meaning {
-        Meaning::Symbols(symbols) => match labels_of(symbols) {
+        Meaning::Symbols(symbols) => match labels_of(scalar, symbols) {
             Some(labels) => FieldKind::Enumeration(scalar, labels),
             None => FieldKind::Scalar(hexadecimal(scalar)),
         },
@@ -334,9 +382,12 @@ fn kind_of(scalar: Scalar, meaning: &Meaning) -> FieldKind {
     }
 }
 
-/// Of a plain enumeration.
-fn labels_of(symbols: &Symbols) -> Option<Vec<Label>> {
-    let is_plain = symbols.flags.is_empty() && (1..=64).contains(&symbols.choices.len());
+/// Of a plain enumeration: of some bits of a number, names are not the number's.
+fn labels_of(scalar: Scalar, symbols: &Symbols) -> Option<Vec<Label>> {
+    let all_bits = u64::MAX >> (64 - 8 * scalar.size_bytes());
+    let is_of_all = symbols.choice_mask >= all_bits.min(u32::MAX.into());
+    let is_plain =
+        is_of_all && symbols.flags.is_empty() && (1..=64).contains(&symbols.choices.len());
     let label = |symbol: &crate::catalogue::model::Symbol| {
         let value = symbol.value.cast_signed();
         Label { name: symbol.name.clone().into_owned(), first: value, last: value }

@@ -80,6 +80,7 @@ fn a_format_says_what_is_where() {
     assert_eq!((state.kind, state.offset), (Kind::Integer(Scalar::I64), 32));
     assert_eq!(symbols(state).show(0x1), "S");
     assert_eq!(symbols(state).show(0x82), "D|I");
+    assert_eq!((symbols(state).show(0), symbols(state).show(0x100)), ("R".into(), "R+".into()));
     assert!(format.print.starts_with("\"prev_comm=%s"));
 }
 

@@ -6,7 +6,7 @@ use std::process::Command;
 use trackway_kernel::bpf::LoadError;
 use trackway_kernel::catalogue::Catalogue;
 use trackway_kernel::catalogue::btf::Class;
-use trackway_kernel::catalogue::model::{Phase, Source};
+use trackway_kernel::catalogue::model::{Event, Meaning, Phase, Source};
 use trackway_kernel::catalogue::select::Selection;
 use trackway_kernel::record::attach::{Attached, Loaded, Programs};
 use trackway_kernel::record::buffers::Buffers;
@@ -15,7 +15,7 @@ use trackway_kernel::record::layout::{LEVELS, Layout};
 use trackway_kernel::record::program::{dispatcher, program};
 use trackway_kernel::record::scope::Scope;
 use trackway_kernel::record::staging::{Registers, Staged};
-use trackway_schema::EventDescription;
+use trackway_schema::{EventDescription, FieldKind, Scalar};
 use trackway_testkit::skipped;
 
 use crate::decode::{Record, Value, records};
@@ -27,7 +27,7 @@ struct Recording {
     attached: Vec<Attached>,
 }
 
-fn cpus() -> usize {
+pub(crate) fn cpus() -> usize {
     // SAFETY: no address is given.
     let count = unsafe { libc::sysconf(libc::_SC_NPROCESSORS_CONF) };
     usize::try_from(count).expect("a number")
@@ -114,8 +114,7 @@ fn a_system_call_is_recorded_with_its_file_name() {
 fn what_the_scheduler_says_is_recorded() {
     let patterns = ["sched:sched_process_exec", "sched:sched_process_fork", "sched:sched_switch"];
     let Some(mut recording) = record(&patterns, (16, 5), false) else { return };
-    // It sleeps, so that there is a switch to it.
-    let child = Command::new("/bin/sleep").arg("0.02").spawn().expect("it runs");
+    let child = Command::new("/bin/true").spawn().expect("it runs");
     let pid = i64::from(child.id());
     child.wait_with_output().expect("it ends");
     let all = recording.finish();
@@ -127,8 +126,9 @@ fn what_the_scheduler_says_is_recorded() {
     };
     let execs = of("sched_process_exec", "tid", Value::Number(pid));
     let file = execs.iter().find_map(|record| record.fields.get("filename"));
-    assert_eq!(file, Some(&Value::Text("/bin/sleep".into())), "{execs:?}");
-    let switches = of("sched_switch", "next_comm", Value::Text("sleep".into()));
+    assert_eq!(file, Some(&Value::Text("/bin/true".into())), "{execs:?}");
+    // Away from it, at its end: nothing else must have come between.
+    let switches = of("sched_switch", "prev_comm", Value::Text("true".into()));
     assert!(!switches.is_empty(), "{} records", all.len());
 }
 
@@ -202,7 +202,7 @@ fn the_kernel_takes_the_program_of_every_event() {
         let name = event.full_name();
         let make = |mut staged: Staged| {
             staged.contexts = contexts.clone();
-            staged.unread_fd = Some(unread.map_fd());
+            staged.unread = Some(unread.members());
             assert_eq!(staged.steps.len(), staged.description.fields.len(), "{name}");
             let code = program(&staged, layout, fds, (1000, 0)).expect("it fits");
             (staged, code)
@@ -250,7 +250,7 @@ fn a_scope_is_a_thread_and_what_it_forks() {
         loaded.attach(id.expect("a number")).expect("it is there")
     };
     let staged = Staged::new(&call, 3000);
-    let fds = (buffers.map_fd(), Some(scope.map_fd()));
+    let fds = (buffers.map_fd(), Some(scope.members()));
     let code = program(&staged, &layout, fds, (0, 0)).expect("it fits");
     let attached = [
         attach(&scope.adder(&fork).expect("it says who"), fork.id),
@@ -277,6 +277,29 @@ fn a_scope_is_a_thread_and_what_it_forks() {
     assert!(has("/nowhere/child") && has("/nowhere/another"), "{names:?}");
     assert!(!has("/nowhere/outside") && !has("/nowhere/ours"), "{names:?}");
     assert!(all.iter().any(|record| record.tid == u64::from(child.id())), "{all:?}");
+}
+
+/// RUN what names some bits of a number. EXPECT the number, which stands for more than a name.
+#[test]
+fn names_of_some_bits_are_not_the_numbers() {
+    let Ok(catalogue) = Catalogue::open() else { return skipped("there is no catalogue") };
+    let selection = Selection::new(&["block:block_rq_issue", "irq:softirq_entry"]);
+    let Ok(events) = catalogue.select(&selection.expect("patterns")) else {
+        return skipped("the kernel does not have these events");
+    };
+    let kind = |name: &str| {
+        let of = |event: &Event| {
+            let staged = Staged::new(event, 3000);
+            let at = staged.description.fields.iter().position(|field| field.name == name)?;
+            Some((staged.description.fields[at].kind.clone(), staged.meanings[at].clone()))
+        };
+        events.events.iter().find_map(of).expect("a field")
+    };
+    let (priority, meaning) = kind("ioprio");
+    let Meaning::Symbols(symbols) = meaning else { return skipped("ioprio is a number here") };
+    assert_eq!(symbols.show(2 << 13 | 4), "be|0x4");
+    assert_eq!(priority, FieldKind::Scalar(Scalar::X16));
+    assert!(matches!(kind("vec").0, FieldKind::Enumeration(..)));
 }
 
 /// RUN a system call whose program gets its registers. EXPECT what its tracepoint would give.
@@ -342,7 +365,7 @@ fn no_record_ends_where_a_sub_buffer_does() {
     let layout = Layout::new(12, 3, 1).expect("a layout");
     let buffers = Buffers::new(layout, cpus(), false).expect("there was a map already");
     let staged = Staged::new(&call, 3000);
-    let fds = (buffers.map_fd(), Some(scope.map_fd()));
+    let fds = (buffers.map_fd(), Some(scope.members()));
     let code = program(&staged, &layout, fds, (0, 0)).expect("it fits");
     let loaded = Loaded::new(&code).unwrap_or_else(|error| panic!("{error}"));
     let attached = loaded.attach(call.id.expect("a number")).expect("it is there");

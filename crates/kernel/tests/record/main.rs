@@ -1,4 +1,7 @@
 //! Kernel events, recorded by the kernel into our buffers, and read there.
 
+mod arguments;
+mod cost;
 mod decode;
+mod filters;
 mod here;

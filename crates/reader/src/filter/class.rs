@@ -1,11 +1,13 @@
 //! What a class of events has, as filters name it.
 
-use trackway_ctf::read::{EventClass, StreamClass, Struct, Type};
+use trackway_ctf::read::{EventClass, Meaning, StreamClass, Struct, Type};
 use trackway_filter::layout::{Float, Integer, Layout, Member, Type as Kind};
 use trackway_schema::{Label, Scalar};
 
 /// How deep structures are described: types are as deep as whoever wrote the metadata likes.
 const DEPTH_MAX: usize = 16;
+/// Most names of values that stand for something: each field has its own copy.
+const NAMES_MAX: usize = 1024;
 
 /// The layout of a class of events: its fields; as contexts, its own and those of all events of
 /// its stream.
@@ -41,7 +43,16 @@ fn members(of: &Struct, depth: usize) -> Vec<Member> {
 fn kind(of: &Type, depth: usize) -> Kind {
     match of {
         _ if depth >= DEPTH_MAX => Kind::Other("a structure that is too deep"),
-        Type::Integer(integer) => Kind::Integer(number(integer, Vec::new())),
+        Type::Integer(integer) => {
+            let named = integer.meaning().map(Meaning::names).unwrap_or_default();
+            let label = |(name, value): (&str, i64)| Label {
+                name: name.to_owned(),
+                first: value,
+                last: value,
+            };
+            let named = named.into_iter().take(NAMES_MAX).map(label);
+            Kind::Integer(number(integer, named.collect()))
+        }
         Type::Enumeration(labels) if labels.is_flags() => {
             Kind::Integer(number(labels.integer(), Vec::new()))
         }

@@ -169,6 +169,8 @@ const fn may_take_long(request: &Request) -> bool {
         | Request::Destroy
         | Request::Clear
         | Request::Snapshot { .. }
+        | Request::KernelOn { .. }
+        | Request::KernelOff { .. }
         | Request::AddChannel { .. }
         | Request::SetChannel { .. }
         | Request::RemoveChannel { .. } => true,

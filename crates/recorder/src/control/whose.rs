@@ -20,7 +20,12 @@ impl RunFolder {
     pub fn new() -> Self {
         let user = crate::home::user();
         let called_by_sudo = sudo_user().filter(|caller| *caller == user);
+        // Of a root who became this user it may be there still.
+        let is_ours = |folder: &OsString| {
+            fs::symlink_metadata(folder).map_or(true, |status| status.uid() == user)
+        };
         let runtime = std::env::var_os("XDG_RUNTIME_DIR")
+            .filter(is_ours)
             .or_else(|| run_time_of(Path::new(RUN_TIME), called_by_sudo?));
         Self { path: path_of(user, std::env::var_os(FOLDER_VARIABLE), runtime) }
     }

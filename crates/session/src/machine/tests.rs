@@ -79,6 +79,34 @@ fn what_needs_no_buffers_is_changed_in_place() {
 }
 
 #[test]
+fn the_kernels_events_are_changed_where_there_are_some() {
+    let on = |pattern: &str| Request::KernelOn { patterns: vec![pattern.into()] };
+    let off = |pattern: &str| Request::KernelOff { patterns: vec![pattern.into()] };
+    let mut without = begun(SessionSpec::default());
+    assert!(refusal(&effects(&mut without, on("sched"))).contains("no events of the kernel"));
+    let spec = KernelSpec { on: vec!["sched".into()], ..KernelSpec::default() };
+    let mut machine = begun(SessionSpec { kernel: Some(spec), ..SessionSpec::default() });
+    let now = |machine: &Machine| machine.spec().kernel.clone().map(|kernel| kernel.on);
+    let done = effects(&mut machine, on("irq"));
+    assert!(
+        matches!(&done[..], [Effect::SetKernel(spec), Effect::Answer(1, _)] if spec.on.len() == 2)
+    );
+    effects(&mut machine, off("sched"));
+    let expected = Some(vec!["irq".to_owned(), "!sched".to_owned()]);
+    assert_eq!(now(&machine), expected);
+    // What the recorder cannot do has changed nothing.
+    machine.ask(1, on("no_such_event"));
+    assert!(matches!(machine.next_effect(), Some(Effect::SetKernel(_))));
+    machine.done(Outcome::Failed(Refusal::new("there is none")));
+    assert!(matches!(machine.next_effect(), Some(Effect::Answer(1, Answer::Refused(_)))));
+    assert_eq!(now(&machine), expected);
+    let again = effects(&mut machine, on("irq"));
+    assert!(
+        matches!(&again[..], [Effect::Answer(1, Answer::Done { warnings })] if warnings.len() == 1)
+    );
+}
+
+#[test]
 fn what_is_refused_changes_nothing() {
     let mut machine = begun(SessionSpec::default());
     let before = machine.spec().clone();

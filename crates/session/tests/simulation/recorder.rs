@@ -222,7 +222,12 @@ pub(crate) fn script(effect: &Effect, classes: &[u32], records: bool, world: &Wo
                 ops.extend(regions);
             }
         }
-        Effect::Answer(..) | Effect::ReportStatus(_) | Effect::Follow(_) | Effect::Exit => {}
+        // The window has nothing of the kernel's.
+        Effect::SetKernel(_)
+        | Effect::Answer(..)
+        | Effect::ReportStatus(_)
+        | Effect::Follow(_)
+        | Effect::Exit => {}
     }
     let snapshot = match effect {
         Effect::Snapshot(snapshot) => Some(snapshot.clone()),

@@ -1,0 +1,231 @@
+//! Whether `trackway record --kernel` works here, by which of its two ways, and what stands against
+//! the better one.
+
+use std::fs;
+use std::path::Path;
+
+use trackway_recorder::KernelWays;
+
+use super::Finding;
+use super::machine::release;
+
+/// Capabilities that matter (include/uapi/linux/capability.h).
+const SYS_ADMIN: u32 = 21;
+const PERFMON: u32 = 38;
+const BPF: u32 = 39;
+/// Where the kernel's types are.
+const TYPES: &str = "/sys/kernel/btf/vmlinux";
+
+/// What recording the kernel's events rests on.
+#[derive(Debug)]
+pub(super) struct KernelEvents {
+    ways: KernelWays,
+    release: String,
+    /// Effective ones, a bit each; `None`: /proc does not tell.
+    capabilities: Option<u64>,
+    /// How far the kernel is locked down, if it can be.
+    lockdown: Option<String>,
+    /// The kernel tells its types.
+    has_types: bool,
+    /// Settings by which it keeps others out, with their values.
+    settings: Vec<(&'static str, String)>,
+}
+
+impl KernelEvents {
+    pub(super) fn look() -> Self {
+        let read = |path: &str| Some(fs::read_to_string(path).ok()?.trim().to_owned());
+        let setting = |name: &'static str| {
+            Some((name, read(&format!("/proc/sys/{}", name.replace('.', "/")))?))
+        };
+        let names = ["kernel.unprivileged_bpf_disabled", "kernel.perf_event_paranoid"];
+        let status = read("/proc/self/status");
+        let lockdown = read("/sys/kernel/security/lockdown");
+        Self {
+            ways: KernelWays::look(),
+            release: release(),
+            capabilities: status.as_deref().and_then(effective),
+            lockdown: lockdown.as_deref().and_then(chosen),
+            has_types: fs::File::open(TYPES).is_ok(),
+            settings: names.into_iter().filter_map(setting).collect(),
+        }
+    }
+
+    /// Whether programs of ours can record them.
+    pub(super) fn judge_bpf(&self) -> Finding {
+        let Self { release, has_types, .. } = self;
+        let refusal = match &self.ways.bpf {
+            Ok(()) if *has_types => {
+                return Finding::good(format!("Linux {release} takes programs that record events"));
+            }
+            Ok(()) => {
+                return Finding::limited(
+                    format!("Linux {release} takes programs, but does not tell its types (BTF)"),
+                    "a kernel with CONFIG_DEBUG_INFO_BTF: system calls cost less with it",
+                );
+            }
+            Err(refusal) => refusal,
+        };
+        let missing = self.missing_capabilities();
+        let fact = format!("the kernel refuses {refusal}{}", self.why(&missing));
+        let is_locked = self.lockdown.as_deref() == Some("confidentiality");
+        if refusal.error.is_none() {
+            return Finding::missing(fact, "kernel events go by tracefs here, if that is there");
+        }
+        if !refusal.is_of_rights() {
+            return Finding::missing(fact, "Linux 5.12 or later, with CONFIG_BPF_SYSCALL");
+        }
+        Finding::missing(
+            fact,
+            match (missing.is_empty(), is_locked) {
+                (false, _) => {
+                    "run it as root (sudo); in a container, root needs CAP_BPF and CAP_PERFMON"
+                }
+                (true, true) => "start the kernel without lockdown=confidentiality",
+                (true, false) => {
+                    "let bpf(2) and perf_event_open(2) through: a seccomp filter (of a container) \
+                     or a security module refuses them"
+                }
+            },
+        )
+    }
+
+    /// Those that BPF wants, and this process does not have.
+    fn missing_capabilities(&self) -> Vec<&'static str> {
+        let Some(capabilities) = self.capabilities else { return Vec::new() };
+        let has = |number: u32| capabilities >> number & 1 == 1;
+        let wanted = [(BPF, "CAP_BPF"), (PERFMON, "CAP_PERFMON")];
+        let missing = wanted.into_iter().filter(|(number, _)| !has(*number) && !has(SYS_ADMIN));
+        missing.map(|(_, name)| name).collect()
+    }
+
+    /// What may have to do with a refusal, in brackets.
+    fn why(&self, missing: &[&str]) -> String {
+        let mut parts: Vec<String> = missing.iter().map(|name| format!("no {name}")).collect();
+        let settings = self.settings.iter().map(|(name, value)| format!("{name} is {value}"));
+        parts.extend(settings);
+        let lockdown = self.lockdown.as_deref().filter(|lockdown| *lockdown != "none");
+        parts.extend(lockdown.map(|lockdown| format!("locked down: {lockdown}")));
+        parts.push(format!("Linux {}", self.release));
+        format!(" ({})", parts.join(", "))
+    }
+
+    /// Whether the kernel describes its events, and could record them itself.
+    pub(super) fn judge_tracefs(&self) -> Finding {
+        match &self.ways.tracefs {
+            Ok(root) if root.starts_with(Path::new("/proc")) => {
+                Finding::good("not mounted, but can be, for a recording alone")
+            }
+            Ok(root) => Finding::good(format!("mounted at {}", root.display())),
+            Err(error) => Finding::missing(
+                error.to_string(),
+                error.hint().unwrap_or_else(|| "see above".into()),
+            ),
+        }
+    }
+
+    /// What a recording would do.
+    pub(super) fn judge_way(&self) -> Finding {
+        match (&self.ways.tracefs, &self.ways.bpf) {
+            (Ok(_), Ok(())) => Finding::good("record --kernel goes by BPF"),
+            (Ok(_), Err(_)) => Finding::limited(
+                "record --kernel goes by tracefs, since BPF is refused: what programs point to, \
+                 such as file names, is empty then",
+                "see bpf, above",
+            ),
+            (Err(_), _) => Finding::missing(
+                "record --kernel does not work here: without tracefs nobody knows the events",
+                "see tracefs, above",
+            ),
+        }
+    }
+}
+
+/// The effective capabilities in /proc/PID/status.
+fn effective(status: &str) -> Option<u64> {
+    let digits = status.lines().find_map(|line| line.strip_prefix("CapEff:"))?;
+    u64::from_str_radix(digits.trim(), 16).ok()
+}
+
+/// The word in brackets: `none [integrity] confidentiality`.
+fn chosen(lockdown: &str) -> Option<String> {
+    let word = lockdown.split_once('[')?.1.split_once(']')?.0;
+    Some(word.to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io;
+
+    use trackway_kernel::catalogue::error::CatalogueError;
+    use trackway_kernel::ftrace::instance::InstanceError;
+    use trackway_kernel::record::probe::Refusal;
+
+    use super::super::Verdict;
+    use super::*;
+
+    fn refused(code: i32) -> Refusal {
+        Refusal { what: "a map of bpf(2)", error: Some(io::Error::from_raw_os_error(code)) }
+    }
+
+    fn events(bpf: Result<(), Refusal>) -> KernelEvents {
+        KernelEvents {
+            ways: KernelWays { bpf, tracefs: Ok("/sys/kernel/tracing".into()) },
+            release: "6.18".into(),
+            capabilities: Some(u64::MAX),
+            lockdown: None,
+            has_types: true,
+            settings: vec![("kernel.unprivileged_bpf_disabled", "2".into())],
+        }
+    }
+
+    fn says(finding: &Finding, verdict: Verdict, fact: &str, hint: &str) {
+        let is_so = finding.verdict == verdict
+            && finding.fact.contains(fact)
+            && finding.hint.as_deref().unwrap_or_default().contains(hint);
+        assert!(is_so, "{finding:?}");
+    }
+
+    #[test]
+    fn bpf_is_explained_by_what_stands_against_it() {
+        says(&events(Ok(())).judge_bpf(), Verdict::Good, "Linux 6.18 takes programs", "");
+        let untyped = KernelEvents { has_types: false, ..events(Ok(())) };
+        says(&untyped.judge_bpf(), Verdict::Limited, "types", "CONFIG_DEBUG_INFO_BTF");
+        let user = KernelEvents { capabilities: Some(0), ..events(Err(refused(libc::EPERM))) };
+        let fact =
+            "(no CAP_BPF, no CAP_PERFMON, kernel.unprivileged_bpf_disabled is 2, Linux 6.18)";
+        says(&user.judge_bpf(), Verdict::Missing, fact, "run it as root");
+        let half =
+            KernelEvents { capabilities: Some(1 << BPF), ..events(Err(refused(libc::EPERM))) };
+        says(&half.judge_bpf(), Verdict::Missing, "(no CAP_PERFMON, kernel", "CAP_PERFMON");
+        says(&events(Err(refused(libc::EPERM))).judge_bpf(), Verdict::Missing, "a map", "seccomp");
+        let locked = Some("confidentiality".to_owned());
+        let locked = KernelEvents { lockdown: locked, ..events(Err(refused(libc::EPERM))) };
+        says(&locked.judge_bpf(), Verdict::Missing, "locked down", "without lockdown");
+        says(&events(Err(refused(libc::ENOSYS))).judge_bpf(), Verdict::Missing, "", "Linux 5.12");
+        let other = events(Err(Refusal { what: "not on this processor", error: None }));
+        says(&other.judge_bpf(), Verdict::Missing, "not on this processor", "tracefs");
+    }
+
+    #[test]
+    fn the_way_is_the_one_that_a_recording_takes() {
+        says(&events(Ok(())).judge_way(), Verdict::Good, "goes by BPF", "");
+        let by_tracefs = events(Err(refused(libc::EPERM))).judge_way();
+        says(&by_tracefs, Verdict::Limited, "goes by tracefs", "bpf");
+        let mut without = events(Ok(()));
+        without.ways.tracefs = Err(InstanceError::Catalogue(CatalogueError::NoRights));
+        says(&without.judge_way(), Verdict::Missing, "does not work", "tracefs");
+        says(&without.judge_tracefs(), Verdict::Missing, "only root", "run it as root");
+        says(&events(Ok(())).judge_tracefs(), Verdict::Good, "at /sys/kernel/tracing", "");
+        let mut private = events(Ok(()));
+        private.ways.tracefs = Ok("/proc/self/fd/3".into());
+        says(&private.judge_tracefs(), Verdict::Good, "can be", "");
+    }
+
+    #[test]
+    fn what_the_kernel_says_is_read() {
+        assert_eq!(effective("Name:\tx\nCapEff:\t000001ffffffffff\n"), Some(0x1ff_ffff_ffff));
+        assert_eq!(effective("CapEff:\tx\n"), None);
+        assert_eq!(chosen("none [integrity] confidentiality").as_deref(), Some("integrity"));
+        assert_eq!(chosen("none"), None);
+    }
+}

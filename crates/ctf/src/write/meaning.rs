@@ -1,0 +1,156 @@
+//! What numbers of the kernel's events stand for, written so that whoever reads the trace elsewhere
+//! can show it; and so that a reader that knows nothing of it sees plain numbers, as before.
+//!
+//! A number with a meaning has a type with a name that says it, an alias of the plain type:
+//!
+//! ```text
+//! enum trackway_choices_1f… : integer { size = 64; … } { "&" = 3, "O_RDONLY" = 0, "O_RDWR" = 2 };
+//! enum trackway_flags_1f… : integer { size = 64; … } { "O_CREAT" = 64, "O_CLOEXEC" = 524288 };
+//! typealias integer { size = 32; … } := trackway_names_1f…_x32;
+//! event { … fields := struct { trackway_names_1f…_x32 _flags; }; };
+//! ```
+//!
+//! ```text
+//! trackway_names_TABLE_SCALAR           bits, and one of some values, by name
+//! trackway_result_TABLE_SCALAR          a result, or an error's negative number; TABLE: errors
+//! trackway_result_address_TABLE_SCALAR  likewise, and the result is an address
+//! trackway_folder_SCALAR                a file descriptor, or AT_FDCWD
+//! trackway_octal_SCALAR                 shown in base 8
+//! trackway_device_SCALAR                a device: 12 bits major, 20 bits minor
+//! ```
+//!
+//! A table is two enumerations that no field has. Of `choices`, one is in the bits of a mask, which
+//! is the value of the first label, `&`; each other bit may be one of `flags`, of which the first
+//! that fits counts. Their values are of 64 bits with a sign, which all readers can hold. TABLE is
+//! the hash of what is in it, so that it is there once, whoever uses it.
+
+use std::fmt::Write as _;
+use std::sync::Arc;
+
+use trackway_schema::Scalar;
+
+use super::metadata::{Integer, Quoted};
+
+/// What a number stands for.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Meaning {
+    /// By name: one of some values, some bits, or both.
+    Names(Arc<Names>),
+    /// The result of a call, or the negative number of one of these errors.
+    Result {
+        /// Names of errors, by their numbers.
+        errors: Arc<Names>,
+        /// Whether what is no error is an address.
+        is_address: bool,
+    },
+    /// A file descriptor of a folder, or `AT_FDCWD`.
+    Folder,
+    /// Shown in base 8.
+    Octal,
+    /// A device number: 12 bits major, 20 minor.
+    Device,
+}
+
+/// Names of values: what is in `choice_mask` is one of `choices`, and each other bit may be one of
+/// `flags`.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Names {
+    /// Bits that together are one of the choices.
+    pub choice_mask: u64,
+    /// Values of those bits.
+    pub choices: Vec<(String, u64)>,
+    /// Bits, the first that fit taken first.
+    pub flags: Vec<(String, u64)>,
+}
+
+/// A type that fields use, and is to be declared before them, once.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct TypeDeclaration {
+    /// What it is called; nothing else is called that.
+    pub name: String,
+    /// Its declaration.
+    pub text: String,
+}
+
+impl Names {
+    /// What tells it from others.
+    fn hash(&self) -> u64 {
+        let mut bytes = self.choice_mask.to_le_bytes().to_vec();
+        for part in [&self.choices, &self.flags] {
+            bytes.extend((part.len() as u64).to_le_bytes());
+            for (name, value) in part {
+                bytes.extend(value.to_le_bytes());
+                bytes.extend((name.len() as u64).to_le_bytes());
+                bytes.extend(name.as_bytes());
+            }
+        }
+        trackway_schema::hash(&bytes)
+    }
+
+    fn declarations(&self) -> impl Iterator<Item = TypeDeclaration> {
+        let hash = self.hash();
+        let mask = (!self.choices.is_empty()).then_some(("&", self.choice_mask));
+        let named = |(name, value): &'_ (String, u64)| (Quoted(name).to_string(), *value);
+        let choices = mask.into_iter().map(|(name, value)| (Quoted(name).to_string(), value));
+        let choices: Vec<_> = choices.chain(self.choices.iter().map(named)).collect();
+        let flags: Vec<_> = self.flags.iter().map(named).collect();
+        let parts = [("choices", choices), ("flags", flags)];
+        // There are no empty enumerations in TSDL.
+        parts.into_iter().filter(|(_, labels)| !labels.is_empty()).map(move |(part, labels)| {
+            let name = format!("trackway_{part}_{hash:016x}");
+            let mut text = format!("enum {name} : {} {{\n", Integer(Scalar::I64));
+            for (label, value) in labels {
+                let _ = writeln!(text, "\t{label} = {},", value.cast_signed());
+            }
+            text.push_str("};\n\n");
+            TypeDeclaration { name, text }
+        })
+    }
+}
+
+impl Meaning {
+    /// What the type of a scalar with this meaning is called.
+    pub(super) fn type_name(&self, scalar: Scalar) -> String {
+        let kind = match self {
+            Self::Names(names) => format!("names_{:016x}", names.hash()),
+            Self::Result { errors, is_address: false } => format!("result_{:016x}", errors.hash()),
+            Self::Result { errors, .. } => format!("result_address_{:016x}", errors.hash()),
+            Self::Folder => "folder".to_owned(),
+            Self::Octal => "octal".to_owned(),
+            Self::Device => "device".to_owned(),
+        };
+        let letter = match scalar {
+            _ if scalar.is_hexadecimal() => 'x',
+            _ if scalar.is_signed() => 'i',
+            _ => 'u',
+        };
+        format!("trackway_{kind}_{letter}{}", 8 * scalar.size_bytes())
+    }
+
+    /// The types that a scalar with this meaning needs, in the order of their declaration: the
+    /// last is its own.
+    pub fn declarations(&self, scalar: Scalar) -> Vec<TypeDeclaration> {
+        let names = match self {
+            Self::Names(names) | Self::Result { errors: names, .. } => Some(names),
+            Self::Folder | Self::Octal | Self::Device => None,
+        };
+        let name = self.type_name(scalar);
+        let text = format!("typealias {} := {name};\n\n", Integer(scalar));
+        let mut declarations: Vec<_> =
+            names.into_iter().flat_map(|names| names.declarations()).collect();
+        declarations.push(TypeDeclaration { name, text });
+        declarations
+    }
+}
+
+/// The name of the type that a line of metadata declares as [`Meaning::declarations`] do.
+pub fn declared_type(line: &str) -> Option<&str> {
+    let alias = line.strip_prefix("typealias ").and_then(|rest| rest.split_once(" := "));
+    let table = line.strip_prefix("enum ").and_then(|rest| rest.split_once(" : "));
+    let name = match (alias, table) {
+        (Some((_, name)), _) => name.strip_suffix(';')?,
+        (None, Some((name, _))) => name,
+        (None, None) => return None,
+    };
+    name.starts_with("trackway_").then_some(name)
+}

@@ -1,0 +1,121 @@
+//! Control groups whose threads are recorded: an array of them, which the kernel's programs ask of
+//! the thread that they happen in. Of version 2; those below a group belong to it.
+
+use std::fs::{self, File};
+use std::io;
+use std::os::fd::{AsFd as _, RawFd};
+use std::path::{Path, PathBuf};
+
+use crate::bpf::DescriptorArray;
+
+const MAP_TYPE_CGROUP_ARRAY: u32 = 8;
+/// Most groups: a program asks of each.
+const GROUPS_MAX: usize = 16;
+/// Most groups below one that are looked through for threads.
+const FOLDERS_MAX: usize = 1 << 16;
+
+/// Why the threads of a control group cannot be recorded.
+#[derive(Debug)]
+pub enum CgroupError {
+    /// There is no such group.
+    Missing(PathBuf),
+    /// It is none, or one of version 1.
+    NotOne(PathBuf),
+    /// There are too many.
+    TooMany,
+    /// Something else.
+    Io(PathBuf, io::Error),
+}
+
+impl std::fmt::Display for CgroupError {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Missing(path) => write!(f, "there is no cgroup {}", path.display()),
+            Self::NotOne(path) => write!(f, "{} is no cgroup of version 2", path.display()),
+            Self::TooMany => write!(f, "there are more than {GROUPS_MAX} cgroups"),
+            Self::Io(path, error) => write!(f, "cannot record {}: {error}", path.display()),
+        }
+    }
+}
+
+impl std::error::Error for CgroupError {}
+
+/// Some control groups.
+#[derive(Debug)]
+pub struct Cgroups {
+    map: DescriptorArray,
+    folders: Vec<PathBuf>,
+}
+
+impl Cgroups {
+    /// Those at these paths: of folders, or as /proc/PID/cgroup has them.
+    ///
+    /// # Errors
+    ///
+    /// If one is not there, or the kernel has no BPF for us.
+    pub fn open(paths: &[PathBuf]) -> Result<Self, CgroupError> {
+        let io = |path: &Path| {
+            let path = path.to_owned();
+            |error| CgroupError::Io(path, error)
+        };
+        let first = paths.first().map_or(Path::new(""), PathBuf::as_path);
+        if paths.len() > GROUPS_MAX {
+            return Err(CgroupError::TooMany);
+        }
+        let count = paths.len().max(1) as u32;
+        let map = DescriptorArray::new(MAP_TYPE_CGROUP_ARRAY, count).map_err(io(first))?;
+        let mut folders = Vec::new();
+        for (index, path) in (0..).zip(paths) {
+            let folder = find(path).ok_or_else(|| CgroupError::Missing(path.clone()))?;
+            let group = File::open(&folder).map_err(io(path))?;
+            map.set(index, group.as_fd()).map_err(|error| match error.raw_os_error() {
+                Some(libc::EBADF) => CgroupError::NotOne(path.clone()),
+                _ => io(path)(error),
+            })?;
+            folders.push(folder);
+        }
+        Ok(Self { map, folders })
+    }
+
+    /// The map, for programs.
+    pub(super) fn map_fd(&self) -> RawFd {
+        self.map.fd()
+    }
+
+    /// How many groups there are.
+    pub(super) fn count(&self) -> i32 {
+        self.folders.len() as i32
+    }
+
+    /// The threads that are in them now, as far as they can be read.
+    pub(super) fn threads(&self) -> Vec<u32> {
+        let mut threads = Vec::new();
+        let mut folders = self.folders.clone();
+        for _ in 0..FOLDERS_MAX {
+            let Some(folder) = folders.pop() else { break };
+            let text = fs::read_to_string(folder.join("cgroup.threads")).unwrap_or_default();
+            threads.extend(text.lines().filter_map(|line| line.parse::<u32>().ok()));
+            let below = fs::read_dir(&folder).into_iter().flatten().flatten();
+            let below = below.filter(|entry| entry.file_type().is_ok_and(|kind| kind.is_dir()));
+            folders.extend(below.map(|entry| entry.path()));
+        }
+        threads
+    }
+}
+
+/// The folder of a group: the path itself, or below where groups of version 2 are mounted.
+fn find(path: &Path) -> Option<PathBuf> {
+    if path.is_dir() && path.join("cgroup.procs").exists() {
+        return Some(path.to_owned());
+    }
+    let mounts = fs::read_to_string("/proc/self/mounts").unwrap_or_default();
+    let mounted = mounts.lines().filter_map(|line| {
+        let mut words = line.split(' ').skip(1);
+        let (at, kind) = (words.next()?, words.next()?);
+        (kind == "cgroup2").then_some(at)
+    });
+    let below = path.strip_prefix("/").unwrap_or(path);
+    let found = mounted.map(|at| Path::new(at).join(below)).find(|folder| folder.is_dir());
+    // What is there, but no group, is told of as that.
+    found.or_else(|| path.is_dir().then(|| path.to_owned()))
+}

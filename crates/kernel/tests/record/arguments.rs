@@ -1,0 +1,466 @@
+//! Events that are recorded from the arguments of raw tracepoints, beside the kernel's own record.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::io::{Read as _, Write as _};
+use std::net::{TcpListener, TcpStream, UdpSocket};
+use std::process::{Command, Stdio};
+use std::time::Duration;
+
+use trackway_filter::compile::compile;
+use trackway_kernel::catalogue::Catalogue;
+use trackway_kernel::catalogue::btf::Btf;
+use trackway_kernel::catalogue::model::{Event, Source};
+use trackway_kernel::catalogue::select::Selection;
+use trackway_kernel::record::arguments::raw_tracepoint;
+use trackway_kernel::record::attach::{Attached, Loaded};
+use trackway_kernel::record::buffers::Buffers;
+use trackway_kernel::record::filter::{Filter, Memory};
+use trackway_kernel::record::layout::{LEVELS, Layout};
+use trackway_kernel::record::program::{filtered, program};
+use trackway_kernel::record::staging::Staged;
+use trackway_schema::EventDescription;
+use trackway_testkit::skipped;
+
+use crate::decode::{Record, Value, records};
+use crate::filters::kinds;
+use crate::here::cpus;
+
+/// What is recorded by either kind of program, at most, in bytes.
+const PAYLOAD_MAX: u32 = 3000;
+/// Events that are hot, or that all want.
+const WANTED: [&str; 12] = [
+    "sched:sched_switch",
+    "sched:sched_waking",
+    "sched:sched_wakeup",
+    "sched:sched_migrate_task",
+    "sched:sched_stat_runtime",
+    "sched:sched_process_fork",
+    "sched:sched_process_exit",
+    "irq:softirq_entry",
+    "timer:hrtimer_start",
+    "timer:hrtimer_expire_entry",
+    "timer:timer_start",
+    "kmem:kmalloc",
+];
+
+/// Events with what is recorded of them from their arguments.
+fn known<'e>(events: &'e [Event], btf: &Btf) -> Vec<(&'e Event, Staged)> {
+    let staged = |event| Some((event, Staged::of_arguments(event, btf, PAYLOAD_MAX)?));
+    events.iter().filter_map(staged).collect()
+}
+
+/// RUN the program of every event of the table past the kernel's verifier. EXPECT that it takes
+/// them all, and that records are described as those of the tracepoint are.
+#[test]
+fn the_kernel_takes_the_programs_that_read_arguments() {
+    let Ok(catalogue) = Catalogue::open() else { return skipped("there is no catalogue") };
+    let Some(btf) = catalogue.btf() else { return skipped("the kernel does not tell its types") };
+    let layout = Layout::new(16, 2, 1).expect("a layout");
+    let buffers = match Buffers::new(layout, cpus(), false) {
+        Ok(buffers) => buffers,
+        Err(error) => return skipped(format!("the kernel gives no BPF: {error}")),
+    };
+    let events = catalogue.events(catalogue.names()).events;
+    let known = known(&events, btf);
+    let mut refused = Vec::new();
+    for (event, staged) in &known {
+        assert_eq!(staged.description, Staged::new(event, PAYLOAD_MAX).description);
+        let code = program(staged, &layout, (buffers.map_fd(), None), (1000, 0)).expect("it fits");
+        let btf_id = raw_tracepoint(event, btf).expect("it is there");
+        if let Err(error) = Loaded::raw(&code, btf_id) {
+            refused.push(format!("{}: {error}", event.full_name()));
+        }
+    }
+    println!("{} events", known.len());
+    assert!(refused.is_empty(), "{} of {}: {}", refused.len(), known.len(), refused.join("\n"));
+    assert!(known.len() > 100, "{}", known.len());
+}
+
+/// Programs on events, and what they record.
+struct Both<'c> {
+    btf: &'c Btf,
+    buffers: Buffers,
+    events: Vec<EventDescription>,
+    attached: Vec<Attached>,
+}
+
+impl<'c> Both<'c> {
+    /// For so many programs. `None`, and it is said, where there is no BPF.
+    fn new(btf: &'c Btf, programs: usize) -> Option<Self> {
+        let layout = Layout::new(16, 7, programs).expect("a layout");
+        match Buffers::new(layout, cpus(), false) {
+            Ok(buffers) => Some(Self { btf, buffers, events: Vec::new(), attached: Vec::new() }),
+            Err(error) => {
+                skipped(format!("the kernel gives no BPF: {error}"));
+                None
+            }
+        }
+    }
+
+    fn attach(&mut self, event: &Event, staged: Staged, is_raw: bool) {
+        self.attach_filtered(event, staged, is_raw, &[]);
+    }
+
+    fn attach_filtered(&mut self, event: &Event, staged: Staged, is_raw: bool, filters: &[Filter]) {
+        let number = self.events.len();
+        let fds = (self.buffers.map_fd(), None);
+        let code = filtered(&staged, self.buffers.layout(), fds, (number as u16, number), filters);
+        let code = code.expect("it fits");
+        let attached = if is_raw {
+            let btf_id = raw_tracepoint(event, self.btf).expect("it is there");
+            Loaded::raw(&code, btf_id).expect("it is taken").attach_raw()
+        } else {
+            Loaded::new(&code).expect("it is taken").attach(event.id.expect("a number"))
+        };
+        self.attached.push(attached.expect("it is attached"));
+        self.events.push(staged.description);
+    }
+
+    /// All that was recorded, by CPU, in the order of time.
+    fn finish(&mut self) -> Vec<Vec<Record>> {
+        self.buffers.stop();
+        self.attached.clear();
+        let of_cpu = |cpu| {
+            let levels =
+                (0..LEVELS).map(|level| records(&self.buffers, (cpu, level), &self.events));
+            let mut all: Vec<Record> = levels.flatten().collect();
+            all.sort_by_key(|record| (record.time_ns, record.id));
+            all
+        };
+        (0..cpus()).map(of_cpu).collect()
+    }
+}
+
+/// Lets happen what can be made to.
+fn let_happen() {
+    let folder = std::env::temp_dir().join(format!("trackway-arguments-{}", std::process::id()));
+    std::fs::create_dir_all(&folder).expect("a folder");
+    let script = "cd \"$1\"; for i in 1 2 3; do echo $i > f$i; mv f$i g$i; cat g$i | cat; done; \
+        sleep 0.05 & p=$!; sleep 0.01; kill -STOP $p; sleep 0.01; kill -CONT $p; wait $p; truncate -s 100000 h; sync h; \
+        dd if=/dev/zero of=i bs=64k count=16 conv=fsync; nice -n 5 true; rm -f g? h i";
+    let mut shell = Command::new("/bin/sh");
+    shell.args(["-c", script, "sh"]).arg(&folder);
+    let mut child = shell.stdout(Stdio::null()).stderr(Stdio::null()).spawn().expect("it runs");
+    let other = std::thread::spawn(|| {
+        std::thread::sleep(Duration::from_millis(5));
+        (0..200_000_u64).fold(0, |a, b| std::hint::black_box(a ^ b))
+    });
+    network();
+    move_about();
+    trace();
+    let (mut output, mut input) = std::io::pipe().expect("a pipe");
+    let reader = std::thread::spawn(move || {
+        let mut byte = [0];
+        while output.read(&mut byte).is_ok_and(|count| count > 0) {}
+    });
+    for _ in 0..300 {
+        input.write_all(&[0]).expect("it is read");
+        std::thread::yield_now();
+    }
+    drop(input);
+    reader.join().expect("it ends");
+    other.join().expect("it ends");
+    child.wait().expect("it ends");
+    std::fs::remove_dir_all(&folder).expect("it is ours");
+}
+
+/// Sends something to ourselves.
+fn network() {
+    let one = UdpSocket::bind("127.0.0.1:0").expect("a socket");
+    let address = one.local_addr().expect("it is bound");
+    for _ in 0..20 {
+        one.send_to(b"something", address).expect("it is sent");
+        one.recv(&mut [0; 16]).expect("it is there");
+    }
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a socket");
+    let address = listener.local_addr().expect("it is bound");
+    let client = std::thread::spawn(move || {
+        let mut client = TcpStream::connect(address).expect("it listens");
+        client.write_all(&[1; 100_000]).expect("it is read");
+    });
+    let (mut server, _) = listener.accept().expect("it comes");
+    let mut all = Vec::new();
+    server.read_to_end(&mut all).expect("it is sent");
+    client.join().expect("it ends");
+    assert_eq!(all.len(), 100_000);
+}
+
+/// Traces a process for a moment.
+fn trace() {
+    let mut child = Command::new("/bin/sleep").arg("1000").spawn().expect("it runs");
+    let pid = child.id().cast_signed();
+    let nothing = core::ptr::null_mut::<u8>();
+    // SAFETY: it is ours, and no address is read or written.
+    unsafe {
+        if libc::ptrace(libc::PTRACE_ATTACH, pid, nothing, nothing) == 0 {
+            libc::waitpid(pid, core::ptr::null_mut(), libc::__WALL);
+            libc::ptrace(libc::PTRACE_DETACH, pid, nothing, nothing);
+        }
+    }
+    child.kill().expect("it is ours");
+    child.wait().expect("it ends");
+}
+
+/// Goes to each CPU, under other names, with a timer running.
+fn move_about() {
+    let go = || {
+        // SAFETY: the name ends in a NUL; sets of CPUs and timers may be all zero.
+        unsafe {
+            assert_eq!(libc::prctl(libc::PR_SET_NAME, c"a-name-of-15-by".as_ptr()), 0);
+            for cpu in (0..cpus()).chain(0..cpus()) {
+                let mut one: libc::cpu_set_t = core::mem::zeroed();
+                libc::CPU_SET(cpu, &mut one);
+                let _ = libc::sched_setaffinity(0, size_of_val(&one), &raw const one);
+                let map = libc::mmap(
+                    core::ptr::null_mut(),
+                    1 << 20,
+                    libc::PROT_READ | libc::PROT_WRITE,
+                    libc::MAP_PRIVATE | libc::MAP_ANONYMOUS,
+                    -1,
+                    0,
+                );
+                core::ptr::write_bytes(map.cast::<u8>(), 1, 1 << 20);
+                libc::munmap(map, 1 << 20);
+                std::thread::sleep(Duration::from_millis(1));
+            }
+            assert_eq!(libc::prctl(libc::PR_SET_NAME, c"short".as_ptr()), 0);
+            let mut never: libc::itimerval = core::mem::zeroed();
+            never.it_value.tv_sec = 1000;
+            libc::setitimer(libc::ITIMER_REAL, &raw const never, core::ptr::null_mut());
+            let none: libc::itimerval = core::mem::zeroed();
+            libc::setitimer(libc::ITIMER_REAL, &raw const none, core::ptr::null_mut());
+        }
+        std::thread::sleep(Duration::from_millis(2));
+    };
+    std::thread::spawn(go).join().expect("it ends");
+}
+
+/// Whether two records say the same. The kernel's time in ticks may have gone on between them.
+fn is_same(event: &str, one: &Record, other: &Record) -> bool {
+    let of = |(name, value): (&String, &Value)| match value {
+        Value::Number(ticks) if event.starts_with("timer_") && name == "now" => {
+            Value::Number(ticks / 2)
+        }
+        value => value.clone(),
+    };
+    let is_near =
+        |one: &Record, other: &Record| one.fields.iter().map(of).eq(other.fields.iter().map(of));
+    one.tid == other.tid && is_near(one, other)
+}
+
+/// What has been compared: how often each event has, and threads' states among it.
+#[derive(Debug, Default)]
+struct Compared {
+    events: BTreeMap<String, u64>,
+    states: BTreeMap<i64, u64>,
+}
+
+impl Compared {
+    /// Compares what two programs on each of these events have recorded of one CPU: from its
+    /// arguments, and the kernel's record.
+    fn compare(
+        &mut self,
+        events: &[&(&Event, Staged)],
+        records: &[Record],
+        is_whole: bool,
+        end_ns: u64,
+    ) -> Result<(), String> {
+        /// Records of an event that may be between its two.
+        const NESTED_MAX: usize = 4;
+        let mut pending: Vec<VecDeque<&Record>> = vec![VecDeque::new(); 2 * events.len()];
+        for record in records {
+            let (event, _) = events[record.id / 2];
+            // Whichever of the two comes first: whoever else is on a tracepoint can change that.
+            let others = &mut pending[record.id ^ 1];
+            if let Some(found) = others.iter().rposition(|one| is_same(&event.name, one, record)) {
+                others.remove(found);
+                *self.events.entry(event.full_name()).or_default() += 1;
+                if let Some(Value::Number(state)) = record.fields.get("prev_state") {
+                    *self.states.entry(*state).or_default() += 1;
+                }
+                continue;
+            }
+            let own = &mut pending[record.id];
+            own.push_back(record);
+            if own.len() > NESTED_MAX {
+                let oldest = own.pop_front();
+                // (The kernel passes over programs on tracepoints.)
+                if record.id % 2 == 1 {
+                    let others = &pending[record.id ^ 1];
+                    return Err(format!("{}: {oldest:#?} is none of {others:#?}", event.name));
+                }
+            }
+        }
+        for (id, pending) in pending.iter().enumerate().filter(|(id, _)| id % 2 == 1 && is_whole) {
+            if let Some(alone) = pending.iter().find(|record| record.time_ns < end_ns) {
+                return Err(format!("{}: {alone:#?} is alone", events[id / 2].0.name));
+            }
+        }
+        Ok(())
+    }
+}
+
+/// RUN all events of the table that can be made to happen here, with both kinds of program on each.
+/// EXPECT the kernel's own record, each time, to be what is recorded from the arguments.
+#[test]
+fn what_arguments_say_is_what_the_kernel_records() {
+    /// Events that come so often would fill the buffers of others.
+    const OFTEN: u64 = 2000;
+    let Ok(catalogue) = Catalogue::open() else { return skipped("there is no catalogue") };
+    let Some(btf) = catalogue.btf() else { return skipped("the kernel does not tell its types") };
+    let events = catalogue.events(catalogue.names()).events;
+    let known = known(&events, btf);
+    // To take a program off a tracepoint takes the kernel long: which of them happen?
+    let Some(mut first) = Both::new(btf, known.len()) else { return };
+    for (event, staged) in &known {
+        first.attach(event, staged.clone(), true);
+    }
+    let_happen();
+    let mut happened = vec![0; known.len()];
+    (0..).zip(&mut happened).for_each(|(at, count)| *count = first.buffers.lost(at));
+    first.finish().iter().flatten().for_each(|record| happened[record.id] += 1);
+    drop(first);
+    let mut compared = Compared::default();
+    for is_often in [false, true] {
+        let group = happened.iter().zip(&known);
+        let group = group.filter(|(count, _)| **count > 0 && (**count > OFTEN) == is_often);
+        let group: Vec<_> = group.map(|(_, known)| known).collect();
+        let mut both = Both::new(btf, 2 * group.len()).expect("there was one");
+        for (event, staged) in &group {
+            both.attach(event, staged.clone(), true);
+            both.attach(event, Staged::new(event, PAYLOAD_MAX), false);
+        }
+        let_happen();
+        // One of two may be recorded, and the other not, when it ends, or there is no more room.
+        let end_ns = trackway_sys::clock::monotonic_ns() - 10_000_000;
+        let all = both.finish();
+        let is_whole = (0..both.events.len()).all(|number| both.buffers.lost(number) == 0);
+        for records in &all {
+            let agree = compared.compare(&group, records, is_whole, end_ns);
+            agree.unwrap_or_else(|difference| panic!("{difference}"));
+        }
+    }
+    let names: Vec<&str> = compared.events.keys().map(String::as_str).collect();
+    println!("{} of {} events, {compared:?}", names.len(), known.len());
+    for wanted in
+        WANTED.iter().filter(|wanted| known.iter().any(|(event, _)| event.full_name() == **wanted))
+    {
+        assert!(names.contains(wanted), "{wanted} was not compared");
+    }
+}
+
+/// The events with these names.
+fn select(catalogue: &Catalogue, names: &[&str]) -> Vec<Event> {
+    let selection = Selection::new(names).expect("patterns");
+    catalogue.select(&selection).expect("they are there").events
+}
+
+/// RUN the comparison of a program that takes one argument for another. EXPECT that it is found.
+#[test]
+fn a_wrong_way_to_a_field_is_found_by_the_comparison() {
+    let Ok(catalogue) = Catalogue::open() else { return skipped("there is no catalogue") };
+    let Some(btf) = catalogue.btf() else { return skipped("the kernel does not tell its types") };
+    let event = &select(&catalogue, &["sched:sched_process_fork"])[0];
+    let mut wrong = event.clone();
+    let Source::RawTracepoint { arguments } = &mut wrong.source else { panic!("{event:?}") };
+    let names: Vec<_> = arguments.iter().rev().map(|argument| argument.name.clone()).collect();
+    arguments.iter_mut().zip(names).for_each(|(argument, name)| argument.name = name);
+    let Some(staged) = Staged::of_arguments(&wrong, btf, PAYLOAD_MAX) else {
+        return skipped("this kernel's sched_process_fork is another one");
+    };
+    let Some(mut both) = Both::new(btf, 2) else { return };
+    both.attach(event, staged.clone(), true);
+    both.attach(event, Staged::new(event, PAYLOAD_MAX), false);
+    assert!(Command::new("/bin/true").status().expect("it runs").success());
+    let known = (event, staged);
+    let mut compared = Compared::default();
+    let all = both.finish();
+    let differ =
+        all.iter().any(|records| compared.compare(&[&known], records, true, u64::MAX).is_err());
+    assert!(differ, "{compared:?}");
+}
+
+/// RUN events that are another kernel's: with a field more, with one of another type, with an
+/// argument of another name. EXPECT that nobody claims to know where their fields are.
+#[test]
+fn an_event_that_is_not_the_tables_is_recorded_as_the_kernel_does() {
+    let Ok(catalogue) = Catalogue::open() else { return skipped("there is no catalogue") };
+    let Some(btf) = catalogue.btf() else { return skipped("the kernel does not tell its types") };
+    let is_known = |event: &Event| Staged::of_arguments(event, btf, PAYLOAD_MAX).is_some();
+    for event in select(&catalogue, &["sched:sched_waking", "irq:softirq_entry", "kmem:kmalloc"]) {
+        if !is_known(&event) {
+            println!("skipped, because {} is not the table's here", event.full_name());
+            continue;
+        }
+        let mut more = event.clone();
+        more.fields.push(event.fields[0].clone());
+        assert!(!is_known(&more), "{more:?}");
+        let mut fewer = event.clone();
+        fewer.fields.pop();
+        assert!(!is_known(&fewer), "{fewer:?}");
+        let mut renamed = event.clone();
+        renamed.fields[0].name.push('_');
+        assert!(!is_known(&renamed), "{renamed:?}");
+        let mut wider = event.clone();
+        let last = wider.fields.last_mut().expect("it has some");
+        last.size += 1;
+        assert!(!is_known(&wider), "{wider:?}");
+        let mut other = event.clone();
+        let Source::RawTracepoint { arguments } = &mut other.source else { panic!("{event:?}") };
+        arguments.iter_mut().for_each(|argument| argument.name = Some("else".into()));
+        assert!(!is_known(&other), "{other:?}");
+    }
+    // Whose sources do not do what the names suggest.
+    for event in select(&catalogue, &["irq_vectors:vector_alloc"]) {
+        assert!(event.fields.iter().all(|field| field.argument.is_some()), "{event:?}");
+        assert!(!is_known(&event), "{event:?}");
+    }
+}
+
+/// RUN switches and programs, recorded with and without filters that ask for what is computed, is in
+/// an array, or is behind a pointer. EXPECT of the former what the filter is true of, all of it.
+#[test]
+fn filters_ask_arguments_for_what_is_recorded() {
+    let Ok(catalogue) = Catalogue::open() else { return skipped("there is no catalogue") };
+    let Some(btf) = catalogue.btf() else { return skipped("the kernel does not tell its types") };
+    let state = |record: &Record| {
+        let Value::Number(state) = record.fields["prev_state"] else { panic!("{record:?}") };
+        let Value::Text(name) = &record.fields["prev_comm"] else { panic!("{record:?}") };
+        state & 3 != 0 && !name.starts_with("kworker")
+    };
+    let file = |record: &Record| record.fields["filename"] == Value::Text("/bin/true".into());
+    type Is<'a> = &'a dyn Fn(&Record) -> bool;
+    let cases: [(&str, &str, Is<'_>); 2] = [
+        ("sched:sched_switch", "(prev_state & 3) != 0 && prev_comm != \"kworker*\"", &state),
+        ("sched:sched_process_exec", "filename == \"/bin/true\"", &file),
+    ];
+    for (name, text, is_so) in cases {
+        let event = &select(&catalogue, &[name])[0];
+        let Some(staged) = Staged::of_arguments(event, btf, PAYLOAD_MAX) else {
+            println!("skipped, because this kernel's {name} is another one");
+            continue;
+        };
+        let Some(mut both) = Both::new(btf, 2) else { return };
+        let mut memory = Memory::new(cpus(), 1).expect("there was a map already");
+        let compiled = compile(text, &kinds(&staged)).unwrap_or_else(|error| panic!("{error:?}"));
+        let object = compiled.into_object().encode().expect("an object");
+        let filter = Filter::new(&object, 0, &staged, &mut memory).expect("it is done");
+        both.attach_filtered(event, staged.clone(), true, &[filter.expect("it has all")]);
+        both.attach(event, staged, true);
+        let begin_ns = trackway_sys::clock::monotonic_ns();
+        for program in ["/bin/true", "/bin/false", "/bin/true"] {
+            Command::new(program).status().expect("it runs");
+        }
+        let end_ns = trackway_sys::clock::monotonic_ns();
+        let all = both.finish().concat();
+        let between = |record: &&Record| (begin_ns..end_ns).contains(&record.time_ns);
+        let passed = all.iter().filter(between).filter(|record| record.id == 0);
+        let recorded = all.iter().filter(between).filter(|record| record.id == 1);
+        let (expected, others): (Vec<&Record>, Vec<&Record>) =
+            recorded.partition(|record| is_so(record));
+        let passed: Vec<_> = passed.map(|record| &record.fields).collect();
+        let expected: Vec<_> = expected.iter().map(|record| &record.fields).collect();
+        assert!(expected.len() >= 2 && !others.is_empty(), "{name}: {expected:?} {others:?}");
+        assert_eq!(passed, expected, "{name}");
+    }
+}

@@ -1,0 +1,158 @@
+//! What either kind of program costs: figures for docs/design/0011, and no assertions.
+//! `cargo test --release -p trackway-kernel --test record -- --ignored --nocapture cost`
+
+use std::io::{Read as _, Write as _};
+use std::time::{Duration, Instant};
+
+use trackway_kernel::catalogue::Catalogue;
+use trackway_kernel::catalogue::btf::Btf;
+use trackway_kernel::catalogue::model::Event;
+use trackway_kernel::catalogue::select::Selection;
+use trackway_kernel::record::arguments::raw_tracepoint;
+use trackway_kernel::record::attach::{Attached, Loaded};
+use trackway_kernel::record::buffers::Buffers;
+use trackway_kernel::record::layout::Layout;
+use trackway_kernel::record::program::program;
+use trackway_kernel::record::staging::Staged;
+use trackway_testkit::skipped;
+
+use crate::here::cpus;
+
+/// Times that each way is measured.
+const ROUNDS: usize = 40;
+/// Events in each.
+const EVENTS: u32 = 1000;
+/// And how often in a row.
+const TURNS: usize = 8;
+
+/// Two threads on one CPU wake one another up: how long a switch takes.
+fn switches() -> Duration {
+    let (mut ping_out, mut ping_in) = std::io::pipe().expect("a pipe");
+    let (mut pong_out, mut pong_in) = std::io::pipe().expect("a pipe");
+    let other = std::thread::spawn(move || {
+        let mut byte = [0];
+        while ping_out.read(&mut byte).is_ok_and(|count| count > 0) {
+            pong_in.write_all(&byte).expect("it is read");
+        }
+    });
+    let mut go = || {
+        ping_in.write_all(&[0]).expect("it is read");
+        pong_out.read_exact(&mut [0]).expect("it is written");
+    };
+    (0..100).for_each(|_| go());
+    let begin = Instant::now();
+    (0..EVENTS / 2).for_each(|_| go());
+    let took = begin.elapsed();
+    drop(ping_in);
+    other.join().expect("it ends");
+    took / EVENTS
+}
+
+/// How long a system call takes.
+fn calls() -> Duration {
+    // SAFETY: it has no arguments.
+    let go = || unsafe { libc::syscall(libc::SYS_getppid) };
+    let begin = Instant::now();
+    (0..EVENTS).for_each(|_| {
+        std::hint::black_box(go());
+    });
+    begin.elapsed() / EVENTS
+}
+
+struct Way<'c> {
+    event: &'c Event,
+    code: Vec<u8>,
+    raw: Option<u32>,
+}
+
+impl Way<'_> {
+    fn attach(&self) -> Attached {
+        let attached = match self.raw {
+            Some(id) => Loaded::raw(&self.code, id).expect("it is taken").attach_raw(),
+            None => {
+                Loaded::new(&self.code).expect("it is taken").attach(self.event.id.expect("one"))
+            }
+        };
+        attached.expect("it is attached")
+    }
+}
+
+fn compare(event: &Event, btf: &Btf, go: fn() -> Duration) {
+    let layout = Layout::new(16, 4, 1).expect("a layout");
+    let buffers = Buffers::new(layout, cpus(), true).expect("there was a map already");
+    let code = |staged: &Staged| {
+        program(staged, &layout, (buffers.map_fd(), None), (1, 0)).expect("it fits")
+    };
+    let arguments = Staged::of_arguments(event, btf, 3000).expect("it is in the table");
+    let raw = raw_tracepoint(event, btf);
+    let ways = [
+        Way { event, code: code(&arguments), raw },
+        Way { event, code: code(&Staged::new(event, 3000)), raw: None },
+    ];
+    let mut took: [Vec<Duration>; 3] = Default::default();
+    let mut ends: [(Duration, Duration); 2] = Default::default();
+    for round in 0..ROUNDS {
+        for turn in 0..3 {
+            let at = (round + turn) % 3;
+            let mut measure = || took[at].extend((0..TURNS).map(|_| go()));
+            let Some(way) = ways.get(at) else {
+                measure();
+                continue;
+            };
+            let begin = Instant::now();
+            let attached = way.attach();
+            ends[at].0 += begin.elapsed();
+            measure();
+            let begin = Instant::now();
+            drop(attached);
+            ends[at].1 += begin.elapsed();
+        }
+    }
+    let of = |took: &mut Vec<Duration>| {
+        took.sort();
+        (took[0].as_nanos() as f64, took[took.len() / 2].as_nanos() as f64)
+    };
+    let [raw, record, none] = took.each_mut().map(of);
+    let says = |name: &str, (least, median): (f64, f64), at: usize| {
+        println!(
+            "{}, {name}: {} instructions; adds {} ns (least), {} (median); to load and attach \
+             {:?}, to detach {:?}",
+            event.name,
+            ways[at].code.len() / 8,
+            least - none.0,
+            median - none.1,
+            ends[at].0 / ROUNDS as u32,
+            ends[at].1 / ROUNDS as u32,
+        );
+    };
+    println!("{}: untraced {} ns (least), {} (median)", event.name, none.0, none.1);
+    says("from arguments", raw, 0);
+    says("from the record", record, 1);
+}
+
+/// RUN switches and system calls, recorded by either kind of program, in turns, where nothing else
+/// may run. Says what they add.
+#[test]
+#[ignore = "a measurement: it takes a CPU for itself"]
+fn what_the_two_kinds_of_program_cost() {
+    let Ok(catalogue) = Catalogue::open() else { return skipped("there is no catalogue") };
+    let Some(btf) = catalogue.btf() else { return skipped("the kernel does not tell its types") };
+    // SAFETY: a set of CPUs may be all zero; the calls read it.
+    unsafe {
+        let mut one: libc::cpu_set_t = core::mem::zeroed();
+        libc::CPU_SET(libc::sched_getcpu() as usize, &mut one);
+        libc::sched_setaffinity(0, size_of_val(&one), &raw const one);
+        let first = libc::sched_param { sched_priority: 1 };
+        libc::sched_setscheduler(0, libc::SCHED_FIFO, &raw const first);
+    }
+    let go: [(&str, fn() -> Duration); 3] = [
+        ("sched:sched_switch", switches),
+        ("sched:sched_waking", switches),
+        ("raw_syscalls:sys_exit", calls),
+    ];
+    for (name, go) in go {
+        let selection = Selection::new(&[name]).expect("a pattern");
+        let event = catalogue.select(&selection).expect("it is there").events.remove(0);
+        compare(&event, btf, go);
+    }
+}

@@ -1,0 +1,311 @@
+//! Filters in the programs of events: what people can ask of the kernel's events, its verifier
+//! takes.
+
+#[path = "../../../filter/tests/filter/case.rs"]
+#[allow(dead_code, reason = "the cases' own test uses more of it")]
+mod case;
+#[path = "../../../filter/tests/filter/event.rs"]
+#[allow(dead_code, reason = "as above")]
+mod event;
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::Path;
+
+use trackway_filter::compile::compile;
+use trackway_filter::layout::{Layout as Kinds, Member, Type};
+use trackway_kernel::catalogue::Catalogue;
+use trackway_kernel::catalogue::btf::Class;
+use trackway_kernel::catalogue::model::{Location, Phase, Source};
+use trackway_kernel::record::arguments::raw_tracepoint;
+use trackway_kernel::record::attach::Loaded;
+use trackway_kernel::record::buffers::Buffers;
+use trackway_kernel::record::filter::{CONTEXTS, Filter, FilterError, Memory};
+use trackway_kernel::record::layout::Layout;
+use trackway_kernel::record::program::filtered;
+use trackway_kernel::record::staging::{Ground, Registers, Staged, Step};
+use trackway_schema::{EventDescription, Field, FieldKind};
+use trackway_testkit::skipped;
+
+/// What a filter may ask of an event.
+pub(crate) fn kinds(staged: &Staged) -> Kinds {
+    let field = |field: &Field| Member { name: field.name.clone(), of: Type::from(&field.kind) };
+    Kinds {
+        event: staged.description.name.clone(),
+        fields: staged.description.fields.iter().map(field).collect(),
+        contexts: contexts(),
+        applications: Vec::new(),
+    }
+}
+
+fn contexts() -> Vec<Member> {
+    let context = |(name, scalar): &(&str, Option<trackway_schema::Scalar>)| Member {
+        name: (*name).into(),
+        of: scalar.map_or(Type::String, Type::from),
+    };
+    CONTEXTS.iter().map(context).collect()
+}
+
+/// Where programs are tried; `None`, and it is said, where there is no BPF.
+struct Bench {
+    buffers: Buffers,
+    memory: Memory,
+}
+
+impl Bench {
+    fn new() -> Option<Self> {
+        let layout = Layout::new(16, 2, 1).expect("a layout");
+        let made = Buffers::new(layout, 1, false).and_then(|buffers| {
+            let memory = Memory::new(1, 1)?;
+            Ok(Self { buffers, memory })
+        });
+        made.map_err(|error| skipped(format!("the kernel gives no BPF: {error}"))).ok()
+    }
+
+    /// The filter of this text for an event.
+    fn filter(&mut self, text: &str, staged: &Staged) -> Result<Filter, FilterError> {
+        let compiled = compile(text, &kinds(staged)).unwrap_or_else(|error| {
+            panic!("{}: {}", staged.description.name, error.render(text));
+        });
+        let object = compiled.into_object().encode().expect("an object");
+        let filter = Filter::new(&object, 0, staged, &mut self.memory)?;
+        Ok(filter.unwrap_or_else(|| panic!("{}: {text}: it has it", staged.description.name)))
+    }
+
+    /// What the kernel says of a program with these filters.
+    fn load(&self, staged: &Staged, filters: &[Filter], btf_id: Option<u32>) -> Result<(), String> {
+        let fds = (self.buffers.map_fd(), None);
+        let code = filtered(staged, self.buffers.layout(), fds, (1000, 0), filters);
+        let code = code.expect("it fits");
+        let loaded = match btf_id {
+            Some(btf_id) => Loaded::raw(&code, btf_id),
+            None => Loaded::new(&code),
+        };
+        loaded.map(drop).map_err(|error| error.to_string())
+    }
+}
+
+/// Expressions about an event's first integer, first text and first sequence, and a context.
+fn expressions(staged: &Staged) -> Vec<String> {
+    let fields = &staged.description.fields;
+    let first = |is_it: &dyn Fn(&FieldKind) -> bool| {
+        fields.iter().find(|field| is_it(&field.kind)).map(|field| field.name.clone())
+    };
+    let integer = first(&|kind| matches!(kind, FieldKind::Scalar(_) | FieldKind::Enumeration(..)));
+    let text = first(&|kind| matches!(kind, FieldKind::Str));
+    let list = first(&|kind| matches!(kind, FieldKind::Array(..) | FieldKind::Sequence(_)));
+    let mut all = Vec::new();
+    if let Some(integer) = integer {
+        all.push(format!("({integer} > 5 && {integer} % 3 == 1 || changed({integer}))"));
+    }
+    if let Some(text) = text {
+        all.push(format!("({text} == \"/etc/*\" || {text} == \"*b*c*\" || {text} in (\"x\"))"));
+    }
+    if let Some(list) = list {
+        all.push(format!("(any({list} > 7) || {list}[0] == 3)"));
+    }
+    all.push("$ctx.tid > 5".into());
+    all
+}
+
+/// RUN the program of every event that this kernel has past its verifier, with a filter on its
+/// first integer, its first text, and its first sequence: all in one, or one after the other.
+/// EXPECT that it takes them all.
+#[test]
+fn the_kernel_takes_a_filter_on_every_event() {
+    let Ok(catalogue) = Catalogue::open() else { return skipped("there is no catalogue") };
+    let Some(mut bench) = Bench::new() else { return };
+    let call_id = |phase| {
+        let name = match phase {
+            Phase::Enter => "btf_trace_sys_enter",
+            Phase::Exit => "btf_trace_sys_exit",
+        };
+        Some(catalogue.btf()?.find(Class::Typedef, name)?.id)
+    };
+    let registers = catalogue.btf().and_then(Registers::of);
+    let events = catalogue.events(catalogue.names()).events;
+    let (mut taken, mut asked, mut calls) = (0, 0, 0);
+    for event in events.iter().filter(|event| event.id.is_some()) {
+        let staged = Staged::new(event, 3000);
+        let all = expressions(&staged);
+        let whole = bench.filter(&all.join(" && "), &staged).expect("the kernel does it");
+        let parts: Vec<Filter> = all
+            .iter()
+            .map(|text| bench.filter(text, &staged).expect("the kernel does it"))
+            .collect();
+        let name = event.full_name();
+        // All in one program take long, and are seldom: every eighth event has them.
+        bench.load(&staged, &[whole], None).unwrap_or_else(|why| panic!("{name}: {all:?}: {why}"));
+        if taken % 8 == 0 {
+            bench.load(&staged, &parts, None).unwrap_or_else(|why| panic!("{name}: {why}"));
+        }
+        (taken, asked) = (taken + 1, asked + all.len());
+        let Source::Syscall { phase, .. } = event.source else { continue };
+        let Some((registers, btf_id)) = registers.as_ref().zip(call_id(phase)) else { continue };
+        let Some(staged) = Staged::of_call(event, registers, 3000) else { continue };
+        let text = expressions(&staged).join(" && ");
+        let filter = bench.filter(&text, &staged).expect("the kernel does it");
+        let loaded = bench.load(&staged, &[filter], Some(btf_id));
+        loaded.unwrap_or_else(|why| panic!("{name}: {text}: {why}"));
+        calls += 1;
+    }
+    println!("{taken} events, {asked} parts of filters, {calls} calls from their registers");
+    assert!(taken > 100 && asked > 2 * taken, "{taken} {asked}");
+    assert!(calls > 100 || registers.is_none(), "{calls}");
+}
+
+/// RUN the programs that read arguments past the kernel's verifier, with a filter that asks for each
+/// of an event's fields. EXPECT that it takes them all.
+#[test]
+fn the_kernel_takes_filters_that_ask_for_arguments() {
+    let Ok(catalogue) = Catalogue::open() else { return skipped("there is no catalogue") };
+    let Some(btf) = catalogue.btf() else { return skipped("the kernel does not tell its types") };
+    let Some(mut bench) = Bench::new() else { return };
+    let mut asked = 0;
+    for event in catalogue.events(catalogue.names()).events {
+        let Some(staged) = Staged::of_arguments(&event, btf, 3000) else { continue };
+        let fields = staged.description.fields.iter().map(|Field { name, kind }| match kind {
+            FieldKind::Str => format!("{name} == \"*b*c\""),
+            _ => format!("({name} > 5 || {name} == 1)"),
+        });
+        // (More take more steps than the verifier goes.)
+        let parts: Vec<String> = fields.take(12).collect();
+        let text = parts.join(" && ");
+        let filter = bench.filter(&text, &staged).expect("the kernel does it");
+        let loaded = bench.load(&staged, &[filter], raw_tracepoint(&event, btf));
+        loaded.unwrap_or_else(|why| panic!("{}: {text}: {why}", event.full_name()));
+        asked += parts.len();
+    }
+    println!("{asked} fields");
+    assert!(asked > 300, "{asked}");
+}
+
+/// An event of the kernel's with such fields, as if it had one; `None`: it has none like that.
+fn made_up(layout: &Kinds) -> Option<Staged> {
+    let known = contexts();
+    if !layout.applications.is_empty()
+        || layout.contexts.iter().any(|context| !known.contains(context))
+    {
+        return None;
+    }
+    let mut offset = 8;
+    let mut staged = Staged {
+        ground: Ground::Tracepoint,
+        description: EventDescription {
+            provider: String::new(),
+            name: layout.event.clone(),
+            level: 0,
+            fields: Vec::new(),
+        },
+        contexts: trackway_kernel::record::context::Contexts::default(),
+        meanings: Vec::new(),
+        threads: Vec::new(),
+        taken: Vec::new(),
+        call: None,
+        unread: None,
+        steps: Vec::new(),
+        left_out: Vec::new(),
+    };
+    let scalar_of = |of: &Type| match of {
+        Type::Integer(integer) => integer.scalar,
+        _ => None,
+    };
+    // Elements with labels are nothing that it has.
+    let element_of = |of: &Type| match of {
+        Type::Integer(integer) if integer.labels.is_empty() => integer.scalar,
+        _ => None,
+    };
+    for member in &layout.fields {
+        let (kind, step, size) = match &member.of {
+            Type::String => (FieldKind::Str, Step::DynamicText(offset, Location::Absolute), 4),
+            Type::Array(of, count) => {
+                let (scalar, count) = (element_of(of)?, u16::try_from(*count).ok()?);
+                let size = scalar.size_bytes() as u32 * u32::from(count);
+                (FieldKind::Array(scalar, count), Step::Copy { offset, size }, size)
+            }
+            Type::Sequence(of) => {
+                let scalar = element_of(of)?;
+                let step = Step::Dynamic(offset, Location::Relative, scalar.size_bytes() as u32);
+                (FieldKind::Sequence(scalar), step, 4)
+            }
+            of => {
+                let scalar = scalar_of(of)?;
+                let Type::Integer(integer) = of else { return None };
+                let kind = match &integer.labels[..] {
+                    [] => FieldKind::Scalar(scalar),
+                    labels => FieldKind::Enumeration(scalar, labels.to_vec()),
+                };
+                let size = scalar.size_bytes() as u32;
+                (kind, Step::Copy { offset, size }, size)
+            }
+        };
+        offset = (offset + size).next_multiple_of(4);
+        staged.description.fields.push(Field { name: member.name.clone(), kind });
+        staged.steps.push(step);
+    }
+    Some(staged)
+}
+
+/// RUN each of the language's cases whose event could be the kernel's, of a record of its fields,
+/// past the kernel's verifier. EXPECT that it takes them all.
+#[test]
+fn the_kernel_takes_every_case_of_the_language() {
+    let Some(mut bench) = Bench::new() else { return };
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../filter/cases");
+    let mut cases = BTreeMap::new();
+    for entry in fs::read_dir(folder).expect("the cases").flatten() {
+        let path = entry.path();
+        if path.extension().is_some_and(|extension| extension == "txt") {
+            let name = path.file_stem().expect("a name").to_string_lossy().into_owned();
+            cases.insert(name, case::read(&fs::read_to_string(path).expect("a case")));
+        }
+    }
+    let (mut taken, mut unlike, mut unfit) = (0, 0, Vec::new());
+    for (name, case) in cases.iter().filter(|(_, case)| case.error.is_none()) {
+        let Some(staged) = made_up(&case.event.layout) else {
+            unlike += 1;
+            continue;
+        };
+        match bench.filter(&case.filter, &staged) {
+            Ok(filter) => bench
+                .load(&staged, &[filter], None)
+                .unwrap_or_else(|why| panic!("{name}: {}: {why}", case.filter)),
+            Err(FilterError::Unfit(_)) => {
+                unfit.push(name.as_str());
+                continue;
+            }
+            Err(error) => panic!("{name}: {error}"),
+        }
+        taken += 1;
+    }
+    println!("{taken} cases; {unlike} that the kernel has nothing for; unfit: {unfit:?}");
+    assert!(taken >= 120, "{taken} were taken");
+    assert!(unfit.iter().all(|name| name.starts_with("float_")), "{unfit:?}");
+}
+
+/// RUN a filter on a field that is put together only when it is recorded. EXPECT to be told, not an
+/// event that is never recorded; and of what an event has not, or not like that, that it has not.
+#[test]
+fn what_cannot_be_asked_in_time_is_said() {
+    let Some(mut bench) = Bench::new() else { return };
+    let text = Member { name: "name".into(), of: Type::String };
+    let event = Kinds { event: "event".into(), fields: vec![text], ..Kinds::default() };
+    let mut staged = made_up(&event).expect("a text is nothing special");
+    let object = |text: &str| {
+        compile(text, &kinds(&staged)).expect("a filter").into_object().encode().expect("an object")
+    };
+    let (asked, other) = (object("name == \"x\""), object("$ctx.procname == \"x\""));
+    let mut is_for = |object: &[u8], staged: &Staged| {
+        Filter::new(object, 0, staged, &mut bench.memory).map(|filter| filter.is_some())
+    };
+    assert!(is_for(&asked, &staged).expect("a text"));
+    staged.steps = vec![Step::Register { offset: 0, size: 8 }];
+    let error = is_for(&asked, &staged).expect_err("it has it, and not yet");
+    assert!(error.to_string().starts_with("'name' cannot be asked for in the kernel"), "{error}");
+    assert!(is_for(&other, &staged).expect("of nothing of the event's"));
+    staged.description.fields[0].name = "other".into();
+    assert!(!is_for(&asked, &staged).expect("it is not there"));
+    staged.description.fields[0] =
+        Field { name: "name".into(), kind: FieldKind::Scalar(trackway_schema::Scalar::U8) };
+    assert!(!is_for(&asked, &staged).expect("it is something else"));
+}

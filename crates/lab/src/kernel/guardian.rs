@@ -1,0 +1,70 @@
+//! A shell that waits until we have ended, in whatever way, and removes what is left of us then:
+//! nobody can catch SIGKILL. Its input is a pipe that only we have the other end of.
+
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+
+use crate::error::{Error, Result};
+
+/// Removes `$1` by rmdir(2), as instances of tracefs go: nothing in one may be removed. While
+/// somebody has a file of it open, it stays.
+const INSTANCE: &str = "cd \"$1/..\" && { read -r _; name=${1##*/}; i=0; \
+     while [ -d \"$name\" ] && [ $i -lt 100 ] && ! rmdir \"$name\" 2>/dev/null; do \
+     sleep 0.1; i=$((i+1)); done; }";
+/// Removes folders and what is in them; what we had started may be writing there still.
+const FOLDERS: &str = "read -r _; i=0; \
+     while { [ -d \"$1\" ] || [ -d \"$2\" ]; } && [ $i -lt 100 ]; do \
+     rm -rf \"$1\" \"$2\" 2>/dev/null; sleep 0.1; i=$((i+1)); done";
+
+/// The shell, as long as we need it.
+#[derive(Debug)]
+pub(super) struct Guardian(Child);
+
+impl Guardian {
+    /// Of an instance of tracefs.
+    pub(super) fn of_instance(folder: &Path) -> Result<Self> {
+        Self::start(INSTANCE, &[folder])
+    }
+
+    /// Of two folders.
+    pub(super) fn of_folders(folders: [&Path; 2]) -> Result<Self> {
+        Self::start(FOLDERS, &folders)
+    }
+
+    fn start(script: &str, arguments: &[&Path]) -> Result<Self> {
+        use std::os::unix::process::CommandExt as _;
+        let mut shell = Command::new("sh");
+        // In a group of its own: a terminal's Ctrl-C is not for it.
+        shell.args(["-c", script, "sh"]).args(arguments).process_group(0);
+        shell.stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::null());
+        shell.spawn().map(Self).map_err(Error::io("cannot run sh"))
+    }
+}
+
+impl Drop for Guardian {
+    fn drop(&mut self) {
+        drop(self.0.stdin.take());
+        let _ = self.0.wait();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_guarded_goes_with_who_made_it() {
+        let dir = std::env::temp_dir().join(format!("trackway-guardian-{}", std::process::id()));
+        let [instance, one, two] = ["instances/one", "one", "two"].map(|name| dir.join(name));
+        for folder in [&instance, &one, &two] {
+            std::fs::create_dir_all(folder).expect("a folder");
+        }
+        std::fs::write(one.join("file"), "x").expect("a file");
+        let guardians = [Guardian::of_instance(&instance), Guardian::of_folders([&one, &two])];
+        assert!(instance.is_dir() && one.is_dir());
+        // As if we were gone.
+        drop(guardians);
+        assert!(!instance.exists() && !one.exists() && !two.exists());
+        std::fs::remove_dir_all(dir).expect("removed");
+    }
+}

@@ -1,0 +1,160 @@
+/* SPDX-License-Identifier: MIT OR Apache-2.0 */
+/*
+ * System calls, for tracers of the kernel.
+ *
+ *     kernel getppid BATCHES EVENTS         "batch 0 NUMBER EVENTS NS" for each, on one CPU
+ *     kernel openat BATCHES EVENTS          the same for names of each length: "batch BYTES …"
+ *     kernel paced BURSTS EVENTS PERIOD_US  so many calls each turn: "emitted 0 EVENTS NS CPU_NS"
+ *     kernel for THREADS MILLISECONDS       as fast as it goes: "emitted THREAD EVENTS NS CPU_NS"
+ *     kernel load PIDS COMMAND…             runs it: "load NS CPU_NS TRACERS_NS", the last of
+ *                                           those processes (a,b; 0: who started us) meanwhile
+ *     kernel drain PIPE FILE                moves what comes, as trace-cmd does, until it is ended
+ */
+#include "harness.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <sys/resource.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+
+enum { LENGTHS = 6, NAME_MAX_BYTES = 255, PIPE_BYTES = 1 << 16 };
+static const int lengths[LENGTHS] = {0, 15, 31, 63, 127, NAME_MAX_BYTES};
+
+static void call_getppid(uint64_t first, uint64_t count)
+{
+    (void)first;
+    for (uint64_t i = 0; i < count; i++)
+        syscall(SYS_getppid);
+}
+
+static int getppid_batches(int batches, uint64_t events)
+{
+    lab_pin(lab_cpu(0));
+    for (int number = 0; number < batches; number++) {
+        const uint64_t begin = lab_now_ns();
+        call_getppid(0, events);
+        printf("batch 0 %d %llu %llu\n", number, (unsigned long long)events,
+               (unsigned long long)(lab_now_ns() - begin));
+    }
+    return 0;
+}
+
+static int openat_batches(int batches, uint64_t events)
+{
+    char name[NAME_MAX_BYTES + 1];
+    lab_pin(lab_cpu(0));
+    for (int number = 0; number < batches; number++) {
+        for (int i = 0; i < LENGTHS; i++) {
+            memset(name, 'x', sizeof name);
+            name[lengths[i]] = 0;
+            const uint64_t begin = lab_now_ns();
+            for (uint64_t event = 0; event < events; event++)
+                if (syscall(SYS_openat, AT_FDCWD, name, O_RDONLY, 0) >= 0)
+                    return 1;
+            printf("batch %d %d %llu %llu\n", lengths[i], number, (unsigned long long)events,
+                   (unsigned long long)(lab_now_ns() - begin));
+        }
+    }
+    return 0;
+}
+
+static int paced(uint64_t bursts, uint64_t events, uint64_t period_us)
+{
+    lab_pin(lab_cpu(0));
+    const uint64_t cpu_begin = lab_clock_ns(CLOCK_THREAD_CPUTIME_ID);
+    const uint64_t begin = lab_now_ns();
+    for (uint64_t burst = 1; burst <= bursts; burst++) {
+        call_getppid(0, events);
+        const uint64_t next = begin + burst * period_us * 1000;
+        const struct timespec until = {(time_t)(next / 1000000000u), (long)(next % 1000000000u)};
+        clock_nanosleep(CLOCK_MONOTONIC, TIMER_ABSTIME, &until, NULL);
+    }
+    printf("emitted 0 %llu %llu %llu\n", (unsigned long long)(bursts * events),
+           (unsigned long long)(lab_now_ns() - begin),
+           (unsigned long long)(lab_clock_ns(CLOCK_THREAD_CPUTIME_ID) - cpu_begin));
+    return 0;
+}
+
+/* Time on CPUs of the processes in `pids`. */
+static uint64_t cpu_of(const char *pids)
+{
+    uint64_t sum = 0;
+    for (const char *at = pids; *at;) {
+        char *end;
+        const long pid = strtol(at, &end, 10);
+        clockid_t clock;
+        if (end == at)
+            break;
+        if (clock_getcpuclockid(pid ? (pid_t)pid : getppid(), &clock) == 0)
+            sum += lab_clock_ns(clock);
+        at = *end == ',' ? end + 1 : end;
+    }
+    return sum;
+}
+
+static int load(const char *pids, char **command)
+{
+    const uint64_t before = cpu_of(pids), begin = lab_now_ns();
+    const pid_t child = fork();
+    if (child == 0) {
+        execvp(command[0], command);
+        _exit(127);
+    }
+    int status;
+    struct rusage usage;
+    if (child < 0 || wait4(child, &status, 0, &usage) != child || status != 0)
+        return 1;
+    const uint64_t end = lab_now_ns(), tracers = cpu_of(pids) - before;
+    const uint64_t us = (uint64_t)(usage.ru_utime.tv_sec + usage.ru_stime.tv_sec) * 1000000u +
+                        (uint64_t)(usage.ru_utime.tv_usec + usage.ru_stime.tv_usec);
+    printf("load %llu %llu %llu\n", (unsigned long long)(end - begin),
+           (unsigned long long)(us * 1000), (unsigned long long)tracers);
+    return 0;
+}
+
+static int drain(const char *from, const char *to)
+{
+    int both[2];
+    const int in = open(from, O_RDONLY), out = open(to, O_WRONLY | O_CREAT | O_TRUNC, 0600);
+    if (in < 0 || out < 0 || pipe(both) != 0)
+        return 1;
+    puts("ready");
+    fflush(stdout);
+    for (;;) {
+        ssize_t moved = splice(in, NULL, both[1], NULL, PIPE_BYTES, SPLICE_F_MOVE);
+        if (moved < 0 && errno != EINTR)
+            return 1;
+        while (moved > 0) {
+            const ssize_t written = splice(both[0], NULL, out, NULL, (size_t)moved, SPLICE_F_MOVE);
+            if (written <= 0)
+                return 1;
+            moved -= written;
+        }
+    }
+}
+
+int main(int argc, char **argv)
+{
+    const char *what = argc > 1 ? argv[1] : "";
+    const char *second = argc > 2 ? argv[2] : "", *third = argc > 3 ? argv[3] : "";
+    /* Nothing of this outlives who runs it. */
+    prctl(PR_SET_PDEATHSIG, SIGKILL);
+    if (strcmp(what, "getppid") == 0)
+        return getppid_batches(atoi(second), strtoull(third, NULL, 10));
+    if (strcmp(what, "openat") == 0)
+        return openat_batches(atoi(second), strtoull(third, NULL, 10));
+    if (strcmp(what, "paced") == 0 && argc > 4)
+        return paced(strtoull(second, NULL, 10), strtoull(third, NULL, 10),
+                     strtoull(argv[4], NULL, 10));
+    if (strcmp(what, "load") == 0 && argc > 3)
+        return load(second, argv + 3);
+    if (strcmp(what, "drain") == 0 && argc > 3)
+        return drain(second, third);
+    static const struct lab_work works[] = {{"getppid", call_getppid}, {NULL, NULL}};
+    if (strcmp(what, "for") == 0 && argc > 3) {
+        char *arguments[] = {argv[0], "for", "getppid", argv[2], argv[3], NULL};
+        return lab_main(5, arguments, works);
+    }
+    return 2;
+}

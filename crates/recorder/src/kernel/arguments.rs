@@ -1,0 +1,69 @@
+//! Events that are recorded from the arguments of their raw tracepoints, where the kernel library
+//! knows how: that costs less, no program is passed over while another one runs on its CPU, and to
+//! take it off takes the kernel less long.
+
+use trackway_kernel::catalogue::btf::Btf;
+use trackway_kernel::catalogue::model::Event;
+use trackway_kernel::record::arguments::raw_tracepoint;
+use trackway_kernel::record::attach::{CodeView, Loaded};
+use trackway_kernel::record::program::program;
+use trackway_kernel::record::scope::Scope;
+use trackway_kernel::record::staging::Staged;
+
+use super::{Kernel, PAYLOAD_BYTES_MAX, unavailable, unknown};
+use crate::RecordError;
+
+impl Kernel {
+    /// How an event is recorded from its arguments. `None`: that is not known, or this kernel does
+    /// not take the program, as far as that is tried.
+    pub(super) fn staged_arguments(
+        &self,
+        event: &Event,
+        btf: Option<&Btf>,
+        is_tried: bool,
+    ) -> Option<Staged> {
+        let btf = btf?;
+        let staged = Staged::of_arguments(event, btf, PAYLOAD_BYTES_MAX)?;
+        if is_tried {
+            let fds = (self.buffers.map_fd(), self.scope.as_ref().map(Scope::members));
+            let code = program(&staged, self.buffers.layout(), fds, (0, 0)).ok()?;
+            Loaded::raw(&code, raw_tracepoint(event, btf)?).ok()?;
+        }
+        Some(staged)
+    }
+
+    /// Records an event, the next one, from the kernel's record, which says the same: the kernel did
+    /// not take the program that was to read its arguments.
+    pub(super) fn record_otherwise(
+        &mut self,
+        number: usize,
+        event: &Event,
+    ) -> Result<(), RecordError> {
+        if self.filters.has(number) {
+            // They read arguments, since the kernel took that when it was tried.
+            return Err(unknown(event));
+        }
+        let mut staged = Staged::new(event, PAYLOAD_BYTES_MAX);
+        staged.contexts = self.contexts.clone();
+        match self.code(number, event, &staged)? {
+            Some(code) => self.attach(&code, event, Some(number)),
+            None => Ok(()),
+        }
+    }
+
+    /// Attaches a program to an event's raw tracepoint, behind all that are there. False: there is
+    /// none that we know of, or the kernel does not take the program.
+    pub(super) fn attach_raw<'a>(
+        &mut self,
+        code: impl Into<CodeView<'a>>,
+        event: &Event,
+        btf: Option<&Btf>,
+        number: Option<usize>,
+    ) -> Result<bool, RecordError> {
+        let Some(btf_id) = btf.and_then(|btf| raw_tracepoint(event, btf)) else { return Ok(false) };
+        let Ok(loaded) = Loaded::raw(code, btf_id) else { return Ok(false) };
+        let attached = loaded.attach_raw().map_err(unavailable)?;
+        self.hold(attached, number);
+        Ok(true)
+    }
+}

@@ -1,0 +1,590 @@
+//! The kernel's buffers drained, by a thread of the recorder's; [`Draining`] is what the recorder has
+//! of it, [`Drainer`] what the thread has.
+//!
+//! What the recorder wants done with the streams it sends as a closure, and waits for the answer: so
+//! all that concerns them happens in one thread. That thread goes on whatever happens: where nothing
+//! can be written, it says so once and tries again, and what finds no room meanwhile is counted.
+
+use std::io;
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use trackway_kernel::record::buffers::Buffers;
+use trackway_kernel::record::layout::LEVELS;
+use trackway_session::protocol::KernelStatus;
+use trackway_session::{KernelSpec, Tracefiles};
+use trackway_sys::clock::monotonic_ns;
+use trackway_window::Way;
+
+use super::summary::KernelSummary;
+use super::{Kernel, Known, detach, failed};
+use crate::completion::{self, By};
+use crate::live::Live;
+use crate::region::{Drain, RegionWork, StreamNames};
+use crate::report::Notices;
+use crate::trace::{self, Trace};
+use crate::{RecordError, Summary, changes, cpus};
+
+/// How often buffers are looked at.
+pub(crate) const PERIOD: Duration = Duration::from_millis(20);
+/// How often sub-buffers that are still open are written as far as they are: who follows the trace
+/// sees events that much later at most, and a recorder that is killed loses no more.
+const FLUSH_PERIOD: Duration = Duration::from_millis(500);
+/// How long until writing is tried again, once it has failed.
+const RETRY_PERIOD: Duration = Duration::from_millis(500);
+/// How much later than its time a record may be committed and still be shown in order.
+const LATE_NS_MAX: u64 = 5_000_000;
+
+/// What the thread is to do between two turns.
+type Order = Box<dyn FnOnce(&mut Drainer) + Send>;
+
+/// Buffers that a thread drains.
+#[derive(Debug)]
+pub(crate) struct Draining {
+    pub(super) kernel: Kernel,
+    orders: Sender<Order>,
+    news: Receiver<String>,
+    thread: JoinHandle<()>,
+    uuid: [u8; 16],
+    realtime_offset_ns: i64,
+    pub(super) is_stopped: bool,
+    /// Whether what is in a flight recorder goes into the trace at the end.
+    keeps_flight_recorder: bool,
+    /// What was lost when it was cleared last.
+    forgotten: Lost,
+}
+
+/// What was lost.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Lost {
+    /// For want of room, of each event.
+    by_event: Vec<u64>,
+    /// Because the kernel passed over its program, of each event; and of none.
+    missed: Vec<u64>,
+    missed_of_none: u64,
+    /// Because programs interrupted each other.
+    too_deep: u64,
+}
+
+impl Lost {
+    /// What came since.
+    fn since(mut self, before: &Self) -> Self {
+        let take = |now: &mut [u64], before: &[u64]| {
+            for (now, before) in now.iter_mut().zip(before) {
+                *now = now.saturating_sub(*before);
+            }
+        };
+        take(&mut self.by_event, &before.by_event);
+        take(&mut self.missed, &before.missed);
+        self.missed_of_none = self.missed_of_none.saturating_sub(before.missed_of_none);
+        self.too_deep = self.too_deep.saturating_sub(before.too_deep);
+        self
+    }
+
+    fn missed(&self) -> u64 {
+        self.missed.iter().sum::<u64>().saturating_add(self.missed_of_none)
+    }
+}
+
+/// How many there are, so far.
+#[derive(Debug, Clone, Copy, Default)]
+struct KernelCounts {
+    /// Committed; at the end, written to the trace.
+    recorded: u64,
+    overwritten: u64,
+    deleted: u64,
+    damaged: u64,
+    bytes: u64,
+}
+
+impl Kernel {
+    /// Makes the kernel's folder in the trace at `root`, with all events in its metadata.
+    fn make_trace(
+        &self,
+        root: &Path,
+        uuid: [u8; 16],
+        realtime_offset_ns: i64,
+    ) -> Result<Trace, RecordError> {
+        let contexts = self.contexts.fields();
+        let mut trace = Trace::create_kernel(root, uuid, realtime_offset_ns, contexts, Vec::new())?;
+        for (id, event) in (0..).zip(&self.events) {
+            trace.metadata.declare_meaning(0, id, &event.description, &event.meanings);
+        }
+        let path = || root.join(trace::KERNEL).join("metadata");
+        trace.metadata.write().map_err(|error| RecordError::Io("write", path(), error))?;
+        Ok(trace)
+    }
+
+    /// Writes what is recorded to the trace at `root`, on the clock whose offset from the time of
+    /// day is this.
+    pub(crate) fn begin(
+        self,
+        root: &Path,
+        realtime_offset_ns: i64,
+        tracefiles: Tracefiles,
+    ) -> Result<Draining, RecordError> {
+        let uuid = trace::random_uuid()?;
+        let trace = self.make_trace(root, uuid, realtime_offset_ns)?;
+        let mut works = works(self.buffers, self.overwrite);
+        if tracefiles.is_bounded() {
+            works.iter_mut().for_each(|work| work.cut(tracefiles));
+        }
+        let (orders, ordered) = mpsc::channel();
+        let (teller, news) = mpsc::channel();
+        let mut drainer = Drainer {
+            buffers: self.buffers,
+            trace,
+            begin_ts: self.begin_ts,
+            works,
+            buffer: Vec::new(),
+            live: None,
+            flushed: Instant::now(),
+            missed_lost: 0,
+        };
+        let run = move || drainer.run(&ordered, &teller);
+        let thread = std::thread::Builder::new().name("trackway-kernel".into()).spawn(run);
+        let thread = thread.map_err(|error| failed("cannot start a thread", error))?;
+        let is_stopped = self.buffers.is_stopped();
+        Ok(Draining {
+            kernel: self,
+            orders,
+            news,
+            thread,
+            uuid,
+            realtime_offset_ns,
+            is_stopped,
+            keeps_flight_recorder: true,
+            forgotten: Lost::default(),
+        })
+    }
+}
+
+impl Draining {
+    /// See [`Kernel::scope`].
+    pub(crate) fn scope(&self, is_recorded: bool) {
+        self.kernel.scope(is_recorded);
+    }
+
+    /// See [`Kernel::files_limit`].
+    pub(crate) fn files_limit(&self) -> Option<u64> {
+        self.kernel.files_limit()
+    }
+
+    /// Leaves what is in a flight recorder out of the trace: snapshots have it.
+    pub(crate) fn drop_flight_recorder(&mut self) {
+        self.keeps_flight_recorder = false;
+    }
+
+    /// Whether it is a flight recorder.
+    pub(crate) fn is_overwriting(&self) -> bool {
+        self.kernel.overwrite
+    }
+
+    /// Bytes of memory of its buffers.
+    pub(crate) fn memory_bytes(&self) -> u64 {
+        (self.kernel.buffers.layout().cpu_bytes() * self.kernel.buffers.cpus()) as u64
+    }
+
+    /// Records nothing any more, until it is started.
+    pub(crate) fn stop(&mut self) {
+        if self.is_stopped {
+            return;
+        }
+        self.kernel.buffers.stop();
+        self.is_stopped = true;
+        // What is under way takes a fraction of a microsecond.
+        std::thread::sleep(Duration::from_millis(1));
+        self.kernel.count_missed();
+    }
+
+    /// Records again.
+    pub(crate) fn start(&mut self) {
+        if self.is_stopped {
+            self.kernel.pass_missed();
+            self.kernel.buffers.start();
+            self.is_stopped = false;
+        }
+    }
+
+    /// The same as [`Self::stop`]; and what was recorded is in the trace then, but for a flight
+    /// recorder's.
+    pub(crate) fn stop_and_write(&mut self) -> Result<(), RecordError> {
+        self.stop();
+        self.tell_missed()?;
+        let written = self.ask(|drainer| {
+            drainer.turn(true, false)?;
+            if drainer.works.iter().all(|work| !work.overwrite) { drainer.close() } else { Ok(()) }
+        })?;
+        written.map_err(unwritten)
+    }
+
+    /// Forgets what was recorded and lost; it is stopped while that is done.
+    pub(crate) fn clear(&mut self) -> Result<(), RecordError> {
+        let was_stopped = self.is_stopped;
+        self.stop();
+        self.tell_missed()?;
+        let cleared = self.ask(Drainer::clear)?;
+        self.forgotten = self.lost();
+        if !was_stopped {
+            self.start();
+        }
+        cleared.map_err(|error| failed("cannot remove what was recorded of the kernel", error))
+    }
+
+    /// Writes events at once, because somebody follows, or not any more.
+    pub(crate) fn set_followed(&self, is_followed: bool) {
+        let order: Order = Box::new(move |drainer| drainer.set_followed(is_followed));
+        // Whoever has ended has written all.
+        let _ = self.orders.send(order);
+    }
+
+    /// Says what happened since it was looked at last.
+    pub(crate) fn say_news(&self, notices: &Notices) {
+        self.news.try_iter().for_each(|news| notices.say(format_args!("{news}")));
+    }
+
+    /// Numbers so far; how many were lost; and how many the kernel passed over, of all processes.
+    fn counts(&mut self) -> Result<(KernelCounts, u64, u64), RecordError> {
+        if !self.is_stopped {
+            self.kernel.count_missed();
+        }
+        let counts = self.ask(|drainer| {
+            drainer.works.iter_mut().for_each(RegionWork::look);
+            drainer.counts()
+        })?;
+        let lost = self.lost().since(&self.forgotten);
+        Ok((counts, self.total(&lost), lost.missed()))
+    }
+
+    /// How it goes; nothing if nobody can say.
+    pub(crate) fn status(&mut self, spec: KernelSpec) -> Option<KernelStatus> {
+        let (counts, lost, passed_over) = self.counts().ok()?;
+        Some(KernelStatus {
+            spec,
+            events: self.events_on(),
+            recorded: counts.recorded,
+            lost,
+            overwritten: counts.overwritten,
+            deleted: counts.deleted,
+            passed_over,
+            bytes: counts.bytes,
+            memory_bytes: self.memory_bytes(),
+        })
+    }
+
+    /// What a flight recorder has now, to be written by [`Self::write_snapshot`].
+    pub(crate) fn look_beside(&self, last_ns: Option<u64>) -> Result<Vec<RegionWork>, RecordError> {
+        let since_ts = last_ns.map_or(0, |last| monotonic_ns().saturating_sub(last));
+        self.ask(move |drainer| {
+            let beside = |work: &RegionWork| {
+                let mut work = work.beside(since_ts);
+                work.look();
+                work
+            };
+            drainer.works.iter().map(beside).collect()
+        })
+    }
+
+    /// Writes what [`Self::look_beside`] saw to the trace in `folder`: how many events and bytes
+    /// that is. `meanwhile` is called every now and then.
+    pub(crate) fn write_snapshot(
+        &self,
+        mut works: Vec<RegionWork>,
+        folder: &Path,
+        meanwhile: &mut dyn FnMut(),
+    ) -> Result<(u64, u64), RecordError> {
+        let trace = self.kernel.make_trace(folder, self.uuid, self.realtime_offset_ns)?;
+        let fail = || RecordError::io("write", folder.join(trace::KERNEL));
+        let begin_ts = self.ask(|drainer| drainer.begin_ts)?;
+        let mut summary = Summary::default();
+        for work in &mut works {
+            let drained = work.drain(&mut Drain {
+                memory: self.kernel.buffers,
+                trace: &trace,
+                begin_ts,
+                partial: true,
+                is_last: false,
+                buffer: &mut Vec::new(),
+            });
+            drained.map_err(fail())?;
+            work.add_to(&mut summary);
+            meanwhile();
+        }
+        summary.bytes += trace.metadata.bytes();
+        let facts = trace.facts().map_err(fail())?;
+        completion::mark(&facts, By::Record(&summary)).map_err(fail())?;
+        Ok((summary.recorded, summary.bytes))
+    }
+
+    /// Ends it, and writes what is left.
+    pub(crate) fn finish(mut self) -> KernelSummary {
+        self.stop();
+        let keeps = self.keeps_flight_recorder;
+        let told = self.tell_missed().map_err(|error| error.to_string());
+        let ended = self.ask(move |drainer| drainer.end(keeps));
+        let (counts, written) = ended.unwrap_or_else(|error| {
+            (KernelCounts::default(), Err(io::Error::other(error.to_string())))
+        });
+        let written = written.map_err(|error| error.to_string());
+        let lost = self.lost().since(&self.forgotten);
+        let events = &self.kernel.events;
+        let is_missed_lost = events.iter().all(|event| self.is_missed_lost(event));
+        let mut summary = KernelSummary {
+            recorded: counts.recorded,
+            overwritten: counts.overwritten,
+            deleted: counts.deleted,
+            damaged: counts.damaged,
+            bytes: counts.bytes,
+            lost: self.total(&lost),
+            missed: lost.missed(),
+            is_missed_lost,
+            had_no_room: lost.by_event.iter().any(|&lost| lost > 0),
+            cpus_later: super::without_buffers(&cpus::online(), self.kernel.buffers.cpus()),
+            unwritten: told.and(written).err(),
+            ..KernelSummary::default()
+        };
+        let of_event = |number: usize| {
+            let is_lost = self.is_missed_lost(&events[number]);
+            lost.by_event[number].saturating_add(if is_lost { lost.missed[number] } else { 0 })
+        };
+        let worst = (0..events.len()).max_by_key(|&number| of_event(number));
+        summary.worst = worst
+            .map(|number| (events[number].description.name.clone(), of_event(number)))
+            .filter(|(_, lost)| *lost > 0);
+        if summary.unwritten.is_none() && (keeps || !self.is_overwriting()) {
+            let mark = summary.as_summary();
+            // Without it, who reads the trace is told that it may not be whole.
+            let _ = self.ask(move |drainer| {
+                drainer.trace.facts().and_then(|facts| completion::mark(&facts, By::Record(&mark)))
+            });
+        }
+        let Self { kernel, orders, thread, .. } = self;
+        drop(orders);
+        // It has done what it was to do.
+        let _ = thread.join();
+        detach::detach(kernel.attached);
+        summary
+    }
+
+    /// Has something done by the thread that drains.
+    pub(super) fn ask<T: Send + 'static>(
+        &self,
+        act: impl FnOnce(&mut Drainer) -> T + Send + 'static,
+    ) -> Result<T, RecordError> {
+        let (teller, answer) = mpsc::channel();
+        let order: Order = Box::new(move |drainer| drop(teller.send(act(drainer))));
+        let gone = || failed("cannot write kernel events", "the thread has ended");
+        self.orders.send(order).map_err(|_| gone())?;
+        answer.recv().map_err(|_| gone())
+    }
+
+    /// Whether what the kernel passed over of an event is lost: where some threads alone are
+    /// recorded, most of it is not theirs; and of a filtered event nobody knows which were wanted.
+    fn is_missed_lost(&self, event: &Known) -> bool {
+        self.kernel.scope.is_none() && !event.is_filtered
+    }
+
+    /// How many of those that the kernel passed over are lost.
+    fn missed_lost(&self, lost: &Lost) -> u64 {
+        if self.kernel.scope.is_some() {
+            return 0;
+        }
+        let all = self.kernel.events.iter().zip(&lost.missed);
+        let of_events = all.filter(|(event, _)| self.is_missed_lost(event));
+        of_events.map(|(_, missed)| *missed).fold(lost.missed_of_none, u64::saturating_add)
+    }
+
+    /// Tells the streams what the kernel passed over, as far as that is a loss.
+    fn tell_missed(&self) -> Result<(), RecordError> {
+        let missed = self.missed_lost(&self.lost());
+        self.ask(move |drainer| {
+            drainer.missed_lost = missed;
+            drainer.tell_besides();
+        })
+    }
+
+    /// What was lost since the beginning.
+    fn lost(&self) -> Lost {
+        let Kernel { buffers, events, .. } = &self.kernel;
+        Lost {
+            by_event: (0..events.len()).map(|event| buffers.lost(event)).collect(),
+            missed: events.iter().map(|event| event.missed).collect(),
+            missed_of_none: self.kernel.missed_of_none,
+            too_deep: buffers.too_deep(),
+        }
+    }
+
+    /// How many events that is.
+    fn total(&self, lost: &Lost) -> u64 {
+        let of_events = lost.by_event.iter().sum::<u64>();
+        of_events.saturating_add(lost.too_deep).saturating_add(self.missed_lost(lost))
+    }
+}
+
+fn unwritten(error: io::Error) -> RecordError {
+    failed("cannot write kernel events", error)
+}
+
+/// The thread's.
+pub(super) struct Drainer {
+    buffers: &'static Buffers,
+    pub(super) trace: Trace,
+    begin_ts: u64,
+    works: Vec<RegionWork>,
+    buffer: Vec<u8>,
+    /// While somebody follows.
+    live: Option<Live>,
+    /// When open sub-buffers were written last.
+    flushed: Instant,
+    /// What was lost because the kernel passed over programs.
+    missed_lost: u64,
+}
+
+impl Drainer {
+    /// Until nobody is left who could want anything.
+    fn run(&mut self, orders: &Receiver<Order>, teller: &Sender<String>) {
+        let mut is_failing = false;
+        let mut due = Instant::now();
+        loop {
+            match orders.recv_timeout(due.saturating_duration_since(Instant::now())) {
+                Ok(order) => order(self),
+                Err(RecvTimeoutError::Disconnected) => return,
+                Err(RecvTimeoutError::Timeout) => {
+                    let turned = self.regular_turn();
+                    match (&turned, is_failing) {
+                        (Err(error), false) => drop(teller.send(format!(
+                            "cannot write kernel events: {error}; what finds no room until it \
+                             can be is counted"
+                        ))),
+                        (Ok(()), true) => {
+                            drop(teller.send("kernel events are written again".to_owned()));
+                        }
+                        _ => {}
+                    }
+                    is_failing = turned.is_err();
+                    due = Instant::now() + if is_failing { RETRY_PERIOD } else { PERIOD };
+                }
+            }
+        }
+    }
+
+    fn regular_turn(&mut self) -> io::Result<()> {
+        let is_flushed = self.live.is_some() || self.flushed.elapsed() >= FLUSH_PERIOD;
+        if is_flushed {
+            self.flushed = Instant::now();
+        }
+        let until_ns = monotonic_ns().saturating_sub(LATE_NS_MAX);
+        self.turn(is_flushed, false)?;
+        match &mut self.live {
+            Some(live) => live.note(until_ns),
+            None => Ok(()),
+        }
+    }
+
+    /// Moves what is complete (or all, if `partial`) to the trace, and gives programs the room; of
+    /// flight recorders if it `is_last`.
+    fn turn(&mut self, partial: bool, is_last: bool) -> io::Result<()> {
+        self.tell_besides();
+        for work in &mut self.works {
+            work.look();
+            let is_left_to_the_end = work.overwrite && !is_last;
+            if is_left_to_the_end {
+                continue;
+            }
+            work.drain(&mut Drain {
+                memory: self.buffers,
+                trace: &self.trace,
+                begin_ts: self.begin_ts,
+                partial,
+                is_last,
+                buffer: &mut self.buffer,
+            })?;
+            if !work.overwrite {
+                let region = work.region.0;
+                let geometry = region.geometry;
+                let drained = geometry.index_of(work.drained.position) << geometry.sub_shift();
+                region.raise_limit(drained + geometry.ring_bytes());
+            }
+        }
+        Ok(())
+    }
+
+    /// Has the first stream of each CPU tell what was lost in no region: what interrupted too many
+    /// others; and what the kernel passed over, which it does not say of each CPU, in CPU 0's.
+    fn tell_besides(&mut self) {
+        for work in self.works.iter_mut().step_by(LEVELS) {
+            let missed = if work.cpu == 0 { self.missed_lost } else { 0 };
+            let too_deep = self.buffers.too_deep_on(work.cpu as usize);
+            work.lost_besides = work.lost_besides.max(too_deep.saturating_add(missed));
+        }
+    }
+
+    /// Says in the trace what was lost at its end.
+    fn close(&mut self) -> io::Result<()> {
+        let Self { works, trace, begin_ts, .. } = self;
+        works.iter_mut().try_for_each(|work| work.close(trace, *begin_ts))
+    }
+
+    /// Writes what is left; the numbers then, and whether it could be. A flight recorder that is
+    /// not kept leaves no trace.
+    fn end(&mut self, keeps_flight_recorder: bool) -> (KernelCounts, io::Result<()>) {
+        let is_flight = self.works.iter().any(|work| work.overwrite);
+        let written = match is_flight && !keeps_flight_recorder {
+            true => {
+                self.works.iter_mut().for_each(RegionWork::look);
+                Ok(())
+            }
+            false => self.turn(true, true).and_then(|()| self.close()),
+        };
+        self.live = None;
+        let written_events = self.works.iter().map(|work| work.written).sum();
+        (KernelCounts { recorded: written_events, ..self.counts() }, written)
+    }
+
+    fn counts(&self) -> KernelCounts {
+        let mut summary = Summary::default();
+        self.works.iter().for_each(|work| work.add_to(&mut summary));
+        KernelCounts {
+            recorded: self.works.iter().map(RegionWork::committed).sum(),
+            overwritten: summary.overwritten,
+            deleted: summary.deleted,
+            damaged: summary.damaged,
+            bytes: summary.bytes + self.trace.metadata.bytes(),
+        }
+    }
+
+    fn clear(&mut self) -> io::Result<()> {
+        self.works.iter_mut().for_each(RegionWork::forget);
+        changes::remove_streams(&self.trace.channel)
+    }
+
+    fn set_followed(&mut self, is_followed: bool) {
+        if is_followed == self.live.is_some() {
+            return;
+        }
+        // Without it the trace is followed all the same, a second later.
+        self.live = is_followed.then(|| Live::open(&self.trace.facts().ok()?).ok()).flatten();
+    }
+}
+
+/// The regions of all CPUs and levels.
+fn works(buffers: &'static Buffers, overwrite: bool) -> Vec<RegionWork> {
+    let cpus = buffers.cpus();
+    let streams_of_a_level = (cpus * Way::ALL.len()) as u64;
+    let names = |level: usize| {
+        let files = if level == 0 { trace::KERNEL.into() } else { format!("kernel{level}") };
+        let instances_before = level as u64 * streams_of_a_level;
+        Arc::new(StreamNames { class: 0, files, instances_before })
+    };
+    let names: Vec<_> = (0..LEVELS).map(names).collect();
+    let all = (0..cpus).flat_map(|cpu| (0..LEVELS).map(move |level| (cpu, level)));
+    all.filter_map(|(cpu, level)| {
+        let region = buffers.region(cpu, level)?;
+        let names = Arc::clone(&names[level]);
+        Some(RegionWork::new(region, names, cpu as u32, Way::Sequence, overwrite))
+    })
+    .collect()
+}

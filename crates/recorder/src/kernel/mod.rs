@@ -1,0 +1,576 @@
+//! The kernel's events, recorded beside a session's, into the trace's folder `kernel`.
+//!
+//! The kernel's programs fill buffers that are mapped here ([`trackway_kernel::record`]); a thread
+//! of the recorder's drains them as it drains the regions of traced programs. What begins before
+//! the recorder becomes the invoking user ([`Kernel::prepare`]) needs root; what comes then
+//! ([`Kernel::begin`]) does not.
+
+mod arguments;
+mod changes;
+mod detach;
+mod drain;
+pub(crate) mod left;
+mod summary;
+
+pub(crate) use drain::{Draining, PERIOD};
+pub(crate) use summary::KernelSummary;
+
+use std::collections::HashSet;
+use std::path::PathBuf;
+
+use trackway_ctf::write::Meaning;
+use trackway_kernel::bpf::LoadError;
+use trackway_kernel::catalogue::btf::{Btf, Class};
+use trackway_kernel::catalogue::error::CatalogueError;
+use trackway_kernel::catalogue::model::{Event, Phase, Source};
+use trackway_kernel::catalogue::select::Selection;
+use trackway_kernel::catalogue::{Catalogue, EventName};
+use trackway_kernel::record::attach::{Attached, CodeView, Loaded, Programs};
+use trackway_kernel::record::buffers::Buffers;
+use trackway_kernel::record::cgroup::{CgroupError, Cgroups};
+use trackway_kernel::record::context::{Context, Contexts};
+use trackway_kernel::record::layout::{BUFFERS_BYTES_MAX, Layout};
+use trackway_kernel::record::program::{Code, dispatcher, filtered};
+use trackway_kernel::record::scope::Scope;
+use trackway_kernel::record::staging::{Ground, Registers, Staged};
+use trackway_schema::EventDescription;
+use trackway_session::FilterSpec;
+
+use crate::kernel_filters::KernelFilters;
+use crate::report::Notices;
+use crate::{KernelVia, RecordError, cpus, kernel_meanings};
+use trackway_session::{ByteCount, KernelSpec};
+
+/// Size of a sub-buffer, as a power of two, in bytes.
+const SUB_SHIFT: u32 = 16;
+/// Most bytes of a CPU's buffers, unless it is asked for others.
+pub(crate) const CPU_BYTES: u64 = 8 << 20;
+/// Events that may be switched on later: of each, losses are counted in a place of its own.
+const EVENTS_SPARE: usize = 1024;
+/// Most bytes of an event's fields.
+pub(crate) const PAYLOAD_BYTES_MAX: u32 = 3500;
+
+/// Which of the kernel's events are recorded, and of whom.
+#[derive(Debug, Clone, Default)]
+pub struct KernelOptions {
+    /// Patterns, as `trackway list --kernel` takes them.
+    pub patterns: Vec<String>,
+    /// Of everything that runs, not of the command and what it starts alone.
+    pub system: bool,
+    /// What records say besides their fields, and `tid`.
+    pub contexts: Vec<Context>,
+    /// What must be true of events: those about others are left alone.
+    pub filters: Vec<FilterSpec>,
+    /// By which way; `None`: by BPF where the kernel lets us, else by tracefs.
+    pub via: Option<KernelVia>,
+    /// Of the processes in these control groups, and below, instead.
+    pub cgroups: Vec<PathBuf>,
+    /// Of these CPUs alone, as the kernel lists them (`0,2-3`); `None`: of all.
+    pub cpus: Option<String>,
+    /// Of these processes instead, and of what they start from now on.
+    pub pids: Vec<u32>,
+    /// Nothing is recorded until it is started.
+    pub is_stopped: bool,
+}
+
+impl KernelOptions {
+    /// Of a session in the background.
+    pub(crate) fn of(spec: &KernelSpec, is_stopped: bool) -> Self {
+        Self {
+            patterns: spec.on.clone(),
+            system: spec.pids.is_empty(),
+            pids: spec.pids.clone(),
+            is_stopped,
+            ..Self::default()
+        }
+    }
+}
+
+/// The kernel's events, being recorded into buffers.
+#[derive(Debug)]
+pub(crate) struct Kernel {
+    /// Never given back: regions are lent for as long as the process runs.
+    buffers: &'static Buffers,
+    attached: Vec<Attachment>,
+    calls: Option<Calls>,
+    scope: Option<Scope>,
+    contexts: Contexts,
+    filters: KernelFilters,
+    /// By number, which is their id in the trace; those that were switched off, too.
+    events: Vec<Known>,
+    overwrite: bool,
+    /// Time before which nothing was recorded, ns.
+    begin_ts: u64,
+    /// The limit on open files as it was: the command's.
+    files_limit: Option<u64>,
+    /// How often the kernel passed over programs that serve several events.
+    missed_of_none: u64,
+}
+
+/// An event that is recorded, or was.
+#[derive(Debug)]
+struct Known {
+    name: EventName,
+    description: EventDescription,
+    /// What its fields stand for.
+    meanings: Vec<Option<Meaning>>,
+    /// Whether it is asked for anything: nobody knows how many were wanted of those that the kernel
+    /// passed over.
+    is_filtered: bool,
+    /// If it is one of the programs of system calls: which.
+    call: Option<(u32, Phase)>,
+    is_on: bool,
+    /// How often the kernel passed over its program.
+    missed: u64,
+}
+
+/// A program on a tracepoint.
+#[derive(Debug)]
+struct Attachment {
+    attached: Attached,
+    /// Which of the events it records; `None`: it serves all.
+    event: Option<usize>,
+    /// Whether it takes threads that end out of the scope.
+    is_remover: bool,
+    /// How often the kernel has passed over it, at the latest look.
+    missed: u64,
+}
+
+/// System calls, by their raw tracepoints: two programs see all, and go on with the one of the
+/// call, if that is recorded. No record is made of a call that nobody wants.
+#[derive(Debug)]
+struct Calls {
+    registers: Registers,
+    /// Threads whose call has texts that could not be read when it was entered.
+    unread: Scope,
+    enter: Side,
+    exit: Side,
+}
+
+/// Calls before, or behind.
+#[derive(Debug)]
+struct Side {
+    phase: Phase,
+    /// The raw tracepoint's type in BTF.
+    btf_id: u32,
+    programs: Programs,
+    is_used: bool,
+    is_attached: bool,
+}
+
+impl Calls {
+    /// More than there are numbers of calls.
+    const NUMBERS: u32 = 1024;
+
+    /// `None`: this kernel, or machine, has them as events only.
+    fn of(catalogue: &Catalogue) -> Option<Self> {
+        let btf = catalogue.btf()?;
+        let registers = Registers::of(btf)?;
+        let side = |phase: Phase, name: &str| {
+            let btf_id = btf.find(Class::Typedef, name)?.id;
+            let programs = Programs::new(Self::NUMBERS).ok()?;
+            // Whether the kernel takes such programs.
+            let code = dispatcher(phase, &registers, programs.map_fd(), None)?;
+            Loaded::raw(&code, btf_id).ok()?;
+            Some(Side { phase, btf_id, programs, is_used: false, is_attached: false })
+        };
+        let enter = side(Phase::Enter, "btf_trace_sys_enter")?;
+        let exit = side(Phase::Exit, "btf_trace_sys_exit")?;
+        Some(Self { registers, unread: Scope::new().ok()?, enter, exit })
+    }
+
+    fn side(&mut self, phase: Phase) -> &mut Side {
+        match phase {
+            Phase::Enter => &mut self.enter,
+            Phase::Exit => &mut self.exit,
+        }
+    }
+}
+
+pub(crate) fn failed(what: &str, error: impl std::fmt::Display) -> RecordError {
+    RecordError::Kernel(format!("{what}: {error}"), None)
+}
+
+impl From<CatalogueError> for RecordError {
+    fn from(error: CatalogueError) -> Self {
+        let hint = error.hint();
+        Self::Kernel(error.to_string(), hint)
+    }
+}
+
+impl From<CgroupError> for RecordError {
+    fn from(error: CgroupError) -> Self {
+        let hint = match &error {
+            CgroupError::Io(_, why) if why.kind() == std::io::ErrorKind::PermissionDenied => {
+                Some("root may (sudo trackway record …)".to_owned())
+            }
+            CgroupError::Missing(_) | CgroupError::NotOne(_) => {
+                Some("findmnt -t cgroup2 says where they are".to_owned())
+            }
+            CgroupError::Io(..) | CgroupError::TooMany => None,
+        };
+        Self::Kernel(error.to_string(), hint)
+    }
+}
+
+/// What to do about an error of bpf(2) or perf_event_open(2).
+pub(crate) fn unavailable(error: std::io::Error) -> RecordError {
+    let hint = match error.raw_os_error() {
+        Some(libc::EPERM | libc::EACCES) => Some(
+            "root may (sudo trackway record …); in a container, root needs CAP_BPF and CAP_PERFMON",
+        ),
+        Some(libc::EMFILE | libc::ENFILE) => {
+            Some("record fewer events, or raise the limit on open files (ulimit -n)")
+        }
+        Some(libc::ENOMEM) => Some("use a smaller --buffer-size"),
+        Some(libc::ENOSYS | libc::EINVAL | libc::E2BIG) => {
+            Some("Linux 5.12 or later, with BPF, records them")
+        }
+        _ => None,
+    };
+    let why = format!("the kernel does not let its events be recorded: {error}");
+    RecordError::Kernel(why, hint.map(str::to_owned))
+}
+
+impl Kernel {
+    /// Makes buffers and programs; from here on it is recorded, but for a command's, which begins
+    /// with [`Self::scope`]. The size is of a CPU's buffers, in bytes; 0: as is usual.
+    pub(crate) fn prepare(
+        options: &KernelOptions,
+        size_bytes: u64,
+        overwrite: bool,
+    ) -> Result<Self, RecordError> {
+        // What a program writes is seen in this order by those who read it there alone.
+        if !cfg!(target_arch = "x86_64") {
+            return Err(failed("cannot record kernel events", "not on this processor, so far"));
+        }
+        if !options.system && !is_first_namespace() {
+            let why = "in a pid namespace, what the command does cannot be told from the rest";
+            return Err(failed("cannot record kernel events", why));
+        }
+        // Two are open for each event, as long as it is recorded.
+        let files_limit = trackway_sys::process::raise_descriptor_limit().ok();
+        let catalogue = Catalogue::open()?;
+        let contexts = Contexts::new(&options.contexts, catalogue.btf());
+        let contexts = contexts.map_err(|error| failed("cannot record kernel events", error))?;
+        let events = selected(&catalogue, &options.patterns)?;
+        let cpus = cpus();
+        let layout = layout(size_bytes, cpus, events.len().saturating_add(EVENTS_SPARE))?;
+        let buffers = Buffers::new(layout, cpus, overwrite).map_err(unavailable)?;
+        if let Some(list) = &options.cpus {
+            let chosen = cpus::chosen(list)?;
+            let others = (0..cpus).filter(|&cpu| !chosen.contains(&(cpu as u32)));
+            others.for_each(|cpu| buffers.leave_out(cpu));
+        }
+        if options.is_stopped {
+            buffers.stop();
+        }
+        let mut kernel = Self {
+            buffers: Box::leak(Box::new(buffers)),
+            attached: Vec::new(),
+            calls: Calls::of(&catalogue),
+            scope: None,
+            contexts,
+            filters: KernelFilters::default(),
+            events: Vec::new(),
+            overwrite,
+            begin_ts: trackway_sys::clock::monotonic_ns(),
+            files_limit,
+            missed_of_none: 0,
+        };
+        let staged = |event: &Event| kernel.staged(event, catalogue.btf(), true);
+        kernel.filters = KernelFilters::new(&options.filters, &events, staged, cpus)?;
+        let exit = match options.system {
+            true => None,
+            false => Some(kernel.follow(&options.cgroups, &catalogue)?),
+        };
+        for (number, event) in events.iter().enumerate() {
+            kernel.record(number, event, catalogue.btf())?;
+        }
+        if let Some(exit) = exit {
+            kernel.attach_remover(&exit, catalogue.btf())?;
+        }
+        kernel.attach_calls()?;
+        kernel.take_in(&options.pids)?;
+        Ok(kernel)
+    }
+
+    /// Makes the scope, of these control groups if there are any, and attaches what keeps it, before
+    /// all others: so that a member is one from its first event. The answer is the event behind
+    /// which it is one no more ([`Self::attach_remover`]).
+    fn follow(&mut self, cgroups: &[PathBuf], catalogue: &Catalogue) -> Result<Event, RecordError> {
+        let scope = match cgroups {
+            [] => Scope::new(),
+            cgroups => Scope::of_cgroups(Cgroups::open(cgroups)?),
+        };
+        let scope = scope.map_err(unavailable)?;
+        let fork = scheduler(catalogue, "sched_process_fork")?;
+        let exec = scheduler(catalogue, "sched_process_exec")?;
+        self.attach(&scope.adder(&fork).ok_or_else(|| unknown(&fork))?, &fork, None)?;
+        self.attach(&scope.mover(&exec).ok_or_else(|| unknown(&exec))?, &exec, None)?;
+        scope.find_threads();
+        self.scope = Some(scope);
+        scheduler(catalogue, "sched_process_exit")
+    }
+
+    /// Takes a process's threads into the scope: those that are there, and with them what they
+    /// start.
+    fn take_in(&self, pids: &[u32]) -> Result<(), RecordError> {
+        /// Most looks at threads that make others all the time, who are in it as they are made.
+        const LOOKS_MAX: usize = 100;
+        let Some(scope) = &self.scope else { return Ok(()) };
+        for pid in pids {
+            let mut known = HashSet::new();
+            for look in 0..LOOKS_MAX {
+                let tasks = std::fs::read_dir(format!("/proc/{pid}/task"));
+                let threads = tasks.into_iter().flatten().flatten();
+                let threads = threads.filter_map(|one| one.file_name().to_str()?.parse().ok());
+                let new: Vec<u32> = threads.filter(|&tid| known.insert(tid)).collect();
+                if look == 0 && new.is_empty() {
+                    return Err(failed("cannot record", format_args!("there is no process {pid}")));
+                }
+                if new.is_empty() {
+                    break;
+                }
+                new.into_iter().for_each(|tid| scope.set(tid, true));
+            }
+        }
+        Ok(())
+    }
+
+    /// How an event is recorded: a call from its registers, others from their arguments, where
+    /// that is known, and the kernel takes it, as far as that is tried.
+    fn staged(&self, event: &Event, btf: Option<&Btf>, is_tried: bool) -> Staged {
+        let registers = self.calls.as_ref().map(|calls| calls.registers);
+        let call = registers.and_then(|of| Staged::of_call(event, &of, PAYLOAD_BYTES_MAX));
+        let mut staged = call
+            .or_else(|| self.staged_arguments(event, btf, is_tried))
+            .unwrap_or_else(|| Staged::new(event, PAYLOAD_BYTES_MAX));
+        staged.contexts = self.contexts.clone();
+        staged.unread = self.calls.as_ref().map(|calls| calls.unread.members());
+        staged
+    }
+
+    /// The program of an event, the next one; `None`: filters let none of it pass.
+    fn code(
+        &self,
+        number: usize,
+        event: &Event,
+        staged: &Staged,
+    ) -> Result<Option<Code>, RecordError> {
+        let Some(filters) = self.filters.of(number) else { return Ok(None) };
+        let id = u16::try_from(number).map_err(|_| unknown(event))?;
+        // Whose call it is was asked before it came there.
+        let is_call = staged.ground == Ground::Registers;
+        let scope = self.scope.as_ref().filter(|_| !is_call).map(Scope::members);
+        let fds = (self.buffers.map_fd(), scope);
+        let code = filtered(staged, self.buffers.layout(), fds, (id, number), filters);
+        code.map(Some).map_err(|_| unknown(event))
+    }
+
+    /// Records an event: one that has this number, or the next one.
+    fn record(
+        &mut self,
+        number: usize,
+        event: &Event,
+        btf: Option<&Btf>,
+    ) -> Result<(), RecordError> {
+        let staged = self.staged(event, btf, self.filters.has(number));
+        let code = self.code(number, event, &staged)?;
+        let mut of_call = None;
+        match (code, staged.ground, &event.source, &mut self.calls) {
+            (None, ..) => {}
+            (
+                Some(code),
+                Ground::Registers,
+                Source::Syscall { number: Some(call), phase },
+                Some(calls),
+            ) => {
+                let side = calls.side(*phase);
+                let loaded =
+                    Loaded::raw(&code, side.btf_id).map_err(|error| refused(event, error))?;
+                side.programs.set(*call, &loaded).map_err(unavailable)?;
+                side.is_used = true;
+                of_call = Some((*call, *phase));
+            }
+            (Some(code), Ground::Arguments, ..) => {
+                if !self.attach_raw(&code, event, btf, Some(number))? {
+                    self.record_otherwise(number, event)?;
+                }
+            }
+            (Some(code), ..) => self.attach(&code, event, Some(number))?,
+        }
+        match self.events.get_mut(number) {
+            Some(known) => known.is_on = true,
+            None => self.events.push(Known {
+                name: name_of(event),
+                meanings: kernel_meanings::of(&staged),
+                description: staged.description,
+                is_filtered: self.filters.has(number),
+                call: of_call,
+                is_on: true,
+                missed: 0,
+            }),
+        }
+        Ok(())
+    }
+
+    /// Attaches what takes threads that end out of the scope: behind all that is recorded of the
+    /// same event.
+    fn attach_remover(&mut self, exit: &Event, btf: Option<&Btf>) -> Result<(), RecordError> {
+        let Some(scope) = &self.scope else { return Ok(()) };
+        let code = scope.remover().ok_or_else(|| unknown(exit))?;
+        if !self.attach_raw(&code, exit, btf, None)? {
+            self.attach(&code, exit, None)?;
+        }
+        if let Some(last) = self.attached.last_mut() {
+            last.is_remover = true;
+        }
+        Ok(())
+    }
+
+    /// Attaches a program to an event's tracepoint.
+    fn attach<'a>(
+        &mut self,
+        code: impl Into<CodeView<'a>>,
+        event: &Event,
+        number: Option<usize>,
+    ) -> Result<(), RecordError> {
+        let id = event.id.ok_or_else(|| unknown(event))?;
+        let loaded = Loaded::new(code).map_err(|error| refused(event, error))?;
+        let attached = loaded.attach(id).map_err(unavailable)?;
+        self.hold(attached, number);
+        Ok(())
+    }
+
+    /// What the kernel passed over before does not count.
+    fn hold(&mut self, attached: Attached, event: Option<usize>) {
+        let missed = attached.missed().unwrap_or(0);
+        self.attached.push(Attachment { attached, event, is_remover: false, missed });
+    }
+
+    /// Attaches what sees all system calls, where some are recorded. What returns first: so that no
+    /// call is there without its end.
+    fn attach_calls(&mut self) -> Result<(), RecordError> {
+        let scope = self.scope.as_ref().map(Scope::members);
+        let Some(calls) = &mut self.calls else { return Ok(()) };
+        let mut seeing = Vec::new();
+        for side in [&mut calls.exit, &mut calls.enter] {
+            if !side.is_used || side.is_attached {
+                continue;
+            }
+            let code = dispatcher(side.phase, &calls.registers, side.programs.map_fd(), scope);
+            let code = code.ok_or_else(|| failed("cannot record", "system calls"))?;
+            let loaded = Loaded::raw(&code, side.btf_id)
+                .map_err(|error| failed("cannot record system calls", error))?;
+            seeing.push(loaded.attach_raw().map_err(unavailable)?);
+            side.is_attached = true;
+        }
+        seeing.into_iter().for_each(|attached| self.hold(attached, None));
+        Ok(())
+    }
+
+    /// What its events are asked.
+    pub(crate) const fn filters(&self) -> &KernelFilters {
+        &self.filters
+    }
+
+    /// The limit on open files as it was before, if it was raised: the command is to have that.
+    pub(crate) fn files_limit(&self) -> Option<u64> {
+        self.files_limit
+    }
+
+    /// Says it where buffers are not of the size that was asked for.
+    pub(crate) fn say_size(&self, size_bytes: u64, notices: &Notices) {
+        let is_bytes = self.buffers.layout().geometry(0).ring_bytes();
+        if size_bytes == 0 || size_bytes == is_bytes {
+            return;
+        }
+        notices.say(format_args!(
+            "the kernel's buffers have {} for each CPU, not {}: a power of two from {} on, and no \
+             more than {} for all CPUs together",
+            ByteCount(is_bytes),
+            ByteCount(size_bytes),
+            ByteCount(1 << (SUB_SHIFT + 1)),
+            ByteCount(BUFFERS_BYTES_MAX as u64)
+        ));
+    }
+
+    /// Whether the calling thread, and what it starts from now on, is recorded.
+    pub(crate) fn scope(&self, is_recorded: bool) {
+        if let Some(scope) = self.scope.as_ref().filter(|scope| !scope.is_of_cgroups()) {
+            scope.set(trackway_sys::thread::tid(), is_recorded);
+        }
+    }
+}
+
+/// Whether this process is in the first pid namespace, whose numbers the kernel's programs see.
+pub(crate) fn is_first_namespace() -> bool {
+    /// PROC_PID_INIT_INO (include/linux/proc_ns.h).
+    const FIRST: u64 = 0xeffffffc;
+    trackway_sys::process::pid_namespace() == FIRST
+}
+
+/// The events that these patterns select.
+fn selected(catalogue: &Catalogue, patterns: &[String]) -> Result<Vec<Event>, RecordError> {
+    Ok(catalogue.select(&Selection::new(patterns)?)?.events)
+}
+
+fn name_of(event: &Event) -> EventName {
+    EventName { subsystem: event.subsystem.clone(), name: event.name.clone() }
+}
+
+/// CPUs that have buffers: those up to the last that is there. The memory of all is taken at once,
+/// and machines claim many more that never come.
+fn cpus() -> usize {
+    cpus::online().into_iter().max().map_or(1, |last| last as usize + 1)
+}
+
+/// A layout for so many bytes a CPU, as far as they can be had.
+fn layout(size_bytes: u64, cpus: usize, events: usize) -> Result<Layout, RecordError> {
+    let wanted = if size_bytes == 0 { CPU_BYTES } else { size_bytes };
+    let most = (BUFFERS_BYTES_MAX / cpus) as u64;
+    let shift = wanted.min(most).max(1 << (SUB_SHIFT + 1)).ilog2();
+    let fits = |shift: &u32| {
+        let layout = Layout::new(SUB_SHIFT, shift - SUB_SHIFT, events)?;
+        (layout.cpu_bytes() * cpus <= BUFFERS_BYTES_MAX).then_some(layout)
+    };
+    (SUB_SHIFT + 1..=shift)
+        .rev()
+        .find_map(|shift| fits(&shift))
+        .ok_or_else(|| failed("no buffers", "this machine has too many CPUs"))
+}
+
+/// CPUs that are online, and have no buffers: they came later.
+fn without_buffers(online: &[u32], cpus: usize) -> usize {
+    online.iter().filter(|&&cpu| cpu as usize >= cpus).count()
+}
+
+/// An event of the scheduler's, which scopes need.
+fn scheduler(catalogue: &Catalogue, name: &str) -> Result<Event, RecordError> {
+    let name = EventName { subsystem: "sched".into(), name: name.into() };
+    let found = catalogue.events([&name]).events.into_iter().next();
+    found.ok_or_else(|| failed("cannot follow what the command starts", "no sched events"))
+}
+
+fn refused(event: &Event, error: LoadError) -> RecordError {
+    match error {
+        LoadError::Unavailable(error) => unavailable(error),
+        // bpf_loop()
+        LoadError::Refused(_, log) if log.contains("unknown#181") => {
+            let what = format!("cannot filter {}", event.full_name());
+            failed(&what, "filters that compare or search texts and arrays need Linux 5.17")
+        }
+        // The last line says what is wrong, but for what all logs end in.
+        LoadError::Refused(error, log) => {
+            let is_said = |line: &&str| !line.is_empty() && !line.starts_with("processed ");
+            let line = log.lines().rev().find(is_said).unwrap_or_default();
+            let what = format!("the kernel refuses to record {}", event.full_name());
+            failed(&what, format_args!("{error} ({line})"))
+        }
+    }
+}
+
+fn unknown(event: &Event) -> RecordError {
+    failed("cannot record", format_args!("{} is not as expected", event.full_name()))
+}

@@ -1,0 +1,299 @@
+//! Filters on the kernel's events, which the kernel asks: which of a recording's are about them,
+//! and what it is given for each event.
+//!
+//! All of the kernel's events are known before anything begins. So each expression is compiled for
+//! each event that it is about, and what makes no sense is said then.
+
+use trackway_filter::checked::CheckedObject;
+use trackway_filter::compile::{check_for, compile};
+use trackway_filter::error::{Error, Topic, Warning};
+use trackway_filter::layout::{Layout, Member, Type};
+use trackway_filter::span::Span;
+use trackway_filter::token::{Number, Token, tokens};
+use trackway_kernel::adapt::Unfit;
+use trackway_kernel::catalogue::EventName;
+use trackway_kernel::catalogue::error::CatalogueError;
+use trackway_kernel::catalogue::model::Event;
+use trackway_kernel::catalogue::select::Selection;
+use trackway_kernel::record::filter::{CONTEXTS, Filter, FilterError, Memory};
+use trackway_kernel::record::staging::Staged;
+use trackway_session::{FilterSource, FilterSpec};
+
+use crate::RecordError;
+use crate::report::Notices;
+
+/// Most things that are said of filters that are taken, and most events that are named there.
+const HINTS_MAX: usize = 4;
+/// What to do where all events are meant, and the kernel's are not.
+const NAME_THEM: &str = "if it is not about the kernel's events, say which: PATTERN: EXPR";
+
+/// What the kernel's events are asked.
+#[derive(Debug, Default)]
+pub(crate) struct KernelFilters {
+    /// Of each event its filters, all of which must take it; none: one of them never does.
+    events: Vec<Option<Vec<Filter>>>,
+    /// Those that are about nothing else.
+    own: Vec<FilterSpec>,
+    hints: Vec<String>,
+    /// Kept until programs have it.
+    _memory: Option<Memory>,
+}
+
+/// The kernel's events that filters are compiled for.
+struct World {
+    names: Vec<EventName>,
+    staged: Vec<Staged>,
+    layouts: Vec<Layout>,
+}
+
+impl KernelFilters {
+    /// What these filters ask of these events, as they are staged.
+    ///
+    /// # Errors
+    ///
+    /// The first filter that makes no sense, or that the kernel cannot ask.
+    pub(crate) fn new(
+        specs: &[FilterSpec],
+        events: &[Event],
+        staged: impl Fn(&Event) -> Staged,
+        cpus: usize,
+    ) -> Result<Self, RecordError> {
+        let mut filters = Self::default();
+        if specs.is_empty() {
+            return Ok(filters);
+        }
+        let name = |event: &Event| EventName {
+            subsystem: event.subsystem.clone(),
+            name: event.name.clone(),
+        };
+        let staged: Vec<Staged> = events.iter().map(staged).collect();
+        let layouts = staged.iter().map(layout_of).collect();
+        let world = World { names: events.iter().map(name).collect(), staged, layouts };
+        filters.events = events.iter().map(|_| Some(Vec::new())).collect();
+        let mut memory = Memory::new(cpus, specs.len()).map_err(crate::kernel::unavailable)?;
+        for (number, spec) in specs.iter().enumerate() {
+            let about = world.about(spec)?;
+            if about.is_empty() {
+                continue;
+            }
+            if !is_everyones(spec) {
+                filters.own.push(spec.clone());
+            }
+            filters.add((number, spec), &world, &about, &mut memory)?;
+        }
+        filters._memory = Some(memory);
+        Ok(filters)
+    }
+
+    /// Adds a filter to the events that it is about, of which there is one at least.
+    fn add(
+        &mut self,
+        (number, spec): (usize, &FilterSpec),
+        world: &World,
+        about: &[usize],
+        memory: &mut Memory,
+    ) -> Result<(), RecordError> {
+        let mut lacking = Vec::new();
+        let mut warnings = Vec::new();
+        for &event in about {
+            let made = match object_of(spec, &world.layouts[event], &mut warnings)? {
+                Some(object) => Filter::new(&object, number, &world.staged[event], memory)
+                    .map_err(|error| refused(spec, error))?,
+                None => None,
+            };
+            match (made, &mut self.events[event]) {
+                (Some(filter), Some(filters)) => filters.push(filter),
+                (Some(_), None) => {}
+                (None, filters) => {
+                    *filters = None;
+                    lacking.push(event);
+                }
+            }
+        }
+        if lacking.len() == about.len() {
+            return Err(lacking_everywhere(spec, world, about));
+        }
+        warnings.truncate(HINTS_MAX);
+        self.hints.extend(warnings.into_iter().map(|warning| format!("filter:\n{warning}")));
+        if !lacking.is_empty() {
+            let name = |&event: &usize| world.layouts[event].event.as_str();
+            let named: Vec<&str> = lacking.iter().take(HINTS_MAX).map(name).collect();
+            let more = match lacking.len().saturating_sub(HINTS_MAX) {
+                0 => String::new(),
+                more => format!(" and {more} more"),
+            };
+            let named = named.join(", ");
+            self.hints.push(format!(
+                "not recorded, for want of what the filter '{spec}' asks for: {named}{more}"
+            ));
+        }
+        Ok(())
+    }
+
+    /// What the event with this number is asked; `None`: it is never recorded.
+    pub(crate) fn of(&self, event: usize) -> Option<&[Filter]> {
+        self.events.get(event).map_or(Some(&[]), Option::as_deref)
+    }
+
+    /// Whether the event with this number is asked something.
+    pub(crate) fn has(&self, event: usize) -> bool {
+        self.of(event).is_none_or(|filters| !filters.is_empty())
+    }
+
+    /// Whether a filter is about the kernel's events alone.
+    pub(crate) fn has_own(&self, spec: &FilterSpec) -> bool {
+        self.own.contains(spec)
+    }
+
+    /// Says what is perhaps not meant.
+    pub(crate) fn say(&self, notices: &Notices) {
+        for hint in &self.hints {
+            notices.say(format_args!("{hint}"));
+        }
+    }
+}
+
+impl World {
+    /// The events that a filter is about.
+    fn about(&self, spec: &FilterSpec) -> Result<Vec<usize>, RecordError> {
+        if is_everyones(spec) {
+            return Ok((0..self.names.len()).collect());
+        }
+        let Some(pattern) = &spec.pattern else { return Ok(Vec::new()) };
+        // What is none of the kernel's may be one of programs' events.
+        let Ok(selection) = Selection::new(&[pattern]) else { return Ok(Vec::new()) };
+        match selection.of(&self.names) {
+            Ok(_) => {
+                let named = self.names.iter().enumerate();
+                Ok(named.filter(|(_, name)| selection.takes(name)).map(|(at, _)| at).collect())
+            }
+            Err(error) => match &error {
+                CatalogueError::NoEvent(_, Some(meant)) if !meant.starts_with('*') => {
+                    let why = format!(
+                        "filter '{spec}': no kernel event that is recorded matches '{pattern}'; \
+                         did you mean '{meant}'?"
+                    );
+                    Err(RecordError::Kernel(why, None))
+                }
+                _ => Ok(Vec::new()),
+            },
+        }
+    }
+}
+
+/// Whether a filter is about all events, programs' and the kernel's.
+fn is_everyones(spec: &FilterSpec) -> bool {
+    spec.rules() == "*"
+}
+
+/// What filters may ask of an event: its fields, and what is known of whoever it happens in.
+fn layout_of(staged: &Staged) -> Layout {
+    let field = |field: &trackway_schema::Field| Member {
+        name: field.name.clone(),
+        of: Type::from(&field.kind),
+    };
+    let context = |(name, scalar): &(&str, Option<trackway_schema::Scalar>)| Member {
+        name: (*name).to_owned(),
+        of: scalar.map_or(Type::String, Type::from),
+    };
+    Layout {
+        event: staged.description.name.clone(),
+        fields: staged.description.fields.iter().map(field).collect(),
+        contexts: CONTEXTS.iter().map(context).collect(),
+        applications: Vec::new(),
+    }
+}
+
+/// The object of a filter for an event; `None`: the event lacks something. What is perhaps not
+/// meant is added to the warnings.
+fn object_of(
+    spec: &FilterSpec,
+    layout: &Layout,
+    warnings: &mut Vec<String>,
+) -> Result<Option<Vec<u8>>, RecordError> {
+    let text = match &spec.source {
+        FilterSource::Expression(text) => text,
+        FilterSource::Object(object) => return Ok(Some(object.bytes.to_vec())),
+        _ => return Err(RecordError::Filter(format!("{spec}: of a kind not known here"))),
+    };
+    let mut warn = |warning: &Warning| {
+        let rendered = warning.render(text);
+        if !warnings.contains(&rendered) {
+            warnings.push(rendered);
+        }
+    };
+    match compile(text, layout) {
+        Ok(compiled) => {
+            compiled.filter.warnings.iter().for_each(warn);
+            let object = compiled.into_object().encode();
+            object.map(Some).map_err(|error| RecordError::Filter(format!("{text}\n{error}")))
+        }
+        Err(error) if error.topic == Topic::Unknown => Ok(None),
+        // It has it, as something else.
+        Err(error) => {
+            let message = format!("{} is not recorded: {}", layout.event, error.message);
+            warn(&Error { message, ..error });
+            Ok(None)
+        }
+    }
+}
+
+/// That no event has what a filter asks for.
+fn lacking_everywhere(spec: &FilterSpec, world: &World, about: &[usize]) -> RecordError {
+    let layouts: Vec<Layout> = about.iter().map(|&event| world.layouts[event].clone()).collect();
+    RecordError::Filter(match &spec.source {
+        FilterSource::Expression(text) => match check_for(text, &layouts).err() {
+            Some(mut error) => {
+                let is_near = error.message.contains("did you mean");
+                if is_everyones(spec) && error.topic == Topic::Unknown && !is_near {
+                    error.hint = Some(NAME_THEM.to_owned());
+                }
+                error.render(text)
+            }
+            None => format!("{spec}: no kernel event that is recorded has what it asks for"),
+        },
+        FilterSource::Object(object) => {
+            let checked = CheckedObject::new(&object.bytes);
+            let lack = checked.map(|checked| checked.check_for(&layouts));
+            let file = &object.file;
+            match lack {
+                Ok(Err(lack)) => {
+                    let hint = if is_everyones(spec) { NAME_THEM } else { &lack.hint };
+                    format!("{file}: {}\nhint: {hint}", lack.message)
+                }
+                Ok(Ok(())) => format!("{file}: no kernel event has what it asks for"),
+                Err(why) => format!("{file}: {why}"),
+            }
+        }
+        _ => format!("{spec}: of a kind not known here"),
+    })
+}
+
+/// Why the kernel cannot ask a filter.
+fn refused(spec: &FilterSpec, error: FilterError) -> RecordError {
+    match (&spec.source, error) {
+        (_, FilterError::Memory(error)) => crate::kernel::unavailable(error),
+        (FilterSource::Expression(text), FilterError::Unfit(Unfit::Helper(..))) => {
+            RecordError::Filter(floating(text).render(text))
+        }
+        (_, error) => RecordError::Filter(format!("{spec}\n{error}")),
+    }
+}
+
+/// That an expression calculates with floating-point numbers, which the kernel does not: with the
+/// number that makes it do so.
+fn floating(text: &str) -> Error {
+    let is_float = |token: &Token| matches!(token, Token::Number(Number::Float(_)));
+    let all = tokens(text).unwrap_or_default();
+    let float = all.into_iter().find(|(token, _)| is_float(token)).map(|(_, span)| span);
+    Error {
+        topic: Topic::Limit,
+        span: float.unwrap_or(Span { from: 0, to: text.len() }),
+        message: "the kernel does not calculate with floating-point numbers".into(),
+        hint: Some(
+            "say it in integers (x * 2 > 3 for x > 1.5), or ask the trace afterwards: trackway \
+             print --filter"
+                .into(),
+        ),
+    }
+}

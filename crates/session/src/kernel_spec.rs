@@ -1,0 +1,160 @@
+//! Which of the kernel's events a session records, as its user describes it.
+//!
+//! ```toml
+//! [kernel]
+//! on = ["sched", "syscalls:openat", "!sched_stat_*"]
+//! buffer-size = "16M"
+//! pids = [4711]
+//! ```
+
+use serde::{Deserialize, Serialize};
+
+use crate::{ByteCount, Mode, SpecError, Tracefiles, TracefilesError};
+
+/// Most bytes of patterns, and of processes' numbers.
+const BYTES_MAX: usize = 64 << 10;
+/// A file has to hold a sub-buffer of the kernel's buffers, which are of this size.
+const SUB_BYTES: u64 = 1 << 16;
+/// Excludes everything: what stands where the last pattern was taken away.
+const NOTHING: &str = "!*";
+
+/// The kernel's events of a session.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case", deny_unknown_fields, default)]
+pub struct KernelSpec {
+    /// Which, as `trackway list --kernel` has them.
+    pub on: Vec<String>,
+    /// Of these processes, and what they start from then on; none: of everything.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub pids: Vec<u32>,
+    /// What happens where there is no room.
+    pub mode: Mode,
+    /// Bytes for each CPU.
+    #[serde(skip_serializing_if = "Option::is_none", with = "crate::texts::size")]
+    pub buffer_size: Option<u64>,
+    /// As those of channels ([`crate::ChannelSpec`]).
+    #[serde(skip_serializing_if = "Option::is_none", with = "crate::texts::size")]
+    pub tracefile_size: Option<u64>,
+    /// Likewise.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub tracefile_count: Option<u64>,
+}
+
+impl KernelSpec {
+    /// Whether there can be such, as far as that can be said without the kernel.
+    ///
+    /// # Errors
+    ///
+    /// If there can be none.
+    pub fn check(&self) -> Result<(), SpecError> {
+        let bytes = self.on.iter().map(|pattern| pattern.len() + 1).sum::<usize>();
+        if self.on.is_empty() || self.on.iter().any(String::is_empty) {
+            return Err(SpecError::Kernel("no event is named (on = [\"sched\"])".into()));
+        }
+        if bytes + 8 * self.pids.len() > BYTES_MAX {
+            let most = ByteCount(BYTES_MAX as u64);
+            return Err(SpecError::Kernel(format!("patterns and processes are over {most}")));
+        }
+        self.check_tracefiles().map_err(|error| SpecError::Kernel(error.to_string()))
+    }
+
+    fn check_tracefiles(&self) -> Result<(), TracefilesError> {
+        self.tracefiles().check_for(SUB_BYTES, self.mode)
+    }
+
+    /// How the files of its streams are bounded.
+    pub fn tracefiles(&self) -> Tracefiles {
+        Tracefiles::new(self.tracefile_size, self.tracefile_count)
+    }
+
+    /// Switches events on, too.
+    pub fn switch_on(&mut self, patterns: &[String]) {
+        for pattern in names(patterns) {
+            let (excludes, bare) = split(pattern);
+            let opposite = if excludes { bare.to_owned() } else { format!("!{bare}") };
+            let meant_all = self.on.iter().all(|one| split(one).0) && !self.is_nothing();
+            self.on.retain(|one| *one != opposite && *one != pattern && *one != NOTHING);
+            if meant_all && self.on.is_empty() {
+                // All were on but these.
+                self.on.push("*".into());
+            }
+            if excludes || !meant_all {
+                self.on.push(pattern.to_owned());
+            }
+            // Exclusions alone would mean all but those; here nothing was left.
+            let is_left = meant_all || self.on.iter().any(|one| !split(one).0);
+            if self.is_nothing() || !is_left {
+                self.on = vec![NOTHING.into()];
+            }
+        }
+    }
+
+    /// Switches events off.
+    pub fn switch_off(&mut self, patterns: &[String]) {
+        let bare = names(patterns).map(|pattern| format!("!{}", split(pattern).1));
+        let excluding: Vec<String> = bare.collect();
+        self.switch_on(&excluding);
+    }
+
+    /// Whether it records none.
+    pub fn is_nothing(&self) -> bool {
+        self.on.iter().any(|one| one == NOTHING)
+    }
+}
+
+/// Patterns, of lists with commas between them.
+fn names(lists: &[String]) -> impl Iterator<Item = &str> {
+    lists.iter().flat_map(|list| list.split(',')).map(str::trim)
+}
+
+/// Whether a pattern excludes, and what.
+fn split(pattern: &str) -> (bool, &str) {
+    pattern.strip_prefix('!').map_or((false, pattern), |bare| (true, bare))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn texts(list: &[&str]) -> Vec<String> {
+        list.iter().map(|&text| text.to_owned()).collect()
+    }
+
+    #[test]
+    fn events_are_switched_on_and_off_by_patterns() {
+        for (before, on, off, then) in [
+            (&["sched"][..], &["irq"][..], &[][..], &["sched", "irq"][..]),
+            (&["sched"], &[], &["sched_switch"], &["sched", "!sched_switch"]),
+            (&["sched", "!sched_switch"], &["sched_switch"], &[], &["sched", "sched_switch"]),
+            (&["sched", "irq"], &[], &["irq"], &["sched", "!irq"]),
+            (&["sched"], &[], &["sched"], &["!*"]),
+            (&["sched"], &[], &["*"], &["!*"]),
+            (&["!*"], &["sched,irq"], &[], &["sched", "irq"]),
+            (&["!irq"], &["irq"], &[], &["*"]),
+            (&["!irq", "!net"], &["irq"], &[], &["!net"]),
+            (&["!irq"], &["sched"], &[], &["!irq"]),
+        ] {
+            let mut spec = KernelSpec { on: texts(before), ..KernelSpec::default() };
+            spec.switch_on(&texts(on));
+            spec.switch_off(&texts(off));
+            assert_eq!(spec.on, then, "{before:?} + {on:?} - {off:?}");
+        }
+    }
+
+    #[test]
+    fn what_cannot_be_recorded_of_the_kernel_is_refused() {
+        let sched = KernelSpec { on: texts(&["sched"]), ..KernelSpec::default() };
+        assert_eq!(sched.check(), Ok(()));
+        let flight = KernelSpec { mode: Mode::Overwrite, ..sched.clone() };
+        for (wrong, why) in [
+            (KernelSpec::default(), "no event is named"),
+            (KernelSpec { tracefile_count: Some(2), ..sched.clone() }, "without their size"),
+            (KernelSpec { tracefile_size: Some(4096), ..sched.clone() }, "at least 64.0 KiB"),
+            (KernelSpec { tracefile_size: Some(1 << 20), ..flight }, "a flight recorder"),
+            (KernelSpec { pids: vec![1; 10_000], ..sched }, "64.0 KiB"),
+        ] {
+            let refused = wrong.check().expect_err("it cannot be").to_string();
+            assert!(refused.contains(why), "{refused}");
+        }
+    }
+}

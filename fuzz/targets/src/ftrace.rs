@@ -1,0 +1,105 @@
+//! Pages of the kernel's ring buffer, and the records in them.
+
+use trackway_kernel::catalogue::format::{NoNames, parse};
+use trackway_kernel::catalogue::model::{Behind, Event, Phase, Source};
+use trackway_kernel::ftrace::convert::{Common, Converter};
+use trackway_kernel::ftrace::page::{PAGE_BYTES_MAX, Page, PageFormat};
+
+use crate::Bound;
+
+/// Records: four bytes each, at least.
+pub(crate) const RECORDS: Bound = Bound { per_byte: 1, base: 16 };
+/// The page is not copied, and a payload is bounded: the rest is what describes the events.
+pub(crate) const MEMORY: Bound = Bound { per_byte: 16, base: 1 << 20 };
+pub(crate) const ALLOCATIONS: Bound = Bound { per_byte: 16, base: 64 << 10 };
+/// Most bytes of a payload.
+const PAYLOAD_BYTES_MAX: u32 = 3500;
+
+const HEADER_PAGE: &str = "\tfield: u64 timestamp;\toffset:0;\tsize:8;\tsigned:0;\n\
+    \tfield: local_t commit;\toffset:8;\tsize:8;\tsigned:1;\n\
+    \tfield: char data;\toffset:16;\tsize:4080;\tsigned:0;\n";
+const HEADER_EVENT: &str = "type_len : 5 bits\ntime_delta : 27 bits\npadding : type == 29\n\
+    time_extend : type == 30\n";
+const COMMON: &str = "format:\n\tfield:unsigned short common_type;\toffset:0;\tsize:2;\tsigned:0;\n\
+    \tfield:int common_pid;\toffset:4;\tsize:4;\tsigned:1;\n";
+/// One field of each kind.
+const FIELDS: &str = "\tfield:char comm[16];\toffset:8;\tsize:16;\tsigned:0;\n\
+    \tfield:int prio;\toffset:24;\tsize:4;\tsigned:1;\n\
+    \tfield:__data_loc char[] name;\toffset:28;\tsize:4;\tsigned:0;\n\
+    \tfield:__rel_loc u16[] values;\toffset:32;\tsize:4;\tsigned:0;\n\
+    \tfield:__data_loc cpumask_t[] mask;\toffset:36;\tsize:4;\tsigned:0;\n\
+    \tfield:u32 words[4];\toffset:40;\tsize:16;\tsigned:0;\n";
+/// As Linux 6.18 has it.
+const OPENAT: &str = "\tfield:int dfd;\toffset:16;\tsize:8;\tsigned:0;\n\
+    \tfield:const char * filename;\toffset:24;\tsize:8;\tsigned:0;\n\
+    \tfield:int flags;\toffset:32;\tsize:8;\tsigned:0;\n\
+    \tfield:umode_t mode;\toffset:40;\tsize:8;\tsigned:0;\n";
+
+/// Two events, as formats describe them.
+fn converter() -> Option<Converter> {
+    let text = format!("name: made_up\nID: 300\n{COMMON}{FIELDS}");
+    let made_up = parse(&text, &NoNames).ok()?;
+    let common = Common::of(&made_up.common)?;
+    let made_up = Event {
+        subsystem: "made".into(),
+        name: "up".into(),
+        id: Some(made_up.id),
+        source: Source::Tracepoint,
+        fields: made_up.fields,
+    };
+    let text = format!("name: openat\nID: 782\n{COMMON}{OPENAT}");
+    let mut openat = parse(&text, &NoNames).ok()?;
+    for (field, argument) in openat.fields.iter_mut().zip(0..) {
+        field.argument = Some(argument);
+        field.behind = (argument == 1).then_some(Behind::Text);
+    }
+    let openat = Event {
+        subsystem: "syscalls".into(),
+        name: "sys_enter_openat".into(),
+        id: Some(openat.id),
+        source: Source::Syscall { number: Some(257), phase: Phase::Enter },
+        fields: openat.fields,
+    };
+    Some(Converter::new(&[made_up, openat], common, PAYLOAD_BYTES_MAX))
+}
+
+/// Reads what describes a page if it is text, else a page. The work: records.
+pub fn ftrace(bytes: &[u8]) -> u64 {
+    if let Ok(text) = core::str::from_utf8(bytes)
+        && let Ok(format) = PageFormat::parse(text, HEADER_EVENT)
+    {
+        assert!((1..=PAGE_BYTES_MAX).contains(&format.page_bytes()));
+        return 1;
+    }
+    let format = PageFormat::parse(HEADER_PAGE, HEADER_EVENT).expect("a format");
+    let converter = converter().expect("events");
+    let Ok(page) = Page::new(&format, bytes) else { return 0 };
+    let (mut records, mut into) = (0, Vec::new());
+    for record in page {
+        records += 1;
+        let Ok(record) = record else { continue };
+        assert!(record.bytes.len() <= bytes.len());
+        into.clear();
+        if converter.convert(record.bytes, &mut into).is_some() {
+            assert!((5..=PAYLOAD_BYTES_MAX as usize + 4).contains(&into.len()));
+        }
+    }
+    records
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Else the fuzzer would look at nothing.
+    #[test]
+    fn kept_pages_have_records_that_are_converted() {
+        let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/../corpus/ftrace");
+        let converter = converter().expect("events");
+        assert!(converter.left_out.is_empty() && converter.descriptions().len() == 2);
+        let read = |name: &str| std::fs::read(format!("{folder}/{name}")).expect("a page");
+        assert!(ftrace(&read("lost")) > 50);
+        assert_eq!((ftrace(&read("made-up")), ftrace(&read("nothing"))), (3, 0));
+        assert_eq!((ftrace(&read("too-long")), ftrace(&read("header"))), (1, 1));
+    }
+}

@@ -1,0 +1,470 @@
+//! `trackway record --kernel … --filter`: what the kernel is asked before it records an event.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::PathBuf;
+use std::process::Output;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use trackway_tests::{World, copy_program, has, is_root, skipped, source_dir};
+
+/// The program, which always calls the system in the same way; `None` (said so) where the kernel's
+/// events cannot be recorded.
+fn program(world: &World) -> Option<PathBuf> {
+    if !is_root() {
+        skipped("only root records the kernel's events");
+        return None;
+    }
+    let output = world.trackway(&["list", "--kernel", "sched_switch"]).output().expect("it runs");
+    if !output.status.success() {
+        skipped("the kernel does not show its events here");
+        return None;
+    }
+    Some(world.compile_file("kernel/filtered.c", false, &["-pthread"]))
+}
+
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).into_owned()
+}
+
+/// What `record` into a new trace did, with what it must do well.
+fn record(world: &World, trace: &str, options: &[&str], command: &[&str]) -> Output {
+    let mut record = world.trackway(&["record", "-o", trace]);
+    let output = record.args(options).arg("--").args(command).output().expect("trackway runs");
+    assert!(output.status.success(), "{options:?}: {}", text(&output.stderr));
+    output
+}
+
+/// The lines of a trace that these filters let pass.
+fn lines(world: &World, trace: &str, filters: &[&str]) -> Vec<String> {
+    let mut print = world.trackway(&["print", trace]);
+    for filter in filters {
+        print.args(["--filter", filter]);
+    }
+    let output = print.output().expect("it runs");
+    assert!(output.status.success(), "{filters:?}: {}", text(&output.stderr));
+    text(&output.stdout).lines().map(str::to_owned).collect()
+}
+
+/// What a line says that is the same in each run: the event, and its fields.
+fn what(line: &str) -> String {
+    let (head, rest) = line.split_once(": { cpu_id").expect("an event's name");
+    let name = head.rsplit(' ').next().expect("a word");
+    let fields = rest.split_once("}, {").and_then(|(_, rest)| rest.split_once("}, "));
+    format!("{name} {}", fields.expect("fields").1)
+}
+
+/// Those of the program's own calls: the loader calls the system, too.
+fn own(lines: &[String]) -> Vec<String> {
+    let is_own = |line: &&String| {
+        line.contains("getpgid")
+            || line.contains("entry_openat") && line.contains("\"/nowhere/")
+            || line.contains("entry_lseek") && line.contains("{ fd = -1,")
+    };
+    lines.iter().filter(is_own).map(|line| what(line)).collect()
+}
+
+fn tid(line: &str) -> u32 {
+    let rest = line.split_once("{ tid = ").expect("a thread").1;
+    rest.split_once(' ').and_then(|(tid, _)| tid.parse().ok()).expect("a number")
+}
+
+/// What is asked of each event, by its name in the kernel and in the trace.
+const ASKED: [(&str, &str, &[&str]); 4] = [
+    (
+        "syscalls:sys_enter_getpgid",
+        "syscall_entry_getpgid",
+        &[
+            "pid % 7 == 0",
+            "pid > 1000000500 && pid <= 1000000600 || pid == 1000000007",
+            "count() % 10 == 3",
+            "changed(pid / 100)",
+            "pid in (1000000001, 1000000100..1000000109) && !(pid & 1 == 0)",
+            "pid - 1000000990 < 0 && pid >> 4 << 4 == pid",
+            "pid % 2 == 0 && count() % 10 == 0 && changed(pid % 50)",
+        ],
+    ),
+    (
+        "syscalls:sys_exit_getpgid",
+        "syscall_exit_getpgid",
+        &["ret == -3 && count() % 3 == 0", "ret >= 0", "-ret == 3", "ret != -3"],
+    ),
+    (
+        "syscalls:sys_enter_openat",
+        "syscall_entry_openat",
+        &[
+            "filename == \"/nowhere/a*\"",
+            "filename == \"*.so\" && (flags & 0x80000) != 0",
+            "filename == \"*/b*c*\"",
+            "filename in (\"/nowhere/a\", \"/nowhere/\") || length(filename) > 40",
+            "contains(filename, \"to/nothing\") || ends_with(filename, \"bb/cc\")",
+            "starts_with(filename, \"/nowhere/b\") && filename != \"/nowhere/b.so\"",
+            "filename < \"/nowhere/b\" && dfd == -100",
+            "filename == \"/nowhere/a/very/long/way/that/leads/to/nothing/at/all.so\"",
+        ],
+    ),
+    (
+        "syscalls:sys_enter_lseek",
+        "syscall_entry_lseek",
+        &[
+            "whence == \"SEEK_END\"",
+            "whence == \"SEEK_SET\" && offset < -500",
+            "offset % 5 == -3 || whence in (\"SEEK_CUR\", \"SEEK_DATA\") && offset == -1",
+            "whence == 2 && offset > -9",
+        ],
+    ),
+];
+
+/// RUN a program that calls the system in one way, with filters on its calls, and without. EXPECT
+/// of each filter what it lets pass of the trace without, in that order.
+#[test]
+fn what_the_kernel_lets_pass_is_what_the_trace_says() {
+    const COUNT: &str = "1000";
+    let world = World::new("kernel-filter");
+    let Some(program) = program(&world) else { return };
+    let command = [program.to_str().expect("a path"), COUNT];
+    let kernel = ["--kernel", "syscalls:getpgid,syscalls:openat,syscalls:lseek"];
+    record(&world, "all", &kernel, &command);
+    let everything = own(&lines(&world, "all", &[]));
+    assert_eq!(everything.len(), 4000, "{:?}", everything.first());
+    let rounds = ASKED.iter().map(|(.., asked)| asked.len()).max().expect("some");
+    let mut passed = BTreeSet::new();
+    for round in 0..rounds {
+        let asked = ASKED.map(|(event, name, asked)| (event, name, asked[round % asked.len()]));
+        let filters = asked.map(|(event, _, expression)| format!("{event}: {expression}"));
+        let given = filters.iter().flat_map(|filter| ["--filter", filter.as_str()]);
+        let options: Vec<&str> = kernel.into_iter().chain(given).collect();
+        let trace = format!("filtered-{round}");
+        let output = record(&world, &trace, &options, &command);
+        assert!(text(&output.stderr).contains(" 0 lost, 0 overwritten"), "{:?}", output.stderr);
+        let ours = own(&lines(&world, &trace, &[]));
+        let filters = asked.map(|(_, name, expression)| format!("{name}: {expression}"));
+        let expected = own(&lines(&world, "all", &filters.each_ref().map(String::as_str)));
+        assert!(!expected.is_empty() && expected.len() < everything.len(), "{filters:?}");
+        assert!(ours == expected, "{filters:?}\n{} {}", ours.len(), expected.len());
+        for (_, name, expression) in asked {
+            if ours.iter().any(|line| line.starts_with(name)) {
+                passed.insert((name, expression));
+            }
+        }
+    }
+    // All but two let something pass.
+    let asked: usize = ASKED.iter().map(|(.., asked)| asked.len()).sum();
+    assert_eq!(passed.len() + 2, asked, "{passed:?}");
+}
+
+/// RUN filters that are several about one event. EXPECT what all of them let pass; and of a filter
+/// without a pattern, on all events, those that have what it asks for.
+#[test]
+fn of_several_filters_all_must_let_an_event_pass() {
+    let world = World::new("kernel-filter-several");
+    let Some(program) = program(&world) else { return };
+    let command = [program.to_str().expect("a path"), "300"];
+    let options = [
+        "--kernel",
+        "syscalls:getpgid,syscalls:openat",
+        "--filter",
+        "syscalls:getpgid: pid % 2 == 0",
+        "--filter",
+        "syscall_entry_getpgid: pid % 3 == 0 && changed(pid)",
+        "--filter",
+        "pid < 1000000050",
+    ];
+    let output = record(&world, "trace", &options, &command);
+    let talk = text(&output.stderr);
+    let all = lines(&world, "trace", &[]);
+    let numbers: Vec<String> = all.iter().map(|line| what(line)).collect();
+    let expected = |number: u32| format!("syscall_entry_getpgid pid = {number} }}");
+    let expected: Vec<String> =
+        (1_000_000_000..1_000_000_050).filter(|number| number % 6 == 0).map(expected).collect();
+    let numbers: Vec<String> = numbers.iter().map(|line| line.replace("{ ", "")).collect();
+    assert_eq!(numbers, expected, "{talk}");
+    assert!(talk.contains("not recorded, for want of what the filter 'pid < 1000000050' asks for"));
+    let names = ["syscall_exit_getpgid", "syscall_entry_openat", "syscall_exit_openat"];
+    assert!(names.iter().all(|name| talk.contains(name)), "{talk}");
+}
+
+/// RUN threads with filters on who they are. EXPECT the events of those that are meant.
+#[test]
+fn filters_know_whose_an_event_is() {
+    const COUNT: usize = 200;
+    let world = World::new("kernel-filter-whose");
+    let Some(program) = program(&world) else { return };
+    let command = [program.to_str().expect("a path"), "200", "4"];
+    let run = |expression: &str| {
+        let filter = format!("syscalls:sys_enter_getpgid: {expression}");
+        let options = ["--kernel", "syscalls:sys_enter_getpgid", "--filter", &filter];
+        let trace = format!("trace-{}", expression.len());
+        let output = record(&world, &trace, &options, &command);
+        let threads = text(&output.stdout);
+        let threads: Vec<u32> = threads.lines().map(|line| line.parse().expect("one")).collect();
+        assert_eq!(threads.len(), 4);
+        let lines = lines(&world, &trace, &[]);
+        fs::remove_dir_all(world.path(&trace)).expect("a trace");
+        (lines, threads)
+    };
+    let (lines, threads) = run("$ctx.tid % 2 == 0");
+    let even = threads.iter().filter(|tid| tid.is_multiple_of(2)).count();
+    assert!(lines.iter().all(|line| tid(line).is_multiple_of(2)));
+    assert_eq!(lines.len(), COUNT * even);
+    let (lines, threads) = run("$ctx.pid == $ctx.tid");
+    let first = threads.iter().min().expect("four");
+    assert!(lines.len() == COUNT && lines.iter().all(|line| tid(line) == *first));
+    let (lines, _) = run("$ctx.procname == \"filt*d\" && $ctx.uid == 0 && $ctx.gid == 0");
+    assert_eq!(lines.len(), 4 * COUNT);
+    let (lines, _) = run("$ctx.procname == \"filtere\" || length($ctx.procname) != 8");
+    assert!(lines.is_empty(), "{lines:?}");
+    let (zero, _) = run("$ctx.cpu_id == 0");
+    assert!(zero.iter().all(|line| line.contains("{ cpu_id = 0 }")));
+    let (others, _) = run("$ctx.cpu_id > 0");
+    assert!(others.iter().all(|line| !line.contains("{ cpu_id = 0 }")));
+}
+
+/// RUN filters that go by chance, and by time. EXPECT about as many as they say, or exactly; and
+/// what CPUs count together.
+#[test]
+fn samples_rates_and_counts_are_of_all_cpus_together() {
+    let world = World::new("kernel-filter-some");
+    let Some(program) = program(&world) else { return };
+    let count = |expression: &str| {
+        let filter = format!("syscalls:sys_enter_getpgid: {expression}");
+        let options = ["--kernel", "syscalls:sys_enter_getpgid", "--filter", &filter];
+        let trace = format!("trace-{}", expression.len());
+        let command = [program.to_str().expect("a path"), "5000", "4"];
+        record(&world, &trace, &options, &command);
+        lines(&world, &trace, &[]).len()
+    };
+    let sampled = count("sample(1/4)");
+    assert!((4000..6000).contains(&sampled), "{sampled}");
+    // (Of an interval of a day, or of two.)
+    let passed = count("rate(7/100000s)");
+    assert!(passed == 7 || passed == 14, "{passed}");
+    // Four threads, on whatever CPUs, have one counter.
+    assert_eq!(count("count() % 100 == 7"), 200);
+    assert_eq!(count("pid > 5 && count() < 1234"), 1234);
+}
+
+/// RUN the same program beside one that does the same. EXPECT only the command's calls; of the
+/// whole system both, or those that are meant.
+#[test]
+fn filters_go_with_the_command_alone_and_with_everything() {
+    let world = World::new("kernel-filter-system");
+    let Some(program) = program(&world) else { return };
+    // Others may run this test, or another one, at the same time.
+    let name = format!("ours-{}", std::process::id());
+    let (ours, noise) = (world.path(&name), world.path("noise"));
+    copy_program(&program, &ours);
+    copy_program(&program, &noise);
+    // The command runs until the others have called as often as it has, twice.
+    let run = |trace: &str, options: &[&str]| {
+        let (begun, enough) = (format!("{trace}-begun"), format!("{trace}-enough"));
+        let script = format!(
+            "{} 20; touch {begun}; while [ ! -e {enough} ]; do sleep 0.01; done",
+            ours.display()
+        );
+        let ended = AtomicBool::new(false);
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                while !world.path(&begun).exists() && !ended.load(Ordering::Relaxed) {
+                    std::thread::sleep(Duration::from_millis(1));
+                }
+                for _ in 0..2 {
+                    assert!(world.command(&noise).arg("20").status().expect("it runs").success());
+                }
+                fs::write(world.path(&enough), "").expect("a file");
+            });
+            let options = [&["--kernel", "syscalls:sys_enter_getpgid"], options].concat();
+            let mut command = world.trackway(&["record", "-o", trace]);
+            let output = command.args(options).args(["--", "sh", "-c", &script]).output();
+            ended.store(true, Ordering::Relaxed);
+            let output = output.expect("trackway runs");
+            assert!(output.status.success(), "{}", text(&output.stderr));
+        });
+        lines(&world, trace, &[])
+    };
+    let one = "sys_enter_getpgid: pid == 1000000007";
+    let ours = run("ours", &["--filter", one]);
+    assert!(ours.len() == 1 && ours[0].contains("1000000007"), "{ours:?}");
+    let all = run("all", &["--filter", one, "--system"]);
+    assert!(all.len() >= 3 && all.iter().all(|line| line.contains("1000000007")), "{all:?}");
+    let meant = format!("sys_enter_getpgid: $ctx.procname == \"{name}\"");
+    let both = run("both", &["--filter", one, "--filter", &meant, "--system"]);
+    assert!(both.len() == 1 && both[0].contains("1000000007"), "{both:?}");
+}
+
+/// RUN far more calls than there is room for, none of which a filter lets pass. EXPECT nothing to
+/// be recorded, and nothing to be lost.
+#[test]
+fn what_is_not_wanted_is_not_lost() {
+    let world = World::new("kernel-filter-lost");
+    let Some(program) = program(&world) else { return };
+    let options = ["--kernel", "syscalls:getpgid", "--buffer-size", "128K", "--filter"];
+    let command = [program.to_str().expect("a path"), "100000"];
+    let filter = ["syscalls:getpgid: pid < 5"];
+    let output = record(&world, "trace", &[&options[..], &filter].concat(), &command);
+    let talk = text(&output.stderr);
+    assert!(talk.contains("kernel: 0 events recorded, 0 lost, 0 overwritten"), "{talk}");
+    assert!(lines(&world, "trace", &[]).is_empty());
+}
+
+/// RUN filters that search long texts, while the timer interrupts them, and its events are asked by
+/// a filter with the same constants. EXPECT each text to be found, and events from within.
+#[test]
+fn who_interrupts_a_filter_has_a_frame_of_his_own() {
+    const COUNT: usize = 20_000;
+    let world = World::new("kernel-filter-nested");
+    let Some(program) = program(&world) else { return };
+    let part = format!("\"{}b\"", "a".repeat(24));
+    let open = format!("syscalls:sys_enter_openat: contains(filename, {part})");
+    let timer = format!("hrtimer_expire_entry: contains($ctx.procname, {part}) || now > 0");
+    let kernel = "syscalls:sys_enter_openat,timer:hrtimer_expire_entry";
+    let options = ["--kernel", kernel, "--system", "--filter", &open, "--filter", &timer];
+    let command = [program.to_str().expect("a path"), "20000", "1", "search"];
+    record(&world, "trace", &options, &command);
+    let lines = lines(&world, "trace", &[]);
+    let found = lines.iter().filter(|line| line.contains("aaab\"")).count();
+    let opened = lines.iter().filter(|line| line.contains("entry_openat")).count();
+    // (A name that cannot be read is no reason to leave an event out.)
+    let unread = lines.iter().filter(|line| line.contains("filename = \"\"")).count();
+    assert_eq!((found, opened - unread), (COUNT / 2, COUNT / 2));
+    let inner = fs::read_dir(world.path("trace/kernel")).expect("a trace").flatten();
+    let is_inner = |entry: &fs::DirEntry| {
+        entry.file_name().to_string_lossy().starts_with("kernel1")
+            && entry.metadata().is_ok_and(|file| file.len() > 0)
+    };
+    assert!(inner.filter(is_inner).count() > 0, "nothing was interrupted");
+}
+
+/// RUN calls with a name that cannot be read, with none, and with one. EXPECT of a filter on names
+/// that it lets the first pass, whatever it was, and judges the others.
+#[test]
+fn a_text_that_cannot_be_read_is_no_reason_to_leave_an_event_out() {
+    let world = World::new("kernel-filter-unread");
+    let Some(program) = program(&world) else { return };
+    let command = [program.to_str().expect("a path"), "1", "1", "unread"];
+    let names = |pattern: &str| {
+        let filter = format!("syscalls:sys_enter_openat: filename == \"{pattern}\"");
+        let options = ["--kernel", "syscalls:sys_enter_openat", "--filter", &filter];
+        let trace = format!("trace-{}", pattern.len());
+        record(&world, &trace, &options, &command);
+        let lines = lines(&world, &trace, &[]);
+        let ours = lines.iter().filter(|line| line.contains("dfd = -77,"));
+        let name = |line: &String| {
+            line.split("filename = ")
+                .nth(1)
+                .and_then(|rest| rest.split(", ").next())
+                .map(str::to_owned)
+        };
+        ours.filter_map(name).collect::<Vec<_>>()
+    };
+    assert_eq!(names("/nowhere/*"), ["\"\"", "\"/nowhere/a\""]);
+    assert_eq!(names("/etc/*"), ["\"\""]);
+    // None, and none that could be read.
+    assert_eq!(names(""), ["\"\"", "\"\""]);
+}
+
+/// RUN filters on arrays of a tracepoint, and on texts in its record. EXPECT what they say.
+#[test]
+fn arrays_and_texts_of_tracepoints_are_asked() {
+    let world = World::new("kernel-filter-arrays");
+    let Some(program) = program(&world) else { return };
+    let command = [program.to_str().expect("a path"), "100"];
+    let asked = [
+        ("raw_syscalls:sys_enter", "any(args == 1000000005) && args[0] > 7", 1),
+        (
+            "raw_syscalls:sys_enter",
+            "id == 8 && args[1] == 0xfffffffffffffff7 && length(args) == 6",
+            1,
+        ),
+        ("sched:sched_process_exec", "filename == \"*/filtered\" && old_tid == tid", 1),
+        ("sched:sched_process_exec", "filename == \"*/unfiltered\"", 0),
+        ("sched:sched_process_exit", "comm == \"filtered\" && prio > 0", 1),
+    ];
+    for (number, (event, expression, count)) in asked.into_iter().enumerate() {
+        let filter = format!("{event}: {expression}");
+        let trace = format!("trace-{number}");
+        let options = ["--kernel", event, "--filter", &filter];
+        record(&world, &trace, &options, &command);
+        let lines = lines(&world, &trace, &[]);
+        assert_eq!(lines.len(), count, "{filter}: {lines:?}");
+    }
+}
+
+/// RUN a filter in C, with a text of the event's and state. EXPECT what it takes.
+#[test]
+fn filters_in_c_are_asked_in_the_kernel() {
+    const FILTER: &str = "#include <trackway/filter.h>\n\
+        struct opened { trackway_string filename;\n\
+        trackway_unsigned flags; trackway_signed tid; };\n\
+        #define TRACKWAY_NEEDS_opened \"string filename\\n\" \"unsigned flags\\n\" \\\n\
+        \"signed $ctx.tid\\n\"\n\
+        TRACKWAY_FILTER(opened, frame) {\n\
+        if (frame->flags & 1 || frame->tid <= 0) return 0;\n\
+        return trackway_string_ends_with(frame, frame->filename, TRACKWAY_STRING(\"/b.so\")) &&\n\
+        trackway_count(frame, 0) % 2 == 1; }\n";
+    let world = World::new("kernel-filter-c");
+    let Some(program) = program(&world) else { return };
+    if !has("clang") {
+        return skipped("clang is not installed");
+    }
+    fs::write(world.path("some.c"), FILTER).expect("a file");
+    let include = format!("-I{}", source_dir().join("include").display());
+    let mut clang = world.command("clang");
+    clang.args(["-O2", "-target", "bpf", "-fno-jump-tables", &include, "-c", "some.c"]);
+    let built = clang.output().expect("it runs");
+    assert!(built.status.success(), "{}", text(&built.stderr));
+    let options = ["--kernel", "syscalls:openat", "--filter-object"];
+    let command = [program.to_str().expect("a path"), "100"];
+    record(&world, "trace", &[&options[..], &["syscalls:openat: some.o"]].concat(), &command);
+    let lines = lines(&world, "trace", &[]);
+    let is_meant = |line: &String| line.contains("filename = \"/nowhere/b.so\"");
+    assert!(lines.len() == 10 && lines.iter().all(is_meant), "{lines:?}");
+}
+
+/// RUN filters that cannot be meant, or that the kernel cannot ask. EXPECT to be told where and
+/// why, before the command runs.
+#[test]
+fn what_makes_no_sense_is_said_before_the_command_runs() {
+    let world = World::new("kernel-filter-refused");
+    if program(&world).is_none() {
+        return;
+    }
+    let refused = |kernel: &str, filter: &str| {
+        let mut record = world.trackway(&["record", "-o", "trace", "--kernel", kernel]);
+        record.args(["--filter", filter, "--", "touch", "ran"]);
+        let output = record.output().expect("trackway runs");
+        assert_eq!(output.status.code(), Some(125), "{}", text(&output.stderr));
+        assert!(!world.path("ran").exists() && !world.path("trace").exists());
+        text(&output.stderr)
+    };
+    let told = [
+        (
+            "sched_switch: nxt_prio < 20",
+            "^^^^^^^^\nunknown field 'nxt_prio' of sched_switch; did you",
+        ),
+        ("sched_switch: next_prio < \"20\"", "^^^^^^^^^^^^^^^^\nan integer is not compared"),
+        ("sched_swich: next_prio < 20", "matches 'sched_swich'; did you mean 'sched_switch'?"),
+        ("sched_switch: next_prio * 1.5 < 3.0", "^^^\nthe kernel does not calculate with"),
+        ("sched_switch: $ctx.vtid == 5", "unknown context '$ctx.vtid'; did you mean"),
+        ("size > 5", "^^^^\nunknown field 'size'"),
+        ("size > 5", "hint: if it is not about the kernel's events, say which: PATTERN: EXPR"),
+        ("sched_switch: next_prio <", "^\n"),
+    ];
+    for (filter, why) in told {
+        let talk = refused("sched_switch,sched_wakeup", filter);
+        assert!(talk.contains(why), "{filter}: {talk}");
+    }
+    // Of a program's events nothing is known here; they are left alone.
+    let options = ["--kernel", "syscalls:getpgid", "--filter", "myapp:*: size > 5"];
+    record(&world, "trace", &options, &["true"]);
+}
+
+/// RUN the guide's words: every helper that it names is one.
+#[test]
+fn the_guide_names_the_contexts_that_there_are() {
+    let guide = fs::read_to_string(source_dir().join("docs/guides/kernel.md")).expect("a guide");
+    for context in ["tid", "pid", "procname", "cpu_id", "uid", "gid"] {
+        assert!(guide.contains(&format!("`$ctx.{context}`")), "{context}");
+    }
+}

@@ -1,0 +1,274 @@
+//! The recorder of the kernel's events is killed while it records: nothing of it stays in the
+//! kernel, what it had written is a whole trace, and recovery says what there is not.
+//!
+//! Its programs and maps are known by the numbers that the kernel gives them, read from the
+//! recorder's own descriptors while it lives: so what others have in the kernel meanwhile does not
+//! matter, and a test that looked at nothing cannot pass. No number is given twice: they count up.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+
+use trackway_tests::steps::{is_running, send, wait_for};
+use trackway_tests::{World, build_dir, has, is_root, skipped};
+
+/// Kinds of things that bpf(2) keeps.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Kind {
+    Program,
+    Map,
+    Link,
+}
+
+impl Kind {
+    const ALL: [Self; 3] = [Self::Program, Self::Map, Self::Link];
+
+    /// `BPF_…_GET_NEXT_ID` (include/uapi/linux/bpf.h).
+    const fn next_id(self) -> libc::c_int {
+        match self {
+            Self::Program => 11,
+            Self::Map => 12,
+            Self::Link => 31,
+        }
+    }
+
+    /// What stands before the number in /proc/PID/fdinfo.
+    const fn word(self) -> &'static str {
+        match self {
+            Self::Program => "prog_id:",
+            Self::Map => "map_id:",
+            Self::Link => "link_id:",
+        }
+    }
+}
+
+/// Something that the kernel keeps, by its number.
+type Thing = (Kind, u32);
+
+/// All that the kernel keeps now, of everybody.
+fn kept() -> BTreeSet<Thing> {
+    let mut all = BTreeSet::new();
+    for kind in Kind::ALL {
+        // `start_id`, `next_id`, `open_flags` of `union bpf_attr`.
+        let mut attribute = [0_u32; 3];
+        loop {
+            // SAFETY: the attribute is as long as is said, and the kernel writes only there.
+            let result = unsafe {
+                libc::syscall(
+                    libc::SYS_bpf,
+                    kind.next_id(),
+                    attribute.as_mut_ptr(),
+                    size_of_val(&attribute),
+                )
+            };
+            if result != 0 {
+                let error = std::io::Error::last_os_error();
+                assert_eq!(error.raw_os_error(), Some(libc::ENOENT), "{kind:?}: {error}");
+                break;
+            }
+            all.insert((kind, attribute[1]));
+            attribute[0] = attribute[1];
+        }
+    }
+    all
+}
+
+/// What a process holds by its descriptors.
+fn held(pid: u32) -> BTreeSet<Thing> {
+    let mut all = BTreeSet::new();
+    for entry in fs::read_dir(format!("/proc/{pid}/fdinfo")).expect("it lives").flatten() {
+        // A descriptor may be closed meanwhile.
+        let text = fs::read_to_string(entry.path()).unwrap_or_default();
+        for line in text.lines() {
+            let number = |kind: Kind| line.strip_prefix(kind.word())?.trim().parse().ok();
+            // A link's lines name its program, too.
+            all.extend(Kind::ALL.into_iter().filter_map(|kind| Some((kind, number(kind)?))));
+        }
+    }
+    all
+}
+
+/// Folders of private tracefs instances of ours, and mounts of tracefs, with their numbers.
+fn named() -> BTreeSet<String> {
+    let mounts = fs::read_to_string("/proc/self/mountinfo").expect("mounts");
+    let is_ours = |line: &&str| line.contains("trackway");
+    let mut all: BTreeSet<String> = mounts.lines().filter(is_ours).map(str::to_owned).collect();
+    for root in ["/sys/kernel/tracing/instances", "/sys/kernel/debug/tracing/instances"] {
+        let entries = fs::read_dir(root).into_iter().flatten().flatten();
+        let names = entries.map(|entry| entry.path().display().to_string());
+        all.extend(names.filter(|name| name.contains("trackway")));
+    }
+    all
+}
+
+/// A recorder, and the program that it records, as long as they live.
+struct Scene<'world> {
+    world: &'world World,
+    recorder: Child,
+    program: u32,
+}
+
+impl<'world> Scene<'world> {
+    /// Starts it; `None` (said so) where the kernel's events cannot be recorded.
+    fn start(world: &'world World, options: &[&str]) -> Option<Self> {
+        if !is_root() {
+            skipped("only root records the kernel's events");
+            return None;
+        }
+        let output = world.trackway(&["list", "--kernel", "sched_switch"]).output();
+        if !output.expect("it runs").status.success() {
+            skipped("the kernel does not show its events here");
+            return None;
+        }
+        let program = world.compile_file("kernel/paced.c", false, &[]);
+        let mut record = world.trackway(&["record", "--kernel", "syscalls:getpgid", "-o", "trace"]);
+        record.args(options).arg("--").arg(program);
+        record.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+        let recorder = record.spawn().expect("trackway runs");
+        let mut scene = Self { world, recorder, program: 0 };
+        let pid = scene.recorder.id();
+        wait_for("the program", || {
+            scene.program = child_of(pid).unwrap_or(0);
+            scene.program != 0 && is_named(scene.program, "paced")
+        });
+        Some(scene)
+    }
+
+    /// Bytes of the kernel's streams so far.
+    fn written(&self) -> u64 {
+        let entries = fs::read_dir(self.world.path("trace/kernel")).into_iter().flatten().flatten();
+        let streams = entries.filter(|entry| entry.file_name() != "metadata");
+        streams.filter_map(|entry| Some(entry.metadata().ok()?.len())).sum()
+    }
+
+    /// Kills the recorder, and waits until nothing of it is left in the kernel.
+    fn kill(&mut self) {
+        let ours = held(self.recorder.id());
+        let count = |kind: Kind| ours.iter().filter(|thing| thing.0 == kind).count();
+        // Two for calls, one each for entry and exit, and those of the scope; buffers and others.
+        assert!(count(Kind::Program) >= 5 && count(Kind::Map) >= 3, "{ours:?}");
+        assert!(ours.is_subset(&kept()), "the kernel lists what is held: {ours:?}");
+        send(self.recorder.id().cast_signed(), libc::SIGKILL);
+        self.recorder.wait().expect("it ends");
+        wait_for("the kernel to forget all of it", || kept().is_disjoint(&ours));
+        assert!(is_running(self.program), "the program goes on");
+    }
+
+    fn recover(&self) -> String {
+        let output = self.world.trackway(&["recover"]).output().expect("it runs");
+        let talk = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert!(output.status.success(), "{talk}");
+        talk
+    }
+}
+
+impl Drop for Scene<'_> {
+    fn drop(&mut self) {
+        send(self.recorder.id().cast_signed(), libc::SIGKILL);
+        let _ = self.recorder.wait();
+        // It is nobody's child any more, but its name is its own: it was compiled in this world.
+        if self.program != 0 && is_named(self.program, "paced") {
+            send(self.program.cast_signed(), libc::SIGKILL);
+        }
+    }
+}
+
+fn child_of(pid: u32) -> Option<u32> {
+    let children = fs::read_to_string(format!("/proc/{pid}/task/{pid}/children")).ok()?;
+    children.split_whitespace().next()?.parse().ok()
+}
+
+fn is_named(pid: u32, name: &str) -> bool {
+    let found = fs::read_to_string(format!("/proc/{pid}/comm")).unwrap_or_default();
+    found.trim_end() == name
+}
+
+/// What print has of the trace; as babeltrace2, where there is one.
+fn lines(world: &World) -> Vec<String> {
+    let trace = world.path("trace");
+    let printed = world.print(&trace);
+    if has("babeltrace2") {
+        let mut babeltrace = Command::new("babeltrace2");
+        let theirs = babeltrace.arg(&trace).output().expect("it runs");
+        assert!(theirs.status.success(), "{}", String::from_utf8_lossy(&theirs.stderr));
+        assert!(theirs.stdout == printed.as_bytes(), "babeltrace2 prints something else");
+    }
+    printed.lines().map(str::to_owned).collect()
+}
+
+/// Whether a folder has something that the kernel wrote.
+fn has_metadata(trace: &Path) -> bool {
+    trace.join("kernel/metadata").is_file()
+}
+
+/// KILL a recorder that has written a lot. EXPECT its programs and maps to go, that no instance or
+/// mount stays, and every call from the first to the last one that it wrote, entry and exit; and to
+/// be told that there is no more.
+#[test]
+fn a_killed_recorder_leaves_a_whole_trace_and_nothing_in_the_kernel() {
+    let world = World::new("kernel-killed");
+    let before = named();
+    let Some(mut scene) = Scene::start(&world, &["--buffer-size=32M"]) else { return };
+    wait_for("some sub-buffers", || scene.written() > 8 << 16);
+    scene.kill();
+    wait_for("instances and mounts to be as before", || named().is_subset(&before));
+    for when in ["killed", "recovered"] {
+        let lines = lines(&world);
+        assert!(lines.len() > 10_000, "{when}: {} lines", lines.len());
+        for (number, line) in lines.iter().enumerate() {
+            let expected = match number % 2 {
+                0 => format!("pid = {} }}", 1_000_000_000 + number / 2),
+                _ => "ret = -3 }".to_owned(),
+            };
+            assert!(line.ends_with(&expected), "{when}, line {number}: {line}, not {expected}");
+        }
+        if when == "killed" {
+            let talk = scene.recover();
+            assert!(talk.contains("of the kernel's events, what was written"), "{talk}");
+        }
+    }
+}
+
+/// KILL a flight recorder, which had written nothing yet. EXPECT a trace that readers take, with no
+/// event of the kernel's, and to be told so.
+#[test]
+fn a_killed_flight_recorder_leaves_nothing_of_the_kernels_and_that_is_said() {
+    let world = World::new("kernel-killed-flight");
+    let Some(mut scene) = Scene::start(&world, &["--flight-recorder"]) else { return };
+    assert!(has_metadata(&world.path("trace")));
+    scene.kill();
+    let talk = scene.recover();
+    assert!(talk.contains("of the kernel's events, what was written"), "{talk}");
+    assert_eq!(lines(&world), Vec::<String>::new());
+}
+
+/// KILL the bench while ftrace has an instance of it. EXPECT neither that nor its folders to stay.
+#[test]
+fn a_killed_bench_leaves_no_instance_and_no_folder() {
+    const SCRIPT: &str = "
+        instances=/sys/kernel/tracing/instances
+        [ -d $instances ] || mount -t tracefs nodev /sys/kernel/tracing || exit 90
+        \"$1\" bench kernel --quick --only ftrace >/dev/null 2>&1 & bench=$!
+        i=0; until [ -d $instances/trackway-lab-$bench ]; do
+            kill -0 $bench 2>/dev/null && [ $i -lt 2000 ] || exit 91; sleep 0.02; i=$((i+1))
+        done
+        [ -n \"$(ls $TMPDIR)\" ] || exit 92
+        kill -9 $bench
+        i=0; while [ -d $instances/trackway-lab-$bench ] || [ -n \"$(ls $TMPDIR)\" ]; do
+            [ $i -lt 2000 ] || exit 93; sleep 0.02; i=$((i+1))
+        done";
+    let world = World::new("kernel-bench");
+    if !is_root() {
+        return skipped("only root traces the kernel");
+    }
+    let folder = world.path("scratch");
+    fs::create_dir(&folder).expect("a folder");
+    let mut command = world.command("unshare");
+    command.args(["-m", "sh", "-c", SCRIPT, "sh"]).arg(build_dir().join("trackway"));
+    let status = command.env("TMPDIR", &folder).status().expect("unshare runs");
+    match status.code() {
+        Some(90) => skipped("tracefs cannot be mounted here"),
+        code => assert_eq!(code, Some(0), "91: no instance, 92: no folder, 93: they stay"),
+    }
+}

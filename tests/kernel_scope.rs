@@ -1,0 +1,326 @@
+//! Whose events of the kernel are recorded: of a command also those that are about it, of control
+//! groups, of some CPUs.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Output, Stdio};
+
+use trackway_tests::{World, has, is_root, skipped};
+
+/// Sends a byte to and fro: pong IN OUT COUNT answers; ping IN OUT COUNT begins, and says who it
+/// is.
+const PING_PONG: &str = r#"
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+int main(int argc, char **argv)
+{
+    char byte = 0;
+    if (argc != 5)
+        return 97;
+    const int is_ping = !strcmp(argv[1], "ping");
+    const int in = open(argv[2], O_RDWR), out = open(argv[3], O_RDWR);
+    if (is_ping)
+        printf("%d\n", getpid());
+    for (int i = atoi(argv[4]); i > 0; i--) {
+        if (is_ping && write(out, &byte, 1) != 1)
+            return 98;
+        if (read(in, &byte, 1) != 1)
+            return 98;
+        if (!is_ping && write(out, &byte, 1) != 1)
+            return 98;
+    }
+    return 0;
+}
+"#;
+
+/// Whether the kernel's events can be recorded; else it is said why not.
+fn can_record(world: &World) -> bool {
+    if !is_root() {
+        skipped("only root records the kernel's events");
+        return false;
+    }
+    let listed = world.trackway(&["list", "--kernel", "sched_switch"]).output().expect("it runs");
+    if !listed.status.success() {
+        skipped("the kernel does not show its events here");
+    }
+    listed.status.success()
+}
+
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).into_owned()
+}
+
+/// What `record` with these options, for this command, did.
+fn record(world: &World, options: &[&str], command: &[&str]) -> Output {
+    let mut record = world.trackway(&["record", "-o", "trace"]);
+    record.args(options).arg("--").args(command).output().expect("trackway runs")
+}
+
+/// The lines of the trace that it recorded.
+fn recorded(world: &World, options: &[&str], command: &[&str]) -> (Output, Vec<String>) {
+    let output = record(world, options, command);
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    let printed = world.trackway(&["print", "trace"]).output().expect("it runs");
+    assert!(printed.status.success(), "{}", text(&printed.stderr));
+    (output, text(&printed.stdout).lines().map(str::to_owned).collect())
+}
+
+/// A process that is ended with this.
+struct Running(Child);
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+impl Running {
+    fn start(command: &mut Command) -> Self {
+        let quiet = command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+        Self(quiet.spawn().expect("it runs"))
+    }
+}
+
+/// Makes a pipe with a name.
+fn fifo(world: &World, name: &str) -> String {
+    let path = world.path(name);
+    let made = Command::new("mkfifo").arg(&path).status().expect("it runs");
+    assert!(made.success());
+    path.display().to_string()
+}
+
+/// A number behind `name = ` in the last structure of a line.
+fn number(line: &str, name: &str) -> Option<i64> {
+    let fields = line.rsplit_once(", { ")?.1;
+    let value = fields
+        .split(", ")
+        .find_map(|field| field.trim_end_matches(" }").strip_prefix(name)?.strip_prefix(" = "))?;
+    value.parse().ok()
+}
+
+/// The thread that a line's event happened in.
+fn happened_in(line: &str) -> Option<i64> {
+    line.split_once("{ tid = ")?.1.split_once(" }")?.0.parse().ok()
+}
+
+/// RUN two programs that wake each other up, of which one is the command. EXPECT of both sides of
+/// its switches and wake-ups to be told, and nothing of the other one's.
+#[test]
+fn what_is_about_a_command_is_recorded_wherever_it_happens() {
+    const TURNS: &str = "300";
+    let world = World::new("kernel-about");
+    if !can_record(&world) {
+        return;
+    }
+    let program = world.compile("pingpong", PING_PONG, false, &[]).display().to_string();
+    let (to, fro) = (fifo(&world, "to"), fifo(&world, "fro"));
+    let pong = Running::start(Command::new(&program).args(["pong", &to, &fro, TURNS]));
+    let pong_tid = i64::from(pong.0.id());
+    let events = ["--kernel", "sched_switch,sched_waking"];
+    let (output, lines) = recorded(&world, &events, &[&program, "ping", &fro, &to, TURNS]);
+    let ping: i64 = text(&output.stdout).trim().parse().expect("its number");
+    let count = |is_it: &dyn Fn(&str) -> bool| lines.iter().filter(|line| is_it(line)).count();
+    let of = |event: &str, name: &str, tid: i64| {
+        let event = format!(" {event}: ");
+        count(&|line| line.contains(&event) && number(line, name) == Some(tid))
+    };
+    let (from, to) = (of("sched_switch", "prev_tid", ping), of("sched_switch", "next_tid", ping));
+    assert!(from > 10 && to > 10, "{from} switches from it, {to} to it");
+    let wakes =
+        |line: &str| line.contains(" sched_waking: ") && happened_in(line) == Some(pong_tid);
+    let woken = count(&|line| wakes(line) && number(line, "tid") == Some(ping));
+    assert!(woken > 10, "{woken} times woken by the other");
+    let others = |line: &str| {
+        let is_from =
+            line.contains(" sched_switch: ") && number(line, "prev_tid") == Some(pong_tid);
+        is_from && number(line, "next_tid") != Some(ping)
+    };
+    assert_eq!(count(&others), 0, "switches that are not about it");
+}
+
+/// A control group of version 2, removed with this.
+struct Group(PathBuf);
+
+impl Group {
+    /// `None` (said so) where there can be none.
+    fn new(name: &str) -> Option<Self> {
+        let mounts = fs::read_to_string("/proc/self/mounts").unwrap_or_default();
+        let mounted = mounts.lines().find_map(|line| {
+            let words: Vec<&str> = line.split(' ').collect();
+            (words.get(2) == Some(&"cgroup2")).then(|| PathBuf::from(words[1]))
+        });
+        let Some(mounted) = mounted else {
+            skipped("no cgroups of version 2 are mounted");
+            return None;
+        };
+        let path = mounted.join(format!("trackway-test-{name}-{}", std::process::id()));
+        match fs::create_dir_all(path.join("below")) {
+            Ok(()) => Some(Self(path)),
+            Err(error) => {
+                skipped(&format!("no cgroup can be made: {error}"));
+                None
+            }
+        }
+    }
+
+    fn path(&self) -> String {
+        self.0.display().to_string()
+    }
+
+    /// A shell's words that move it there.
+    fn enter(&self, below: &str) -> String {
+        format!("echo 0 > {}", self.0.join(below).join("cgroup.procs").display())
+    }
+}
+
+impl Drop for Group {
+    fn drop(&mut self) {
+        // Who was in it may take a moment to be gone.
+        for _ in 0..100 {
+            let _ = fs::remove_dir(self.0.join("below"));
+            if fs::remove_dir(&self.0).is_ok() || !self.0.exists() {
+                return;
+            }
+            std::thread::sleep(std::time::Duration::from_millis(20));
+        }
+    }
+}
+
+/// RUN programs in a control group, below it, and in none, the command among these. EXPECT what is
+/// in the group or below.
+#[test]
+fn a_cgroup_is_what_is_in_it_and_below() {
+    let world = World::new("kernel-cgroup");
+    if !can_record(&world) {
+        return;
+    }
+    let Some(group) = Group::new("in") else { return };
+    let script = format!(
+        "cat /nowhere/before; ({}; exec cat /nowhere/inside); ({}; exec cat /nowhere/below); \
+         ({}; sh -c 'cat /nowhere/child; true'); cat /nowhere/behind; true",
+        group.enter(""),
+        group.enter("below"),
+        group.enter(""),
+    );
+    // As a folder, and as /proc/PID/cgroup has it.
+    let name = format!("/{}", group.0.file_name().expect("a name").to_str().expect("UTF-8"));
+    for path in [group.path(), name] {
+        let options = ["--kernel", "syscalls:openat", "--cgroup", &path];
+        let (_, lines) = recorded(&world, &options, &["sh", "-c", &script]);
+        let has = |name: &str| lines.iter().any(|line| line.contains(name));
+        for inside in ["/nowhere/inside", "/nowhere/below", "/nowhere/child"] {
+            assert!(has(inside), "{inside}: {lines:?}");
+        }
+        assert!(!has("/nowhere/before") && !has("/nowhere/behind"), "{lines:?}");
+    }
+}
+
+/// RUN a program that was in a control group before, and is woken from outside. EXPECT both sides.
+#[test]
+fn what_is_about_a_cgroup_is_recorded_wherever_it_happens() {
+    const TURNS: &str = "300";
+    let world = World::new("kernel-cgroup-about");
+    if !can_record(&world) {
+        return;
+    }
+    let Some(group) = Group::new("about") else { return };
+    let program = world.compile("pingpong", PING_PONG, false, &[]).display().to_string();
+    let (to, fro) = (fifo(&world, "to"), fifo(&world, "fro"));
+    let script = format!("{}; exec {program} pong {to} {fro} {TURNS}", group.enter("below"));
+    let pong = Running::start(Command::new("sh").args(["-c", &script]));
+    let tid = i64::from(pong.0.id());
+    let procs = group.0.join("below/cgroup.procs");
+    trackway_tests::steps::wait_for("the other one to be there", || is_in(&procs, tid));
+    let options = ["--kernel", "sched_switch,sched_waking", "--cgroup", &group.path()];
+    let (output, lines) = recorded(&world, &options, &[&program, "ping", &fro, &to, TURNS]);
+    let ping: i64 = text(&output.stdout).trim().parse().expect("its number");
+    let woken = lines.iter().filter(|line| {
+        let is_waking = line.contains(" sched_waking: ") && happened_in(line) == Some(ping);
+        is_waking && number(line, "tid") == Some(tid)
+    });
+    assert!(woken.count() > 10, "{} lines", lines.len());
+    let switched = lines.iter().filter(|line| number(line, "next_tid") == Some(tid)).count();
+    assert!(switched > 10, "{switched} switches to it");
+    let others = lines.iter().filter(|line| {
+        let is_from = line.contains(" sched_switch: ") && number(line, "prev_tid") == Some(ping);
+        is_from && number(line, "next_tid") != Some(tid)
+    });
+    assert_eq!(others.count(), 0, "switches that are not about it");
+}
+
+fn is_in(procs: &Path, pid: i64) -> bool {
+    let text = fs::read_to_string(procs).unwrap_or_default();
+    text.lines().any(|line| line.parse() == Ok(pid))
+}
+
+/// RUN programs on one CPU and on another. EXPECT those of the CPU that was asked for, whoever is
+/// recorded.
+#[test]
+fn a_list_of_cpus_leaves_the_others_out() {
+    let world = World::new("kernel-cpus");
+    if !can_record(&world) {
+        return;
+    }
+    if !has("taskset") {
+        return skipped("taskset is not installed");
+    }
+    let pinned = |cpu: u32| Command::new("taskset").args(["-c", &cpu.to_string(), "true"]).status();
+    if ![0, 1].into_iter().all(|cpu| pinned(cpu).is_ok_and(|status| status.success())) {
+        return skipped("there are no two CPUs for us");
+    }
+    let script = "taskset -c 0 cat /nowhere/zero; taskset -c 1 cat /nowhere/one; true";
+    let group = Group::new("cpus");
+    let inside = group.as_ref().map(|group| (group.path(), group.enter("")));
+    for (cpu, there, elsewhere) in [("0", "zero", "one"), ("1-1", "one", "zero")] {
+        let options = ["--kernel", "syscalls:openat", "--cpu", cpu];
+        let more: [&[&str]; 2] = [&[], &["--system"]];
+        let mut runs: Vec<(Vec<&str>, String)> =
+            more.map(|more| ([&options, more].concat(), script.to_owned())).to_vec();
+        if let Some((path, enter)) = &inside {
+            runs.push(([&options[..], &["--cgroup", path]].concat(), format!("{enter}; {script}")));
+        }
+        for (options, script) in &runs {
+            let (_, lines) = recorded(&world, options, &["sh", "-c", script]);
+            let has = |name: &str| lines.iter().any(|line| line.contains(name));
+            assert!(has(&format!("/nowhere/{there}")), "{options:?}: {lines:?}");
+            assert!(!has(&format!("/nowhere/{elsewhere}")), "{options:?}: {lines:?}");
+            let here = format!("{{ cpu_id = {} }}", &cpu[..1]);
+            let kernel = lines.iter().filter(|line| line.contains("syscall_"));
+            assert!(kernel.clone().all(|line| line.contains(&here)), "{lines:?}");
+        }
+    }
+    drop(group);
+}
+
+/// RUN what cannot be. EXPECT to be told why, before the command runs.
+#[test]
+fn what_cannot_be_selected_is_said() {
+    let world = World::new("kernel-selected");
+    let refused = |options: &[&str]| {
+        let output = record(&world, options, &["touch", "ran"]);
+        assert!(!output.status.success() && !world.path("ran").exists(), "{options:?}");
+        text(&output.stderr)
+    };
+    for options in [&["--cpu", "0"][..], &["--cgroup", "/"]] {
+        let talk = refused(options);
+        assert!(talk.contains("--kernel"), "{talk}");
+    }
+    let talk = refused(&["--kernel", "sched_switch", "--system", "--cgroup", "/"]);
+    assert!(talk.contains("--system") && talk.contains("--cgroup"), "{talk}");
+    if !can_record(&world) {
+        return;
+    }
+    for (options, why) in [
+        (["--cpu", "8191"], "there is no CPU 8191"),
+        (["--cpu", "one"], "hint: as in --cpu 0,2-3"),
+        (["--cgroup", "/no/such/group"], "there is no cgroup /no/such/group"),
+        (["--cgroup", "/proc"], "/proc is no cgroup of version 2"),
+    ] {
+        let talk = refused(&[&["--kernel", "sched_switch"][..], &options].concat());
+        assert!(talk.contains(why), "{talk}");
+    }
+}

@@ -1,0 +1,261 @@
+//! Where it ends badly, or is not meant to be: killed recorders, full disks, other users, few
+//! descriptors; and what is asked of `trackway record` meanwhile.
+
+use std::fs;
+use std::os::unix::fs::MetadataExt as _;
+use std::os::unix::process::CommandExt as _;
+use std::process::Stdio;
+
+use trackway_tests::steps::{send, wait_for};
+use trackway_tests::{World, build_dir, has, is_root, skipped};
+
+use crate::ground::{Ground, text};
+
+const NOBODY: u32 = 65_534;
+
+/// RUN SIGKILL for a session's recorder. EXPECT what was written to be a whole trace, once it is
+/// recovered, and to be told that the rest of the kernel's events is lost.
+#[test]
+fn recover_says_what_is_lost_of_the_kernel() {
+    let Some(ground) = Ground::new("ksession-killed") else { return };
+    ground.ok("session create k --kernel syscalls:getpgid -o trace");
+    ground.calls(0..1000);
+    let index = ground.world.path("trace/kernel/index");
+    // Written as it goes, or half a second later.
+    let written = || {
+        let files = fs::read_dir(&index).expect("a folder").flatten();
+        files.map(|file| file.metadata().map_or(0, |status| status.len())).sum::<u64>()
+    };
+    wait_for("the events", || written() > 2 * 16 + 2 * 72);
+    let pid = ground.status("k")["pid"].as_u64().expect("a process id");
+    send(i32::try_from(pid).expect("a process id"), libc::SIGKILL);
+    let printed = || ground.command("print trace").output().expect("it runs");
+    wait_for("its end", || text(&printed().stderr).contains("trackway recover"));
+    let talk = ground.ok("recover trace").1;
+    assert!(talk.contains("the kernel's events in ") && talk.contains(" is lost"), "{talk}");
+    assert!(talk.contains("they end at 20"), "{talk}");
+    let entries = ground.numbers(&ground.lines("trace"));
+    assert!(!entries.is_empty() && entries.iter().copied().eq(0..entries.len() as u64));
+    let again = ground.ok("recover trace").1;
+    assert!(again.contains("nothing to recover"), "{again}");
+    assert!(!text(&printed().stderr).contains("trackway recover"));
+}
+
+/// RUN a session that writes to a disk which is full for a while. EXPECT to be told at once, and
+/// when it goes on; and the summary in the end.
+#[test]
+fn a_full_disk_is_told_of_at_once_and_the_summary_comes_all_the_same() {
+    let Some(ground) = Ground::new("ksession-full") else { return };
+    let disk = ground.world.path("disk");
+    fs::create_dir(&disk).expect("a folder");
+    // A namespace of its own, so that nobody else sees the mount, and it goes with the shell.
+    let script = "mount -t tmpfs -o size=2m trackway-test \"$1\" || exit 77; shift; \
+                  \"$@\"; read line";
+    let trackway = build_dir().join("trackway");
+    let mut inside = ground.world.command("unshare");
+    inside.args(["-m", "sh", "-c", script, "sh"]).arg(&disk).arg(trackway);
+    let create = "session create k --foreground --kernel syscalls:getpgid --buffer-size 128K \
+                  -o disk/trace";
+    inside.args(create.split_whitespace()).stdin(Stdio::piped()).stderr(Stdio::piped());
+    let mut child = inside.spawn().expect("unshare runs");
+    let mut has_ended = false;
+    wait_for("the session", || {
+        has_ended = child.try_wait().expect("a child").is_some();
+        has_ended || ground.command("session status k").output().is_ok_and(|it| it.status.success())
+    });
+    if has_ended {
+        skipped("a tmpfs cannot be mounted here");
+        return;
+    }
+    let notices = || {
+        let status = ground.status("k");
+        let said = status["notices"].as_array().expect("notices").clone();
+        said.iter().filter_map(|line| line.as_str().map(str::to_owned)).collect::<Vec<_>>()
+    };
+    let is_said = |what: &str| notices().iter().any(|line| line.contains(what));
+    let mut first = 0;
+    wait_for("a full disk", || {
+        ground.calls(first..first + 20_000);
+        first += 20_000;
+        is_said("cannot write kernel events: No space left on device")
+    });
+    assert!(first <= 400_000, "2 MiB hold fewer");
+    let talk = ground.command("session destroy k").output().expect("it runs");
+    let talk = text(&talk.stderr);
+    drop(child.stdin.take());
+    let output = child.wait_with_output().expect("a child");
+    let said = text(&output.stderr);
+    assert!(
+        said.contains("kernel: ") && said.contains("the trace has not all of the kernel's events"),
+        "{talk}\n{said}"
+    );
+}
+
+/// RUN it as somebody who is not root. EXPECT to be told who may, before there is a session.
+#[test]
+fn who_may_not_record_the_kernel_is_told_who_may() {
+    if !is_root() {
+        let world = World::new("ksession-may-not");
+        let create = world.trackway(&["session", "create", "k", "--kernel", "sched"]).output();
+        let talk = text(&create.expect("it runs").stderr);
+        assert!(talk.contains("root") || talk.contains("sudo"), "{talk}");
+        return;
+    }
+    let Some(ground) = Ground::new("ksession-nobody") else { return };
+    let theirs = ground.world.path("theirs");
+    fs::create_dir(&theirs).expect("a folder");
+    for folder in [&theirs, &ground.world.window_dir().to_owned()] {
+        std::os::unix::fs::chown(folder, Some(NOBODY), Some(NOBODY)).expect("root may");
+    }
+    let mut create = ground.command("session create k --kernel sched_switch");
+    create.current_dir(&theirs).env("TRACKWAY_RUN_DIR", theirs.join("run"));
+    create.uid(NOBODY).gid(NOBODY);
+    let output = create.output().expect("it runs");
+    let talk = text(&output.stderr);
+    assert!(!output.status.success(), "{talk}");
+    assert!(talk.contains("hint: ") && talk.contains("root"), "{talk}");
+    assert!(!theirs.join("run/k.sock").exists());
+}
+
+/// RUN stop, start, clear and snapshot while `trackway record` records the kernel, too. EXPECT them
+/// to be for the kernel's events as for the program's.
+#[test]
+fn record_is_told_what_to_do_with_the_kernels_events() {
+    let Some(ground) = Ground::new("ksession-record") else { return };
+    let script = "for n in 0 1 2 3 4; do read x; \"$0\" 100 $(($1 + ${n}00)); : > done-$n; done";
+    let mut record = ground.command("record --kernel syscalls:getpgid --flight-recorder -o trace");
+    record.args(["--", "sh", "-c", script]).arg(&ground.program);
+    record.arg(ground.first().0.to_string());
+    record.stdin(Stdio::piped()).stderr(Stdio::piped());
+    let mut record = record.spawn().expect("trackway runs");
+    let session = format!("record-{}", record.id());
+    let mut input = record.stdin.take().expect("a pipe");
+    let mut go_on = |round: usize| {
+        std::io::Write::write_all(&mut input, b"\n").expect("it reads");
+        let done = ground.world.path(&format!("done-{round}"));
+        wait_for("the calls", || done.exists());
+    };
+    wait_for("the session", || {
+        ground
+            .command(&format!("session status {session}"))
+            .output()
+            .expect("it runs")
+            .status
+            .success()
+    });
+    go_on(0);
+    ground.ok(&format!("session clear {session}"));
+    go_on(1);
+    ground.ok(&format!("session stop {session}"));
+    go_on(2);
+    ground.ok(&format!("session start {session}"));
+    go_on(3);
+    ground.ok(&format!("session snapshot {session} -o shot"));
+    let kernel = ground.status(&session)["kernel"].clone();
+    assert_eq!(kernel["recorded"], 400, "{kernel}");
+    go_on(4);
+    let output = record.wait_with_output().expect("a child");
+    let talk = text(&output.stderr);
+    assert!(output.status.success() && talk.contains("kernel: 600 events recorded"), "{talk}");
+    ground.check("shot", (100..200).chain(300..400));
+    ground.check("trace", (100..200).chain(300..500));
+}
+
+/// RUN record without a command, and Ctrl-C. EXPECT everything until then, and a summary that says
+/// nothing of programs' events that nobody asked for.
+#[test]
+fn record_without_a_command_records_everything_until_it_is_told_to_end() {
+    let Some(ground) = Ground::new("ksession-endless") else { return };
+    let mut record = ground.command("record --kernel syscalls:getpgid -o trace");
+    let record = record.stderr(Stdio::piped()).spawn().expect("trackway runs");
+    let session = format!("kernel-{}", record.id());
+    wait_for("the session", || {
+        ground
+            .command(&format!("session status {session}"))
+            .output()
+            .expect("it runs")
+            .status
+            .success()
+    });
+    let mut plain = ground.world.command("perl");
+    let script = format!("syscall(121, {} + $_) for 0..99", ground.first().1);
+    plain.args(["-e", &script]);
+    if !has("perl") {
+        skipped("perl is not installed");
+        return;
+    }
+    assert!(plain.status().expect("perl runs").success());
+    send(i32::try_from(record.id()).expect("a process id"), libc::SIGINT);
+    let output = record.wait_with_output().expect("a child");
+    let talk = text(&output.stderr);
+    assert!(output.status.success(), "{talk}");
+    assert!(!talk.contains("trackway: 0 events recorded"), "{talk}");
+    assert!(talk.contains("trackway: kernel: ") && talk.contains(" bytes in "), "{talk}");
+    ground.check("trace", 0..100);
+    let talk = ground.refused("record -o none");
+    assert!(talk.contains("<CMD>"), "{talk}");
+}
+
+/// RUN record --user. EXPECT the command to run as that user, and the trace to be theirs; and nobody
+/// but root to be let.
+#[test]
+fn the_command_runs_as_the_user_who_is_named_and_the_trace_is_theirs() {
+    let Some(ground) = Ground::new("ksession-user") else { return };
+    let theirs = ground.world.path("theirs");
+    fs::create_dir(&theirs).expect("a folder");
+    for folder in [&theirs, &ground.world.window_dir().to_owned()] {
+        std::os::unix::fs::chown(folder, Some(NOBODY), Some(NOBODY)).expect("root may");
+    }
+    let record = |user: &str| {
+        let mut record = ground.command("record --kernel syscalls:getpgid -o theirs/trace --user");
+        record.arg(user).args(["--", "sh", "-c", "id -u; echo $USER; exit 3"]);
+        record.env("TRACKWAY_RUN_DIR", theirs.join("run"));
+        record
+    };
+    for user in ["nobody", "65534"] {
+        let output = record(user).output().expect("it runs");
+        let talk = text(&output.stderr);
+        assert_eq!(output.status.code(), Some(3), "{talk}");
+        assert_eq!(text(&output.stdout), "65534\nnobody\n", "{talk}");
+        assert!(talk.contains("recording as nobody"), "{talk}");
+        for folder in ["trace/kernel", "trace/ust"] {
+            let status = fs::metadata(theirs.join(folder)).expect("a folder");
+            assert_eq!(status.uid(), NOBODY, "{folder}");
+        }
+    }
+    let unknown = record("no-such-user").output().expect("it runs");
+    assert!(text(&unknown.stderr).contains("there is no user 'no-such-user'"));
+    let mut other = ground.command("record --user root -- true");
+    other.uid(NOBODY).gid(NOBODY).current_dir(&theirs);
+    let talk = text(&other.output().expect("it runs").stderr);
+    assert!(talk.contains("only root runs commands as another user"), "{talk}");
+}
+
+/// RUN a command with few descriptors, and more of the kernel's events than that. EXPECT both to
+/// have what they need.
+#[test]
+fn many_events_need_no_descriptors_of_the_commands() {
+    let Some(ground) = Ground::new("ksession-limit") else { return };
+    let trackway = build_dir().join("trackway");
+    let mut limited = ground.world.command("sh");
+    let script = "ulimit -Sn 40; exec \"$0\" record --kernel 'sched_*' --system -o trace -- \
+                  sh -c 'ulimit -Sn'";
+    let output = limited.args(["-c", script]).arg(trackway).output().expect("sh runs");
+    let talk = text(&output.stderr);
+    assert!(output.status.success() && talk.contains("kernel: "), "{talk}");
+    assert_eq!(text(&output.stdout), "40\n");
+    assert!(!ground.lines("trace").is_empty());
+}
+
+/// RUN it with buffers of a size that there cannot be. EXPECT to be told which there are.
+#[test]
+fn sizes_that_the_kernels_buffers_cannot_have_are_told() {
+    let Some(ground) = Ground::new("ksession-size") else { return };
+    for (size, is_said) in [("300K", true), ("256K", false)] {
+        let line =
+            format!("record --kernel syscalls:getpgid --buffer-size {size} -o trace -- true");
+        let talk = ground.ok(&line).1;
+        assert_eq!(talk.contains("256.0 KiB for each CPU, not 300.0 KiB"), is_said, "{talk}");
+        assert!(!talk.contains("0 events recorded, 0 lost, 0 process"), "{talk}");
+    }
+}

@@ -1,0 +1,115 @@
+//! `trackway print --symbolic`: what the numbers of the kernel's events stand for, as the trace of
+//! the machine that recorded them says.
+
+use std::process::Command;
+
+use trackway_tests::{World, are_lines_of_babeltrace, has, is_root, skipped};
+
+const CALLS: &str = r#"
+#define _GNU_SOURCE
+#include <fcntl.h>
+#include <sys/ioctl.h>
+#include <sys/mman.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+int main(void)
+{
+    /* On the stack: what has not been touched yet cannot be read for the record. */
+    char created[] = "new", none[] = "none", nowhere[] = "nowhere/at/all";
+    syscall(SYS_openat, AT_FDCWD, created, O_RDWR | O_CREAT | O_SYNC | O_CLOEXEC, 0640);
+    syscall(SYS_openat, 12345, none, O_WRONLY | O_DSYNC | O_NOFOLLOW | 0x40000000, 0);
+    syscall(SYS_open, nowhere, O_RDONLY | O_DIRECTORY, 0);
+    syscall(SYS_socket, AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+    syscall(SYS_ioctl, 12345, FIONREAD, 0);
+    syscall(SYS_mmap, 0, 4096, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    syscall(SYS_mkdir, created, 0700);
+    syscall(SYS_kill, 0, 0);
+    return 0;
+}
+"#;
+
+/// RUN calls with many flags, and errors. EXPECT them by name; and, for who does not ask, numbers,
+/// as babeltrace2 has them.
+#[test]
+fn calls_are_shown_as_they_were_written() {
+    let world = World::new("kernel-symbols");
+    if !is_root() {
+        return skipped("only root records the kernel's events");
+    }
+    let listed = world.trackway(&["list", "--kernel", "sched_switch"]).output().expect("it runs");
+    if !listed.status.success() {
+        return skipped("the kernel does not show its events here");
+    }
+    let program = world.compile("calls", CALLS, false, &[]);
+    let mut record = world.trackway(&["record", "-o", "trace", "--kernel"]);
+    let calls = ["open", "openat", "socket", "ioctl", "mmap", "mkdir", "kill"];
+    let patterns = calls.map(|call| format!("syscalls:{call},")).concat();
+    record.arg(patterns + "sched_switch").arg("--");
+    let output = record.arg(&program).output().expect("it runs");
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let print = |options: &[&str]| {
+        let arguments = [&["print", "trace"], options].concat();
+        let printed = world.trackway(&arguments).output().expect("it runs");
+        assert!(printed.status.success(), "{}", String::from_utf8_lossy(&printed.stderr));
+        String::from_utf8(printed.stdout).expect("UTF-8")
+    };
+    let lines = print(&["--symbolic"]);
+    let mut rest = lines.lines();
+    for (event, expected) in [
+        (
+            "syscall_entry_openat",
+            r#"openat(AT_FDCWD, "new", O_RDWR|O_CREAT|O_SYNC|O_CLOEXEC, 0640)"#,
+        ),
+        ("syscall_exit_openat", "openat = 3"),
+        (
+            "syscall_entry_openat",
+            r#"openat(12345, "none", O_WRONLY|O_DSYNC|O_NOFOLLOW|0x40000000, 0)"#,
+        ),
+        ("syscall_exit_openat", "openat = -9 (EBADF)"),
+        ("syscall_entry_open", r#"open("nowhere/at/all", O_RDONLY|O_DIRECTORY, 0)"#),
+        ("syscall_exit_open", "open = -2 (ENOENT)"),
+        ("syscall_entry_socket", "socket(AF_UNIX, SOCK_STREAM|SOCK_NONBLOCK|SOCK_CLOEXEC, "),
+        ("syscall_exit_socket", "socket = 4"),
+        ("syscall_entry_ioctl", "ioctl(12345, FIONREAD, 0x0)"),
+        ("syscall_exit_ioctl", "ioctl = -9 (EBADF)"),
+        ("syscall_entry_mmap", "PROT_READ|PROT_WRITE, MAP_PRIVATE|MAP_ANONYMOUS, -1, 0x0)"),
+        ("syscall_exit_mmap", "mmap = 0x7"),
+        ("syscall_entry_mkdir", r#"mkdir("new", 0700)"#),
+        ("syscall_exit_mkdir", "mkdir = -17 (EEXIST)"),
+        ("syscall_entry_kill", "kill(0, 0)"),
+        ("syscall_exit_kill", "kill = 0"),
+    ] {
+        let is_it = |line: &&str| line.contains(&format!(" {event}: ")) && line.contains(expected);
+        let found = rest.by_ref().find(is_it);
+        assert!(found.is_some(), "{event}, {expected}\n{lines}");
+    }
+    let states = lines.lines().filter(|line| line.contains(" sched_switch: "));
+    let mut letters = states.filter_map(|line| Some(line.split_once("prev_state = ")?.1));
+    assert!(letters.all(|state| state.starts_with(|c: char| c.is_ascii_alphabetic())), "{lines}");
+    let json = print(&["--symbolic", "--format", "json", "--on", "syscall_entry_socket"]);
+    let expected = r#"{"value":526337,"labels":["SOCK_STREAM","SOCK_NONBLOCK","SOCK_CLOEXEC"]}"#;
+    assert!(json.contains(expected), "{json}");
+    let failed = print(&["--symbolic", "--filter", "*_mkdir: ret == \"EEXIST\"", "--on", "*exit*"]);
+    assert!(failed.contains("mkdir = -17 (EEXIST)"), "{failed}");
+    let failed = print(&["--filter", "*_openat: ret == \"EACCES\"", "--on", "*_exit_openat"]);
+    assert_eq!(failed, "", "nothing was forbidden");
+    let made = print(&["--filter", "*_openat: flags & \"O_CREAT\"", "--on", "*_entry_openat"]);
+    assert_eq!(made.lines().count(), 1, "{made}");
+    let of_files = "*_openat: dfd == \"AT_FDCWD\" && !(flags & \"O_CREAT\")";
+    let others = print(&["--filter", of_files, "--on", "*_entry_openat"]);
+    assert!(!others.is_empty() && !others.contains("O_CREAT"), "{others}");
+    let mut unknown = world.trackway(&["print", "trace", "--filter", "flags & \"O_CRAET\""]);
+    let talk = String::from_utf8(unknown.output().expect("it runs").stderr).expect("UTF-8");
+    assert!(talk.contains("unknown label \"O_CRAET\"") && talk.contains("O_CREAT"), "{talk}");
+    let plain = print(&[]);
+    assert!(plain.contains("flags = 0x181042, mode = 416 }"), "{plain}");
+    if has("babeltrace2") {
+        let mut babeltrace = Command::new("babeltrace2");
+        let theirs = babeltrace.arg(world.path("trace")).output().expect("it runs");
+        assert_eq!(String::from_utf8_lossy(&theirs.stderr), "");
+        let theirs = String::from_utf8(theirs.stdout).expect("UTF-8");
+        assert!(are_lines_of_babeltrace(&plain, &theirs), "babeltrace2 prints something else");
+    }
+}

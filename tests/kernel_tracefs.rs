@@ -1,0 +1,445 @@
+//! `trackway record --kernel` without BPF: the same events and fields from the kernel's own
+//! buffers, by choice or because BPF is refused, and nothing left behind in tracefs.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+
+use trackway_tests::steps::wait_for;
+use trackway_tests::{
+    World, build_dir, copy_program, discarded_by_babeltrace, has, is_root, skipped,
+};
+
+/// Where instances are seen.
+const INSTANCES: &str = "/sys/kernel/tracing/instances";
+
+/// Whether the kernel's events can be recorded by tracefs; said so if not.
+fn is_possible(world: &World) -> bool {
+    if !is_root() {
+        skipped("only root records the kernel's events");
+        return false;
+    }
+    let output = world.trackway(&["list", "--kernel", "sched_switch"]).output().expect("it runs");
+    if !output.status.success() {
+        skipped("the kernel does not show its events here");
+        return false;
+    }
+    true
+}
+
+/// Whether instances can be looked at, besides.
+fn is_mounted() -> bool {
+    let is = Path::new(INSTANCES).is_dir();
+    if !is {
+        skipped("tracefs is not mounted at /sys/kernel/tracing");
+    }
+    is
+}
+
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).into_owned()
+}
+
+/// What `record` into the folder `trace`, with these options, for this command, did.
+fn record(world: &World, trace: &str, options: &[&str], command: &[&str]) -> Output {
+    let mut record = world.trackway(&["record", "-o", trace]);
+    record.args(options).arg("--").args(command).output().expect("trackway runs")
+}
+
+/// The lines of a trace.
+fn printed(world: &World, trace: &str) -> Vec<u8> {
+    let printed = world.trackway(&["print", trace]).output().expect("it runs");
+    assert!(printed.status.success(), "{}", text(&printed.stderr));
+    printed.stdout
+}
+
+/// The lines of a trace, as babeltrace2 has them, too, where there is one.
+fn lines(world: &World, trace: &str) -> Vec<String> {
+    let printed = printed(world, trace);
+    if has("babeltrace2") {
+        let mut babeltrace = Command::new("babeltrace2");
+        let theirs = babeltrace.arg(world.path(trace)).output().expect("it runs");
+        assert!(theirs.status.success(), "{}", text(&theirs.stderr));
+        assert!(theirs.stdout == printed, "babeltrace2 prints something else");
+    }
+    text(&printed).lines().map(str::to_owned).collect()
+}
+
+/// The numbers of the kernel's part: recorded, lost, overwritten.
+fn counts(talk: &str) -> [u64; 3] {
+    let line = talk.lines().find_map(|line| line.strip_prefix("trackway: kernel: "));
+    let line = line.unwrap_or_else(|| panic!("no summary: {talk}"));
+    let mut words = line.split(' ').filter_map(|word| word.replace(',', "").parse().ok());
+    [(); 3].map(|()| words.next().expect("a number"))
+}
+
+/// The number behind these words.
+fn number(line: &str, name: &str) -> u64 {
+    let digits = line.split(name).nth(1).expect("a field");
+    let end = digits.find(|digit: char| !digit.is_ascii_digit()).unwrap_or(digits.len());
+    digits[..end].parse().expect("a number")
+}
+
+/// Name and fields of a line, without what differs from run to run: times, CPUs, threads; and
+/// without texts.
+fn essence(line: &str) -> String {
+    let (_, line) = line.split_once(") ").expect("a time");
+    let (_, line) = line.split_once(' ').expect("a host");
+    let mut essence = String::new();
+    for (number, part) in line.split(", ").enumerate() {
+        let is_of_the_run = ["cpu_id = ", "tid = ", "pid = "].iter().any(|name| {
+            let digits = part.split(name).nth(1);
+            digits.is_some_and(|digits| {
+                let digits: String = digits.chars().take_while(char::is_ascii_digit).collect();
+                // Of the program's own choice are large ones.
+                digits.parse::<u64>().is_ok_and(|value| value < 1_000_000_000)
+            })
+        });
+        let part = if is_of_the_run { part.split(" = ").next().unwrap_or(part) } else { part };
+        let mut quotes = part.split('"');
+        let part = match (quotes.next(), quotes.count()) {
+            (Some(before), 2) => format!("{before}\"\""),
+            _ => part.to_owned(),
+        };
+        essence.push_str(if number == 0 { "" } else { ", " });
+        essence.push_str(&part);
+    }
+    essence
+}
+
+/// RUN a program by both ways. EXPECT the same events of its main thread and child, with the same
+/// fields, but for texts: those are empty, and the trace says which.
+#[test]
+fn both_ways_record_the_same_events_and_fields() {
+    const COUNT: usize = 300;
+    let world = World::new("tracefs-same");
+    if !is_possible(&world) {
+        return;
+    }
+    let program = world.compile_file("kernel/variety.c", false, &[]);
+    let program = program.to_str().expect("a path");
+    let events = "syscalls:getpgid,syscalls:openat,syscalls:lseek,syscalls:close,syscalls:dup2,\
+                  syscalls:mkdirat,sched_process_exit,sched_process_fork";
+    let run = |via: &str| {
+        let options = ["--kernel", events, "--kernel-via", via];
+        let output = record(&world, via, &options, &[program, &COUNT.to_string()]);
+        let talk = text(&output.stderr);
+        assert!(output.status.success(), "{talk}");
+        // (babeltrace2 2.0.4 shows the text before in place of an empty one, which BPF records
+        // where a page of the program's is not there.)
+        let all: Vec<String> = match via {
+            "tracefs" => lines(&world, via),
+            _ => text(&printed(&world, via)).lines().map(str::to_owned).collect(),
+        };
+        assert_eq!(counts(&talk), [all.len() as u64, 0, 0], "{talk}");
+        let at = |pid: &str| all.iter().position(|line| line.contains(pid)).expect("a call");
+        let mut between = all[at("pid = 1000000001")..at("pid = 1000000002")].to_vec();
+        // The recorder's thread is recorded, too, until it has started the command.
+        let recorder = number(&all[0], "{ tid = ");
+        assert_ne!(number(&between[0], "{ tid = "), recorder);
+        between.retain(|line| number(line, "{ tid = ") != recorder);
+        // A child runs beside its parent: in another order each time.
+        let mut sums: BTreeMap<String, usize> = BTreeMap::new();
+        for line in &between {
+            *sums.entry(essence(line)).or_default() += 1;
+        }
+        (between, sums)
+    };
+    let ((by_bpf, bpf), (by_tracefs, tracefs)) = (run("bpf"), run("tracefs"));
+    assert!(by_bpf.len() > 10 * COUNT, "{by_bpf:?}");
+    assert_eq!(bpf, tracefs);
+    let has = |lines: &[String], text: &str| lines.iter().any(|line| line.contains(text));
+    assert!(has(&by_bpf, "filename = \"/nowhere/variety\""), "{by_bpf:?}");
+    assert!(!has(&by_tracefs, "/nowhere/variety") && has(&by_tracefs, "filename = \"\""));
+    // What the kernel itself writes down is there.
+    assert!(has(&by_tracefs, "sched_process_exit: ") && has(&by_tracefs, "comm = \"variety\""));
+    let metadata = text(&fs::read(world.path("tracefs/kernel/metadata")).expect("metadata"));
+    assert!(metadata.contains("trackway_kernel_via = \"tracefs\";"), "{metadata}");
+    let empty = "trackway_empty_fields = \"syscall_entry_mkdirat:pathname \
+                 syscall_entry_openat:filename\";";
+    assert!(metadata.contains(empty), "{metadata}");
+}
+
+/// RUN both ways for whole subsystems. EXPECT the same events declared, field by field.
+#[test]
+fn both_ways_declare_the_same_events() {
+    let world = World::new("tracefs-declared");
+    if !is_possible(&world) {
+        return;
+    }
+    let declared = |via: &str| {
+        let options = ["--kernel", "syscalls,irq,signal,task", "--kernel-via", via];
+        let output = record(&world, via, &options, &["true"]);
+        assert!(output.status.success(), "{}", text(&output.stderr));
+        let metadata = text(&fs::read(world.path(via).join("kernel/metadata")).expect("metadata"));
+        let events = metadata.find("\nevent {").expect("events");
+        metadata[events..].to_owned()
+    };
+    let by_bpf = declared("bpf");
+    assert!(by_bpf.matches("\nevent {").count() > 600, "{by_bpf}");
+    assert!(by_bpf == declared("tracefs"));
+}
+
+/// RUN a program that calls the system between two events. EXPECT, each time and in this order:
+/// event, entry, exit, event; and nobody else's calls.
+#[test]
+fn programs_and_tracefs_are_on_one_clock() {
+    const COUNT: usize = 20_000;
+    let world = World::new("tracefs-clock");
+    if !is_possible(&world) {
+        return;
+    }
+    let program = world.compile_file("kernel/calls.c", true, &[]);
+    let options = ["--kernel", "syscalls:getpgid", "--kernel-via", "tracefs"];
+    let command = [program.to_str().expect("a path"), "20000"];
+    let output = record(&world, "trace", &options, &command);
+    let talk = text(&output.stderr);
+    assert!(output.status.success(), "{talk}");
+    assert_eq!(counts(&talk), [2 * COUNT as u64, 0, 0], "{talk}");
+    let lines = lines(&world, "trace");
+    assert_eq!(lines.len(), 4 * COUNT);
+    for (number, four) in lines.chunks(4).enumerate() {
+        let expected = [
+            ("calls:before", format!("{{ number = {number} }}")),
+            ("syscall_entry_getpgid", format!("{{ pid = {} }}", 1_000_000_000 + number)),
+            ("syscall_exit_getpgid", "{ ret = -3 }".into()),
+            ("calls:after", format!("{{ number = {number} }}")),
+        ];
+        for (line, (name, fields)) in four.iter().zip(expected) {
+            let is_it = line.contains(&format!(" {name}: ")) && line.ends_with(&fields);
+            assert!(is_it, "{four:?}");
+        }
+    }
+}
+
+/// RUN a command whose own command calls the system, while others do. EXPECT what it starts, and,
+/// of the whole system, the others, too.
+#[test]
+fn a_command_and_what_it_starts_are_recorded_or_everything() {
+    const OUTSIDE: &str = "pid = 1000777777";
+    let world = World::new("tracefs-scope");
+    if !is_possible(&world) {
+        return;
+    }
+    let program = world.compile_file("kernel/calls.c", true, &[]);
+    let script = format!("({} 10); true", program.display());
+    for (options, is_everything) in [(&[][..], false), (&["--system"][..], true)] {
+        let options = [&["--kernel", "syscalls:getpgid", "--kernel-via", "tracefs"], options];
+        let done = std::sync::atomic::AtomicBool::new(false);
+        let is_done = || done.load(std::sync::atomic::Ordering::Relaxed);
+        let output = std::thread::scope(|scope| {
+            scope.spawn(|| {
+                while !is_done() {
+                    // SAFETY: getpgid has no preconditions.
+                    unsafe { libc::getpgid(1_000_777_777) };
+                    std::thread::sleep(std::time::Duration::from_millis(1));
+                }
+            });
+            let output = record(&world, "trace", &options.concat(), &["sh", "-c", &script]);
+            done.store(true, std::sync::atomic::Ordering::Relaxed);
+            output
+        });
+        assert!(output.status.success(), "{}", text(&output.stderr));
+        let lines = lines(&world, "trace");
+        let count = |name: &str| lines.iter().filter(|line| line.contains(name)).count();
+        assert_eq!(count("pid = 100000000"), 10);
+        assert_eq!(count(OUTSIDE) > 0, is_everything, "{lines:?}");
+    }
+}
+
+/// RUN a flight recorder that is too small. EXPECT the newest events, and how many are gone.
+#[test]
+fn a_flight_recorder_keeps_the_newest_by_tracefs_too() {
+    let world = World::new("tracefs-flight");
+    if !is_possible(&world) {
+        return;
+    }
+    let program = world.compile_file("kernel/calls.c", true, &[]);
+    let options = ["--kernel", "syscalls:getpgid", "--kernel-via", "tracefs"];
+    let options = [&options[..], &["--flight-recorder", "--buffer-size", "128K"]].concat();
+    let command = [program.to_str().expect("a path"), "50000"];
+    let output = record(&world, "trace", &options, &command);
+    let talk = text(&output.stderr);
+    assert!(output.status.success(), "{talk}");
+    let [recorded, lost, overwritten] = counts(&talk);
+    assert!(recorded > 1000 && overwritten > 1000, "{talk}");
+    assert_eq!((recorded + overwritten, lost), (100_000, 0), "{talk}");
+    let lines = lines(&world, "trace");
+    assert!(lines.iter().any(|line| line.contains("pid = 1000049999")), "{}", lines.len());
+}
+
+/// RUN a recording with hardly any buffer. EXPECT every call in the trace or counted as lost, there
+/// and in what is said.
+#[test]
+fn what_finds_no_room_is_counted() {
+    let world = World::new("tracefs-lost");
+    if !is_possible(&world) {
+        return;
+    }
+    let program = world.compile_file("kernel/calls.c", false, &[]);
+    let options = ["--kernel", "syscalls:getpgid", "--kernel-via", "tracefs"];
+    let options = [&options[..], &["--buffer-size", "16K"]].concat();
+    let command = [program.to_str().expect("a path"), "100000"];
+    let output = record(&world, "trace", &options, &command);
+    let talk = text(&output.stderr);
+    assert!(output.status.success(), "{talk}");
+    let [recorded, lost, overwritten] = counts(&talk);
+    assert!(recorded > 0 && lost > 0, "{talk}");
+    assert_eq!((recorded + lost, overwritten), (200_000, 0), "{talk}");
+    let in_trace = lines(&world, "trace").iter().filter(|line| line.contains("_getpgid: ")).count();
+    assert_eq!(in_trace as u64, recorded);
+    if has("babeltrace2") {
+        let output = Command::new("babeltrace2").arg(world.path("trace/kernel")).output();
+        let messages = text(&output.expect("it runs").stderr);
+        assert_eq!(discarded_by_babeltrace(&messages), lost, "{messages}");
+    }
+}
+
+/// RUN a program that calls exec(2) in a thread that is not its first. EXPECT what comes behind.
+#[test]
+fn who_calls_exec_in_a_thread_is_recorded_behind_it() {
+    const EXEC: &str = "#include <pthread.h>\n#include <unistd.h>\n\
+        static void *go(void *program) {\n\
+        execl(program, \"calls\", \"7\", (char *)0); return program; }\n\
+        int main(int argc, char **argv) { pthread_t thread; (void)argc;\n\
+        if (pthread_create(&thread, 0, go, argv[1])) return 97;\n\
+        pthread_join(thread, 0); return 98; }\n";
+    let world = World::new("tracefs-exec");
+    if !is_possible(&world) {
+        return;
+    }
+    let program = world.compile("exec", EXEC, false, &["-pthread"]);
+    let calls = world.compile_file("kernel/calls.c", false, &[]);
+    let options = ["--kernel", "syscalls:getpgid", "--kernel-via", "tracefs"];
+    let command = [program.to_str().expect("a path"), calls.to_str().expect("a path")];
+    let output = record(&world, "trace", &options, &command);
+    let talk = text(&output.stderr);
+    assert!(output.status.success(), "{talk}");
+    assert_eq!(counts(&talk), [14, 0, 0], "{talk}");
+}
+
+/// The instances of a recorder.
+fn instances_of(pid: u32) -> Vec<PathBuf> {
+    let entries = fs::read_dir(INSTANCES).expect("instances").flatten();
+    let ours = format!("trackway-{pid}-");
+    let is_ours = |path: &PathBuf| {
+        path.file_name().and_then(|name| name.to_str()).is_some_and(|name| name.starts_with(&ours))
+    };
+    entries.map(|entry| entry.path()).filter(is_ours).collect()
+}
+
+/// RUN recordings that end, whose recorder is killed, and whose recorder is killed with the process
+/// that would tidy up. EXPECT no instance of theirs, of the last one's after the next recording.
+#[test]
+fn nothing_stays_in_tracefs() {
+    const LOOK: &str = "ls /sys/kernel/tracing/instances >seen";
+    let world = World::new("tracefs-gone");
+    if !is_possible(&world) || !is_mounted() {
+        return;
+    }
+    let run = |script: &str| {
+        let options = ["record", "--kernel", "syscalls:getpgid", "--kernel-via", "tracefs"];
+        let mut record = world.trackway(&options);
+        record.args(["-o", "trace", "--", "sh", "-c", script]);
+        let mut recorder = record.stderr(std::process::Stdio::null()).spawn().expect("it runs");
+        let status = recorder.wait().expect("it ends");
+        let seen = fs::read_to_string(world.path("seen")).expect("what the command saw");
+        let ours = format!("trackway-{}-", recorder.id());
+        assert!(seen.lines().any(|line| line.starts_with(&ours)), "{seen}");
+        (recorder.id(), status.success())
+    };
+    let (pid, is_success) = run(LOOK);
+    assert!(is_success);
+    assert_eq!(instances_of(pid), [] as [PathBuf; 0]);
+
+    let (pid, is_success) = run(&format!("{LOOK}; kill -9 $PPID"));
+    assert!(!is_success);
+    wait_for("the instance is removed", || instances_of(pid).is_empty());
+
+    let kill_both = "for child in $(cat /proc/$PPID/task/*/children); do\n\
+        test $(cat /proc/$child/comm) = trackway-after && kill -9 $child; done; kill -9 $PPID";
+    let (pid, is_success) = run(&format!("{LOOK}; {kill_both}"));
+    assert!(!is_success);
+    let left = instances_of(pid);
+    assert_eq!(left.len(), 1, "nobody was there to remove it");
+    // The kernel has ended the recording.
+    let is_on = || fs::read_to_string(left[0].join("tracing_on")).expect("its file");
+    wait_for("it records nothing", || is_on().trim() == "0");
+    run(LOOK);
+    assert_eq!(instances_of(pid), [] as [PathBuf; 0]);
+}
+
+/// RUN a recording by who may use tracefs and not BPF. EXPECT it to go by tracefs, to say why, and
+/// doctor to say so before; and to be refused where BPF is insisted on.
+#[test]
+fn who_is_refused_bpf_records_by_tracefs() {
+    let world = World::new("tracefs-fallback");
+    if !is_possible(&world) || !is_mounted() {
+        return;
+    }
+    if !has("capsh") {
+        return skipped("capsh is not installed");
+    }
+    let program = world.compile_file("kernel/calls.c", false, &[]);
+    let trackway = build_dir().join("trackway");
+    let run = |arguments: &str| {
+        let command = format!("{} {arguments}", trackway.display());
+        let drop = "--drop=cap_bpf,cap_perfmon,cap_sys_admin";
+        let output = world.command("capsh").args([drop, "--", "-c", &command]).output();
+        output.expect("capsh runs")
+    };
+    let command = format!("-o trace -- {} 100", program.display());
+    let output = run(&format!("record --kernel syscalls:getpgid {command}"));
+    let talk = text(&output.stderr);
+    assert!(output.status.success(), "{talk}");
+    let why = "the kernel's events are recorded by tracefs, since BPF is refused (a map of bpf(2): \
+               Operation not permitted";
+    assert!(talk.contains(why) && talk.contains("hint: trackway doctor"), "{talk}");
+    assert_eq!(counts(&talk), [200, 0, 0], "{talk}");
+    let lines = lines(&world, "trace");
+    assert_eq!(lines.iter().filter(|line| line.contains("_getpgid: ")).count(), 200);
+
+    let output = run(&format!("record --kernel syscalls:getpgid --kernel-via bpf {command}"));
+    assert!(!output.status.success() && text(&output.stderr).contains("CAP_BPF"), "{output:?}");
+
+    let doctor = |output: Output| -> serde_json::Value {
+        let json: serde_json::Value = serde_json::from_slice(&output.stdout).expect("JSON");
+        let checks = json["checks"].as_array().expect("checks").clone();
+        checks.into_iter().find(|check| check["name"] == "kernel-events").expect("a check")
+    };
+    let check = doctor(run("doctor --format json"));
+    let fact = check["fact"].as_str().unwrap_or_default();
+    assert!(check["result"] == "limited" && fact.contains("by tracefs"), "{check}");
+    let with_bpf = world.trackway(&["doctor", "--format", "json"]).output().expect("it runs");
+    assert!(doctor(with_bpf)["fact"].as_str().is_some_and(|fact| fact.contains("BPF")));
+}
+
+/// RUN under sudo. EXPECT the command to be the invoking user's, who cannot remove the instance,
+/// and the instance gone all the same.
+#[test]
+fn under_sudo_the_instance_goes_too() {
+    let world = World::new("tracefs-sudo");
+    if !is_possible(&world) || !is_mounted() {
+        return;
+    }
+    for folder in [&world.path(""), &world.window_dir().to_owned()] {
+        let open = std::os::unix::fs::PermissionsExt::from_mode(0o777);
+        fs::set_permissions(folder, open).expect("a mode");
+    }
+    // Where that user gets to.
+    let program = world.path("calls-of-all");
+    copy_program(&world.compile_file("kernel/calls.c", false, &[]), &program);
+    let script = format!("id -u; {} 10; ls {INSTANCES} >&2; echo $PPID", program.display());
+    let mut record = world.trackway(&["record", "--kernel", "syscalls:getpgid"]);
+    record.args(["--kernel-via", "tracefs", "-o", "trace", "--", "sh", "-c", &script]);
+    record.env("SUDO_UID", "65534").env("SUDO_GID", "65534").env("SUDO_USER", "nobody");
+    let output = record.output().expect("trackway runs");
+    let talk = text(&output.stderr);
+    assert!(output.status.success(), "{talk}");
+    let said = text(&output.stdout);
+    let (user, pid) = said.trim().split_once('\n').expect("two lines");
+    assert_eq!(user, "65534");
+    assert_eq!(counts(&talk), [20, 0, 0], "{talk}");
+    assert_eq!(instances_of(pid.parse().expect("a number")), [] as [PathBuf; 0]);
+}
