@@ -170,7 +170,7 @@ fn filters_are_explained() {
             "For shop:sale\n\nTree\n  &&: signed\n    >: signed\n      number: unsigned\n",
             "Frame\n     0  unsigned    number\n     8  string      item\n",
             "if r2 <= 500 goto",
-            "call string_edges_2#24",
+            "call bytes_differ_2#27",
             "0 bytes of stack",
         ] {
             assert!(text.contains(part), "{part}: {text}");

@@ -83,7 +83,7 @@ fn what_may_be_meant_later_is_taken_as_it_is() {
     for (filter, hint) in [
         ("web:*: status >= 400", None),
         ("who & 1 == 1", Some("'==' binds more strongly than '&'")),
-        ("status >= 400", Some("no event that is known is one for the filter 'status >= 400'")),
+        ("status >= 400", Some("event that is known is one for the filter 'status >= 400'")),
     ] {
         let talk = ok(&place, &["record", "-o", "trace", "--filter", filter, "--", "true"]);
         let is_said = talk.contains("filter:\n") || talk.contains("the filter '");

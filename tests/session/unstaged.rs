@@ -78,6 +78,44 @@ fn what_is_asked_before_it_is_staged_is_answered_as_what_is_recorded() {
     }
 }
 
+/// RUN a program whose strings and texts, of all lengths, end where nothing behind can be read, with
+/// filters on each. EXPECT that it lives, and what print, with the same filter, shows of a trace that
+/// was recorded without.
+#[test]
+fn strings_that_end_where_memory_does_are_answered_as_what_is_recorded() {
+    let (world, program) = place("session-ends");
+    let all = ["ends", "2000"];
+    record(&world, &["-o", "all"], &program, all).expect("it succeeds");
+    // What is so long, and ends so many bytes before the end.
+    let of = |length: usize, end: usize| -> String {
+        (end + 1..=end + length).rev().map(|before| char::from(b'a' + before as u8 % 26)).collect()
+    };
+    let (path, note) = (|length| of(length, 1), |length| of(length, 0));
+    let mut filters: Vec<String> = [1, 2, 3, 4, 5, 8, 9, 12, 13, 15, 16, 17, 31, 32, 33, 48]
+        .iter()
+        .map(|&length| {
+            let (path, note) = (path(length), note(length.min(36)));
+            format!("path == \"{path}\" || note == \"{note}\"")
+        })
+        .collect();
+    filters.extend([
+        format!("starts_with(path, \"{}\") || ends_with(note, \"{}\")", of(9, 30), note(11)),
+        format!("path == \"*{}\" && note != \"{}*\"", path(13), of(2, 20)),
+        // Eight more, of which some find no room.
+        format!("s0 == \"{}\" || s3 == \"{}\" || s7 == \"{}\"", path(29), path(0), path(240)),
+        (0..8).map(|n| format!("length(s{n})")).collect::<Vec<_>>().join(" + ") + " > 950",
+        (0..8).map(|n| format!("s{n} == \"{}\"", path(11 * n))).collect::<Vec<_>>().join(" || "),
+    ]);
+    for filter in filters {
+        let options = ["-o", "some", "--filter", &filter];
+        let talk = record(&world, &options, &program, all).expect("it lives");
+        assert!(talk.contains(" 0 lost"), "{filter}: {talk}");
+        let meant = payloads(&world, "all", &["--filter", &filter]);
+        assert!(!meant.is_empty() && meant.len() < 2000, "{filter}: {}", meant.len());
+        assert_eq!(payloads(&world, "some", &[]), meant, "{filter}");
+    }
+}
+
 /// RUN a program with an event whose text nobody can read, dropped by a filter on another field.
 /// EXPECT that it lives: the text is not copied. (Where a thread is preempted while it asks, it
 /// stages; so not each of ten runs must.)

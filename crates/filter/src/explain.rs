@@ -84,8 +84,8 @@ fn number(bits: u64, of: Type) -> String {
     }
 }
 
-/// Instructions before a call that the constants of a string's edges take.
-const EDGES_BEFORE: usize = 4;
+/// Instructions before a call that the numbers take with which bytes are compared.
+const NUMBERS_BEFORE: usize = 4;
 
 /// The bytecode, a line for each instruction: its number, its bytes, what it does, what that is.
 pub fn listing(alternative: &Alternative) -> String {
@@ -100,7 +100,7 @@ pub fn listing(alternative: &Alternative) -> String {
             let second = second.map(|(_, second)| *second).unwrap_or_default();
             let (done, mut about) = instruction(alternative, number, *insn, second);
             if insn.op == CALL {
-                about = edges(program, number);
+                about = compared(program, number);
             }
             let bytes = insn.encode().map(|byte| format!("{byte:02x}")).join(" ");
             let line = format!("{number:4}  {bytes:BYTES_WIDTH$}  {done:TEXT_WIDTH$}{about}");
@@ -173,24 +173,29 @@ fn instruction(
     }
 }
 
-/// What a call compares a string's edges with, if it does that.
-fn edges(program: &[Insn], call: usize) -> String {
+/// What a call compares bytes with, if it does that.
+fn compared(program: &[Insn], call: usize) -> String {
     let helper = program.get(call).and_then(|insn| Helper::from_number(insn.immediate));
-    let Some(size) = helper.and_then(Helper::edge_bytes) else { return String::new() };
-    // Both are constants, and written directly before.
-    let before = &program[call.saturating_sub(EDGES_BEFORE)..call];
-    let edge = |register| {
+    let Some(count) = helper.and_then(Helper::compared_bytes) else { return String::new() };
+    let (first, last) = Helper::number_bytes(count);
+    // The numbers are constants, and written directly before.
+    let before = &program[call.saturating_sub(NUMBERS_BEFORE)..call];
+    let number = |register, size: u8| {
         let at = before.iter().rposition(|insn| insn.dst == register && insn.op != 0)?;
         let low = before[at].immediate;
         let bits = match before[at].op {
             LDDW => u64::from(before.get(at + 1)?.immediate as u32) << 32 | u64::from(low as u32),
             _ => low as u64,
         };
-        Some(Text::exact(&bits.to_le_bytes()[..size.into()]).quoted())
+        Some(bits.to_le_bytes()[..size.into()].to_vec())
     };
-    match (edge(3), edge(4)) {
-        (Some(first), Some(last)) if first == last => first,
-        (Some(first), Some(last)) => format!("{first}…{last}"),
+    let end = if last == 0 { Some(Vec::new()) } else { number(4, last) };
+    match (number(3, first), end) {
+        (Some(begin), Some(end)) => {
+            // What of the end is not in the beginning.
+            let behind = &end[end.len().saturating_sub((count - first).into())..];
+            Text::exact(&[&begin, behind].concat()).quoted()
+        }
         _ => String::new(),
     }
 }

@@ -66,6 +66,22 @@ helpers! {
     23 StringEdges4 "string_edges_4" 4,
     24 StringEdges2 "string_edges_2" 4,
     25 StringEdges1 "string_edges_1" 4,
+    26 BytesDiffer1 "bytes_differ_1" 3,
+    27 BytesDiffer2 "bytes_differ_2" 3,
+    28 BytesDiffer3 "bytes_differ_3" 4,
+    29 BytesDiffer4 "bytes_differ_4" 3,
+    30 BytesDiffer5 "bytes_differ_5" 4,
+    31 BytesDiffer6 "bytes_differ_6" 4,
+    32 BytesDiffer7 "bytes_differ_7" 4,
+    33 BytesDiffer8 "bytes_differ_8" 3,
+    34 BytesDiffer9 "bytes_differ_9" 4,
+    35 BytesDiffer10 "bytes_differ_10" 4,
+    36 BytesDiffer11 "bytes_differ_11" 4,
+    37 BytesDiffer12 "bytes_differ_12" 4,
+    38 BytesDiffer13 "bytes_differ_13" 4,
+    39 BytesDiffer14 "bytes_differ_14" 4,
+    40 BytesDiffer15 "bytes_differ_15" 4,
+    41 BytesDiffer16 "bytes_differ_16" 4,
 }
 
 impl Helper {
@@ -80,9 +96,39 @@ impl Helper {
         }
     }
 
+    /// How many bytes it compares with numbers, if that is what it does: 1 to 16.
+    pub const fn compared_bytes(self) -> Option<u8> {
+        const BEFORE: u8 = Helper::BytesDiffer1 as u8 - 1;
+        match self as u8 {
+            number @ 26..=41 => Some(number - BEFORE),
+            _ => None,
+        }
+    }
+
+    /// How many bytes of its first number and of its last one it compares, where it compares so many
+    /// bytes: those at the beginning, as many of a power of two as there are, 8 at most; and those at
+    /// the end, 0 if there are no more. Both may overlap.
+    pub const fn number_bytes(compared: u8) -> (u8, u8) {
+        match compared {
+            13.. => (8, 8),
+            9.. => (8, 4),
+            8 => (8, 0),
+            5.. => (4, 4),
+            4 => (4, 0),
+            3 => (2, 2),
+            2 => (2, 0),
+            _ => (1, 0),
+        }
+    }
+
+    /// Whether machine code has what it does in the place of its call.
+    pub const fn is_inline(self) -> bool {
+        self.edge_bytes().is_some() || self.compared_bytes().is_some()
+    }
+
     /// Whether register 1 still has the frame behind its call. The others from 2 to 5 are lost.
     pub const fn keeps_frame(self) -> bool {
-        self.edge_bytes().is_some()
+        self.is_inline()
     }
 }
 

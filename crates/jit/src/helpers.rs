@@ -51,6 +51,8 @@ impl Frame<'_> {
             Helper::StringEdges2 => self.edges::<2>(a, b, c).into(),
             Helper::StringEdges1 => self.edges::<1>(a, b, c).into(),
             Helper::Any | Helper::TailCall => 0,
+            // All others compare bytes with numbers.
+            _ => helper.compared_bytes().map_or(0, |count| self.differ(count, a, b, c)),
         }
     }
 
@@ -80,4 +82,43 @@ impl Frame<'_> {
             && string.first_chunk().copied() == edge(first)
             && string.last_chunk().copied() == edge(last)
     }
+
+    /// In which bits `count` of the event's bytes, from `offset` on, differ from those of two numbers
+    /// ([`Helper::number_bytes`]): those at the beginning, or those at the end. Where there are not so
+    /// many bytes, where they would end. What `x86::text` makes of it does the same.
+    #[inline(always)]
+    fn differ(&self, count: u8, offset: u64, first: u64, last: u64) -> u64 {
+        // The mark of a constant makes it begin behind all bytes.
+        let start = u64::from(offset as u32);
+        let end = start + u64::from(count);
+        let Some(bytes) = self.bytes().get(start as usize..end as usize) else { return end };
+        match Helper::number_bytes(count) {
+            (8, 8) => first_differ::<8>(bytes, first) | last_differ::<8>(bytes, last),
+            (8, 4) => first_differ::<8>(bytes, first) | last_differ::<4>(bytes, last),
+            (8, _) => first_differ::<8>(bytes, first),
+            (4, 4) => first_differ::<4>(bytes, first) | last_differ::<4>(bytes, last),
+            (4, _) => first_differ::<4>(bytes, first),
+            (2, 2) => first_differ::<2>(bytes, first) | last_differ::<2>(bytes, last),
+            (2, _) => first_differ::<2>(bytes, first),
+            _ => first_differ::<1>(bytes, first),
+        }
+    }
+}
+
+/// In which bits the first `N` bytes differ from the lowest ones of a number.
+fn first_differ<const N: usize>(bytes: &[u8], number: u64) -> u64 {
+    differ::<N>(bytes.first_chunk(), number)
+}
+
+/// The same of the last ones.
+fn last_differ<const N: usize>(bytes: &[u8], number: u64) -> u64 {
+    differ::<N>(bytes.last_chunk(), number)
+}
+
+fn differ<const N: usize>(bytes: Option<&[u8; N]>, number: u64) -> u64 {
+    let mut wide = [0; 8];
+    if let (Some(bytes), Some(there)) = (bytes, wide.first_chunk_mut()) {
+        *there = *bytes;
+    }
+    (u64::from_le_bytes(wide) ^ number) & u64::MAX >> (64 - 8 * N)
 }

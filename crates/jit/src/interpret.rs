@@ -29,6 +29,8 @@ const FUNCTION_ADDRESS: u64 = 3 << 28;
 
 /// Loads a slot.
 const LOAD: u8 = class::LDX | mode::MEM | size::DW;
+/// Loads half of one: a string's length, or where it is.
+const LOAD_HALF: u8 = class::LDX | mode::MEM | size::W;
 
 /// What a program came to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -240,10 +242,16 @@ impl<'a> Machine<'a, '_> {
         let mut code = code.get(start..).unwrap_or_default();
         while let Some((bytes, next)) = code.split_first() {
             code = next;
-            // Every other instruction of most filters. A branch that is predicted by itself costs
-            // less than the jump for all operations, whose target is another each time.
+            // Every other instruction of most filters. Branches that are predicted by themselves
+            // cost less than the jump for all operations, whose target is another each time.
             if bytes[0] == LOAD {
                 if self.step::<LOAD>(bytes, &mut code, call).is_none() {
+                    return Err(Fault::At(call.index(code)));
+                }
+                continue;
+            }
+            if bytes[0] == LOAD_HALF {
+                if self.step::<LOAD_HALF>(bytes, &mut code, call).is_none() {
                     return Err(Fault::At(call.index(code)));
                 }
                 continue;

@@ -182,6 +182,65 @@ fn edges_of_words_without_sense_are_no_edges() {
     }
 }
 
+/// Bytes and numbers, which machine code compares without a call: all lengths, with what differs in
+/// each byte; the answer is the bits that differ.
+#[test]
+fn bytes_are_compared_where_they_are() {
+    let number =
+        |bytes: &[u8]| bytes.iter().rev().fold(0, |number, &byte| number << 8 | u64::from(byte));
+    let compare: Vec<Helper> =
+        Helper::ALL.iter().copied().filter(|helper| helper.compared_bytes().is_some()).collect();
+    assert_eq!(compare.len(), 16);
+    for (helper, count) in compare.into_iter().zip(1_usize..) {
+        assert_eq!(helper.compared_bytes(), Some(count as u8));
+        let (begin, end) = Helper::number_bytes(count as u8);
+        let (begin, end) = (usize::from(begin), usize::from(end));
+        assert!(begin + end >= count && begin <= count && end <= count, "{count}");
+        let text: Vec<u8> = (0..count).map(|at| 0x80 + 3 * at as u8).collect();
+        let numbers = |text: &[u8]| (number(&text[..begin]), number(&text[count - end..]));
+        let (first, last) = numbers(&text);
+        for before in [0, 2] {
+            let bytes = [&[b'x'; 2][..before], &text, &b"yy"[..2 - before]].concat();
+            let input = Input { bytes, ..Input::default() };
+            // (Some have no last number.)
+            let ask_at = |offset, first, last| {
+                asked(helper, &[offset, first, last][..helper.arguments() - 1], &input)
+            };
+            let ask = |first, last| ask_at(before as u64, first, last);
+            assert_eq!(ask(first, last), 0, "{count}");
+            for bit in 0..8 * count {
+                let mut other = text.clone();
+                other[bit / 8] ^= 1 << (bit % 8);
+                let (other_first, other_last) = numbers(&other);
+                let expected = (first ^ other_first) | (last ^ other_last);
+                assert_ne!(expected, 0);
+                assert_eq!(ask(other_first, other_last), expected, "{count}, bit {bit}");
+            }
+            // What numbers have above is not looked at, nor what is above an offset's 32 bits.
+            let above = |size: usize| u64::MAX.checked_shl(8 * size as u32).unwrap_or(0);
+            assert_eq!(ask(first | above(begin), last | above(end)), 0, "{count}");
+            assert_eq!(ask_at(before as u64 | 7 << 32, first, last), 0, "{count}");
+        }
+    }
+}
+
+#[test]
+fn bytes_that_are_not_there_differ() {
+    for count in 1..=16_u64 {
+        let helper = Helper::from_number(25 + count as i32).expect("a helper");
+        let ask =
+            |offset, input: &Input| asked(helper, &[offset, 0, 0][..helper.arguments() - 1], input);
+        let input = Input { bytes: vec![0; 16], constants: vec![0; 16], ..Input::default() };
+        assert_eq!(ask(16 - count, &input), 0);
+        // Beyond the end; around zero; of constants.
+        for offset in [17 - count, 16, u64::from(u32::MAX), u64::MAX, 1 << 31, -16_i64 as u64] {
+            let end = u64::from(offset as u32) + count;
+            assert_eq!(ask(offset, &input), end, "{count} at {offset:#x}");
+        }
+        assert_eq!(ask(0, &Input::default()), count, "of no bytes");
+    }
+}
+
 fn word(length: u32) -> u64 {
     Word { offset: 0, length, is_constant: false }.to_bits()
 }

@@ -277,3 +277,33 @@ fn code_does_not_depend_on_its_place() {
     assert_ne!(one.entry() as usize, other.entry() as usize);
     assert_eq!(one.code, other.code);
 }
+
+/// The same of bytes and numbers.
+#[test]
+fn bytes_are_compared_in_the_place_of_a_call() {
+    let code = |helper| {
+        let code = machine(&[mov(2, 0), mov(3, 1), mov(4, 2), help(helper), EXITS]).code;
+        let code = text(&code);
+        let behind = code.split_once("mov ecx,2\n").expect("arguments").1;
+        behind.strip_suffix("ret\n").expect("an end").to_owned()
+    };
+    let before = |count: u8, out: u8| {
+        format!("mov esi,esi\nlea rax,[rsi+{count}]\ncmp rax,[rdi-10h]\nja short {out:X}h\n")
+    };
+    let expected = [
+        (Helper::BytesDiffer1, "xor dl,[rsi]\nmovzx eax,dl\n"),
+        (Helper::BytesDiffer3, "xor dx,[rsi]\nxor cx,[rsi+1]\nor edx,ecx\nmovzx eax,dx\n"),
+        (Helper::BytesDiffer4, "xor edx,[rsi]\nmov eax,edx\n"),
+        (Helper::BytesDiffer8, "xor rdx,[rsi]\nmov rax,rdx\n"),
+    ];
+    let add = "add rsi,[rdi-18h]\n";
+    for ((helper, then), out) in expected.into_iter().zip([0x25, 0x2c, 0x24, 0x26]) {
+        let count = helper.compared_bytes().expect("some");
+        assert_eq!(code(helper), before(count, out) + add + then);
+    }
+    let long = "xor rdx,[rsi]\nxor ecx,[rsi+5]\nor rdx,rcx\nmov rax,rdx\n";
+    assert_eq!(code(Helper::BytesDiffer9), before(9, 0x2c) + add + long);
+    let longest = "xor rdx,[rsi]\nxor rcx,[rsi+8]\nor rdx,rcx\nmov rax,rdx\n";
+    let start = format!("mov esi,esi\nlea rax,[rsi+10h]\ncmp rax,[rdi-10h]\nja short 2Dh\n{add}");
+    assert_eq!(code(Helper::BytesDiffer16), start + longest);
+}

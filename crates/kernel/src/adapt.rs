@@ -67,6 +67,8 @@ pub(crate) enum Piece {
     EndsWith,
     /// Edges of so many bytes.
     Edges(u8),
+    /// So many bytes and numbers.
+    Differ(u8),
     Contains,
     ContainsTurn,
     Matches,
@@ -148,6 +150,7 @@ impl Parts {
             Piece::StartsWith => text::is_at_end(self, false),
             Piece::EndsWith => text::is_at_end(self, true),
             Piece::Edges(bytes) => text::edges(self, bytes),
+            Piece::Differ(bytes) => text::differ(&mut self.asm, bytes),
             Piece::Contains => text::search(self, Piece::ContainsTurn),
             Piece::ContainsTurn => text::contains_turn(&mut self.asm),
             Piece::Matches => text::search(self, Piece::MatchesTurn),
@@ -319,8 +322,9 @@ fn helper(
         _ => None,
     };
     let unknown = Unfit::Argument(at, helper);
-    if let Some(bytes) = helper.edge_bytes() {
-        let label = parts.label(Piece::Edges(bytes));
+    let edges = helper.edge_bytes().map(Piece::Edges);
+    if let Some(piece) = edges.or(helper.compared_bytes().map(Piece::Differ)) {
+        let label = parts.label(piece);
         // Of these helpers alone it is known that the frame stays where it was: it waits behind
         // what the function has on its stack.
         let kept_at = -(stack_bytes.cast_signed() + 8);
@@ -356,18 +360,8 @@ fn helper(
             parts.asm.call_kernel(state::TIME_NS);
             return Ok(());
         }
-        // Edges are done above.
-        Helper::StringEdges8
-        | Helper::StringEdges4
-        | Helper::StringEdges2
-        | Helper::StringEdges1
-        | Helper::FloatAdd
-        | Helper::FloatSubtract
-        | Helper::FloatMultiply
-        | Helper::FloatDivide
-        | Helper::FloatFromSigned
-        | Helper::FloatFromUnsigned
-        | Helper::TailCall => return Err(Unfit::Helper(at, helper)),
+        // Floats and tail calls. (Edges and bytes are done above.)
+        _ => return Err(Unfit::Helper(at, helper)),
     };
     let label = parts.label(piece);
     parts.asm.call(label);

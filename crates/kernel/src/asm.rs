@@ -177,6 +177,12 @@ impl Asm {
         self.op(CALL, 0, call::HELPER, 0, number);
     }
 
+    /// Calls one of the kernel's functions, by its number in the kernel's types.
+    pub(crate) fn call_kernel_function(&mut self, type_id: i32) {
+        const KERNEL_FUNCTION: u8 = 2;
+        self.op(CALL, 0, KERNEL_FUNCTION, 0, type_id);
+    }
+
     /// Loads the address of a function of the program.
     pub(crate) fn address(&mut self, dst: Register, function: Label) {
         self.fixes.push((self.insns.len(), function, Fix::Call));

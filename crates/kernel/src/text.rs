@@ -5,6 +5,7 @@
 //! [area](crate::area). Searching takes the product of both lengths at most; the kernel makes no
 //! more than 2^23 turns, and what would take more is answered as if nothing was found.
 
+use trackway_jit::helper::Helper;
 use trackway_jit::insn::{STACK_END, alu, jump};
 
 use crate::adapt::{Parts, Piece};
@@ -222,6 +223,36 @@ pub(crate) fn edges(parts: &mut Parts, bytes: u8) {
     asm.answer(1);
     asm.place(no);
     asm.answer(0);
+}
+
+/// In which bits so many of the event's bytes differ from those of two numbers; where they would
+/// end, if there are not so many.
+pub(crate) fn differ(asm: &mut Asm, count: u8) {
+    let out = asm.label();
+    asm.mov(FRAME, 1);
+    asm.alui(alu::LSH, 2, 32);
+    asm.alui(alu::RSH, 2, 32);
+    asm.mov(0, 2);
+    asm.alui(alu::ADD, 0, count.into());
+    asm.load(1, FRAME, BYTES_LENGTH_AT);
+    asm.jump(jump::JGT, 0, 1, out);
+    asm.movi(0, 0);
+    let (first, last) = Helper::number_bytes(count);
+    for (size, begin, number) in [(first, 0, 3), (last, count - last, 4)] {
+        for place in 0..i32::from(size) {
+            asm.mov(1, 2);
+            asm.alui(alu::ADD, 1, i32::from(begin) + place);
+            byte(asm, 1);
+            asm.mov(5, number);
+            asm.alui(alu::RSH, 5, 8 * place);
+            asm.alui(alu::AND, 5, 0xff);
+            asm.alu(alu::XOR, 1, 5);
+            asm.alui(alu::LSH, 1, 8 * place);
+            asm.alu(alu::OR, 0, 1);
+        }
+    }
+    asm.place(out);
+    asm.exit();
 }
 
 /// A search of one string in the other, turn by turn; the answer is 1 if a turn said so.

@@ -62,8 +62,8 @@ impl Found {
             )
             .env(PRELOAD_VARIABLE, joined(PRELOAD_VARIABLE, true, preload));
         let AsBefore { signals, ignores_size_limit, files_limit } = as_before;
-        // SAFETY: between fork and exec only pthread_sigmask, signal and setrlimit are called, which
-        // are async-signal-safe, or a system call and no more.
+        // SAFETY: between fork and exec only pthread_sigmask, signal and setrlimit are called,
+        // which are async-signal-safe, or a system call and no more.
         unsafe {
             command.pre_exec(move || {
                 signals.make_current();

@@ -44,7 +44,7 @@ impl KernelWays {
 /// The kernel's events, ready to be recorded.
 #[derive(Debug)]
 pub(crate) enum Kernel {
-    Bpf(kernel::Kernel),
+    Bpf(Box<kernel::Kernel>),
     Tracefs(Box<ByTracefs>),
 }
 
@@ -70,7 +70,10 @@ impl Kernel {
         overwrite: bool,
         notices: &Notices,
     ) -> Result<Self, RecordError> {
-        let by_bpf = || kernel::Kernel::prepare(options, size_bytes, overwrite).map(Self::Bpf);
+        let by_bpf = || {
+            let made = kernel::Kernel::prepare(options, size_bytes, overwrite);
+            made.map(|made| Self::Bpf(Box::new(made)))
+        };
         let by_tracefs = || {
             let made = ByTracefs::prepare(options, size_bytes, overwrite);
             made.map(|made| Self::Tracefs(Box::new(made)))
@@ -96,7 +99,7 @@ impl Kernel {
     }
 
     /// What its events are asked in the kernel, if they are.
-    pub(crate) const fn filters(&self) -> Option<&KernelFilters> {
+    pub(crate) fn filters(&self) -> Option<&KernelFilters> {
         match self {
             Self::Bpf(kernel) => Some(kernel.filters()),
             Self::Tracefs(_) => None,

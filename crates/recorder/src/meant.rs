@@ -76,7 +76,9 @@ pub(crate) fn check_some(
                 return Err(RecordError::Filter(why));
             }
             Some(_) => {
-                hints.push(format!("no event that is known is one for the filter '{filter}'"));
+                hints.push(format!(
+                    "no program's event that is known is one for the filter '{filter}'"
+                ));
             }
             None => {}
         }

@@ -229,10 +229,10 @@ pub fn raise_descriptor_limit() -> Result<u64, Errno> {
     set_descriptor_limit(limit.rlim_max).map(|()| before)
 }
 
-/// Closes descriptors in another process, once they are closed here: for those of which the last one
-/// takes long to close, as seconds. That process has nothing else open, and nobody waits for it.
-/// `descriptors` are in ascending order, and none is 0. They are still to be closed here; what comes
-/// back is to be closed then.
+/// Closes descriptors in another process, once they are closed here: for such as take seconds to
+/// close, the last time. That process has nothing else open, and nobody waits for it.
+/// `descriptors` are in ascending order, and none is 0. They are still to be closed here; what
+/// comes back is to be closed then.
 ///
 /// # Errors
 ///

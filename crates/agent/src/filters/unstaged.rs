@@ -5,6 +5,8 @@
 //! where they find none, or are so long that staging may cut them, the event is staged as ever: so
 //! filters give the same answer, whoever asks.
 
+mod chunk;
+
 use core::mem::MaybeUninit;
 
 use trackway_abi::record::context::PROCNAME_BYTES;
@@ -13,14 +15,17 @@ use trackway_jit::framer::{Contexts, Source, scalar_at};
 use trackway_jit::helper::Word;
 use trackway_schema::Scalar;
 
+use self::chunk::{CHUNK_BYTES, Chunk};
 use super::plan::{Plan, Step, Who};
 use crate::abi::Argument;
 use crate::application;
 
-/// Room for copies, in bytes.
-const ROOM_BYTES: usize = 1024 + PROCNAME_BYTES;
+/// Room for copies, in bytes: some chunks.
+const ROOM_BYTES: usize = 1024 + PROCNAME_BYTES.next_multiple_of(CHUNK_BYTES);
 /// Bytes of the largest scalar.
 const SCALAR_BYTES_MAX: usize = 8;
+
+const _: () = assert!(ROOM_BYTES.is_multiple_of(CHUNK_BYTES));
 
 /// Why a frame is not filled.
 enum Unfilled {
@@ -31,8 +36,14 @@ enum Unfilled {
 }
 
 /// Where copies go, one behind the other; first, the thread's name.
+///
+/// Each begins with a chunk of its own, and is written a chunk at a time, so that a filter that
+/// reads some bytes of a short one finds them in one store: a processor waits until a load that
+/// takes from several stores can be had from the cache.
+#[repr(C, align(16))]
 struct Room {
     bytes: [MaybeUninit<u8>; ROOM_BYTES],
+    /// A multiple of a chunk; all before it was written.
     used: usize,
     /// Most bytes of one field.
     whole_bytes: usize,
@@ -51,14 +62,44 @@ impl Room {
     #[inline]
     unsafe fn copy(&mut self, from: *const u8, size: usize) -> Result<u32, Unfilled> {
         let at = self.used;
-        let end = at.checked_add(size).ok_or(Unfilled::NoRoom)?;
+        let end = size.checked_next_multiple_of(CHUNK_BYTES).and_then(|size| at.checked_add(size));
+        let end = end.ok_or(Unfilled::NoRoom)?;
         let place = self.bytes.get_mut(at..end).ok_or(Unfilled::NoRoom)?;
-        if size > 0 {
+        if let Some(last) = place.last_chunk_mut::<CHUNK_BYTES>() {
+            // What is behind the copy is written, too.
+            *last = [MaybeUninit::new(0); CHUNK_BYTES];
             // SAFETY: by contract, and the place has as many bytes.
             unsafe { core::ptr::copy_nonoverlapping(from, place.as_mut_ptr().cast(), size) };
         }
         self.used = end;
         Ok(at as u32)
+    }
+
+    /// Copies a string up to its NUL, reading each byte once: where it is, and how long.
+    ///
+    /// # Safety
+    /// There must be one at `from`.
+    #[inline]
+    unsafe fn copy_string(&mut self, from: *const u8) -> Result<(u32, usize), Unfilled> {
+        let (at, most) = (self.used, self.left());
+        let mut length = 0;
+        // Each turn fills a chunk of the room.
+        while let Some(place) = self.bytes[self.used..].first_chunk_mut::<CHUNK_BYTES>() {
+            // SAFETY: there was no NUL before that place.
+            let chunk = unsafe { Chunk::of_string(from.wrapping_add(length)) };
+            // SAFETY: the place has as many bytes.
+            unsafe { place.as_mut_ptr().cast::<Chunk>().write_unaligned(chunk) };
+            self.used += CHUNK_BYTES;
+            let before = chunk.before_nul();
+            length += before;
+            if length > most {
+                break;
+            }
+            if before < CHUNK_BYTES {
+                return Ok((at as u32, length));
+            }
+        }
+        Err(Unfilled::NoRoom)
     }
 
     /// Most bytes of the next field.
@@ -68,7 +109,7 @@ impl Room {
 
     /// What was copied.
     fn filled(&self) -> &[u8] {
-        // SAFETY: all that is before `used` was written by `copy`.
+        // SAFETY: all that is before `used` was written.
         unsafe { core::slice::from_raw_parts(self.bytes.as_ptr().cast(), self.used) }
     }
 
@@ -83,18 +124,17 @@ impl Room {
         Ok(Word { offset, length, is_constant: false }.to_bits())
     }
 
-    /// The word of a string of `length` bytes, of "(null)" if there is none: as it is recorded.
+    /// The word of a string, of "(null)" if there is none: as it is recorded.
     ///
     /// # Safety
-    /// As [`Self::word`].
+    /// As [`Self::copy_string`], if it is not null.
     #[inline]
-    unsafe fn string(&mut self, from: *const u8, length: usize) -> Result<u64, Unfilled> {
-        const NULL: &[u8] = b"(null)";
-        let (from, length) =
-            if from.is_null() { (NULL.as_ptr(), NULL.len()) } else { (from, length) };
-        // (What finds room is shorter than 2^32.)
+    unsafe fn string(&mut self, from: *const u8) -> Result<u64, Unfilled> {
+        let from = if from.is_null() { c"(null)".as_ptr().cast() } else { from };
         // SAFETY: by contract.
-        unsafe { self.word(from, length, length as u32) }
+        let (offset, length) = unsafe { self.copy_string(from)? };
+        // (What finds room is shorter than 2^32.)
+        Ok(Word { offset, length: length as u32, is_constant: false }.to_bits())
     }
 }
 
@@ -182,14 +222,10 @@ unsafe fn value_of(source: Source, argument: &Argument, room: &mut Room) -> Resu
         match source {
             Source::Context(value) => Ok(value),
             Source::Scalar(scalar, within) => scalar_of(scalar, at, within.into()),
-            Source::Str if at.is_null() => room.string(at, 0),
-            Source::Str => {
-                let most = room.left() + 1;
-                let length = libc::strnlen(at.cast(), most);
-                if length == most { Err(Unfilled::NoRoom) } else { room.string(at, length) }
-            }
+            Source::Str => room.string(at),
             Source::Text if length > room.left() => Err(Unfilled::NoRoom),
-            Source::Text => room.string(at, length),
+            Source::Text if at.is_null() => room.string(at),
+            Source::Text => room.word(at, length, length as u32),
             Source::Sequence(scalar) => {
                 let count = if at.is_null() { 0 } else { length };
                 let size = count.saturating_mul(scalar.size_bytes());

@@ -1,7 +1,7 @@
-//! Strings: told apart by their lengths, then by what is at both edges, and only then by a call.
+//! Strings: told apart by their lengths, then by up to 32 bytes as numbers, and only then by a call.
 //!
-//! The edges of a string are its first and its last bytes, as numbers: as many of a power of two as
-//! it has, eight at most. They overlap. So up to sixteen bytes are compared as two numbers.
+//! Bytes are compared as one or two numbers: the first and the last of them, as many of a power of
+//! two as there are, eight at most. They overlap. So up to sixteen bytes are two numbers.
 
 use trackway_jit::helper::Helper;
 
@@ -13,8 +13,8 @@ use crate::types::{Expr, Node, StringTest};
 
 /// Where a string's or a sequence's length begins in a word.
 const LENGTH_SHIFT: u64 = 32;
-/// Longest string of which nothing is left between its edges.
-const EDGES_BYTES: usize = 16;
+/// Most bytes that are compared as numbers at once.
+const COMPARED_BYTES: usize = 16;
 
 /// Where a part of a string is looked for.
 #[derive(Clone, Copy)]
@@ -51,13 +51,23 @@ impl Lower<'_, '_> {
         if self.values.constant(b_length) == Some(0) {
             return self.end(End::Jump(same));
         }
-        if let (Op::Slot(_), Some(bytes)) = (self.values.op(a), self.text_of(b)) {
-            let edges = self.edges(a, &bytes);
-            if bytes.len() <= EDGES_BYTES {
-                return self.branch_by(Relation::NotEqual, edges, 0, same, other);
+        if let (&Op::Slot(slot), Some(bytes)) = (self.values.op(a), self.text_of(b)) {
+            let start = self.values.number(Op::Offset(slot));
+            let start = self.compute(start);
+            if bytes.len() <= COMPARED_BYTES {
+                let differ = self.differ(start, &bytes);
+                return self.branch_by(Relation::Equal, differ, 0, same, other);
             }
+            let rest = bytes.len() - COMPARED_BYTES;
+            let differ = self.differ(start, &bytes[..COMPARED_BYTES]);
             let zero = self.constant(0);
-            self.leave_if(Relation::Equal, edges, zero, other);
+            self.leave_if(Relation::NotEqual, differ, zero, other);
+            let behind = self.alu_by(Alu::Add, start, rest as u64);
+            let differ = self.differ(behind, &bytes[rest..]);
+            if rest <= COMPARED_BYTES {
+                return self.branch_by(Relation::Equal, differ, 0, same, other);
+            }
+            self.leave_if(Relation::NotEqual, differ, zero, other);
         }
         let ordering = self.call(Helper::StringCompare, vec![a, b]);
         self.branch_by(Relation::Equal, ordering, 0, same, other);
@@ -84,7 +94,7 @@ impl Lower<'_, '_> {
             },
             _ => return Ok(false),
         };
-        if !(1..=EDGES_BYTES).contains(&bytes.len()) {
+        if !(1..=COMPARED_BYTES).contains(&bytes.len()) {
             return Ok(false);
         }
         let word = self.value(string)?;
@@ -92,37 +102,38 @@ impl Lower<'_, '_> {
         let length = self.length(word);
         let size = self.constant(bytes.len() as u64);
         self.leave_if(Relation::Less, length, size, otherwise);
-        // The word of the part, which is within the string.
         let start = self.values.number(Op::Offset(slot));
         let start = self.compute(start);
-        let (size, length_bits) = (bytes.len() as u64, (bytes.len() as u64) << LENGTH_SHIFT);
-        let part = match edge {
-            Edge::Start => self.alu_by(Alu::Or, start, length_bits),
+        let start = match edge {
+            Edge::Start => start,
             Edge::End => {
                 let end = self.alu(Alu::Add, start, length);
-                self.alu_by(Alu::Add, end, length_bits - size)
+                self.alu_by(Alu::Subtract, end, bytes.len() as u64)
             }
         };
-        let edges = self.edges(part, bytes);
-        self.branch_by(Relation::NotEqual, edges, 0, then, otherwise);
+        let differ = self.differ(start, bytes);
+        self.branch_by(Relation::Equal, differ, 0, then, otherwise);
         Ok(true)
     }
 
-    /// Whether a string, of as many bytes as there are here, has these at both its edges.
-    fn edges(&mut self, word: Value, bytes: &[u8]) -> Value {
-        let (helper, size) = match bytes.len() {
-            8.. => (Helper::StringEdges8, 8),
-            4.. => (Helper::StringEdges4, 4),
-            2.. => (Helper::StringEdges2, 2),
-            _ => (Helper::StringEdges1, 1),
+    /// Zero, if the event's bytes from there on are these: 1 to 16.
+    fn differ(&mut self, start: Value, bytes: &[u8]) -> Value {
+        let helper = Helper::ALL
+            .iter()
+            .find(|helper| helper.compared_bytes().is_some_and(|n| usize::from(n) == bytes.len()))
+            .copied()
+            .unwrap_or(Helper::BytesDiffer16);
+        let (first, last) = Helper::number_bytes(bytes.len() as u8);
+        let mut number = |bytes: &[u8]| {
+            let number = bytes.iter().rev().fold(0, |number, &byte| number << 8 | u64::from(byte));
+            // Small ones are immediates: what is above the bytes is not looked at.
+            self.constant(if bytes.len() == 4 { number as u32 as i32 as u64 } else { number })
         };
-        let edges = [&bytes[..size], &bytes[bytes.len() - size..]].map(|edge| {
-            let number = edge.iter().rev().fold(0, |number, &byte| number << 8 | u64::from(byte));
-            // Small ones are immediates: what is above the edge's bytes is not looked at.
-            if size == 4 { number as u32 as i32 as u64 } else { number }
-        });
-        let [first, last] = edges.map(|bits| self.constant(bits));
-        self.call(helper, vec![word, first, last])
+        let mut arguments = vec![start, number(&bytes[..usize::from(first)])];
+        if last > 0 {
+            arguments.push(number(&bytes[bytes.len() - usize::from(last)..]));
+        }
+        self.call(helper, arguments)
     }
 
     /// A constant's bytes.

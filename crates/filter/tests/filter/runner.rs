@@ -180,6 +180,14 @@ impl Runner<'_> {
                 self.state.rate(cell, argument(2), argument(3), now_ns).into()
             }
             Helper::TailCall => panic!("there is one program"),
+            // All others compare bytes with numbers.
+            _ => {
+                let count = helper.compared_bytes().expect("one of those");
+                let offset = argument(1) as u32 as usize;
+                let bytes = self.frame.bytes().get(offset..offset + usize::from(count));
+                let last = if helper.arguments() > 3 { argument(3) } else { 0 };
+                bytes.map_or(1, |bytes| differ(bytes, argument(2), last).into())
+            }
         }
     }
 }
@@ -338,4 +346,15 @@ fn edges(string: &[u8], size: usize, first: u64, last: u64) -> u64 {
         (0..size).all(|at| u64::from(string[start + at]) == number >> (8 * at) & 0xff)
     };
     u64::from(string.len() >= size && is_at(0, first) && is_at(string.len() - size, last))
+}
+
+/// Whether bytes are not those of two numbers: each of them, of the number that has it.
+fn differ(bytes: &[u8], first: u64, last: u64) -> bool {
+    let (begin, end) = Helper::number_bytes(bytes.len() as u8);
+    let behind = bytes.len() - usize::from(end);
+    bytes.iter().enumerate().any(|(at, &byte)| {
+        let is_begin = at < begin.into();
+        let number = if is_begin { first >> (8 * at) } else { last >> (8 * (at - behind)) };
+        number as u8 != byte
+    })
 }

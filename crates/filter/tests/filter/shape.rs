@@ -10,6 +10,7 @@ use super::event::Event;
 use super::runner::inspect;
 
 const LOAD: u8 = class::LDX | size::DW | mode::MEM;
+const LOAD_HALF: u8 = class::LDX | size::W | mode::MEM;
 
 fn event() -> Event {
     let mut event = Event::default();
@@ -94,11 +95,13 @@ fn fields_are_loaded_once_along_a_way() {
         ("(a0 == 1 || a1 == 2) && a0 < 5", 2),
         ("a0 in (1, 5..9, 20) && a0 + a1 > 3", 2),
         ("(a0 > 1 && a1 > 1 || a1 > 7 && a0 > 7) && a0 + a1 > 3", 3),
-        ("s == \"abc\" && a0 == 1 && s != \"x\"", 2),
     ] {
         let program = program(text);
         assert_eq!(count(&program, LOAD), loads, "{text}");
     }
+    // Of a string, its length, and where it is.
+    let halves = program("s == \"abc\" && a0 == 1 && s != \"abx\"");
+    assert_eq!((count(&halves, LOAD), count(&halves, LOAD_HALF)), (1, 2));
 }
 
 #[test]
@@ -140,28 +143,28 @@ fn strings_of_other_lengths_are_not_compared() {
     assert_eq!(
         program[..5],
         [
-            "r2 = *(u64 *)(r1 +0)",
-            "r3 = *(u32 *)(r1 +4)",
-            "if r3 != 3 goto 9",
+            "r2 = *(u32 *)(r1 +4)",
+            "if r2 != 3 goto 9",
+            "r2 = *(u32 *)(r1 +0)",
             "r3 = 25185",
             "r4 = 25442",
         ]
     );
-    let edges = calls(&self::program("s == \"abc\""), Helper::StringEdges2);
-    assert_eq!(edges, 1, "the first two bytes, and the last two");
+    let asked = calls(&self::program("s == \"abc\""), Helper::BytesDiffer3);
+    assert_eq!(asked, 1, "the first two bytes, and the last two");
     assert_eq!(done("s == \"\"").len(), 5, "the length is all that there is to ask");
 }
 
 #[test]
 fn strings_up_to_sixteen_bytes_are_two_numbers() {
     for (length, helper) in [
-        (1, Helper::StringEdges1),
-        (2, Helper::StringEdges2),
-        (3, Helper::StringEdges2),
-        (4, Helper::StringEdges4),
-        (7, Helper::StringEdges4),
-        (8, Helper::StringEdges8),
-        (16, Helper::StringEdges8),
+        (1, Helper::BytesDiffer1),
+        (2, Helper::BytesDiffer2),
+        (3, Helper::BytesDiffer3),
+        (4, Helper::BytesDiffer4),
+        (7, Helper::BytesDiffer7),
+        (8, Helper::BytesDiffer8),
+        (16, Helper::BytesDiffer16),
     ] {
         let text = "abcdefghijklmnopq".get(..length).expect("ASCII");
         for filter in [
@@ -175,17 +178,19 @@ fn strings_up_to_sixteen_bytes_are_two_numbers() {
             assert_eq!((calls(&program, helper), all), (1, 1), "{filter}");
         }
     }
-    // Of a longer one something is left between its edges.
-    let program = program("s == \"abcdefghijklmnopq\"");
-    assert_eq!(calls(&program, Helper::StringEdges8), 1);
-    assert_eq!(calls(&program, Helper::StringCompare), 1);
+    // Of twice as many bytes nothing is left between both, either; of more, there is.
+    for (length, compared) in [(17, 0), (32, 0), (33, 1)] {
+        let program = program(&format!("s == \"{}\"", "x".repeat(length)));
+        assert_eq!(calls(&program, Helper::BytesDiffer16), 2);
+        assert_eq!(calls(&program, Helper::StringCompare), compared);
+    }
 }
 
 #[test]
 fn patterns_are_the_simplest_questions() {
     for (text, helper) in [
-        ("s == \"a*\"", Helper::StringEdges1),
-        ("s == \"*a\"", Helper::StringEdges1),
+        ("s == \"a*\"", Helper::BytesDiffer1),
+        ("s == \"*a\"", Helper::BytesDiffer1),
         ("starts_with(s, r)", Helper::StringStartsWith),
         ("ends_with(s, r) + 1 == 2", Helper::StringEndsWith),
         ("s == \"*a*\"", Helper::StringContains),

@@ -52,7 +52,7 @@ pub(crate) fn address(helper: Helper) -> Option<u64> {
         StringCompare StringMatches StringStartsWith StringEndsWith StringContains StringHash
         Element FloatCompare FloatAdd FloatSubtract FloatMultiply FloatDivide FloatFromSigned
         FloatFromUnsigned TimeNs Random Count Changed Rate StringEdges8 StringEdges4 StringEdges2
-        StringEdges1
+        StringEdges1 BytesDiffer1 BytesDiffer2 BytesDiffer3 BytesDiffer4 BytesDiffer5 BytesDiffer6 BytesDiffer7 BytesDiffer8 BytesDiffer9 BytesDiffer10 BytesDiffer11 BytesDiffer12 BytesDiffer13 BytesDiffer14 BytesDiffer15 BytesDiffer16
     );
     Some(function as usize as u64)
 }

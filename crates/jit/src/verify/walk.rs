@@ -370,7 +370,7 @@ impl<'p, 'm> Walk<'p, 'm> {
 
     fn call_helper(&mut self, number: i32) -> Result<(), Reason> {
         let helper = Helper::from_number(number).ok_or(Reason::NoHelper(number))?;
-        self.function().has_calls |= helper.edge_bytes().is_none();
+        self.function().has_calls |= !helper.is_inline();
         if self.now.read(FRAME)? != Value::Frame(0) {
             return Err(Reason::NotFrame);
         }

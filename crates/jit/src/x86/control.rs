@@ -51,6 +51,8 @@ impl Emitter<'_, '_> {
         let helper = Helper::from_number(insn.immediate);
         if let Some(size) = helper.and_then(Helper::edge_bytes) {
             text::edges(chunk, size);
+        } else if let Some(count) = helper.and_then(Helper::compared_bytes) {
+            text::differ(chunk, count);
         } else if let Some(address) = helper.and_then(helpers::address) {
             chunk.number(RAX, address);
             chunk.single(Width::Narrow, 0xff, 2, RAX);

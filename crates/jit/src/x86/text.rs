@@ -1,8 +1,10 @@
-//! What is asked of a string's edges, without a call: a word is bounded, and both its ends are
-//! compared, in the registers that a call has for its arguments. `Frame::edges` does the same.
+//! What is asked of a string's bytes, without a call: where they are is bounded, and they are
+//! compared, in the registers that a call has for its arguments. `Frame::edges` and `Frame::differ`
+//! do the same.
 
-use super::chunk::{Chunk, Condition, Group, R9, RAX, RDI, RSI, Width};
+use super::chunk::{Chunk, Condition, Group, R9, RAX, RCX, RDI, RDX, RSI, Reg, Width};
 use crate::frame::offset;
+use crate::helper::Helper;
 
 /// The code of a helper that compares `size` bytes at each edge: 1, 2, 4 or 8.
 pub(super) fn edges(chunk: &mut Chunk, size: u8) {
@@ -40,4 +42,48 @@ pub(super) fn edges(chunk: &mut Chunk, size: u8) {
     chunk.here(beyond);
     // sete al; movzx eax, al
     chunk.raw(&[0x0f, 0x94, 0xc0, 0x0f, 0xb6, 0xc0]);
+}
+
+/// The code of a helper that compares `count` bytes, 1 to 16, with numbers.
+///
+/// It answers with the bits that differ, which cost nothing: whoever asks tests for zero anyway. On
+/// the way out for bytes that are not there the answer is where they would end: not zero.
+pub(super) fn differ(chunk: &mut Chunk, count: u8) {
+    let (first, last) = Helper::number_bytes(count);
+    // rsi: where they begin, without an upper half. rax: where they end, which is less than 2^33.
+    chunk.mov(Width::Narrow, RSI, RSI);
+    chunk.memory(Width::Wide, &[0x8d], RAX, (RSI, count.into()));
+    // cmp rax, [rdi + …]; ja
+    chunk.memory(Width::Wide, &[0x3b], RAX, (RDI, offset::SIZE_BYTES));
+    let beyond = chunk.ahead(Some(Condition::Above));
+    // add rsi, [rdi + …]: their address.
+    chunk.memory(Width::Wide, &[0x03], RSI, (RDI, offset::BYTES));
+    xor(chunk, first, RDX, 0);
+    let width = if first == 8 { Width::Wide } else { Width::Narrow };
+    if last > 0 {
+        xor(chunk, last, RCX, count - last);
+        chunk.group(Group::Or, width, RDX, RCX);
+    }
+    match first {
+        // movzx eax, dx or dl
+        2 => chunk.registers(width, &[0x0f, 0xb7], RAX, RDX),
+        1 => chunk.registers(width, &[0x0f, 0xb6], RAX, RDX),
+        _ => chunk.mov(width, RAX, RDX),
+    }
+    chunk.here(beyond);
+}
+
+/// In place of a number its difference from so many bytes, `from` bytes behind rsi. Above 4 bytes of
+/// it there is nothing then.
+fn xor(chunk: &mut Chunk, size: u8, number: Reg, from: u8) {
+    let place = (RSI, from.into());
+    match size {
+        8 => chunk.memory(Width::Wide, &[0x33], number, place),
+        4 => chunk.memory(Width::Narrow, &[0x33], number, place),
+        2 => {
+            chunk.byte(0x66);
+            chunk.memory(Width::Narrow, &[0x33], number, place);
+        }
+        _ => chunk.memory_byte(0x32, number, place),
+    }
 }

@@ -8,12 +8,11 @@
 //! says, all of them, and if names and types are there in the running kernel; else by its record.
 //! A test attaches both kinds of program to what happens here, and compares (`tests/record`).
 
-use std::sync::OnceLock;
-
 use trackway_jit::insn::{alu, jump};
 use trackway_schema::Scalar;
 
 use super::program::{AT, CONTEXT, CPU, STACK, helper, stack};
+use super::release::Release;
 use super::staging::{Step, VARIABLE_BYTES_MAX};
 use crate::asm::Asm;
 use crate::catalogue::btf::{Btf, Class};
@@ -28,8 +27,6 @@ const NAMES_MAX: usize = 12;
 const NAME_BYTES: u32 = 16;
 /// What the kernel says of text that is not there (EVENT_NULL_STR).
 pub(super) const NULL_TEXT: &[u8; 8] = b"(null)\0\0";
-/// Where the running kernel's version is.
-const RELEASE: &str = "/proc/sys/kernel/osrelease";
 
 /// Where a field is, and how it is recorded.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -106,23 +103,8 @@ impl Read {
 /// Where the fields of an event are, in their order. `None`: it is not known here, or this kernel's
 /// event is another one.
 pub(super) fn of(event: &Event, btf: &Btf) -> Option<Vec<Read>> {
-    static RUNNING: OnceLock<Option<Release>> = OnceLock::new();
-    let release = *RUNNING.get_or_init(Release::running);
-    of_release(event, btf, release?)
-}
-
-/// The type of an event's raw tracepoint, for [`super::attach::Loaded::raw`].
-pub fn raw_tracepoint(event: &Event, btf: &Btf) -> Option<u32> {
-    Some(btf.find(Class::Typedef, &format!("btf_trace_{}", event.name))?.id)
-}
-
-fn of_release(event: &Event, btf: &Btf, release: Release) -> Option<Vec<Read>> {
-    // From 7.0 on, such programs may be preempted, by others that would write the same region.
-    if release >= Release(7, 0, 0) {
-        return None;
-    }
     let Source::RawTracepoint { arguments } = &event.source else { return None };
-    let finder = Finder { btf, arguments, release };
+    let finder = Finder { btf, arguments, release: Release::running()? };
     lines(event).find_map(|line| {
         let known: Vec<(&str, &str)> =
             line.map(|field| field.split_once('=').unwrap_or((field, field))).collect();
@@ -135,6 +117,11 @@ fn of_release(event: &Event, btf: &Btf, release: Release) -> Option<Vec<Read>> {
     })
 }
 
+/// The type of an event's raw tracepoint, for [`super::attach::Loaded::raw`].
+pub fn raw_tracepoint(event: &Event, btf: &Btf) -> Option<u32> {
+    Some(btf.find(Class::Typedef, &format!("btf_trace_{}", event.name))?.id)
+}
+
 /// What the table says of an event: fields, as it has them.
 fn lines(event: &Event) -> impl Iterator<Item = impl Iterator<Item = &'static str>> {
     TABLE.lines().filter_map(|line| {
@@ -142,32 +129,6 @@ fn lines(event: &Event) -> impl Iterator<Item = impl Iterator<Item = &'static st
         let (subsystem, name) = words.next()?.split_once(':')?;
         (subsystem == event.subsystem && name == event.name).then_some(words)
     })
-}
-
-/// Version, patch level, and stable version of a kernel. Vendors add to what a version has.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-struct Release(u32, u32, u32);
-
-impl Release {
-    fn running() -> Option<Self> {
-        Self::parse(&std::fs::read_to_string(RELEASE).ok()?)
-    }
-
-    fn parse(text: &str) -> Option<Self> {
-        let end = text.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(text.len());
-        let mut numbers = text[..end].split('.').map(|number| number.parse().unwrap_or(0));
-        Some(Self(numbers.next()?, numbers.next()?, numbers.next().unwrap_or(0)))
-    }
-
-    /// Whether what [`state`] does is what the kernel does (`__task_state_index()`): it takes what
-    /// is frozen for what waits, since Linux 6.14, and in stable versions since some before these.
-    fn has_state(self) -> bool {
-        match self {
-            Self(6, 1, stable) => stable >= 192,
-            Self(6, 12, stable) => stable >= 117,
-            _ => self >= Self(6, 14, 0),
-        }
-    }
 }
 
 /// What is behind a path, by the kernel's types.
@@ -762,19 +723,6 @@ mod tests {
                 );
             }
         }
-    }
-
-    #[test]
-    fn releases_are_those_that_kernels_call_themselves() {
-        let parse = |text: &str| Release::parse(text);
-        assert_eq!(parse("6.18.44-fc-v669\n"), Some(Release(6, 18, 44)));
-        assert_eq!(parse("6.8.0-45-generic"), Some(Release(6, 8, 0)));
-        assert_eq!(parse("7.0-rc1"), Some(Release(7, 0, 0)));
-        assert_eq!(parse("seven"), None);
-        let known = ["6.14.0", "6.18.44", "6.12.117+deb12-amd64", "6.1.192", "7.1.3"];
-        assert!(known.iter().all(|text| parse(text).is_some_and(Release::has_state)));
-        let unknown = ["6.13.9", "6.12.0-55.el10", "6.8.0-45-generic", "5.15.100"];
-        assert!(!unknown.iter().any(|text| parse(text).is_some_and(Release::has_state)));
     }
 
     #[test]

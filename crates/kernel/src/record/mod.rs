@@ -23,5 +23,6 @@ pub mod layout;
 mod memory;
 pub mod probe;
 pub mod program;
+pub mod release;
 pub mod scope;
 pub mod staging;

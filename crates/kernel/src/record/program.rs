@@ -19,6 +19,7 @@ use trackway_jit::insn::{alu, jump};
 use super::arguments;
 use super::filter::{self, Filter};
 use super::layout::{DEPTH, LEVELS, Layout, STOPPED, TOO_DEEP};
+use super::release::Guard;
 use super::scope::{self, Members};
 use super::staging::{Ground, Registers, Staged, Step, VARIABLE_BYTES_MAX};
 use crate::asm::{Asm, Label, Register};
@@ -243,10 +244,21 @@ pub(super) const fn short(offset: usize) -> i16 {
     offset as i16
 }
 
+/// Ends a program that may be preempted again.
+fn pass(asm: &mut Asm, guard: Option<Guard>) {
+    if let Some(guard) = guard {
+        guard.end(asm);
+    }
+    asm.answer(PASS);
+}
+
 impl Maker<'_> {
     /// Finds the CPU's part and the level's region. Ends the program if all levels are taken.
     fn enter(&mut self, map_fd: i32) {
-        let (layout, asm) = (self.layout, &mut self.asm);
+        let (layout, guard, asm) = (self.layout, self.staged.guard, &mut self.asm);
+        if let Some(guard) = guard {
+            guard.begin(asm);
+        }
         let (is_there, has_level, is_outer) = (asm.label(), asm.label(), asm.label());
         asm.call_kernel(helper::GET_SMP_PROCESSOR_ID);
         asm.store_of(4, STACK, stack::KEY, 0);
@@ -255,13 +267,13 @@ impl Maker<'_> {
         asm.alui(alu::ADD, 2, stack::KEY.into());
         asm.call_kernel(helper::MAP_LOOKUP_ELEM);
         asm.jumpi(jump::JNE, 0, 0, is_there);
-        asm.answer(PASS); // a CPU that came later
+        pass(asm, guard); // a CPU that came later
         asm.place(is_there);
         asm.mov(CPU, 0);
         let goes_on = asm.label();
         asm.load(1, CPU, short(STOPPED));
         asm.jumpi(jump::JEQ, 1, 0, goes_on);
-        asm.answer(PASS);
+        pass(asm, guard);
         asm.place(goes_on);
         asm.load(1, CPU, short(DEPTH));
         asm.jumpi(jump::JLT, 1, LEVELS as i32, has_level);
@@ -270,7 +282,7 @@ impl Maker<'_> {
         asm.load(1, CPU, short(TOO_DEEP));
         asm.alui(alu::ADD, 1, 1);
         asm.store(CPU, short(TOO_DEEP), 1);
-        asm.answer(PASS);
+        pass(asm, guard);
         asm.place(has_level);
         asm.store(STACK, stack::DEPTH, 1);
         asm.mov(CONTROL, 1);
@@ -565,7 +577,7 @@ impl Maker<'_> {
     fn leave(&mut self) {
         self.asm.load(1, STACK, stack::DEPTH);
         self.asm.store(CPU, short(DEPTH), 1);
-        self.asm.answer(PASS);
+        pass(&mut self.asm, self.staged.guard);
     }
 
     /// Counts a record that did not fit. Nobody else counts there: a level has one writer, and a

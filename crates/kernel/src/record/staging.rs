@@ -9,6 +9,7 @@ use super::behind::{
     USER_TEXT_BYTES_MAX,
 };
 use super::context::Contexts;
+use super::release::Guard;
 use super::scope::{self, Members};
 use crate::catalogue::btf::{Btf, Class};
 use crate::catalogue::model::Symbols;
@@ -54,6 +55,8 @@ pub struct Staged {
     pub unread: Option<Members>,
     /// Names of fields that are not recorded.
     pub left_out: Vec<String>,
+    /// What keeps its program from being preempted, if it has to.
+    pub guard: Option<Guard>,
 }
 
 /// What a program does for a field. Offsets are in the event's [`Ground`].
@@ -157,7 +160,9 @@ impl Staged {
     pub fn of_call(event: &Event, registers: &Registers, payload_max: u32) -> Option<Self> {
         let Source::Syscall { number: Some(_), phase } = event.source else { return None };
         let (arguments, result) = (registers.arguments.map(Some), registers.result);
-        Some(Self::make(event, Ground::Registers, payload_max, Call { phase, arguments, result }))
+        let call = Call { phase, arguments, result };
+        let staged = Self::make(event, Ground::Registers, payload_max, call);
+        Some(Self { guard: registers.guard, ..staged })
     }
 
     /// The same of any event from the arguments of its raw tracepoint: all of its fields, as
@@ -165,6 +170,7 @@ impl Staged {
     pub fn of_arguments(event: &Event, btf: &Btf, payload_max: u32) -> Option<Self> {
         let mut reads = arguments::of(event, btf)?.into_iter();
         let mut staged = Self::of(event, Ground::Arguments, None);
+        staged.guard = Guard::needed(btf).ok()?;
         for field in &event.fields {
             let read = reads.next();
             let group = step_of(field)
@@ -192,6 +198,7 @@ impl Staged {
             call,
             unread: None,
             left_out: Vec::new(),
+            guard: None,
         }
     }
 
@@ -321,6 +328,8 @@ pub struct Registers {
     pub number: u32,
     /// That which tells programs of 32 bits, whose calls have other numbers.
     pub code_segment: u32,
+    /// What programs that read them have to have.
+    pub guard: Option<Guard>,
 }
 
 impl Registers {
@@ -334,7 +343,8 @@ impl Registers {
             *argument = at(name)?;
         }
         let (result, number, code_segment) = (at("ax")?, at("orig_ax")?, at("cs")?);
-        Some(Self { arguments, result, number, code_segment })
+        let guard = Guard::needed(btf).ok()?;
+        Some(Self { arguments, result, number, code_segment, guard })
     }
 }
 

@@ -54,6 +54,8 @@ fn question(helper: Helper, scalar: u8) -> Vec<Insn> {
             let address = Insn { op: LDDW, dst: 4, src: LDDW_FUNCTION, immediate, ..EXIT_INSN };
             insns.extend([address, Insn::default()]);
         }
+        // Some that compare bytes have two numbers.
+        _ if helper.arguments() > 3 => insns.extend([load(3, 1), load(4, 1)]),
         _ => insns.push(load(3, 1)),
     }
     insns.push(call(helper));
@@ -132,6 +134,13 @@ fn frame(random: &mut Random, helper: Helper, scalar: u8) -> ([u64; SLOTS], Vec<
         Helper::Element => {
             slots[1] = if random.below(8) == 0 { random.next() } else { random.below(20) };
         }
+        _ if helper.compared_bytes().is_some() => {
+            // Often the bytes that are there.
+            let offset = slots[0] as u32 as usize;
+            let there = bytes.iter().skip(offset).take(8).rev();
+            slots[1] =
+                there.fold(random.below(2) << 7, |number, &byte| number << 8 | u64::from(byte));
+        }
         _ => {}
     }
     // Most sequences are to have whole elements.
@@ -182,7 +191,8 @@ fn agree(helper: Helper, scalar: u8) -> Option<()> {
 
 #[test]
 fn helpers_in_the_kernel_answer_as_the_interpreters() {
-    let plain = Helper::ALL.iter().filter(|helper| (**helper as i32) <= 9);
+    let is_plain = |helper: &&Helper| (**helper as i32) <= 9 || helper.compared_bytes().is_some();
+    let plain = Helper::ALL.iter().filter(is_plain);
     for &helper in plain {
         let scalars: &[u8] = match helper {
             Helper::Element | Helper::Any => &[1, 2, 3, 4, 5, 6, 7, 8, 9, 12, 14, 15],

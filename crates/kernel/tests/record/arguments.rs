@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use trackway_filter::compile::compile;
 use trackway_kernel::catalogue::Catalogue;
-use trackway_kernel::catalogue::btf::Btf;
+use trackway_kernel::catalogue::btf::{Btf, Class};
 use trackway_kernel::catalogue::model::{Event, Source};
 use trackway_kernel::catalogue::select::Selection;
 use trackway_kernel::record::arguments::raw_tracepoint;
@@ -17,7 +17,8 @@ use trackway_kernel::record::buffers::Buffers;
 use trackway_kernel::record::filter::{Filter, Memory};
 use trackway_kernel::record::layout::{LEVELS, Layout};
 use trackway_kernel::record::program::{filtered, program};
-use trackway_kernel::record::staging::Staged;
+use trackway_kernel::record::release::Guard;
+use trackway_kernel::record::staging::{Registers, Staged};
 use trackway_schema::EventDescription;
 use trackway_testkit::skipped;
 
@@ -463,4 +464,46 @@ fn filters_ask_arguments_for_what_is_recorded() {
         assert!(expected.len() >= 2 && !others.is_empty(), "{name}: {expected:?} {others:?}");
         assert_eq!(passed, expected, "{name}");
     }
+}
+
+/// RUN programs that keep from being preempted, as kernels from 7.0 on want it: of events, of calls,
+/// with a filter. EXPECT that the kernel takes them, and that they record what others do.
+#[test]
+fn programs_that_are_not_preempted_record_the_same() {
+    let Ok(catalogue) = Catalogue::open() else { return skipped("there is no catalogue") };
+    let Some(btf) = catalogue.btf() else { return skipped("the kernel does not tell its types") };
+    let Some(guard) = Guard::of(btf) else { return skipped("this kernel has nothing for it") };
+    let event = &select(&catalogue, &["sched:sched_switch"])[0];
+    let Some(staged) = Staged::of_arguments(event, btf, PAYLOAD_MAX) else {
+        return skipped("this kernel's sched_switch is another one");
+    };
+    let Some(mut both) = Both::new(btf, 3) else { return };
+    let mut memory = Memory::new(cpus(), 1).expect("there was a map already");
+    let compiled = compile("next_prio >= 0", &kinds(&staged)).expect("it makes sense");
+    let object = compiled.into_object().encode().expect("an object");
+    let filter = Filter::new(&object, 0, &staged, &mut memory).expect("it is done");
+    let filters = [filter.expect("it has all")];
+    let guarded = Staged { guard: Some(guard), ..staged.clone() };
+    both.attach(event, guarded.clone(), true);
+    both.attach_filtered(event, guarded, true, &filters);
+    both.attach(event, staged, true);
+    let begin_ns = trackway_sys::clock::monotonic_ns();
+    assert!(Command::new("/bin/true").status().expect("it runs").success());
+    let end_ns = trackway_sys::clock::monotonic_ns();
+    let all = both.finish().concat();
+    let of = |id: usize| -> Vec<_> {
+        let between = |record: &&Record| (begin_ns..end_ns).contains(&record.time_ns);
+        let ours = all.iter().filter(between).filter(|record| record.id == id);
+        ours.map(|record| &record.fields).collect()
+    };
+    assert!(!of(2).is_empty());
+    assert_eq!((of(0), of(1)), (of(2), of(2)));
+    // (A program for `sys_enter` is one for any raw tracepoint.)
+    let registers = Registers { guard: Some(guard), ..Registers::of(btf).expect("x86-64's") };
+    let call = &select(&catalogue, &["syscalls:sys_enter_openat"])[0];
+    let staged = Staged::of_call(call, &registers, PAYLOAD_MAX).expect("it has a number");
+    let fds = (both.buffers.map_fd(), None);
+    let code = program(&staged, both.buffers.layout(), fds, (3, 0)).expect("it fits");
+    let btf_id = btf.find(Class::Typedef, "btf_trace_sys_enter").expect("it is there").id;
+    Loaded::raw(&code, btf_id).unwrap_or_else(|error| panic!("{error}"));
 }

@@ -145,7 +145,8 @@ fn what_the_two_kinds_of_program_cost() {
         let first = libc::sched_param { sched_priority: 1 };
         libc::sched_setscheduler(0, libc::SCHED_FIFO, &raw const first);
     }
-    let go: [(&str, fn() -> Duration); 3] = [
+    type Go = fn() -> Duration;
+    let go: [(&str, Go); 3] = [
         ("sched:sched_switch", switches),
         ("sched:sched_waking", switches),
         ("raw_syscalls:sys_exit", calls),

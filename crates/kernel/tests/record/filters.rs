@@ -205,6 +205,7 @@ fn made_up(layout: &Kinds) -> Option<Staged> {
         unread: None,
         steps: Vec::new(),
         left_out: Vec::new(),
+        guard: None,
     };
     let scalar_of = |of: &Type| match of {
         Type::Integer(integer) => integer.scalar,

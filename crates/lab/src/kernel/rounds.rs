@@ -11,11 +11,12 @@ use crate::results::Note;
 use crate::stats::Spread;
 
 /// Batches of a run, of which the first do not count.
-const BATCHES: u64 = 30;
-const WARM_UP: u64 = 5;
-/// Calls of a batch.
-const GETPPID_EVENTS: u64 = 5000;
-const OPENAT_EVENTS: u64 = 1000;
+const BATCHES: u64 = 150;
+const WARM_UP: u64 = 25;
+/// Calls of a batch: a fraction of a millisecond, so that most batches are not interrupted, even
+/// where others compete for the CPUs.
+const GETPPID_EVENTS: u64 = 1000;
+const OPENAT_EVENTS: u64 = 200;
 /// Lengths of names that openat(2) gets, as the workload has them.
 pub(super) const NAME_BYTES: [u64; 6] = [0, 15, 31, 63, 127, 255];
 /// Calls in a turn of the paced workload, of a millisecond: a million events a second.

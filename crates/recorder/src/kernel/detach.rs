@@ -1,8 +1,8 @@
 //! Programs taken off their tracepoints.
 //!
-//! The kernel waits for all programs that are under way, of each tracepoint anew: 76 ms here, of which
-//! it does 37 for one after the other, whoever asks. So few are let go by a thread each; of many, the
-//! last descriptors are left to a process that has nothing else, which nobody waits for.
+//! The kernel waits for all programs that are under way, of each tracepoint anew: 76 ms here, of
+//! which it does 37 for one after the other, whoever asks. So few are let go by a thread each; of
+//! many, the last descriptors are left to a process that has nothing else, which nobody waits for.
 
 use std::os::fd::{AsRawFd as _, OwnedFd};
 

@@ -1,9 +1,10 @@
-//! The kernel's buffers drained, by a thread of the recorder's; [`Draining`] is what the recorder has
-//! of it, [`Drainer`] what the thread has.
+//! The kernel's buffers drained, by a thread of the recorder's; [`Draining`] is what the recorder
+//! has of it, [`Drainer`] what the thread has.
 //!
-//! What the recorder wants done with the streams it sends as a closure, and waits for the answer: so
-//! all that concerns them happens in one thread. That thread goes on whatever happens: where nothing
-//! can be written, it says so once and tries again, and what finds no room meanwhile is counted.
+//! What the recorder wants done with the streams it sends as a closure, and waits for the answer:
+//! so all that concerns them happens in one thread. That thread goes on whatever happens: where
+//! nothing can be written, it says so once and tries again, and what finds no room meanwhile is
+//! counted.
 
 use std::io;
 use std::path::Path;

@@ -16,8 +16,8 @@ use crate::completion::{self, By};
 use crate::report::Notices;
 use crate::trace::{self, FACTS, KERNEL};
 
-/// Completes the kernel's part of the trace in `root` as far as that goes, and says what is lost, if
-/// its recorder was killed. A trace that somebody records into is left alone.
+/// Completes the kernel's part of the trace in `root` as far as that goes, and says what is lost,
+/// if its recorder was killed. A trace that somebody records into is left alone.
 pub(crate) fn settle(root: &Path, notices: &Notices) {
     let kernel = root.join(KERNEL);
     let facts = kernel.join(FACTS);

@@ -1,0 +1,137 @@
+//! A few bytes of a string at once, up to its NUL wherever that is.
+//!
+//! Invariant: nothing is read of a page in which no byte before the NUL, nor the NUL itself, is.
+//! What is read behind the NUL is of no meaning, as with the C library's strlen(3).
+
+#[cfg(target_arch = "x86_64")]
+use core::arch::x86_64::{__m128i, _mm_cmpeq_epi8, _mm_movemask_epi8, _mm_setzero_si128};
+
+/// Bytes of a chunk.
+pub(super) const CHUNK_BYTES: usize = 16;
+/// Bytes of the smallest pages that there are.
+#[cfg(target_arch = "x86_64")]
+const PAGE_BYTES: usize = 4096;
+
+/// A chunk: on x86-64 in a register that all of them have.
+#[cfg(target_arch = "x86_64")]
+#[derive(Clone, Copy)]
+#[repr(transparent)]
+pub(super) struct Chunk(__m128i);
+
+#[cfg(not(target_arch = "x86_64"))]
+#[derive(Clone, Copy)]
+#[repr(transparent)]
+pub(super) struct Chunk([u8; CHUNK_BYTES]);
+
+impl Chunk {
+    /// The bytes from there on.
+    ///
+    /// # Safety
+    /// There must be a string.
+    #[cfg(target_arch = "x86_64")]
+    #[inline(always)]
+    pub(super) unsafe fn of_string(from: *const u8) -> Self {
+        if from.addr() % PAGE_BYTES > PAGE_BYTES - CHUNK_BYTES {
+            // SAFETY: by contract.
+            let bytes = unsafe { bytes_of_string(from) };
+            // SAFETY: any bytes are such a register's.
+            return Self(unsafe { core::mem::transmute::<[u8; CHUNK_BYTES], __m128i>(bytes) });
+        }
+        let chunk: __m128i;
+        // SAFETY: a load from a page that has the string's first byte. It is an instruction because
+        // what is behind a string is nothing that this language lets one read.
+        unsafe {
+            core::arch::asm!(
+                "movdqu {chunk}, [{from}]",
+                chunk = out(xmm_reg) chunk,
+                from = in(reg) from,
+                options(readonly, nostack, preserves_flags),
+            );
+        }
+        Self(chunk)
+    }
+
+    /// The same where there is no such register.
+    ///
+    /// # Safety
+    /// There must be a string.
+    #[cfg(not(target_arch = "x86_64"))]
+    pub(super) unsafe fn of_string(from: *const u8) -> Self {
+        // SAFETY: by contract.
+        Self(unsafe { bytes_of_string(from) })
+    }
+
+    /// How many bytes are in front of the first NUL; all, if there is none.
+    #[cfg(target_arch = "x86_64")]
+    #[inline(always)]
+    pub(super) fn before_nul(self) -> usize {
+        // SAFETY: instructions that all of these processors have.
+        let is_nul = unsafe { _mm_movemask_epi8(_mm_cmpeq_epi8(self.0, _mm_setzero_si128())) };
+        (is_nul | 1 << CHUNK_BYTES).trailing_zeros() as usize
+    }
+
+    /// The same where there is no such register.
+    #[cfg(not(target_arch = "x86_64"))]
+    pub(super) fn before_nul(self) -> usize {
+        self.0.iter().position(|&byte| byte == 0).unwrap_or(CHUNK_BYTES)
+    }
+}
+
+/// The bytes of a string up to its NUL, and zeros.
+///
+/// # Safety
+/// There must be one.
+#[cfg_attr(target_arch = "x86_64", cold)]
+#[inline(never)]
+unsafe fn bytes_of_string(from: *const u8) -> [u8; CHUNK_BYTES] {
+    let mut bytes = [0; CHUNK_BYTES];
+    for (index, byte) in bytes.iter_mut().enumerate() {
+        // SAFETY: there was no NUL before.
+        *byte = unsafe { from.wrapping_add(index).read() };
+        if *byte == 0 {
+            break;
+        }
+    }
+    bytes
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// READ strings at every place of a page's end, behind which nothing can be read. EXPECT all of
+    /// each, and no fault.
+    #[test]
+    fn nothing_is_read_behind_the_last_page() {
+        const PAGE: usize = 4096;
+        let protection = libc::PROT_READ | libc::PROT_WRITE;
+        let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS;
+        // SAFETY: a new mapping, anywhere.
+        let start =
+            unsafe { libc::mmap(core::ptr::null_mut(), 2 * PAGE, protection, flags, -1, 0) };
+        assert_ne!(start, libc::MAP_FAILED);
+        let start: *mut u8 = start.cast();
+        // SAFETY: the second page is ours.
+        let guarded = unsafe { libc::mprotect(start.add(PAGE).cast(), PAGE, libc::PROT_NONE) };
+        assert_eq!(guarded, 0);
+        for room in 1..=2 * CHUNK_BYTES {
+            for length in 0..room {
+                let mut bytes = [0; 2 * CHUNK_BYTES];
+                (1..).zip(&mut bytes[..length]).for_each(|(value, byte)| *byte = value);
+                // SAFETY: within the first page, up to its end at most.
+                let chunk = unsafe {
+                    let place = start.add(PAGE - room);
+                    place.copy_from_nonoverlapping(bytes.as_ptr(), length + 1);
+                    Chunk::of_string(place)
+                };
+                let before = length.min(CHUNK_BYTES);
+                assert_eq!(chunk.before_nul(), before, "{length} bytes of {room}");
+                // SAFETY: a chunk is its bytes.
+                let read: [u8; CHUNK_BYTES] = unsafe { core::mem::transmute(chunk) };
+                assert_eq!(read[..before], bytes[..before], "{length} bytes of {room}");
+            }
+        }
+        // SAFETY: the mapping is ours, and nobody has it any more.
+        unsafe { libc::munmap(start.cast(), 2 * PAGE) };
+    }
+}
