@@ -43,8 +43,8 @@ pub enum FieldKind {
     Sequence(Scalar),
     /// An integer with labels.
     Enumeration(Scalar, Vec<Label>),
-    /// A 32-bit count, then NUL-terminated strings: of the kernel's events alone, whose descriptions
-    /// are never encoded.
+    /// A 32-bit count, then NUL-terminated strings. Only the kernel's events have it, whose
+    /// descriptions are never encoded.
     Strings,
 }
 

@@ -234,7 +234,8 @@ fn members(of: &Structure, room: usize) -> impl Iterator<Item = &crate::catalogu
             && member.offset.checked_add(member.scalar.size_bytes() as u32 * member.count)
                 <= Some(of.bytes);
         let inner = member.name.rsplit('.').next().unwrap_or_default();
-        !inner.starts_with("__") && !inner.is_empty() && member.count > 0 && is_within
+        let is_padding = inner.starts_with("__") || inner.contains("spare");
+        !is_padding && !inner.is_empty() && member.count > 0 && is_within
     };
     of.members.iter().filter(is_said).take(room)
 }

@@ -512,8 +512,8 @@ impl Maker<'_> {
         self.asm.store_of(2, 5, 2, 1);
     }
 
-    /// The path of a socket that is a file; of one that is none, its name behind `@`, as others show
-    /// it. The length is in r2, the address in r4, and what is written in r5.
+    /// The path of a socket that is a file; of one that is none, its name behind `@`, as other
+    /// programs show it. The length is in r2, the address in r4, and what is written in r5.
     fn unix_path(&mut self) {
         let (has_path, is_file, is_done) = (self.asm.label(), self.asm.label(), self.asm.label());
         self.asm.jumpi(jump::JGT, 2, 2, has_path);

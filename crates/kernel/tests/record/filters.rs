@@ -87,9 +87,17 @@ impl Bench {
 
 /// Expressions about an event's first integer, first text and first sequence, and a context.
 fn expressions(staged: &Staged) -> Vec<String> {
-    let fields = &staged.description.fields;
+    // What lies behind other pointers than texts' is read when the event is recorded.
+    let is_there = |step: &Step| {
+        !step.is_users() && !matches!(step, Step::Within | Step::Incomplete)
+            || matches!(step, Step::UserText(_))
+    };
+    let fields = || {
+        let fields = staged.description.fields.iter().zip(&staged.steps);
+        fields.filter(|(_, step)| is_there(step)).map(|(field, _)| field)
+    };
     let first = |is_it: &dyn Fn(&FieldKind) -> bool| {
-        fields.iter().find(|field| is_it(&field.kind)).map(|field| field.name.clone())
+        fields().find(|field| is_it(&field.kind)).map(|field| field.name.clone())
     };
     let integer = first(&|kind| matches!(kind, FieldKind::Scalar(_) | FieldKind::Enumeration(..)));
     let text = first(&|kind| matches!(kind, FieldKind::Str));
