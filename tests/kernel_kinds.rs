@@ -34,6 +34,8 @@ use trackway_tests::{World, has, is_root, skipped};
 const CONTEXT_MAX: usize = 96;
 /// Where a tracepoint's own fields begin: what is in front is common to all.
 const FIELDS_AT: u32 = 8;
+/// The field that system calls have besides, where something is read behind a pointer.
+const INCOMPLETE: &str = "incomplete";
 /// What a pointer to text leads to.
 const TEXT: &str = "of the program";
 
@@ -281,6 +283,10 @@ fn expected(event: &Event, staged: &Staged, record: &[u8]) -> String {
             format!("{} = {value}", names.add(&recorded.name))
         })
         .collect();
+    // Of which arguments something could not be read: of none.
+    let has_more = staged.description.fields.last().is_some_and(|last| last.name == INCOMPLETE);
+    let shown: Vec<String> =
+        shown.into_iter().chain(has_more.then(|| format!("{INCOMPLETE} = 0x0"))).collect();
     if shown.is_empty() { "{ }".to_owned() } else { format!("{{ {} }}", shown.join(", ")) }
 }
 
@@ -382,7 +388,11 @@ fn every_kind_of_field_is_recorded_and_printed() {
         Ok(catalogue) => catalogue,
         Err(error) => return skipped(&error.to_string()),
     };
-    let all = catalogue.events(catalogue.names()).events;
+    let mut all = catalogue.events(catalogue.names()).events;
+    // What else pointers of system calls lead to is no kind of the formats'.
+    for field in all.iter_mut().flat_map(|event| &mut event.fields) {
+        field.behind.take_if(|behind| *behind != Behind::Text);
+    }
     let text = CString::new(TEXT).expect("text");
     let mut made = Made(1);
     let mut missing: BTreeMap<String, Event> = BTreeMap::new();

@@ -7,7 +7,7 @@ mod contexts;
 
 use std::fs;
 use std::path::PathBuf;
-use std::process::{Command, Output};
+use std::process::{Command, Output, Stdio};
 
 use trackway_tests::{
     World, are_lines_of_babeltrace, build_dir, copy_program, has, is_root, skipped, source_dir,
@@ -261,4 +261,25 @@ fn who_ends_a_recording_ends_the_kernels_part() {
     let talk = text(&output.stderr);
     assert!(output.status.success(), "{talk}");
     assert!(talk.contains("kernel: 200 events recorded, 0 lost, 0 overwritten"), "{talk}");
+}
+
+/// RUN a recorder of everything, whose own preparations do much of what it records. EXPECT few of
+/// its own events: recording begins when all is ready.
+#[test]
+fn the_recorders_own_preparations_are_not_recorded() {
+    let world = World::new("kernel-ready");
+    if program(&world).is_none() {
+        return;
+    }
+    let mut record = world.trackway(&["record", "--system", "--kernel", "kmem,tcp,block,vmscan"]);
+    record.args(["--buffer-size=8M", "-o", "trace", "--", "true"]);
+    let recorder = record.stderr(Stdio::piped()).spawn().expect("it runs");
+    let pid = recorder.id();
+    let talk = text(&recorder.wait_with_output().expect("it ends").stderr);
+    assert!(talk.contains("kernel: "), "{talk}");
+    let tid = format!("{{ tid = {pid} }}");
+    let is_own = |line: &&String| line.contains(&tid) && line.contains(" kmem_kmalloc: ");
+    let own = lines(&world).iter().filter(is_own).count();
+    // The kernel's verifier asks for memory hundreds of times for each of some sixty programs.
+    assert!(own < 2000, "{own} times memory for the recorder itself; {talk}");
 }

@@ -262,9 +262,8 @@ impl Kernel {
             let others = (0..cpus).filter(|&cpu| !chosen.contains(&(cpu as u32)));
             others.for_each(|cpu| buffers.leave_out(cpu));
         }
-        if options.is_stopped {
-            buffers.stop();
-        }
+        // To load and attach programs does much of what they record, and nobody drains yet.
+        buffers.stop();
         let mut kernel = Self {
             buffers: Box::leak(Box::new(buffers)),
             attached: Vec::new(),
@@ -292,6 +291,11 @@ impl Kernel {
         }
         kernel.attach_calls()?;
         kernel.take_in(&options.pids)?;
+        // Megabytes that go back to the kernel, which says so of each page.
+        drop((events, catalogue));
+        if !options.is_stopped {
+            kernel.buffers.start();
+        }
         Ok(kernel)
     }
 
