@@ -364,6 +364,35 @@ fn a_text_that_cannot_be_read_is_no_reason_to_leave_an_event_out() {
     assert_eq!(names(""), ["\"\"", "\"\""]);
 }
 
+/// RUN calls with names that are long, and longer than what is recorded. EXPECT filters to be asked
+/// what is recorded of them.
+#[test]
+fn texts_are_asked_as_they_are_recorded() {
+    let world = World::new("kernel-filter-long");
+    let Some(program) = program(&world) else { return };
+    let command = [program.to_str().expect("a path"), "1", "1", "long"];
+    let kernel = ["--kernel", "syscalls:sys_enter_openat"];
+    record(&world, "all", &kernel, &command);
+    let ours = |lines: Vec<String>| -> Vec<String> {
+        lines.iter().filter(|line| line.contains("dfd = -77,")).map(|line| what(line)).collect()
+    };
+    let all = ours(lines(&world, "all", &[]));
+    assert_eq!(all.len(), 2, "{all:?}");
+    for (number, expression) in
+        ["ends_with(filename, \"ab\")", "length(filename) > 600", "filename == \"*aaa\""]
+            .into_iter()
+            .enumerate()
+    {
+        let filter = format!("sys_enter_openat: {expression}");
+        let trace = format!("trace-{number}");
+        record(&world, &trace, &[&kernel[..], &["--filter", &filter]].concat(), &command);
+        let passed = ours(lines(&world, &trace, &[]));
+        let filter = format!("syscall_entry_openat: {expression}");
+        let expected = ours(lines(&world, "all", &[&filter]));
+        assert!(expected.len() == 1 && passed == expected, "{filter}: {passed:?} {expected:?}");
+    }
+}
+
 /// RUN filters on arrays of a tracepoint, and on texts in its record. EXPECT what they say.
 #[test]
 fn arrays_and_texts_of_tracepoints_are_asked() {
