@@ -2,7 +2,7 @@
 /* Calls the system COUNT times in each of THREADS threads, always in the same way; then each thread
  * says which it was. filtered COUNT [THREADS]. With "search" behind it: opens nothing but names of
  * 200 times the same letter, and a "b" or a "c"; with "unread", names that cannot be read, and one
- * that can. */
+ * that can; with "long", names of 600 and of 2,000 bytes. */
 #define _GNU_SOURCE
 #include <fcntl.h>
 #include <pthread.h>
@@ -44,6 +44,7 @@ static int search(void)
         name[209] = i % 2 ? 'b' : 'c';
         syscall(SYS_openat, AT_FDCWD, name, O_RDONLY, 0);
     }
+    printf("%ld\n", syscall(SYS_gettid));
     return 0;
 }
 
@@ -58,6 +59,19 @@ static int unread(void)
     return 0;
 }
 
+static int names_of_any_length(void)
+{
+    char name[2048];
+    memset(name, 'a', sizeof name);
+    name[599] = 'b';
+    name[600] = 0;
+    syscall(SYS_openat, -77, name, O_RDONLY, 0);
+    name[599] = name[600] = 'a';
+    name[2000] = 0;
+    syscall(SYS_openat, -77, name, O_RDONLY, 0);
+    return 0;
+}
+
 int main(int argc, char **argv)
 {
     count = argc > 1 ? (uint32_t)atol(argv[1]) : 0;
@@ -67,6 +81,8 @@ int main(int argc, char **argv)
         return search();
     if (argc > 3 && strcmp(argv[3], "unread") == 0)
         return unread();
+    if (argc > 3 && strcmp(argv[3], "long") == 0)
+        return names_of_any_length();
     if (others > 16)
         return 2;
     for (int i = 0; i < others; i++)

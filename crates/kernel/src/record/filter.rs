@@ -22,6 +22,7 @@ use trackway_jit::{CELLS_MAX, SLOTS_MAX};
 use trackway_schema::{FieldKind, Scalar};
 
 use super::arguments::{NULL_TEXT, Read};
+use super::behind::USER_TEXT_BYTES_MAX;
 use super::layout::LEVELS;
 use super::program::{AT, CONTEXT, Code, helper, stack};
 use super::staging::{Ground, Staged, Step, VARIABLE_BYTES_MAX};
@@ -398,7 +399,8 @@ fn element_bytes(field: &FieldKind) -> u32 {
 const fn text_bytes(step: &Step) -> u32 {
     match step {
         Step::Text { size, .. } => *size,
-        Step::DynamicText(..) | Step::UserText(_) => VARIABLE_BYTES_MAX,
+        Step::DynamicText(..) => VARIABLE_BYTES_MAX,
+        Step::UserText(_) => USER_TEXT_BYTES_MAX,
         Step::Argument(read) => read.bytes_max(),
         _ => 0,
     }

@@ -85,23 +85,24 @@ impl Bench {
     }
 }
 
-/// Expressions about an event's first integer, first text and first sequence, and a context.
-fn expressions(staged: &Staged) -> Vec<String> {
-    // What lies behind other pointers than texts' is read when the event is recorded.
-    let is_there = |step: &Step| {
-        !step.is_users() && !matches!(step, Step::Within | Step::Incomplete)
-            || matches!(step, Step::UserText(_))
+/// Expressions about an event's first integer, first text and first sequence, of those that are
+/// there before it is recorded, and a context.
+fn expressions(bench: &mut Bench, staged: &Staged) -> Vec<String> {
+    let fields = &staged.description.fields;
+    let mut first = |is_it: &dyn Fn(&FieldKind) -> bool, asks: &dyn Fn(&str) -> String| {
+        let names = fields.iter().filter(|field| is_it(&field.kind)).map(|field| &field.name);
+        let mut names = names.filter(|name| {
+            !matches!(bench.filter(&asks(name), staged), Err(FilterError::Need(..)))
+        });
+        names.next().cloned()
     };
-    let fields = || {
-        let fields = staged.description.fields.iter().zip(&staged.steps);
-        fields.filter(|(_, step)| is_there(step)).map(|(field, _)| field)
-    };
-    let first = |is_it: &dyn Fn(&FieldKind) -> bool| {
-        fields().find(|field| is_it(&field.kind)).map(|field| field.name.clone())
-    };
-    let integer = first(&|kind| matches!(kind, FieldKind::Scalar(_) | FieldKind::Enumeration(..)));
-    let text = first(&|kind| matches!(kind, FieldKind::Str));
-    let list = first(&|kind| matches!(kind, FieldKind::Array(..) | FieldKind::Sequence(_)));
+    let is_integer =
+        |kind: &FieldKind| matches!(kind, FieldKind::Scalar(_) | FieldKind::Enumeration(..));
+    let integer = first(&is_integer, &|name| format!("{name} > 5"));
+    let is_text = |kind: &FieldKind| matches!(kind, FieldKind::Str);
+    let text = first(&is_text, &|name| format!("{name} == \"x\""));
+    let is_list = |kind: &FieldKind| matches!(kind, FieldKind::Array(..) | FieldKind::Sequence(_));
+    let list = first(&is_list, &|name| format!("length({name}) > 5"));
     let mut all = Vec::new();
     if let Some(integer) = integer {
         all.push(format!("({integer} > 5 && {integer} % 3 == 1 || changed({integer}))"));
@@ -135,7 +136,7 @@ fn the_kernel_takes_a_filter_on_every_event() {
     let (mut taken, mut asked, mut calls) = (0, 0, 0);
     for event in events.iter().filter(|event| event.id.is_some()) {
         let staged = Staged::new(event, 3000);
-        let all = expressions(&staged);
+        let all = expressions(&mut bench, &staged);
         let whole = bench.filter(&all.join(" && "), &staged).expect("the kernel does it");
         let parts: Vec<Filter> = all
             .iter()
@@ -151,7 +152,7 @@ fn the_kernel_takes_a_filter_on_every_event() {
         let Source::Syscall { phase, .. } = event.source else { continue };
         let Some((registers, btf_id)) = registers.as_ref().zip(call_id(phase)) else { continue };
         let Some(staged) = Staged::of_call(event, registers, 3000) else { continue };
-        let text = expressions(&staged).join(" && ");
+        let text = expressions(&mut bench, &staged).join(" && ");
         let filter = bench.filter(&text, &staged).expect("the kernel does it");
         let loaded = bench.load(&staged, &[filter], Some(btf_id));
         loaded.unwrap_or_else(|why| panic!("{name}: {text}: {why}"));
