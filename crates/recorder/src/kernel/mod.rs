@@ -578,3 +578,27 @@ fn refused(event: &Event, error: LoadError) -> RecordError {
 fn unknown(event: &Event) -> RecordError {
     failed("cannot record", format_args!("{} is not as expected", event.full_name()))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn cpus_that_came_later_are_those_beyond_the_buffers() {
+        assert_eq!(without_buffers(&[0, 1], 2), 0);
+        assert_eq!(without_buffers(&[0, 3, 4], 3), 2);
+    }
+
+    #[test]
+    fn buffers_are_a_power_of_two_and_no_more_than_there_can_be() {
+        let bytes = |size_bytes, cpus| {
+            let layout = layout(size_bytes, cpus, EVENTS_SPARE).expect("there are such");
+            assert!(layout.cpu_bytes() * cpus <= BUFFERS_BYTES_MAX);
+            layout.geometry(0).ring_bytes()
+        };
+        assert_eq!((bytes(300 << 10, 2), bytes(1, 2)), (256 << 10, 128 << 10));
+        assert_eq!(bytes(0, 2), CPU_BYTES);
+        assert!(bytes(1 << 30, 64) < 4 << 20);
+        assert!(layout(0, 1 << 20, EVENTS_SPARE).is_err());
+    }
+}
