@@ -162,8 +162,8 @@ fn the_kernel_takes_a_filter_on_every_event() {
     assert!(calls > 100 || registers.is_none(), "{calls}");
 }
 
-/// RUN the programs that read arguments past the kernel's verifier, with a filter that asks for each
-/// of an event's fields. EXPECT that it takes them all.
+/// RUN the programs that read arguments past the kernel's verifier, with a filter that asks for
+/// each of an event's fields. EXPECT that it takes them all.
 #[test]
 fn the_kernel_takes_filters_that_ask_for_arguments() {
     let Ok(catalogue) = Catalogue::open() else { return skipped("there is no catalogue") };
