@@ -160,8 +160,9 @@ fn let_happen() {
     let folder = std::env::temp_dir().join(format!("trackway-arguments-{}", std::process::id()));
     std::fs::create_dir_all(&folder).expect("a folder");
     let script = "cd \"$1\"; for i in 1 2 3; do echo $i > f$i; mv f$i g$i; cat g$i | cat; done; \
-        sleep 0.05 & p=$!; sleep 0.01; kill -STOP $p; sleep 0.01; kill -CONT $p; wait $p; truncate -s 100000 h; sync h; \
-        dd if=/dev/zero of=i bs=64k count=16 conv=fsync; nice -n 5 true; rm -f g? h i";
+        sleep 0.05 & p=$!; sleep 0.01; kill -STOP $p; sleep 0.01; kill -CONT $p; wait $p; \
+        truncate -s 100000 h; sync h; dd if=/dev/zero of=i bs=64k count=16 conv=fsync; \
+        nice -n 5 true; rm -f g? h i";
     let mut shell = Command::new("/bin/sh");
     shell.args(["-c", script, "sh"]).arg(&folder);
     let mut child = shell.stdout(Stdio::null()).stderr(Stdio::null()).spawn().expect("it runs");
@@ -446,7 +447,7 @@ fn an_event_that_is_not_the_tables_is_recorded_as_the_kernel_does() {
     }
 }
 
-/// RUN switches and programs, recorded with and without filters that ask for what is computed, is in
+/// RUN switches and programs, recorded with and without filters that ask for what is computed, in
 /// an array, or is behind a pointer. EXPECT of the former what the filter is true of, all of it.
 #[test]
 fn filters_ask_arguments_for_what_is_recorded() {
@@ -494,7 +495,7 @@ fn filters_ask_arguments_for_what_is_recorded() {
     }
 }
 
-/// RUN programs that keep from being preempted, as kernels from 7.0 on want it: of events, of calls,
+/// RUN programs that keep from being preempted, as Linux from 7.0 on wants it: of events, of calls,
 /// with a filter. EXPECT that the kernel takes them, and that they record what others do.
 #[test]
 fn programs_that_are_not_preempted_record_the_same() {

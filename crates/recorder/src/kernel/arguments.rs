@@ -32,8 +32,8 @@ impl Kernel {
         Some(staged)
     }
 
-    /// Records an event, the next one, from the kernel's record, which says the same: the kernel did
-    /// not take the program that was to read its arguments.
+    /// Records an event, the next one, from the kernel's record, which says the same: it did not
+    /// take the program that was to read its arguments.
     pub(super) fn record_otherwise(
         &mut self,
         number: usize,
