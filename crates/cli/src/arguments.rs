@@ -133,7 +133,8 @@ pub(crate) struct RecordArguments {
     pub(crate) cpu: Option<String>,
     /// Without CMD: record this process, and what it starts from now on, until Ctrl-C
     #[arg(long, value_name = "PID", value_delimiter = ',', requires = "kernel",
-        conflicts_with_all = ["system", "cgroup", "command"], value_parser = crate::session::arguments::pid)]
+        conflicts_with_all = ["system", "cgroup", "command"],
+        value_parser = crate::session::arguments::pid)]
     pub(crate) pid: Vec<u32>,
     /// Run CMD, and write the trace, as this user, by name or number; for root
     #[arg(long, value_name = "NAME|UID")]

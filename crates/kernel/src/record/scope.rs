@@ -164,8 +164,8 @@ fn offset(event: &Event, name: &str) -> Option<i16> {
     i16::try_from(field.offset).ok()
 }
 
-/// Whether a field is the number of a thread that the event is about. What is called a pid elsewhere
-/// may be a process's, or anything.
+/// Whether a field is the number of a thread that the event is about. What is called a pid
+/// elsewhere may be a process's, or anything.
 pub(super) fn is_thread(event: &Event, field: &Field) -> bool {
     let is_number = matches!(field.kind, Kind::Integer(_)) && field.size == 4;
     let is_pid = field.name == "pid" || field.name.ends_with("_pid");

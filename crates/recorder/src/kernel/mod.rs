@@ -299,9 +299,9 @@ impl Kernel {
         Ok(kernel)
     }
 
-    /// Makes the scope, of these control groups if there are any, and attaches what keeps it, before
-    /// all others: so that a member is one from its first event. The answer is the event behind
-    /// which it is one no more ([`Self::attach_remover`]).
+    /// Makes the scope, of these control groups if there are any, and attaches what keeps it,
+    /// before all others: so that a member is one from its first event. The answer is the event
+    /// behind which it is one no more ([`Self::attach_remover`]).
     fn follow(&mut self, cgroups: &[PathBuf], catalogue: &Catalogue) -> Result<Event, RecordError> {
         let scope = match cgroups {
             [] => Scope::new(),
