@@ -299,7 +299,9 @@ impl Drop for Server {
 
 /// The server: says its port and its process, and answers.
 const SERVER: &str = "
-import http.server, os
+import http.server, os, signal
+# Also where it was started with SIGINT ignored, as shells start what runs in the background.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 class Handler(http.server.SimpleHTTPRequestHandler):
     def log_message(self, *rest): pass
 server = http.server.ThreadingHTTPServer(('127.0.0.1', 0), Handler)

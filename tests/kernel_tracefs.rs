@@ -96,7 +96,14 @@ fn essence(line: &str) -> String {
                 digits.parse::<u64>().is_ok_and(|value| value < 1_000_000_000)
             })
         });
-        let part = if is_of_the_run { part.split(" = ").next().unwrap_or(part) } else { part };
+        // Of texts: whether they were there, then or when the call had returned.
+        let is_of_texts = ["incomplete = ", "name_length = ", "name = [ "];
+        let is_of_texts = is_of_texts.iter().any(|what| part.contains(what));
+        let part = if is_of_the_run || is_of_texts {
+            part.split(" = ").next().unwrap_or(part)
+        } else {
+            part
+        };
         let mut quotes = part.split('"');
         let part = match (quotes.next(), quotes.count()) {
             (Some(before), 2) => format!("{before}\"\""),
@@ -157,7 +164,8 @@ fn both_ways_record_the_same_events_and_fields() {
     let metadata = text(&fs::read(world.path("tracefs/kernel/metadata")).expect("metadata"));
     assert!(metadata.contains("trackway_kernel_via = \"tracefs\";"), "{metadata}");
     let empty = "trackway_empty_fields = \"syscall_entry_mkdirat:pathname \
-                 syscall_entry_openat:filename\";";
+                 syscall_exit_mkdirat:pathname syscall_entry_openat:filename \
+                 syscall_exit_openat:filename\";";
     assert!(metadata.contains(empty), "{metadata}");
 }
 

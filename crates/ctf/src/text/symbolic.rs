@@ -4,7 +4,11 @@
 //! ```text
 //! … syscall_entry_openat: { cpu_id = 0 }, { tid = 7 }, openat(3, "/a", O_RDWR|O_CREAT, 0644)
 //! … syscall_exit_openat: { cpu_id = 0 }, { tid = 7 }, openat = -13 (EACCES)
+//! … syscall_entry_connect: { cpu_id = 0 }, { tid = 7 }, connect(3, 0x7FFC…, 16), { family = …
 //! ```
+//!
+//! What a call's arguments point to, which the recorder puts behind each of them, is not among them
+//! here, but behind the call.
 
 use super::fields::{FieldWriter, push_integer, push_quoted};
 use super::format::{Head, Line, LineFormat, LossPlace, Shown, Stamp, TraceName};
@@ -98,22 +102,71 @@ struct SymbolicWriter<'buffer, 'name> {
     is_payload: bool,
     /// Structures that are open in it.
     depth: u32,
-    /// Members of the call that were written.
+    /// Arguments of the call, or its result, that were written.
     shown: u32,
+    /// The argument that was written last.
+    argument: String,
+    /// Whether it leads to the address of a socket, of which something was written.
+    is_socket: bool,
+    /// Where what is no argument begins, while it is written; and what was written of such.
+    begun: Option<usize>,
+    aside: Vec<u8>,
     /// Whether the next value is the length of what comes behind it.
     is_length: bool,
 }
 
 impl<'buffer, 'name> SymbolicWriter<'buffer, 'name> {
     const fn new(plain: FieldWriter<'buffer>, call: Option<Call<'name>>) -> Self {
-        Self { plain, call, is_payload: false, depth: 0, shown: 0, is_length: false }
+        Self {
+            plain,
+            call,
+            is_payload: false,
+            depth: 0,
+            shown: 0,
+            argument: String::new(),
+            is_socket: false,
+            begun: None,
+            aside: Vec::new(),
+            is_length: false,
+        }
     }
 
     /// The call, where its own arguments are at hand.
     fn call(&self) -> Option<Call<'name>> {
         self.call.filter(|_| self.is_payload && self.depth == 1)
     }
+
+    /// Whether a member is none of the call's arguments, or not its result.
+    fn is_aside(&mut self, call: Call<'_>, name: &str) -> bool {
+        let Call::Entry(_) = call else { return name != "ret" || self.shown > 0 };
+        // The length of an address is an argument, too.
+        let behind = name.strip_prefix(&*self.argument).and_then(|rest| rest.strip_prefix('_'));
+        let is_behind = self.shown > 0 && behind.is_some_and(|rest| rest != "len");
+        // As LTTng names what is in an address; the first argument of socket(2) is called so, too.
+        self.is_socket = match name {
+            "family" => self.shown > 0,
+            "dport" | "sport" | "v4addr" | "v6addr" | "path" => self.is_socket,
+            _ => false,
+        };
+        is_behind || self.is_socket || name == INCOMPLETE
+    }
+
+    /// Puts what is no argument aside, once it is written; what says that nothing is there, nowhere.
+    fn put_aside(&mut self) {
+        let Some(begun) = self.begun.take() else { return };
+        let out = &mut self.plain.out;
+        let written = out.get(begun..).unwrap_or_default();
+        if !NOTHING.iter().any(|nothing| written.ends_with(nothing)) {
+            self.aside.extend_from_slice(written);
+        }
+        out.truncate(begun);
+    }
 }
+
+/// Name of the last field, which says of which arguments something is missing.
+const INCOMPLETE: &str = "incomplete";
+/// That nothing is missing, and that a text was not read again.
+const NOTHING: [&[u8]; 2] = [b"incomplete = 0x0", b" = [ ]"];
 
 /// Whether a member says how long the next one is, as LTTng names such.
 fn is_length(member: &Member) -> bool {
@@ -180,31 +233,42 @@ impl Sink for SymbolicWriter<'_, '_> {
             self.is_length = true;
             return;
         }
+        self.put_aside();
         let name = member.name();
-        let (before, name): (&[u8], &str) = match (call, self.shown) {
-            (Call::Entry(_), 0) => (b"", ""),
-            (Call::Entry(_), _) => (b", ", ""),
-            (Call::Exit(_), 0) if name == "ret" => (b"", ""),
-            // What the call has written, behind its result.
-            (Call::Exit(_), 0 | 1) => (b", { ", name),
-            (Call::Exit(_), _) => (b", ", name),
-        };
-        let out = &mut self.plain.out;
-        out.extend_from_slice(before);
-        out.extend_from_slice(name.as_bytes());
-        if matches!(call, Call::Exit(_)) {
+        if self.is_aside(call, name) {
+            let out = &mut self.plain.out;
+            self.begun = Some(out.len());
+            out.extend_from_slice(b", ");
+            out.extend_from_slice(name.as_bytes());
             out.extend_from_slice(b" = ");
+            return;
         }
-        // A first one that is no result counts as if there had been one.
-        self.shown += if !name.is_empty() && self.shown == 0 { 2 } else { 1 };
+        let before: &[u8] = match (call, self.shown) {
+            (Call::Exit(_), _) => b" = ",
+            (Call::Entry(_), 0) => b"",
+            (Call::Entry(_), _) => b", ",
+        };
+        self.plain.out.extend_from_slice(before);
+        self.argument.clear();
+        self.argument.push_str(name);
+        self.shown += 1;
     }
 
     fn end_struct(&mut self) {
-        match (self.call(), self.shown) {
-            (None, _) => self.plain.end_struct(),
-            (Some(Call::Entry(_)), _) => self.plain.out.push(b')'),
-            (Some(Call::Exit(_)), 0 | 1) => {}
-            (Some(Call::Exit(_)), _) => self.plain.out.extend_from_slice(b" }"),
+        let call = self.call();
+        if call.is_some() {
+            self.put_aside();
+        }
+        match call {
+            None => self.plain.end_struct(),
+            Some(Call::Entry(_)) => self.plain.out.push(b')'),
+            Some(Call::Exit(_)) => {}
+        }
+        if let (Some(_), Some(aside)) = (call, self.aside.get(2..)) {
+            let out = &mut self.plain.out;
+            out.extend_from_slice(b", { ");
+            out.extend_from_slice(aside);
+            out.extend_from_slice(b" }");
         }
         self.depth = self.depth.saturating_sub(1);
     }

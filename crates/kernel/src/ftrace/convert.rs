@@ -88,9 +88,13 @@ impl Converter {
         let fields = &staged.description.fields;
         let steps: Vec<_> =
             fields.iter().map(|field| field.kind.clone()).zip(staged.steps.clone()).collect();
+        let mut is_empty = false;
         for (field, step) in fields.iter().zip(&staged.steps) {
-            // In the program's memory, which is not read.
-            if step.is_users() {
+            // In the program's memory, which is not read; and what the same step writes.
+            if *step != Step::Within {
+                is_empty = step.is_users();
+            }
+            if is_empty {
                 self.empty.push((staged.description.name.clone(), field.name.clone()));
             }
         }
