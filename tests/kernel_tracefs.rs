@@ -164,7 +164,7 @@ fn both_ways_record_the_same_events_and_fields() {
     let metadata = text(&fs::read(world.path("tracefs/kernel/metadata")).expect("metadata"));
     assert!(metadata.contains("trackway_kernel_via = \"tracefs\";"), "{metadata}");
     let empty = "trackway_empty_fields = \"syscall_entry_mkdirat:pathname \
-                 syscall_exit_mkdirat:pathname syscall_entry_openat:filename \
+                 syscall_entry_openat:filename syscall_exit_mkdirat:pathname \
                  syscall_exit_openat:filename\";";
     assert!(metadata.contains(empty), "{metadata}");
 }
