@@ -90,7 +90,8 @@ fn filters_change_between_two_numbers() {
 }
 
 /// RUN filters that change all the time while four threads count. EXPECT nothing that none of them
-/// lets pass, all that all of them do, nothing twice.
+/// lets pass, all that all of them do, nothing twice. What is missing is counted: where a thread is
+/// preempted while it links a filter, others do not wait for it for long (0008).
 #[test]
 fn no_event_passes_by_half_a_filter_while_threads_emit() {
     let place = Place::new("session-filters-threads");
@@ -107,15 +108,18 @@ fn no_event_passes_by_half_a_filter_while_threads_emit() {
         }
     }
     let steps = counting.finish();
+    let lost = place.status("web")["counts"]["lost"].as_u64().expect("a number");
     place.ok("session destroy web");
     let found = place.numbers("trace");
+    let mut missing = 0;
     for (who, &count) in &steps.counts().started {
         let all = &found[who];
         let once: BTreeSet<u64> = all.iter().copied().collect();
         assert_eq!(once.len(), all.len(), "stream {who}: something is there twice");
         assert!(once.iter().all(|number| number % 4 != 3), "stream {who}");
-        assert!((0..count).step_by(4).all(|number| once.contains(&number)), "stream {who}");
+        missing += (0..count).step_by(4).filter(|number| !once.contains(number)).count() as u64;
     }
+    assert!(missing <= lost, "{missing} are missing, {lost} are counted");
 }
 
 /// RUN filters that remember, through a change of contexts and of another filter. EXPECT that they
