@@ -20,6 +20,10 @@ use crate::read::{
 /// Bits of a device number that say which device of its driver's it is.
 const MINOR_BITS: u32 = 20;
 
+/// The last member of a call's event: which of its arguments could not be read to their ends. It is
+/// no argument, and says nothing where it is zero.
+const INCOMPLETE: &str = "incomplete";
+
 /// Writes lines that show what values stand for.
 #[derive(Debug, Clone)]
 pub struct Symbolic<C>(Pretty<C>);
@@ -102,11 +106,40 @@ struct SymbolicWriter<'buffer, 'name> {
     shown: u32,
     /// Whether the next value is the length of what comes behind it.
     is_length: bool,
+    /// Whether the next value is [`INCOMPLETE`].
+    is_incomplete: bool,
+    /// Its value.
+    incomplete: u64,
 }
 
 impl<'buffer, 'name> SymbolicWriter<'buffer, 'name> {
     const fn new(plain: FieldWriter<'buffer>, call: Option<Call<'name>>) -> Self {
-        Self { plain, call, is_payload: false, depth: 0, shown: 0, is_length: false }
+        Self {
+            plain,
+            call,
+            is_payload: false,
+            depth: 0,
+            shown: 0,
+            is_length: false,
+            is_incomplete: false,
+            incomplete: 0,
+        }
+    }
+
+    /// Appends what is missing of a call's arguments, if anything is, in braces.
+    fn push_incomplete(&mut self, has_braces: bool) {
+        if self.incomplete == 0 {
+            return;
+        }
+        let before: &[u8] = if has_braces { b", " } else { b", { " };
+        let out = &mut self.plain.out;
+        out.extend_from_slice(before);
+        out.extend_from_slice(INCOMPLETE.as_bytes());
+        out.extend_from_slice(b" = ");
+        push_bits(out, self.incomplete);
+        if !has_braces {
+            out.extend_from_slice(b" }");
+        }
     }
 
     /// The call, where its own arguments are at hand.
@@ -122,6 +155,11 @@ fn is_length(member: &Member) -> bool {
     integer.slot.is_some() && name.starts_with('_') && name.ends_with("_length")
 }
 
+/// Whether a member is [`INCOMPLETE`].
+fn is_incomplete(member: &Member) -> bool {
+    member.name() == INCOMPLETE && matches!(member.kind(), Type::Integer(_))
+}
+
 impl EventSink for SymbolicWriter<'_, '_> {
     fn begin_scope(&mut self, scope: Scope) {
         self.is_payload = scope == Scope::Fields;
@@ -132,6 +170,10 @@ impl EventSink for SymbolicWriter<'_, '_> {
 impl Sink for SymbolicWriter<'_, '_> {
     fn integer(&mut self, kind: &Integer, value: u64) {
         if std::mem::take(&mut self.is_length) {
+            return;
+        }
+        if std::mem::take(&mut self.is_incomplete) {
+            self.incomplete = value;
             return;
         }
         match kind.meaning() {
@@ -180,6 +222,10 @@ impl Sink for SymbolicWriter<'_, '_> {
             self.is_length = true;
             return;
         }
+        if is_incomplete(member) {
+            self.is_incomplete = true;
+            return;
+        }
         let name = member.name();
         let (before, name): (&[u8], &str) = match (call, self.shown) {
             (Call::Entry(_), 0) => (b"", ""),
@@ -202,9 +248,15 @@ impl Sink for SymbolicWriter<'_, '_> {
     fn end_struct(&mut self) {
         match (self.call(), self.shown) {
             (None, _) => self.plain.end_struct(),
-            (Some(Call::Entry(_)), _) => self.plain.out.push(b')'),
-            (Some(Call::Exit(_)), 0 | 1) => {}
-            (Some(Call::Exit(_)), _) => self.plain.out.extend_from_slice(b" }"),
+            (Some(Call::Entry(_)), _) => {
+                self.plain.out.push(b')');
+                self.push_incomplete(false);
+            }
+            (Some(Call::Exit(_)), 0 | 1) => self.push_incomplete(false),
+            (Some(Call::Exit(_)), _) => {
+                self.push_incomplete(true);
+                self.plain.out.extend_from_slice(b" }");
+            }
         }
         self.depth = self.depth.saturating_sub(1);
     }
