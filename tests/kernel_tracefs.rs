@@ -51,6 +51,7 @@ fn record(world: &World, trace: &str, options: &[&str], command: &[&str]) -> Out
 fn printed(world: &World, trace: &str) -> Vec<u8> {
     let printed = world.trackway(&["print", trace]).output().expect("it runs");
     assert!(printed.status.success(), "{}", text(&printed.stderr));
+    assert!(!text(&printed.stderr).contains("not complete"), "{}", text(&printed.stderr));
     printed.stdout
 }
 
@@ -253,6 +254,27 @@ fn a_command_and_what_it_starts_are_recorded_or_everything() {
         let count = |name: &str| lines.iter().filter(|line| line.contains(name)).count();
         assert_eq!(count("pid = 100000000"), 10);
         assert_eq!(count(OUTSIDE) > 0, is_everything, "{lines:?}");
+    }
+}
+
+/// RUN it with what BPF alone can do. EXPECT a refusal that names it, and no trace of other events.
+#[test]
+fn what_tracefs_cannot_do_is_refused() {
+    let world = World::new("tracefs-refused");
+    if !is_possible(&world) {
+        return;
+    }
+    for [option, value] in [
+        ["--filter", "sched_switch: prev_prio == 0"],
+        ["--context", "prio"],
+        ["--cgroup", "/"],
+        ["--cpu", "0"],
+    ] {
+        let options = ["--kernel", "sched_switch", "--kernel-via", "tracefs", option, value];
+        let output = record(&world, "trace", &options, &["true"]);
+        let talk = text(&output.stderr);
+        assert_eq!(output.status.code(), Some(125), "{option}: {talk}");
+        assert!(talk.contains(option), "{talk}");
     }
 }
 

@@ -75,11 +75,25 @@ fn events() -> Vec<Meant> {
         "sched_switch",
         vec![("prev_state", scalar(Scalar::I64)), ("dev", scalar(Scalar::U32))],
     );
+    let asked = of_kernel(
+        "syscall_entry_pipe2",
+        vec![("flags", scalar(Scalar::I32)), ("incomplete", scalar(Scalar::X8))],
+    );
+    let answered = of_kernel(
+        "syscall_exit_pipe2",
+        vec![
+            ("ret", scalar(Scalar::I64)),
+            ("fildes", FieldKind::Sequence(Scalar::U8)),
+            ("incomplete", scalar(Scalar::X8)),
+        ],
+    );
     vec![
         (entry, meanings),
         (exit, vec![Some(result(false))]),
         (read, vec![Some(result(true)), None]),
         (other, vec![Some(states()), Some(Meaning::Device)]),
+        (asked, vec![None, None]),
+        (answered, vec![Some(result(false)), None, None]),
     ]
 }
 
@@ -144,6 +158,14 @@ fn records() -> Vec<(u32, Vec<u8>, &'static str)> {
         (3, switch(i64::MIN | 1, 0), "{ prev_state = S|top, dev = 0:0 }"),
         (3, switch(2, 1), r#"{ prev_state = "a, \"b\" */", dev = 0:1 }"#),
         (3, switch(4, 1), "{ prev_state = 4, dev = 0:1 }"),
+        (4, vec![7, 0, 0, 0, 0], "pipe2(7)"),
+        (4, vec![7, 0, 0, 0, 1], "pipe2(7), { incomplete = 0x1 }"),
+        (5, [mmap(0, &[3]), vec![0]].concat(), "pipe2 = 0, { fildes = [ [0] = 3 ] }"),
+        (
+            5,
+            [mmap(-13, &[]), vec![3]].concat(),
+            "pipe2 = -13 (EACCES), { fildes = [ ], incomplete = 0x3 }",
+        ),
     ]
 }
 

@@ -5,7 +5,7 @@
 //! them, and counts what the kernel says it lost. As by BPF, what needs root is done in
 //! [`ByTracefs::prepare`]: later the open files do.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::mpsc::{self, RecvTimeoutError, Sender};
 use std::sync::{Arc, OnceLock};
 use std::thread::JoinHandle;
@@ -25,7 +25,9 @@ use trackway_kernel::record::context::Contexts;
 use trackway_session::Tracefiles;
 
 use crate::RecordError;
+use crate::completion::{self, By};
 use crate::kernel::{self, KernelOptions, failed};
+use crate::kernel_meanings;
 use crate::report::{Grouped, Notices};
 use crate::stream::{Packet, Stream, StreamId};
 use crate::trace::{self, Trace};
@@ -51,6 +53,8 @@ struct Shared {
     cpu_bytes: u64,
     overwrite: bool,
     is_scoped: bool,
+    /// Nothing is recorded until it is started.
+    is_stopped: bool,
     /// What went wrong where nobody could be told.
     trouble: OnceLock<String>,
 }
@@ -60,7 +64,7 @@ struct Shared {
 pub(crate) struct Draining {
     shared: Arc<Shared>,
     stop: Sender<()>,
-    thread: JoinHandle<io::Result<Vec<CpuStream>>>,
+    thread: JoinHandle<io::Result<(Vec<CpuStream>, Trace)>>,
 }
 
 /// What was recorded.
@@ -72,6 +76,24 @@ pub(crate) struct Summary {
     /// Pages that made no sense, and records of events that nobody asked for.
     damaged: u64,
     trouble: Option<String>,
+}
+
+/// Refuses what BPF alone does: options that do nothing would let others' events in.
+fn refuse_what_is_not_there(options: &KernelOptions) -> Result<(), RecordError> {
+    let asked = [
+        (options.filters.is_empty(), "--filter (trackway print has one)"),
+        (options.contexts.is_empty(), "--context"),
+        (options.cgroups.is_empty(), "--cgroup"),
+        (options.cpus.is_none(), "--cpu"),
+        (options.pids.is_empty(), "--pid"),
+    ];
+    match asked.into_iter().find(|(is_not, _)| !is_not) {
+        Some((_, what)) => {
+            let why = format!("by tracefs there is no {what}");
+            Err(failed("cannot record kernel events", why))
+        }
+        None => Ok(()),
+    }
 }
 
 impl From<InstanceError> for RecordError {
@@ -93,12 +115,7 @@ impl ByTracefs {
             let why = "in a pid namespace, what the command does cannot be told from the rest";
             return Err(failed("cannot record kernel events", why));
         }
-        let asked =
-            [(&options.filters.is_empty(), "filters"), (&options.contexts.is_empty(), "contexts")];
-        if let Some((_, what)) = asked.into_iter().find(|(is_empty, _)| !**is_empty) {
-            let why = format!("by tracefs there are no {what}; trackway print has filters");
-            return Err(failed("cannot record kernel events", why));
-        }
+        refuse_what_is_not_there(options)?;
         let catalogue = Catalogue::open()?;
         let selection = Selection::new(&options.patterns)?;
         let events = catalogue.select(&selection)?.events;
@@ -115,7 +132,14 @@ impl ByTracefs {
             instance.enable(event)?;
         }
         let trouble = OnceLock::new();
-        let shared = Arc::new(Shared { instance, cpu_bytes, overwrite, is_scoped, trouble });
+        let shared = Arc::new(Shared {
+            instance,
+            cpu_bytes,
+            overwrite,
+            is_scoped,
+            is_stopped: options.is_stopped,
+            trouble,
+        });
         Ok(Self { shared, converter })
     }
 
@@ -153,8 +177,10 @@ impl ByTracefs {
         let contexts = Contexts::default().fields();
         let uuid = trace::random_uuid()?;
         let mut trace = Trace::create_kernel(root, uuid, realtime_offset_ns, contexts, remarks)?;
-        for (id, event) in (0..).zip(converter.descriptions()) {
-            trace.metadata.declare(0, id, event);
+        let events = converter.descriptions().iter().zip(converter.meanings());
+        for (id, (event, meanings)) in (0..).zip(events) {
+            let meanings = kernel_meanings::of_fields(meanings);
+            trace.metadata.declare_meaning(0, id, event, &meanings);
         }
         let path = || root.join(trace::KERNEL).join("metadata");
         trace.metadata.write().map_err(|error| RecordError::Io("write", path(), error))?;
@@ -174,11 +200,11 @@ impl ByTracefs {
                 drainer.turn(false)?;
             }
             drainer.turn(true)?;
-            Ok(drainer.streams)
+            Ok((drainer.streams, drainer.trace))
         };
         let thread = std::thread::Builder::new().name("trackway-kernel".into()).spawn(drain);
         let thread = thread.map_err(|error| failed("cannot start a thread", error))?;
-        if !shared.is_scoped {
+        if !shared.is_scoped && !shared.is_stopped {
             let error = |error| failed("cannot record kernel events", error);
             shared.instance.record(true).map_err(error)?;
         }
@@ -232,22 +258,37 @@ impl Draining {
         std::thread::sleep(Duration::from_millis(1));
         let Self { shared, stop, thread } = self;
         let _ = stop.send(());
-        let streams = match thread.join() {
+        let (streams, trace) = match thread.join() {
             Ok(written) => written.map_err(|error| failed("cannot write kernel events", error))?,
             Err(_) => return Err(failed("cannot write kernel events", "the thread has ended")),
         };
         let sum = |of: fn(&CpuStream) -> u64| streams.iter().map(of).fold(0, u64::saturating_add);
-        Ok(Summary {
+        let summary = Summary {
             recorded: sum(|stream| stream.written),
             lost: sum(|stream| stream.stats.dropped),
             overwritten: sum(|stream| stream.stats.overwritten.max(stream.missed)),
             damaged: sum(|stream| stream.damaged),
             trouble: shared.trouble.get().cloned(),
-        })
+        };
+        // Without it, who reads the trace is told that it may not be whole.
+        let mark = |facts: PathBuf| completion::mark(&facts, By::Record(&summary.as_summary()));
+        let _ = trace.facts().and_then(mark);
+        Ok(summary)
     }
 }
 
 impl Summary {
+    /// As the mark of the trace has it.
+    fn as_summary(&self) -> crate::Summary {
+        crate::Summary {
+            recorded: self.recorded,
+            lost: self.lost,
+            overwritten: self.overwritten,
+            damaged: self.damaged,
+            ..crate::Summary::default()
+        }
+    }
+
     /// Says what was recorded.
     pub(crate) fn say(&self, folder: Option<&Path>, notices: &Notices) {
         let place = folder.map(|folder| format!(", in {}", folder.display()));

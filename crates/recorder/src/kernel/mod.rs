@@ -18,6 +18,7 @@ pub(crate) use summary::KernelSummary;
 use std::collections::HashSet;
 use std::path::PathBuf;
 
+use trackway_abi::region::SUB_COUNT_MAX;
 use trackway_ctf::write::Meaning;
 use trackway_kernel::bpf::LoadError;
 use trackway_kernel::catalogue::btf::{Btf, Class};
@@ -491,11 +492,12 @@ impl Kernel {
             return;
         }
         notices.say(format_args!(
-            "the kernel's buffers have {} for each CPU, not {}: a power of two from {} on, and no \
-             more than {} for all CPUs together",
+            "the kernel's buffers have {} for each CPU, not {}: a power of two from {} to {}, and \
+             no more than {} for all CPUs together",
             ByteCount(is_bytes),
             ByteCount(size_bytes),
             ByteCount(1 << (SUB_SHIFT + 1)),
+            ByteCount((SUB_COUNT_MAX as u64) << SUB_SHIFT),
             ByteCount(BUFFERS_BYTES_MAX as u64)
         ));
     }
