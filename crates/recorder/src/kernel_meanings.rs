@@ -10,7 +10,12 @@ use trackway_kernel::record::staging::Staged;
 
 /// What each field of an event stands for, as far as plain text does not show it.
 pub(crate) fn of(staged: &Staged) -> Vec<Option<Meaning>> {
-    staged.meanings.iter().map(meaning).collect()
+    of_fields(&staged.meanings)
+}
+
+/// The same, of an event's fields.
+pub(crate) fn of_fields(fields: &[model::Meaning]) -> Vec<Option<Meaning>> {
+    fields.iter().map(meaning).collect()
 }
 
 fn meaning(of: &model::Meaning) -> Option<Meaning> {

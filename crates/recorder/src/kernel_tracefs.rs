@@ -24,11 +24,11 @@ use trackway_kernel::ftrace::page::{Missed, Page};
 use trackway_kernel::record::context::Contexts;
 use trackway_session::Tracefiles;
 
-use crate::RecordError;
 use crate::kernel::{self, KernelOptions, failed};
 use crate::report::{Grouped, Notices};
 use crate::stream::{Packet, Stream, StreamId};
 use crate::trace::{self, Trace};
+use crate::{RecordError, kernel_meanings};
 
 /// Most bytes of a packet.
 const PACKET_BYTES_MAX: usize = 1 << 16;
@@ -99,6 +99,15 @@ impl ByTracefs {
             let why = format!("by tracefs there are no {what}; trackway print has filters");
             return Err(failed("cannot record kernel events", why));
         }
+        // Its lists of threads know neither, and an empty one means everything.
+        let who = [(options.cgroups.is_empty(), "--cgroup"), (options.pids.is_empty(), "--pid")];
+        if let Some((_, option)) = who.into_iter().find(|(is_empty, _)| !is_empty) {
+            let why = format!("by tracefs there is no {option}");
+            let hint = "a command and what it starts are recorded, or everything (--system)";
+            let what = "cannot record kernel events";
+            return Err(RecordError::Kernel(format!("{what}: {why}"), Some(hint.into())));
+        }
+        let chosen = options.cpus.as_deref().map(crate::cpus::chosen).transpose()?;
         let catalogue = Catalogue::open()?;
         let selection = Selection::new(&options.patterns)?;
         let events = catalogue.select(&selection)?.events;
@@ -109,7 +118,7 @@ impl ByTracefs {
         };
         let cpu_bytes = cpu_bytes.max(CPU_BYTES_MIN);
         let is_scoped = !options.system;
-        let instance = Instance::new(&Wanted { cpu_bytes, overwrite, is_scoped })?;
+        let instance = Instance::new(&Wanted { cpu_bytes, overwrite, is_scoped, cpus: chosen })?;
         let converter = Converter::new(&events, instance.common, kernel::PAYLOAD_BYTES_MAX);
         for event in events.iter().filter(|event| event.id.is_some()) {
             instance.enable(event)?;
@@ -153,8 +162,9 @@ impl ByTracefs {
         let contexts = Contexts::default().fields();
         let uuid = trace::random_uuid()?;
         let mut trace = Trace::create_kernel(root, uuid, realtime_offset_ns, contexts, remarks)?;
-        for (id, event) in (0..).zip(converter.descriptions()) {
-            trace.metadata.declare(0, id, event);
+        let events = converter.descriptions().iter().zip(&converter.meanings);
+        for (id, (event, fields)) in (0..).zip(events) {
+            trace.metadata.declare_meaning(0, id, event, &kernel_meanings::of_fields(fields));
         }
         let path = || root.join(trace::KERNEL).join("metadata");
         trace.metadata.write().map_err(|error| RecordError::Io("write", path(), error))?;

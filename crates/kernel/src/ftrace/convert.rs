@@ -8,7 +8,7 @@
 
 use trackway_schema::{EventDescription, FieldKind};
 
-use crate::catalogue::model::{Event, Field, Location, Phase, Source};
+use crate::catalogue::model::{Event, Field, Location, Meaning, Phase, Source};
 use crate::record::staging::{Registers, Staged, Step, VARIABLE_BYTES_MAX};
 
 /// Where all events have what (`common_…` in formats).
@@ -49,6 +49,8 @@ pub struct Converter {
     /// Number here of the event with this number in tracefs, sorted by the latter.
     numbers: Vec<(u16, u16)>,
     descriptions: Vec<EventDescription>,
+    /// Of each event what its fields stand for.
+    pub meanings: Vec<Vec<Meaning>>,
     /// Names of events that tracefs does not give.
     pub left_out: Vec<String>,
     /// Events and their fields that are always empty.
@@ -67,6 +69,7 @@ impl Converter {
             plans: Vec::new(),
             numbers: Vec::new(),
             descriptions: Vec::new(),
+            meanings: Vec::new(),
             left_out: Vec::new(),
             empty: Vec::new(),
         };
@@ -98,6 +101,7 @@ impl Converter {
         self.plans.push(Plan { id, steps, incomplete });
         self.numbers.push((id, number));
         self.descriptions.push(staged.description);
+        self.meanings.push(staged.meanings);
     }
 
     /// What traces say of the events, by their numbers here.
