@@ -72,6 +72,9 @@ impl KernelSpec {
         for pattern in names(patterns) {
             let (excludes, bare) = split(pattern);
             let opposite = if excludes { bare.to_owned() } else { format!("!{bare}") };
+            if self.on.iter().any(|one| one == pattern) && !self.on.contains(&opposite) {
+                continue;
+            }
             let meant_all = self.on.iter().all(|one| split(one).0) && !self.is_nothing();
             self.on.retain(|one| *one != opposite && *one != pattern && *one != NOTHING);
             if meant_all && self.on.is_empty() {
