@@ -265,6 +265,132 @@ fn a_saved_session_has_the_kernels_events() {
     assert!(!lines.iter().any(|line| line.contains("syscall_exit")), "{lines:?}");
 }
 
+/// RUN a session of some calls, with contexts, on one CPU; then what was saved of it. EXPECT those
+/// calls alone, with them; the program's own events unasked; and the same of both.
+#[test]
+fn a_session_asks_the_kernels_events_and_chooses_among_them() {
+    let Some(ground) = Ground::new("ksession-keys") else { return };
+    if !has("taskset") {
+        return trackway_tests::skipped("taskset is not installed");
+    }
+    let (_, first) = ground.first();
+    let filter = format!("syscalls:getpgid: pid >= {} && pid < {}", first + 10, first + 20);
+    let options = "create k --kernel syscalls:getpgid --context prio,vpid --cpu 0 -o trace";
+    let mut create = ground.command(&format!("session {options}"));
+    create.args(["--filter", &filter, "--filter", "calls:after: number >= 0"]);
+    let output = create.output().expect("trackway runs");
+    assert!(output.status.success(), "{output:?}");
+    let check = |name: &str, trace: &str| {
+        let spec = ground.status(name)["kernel"]["spec"].clone();
+        let told = (&spec["filters"][0], &spec["contexts"][0], &spec["cpus"]);
+        assert_eq!(told, (&filter.as_str().into(), &"prio".into(), &"0".into()), "{spec}");
+        assert_eq!(spec["filters"].as_array().map(Vec::len), Some(1), "the other is programs'");
+        let mut shell = ground.shell("taskset -c 0 \"$0\" 100 $1");
+        shell.wait();
+        ground.ok(&format!("session destroy {name}"));
+        ground.check(trace, 10..20);
+        let lines = ground.lines(trace);
+        let of_kernel: Vec<_> = lines.iter().filter(|line| line.contains("_entry_")).collect();
+        assert!(of_kernel.iter().all(|line| line.contains(", prio = ")), "{of_kernel:?}");
+        assert!(of_kernel.iter().all(|line| line.contains("cpu_id = 0 }")), "{of_kernel:?}");
+        // Which have vpid alone.
+        let of_program: Vec<_> = lines.iter().filter(|line| line.contains("calls:")).collect();
+        assert_eq!(of_program.len(), 200);
+        assert!(of_program.iter().all(|line| line.contains("vpid = ") && !line.contains("prio")));
+    };
+    let shown = ground.ok("session status k").0;
+    for line in
+        [&format!("  if        {filter}\n"), "  contexts  prio, vpid\n", "  only      CPUs 0\n"]
+    {
+        assert!(shown.contains(line), "{shown}");
+    }
+    ground.ok("session save k -o k.toml");
+    check("k", "trace");
+    ground.ok("session create again --load k.toml -o again");
+    check("again", "again");
+}
+
+/// RUN an event switched on that a session's filter is about, of which none was before. EXPECT it
+/// to be asked from its first record on, and to be told at the beginning that nothing was.
+#[test]
+fn events_that_are_switched_on_later_are_asked_too() {
+    let Some(ground) = Ground::new("ksession-later") else { return };
+    let (_, first) = ground.first();
+    let file = format!(
+        "name = \"k\"\noutput = \"trace\"\n[kernel]\non = [\"sched_process_exec\"]\n\
+         filters = [\"syscalls:sys_enter_getpgid: pid == {}\"]\n",
+        first + 7
+    );
+    fs::write(ground.world.path("k.toml"), file).expect("a file");
+    let talk = ground.ok("session load k.toml").1;
+    assert!(talk.contains("no kernel event that is recorded is what 'syscalls:"), "{talk}");
+    ground.ok("event on k --kernel syscalls:getpgid");
+    ground.calls(0..100);
+    ground.ok("event off k --kernel syscalls:getpgid");
+    ground.calls(0..100);
+    ground.ok("event on k --kernel syscalls:getpgid");
+    ground.calls(0..10);
+    ground.ok("session destroy k");
+    ground.check("trace", [7, 7]);
+}
+
+/// RUN a session of a control group that nobody is in. EXPECT none of the calls.
+#[test]
+fn a_session_of_a_cgroup_has_nothing_of_others() {
+    let Some(ground) = Ground::new("ksession-cgroup") else { return };
+    let mounted = ["/sys/fs/cgroup", "/sys/fs/cgroup/unified"].map(std::path::PathBuf::from);
+    let Some(root) = mounted.iter().find(|root| root.join("cgroup.procs").is_file()) else {
+        return trackway_tests::skipped("no control groups of version 2 are mounted");
+    };
+    let group = root.join(format!("trackway-ksession-{}", std::process::id()));
+    if fs::create_dir(&group).is_err() {
+        return trackway_tests::skipped("no control group can be made");
+    }
+    let create = "session create k --kernel syscalls:getpgid -o trace --cgroup";
+    let begun = ground.command(&format!("{create} {}", group.display())).output();
+    ground.calls(0..10);
+    let mut shell = ground.shell(&format!(
+        "echo $$ > {}/cgroup.procs && \"$0\" 20 $1; echo $$ > {}/cgroup.procs",
+        group.display(),
+        root.display()
+    ));
+    shell.wait();
+    let status = ground.command("session status k").output();
+    let ended = ground.command("session destroy k").output();
+    let _ = fs::remove_dir(&group);
+    assert!(begun.expect("it runs").status.success() && ended.expect("it runs").status.success());
+    let shown = text(&status.expect("it runs").stdout);
+    let only = format!("  only      control group {}, and below\n", group.display());
+    assert!(shown.contains(&only), "{shown}");
+    ground.check("trace", 0..20);
+}
+
+/// RUN what cannot be. EXPECT to be told why, as record does, and no session.
+#[test]
+fn what_a_session_cannot_choose_of_the_kernel_is_said() {
+    let Some(ground) = Ground::new("ksession-refused") else { return };
+    for (option, value, why) in [
+        ("--cpu", "8191", "there is no CPU 8191"),
+        ("--cgroup", "/no/such/group", "there is no cgroup /no/such/group"),
+        ("--filter", "syscalls:sys_enter_getpgid: no_field > 5", "no_field"),
+        ("--filter", "sys_enter_getpgit: pid > 5", "did you mean 'sys_enter_getpgid'?"),
+        ("--context", "colour", "no context 'colour'"),
+    ] {
+        let mut create = ground.command("session create k --kernel syscalls:getpgid -o none");
+        let output = create.args([option, value]).output().expect("trackway runs");
+        let talk = text(&output.stderr);
+        assert!(!output.status.success() && talk.contains(why), "{option} {value}: {talk}");
+        let talk = ground.refused("session status k");
+        assert!(talk.contains("no session"), "{option}: {talk}");
+    }
+    let talk = ground.refused("session create k --context prio");
+    assert!(talk.contains("a context of the kernel's events alone"), "{talk}");
+    let file = "name = \"k\"\n[kernel]\non = [\"sched\"]\ncontexts = [\"colour\"]\n";
+    fs::write(ground.world.path("k.toml"), file).expect("a file");
+    let talk = ground.refused("session load k.toml");
+    assert!(talk.contains("no context 'colour'") && talk.contains("cgroup_id"), "{talk}");
+}
+
 /// RUN floods that buffers have no room for, of what interrupts itself, too. EXPECT the same number
 /// of losses by the recorder, by print and by babeltrace2.
 #[test]

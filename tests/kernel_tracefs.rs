@@ -190,6 +190,58 @@ fn both_ways_declare_the_same_events() {
     assert!(by_bpf == declared("tracefs"));
 }
 
+/// RUN both ways for events whose values have names. EXPECT the same names in both.
+#[test]
+fn both_ways_show_what_values_stand_for() {
+    let world = World::new("tracefs-names");
+    if !is_possible(&world) {
+        return;
+    }
+    let shown = |via: &str| {
+        let options = ["--kernel", "syscalls:socket,syscalls:access", "--kernel-via", via];
+        let output = record(&world, via, &options, &["ls", "/dev/null"]);
+        assert!(output.status.success(), "{}", text(&output.stderr));
+        let printed = world.trackway(&["print", "--symbolic", via]).output().expect("it runs");
+        text(&printed.stdout)
+    };
+    for via in ["bpf", "tracefs"] {
+        let shown = shown(via);
+        assert!(shown.contains("R_OK"), "{via}: {shown}");
+    }
+}
+
+/// RUN what tracefs cannot select. EXPECT a refusal that says what can be, and nothing run; and
+/// with CPUs, those alone.
+#[test]
+fn what_tracefs_cannot_select_is_refused() {
+    let world = World::new("tracefs-selected");
+    if !is_possible(&world) {
+        return;
+    }
+    let via = ["--kernel", "syscalls:access", "--kernel-via", "tracefs"];
+    let refused = |options: &[&str]| {
+        let output = record(&world, "none", &[&via[..], options].concat(), &["touch", "ran"]);
+        assert!(!output.status.success() && !world.path("ran").exists(), "{options:?}");
+        text(&output.stderr)
+    };
+    let talk = refused(&["--cgroup", "/"]);
+    assert!(talk.contains("by tracefs there is no --cgroup"), "{talk}");
+    assert!(talk.contains("hint: ") && talk.contains("--system"), "{talk}");
+    assert!(refused(&["--cpu", "8191"]).contains("there is no CPU 8191"));
+    let pinned = |cpu: &str| Command::new("taskset").args(["-c", cpu, "true"]).status();
+    if !["0", "1"].into_iter().all(|cpu| pinned(cpu).is_ok_and(|status| status.success())) {
+        return skipped("there are no two CPUs for us, or no taskset");
+    }
+    let script = "for cpu in 0 1; do taskset -c $cpu ls /dev/null; done";
+    let options = [&via[..], &["--cpu", "1", "--system"]].concat();
+    let output = record(&world, "cpu", &options, &["sh", "-c", script]);
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    let lines = lines(&world, "cpu");
+    let entries = lines.iter().filter(|line| line.contains("syscall_entry_"));
+    assert!(entries.clone().count() > 0, "{lines:?}");
+    assert!(entries.clone().all(|line| line.contains("{ cpu_id = 1 }")), "{lines:?}");
+}
+
 /// RUN a program that calls the system between two events. EXPECT, each time and in this order:
 /// event, entry, exit, event; and nobody else's calls.
 #[test]

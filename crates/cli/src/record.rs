@@ -56,6 +56,7 @@ pub(crate) fn run(arguments: &RecordArguments) -> anyhow::Result<ExitCode> {
             is_stopped: false,
             contexts: contexts.kernel,
             filters,
+            has_own_filters: false,
             via: arguments.kernel_via.map(|way| match way {
                 KernelWay::Bpf => KernelVia::Bpf,
                 KernelWay::Tracefs => KernelVia::Tracefs,

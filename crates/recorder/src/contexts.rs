@@ -5,6 +5,8 @@
 use trackway_kernel::record::context::{ALL, Context};
 use trackway_session::{ContextList, OptionError, parse_contexts};
 
+use crate::RecordError;
+
 /// What programs' records have unless they are asked for others.
 const USUAL: &str = "vtid";
 
@@ -43,6 +45,21 @@ impl std::fmt::Display for ContextsError {
 }
 
 impl std::error::Error for ContextsError {}
+
+/// Contexts of the kernel's events, by their names.
+///
+/// # Errors
+///
+/// If one has no meaning.
+pub(crate) fn of_kernel(list: &[String]) -> Result<Vec<Context>, RecordError> {
+    let known = |name: &String| {
+        Context::named(name).ok_or_else(|| {
+            let why = format!("there is no context '{name}' of the kernel's events");
+            RecordError::Kernel(why, Some(format!("there are {}", names())))
+        })
+    };
+    list.iter().map(known).collect()
+}
 
 /// All contexts of the kernel's events, for people.
 fn names() -> String {
@@ -111,5 +128,10 @@ mod tests {
         assert!(of("ppid", false).contains("--kernel"));
         assert!(of("none,vtid", true).contains("'none' stands alone"));
         assert!(parse_both(Some("vpid,procname"), false).is_ok());
+        assert_eq!(
+            of_kernel(&["prio".into()]).expect("there is such"),
+            Context::named("prio").as_slice()
+        );
+        assert!(of_kernel(&["$app.a:b".into()]).is_err());
     }
 }

@@ -262,6 +262,7 @@ impl Desk {
         let kernel = kernel.ok_or(RecordError::Lost("it records no events of the kernel"))?;
         let kernel = kernel.by_bpf_mut()?;
         let (more, fewer) = kernel.select(&spec.on, &mut || parts.keep_alive())?;
+        kernel.filters().say(notices);
         notices.say(format_args!(
             "{more} more of the kernel's events are recorded, {fewer} are not any more"
         ));

@@ -11,16 +11,16 @@ use trackway_filter::layout::{Layout, Member, Type};
 use trackway_filter::span::Span;
 use trackway_filter::token::{Number, Token, tokens};
 use trackway_kernel::adapt::Unfit;
-use trackway_kernel::catalogue::EventName;
 use trackway_kernel::catalogue::error::CatalogueError;
 use trackway_kernel::catalogue::model::Event;
 use trackway_kernel::catalogue::select::Selection;
+use trackway_kernel::catalogue::{Catalogue, EventName};
 use trackway_kernel::record::filter::{CONTEXTS, Filter, FilterError, Memory};
 use trackway_kernel::record::staging::Staged;
 use trackway_session::{FilterSource, FilterSpec};
 
-use crate::RecordError;
 use crate::report::Notices;
+use crate::{RecordError, kernel};
 
 /// Most things that are said of filters that are taken, and most events that are named there.
 const HINTS_MAX: usize = 4;
@@ -32,11 +32,13 @@ const NAME_THEM: &str = "if it is not about the kernel's events, say which: PATT
 pub(crate) struct KernelFilters {
     /// Of each event its filters, all of which must take it; none: one of them never does.
     events: Vec<Option<Vec<Filter>>>,
+    /// All filters, by their numbers; where events come later, for those, too.
+    specs: Vec<FilterSpec>,
     /// Those that are about nothing else.
     own: Vec<FilterSpec>,
     hints: Vec<String>,
-    /// Kept until programs have it.
-    _memory: Option<Memory>,
+    /// For as long as programs are made that use it.
+    memory: Option<Memory>,
 }
 
 /// The kernel's events that filters are compiled for.
@@ -47,13 +49,14 @@ struct World {
 }
 
 impl KernelFilters {
-    /// What these filters ask of these events, as they are staged.
+    /// What these filters ask of these events, as they are staged. If they `are_own`, they are
+    /// about the kernel's events alone, if perhaps about none that is recorded so far.
     ///
     /// # Errors
     ///
     /// The first filter that makes no sense, or that the kernel cannot ask.
     pub(crate) fn new(
-        specs: &[FilterSpec],
+        (specs, are_own): (&[FilterSpec], bool),
         events: &[Event],
         staged: impl Fn(&Event) -> Staged,
         cpus: usize,
@@ -62,37 +65,74 @@ impl KernelFilters {
         if specs.is_empty() {
             return Ok(filters);
         }
-        let name = |event: &Event| EventName {
-            subsystem: event.subsystem.clone(),
-            name: event.name.clone(),
-        };
-        let staged: Vec<Staged> = events.iter().map(staged).collect();
-        let layouts = staged.iter().map(layout_of).collect();
-        let world = World { names: events.iter().map(name).collect(), staged, layouts };
+        let world = World::new(events.iter().map(staged).collect(), events.iter());
         filters.events = events.iter().map(|_| Some(Vec::new())).collect();
+        filters.specs = specs.to_vec();
         let mut memory = Memory::new(cpus, specs.len()).map_err(crate::kernel::unavailable)?;
         for (number, spec) in specs.iter().enumerate() {
-            let about = world.about(spec)?;
+            let about = match about(&world.names, spec) {
+                Err(_) if are_own => Vec::new(),
+                about => about?,
+            };
             if about.is_empty() {
+                if are_own && !is_everyones(spec) {
+                    let hint =
+                        format!("no kernel event that is recorded is what '{spec}' is about");
+                    filters.hints.push(hint);
+                }
                 continue;
             }
             if !is_everyones(spec) {
                 filters.own.push(spec.clone());
             }
-            filters.add((number, spec), &world, &about, &mut memory)?;
+            let lacking = filters.add((number, spec), (&world, 0), &about, &mut memory)?;
+            if lacking == about.len() {
+                return Err(lacking_everywhere(spec, &world, &about));
+            }
         }
-        filters._memory = Some(memory);
+        filters.memory = Some(memory);
         Ok(filters)
     }
 
-    /// Adds a filter to the events that it is about, of which there is one at least.
+    /// What the filters ask of these events, too, which are numbered from `known` on. One that
+    /// lacks what is asked for is not recorded, and that is said.
+    ///
+    /// # Errors
+    ///
+    /// The first filter that the kernel cannot ask.
+    pub(crate) fn extend(
+        &mut self,
+        known: usize,
+        events: &[&Event],
+        staged: impl Fn(&Event) -> Staged,
+    ) -> Result<(), RecordError> {
+        self.hints.clear();
+        let Some(mut memory) = self.memory.take() else { return Ok(()) };
+        let world =
+            World::new(events.iter().map(|event| staged(event)).collect(), events.iter().copied());
+        // Such as could not be recorded are not known.
+        self.events.truncate(known);
+        self.events.resize_with(known + events.len(), || Some(Vec::new()));
+        let mut made = Ok(());
+        for (number, spec) in self.specs.clone().iter().enumerate() {
+            // What none of them is called may be what others are.
+            let about = about(&world.names, spec).unwrap_or_default();
+            let added = self.add((number, spec), (&world, known), &about, &mut memory);
+            made = made.and(added.map(drop));
+        }
+        self.memory = Some(memory);
+        made
+    }
+
+    /// Adds a filter to the events that it is about, whose numbers are `first` and beyond. How many
+    /// lack what it asks for.
     fn add(
         &mut self,
         (number, spec): (usize, &FilterSpec),
-        world: &World,
+        (world, first): (&World, usize),
         about: &[usize],
         memory: &mut Memory,
-    ) -> Result<(), RecordError> {
+    ) -> Result<usize, RecordError> {
         let mut lacking = Vec::new();
         let mut warnings = Vec::new();
         for &event in about {
@@ -101,7 +141,7 @@ impl KernelFilters {
                     .map_err(|error| refused(spec, error))?,
                 None => None,
             };
-            match (made, &mut self.events[event]) {
+            match (made, &mut self.events[first + event]) {
                 (Some(filter), Some(filters)) => filters.push(filter),
                 (Some(_), None) => {}
                 (None, filters) => {
@@ -109,9 +149,6 @@ impl KernelFilters {
                     lacking.push(event);
                 }
             }
-        }
-        if lacking.len() == about.len() {
-            return Err(lacking_everywhere(spec, world, about));
         }
         warnings.truncate(HINTS_MAX);
         self.hints.extend(warnings.into_iter().map(|warning| format!("filter:\n{warning}")));
@@ -127,7 +164,7 @@ impl KernelFilters {
                 "not recorded, for want of what the filter '{spec}' asks for: {named}{more}"
             ));
         }
-        Ok(())
+        Ok(lacking.len())
     }
 
     /// What the event with this number is asked; `None`: it is never recorded.
@@ -138,6 +175,11 @@ impl KernelFilters {
     /// Whether the event with this number is asked something.
     pub(crate) fn has(&self, event: usize) -> bool {
         self.of(event).is_none_or(|filters| !filters.is_empty())
+    }
+
+    /// Whether a filter is about the kernel's events, perhaps besides others.
+    pub(crate) fn has_any(&self, spec: &FilterSpec) -> bool {
+        self.own.contains(spec) || is_everyones(spec)
     }
 
     /// Whether a filter is about the kernel's events alone.
@@ -154,31 +196,64 @@ impl KernelFilters {
 }
 
 impl World {
-    /// The events that a filter is about.
-    fn about(&self, spec: &FilterSpec) -> Result<Vec<usize>, RecordError> {
-        if is_everyones(spec) {
-            return Ok((0..self.names.len()).collect());
+    fn new<'a>(staged: Vec<Staged>, events: impl Iterator<Item = &'a Event>) -> Self {
+        let layouts = staged.iter().map(layout_of).collect();
+        Self { names: events.map(kernel::name_of).collect(), staged, layouts }
+    }
+}
+
+/// Which of these events a filter is about.
+fn about(names: &[EventName], spec: &FilterSpec) -> Result<Vec<usize>, RecordError> {
+    if is_everyones(spec) {
+        return Ok((0..names.len()).collect());
+    }
+    let Some(pattern) = &spec.pattern else { return Ok(Vec::new()) };
+    // What is none of the kernel's may be one of programs' events.
+    let Ok(selection) = Selection::new(&[pattern]) else { return Ok(Vec::new()) };
+    match selection.of(names) {
+        Ok(_) => {
+            let named = names.iter().enumerate();
+            Ok(named.filter(|(_, name)| selection.takes(name)).map(|(at, _)| at).collect())
         }
-        let Some(pattern) = &spec.pattern else { return Ok(Vec::new()) };
-        // What is none of the kernel's may be one of programs' events.
-        let Ok(selection) = Selection::new(&[pattern]) else { return Ok(Vec::new()) };
-        match selection.of(&self.names) {
-            Ok(_) => {
-                let named = self.names.iter().enumerate();
-                Ok(named.filter(|(_, name)| selection.takes(name)).map(|(at, _)| at).collect())
+        Err(error) => match &error {
+            CatalogueError::NoEvent(_, Some(meant)) if !meant.starts_with('*') => {
+                let why = format!(
+                    "filter '{spec}': no kernel event that is recorded matches '{pattern}'; did \
+                     you mean '{meant}'?"
+                );
+                Err(RecordError::Kernel(why, None))
             }
-            Err(error) => match &error {
-                CatalogueError::NoEvent(_, Some(meant)) if !meant.starts_with('*') => {
-                    let why = format!(
-                        "filter '{spec}': no kernel event that is recorded matches '{pattern}'; \
-                         did you mean '{meant}'?"
-                    );
-                    Err(RecordError::Kernel(why, None))
-                }
-                _ => Ok(Vec::new()),
-            },
+            _ => Ok(Vec::new()),
+        },
+    }
+}
+
+/// Which filters are about the kernel's events that these patterns select, and which about
+/// programs': those about all events are both's.
+///
+/// # Errors
+///
+/// If the kernel does not show its events, or a filter was perhaps meant for another of them.
+pub fn split_filters(
+    patterns: &[String],
+    filters: &[FilterSpec],
+) -> Result<(Vec<FilterSpec>, Vec<FilterSpec>), RecordError> {
+    let (mut of_kernel, mut of_programs) = (Vec::new(), Vec::new());
+    if filters.is_empty() {
+        return Ok((of_kernel, of_programs));
+    }
+    let events = kernel::selected(&Catalogue::open()?, patterns)?;
+    let names: Vec<EventName> = events.iter().map(kernel::name_of).collect();
+    for filter in filters {
+        let is_of_kernel = !about(&names, filter)?.is_empty();
+        if is_of_kernel {
+            of_kernel.push(filter.clone());
+        }
+        if !is_of_kernel || is_everyones(filter) {
+            of_programs.push(filter.clone());
         }
     }
+    Ok((of_kernel, of_programs))
 }
 
 /// Whether a filter is about all events, programs' and the kernel's.

@@ -24,13 +24,12 @@ use trackway_kernel::ftrace::page::{Missed, Page};
 use trackway_kernel::record::context::Contexts;
 use trackway_session::Tracefiles;
 
-use crate::RecordError;
 use crate::completion::{self, By};
 use crate::kernel::{self, KernelOptions, failed};
-use crate::kernel_meanings;
 use crate::report::{Grouped, Notices};
 use crate::stream::{Packet, Stream, StreamId};
 use crate::trace::{self, Trace};
+use crate::{RecordError, kernel_meanings};
 
 /// Most bytes of a packet.
 const PACKET_BYTES_MAX: usize = 1 << 16;
@@ -84,13 +83,13 @@ fn refuse_what_is_not_there(options: &KernelOptions) -> Result<(), RecordError> 
         (options.filters.is_empty(), "--filter (trackway print has one)"),
         (options.contexts.is_empty(), "--context"),
         (options.cgroups.is_empty(), "--cgroup"),
-        (options.cpus.is_none(), "--cpu"),
         (options.pids.is_empty(), "--pid"),
     ];
     match asked.into_iter().find(|(is_not, _)| !is_not) {
         Some((_, what)) => {
-            let why = format!("by tracefs there is no {what}");
-            Err(failed("cannot record kernel events", why))
+            let why = format!("cannot record kernel events: by tracefs there is no {what}");
+            let hint = "a command and what it starts are recorded, or everything (--system)";
+            Err(RecordError::Kernel(why, Some(hint.into())))
         }
         None => Ok(()),
     }
@@ -116,6 +115,7 @@ impl ByTracefs {
             return Err(failed("cannot record kernel events", why));
         }
         refuse_what_is_not_there(options)?;
+        let chosen = options.cpus.as_deref().map(crate::cpus::chosen).transpose()?;
         let catalogue = Catalogue::open()?;
         let selection = Selection::new(&options.patterns)?;
         let events = catalogue.select(&selection)?.events;
@@ -126,7 +126,7 @@ impl ByTracefs {
         };
         let cpu_bytes = cpu_bytes.max(CPU_BYTES_MIN);
         let is_scoped = !options.system;
-        let instance = Instance::new(&Wanted { cpu_bytes, overwrite, is_scoped })?;
+        let instance = Instance::new(&Wanted { cpu_bytes, overwrite, is_scoped, cpus: chosen })?;
         let converter = Converter::new(&events, instance.common, kernel::PAYLOAD_BYTES_MAX);
         for event in events.iter().filter(|event| event.id.is_some()) {
             instance.enable(event)?;

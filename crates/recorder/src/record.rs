@@ -130,12 +130,18 @@ impl RecordOptions {
         Ok(specs)
     }
 
-    /// The kernel's events, as a session's file has them.
-    pub(crate) fn kernel_spec(&self) -> Option<KernelSpec> {
-        let KernelOptions { patterns, pids, .. } = self.kernel.as_ref()?;
+    /// The kernel's events, as a session's file has them, with the filters that are about them.
+    pub(crate) fn kernel_spec(&self, kernel: Option<&Kernel>) -> Option<KernelSpec> {
+        let options = self.kernel.as_ref()?;
+        let asked = kernel.and_then(Kernel::filters);
+        let is_asked = |one: &&FilterSpec| asked.is_some_and(|asked| asked.has_any(one));
         Some(KernelSpec {
-            on: patterns.clone(),
-            pids: pids.clone(),
+            on: options.patterns.clone(),
+            pids: options.pids.clone(),
+            cgroups: options.cgroups.clone(),
+            cpus: options.cpus.clone(),
+            contexts: options.contexts.iter().map(|context| context.name.to_owned()).collect(),
+            filters: options.filters.iter().filter(is_asked).cloned().collect(),
             mode: if self.buffers.overwrite { Mode::Overwrite } else { Mode::Discard },
             buffer_size: self.buffers.size_bytes,
             tracefile_size: (self.tracefiles.size_bytes > 0).then_some(self.tracefiles.size_bytes),
@@ -184,6 +190,7 @@ pub enum CommandEnd {
 pub fn record(options: &RecordOptions, notices: &Notices) -> Result<CommandEnd, RecordError> {
     let (mut kernel, account) = options.begin_as_root(notices)?;
     let ignores_size_limit = signal::ignore_size_limit();
+    let of_kernel = options.kernel_spec(kernel.as_ref());
     let (specs, making) = (options.specs_beside(kernel.as_ref(), notices)?, options.making());
     let settings = specs.iter().map(|spec| making.settings(spec, true));
     let channels: Vec<_> = settings.collect::<Result<_, RecordError>>()?;
@@ -240,7 +247,7 @@ pub fn record(options: &RecordOptions, notices: &Notices) -> Result<CommandEnd, 
     let spec = SessionSpec {
         name,
         output: Some(folder.clone()),
-        kernel: options.kernel_spec(),
+        kernel: of_kernel,
         channels: specs,
         ..SessionSpec::default()
     };

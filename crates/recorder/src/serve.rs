@@ -92,12 +92,13 @@ pub fn record_kernel(options: &RecordOptions, quiet: bool) -> Result<(), RecordE
     let notices = Notices::new(quiet);
     let (kernel, _) = options.begin_as_root(&notices)?;
     let pids = options.kernel.iter().flat_map(|kernel| kernel.pids.clone()).collect::<Vec<_>>();
+    let of_kernel = options.kernel_spec(kernel.as_ref());
     let mut channels = options.specs_beside(kernel.as_ref(), &notices)?;
     channels.iter_mut().for_each(|channel| channel.pids.clone_from(&pids));
     let spec = SessionSpec {
         name: format!("kernel-{}", std::process::id()),
         output: options.output.clone(),
-        kernel: options.kernel_spec(),
+        kernel: of_kernel,
         channels,
         ..SessionSpec::default()
     };
@@ -272,10 +273,11 @@ impl Served {
         }
         let Some(spec) = &self.desk.machine.spec().kernel else { return Ok(None) };
         let size_bytes = spec.buffer_size.unwrap_or(0);
-        let options = KernelOptions::of(spec, !record);
+        let options = KernelOptions::of(spec, !record)?;
         let overwrite = spec.mode == Mode::Overwrite;
         let kernel = Kernel::prepare(&options, size_bytes, overwrite, &self.notices)?;
         kernel.say_size(size_bytes, &self.notices);
+        kernel.filters().into_iter().for_each(|filters| filters.say(&self.notices));
         Ok(Some((kernel, spec.tracefiles())))
     }
 

@@ -4,14 +4,19 @@
 //! [kernel]
 //! on = ["sched", "syscalls:openat", "!sched_stat_*"]
 //! buffer-size = "16M"
-//! pids = [4711]
+//! cgroups = ["/system.slice/nginx.service"]
+//! cpus = "0,2-3"
+//! contexts = ["pid", "prio"]
+//! filters = ["sched_switch: prev_state != 0"]
 //! ```
+
+use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
 
-use crate::{ByteCount, Mode, SpecError, Tracefiles, TracefilesError};
+use crate::{ByteCount, ChannelSpec, FilterSpec, Mode, SpecError, Tracefiles, TracefilesError};
 
-/// Most bytes of patterns, and of processes' numbers.
+/// Most bytes of patterns, of processes' numbers, and of other names.
 const BYTES_MAX: usize = 64 << 10;
 /// A file has to hold a sub-buffer of the kernel's buffers, which are of this size.
 const SUB_BYTES: u64 = 1 << 16;
@@ -27,6 +32,18 @@ pub struct KernelSpec {
     /// Of these processes, and what they start from then on; none: of everything.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub pids: Vec<u32>,
+    /// Of what is in these control groups (of version 2), and below them, instead.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub cgroups: Vec<PathBuf>,
+    /// Of these CPUs alone, as the kernel lists them (`0,2-3`); none: of all.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub cpus: Option<String>,
+    /// What records say besides their fields, and `tid`.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub contexts: Vec<String>,
+    /// What must be true of events: each is recorded if all filters that are about it say so.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub filters: Vec<FilterSpec>,
     /// What happens where there is no room.
     pub mode: Mode,
     /// Bytes for each CPU.
@@ -47,14 +64,24 @@ impl KernelSpec {
     ///
     /// If there can be none.
     pub fn check(&self) -> Result<(), SpecError> {
-        let bytes = self.on.iter().map(|pattern| pattern.len() + 1).sum::<usize>();
+        let bytes = |names: &[String]| names.iter().map(|name| name.len() + 1).sum::<usize>();
+        let groups = self.cgroups.iter().map(|path| path.as_os_str().len() + 1).sum::<usize>();
         if self.on.is_empty() || self.on.iter().any(String::is_empty) {
             return Err(SpecError::Kernel("no event is named (on = [\"sched\"])".into()));
         }
-        if bytes + 8 * self.pids.len() > BYTES_MAX {
+        if !self.pids.is_empty() && !self.cgroups.is_empty() {
+            let why = "of processes, or of what is in control groups: pids or cgroups, not both";
+            return Err(SpecError::Kernel(why.into()));
+        }
+        let cpus = self.cpus.as_ref().map_or(0, String::len);
+        let names = bytes(&self.on) + bytes(&self.contexts) + groups + cpus;
+        if names + 8 * self.pids.len() > BYTES_MAX {
             let most = ByteCount(BYTES_MAX as u64);
             return Err(SpecError::Kernel(format!("patterns and processes are over {most}")));
         }
+        // They are bounded, and checked, as a channel's.
+        let channel = ChannelSpec { filters: self.filters.clone(), ..ChannelSpec::default() };
+        channel.check_filters().map_err(|error| SpecError::Kernel(error.to_string()))?;
         self.check_tracefiles().map_err(|error| SpecError::Kernel(error.to_string()))
     }
 
@@ -72,6 +99,9 @@ impl KernelSpec {
         for pattern in names(patterns) {
             let (excludes, bare) = split(pattern);
             let opposite = if excludes { bare.to_owned() } else { format!("!{bare}") };
+            if self.on.iter().any(|one| one == pattern) && !self.on.contains(&opposite) {
+                continue;
+            }
             let meant_all = self.on.iter().all(|one| split(one).0) && !self.is_nothing();
             self.on.retain(|one| *one != opposite && *one != pattern && *one != NOTHING);
             if meant_all && self.on.is_empty() {
@@ -151,6 +181,11 @@ mod tests {
             (KernelSpec { tracefile_count: Some(2), ..sched.clone() }, "without their size"),
             (KernelSpec { tracefile_size: Some(4096), ..sched.clone() }, "at least 64.0 KiB"),
             (KernelSpec { tracefile_size: Some(1 << 20), ..flight }, "a flight recorder"),
+            (KernelSpec { pids: vec![1], cgroups: vec!["/a".into()], ..sched.clone() }, "not both"),
+            (
+                KernelSpec { filters: vec![FilterSpec::new("sched: pid >")], ..sched.clone() },
+                "pid >",
+            ),
             (KernelSpec { pids: vec![1; 10_000], ..sched }, "64.0 KiB"),
         ] {
             let refused = wrong.check().expect_err("it cannot be").to_string();

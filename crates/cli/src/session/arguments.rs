@@ -83,14 +83,22 @@ pub(crate) struct CreateArguments {
         "level_only", "exclude",
         "context", "buffer_size", "sub_buffers", "tracefile_size", "tracefile_count",
         "overwrite", "blocking_timeout", "pid", "executable", "pid_namespace",
-        "user", "kernel"])]
+        "user", "kernel", "cgroup", "cpu"])]
     pub(crate) load: Option<PathBuf>,
     /// Record these events of the kernel, too, of everything that runs, or of the processes of
     /// --pid and what they start from then on: names or subsystems, with commas between them, !
     /// in front excludes, as record --kernel has them. Sizes, trace files and --flight-recorder are
-    /// for them, too. Only root may
+    /// for them, too; so are filters that name them, and contexts of theirs (pid, prio, …: see
+    /// record --help). Only root may
     #[arg(long, value_name = "LIST", conflicts_with_all = ["executable", "pid_namespace"])]
     pub(crate) kernel: Vec<String>,
+    /// Record the kernel's events of the processes in this control group (of version 2) and those
+    /// below it: a folder, or as /proc/PID/cgroup has it
+    #[arg(long, value_name = "PATH", requires = "kernel", conflicts_with = "pid")]
+    pub(crate) cgroup: Vec<PathBuf>,
+    /// Record the kernel's events of these CPUs alone, such as 0,2-3, of whomever they are recorded
+    #[arg(long, value_name = "LIST", requires = "kernel")]
+    pub(crate) cpu: Option<String>,
     /// Record this user's programs, by name or number, or those of all users; only root may
     /// (several: again, or by commas) [default: your own]
     #[arg(long, value_name = "NAME|UID|all", value_delimiter = ',')]

@@ -237,9 +237,23 @@ fn filtered(channel: &ChannelSpec) -> Vec<RuleSpec> {
 fn spec_of(arguments: &CreateArguments) -> anyhow::Result<SessionSpec> {
     let (on, filters) = (on_of(&arguments.rules), filters_in(&arguments.rules)?);
     let mut channel = ChannelSpec { on, filters, ..ChannelSpec::default() };
-    apply(&arguments.channel, &mut channel)?;
     let users = arguments.user.clone();
-    let kernel = kernel_of(&arguments.kernel, &channel);
+    if arguments.kernel.is_empty() {
+        apply(&arguments.channel, &mut channel)?;
+        return Ok(SessionSpec { users, channels: vec![channel], ..SessionSpec::default() });
+    }
+    let contexts = trackway_recorder::parse_both(arguments.channel.context.as_deref(), true)?;
+    channel = change_beside(&arguments.channel, Some(contexts.programs.names())).of(&channel);
+    let split = trackway_recorder::split_filters(&arguments.kernel, &channel.filters)?;
+    let (of_kernel, of_programs) = split;
+    channel.filters = of_programs;
+    let kernel = kernel_of(&arguments.kernel, &channel).map(|kernel| KernelSpec {
+        cgroups: arguments.cgroup.clone(),
+        cpus: arguments.cpu.clone(),
+        contexts: contexts.kernel.iter().map(|context| context.name.to_owned()).collect(),
+        filters: of_kernel,
+        ..kernel
+    });
     Ok(SessionSpec { users, kernel, channels: vec![channel], ..SessionSpec::default() })
 }
 
@@ -253,6 +267,7 @@ pub(crate) fn kernel_of(patterns: &[String], channel: &ChannelSpec) -> Option<Ke
         buffer_size,
         tracefile_size,
         tracefile_count,
+        ..KernelSpec::default()
     })
 }
 
@@ -304,8 +319,13 @@ fn apply(options: &ChannelOptions, channel: &mut ChannelSpec) -> anyhow::Result<
 /// What is said of a channel.
 fn change(options: &ChannelOptions) -> anyhow::Result<ChannelChange> {
     let contexts = options.context.as_deref().map(contexts_of).transpose()?;
+    Ok(change_beside(options, contexts))
+}
+
+/// What is said of a channel besides its contexts, with these.
+fn change_beside(options: &ChannelOptions, contexts: Option<Vec<String>>) -> ChannelChange {
     let some = |is_said: bool| is_said.then_some(());
-    Ok(ChannelChange {
+    ChannelChange {
         mode: some(options.overwrite).map(|()| Mode::Overwrite),
         blocking_timeout_ns: options.blocking_timeout.map(|time| time.as_nanos() as u64),
         buffer_size: options.buffer_size,
@@ -317,7 +337,7 @@ fn change(options: &ChannelOptions) -> anyhow::Result<ChannelChange> {
         executables: some(!options.executable.is_empty()).map(|()| options.executable.clone()),
         pid_namespaces: some(!options.pid_namespace.is_empty())
             .map(|()| options.pid_namespace.clone()),
-    })
+    }
 }
 
 fn change_of(arguments: &SetArguments) -> anyhow::Result<ChannelChange> {

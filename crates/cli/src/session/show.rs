@@ -9,8 +9,8 @@ use trackway_recorder::control::RunFolder;
 use trackway_recorder::control::client::Session;
 use trackway_recorder::protocol::{Answer, ChannelStatus, KernelStatus, Request, Status};
 use trackway_recorder::{
-    ByteCount, ChannelSpec, Grouped, Levels, Mode, RecordError, RuleSpec, Time, Tracefiles,
-    USERS_MAX,
+    ByteCount, ChannelSpec, Grouped, KernelSpec, Levels, Mode, RecordError, RuleSpec, Time,
+    Tracefiles, USERS_MAX,
 };
 use trackway_sys::users::name_of;
 
@@ -123,6 +123,10 @@ fn object(status: &Status, state: State, error: Option<String>) -> serde_json::R
         let filters = channel["spec"].get_mut("filters").and_then(Value::as_array_mut);
         filters.into_iter().flatten().for_each(shorten);
     }
+    let kernel = object.get_mut("kernel").and_then(|kernel| kernel.get_mut("spec"));
+    let filters = kernel.and_then(|spec| spec.get_mut("filters"));
+    let filters = filters.and_then(Value::as_array_mut);
+    filters.into_iter().flatten().for_each(shorten);
     object["state"] = state.word().into();
     object["error"] = error.into();
     Ok(object)
@@ -280,7 +284,11 @@ fn write_kernel(status: &KernelStatus, output: &mut dyn Write) -> anyhow::Result
     let (recorded, lost) = (Grouped(*recorded), Grouped(*lost));
     writeln!(output, "  events    {recorded} recorded, {lost} lost{overwritten}")?;
     if *passed_over > 0 {
-        let whose = if spec.pids.is_empty() { "of those lost" } else { "up to, of everything" };
+        let is_of_all = spec.pids.is_empty()
+            && spec.cgroups.is_empty()
+            && spec.cpus.is_none()
+            && spec.filters.is_empty();
+        let whose = if is_of_all { "of those lost" } else { "up to, of everything" };
         let passed_over = Grouped(*passed_over);
         writeln!(output, "  passed    {whose}, {passed_over}, while another was recorded")?;
     }
@@ -289,6 +297,7 @@ fn write_kernel(status: &KernelStatus, output: &mut dyn Write) -> anyhow::Result
         let pids: Vec<String> = spec.pids.iter().map(u32::to_string).collect();
         writeln!(output, "  only      process {}, and what it starts", pids.join(" or "))?;
     }
+    write_kernel_choice(spec, output)?;
     if let Some(files) = files_of(spec.tracefiles()) {
         writeln!(output, "  files     {files}")?;
     }
@@ -297,6 +306,23 @@ fn write_kernel(status: &KernelStatus, output: &mut dyn Write) -> anyhow::Result
     if status.deleted > 0 {
         let deleted = Grouped(status.deleted);
         writeln!(output, "  deleted   {deleted} of the events, with their trace files")?;
+    }
+    Ok(())
+}
+
+/// Says of what else the kernel's events are, and what they say.
+fn write_kernel_choice(spec: &KernelSpec, output: &mut dyn Write) -> anyhow::Result<()> {
+    for group in &spec.cgroups {
+        writeln!(output, "  only      control group {}, and below", group.display())?;
+    }
+    if let Some(cpus) = &spec.cpus {
+        writeln!(output, "  only      CPUs {cpus}")?;
+    }
+    for filter in &spec.filters {
+        writeln!(output, "  if        {filter}")?;
+    }
+    if !spec.contexts.is_empty() {
+        writeln!(output, "  contexts  {}", spec.contexts.join(", "))?;
     }
     Ok(())
 }

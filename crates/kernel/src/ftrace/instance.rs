@@ -78,12 +78,14 @@ impl fmt::Display for InstanceError {
 impl std::error::Error for InstanceError {}
 
 /// What an instance is to be.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone)]
 pub struct Wanted {
     /// Buffer of each CPU, in bytes.
     pub cpu_bytes: u64,
     /// The newest events are kept, not the oldest.
     pub overwrite: bool,
+    /// Of these CPUs alone; `None`: of all.
+    pub cpus: Option<Vec<u32>>,
     /// Of some threads only ([`Instance::scope`]).
     pub is_scoped: bool,
 }
@@ -158,6 +160,9 @@ impl Instance {
         let tracing_on = write(&path, "tracing_on", "0")?;
         write(&path, "trace_clock", "mono")?;
         write(&path, "options/overwrite", if wanted.overwrite { "1" } else { "0" })?;
+        if let Some(cpus) = &wanted.cpus {
+            write(&path, "tracing_cpumask", &mask_of(cpus))?;
+        }
         let kib = wanted.cpu_bytes.div_ceil(1024).max(1);
         write(&path, "buffer_size_kb", &kib.to_string())?;
         // Should nobody be left to remove it: the kernel frees it when this is closed.
@@ -342,6 +347,17 @@ fn cpus(path: &Path) -> Result<Vec<Cpu>, InstanceError> {
     numbers.into_iter().map(open_cpu).collect()
 }
 
+/// CPUs as the kernel has masks: hexadecimal words of 32, the highest first.
+fn mask_of(cpus: &[u32]) -> String {
+    let words = cpus.iter().max().map_or(1, |last| last / 32 + 1);
+    let word = |number: u32| {
+        let of_word = cpus.iter().filter(|&&cpu| cpu / 32 == number);
+        of_word.fold(0_u32, |word, cpu| word | 1 << (cpu % 32))
+    };
+    let words: Vec<String> = (0..words).rev().map(|at| format!("{:08x}", word(at))).collect();
+    words.join(",")
+}
+
 fn c_path(path: &Path) -> CString {
     CString::new(path.as_os_str().as_bytes()).unwrap_or_default()
 }
@@ -415,6 +431,13 @@ mod tests {
         assert!(!is_there(&dead));
         assert!(is_there(&elsewhere) && is_there(&ours) && is_there(&others));
         fs::remove_dir_all(&dir).expect("a folder");
+    }
+
+    #[test]
+    fn cpus_are_a_mask_with_the_highest_first() {
+        assert_eq!(mask_of(&[]), "00000000");
+        assert_eq!(mask_of(&[0, 3]), "00000009");
+        assert_eq!(mask_of(&[1, 31, 32, 70]), "00000040,00000001,80000002");
     }
 
     #[test]

@@ -4,11 +4,14 @@
 //! into the same trace: off is only that its program goes. There is room for so many that were not
 //! there from the beginning ([`super::EVENTS_SPARE`]).
 
+use std::mem;
+
 use trackway_kernel::catalogue::Catalogue;
 use trackway_kernel::catalogue::btf::Btf;
 use trackway_kernel::catalogue::model::{Event, Source};
 
 use super::{Attachment, Draining, Kernel, detach, failed, name_of, scheduler, selected};
+use crate::kernel_filters::KernelFilters;
 use crate::{RecordError, kernel_meanings};
 
 impl Draining {
@@ -52,6 +55,7 @@ impl Draining {
             let why = "too many events have come since this session began: begin another one";
             return Err(failed("cannot record more kernel events", why));
         }
+        self.filter(&numbered, catalogue.btf())?;
         self.declare(&numbered, catalogue.btf())?;
         let kernel = &mut self.kernel;
         for (place, &(number, event)) in numbered.iter().enumerate() {
@@ -72,6 +76,27 @@ impl Draining {
     /// How many events are recorded.
     pub(crate) fn events_on(&self) -> usize {
         self.kernel.events.iter().filter(|event| event.is_on).count()
+    }
+
+    /// Has events that were never recorded asked what the session's filters ask.
+    fn filter(
+        &mut self,
+        numbered: &[(usize, &Event)],
+        btf: Option<&Btf>,
+    ) -> Result<(), RecordError> {
+        let kernel = &mut self.kernel;
+        let known = kernel.events.len();
+        let new: Vec<&Event> =
+            numbered.iter().filter(|(number, _)| *number >= known).map(|&(_, one)| one).collect();
+        let mut filters = mem::take(&mut kernel.filters);
+        let made = filters.extend(known, &new, |event| kernel.staged(event, btf, true));
+        kernel.filters = filters;
+        made
+    }
+
+    /// What its events are asked.
+    pub(crate) const fn filters(&self) -> &KernelFilters {
+        &self.kernel.filters
     }
 
     /// Declares events before there are any, so that readers know all that they find.

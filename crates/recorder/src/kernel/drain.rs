@@ -382,15 +382,21 @@ impl Draining {
         answer.recv().map_err(|_| gone())
     }
 
-    /// Whether what the kernel passed over of an event is lost: where some threads alone are
-    /// recorded, most of it is not theirs; and of a filtered event nobody knows which were wanted.
+    /// Whether what the kernel passed over may be of others than are recorded: where those are
+    /// some threads alone, or some CPUs, most of it is.
+    fn is_of_some(&self) -> bool {
+        self.kernel.scope.is_some() || self.kernel.is_of_cpus
+    }
+
+    /// Whether what the kernel passed over of an event is lost: all are recorded; and of a filtered
+    /// event nobody knows which were wanted.
     fn is_missed_lost(&self, event: &Known) -> bool {
-        self.kernel.scope.is_none() && !event.is_filtered
+        !self.is_of_some() && !event.is_filtered
     }
 
     /// How many of those that the kernel passed over are lost.
     fn missed_lost(&self, lost: &Lost) -> u64 {
-        if self.kernel.scope.is_some() {
+        if self.is_of_some() {
             return 0;
         }
         let all = self.kernel.events.iter().zip(&lost.missed);

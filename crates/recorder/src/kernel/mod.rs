@@ -39,7 +39,7 @@ use trackway_session::FilterSpec;
 
 use crate::kernel_filters::KernelFilters;
 use crate::report::Notices;
-use crate::{KernelVia, RecordError, cpus, kernel_meanings};
+use crate::{KernelVia, RecordError, contexts, cpus, kernel_meanings};
 use trackway_session::{ByteCount, KernelSpec};
 
 /// Size of a sub-buffer, as a power of two, in bytes.
@@ -62,6 +62,8 @@ pub struct KernelOptions {
     pub contexts: Vec<Context>,
     /// What must be true of events: those about others are left alone.
     pub filters: Vec<FilterSpec>,
+    /// Those are about the kernel's events alone: of what is switched on later, too.
+    pub has_own_filters: bool,
     /// By which way; `None`: by BPF where the kernel lets us, else by tracefs.
     pub via: Option<KernelVia>,
     /// Of the processes in these control groups, and below, instead.
@@ -76,14 +78,23 @@ pub struct KernelOptions {
 
 impl KernelOptions {
     /// Of a session in the background.
-    pub(crate) fn of(spec: &KernelSpec, is_stopped: bool) -> Self {
-        Self {
+    ///
+    /// # Errors
+    ///
+    /// If a context has no meaning.
+    pub(crate) fn of(spec: &KernelSpec, is_stopped: bool) -> Result<Self, RecordError> {
+        Ok(Self {
             patterns: spec.on.clone(),
-            system: spec.pids.is_empty(),
+            system: spec.pids.is_empty() && spec.cgroups.is_empty(),
+            contexts: contexts::of_kernel(&spec.contexts)?,
+            filters: spec.filters.clone(),
+            has_own_filters: true,
+            via: None,
+            cgroups: spec.cgroups.clone(),
+            cpus: spec.cpus.clone(),
             pids: spec.pids.clone(),
             is_stopped,
-            ..Self::default()
-        }
+        })
     }
 }
 
@@ -95,6 +106,8 @@ pub(crate) struct Kernel {
     attached: Vec<Attachment>,
     calls: Option<Calls>,
     scope: Option<Scope>,
+    /// Whether CPUs are left out.
+    is_of_cpus: bool,
     contexts: Contexts,
     filters: KernelFilters,
     /// By number, which is their id in the trace; those that were switched off, too.
@@ -270,6 +283,7 @@ impl Kernel {
             attached: Vec::new(),
             calls: Calls::of(&catalogue),
             scope: None,
+            is_of_cpus: options.cpus.is_some(),
             contexts,
             filters: KernelFilters::default(),
             events: Vec::new(),
@@ -279,7 +293,8 @@ impl Kernel {
             missed_of_none: 0,
         };
         let staged = |event: &Event| kernel.staged(event, catalogue.btf(), true);
-        kernel.filters = KernelFilters::new(&options.filters, &events, staged, cpus)?;
+        let filters = (&options.filters[..], options.has_own_filters);
+        kernel.filters = KernelFilters::new(filters, &events, staged, cpus)?;
         let exit = match options.system {
             true => None,
             false => Some(kernel.follow(&options.cgroups, &catalogue)?),
@@ -518,11 +533,14 @@ pub(crate) fn is_first_namespace() -> bool {
 }
 
 /// The events that these patterns select.
-fn selected(catalogue: &Catalogue, patterns: &[String]) -> Result<Vec<Event>, RecordError> {
+pub(crate) fn selected(
+    catalogue: &Catalogue,
+    patterns: &[String],
+) -> Result<Vec<Event>, RecordError> {
     Ok(catalogue.select(&Selection::new(patterns)?)?.events)
 }
 
-fn name_of(event: &Event) -> EventName {
+pub(crate) fn name_of(event: &Event) -> EventName {
     EventName { subsystem: event.subsystem.clone(), name: event.name.clone() }
 }
 
