@@ -151,7 +151,8 @@ impl<'buffer, 'name> SymbolicWriter<'buffer, 'name> {
         is_behind || self.is_socket || name == INCOMPLETE
     }
 
-    /// Puts what is no argument aside, once it is written; what says that nothing is there, nowhere.
+    /// Puts what is no argument aside, once it is written; what says that nothing is there,
+    /// nowhere.
     fn put_aside(&mut self) {
         let Some(begun) = self.begun.take() else { return };
         let out = &mut self.plain.out;

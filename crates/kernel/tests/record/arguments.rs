@@ -377,8 +377,8 @@ fn what_arguments_say_is_what_the_kernel_records() {
         let group = happened.iter().zip(&known);
         let group = group.filter(|(count, _)| **count > 0 && (**count > OFTEN) == is_often);
         let group: Vec<_> = group.map(|(_, known)| known).collect();
-        // Seldom one record of kfree or kmem_cache_free is alone, and nobody has found out why. What
-        // a line of the table says wrongly is wrong each time.
+        // Seldom one record of kfree or kmem_cache_free is alone, and nobody has found out why.
+        // What a line of the table says wrongly is wrong each time.
         let difference = compare_group(btf, &group, &mut compared).err();
         let is_always = |_| compare_group(btf, &group, &mut compared).is_err();
         if let Some(difference) = difference {
