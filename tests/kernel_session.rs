@@ -56,6 +56,20 @@ fn a_session_records_the_kernel_beside_programs() {
     }
 }
 
+/// RUN a session of the kernel's events with a filter. EXPECT it to be said that those are not
+/// asked.
+#[test]
+fn that_a_sessions_filters_are_not_about_the_kernels_events_is_said() {
+    const SAID: &str = "filters are about programs' events";
+    let Some(ground) = Ground::new("ksession-filter") else { return };
+    let talk = ground.ok("session create k --kernel syscalls:getpgid --filter pid==7 -o trace").1;
+    assert!(talk.contains(SAID), "{talk}");
+    ground.ok("session destroy k");
+    let talk = ground.ok("session create k --kernel syscalls:getpgid -o other").1;
+    assert!(!talk.contains(SAID), "{talk}");
+    ground.ok("session destroy k");
+}
+
 /// RUN stop, calls, start, calls. EXPECT all of before in the trace once it is stopped, none of
 /// between, all of behind.
 #[test]

@@ -97,8 +97,8 @@ fn essence(line: &str) -> String {
                 digits.parse::<u64>().is_ok_and(|value| value < 1_000_000_000)
             })
         });
-        // By tracefs nothing is known of what pointers point to, and said so; by BPF it may come when
-        // the call returns.
+        // By tracefs nothing is known of what pointers point to, and said so; by BPF it may come
+        // when the call returns.
         let is_behind = ["incomplete = ", "_length = ", " = [ "].iter().any(|at| part.contains(at));
         let is_other = is_of_the_run || is_behind;
         let part = if is_other { part.split(" = ").next().unwrap_or(part) } else { part };

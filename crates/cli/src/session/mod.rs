@@ -216,6 +216,13 @@ fn begin(spec: SessionSpec, in_foreground: bool, quiet: bool) -> anyhow::Result<
         return background::record_here(spec, quiet);
     }
     let begun = background::begin(&spec, quiet)?;
+    let is_filtered = spec.channels.iter().any(|channel| !channel.filters.is_empty());
+    if spec.kernel.is_some() && is_filtered && !quiet {
+        eprintln!(
+            "trackway: a session's filters are about programs' events: all of the kernel's are \
+             recorded"
+        );
+    }
     if spec.users.is_empty() && !quiet {
         let filtered: Vec<RuleSpec> = spec.channels.iter().flat_map(filtered).collect();
         let rules = spec.channels.iter().flat_map(|channel| channel.on.iter().flatten());
