@@ -14,6 +14,8 @@ pub(crate) enum Reason {
     Set,
     /// It has no `+`, `-`, `*`, `/`, `%` of two numbers.
     Arithmetic,
+    /// It has no bits by their labels: `flags & "A"`.
+    Bits,
     /// It indexes by constants only.
     Index,
     /// It has no binary numbers, separators, sizes, times, characters.
@@ -33,8 +35,8 @@ pub(crate) enum Reason {
 impl Reason {
     /// Whether `lttng enable-event` refuses such a filter.
     pub(crate) fn is_refused(self) -> bool {
-        use Reason::{Arithmetic, Escape, Function, Index, Literal, Set};
-        matches!(self, Function | Set | Arithmetic | Index | Literal | Escape)
+        use Reason::{Arithmetic, Bits, Escape, Function, Index, Literal, Set};
+        matches!(self, Bits | Function | Set | Arithmetic | Index | Literal | Escape)
     }
 }
 
@@ -79,6 +81,10 @@ fn lacking(tree: &Tree) -> Result<(), Reason> {
             use Binary::{Add, Divide, Multiply, Remainder, Subtract};
             if matches!(operator, Add | Subtract | Multiply | Divide | Remainder) {
                 return Err(Reason::Arithmetic);
+            }
+            let is_text = |of: &Tree| matches!(of.node, Node::Text(_));
+            if matches!(operator, Binary::And) && (is_text(a) || is_text(b)) {
+                return Err(Reason::Bits);
             }
             lacking(a)?;
             lacking(b)
