@@ -1,7 +1,6 @@
 //! Kernel events, recorded by the kernel into our buffers, and read there.
 
 mod arguments;
-mod cost;
 mod decode;
 mod filters;
 mod here;

@@ -1,5 +1,5 @@
-//! What either kind of program costs: figures for docs/design/0011, and no assertions.
-//! `cargo test --release -p trackway-kernel --test record -- --ignored --nocapture cost`
+//! What either kind of program costs, measured: figures for docs/design/0011. As root:
+//! `cargo run --release -p trackway-kernel --example cost`
 
 use std::io::{Read as _, Write as _};
 use std::time::{Duration, Instant};
@@ -15,8 +15,6 @@ use trackway_kernel::record::layout::Layout;
 use trackway_kernel::record::program::program;
 use trackway_kernel::record::staging::Staged;
 use trackway_testkit::skipped;
-
-use crate::here::cpus;
 
 /// Times that each way is measured.
 const ROUNDS: usize = 40;
@@ -130,11 +128,16 @@ fn compare(event: &Event, btf: &Btf, go: fn() -> Duration) {
     says("from the record", record, 1);
 }
 
-/// RUN switches and system calls, recorded by either kind of program, in turns, where nothing else
-/// may run. Says what they add.
-#[test]
-#[ignore = "a measurement: it takes a CPU for itself"]
-fn what_the_two_kinds_of_program_cost() {
+/// CPUs that there may be.
+fn cpus() -> usize {
+    // SAFETY: no address is given.
+    let count = unsafe { libc::sysconf(libc::_SC_NPROCESSORS_CONF) };
+    usize::try_from(count).expect("a number")
+}
+
+/// Switches and system calls, recorded by either kind of program, in turns, where nothing else may
+/// run: says what they add.
+fn main() {
     let Ok(catalogue) = Catalogue::open() else { return skipped("there is no catalogue") };
     let Some(btf) = catalogue.btf() else { return skipped("the kernel does not tell its types") };
     // SAFETY: a set of CPUs may be all zero; the calls read it.
