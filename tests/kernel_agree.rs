@@ -19,7 +19,7 @@ use std::path::PathBuf;
 use std::process::{Child, Stdio};
 
 use trackway_tests::steps::{send, wait_for};
-use trackway_tests::{World, has, is_root, skipped};
+use trackway_tests::{World, has, has_kernel_events, skipped};
 
 /// Counts by an event's name.
 type Counts = BTreeMap<String, u64>;
@@ -46,19 +46,11 @@ const PROGRAM: &str = "/agree\"";
 
 /// Whether there is something to compare with `observer`; else it is said what is missing.
 fn is_here(world: &World, observer: &str) -> bool {
-    if !is_root() {
-        skipped("only root records the kernel's events");
-        return false;
-    }
     if !has(observer) {
         skipped(&format!("{observer} is not installed"));
         return false;
     }
-    let output = world.trackway(&["list", "--kernel", "sched_switch"]).output().expect("it runs");
-    if !output.status.success() {
-        skipped("the kernel does not show its events here");
-    }
-    output.status.success()
+    has_kernel_events(world)
 }
 
 /// What a recording of COMMAND came to: our counts, and how many more there may have been, because

@@ -7,18 +7,12 @@ use std::process::Output;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use trackway_tests::{World, copy_program, has, is_root, skipped, source_dir};
+use trackway_tests::{World, copy_program, has, has_kernel_events, skipped, source_dir};
 
 /// The program, which always calls the system in the same way; `None` (said so) where the kernel's
 /// events cannot be recorded.
 fn program(world: &World) -> Option<PathBuf> {
-    if !is_root() {
-        skipped("only root records the kernel's events");
-        return None;
-    }
-    let output = world.trackway(&["list", "--kernel", "sched_switch"]).output().expect("it runs");
-    if !output.status.success() {
-        skipped("the kernel does not show its events here");
+    if !has_kernel_events(world) {
         return None;
     }
     Some(world.compile_file("kernel/filtered.c", false, &["-pthread"]))

@@ -11,7 +11,7 @@ use std::path::Path;
 use std::process::{Child, Command, Stdio};
 
 use trackway_tests::steps::{is_running, send, wait_for};
-use trackway_tests::{World, build_dir, has, is_root, skipped};
+use trackway_tests::{World, build_dir, has, has_kernel_events, is_root, skipped};
 
 /// Kinds of things that bpf(2) keeps.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -112,13 +112,7 @@ struct Scene<'world> {
 impl<'world> Scene<'world> {
     /// Starts it; `None` (said so) where the kernel's events cannot be recorded.
     fn start(world: &'world World, options: &[&str]) -> Option<Self> {
-        if !is_root() {
-            skipped("only root records the kernel's events");
-            return None;
-        }
-        let output = world.trackway(&["list", "--kernel", "sched_switch"]).output();
-        if !output.expect("it runs").status.success() {
-            skipped("the kernel does not show its events here");
+        if !has_kernel_events(world) {
             return None;
         }
         let program = world.compile_file("kernel/paced.c", false, &[]);

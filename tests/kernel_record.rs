@@ -10,19 +10,14 @@ use std::path::PathBuf;
 use std::process::{Command, Output, Stdio};
 
 use trackway_tests::{
-    World, are_lines_of_babeltrace, build_dir, copy_program, has, is_root, skipped, source_dir,
+    World, are_lines_of_babeltrace, build_dir, copy_program, has, has_kernel_events, skipped,
+    source_dir,
 };
 
 /// A program that calls getpgid(2), each time between two events; `None` (said so) where the
 /// kernel's events cannot be recorded.
 fn program(world: &World) -> Option<PathBuf> {
-    if !is_root() {
-        skipped("only root records the kernel's events");
-        return None;
-    }
-    let output = world.trackway(&["list", "--kernel", "sched_switch"]).output().expect("it runs");
-    if !output.status.success() {
-        skipped("the kernel does not show its events here");
+    if !has_kernel_events(world) {
         return None;
     }
     Some(world.compile_file("kernel/calls.c", true, &[]))

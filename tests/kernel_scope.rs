@@ -5,7 +5,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 
-use trackway_tests::{World, has, is_root, skipped};
+use trackway_tests::{World, has, has_kernel_events, skipped};
 
 /// Sends a byte to and fro: pong IN OUT COUNT answers; ping IN OUT COUNT begins, and says who it
 /// is.
@@ -35,19 +35,6 @@ int main(int argc, char **argv)
     return 0;
 }
 "#;
-
-/// Whether the kernel's events can be recorded; else it is said why not.
-fn can_record(world: &World) -> bool {
-    if !is_root() {
-        skipped("only root records the kernel's events");
-        return false;
-    }
-    let listed = world.trackway(&["list", "--kernel", "sched_switch"]).output().expect("it runs");
-    if !listed.status.success() {
-        skipped("the kernel does not show its events here");
-    }
-    listed.status.success()
-}
 
 fn text(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).into_owned()
@@ -113,7 +100,7 @@ fn happened_in(line: &str) -> Option<i64> {
 fn what_is_about_a_command_is_recorded_wherever_it_happens() {
     const TURNS: &str = "300";
     let world = World::new("kernel-about");
-    if !can_record(&world) {
+    if !has_kernel_events(&world) {
         return;
     }
     let program = world.compile("pingpong", PING_PONG, false, &[]).display().to_string();
@@ -195,7 +182,7 @@ impl Drop for Group {
 #[test]
 fn a_cgroup_is_what_is_in_it_and_below() {
     let world = World::new("kernel-cgroup");
-    if !can_record(&world) {
+    if !has_kernel_events(&world) {
         return;
     }
     let Some(group) = Group::new("in") else { return };
@@ -224,7 +211,7 @@ fn a_cgroup_is_what_is_in_it_and_below() {
 fn what_is_about_a_cgroup_is_recorded_wherever_it_happens() {
     const TURNS: &str = "300";
     let world = World::new("kernel-cgroup-about");
-    if !can_record(&world) {
+    if !has_kernel_events(&world) {
         return;
     }
     let Some(group) = Group::new("about") else { return };
@@ -262,7 +249,7 @@ fn is_in(procs: &Path, pid: i64) -> bool {
 #[test]
 fn a_list_of_cpus_leaves_the_others_out() {
     let world = World::new("kernel-cpus");
-    if !can_record(&world) {
+    if !has_kernel_events(&world) {
         return;
     }
     if !has("taskset") {
@@ -311,7 +298,7 @@ fn what_cannot_be_selected_is_said() {
     }
     let talk = refused(&["--kernel", "sched_switch", "--system", "--cgroup", "/"]);
     assert!(talk.contains("--system") && talk.contains("--cgroup"), "{talk}");
-    if !can_record(&world) {
+    if !has_kernel_events(&world) {
         return;
     }
     for (options, why) in [

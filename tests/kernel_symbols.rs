@@ -3,7 +3,7 @@
 
 use std::process::Command;
 
-use trackway_tests::{World, are_lines_of_babeltrace, has, is_root, skipped};
+use trackway_tests::{World, are_lines_of_babeltrace, has, has_kernel_events};
 
 const CALLS: &str = r#"
 #define _GNU_SOURCE
@@ -35,12 +35,8 @@ int main(void)
 #[test]
 fn calls_are_shown_as_they_were_written() {
     let world = World::new("kernel-symbols");
-    if !is_root() {
-        return skipped("only root records the kernel's events");
-    }
-    let listed = world.trackway(&["list", "--kernel", "sched_switch"]).output().expect("it runs");
-    if !listed.status.success() {
-        return skipped("the kernel does not show its events here");
+    if !has_kernel_events(&world) {
+        return;
     }
     let program = world.compile("calls", CALLS, false, &[]);
     let mut record = world.trackway(&["record", "-o", "trace", "--kernel"]);

@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use serde_json::Value;
-use trackway_tests::{World, has, is_root, skipped};
+use trackway_tests::{World, has, has_kernel_events};
 
 /// What the program adds to its numbers.
 const BASE: u64 = 1_000_000_000;
@@ -40,13 +40,7 @@ impl Ground {
         static NEXT: AtomicU64 = AtomicU64::new(1);
         let turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
         let world = World::new(name);
-        if !is_root() {
-            skipped("only root records the kernel's events");
-            return None;
-        }
-        let list = world.trackway(&["list", "--kernel", "sched_switch"]).output().expect("it runs");
-        if !list.status.success() {
-            skipped("the kernel does not show its events here");
+        if !has_kernel_events(&world) {
             return None;
         }
         let program = world.compile_file("kernel/calls.c", true, &[]);

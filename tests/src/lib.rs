@@ -232,6 +232,19 @@ impl Drop for World {
     }
 }
 
+/// Whether the kernel's events can be recorded here; if not, that is said.
+pub fn has_kernel_events(world: &World) -> bool {
+    if !is_root() {
+        skipped("only root records the kernel's events");
+        return false;
+    }
+    let output = world.trackway(&["list", "--kernel", "sched_switch"]).output().expect("it runs");
+    if !output.status.success() {
+        skipped("the kernel does not show its events here");
+    }
+    output.status.success()
+}
+
 /// What `trackway record` did.
 #[derive(Debug)]
 pub struct Recording {
