@@ -137,7 +137,7 @@ fn bounds_that_cannot_be_are_refused() {
 fn each_channel_has_its_own_bounds_and_other_ones_when_told() {
     let place = Place::new("session-ring-channels");
     place.ok("session create web --on life:* -o trace");
-    let sizes = "--buffer-size 128K --sub-buffers 16";
+    let sizes = "--buffer-size 1M --sub-buffers 128";
     place.ok(&format!(
         "channel add web ring --on life:* {sizes} --tracefile-size 16K \
          --tracefile-count 2"
