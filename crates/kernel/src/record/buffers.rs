@@ -10,8 +10,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use trackway_abi::region::PAGE_SHIFT;
 use trackway_ring::{Damage, Memory, Region};
 
-use super::layout::{CONTROL_MASK, CONTROL_RING};
 use super::layout::{BUFFERS_BYTES_MAX, LEFT_OUT, LEVELS, Layout, NOW, STOPPED, TOO_DEEP};
+use super::layout::{CONTROL_MASK, CONTROL_RING};
 use crate::mapped::MappedArray;
 
 /// The buffers of all CPUs.

@@ -159,11 +159,12 @@ pub fn filtered(
     }
     maker.enter(map_fd);
     let labels = Labels {
+        out: maker.out,
         full: maker.asm.label(),
         write: maker.asm.label(),
         switch: maker.asm.label(),
     };
-    let asked = filter::ask(&mut maker.asm, filters, out);
+    let asked = filter::ask(&mut maker.asm, filters, labels.out);
     maker.plan(&labels);
     maker.asm.place(labels.write);
     maker.header();
@@ -176,11 +177,11 @@ pub fn filtered(
         }
     }
     maker.commit();
-    maker.asm.place(out);
+    maker.asm.place(labels.out);
     maker.leave();
     maker.asm.place(labels.full);
     maker.count_lost(number);
-    maker.asm.goto(out);
+    maker.asm.goto(labels.out);
     // Behind all others, as is what happens seldom.
     maker.open(&labels);
     filter::finish(maker.asm, filters, &asked).ok_or(TooLarge)
@@ -225,6 +226,7 @@ pub fn dispatcher(
 }
 
 struct Labels {
+    out: Label,
     full: Label,
     write: Label,
     switch: Label,
