@@ -6,8 +6,8 @@
 //! [`ByTracefs::prepare`]: later the open files do.
 
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::sync::mpsc::{self, RecvTimeoutError, Sender};
-use std::sync::{Arc, OnceLock};
 use std::thread::JoinHandle;
 use std::time::Duration;
 use std::{io, mem};
@@ -24,6 +24,7 @@ use trackway_kernel::ftrace::page::{Missed, Page};
 use trackway_kernel::record::context::Contexts;
 use trackway_session::Tracefiles;
 
+use crate::command::Entrance;
 use crate::completion::{self, By};
 use crate::kernel::{self, KernelOptions, failed};
 use crate::report::{Grouped, Notices};
@@ -54,8 +55,6 @@ struct Shared {
     is_scoped: bool,
     /// Nothing is recorded until it is started.
     is_stopped: bool,
-    /// What went wrong where nobody could be told.
-    trouble: OnceLock<String>,
 }
 
 /// Buffers that a thread drains.
@@ -74,7 +73,6 @@ pub(crate) struct Summary {
     overwritten: u64,
     /// Pages that made no sense, and records of events that nobody asked for.
     damaged: u64,
-    trouble: Option<String>,
 }
 
 /// Refuses what BPF alone does: options that do nothing would let others' events in.
@@ -131,14 +129,12 @@ impl ByTracefs {
         for event in events.iter().filter(|event| event.id.is_some()) {
             instance.enable(event)?;
         }
-        let trouble = OnceLock::new();
         let shared = Arc::new(Shared {
             instance,
             cpu_bytes,
             overwrite,
             is_scoped,
             is_stopped: options.is_stopped,
-            trouble,
         });
         Ok(Self { shared, converter })
     }
@@ -220,25 +216,10 @@ fn remarks(converter: &Converter) -> Vec<(&'static str, String)> {
 }
 
 impl Draining {
-    /// Whether the calling thread, and what it starts from now on, is recorded.
-    pub(crate) fn scope(&self, is_recorded: bool) {
-        let Shared { instance, is_scoped, trouble, .. } = &*self.shared;
-        if !is_scoped {
-            return;
-        }
-        let result = instance.scope(is_recorded);
-        // Only then: without threads to record, all would be.
-        let result = match (result, is_recorded) {
-            (Ok(()), true) => instance.record(true),
-            (result, _) => result,
-        };
-        if let Err(error) = result {
-            let what = match is_recorded {
-                true => "nothing of the kernel's was recorded",
-                false => "what the recorder did is among the kernel's events, too",
-            };
-            let _ = trouble.set(format!("{what} (set_event_pid of tracefs: {error})"));
-        }
+    /// What the command's process does before it runs the command: from there on it is recorded.
+    pub(crate) fn entrance(&self) -> Option<Entrance> {
+        let shared = Arc::clone(&self.shared);
+        shared.is_scoped.then(|| Box::new(move || shared.instance.enter()) as Entrance)
     }
 
     /// Records again.
@@ -256,7 +237,7 @@ impl Draining {
         self.stop();
         // What is under way takes a fraction of a microsecond.
         std::thread::sleep(Duration::from_millis(1));
-        let Self { shared, stop, thread } = self;
+        let Self { stop, thread, .. } = self;
         let _ = stop.send(());
         let (streams, trace) = match thread.join() {
             Ok(written) => written.map_err(|error| failed("cannot write kernel events", error))?,
@@ -268,7 +249,6 @@ impl Draining {
             lost: sum(|stream| stream.stats.dropped),
             overwritten: sum(|stream| stream.stats.overwritten.max(stream.missed)),
             damaged: sum(|stream| stream.damaged),
-            trouble: shared.trouble.get().cloned(),
         };
         // Without it, who reads the trace is told that it may not be whole.
         let mark = |facts: PathBuf| completion::mark(&facts, By::Record(&summary.as_summary()));
@@ -304,9 +284,6 @@ impl Summary {
                 "{} pages or records of the kernel's made no sense",
                 Grouped(self.damaged)
             ));
-        }
-        if let Some(trouble) = &self.trouble {
-            notices.say(format_args!("{trouble}"));
         }
         if self.lost > 0 {
             notices.hint(format_args!("fewer events, or a larger --buffer-size, lose fewer"));

@@ -294,27 +294,20 @@ struct Command<'a> {
 }
 
 impl Command<'_> {
-    /// Starts it, in the scope of the kernel's events.
+    /// Starts it; its process enters the scope of the kernel's events.
     fn start(
         &self,
         token: u64,
         signals: SignalSet,
         kernel: Option<&Draining>,
     ) -> Result<Child, RecordError> {
-        let scope = |is_recorded| {
-            if let Some(kernel) = kernel {
-                kernel.scope(is_recorded);
-            }
-        };
-        scope(true);
         let as_before = AsBefore {
             signals,
             ignores_size_limit: self.ignores_size_limit,
             files_limit: kernel.and_then(Draining::files_limit),
         };
-        let child = self.found.start(token, self.libraries, as_before);
-        scope(false);
-        child
+        let entrance = kernel.and_then(Draining::entrance);
+        self.found.start(token, self.libraries, as_before, entrance)
     }
 }
 

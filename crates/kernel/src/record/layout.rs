@@ -36,6 +36,10 @@ pub(crate) const NOW: u64 = 1;
 pub(crate) const LEFT_OUT: u64 = 2;
 /// Where the control lines are.
 const CONTROLS: usize = 64;
+/// Where control lines say how the level's ring is found: its size less one, and where it begins;
+/// behind them is a word of the programs' own. (None of it is `trackway_abi::region`'s.)
+pub(crate) const CONTROL_MASK: i16 = 72;
+pub(crate) const CONTROL_RING: i16 = 80;
 const PAGE_BYTES: usize = 4096;
 /// Most bytes that the buffers of all CPUs may have together: what the kernel maps of an array.
 pub const BUFFERS_BYTES_MAX: usize = 256 << 20;

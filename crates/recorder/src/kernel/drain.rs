@@ -21,7 +21,8 @@ use trackway_sys::clock::monotonic_ns;
 use trackway_window::Way;
 
 use super::summary::KernelSummary;
-use super::{Kernel, Known, detach, failed};
+use super::{Kernel, Known, failed};
+use crate::command::Entrance;
 use crate::completion::{self, By};
 use crate::live::Live;
 use crate::region::{Drain, RegionWork, StreamNames};
@@ -122,11 +123,13 @@ impl Kernel {
     /// Writes what is recorded to the trace at `root`, on the clock whose offset from the time of
     /// day is this.
     pub(crate) fn begin(
-        self,
+        mut self,
         root: &Path,
         realtime_offset_ns: i64,
         tracefiles: Tracefiles,
     ) -> Result<Draining, RecordError> {
+        // From here on signals are read.
+        self.leaving = None;
         let uuid = trace::random_uuid()?;
         let trace = self.make_trace(root, uuid, realtime_offset_ns)?;
         let mut works = works(self.buffers, self.overwrite);
@@ -164,9 +167,9 @@ impl Kernel {
 }
 
 impl Draining {
-    /// See [`Kernel::scope`].
-    pub(crate) fn scope(&self, is_recorded: bool) {
-        self.kernel.scope(is_recorded);
+    /// See [`Kernel::entrance`].
+    pub(crate) fn entrance(&self) -> Option<Entrance> {
+        self.kernel.entrance()
     }
 
     /// See [`Kernel::files_limit`].
@@ -366,7 +369,7 @@ impl Draining {
         drop(orders);
         // It has done what it was to do.
         let _ = thread.join();
-        detach::detach(kernel.attached);
+        drop(kernel);
         summary
     }
 
