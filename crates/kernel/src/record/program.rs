@@ -76,6 +76,8 @@ pub(super) mod stack {
     pub(crate) const USED: i16 = -152;
     pub(crate) const WORD: i16 = -160;
     pub(crate) const MESSAGE: i16 = -176;
+    pub(crate) const PART: i16 = -184;
+    pub(crate) const MISSING: i16 = -192;
     /// Where no program memory is read, which has what stands there.
     pub(crate) const SCRATCH: i16 = INCOMPLETE;
 }
@@ -137,7 +139,7 @@ pub fn filtered(
     if needed > most || number >= layout.events() {
         return Err(TooLarge);
     }
-    let mut maker = Maker { asm: Asm::default(), layout, staged, id, needed };
+    let mut maker = Maker { asm: Asm::default(), layout, staged, id, event: number, needed };
     match staged.ground {
         Ground::Tracepoint | Ground::Arguments => maker.asm.mov(CONTEXT, 1),
         // The first of the tracepoint's arguments.
@@ -161,7 +163,7 @@ pub fn filtered(
         write: maker.asm.label(),
         switch: maker.asm.label(),
     };
-    let asked = filter::ask(&mut maker.asm, filters, labels.out);
+    let (asked, homes) = filter::ask(&mut maker, filters, labels.out);
     maker.plan(&labels);
     maker.open(&labels);
     maker.asm.place(labels.write);
@@ -170,15 +172,22 @@ pub fn filtered(
     match staged.ground {
         Ground::Arguments => arguments::write(&mut maker.asm, &staged.steps),
         _ => {
-            maker.prepare();
-            staged.steps.iter().for_each(|step| maker.step(step));
+            if filters.is_empty() {
+                maker.prepare();
+            }
+            for (number, step) in staged.steps.iter().enumerate() {
+                match homes.get(&number) {
+                    Some(&home) => maker.add_read(number, home, labels.out),
+                    None => maker.step(step),
+                }
+            }
         }
     }
     maker.commit();
     maker.asm.place(labels.out);
     maker.leave();
     maker.asm.place(labels.full);
-    maker.count_lost(number);
+    maker.count_lost();
     maker.asm.goto(labels.out);
     filter::finish(maker.asm, filters, &asked).ok_or(TooLarge)
 }
@@ -234,6 +243,8 @@ pub(super) struct Maker<'l> {
     layout: &'l Layout,
     pub(super) staged: &'l Staged,
     id: u16,
+    /// Its number among those that losses are counted of.
+    event: usize,
     /// Most bytes of a record.
     needed: u32,
 }
@@ -580,14 +591,23 @@ impl Maker<'_> {
         pass(&mut self.asm, self.staged.guard);
     }
 
-    /// Counts a record that did not fit. Nobody else counts there: a level has one writer, and a
-    /// program does not interrupt itself.
-    fn count_lost(&mut self, number: usize) {
-        let at = self.layout.lost(number);
+    /// Counts a record that did not fit.
+    fn count_lost(&mut self) {
         let asm = &mut self.asm;
         asm.load(1, CONTROL, control::DISCARDED);
         asm.alui(alu::ADD, 1, 1);
         asm.store(CONTROL, control::DISCARDED, 1);
+        self.count_at(self.layout.lost(self.event));
+    }
+
+    /// Counts an event whose filters ask for what is not in memory.
+    pub(super) fn count_unread(&mut self) {
+        self.count_at(self.layout.unread(self.event));
+    }
+
+    /// Counts in the CPU's part. Nobody else counts there: a program does not interrupt itself.
+    fn count_at(&mut self, at: usize) {
+        let asm = &mut self.asm;
         asm.mov(2, CPU);
         asm.alui(alu::ADD, 2, at as i32);
         asm.load(1, 2, 0);
