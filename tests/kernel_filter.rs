@@ -219,7 +219,10 @@ fn what_the_kernel_lets_pass_is_what_the_trace_says() {
         let options: Vec<&str> = kernel.into_iter().chain(given).collect();
         let trace = format!("filtered-{round}");
         let output = record(&world, &trace, &options, &command);
-        assert!(text(&output.stderr).contains(" 0 lost, 0 overwritten"), "{:?}", output.stderr);
+        let talk = text(&output.stderr);
+        assert!(talk.contains(" 0 lost, 0 overwritten"), "{talk}");
+        // Each fifth address is nowhere, and that is said.
+        assert!(talk.contains("(syscall_entry_connect 200"), "{talk}");
         let ours = own(&lines(&world, &trace, &[]));
         let filters = asked.map(|(_, name, expression)| format!("{name}: {expression}"));
         let filters = [&filters[..], &[format!("syscall_entry_{call}: {besides}")]].concat();
@@ -424,7 +427,7 @@ fn who_interrupts_a_filter_has_a_frame_of_his_own() {
 }
 
 /// RUN calls with a name that cannot be read, with none, and with one. EXPECT of a filter on names
-/// that it lets the first pass, whatever it was, and judges the others.
+/// that it lets the first pass, whatever it was, and judges the others; and to be told of it.
 #[test]
 fn a_text_that_cannot_be_read_is_no_reason_to_leave_an_event_out() {
     let world = World::new("kernel-filter-unread");
@@ -434,7 +437,9 @@ fn a_text_that_cannot_be_read_is_no_reason_to_leave_an_event_out() {
         let filter = format!("syscalls:sys_enter_openat: filename == \"{pattern}\"");
         let options = ["--kernel", "syscalls:sys_enter_openat", "--filter", &filter];
         let trace = format!("trace-{}", pattern.len());
-        record(&world, &trace, &options, &command);
+        let talk = text(&record(&world, &trace, &options, &command).stderr);
+        let told = "a filter asks for was not in memory (syscall_entry_openat ";
+        assert!(talk.contains(told), "{talk}");
         let lines = lines(&world, &trace, &[]);
         let ours = lines.iter().filter(|line| line.contains("dfd = -77,"));
         let name = |line: &String| {
