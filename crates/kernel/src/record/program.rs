@@ -255,6 +255,23 @@ pub(super) const fn short(offset: usize) -> i16 {
     offset as i16
 }
 
+/// Moves [`AT`] behind text that one of the kernel's helpers has copied there, of at most so many
+/// bytes with its NUL: r0 is what it answered. What could not be read is empty.
+pub(super) fn text_read(asm: &mut Asm, bytes_max: u32) {
+    let (is_read, is_short) = (asm.label(), asm.label());
+    asm.jumpi(jump::JSGT, 0, 0, is_read);
+    asm.mov(1, CPU);
+    asm.alu(alu::ADD, 1, AT);
+    asm.storei_of(1, 1, 0, 0);
+    asm.movi(0, 1);
+    asm.place(is_read);
+    // (The verifier knows this, but not of all kernels.)
+    asm.jumpi(jump::JLE, 0, bytes_max as i32, is_short);
+    asm.movi(0, bytes_max as i32);
+    asm.place(is_short);
+    asm.alu(alu::ADD, AT, 0);
+}
+
 /// Ends a program that may be preempted again.
 fn pass(asm: &mut Asm, guard: Option<Guard>) {
     if let Some(guard) = guard {
@@ -519,23 +536,10 @@ impl Maker<'_> {
     /// The same, of at most as many as r2 says.
     pub(super) fn text_of(&mut self, helper: i32, bytes_max: u32) {
         let asm = &mut self.asm;
-        let is_read = asm.label();
         asm.mov(1, CPU);
         asm.alu(alu::ADD, 1, AT);
         asm.call_kernel(helper);
-        asm.jumpi(jump::JSGT, 0, 0, is_read);
-        // It could not be read: empty.
-        asm.mov(1, CPU);
-        asm.alu(alu::ADD, 1, AT);
-        asm.storei_of(1, 1, 0, 0);
-        asm.movi(0, 1);
-        asm.place(is_read);
-        // (The verifier knows this, but not of all kernels.)
-        let is_short = asm.label();
-        asm.jumpi(jump::JLE, 0, bytes_max as i32, is_short);
-        asm.movi(0, bytes_max as i32);
-        asm.place(is_short);
-        asm.alu(alu::ADD, AT, 0);
+        text_read(asm, bytes_max);
     }
 
     /// Copies elements of `size` bytes, behind their number.
