@@ -121,10 +121,10 @@ const ASKED: [(&str, &str, &[&str]); 12] = [
         "syscalls:sys_enter_connect",
         "syscall_entry_connect",
         &[
-            "dport == 80",
+            "dport == 80 || path[0] == \"*-0\"",
             "family == 2 && v4addr[0] == 127 && v4addr[3] in (1, 3)",
             "dport == 443 && v6addr[0] == 0xfe && v6addr[15] != 2",
-            "path[0] == \"*/socket-2\"",
+            "path[0] == \"*/socket-2\" || dport == 80",
             "starts_with(path[0], \"@\") && length(path[0]) == 18",
             "any(v4addr == 4) || any(v6addr == 1)",
             "length(v4addr) + length(v6addr) == 0 && incomplete == 2",
@@ -145,6 +145,8 @@ const ASKED: [(&str, &str, &[&str]); 12] = [
             "argv[3] == \"end\" && length(argv[2]) == 255",
             "contains(argv[1], \"y\") && incomplete & 2",
             "filename == \"*/program\" && incomplete == 0",
+            "argv[1] == \"-y\" || !(argv[2] == \"y*\") || argv[16] != \"\"",
+            "length(filename) == 16 && (incomplete == 0 || argv[20] == \"x\" || argv[0] == \"x\")",
         ],
     ),
     (

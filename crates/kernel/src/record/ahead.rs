@@ -11,6 +11,7 @@
 
 use std::collections::BTreeMap;
 
+use trackway_jit::helper::Word;
 use trackway_jit::insn::{STACK_END, alu, jump};
 use trackway_schema::{FieldKind, Scalar};
 
@@ -65,6 +66,8 @@ pub(super) enum Part {
     Only,
     /// The text of this number.
     Nth(u32),
+    /// An element that there never is.
+    Never,
     /// What is missing so far.
     Incomplete,
 }
@@ -150,8 +153,10 @@ pub(super) fn part(
     let taken = |number: u8| staged.taken.get(usize::from(number));
     match *staged.steps.get(owner)? {
         Step::UserText(_) => Some(Part::Text),
-        Step::UserTextAgain(_) => (index? == 0).then_some(Part::Only),
-        Step::UserTexts(_) => index.filter(|index| *index < TEXTS_MAX).map(Part::Nth),
+        Step::UserTextAgain(_) => Some(if index? == 0 { Part::Only } else { Part::Never }),
+        Step::UserTexts(_) => {
+            Some(if index? < TEXTS_MAX { Part::Nth(index?) } else { Part::Never })
+        }
         Step::User(..) => fixed(0),
         Step::UserElements(_, _, bytes) => {
             some(Elements::Members { head: 4, before: 0, most: VARIABLE_BYTES_MAX / bytes })
@@ -169,7 +174,7 @@ pub(super) fn part(
             1 => fixed(PORT_AT),
             2 => some(Elements::V4),
             3 => some(Elements::V6),
-            _ => (index? == 0).then_some(Part::Path),
+            _ => Some(if index? == 0 { Part::Path } else { Part::Never }),
         },
         Step::Incomplete => Some(Part::Incomplete),
         _ => None,
@@ -330,7 +335,7 @@ impl Maker<'_> {
 
     /// What a slot is filled with, in r1. `place` is where the filter has bytes of its own. Goes on
     /// at `goes_on` where nobody knows whether it is what is asked for, at `out` where there is no
-    /// such thing.
+    /// such number. A text that is not there is [`Word::ABSENT`].
     pub(super) fn part(
         &mut self,
         (step, part): (usize, Part),
@@ -343,6 +348,7 @@ impl Maker<'_> {
         let (length, base) = places(self.staged, step);
         let offset = (base - BYTES_AT) as u32;
         let asm = &mut self.asm;
+        let (is_absent, is_done) = (asm.label(), asm.label());
         match part {
             Part::Text => text_word(asm, length, (offset, 0)),
             Part::Scalar { at, scalar } => {
@@ -376,18 +382,27 @@ impl Maker<'_> {
             Part::Path => {
                 for (at, is) in [(V4_LENGTH_AT, 0), (V6_LENGTH_AT, 0), (PATHS_AT, 1)] {
                     asm.load_of(4, 1, AT, base + at as i16);
-                    asm.jumpi(jump::JNE, 1, is, out);
+                    asm.jumpi(jump::JNE, 1, is, is_absent);
                 }
                 text_word(asm, length, (offset, PATH_AT));
             }
             Part::Only => {
                 asm.load_of(4, 1, AT, base);
-                asm.jumpi(jump::JEQ, 1, 0, out);
+                asm.jumpi(jump::JEQ, 1, 0, is_absent);
                 text_word(asm, length, (offset, 4));
             }
-            Part::Nth(index) => nth(asm, index, (base, place), out),
+            Part::Nth(index) => nth(asm, index, (base, place), is_absent),
+            Part::Never => asm.goto(is_absent),
             Part::Incomplete => asm.load(1, STACK_END, stack::INCOMPLETE),
         }
+        if matches!(part, Part::Path | Part::Only | Part::Nth(_)) {
+            asm.goto(is_done);
+        }
+        if matches!(part, Part::Path | Part::Only | Part::Nth(_) | Part::Never) {
+            asm.place(is_absent);
+            asm.wide(1, Word::ABSENT);
+        }
+        asm.place(is_done);
     }
 
     /// Adds what a step has read to an area, at [`AT`], and moves that on.
@@ -424,11 +439,11 @@ fn text_word(asm: &mut Asm, length: i16, (offset, skip): (u32, u32)) {
 }
 
 /// The word, in r1, of the text of this number of those behind their number at `base`. Each is
-/// copied to `place`, to be told how long it is.
-fn nth(asm: &mut Asm, index: u32, (base, place): (i16, u32), out: Label) {
+/// copied to `place`, to be told how long it is. If there are fewer: `is_absent`.
+fn nth(asm: &mut Asm, index: u32, (base, place): (i16, u32), is_absent: Label) {
     let most = TEXTS_EACH_BYTES_MAX as i32;
     asm.load_of(4, 1, AT, base);
-    asm.jumpi(jump::JLE, 1, index as i32, out);
+    asm.jumpi(jump::JLE, 1, index as i32, is_absent);
     asm.mov(3, AT);
     asm.alui(alu::ADD, 3, i32::from(base) + 4);
     for number in 0..=index {
@@ -436,7 +451,7 @@ fn nth(asm: &mut Asm, index: u32, (base, place): (i16, u32), out: Label) {
         into_bytes(asm, 1, place);
         asm.movi(2, most);
         asm.call_kernel(helper::PROBE_READ_KERNEL_STR);
-        asm.jumpi(jump::JSLE, 0, 0, out);
+        asm.jumpi(jump::JSLE, 0, 0, is_absent);
         if number < index {
             let is_short = asm.label();
             asm.jumpi(jump::JLE, 0, most, is_short);
