@@ -25,7 +25,7 @@ use super::{Kernel, Known, failed};
 use crate::command::Entrance;
 use crate::completion::{self, By};
 use crate::live::Live;
-use crate::region::{Drain, RegionWork, StreamNames};
+use crate::region::{Closed, Drain, RegionWork, StreamNames};
 use crate::report::Notices;
 use crate::trace::{self, Trace};
 use crate::{RecordError, Summary, changes, cpus};
@@ -223,7 +223,8 @@ impl Draining {
         self.tell_missed()?;
         let written = self.ask(|drainer| {
             drainer.turn(true, false)?;
-            if drainer.works.iter().all(|work| !work.overwrite) { drainer.close() } else { Ok(()) }
+            let is_flight = drainer.works.iter().any(|work| work.overwrite);
+            if is_flight { Ok(()) } else { drainer.close(Closed::ForNow) }
         })?;
         written.map_err(unwritten)
     }
@@ -540,9 +541,9 @@ impl Drainer {
     }
 
     /// Says in the trace what was lost at its end.
-    fn close(&mut self) -> io::Result<()> {
+    fn close(&mut self, how: Closed) -> io::Result<()> {
         let Self { works, trace, begin_ts, .. } = self;
-        works.iter_mut().try_for_each(|work| work.close(trace, *begin_ts))
+        works.iter_mut().try_for_each(|work| work.close(trace, *begin_ts, how))
     }
 
     /// Writes what is left; the numbers then, and whether it could be. A flight recorder that is
@@ -554,7 +555,7 @@ impl Drainer {
                 self.works.iter_mut().for_each(RegionWork::look);
                 Ok(())
             }
-            false => self.turn(true, true).and_then(|()| self.close()),
+            false => self.turn(true, true).and_then(|()| self.close(Closed::ForGood)),
         };
         self.live = None;
         let written_events = self.works.iter().map(|work| work.written).sum();
