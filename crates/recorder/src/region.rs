@@ -505,6 +505,15 @@ impl RegionWork {
             .saturating_sub(self.forgotten.discarded)
     }
 
+    /// Counts as lost what was committed and is not in the stream: nobody will ever read it. How
+    /// many records that is.
+    pub(crate) fn lose_the_rest(&mut self) -> u64 {
+        let gone = self.written.saturating_add(self.overwritten);
+        let rest = self.committed().saturating_sub(gone);
+        self.lost_besides = self.lost_besides.saturating_add(rest);
+        rest
+    }
+
     /// Adds an empty packet if records were lost after the last one.
     pub(crate) fn close(&mut self, trace: &Trace, begin_ts: u64, how: Closed) -> io::Result<()> {
         let discarded = self.discarded();

@@ -102,7 +102,18 @@ struct KernelCounts {
     overwritten: u64,
     deleted: u64,
     damaged: u64,
+    /// Committed, and not to be written any more: among what is lost.
+    unwritten: u64,
     bytes: u64,
+}
+
+/// How it ended.
+struct Ended {
+    counts: KernelCounts,
+    /// Whether all could be written.
+    written: io::Result<()>,
+    /// Whether the streams tell all losses.
+    closed: io::Result<()>,
 }
 
 impl Kernel {
@@ -333,10 +344,12 @@ impl Draining {
         let keeps = self.keeps_flight_recorder;
         let told = self.tell_missed().map_err(|error| error.to_string());
         let ended = self.ask(move |drainer| drainer.end(keeps));
-        let (counts, written) = ended.unwrap_or_else(|error| {
-            (KernelCounts::default(), Err(io::Error::other(error.to_string())))
+        let Ended { counts, written, closed } = ended.unwrap_or_else(|error| {
+            let gone = || Err(io::Error::other(error.to_string()));
+            Ended { counts: KernelCounts::default(), written: gone(), closed: gone() }
         });
-        let written = written.map_err(|error| error.to_string());
+        let tells_all = told.is_ok() && closed.is_ok();
+        let written = written.and(closed).map_err(|error| error.to_string());
         let lost = self.lost().since(&self.forgotten);
         let events = &self.kernel.events;
         let is_missed_lost = events.iter().all(|event| self.is_missed_lost(event));
@@ -346,7 +359,8 @@ impl Draining {
             deleted: counts.deleted,
             damaged: counts.damaged,
             bytes: counts.bytes,
-            lost: self.total(&lost),
+            lost: self.total(&lost).saturating_add(counts.unwritten),
+            lost_at_end: counts.unwritten,
             missed: lost.missed(),
             is_missed_lost,
             had_no_room: lost.by_event.iter().any(|&lost| lost > 0),
@@ -365,7 +379,7 @@ impl Draining {
         let unread = events.iter().zip(&lost.unread).filter(|(_, unread)| **unread > 0);
         summary.unread =
             unread.map(|(event, unread)| (event.description.name.clone(), *unread)).collect();
-        if summary.unwritten.is_none() && (keeps || !self.is_overwriting()) {
+        if tells_all && (keeps || !self.is_overwriting()) {
             let mark = summary.as_summary();
             // Without it, who reads the trace is told that it may not be whole.
             let _ = self.ask(move |drainer| {
@@ -506,20 +520,23 @@ impl Drainer {
     /// flight recorders if it `is_last`.
     fn turn(&mut self, partial: bool, is_last: bool) -> io::Result<()> {
         self.tell_besides();
+        let mut written = Ok(());
         for work in &mut self.works {
             work.look();
             let is_left_to_the_end = work.overwrite && !is_last;
             if is_left_to_the_end {
                 continue;
             }
-            work.drain(&mut Drain {
+            // What one stream finds no room for another one may.
+            let drained = work.drain(&mut Drain {
                 memory: self.buffers,
                 trace: &self.trace,
                 begin_ts: self.begin_ts,
                 partial,
                 is_last,
                 buffer: &mut self.buffer,
-            })?;
+            });
+            written = written.and(drained);
             if !work.overwrite {
                 let region = work.region.0;
                 let geometry = region.geometry;
@@ -527,7 +544,7 @@ impl Drainer {
                 region.raise_limit(drained + geometry.ring_bytes());
             }
         }
-        Ok(())
+        written
     }
 
     /// Has the first stream of each CPU tell what was lost in no region: what interrupted too many
@@ -543,23 +560,28 @@ impl Drainer {
     /// Says in the trace what was lost at its end.
     fn close(&mut self, how: Closed) -> io::Result<()> {
         let Self { works, trace, begin_ts, .. } = self;
-        works.iter_mut().try_for_each(|work| work.close(trace, *begin_ts, how))
+        let mut closed = Ok(());
+        for work in works {
+            closed = closed.and(work.close(trace, *begin_ts, how));
+        }
+        closed
     }
 
-    /// Writes what is left; the numbers then, and whether it could be. A flight recorder that is
-    /// not kept leaves no trace.
-    fn end(&mut self, keeps_flight_recorder: bool) -> (KernelCounts, io::Result<()>) {
+    /// Writes what is left. A flight recorder that is not kept leaves no trace.
+    fn end(&mut self, keeps_flight_recorder: bool) -> Ended {
         let is_flight = self.works.iter().any(|work| work.overwrite);
-        let written = match is_flight && !keeps_flight_recorder {
-            true => {
-                self.works.iter_mut().for_each(RegionWork::look);
-                Ok(())
-            }
-            false => self.turn(true, true).and_then(|()| self.close(Closed::ForGood)),
+        let (written, closed, unwritten) = if is_flight && !keeps_flight_recorder {
+            self.works.iter_mut().for_each(RegionWork::look);
+            (Ok(()), Ok(()), 0)
+        } else {
+            let written = self.turn(true, true);
+            let unwritten = self.works.iter_mut().map(RegionWork::lose_the_rest).sum();
+            // Where there is no room for a sub-buffer there may be some for an empty packet.
+            (written, self.close(Closed::ForGood), unwritten)
         };
         self.live = None;
-        let written_events = self.works.iter().map(|work| work.written).sum();
-        (KernelCounts { recorded: written_events, ..self.counts() }, written)
+        let recorded = self.works.iter().map(|work| work.written).sum();
+        Ended { counts: KernelCounts { recorded, unwritten, ..self.counts() }, written, closed }
     }
 
     fn counts(&self) -> KernelCounts {
@@ -570,6 +592,7 @@ impl Drainer {
             overwritten: summary.overwritten,
             deleted: summary.deleted,
             damaged: summary.damaged,
+            unwritten: 0,
             bytes: summary.bytes + self.trace.metadata.bytes(),
         }
     }

@@ -10,6 +10,8 @@ use crate::report::{Grouped, Notices};
 pub(crate) struct KernelSummary {
     pub(super) recorded: u64,
     pub(super) lost: u64,
+    /// Those of them that were in memory, and could not be written at the end.
+    pub(super) lost_at_end: u64,
     pub(super) overwritten: u64,
     /// Of those recorded, in files that were deleted for newer ones.
     pub(super) deleted: u64,
@@ -47,8 +49,9 @@ impl KernelSummary {
         ));
         if let Some(why) = &self.unwritten {
             notices.say(format_args!(
-                "the trace has not all of the kernel's events: {why}; what is missing is in no \
-                 memory any more"
+                "the trace has not all of the kernel's events: {why}; of those lost, {} were still \
+                 to be written",
+                Grouped(self.lost_at_end)
             ));
         }
         if self.missed > 0 {
