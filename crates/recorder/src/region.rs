@@ -17,6 +17,8 @@ use crate::trace::Trace;
 /// How far in the future a record's time may lie before it is taken to be damaged, in ns: clock
 /// lines of writers may be that much ahead.
 pub(crate) const FUTURE_NS_MAX: u64 = 1_000_000_000;
+/// How often a snapshot begins anew of a buffer that came round before anything could be copied.
+const CHASES_MAX: usize = 100;
 /// Smallest record, in bytes.
 pub(crate) const RECORD_BYTES_MIN: u64 = 4;
 
@@ -62,6 +64,8 @@ pub(crate) struct RegionWork {
     is_beside: bool,
     /// Packets that end before this time are passed over, ns.
     since_ts: u64,
+    /// What was to be copied last was overwritten meanwhile.
+    is_overtaken: bool,
 }
 
 /// Counts as they were when a session was cleared.
@@ -183,6 +187,7 @@ impl RegionWork {
             told: Losses::default(),
             is_beside: false,
             since_ts: 0,
+            is_overtaken: false,
         }
     }
 
@@ -340,8 +345,16 @@ impl RegionWork {
         if self.lockless.is_some() {
             return self.drain_lockless(with);
         }
-        let Some(snapshot) = self.snapshot else { return Ok(()) };
-        let drained = self.drain_to(&snapshot, with);
+        let Some(mut snapshot) = self.snapshot else { return Ok(()) };
+        let mut drained = self.drain_to(&snapshot, with);
+        for _ in 0..CHASES_MAX {
+            if drained.is_err() || !self.is_missed() {
+                break;
+            }
+            self.look();
+            snapshot = self.snapshot.unwrap_or(snapshot);
+            drained = self.drain_to(&snapshot, with);
+        }
         // What no packet has told yet stays: were it always the newest, none might ever.
         if self.seen == self.told {
             self.seen = Losses { discarded: snapshot.discarded, besides: self.lost_besides };
@@ -371,6 +384,7 @@ impl RegionWork {
             match taken {
                 Ok(()) => {}
                 Err(_) if self.overwrite && !region.still_valid(index) => {
+                    self.is_overtaken = true;
                     let head = region.expected() >> 1;
                     self.skip_overwritten(region.oldest_index(head));
                 }
@@ -388,6 +402,12 @@ impl RegionWork {
             }
         }
         Ok(())
+    }
+
+    /// Whether of what there was nothing could be copied beside the recording: writers went round
+    /// it meanwhile.
+    pub(crate) fn is_missed(&self) -> bool {
+        self.is_beside && self.is_overtaken && self.written == 0
     }
 
     fn skip_overwritten(&mut self, oldest: u64) {
@@ -419,7 +439,8 @@ impl RegionWork {
             return Ok(Err(Damage::Header(index)));
         }
         if piece.end_ts < self.since_ts {
-            // It is as if it had been overwritten.
+            // It is as if it had been overwritten, but nothing is missed.
+            self.is_overtaken = false;
             self.missing += u64::from(region.geometry.index_of(piece.resume) > index);
             self.resume_behind(piece);
             return Ok(Ok(()));

@@ -28,7 +28,7 @@ use crate::live::Live;
 use crate::region::{Closed, Drain, RegionWork, StreamNames};
 use crate::report::Notices;
 use crate::trace::{self, Trace};
-use crate::{RecordError, Summary, changes, cpus};
+use crate::{RecordError, Summary, changes, cpus, snapshot};
 
 /// How often buffers are looked at.
 pub(crate) const PERIOD: Duration = Duration::from_millis(20);
@@ -92,6 +92,15 @@ impl Lost {
     fn missed(&self) -> u64 {
         self.missed.iter().sum::<u64>().saturating_add(self.missed_of_none)
     }
+}
+
+/// What a snapshot has of the kernel's events.
+#[derive(Debug)]
+pub(crate) struct KernelSnapshot {
+    pub(crate) events: u64,
+    pub(crate) bytes: u64,
+    /// What it lacks.
+    pub(crate) missing: Option<String>,
 }
 
 /// How many there are, so far.
@@ -294,32 +303,27 @@ impl Draining {
         })
     }
 
-    /// What a flight recorder has now, to be written by [`Self::write_snapshot`].
+    /// From where on a flight recorder has something, to be written by [`Self::write_snapshot`].
     pub(crate) fn look_beside(&self, last_ns: Option<u64>) -> Result<Vec<RegionWork>, RecordError> {
         let since_ts = last_ns.map_or(0, |last| monotonic_ns().saturating_sub(last));
-        self.ask(move |drainer| {
-            let beside = |work: &RegionWork| {
-                let mut work = work.beside(since_ts);
-                work.look();
-                work
-            };
-            drainer.works.iter().map(beside).collect()
-        })
+        self.ask(move |drainer| drainer.works.iter().map(|work| work.beside(since_ts)).collect())
     }
 
-    /// Writes what [`Self::look_beside`] saw to the trace in `folder`: how many events and bytes
-    /// that is. `meanwhile` is called every now and then.
+    /// Writes what is there beside the recording to the trace in `folder`. `meanwhile` is called
+    /// every now and then.
     pub(crate) fn write_snapshot(
         &self,
         mut works: Vec<RegionWork>,
         folder: &Path,
         meanwhile: &mut dyn FnMut(),
-    ) -> Result<(u64, u64), RecordError> {
+    ) -> Result<KernelSnapshot, RecordError> {
         let trace = self.kernel.make_trace(folder, self.uuid, self.realtime_offset_ns)?;
         let fail = || RecordError::io("write", folder.join(trace::KERNEL));
         let begin_ts = self.ask(|drainer| drainer.begin_ts)?;
         let mut summary = Summary::default();
         for work in &mut works {
+            // Just now: writers do not wait, and what was seen long before is overwritten.
+            work.look();
             let drained = work.drain(&mut Drain {
                 memory: self.kernel.buffers,
                 trace: &trace,
@@ -335,7 +339,8 @@ impl Draining {
         summary.bytes += trace.metadata.bytes();
         let facts = trace.facts().map_err(fail())?;
         completion::mark(&facts, By::Record(&summary)).map_err(fail())?;
-        Ok((summary.recorded, summary.bytes))
+        let missing = snapshot::missing_of(&works);
+        Ok(KernelSnapshot { events: summary.recorded, bytes: summary.bytes, missing })
     }
 
     /// Ends it, and writes what is left.

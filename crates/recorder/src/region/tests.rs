@@ -194,3 +194,22 @@ fn what_no_region_counts_is_told_by_the_first_packet_that_ends_later() {
     work.close(&ground.trace, ground.begin_ts, Closed::ForGood).expect("a disk with room");
     assert_eq!(ground.packets().iter().map(|packet| packet.1).collect::<Vec<_>>(), [0, 0, 5, 8]);
 }
+
+#[test]
+fn a_snapshot_that_writers_overtake_is_begun_anew_and_says_if_it_has_nothing() {
+    let ground = Ground::new(true);
+    (0..20).for_each(|_| assert!(ground.record(monotonic_ns())));
+    let snapshot = |interfering| {
+        let mut work = ground.work().beside(0);
+        work.look();
+        ground.interfering.set(interfering);
+        ground.drain(&mut work, true);
+        (work.written, work.is_missed(), work.damaged)
+    };
+    // A ring holds fewer records.
+    let (written, is_missed, damaged) = snapshot((20, 30));
+    assert!(written > 0 && !is_missed && damaged == 0, "{written} {is_missed} {damaged}");
+    assert_eq!(snapshot((20, u64::MAX)), (0, true, 0));
+    let (written, is_missed, damaged) = snapshot((0, 0));
+    assert!(written > 0 && !is_missed && damaged == 0, "{written} {is_missed} {damaged}");
+}
