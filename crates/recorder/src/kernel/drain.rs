@@ -40,6 +40,9 @@ const RETRY_PERIOD: Duration = Duration::from_millis(500);
 /// How much later than its time a record may be committed and still be shown in order.
 const LATE_NS_MAX: u64 = 5_000_000;
 
+/// How long programs may be under way, where the kernel does not say when they have ended.
+const UNDER_WAY_MAX: Duration = Duration::from_millis(20);
+
 /// What the thread is to do between two turns.
 type Order = Box<dyn FnOnce(&mut Drainer) + Send>;
 
@@ -222,8 +225,11 @@ impl Draining {
         }
         self.kernel.buffers.stop();
         self.is_stopped = true;
-        // What is under way takes a fraction of a microsecond.
-        std::thread::sleep(Duration::from_millis(1));
+        // Programs that are under way may still write. As a rule they take a fraction of a
+        // microsecond, but a virtual CPU may stand still for long.
+        if trackway_sys::process::wait_for_readers_in_kernel().is_err() {
+            std::thread::sleep(UNDER_WAY_MAX);
+        }
         self.kernel.count_missed();
     }
 
