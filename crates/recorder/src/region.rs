@@ -55,6 +55,8 @@ pub(crate) struct RegionWork {
     pub(crate) forgotten: Forgotten,
     /// Losses that no control line counts, so far: the stream tells them as its own.
     pub(crate) lost_besides: u64,
+    /// Those of them that were committed, and will not be written.
+    unwritten: u64,
     /// What was lost at `seen_ns`, to be told by the first packet that ends later.
     seen: Losses,
     seen_ns: u64,
@@ -185,6 +187,7 @@ impl RegionWork {
             seen: Losses::default(),
             seen_ns: 0,
             told: Losses::default(),
+            unwritten: 0,
             is_beside: false,
             since_ts: 0,
             is_overtaken: false,
@@ -531,8 +534,18 @@ impl RegionWork {
     pub(crate) fn lose_the_rest(&mut self) -> u64 {
         let gone = self.written.saturating_add(self.overwritten);
         let rest = self.committed().saturating_sub(gone);
-        self.lost_besides = self.lost_besides.saturating_add(rest);
-        rest
+        let more = rest.saturating_sub(self.unwritten);
+        self.lost_besides = self.lost_besides.saturating_add(more);
+        self.unwritten = self.unwritten.max(rest);
+        self.unwritten
+    }
+
+    /// Gives the last packet of its stream up, which makes room: its records are to be counted as
+    /// lost then. Whether it had one.
+    pub(crate) fn give_last_up(&mut self) -> bool {
+        let events = self.stream.as_mut().and_then(Stream::cut_last);
+        self.written = self.written.saturating_sub(events.unwrap_or(0));
+        events.is_some()
     }
 
     /// Adds an empty packet if records were lost after the last one.
