@@ -142,7 +142,8 @@ pub fn filtered(
     }
     let mut asm = Asm::default();
     let out = asm.label();
-    let mut maker = Maker { asm, layout, staged, id, event: number, needed, out };
+    let reach = layout.ring(LEVELS);
+    let mut maker = Maker { asm, layout, staged, id, event: number, needed, out, reach };
     match staged.ground {
         Ground::Tracepoint | Ground::Arguments => maker.asm.mov(CONTEXT, 1),
         // The first of the tracepoint's arguments.
@@ -253,6 +254,8 @@ pub(super) struct Maker<'l> {
     needed: u32,
     /// Where it gives back its level.
     out: Label,
+    /// What [`AT`] is at most: what is behind it is room for what one step adds.
+    pub(super) reach: usize,
 }
 
 /// An offset in control lines, a record, or a CPU's part, as instructions have it: all that are
@@ -454,8 +457,7 @@ impl Maker<'_> {
     /// more or less to it: else it would go through the rest once for each choice, and of those for
     /// each of the next one.
     pub(super) fn renew(&mut self) {
-        let end = self.layout.ring(LEVELS) as i32;
-        self.forget(AT, end, self.out);
+        self.forget(AT, self.reach as i32, self.out);
     }
 
     /// The same of another number that is at most so large, which holds; or goes there.
