@@ -134,7 +134,9 @@ impl RecordOptions {
     pub(crate) fn kernel_spec(&self, kernel: Option<&Kernel>) -> Option<KernelSpec> {
         let options = self.kernel.as_ref()?;
         let asked = kernel.and_then(Kernel::filters);
-        let is_asked = |one: &&FilterSpec| asked.is_some_and(|asked| asked.has_any(one));
+        let is_asked = |one: &&FilterSpec| {
+            options.has_own_filters || asked.is_some_and(|asked| asked.has_any(one))
+        };
         Some(KernelSpec {
             on: options.patterns.clone(),
             pids: options.pids.clone(),

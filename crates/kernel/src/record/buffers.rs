@@ -124,6 +124,14 @@ impl Buffers {
         self.sum(self.layout.lost(event))
     }
 
+    /// How often filters asked for something of an event that was not in memory, on all CPUs.
+    pub fn unread(&self, event: usize) -> u64 {
+        if event >= self.layout.events() {
+            return 0;
+        }
+        self.sum(self.layout.unread(event))
+    }
+
     /// Records of any event that found all levels of their CPU taken.
     pub fn too_deep(&self) -> u64 {
         self.sum(TOO_DEEP)

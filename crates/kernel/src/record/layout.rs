@@ -6,6 +6,7 @@
 //!     16  stopped   u64   not 0: nothing is recorded: now, or of this CPU
 //!     64  control lines, one for each level
 //!         lost      u64 × events: records that did not fit, of each event
+//!         unread    u64 × events: those whose filters asked for what was not in memory
 //!         (page)    ring of level 0, then those of the others
 //!         tail      the longest record: what the kernel's verifier thinks may be written there
 //! ```
@@ -87,9 +88,14 @@ impl Layout {
         self.control(LEVELS) + 8 * event
     }
 
+    /// Where events are counted whose filters asked for what was not in memory.
+    pub const fn unread(&self, event: usize) -> usize {
+        self.lost(self.events) + 8 * event
+    }
+
     /// Where a level's ring is.
     pub const fn ring(&self, level: usize) -> usize {
-        let first = self.lost(self.events).next_multiple_of(PAGE_BYTES);
+        let first = self.unread(self.events).next_multiple_of(PAGE_BYTES);
         match level {
             0 => first,
             _ => {

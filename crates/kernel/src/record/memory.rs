@@ -81,7 +81,7 @@ impl Maker<'_> {
     }
 
     /// Which argument is in the register there.
-    fn number(&self, at: u32) -> usize {
+    pub(super) fn number(&self, at: u32) -> usize {
         let arguments = self.staged.call.map_or([None; 6], |call| call.arguments);
         arguments.iter().position(|of| *of == Some(at)).unwrap_or(7)
     }

@@ -74,6 +74,8 @@ pub(super) mod stack {
     pub(crate) const USED: i16 = -152;
     pub(crate) const WORD: i16 = -160;
     pub(crate) const MESSAGE: i16 = -176;
+    pub(crate) const PART: i16 = -184;
+    pub(crate) const MISSING: i16 = -192;
     /// Where no program memory is read, which has what stands there.
     pub(crate) const SCRATCH: i16 = INCOMPLETE;
 }
@@ -140,7 +142,8 @@ pub fn filtered(
     }
     let mut asm = Asm::default();
     let out = asm.label();
-    let mut maker = Maker { asm, layout, staged, id, needed, out };
+    let reach = layout.ring(LEVELS);
+    let mut maker = Maker { asm, layout, staged, id, event: number, needed, out, reach };
     match staged.ground {
         Ground::Tracepoint | Ground::Arguments => maker.asm.mov(CONTEXT, 1),
         // The first of the tracepoint's arguments.
@@ -164,7 +167,7 @@ pub fn filtered(
         write: maker.asm.label(),
         switch: maker.asm.label(),
     };
-    let asked = filter::ask(&mut maker.asm, filters, labels.out);
+    let (asked, homes) = filter::ask(&mut maker, filters, labels.out);
     maker.plan(&labels);
     maker.asm.place(labels.write);
     maker.header();
@@ -172,15 +175,22 @@ pub fn filtered(
     match staged.ground {
         Ground::Arguments => arguments::write(&mut maker.asm, &staged.steps),
         _ => {
-            maker.prepare();
-            staged.steps.iter().for_each(|step| maker.step(step));
+            if filters.is_empty() {
+                maker.prepare();
+            }
+            for (number, step) in staged.steps.iter().enumerate() {
+                match homes.get(&number) {
+                    Some(&home) => maker.add_read(number, home, labels.out),
+                    None => maker.step(step),
+                }
+            }
         }
     }
     maker.commit();
     maker.asm.place(labels.out);
     maker.leave();
     maker.asm.place(labels.full);
-    maker.count_lost(number);
+    maker.count_lost();
     maker.asm.goto(labels.out);
     // Behind all others, as is what happens seldom.
     maker.open(&labels);
@@ -238,16 +248,37 @@ pub(super) struct Maker<'l> {
     layout: &'l Layout,
     pub(super) staged: &'l Staged,
     id: u16,
+    /// Its number among those that losses are counted of.
+    event: usize,
     /// Most bytes of a record.
     needed: u32,
     /// Where it gives back its level.
     out: Label,
+    /// What [`AT`] is at most: what is behind it is room for what one step adds.
+    pub(super) reach: usize,
 }
 
 /// An offset in control lines, a record, or a CPU's part, as instructions have it: all that are
 /// asked for are small.
 pub(super) const fn short(offset: usize) -> i16 {
     offset as i16
+}
+
+/// Moves [`AT`] behind text that one of the kernel's helpers has copied there, of at most so many
+/// bytes with its NUL: r0 is what it answered. What could not be read is empty.
+pub(super) fn text_read(asm: &mut Asm, bytes_max: u32) {
+    let (is_read, is_short) = (asm.label(), asm.label());
+    asm.jumpi(jump::JSGT, 0, 0, is_read);
+    asm.mov(1, CPU);
+    asm.alu(alu::ADD, 1, AT);
+    asm.storei_of(1, 1, 0, 0);
+    asm.movi(0, 1);
+    asm.place(is_read);
+    // (The verifier knows this, but not of all kernels.)
+    asm.jumpi(jump::JLE, 0, bytes_max as i32, is_short);
+    asm.movi(0, bytes_max as i32);
+    asm.place(is_short);
+    asm.alu(alu::ADD, AT, 0);
 }
 
 /// Ends a program that may be preempted again.
@@ -426,8 +457,7 @@ impl Maker<'_> {
     /// adds more or less to it: else it would go through the rest once for each choice, and of
     /// those for each of the next one.
     pub(super) fn renew(&mut self) {
-        let end = self.layout.ring(LEVELS) as i32;
-        self.forget(AT, end, self.out);
+        self.forget(AT, self.reach as i32, self.out);
     }
 
     /// The same of another number that is at most so large, which holds; or goes there.
@@ -527,23 +557,10 @@ impl Maker<'_> {
     /// The same, of at most as many as r2 says.
     pub(super) fn text_of(&mut self, helper: i32, bytes_max: u32) {
         let asm = &mut self.asm;
-        let is_read = asm.label();
         asm.mov(1, CPU);
         asm.alu(alu::ADD, 1, AT);
         asm.call_kernel(helper);
-        asm.jumpi(jump::JSGT, 0, 0, is_read);
-        // It could not be read: empty.
-        asm.mov(1, CPU);
-        asm.alu(alu::ADD, 1, AT);
-        asm.storei_of(1, 1, 0, 0);
-        asm.movi(0, 1);
-        asm.place(is_read);
-        // (The verifier knows this, but not of all kernels.)
-        let is_short = asm.label();
-        asm.jumpi(jump::JLE, 0, bytes_max as i32, is_short);
-        asm.movi(0, bytes_max as i32);
-        asm.place(is_short);
-        asm.alu(alu::ADD, AT, 0);
+        text_read(asm, bytes_max);
         self.renew();
     }
 
@@ -601,14 +618,23 @@ impl Maker<'_> {
         pass(&mut self.asm, self.staged.guard);
     }
 
-    /// Counts a record that did not fit. Nobody else counts there: a level has one writer, and a
-    /// program does not interrupt itself.
-    fn count_lost(&mut self, number: usize) {
-        let at = self.layout.lost(number);
+    /// Counts a record that did not fit.
+    fn count_lost(&mut self) {
         let asm = &mut self.asm;
         asm.load(1, CONTROL, control::DISCARDED);
         asm.alui(alu::ADD, 1, 1);
         asm.store(CONTROL, control::DISCARDED, 1);
+        self.count_at(self.layout.lost(self.event));
+    }
+
+    /// Counts an event whose filters ask for what is not in memory.
+    pub(super) fn count_unread(&mut self) {
+        self.count_at(self.layout.unread(self.event));
+    }
+
+    /// Counts in the CPU's part. Nobody else counts there: a program does not interrupt itself.
+    fn count_at(&mut self, at: usize) {
+        let asm = &mut self.asm;
         asm.mov(2, CPU);
         asm.alui(alu::ADD, 2, at as i32);
         asm.load(1, 2, 0);

@@ -83,6 +83,20 @@ pub struct KernelOptions {
 }
 
 impl KernelOptions {
+    /// Of a command, as a session's file says it.
+    ///
+    /// # Errors
+    ///
+    /// If a context has no meaning, or the file names processes instead.
+    pub fn of_command(spec: &KernelSpec) -> Result<Self, RecordError> {
+        if !spec.pids.is_empty() {
+            let why = "the file has processes whose kernel events are recorded (pids), not CMD's";
+            let hint = "trackway session load records them, in the background".to_owned();
+            return Err(RecordError::Kernel(why.into(), Some(hint)));
+        }
+        Ok(Self { system: false, ..Self::of(spec, false)? })
+    }
+
     /// Of a session in the background.
     ///
     /// # Errors
