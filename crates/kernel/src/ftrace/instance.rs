@@ -86,7 +86,7 @@ pub struct Wanted {
     pub overwrite: bool,
     /// Of these CPUs alone; `None`: of all.
     pub cpus: Option<Vec<u32>>,
-    /// Of some threads only ([`Instance::scope`]).
+    /// Of some threads only ([`Instance::enter`]).
     pub is_scoped: bool,
 }
 

@@ -453,9 +453,9 @@ impl Maker<'_> {
         asm.jumpi(jump::JGT, AT, end, out);
     }
 
-    /// Has the kernel's verifier forget what it knows of [`AT`], but for its bound, behind what adds
-    /// more or less to it: else it would go through the rest once for each choice, and of those for
-    /// each of the next one.
+    /// Has the kernel's verifier forget what it knows of [`AT`], but for its bound, behind what
+    /// adds more or less to it: else it would go through the rest once for each choice, and of
+    /// those for each of the next one.
     pub(super) fn renew(&mut self) {
         self.forget(AT, self.reach as i32, self.out);
     }
