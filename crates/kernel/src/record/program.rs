@@ -166,7 +166,7 @@ pub fn filtered(
     maker.open(&labels);
     maker.asm.place(labels.write);
     maker.header();
-    staged.contexts.write(&mut maker.asm);
+    staged.contexts.write(&mut maker.asm, staged.ground);
     match staged.ground {
         Ground::Arguments => arguments::write(&mut maker.asm, &staged.steps),
         _ => {
