@@ -269,7 +269,7 @@ impl Process {
     }
 
     #[inline(always)]
-    fn stamp_word(&self) -> Option<&'static AtomicU64> {
+    pub(crate) fn stamp_word(&self) -> Option<&'static AtomicU64> {
         let page = self.stamp.load(Ordering::Relaxed);
         // SAFETY: the page is null or mapped for good.
         unsafe { page.cast::<AtomicU64>().as_ref() }

@@ -87,6 +87,11 @@ pub(super) struct Plan {
     pub(super) steps: *const Step,
     /// The link.
     pub(super) link: u64,
+    /// The filter's machine code on payloads, if it is all that there is to do; else null.
+    /// ([`super::quick`] knows where this and what is below lie.)
+    pub(super) direct: *const u8,
+    /// What a payload has at least that it reads, in bytes.
+    pub(super) direct_bytes: usize,
 }
 
 /// Who emits.
@@ -131,6 +136,12 @@ impl Step {
 }
 
 impl Plan {
+    /// Whether [`super::quick`] is for it.
+    #[inline(always)]
+    pub(super) const fn has_direct(&self) -> bool {
+        !self.direct.is_null()
+    }
+
     /// Whether the filter says that the event is recorded, where there is one, and machine code
     /// does all of it; `None`: see [`Self::passes`].
     ///
