@@ -134,6 +134,46 @@ fn what_a_filter_does_not_pass_is_not_recorded() {
     assert_eq!(recording.discards(), 0);
 }
 
+/// What is a filter in machine code alone is asked at once, as long as it is there.
+#[test]
+fn sites_go_by_another_function_where_a_filter_is_asked_at_once() {
+    let (_alone, world) = (alone(), world());
+    let recording = world.session("quick:*", Sizes::default(), |_| {});
+    let event = world.event(c"quick", c"number");
+    let mut filters = Filters::of(recording);
+    let is_there = cfg!(target_arch = "x86_64");
+    emit_all(&event, 0..4);
+    assert!(!event.is_filtered());
+    filters.set(&[("*", &object("number % 2 == 1"))]);
+    emit_all(&event, 10..30);
+    assert_eq!(event.is_filtered(), is_there);
+    // Another one of the kind.
+    filters.set(&[("*", &object("number % 4 == 1"))]);
+    emit_all(&event, 30..50);
+    assert_eq!(event.is_filtered(), is_there);
+    // With state, or two of them: not of the kind.
+    filters.set(&[("*", &object("count() < 1000 && number % 2 == 1"))]);
+    emit_all(&event, 50..60);
+    assert!(!event.is_filtered());
+    filters.set(&[("*", &object("number >= 1")), ("*", &object("number < 70"))]);
+    emit_all(&event, 60..80);
+    assert!(!event.is_filtered());
+    filters.set(&[("*", &object("number > 85"))]);
+    emit_all(&event, 80..90);
+    assert_eq!(event.is_filtered(), is_there);
+    filters.remove();
+    emit_all(&event, 90..100);
+    assert!(!event.is_filtered());
+    let passes = |number: &u64| match number {
+        0..4 | 60..70 | 90..100 => true,
+        10..30 | 50..60 => number % 2 == 1,
+        30..50 => number % 4 == 1,
+        _ => (86..90).contains(number),
+    };
+    assert_eq!(recording.numbers(), (0..100).filter(passes).collect::<Vec<u64>>());
+    assert_eq!(recording.discards(), 0);
+}
+
 #[test]
 fn events_without_what_is_needed_are_not_recorded() {
     let (_alone, world) = (alone(), world());

@@ -8,8 +8,8 @@ use core::sync::atomic::{AtomicPtr, Ordering};
 
 use trackway_jit::frame::{Entry, Fill};
 
-use super::{link, quick};
 use super::store::{self, PARTS};
+use super::{link, quick};
 
 /// Room in front of all parts for code that stays, in bytes: [`quick`].
 const STAYING_BYTES: usize = 4096;

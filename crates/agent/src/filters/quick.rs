@@ -258,8 +258,8 @@ mod sequence {
 
     use trackway_ring::rseq::Area;
 
-    use super::NONE;
     use super::super::Link;
+    use super::NONE;
 
     #[expect(dead_code, reason = "nobody is asked")]
     pub(super) struct Asked {
