@@ -123,6 +123,12 @@ impl Link {
         Self::new(decision, Says::Plan(at | Self::QUICK))
     }
 
+    /// The number of the decision that it is for.
+    #[inline(always)]
+    const fn decision(self) -> u32 {
+        (self.0 >> 32) as u32
+    }
+
     /// The place of a plan that [`quick`] is for.
     #[inline(always)]
     const fn quick_plan(self) -> Option<u32> {
@@ -132,7 +138,7 @@ impl Link {
 
     #[inline(always)]
     const fn is_of(self, decision: u32) -> bool {
-        (self.0 >> 32) as u32 == decision
+        self.decision() == decision
     }
 
     #[inline(always)]

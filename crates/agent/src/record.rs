@@ -9,6 +9,7 @@ use core::sync::atomic::{AtomicPtr, AtomicU32, Ordering};
 
 use trackway_abi::record::context::{APPLICATIONS, PROCNAME};
 use trackway_abi::record::{EXTENDED_BYTES, TAILROOM_BYTES};
+use trackway_abi::session::SESSIONS_MAX;
 use trackway_abi::window::EVENTS_MAX;
 use trackway_ring::rseq::{Area, Bytes, Gate, commit};
 use trackway_ring::{Geometry, write_header};
@@ -18,7 +19,7 @@ use crate::abi::{EmitFn, Event};
 use crate::application::Wanted;
 use crate::ask::Asked;
 use crate::decision::{CPUS_AT, PROCESS};
-use crate::filters::quick::{self, AtOnce};
+use crate::filters::quick::{self, AtOnce, Emitted};
 use crate::filters::{self, Judgement, NOT_JUDGED};
 use crate::{context, now, slow, thread};
 
@@ -75,18 +76,20 @@ pub(crate) unsafe extern "C" fn emit_filtered(event: *mut Event, payload: *mut u
     // SAFETY: the caller's event and payload.
     unsafe {
         let (enabled, sessions) = aim_of(event);
+        let mut emitted = Emitted { event, payload, size };
         if sessions.is_power_of_two() {
-            let session = sessions.trailing_zeros() as usize;
-            match quick::judge(session, enabled, payload, size) {
+            let (says, same) = quick::judge(sessions.trailing_zeros() as usize, enabled, emitted);
+            emitted = same;
+            match says {
                 AtOnce::Fails => return,
-                AtOnce::Passes(generation) => {
-                    return emit_judged(event, enabled, session, payload, size, generation);
+                AtOnce::Passes(number) => {
+                    return emit_judged(emitted.event, emitted.payload, emitted.size, number);
                 }
                 AtOnce::Unknown => {}
-                AtOnce::NotHere => say_filtered(event, false),
+                AtOnce::NotHere => say_filtered(emitted.event, false),
             }
         }
-        emit_in_each(event, payload, size);
+        emit_in_each(emitted.event, emitted.payload, emitted.size);
     }
 }
 
@@ -104,23 +107,23 @@ pub(crate) unsafe fn say_filtered(event: *mut Event, is_filtered: bool) {
     place.store(emit as *mut (), Ordering::Relaxed);
 }
 
-/// As [`emit`], in one session only, whose filters have let the event pass in this generation.
+/// As [`emit`], of an event that one session wants, whose filters have let it pass by the decision
+/// of this number. (They have no state: where that is none any more, they are asked again.)
 ///
 /// # Safety
-/// As [`emit`]; `enabled` is the word by which the session was found.
+/// As [`emit`].
 #[inline(never)] // for the stack of those that are dropped
-unsafe extern "C" fn emit_judged(
-    event: *mut Event,
-    enabled: *const AtomicU32,
-    session: usize,
-    payload: *mut u8,
-    size: usize,
-    generation: u64,
-) {
+unsafe extern "C" fn emit_judged(event: *mut Event, payload: *mut u8, size: usize, number: u32) {
     // SAFETY: the caller's payload and event.
     unsafe {
+        let (enabled, sessions) = aim_of(event);
+        let session = sessions.trailing_zeros() as usize % SESSIONS_MAX;
+        let judged = PROCESS.decisions[session].generation_of(number, enabled);
+        let (true, Some(generation)) = (sessions.is_power_of_two(), judged) else {
+            return emit_in_each(event, payload, size);
+        };
         if let Some(judged) = try_judged(session, enabled, payload, size, generation) {
-            let _ = finish(event, (1 << session, enabled), session, (payload, size), judged);
+            let _ = finish(event, (sessions, enabled), session, (payload, size), judged);
         }
     }
 }

@@ -32,7 +32,7 @@ pub struct Gate {
 pub struct Area(*mut u8);
 
 /// Offset of `cpu_id` in `struct rseq`.
-const CPU_ID: usize = 4;
+pub const CPU_ID: usize = 4;
 /// Offset of `rseq_cs` there.
 pub const SEQUENCE: usize = 8;
 
@@ -53,20 +53,6 @@ impl Area {
         let cpu = unsafe { self.0.add(CPU_ID).cast::<u32>().read_volatile() };
         // -1: not registered, -2: registration failed.
         (cpu.cast_signed() >= 0).then_some(cpu)
-    }
-
-    /// Where it is, for who enters a sequence by a [`Descriptor`].
-    #[inline(always)]
-    pub const fn as_ptr(self) -> *mut u8 {
-        self.0
-    }
-
-    /// Ends a sequence that was entered by a [`Descriptor`], wherever it has ended: no descriptor
-    /// stays behind.
-    #[inline(always)]
-    pub fn leave(self) {
-        // SAFETY: the area is this thread's (see `new`); the kernel reads it, hence volatile.
-        unsafe { self.0.add(SEQUENCE).cast::<u64>().write_volatile(0) };
     }
 }
 

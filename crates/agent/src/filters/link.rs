@@ -24,7 +24,7 @@ use super::store::{NoRoom, Store};
 use super::{Link, Says, cells, code, place_of, plan, quick};
 use crate::decision::PROCESS;
 use crate::home::Home;
-use crate::{application, known, thread};
+use crate::{application, known, slow, thread};
 
 /// How long somebody waits who finds another one at it, in ns: a few times as long as it takes, if
 /// the other is not preempted. Else the event is counted as discarded, lest a thread of real time
@@ -157,9 +157,12 @@ pub(super) fn link(
     let contexts_count = application::count();
     let linker = lock.linker();
     linker.copy_block(home, window, (session, generation))?;
-    let mut made = linker.make(home, session, event, decision);
+    let mut made = linker.make(home, (session, generation), event, decision);
     if made == Err(NoRoom) {
-        made = linker.store.turn(window).and_then(|()| linker.make(home, session, event, decision));
+        made = linker
+            .store
+            .turn(window)
+            .and_then(|()| linker.make(home, (session, generation), event, decision));
     }
     let link = made.map_err(|NoRoom| Failure::NoRoom)?;
     // ORDERING: Release pairs with the Acquire of who finds it: what it leads to is there.
@@ -253,7 +256,7 @@ impl Linker {
     fn make(
         &mut self,
         home: &Home,
-        session: usize,
+        (session, generation): (usize, u64),
         event: usize,
         decision: u32,
     ) -> Result<Link, NoRoom> {
@@ -274,7 +277,8 @@ impl Linker {
             applications: application::Staged::default(),
             is_quick: false,
             direct: None,
-            has_sequences: has_sequences(home, session),
+            window: home.window(),
+            generation,
             interprets: false,
         };
         // SAFETY: the bytes that were copied.
@@ -297,14 +301,6 @@ impl Linker {
         }
         link
     }
-}
-
-/// Whether the session's records are committed by sequences.
-fn has_sequences(home: &Home, session: usize) -> bool {
-    home.window().is_some_and(|window| {
-        let flags = window.session(session).flags.load(Ordering::Relaxed);
-        flags & flag::CLAIM_ONLY == 0
-    })
 }
 
 /// Counts this process, once, among those that interpret filters of the session.
@@ -333,8 +329,9 @@ struct Maker<'l> {
     is_quick: bool,
     /// The code of the one step on payloads, and how long these are at least.
     direct: Option<(*const u8, usize)>,
-    /// Whether the recorder has found that sequences are aborted here.
-    has_sequences: bool,
+    /// The window that event and session are in, and the session's generation.
+    window: Option<&'static Window>,
+    generation: u64,
     interprets: bool,
 }
 
@@ -431,6 +428,14 @@ impl Maker<'_> {
         })
     }
 
+    /// Whether the session's records are committed by sequences: these are aborted here.
+    fn has_sequences(&self) -> bool {
+        self.window.is_some_and(|window| {
+            let flags = window.session(self.session).flags.load(Ordering::Relaxed);
+            flags & flag::CLAIM_ONLY == 0
+        })
+    }
+
     /// Machine code of an alternative on payloads of the framer's event, and how long these are at
     /// least; `None`: that cannot be, or not by a sequence here.
     fn direct(
@@ -439,7 +444,7 @@ impl Maker<'_> {
     ) -> Result<Option<(*const u8, usize)>, NoRoom> {
         let mut programs = alternative.programs();
         let (Some(program), None) = (programs.next(), programs.next()) else { return Ok(None) };
-        if !quick::is_there() || !self.has_sequences {
+        if !quick::is_there() || !self.has_sequences() {
             return Ok(None);
         }
         let rules = Rules::new(alternative.needs_count());
@@ -593,6 +598,11 @@ impl Maker<'_> {
             link: 0,
             direct,
             direct_bytes,
+            enabled: self.window.map_or(core::ptr::null(), |window| &window.event(event).enabled),
+            generation: self
+                .window
+                .map_or(core::ptr::null(), |window| slow::generation_of(window.base(), session)),
+            expected: self.generation,
         };
         self.store.put_plan(plan, decision)
     }

@@ -1,5 +1,7 @@
 //! A plan: all filters that are about an event, ready to run.
 
+use core::sync::atomic::AtomicU32;
+
 use trackway_abi::record::HEADROOM_BYTES;
 use trackway_abi::record::context::PROCNAME_BYTES;
 use trackway_jit::frame::{Entry, Environment, Fill, Frame};
@@ -92,6 +94,11 @@ pub(super) struct Plan {
     pub(super) direct: *const u8,
     /// What a payload has at least that it reads, in bytes.
     pub(super) direct_bytes: usize,
+    /// The event's enable word: so it says in which window.
+    pub(super) enabled: *const AtomicU32,
+    /// The session's generation, and what it must be.
+    pub(super) generation: *const u64,
+    pub(super) expected: u64,
 }
 
 /// Who emits.

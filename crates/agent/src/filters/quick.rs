@@ -5,29 +5,25 @@
 //! *stay* at the beginning of the memory that is executed, and all that memory is one sequence, by
 //! one description that never changes. So a visit to a CPU ends whoever is inside there, as it ends
 //! who is about to be counted (`trackway_ring::inside`), and a thread that was preempted inside
-//! goes on at [`ABORTED`], in this library, however long it slept and whatever lies there by then.
+//! goes on in this library's own text, however long it slept and whatever lies there by then.
 //!
 //! docs/design/0008-filters.md, "Asked in one sequence", has the argument.
 
-#[cfg(target_arch = "x86_64")]
-pub(super) use sequence::{is_there, prepare};
+use core::sync::atomic::{AtomicU32, Ordering};
 
-use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
-
-use trackway_abi::record::PAYLOAD_BYTES_MAX;
-use trackway_abi::window::EVENTS_MAX;
-use trackway_ring::rseq::Area;
-use trackway_window::Window;
+use trackway_abi::session::SESSIONS_MAX;
 
 use super::{Link, place_of};
+use crate::abi::Event;
 use crate::decision::PROCESS;
-use crate::{slow, thread};
+use crate::thread;
+pub(super) use sequence::{is_there, prepare};
 
 /// What a filter says of an event.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum AtOnce {
-    /// It is recorded, in this generation of the session.
-    Passes(u64),
+    /// It is recorded, by the decision of this number.
+    Passes(u32),
     /// It is not.
     Fails,
     /// Nothing was asked: another way knows.
@@ -41,7 +37,16 @@ const FAILS: u64 = 0;
 const PASSES: u64 = 1;
 const NONE: u64 = 2;
 
-/// What filters say of an event in a session, if it is one filter that is asked in this way.
+/// An event and its payload, as `emit` has them.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Emitted {
+    pub(crate) event: *mut Event,
+    pub(crate) payload: *mut u8,
+    pub(crate) size: usize,
+}
+
+/// What filters say of an event in a session, if it is one filter that is asked in this way. Gives
+/// the event back: so nothing has to be kept elsewhere while it asks.
 ///
 /// # Safety
 /// As [`crate::record::emit`]; `enabled` is the event's word.
@@ -49,61 +54,33 @@ const NONE: u64 = 2;
 pub(crate) unsafe fn judge(
     session: usize,
     enabled: *const AtomicU32,
-    payload: *const u8,
-    size: usize,
-) -> AtOnce {
-    let Some(stamp_word) = PROCESS.stamp_word() else { return AtOnce::Unknown };
-    // SAFETY: the line is the calling thread's. Its stamp is zero until it was filled in.
-    let stamp = unsafe { (*thread::current()).stamp };
-    // (Of a record that was cut, which is counted, the size is more than any.)
-    if stamp == 0 || size > PAYLOAD_BYTES_MAX {
-        return AtOnce::Unknown;
-    }
-    let decision = &PROCESS.decisions[session];
-    // ORDERING: Acquire pairs with the Release in `Decision::publish`.
-    let sequence = decision.sequence.load(Ordering::Acquire);
-    let (base, number) =
-        (decision.base.load(Ordering::Relaxed), decision.links.load(Ordering::Relaxed));
-    let generation = decision.generation.load(Ordering::Relaxed);
-    if !decision.unchanged_since(sequence) {
-        return AtOnce::Unknown;
-    }
-    if number == 0 {
-        return AtOnce::NotHere;
-    }
-    // What is recorded is checked when it is committed; what is not, only here.
-    // SAFETY: a decision with links names a window, mapped for good; the index is below 32.
-    let now = unsafe { AtomicU64::from_ptr(slow::generation_of(base, session).cast_mut()) };
-    if now.load(Ordering::Relaxed) != generation {
-        return AtOnce::Unknown;
-    }
-    let event = Window::event_at(base, enabled);
-    if event >= EVENTS_MAX {
-        return AtOnce::Unknown; // the decision is about another window
-    }
+    emitted: Emitted,
+) -> (AtOnce, Emitted) {
+    // Where to look. (Whose the plan is that is found there, it says itself.)
+    // SAFETY: the caller's event.
+    let event = unsafe { (&raw const (*emitted.event).index).read_volatile() } as usize;
     let place = place_of(session, event);
     // ORDERING: Acquire pairs with the Release in `link`: the plan is there.
     let link = Link(place.load(Ordering::Acquire));
+    // Of a decision of this process's own: a fork child has others than its parent.
+    let number = PROCESS.decisions[session % SESSIONS_MAX].links.load(Ordering::Relaxed);
     if !link.is_of(number) {
-        return AtOnce::Unknown;
+        // Without a number there are no filters.
+        return (if number == 0 { AtOnce::NotHere } else { AtOnce::Unknown }, emitted);
     }
-    let Some(at) = link.quick_plan() else { return AtOnce::NotHere };
-    let area = trackway_sys::thread::rseq_area();
-    if area.is_null() {
-        return AtOnce::NotHere;
+    let Some(at) = link.quick_plan() else { return (AtOnce::NotHere, emitted) };
+    let stamp = thread::stamp();
+    if stamp == 0 {
+        return (AtOnce::Unknown, emitted);
     }
-    // SAFETY: glibc registered this thread's area; a vfork child, which has none, has no stamp.
-    let area = unsafe { Area::new(area) };
-    if area.cpu().is_none() {
-        return AtOnce::NotHere;
-    }
-    let asked = sequence::Asked { payload, size, place, link, at, stamp_word, stamp };
-    // SAFETY: the caller's payload; the area is registered; a link to such a plan is only made
-    // where the sequence is there.
-    match unsafe { sequence::ask(area, &asked) } {
-        FAILS => AtOnce::Fails,
-        PASSES => AtOnce::Passes(generation),
-        _ => AtOnce::Unknown,
+    // SAFETY: links are made when the library has started, for good.
+    let stamp_word = unsafe { PROCESS.stamp_word().unwrap_unchecked() };
+    let asked = sequence::Asked { emitted, place, link, at, enabled, stamp_word, stamp };
+    // SAFETY: the caller's event; a link to such a plan is only made where the sequence is there.
+    match unsafe { sequence::ask(asked) } {
+        (FAILS, emitted, _) => (AtOnce::Fails, emitted),
+        (PASSES, emitted, link) => (AtOnce::Passes(link.decision()), emitted),
+        (_, emitted, _) => (AtOnce::Unknown, emitted),
     }
 }
 
@@ -111,19 +88,21 @@ pub(crate) unsafe fn judge(
 mod sequence {
     use core::arch::{asm, global_asm};
     use core::mem::offset_of;
-    use core::sync::atomic::{AtomicPtr, AtomicU64, Ordering};
+    use core::sync::atomic::{AtomicIsize, AtomicPtr, AtomicU32, AtomicU64, Ordering};
 
-    use trackway_ring::rseq::{Area, Descriptor, SEQUENCE};
+    use trackway_ring::rseq::{CPU_ID, Descriptor, SEQUENCE};
 
     use super::super::Link;
     use super::super::plan::Plan;
     use super::super::store;
-    use super::NONE;
+    use super::{Emitted, NONE};
 
     /// Where the sequence is entered; null: it is not there.
     static ENTRY: AtomicPtr<u8> = AtomicPtr::new(core::ptr::null_mut());
     /// Of all memory behind that, up to its end.
     static DESCRIPTOR: Descriptor = Descriptor::none();
+    /// Where threads' rseq areas are, in bytes from the thread pointer.
+    static AREA: AtomicIsize = AtomicIsize::new(0);
 
     // The entry, to be copied: it jumps nowhere but into itself and to what a register says. Between
     // the store of the descriptor and the next instruction nothing can come: where the thread is
@@ -131,6 +110,7 @@ mod sequence {
     //
     //   rdi payload | r10 its size | rsi the link's place | rdx what it must hold | r9 its plan
     //   r11 the process stamp's place | rax what it must be | rcx area | r8 descriptor
+    //   at rsp + 8 the event's enable word
     global_asm!(
         ".pushsection .text.trackway_quick,\"ax\",@progbits",
         ".balign 64",
@@ -138,6 +118,9 @@ mod sequence {
         ".hidden trackway_quick_begin",
         "trackway_quick_begin:",
         "endbr64",
+        // Not where there are no sequences, which would not be aborted.
+        "cmp dword ptr [rcx+{cpu}],0",
+        "jl 22f",
         "mov qword ptr [rcx+{sequence}],r8",
         ".globl trackway_quick_start",
         ".hidden trackway_quick_start",
@@ -148,8 +131,17 @@ mod sequence {
         // Nor is this a fork child, which has come into being since: the code is its parent's.
         "cmp qword ptr [r11],rax",
         "jne 22f",
+        // It is this event's in this window, and of the generation that there is.
+        "mov rcx,qword ptr [rsp+8]",
+        "cmp rcx,qword ptr [r9+{enabled}]",
+        "jne 22f",
+        "mov rcx,qword ptr [r9+{generation}]",
+        "mov r8,qword ptr [r9+{expected}]",
+        "cmp qword ptr [rcx],r8",
+        "jne 22f",
+        // With a sign: of a record that was cut, which is to be counted, the size is below 0.
         "cmp r10,qword ptr [r9+{bytes}]",
-        "jb 22f",
+        "jl 22f",
         // It ends by `ret`, which leaves the sequence.
         "jmp qword ptr [r9+{direct}]",
         "22:",
@@ -170,7 +162,11 @@ mod sequence {
         "mov eax,{none}",
         "ret",
         ".popsection",
+        cpu = const CPU_ID,
         sequence = const SEQUENCE,
+        enabled = const offset_of!(Plan, enabled),
+        generation = const offset_of!(Plan, generation),
+        expected = const offset_of!(Plan, expected),
         bytes = const offset_of!(Plan, direct_bytes),
         direct = const offset_of!(Plan, direct),
         none = const NONE,
@@ -188,6 +184,7 @@ mod sequence {
     /// # Safety
     /// `written` is the beginning of that memory, and stays as it is from now on.
     pub(in super::super) unsafe fn prepare(written: &mut [u8], executed: *mut u8, bytes: usize) {
+        let Some(area) = trackway_sys::thread::rseq_offset() else { return };
         let (begin, start, end) = (
             &raw const trackway_quick_begin,
             &raw const trackway_quick_start,
@@ -199,6 +196,7 @@ mod sequence {
         place.copy_from_slice(unsafe { core::slice::from_raw_parts(begin, length) });
         let start = executed.wrapping_add(before);
         DESCRIPTOR.describe(start, bytes - before, &raw const trackway_quick_aborted);
+        AREA.store(area, Ordering::Relaxed);
         // Whoever enters has found a link, which is stored with Release, later.
         ENTRY.store(executed, Ordering::Relaxed);
     }
@@ -210,77 +208,92 @@ mod sequence {
 
     /// What is asked about, and what must hold.
     pub(super) struct Asked {
-        pub(super) payload: *const u8,
-        pub(super) size: usize,
+        pub(super) emitted: Emitted,
         pub(super) place: &'static AtomicU64,
         pub(super) link: Link,
         pub(super) at: u32,
+        pub(super) enabled: *const AtomicU32,
         pub(super) stamp_word: &'static AtomicU64,
         pub(super) stamp: u64,
     }
 
-    /// The filter's answer, or [`NONE`]: something did not hold, or the thread was interrupted.
+    /// The filter's answer, or [`NONE`]: something did not hold, or the thread was interrupted. Then
+    /// what was asked about, but for an event that is not recorded: nobody wants it any more.
     ///
     /// # Safety
-    /// The calling thread's area, registered. The link says that there is a plan for this at `at`,
-    /// and the payload is one of its event.
+    /// The link says that there is a plan for this at `at`; the payload is the event's. The thread
+    /// is no vfork child's.
     #[inline(always)]
-    pub(super) unsafe fn ask(area: Area, asked: &Asked) -> u64 {
-        let answer: u64;
+    pub(super) unsafe fn ask(asked: Asked) -> (u64, Emitted, Link) {
+        let (answer, event, payload, size, link);
         // SAFETY: where the link holds, in the sequence, the plan is what was put there, with code
         // of `emit_direct` for the event, which reads so many bytes of the payload, changes
         // no memory and no register but those that calls change, and leaves the stack alone.
         unsafe {
             asm!(
-                "call {entry}",
-                entry = in(reg) ENTRY.load(Ordering::Relaxed),
+                "push r8",
+                "push rdi",
+                "push r10",
+                "push rdx",
+                "push rcx",
+                "mov rcx,fs:0",
+                "add rcx,[rip+{area}]",
+                "lea r8,[rip+{descriptor}]",
+                "call [rip+{entry}]",
+                // No descriptor stays behind.
+                "mov rcx,fs:0",
+                "add rcx,[rip+{area}]",
+                "mov qword ptr [rcx+{sequence}],0",
+                "add rsp,8",
+                "pop rdx",
+                "pop r10",
+                "pop rdi",
+                "pop r8",
+                area = sym AREA,
+                descriptor = sym DESCRIPTOR,
+                entry = sym ENTRY,
+                sequence = const SEQUENCE,
                 inlateout("rax") asked.stamp => answer,
-                in("rcx") area.as_ptr(),
-                in("rdx") asked.link.0,
-                in("rsi") asked.place.as_ptr(),
-                in("rdi") asked.payload,
-                in("r8") &raw const DESCRIPTOR,
-                in("r9") store::address_of(asked.at),
-                in("r10") asked.size,
-                in("r11") asked.stamp_word.as_ptr(),
-                clobber_abi("C"),
+                inlateout("rcx") asked.enabled => _,
+                inlateout("rdx") asked.link.0 => link,
+                inlateout("rsi") asked.place.as_ptr() => _,
+                inlateout("rdi") asked.emitted.payload => payload,
+                inlateout("r8") asked.emitted.event => event,
+                inlateout("r9") store::address_of(asked.at) => _,
+                inlateout("r10") asked.emitted.size => size,
+                inlateout("r11") asked.stamp_word.as_ptr() => _,
             );
         }
-        area.leave();
-        answer
+        (answer, Emitted { event, payload, size }, Link(link))
     }
 }
 
 /// Where no machine code is made, there are no such plans.
 #[cfg(not(target_arch = "x86_64"))]
 mod sequence {
-    use core::sync::atomic::AtomicU64;
-
-    use trackway_ring::rseq::Area;
+    use core::sync::atomic::{AtomicU32, AtomicU64};
 
     use super::super::Link;
-    use super::NONE;
+    use super::{Emitted, NONE};
 
     #[expect(dead_code, reason = "nobody is asked")]
     pub(super) struct Asked {
-        pub(super) payload: *const u8,
-        pub(super) size: usize,
+        pub(super) emitted: Emitted,
         pub(super) place: &'static AtomicU64,
         pub(super) link: Link,
         pub(super) at: u32,
+        pub(super) enabled: *const AtomicU32,
         pub(super) stamp_word: &'static AtomicU64,
         pub(super) stamp: u64,
     }
 
-    pub(super) const unsafe fn ask(_: Area, _: &Asked) -> u64 {
-        NONE
+    pub(super) const unsafe fn ask(asked: Asked) -> (u64, Emitted, Link) {
+        (NONE, asked.emitted, asked.link)
     }
-}
 
-#[cfg(not(target_arch = "x86_64"))]
-pub(super) const unsafe fn prepare(_: &mut [u8], _: *mut u8, _: usize) {}
+    pub(in super::super) const unsafe fn prepare(_: &mut [u8], _: *mut u8, _: usize) {}
 
-#[cfg(not(target_arch = "x86_64"))]
-pub(super) const fn is_there() -> bool {
-    false
+    pub(in super::super) const fn is_there() -> bool {
+        false
+    }
 }
