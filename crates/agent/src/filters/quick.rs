@@ -108,8 +108,8 @@ mod sequence {
     // the store of the descriptor and the next instruction nothing can come: where the thread is
     // interrupted behind the store, it is in the sequence.
     //
-    //   rdi payload | r10 its size | rsi the link's place | rdx what it must hold | r9 its plan
-    //   r11 the process stamp's place | rax what it must be | rcx area | r8 descriptor
+    //   rsi payload | r10 its size | rdi the link's place | rdx what it must hold | r9 its plan
+    //   r11 the process stamp's place | rax what it must be | rcx AREA | r8 descriptor
     //   at rsp + 8 the event's enable word
     global_asm!(
         ".pushsection .text.trackway_quick,\"ax\",@progbits",
@@ -119,14 +119,14 @@ mod sequence {
         "trackway_quick_begin:",
         "endbr64",
         // Not where there are no sequences, which would not be aborted.
-        "cmp dword ptr [rcx+{cpu}],0",
+        "cmp dword ptr fs:[rcx+{cpu}],0",
         "jl 22f",
-        "mov qword ptr [rcx+{sequence}],r8",
+        "mov qword ptr fs:[rcx+{sequence}],r8",
         ".globl trackway_quick_start",
         ".hidden trackway_quick_start",
         "trackway_quick_start:",
         // The plan is there, and what it says, until the sequence ends.
-        "cmp qword ptr [rsi],rdx",
+        "cmp qword ptr [rdi],rdx",
         "jne 22f",
         // Nor is this a fork child, which has come into being since: the code is its parent's.
         "cmp qword ptr [r11],rax",
@@ -142,7 +142,8 @@ mod sequence {
         // With a sign: of a record that was cut, which is to be counted, the size is below 0.
         "cmp r10,qword ptr [r9+{bytes}]",
         "jl 22f",
-        // It ends by `ret`, which leaves the sequence.
+        // Payload in rdi, the answer in rax. It ends by `ret`, which leaves the sequence.
+        "mov rdi,rsi",
         "jmp qword ptr [r9+{direct}]",
         "22:",
         "mov eax,{none}",
@@ -217,8 +218,8 @@ mod sequence {
         pub(super) stamp: u64,
     }
 
-    /// The filter's answer, or [`NONE`]: something did not hold, or the thread was interrupted. Then
-    /// what was asked about, but for an event that is not recorded: nobody wants it any more.
+    /// The filter's answer, or [`NONE`]: something did not hold, or the thread was interrupted; and
+    /// what was asked about.
     ///
     /// # Safety
     /// The link says that there is a plan for this at `at`; the payload is the event's. The thread
@@ -232,22 +233,20 @@ mod sequence {
         unsafe {
             asm!(
                 "push r8",
-                "push rdi",
+                "push rsi",
                 "push r10",
                 "push rdx",
                 "push rcx",
-                "mov rcx,fs:0",
-                "add rcx,[rip+{area}]",
+                "mov rcx,qword ptr [rip+{area}]",
                 "lea r8,[rip+{descriptor}]",
-                "call [rip+{entry}]",
+                "call qword ptr [rip+{entry}]",
                 // No descriptor stays behind.
-                "mov rcx,fs:0",
-                "add rcx,[rip+{area}]",
-                "mov qword ptr [rcx+{sequence}],0",
+                "mov rcx,qword ptr [rip+{area}]",
+                "mov qword ptr fs:[rcx+{sequence}],0",
                 "add rsp,8",
                 "pop rdx",
                 "pop r10",
-                "pop rdi",
+                "pop rsi",
                 "pop r8",
                 area = sym AREA,
                 descriptor = sym DESCRIPTOR,
@@ -256,8 +255,8 @@ mod sequence {
                 inlateout("rax") asked.stamp => answer,
                 inlateout("rcx") asked.enabled => _,
                 inlateout("rdx") asked.link.0 => link,
-                inlateout("rsi") asked.place.as_ptr() => _,
-                inlateout("rdi") asked.emitted.payload => payload,
+                inlateout("rsi") asked.emitted.payload => payload,
+                inlateout("rdi") asked.place.as_ptr() => _,
                 inlateout("r8") asked.emitted.event => event,
                 inlateout("r9") store::address_of(asked.at) => _,
                 inlateout("r10") asked.emitted.size => size,
