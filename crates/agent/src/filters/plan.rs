@@ -65,6 +65,7 @@ pub(super) struct Step {
 /// All steps for an event in a session.
 #[derive(Debug)]
 #[repr(align(16))]
+#[cfg_attr(not(target_arch = "x86_64"), expect(dead_code, reason = "`quick` looks at them"))]
 pub(super) struct Plan {
     /// The next one that lies in the same part.
     pub(super) next: *const Self,

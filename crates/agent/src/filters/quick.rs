@@ -104,9 +104,9 @@ mod sequence {
     /// Where threads' rseq areas are, in bytes from the thread pointer.
     static AREA: AtomicIsize = AtomicIsize::new(0);
 
-    // The entry, to be copied: it jumps nowhere but into itself and to what a register says. Between
-    // the store of the descriptor and the next instruction nothing can come: where the thread is
-    // interrupted behind the store, it is in the sequence.
+    // The entry, to be copied: it jumps nowhere but into itself and to what a register says.
+    // Between the store of the descriptor and the next instruction nothing can come: where the
+    // thread is interrupted behind the store, it is in the sequence.
     //
     //   rsi payload | r10 its size | rdi the link's place | rdx what it must hold | r9 its plan
     //   r11 the process stamp's place | rax what it must be | rcx AREA | r8 descriptor
