@@ -2,7 +2,8 @@
 
 use trackway_kernel::catalogue::format::{NoNames, parse};
 use trackway_kernel::catalogue::model::{Behind, Event, Phase, Source};
-use trackway_kernel::ftrace::convert::{Common, Converter};
+use trackway_kernel::ftrace::context::Common;
+use trackway_kernel::ftrace::convert::Converter;
 use trackway_kernel::ftrace::page::{PAGE_BYTES_MAX, Page, PageFormat};
 
 use crate::Bound;

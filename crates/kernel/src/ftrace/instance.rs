@@ -18,7 +18,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use trackway_sys::file::Fd;
 use trackway_sys::process::{Afterwards, Identity, Life, identity, life_of};
 
-use super::convert::Common;
+use super::context::Common;
 use super::page::PageFormat;
 use crate::catalogue::error::CatalogueError;
 use crate::catalogue::format::{self, FORMAT_BYTES_MAX, NoNames};
@@ -119,6 +119,8 @@ pub struct Cpu {
 /// What a CPU's buffer says of itself.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Stats {
+    /// Events that are in it.
+    pub entries: u64,
     /// Events that found no room.
     pub dropped: u64,
     /// Events that newer ones have overwritten.
@@ -205,13 +207,23 @@ impl Instance {
     ///
     /// If the kernel refuses it, or (not any more) is older than Linux 5.7.
     pub fn scope(&self, is_recorded: bool) -> io::Result<()> {
-        let tid = trackway_sys::thread::tid().to_string();
+        let tid = trackway_sys::thread::tid();
         match (&self.threads, is_recorded) {
             (None, _) => Ok(()),
-            (Some((threads, _)), true) => (&*threads).write_all(tid.as_bytes()),
-            (Some((_, Some(not))), false) => (&*not).write_all(tid.as_bytes()),
+            (Some(_), true) => self.take_in(tid),
+            (Some((_, Some(not))), false) => (&*not).write_all(tid.to_string().as_bytes()),
             (Some((_, None)), false) => Err(ErrorKind::Unsupported.into()),
         }
+    }
+
+    /// A thread, and what it starts from now on, is among those that are recorded.
+    ///
+    /// # Errors
+    ///
+    /// If the kernel refuses it.
+    pub fn take_in(&self, tid: u32) -> io::Result<()> {
+        let Some((threads, _)) = &self.threads else { return Ok(()) };
+        (&*threads).write_all(tid.to_string().as_bytes())
     }
 
     /// The buffers of all CPUs that there could be.
@@ -253,6 +265,16 @@ impl Cpu {
 }
 
 impl Stats {
+    /// What came since.
+    #[must_use]
+    pub const fn since(self, before: &Self) -> Self {
+        Self {
+            entries: self.entries,
+            dropped: self.dropped.saturating_sub(before.dropped),
+            overwritten: self.overwritten.saturating_sub(before.overwritten),
+        }
+    }
+
     fn parse(text: &str) -> Self {
         let number = |name: &str| -> u64 {
             let of = |line: &str| line.strip_prefix(name)?.strip_prefix(": ")?.trim().parse().ok();
@@ -260,7 +282,7 @@ impl Stats {
         };
         // The first: of no room; the second: of an interrupt that found a page half written.
         let dropped = number("dropped events").saturating_add(number("commit overrun"));
-        Self { dropped, overwritten: number("overrun") }
+        Self { entries: number("entries"), dropped, overwritten: number("overrun") }
     }
 }
 
@@ -445,7 +467,7 @@ mod tests {
         let text = "entries: 2\noverrun: 5\ncommit overrun: 1\nbytes: 104\n\
             oldest event ts: 15189.069571\nnow ts: 15189.079056\ndropped events: 7\n\
             read events: 0\n";
-        assert_eq!(Stats::parse(text), Stats { dropped: 8, overwritten: 5 });
+        assert_eq!(Stats::parse(text), Stats { entries: 2, dropped: 8, overwritten: 5 });
         assert_eq!(Stats::parse("dropped events: x\n"), Stats::default());
     }
 }
