@@ -309,8 +309,8 @@ fn a_command_and_what_it_starts_are_recorded_or_everything() {
     }
 }
 
-/// RUN it with what BPF alone can do. EXPECT a refusal that names it, says why and what there is, and
-/// nothing run.
+/// RUN it with what BPF alone can do. EXPECT a refusal that names it, says why and what there is,
+/// and nothing run.
 #[test]
 fn what_tracefs_cannot_do_is_refused() {
     let world = World::new("tracefs-refused");
@@ -341,8 +341,8 @@ fn what_tracefs_cannot_do_is_refused() {
 }
 
 /// RUN one program again and again, with filters by tracefs, and without. EXPECT each time what
-/// `print` takes by the same filters of what was recorded without: also where they remember, ask for
-/// what is the recorder's to know, or are in C; and nothing that they do not take said to be lost.
+/// `print` takes by the same filters of what was recorded without: also where they remember, ask
+/// for contexts or names of values; and nothing that they do not take said to be lost.
 #[test]
 fn filters_by_tracefs_take_what_print_takes() {
     let world = World::new("tracefs-filters");

@@ -70,8 +70,8 @@ fn create(ground: &Ground, line: &str) {
 }
 
 /// RUN a session that does not start at once, of one process; start, stop, clear, status, and calls
-/// of that process and of others between them. EXPECT what is to be there, once the answer has come;
-/// the counts; and that it says which way could switch other events on.
+/// of that process and of others between them. EXPECT what is to be there, once the answer has
+/// come; the counts; and that it says which way could switch other events on.
 #[test]
 fn a_session_by_tracefs_stops_starts_clears_and_says_how_it_goes() {
     let Some(ground) = ground("ksession-tracefs") else { return };

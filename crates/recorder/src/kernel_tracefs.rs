@@ -2,8 +2,8 @@
 //! the same streams: docs/design/0012-kernel-tracefs.md.
 //!
 //! A thread reads the pages of an instance of ours ([`trackway_kernel::ftrace`]), makes packets of
-//! them, and counts what the kernel says it lost ([`drain`], [`output`]). As by BPF, what needs root
-//! is done in [`ByTracefs::prepare`]: later the open files do.
+//! them, and counts what the kernel says it lost ([`drain`], [`output`]). As by BPF, what needs
+//! root is done in [`ByTracefs::prepare`]: later the open files do.
 
 mod drain;
 mod output;

@@ -276,3 +276,131 @@ extern "C" fn random() -> u64 {
     let mixed = (mixed ^ mixed >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
     mixed ^ mixed >> 31
 }
+
+#[cfg(test)]
+mod tests {
+    use trackway_filter::compile::compile;
+    use trackway_filter::layout::{Layout, Member, Type};
+
+    use super::*;
+    use crate::catalogue::model::{Event, Field, Kind as Of, Location, Meaning, Source};
+
+    /// An event with a field of each kind that a record may have.
+    fn staged() -> Staged {
+        let field = |name: &str, kind, offset, size| Field {
+            name: name.into(),
+            type_text: String::new(),
+            kind,
+            offset,
+            size,
+            meaning: Meaning::Plain,
+            argument: None,
+            behind: None,
+        };
+        let fields = vec![
+            field("comm", Of::Text(16), 8, 16),
+            field("prio", Of::Integer(Scalar::I32), 24, 4),
+            field("name", Of::DynamicText(Location::Absolute), 28, 4),
+            field("values", Of::Dynamic(Scalar::U16, Location::Absolute), 32, 4),
+            field("words", Of::Array(Scalar::U32, 3), 36, 12),
+            field("last", Of::Integer(Scalar::U8), 48, 1),
+        ];
+        let event = Event {
+            subsystem: "made".into(),
+            name: "up".into(),
+            id: Some(300),
+            source: Source::Tracepoint,
+            fields,
+        };
+        Staged::new(&event, 3500)
+    }
+
+    fn filter(text: &str, number: usize) -> Filter {
+        let staged = staged();
+        let fields = staged.description.fields.iter();
+        let layout = Layout {
+            event: "made_up".into(),
+            fields: fields
+                .map(|field| Member { name: field.name.clone(), of: (&field.kind).into() })
+                .collect(),
+            contexts: Context::ALL
+                .map(|(name, context)| Member { name: name.into(), of: context.scalar().into() })
+                .into(),
+            applications: Vec::new(),
+        };
+        assert!(layout.fields.iter().all(|field| !matches!(field.of, Type::Other(_))));
+        let compiled = compile(text, &layout).unwrap_or_else(|error| panic!("{text}: {error:?}"));
+        let object = compiled.into_object().encode().expect("an object");
+        Filter::new(&object, number, &staged).expect("a filter").expect("it has all")
+    }
+
+    /// What such a record becomes, behind a thread's number.
+    fn payload() -> Vec<u8> {
+        let mut bytes = 77_u32.to_ne_bytes().to_vec();
+        bytes.extend(b"sh\0");
+        bytes.extend((-5_i32).to_ne_bytes());
+        bytes.extend(b"a name\0");
+        bytes.extend(3_u32.to_ne_bytes());
+        [7_u16, 8, 9].iter().for_each(|value| bytes.extend(value.to_ne_bytes()));
+        [1_u32, 2, 0xffff_ffff].iter().for_each(|word| bytes.extend(word.to_ne_bytes()));
+        bytes.push(200);
+        bytes
+    }
+
+    fn takes(filter: &Filter, bytes: &[u8]) -> bool {
+        let circumstances = Circumstances { tid: 77, flags: 1, preempt_count: 0 };
+        let moment = Moment { cpu: 2, time_ns: 1_500_000_000 };
+        let cells: Vec<Cell> = (0..filter.cells).map(|_| Cell::default()).collect();
+        filter.takes(&Asked { bytes, begin: 4, circumstances, moment }, &cells)
+    }
+
+    #[test]
+    fn filters_read_each_kind_of_field_and_context() {
+        let payload = payload();
+        for (text, is_so) in [
+            ("comm == \"sh\" && prio == -5", true),
+            ("name == \"a*e\" && values[2] == 9 && last > 199", true),
+            ("words[2] == 0xffffffff && length(words) == 3", true),
+            ("any(values == 8) && length(values) == 3", true),
+            // Not there: no.
+            ("values[3] == 0", false),
+            ("!(values[3] == 0)", false),
+            ("$ctx.tid == 77 && $ctx.cpu_id == 2", true),
+            ("$ctx.interruptible == 0 && $ctx.preemptible == 1", true),
+            ("$ctx.need_reschedule", false),
+            ("prio * 0.5 < -2.4", true),
+            ("sample(1) && rate(1/s)", true),
+        ] {
+            assert_eq!(takes(&filter(text, 0), &payload), is_so, "{text}");
+        }
+    }
+
+    #[test]
+    fn what_is_cut_short_or_makes_no_sense_is_not_taken() {
+        let of_last = filter("last >= 0", 0);
+        let payload = payload();
+        for end in 0..payload.len() {
+            assert!(!takes(&of_last, &payload[..end]), "{end}");
+        }
+        let mut wrong = payload;
+        wrong[18..22].fill(0xff);
+        assert!(!takes(&of_last, &wrong));
+        assert!(!takes(&filter("any(values == 1)", 0), &wrong));
+    }
+
+    #[test]
+    fn events_that_lack_something_have_no_filter() {
+        let of = |path: &str| {
+            let layout = Layout {
+                fields: vec![Member { name: path.into(), of: Scalar::I32.into() }],
+                ..Layout::default()
+            };
+            let compiled = compile(&format!("{path} == 1"), &layout).expect("it makes sense");
+            let object = compiled.into_object().encode().expect("an object");
+            Filter::new(&object, 0, &staged()).expect("a filter").is_some()
+        };
+        assert!(of("prio"));
+        // Of another kind; not there at all.
+        assert!(!of("last") && !of("other"));
+    }
+}
