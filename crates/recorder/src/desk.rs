@@ -260,9 +260,7 @@ impl Desk {
     ) -> Result<(), RecordError> {
         let kernel = self.kernel.as_mut();
         let kernel = kernel.ok_or(RecordError::Lost("it records no events of the kernel"))?;
-        let kernel = kernel.by_bpf_mut()?;
-        let (more, fewer) = kernel.select(&spec.on, &mut || parts.keep_alive())?;
-        kernel.filters().taken().say(notices);
+        let (more, fewer) = kernel.select(&spec.on, &mut || parts.keep_alive(), notices)?;
         notices.say(format_args!(
             "{more} more of the kernel's events are recorded, {fewer} are not any more"
         ));

@@ -290,11 +290,6 @@ impl<F: Asking> KernelFilters<F> {
             None => Some(Vec::new()),
         }
     }
-
-    /// The filters that were taken, without what is asked.
-    pub(crate) fn into_taken(self) -> TakenFilters {
-        self.taken
-    }
 }
 
 impl TakenFilters {

@@ -5,6 +5,7 @@
 //! them, and counts what the kernel says it lost ([`drain`], [`output`]). As by BPF, what needs
 //! root is done in [`ByTracefs::prepare`]: later the open files do.
 
+mod changes;
 mod drain;
 mod output;
 
@@ -13,11 +14,11 @@ use std::sync::mpsc::{self, Receiver, Sender};
 use std::sync::{Arc, OnceLock};
 use std::thread::JoinHandle;
 use std::time::Duration;
-use std::{io, mem};
+use std::{io, iter, mem};
 
-use trackway_kernel::catalogue::Catalogue;
 use trackway_kernel::catalogue::model::Event;
 use trackway_kernel::catalogue::select::Selection;
+use trackway_kernel::catalogue::{Catalogue, EventName};
 use trackway_kernel::ftrace::context::Context;
 use trackway_kernel::ftrace::convert::{Converter, staged};
 use trackway_kernel::ftrace::filter::Filter;
@@ -45,15 +46,23 @@ const BUFFERS_BYTES: u64 = 256 << 20;
 pub(crate) struct ByTracefs {
     shared: Arc<Shared>,
     converter: Converter,
-    filters: TakenFilters,
+    filters: KernelFilters<Filter>,
+    events: Vec<Known>,
+}
+
+/// An event that was selected, by number in the order in which they were.
+#[derive(Debug)]
+struct Known {
+    name: EventName,
+    /// Whether it is recorded where it is on: it has what filters ask for, and tracefs has it.
+    can_be: bool,
+    is_on: bool,
 }
 
 /// What the recorder and its thread have of it.
 #[derive(Debug)]
 struct Shared {
     instance: Instance,
-    /// How many events are recorded.
-    events: usize,
     cpu_bytes: u64,
     overwrite: bool,
     /// Of some threads alone; and whether those are known before a command starts.
@@ -70,6 +79,8 @@ struct Shared {
 pub(crate) struct Draining {
     shared: Arc<Shared>,
     converter: Arc<Converter>,
+    filters: KernelFilters<Filter>,
+    events: Vec<Known>,
     orders: Sender<Order>,
     news: Receiver<String>,
     thread: JoinHandle<()>,
@@ -212,18 +223,18 @@ impl ByTracefs {
         let instance = Instance::new(&Wanted { cpu_bytes, overwrite, is_scoped, cpus: chosen })?;
         let contexts = contexts(options, &instance)?;
         // One that lacks what it is asked for is not recorded.
-        let asked = events.iter().enumerate();
-        let asked = asked.filter_map(|(at, event)| Some((event, filters.take(at)?)));
-        let asked: Vec<(&Event, Vec<Filter>)> = asked.collect();
-        let enabled = asked.iter().map(|(event, _)| event).filter(|event| event.id.is_some());
-        enabled.clone().try_for_each(|event| instance.enable(event))?;
-        let count = enabled.count();
-        take_in(&instance, &options.pids)?;
         let (common, payload_max) = (instance.common, kernel::PAYLOAD_BYTES_MAX);
-        let converter = Converter::asking(asked.into_iter(), common, payload_max, contexts);
+        let mut converter = Converter::asking(iter::empty(), common, payload_max, contexts);
+        let asked = events.iter().enumerate();
+        let asked = asked.map(|(at, event)| add(&mut converter, event, filters.take(at)));
+        let mut events: Vec<Known> = asked.collect();
+        for known in events.iter_mut().filter(|known| known.can_be) {
+            instance.switch(&known.name, true)?;
+            known.is_on = true;
+        }
+        take_in(&instance, &options.pids)?;
         let shared = Arc::new(Shared {
             instance,
-            events: count,
             cpu_bytes,
             overwrite,
             is_scoped,
@@ -231,34 +242,17 @@ impl ByTracefs {
             is_stopped: options.is_stopped,
             trouble: OnceLock::new(),
         });
-        Ok(Self { shared, converter, filters: filters.into_taken() })
+        Ok(Self { shared, converter, filters, events })
     }
 
     /// What its events are asked.
     pub(crate) const fn filters(&self) -> &TakenFilters {
-        &self.filters
+        self.filters.taken()
     }
 
     /// Says what of the events will not be in the trace.
     pub(crate) fn say_what_is_missing(&self, notices: &Notices) {
-        let Converter { left_out, empty, .. } = &self.converter;
-        if let [first, ..] = &left_out[..] {
-            let count = Grouped(left_out.len() as u64);
-            notices.say(format_args!(
-                "tracefs does not have {count} of the kernel's events, such as {first}"
-            ));
-        }
-        match &empty[..] {
-            [] => {}
-            [(event, field)] => notices.say(format_args!(
-                "tracefs does not give what programs point to: {field} of {event} is empty"
-            )),
-            [(event, field), ..] => notices.say(format_args!(
-                "tracefs does not give what programs point to: {} fields are empty, such as \
-                 {field} of {event}",
-                Grouped(empty.len() as u64)
-            )),
-        }
+        say_what_is_missing(&self.converter.left_out, &self.converter.empty, notices);
     }
 
     /// Writes what is recorded to the trace at `root`, on the clock whose offset from the time of
@@ -269,7 +263,7 @@ impl ByTracefs {
         realtime_offset_ns: i64,
         tracefiles: Tracefiles,
     ) -> Result<Draining, RecordError> {
-        let Self { shared, converter, .. } = self;
+        let Self { shared, converter, filters, events } = self;
         let uuid = trace::random_uuid()?;
         let trace = make_trace(&converter, root, uuid, realtime_offset_ns)?;
         let (converter, begin_ts) = (Arc::new(converter), monotonic_ns());
@@ -290,6 +284,8 @@ impl ByTracefs {
         Ok(Draining {
             shared,
             converter,
+            filters,
+            events,
             orders,
             news,
             thread,
@@ -299,6 +295,36 @@ impl ByTracefs {
             is_stopped,
             keeps_flight_recorder: true,
         })
+    }
+}
+
+/// Adds an event with what is asked of it; `None`: it lacks that, and is not recorded.
+fn add(converter: &mut Converter, event: &Event, filters: Option<Vec<Filter>>) -> Known {
+    let can_be = filters.is_some() && event.id.is_some();
+    if let Some(filters) = filters {
+        converter.add(event, filters);
+    }
+    Known { name: kernel::name_of(event), can_be, is_on: false }
+}
+
+/// Says which events tracefs does not have, and which fields of others are empty.
+fn say_what_is_missing(left_out: &[String], empty: &[(String, String)], notices: &Notices) {
+    if let [first, ..] = left_out {
+        let count = Grouped(left_out.len() as u64);
+        notices.say(format_args!(
+            "tracefs does not have {count} of the kernel's events, such as {first}"
+        ));
+    }
+    match empty {
+        [] => {}
+        [(event, field)] => notices.say(format_args!(
+            "tracefs does not give what programs point to: {field} of {event} is empty"
+        )),
+        [(event, field), ..] => notices.say(format_args!(
+            "tracefs does not give what programs point to: {} fields are empty, such as \
+             {field} of {event}",
+            Grouped(empty.len() as u64)
+        )),
     }
 }
 
@@ -337,9 +363,13 @@ fn make_trace(
 
 /// What the trace says of itself in its `env`: which fields are empty whatever the program said.
 fn remarks(converter: &Converter) -> Vec<(&'static str, String)> {
+    let empty = empty_fields(converter);
+    vec![("trackway_kernel_via", "tracefs".to_owned()), ("trackway_empty_fields", empty)]
+}
+
+fn empty_fields(converter: &Converter) -> String {
     let names = converter.empty.iter().map(|(event, field)| format!("{event}:{field}"));
-    let names: Vec<String> = names.collect();
-    vec![("trackway_kernel_via", "tracefs".to_owned()), ("trackway_empty_fields", names.join(" "))]
+    names.collect::<Vec<_>>().join(" ")
 }
 
 impl Draining {
@@ -418,7 +448,7 @@ impl Draining {
         let counts = self.ask(Drainer::counts).ok()?;
         Some(KernelStatus {
             spec,
-            events: self.shared.events,
+            events: self.events.iter().filter(|known| known.is_on).count(),
             recorded: counts.recorded,
             lost: counts.lost,
             overwritten: counts.overwritten,

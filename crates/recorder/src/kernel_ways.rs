@@ -140,17 +140,21 @@ pub(crate) enum Seen {
 }
 
 impl Draining {
-    /// That by BPF, which can change which events are recorded.
-    pub(crate) fn by_bpf_mut(&mut self) -> Result<&mut kernel::Draining, RecordError> {
+    /// Records the events that these patterns select, and no others: how many are new, and how many
+    /// have gone. `meanwhile` is called every now and then.
+    pub(crate) fn select(
+        &mut self,
+        patterns: &[String],
+        meanwhile: &mut dyn FnMut(),
+        notices: &Notices,
+    ) -> Result<(usize, usize), RecordError> {
         match self {
-            Self::Bpf(draining) => Ok(draining),
-            Self::Tracefs(_) => {
-                let why = "cannot change which events are recorded: the kernel's are recorded by \
-                           tracefs here, from the beginning on";
-                let hint = "make another session for others; by BPF they can be changed \
-                            (trackway doctor says what is missing)";
-                Err(RecordError::Kernel(why.into(), Some(hint.into())))
+            Self::Bpf(draining) => {
+                let changed = draining.select(patterns, meanwhile)?;
+                draining.filters().taken().say(notices);
+                Ok(changed)
             }
+            Self::Tracefs(draining) => draining.select(patterns, meanwhile, notices),
         }
     }
 

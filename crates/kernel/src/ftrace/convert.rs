@@ -15,7 +15,7 @@ use crate::catalogue::model::{Event, Location, Meaning, Phase, Source};
 use crate::record::staging::{Registers, Staged, Step, VARIABLE_BYTES_MAX};
 
 /// What is done with the records of an event.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 struct Plan {
     id: u16,
     steps: Vec<(FieldKind, Step)>,
@@ -26,9 +26,11 @@ struct Plan {
 }
 
 /// Turns records of some events.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub struct Converter {
     common: Common,
+    /// Most bytes of an event's fields.
+    payload_max: u32,
     /// What records say besides, and how many bytes that is.
     contexts: Vec<Context>,
     contexts_bytes: usize,
@@ -84,6 +86,7 @@ impl Converter {
     ) -> Self {
         let mut converter = Self {
             common,
+            payload_max,
             contexts_bytes: contexts.iter().map(|one| one.scalar().size_bytes()).sum(),
             contexts,
             cells: Vec::new(),
@@ -95,18 +98,18 @@ impl Converter {
             empty: Vec::new(),
         };
         for (event, filters) in events {
-            converter.add(event, filters, payload_max);
+            converter.add(event, filters);
         }
-        converter.numbers.sort_unstable();
         converter
     }
 
-    fn add(&mut self, event: &Event, filters: Vec<Filter>, payload_max: u32) {
+    /// Adds an event, whose number is the next, and what is asked of it.
+    pub fn add(&mut self, event: &Event, filters: Vec<Filter>) {
         let number = u16::try_from(self.plans.len());
         let (Some(id), Ok(number)) = (event.id, number) else {
             return self.left_out.push(event.full_name());
         };
-        let staged = staged(event, payload_max);
+        let staged = staged(event, self.payload_max);
         let fields = &staged.description.fields;
         let steps: Vec<_> =
             fields.iter().map(|field| field.kind.clone()).zip(staged.steps.clone()).collect();
@@ -124,7 +127,9 @@ impl Converter {
         }
         let incomplete = staged.arguments_followed();
         self.plans.push(Plan { id, steps, incomplete, filters });
-        self.numbers.push((id, number));
+        // (Two with one number are none that the kernel has.)
+        let place = self.numbers.partition_point(|&(other, _)| other < id);
+        self.numbers.insert(place, (id, number));
         self.descriptions.push(staged.description);
         self.meanings.push(staged.meanings);
     }
@@ -167,8 +172,17 @@ impl Converter {
 
     /// Memory for filters that were asked nothing yet.
     pub fn memory(&self) -> Memory {
-        let cells = self.cells.iter().map(|&count| (0..count).map(|_| Cell::default()).collect());
-        Memory { cells: cells.collect() }
+        let mut memory = Memory { cells: Vec::new() };
+        self.extend(&mut memory);
+        memory
+    }
+
+    /// Makes room for filters that came with events that were added.
+    pub fn extend(&self, memory: &mut Memory) {
+        memory.cells.resize_with(self.cells.len().max(memory.cells.len()), Vec::new);
+        for (cells, &count) in memory.cells.iter_mut().zip(&self.cells) {
+            cells.resize_with(count.max(cells.len()), Cell::default);
+        }
     }
 
     /// Whether something is asked of any event.

@@ -24,7 +24,7 @@ use crate::record::staging::{Staged, Step};
 const COUNT_BYTES: usize = 4;
 
 /// A filter of one event.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub struct Filter {
     /// Which of all filters it is: what it remembers is the same for all events.
     pub(super) number: usize,

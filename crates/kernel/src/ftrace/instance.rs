@@ -20,9 +20,9 @@ use trackway_sys::process::{Afterwards, Identity, Life, identity, life_of};
 
 use super::context::Common;
 use super::page::PageFormat;
+use crate::catalogue::EventName;
 use crate::catalogue::error::CatalogueError;
 use crate::catalogue::format::{self, FORMAT_BYTES_MAX, NoNames};
-use crate::catalogue::model::Event;
 use crate::catalogue::tracefs::Tracefs;
 
 /// Folder of the instances in tracefs.
@@ -181,14 +181,14 @@ impl Instance {
         Ok(Self { cpus, tracing_on, threads, _free_buffer, folder, pages, common })
     }
 
-    /// Enables an event.
+    /// Switches an event on or off.
     ///
     /// # Errors
     ///
     /// If it cannot be.
-    pub fn enable(&self, event: &Event) -> Result<(), InstanceError> {
+    pub fn switch(&self, event: &EventName, is_on: bool) -> Result<(), InstanceError> {
         let file = format!("events/{}/{}/enable", event.subsystem, event.name);
-        write(&self.folder.path, &file, "1").map(drop)
+        write(&self.folder.path, &file, if is_on { "1" } else { "0" }).map(drop)
     }
 
     /// Records from here on, or not any more.

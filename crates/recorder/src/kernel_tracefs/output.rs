@@ -5,8 +5,8 @@
 //! ([`Output::settle`]). Without such filters nothing waits.
 //!
 //! Packets of a flight recorder are held in memory, up to the size of the kernel's buffer, each
-//! with a number: to read the kernel's buffer is to take out what is there, and the next snapshot is
-//! to have it again, in the same packets, so that who merges snapshots has each once.
+//! with a number: to read the kernel's buffer is to take out what is there, and the next snapshot
+//! is to have it again, in the same packets, so that who merges snapshots has each once.
 
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
@@ -36,7 +36,7 @@ const QUEUE_BYTES_MAX: usize = 64 << 20;
 #[derive(Debug)]
 pub(super) struct Output {
     pub(super) trace: Trace,
-    pub(super) converter: Arc<Converter>,
+    converter: Arc<Converter>,
     /// What its filters remember.
     memory: Memory,
     /// Whether records wait for their turn.
@@ -127,6 +127,13 @@ impl Output {
             streams: cpus.map(|cpu| CpuStream { cpu, ..CpuStream::default() }).collect(),
             record: Vec::new(),
         }
+    }
+
+    /// Knows more events from here on.
+    pub(super) fn extend(&mut self, converter: Arc<Converter>) {
+        converter.extend(&mut self.memory);
+        self.is_ordered = converter.remembers();
+        self.converter = converter;
     }
 
     /// Takes a page of the CPU in this place.
