@@ -7,6 +7,7 @@
 
 use std::collections::BTreeSet;
 use std::fs;
+use std::os::unix::process::ExitStatusExt as _;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 
@@ -77,7 +78,7 @@ fn kept() -> BTreeSet<Thing> {
 /// What a process holds by its descriptors.
 fn held(pid: u32) -> BTreeSet<Thing> {
     let mut all = BTreeSet::new();
-    for entry in fs::read_dir(format!("/proc/{pid}/fdinfo")).expect("it lives").flatten() {
+    for entry in fs::read_dir(format!("/proc/{pid}/fdinfo")).into_iter().flatten().flatten() {
         // A descriptor may be closed meanwhile.
         let text = fs::read_to_string(entry.path()).unwrap_or_default();
         for line in text.lines() {
@@ -235,6 +236,50 @@ fn a_killed_flight_recorder_leaves_nothing_of_the_kernels_and_that_is_said() {
     let talk = scene.recover();
     assert!(talk.contains("of the kernel's events, what was written"), "{talk}");
     assert_eq!(lines(&world), Vec::<String>::new());
+}
+
+/// INTERRUPT a recorder that is still preparing. EXPECT it to end by the signal, to say what is
+/// left behind, no command and no trace, and what it had in the kernel to go by itself.
+#[test]
+fn who_is_interrupted_while_it_prepares_leaves_the_rest_to_the_kernel() {
+    /// It may be through before it is interrupted.
+    const TRIES: usize = 5;
+    let world = World::new("kernel-interrupted");
+    if !has_kernel_events(&world) {
+        return;
+    }
+    for _ in 0..TRIES {
+        let mut record = world.trackway(&["record", "--kernel", "*", "-o", "trace"]);
+        record.args(["--", "touch", "ran"]).stdin(Stdio::null()).stderr(Stdio::piped());
+        let mut recorder = record.spawn().expect("trackway runs");
+        let pid = recorder.id();
+        let mut ours = BTreeSet::new();
+        wait_for("a tracepoint", || {
+            ours = held(pid);
+            tracepoints(pid) > 0 || !matches!(recorder.try_wait(), Ok(None))
+        });
+        send(pid.cast_signed(), libc::SIGINT);
+        let output = recorder.wait_with_output().expect("it ends");
+        let talk = String::from_utf8_lossy(&output.stderr).into_owned();
+        if output.status.signal() != Some(libc::SIGINT) {
+            println!("too late: {talk}");
+            continue;
+        }
+        let is_said =
+            talk.contains("a process 'trackway-detach' waits until the kernel has let go");
+        assert!(is_said, "{talk}");
+        assert!(!ours.is_empty() && !world.path("ran").exists() && !world.path("trace").exists());
+        wait_for("the kernel to forget all of it", || kept().is_disjoint(&ours));
+        return;
+    }
+    panic!("it was never interrupted in time");
+}
+
+/// Tracepoints that a process has open.
+fn tracepoints(pid: u32) -> usize {
+    let entries = fs::read_dir(format!("/proc/{pid}/fd")).into_iter().flatten().flatten();
+    let links = entries.filter_map(|entry| fs::read_link(entry.path()).ok());
+    links.filter(|link| link.to_string_lossy().contains("[perf_event]")).count()
 }
 
 /// KILL the bench while ftrace has an instance of it. EXPECT neither that nor its folders to stay.

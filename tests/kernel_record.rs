@@ -155,6 +155,13 @@ fn what_cannot_be_recorded_is_said_with_what_helps() {
     assert!(talk.contains("no kernel event matches 'shced_switch'; did you mean"), "{talk}");
     let talk = refused(&["--kernel", "a b"]);
     assert!(talk.contains("is no pattern of kernel events") && talk.contains("hint: "), "{talk}");
+    // What takes more open files than are allowed is said before anything is made.
+    let trackway = build_dir().join("trackway");
+    let script = "ulimit -n 256; exec \"$0\" record --kernel '*' -o trace -- touch ran";
+    let output = world.command("sh").args(["-c", script]).arg(&trackway).output().expect("it runs");
+    let talk = text(&output.stderr);
+    assert!(output.status.code() == Some(125) && !world.path("ran").exists(), "{talk}");
+    assert!(talk.contains(" open files, and 256 are allowed") && talk.contains("ulimit -n"));
     // As somebody who may not.
     if !has("setpriv") {
         return skipped("setpriv is not installed");

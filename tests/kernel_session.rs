@@ -310,6 +310,30 @@ fn a_session_asks_the_kernels_events_and_chooses_among_them() {
     check("k", "trace");
     ground.ok("session create again --load k.toml -o again");
     check("again", "again");
+    // A filter of a channel's that is about the kernel's events is theirs.
+    let channel =
+        format!("[[channel]]\ncontexts = ['vpid']\nfilters = ['{filter}', 'number >= 0']\n");
+    let kernel = "[kernel]\non = ['syscalls:getpgid']\ncpus = '0'\ncontexts = ['prio', 'vpid']\n";
+    fs::write(ground.world.path("c.toml"), format!("{kernel}{channel}")).expect("a file");
+    ground.ok("session create third --load c.toml -o third");
+    check("third", "third");
+    // So is it where a command is recorded, with the kernel's events of the file, or others.
+    fs::write(ground.world.path("d.toml"), channel).expect("a file");
+    for (trace, options) in [
+        ("fourth", "--config c.toml"),
+        ("fifth", "--config d.toml --kernel syscalls:getpgid --cpu 0"),
+    ] {
+        let mut record = ground.command(&format!("record {options} -o {trace} -- taskset -c 0"));
+        record.arg(&ground.program).args(["100", &ground.first().0.to_string()]);
+        let output = record.output().expect("trackway runs");
+        assert!(output.status.success(), "{output:?}");
+        ground.check(trace, 10..20);
+        let lines = ground.lines(trace);
+        let prio = lines.iter().filter(|line| line.contains(", prio = ")).count();
+        assert_eq!(prio, if trace == "fourth" { 10 } else { 0 }, "{trace}");
+    }
+    let twice = ground.refused("record --config c.toml --kernel sched_switch -- true");
+    assert!(twice.contains("c.toml says which of the kernel's events"), "{twice}");
 }
 
 /// RUN an event switched on that a session's filter is about, of which none was before. EXPECT it

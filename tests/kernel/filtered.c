@@ -2,15 +2,25 @@
 /* Calls the system COUNT times in each of THREADS threads, always in the same way; then each thread
  * says which it was. filtered COUNT [THREADS]. With "search" behind it: opens nothing but names of
  * 200 times the same letter, and a "b" or a "c"; with "unread", names that cannot be read, and one
- * that can; with "long", names of 600 and of 2,000 bytes. */
+ * that can; with "long", names of 600 and of 2,000 bytes; with "pointers", calls besides that get
+ * addresses of sockets, structures, vectors and texts, and fail. */
 #define _GNU_SOURCE
+#include <arpa/inet.h>
 #include <fcntl.h>
+#include <grp.h>
+#include <netinet/in.h>
+#include <poll.h>
 #include <pthread.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/socket.h>
 #include <sys/syscall.h>
+#include <sys/uio.h>
+#include <sys/un.h>
+#include <sys/utsname.h>
+#include <time.h>
 #include <unistd.h>
 
 static const char *const names[] = {
@@ -33,6 +43,48 @@ static void *calls(void *unused)
         syscall(SYS_lseek, -1, -(int64_t)i, i % 3);
     }
     printf("%ld\n", syscall(SYS_gettid));
+    return unused;
+}
+
+/* No descriptor is -1: calls fail, but are seen with what they point to. */
+static void connects(uint32_t i)
+{
+    struct sockaddr_in four = { .sin_family = AF_INET, .sin_port = htons(80 + i % 3) };
+    four.sin_addr.s_addr = htonl(0x7f000000 + i % 7);
+    struct sockaddr_in6 six = { .sin6_family = AF_INET6, .sin6_port = htons(443) };
+    six.sin6_addr.s6_addr[0] = 0xfe;
+    six.sin6_addr.s6_addr[15] = (uint8_t)(i % 3);
+    struct sockaddr_un file = { .sun_family = AF_UNIX };
+    snprintf(file.sun_path + i % 2, 64, "/nowhere/socket-%u", i % 4);
+    const void *addresses[] = { &four, &six, &file, (void *)8, NULL };
+    const socklen_t lengths[] = { sizeof four, sizeof six, sizeof file, 16, 0 };
+    syscall(SYS_connect, -1, addresses[i % 5], lengths[i % 5]);
+    struct msghdr message = { .msg_name = &four, .msg_namelen = sizeof four };
+    syscall(SYS_sendmsg, -1, i % 7 ? &message : NULL, 0);
+}
+
+static void *pointers(void *unused)
+{
+    for (uint32_t i = 0; i < count; i++) {
+        connects(i);
+        char long_text[300];
+        memset(long_text, 'x', sizeof long_text - 1);
+        long_text[sizeof long_text - 1] = 0;
+        char *texts[] = { "some", i % 2 ? "-x" : "-y", i % 3 ? long_text : NULL, "end", NULL };
+        syscall(SYS_execve, "/nowhere/program", i % 10 ? texts : (char **)8, NULL);
+        struct pollfd some[3] = { { .fd = -1, .events = POLLIN }, { .fd = -2 - (int)(i % 4) } };
+        some[2] = (struct pollfd){ .fd = -3, .events = (short)(i % 6) };
+        syscall(SYS_poll, some, i % 4, 0);
+        struct iovec vectors[20] = { { (void *)16, i % 100 }, { (void *)32, 7 } };
+        syscall(SYS_writev, -1, vectors, i % 5 == 4 ? 20 : i % 5);
+        /* More nanoseconds than a second has. */
+        const struct timespec times = { .tv_sec = i, .tv_nsec = 2000000000 };
+        syscall(SYS_nanosleep, i % 8 ? &times : NULL, NULL);
+        struct utsname name;
+        syscall(SYS_uname, i % 9 ? &name : NULL);
+        const gid_t groups[64] = { i % 4, i % 5, 1000 };
+        syscall(SYS_setgroups, i % 2 ? -1 : 70000, groups);
+    }
     return unused;
 }
 
@@ -88,6 +140,8 @@ int main(int argc, char **argv)
     for (int i = 0; i < others; i++)
         pthread_create(&threads[i], NULL, calls, NULL);
     calls(NULL);
+    if (argc > 3 && strcmp(argv[3], "pointers") == 0)
+        pointers(NULL);
     for (int i = 0; i < others; i++)
         pthread_join(threads[i], NULL);
     return 0;

@@ -173,7 +173,8 @@ pub(crate) struct RecordArguments {
     /// sequence, by claim where that does not work; by claim alone; or by reserve and commit
     #[arg(long, value_enum, value_name = "WAY", default_value_t = ReserveBy::Rseq)]
     pub(crate) reserve: ReserveBy,
-    /// Channels, events and buffers as in this file, which trackway session save writes
+    /// Channels, events, filters and buffers as in this file, of the kernel, too, which trackway
+    /// session save writes
     #[arg(long, value_name = "FILE", conflicts_with_all = ["on", "filter", "filter_object",
         "context", "buffer_size",
         "sub_buffers", "tracefile_size", "tracefile_count", "overwrite", "reserve"])]

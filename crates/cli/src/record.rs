@@ -1,12 +1,12 @@
 //! `trackway record` and `trackway recover`.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use anyhow::Context as _;
 use trackway_recorder::{
-    BufferOptions, ChannelSpec, CommandEnd, FilterSpec, KernelOptions, KernelVia, Notices,
-    RecordOptions, Recovered, Reserve, Tracefiles,
+    BufferOptions, ChannelSpec, CommandEnd, FilterSpec, KernelOptions, KernelVia, Mode, Notices,
+    RecordOptions, Recovered, Reserve, SessionSpec, Tracefiles, take_filters,
 };
 
 use crate::arguments::{KernelWay, RecordArguments, RecoverArguments, ReserveBy};
@@ -29,10 +29,11 @@ pub(crate) fn run(arguments: &RecordArguments) -> anyhow::Result<ExitCode> {
     let has_kernel = !arguments.kernel.is_empty();
     let contexts = trackway_recorder::parse_both(arguments.context.as_deref(), has_kernel)?;
     let filters = filters_of(&arguments.filter, &arguments.filter_object)?;
+    let file = arguments.config.as_deref().map(in_file).transpose()?;
     // Nothing says whose.
     let is_everything =
         arguments.command.is_empty() && arguments.pid.is_empty() && arguments.cgroup.is_empty();
-    let options = RecordOptions {
+    let mut options = RecordOptions {
         output: arguments.output.clone(),
         patterns: arguments.on.clone(),
         filters: filters.clone(),
@@ -65,12 +66,12 @@ pub(crate) fn run(arguments: &RecordArguments) -> anyhow::Result<ExitCode> {
             cpus: arguments.cpu.clone(),
         }),
         user: arguments.user.clone(),
-        channels: match &arguments.config {
-            Some(file) => channels_in(file)?,
-            None => Vec::new(),
-        },
+        channels: Vec::new(),
         command: arguments.command.clone(),
     };
+    if let Some(spec) = file {
+        take_file(spec, arguments, &mut options)?;
+    }
     let notices = Notices::new(arguments.quiet);
     if options.command.is_empty() {
         trackway_recorder::record_kernel(&options, arguments.quiet).map_err(anyhow::Error::new)?;
@@ -91,14 +92,42 @@ pub(crate) fn filters_of(texts: &[String], objects: &[PathBuf]) -> anyhow::Resul
     Ok(channel.filters)
 }
 
-/// The channels of a session's file, for a command: that is one user's.
-fn channels_in(file: &std::path::Path) -> anyhow::Result<Vec<ChannelSpec>> {
+/// A session's file, for a command: that is one user's.
+fn in_file(file: &Path) -> anyhow::Result<SessionSpec> {
     let spec = crate::session::load(file)?;
     if !spec.users.is_empty() {
         let file = file.display();
         anyhow::bail!("{file} has users: trackway session load records them, in the background");
     }
-    Ok(spec.channels)
+    Ok(spec)
+}
+
+/// Records what a session's file says: its channels, and its events of the kernel, unless the
+/// command line says which. Filters that are about those are theirs, wherever they stand.
+fn take_file(
+    mut spec: SessionSpec,
+    arguments: &RecordArguments,
+    options: &mut RecordOptions,
+) -> anyhow::Result<()> {
+    if let Some(kernel) = &spec.kernel {
+        if options.kernel.is_some() {
+            let file = arguments.config.as_deref().unwrap_or(Path::new("the file")).display();
+            anyhow::bail!(
+                "{file} says which of the kernel's events are recorded: not --kernel, too"
+            );
+        }
+        kernel.check()?;
+        options.kernel = Some(KernelOptions::of_command(kernel)?);
+        options.buffers.size_bytes = kernel.buffer_size;
+        options.buffers.overwrite = kernel.mode == Mode::Overwrite;
+        options.tracefiles = kernel.tracefiles();
+    }
+    if let Some(kernel) = &mut options.kernel {
+        kernel.filters.extend(take_filters(&kernel.patterns, &mut spec.channels)?);
+        kernel.has_own_filters = true;
+    }
+    options.channels = spec.channels;
+    Ok(())
 }
 
 /// Recovers what dead recorders left.

@@ -145,6 +145,9 @@ pub struct Word {
 
 impl Word {
     const CONSTANT: u32 = 1 << 31;
+    /// Bits of a slot whose string is an element that the event does not have: no string has them.
+    /// A filter that comes to it says no.
+    pub const ABSENT: u64 = u64::MAX;
 
     /// From a slot or a register.
     pub const fn from_bits(bits: u64) -> Self {

@@ -21,6 +21,14 @@ const LIBRARY_FOLDERS: [[&str; 2]; 4] =
 const TOKEN_VARIABLE: &str = "TRACKWAY_TOKEN";
 const PRELOAD_VARIABLE: &str = "LD_PRELOAD";
 
+/// What the command's process does last before it runs the command; it may do what a child of
+/// fork(2) may.
+pub(crate) type Entrance = Box<dyn Fn() -> io::Result<()> + Send + Sync>;
+
+/// Marks errors of an [`Entrance`] among those of starting a program, of which there is but a
+/// number.
+const OF_ENTRANCE: i32 = 1 << 16;
+
 /// What is to be run, found.
 #[derive(Debug)]
 pub(crate) struct Found {
@@ -45,6 +53,7 @@ impl Found {
         token: u64,
         libraries: &[PathBuf],
         as_before: AsBefore,
+        entrance: Option<Entrance>,
     ) -> Result<Child, RecordError> {
         let mut preload = list_of(libraries);
         if let Some(sanitizer) = elf::sanitizer(&self.file) {
@@ -52,8 +61,10 @@ impl Found {
             preload.push(":");
             preload.push(ours);
         }
-        let mut command = Command::new(&self.words[0]);
+        // As it was found: else it would be looked for again, which is recorded.
+        let mut command = Command::new(&self.file);
         command
+            .arg0(&self.words[0])
             .args(&self.words[1..])
             .envs(self.environment.iter().map(|(name, value)| (name, value)))
             .env(
@@ -63,7 +74,8 @@ impl Found {
             .env(PRELOAD_VARIABLE, joined(PRELOAD_VARIABLE, true, preload));
         let AsBefore { signals, ignores_size_limit, files_limit } = as_before;
         // SAFETY: between fork and exec only pthread_sigmask, signal and setrlimit are called,
-        // which are async-signal-safe, or a system call and no more.
+        // which are async-signal-safe, or a system call and no more; and what enters, which writes
+        // to shared memory or to files.
         unsafe {
             command.pre_exec(move || {
                 signals.make_current();
@@ -73,10 +85,19 @@ impl Found {
                 if let Some(limit) = files_limit {
                     let _ = trackway_sys::process::set_descriptor_limit(limit);
                 }
-                Ok(())
+                // The last, so that nothing of ours is recorded.
+                let entered = entrance.as_ref().map_or(Ok(()), |enter| enter());
+                entered.map_err(|error| {
+                    let code = error.raw_os_error().unwrap_or(libc::EIO);
+                    io::Error::from_raw_os_error(OF_ENTRANCE | code)
+                })
             });
         }
         command.spawn().map_err(|error| match (error.kind(), error.raw_os_error()) {
+            (_, Some(code)) if code & OF_ENTRANCE != 0 => {
+                let why = io::Error::from_raw_os_error(code & !OF_ENTRANCE);
+                RecordError::Kernel(format!("cannot record the command: {why}"), None)
+            }
             (io::ErrorKind::NotFound, _) => RecordError::CommandNotFound(self.file.clone()),
             // What we lack to get as far as exec, which says nothing of the command.
             (_, Some(libc::EMFILE | libc::ENFILE | libc::EAGAIN)) => {

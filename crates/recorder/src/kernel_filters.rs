@@ -21,7 +21,7 @@ use trackway_kernel::ftrace::filter as ftrace;
 use trackway_kernel::record::filter::{CONTEXTS, Filter, FilterError, Memory};
 use trackway_kernel::record::staging::Staged;
 use trackway_schema::{Field, Label, Scalar};
-use trackway_session::{FilterSource, FilterSpec};
+use trackway_session::{ChannelSpec, FilterSource, FilterSpec};
 
 use crate::report::Notices;
 use crate::{RecordError, kernel};
@@ -358,8 +358,7 @@ pub fn split_filters(
     if filters.is_empty() {
         return Ok((of_kernel, of_programs));
     }
-    let events = kernel::selected(&Catalogue::open()?, patterns)?;
-    let names: Vec<EventName> = events.iter().map(kernel::name_of).collect();
+    let names = selected_names(patterns)?;
     for filter in filters {
         let is_of_kernel = !about(&names, filter)?.is_empty();
         if is_of_kernel {
@@ -370,6 +369,38 @@ pub fn split_filters(
         }
     }
     Ok((of_kernel, of_programs))
+}
+
+/// Takes out of channels, as a session's file has them, the filters that are about the kernel's
+/// events which these patterns select: those with a pattern. Others are about the channel's.
+///
+/// # Errors
+///
+/// As [`split_filters`].
+pub fn take_filters(
+    patterns: &[String],
+    channels: &mut [ChannelSpec],
+) -> Result<Vec<FilterSpec>, RecordError> {
+    let mut of_kernel = Vec::new();
+    if channels.iter().flat_map(|channel| &channel.filters).all(is_everyones) {
+        return Ok(of_kernel);
+    }
+    let names = selected_names(patterns)?;
+    for channel in channels {
+        for filter in std::mem::take(&mut channel.filters) {
+            if is_everyones(&filter) || about(&names, &filter)?.is_empty() {
+                channel.filters.push(filter);
+            } else if !of_kernel.contains(&filter) {
+                of_kernel.push(filter);
+            }
+        }
+    }
+    Ok(of_kernel)
+}
+
+fn selected_names(patterns: &[String]) -> Result<Vec<EventName>, RecordError> {
+    let events = kernel::selected(&Catalogue::open()?, patterns)?;
+    Ok(events.iter().map(kernel::name_of).collect())
 }
 
 /// Whether a filter is about all events, programs' and the kernel's.

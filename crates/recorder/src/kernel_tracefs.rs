@@ -10,8 +10,8 @@ mod drain;
 mod output;
 
 use std::path::Path;
+use std::sync::Arc;
 use std::sync::mpsc::{self, Receiver, Sender};
-use std::sync::{Arc, OnceLock};
 use std::thread::JoinHandle;
 use std::time::Duration;
 use std::{io, iter, mem};
@@ -29,6 +29,7 @@ use trackway_sys::clock::monotonic_ns;
 
 use self::drain::{Drainer, Order, SeenCpu};
 use self::output::{CpuStream, Output};
+use crate::command::Entrance;
 use crate::completion::{self, By};
 use crate::kernel::{self, KernelOptions, failed};
 use crate::kernel_filters::{KernelFilters, TakenFilters};
@@ -70,8 +71,6 @@ struct Shared {
     is_of_processes: bool,
     /// Nothing is recorded until it is started.
     is_stopped: bool,
-    /// What went wrong where nobody could be told.
-    trouble: OnceLock<String>,
 }
 
 /// Buffers that a thread drains.
@@ -138,7 +137,6 @@ pub(crate) struct Summary {
     is_filtered: bool,
     /// Why its trace is not whole, if it is not.
     unwritten: Option<String>,
-    trouble: Option<String>,
 }
 
 /// Refuses what BPF alone does: options that do nothing would let others' events in.
@@ -240,7 +238,6 @@ impl ByTracefs {
             is_scoped,
             is_of_processes: !options.pids.is_empty(),
             is_stopped: options.is_stopped,
-            trouble: OnceLock::new(),
         });
         Ok(Self { shared, converter, filters, events })
     }
@@ -373,26 +370,10 @@ fn empty_fields(converter: &Converter) -> String {
 }
 
 impl Draining {
-    /// Whether the calling thread, and what it starts from now on, is recorded.
-    pub(crate) fn scope(&self, is_recorded: bool) {
-        let Shared { instance, is_scoped, trouble, .. } = &*self.shared;
-        if !is_scoped {
-            return;
-        }
-        let result = instance.scope(is_recorded);
-        // Only then: without threads to record, all would be.
-        let result = match (result, is_recorded) {
-            (Ok(()), true) if self.is_stopped => Ok(()),
-            (Ok(()), true) => instance.record(true),
-            (result, _) => result,
-        };
-        if let Err(error) = result {
-            let what = match is_recorded {
-                true => "nothing of the kernel's was recorded",
-                false => "what the recorder did is among the kernel's events, too",
-            };
-            let _ = trouble.set(format!("{what} (set_event_pid of tracefs: {error})"));
-        }
+    /// What the command's process does before it runs the command: from there on it is recorded.
+    pub(crate) fn entrance(&self) -> Option<Entrance> {
+        let shared = Arc::clone(&self.shared);
+        shared.is_scoped.then(|| Box::new(move || shared.instance.enter()) as Entrance)
     }
 
     /// Records again.
@@ -510,12 +491,8 @@ impl Draining {
         });
         let (counts, written) =
             ended.unwrap_or_else(|error| (Counts::default(), Err(error.to_string())));
-        let summary = Summary {
-            counts,
-            is_filtered: self.converter.asks_any(),
-            unwritten: written.err(),
-            trouble: self.shared.trouble.get().cloned(),
-        };
+        let summary =
+            Summary { counts, is_filtered: self.converter.asks_any(), unwritten: written.err() };
         if summary.unwritten.is_none() && (keeps || !self.shared.overwrite) {
             let mark = counts.as_summary();
             // Without it, who reads the trace is told that it may not be whole.
@@ -600,9 +577,6 @@ impl Summary {
                 "{} pages or records of the kernel's made no sense",
                 Grouped(damaged)
             ));
-        }
-        if let Some(trouble) = &self.trouble {
-            notices.say(format_args!("{trouble}"));
         }
         if lost > 0 {
             notices.hint(format_args!("fewer events, or a larger --buffer-size, lose fewer"));

@@ -11,6 +11,7 @@ use trackway_session::protocol::KernelStatus;
 use trackway_session::{KernelSpec, Tracefiles};
 
 use crate::RecordError;
+use crate::command::Entrance;
 use crate::kernel_filters::TakenFilters;
 use crate::kernel_tracefs::{self, ByTracefs};
 use crate::region::RegionWork;
@@ -72,7 +73,7 @@ impl Kernel {
         notices: &Notices,
     ) -> Result<Self, RecordError> {
         let by_bpf = || {
-            let made = kernel::Kernel::prepare(options, size_bytes, overwrite);
+            let made = kernel::Kernel::prepare(options, size_bytes, overwrite, notices);
             made.map(|made| Self::Bpf(Box::new(made)))
         };
         let by_tracefs = || {
@@ -158,11 +159,12 @@ impl Draining {
         }
     }
 
-    /// Whether the calling thread, and what it starts from now on, is recorded.
-    pub(crate) fn scope(&self, is_recorded: bool) {
+    /// What the command's process does before it runs the command, if anything: from there on it,
+    /// and what it starts, is recorded.
+    pub(crate) fn entrance(&self) -> Option<Entrance> {
         match self {
-            Self::Bpf(draining) => draining.scope(is_recorded),
-            Self::Tracefs(draining) => draining.scope(is_recorded),
+            Self::Bpf(draining) => draining.entrance(),
+            Self::Tracefs(draining) => draining.entrance(),
         }
     }
 

@@ -134,7 +134,9 @@ impl RecordOptions {
     pub(crate) fn kernel_spec(&self, kernel: Option<&Kernel>) -> Option<KernelSpec> {
         let options = self.kernel.as_ref()?;
         let asked = kernel.map(Kernel::filters);
-        let is_asked = |one: &&FilterSpec| asked.is_some_and(|asked| asked.has_any(one));
+        let is_asked = |one: &&FilterSpec| {
+            options.has_own_filters || asked.is_some_and(|asked| asked.has_any(one))
+        };
         Some(KernelSpec {
             on: options.patterns.clone(),
             pids: options.pids.clone(),
@@ -294,27 +296,20 @@ struct Command<'a> {
 }
 
 impl Command<'_> {
-    /// Starts it, in the scope of the kernel's events.
+    /// Starts it; its process enters the scope of the kernel's events.
     fn start(
         &self,
         token: u64,
         signals: SignalSet,
         kernel: Option<&Draining>,
     ) -> Result<Child, RecordError> {
-        let scope = |is_recorded| {
-            if let Some(kernel) = kernel {
-                kernel.scope(is_recorded);
-            }
-        };
-        scope(true);
         let as_before = AsBefore {
             signals,
             ignores_size_limit: self.ignores_size_limit,
             files_limit: kernel.and_then(Draining::files_limit),
         };
-        let child = self.found.start(token, self.libraries, as_before);
-        scope(false);
-        child
+        let entrance = kernel.and_then(Draining::entrance);
+        self.found.start(token, self.libraries, as_before, entrance)
     }
 }
 

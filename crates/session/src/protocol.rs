@@ -352,6 +352,9 @@ pub struct KernelStatus {
     /// What the kernel passed over while another event was recorded on the same CPU: of those lost,
     /// where everything is recorded; of everything, where some processes are.
     pub passed_over: u64,
+    /// Events whose filters asked for something that was not in memory.
+    #[serde(default)]
+    pub unread: u64,
     /// Bytes of its trace.
     pub bytes: u64,
     /// Bytes of memory of its buffers.

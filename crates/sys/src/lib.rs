@@ -8,6 +8,7 @@
 pub mod clock;
 pub mod file;
 pub mod inotify;
+pub mod leaving;
 pub mod memory;
 pub mod mount;
 pub mod process;

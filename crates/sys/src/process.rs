@@ -289,6 +289,14 @@ unsafe fn close_as_child(kept: &[i32], ended: i32) -> ! {
     }
 }
 
+/// How many descriptors this process may have open: the soft limit.
+pub fn descriptor_limit() -> Result<u64, Errno> {
+    let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
+    // SAFETY: `limit` is ours.
+    Errno::check(unsafe { libc::getrlimit(libc::RLIMIT_NOFILE, &mut limit) }.into())?;
+    Ok(limit.rlim_cur)
+}
+
 /// Sets the soft limit on descriptors, up to the hard one. Those that are open stay.
 pub fn set_descriptor_limit(soft: u64) -> Result<(), Errno> {
     let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };

@@ -98,6 +98,16 @@ pub fn heed_size_limit() {
     unsafe { libc::signal(libc::SIGXFSZ, libc::SIG_DFL) };
 }
 
+/// Whether one of these signals, which are blocked, waits to be delivered.
+pub fn is_pending(signals: &[i32]) -> bool {
+    let mut pending = MaybeUninit::uninit();
+    // SAFETY: the set is ours, and looked at only if it was filled in.
+    unsafe {
+        libc::sigpending(pending.as_mut_ptr()) == 0
+            && signals.iter().any(|&signal| libc::sigismember(pending.as_ptr(), signal) == 1)
+    }
+}
+
 /// kill(2).
 pub fn send(pid: u32, signal: i32) -> Result<(), Errno> {
     // SAFETY: no memory of ours is involved.

@@ -202,8 +202,12 @@ pub(crate) fn load(file: &Path) -> anyhow::Result<SessionSpec> {
     Ok(spec)
 }
 
-fn begin(spec: SessionSpec, in_foreground: bool, quiet: bool) -> anyhow::Result<ExitCode> {
+fn begin(mut spec: SessionSpec, in_foreground: bool, quiet: bool) -> anyhow::Result<ExitCode> {
     spec.check()?;
+    if let Some(kernel) = &mut spec.kernel {
+        let filters = trackway_recorder::take_filters(&kernel.on, &mut spec.channels)?;
+        kernel.filters.extend(filters);
+    }
     if spec.name.is_empty() {
         bail!("the session has no name");
     }

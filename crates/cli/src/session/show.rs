@@ -292,6 +292,10 @@ fn write_kernel(status: &KernelStatus, output: &mut dyn Write) -> anyhow::Result
         let passed_over = Grouped(*passed_over);
         writeln!(output, "  passed    {whose}, {passed_over}, while another was recorded")?;
     }
+    if status.unread > 0 {
+        let unread = Grouped(status.unread);
+        writeln!(output, "  unread    {unread} events: what a filter asks for was not in memory")?;
+    }
     writeln!(output, "  on        {} ({} events)", spec.on.join(", "), Grouped(*events as u64))?;
     if !spec.pids.is_empty() {
         let pids: Vec<String> = spec.pids.iter().map(u32::to_string).collect();

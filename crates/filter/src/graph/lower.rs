@@ -1,7 +1,7 @@
 //! From a typed tree to a graph: what is true or false becomes edges, the rest values.
 
 use trackway_jit::Kind;
-use trackway_jit::helper::Helper;
+use trackway_jit::helper::{Helper, Word};
 
 use super::value::{Known, Values};
 use super::{Alu, Block, End, Function, Graph, Op, Relation, Step, Test, Unsupported, Value};
@@ -371,7 +371,12 @@ impl<'shared, 'filter> Lower<'shared, 'filter> {
                 if (kind, expr.of) == (Kind::Unsigned, Type::Signed) {
                     self.values.set_natural(value);
                 }
-                self.compute(value)
+                let value = self.compute(value);
+                if self.shared.filter.needs[*need].is_text_element() {
+                    let absent = self.constant(Word::ABSENT);
+                    self.leave_if(Relation::Equal, value, absent, NO);
+                }
+                value
             }
             Node::Element(need, index) => self.element(*need, index)?,
             Node::Absent => {

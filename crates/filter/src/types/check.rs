@@ -196,7 +196,8 @@ impl<'layout> Checker<'layout> {
         let numbers = self.elements(element);
         match (at.constant(), count, numbers) {
             (Some(at), Some(count), _) if at < count => self.load(found.element(at, element), span),
-            (Some(at), None, None) if at <= i64::MAX as u64 => {
+            // (Whether it is there is asked when it is come to, and `any` goes on without it.)
+            (Some(at), None, None) if at <= i64::MAX as u64 && self.around != Around::Any => {
                 self.load(found.element(at, element), span)
             }
             (constant, count, Some((elements, labels))) => {
@@ -219,6 +220,11 @@ impl<'layout> Checker<'layout> {
                 let need = self.need(found.place, Kind::Sequence, Some(elements), span)?;
                 let node = if never { Node::Absent } else { Node::Element(need, Box::new(at)) };
                 Ok(Typed { expr: Expr { node, of: elements.of }, labels })
+            }
+            (Some(_), None, None) if self.around == Around::Any => {
+                let message = "inside any(), all() and none() an element is chosen from an array \
+                               that has it";
+                type_error(span, message)
             }
             (None, ..) => type_error(
                 index.span,

@@ -109,6 +109,13 @@ pub struct Need {
     pub elements: Option<Elements>,
 }
 
+impl Need {
+    /// Whether it is an element that is a string: an event may have none of that number.
+    pub fn is_text_element(&self) -> bool {
+        self.kind == Kind::String && matches!(self.place.steps.last(), Some(Step::Element(_)))
+    }
+}
+
 /// What is asked of two strings.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[expect(missing_docs, reason = "the names say it")]

@@ -10,9 +10,9 @@
 //! tree of its own (it relocates programs, which we do not need), btf-rs is LGPL, btf 0.5 reads a
 //! file of one type at a time.
 
-use std::cell::OnceCell;
 use std::fmt;
 use std::sync::Arc;
+use std::sync::OnceLock;
 
 use trackway_schema::Scalar;
 
@@ -131,9 +131,9 @@ pub struct Btf {
     /// Where each type is, from number 1 on.
     offsets: Vec<u32>,
     /// Numbers of named types, by the hash of the name.
-    by_name: OnceCell<Vec<(u32, u32)>>,
+    by_name: OnceLock<Vec<(u32, u32)>>,
     /// Values of enumerators, by the hash of the name: hash, type, place in it.
-    enumerators: OnceCell<Vec<(u32, u32, u32)>>,
+    enumerators: OnceLock<Vec<(u32, u32, u32)>>,
 }
 
 /// A type.
@@ -224,7 +224,7 @@ impl Btf {
         if offset != types.1 {
             return Err(at(types.1, "a type that is cut off"));
         }
-        let (by_name, enumerators) = (OnceCell::new(), OnceCell::new());
+        let (by_name, enumerators) = (OnceLock::new(), OnceLock::new());
         Ok(Self { bytes, strings, offsets, by_name, enumerators })
     }
 

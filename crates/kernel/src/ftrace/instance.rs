@@ -86,7 +86,7 @@ pub struct Wanted {
     pub overwrite: bool,
     /// Of these CPUs alone; `None`: of all.
     pub cpus: Option<Vec<u32>>,
-    /// Of some threads only ([`Instance::scope`]).
+    /// Of some threads only ([`Instance::enter`]).
     pub is_scoped: bool,
 }
 
@@ -96,9 +96,8 @@ pub struct Instance {
     // In the order in which they are to be let go: the folder last.
     cpus: Vec<Cpu>,
     tracing_on: File,
-    /// Threads that are recorded, and those that are not though they would be; the latter since
-    /// Linux 5.7.
-    threads: Option<(File, Option<File>)>,
+    /// Threads that are recorded.
+    threads: Option<File>,
     _free_buffer: Option<File>,
     folder: Folder,
     /// How its pages are laid out.
@@ -200,20 +199,24 @@ impl Instance {
         (&self.tracing_on).write_all(if is_recorded { b"1" } else { b"0" })
     }
 
-    /// The calling thread, and what it starts from now on, is among those that are recorded; or
-    /// what it does, and starts, is not any more.
+    /// Records from here on, of the calling thread and what it starts from now on, if it is of some
+    /// threads. For a child of fork(2): it allocates nothing.
     ///
     /// # Errors
     ///
-    /// If the kernel refuses it, or (not any more) is older than Linux 5.7.
-    pub fn scope(&self, is_recorded: bool) -> io::Result<()> {
-        let tid = trackway_sys::thread::tid();
-        match (&self.threads, is_recorded) {
-            (None, _) => Ok(()),
-            (Some(_), true) => self.take_in(tid),
-            (Some((_, Some(not))), false) => (&*not).write_all(tid.to_string().as_bytes()),
-            (Some((_, None)), false) => Err(ErrorKind::Unsupported.into()),
+    /// If the kernel refuses it.
+    pub fn enter(&self) -> io::Result<()> {
+        let Some(mut threads) = self.threads.as_ref() else { return Ok(()) };
+        let (mut digits, mut length) = ([0; 10], 0);
+        let mut rest = trackway_sys::thread::tid();
+        while rest > 0 {
+            length += 1;
+            digits[digits.len() - length] = b'0' + (rest % 10) as u8;
+            rest /= 10;
         }
+        threads.write_all(&digits[digits.len() - length..])?;
+        // Only then: without threads to record, all would be.
+        self.record(true)
     }
 
     /// A thread, and what it starts from now on, is among those that are recorded.
@@ -222,8 +225,8 @@ impl Instance {
     ///
     /// If the kernel refuses it.
     pub fn take_in(&self, tid: u32) -> io::Result<()> {
-        let Some((threads, _)) = &self.threads else { return Ok(()) };
-        (&*threads).write_all(tid.to_string().as_bytes())
+        let Some(mut threads) = self.threads.as_ref() else { return Ok(()) };
+        threads.write_all(tid.to_string().as_bytes())
     }
 
     /// The buffers of all CPUs that there could be.
@@ -335,12 +338,10 @@ fn read(path: &Path, file: &str, bytes_max: usize) -> Result<String, InstanceErr
     Ok(String::from_utf8_lossy(&text).into_owned())
 }
 
-/// The files that say which threads are recorded; what they fork is, too.
-fn threads(path: &Path) -> Result<(File, Option<File>), InstanceError> {
+/// The file that says which threads are recorded; what they fork is, too.
+fn threads(path: &Path) -> Result<File, InstanceError> {
     write(path, "options/event-fork", "1")?;
-    let threads = open(path, "set_event_pid", fs::OpenOptions::new().write(true))?;
-    let not = open(path, "set_event_notrace_pid", fs::OpenOptions::new().write(true)).ok();
-    Ok((threads, not))
+    open(path, "set_event_pid", fs::OpenOptions::new().write(true))
 }
 
 /// What all events have, by the format of one that every kernel has.

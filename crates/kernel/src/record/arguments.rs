@@ -11,7 +11,7 @@
 use trackway_jit::insn::{alu, jump};
 use trackway_schema::Scalar;
 
-use super::program::{AT, CONTEXT, CPU, STACK, helper, stack};
+use super::program::{AT, CONTEXT, CPU, STACK, helper, stack, text_read};
 use super::release::Release;
 use super::staging::{Step, VARIABLE_BYTES_MAX};
 use crate::asm::Asm;
@@ -494,22 +494,9 @@ impl Writer<'_> {
     fn copy_text(&mut self, bytes: u32) {
         self.end();
         self.destination();
-        let asm = &mut *self.asm;
-        let (is_read, is_short) = (asm.label(), asm.label());
-        asm.movi(2, bytes as i32);
-        asm.call_kernel(helper::PROBE_READ_KERNEL_STR);
-        asm.jumpi(jump::JSGT, 0, 0, is_read);
-        // It could not be read: empty.
-        asm.mov(1, CPU);
-        asm.alu(alu::ADD, 1, AT);
-        asm.storei_of(1, 1, 0, 0);
-        asm.movi(0, 1);
-        asm.place(is_read);
-        // (The verifier knows this, but not of all kernels.)
-        asm.jumpi(jump::JLE, 0, bytes as i32, is_short);
-        asm.movi(0, bytes as i32);
-        asm.place(is_short);
-        asm.alu(alu::ADD, AT, 0);
+        self.asm.movi(2, bytes as i32);
+        self.asm.call_kernel(helper::PROBE_READ_KERNEL_STR);
+        text_read(self.asm, bytes);
     }
 }
 

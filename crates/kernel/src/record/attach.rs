@@ -1,7 +1,9 @@
 //! Programs on tracepoints: there as long as their descriptors are, so gone with whoever is killed.
 
 use std::io;
-use std::os::fd::{AsRawFd as _, OwnedFd};
+use std::os::fd::{AsRawFd as _, OwnedFd, RawFd};
+
+use trackway_jit::insn::INSN_BYTES;
 
 use super::program::Code;
 use crate::bpf::{
@@ -52,8 +54,11 @@ struct ProgramInfo {
     words: [u64; 28],
 }
 
-/// Where `recursion_misses` is there, in words of eight bytes.
+/// Where it says these there, in words of eight bytes: `xlated_prog_len`, the higher half,
+/// `recursion_misses`, and `verified_insns`, the lower half.
+const TRANSLATED_BYTES: usize = 2;
 const RECURSION_MISSES: usize = 26;
+const LOOKED_AT: usize = 27;
 
 #[repr(C)]
 struct GetInfo {
@@ -203,6 +208,18 @@ impl Loaded {
         }
     }
 
+    /// How many instructions it has, and how many the kernel's verifier looked at: the same ones
+    /// again for each way that leads there with something else in a register. (Since Linux 5.16.)
+    ///
+    /// # Errors
+    ///
+    /// If the kernel does not say.
+    pub fn looked_at(&self) -> io::Result<(u32, u32)> {
+        let words = information(&self.0)?.words;
+        let translated_bytes = (words[TRANSLATED_BYTES] >> 32) as u32;
+        Ok((translated_bytes / INSN_BYTES as u32, words[LOOKED_AT] as u32))
+    }
+
     /// Attaches it to its raw tracepoint.
     ///
     /// # Errors
@@ -250,6 +267,11 @@ impl Attached {
         Detached(program)
     }
 
+    /// The descriptor of what holds it on its tracepoint.
+    pub fn descriptor(&self) -> RawFd {
+        self.event.as_raw_fd()
+    }
+
     /// What holds it on its tracepoint: it goes when that is closed, as [`Self::detach`] does it.
     pub fn into_descriptor(self) -> OwnedFd {
         self.event
@@ -278,12 +300,16 @@ impl Detached {
 }
 
 fn missed(program: &OwnedFd) -> io::Result<u64> {
+    Ok(information(program)?.words[RECURSION_MISSES])
+}
+
+fn information(program: &OwnedFd) -> io::Result<ProgramInfo> {
     let mut info = ProgramInfo { words: [0; 28] };
     let mut get =
         GetInfo { fd: fd(program), bytes: size_of::<ProgramInfo>() as u32, info: &raw mut info };
     // SAFETY: the information has room for as many bytes as is said.
     unsafe { bpf(OBJ_GET_INFO_BY_FD, &mut get) }?;
-    Ok(info.words[RECURSION_MISSES])
+    Ok(info)
 }
 
 /// Whether an error of loading is about the program.

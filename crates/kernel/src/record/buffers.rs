@@ -11,6 +11,7 @@ use trackway_abi::region::PAGE_SHIFT;
 use trackway_ring::{Damage, Memory, Region};
 
 use super::layout::{BUFFERS_BYTES_MAX, LEFT_OUT, LEVELS, Layout, NOW, STOPPED, TOO_DEEP};
+use super::layout::{CONTROL_MASK, CONTROL_RING};
 use crate::mapped::MappedArray;
 
 /// The buffers of all CPUs.
@@ -50,6 +51,14 @@ impl Buffers {
             let geometry = region.geometry;
             for index in 0..geometry.sub_count() {
                 region.back(index, ring as u64 + index * geometry.sub_bytes());
+            }
+            let control = self.layout.cpu_bytes() * cpu + self.layout.control(level);
+            for (at, value) in [
+                (CONTROL_MASK, geometry.ring_bytes() - 1),
+                (CONTROL_RING, self.layout.ring(level) as u64),
+            ] {
+                let word = self.map.word(control + usize::from(at.unsigned_abs()));
+                word.into_iter().for_each(|word| word.store(value, Ordering::Relaxed));
             }
             region.raise_limit(if self.overwrite { u64::MAX } else { geometry.ring_bytes() });
         }
@@ -113,6 +122,14 @@ impl Buffers {
             return 0;
         }
         self.sum(self.layout.lost(event))
+    }
+
+    /// How often filters asked for something of an event that was not in memory, on all CPUs.
+    pub fn unread(&self, event: usize) -> u64 {
+        if event >= self.layout.events() {
+            return 0;
+        }
+        self.sum(self.layout.unread(event))
     }
 
     /// Records of any event that found all levels of their CPU taken.

@@ -9,10 +9,10 @@
 //! loads, the verifier of Linux 6.18 looks for a name among all types, several times, so that a
 //! program with all contexts would take 0.1 s to load; and there may be two thousand.
 
-use trackway_jit::insn::{alu, jump};
+use trackway_jit::insn::alu;
 use trackway_schema::{Field, FieldKind, Scalar};
 
-use super::program::{AT, CPU, STACK, helper, short, stack};
+use super::program::{AT, CPU, STACK, helper, short, stack, text_read};
 use crate::asm::{Asm, Register};
 use crate::catalogue::btf::{Btf, Class};
 
@@ -390,19 +390,10 @@ fn own(asm: &mut Asm, (level, numbers): (i16, i32), inum: Option<i32>, at: i32) 
 }
 
 fn name(asm: &mut Asm, offset: i32) {
-    let (is_read, is_short) = (asm.label(), asm.label());
     asm.load(3, STACK, stack::TASK);
     asm.alui(alu::ADD, 3, offset);
     target(asm, 1, 0);
     asm.movi(2, NAME_BYTES as i32);
     asm.call_kernel(helper::PROBE_READ_KERNEL_STR);
-    asm.jumpi(jump::JSGT, 0, 0, is_read);
-    target(asm, 1, 0);
-    asm.storei_of(1, 1, 0, 0);
-    asm.movi(0, 1);
-    asm.place(is_read);
-    asm.jumpi(jump::JLE, 0, NAME_BYTES as i32, is_short);
-    asm.movi(0, NAME_BYTES as i32);
-    asm.place(is_short);
-    asm.alu(alu::ADD, AT, 0);
+    text_read(asm, NAME_BYTES);
 }

@@ -21,10 +21,10 @@ use trackway_jit::verify::{Rules, State, verify};
 use trackway_jit::{CELLS_MAX, SLOTS_MAX};
 use trackway_schema::{FieldKind, Scalar};
 
+use super::ahead::{self, Homes, Part};
 use super::arguments::{NULL_TEXT, Read};
-use super::behind::USER_TEXT_BYTES_MAX;
 use super::layout::LEVELS;
-use super::program::{AT, CONTEXT, Code, helper, stack};
+use super::program::{AT, CONTEXT, Code, Maker, helper, stack};
 use super::staging::{Ground, Staged, Step, VARIABLE_BYTES_MAX};
 use crate::adapt::{Parts, Unfit};
 use crate::area::{Area, BYTES_AT, REGION_BYTES};
@@ -80,13 +80,47 @@ impl std::error::Error for FilterError {}
 /// bytes something is put.
 #[derive(Debug, Clone, Copy)]
 enum Fill {
-    Scalar { offset: u32, scalar: Scalar },
-    Argument { read: Read, scalar: Scalar },
-    Text { step: Step, place: u32 },
-    Array { offset: u32, size: u32, length: u32, place: u32 },
-    Sequence { offset: u32, location: Location, element: u32, place: u32 },
-    Element { offset: u32, location: Location, scalar: Scalar, index: u32, place: u32 },
-    Context { context: Context, place: u32 },
+    Scalar {
+        offset: u32,
+        scalar: Scalar,
+    },
+    Argument {
+        read: Read,
+        scalar: Scalar,
+    },
+    Text {
+        step: Step,
+        place: u32,
+    },
+    Array {
+        offset: u32,
+        size: u32,
+        length: u32,
+        place: u32,
+    },
+    Sequence {
+        offset: u32,
+        location: Location,
+        element: u32,
+        place: u32,
+    },
+    Element {
+        offset: u32,
+        location: Location,
+        scalar: Scalar,
+        index: u32,
+        place: u32,
+    },
+    Context {
+        context: Context,
+        place: u32,
+    },
+    /// Of what the step of this number has read.
+    Ahead {
+        step: usize,
+        part: Part,
+        place: u32,
+    },
 }
 
 /// What is known of whoever the event happens in, by the names of contexts.
@@ -124,6 +158,8 @@ pub struct Filter {
     /// Its instructions, which were verified.
     program: Vec<u8>,
     fills: Vec<Fill>,
+    /// Numbers of the steps that are read before it is asked, in their order.
+    ahead: Vec<usize>,
     ground: Ground,
     cells: Cells,
     /// The map of its areas.
@@ -184,8 +220,9 @@ impl Filter {
             let count = object.cells().min(CELLS_MAX);
             let cells = Cells::Map { fd: memory.cells.fd(), offset: at as i32, count };
             let areas_fd = memory.areas(alternative.constants())?;
-            let program = program.to_vec();
-            let filter = Self { program, fills, ground: staged.ground, cells, areas_fd };
+            let (program, ground) = (program.to_vec(), staged.ground);
+            let ahead = ahead_of(&fills, staged);
+            let filter = Self { program, fills, ahead, ground, cells, areas_fd };
             // Whether it can be put there at all.
             filter.put(&mut Parts::default())?;
             return Ok(Some(filter));
@@ -205,25 +242,26 @@ impl Filter {
 
     /// Fills the frame and asks the filter, which is at this label: goes on behind if it says yes,
     /// else at `out`. The key is that of the CPU's and level's area.
-    pub(super) fn ask(&self, asm: &mut Asm, filter: Label, out: Label) {
-        let goes_on = asm.label();
-        asm.map(1, self.areas_fd);
-        asm.mov(2, STACK_END);
-        asm.alui(alu::ADD, 2, stack::KEY.into());
-        asm.call_kernel(helper::MAP_LOOKUP_ELEM);
-        // (There is one for each.)
-        asm.jumpi(jump::JEQ, 0, 0, out);
-        asm.mov(AT, 0);
+    fn ask(&self, maker: &mut Maker<'_>, homes: &mut Homes, filter: Label, out: Label) {
+        let goes_on = maker.asm.label();
+        maker.find_area(self.areas_fd, out);
+        maker.asm.mov(AT, 0);
+        maker.read_ahead(&self.ahead, self.areas_fd, homes, out);
         for (slot, fill) in (0..).zip(&self.fills) {
-            self.fill(asm, slot, fill, (goes_on, out));
+            self.fill(maker, slot, fill, (goes_on, out));
         }
+        let asm = &mut maker.asm;
         asm.mov(1, AT);
         asm.call(filter);
         asm.jumpi(jump::JEQ, 0, 0, out);
         asm.place(goes_on);
     }
 
-    fn fill(&self, asm: &mut Asm, slot: i16, fill: &Fill, (goes_on, out): (Label, Label)) {
+    fn fill(&self, maker: &mut Maker<'_>, slot: i16, fill: &Fill, (goes_on, out): (Label, Label)) {
+        if let Fill::Ahead { step, part, place } = *fill {
+            maker.part((step, part), place, (goes_on, out));
+        }
+        let asm = &mut maker.asm;
         match *fill {
             Fill::Scalar { offset, scalar } => {
                 match self.ground {
@@ -236,7 +274,7 @@ impl Filter {
                 read.load(asm);
                 widen(asm, scalar, 1);
             }
-            Fill::Text { step, place } => text(asm, &step, place, goes_on),
+            Fill::Text { step, place } => text(asm, &step, place),
             Fill::Array { offset, size, length, place } => {
                 into_bytes(asm, 1, place);
                 asm.movi(2, size as i32);
@@ -261,18 +299,23 @@ impl Filter {
                 widen(asm, scalar, 1);
             }
             Fill::Context { context, place } => self::context(asm, context, place),
+            Fill::Ahead { .. } => {}
         }
         asm.store(AT, 8 * slot, 1);
     }
 }
 
 /// Asks all filters, one after the other: goes on behind if none says no, else at `out`. The labels
-/// of their functions, for [`finish`].
-pub(super) fn ask(asm: &mut Asm, filters: &[Filter], out: Label) -> Vec<Label> {
-    let labels: Vec<Label> = filters.iter().map(|_| asm.label()).collect();
+/// of their functions, for [`finish`]; and what has been read for them.
+pub(super) fn ask(maker: &mut Maker<'_>, filters: &[Filter], out: Label) -> (Vec<Label>, Homes) {
+    let labels: Vec<Label> = filters.iter().map(|_| maker.asm.label()).collect();
+    let mut homes = Homes::new();
     if filters.is_empty() {
-        return labels;
+        return (labels, homes);
     }
+    maker.prepare();
+    let asm = &mut maker.asm;
+    asm.storei(STACK_END, stack::MISSING, 0);
     // The CPU's number becomes that of its area of this level.
     asm.load_of(4, 1, STACK_END, stack::KEY);
     asm.alui(alu::MUL, 1, LEVELS as i32);
@@ -280,9 +323,21 @@ pub(super) fn ask(asm: &mut Asm, filters: &[Filter], out: Label) -> Vec<Label> {
     asm.alu(alu::ADD, 1, 2);
     asm.store_of(4, STACK_END, stack::KEY, 1);
     for (filter, label) in filters.iter().zip(&labels) {
-        filter.ask(asm, *label, out);
+        filter.ask(maker, &mut homes, *label, out);
     }
-    labels
+    (labels, homes)
+}
+
+/// The steps that have to be read for these.
+fn ahead_of(fills: &[Fill], staged: &Staged) -> Vec<usize> {
+    let owners = fills.iter().filter_map(|fill| match fill {
+        Fill::Ahead { step, .. } => Some(*step),
+        _ => None,
+    });
+    let mut steps: Vec<usize> = owners.flat_map(|owner| ahead::steps_for(staged, owner)).collect();
+    steps.sort_unstable();
+    steps.dedup();
+    steps
 }
 
 /// Puts the filters' functions behind a program, and ends it; `None`: it is too long.
@@ -304,7 +359,7 @@ pub(super) fn finish(asm: Asm, filters: &[Filter], labels: &[Label]) -> Option<C
 
 /// How the slots of a frame are filled; `None`: the event lacks something.
 fn fills(of: Alternative<'_>, staged: &Staged) -> Result<Option<Vec<Fill>>, FilterError> {
-    let mut used = 0;
+    let mut used = ahead::end(staged);
     let mut fills = Vec::new();
     for need in of.needs().take(SLOTS_MAX) {
         let Some((fill, bytes)) = fill(need, staged, used)? else { return Ok(None) };
@@ -326,13 +381,20 @@ fn fill(need: Need<'_>, staged: &Staged, place: u32) -> Result<Option<(Fill, u32
         return Ok(found.map(|(context, _)| (Fill::Context { context, place }, bytes)));
     }
     let (name, index) = split_index(need.path);
-    let fields = staged.description.fields.iter().zip(&staged.steps);
-    let Some((field, step)) = fields.into_iter().find(|(field, _)| field.name == name) else {
+    let mut fields = staged.description.fields.iter().zip(&staged.steps).enumerate();
+    let Some((number, (field, step))) = fields.find(|(_, (field, _))| field.name == name) else {
         return Ok(None);
     };
     let Some(kind) = kind_at(&field.kind, index).filter(|kind| *kind == need.kind) else {
         return Ok(None);
     };
+    if let Some(owner) = ahead::owner(staged, number)
+        && ahead::is_ahead(&staged.steps[owner.0])
+    {
+        let part = ahead::part(staged, owner, &field.kind, index);
+        let fill = |part: Part| (Fill::Ahead { step: owner.0, part, place }, part.own_bytes());
+        return Ok(part.map(fill));
+    }
     let (index, size) = (index.unwrap_or(0), element_bytes(&field.kind));
     Ok(Some(match (kind, &field.kind, *step) {
         (
@@ -379,13 +441,13 @@ pub(crate) const fn kind_at(field: &FieldKind, index: Option<u32>) -> Option<Kin
         }
         (FieldKind::Sequence(scalar), Some(_)) => kind_of(*scalar),
         (FieldKind::Array(..) | FieldKind::Sequence(_), None) => Kind::Sequence,
-        (FieldKind::Str | FieldKind::Text, None) => Kind::String,
+        (FieldKind::Str | FieldKind::Text, None) | (FieldKind::Strings, Some(_)) => Kind::String,
         _ => return None,
     })
 }
 
 /// Bytes of an integer of a field.
-fn element_bytes(field: &FieldKind) -> u32 {
+pub(super) fn element_bytes(field: &FieldKind) -> u32 {
     match field {
         FieldKind::Scalar(scalar)
         | FieldKind::Enumeration(scalar, _)
@@ -400,7 +462,6 @@ const fn text_bytes(step: &Step) -> u32 {
     match step {
         Step::Text { size, .. } => *size,
         Step::DynamicText(..) => VARIABLE_BYTES_MAX,
-        Step::UserText(_) => USER_TEXT_BYTES_MAX,
         Step::Argument(read) => read.bytes_max(),
         _ => 0,
     }
@@ -423,12 +484,12 @@ const fn kind_of(scalar: Scalar) -> Kind {
     }
 }
 
-const fn word(offset: u32, length: u32) -> u64 {
+pub(super) const fn word(offset: u32, length: u32) -> u64 {
     Word { offset, length, is_constant: false }.to_bits()
 }
 
 /// Where in the area's bytes something is put.
-fn into_bytes(asm: &mut Asm, register: Register, place: u32) {
+pub(super) fn into_bytes(asm: &mut Asm, register: Register, place: u32) {
     asm.mov(register, AT);
     asm.alui(alu::ADD, register, i32::from(BYTES_AT) + place as i32);
 }
@@ -447,7 +508,7 @@ fn load_from_record(asm: &mut Asm, offset: u32, size: u32) {
 }
 
 /// Of what is in a register, as many bytes as the scalar has, as a slot has it.
-fn widen(asm: &mut Asm, scalar: Scalar, register: Register) {
+pub(super) fn widen(asm: &mut Asm, scalar: Scalar, register: Register) {
     let unused = 64 - 8 * scalar.size_bytes() as i32;
     if unused > 0 {
         asm.alui(alu::LSH, register, unused);
@@ -473,10 +534,8 @@ fn locate(asm: &mut Asm, offset: u32, location: Location) {
     asm.alu(alu::ADD, 3, CONTEXT);
 }
 
-/// Reads a text, and makes its word in r1. What of a program's memory cannot be read now may be all
-/// the same what is asked for: then it goes on as if the filter had said yes.
-fn text(asm: &mut Asm, step: &Step, place: u32, goes_on: Label) {
-    let is_none = asm.label();
+/// Reads a text of the kernel's, and makes its word in r1.
+fn text(asm: &mut Asm, step: &Step, place: u32) {
     let is_read = asm.label();
     let helper = match *step {
         Step::Argument(read) => {
@@ -490,12 +549,6 @@ fn text(asm: &mut Asm, step: &Step, place: u32, goes_on: Label) {
             asm.goto(is_read);
             asm.place(is_there);
             helper::PROBE_READ_KERNEL_STR
-        }
-        Step::UserText(offset) => {
-            asm.movi(1, 0);
-            asm.load_of(8, 3, CONTEXT, offset as i16);
-            asm.jumpi(jump::JEQ, 3, 0, is_none);
-            helper::PROBE_READ_USER_STR
         }
         Step::DynamicText(offset, location) => {
             locate(asm, offset, location);
@@ -511,16 +564,12 @@ fn text(asm: &mut Asm, step: &Step, place: u32, goes_on: Label) {
     into_bytes(asm, 1, place);
     asm.movi(2, text_bytes(step) as i32);
     asm.call_kernel(helper);
-    if matches!(step, Step::UserText(_)) {
-        asm.jumpi(jump::JSLE, 0, 0, goes_on);
-    }
     asm.place(is_read);
     length_to_word(asm, place);
-    asm.place(is_none);
 }
 
 /// Of the length, with its NUL, that r0 says, the word of the text at `place`, in r1.
-fn length_to_word(asm: &mut Asm, place: u32) {
+pub(super) fn length_to_word(asm: &mut Asm, place: u32) {
     let (is_read, done) = (asm.label(), asm.label());
     asm.movi(1, 0);
     asm.jumpi(jump::JSGT, 0, 0, is_read);

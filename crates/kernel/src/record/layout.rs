@@ -6,6 +6,7 @@
 //!     16  stopped   u64   not 0: nothing is recorded: now, or of this CPU
 //!     64  control lines, one for each level
 //!         lost      u64 × events: records that did not fit, of each event
+//!         unread    u64 × events: those whose filters asked for what was not in memory
 //!         (page)    ring of level 0, then those of the others
 //!         tail      the longest record: what the kernel's verifier thinks may be written there
 //! ```
@@ -36,6 +37,10 @@ pub(crate) const NOW: u64 = 1;
 pub(crate) const LEFT_OUT: u64 = 2;
 /// Where the control lines are.
 const CONTROLS: usize = 64;
+/// Where control lines say how the level's ring is found: its size less one, and where it begins;
+/// behind them is a word of the programs' own. (None of it is `trackway_abi::region`'s.)
+pub(crate) const CONTROL_MASK: i16 = 72;
+pub(crate) const CONTROL_RING: i16 = 80;
 const PAGE_BYTES: usize = 4096;
 /// Most bytes that the buffers of all CPUs may have together: what the kernel maps of an array.
 pub const BUFFERS_BYTES_MAX: usize = 256 << 20;
@@ -83,9 +88,14 @@ impl Layout {
         self.control(LEVELS) + 8 * event
     }
 
+    /// Where events are counted whose filters asked for what was not in memory.
+    pub const fn unread(&self, event: usize) -> usize {
+        self.lost(self.events) + 8 * event
+    }
+
     /// Where a level's ring is.
     pub const fn ring(&self, level: usize) -> usize {
-        let first = self.lost(self.events).next_multiple_of(PAGE_BYTES);
+        let first = self.unread(self.events).next_multiple_of(PAGE_BYTES);
         match level {
             0 => first,
             _ => {

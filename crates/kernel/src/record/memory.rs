@@ -81,7 +81,7 @@ impl Maker<'_> {
     }
 
     /// Which argument is in the register there.
-    fn number(&self, at: u32) -> usize {
+    pub(super) fn number(&self, at: u32) -> usize {
         let arguments = self.staged.call.map_or([None; 6], |call| call.arguments);
         arguments.iter().position(|of| *of == Some(at)).unwrap_or(7)
     }
@@ -211,6 +211,7 @@ impl Maker<'_> {
         self.asm.movi(0, most);
         self.asm.place(is_whole);
         self.asm.alu(alu::ADD, AT, 0);
+        self.renew();
     }
 
     /// The same, when the call returns, if it could not be read when it was entered: by then the
@@ -229,6 +230,7 @@ impl Maker<'_> {
             self.asm.load(3, CONTEXT, short(at as usize));
             self.user_text(at, false);
             self.asm.place(is_done);
+            self.renew();
         }
     }
 
@@ -267,6 +269,7 @@ impl Maker<'_> {
         self.asm.store_of(4, 1, 0, 2);
         self.asm.load(2, STACK, stack::USED);
         self.asm.alu(alu::ADD, AT, 2);
+        self.renew();
     }
 
     /// One of them, at the address in r3.
@@ -290,6 +293,7 @@ impl Maker<'_> {
         self.asm.place(is_short);
         self.asm.load(4, STACK, stack::USED);
         self.asm.alu(alu::ADD, 4, 0);
+        self.forget(4, 4 + TEXTS_BYTES_MAX as i32, is_missing);
         self.asm.store(STACK, stack::USED, 4);
         self.asm.load(1, STACK, stack::COUNT);
         self.asm.alui(alu::ADD, 1, 1);
@@ -342,6 +346,7 @@ impl Maker<'_> {
         self.asm.alui(alu::MUL, 2, bytes as i32);
         self.asm.alu(alu::ADD, AT, 2);
         self.asm.alui(alu::ADD, AT, 4);
+        self.renew();
     }
 
     fn taken(&self, index: u8) -> Taken {
@@ -406,6 +411,9 @@ impl Maker<'_> {
         for (offset, bytes, _) in of.members {
             let is_done = self.asm.label();
             self.asm.load(2, STACK, stack::COUNT);
+            // A number of its own for the verifier: what it finds out below it would else know of
+            // the stack's, too, and go through the next member once for each.
+            self.asm.alui(alu::OR, 2, 0);
             self.target(5, 0);
             self.asm.store_of(4, 5, 0, 2);
             self.asm.load(4, STACK, stack::ASIDE);
@@ -419,6 +427,7 @@ impl Maker<'_> {
             self.asm.alui(alu::MUL, 2, bytes as i32);
             self.asm.alu(alu::ADD, AT, 2);
             self.asm.alui(alu::ADD, AT, 4);
+            self.renew();
         }
     }
 
@@ -492,6 +501,7 @@ impl Maker<'_> {
         self.asm.place(is_other);
         self.nowhere(0);
         self.asm.place(is_end);
+        self.renew();
     }
 
     /// No port, no address of the internet, and so many paths behind that.

@@ -11,6 +11,7 @@
 //! its CPU can interrupt *on the same level*: programs that interrupt one another write regions of
 //! their own ([`layout`]).
 
+mod ahead;
 pub mod arguments;
 #[expect(unsafe_code, reason = "bpf(2), perf_event_open(2) and ioctl(2) take addresses")]
 pub mod attach;

@@ -57,8 +57,6 @@ pub(super) const STACK: Register = 10;
 pub(super) mod stack {
     pub(crate) const KEY: i16 = -4;
     pub(crate) const DEPTH: i16 = -16;
-    pub(crate) const MASK: i16 = -24;
-    pub(crate) const RING: i16 = -32;
     pub(crate) const COMMIT: i16 = -40;
     pub(crate) const NOW: i16 = -48;
     pub(crate) const EVENTS: i16 = -56;
@@ -76,6 +74,8 @@ pub(super) mod stack {
     pub(crate) const USED: i16 = -152;
     pub(crate) const WORD: i16 = -160;
     pub(crate) const MESSAGE: i16 = -176;
+    pub(crate) const PART: i16 = -184;
+    pub(crate) const MISSING: i16 = -192;
     /// Where no program memory is read, which has what stands there.
     pub(crate) const SCRATCH: i16 = INCOMPLETE;
 }
@@ -86,6 +86,9 @@ mod control {
     pub(super) const LIMIT: i16 = 8;
     pub(super) const SLOTS: i16 = 16;
     pub(super) const DISCARDED: i16 = 64;
+    pub(super) use crate::record::layout::{CONTROL_MASK as MASK, CONTROL_RING as RING};
+    /// Of the program's own, for a moment ([`super::Maker::renew`]).
+    pub(super) const PLACE: i16 = 88;
 }
 
 /// Largest chunk that is copied word by word, in bytes.
@@ -137,7 +140,10 @@ pub fn filtered(
     if needed > most || number >= layout.events() {
         return Err(TooLarge);
     }
-    let mut maker = Maker { asm: Asm::default(), layout, staged, id, needed };
+    let mut asm = Asm::default();
+    let out = asm.label();
+    let reach = layout.ring(LEVELS);
+    let mut maker = Maker { asm, layout, staged, id, event: number, needed, out, reach };
     match staged.ground {
         Ground::Tracepoint | Ground::Arguments => maker.asm.mov(CONTEXT, 1),
         // The first of the tracepoint's arguments.
@@ -156,30 +162,38 @@ pub fn filtered(
     }
     maker.enter(map_fd);
     let labels = Labels {
-        out: maker.asm.label(),
+        out: maker.out,
         full: maker.asm.label(),
         write: maker.asm.label(),
         switch: maker.asm.label(),
     };
-    let asked = filter::ask(&mut maker.asm, filters, labels.out);
+    let (asked, homes) = filter::ask(&mut maker, filters, labels.out);
     maker.plan(&labels);
-    maker.open(&labels);
     maker.asm.place(labels.write);
     maker.header();
     staged.contexts.write(&mut maker.asm);
     match staged.ground {
         Ground::Arguments => arguments::write(&mut maker.asm, &staged.steps),
         _ => {
-            maker.prepare();
-            staged.steps.iter().for_each(|step| maker.step(step));
+            if filters.is_empty() {
+                maker.prepare();
+            }
+            for (number, step) in staged.steps.iter().enumerate() {
+                match homes.get(&number) {
+                    Some(&home) => maker.add_read(number, home, labels.out),
+                    None => maker.step(step),
+                }
+            }
         }
     }
     maker.commit();
     maker.asm.place(labels.out);
     maker.leave();
     maker.asm.place(labels.full);
-    maker.count_lost(number);
+    maker.count_lost();
     maker.asm.goto(labels.out);
+    // Behind all others, as is what happens seldom.
+    maker.open(&labels);
     filter::finish(maker.asm, filters, &asked).ok_or(TooLarge)
 }
 
@@ -234,14 +248,37 @@ pub(super) struct Maker<'l> {
     layout: &'l Layout,
     pub(super) staged: &'l Staged,
     id: u16,
+    /// Its number among those that losses are counted of.
+    event: usize,
     /// Most bytes of a record.
     needed: u32,
+    /// Where it gives back its level.
+    out: Label,
+    /// What [`AT`] is at most: what is behind it is room for what one step adds.
+    pub(super) reach: usize,
 }
 
 /// An offset in control lines, a record, or a CPU's part, as instructions have it: all that are
 /// asked for are small.
 pub(super) const fn short(offset: usize) -> i16 {
     offset as i16
+}
+
+/// Moves [`AT`] behind text that one of the kernel's helpers has copied there, of at most so many
+/// bytes with its NUL: r0 is what it answered. What could not be read is empty.
+pub(super) fn text_read(asm: &mut Asm, bytes_max: u32) {
+    let (is_read, is_short) = (asm.label(), asm.label());
+    asm.jumpi(jump::JSGT, 0, 0, is_read);
+    asm.mov(1, CPU);
+    asm.alu(alu::ADD, 1, AT);
+    asm.storei_of(1, 1, 0, 0);
+    asm.movi(0, 1);
+    asm.place(is_read);
+    // (The verifier knows this, but not of all kernels.)
+    asm.jumpi(jump::JLE, 0, bytes_max as i32, is_short);
+    asm.movi(0, bytes_max as i32);
+    asm.place(is_short);
+    asm.alu(alu::ADD, AT, 0);
 }
 
 /// Ends a program that may be preempted again.
@@ -259,7 +296,7 @@ impl Maker<'_> {
         if let Some(guard) = guard {
             guard.begin(asm);
         }
-        let (is_there, has_level, is_outer) = (asm.label(), asm.label(), asm.label());
+        let (is_there, has_level) = (asm.label(), asm.label());
         asm.call_kernel(helper::GET_SMP_PROCESSOR_ID);
         asm.store_of(4, STACK, stack::KEY, 0);
         asm.map(1, map_fd);
@@ -292,23 +329,11 @@ impl Maker<'_> {
         asm.alui(alu::MUL, CONTROL, layout.control_stride() as i32);
         asm.alui(alu::ADD, CONTROL, layout.control(0) as i32);
         asm.alu(alu::ADD, CONTROL, CPU);
-        // The ring: its mask, and where it is.
-        asm.movi(2, (layout.geometry(0).ring_bytes() - 1) as i32);
-        asm.movi(3, layout.ring(0) as i32);
-        asm.jumpi(jump::JEQ, 1, 0, is_outer);
-        let inner = layout.geometry(1).ring_bytes() as i32;
-        asm.movi(2, inner - 1);
-        asm.mov(3, 1);
-        asm.alui(alu::MUL, 3, inner);
-        asm.alui(alu::ADD, 3, layout.ring(1) as i32 - inner);
-        asm.place(is_outer);
-        asm.store(STACK, stack::MASK, 2);
-        asm.store(STACK, stack::RING, 3);
     }
 
-    /// Looks at the region, and decides. Goes on at `write` with the head in r2, or falls through
-    /// to what opens a sub-buffer, with the commit word in r1, the head in r2, the time in r0 and
-    /// that of the record before in r4.
+    /// Looks at the region, and decides. Falls through to `write` with the head in r2, or goes on
+    /// at `switch`, with the commit word in r1, the head in r2, the time in r0 and that of the
+    /// record before in r4.
     fn plan(&mut self, labels: &Labels) {
         let sub_bytes = self.layout.geometry(0).sub_bytes();
         let asm = &mut self.asm;
@@ -334,14 +359,14 @@ impl Maker<'_> {
         asm.alui(alu::AND, 3, (sub_bytes - 1) as i32);
         asm.jumpi(jump::JEQ, 3, 0, labels.switch); // nothing is open
         let room = sub_bytes as i32 - self.needed as i32;
-        asm.jumpi(jump::JLE, 3, room, labels.write);
-        asm.place(labels.switch);
+        asm.jumpi(jump::JGT, 3, room, labels.switch);
     }
 
-    /// Opens the next sub-buffer. The head is in r2 then.
+    /// Opens the next sub-buffer, and goes on at `write` with the head in r2.
     fn open(&mut self, labels: &Labels) {
         let geometry = self.layout.geometry(0);
-        let asm = &mut self.asm;
+        let (end, out, asm) = (self.layout.ring(LEVELS) as i32, self.out, &mut self.asm);
+        asm.place(labels.switch);
         asm.mov(3, 2);
         let is_first = asm.label();
         asm.jumpi(jump::JEQ, 3, 0, is_first);
@@ -356,10 +381,11 @@ impl Maker<'_> {
         asm.load(AT, CONTROL, control::LIMIT);
         asm.jump(jump::JGT, 1, AT, labels.full);
         asm.mov(AT, 5);
-        asm.load(1, STACK, stack::MASK);
+        asm.load(1, CONTROL, control::MASK);
         asm.alu(alu::AND, AT, 1);
-        asm.load(1, STACK, stack::RING);
+        asm.load(1, CONTROL, control::RING);
         asm.alu(alu::ADD, AT, 1);
+        asm.jumpi(jump::JGT, AT, end, out);
         asm.alu(alu::ADD, AT, CPU);
         asm.store(AT, short(sub_header::INDEX), 3);
         asm.store(AT, short(sub_header::BEGIN), 0);
@@ -377,18 +403,26 @@ impl Maker<'_> {
         asm.store(STACK, stack::LAST, 0);
         asm.mov(2, 5);
         asm.alui(alu::ADD, 2, SUB_HEADER_BYTES as i32);
+        asm.goto(labels.write);
     }
 
     /// Writes the record's header at the head, which is in r2; what comes next goes to [`AT`].
+    ///
+    /// The kernel's verifier goes through what comes behind once for each way that leads there with
+    /// something else in a register. So it is told a bound of [`AT`] that all ways have, and what
+    /// it knows least of comes first, which the others are cases of. The bound holds: records end
+    /// within their sub-buffer.
     fn header(&mut self) {
-        let (id, asm) = (self.id, &mut self.asm);
+        let (id, end) = (self.id, self.layout.ring(LEVELS) as i32);
+        let (out, asm) = (self.out, &mut self.asm);
         let (is_long, is_done) = (asm.label(), asm.label());
         asm.store(STACK, stack::HEAD, 2);
         asm.mov(AT, 2);
-        asm.load(1, STACK, stack::MASK);
+        asm.load(1, CONTROL, control::MASK);
         asm.alu(alu::AND, AT, 1);
-        asm.load(1, STACK, stack::RING);
+        asm.load(1, CONTROL, control::RING);
         asm.alu(alu::ADD, AT, 1);
+        asm.jumpi(jump::JGT, AT, end, out);
         asm.store(STACK, stack::BEGIN, AT);
         asm.mov(5, CPU);
         asm.alu(alu::ADD, 5, AT);
@@ -416,6 +450,21 @@ impl Maker<'_> {
         asm.store_of(8, 5, 5, 1);
         asm.alui(alu::ADD, AT, EXTENDED_BYTES as i32);
         asm.place(is_done);
+        asm.jumpi(jump::JGT, AT, end, out);
+    }
+
+    /// Has the kernel's verifier forget what it knows of [`AT`], but for its bound, behind what
+    /// adds more or less to it: else it would go through the rest once for each choice, and of
+    /// those for each of the next one.
+    pub(super) fn renew(&mut self) {
+        self.forget(AT, self.reach as i32, self.out);
+    }
+
+    /// The same of another number that is at most so large, which holds; or goes there.
+    pub(super) fn forget(&mut self, register: Register, most: i32, otherwise: Label) {
+        self.asm.store(CONTROL, control::PLACE, register);
+        self.asm.load(register, CONTROL, control::PLACE);
+        self.asm.jumpi(jump::JGT, register, most, otherwise);
     }
 
     /// Loads the number of a thread into r0. False: this is none.
@@ -508,23 +557,11 @@ impl Maker<'_> {
     /// The same, of at most as many as r2 says.
     pub(super) fn text_of(&mut self, helper: i32, bytes_max: u32) {
         let asm = &mut self.asm;
-        let is_read = asm.label();
         asm.mov(1, CPU);
         asm.alu(alu::ADD, 1, AT);
         asm.call_kernel(helper);
-        asm.jumpi(jump::JSGT, 0, 0, is_read);
-        // It could not be read: empty.
-        asm.mov(1, CPU);
-        asm.alu(alu::ADD, 1, AT);
-        asm.storei_of(1, 1, 0, 0);
-        asm.movi(0, 1);
-        asm.place(is_read);
-        // (The verifier knows this, but not of all kernels.)
-        let is_short = asm.label();
-        asm.jumpi(jump::JLE, 0, bytes_max as i32, is_short);
-        asm.movi(0, bytes_max as i32);
-        asm.place(is_short);
-        asm.alu(alu::ADD, AT, 0);
+        text_read(asm, bytes_max);
+        self.renew();
     }
 
     /// Copies elements of `size` bytes, behind their number.
@@ -548,6 +585,7 @@ impl Maker<'_> {
         asm.alui(alu::ADD, AT, 4);
         asm.alu(alu::ADD, AT, 2);
         asm.call_kernel(helper::PROBE_READ_KERNEL);
+        self.renew();
     }
 
     /// Commits what is between where the record began and [`AT`].
@@ -580,14 +618,23 @@ impl Maker<'_> {
         pass(&mut self.asm, self.staged.guard);
     }
 
-    /// Counts a record that did not fit. Nobody else counts there: a level has one writer, and a
-    /// program does not interrupt itself.
-    fn count_lost(&mut self, number: usize) {
-        let at = self.layout.lost(number);
+    /// Counts a record that did not fit.
+    fn count_lost(&mut self) {
         let asm = &mut self.asm;
         asm.load(1, CONTROL, control::DISCARDED);
         asm.alui(alu::ADD, 1, 1);
         asm.store(CONTROL, control::DISCARDED, 1);
+        self.count_at(self.layout.lost(self.event));
+    }
+
+    /// Counts an event whose filters ask for what is not in memory.
+    pub(super) fn count_unread(&mut self) {
+        self.count_at(self.layout.unread(self.event));
+    }
+
+    /// Counts in the CPU's part. Nobody else counts there: a program does not interrupt itself.
+    fn count_at(&mut self, at: usize) {
+        let asm = &mut self.asm;
         asm.mov(2, CPU);
         asm.alui(alu::ADD, 2, at as i32);
         asm.load(1, 2, 0);

@@ -276,7 +276,7 @@ impl Staged {
 
 impl Step {
     /// Most bytes of a record that it may write to.
-    fn all_bytes(&self, taken: &[Taken]) -> u32 {
+    pub(super) fn all_bytes(&self, taken: &[Taken]) -> u32 {
         let own = match self {
             Self::Structure(..) | Self::Structures(..) => self.taken_bytes(taken),
             _ => self.bytes_max(),

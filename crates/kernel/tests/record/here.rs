@@ -198,6 +198,7 @@ fn the_kernel_takes_the_program_of_every_event() {
     let unread = Scope::new().expect("there was a map already");
     let fds = (recording.buffers.map_fd(), None);
     let (mut fields, mut left_out, mut taken) = (0, Vec::new(), 0);
+    let mut looked_at = (0, 0);
     for event in events.iter().filter(|event| event.id.is_some()) {
         let name = event.full_name();
         let make = |mut staged: Staged| {
@@ -207,9 +208,12 @@ fn the_kernel_takes_the_program_of_every_event() {
             let code = program(&staged, layout, fds, (1000, 0)).expect("it fits");
             (staged, code)
         };
-        let check = |loaded: Result<Loaded, LoadError>| {
-            if let Err(error) = loaded {
-                panic!("{name}: {}", error.to_string().lines().last().unwrap_or(""));
+        let mut check = |loaded: Result<Loaded, LoadError>| match loaded {
+            Err(error) => panic!("{name}: {}", error.to_string().lines().last().unwrap_or("")),
+            Ok(loaded) => {
+                let (instructions, times) = loaded.looked_at().expect("it says so");
+                assert!(instructions > 100 && times < 10 * instructions, "{name}: {times}");
+                looked_at = (looked_at.0 + instructions, looked_at.1 + times);
             }
         };
         let (mut staged, code) = make(Staged::new(event, 3500));
@@ -226,7 +230,9 @@ fn the_kernel_takes_the_program_of_every_event() {
         fields += staged.steps.len();
         left_out.extend(staged.left_out.iter().map(|of| format!("{name}.{of}")));
     }
-    println!("{taken} events, {fields} fields; left out: {left_out:?}");
+    println!("{taken} events, {fields} fields, {looked_at:?}; left out: {left_out:?}");
+    // The more it looks at, the longer it takes to begin: 14 times each, if nothing is done.
+    assert!(looked_at.1 < 3 * looked_at.0, "{looked_at:?}");
     assert!(taken > 100, "{taken}");
     assert!(left_out.len() * 50 < fields, "{left_out:?}");
 }

@@ -10,6 +10,7 @@ use trackway_kernel::record::program::program;
 use trackway_kernel::record::scope::Scope;
 use trackway_kernel::record::staging::Staged;
 
+use super::load::{self, Program};
 use super::{Kernel, PAYLOAD_BYTES_MAX, unavailable, unknown};
 use crate::RecordError;
 
@@ -25,20 +26,20 @@ impl Kernel {
         let btf = btf?;
         let staged = Staged::of_arguments(event, btf, PAYLOAD_BYTES_MAX)?;
         if is_tried {
-            let fds = (self.buffers.map_fd(), self.scope.as_ref().map(Scope::members));
+            let fds = (self.buffers.map_fd(), self.scope.as_deref().map(Scope::members));
             let code = program(&staged, self.buffers.layout(), fds, (0, 0)).ok()?;
             Loaded::raw(&code, raw_tracepoint(event, btf)?).ok()?;
         }
         Some(staged)
     }
 
-    /// Records an event, the next one, from the kernel's record, which says the same: it did not
-    /// take the program that was to read its arguments.
-    pub(super) fn record_otherwise(
-        &mut self,
+    /// The program of an event, the next one, from the kernel's record, which says the same: it did
+    /// not take the program that was to read its arguments.
+    pub(super) fn load_otherwise(
+        &self,
         number: usize,
         event: &Event,
-    ) -> Result<(), RecordError> {
+    ) -> Result<Program, RecordError> {
         if self.filters.has(number) {
             // They read arguments, since the kernel took that when it was tried.
             return Err(unknown(event));
@@ -46,8 +47,8 @@ impl Kernel {
         let mut staged = Staged::new(event, PAYLOAD_BYTES_MAX);
         staged.contexts = self.contexts.clone();
         match self.code(number, event, &staged)? {
-            Some(code) => self.attach(&code, event, Some(number)),
-            None => Ok(()),
+            Some(code) => load::tracepoint(&code, event),
+            None => Ok(Program::None),
         }
     }
 
@@ -63,7 +64,7 @@ impl Kernel {
         let Some(btf_id) = btf.and_then(|btf| raw_tracepoint(event, btf)) else { return Ok(false) };
         let Ok(loaded) = Loaded::raw(code, btf_id) else { return Ok(false) };
         let attached = loaded.attach_raw().map_err(unavailable)?;
-        self.hold(attached, number);
+        self.hold(attached, number, false);
         Ok(true)
     }
 }

@@ -10,7 +10,7 @@ use trackway_kernel::catalogue::Catalogue;
 use trackway_kernel::catalogue::btf::Btf;
 use trackway_kernel::catalogue::model::{Event, Source};
 
-use super::{Attachment, Draining, Kernel, detach, failed, name_of, scheduler, selected};
+use super::{Attachment, Draining, Kernel, detach, failed, load, name_of, scheduler, selected};
 use crate::kernel_filters::KernelFilters;
 use crate::{RecordError, kernel_meanings};
 
@@ -55,12 +55,14 @@ impl Draining {
             let why = "too many events have come since this session began: begin another one";
             return Err(failed("cannot record more kernel events", why));
         }
+        load::check_limit(numbered.iter().filter(|(_, event)| kernel.has_tracepoint(event)))?;
         self.filter(&numbered, catalogue.btf())?;
         self.declare(&numbered, catalogue.btf())?;
         let kernel = &mut self.kernel;
         for (place, &(number, event)) in numbered.iter().enumerate() {
             meanwhile();
-            if let Err(error) = kernel.record(number, event, catalogue.btf()) {
+            let made = kernel.make(number, event, catalogue.btf());
+            if let Err(error) = made.and_then(|made| kernel.record(number, event, made)) {
                 let begun = numbered[..place].iter().map(|&(number, _)| number).collect();
                 kernel.switch_off(begun, self.is_stopped);
                 return Err(error);
@@ -160,7 +162,7 @@ impl Kernel {
 
     /// Counts what the kernel passed over since the latest look.
     pub(super) fn count_missed(&mut self) {
-        for one in &mut self.attached {
+        for one in self.attached.iter_mut() {
             let now = one.attached.missed().unwrap_or(one.missed);
             let more = now.saturating_sub(one.missed);
             one.missed = now;
@@ -173,7 +175,7 @@ impl Kernel {
 
     /// Passes over that: nothing was to be recorded.
     pub(super) fn pass_missed(&mut self) {
-        for one in &mut self.attached {
+        for one in self.attached.iter_mut() {
             one.missed = one.attached.missed().unwrap_or(one.missed);
         }
     }

@@ -4,6 +4,8 @@
 //! which it does 37 for one after the other, whoever asks. So few are let go by a thread each; of
 //! many, the last descriptors are left to a process that has nothing else, which nobody waits for.
 
+use std::mem;
+use std::ops::{Deref, DerefMut};
 use std::os::fd::{AsRawFd as _, OwnedFd};
 
 use super::Attachment;
@@ -11,8 +13,33 @@ use super::Attachment;
 /// How many of them are waited for.
 const FEW: usize = 8;
 
+/// Programs on tracepoints. They are taken off, now or soon, when this goes: also where it is not
+/// recorded after all.
+#[derive(Debug, Default)]
+pub(super) struct Attachments(Vec<Attachment>);
+
+impl Deref for Attachments {
+    type Target = Vec<Attachment>;
+
+    fn deref(&self) -> &Self::Target {
+        &self.0
+    }
+}
+
+impl DerefMut for Attachments {
+    fn deref_mut(&mut self) -> &mut Self::Target {
+        &mut self.0
+    }
+}
+
+impl Drop for Attachments {
+    fn drop(&mut self) {
+        detach(mem::take(&mut self.0));
+    }
+}
+
 /// Takes programs off their tracepoints, now or soon. They record nothing any more.
-pub(super) fn detach(attached: Vec<Attachment>) {
+fn detach(attached: Vec<Attachment>) {
     let mut descriptors: Vec<OwnedFd> =
         attached.into_iter().map(|one| one.attached.into_descriptor()).collect();
     if descriptors.len() > FEW {

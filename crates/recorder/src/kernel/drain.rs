@@ -21,7 +21,8 @@ use trackway_sys::clock::monotonic_ns;
 use trackway_window::Way;
 
 use super::summary::KernelSummary;
-use super::{Kernel, Known, detach, failed};
+use super::{Kernel, Known, failed};
+use crate::command::Entrance;
 use crate::completion::{self, By};
 use crate::live::Live;
 use crate::region::{Drain, RegionWork, StreamNames};
@@ -68,6 +69,8 @@ pub(super) struct Lost {
     missed_of_none: u64,
     /// Because programs interrupted each other.
     too_deep: u64,
+    /// Not lost: of each event, those whose filters asked for what was not in memory.
+    unread: Vec<u64>,
 }
 
 impl Lost {
@@ -80,6 +83,7 @@ impl Lost {
         };
         take(&mut self.by_event, &before.by_event);
         take(&mut self.missed, &before.missed);
+        take(&mut self.unread, &before.unread);
         self.missed_of_none = self.missed_of_none.saturating_sub(before.missed_of_none);
         self.too_deep = self.too_deep.saturating_sub(before.too_deep);
         self
@@ -122,11 +126,13 @@ impl Kernel {
     /// Writes what is recorded to the trace at `root`, on the clock whose offset from the time of
     /// day is this.
     pub(crate) fn begin(
-        self,
+        mut self,
         root: &Path,
         realtime_offset_ns: i64,
         tracefiles: Tracefiles,
     ) -> Result<Draining, RecordError> {
+        // From here on signals are read.
+        self.leaving = None;
         let uuid = trace::random_uuid()?;
         let trace = self.make_trace(root, uuid, realtime_offset_ns)?;
         let mut works = works(self.buffers, self.overwrite);
@@ -164,9 +170,9 @@ impl Kernel {
 }
 
 impl Draining {
-    /// See [`Kernel::scope`].
-    pub(crate) fn scope(&self, is_recorded: bool) {
-        self.kernel.scope(is_recorded);
+    /// See [`Kernel::entrance`].
+    pub(crate) fn entrance(&self) -> Option<Entrance> {
+        self.kernel.entrance()
     }
 
     /// See [`Kernel::files_limit`].
@@ -247,8 +253,8 @@ impl Draining {
         self.news.try_iter().for_each(|news| notices.say(format_args!("{news}")));
     }
 
-    /// Numbers so far; how many were lost; and how many the kernel passed over, of all processes.
-    fn counts(&mut self) -> Result<(KernelCounts, u64, u64), RecordError> {
+    /// Numbers so far, and what was lost.
+    fn counts(&mut self) -> Result<(KernelCounts, Lost), RecordError> {
         if !self.is_stopped {
             self.kernel.count_missed();
         }
@@ -256,21 +262,21 @@ impl Draining {
             drainer.works.iter_mut().for_each(RegionWork::look);
             drainer.counts()
         })?;
-        let lost = self.lost().since(&self.forgotten);
-        Ok((counts, self.total(&lost), lost.missed()))
+        Ok((counts, self.lost().since(&self.forgotten)))
     }
 
     /// How it goes; nothing if nobody can say.
     pub(crate) fn status(&mut self, spec: KernelSpec) -> Option<KernelStatus> {
-        let (counts, lost, passed_over) = self.counts().ok()?;
+        let (counts, lost) = self.counts().ok()?;
         Some(KernelStatus {
             spec,
             events: self.events_on(),
             recorded: counts.recorded,
-            lost,
+            lost: self.total(&lost),
             overwritten: counts.overwritten,
             deleted: counts.deleted,
-            passed_over,
+            passed_over: lost.missed(),
+            unread: lost.unread.iter().sum(),
             bytes: counts.bytes,
             memory_bytes: self.memory_bytes(),
         })
@@ -355,6 +361,9 @@ impl Draining {
         summary.worst = worst
             .map(|number| (events[number].description.name.clone(), of_event(number)))
             .filter(|(_, lost)| *lost > 0);
+        let unread = events.iter().zip(&lost.unread).filter(|(_, unread)| **unread > 0);
+        summary.unread =
+            unread.map(|(event, unread)| (event.description.name.clone(), *unread)).collect();
         if summary.unwritten.is_none() && (keeps || !self.is_overwriting()) {
             let mark = summary.as_summary();
             // Without it, who reads the trace is told that it may not be whole.
@@ -366,7 +375,7 @@ impl Draining {
         drop(orders);
         // It has done what it was to do.
         let _ = thread.join();
-        detach::detach(kernel.attached);
+        drop(kernel);
         summary
     }
 
@@ -421,6 +430,7 @@ impl Draining {
             missed: events.iter().map(|event| event.missed).collect(),
             missed_of_none: self.kernel.missed_of_none,
             too_deep: buffers.too_deep(),
+            unread: (0..events.len()).map(|event| buffers.unread(event)).collect(),
         }
     }
 

@@ -10,13 +10,17 @@ mod changes;
 mod detach;
 mod drain;
 pub(crate) mod left;
+mod load;
 mod summary;
 
+use detach::Attachments;
 pub(crate) use drain::{Draining, PERIOD};
+use load::{Made, Program};
 pub(crate) use summary::KernelSummary;
 
 use std::collections::HashSet;
 use std::path::PathBuf;
+use std::sync::Arc;
 
 use trackway_abi::region::SUB_COUNT_MAX;
 use trackway_ctf::write::Meaning;
@@ -37,10 +41,12 @@ use trackway_kernel::record::staging::{Ground, Registers, Staged};
 use trackway_schema::EventDescription;
 use trackway_session::FilterSpec;
 
+use crate::command::Entrance;
 use crate::kernel_filters::KernelFilters;
 use crate::report::Notices;
 use crate::{KernelVia, RecordError, contexts, cpus, kernel_meanings};
 use trackway_session::{ByteCount, KernelSpec};
+use trackway_sys::leaving::Leaving;
 
 /// Size of a sub-buffer, as a power of two, in bytes.
 const SUB_SHIFT: u32 = 16;
@@ -77,6 +83,20 @@ pub struct KernelOptions {
 }
 
 impl KernelOptions {
+    /// Of a command, as a session's file says it.
+    ///
+    /// # Errors
+    ///
+    /// If a context has no meaning, or the file names processes instead.
+    pub fn of_command(spec: &KernelSpec) -> Result<Self, RecordError> {
+        if !spec.pids.is_empty() {
+            let why = "the file has processes whose kernel events are recorded (pids), not CMD's";
+            let hint = "trackway session load records them, in the background".to_owned();
+            return Err(RecordError::Kernel(why.into(), Some(hint)));
+        }
+        Ok(Self { system: false, ..Self::of(spec, false)? })
+    }
+
     /// Of a session in the background.
     ///
     /// # Errors
@@ -103,9 +123,9 @@ impl KernelOptions {
 pub(crate) struct Kernel {
     /// Never given back: regions are lent for as long as the process runs.
     buffers: &'static Buffers,
-    attached: Vec<Attachment>,
+    attached: Attachments,
     calls: Option<Calls>,
-    scope: Option<Scope>,
+    scope: Option<Arc<Scope>>,
     /// Whether CPUs are left out.
     is_of_cpus: bool,
     contexts: Contexts,
@@ -119,6 +139,8 @@ pub(crate) struct Kernel {
     files_limit: Option<u64>,
     /// How often the kernel passed over programs that serve several events.
     missed_of_none: u64,
+    /// What a signal does until it is begun.
+    leaving: Option<Leaving>,
 }
 
 /// An event that is recorded, or was.
@@ -177,7 +199,7 @@ impl Calls {
     const NUMBERS: u32 = 1024;
 
     /// `None`: this kernel, or machine, has them as events only.
-    fn of(catalogue: &Catalogue) -> Option<Self> {
+    fn new(catalogue: &Catalogue) -> Option<Self> {
         let btf = catalogue.btf()?;
         let registers = Registers::of(btf)?;
         let side = |phase: Phase, name: &str| {
@@ -191,6 +213,13 @@ impl Calls {
         let enter = side(Phase::Enter, "btf_trace_sys_enter")?;
         let exit = side(Phase::Exit, "btf_trace_sys_exit")?;
         Some(Self { registers, unread: Scope::new().ok()?, enter, exit })
+    }
+
+    fn of(&self, phase: Phase) -> &Side {
+        match phase {
+            Phase::Enter => &self.enter,
+            Phase::Exit => &self.exit,
+        }
     }
 
     fn side(&mut self, phase: Phase) -> &mut Side {
@@ -248,11 +277,12 @@ pub(crate) fn unavailable(error: std::io::Error) -> RecordError {
 
 impl Kernel {
     /// Makes buffers and programs; from here on it is recorded, but for a command's, which begins
-    /// with [`Self::scope`]. The size is of a CPU's buffers, in bytes; 0: as is usual.
+    /// with [`Self::entrance`]. The size is of a CPU's buffers, in bytes; 0: as is usual.
     pub(crate) fn prepare(
         options: &KernelOptions,
         size_bytes: u64,
         overwrite: bool,
+        notices: &Notices,
     ) -> Result<Self, RecordError> {
         // What a program writes is seen in this order by those who read it there alone.
         if !cfg!(target_arch = "x86_64") {
@@ -262,12 +292,15 @@ impl Kernel {
             let why = "in a pid namespace, what the command does cannot be told from the rest";
             return Err(failed("cannot record kernel events", why));
         }
+        let leaving = Leaving::at_once(notices.are_printed());
         // Two are open for each event, as long as it is recorded.
         let files_limit = trackway_sys::process::raise_descriptor_limit().ok();
         let catalogue = Catalogue::open()?;
         let contexts = Contexts::new(&options.contexts, catalogue.btf());
         let contexts = contexts.map_err(|error| failed("cannot record kernel events", error))?;
         let events = selected(&catalogue, &options.patterns)?;
+        let calls = Calls::new(&catalogue);
+        load::check_limit(events.iter().filter(|event| has_tracepoint(calls.as_ref(), event)))?;
         let cpus = cpus();
         let layout = layout(size_bytes, cpus, events.len().saturating_add(EVENTS_SPARE))?;
         let buffers = Buffers::new(layout, cpus, overwrite).map_err(unavailable)?;
@@ -280,8 +313,8 @@ impl Kernel {
         buffers.stop();
         let mut kernel = Self {
             buffers: Box::leak(Box::new(buffers)),
-            attached: Vec::new(),
-            calls: Calls::of(&catalogue),
+            attached: Attachments::default(),
+            calls,
             scope: None,
             is_of_cpus: options.cpus.is_some(),
             contexts,
@@ -291,6 +324,7 @@ impl Kernel {
             begin_ts: trackway_sys::clock::monotonic_ns(),
             files_limit,
             missed_of_none: 0,
+            leaving: Some(leaving),
         };
         let staged = |event: &Event| kernel.staged(event, catalogue.btf(), true);
         let filters = (&options.filters[..], options.has_own_filters);
@@ -299,9 +333,7 @@ impl Kernel {
             true => None,
             false => Some(kernel.follow(&options.cgroups, &catalogue)?),
         };
-        for (number, event) in events.iter().enumerate() {
-            kernel.record(number, event, catalogue.btf())?;
-        }
+        kernel.record_all(&events, catalogue.btf(), notices)?;
         if let Some(exit) = exit {
             kernel.attach_remover(&exit, catalogue.btf())?;
         }
@@ -329,7 +361,7 @@ impl Kernel {
         self.attach(&scope.adder(&fork).ok_or_else(|| unknown(&fork))?, &fork, None)?;
         self.attach(&scope.mover(&exec).ok_or_else(|| unknown(&exec))?, &exec, None)?;
         scope.find_threads();
-        self.scope = Some(scope);
+        self.scope = Some(Arc::new(scope));
         scheduler(catalogue, "sched_process_exit")
     }
 
@@ -364,43 +396,32 @@ impl Kernel {
         let id = u16::try_from(number).map_err(|_| unknown(event))?;
         // Whose call it is was asked before it came there.
         let is_call = staged.ground == Ground::Registers;
-        let scope = self.scope.as_ref().filter(|_| !is_call).map(Scope::members);
+        let scope = self.scope.as_deref().filter(|_| !is_call).map(Scope::members);
         let fds = (self.buffers.map_fd(), scope);
         let code = filtered(staged, self.buffers.layout(), fds, (id, number), filters);
         code.map(Some).map_err(|_| unknown(event))
     }
 
     /// Records an event: one that has this number, or the next one.
-    fn record(
-        &mut self,
-        number: usize,
-        event: &Event,
-        btf: Option<&Btf>,
-    ) -> Result<(), RecordError> {
-        let staged = self.staged(event, btf, self.filters.has(number));
-        let code = self.code(number, event, &staged)?;
+    fn record(&mut self, number: usize, event: &Event, made: Made) -> Result<(), RecordError> {
+        let Made { staged, program } = made;
         let mut of_call = None;
-        match (code, staged.ground, &event.source, &mut self.calls) {
-            (None, ..) => {}
-            (
-                Some(code),
-                Ground::Registers,
-                Source::Syscall { number: Some(call), phase },
-                Some(calls),
-            ) => {
-                let side = calls.side(*phase);
-                let loaded =
-                    Loaded::raw(&code, side.btf_id).map_err(|error| refused(event, error))?;
-                side.programs.set(*call, &loaded).map_err(unavailable)?;
+        match (program, &mut self.calls) {
+            (Program::Call(loaded, call, phase), Some(calls)) => {
+                let side = calls.side(phase);
+                side.programs.set(call, &loaded).map_err(unavailable)?;
                 side.is_used = true;
-                of_call = Some((*call, *phase));
+                of_call = Some((call, phase));
             }
-            (Some(code), Ground::Arguments, ..) => {
-                if !self.attach_raw(&code, event, btf, Some(number))? {
-                    self.record_otherwise(number, event)?;
-                }
+            (Program::Raw(loaded), _) => {
+                let attached = loaded.attach_raw().map_err(unavailable)?;
+                self.hold(attached, Some(number), false);
             }
-            (Some(code), ..) => self.attach(&code, event, Some(number))?,
+            (Program::Tracepoint(loaded, id), _) => {
+                let attached = loaded.attach(id).map_err(unavailable)?;
+                self.hold(attached, Some(number), true);
+            }
+            (Program::None | Program::Call(..), _) => {}
         }
         match self.events.get_mut(number) {
             Some(known) => known.is_on = true,
@@ -441,12 +462,15 @@ impl Kernel {
         let id = event.id.ok_or_else(|| unknown(event))?;
         let loaded = Loaded::new(code).map_err(|error| refused(event, error))?;
         let attached = loaded.attach(id).map_err(unavailable)?;
-        self.hold(attached, number);
+        self.hold(attached, number, true);
         Ok(())
     }
 
-    /// What the kernel passed over before does not count.
-    fn hold(&mut self, attached: Attached, event: Option<usize>) {
+    /// What the kernel passed over before does not count. Whether it takes long to let go of.
+    fn hold(&mut self, attached: Attached, event: Option<usize>, is_slow: bool) {
+        if let Some(leaving) = self.leaving.as_ref().filter(|_| is_slow) {
+            leaving.expect_slow(attached.descriptor());
+        }
         let missed = attached.missed().unwrap_or(0);
         self.attached.push(Attachment { attached, event, is_remover: false, missed });
     }
@@ -454,7 +478,7 @@ impl Kernel {
     /// Attaches what sees all system calls, where some are recorded. What returns first: so that no
     /// call is there without its end.
     fn attach_calls(&mut self) -> Result<(), RecordError> {
-        let scope = self.scope.as_ref().map(Scope::members);
+        let scope = self.scope.as_deref().map(Scope::members);
         let Some(calls) = &mut self.calls else { return Ok(()) };
         let mut seeing = Vec::new();
         for side in [&mut calls.exit, &mut calls.enter] {
@@ -468,7 +492,7 @@ impl Kernel {
             seeing.push(loaded.attach_raw().map_err(unavailable)?);
             side.is_attached = true;
         }
-        seeing.into_iter().for_each(|attached| self.hold(attached, None));
+        seeing.into_iter().for_each(|attached| self.hold(attached, None, false));
         Ok(())
     }
 
@@ -499,12 +523,26 @@ impl Kernel {
         ));
     }
 
-    /// Whether the calling thread, and what it starts from now on, is recorded.
-    pub(crate) fn scope(&self, is_recorded: bool) {
-        if let Some(scope) = self.scope.as_ref().filter(|scope| !scope.is_of_cgroups()) {
-            scope.set(trackway_sys::thread::tid(), is_recorded);
-        }
+    /// What the command's process does before it runs the command: from there on it, and what it
+    /// starts, is recorded.
+    pub(crate) fn entrance(&self) -> Option<Entrance> {
+        let scope = self.scope.clone().filter(|scope| !scope.is_of_cgroups())?;
+        Some(Box::new(move || {
+            scope.set(trackway_sys::thread::tid(), true);
+            Ok(())
+        }))
     }
+
+    /// Whether an event is recorded at a tracepoint of its own.
+    fn has_tracepoint(&self, event: &Event) -> bool {
+        has_tracepoint(self.calls.as_ref(), event)
+    }
+}
+
+/// Whether an event is recorded at a tracepoint of its own; calls are not, where they are seen all
+/// together.
+fn has_tracepoint(calls: Option<&Calls>, event: &Event) -> bool {
+    calls.is_none() || !matches!(event.source, Source::Syscall { number: Some(_), .. })
 }
 
 /// Does something with each of a process's threads, once; whoever they make meanwhile is taken in

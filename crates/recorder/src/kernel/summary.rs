@@ -18,6 +18,8 @@ pub(crate) struct KernelSummary {
     pub(super) missed: u64,
     /// Whether those are some of `lost`.
     pub(super) is_missed_lost: bool,
+    /// Events whose filters asked for what was not in memory, and how many of each.
+    pub(super) unread: Vec<(String, u64)>,
     /// The event that lost most, and how many.
     pub(super) worst: Option<(String, u64)>,
     /// Whether some found no room.
@@ -63,6 +65,7 @@ impl KernelSummary {
                 Grouped(self.deleted)
             ));
         }
+        self.say_unread(notices);
         self.say_odd(notices);
         if let Some((event, lost)) = &self.worst {
             notices.say(format_args!("{event} lost most: {}", Grouped(*lost)));
@@ -70,6 +73,27 @@ impl KernelSummary {
         if self.had_no_room {
             notices.hint(format_args!("fewer events, or a larger --buffer-size, lose fewer"));
         }
+    }
+
+    fn say_unread(&self, notices: &Notices) {
+        /// Most events that are named.
+        const NAMED_MAX: usize = 4;
+        let all: u64 = self.unread.iter().map(|(_, unread)| unread).sum();
+        if all == 0 {
+            return;
+        }
+        let mut most: Vec<_> = self.unread.iter().collect();
+        most.sort_by_key(|(_, unread)| std::cmp::Reverse(*unread));
+        let named = most.iter().take(NAMED_MAX);
+        let named: Vec<String> =
+            named.map(|(event, unread)| format!("{event} {}", Grouped(*unread))).collect();
+        let more = if most.len() > NAMED_MAX { ", …" } else { "" };
+        notices.say(format_args!(
+            "of {} events something that a filter asks for was not in memory ({}{more}): where that \
+             was a text, the filter let them pass; numbers were 0, and lists empty",
+            Grouped(all),
+            named.join(", ")
+        ));
     }
 
     fn say_odd(&self, notices: &Notices) {

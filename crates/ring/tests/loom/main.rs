@@ -2,7 +2,7 @@
 //! that weakly ordered memory may return, of tiny histories.
 //!
 //! ```text
-//! RUSTFLAGS="--cfg loom" cargo test -p trackway-ring --test loom --release
+//! RUSTFLAGS="--cfg loom" cargo test -p trackway-ring --test loom --profile models
 //! ```
 //!
 //! Each model is run twice or more: as the ring is, which must hold, and with a seeded bug, which

@@ -1,0 +1,163 @@
+//! Ending at once by a signal, though the kernel takes long to close what the process has open.
+//!
+//! A process is waited for until all that it had open is closed, and no second signal changes that:
+//! of hundreds of tracepoints, half a minute. So the signal's handler leaves them to a copy of the
+//! process, which has nothing else open, and waits for nobody but the process's own end.
+
+use core::fmt::{self, Write as _};
+use core::mem::MaybeUninit;
+use core::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
+/// Signals that end a process unless it has others in mind.
+const SIGNALS: [i32; 4] = [libc::SIGINT, libc::SIGTERM, libc::SIGHUP, libc::SIGQUIT];
+/// Descriptors that can be left to the copy; those above are closed by whoever is last.
+const DESCRIPTORS_MAX: usize = 1 << 16;
+/// How often the copy looks whether the process is gone, and how many times at most.
+const LOOK_NS: libc::c_long = 5_000_000;
+const LOOKS_MAX: u32 = 60_000;
+
+/// A bit for each descriptor that takes long to close.
+static SLOW: [AtomicU64; DESCRIPTORS_MAX / 64] =
+    [const { AtomicU64::new(0) }; DESCRIPTORS_MAX / 64];
+/// Whether it is said.
+static SAYS: AtomicBool = AtomicBool::new(false);
+
+/// As long as this is there, signals end the process at once.
+#[derive(Debug)]
+pub struct Leaving {
+    /// Signals that were to end it, and do so again afterwards.
+    replaced: [bool; SIGNALS.len()],
+}
+
+impl Leaving {
+    /// From here on; it is said on stderr what is left behind if `says`. Signals that are ignored
+    /// stay ignored. There is one at a time.
+    pub fn at_once(says: bool) -> Self {
+        SAYS.store(says, Ordering::Relaxed);
+        let mut replaced = [false; SIGNALS.len()];
+        for (signal, replaced) in SIGNALS.into_iter().zip(&mut replaced) {
+            let mut action = MaybeUninit::<libc::sigaction>::zeroed();
+            // SAFETY: the action is filled in, or stays all zero, which is one; the handler calls
+            // what may be called there (signal-safety(7)).
+            unsafe {
+                let null = core::ptr::null_mut();
+                libc::sigaction(signal, core::ptr::null(), action.as_mut_ptr());
+                let mut action = action.assume_init();
+                if action.sa_sigaction != libc::SIG_DFL {
+                    continue;
+                }
+                action.sa_sigaction = leave as extern "C" fn(libc::c_int) as libc::sighandler_t;
+                action.sa_flags = libc::SA_RESTART;
+                libc::sigfillset(&mut action.sa_mask);
+                *replaced = libc::sigaction(signal, &action, null) == 0;
+            }
+        }
+        Self { replaced }
+    }
+
+    /// This descriptor takes long to close.
+    pub fn expect_slow(&self, descriptor: i32) {
+        let number = usize::try_from(descriptor).unwrap_or(usize::MAX);
+        if let Some(word) = SLOW.get(number / 64) {
+            word.fetch_or(1 << (number % 64), Ordering::Relaxed);
+        }
+    }
+}
+
+impl Drop for Leaving {
+    fn drop(&mut self) {
+        for (signal, _) in SIGNALS.into_iter().zip(self.replaced).filter(|(_, was)| *was) {
+            // SAFETY: no handler of ours is involved.
+            unsafe { libc::signal(signal, libc::SIG_DFL) };
+        }
+        SLOW.iter().for_each(|word| word.store(0, Ordering::Relaxed));
+    }
+}
+
+/// The handler. All signals are blocked.
+extern "C" fn leave(signal: libc::c_int) {
+    let slow: u32 = SLOW.iter().map(|word| word.load(Ordering::Relaxed).count_ones()).sum();
+    // SAFETY: plain system calls; the child touches no memory of the process's but atomics. (Not
+    // fork(3), which takes the C library's locks.)
+    unsafe {
+        if slow > 0 {
+            let process = libc::getpid();
+            if libc::syscall(libc::SYS_clone, libc::SIGCHLD, 0, 0, 0, 0) == 0 {
+                hold_until_gone(process);
+            }
+            say(slow);
+        }
+        libc::signal(signal, libc::SIG_DFL);
+        libc::kill(libc::getpid(), signal);
+        let mut set = MaybeUninit::uninit();
+        libc::sigemptyset(set.as_mut_ptr());
+        libc::pthread_sigmask(libc::SIG_SETMASK, set.as_ptr(), core::ptr::null_mut());
+        libc::_exit(128 + signal)
+    }
+}
+
+/// What the copy does: keeps what takes long open until the process is gone, and closes it.
+///
+/// # Safety
+///
+/// For a child that nobody else knows of.
+unsafe fn hold_until_gone(process: libc::pid_t) -> ! {
+    // SAFETY: descriptors, signals and a name of its own.
+    unsafe {
+        for (number, word) in (0..).zip(&SLOW) {
+            let word = word.load(Ordering::Relaxed);
+            let others = (0..64).filter(|bit| word >> bit & 1 == 0);
+            others.for_each(|bit| {
+                libc::close(number * 64 + bit);
+            });
+        }
+        libc::syscall(libc::SYS_close_range, DESCRIPTORS_MAX, u32::MAX, 0);
+        libc::setsid();
+        libc::chdir(c"/".as_ptr());
+        libc::prctl(libc::PR_SET_NAME, c"trackway-detach".as_ptr(), 0, 0, 0);
+        let look = libc::timespec { tv_sec: 0, tv_nsec: LOOK_NS };
+        for _ in 0..LOOKS_MAX {
+            if libc::getppid() != process {
+                break;
+            }
+            libc::nanosleep(&look, core::ptr::null_mut());
+        }
+        libc::_exit(0)
+    }
+}
+
+/// Text on the stack: as much as fits.
+struct Line {
+    bytes: [u8; 200],
+    length: usize,
+}
+
+impl fmt::Write for Line {
+    fn write_str(&mut self, text: &str) -> fmt::Result {
+        for (to, from) in self.bytes.iter_mut().skip(self.length).zip(text.bytes()) {
+            *to = from;
+            self.length += 1;
+        }
+        Ok(())
+    }
+}
+
+/// Says what is left behind.
+fn say(slow: u32) {
+    if !SAYS.load(Ordering::Relaxed) {
+        return;
+    }
+    let mut line = Line { bytes: [0; 200], length: 0 };
+    // SAFETY: no memory is involved.
+    if unsafe { libc::isatty(2) } == 1 {
+        let _ = line.write_str("\n");
+    }
+    let _ = writeln!(
+        line,
+        "trackway: ended before anything was recorded; a process 'trackway-detach' waits until the \
+         kernel has let go of {slow} tracepoint{}",
+        if slow == 1 { "" } else { "s" }
+    );
+    // SAFETY: as many bytes as there are. Nobody may be listening.
+    let _ = unsafe { libc::write(2, line.bytes.as_ptr().cast(), line.length) };
+}
