@@ -580,7 +580,8 @@ fn under_sudo_the_instance_goes_too() {
     // Where that user gets to.
     let program = world.path("calls-of-all");
     copy_program(&world.compile_file("kernel/calls.c", false, &[]), &program);
-    let script = format!("id -u; {} 10; ls {INSTANCES} >&2; echo $PPID", program.display());
+    let looks = format!("ls {INSTANCES} >&2; ls /proc/$PPID/fd >/dev/null 2>&1 && echo open");
+    let script = format!("id -u; {} 10; {looks}; echo $PPID", program.display());
     let mut record = world.trackway(&["record", "--kernel", "syscalls:getpgid"]);
     record.args(["--kernel-via", "tracefs", "-o", "trace", "--", "sh", "-c", &script]);
     record.env("SUDO_UID", "65534").env("SUDO_GID", "65534").env("SUDO_USER", "nobody");

@@ -142,8 +142,9 @@ pub(crate) struct RecordArguments {
     /// What every record says besides its fields: vpid, vtid, procname, '$app.PROVIDER:NAME' of the
     /// program's own contexts (docs/guides/contexts.md), or none. Of the kernel's events, which all
     /// have tid: vpid, vtid and procname, too, and pid, ppid, prio, nice, uid, euid, suid, gid,
-    /// egid, sgid, cgroup_id, and the namespaces cgroup_ns, ipc_ns, mnt_ns, net_ns, pid_ns,
-    /// time_ns, user_ns, uts_ns [default: vtid, of programs' events]
+    /// egid, sgid, cgroup_id, the namespaces cgroup_ns, ipc_ns, mnt_ns, net_ns, pid_ns, time_ns,
+    /// user_ns, uts_ns, and preemptible, interruptible, need_reschedule, migratable where the
+    /// kernel shows them [default: vtid, of programs' events]
     #[arg(long, value_name = "LIST")]
     pub(crate) context: Option<String>,
     /// Trace calls of the C library in any program: libc (allocations), pthread (locks and waits),

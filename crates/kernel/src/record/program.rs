@@ -171,7 +171,7 @@ pub fn filtered(
     maker.plan(&labels);
     maker.asm.place(labels.write);
     maker.header();
-    staged.contexts.write(&mut maker.asm);
+    staged.contexts.write(&mut maker.asm, staged.ground);
     match staged.ground {
         Ground::Arguments => arguments::write(&mut maker.asm, &staged.steps),
         _ => {
