@@ -445,7 +445,7 @@ fn named(of: Type, meaning: &Meaning) -> Type {
         }
         Meaning::Result(_) => {
             let negative = |error: u64| 0_i64.wrapping_sub_unsigned(error);
-            errors().map(|(name, error)| label(name, negative(error.into()))).collect()
+            errors().map(|(name, error)| label(name, negative(error))).collect()
         }
         _ => Vec::new(),
     };
