@@ -45,11 +45,11 @@ fn a_full_disk_is_told_of_at_once_and_the_summary_comes_all_the_same() {
     let disk = ground.world.path("disk");
     fs::create_dir(&disk).expect("a folder");
     // A namespace of its own, so that nobody else sees the mount, and it goes with the shell.
-    let script = "mount -t tmpfs -o size=2m trackway-test \"$1\" || exit 77; shift; \
-                  \"$@\"; read line";
+    let script = "mount -t tmpfs -o size=2m trackway-test disk || exit 77; \
+                  \"$@\"; cp -r disk/trace left; read line";
     let trackway = build_dir().join("trackway");
     let mut inside = ground.world.command("unshare");
-    inside.args(["-m", "sh", "-c", script, "sh"]).arg(&disk).arg(trackway);
+    inside.args(["-m", "sh", "-c", script, "sh"]).arg(trackway);
     let create = "session create k --foreground --kernel syscalls:getpgid --buffer-size 128K \
                   -o disk/trace";
     inside.args(create.split_whitespace()).stdin(Stdio::piped()).stderr(Stdio::piped());
@@ -85,6 +85,19 @@ fn a_full_disk_is_told_of_at_once_and_the_summary_comes_all_the_same() {
         said.contains("kernel: ") && said.contains("the trace has not all of the kernel's events"),
         "{talk}\n{said}"
     );
+    // What is there are whole packets, and the last ones say what is not: as the summary does.
+    let number = |text: &str, before: &str| -> Option<u64> {
+        text.split_once(before)?.0.rsplit(' ').next()?.replace(',', "").parse().ok()
+    };
+    let summary = said.lines().find(|line| line.contains("kernel: ")).expect("one");
+    let recorded = number(summary, " events recorded").expect("a number");
+    let lost = number(summary, " lost").expect("a number");
+    let stats = ground.ok("print --stats left/kernel").0;
+    let told = stats.lines().find_map(|line| line.strip_prefix("lost: ")).expect("it is there");
+    assert_eq!(told.split(' ').next().map(|told| told.replace(',', "")), Some(lost.to_string()));
+    assert!(recorded > 0 && lost > 0, "{summary}");
+    let lines = ground.lines("left/kernel");
+    assert_eq!(lines.len() as u64, recorded, "{summary}\n{stats}");
 }
 
 /// RUN it as somebody who is not root. EXPECT to be told who may, before there is a session.

@@ -280,15 +280,16 @@ impl Desk {
             }
             Output::Numbered(number) => self.snapshot_folder(*number)?,
         };
-        // First how far it is to go, then what takes long.
+        // First from where on, then what takes long.
         let kernel = self.kernel.as_ref();
         let seen = kernel.map(|kernel| kernel.look_beside(snapshot.last_ns)).transpose()?;
         let mut facts = parts.snapshot(&folder, snapshot, notices)?;
         if let (Some(kernel), Some(seen)) = (kernel, seen.flatten()) {
             match kernel.write_snapshot(seen, &facts.folder, &mut || parts.keep_alive()) {
-                Ok((events, bytes)) => {
-                    facts.events += events;
-                    facts.bytes += bytes;
+                Ok(kernel) => {
+                    facts.events += kernel.events;
+                    facts.bytes += kernel.bytes;
+                    facts.missing.extend(kernel.missing);
                 }
                 Err(error) => {
                     // Half of it would keep the rest from being read. What cannot be removed stays.

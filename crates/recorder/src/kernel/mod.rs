@@ -14,7 +14,7 @@ mod load;
 mod summary;
 
 use detach::Attachments;
-pub(crate) use drain::{Draining, PERIOD};
+pub(crate) use drain::{Draining, KernelSnapshot, PERIOD};
 use load::{Made, Program};
 pub(crate) use summary::KernelSummary;
 
