@@ -133,8 +133,8 @@ pub(crate) struct Kernel {
     /// By number, which is their id in the trace; those that were switched off, too.
     events: Vec<Known>,
     overwrite: bool,
-    /// Time before which nothing was recorded, ns.
-    begin_ts: u64,
+    /// Whether it is recorded as soon as somebody drains.
+    starts: bool,
     /// The limit on open files as it was: the command's.
     files_limit: Option<u64>,
     /// How often the kernel passed over programs that serve several events.
@@ -276,8 +276,8 @@ pub(crate) fn unavailable(error: std::io::Error) -> RecordError {
 }
 
 impl Kernel {
-    /// Makes buffers and programs; from here on it is recorded, but for a command's, which begins
-    /// with [`Self::entrance`]. The size is of a CPU's buffers, in bytes; 0: as is usual.
+    /// Makes buffers and programs, which record nothing before [`Self::begin`]. The size is of a
+    /// CPU's buffers, in bytes; 0: as is usual.
     pub(crate) fn prepare(
         options: &KernelOptions,
         size_bytes: u64,
@@ -321,7 +321,7 @@ impl Kernel {
             filters: KernelFilters::default(),
             events: Vec::new(),
             overwrite,
-            begin_ts: trackway_sys::clock::monotonic_ns(),
+            starts: !options.is_stopped,
             files_limit,
             missed_of_none: 0,
             leaving: Some(leaving),
@@ -341,9 +341,6 @@ impl Kernel {
         kernel.take_in(&options.pids)?;
         // Megabytes that go back to the kernel, which says so of each page.
         drop((events, catalogue));
-        if !options.is_stopped {
-            kernel.buffers.start();
-        }
         Ok(kernel)
     }
 
