@@ -156,6 +156,8 @@ struct Known {
     /// If it is one of the programs of system calls: which.
     call: Option<(u32, Phase)>,
     is_on: bool,
+    /// The latest of its programs: it alone records, if that.
+    version: u32,
     /// How often the kernel passed over its program.
     missed: u64,
 }
@@ -186,7 +188,6 @@ struct Calls {
 /// Calls before, or behind.
 #[derive(Debug)]
 struct Side {
-    phase: Phase,
     /// The raw tracepoint's type in BTF.
     btf_id: u32,
     programs: Programs,
@@ -208,7 +209,7 @@ impl Calls {
             // Whether the kernel takes such programs.
             let code = dispatcher(phase, &registers, programs.map_fd(), None)?;
             Loaded::raw(&code, btf_id).ok()?;
-            Some(Side { phase, btf_id, programs, is_used: false, is_attached: false })
+            Some(Side { btf_id, programs, is_used: false, is_attached: false })
         };
         let enter = side(Phase::Enter, "btf_trace_sys_enter")?;
         let exit = side(Phase::Exit, "btf_trace_sys_exit")?;
@@ -417,7 +418,7 @@ impl Kernel {
         code.map(Some).map_err(|_| unknown(event))
     }
 
-    /// Records an event: one that has this number, or the next one.
+    /// Attaches an event's program: of the next event, which is on then, or of one that is known.
     fn record(&mut self, number: usize, event: &Event, made: Made) -> Result<(), RecordError> {
         let Made { staged, program } = made;
         let mut of_call = None;
@@ -439,7 +440,7 @@ impl Kernel {
             (Program::None | Program::Call(..), _) => {}
         }
         match self.events.get_mut(number) {
-            Some(known) => known.is_on = true,
+            Some(known) => known.call = of_call,
             None => self.events.push(Known {
                 name: name_of(event),
                 meanings: kernel_meanings::of(&staged),
@@ -447,6 +448,7 @@ impl Kernel {
                 is_filtered: self.filters.has(number),
                 call: of_call,
                 is_on: true,
+                version: 0,
                 missed: 0,
             }),
         }
@@ -494,21 +496,28 @@ impl Kernel {
     /// call is there without its end.
     fn attach_calls(&mut self) -> Result<(), RecordError> {
         let scope = self.scope.as_deref().map(Scope::members);
-        let Some(calls) = &mut self.calls else { return Ok(()) };
-        let mut seeing = Vec::new();
-        for side in [&mut calls.exit, &mut calls.enter] {
+        for phase in [Phase::Exit, Phase::Enter] {
+            let Some(calls) = &self.calls else { return Ok(()) };
+            let side = calls.of(phase);
             if !side.is_used || side.is_attached {
                 continue;
             }
-            let code = dispatcher(side.phase, &calls.registers, side.programs.map_fd(), scope);
+            let code = dispatcher(phase, &calls.registers, side.programs.map_fd(), scope);
             let code = code.ok_or_else(|| failed("cannot record", "system calls"))?;
             let loaded = Loaded::raw(&code, side.btf_id)
                 .map_err(|error| failed("cannot record system calls", error))?;
-            seeing.push(loaded.attach_raw().map_err(unavailable)?);
-            side.is_attached = true;
+            let attached = loaded.attach_raw().map_err(unavailable)?;
+            self.hold(attached, None, false);
+            if let Some(calls) = &mut self.calls {
+                calls.side(phase).is_attached = true;
+            }
         }
-        seeing.into_iter().for_each(|attached| self.hold(attached, None, false));
         Ok(())
+    }
+
+    /// Which program of an event's is made next.
+    fn version(&self, number: usize) -> u32 {
+        self.events.get(number).map_or(0, |known| known.version)
     }
 
     /// What its events are asked.
