@@ -5,12 +5,12 @@ use std::process::Command;
 
 use trackway_kernel::bpf::LoadError;
 use trackway_kernel::catalogue::Catalogue;
-use trackway_kernel::catalogue::btf::Class;
+use trackway_kernel::catalogue::btf::{Btf, Class};
 use trackway_kernel::catalogue::model::{Event, Meaning, Phase, Source};
 use trackway_kernel::catalogue::select::Selection;
 use trackway_kernel::record::attach::{Attached, Loaded, Programs};
 use trackway_kernel::record::buffers::Buffers;
-use trackway_kernel::record::context::{self, Contexts};
+use trackway_kernel::record::context::{self, Context, Contexts};
 use trackway_kernel::record::layout::{LEVELS, Layout};
 use trackway_kernel::record::program::{dispatcher, program};
 use trackway_kernel::record::scope::Scope;
@@ -177,6 +177,17 @@ fn a_flight_recorder_has_the_latest() {
     assert!((all.len() as u64) < CALLS);
 }
 
+/// All contexts that this kernel shows.
+fn all_contexts(btf: &Btf) -> Contexts {
+    let all = Contexts::new(&context::ALL, Some(btf)).or_else(|hidden| {
+        println!("skipped in part, because there are not all: {hidden}");
+        let is_there = |of: &Context| Contexts::new(&[*of], Some(btf)).is_ok();
+        let all: Vec<_> = context::ALL.into_iter().filter(is_there).collect();
+        Contexts::new(&all, Some(btf))
+    });
+    all.expect("each is there")
+}
+
 /// RUN the program of every event that this kernel has past its verifier, with all contexts. EXPECT
 /// that it takes them all, and that nearly all fields are recorded.
 #[test]
@@ -186,7 +197,7 @@ fn the_kernel_takes_the_program_of_every_event() {
     let events = catalogue.events(catalogue.names()).events;
     let layout = recording.buffers.layout();
     let contexts = match catalogue.btf() {
-        Some(btf) => Contexts::new(&context::ALL, Some(btf)).expect("it tells all"),
+        Some(btf) => all_contexts(btf),
         None => Contexts::default(),
     };
     let registers = catalogue.btf().and_then(Registers::of);

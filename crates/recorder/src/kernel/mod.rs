@@ -366,26 +366,8 @@ impl Kernel {
     /// Takes a process's threads into the scope: those that are there, and with them what they
     /// start.
     fn take_in(&self, pids: &[u32]) -> Result<(), RecordError> {
-        /// Most looks at threads that make others all the time, who are in it as they are made.
-        const LOOKS_MAX: usize = 100;
         let Some(scope) = &self.scope else { return Ok(()) };
-        for pid in pids {
-            let mut known = HashSet::new();
-            for look in 0..LOOKS_MAX {
-                let tasks = std::fs::read_dir(format!("/proc/{pid}/task"));
-                let threads = tasks.into_iter().flatten().flatten();
-                let threads = threads.filter_map(|one| one.file_name().to_str()?.parse().ok());
-                let new: Vec<u32> = threads.filter(|&tid| known.insert(tid)).collect();
-                if look == 0 && new.is_empty() {
-                    return Err(failed("cannot record", format_args!("there is no process {pid}")));
-                }
-                if new.is_empty() {
-                    break;
-                }
-                new.into_iter().for_each(|tid| scope.set(tid, true));
-            }
-        }
-        Ok(())
+        pids.iter().try_for_each(|&pid| each_thread(pid, |tid| scope.set(tid, true)))
     }
 
     /// How an event is recorded: a call from its registers, others from their arguments, where
@@ -567,6 +549,28 @@ impl Kernel {
 /// together.
 fn has_tracepoint(calls: Option<&Calls>, event: &Event) -> bool {
     calls.is_none() || !matches!(event.source, Source::Syscall { number: Some(_), .. })
+}
+
+/// Does something with each of a process's threads, once; whoever they make meanwhile is taken in
+/// as they are.
+pub(crate) fn each_thread(pid: u32, mut act: impl FnMut(u32)) -> Result<(), RecordError> {
+    /// Most looks at threads that make others all the time.
+    const LOOKS_MAX: usize = 100;
+    let mut known = HashSet::new();
+    for look in 0..LOOKS_MAX {
+        let tasks = std::fs::read_dir(format!("/proc/{pid}/task"));
+        let threads = tasks.into_iter().flatten().flatten();
+        let threads = threads.filter_map(|one| one.file_name().to_str()?.parse().ok());
+        let new: Vec<u32> = threads.filter(|&tid| known.insert(tid)).collect();
+        if look == 0 && new.is_empty() {
+            return Err(failed("cannot record", format_args!("there is no process {pid}")));
+        }
+        if new.is_empty() {
+            break;
+        }
+        new.into_iter().for_each(&mut act);
+    }
+    Ok(())
 }
 
 /// Whether this process is in the first pid namespace, whose numbers the kernel's programs see.

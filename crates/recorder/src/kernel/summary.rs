@@ -89,7 +89,7 @@ impl KernelSummary {
             named.map(|(event, unread)| format!("{event} {}", Grouped(*unread))).collect();
         let more = if most.len() > NAMED_MAX { ", …" } else { "" };
         notices.say(format_args!(
-            "of {} events something that a filter asks for was not in memory ({}{more}): where that \
+            "of {} events something that a filter asks for was not in memory ({}{more}): where it \
              was a text, the filter let them pass; numbers were 0, and lists empty",
             Grouped(all),
             named.join(", ")
