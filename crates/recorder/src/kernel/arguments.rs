@@ -46,6 +46,7 @@ impl Kernel {
         }
         let mut staged = Staged::new(event, PAYLOAD_BYTES_MAX);
         staged.contexts = self.contexts.clone();
+        staged.version = self.version(number);
         match self.code(number, event, &staged)? {
             Some(code) => load::tracepoint(&code, event),
             None => Ok(Program::None),

@@ -133,8 +133,8 @@ pub(crate) struct Kernel {
     /// By number, which is their id in the trace; those that were switched off, too.
     events: Vec<Known>,
     overwrite: bool,
-    /// Time before which nothing was recorded, ns.
-    begin_ts: u64,
+    /// Whether it is recorded as soon as somebody drains.
+    starts: bool,
     /// The limit on open files as it was: the command's.
     files_limit: Option<u64>,
     /// How often the kernel passed over programs that serve several events.
@@ -156,6 +156,8 @@ struct Known {
     /// If it is one of the programs of system calls: which.
     call: Option<(u32, Phase)>,
     is_on: bool,
+    /// The latest of its programs: it alone records, if that.
+    version: u32,
     /// How often the kernel passed over its program.
     missed: u64,
 }
@@ -186,7 +188,6 @@ struct Calls {
 /// Calls before, or behind.
 #[derive(Debug)]
 struct Side {
-    phase: Phase,
     /// The raw tracepoint's type in BTF.
     btf_id: u32,
     programs: Programs,
@@ -208,7 +209,7 @@ impl Calls {
             // Whether the kernel takes such programs.
             let code = dispatcher(phase, &registers, programs.map_fd(), None)?;
             Loaded::raw(&code, btf_id).ok()?;
-            Some(Side { phase, btf_id, programs, is_used: false, is_attached: false })
+            Some(Side { btf_id, programs, is_used: false, is_attached: false })
         };
         let enter = side(Phase::Enter, "btf_trace_sys_enter")?;
         let exit = side(Phase::Exit, "btf_trace_sys_exit")?;
@@ -276,8 +277,8 @@ pub(crate) fn unavailable(error: std::io::Error) -> RecordError {
 }
 
 impl Kernel {
-    /// Makes buffers and programs; from here on it is recorded, but for a command's, which begins
-    /// with [`Self::entrance`]. The size is of a CPU's buffers, in bytes; 0: as is usual.
+    /// Makes buffers and programs, which record nothing before [`Self::begin`]. The size is of a
+    /// CPU's buffers, in bytes; 0: as is usual.
     pub(crate) fn prepare(
         options: &KernelOptions,
         size_bytes: u64,
@@ -321,7 +322,7 @@ impl Kernel {
             filters: KernelFilters::default(),
             events: Vec::new(),
             overwrite,
-            begin_ts: trackway_sys::clock::monotonic_ns(),
+            starts: !options.is_stopped,
             files_limit,
             missed_of_none: 0,
             leaving: Some(leaving),
@@ -341,9 +342,6 @@ impl Kernel {
         kernel.take_in(&options.pids)?;
         // Megabytes that go back to the kernel, which says so of each page.
         drop((events, catalogue));
-        if !options.is_stopped {
-            kernel.buffers.start();
-        }
         Ok(kernel)
     }
 
@@ -402,7 +400,7 @@ impl Kernel {
         code.map(Some).map_err(|_| unknown(event))
     }
 
-    /// Records an event: one that has this number, or the next one.
+    /// Attaches an event's program: of the next event, which is on then, or of one that is known.
     fn record(&mut self, number: usize, event: &Event, made: Made) -> Result<(), RecordError> {
         let Made { staged, program } = made;
         let mut of_call = None;
@@ -424,7 +422,7 @@ impl Kernel {
             (Program::None | Program::Call(..), _) => {}
         }
         match self.events.get_mut(number) {
-            Some(known) => known.is_on = true,
+            Some(known) => known.call = of_call,
             None => self.events.push(Known {
                 name: name_of(event),
                 meanings: kernel_meanings::of(&staged),
@@ -432,6 +430,7 @@ impl Kernel {
                 is_filtered: self.filters.has(number),
                 call: of_call,
                 is_on: true,
+                version: 0,
                 missed: 0,
             }),
         }
@@ -479,21 +478,28 @@ impl Kernel {
     /// call is there without its end.
     fn attach_calls(&mut self) -> Result<(), RecordError> {
         let scope = self.scope.as_deref().map(Scope::members);
-        let Some(calls) = &mut self.calls else { return Ok(()) };
-        let mut seeing = Vec::new();
-        for side in [&mut calls.exit, &mut calls.enter] {
+        for phase in [Phase::Exit, Phase::Enter] {
+            let Some(calls) = &self.calls else { return Ok(()) };
+            let side = calls.of(phase);
             if !side.is_used || side.is_attached {
                 continue;
             }
-            let code = dispatcher(side.phase, &calls.registers, side.programs.map_fd(), scope);
+            let code = dispatcher(phase, &calls.registers, side.programs.map_fd(), scope);
             let code = code.ok_or_else(|| failed("cannot record", "system calls"))?;
             let loaded = Loaded::raw(&code, side.btf_id)
                 .map_err(|error| failed("cannot record system calls", error))?;
-            seeing.push(loaded.attach_raw().map_err(unavailable)?);
-            side.is_attached = true;
+            let attached = loaded.attach_raw().map_err(unavailable)?;
+            self.hold(attached, None, false);
+            if let Some(calls) = &mut self.calls {
+                calls.side(phase).is_attached = true;
+            }
         }
-        seeing.into_iter().for_each(|attached| self.hold(attached, None, false));
         Ok(())
+    }
+
+    /// Which program of an event's is made next.
+    fn version(&self, number: usize) -> u32 {
+        self.events.get(number).map_or(0, |known| known.version)
     }
 
     /// What its events are asked.
