@@ -18,7 +18,6 @@ pub(crate) use drain::{Draining, PERIOD};
 use load::{Made, Program};
 pub(crate) use summary::KernelSummary;
 
-use std::collections::HashSet;
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -36,7 +35,7 @@ use trackway_kernel::record::cgroup::{CgroupError, Cgroups};
 use trackway_kernel::record::context::{Context, Contexts};
 use trackway_kernel::record::layout::{BUFFERS_BYTES_MAX, Layout};
 use trackway_kernel::record::program::{Code, dispatcher, filtered};
-use trackway_kernel::record::scope::Scope;
+use trackway_kernel::record::scope::{Newcomer, Scope};
 use trackway_kernel::record::staging::{Ground, Registers, Staged};
 use trackway_schema::EventDescription;
 use trackway_session::FilterSpec;
@@ -166,8 +165,6 @@ struct Attachment {
     attached: Attached,
     /// Which of the events it records; `None`: it serves all.
     event: Option<usize>,
-    /// Whether it takes threads that end out of the scope.
-    is_remover: bool,
     /// How often the kernel has passed over it, at the latest look.
     missed: u64,
 }
@@ -329,14 +326,10 @@ impl Kernel {
         let staged = |event: &Event| kernel.staged(event, catalogue.btf(), true);
         let filters = (&options.filters[..], options.has_own_filters);
         kernel.filters = KernelFilters::new(filters, &events, staged, cpus)?;
-        let exit = match options.system {
-            true => None,
-            false => Some(kernel.follow(&options.cgroups, &catalogue)?),
-        };
-        kernel.record_all(&events, catalogue.btf(), notices)?;
-        if let Some(exit) = exit {
-            kernel.attach_remover(&exit, catalogue.btf())?;
+        if !options.system {
+            kernel.follow(&options.cgroups, &catalogue)?;
         }
+        kernel.record_all(&events, catalogue.btf(), notices)?;
         kernel.attach_calls()?;
         kernel.take_in(&options.pids)?;
         // Megabytes that go back to the kernel, which says so of each page.
@@ -348,21 +341,37 @@ impl Kernel {
     }
 
     /// Makes the scope, of these control groups if there are any, and attaches what keeps it,
-    /// before all others: so that a member is one from its first event. The answer is the event
-    /// behind which it is one no more ([`Self::attach_remover`]).
-    fn follow(&mut self, cgroups: &[PathBuf], catalogue: &Catalogue) -> Result<Event, RecordError> {
+    /// before all others: so that a member is one from its first event.
+    fn follow(&mut self, cgroups: &[PathBuf], catalogue: &Catalogue) -> Result<(), RecordError> {
         let scope = match cgroups {
             [] => Scope::new(),
             cgroups => Scope::of_cgroups(Cgroups::open(cgroups)?),
         };
         let scope = scope.map_err(unavailable)?;
-        let fork = scheduler(catalogue, "sched_process_fork")?;
-        let exec = scheduler(catalogue, "sched_process_exec")?;
-        self.attach(&scope.adder(&fork).ok_or_else(|| unknown(&fork))?, &fork, None)?;
-        self.attach(&scope.mover(&exec).ok_or_else(|| unknown(&exec))?, &exec, None)?;
+        self.attach_heir(&scope, catalogue)?;
         scope.find_threads();
         self.scope = Some(Arc::new(scope));
-        scheduler(catalogue, "sched_process_exit")
+        Ok(())
+    }
+
+    /// Attaches what says of each new thread whether it is in the scope. To the raw tracepoint:
+    /// on others, the kernel passes over programs now and then, and everything that such a thread
+    /// makes would be missing.
+    fn attach_heir(&mut self, scope: &Scope, catalogue: &Catalogue) -> Result<(), RecordError> {
+        if let Some((source, btf_id)) = catalogue.btf().and_then(Newcomer::argument)
+            && let Some(code) = scope.heir(source)
+            && let Ok(loaded) = Loaded::raw(&code, btf_id)
+        {
+            let attached = loaded.attach_raw().map_err(unavailable)?;
+            self.hold(attached, None, false);
+            return Ok(());
+        }
+        let name = EventName { subsystem: "task".into(), name: "task_newtask".into() };
+        let new = catalogue.events([&name]).events.into_iter().next();
+        let new =
+            new.ok_or_else(|| failed("cannot follow what the command starts", "no such event"))?;
+        let code = Newcomer::field(&new).and_then(|source| scope.heir(source));
+        self.attach(&code.ok_or_else(|| unknown(&new))?, &new, None)
     }
 
     /// Takes a process's threads into the scope: those that are there, and with them what they
@@ -372,15 +381,17 @@ impl Kernel {
         const LOOKS_MAX: usize = 100;
         let Some(scope) = &self.scope else { return Ok(()) };
         for pid in pids {
-            let mut known = HashSet::new();
             for look in 0..LOOKS_MAX {
                 let tasks = std::fs::read_dir(format!("/proc/{pid}/task"));
                 let threads = tasks.into_iter().flatten().flatten();
                 let threads = threads.filter_map(|one| one.file_name().to_str()?.parse().ok());
-                let new: Vec<u32> = threads.filter(|&tid| known.insert(tid)).collect();
-                if look == 0 && new.is_empty() {
+                let threads: Vec<u32> = threads.collect();
+                if look == 0 && threads.is_empty() {
                     return Err(failed("cannot record", format_args!("there is no process {pid}")));
                 }
+                // Who is made by one that was no member at that moment may be listed, and be taken
+                // out again: so until all that are there were members before.
+                let new: Vec<u32> = threads.into_iter().filter(|&tid| !scope.has(tid)).collect();
                 if new.is_empty() {
                     break;
                 }
@@ -456,20 +467,6 @@ impl Kernel {
         Ok(())
     }
 
-    /// Attaches what takes threads that end out of the scope: behind all that is recorded of the
-    /// same event.
-    fn attach_remover(&mut self, exit: &Event, btf: Option<&Btf>) -> Result<(), RecordError> {
-        let Some(scope) = &self.scope else { return Ok(()) };
-        let code = scope.remover().ok_or_else(|| unknown(exit))?;
-        if !self.attach_raw(&code, exit, btf, None)? {
-            self.attach(&code, exit, None)?;
-        }
-        if let Some(last) = self.attached.last_mut() {
-            last.is_remover = true;
-        }
-        Ok(())
-    }
-
     /// Attaches a program to an event's tracepoint.
     fn attach<'a>(
         &mut self,
@@ -490,7 +487,7 @@ impl Kernel {
             leaving.expect_slow(attached.descriptor());
         }
         let missed = attached.missed().unwrap_or(0);
-        self.attached.push(Attachment { attached, event, is_remover: false, missed });
+        self.attached.push(Attachment { attached, event, missed });
     }
 
     /// Attaches what sees all system calls, where some are recorded. What returns first: so that no
@@ -606,13 +603,6 @@ fn layout(size_bytes: u64, cpus: usize, events: usize) -> Result<Layout, RecordE
 /// CPUs that are online, and have no buffers: they came later.
 fn without_buffers(online: &[u32], cpus: usize) -> usize {
     online.iter().filter(|&&cpu| cpu as usize >= cpus).count()
-}
-
-/// An event of the scheduler's, which scopes need.
-fn scheduler(catalogue: &Catalogue, name: &str) -> Result<Event, RecordError> {
-    let name = EventName { subsystem: "sched".into(), name: name.into() };
-    let found = catalogue.events([&name]).events.into_iter().next();
-    found.ok_or_else(|| failed("cannot follow what the command starts", "no sched events"))
 }
 
 fn refused(event: &Event, error: LoadError) -> RecordError {
