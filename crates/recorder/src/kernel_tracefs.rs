@@ -9,6 +9,7 @@ mod changes;
 mod drain;
 mod output;
 
+use std::collections::HashSet;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::mpsc::{self, Receiver, Sender};
@@ -328,11 +329,13 @@ fn say_what_is_missing(left_out: &[String], empty: &[(String, String)], notices:
 /// Has these processes recorded, all of their threads: what those start is, too.
 fn take_in(instance: &Instance, pids: &[u32]) -> Result<(), RecordError> {
     for &pid in pids {
-        let mut taken = Ok(());
+        let (mut taken, mut known) = (Ok(()), HashSet::new());
         kernel::each_thread(pid, |tid| {
-            if taken.is_ok() {
+            let is_news = known.insert(tid) && taken.is_ok();
+            if is_news {
                 taken = instance.take_in(tid);
             }
+            is_news
         })?;
         taken.map_err(|error| failed("cannot record", format_args!("process {pid}: {error}")))?;
     }

@@ -10,12 +10,10 @@ use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::mem;
 
 use trackway_kernel::catalogue::btf::Btf;
-use trackway_kernel::catalogue::model::{Event, Source};
+use trackway_kernel::catalogue::model::Event;
 use trackway_kernel::catalogue::{Catalogue, EventName};
 
-use super::{
-    Attachment, Draining, Kernel, Known, detach, failed, load, name_of, scheduler, selected,
-};
+use super::{Attachment, Draining, Kernel, Known, detach, failed, load, name_of, selected};
 use crate::kernel_filters::KernelFilters;
 use crate::{RecordError, kernel_meanings};
 
@@ -163,8 +161,7 @@ impl Kernel {
             let made = self.make(number, event, catalogue.btf())?;
             self.record(number, event, made)?;
         }
-        self.attach_calls()?;
-        self.renew_remover(catalogue, numbered.iter().map(|&(_, event)| event))
+        self.attach_calls()
     }
 
     /// Has these events recorded, or not any more: at once, wherever their programs are.
@@ -187,28 +184,6 @@ impl Kernel {
         }
         let goes = |one: &mut Attachment| one.event.is_some_and(|event| numbers.contains(&event));
         detach::detach_beside(self.attached.extract_if(.., goes).collect());
-    }
-
-    /// Where the end of threads is recorded from now on, that they are taken out of the scope comes
-    /// after it.
-    fn renew_remover<'a>(
-        &mut self,
-        catalogue: &Catalogue,
-        mut new: impl Iterator<Item = &'a Event>,
-    ) -> Result<(), RecordError> {
-        let Some(number) =
-            self.scope.as_ref().and(self.attached.iter().position(|one| one.is_remover))
-        else {
-            return Ok(());
-        };
-        let exit = scheduler(catalogue, "sched_process_exit")?;
-        let is_it =
-            |event: &Event| event.id == exit.id && !matches!(event.source, Source::Syscall { .. });
-        if new.any(is_it) {
-            self.attach_remover(&exit, catalogue.btf())?;
-            detach::detach_beside(vec![self.attached.remove(number)]);
-        }
-        Ok(())
     }
 
     /// Counts what the kernel passed over since the latest look.
