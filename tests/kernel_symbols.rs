@@ -7,7 +7,11 @@ use trackway_tests::{World, are_lines_of_babeltrace, has, has_kernel_events};
 
 const CALLS: &str = r#"
 #define _GNU_SOURCE
+#include <arpa/inet.h>
 #include <fcntl.h>
+#include <netinet/in.h>
+#include <poll.h>
+#include <signal.h>
 #include <sys/ioctl.h>
 #include <sys/mman.h>
 #include <sys/socket.h>
@@ -26,6 +30,19 @@ int main(void)
     syscall(SYS_mmap, 0, 4096, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     syscall(SYS_mkdir, created, 0700);
     syscall(SYS_kill, 0, 0);
+    syscall(SYS_kill, 0x7fffffff, 35);
+    unsigned long mask = 1ul << 1 | 1ul << 34;
+    syscall(SYS_rt_sigprocmask, SIG_BLOCK, &mask, 0, sizeof mask);
+    struct pollfd polled = { -1, POLLIN | POLLPRI, 0 };
+    syscall(SYS_poll, &polled, 1, 0);
+    int one = 1, udp = syscall(SYS_socket, AF_INET6, SOCK_DGRAM, 0);
+    syscall(SYS_setsockopt, udp, SOL_IPV6, IPV6_V6ONLY, &one, sizeof one);
+    syscall(SYS_setsockopt, udp, SOL_SOCKET, SO_REUSEADDR, &one, sizeof one);
+    struct sockaddr_in there = { AF_INET, htons(9), { htonl(INADDR_LOOPBACK) }, { 0 } };
+    syscall(SYS_bind, udp, &there, sizeof there);
+    struct sockaddr_in6 here = { .sin6_family = AF_INET6, .sin6_addr.s6_addr = { 0xff, 2 } };
+    syscall(SYS_bind, udp, &here, 4);
+    syscall(SYS_bind, udp, &here, sizeof here);
     return 0;
 }
 "#;
@@ -40,8 +57,12 @@ fn calls_are_shown_as_they_were_written() {
     }
     let program = world.compile("calls", CALLS, false, &[]);
     let mut record = world.trackway(&["record", "-o", "trace", "--kernel"]);
-    let calls = ["open", "openat", "socket", "ioctl", "mmap", "mkdir", "kill"];
-    let patterns = calls.map(|call| format!("syscalls:{call},")).concat();
+    let calls = [
+        ["open", "openat", "socket", "ioctl", "mmap", "mkdir"],
+        ["kill", "rt_sigprocmask", "poll", "setsockopt", "bind", "newfstatat"],
+    ];
+    let calls = calls.concat();
+    let patterns: String = calls.iter().map(|call| format!("syscalls:{call},")).collect();
     record.arg(patterns + "sched_switch").arg("--");
     let output = record.arg(&program).output().expect("it runs");
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
@@ -76,11 +97,23 @@ fn calls_are_shown_as_they_were_written() {
         ("syscall_exit_mkdir", "mkdir = -17 (EEXIST)"),
         ("syscall_entry_kill", "kill(0, 0)"),
         ("syscall_exit_kill", "kill = 0"),
+        ("syscall_entry_kill", "kill(2147483647, SIGRT_3)"),
+        ("syscall_entry_rt_sigprocmask", "rt_sigprocmask(SIG_BLOCK, [INT RT_3], NULL, 8)"),
+        ("syscall_entry_poll", "poll([{fd=-1, events=POLLIN|POLLPRI, revents=0}], 1, 0)"),
+        ("syscall_entry_setsockopt", "setsockopt(5, SOL_IPV6, IPV6_V6ONLY, 0x7"),
+        ("syscall_entry_setsockopt", "setsockopt(5, SOL_SOCKET, SO_REUSEADDR, 0x7"),
+        ("syscall_entry_bind", "bind(5, {AF_INET, 127.0.0.1:9}, 16)"),
+        ("syscall_exit_bind", "bind = -"),
+        ("syscall_entry_bind", "bind(5, {AF_INET6}, 4)"),
+        ("syscall_entry_bind", "bind(5, {AF_INET6, [ff02::]:0}, 28)"),
     ] {
         let is_it = |line: &&str| line.contains(&format!(" {event}: ")) && line.contains(expected);
         let found = rest.by_ref().find(is_it);
         assert!(found.is_some(), "{event}, {expected}\n{lines}");
     }
+    // Of the library's own: what was written behind the pointer.
+    let status = lines.lines().find(|line| line.contains(" newfstatat = 0, "));
+    assert!(status.is_some_and(|line| line.contains("statbuf_st_mode = S_IFREG|0")), "{lines}");
     let states = lines.lines().filter(|line| line.contains(" sched_switch: "));
     let mut letters = states.filter_map(|line| Some(line.split_once("prev_state = ")?.1));
     assert!(letters.all(|state| state.starts_with(|c: char| c.is_ascii_alphabetic())), "{lines}");
@@ -96,7 +129,14 @@ fn calls_are_shown_as_they_were_written() {
     let of_files = "*_openat: dfd == \"AT_FDCWD\" && !(flags & \"O_CREAT\")";
     let others = print(&["--filter", of_files, "--on", "*_entry_openat"]);
     assert!(!others.is_empty() && !others.contains("O_CREAT"), "{others}");
-    let mut unknown = world.trackway(&["print", "trace", "--filter", "flags & \"O_CRAET\""]);
+    let internet = print(&["--filter", "*_bind: family == \"AF_INET\"", "--on", "*_entry_bind"]);
+    assert!(internet.contains("family = 2, sport = 9, "), "{internet}");
+    assert_eq!(internet.lines().count(), 1, "{internet}");
+    let only = "*_setsockopt: optname == \"IPV6_V6ONLY\"";
+    let only = print(&["--symbolic", "--filter", only, "--on", "*_entry_setsockopt"]);
+    assert!(only.contains("IPV6_V6ONLY") && only.lines().count() == 1, "{only}");
+    let mut unknown =
+        world.trackway(&["print", "trace", "--filter", "*_openat: flags & \"O_CRAET\""]);
     let talk = String::from_utf8(unknown.output().expect("it runs").stderr).expect("UTF-8");
     assert!(talk.contains("unknown label \"O_CRAET\"") && talk.contains("O_CREAT"), "{talk}");
     let plain = print(&[]);

@@ -213,6 +213,39 @@ fn under_sudo_command_and_trace_are_the_invoking_users() {
     assert!(window.exists(), "the user's window served");
 }
 
+/// RUN under sudo, with kernel events where they are to be had, a command that looks at its
+/// recorder's descriptors; under what only looks like sudo. EXPECT that it finds what is the user's
+/// in its environment, and what root has opened nowhere; a refusal.
+#[test]
+fn under_sudo_the_command_has_what_is_the_users_and_nothing_of_roots() {
+    if !trackway_tests::is_root() {
+        return trackway_tests::skipped("only root can become another user");
+    }
+    let world = World::new("sudo-things");
+    for folder in [&world.path(""), &world.window_dir().to_owned()] {
+        let open = std::os::unix::fs::PermissionsExt::from_mode(0o777);
+        std::fs::set_permissions(folder, open).unwrap();
+    }
+    let script = "echo $USER $LOGNAME $HOME; ls /proc/$PPID/fd >/dev/null 2>&1 && echo open";
+    let has_kernel = trackway_tests::has_kernel_events(&world);
+    for kernel in [false, true].into_iter().take(1 + usize::from(has_kernel)) {
+        let mut record = world.trackway(&["record", "-o", "trace"]);
+        record.args(if kernel { &["--kernel", "sched_switch"][..] } else { &[] });
+        record.args(["--", "sh", "-c", script]).env("HOME", "/root").env("USER", "root");
+        record.env("SUDO_UID", "65534").env("SUDO_GID", "65534").env("SUDO_USER", "nobody");
+        let output = record.output().unwrap();
+        let said = String::from_utf8_lossy(&output.stdout).into_owned();
+        let is_open = said.ends_with("open\n");
+        assert!(said.starts_with("nobody nobody /nonexistent\n"), "{output:?}");
+        assert_eq!(is_open, !kernel, "{output:?}");
+    }
+    let mut record = world.trackway(&["record", "-o", "other", "--", "id", "-u"]);
+    let output = record.env("SUDO_UID", "some").env("SUDO_GID", "65534").output().unwrap();
+    let messages = String::from_utf8_lossy(&output.stderr);
+    assert!(messages.contains("SUDO_UID and SUDO_GID do not say who called"), "{messages}");
+    assert!(!output.status.success() && output.stdout.is_empty() && !world.path("other").exists());
+}
+
 #[test]
 fn a_recording_keeps_its_folder_from_other_recorders() {
     let world = World::new("same-folder");

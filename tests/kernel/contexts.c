@@ -53,7 +53,10 @@ static void *call(void *argument)
            namespace("pid"));
     printf("time_ns = %lu, user_ns = %lu, uts_ns = %lu, ", namespace("time"), namespace("user"),
            namespace("uts"));
-    printf("cgroup_id = %lu, procname = \"fifteen letters\" }\n", *cgroup ? inode(cgroup) : 0);
+    printf("cgroup_id = %lu, ", *cgroup ? inode(cgroup) : 0);
+    /* As any thread is that calls the kernel. */
+    printf("preemptible = 1, interruptible = 1, migratable = 1, ");
+    printf("procname = \"fifteen letters\" }\n");
     fflush(stdout);
     if (syscall(SYS_setresgid, 11, 12, 13) || syscall(SYS_setresuid, 1, 2, 3))
         exit(93);

@@ -32,7 +32,8 @@ impl Drop for Group {
 }
 
 const ALL: &str = "procname,tid,pid,ppid,vpid,vtid,prio,nice,uid,euid,suid,gid,egid,sgid,\
-    cgroup_ns,ipc_ns,mnt_ns,net_ns,pid_ns,time_ns,user_ns,uts_ns,cgroup_id";
+    cgroup_ns,ipc_ns,mnt_ns,net_ns,pid_ns,time_ns,user_ns,uts_ns,cgroup_id,\
+    preemptible,interruptible,migratable";
 
 /// RUN a program that has numbers, names and namespaces of its own, and says which. EXPECT the
 /// kernel's events to say the same, of entry and exit, and of events that are no calls.

@@ -103,6 +103,44 @@ fn a_full_disk_is_told_of_at_once_and_the_summary_comes_all_the_same() {
     assert_eq!(of_kernel as u64, recorded, "{summary}\n{stats}");
 }
 
+/// RUN record while everything between what takes root and the beginning stands still. EXPECT
+/// nothing of what happens then, and nothing lost of it.
+#[test]
+fn nothing_is_recorded_before_somebody_drains() {
+    let Some(ground) = Ground::new("ksession-before") else { return };
+    if !has("strace") {
+        skipped("strace is not installed");
+        return;
+    }
+    let log = ground.world.path("log");
+    let mut record = ground.world.command("strace");
+    record.args(["-f", "-e", "trace=mkdir,mkdirat", "-o"]).arg(&log);
+    // It stops where it makes the first folder.
+    record.args(["-e", "inject=mkdir,mkdirat:signal=SIGSTOP:when=1"]);
+    record.arg(build_dir().join("trackway"));
+    let options = "record --system --kernel syscalls:getpgid --buffer-size 128K -o new/trace";
+    record.args(options.split(' ')).args(["--", "true"]).stderr(Stdio::piped());
+    let mut record = record.spawn().expect("strace runs");
+    let stopped = || {
+        let log = fs::read_to_string(&log).unwrap_or_default();
+        let line = log.lines().find(|line| line.contains("--- stopped by SIGSTOP ---"))?;
+        line.split(' ').next()?.parse().ok()
+    };
+    wait_for("a stop", || stopped().is_some());
+    ground.calls(0..50_000);
+    let pid = stopped().expect("a process id");
+    wait_for("its end", || {
+        // Each of its threads stops once.
+        send(pid, libc::SIGCONT);
+        record.try_wait().expect("a child").is_some()
+    });
+    let output = record.wait_with_output().expect("a child");
+    let talk = text(&output.stderr);
+    assert!(output.status.success() && talk.contains("kernel: "), "{talk}");
+    assert!(talk.contains(" events recorded, 0 lost"), "{talk}");
+    ground.check("new/trace", []);
+}
+
 /// RUN it as somebody who is not root. EXPECT to be told who may, before there is a session.
 #[test]
 fn who_may_not_record_the_kernel_is_told_who_may() {

@@ -120,8 +120,8 @@ pub(crate) struct RecordArguments {
     #[arg(long, requires = "kernel")]
     pub(crate) system: bool,
     /// How the kernel's events are recorded: by programs of our own, or by the kernel's tracefs,
-    /// which does not give what programs point to, file names first of all [default: bpf where the
-    /// kernel allows it, else tracefs]
+    /// which does not give what programs point to, file names first of all, nor most contexts
+    /// [default: bpf where the kernel allows it, else tracefs]
     #[arg(long, value_enum, value_name = "WAY", requires = "kernel")]
     pub(crate) kernel_via: Option<KernelWay>,
     /// Record the kernel's events of the processes in this control group (of version 2) and those
@@ -142,8 +142,9 @@ pub(crate) struct RecordArguments {
     /// What every record says besides its fields: vpid, vtid, procname, '$app.PROVIDER:NAME' of the
     /// program's own contexts (docs/guides/contexts.md), or none. Of the kernel's events, which all
     /// have tid: vpid, vtid and procname, too, and pid, ppid, prio, nice, uid, euid, suid, gid,
-    /// egid, sgid, cgroup_id, and the namespaces cgroup_ns, ipc_ns, mnt_ns, net_ns, pid_ns,
-    /// time_ns, user_ns, uts_ns [default: vtid, of programs' events]
+    /// egid, sgid, cgroup_id, the namespaces cgroup_ns, ipc_ns, mnt_ns, net_ns, pid_ns, time_ns,
+    /// user_ns, uts_ns, and preemptible, interruptible, need_reschedule, migratable where the
+    /// kernel shows them [default: vtid, of programs' events]
     #[arg(long, value_name = "LIST")]
     pub(crate) context: Option<String>,
     /// Trace calls of the C library in any program: libc (allocations), pthread (locks and waits),

@@ -96,7 +96,7 @@ fn about(event: &Event, field: &Field) -> String {
         return format!("to {}", target(event, behind));
     }
     let name = match &field.meaning {
-        Meaning::Symbols(symbols) => return shown(symbols),
+        Meaning::Symbols(symbols) | Meaning::SymbolsBehind(symbols) => return shown(symbols),
         meaning => meaning_name(meaning),
     };
     let is_told_by_type = matches!(field.meaning, Meaning::Plain | Meaning::Hexadecimal);
@@ -123,6 +123,10 @@ const fn meaning_name(meaning: &Meaning) -> &'static str {
         Meaning::Address => "address",
         Meaning::Code => "address of code",
         Meaning::Symbols(_) => "named",
+        Meaning::SymbolsBehind(_) => "named, after the field before",
+        Meaning::SignalSet => "set of signals",
+        Meaning::WaitStatus => "status of a process",
+        Meaning::Handler => "address of a handler",
         Meaning::Device => "device",
         Meaning::Uuid => "uuid",
         Meaning::Mac => "hardware address",

@@ -12,7 +12,7 @@ use trackway_ctf::write::{
     Contexts, Meaning, TraceDescription, declared_type, event_declaration_meaning,
     metadata_preamble, stream_declaration,
 };
-use trackway_schema::{EventDescription, FieldKind};
+use trackway_schema::EventDescription;
 
 use crate::place::Place;
 
@@ -103,10 +103,10 @@ impl Metadata {
             return;
         }
         for (field, meaning) in event.fields.iter().zip(meanings) {
-            let (FieldKind::Scalar(scalar), Some(meaning)) = (&field.kind, meaning) else {
+            let (Some(scalar), Some(meaning)) = (Meaning::scalar(&field.kind), meaning) else {
                 continue;
             };
-            for declaration in meaning.declarations(*scalar) {
+            for declaration in meaning.declarations(scalar) {
                 if self.declared.types.insert(declaration.name) {
                     self.text.push_str(&declaration.text);
                 }
@@ -121,6 +121,14 @@ impl Metadata {
         self.text.clone_from(&other.text);
         self.declared.clone_from(&other.declared);
         self.written_bytes = 0;
+    }
+
+    /// Says something in other words, where it stands first.
+    pub(crate) fn reword(&mut self, old: &str, new: &str) {
+        if old != new {
+            self.text = self.text.replacen(old, new, 1);
+            self.written_bytes = 0;
+        }
     }
 
     /// Replaces the file, if anything was added.
@@ -178,7 +186,7 @@ impl Declared {
 #[cfg(test)]
 mod tests {
     use trackway_ctf::write::{Names, event_declaration};
-    use trackway_schema::{Field, Scalar};
+    use trackway_schema::{Field, FieldKind, Scalar};
 
     use super::*;
 

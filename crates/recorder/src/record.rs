@@ -81,15 +81,22 @@ impl RecordOptions {
         &self,
         notices: &Notices,
     ) -> Result<(Option<Kernel>, Option<Account>), RecordError> {
-        let account = self.user.as_deref().map(Account::of).transpose()?;
+        let account = match self.user.as_deref() {
+            Some(user) => Some(Account::of(user)?),
+            None => Account::invoking()?,
+        };
         let size_bytes = self.buffers.size_bytes.unwrap_or(0);
         let overwrite = self.buffers.overwrite;
         let prepare = |kernel| Kernel::prepare(kernel, size_bytes, overwrite, notices);
         let kernel = self.kernel.as_ref().map(prepare).transpose()?;
         kernel.iter().for_each(|kernel| kernel.say_size(size_bytes, notices));
-        match &account {
-            Some(account) => account.enter(notices)?,
-            None => become_invoking_user(notices)?,
+        if let Some(account) = &account {
+            account.enter(notices)?;
+            // What was opened as root is for no other process of the user's: he could have another
+            // one's events recorded, or write to what is recorded.
+            if kernel.is_none() {
+                trackway_sys::process::show_itself().map_err(RecordError::User)?;
+            }
         }
         Ok((kernel, account))
     }
@@ -123,7 +130,7 @@ impl RecordOptions {
         notices: &Notices,
     ) -> Result<Vec<ChannelSpec>, RecordError> {
         let mut specs = self.specs()?;
-        if let Some(filters) = kernel.and_then(Kernel::filters) {
+        if let Some(filters) = kernel.map(Kernel::filters) {
             filters.say(notices);
             specs.iter_mut().for_each(|spec| spec.filters.retain(|one| !filters.has_own(one)));
         }
@@ -133,7 +140,7 @@ impl RecordOptions {
     /// The kernel's events, as a session's file has them, with the filters that are about them.
     pub(crate) fn kernel_spec(&self, kernel: Option<&Kernel>) -> Option<KernelSpec> {
         let options = self.kernel.as_ref()?;
-        let asked = kernel.and_then(Kernel::filters);
+        let asked = kernel.map(Kernel::filters);
         let is_asked = |one: &&FilterSpec| {
             options.has_own_filters || asked.is_some_and(|asked| asked.has_any(one))
         };
@@ -361,34 +368,21 @@ fn start(
     started
 }
 
-/// Under sudo(8) nothing here needs root: the command runs as, and the trace belongs to, the user
-/// who called it, and so the recorder serves that user's window.
-fn become_invoking_user(notices: &Notices) -> Result<(), RecordError> {
-    let number = |name: &str| std::env::var(name).ok()?.parse::<u32>().ok();
-    let (Some(uid), Some(gid)) = (number("SUDO_UID"), number("SUDO_GID")) else { return Ok(()) };
-    if uid == 0 || crate::home::user() != 0 {
-        return Ok(());
-    }
-    let name = std::env::var("SUDO_USER").unwrap_or_default();
-    let c_name = CString::new(name.as_str()).unwrap_or_default();
-    trackway_sys::process::become_user(uid, gid, &c_name).map_err(RecordError::User)?;
-    let name = if name.is_empty() { format!("user {uid}") } else { name };
-    notices.say(format_args!("recording as {name} (sudo)"));
-    Ok(())
-}
-
 /// Somebody as whom a command is to run.
 pub(crate) struct Account {
     uid: u32,
     gid: u32,
     name: String,
     home: OsString,
+    /// By whom that is wished, if not by who calls us.
+    by: &'static str,
 }
 
 impl Account {
+    const PATH_BYTES_MAX: usize = 4096;
+
     /// The user of this name, or number.
     fn of(user: &str) -> Result<Self, RecordError> {
-        const PATH_BYTES_MAX: usize = 4096;
         let refused = |why: String, hint: &str| {
             RecordError::Refused(Refusal::new(why).with_hint(hint.to_owned()))
         };
@@ -398,19 +392,47 @@ impl Account {
         }
         let nobody = || refused(format!("there is no user '{user}'"), "see getent passwd");
         let uid = number_of(user).ok_or_else(nobody)?;
-        let mut room = [0; PATH_BYTES_MAX];
-        let (gid, length) = users::account_of(uid, &mut room).ok_or_else(nobody)?;
+        Self::of_number(uid).ok_or_else(nobody)
+    }
+
+    fn of_number(uid: u32) -> Option<Self> {
+        let mut room = [0; Self::PATH_BYTES_MAX];
+        let (gid, length) = users::account_of(uid, &mut room)?;
         let home = OsStr::from_bytes(&room[..length]).to_owned();
         let length = users::name_of(uid, &mut room);
         let name = String::from_utf8_lossy(&room[..length]).into_owned();
-        Ok(Self { uid, gid, name, home })
+        Some(Self { uid, gid, name, home, by: "" })
+    }
+
+    /// Who called sudo(8): nothing that follows needs root, so the command runs as, and the trace
+    /// belongs to, that user, whose window the recorder serves. `None`: nobody did.
+    fn invoking() -> Result<Option<Self>, RecordError> {
+        if crate::home::user() != 0 {
+            return Ok(None);
+        }
+        let [uid, gid] = ["SUDO_UID", "SUDO_GID"].map(std::env::var_os);
+        if uid.is_none() && gid.is_none() {
+            return Ok(None);
+        }
+        let number = |text: Option<OsString>| text?.to_str()?.parse::<u32>().ok();
+        let (Some(uid), Some(gid)) = (number(uid), number(gid)) else {
+            let why = "SUDO_UID and SUDO_GID do not say who called sudo";
+            let hint = "without both of them, trackway records as root";
+            return Err(RecordError::Refused(Refusal::new(why).with_hint(hint)));
+        };
+        if uid == 0 {
+            return Ok(None);
+        }
+        let unknown = || Self { uid, gid, name: format!("user {uid}"), home: "/".into(), by: "" };
+        let account = Self::of_number(uid).unwrap_or_else(unknown);
+        Ok(Some(Self { gid, by: " (sudo)", ..account }))
     }
 
     /// Becomes that user, for good.
     fn enter(&self, notices: &Notices) -> Result<(), RecordError> {
         let name = CString::new(self.name.as_str()).unwrap_or_default();
         trackway_sys::process::become_user(self.uid, self.gid, &name).map_err(RecordError::User)?;
-        notices.say(format_args!("recording as {}", self.name));
+        notices.say(format_args!("recording as {}{}", self.name, self.by));
         Ok(())
     }
 

@@ -214,15 +214,26 @@ pub fn wait_for_readers_in_kernel() -> Result<(), Errno> {
 
 /// Gives root's rights up for good and goes on as user `uid` in group `gid`, with the groups of
 /// the user named `name`. To be called while there is one thread.
+///
+/// Other processes of that user cannot look into this one, trace it, or take its descriptors
+/// (PR_SET_DUMPABLE(2const), ptrace(2), pidfd_getfd(2)), which may be such as only root opens:
+/// [`show_itself`] ends that.
 pub fn become_user(uid: u32, gid: u32, name: &CStr) -> Result<(), Errno> {
     // SAFETY: `name` is NUL-terminated; the calls touch no memory of ours.
     unsafe {
         Errno::check(libc::initgroups(name.as_ptr(), gid).into())?;
         Errno::check(libc::setresgid(gid, gid, gid).into())?;
         Errno::check(libc::setresuid(uid, uid, uid).into())?;
-        // The kernel hides a process that changed its user from that user, /proc/self included.
-        Errno::check(libc::prctl(libc::PR_SET_DUMPABLE, 1, 0, 0, 0).into())?;
+        // So the kernel does by itself, unless it is told otherwise (fs.suid_dumpable).
+        Errno::check(libc::prctl(libc::PR_SET_DUMPABLE, 0, 0, 0, 0).into())?;
     }
+    Ok(())
+}
+
+/// Lets other processes of its user look into this one again.
+pub fn show_itself() -> Result<(), Errno> {
+    // SAFETY: no memory is involved.
+    unsafe { Errno::check(libc::prctl(libc::PR_SET_DUMPABLE, 1, 0, 0, 0).into())? };
     Ok(())
 }
 

@@ -33,6 +33,22 @@ pub enum Meaning {
     Octal,
     /// A device number: 12 bits major, 20 minor.
     Device,
+    /// A byte of an address of the internet, or of a `struct sockaddr` with one.
+    Internet,
+    /// A byte of a network card's address.
+    Hardware,
+    /// A byte of a UUID.
+    Uuid,
+    /// By name, of those that have in the upper half of their values the number that stands before.
+    NamesBehind(Names),
+    /// In base 8, but for what of it has a name.
+    Mode(Names),
+    /// In base 16, but for what has a name.
+    Address(Names),
+    /// A set of these signals, the first in the lowest bit.
+    Signals(Names),
+    /// What wait(2) tells of a process; with names of signals.
+    Status(Names),
 }
 
 /// Names of values, as two enumerations have them.
@@ -40,8 +56,12 @@ pub enum Meaning {
 pub struct Names {
     /// The first label is that of the mask.
     choices: Option<Arc<[Mapping]>>,
+    /// The first label may be that of the mask.
     flags: Option<Arc<[Mapping]>>,
 }
+
+/// The label of a mask.
+const MASK: &str = "&";
 
 impl Names {
     /// The names of a table; `None` if there is no such table.
@@ -53,12 +73,32 @@ impl Names {
 
     fn all(&self) -> impl Iterator<Item = (&str, i64)> {
         let choices = self.choices.iter().flat_map(|choices| choices.iter().skip(1));
-        let all = choices.chain(self.flags.iter().flat_map(|flags| flags.iter()));
+        let all = choices.chain(self.flags().1);
         all.filter_map(|of| Some((&*of.label, of.ranges.first()?.0.cast_signed())))
+    }
+
+    /// Bits that are shown, and those that have names.
+    fn flags(&self) -> (u64, &[Mapping]) {
+        match self.flags.as_deref().and_then(<[_]>::split_first) {
+            None => (u64::MAX, &[]),
+            Some((first, rest)) if &*first.label == MASK => {
+                (first.ranges.first().map_or(u64::MAX, |&(mask, _)| mask), rest)
+            }
+            Some(_) => (u64::MAX, self.flags.as_deref().unwrap_or_default()),
+        }
+    }
+
+    /// The name that a value has among the choices.
+    fn name(&self, value: u64) -> Option<&str> {
+        let (_, choices) = self.choices.as_deref()?.split_first()?;
+        let is_it = |of: &&Mapping| of.ranges.iter().any(|range| range.0 == value);
+        choices.iter().find(is_it).map(|of| &*of.label)
     }
 
     /// Gives each name of `value`, in which only its own bits are; returns the bits that have none.
     fn each<'names>(&'names self, value: u64, each: &mut dyn FnMut(&'names str)) -> u64 {
+        let (shown, flags) = self.flags();
+        let value = value & shown;
         let (mut rest, mut is_named) = (value, false);
         if let Some((first, choices)) = self.choices.as_deref().and_then(<[_]>::split_first) {
             let mask = first.ranges.first().map_or(0, |&(mask, _)| mask);
@@ -69,7 +109,6 @@ impl Names {
                 rest &= !mask;
             }
         }
-        let flags = self.flags.as_deref().unwrap_or_default();
         for flag in flags {
             for &(bits, _) in &flag.ranges {
                 if bits != 0 && rest & bits == bits {
@@ -86,7 +125,51 @@ impl Names {
         }
         rest
     }
+
+    /// The same of names for a value that stands behind this one.
+    fn each_behind<'names>(
+        &'names self,
+        before: u64,
+        value: u64,
+        each: &mut dyn FnMut(&'names str),
+    ) -> u64 {
+        let Some(whole) = u32::try_from(value).ok().map(|low| before << 32 | u64::from(low)) else {
+            return value;
+        };
+        if let Some(name) = self.name(whole) {
+            each(name);
+            return 0;
+        }
+        let (mut rest, mut is_named) = (value, false);
+        let of_before = self.flags().1.iter().filter_map(|flag| {
+            let bits = flag.ranges.first()?.0;
+            (bits >> 32 == before & LOW).then_some((bits & LOW, flag))
+        });
+        for (bits, flag) in of_before.clone().filter(|(bits, _)| *bits != 0) {
+            if rest & bits == bits {
+                each(&flag.label);
+                is_named = true;
+                rest &= !bits;
+            }
+        }
+        if !is_named && value == 0 {
+            of_before
+                .filter(|(bits, _)| *bits == 0)
+                .take(1)
+                .for_each(|(_, flag)| each(&flag.label));
+        }
+        rest
+    }
 }
+
+/// The lower half of a value.
+const LOW: u64 = 0xffff_ffff;
+/// How wait(2) tells what became of a process (bits/waitstatus.h): a signal, or `STOPPED` with one
+/// above it; what it exited with; a bit for that it has left its memory behind.
+const SIGNAL: u64 = 0x7f;
+const STOPPED: u64 = 0x7f;
+const DUMPED: u64 = 0x80;
+const CONTINUED: u64 = 0xffff;
 
 impl Meaning {
     /// What a type of this name means, if anything; `labels` are those of a named enumeration.
@@ -103,6 +186,14 @@ impl Meaning {
             "folder" => Self::Folder,
             "octal" => Self::Octal,
             "device" => Self::Device,
+            "internet" => Self::Internet,
+            "hardware" => Self::Hardware,
+            "uuid" => Self::Uuid,
+            "behind" => Self::NamesBehind(Names::of(hash, labels)?),
+            "mode" => Self::Mode(Names::of(hash, labels)?),
+            "address" => Self::Address(Names::of(hash, labels)?),
+            "signals" => Self::Signals(Names::of(hash, labels)?),
+            "status" => Self::Status(Names::of(hash, labels)?),
             _ => return None,
         }))
     }
@@ -110,30 +201,85 @@ impl Meaning {
     /// All names that there are, and what they stand for: values, or bits of them.
     pub fn names(&self) -> Vec<(&str, i64)> {
         match self {
-            Self::Names(names) => names.all().collect(),
+            Self::Names(names) | Self::Mode(names) | Self::Address(names) => names.all().collect(),
+            // The halves are told apart in the trace alone.
+            Self::NamesBehind(names) => {
+                names.all().map(|(name, value)| (name, value & LOW.cast_signed())).collect()
+            }
+            Self::Signals(signals) => {
+                let bit = |(name, signal): (_, i64)| {
+                    let bit = u32::try_from(signal).ok()?.checked_sub(1)?;
+                    Some((name, 1_u64.checked_shl(bit)?.cast_signed()))
+                };
+                signals.all().filter_map(bit).collect()
+            }
             Self::Result { errors, .. } => {
                 errors.all().map(|(name, error)| (name, error.wrapping_neg())).collect()
             }
             Self::Folder => vec![("AT_FDCWD", AT_FDCWD)],
-            Self::Octal | Self::Device => Vec::new(),
+            Self::Status(_) | Self::Octal | Self::Device => Vec::new(),
+            Self::Internet | Self::Hardware | Self::Uuid => Vec::new(),
         }
     }
 
     /// Whether values may have names.
     pub const fn has_labels(&self) -> bool {
-        matches!(self, Self::Names(_) | Self::Result { .. } | Self::Folder)
+        match self {
+            Self::Names(_) | Self::NamesBehind(_) | Self::Result { .. } | Self::Folder => true,
+            Self::Mode(_) | Self::Signals(_) => true,
+            Self::Address(_) | Self::Status(_) | Self::Octal | Self::Device => false,
+            Self::Internet | Self::Hardware | Self::Uuid => false,
+        }
     }
 
-    /// Gives each name of a value of this integer; returns what of it has none.
+    /// Whether some bits of a value are about something else.
+    pub fn hides(&self) -> bool {
+        matches!(self, Self::Names(names) if names.flags().0 != u64::MAX)
+    }
+
+    /// What became of a process, from what wait(2) tells: `exited 1`, `killed by SIGTERM`.
+    pub fn fate(&self, status: u64) -> Option<String> {
+        let Self::Status(signals) = self else { return None };
+        let status = status & LOW;
+        let named = |signal: u64| match signals.name(signal) {
+            Some(name) => name.to_owned(),
+            None => signal.to_string(),
+        };
+        Some(match (status & SIGNAL, status >> 8) {
+            _ if status == CONTINUED => "continued".to_owned(),
+            (0, code) => format!("exited {}", code & 0xff),
+            (STOPPED, signal) => format!("stopped by {}", named(signal & 0xff)),
+            (signal, _) if status & DUMPED != 0 => format!("killed by {}, dumped", named(signal)),
+            (signal, _) => format!("killed by {}", named(signal)),
+        })
+    }
+
+    /// Gives each name of a value of this integer, which stands behind another one; returns what of
+    /// it has none.
     pub fn labels<'names>(
         &'names self,
         kind: &Integer,
-        value: u64,
+        (before, value): (u64, u64),
         each: &mut dyn FnMut(&'names str),
     ) -> u64 {
         let signed = value.cast_signed();
+        let own = value & (u64::MAX >> (64 - kind.bits()));
         match self {
-            Self::Names(names) => names.each(value & (u64::MAX >> (64 - kind.bits())), each),
+            Self::Names(names) | Self::Mode(names) | Self::Address(names) => names.each(own, each),
+            Self::NamesBehind(names) => names.each_behind(before, own, each),
+            Self::Signals(signals) => {
+                let (mut rest, mut left) = (own, own);
+                // A turn for each bit at most.
+                while left != 0 {
+                    let bit = left.trailing_zeros();
+                    left &= left - 1;
+                    if let Some(name) = signals.name(u64::from(bit) + 1) {
+                        each(name);
+                        rest &= !(1 << bit);
+                    }
+                }
+                rest
+            }
             Self::Result { errors, .. } if (-ERROR_MAX..0).contains(&signed) => {
                 errors.each(signed.unsigned_abs(), each)
             }
@@ -141,7 +287,9 @@ impl Meaning {
                 each("AT_FDCWD");
                 0
             }
-            Self::Result { .. } | Self::Folder | Self::Octal | Self::Device => value,
+            Self::Result { .. } | Self::Folder => value,
+            Self::Status(_) | Self::Octal | Self::Device => value,
+            Self::Internet | Self::Hardware | Self::Uuid => value,
         }
     }
 }

@@ -148,6 +148,7 @@ impl<C: Calendar> LineFormat for Csv<C> {
             scopes: 0,
             depth: 0,
             json: Vec::new(),
+            before: 0,
         };
         body.read(&mut sink)?;
         sink.finish();
@@ -197,6 +198,8 @@ struct CellWriter<'buffer> {
     depth: u32,
     /// The text of a value that has parts, while it has not ended.
     json: Vec<u8>,
+    /// The number that was written last.
+    before: u64,
 }
 
 impl CellWriter<'_> {
@@ -264,21 +267,25 @@ impl CellWriter<'_> {
             return JsonWriter::symbolic(&mut self.json).integer(kind, value);
         }
         let mut text = Vec::new();
-        push_meaning(&mut text, meaning, kind, value);
+        push_meaning(&mut text, meaning, kind, (self.before, value));
         push_csv_cell(self.out, &text);
     }
 }
 
 impl Sink for CellWriter<'_> {
     fn integer(&mut self, kind: &Integer, value: u64) {
-        if let Some(meaning) = kind.meaning().filter(|_| self.is_symbolic) {
-            return self.meaning(meaning, kind, value);
+        match kind.meaning().filter(|_| self.is_symbolic) {
+            Some(meaning) => self.meaning(meaning, kind, value),
+            None => {
+                push_integer(if self.is_part() { &mut self.json } else { self.out }, kind, value)
+            }
         }
-        push_integer(if self.is_part() { &mut self.json } else { self.out }, kind, value);
+        self.before = value;
     }
 
     /// Its label, where it has just one: that is what its reader wants to see and to group by.
     fn enumeration(&mut self, kind: &Enumeration, value: u64) {
+        self.before = value;
         if self.is_part() {
             return JsonWriter::new(&mut self.json).enumeration(kind, value);
         }

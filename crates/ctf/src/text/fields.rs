@@ -50,6 +50,11 @@ impl EventSink for FieldWriter<'_> {
 }
 
 impl FieldWriter<'_> {
+    /// Keeps what was written within bounds.
+    pub(super) fn bound(&mut self) {
+        bound(self.out, self.limit);
+    }
+
     #[cold]
     fn name_scope(&mut self, scope: Scope) {
         self.out.extend_from_slice(match scope {

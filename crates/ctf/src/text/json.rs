@@ -184,13 +184,15 @@ pub(crate) struct JsonWriter<'buffer> {
     limit: usize,
     /// Whether numbers that have names are shown with them.
     is_symbolic: bool,
+    /// The number that was written last.
+    before: u64,
 }
 
 impl<'buffer> JsonWriter<'buffer> {
     /// A writer to the end of `out`.
     pub(crate) const fn new(out: &'buffer mut Vec<u8>) -> Self {
         let limit = out.len().saturating_add(LINE_BYTES_MAX);
-        Self { out, has_fields: false, limit, is_symbolic: false }
+        Self { out, has_fields: false, limit, is_symbolic: false, before: 0 }
     }
 
     /// One that shows numbers with their names.
@@ -208,7 +210,7 @@ impl JsonWriter<'_> {
         self.out.extend_from_slice(b",\"labels\":[");
         let out = &mut *self.out;
         let mut is_first = true;
-        meaning.labels(kind, value, &mut |name| {
+        meaning.labels(kind, (self.before, value), &mut |name| {
             if !std::mem::take(&mut is_first) {
                 out.push(b',');
             }
@@ -225,6 +227,7 @@ impl Sink for JsonWriter<'_> {
             None => push_integer(self.out, kind, value),
             Some(meaning) => self.meaning(meaning, kind, value),
         }
+        self.before = value;
     }
 
     fn enumeration(&mut self, kind: &Enumeration, value: u64) {
@@ -238,6 +241,7 @@ impl Sink for JsonWriter<'_> {
             push_json_text(self.out, label.as_bytes());
         }
         self.out.extend_from_slice(b"]}");
+        self.before = value;
     }
 
     fn float(&mut self, value: f64) {

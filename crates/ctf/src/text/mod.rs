@@ -10,6 +10,7 @@
 //! allocated per event: everything goes into a buffer that the caller keeps. Which events there
 //! are, and in which order, is the business of the crate `reader`.
 
+mod call;
 mod csv;
 mod details;
 mod fields;

@@ -17,17 +17,27 @@
 //! trackway_folder_SCALAR                a file descriptor, or AT_FDCWD
 //! trackway_octal_SCALAR                 shown in base 8
 //! trackway_device_SCALAR                a device: 12 bits major, 20 bits minor
+//! trackway_behind_TABLE_SCALAR          by name; the upper 32 bits of each name's value are those
+//!                                       of the number before it for which the name counts
+//! trackway_mode_TABLE_SCALAR            in base 8, but for the type of a file; TABLE: of those
+//! trackway_address_TABLE_SCALAR         in base 16, but for those that have names
+//! trackway_internet_SCALAR              of an array: an internet address, or a `struct sockaddr`
+//! trackway_hardware_SCALAR              of an array: a network card's address
+//! trackway_uuid_SCALAR                  of an array: a UUID
+//! trackway_signals_TABLE_SCALAR         a set of signals, the first in the lowest bit
+//! trackway_status_TABLE_SCALAR          what wait(2) tells of a process; TABLE: signals
 //! ```
 //!
 //! A table is two enumerations that no field has. Of `choices`, one is in the bits of a mask, which
 //! is the value of the first label, `&`; each other bit may be one of `flags`, of which the first
-//! that fits counts. Their values are of 64 bits with a sign, which all readers can hold. TABLE is
-//! the hash of what is in it, so that it is there once, whoever uses it.
+//! that fits counts. Where the first of `flags` is called `&`, bits that are not in its value are
+//! about something else, and not shown. Their values are of 64 bits with a sign, which all readers
+//! can hold. TABLE is the hash of what is in it, so that it is there once, whoever uses it.
 
 use std::fmt::Write as _;
 use std::sync::Arc;
 
-use trackway_schema::Scalar;
+use trackway_schema::{FieldKind, Scalar};
 
 use super::metadata::{Integer, Quoted};
 
@@ -49,6 +59,22 @@ pub enum Meaning {
     Octal,
     /// A device number: 12 bits major, 20 minor.
     Device,
+    /// A byte of an address of the internet, or of a `struct sockaddr` with one.
+    Internet,
+    /// A byte of a network card's address.
+    Hardware,
+    /// A byte of a UUID.
+    Uuid,
+    /// By name, of those that have in the upper half of their values the number that stands before.
+    NamesBehind(Arc<Names>),
+    /// In base 8, but for what of it has a name.
+    Mode(Arc<Names>),
+    /// In base 16, but for what has a name.
+    Address(Arc<Names>),
+    /// A set of these signals, the first in the lowest bit.
+    Signals(Arc<Names>),
+    /// What wait(2) tells of a process; with names of signals.
+    Status(Arc<Names>),
 }
 
 /// Names of values: what is in `choice_mask` is one of `choices`, and each other bit may be one of
@@ -61,6 +87,8 @@ pub struct Names {
     pub choices: Vec<(String, u64)>,
     /// Bits, the first that fit taken first.
     pub flags: Vec<(String, u64)>,
+    /// Bits that are about something else.
+    pub hidden: u64,
 }
 
 /// A type that fields use, and is to be declared before them, once.
@@ -84,6 +112,9 @@ impl Names {
                 bytes.extend(name.as_bytes());
             }
         }
+        if self.hidden != 0 {
+            bytes.extend(self.hidden.to_le_bytes());
+        }
         trackway_schema::hash(&bytes)
     }
 
@@ -93,7 +124,9 @@ impl Names {
         let named = |(name, value): &'_ (String, u64)| (Quoted(name).to_string(), *value);
         let choices = mask.into_iter().map(|(name, value)| (Quoted(name).to_string(), value));
         let choices: Vec<_> = choices.chain(self.choices.iter().map(named)).collect();
-        let flags: Vec<_> = self.flags.iter().map(named).collect();
+        let shown = (self.hidden != 0).then_some(("&", !self.hidden));
+        let shown = shown.into_iter().map(|(name, value)| (Quoted(name).to_string(), value));
+        let flags: Vec<_> = shown.chain(self.flags.iter().map(named)).collect();
         let parts = [("choices", choices), ("flags", flags)];
         // There are no empty enumerations in TSDL.
         parts.into_iter().filter(|(_, labels)| !labels.is_empty()).map(move |(part, labels)| {
@@ -109,35 +142,62 @@ impl Names {
 }
 
 impl Meaning {
+    /// What numbers are in a field, of which each may stand for something.
+    pub const fn scalar(kind: &FieldKind) -> Option<Scalar> {
+        match kind {
+            FieldKind::Scalar(scalar)
+            | FieldKind::Array(scalar, _)
+            | FieldKind::Sequence(scalar) => Some(*scalar),
+            _ => None,
+        }
+    }
+
+    const fn names(&self) -> Option<&Arc<Names>> {
+        match self {
+            Self::Names(names) | Self::NamesBehind(names) | Self::Result { errors: names, .. } => {
+                Some(names)
+            }
+            Self::Mode(names) | Self::Address(names) => Some(names),
+            Self::Signals(names) | Self::Status(names) => Some(names),
+            Self::Folder | Self::Octal | Self::Device => None,
+            Self::Internet | Self::Hardware | Self::Uuid => None,
+        }
+    }
+
     /// What the type of a scalar with this meaning is called.
     pub(super) fn type_name(&self, scalar: Scalar) -> String {
         let kind = match self {
-            Self::Names(names) => format!("names_{:016x}", names.hash()),
-            Self::Result { errors, is_address: false } => format!("result_{:016x}", errors.hash()),
-            Self::Result { errors, .. } => format!("result_address_{:016x}", errors.hash()),
-            Self::Folder => "folder".to_owned(),
-            Self::Octal => "octal".to_owned(),
-            Self::Device => "device".to_owned(),
+            Self::Names(_) => "names",
+            Self::Result { is_address: false, .. } => "result",
+            Self::Result { .. } => "result_address",
+            Self::Folder => "folder",
+            Self::Octal => "octal",
+            Self::Device => "device",
+            Self::Internet => "internet",
+            Self::Hardware => "hardware",
+            Self::Uuid => "uuid",
+            Self::NamesBehind(_) => "behind",
+            Self::Mode(_) => "mode",
+            Self::Address(_) => "address",
+            Self::Signals(_) => "signals",
+            Self::Status(_) => "status",
         };
+        let table = self.names().map(|names| format!("_{:016x}", names.hash())).unwrap_or_default();
         let letter = match scalar {
             _ if scalar.is_hexadecimal() => 'x',
             _ if scalar.is_signed() => 'i',
             _ => 'u',
         };
-        format!("trackway_{kind}_{letter}{}", 8 * scalar.size_bytes())
+        format!("trackway_{kind}{table}_{letter}{}", 8 * scalar.size_bytes())
     }
 
     /// The types that a scalar with this meaning needs, in the order of their declaration: the
     /// last is its own.
     pub fn declarations(&self, scalar: Scalar) -> Vec<TypeDeclaration> {
-        let names = match self {
-            Self::Names(names) | Self::Result { errors: names, .. } => Some(names),
-            Self::Folder | Self::Octal | Self::Device => None,
-        };
         let name = self.type_name(scalar);
         let text = format!("typealias {} := {name};\n\n", Integer(scalar));
         let mut declarations: Vec<_> =
-            names.into_iter().flat_map(|names| names.declarations()).collect();
+            self.names().into_iter().flat_map(|names| names.declarations()).collect();
         declarations.push(TypeDeclaration { name, text });
         declarations
     }

@@ -328,7 +328,7 @@ pub fn event_declaration(class: u32, id: u32, event: &EventDescription) -> Strin
     event_declaration_meaning(class, id, event, &[])
 }
 
-/// The same, where scalars among its fields, each in its place, stand for something; the types that
+/// The same, where numbers among its fields, each in its place, stand for something; the types that
 /// this needs ([`Meaning::declarations`]) are to be declared before.
 pub fn event_declaration_meaning(
     class: u32,
@@ -357,18 +357,19 @@ pub fn event_declaration_meaning(
 const CHARACTER: &str = "integer { size = 8; align = 8; signed = 1; encoding = UTF8; base = 10; }";
 
 fn push_field(text: &mut String, members: &mut Members, field: &Field, meaning: Option<&Meaning>) {
+    let number = |scalar: Scalar| match meaning {
+        Some(meaning) => meaning.type_name(scalar),
+        None => Integer(scalar).to_string(),
+    };
     let written = match &field.kind {
         FieldKind::Scalar(scalar) => {
             let name = members.add(&field.name);
-            match meaning {
-                Some(meaning) => writeln!(text, "\t\t{} {name};", meaning.type_name(*scalar)),
-                None => writeln!(text, "\t\t{} {name};", Integer(*scalar)),
-            }
+            writeln!(text, "\t\t{} {name};", number(*scalar))
         }
         FieldKind::Str => writeln!(text, "\t\tstring {};", members.add(&field.name)),
         FieldKind::Array(scalar, length) => {
             let name = members.add(&field.name);
-            writeln!(text, "\t\t{} {name}[{length}];", Integer(*scalar))
+            writeln!(text, "\t\t{} {name}[{length}];", number(*scalar))
         }
         FieldKind::Text => {
             let (length, name) = members.add_with_length(&field.name);
@@ -384,7 +385,7 @@ fn push_field(text: &mut String, members: &mut Members, field: &Field, meaning: 
                 text,
                 "\t\t{} {length};\n\t\t{} {name}[ {length} ];",
                 Integer(Scalar::U32),
-                Integer(*scalar)
+                number(*scalar)
             )
         }
         FieldKind::Strings => {

@@ -21,7 +21,14 @@ impl Frame {
     ) -> Option<Self> {
         let mut frame = Self { slots: Vec::new(), bytes: b"before".to_vec() };
         for need in &alternative.needs {
-            let slot = match (need.kind, find(&need.path)?) {
+            let found = match find(&need.path) {
+                None if need.is_text_element() => {
+                    frame.slots.push(Word::ABSENT);
+                    continue;
+                }
+                found => found?,
+            };
+            let slot = match (need.kind, found) {
                 (Kind::Signed | Kind::Unsigned | Kind::Float, Datum::Number(bits)) => bits,
                 (Kind::String, Datum::String(bytes)) => frame.word(&bytes, bytes.len()),
                 (Kind::Sequence, Datum::Sequence(elements, scalar)) => {

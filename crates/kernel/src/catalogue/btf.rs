@@ -562,7 +562,7 @@ impl Names for Btf {
             .enumerators(&of)
             .map(|(name, value)| Symbol { value, name: name.to_owned().into() });
         let choices: Vec<Symbol> = choices.collect();
-        let symbols = Symbols { choice_mask: u64::MAX, choices, flags: Vec::new() };
+        let symbols = Symbols { choice_mask: u64::MAX, choices, ..Symbols::default() };
         (!symbols.choices.is_empty()).then(|| Arc::new(symbols))
     }
 

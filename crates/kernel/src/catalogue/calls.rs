@@ -298,6 +298,10 @@ fn meaning(what: &str, type_text: &str) -> Meaning {
         "octal" => Meaning::Octal,
         "hex" => Meaning::Hexadecimal,
         "ioctl" => Meaning::Request,
+        _ if what.starts_with("by ") => {
+            let set = names::set(what.trim_start_matches("by "));
+            set.map_or(Meaning::Plain, Meaning::SymbolsBehind)
+        }
         _ if what == "pointer" || type_text.contains('*') => Meaning::Address,
         _ => names::set(what).map_or(Meaning::Plain, Meaning::Symbols),
     }
@@ -354,6 +358,21 @@ pub fn requests() -> Arc<Symbols> {
     names::set("ioctl").unwrap_or_default()
 }
 
+/// The names of types of files, as modes have them.
+pub fn file_types() -> Arc<Symbols> {
+    names::set("file_type").unwrap_or_default()
+}
+
+/// The names of signals.
+pub fn signals() -> Arc<Symbols> {
+    names::set("signal").unwrap_or_default()
+}
+
+/// The names of addresses that are none: those of handlers of signals, or of all others.
+pub fn addresses(is_handler: bool) -> Arc<Symbols> {
+    names::set(if is_handler { "handler" } else { "null" }).unwrap_or_default()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -370,6 +389,10 @@ mod tests {
             for (of, parameter) in entry.fields.iter().zip(&call.parameters) {
                 let word = parameter.note.trim_start_matches("inout ").trim_start_matches("out ");
                 let kind = word.split(' ').next().unwrap_or_default();
+                if let Some(set) = word.strip_prefix("by ") {
+                    assert!(names::set(set).is_some(), "{}: {set}", call.name);
+                    continue;
+                }
                 let is_structure = matches!(kind, "struct" | "structs");
                 let is_known = word.is_empty() || is_structure || of.meaning != Meaning::Plain;
                 assert!(is_known, "{}: {word}", call.name);
@@ -438,5 +461,11 @@ mod tests {
         let clone = of("clone", Phase::Enter);
         let Meaning::Symbols(flags) = &clone.fields[0].meaning else { panic!("no names") };
         assert_eq!(flags.show(0x1200011), "SIGCHLD|CLONE_CHILD_CLEARTID|CLONE_CHILD_SETTID");
+        let kill = of("kill", Phase::Enter);
+        let Meaning::Symbols(signals) = &kill.fields[1].meaning else { panic!("no names") };
+        assert_eq!((signals.show(31), signals.show(32)), ("SIGSYS".into(), "SIGRTMIN".into()));
+        assert_eq!((signals.show(35), signals.show(64)), ("SIGRT_3".into(), "SIGRT_32".into()));
+        let option = of("setsockopt", Phase::Enter);
+        assert!(matches!(option.fields[2].meaning, Meaning::SymbolsBehind(_)));
     }
 }

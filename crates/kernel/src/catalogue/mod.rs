@@ -14,6 +14,7 @@ pub mod error;
 mod expression;
 pub mod format;
 mod lttng;
+pub(crate) mod members;
 pub mod model;
 pub mod names;
 mod print;

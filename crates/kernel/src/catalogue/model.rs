@@ -182,8 +182,17 @@ pub enum Meaning {
     User,
     /// A group.
     Group,
-    /// Permissions, in base 8.
+    /// Permissions, in base 8, and the type of a file by name.
     Mode,
+    /// By names that depend on the value of the field before, which is in the upper half of each
+    /// name's value.
+    SymbolsBehind(Arc<Symbols>),
+    /// A set of signals, the first in the lowest bit.
+    SignalSet,
+    /// What wait(2) tells of how a process ended or stopped.
+    WaitStatus,
+    /// The address of a handler of signals, or one of those that have names.
+    Handler,
     /// A request of ioctl(2): direction, size, type, number.
     Request,
     /// The result of a system call: this, or an error's negative number.
@@ -222,6 +231,8 @@ pub struct Symbols {
     pub choices: Vec<Symbol>,
     /// Bits, the first that fit taken first.
     pub flags: Vec<Symbol>,
+    /// Bits that are about something else, and are not shown.
+    pub hidden: u64,
 }
 
 /// A value's name.
@@ -237,6 +248,7 @@ impl Symbols {
     /// Writes `value` with its names, as C would: `O_RDWR|O_CLOEXEC`. What has no name is a number.
     pub fn show(&self, value: u64) -> String {
         let mut parts: Vec<Cow<'_, str>> = Vec::new();
+        let value = value & !self.hidden;
         let chosen = value & self.choice_mask;
         let mut rest = value & !self.choice_mask;
         if let Some(symbol) = self.choices.iter().find(|symbol| symbol.value == chosen) {

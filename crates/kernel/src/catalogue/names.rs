@@ -8,23 +8,30 @@ use std::sync::{Arc, LazyLock};
 
 use super::model::{Symbol, Symbols};
 
-type Pairs = &'static [(&'static str, u32)];
+type Pairs = &'static [(&'static str, u64)];
 
 /// Constants of the C library's headers.
 macro_rules! libc {
-    ($($name:ident)*) => { &[$((stringify!($name), libc::$name as u32)),*] };
+    ($($name:ident)*) => { &[$((stringify!($name), libc::$name as u32 as u64)),*] };
+}
+
+/// Constants that mean something behind one value of another argument, with that above them.
+macro_rules! behind {
+    ($first:expr; $($name:ident)*) => {
+        &[$((stringify!($name), ($first as u64) << 32 | libc::$name as u32 as u64)),*]
+    };
 }
 
 /// Names of values of one kind: bits of `mask` say one of `choices`, others are `flags`.
 struct Set {
     name: &'static str,
-    mask: u32,
+    mask: u64,
     choices: &'static [Pairs],
     flags: &'static [Pairs],
 }
 
 const fn choices(name: &'static str, choices: &'static [Pairs]) -> Set {
-    Set { name, mask: u32::MAX, choices, flags: &[] }
+    Set { name, mask: u32::MAX as u64, choices, flags: &[] }
 }
 
 const fn flags(name: &'static str, flags: &'static [Pairs]) -> Set {
@@ -33,7 +40,7 @@ const fn flags(name: &'static str, flags: &'static [Pairs]) -> Set {
 
 const fn both(
     name: &'static str,
-    mask: u32,
+    mask: u64,
     choices: &'static [Pairs],
     flags: &'static [Pairs],
 ) -> Set {
@@ -45,12 +52,12 @@ pub(crate) fn set(name: &str) -> Option<Arc<Symbols>> {
     static MADE: LazyLock<Vec<(&'static str, Arc<Symbols>)>> = LazyLock::new(|| {
         let made = |pairs: &[Pairs]| -> Vec<Symbol> {
             let pairs = pairs.iter().copied().flatten();
-            pairs.map(|&(name, value)| Symbol { value: value.into(), name: name.into() }).collect()
+            pairs.map(|&(name, value)| Symbol { value, name: name.into() }).collect()
         };
         let one = |set: &Set| {
-            let choice_mask = set.mask.into();
+            let choice_mask = set.mask;
             let (choices, flags) = (made(set.choices), made(set.flags));
-            (set.name, Arc::new(Symbols { choice_mask, choices, flags }))
+            (set.name, Arc::new(Symbols { choice_mask, choices, flags, hidden: 0 }))
         };
         SETS.iter().map(one).collect()
     });
@@ -60,13 +67,13 @@ pub(crate) fn set(name: &str) -> Option<Arc<Symbols>> {
 
 /// Names of errors, by their numbers: those of programs, and those that only who watches calls
 /// sees.
-pub fn errors() -> impl Iterator<Item = (&'static str, u32)> {
+pub fn errors() -> impl Iterator<Item = (&'static str, u64)> {
     ERRORS.iter().chain(RESTARTS).copied()
 }
 
 /// The name of an error's number.
 pub fn error_name(errno: i32) -> Option<&'static str> {
-    let number = u32::try_from(errno).ok()?;
+    let number = u64::try_from(errno).ok()?;
     errors().find(|&(_, value)| value == number).map(|(name, _)| name)
 }
 
@@ -74,6 +81,7 @@ const OPEN: Pairs = libc!(
     O_CREAT O_EXCL O_NOCTTY O_TRUNC O_APPEND O_NONBLOCK O_SYNC O_DSYNC O_ASYNC O_DIRECT
     O_TMPFILE O_DIRECTORY O_NOFOLLOW O_NOATIME O_CLOEXEC O_PATH
 );
+const LARGE_FILE: Pairs = &[("O_LARGEFILE", 0o100000)];
 const CLOCKS: Pairs = libc!(
     CLOCK_REALTIME CLOCK_MONOTONIC CLOCK_PROCESS_CPUTIME_ID CLOCK_THREAD_CPUTIME_ID
     CLOCK_MONOTONIC_RAW CLOCK_REALTIME_COARSE CLOCK_MONOTONIC_COARSE CLOCK_BOOTTIME
@@ -84,12 +92,30 @@ const SIGNALS: Pairs = libc!(
     SIGPIPE SIGALRM SIGTERM SIGSTKFLT SIGCHLD SIGCONT SIGSTOP SIGTSTP SIGTTIN SIGTTOU SIGURG
     SIGXCPU SIGXFSZ SIGVTALRM SIGPROF SIGWINCH SIGIO SIGPWR SIGSYS
 );
+/// Those of 32 and above, by the kernel's numbers, as strace has them: the C library keeps the
+/// first two for itself, so its SIGRTMIN is SIGRT_2 here.
+#[rustfmt::skip]
+const REAL_TIME_SIGNALS: Pairs = &[
+    ("SIGRTMIN", 32), ("SIGRT_1", 33), ("SIGRT_2", 34), ("SIGRT_3", 35), ("SIGRT_4", 36),
+    ("SIGRT_5", 37), ("SIGRT_6", 38), ("SIGRT_7", 39), ("SIGRT_8", 40), ("SIGRT_9", 41),
+    ("SIGRT_10", 42), ("SIGRT_11", 43), ("SIGRT_12", 44), ("SIGRT_13", 45), ("SIGRT_14", 46),
+    ("SIGRT_15", 47), ("SIGRT_16", 48), ("SIGRT_17", 49), ("SIGRT_18", 50), ("SIGRT_19", 51),
+    ("SIGRT_20", 52), ("SIGRT_21", 53), ("SIGRT_22", 54), ("SIGRT_23", 55), ("SIGRT_24", 56),
+    ("SIGRT_25", 57), ("SIGRT_26", 58), ("SIGRT_27", 59), ("SIGRT_28", 60), ("SIGRT_29", 61),
+    ("SIGRT_30", 62), ("SIGRT_31", 63), ("SIGRT_32", 64),
+];
 const CLONE: Pairs = libc!(
     CLONE_VM CLONE_FS CLONE_FILES CLONE_SIGHAND CLONE_PIDFD CLONE_PTRACE CLONE_VFORK CLONE_PARENT
     CLONE_THREAD CLONE_NEWNS CLONE_SYSVSEM CLONE_SETTLS CLONE_PARENT_SETTID CLONE_CHILD_CLEARTID
     CLONE_DETACHED CLONE_UNTRACED CLONE_CHILD_SETTID CLONE_NEWCGROUP CLONE_NEWUTS CLONE_NEWIPC
     CLONE_NEWUSER CLONE_NEWPID CLONE_NEWNET CLONE_IO
 );
+/// linux/sched.h: those of clone3(2) alone.
+const CLONE_BEYOND: Pairs = &[
+    ("CLONE_NEWTIME", 0x80),
+    ("CLONE_CLEAR_SIGHAND", 0x1_0000_0000),
+    ("CLONE_INTO_CGROUP", 0x2_0000_0000),
+];
 const SOCKET_FLAGS: Pairs = libc!(SOCK_NONBLOCK SOCK_CLOEXEC);
 const RESOURCES: Pairs = &[
     ("RLIMIT_CPU", 0),
@@ -166,12 +192,60 @@ const FILE_COMMANDS: Pairs = libc!(
     F_OFD_GETLK F_OFD_SETLK F_OFD_SETLKW F_SETLEASE F_GETLEASE F_NOTIFY F_CANCELLK
     F_DUPFD_CLOEXEC F_SETPIPE_SZ F_GETPIPE_SZ F_ADD_SEALS F_GET_SEALS
 );
+/// linux/fcntl.h
+const FILE_COMMANDS_MORE: Pairs = &[
+    ("F_SETSIG", 10),
+    ("F_GETSIG", 11),
+    ("F_SETOWN_EX", 15),
+    ("F_GETOWN_EX", 16),
+    ("F_DUPFD_QUERY", 1027),
+    ("F_GET_RW_HINT", 1035),
+    ("F_SET_RW_HINT", 1036),
+];
 /// asm-generic/ioctls.h and linux/sockios.h: those that are met every day.
 const REQUESTS: Pairs = libc!(
     TCGETS TCSETS TCSETSW TCSETSF TCSBRK TCXONC TCFLSH TIOCEXCL TIOCNXCL TIOCSCTTY TIOCGPGRP
     TIOCSPGRP TIOCOUTQ TIOCSTI TIOCGWINSZ TIOCSWINSZ TIOCMGET TIOCMSET FIONREAD FIONBIO FIOCLEX
     FIONCLEX FIOASYNC TIOCNOTTY TIOCGSID TIOCGPTN TIOCSPTLCK
 );
+/// linux/sockios.h, linux/fs.h, linux/if_tun.h, linux/perf_event.h, linux/rtc.h.
+const REQUESTS_OF_DEVICES: Pairs = &[
+    ("SIOCGIFNAME", 0x8910),
+    ("SIOCGIFCONF", 0x8912),
+    ("SIOCGIFFLAGS", 0x8913),
+    ("SIOCSIFFLAGS", 0x8914),
+    ("SIOCGIFADDR", 0x8915),
+    ("SIOCSIFADDR", 0x8916),
+    ("SIOCGIFNETMASK", 0x891b),
+    ("SIOCGIFMTU", 0x8921),
+    ("SIOCSIFMTU", 0x8922),
+    ("SIOCGIFHWADDR", 0x8927),
+    ("SIOCGIFINDEX", 0x8933),
+    ("SIOCETHTOOL", 0x8946),
+    ("BLKROGET", 0x125e),
+    ("BLKGETSIZE", 0x1260),
+    ("BLKSSZGET", 0x1268),
+    ("BLKDISCARD", 0x1277),
+    ("BLKPBSZGET", 0x127b),
+    ("BLKGETSIZE64", 0x8008_1272),
+    ("FICLONE", 0x4004_9409),
+    ("FICLONERANGE", 0x4020_940d),
+    ("FS_IOC_GETFLAGS", 0x8008_6601),
+    ("FS_IOC_SETFLAGS", 0x4008_6602),
+    ("FS_IOC_FIEMAP", 0xc020_660b),
+    ("FITRIM", 0xc018_5879),
+    ("TUNSETIFF", 0x4004_54ca),
+    ("TCGETS2", 0x802c_542a),
+    ("TCSETS2", 0x402c_542b),
+    ("TCSETSW2", 0x402c_542c),
+    ("TCSETSF2", 0x402c_542d),
+    ("PERF_EVENT_IOC_ENABLE", 0x2400),
+    ("PERF_EVENT_IOC_DISABLE", 0x2401),
+    ("PERF_EVENT_IOC_RESET", 0x2403),
+    ("PERF_EVENT_IOC_ID", 0x8008_2407),
+    ("PERF_EVENT_IOC_SET_BPF", 0x4004_2408),
+    ("RTC_RD_TIME", 0x8024_7009),
+];
 const FAMILIES: Pairs = libc!(
     AF_UNSPEC AF_UNIX AF_INET AF_AX25 AF_IPX AF_APPLETALK AF_NETROM AF_BRIDGE AF_ATMPVC AF_X25
     AF_INET6 AF_ROSE AF_NETBEUI AF_SECURITY AF_KEY AF_NETLINK AF_PACKET AF_RDS AF_PPPOX AF_IB
@@ -182,7 +256,8 @@ const PROTOCOLS: Pairs = libc!(
     IPPROTO_IPV6 IPPROTO_GRE IPPROTO_ESP IPPROTO_AH IPPROTO_ICMPV6 IPPROTO_SCTP IPPROTO_UDPLITE
     IPPROTO_RAW IPPROTO_MPTCP
 );
-const SOCKET_OPTIONS: Pairs = libc!(
+/// Behind the level, as [`Set`] has what depends on the argument before.
+const SOCKET_OPTIONS: Pairs = behind!(libc::SOL_SOCKET;
     SO_DEBUG SO_REUSEADDR SO_TYPE SO_ERROR SO_DONTROUTE SO_BROADCAST SO_SNDBUF SO_RCVBUF
     SO_KEEPALIVE SO_OOBINLINE SO_NO_CHECK SO_PRIORITY SO_LINGER SO_BSDCOMPAT SO_REUSEPORT
     SO_PASSCRED SO_PEERCRED SO_RCVLOWAT SO_SNDLOWAT SO_RCVTIMEO SO_SNDTIMEO SO_BINDTODEVICE
@@ -190,6 +265,63 @@ const SOCKET_OPTIONS: Pairs = libc!(
     SO_PROTOCOL SO_DOMAIN SO_RXQ_OVFL SO_PEEK_OFF SO_LOCK_FILTER SO_BUSY_POLL SO_ATTACH_BPF
     SO_INCOMING_CPU SO_COOKIE SO_ZEROCOPY
 );
+const IP_OPTIONS: Pairs = behind!(libc::SOL_IP;
+    IP_TOS IP_TTL IP_HDRINCL IP_OPTIONS IP_RECVOPTS IP_RETOPTS IP_PKTINFO IP_MTU_DISCOVER IP_RECVERR
+    IP_RECVTTL IP_RECVTOS IP_MTU IP_FREEBIND IP_TRANSPARENT IP_ORIGDSTADDR IP_MINTTL
+    IP_BIND_ADDRESS_NO_PORT IP_MULTICAST_IF IP_MULTICAST_TTL IP_MULTICAST_LOOP IP_ADD_MEMBERSHIP
+    IP_DROP_MEMBERSHIP
+);
+const IPV6_OPTIONS: Pairs = behind!(libc::SOL_IPV6;
+    IPV6_UNICAST_HOPS IPV6_MULTICAST_IF IPV6_MULTICAST_HOPS IPV6_MULTICAST_LOOP
+    IPV6_ADD_MEMBERSHIP IPV6_DROP_MEMBERSHIP IPV6_MTU_DISCOVER IPV6_MTU IPV6_RECVERR IPV6_V6ONLY
+    IPV6_RECVPKTINFO IPV6_PKTINFO IPV6_RECVHOPLIMIT IPV6_HOPLIMIT IPV6_RECVTCLASS IPV6_TCLASS
+    IPV6_FREEBIND
+);
+const TCP_OPTIONS: Pairs = behind!(libc::SOL_TCP;
+    TCP_NODELAY TCP_MAXSEG TCP_CORK TCP_KEEPIDLE TCP_KEEPINTVL TCP_KEEPCNT TCP_SYNCNT TCP_LINGER2
+    TCP_DEFER_ACCEPT TCP_WINDOW_CLAMP TCP_INFO TCP_QUICKACK TCP_CONGESTION TCP_MD5SIG
+    TCP_USER_TIMEOUT TCP_FASTOPEN TCP_TIMESTAMP TCP_REPAIR TCP_ULP TCP_FASTOPEN_CONNECT
+    TCP_ZEROCOPY_RECEIVE TCP_INQ TCP_NOTSENT_LOWAT
+);
+/// linux/udp.h, linux/netlink.h, linux/if_packet.h.
+const OTHER_OPTIONS: Pairs = &[
+    ("UDP_CORK", 17 << 32 | 1),
+    ("UDP_SEGMENT", 17 << 32 | 103),
+    ("UDP_GRO", 17 << 32 | 104),
+    ("NETLINK_ADD_MEMBERSHIP", 270 << 32 | 1),
+    ("NETLINK_DROP_MEMBERSHIP", 270 << 32 | 2),
+    ("NETLINK_PKTINFO", 270 << 32 | 3),
+    ("NETLINK_EXT_ACK", 270 << 32 | 11),
+    ("NETLINK_GET_STRICT_CHK", 270 << 32 | 12),
+    ("PACKET_ADD_MEMBERSHIP", 263 << 32 | 1),
+    ("PACKET_RX_RING", 263 << 32 | 5),
+    ("PACKET_STATISTICS", 263 << 32 | 6),
+    ("PACKET_VERSION", 263 << 32 | 10),
+    ("PACKET_TX_RING", 263 << 32 | 13),
+    ("PACKET_FANOUT", 263 << 32 | 18),
+];
+/// What fcntl(2) sets, behind its command; without any, the first is meant.
+const FILE_FLAGS: Pairs = behind!(libc::F_SETFL;
+    O_RDONLY O_WRONLY O_RDWR O_APPEND O_NONBLOCK O_SYNC O_DSYNC O_ASYNC O_DIRECT O_NOATIME
+);
+const FILE_COMMANDS_TAKE: &[Pairs] = &[
+    FILE_FLAGS,
+    behind!(libc::F_SETFD; FD_CLOEXEC),
+    behind!(libc::F_ADD_SEALS;
+        F_SEAL_SEAL F_SEAL_SHRINK F_SEAL_GROW F_SEAL_WRITE F_SEAL_FUTURE_WRITE
+    ),
+];
+/// What prctl(2) takes, behind its option.
+const PRCTL_TAKES: &[Pairs] = &[
+    behind!(libc::PR_SET_PDEATHSIG;
+        SIGHUP SIGINT SIGQUIT SIGABRT SIGKILL SIGUSR1 SIGUSR2 SIGPIPE SIGALRM SIGTERM SIGCHLD
+        SIGCONT SIGSTOP
+    ),
+    behind!(libc::PR_SET_SECCOMP; SECCOMP_MODE_STRICT SECCOMP_MODE_FILTER),
+    behind!(libc::PR_CAP_AMBIENT;
+        PR_CAP_AMBIENT_IS_SET PR_CAP_AMBIENT_RAISE PR_CAP_AMBIENT_LOWER PR_CAP_AMBIENT_CLEAR_ALL
+    ),
+];
 const MESSAGE: Pairs = libc!(
     MSG_OOB MSG_PEEK MSG_DONTROUTE MSG_CTRUNC MSG_TRUNC MSG_DONTWAIT MSG_EOR MSG_WAITALL
     MSG_CONFIRM MSG_ERRQUEUE MSG_NOSIGNAL MSG_MORE MSG_WAITFORONE MSG_FASTOPEN MSG_CMSG_CLOEXEC
@@ -261,6 +393,30 @@ const KEYCTL: Pairs = &[
     ("KEYCTL_INVALIDATE", 21),
     ("KEYCTL_GET_PERSISTENT", 22),
 ];
+/// linux/magic.h.
+const FILE_SYSTEMS: Pairs = &[
+    ("EXT4_SUPER_MAGIC", 0xef53),
+    ("XFS_SUPER_MAGIC", 0x5846_5342),
+    ("BTRFS_SUPER_MAGIC", 0x9123_683e),
+    ("TMPFS_MAGIC", 0x0102_1994),
+    ("PROC_SUPER_MAGIC", 0x9fa0),
+    ("SYSFS_MAGIC", 0x6265_6572),
+    ("CGROUP_SUPER_MAGIC", 0x0027_e0eb),
+    ("CGROUP2_SUPER_MAGIC", 0x6367_7270),
+    ("OVERLAYFS_SUPER_MAGIC", 0x794c_7630),
+    ("NFS_SUPER_MAGIC", 0x6969),
+    ("MSDOS_SUPER_MAGIC", 0x4d44),
+    ("SQUASHFS_MAGIC", 0x7371_7368),
+    ("DEVPTS_SUPER_MAGIC", 0x1cd1),
+    ("PIPEFS_MAGIC", 0x5049_5045),
+    ("SOCKFS_MAGIC", 0x534f_434b),
+    ("NSFS_MAGIC", 0x6e73_6673),
+    ("BPF_FS_MAGIC", 0xcafe_4a11),
+    ("TRACEFS_MAGIC", 0x7472_6163),
+    ("DEBUGFS_MAGIC", 0x6462_6720),
+    ("HUGETLBFS_MAGIC", 0x9584_58f6),
+    ("FUSE_SUPER_MAGIC", 0x6573_5546),
+];
 /// linux/membarrier.h.
 const MEMBARRIER: Pairs = &[
     ("MEMBARRIER_CMD_QUERY", 0),
@@ -320,12 +476,22 @@ static SETS: &[Set] = &[
             ("ARCH_SHSTK_STATUS", 0x5005),
         ]],
     ),
-    flags("at", &[AT, &[("AT_EACCESS", 0x200)]]),
+    flags("at", &[AT]),
+    flags("at_access", &[libc!(AT_SYMLINK_NOFOLLOW AT_EACCESS AT_EMPTY_PATH)]),
     choices("bpf", &[BPF]),
     choices("clock", &[CLOCKS]),
-    both("clone", 0xff, &[SIGNALS], &[CLONE]),
+    both("clone", 0xff, &[SIGNALS, REAL_TIME_SIGNALS], &[CLONE]),
+    flags("clone3", &[CLONE, CLONE_BEYOND]),
+    flags("namespaces", &[CLONE, &[("CLONE_NEWTIME", 0x80)]]),
     flags("close_range", &[libc!(CLOSE_RANGE_UNSHARE CLOSE_RANGE_CLOEXEC)]),
     flags("epoll_create", &[libc!(EPOLL_CLOEXEC)]),
+    flags(
+        "epoll",
+        &[libc!(
+            EPOLLIN EPOLLPRI EPOLLOUT EPOLLERR EPOLLHUP EPOLLRDNORM EPOLLRDBAND EPOLLWRNORM
+            EPOLLWRBAND EPOLLMSG EPOLLRDHUP EPOLLEXCLUSIVE EPOLLWAKEUP EPOLLONESHOT EPOLLET
+        )],
+    ),
     choices("epoll_op", &[libc!(EPOLL_CTL_ADD EPOLL_CTL_DEL EPOLL_CTL_MOD)]),
     flags("eventfd", &[libc!(EFD_SEMAPHORE EFD_NONBLOCK EFD_CLOEXEC)]),
     choices(
@@ -343,8 +509,16 @@ static SETS: &[Set] = &[
         )],
     ),
     choices("family", &[FAMILIES]),
-    choices("fcntl", &[FILE_COMMANDS]),
+    choices("fcntl", &[FILE_COMMANDS, FILE_COMMANDS_MORE]),
+    flags("fcntl_arg", FILE_COMMANDS_TAKE),
     both("flock", 0xb, &[libc!(LOCK_SH LOCK_EX LOCK_UN)], &[libc!(LOCK_NB)]),
+    both(
+        "file_type",
+        0o170_000,
+        &[libc!(S_IFSOCK S_IFLNK S_IFREG S_IFBLK S_IFDIR S_IFCHR S_IFIFO)],
+        &[],
+    ),
+    choices("file_system", &[FILE_SYSTEMS]),
     choices(
         "fsconfig",
         &[&[
@@ -373,7 +547,7 @@ static SETS: &[Set] = &[
     both("futex_op", 0x7f, &[FUTEX], &[libc!(FUTEX_PRIVATE_FLAG FUTEX_CLOCK_REALTIME)]),
     flags("getrandom", &[libc!(GRND_NONBLOCK GRND_RANDOM GRND_INSECURE)]),
     flags("inotify", &[INOTIFY]),
-    choices("ioctl", &[REQUESTS]),
+    choices("ioctl", &[REQUESTS, REQUESTS_OF_DEVICES]),
     choices(
         "ioprio_who",
         &[&[("IOPRIO_WHO_PROCESS", 1), ("IOPRIO_WHO_PGRP", 2), ("IOPRIO_WHO_USER", 3)]],
@@ -452,7 +626,8 @@ static SETS: &[Set] = &[
     flags("msg", &[MESSAGE]),
     flags("msgrcv", &[libc!(IPC_NOWAIT MSG_NOERROR MSG_EXCEPT MSG_COPY)]),
     flags("msync", &[libc!(MS_ASYNC MS_INVALIDATE MS_SYNC)]),
-    both("open", 3, &[libc!(O_RDONLY O_WRONLY O_RDWR)], &[OPEN, &[("O_LARGEFILE", 0o100000)]]),
+    both("open", 3, &[libc!(O_RDONLY O_WRONLY O_RDWR)], &[OPEN, LARGE_FILE]),
+    flags("open_flags", &[OPEN]),
     flags("open_tree", &[&[("OPEN_TREE_CLONE", 1)], libc!(O_CLOEXEC), AT]),
     flags(
         "perf_open",
@@ -474,7 +649,16 @@ static SETS: &[Set] = &[
     ),
     flags("pidfd", &[libc!(PIDFD_NONBLOCK), &[("PIDFD_THREAD", 0o200)]]),
     choices("prctl", &[PRCTL]),
+    both("prctl_arg", u64::MAX, PRCTL_TAKES, &[]),
     choices("priority", &[libc!(PRIO_PROCESS PRIO_PGRP PRIO_USER)]),
+    flags(
+        "poll",
+        &[libc!(
+            POLLIN POLLPRI POLLOUT POLLERR POLLHUP POLLNVAL POLLRDNORM POLLRDBAND POLLWRNORM
+            POLLWRBAND POLLRDHUP
+        )],
+    ),
+    both("null", u64::MAX, &[&[("NULL", 0)]], &[]),
     flags("prot", &[libc!(PROT_NONE PROT_READ PROT_WRITE PROT_EXEC PROT_GROWSDOWN PROT_GROWSUP)]),
     choices("protocol", &[PROTOCOLS]),
     choices("ptrace", &[PTRACE, PTRACE_X86]),
@@ -485,8 +669,20 @@ static SETS: &[Set] = &[
             RB_KEXEC
         )],
     ),
+    flags(
+        "resolve",
+        &[&[
+            ("RESOLVE_NO_XDEV", 1),
+            ("RESOLVE_NO_MAGICLINKS", 2),
+            ("RESOLVE_NO_SYMLINKS", 4),
+            ("RESOLVE_BENEATH", 8),
+            ("RESOLVE_IN_ROOT", 0x10),
+            ("RESOLVE_CACHED", 0x20),
+        ]],
+    ),
     flags("rename", &[libc!(RENAME_NOREPLACE RENAME_EXCHANGE RENAME_WHITEOUT)]),
     choices("rlimit", &[RESOURCES]),
+    both("rlimit_value", u64::MAX, &[&[("RLIM_INFINITY", u64::MAX)]], &[]),
     flags("rseq", &[&[("RSEQ_FLAG_UNREGISTER", 1)]]),
     choices("rusage", &[libc!(RUSAGE_SELF RUSAGE_CHILDREN RUSAGE_THREAD)]),
     flags("rwf", &[libc!(RWF_HIPRI RWF_DSYNC RWF_SYNC RWF_NOWAIT RWF_APPEND)]),
@@ -521,19 +717,39 @@ static SETS: &[Set] = &[
     ),
     flags("shmat", &[libc!(SHM_RDONLY SHM_RND SHM_REMAP SHM_EXEC)]),
     choices("shutdown", &[libc!(SHUT_RD SHUT_WR SHUT_RDWR)]),
-    choices("signal", &[SIGNALS]),
+    choices("signal", &[SIGNALS, REAL_TIME_SIGNALS]),
+    both("handler", u64::MAX, &[&[("SIG_DFL", 0), ("SIG_IGN", 1)]], &[]),
+    flags(
+        "signal_flags",
+        &[
+            libc!(SA_NOCLDSTOP SA_NOCLDWAIT SA_SIGINFO SA_ONSTACK SA_RESTART SA_NODEFER),
+            &[("SA_RESETHAND", 0x8000_0000), ("SA_RESTORER", 0x0400_0000)],
+        ],
+    ),
     choices("sigprocmask", &[libc!(SIG_BLOCK SIG_UNBLOCK SIG_SETMASK)]),
     flags("socket_flags", &[SOCKET_FLAGS]),
     choices(
         "socket_level",
         &[
-            libc!(SOL_SOCKET),
-            PROTOCOLS,
-            libc!(SOL_PACKET SOL_NETLINK SOL_ALG SOL_XDP),
-            &[("SOL_VSOCK", 287)],
+            libc!(
+                SOL_SOCKET SOL_IP SOL_TCP SOL_UDP SOL_IPV6 SOL_ICMPV6 SOL_RAW SOL_PACKET
+                SOL_NETLINK SOL_TIPC SOL_BLUETOOTH SOL_ALG SOL_XDP
+            ),
+            &[
+                ("SOL_SCTP", 132),
+                ("SOL_UDPLITE", 136),
+                ("SOL_CAN_RAW", 101),
+                ("SOL_TLS", 282),
+                ("SOL_VSOCK", 287),
+            ],
         ],
     ),
-    choices("socket_option", &[SOCKET_OPTIONS]),
+    both(
+        "socket_option",
+        u64::MAX,
+        &[SOCKET_OPTIONS, IP_OPTIONS, IPV6_OPTIONS, TCP_OPTIONS, OTHER_OPTIONS],
+        &[],
+    ),
     both(
         "socket_type",
         0xf,

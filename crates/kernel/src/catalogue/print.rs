@@ -241,8 +241,8 @@ fn table(call: &Call<'_, '_>, fields: &[Field], names: &dyn Names) -> Option<(us
     let symbols: Vec<Symbol> = symbols.collect();
     let symbols = match is_flags {
         _ if symbols.is_empty() => return None,
-        true => Symbols { choice_mask: 0, choices: Vec::new(), flags: symbols },
-        false => Symbols { choice_mask: all_bits, choices: symbols, flags: Vec::new() },
+        true => Symbols { flags: symbols, hidden: !mask, ..Symbols::default() },
+        false => Symbols { choice_mask: all_bits, choices: symbols, ..Symbols::default() },
     };
     Some((index, symbols))
 }
@@ -272,6 +272,7 @@ fn none(
     });
     let mut add = |value: u64, name: String| {
         if symbols.flags.iter().all(|symbol| symbol.value != value) {
+            symbols.hidden &= !value;
             symbols.flags.push(Symbol { value, name: Cow::Owned(name) });
         }
     };

@@ -19,7 +19,7 @@ use super::behind::{TEXTS_EACH_BYTES_MAX, TEXTS_MAX, Taken};
 use super::filter::{element_bytes, into_bytes, length_to_word, widen, word};
 use super::program::{AT, CPU, Maker, helper, short, stack};
 use super::staging::{Staged, Step, VARIABLE_BYTES_MAX};
-use crate::area::BYTES_AT;
+use crate::area::{BYTES_AT, REGION_BYTES};
 use crate::asm::{Asm, Label};
 
 /// Bytes of the length in front of what a step adds.
@@ -265,6 +265,7 @@ impl Maker<'_> {
         let staged = self.staged;
         self.asm.store(STACK_END, stack::PART, CPU);
         self.asm.mov(CPU, AT);
+        let reach = core::mem::replace(&mut self.reach, BYTES_AT as usize + REGION_BYTES);
         for &number in &read {
             let (length, content) = places(staged, number);
             self.asm.movi(AT, content.into());
@@ -272,6 +273,7 @@ impl Maker<'_> {
             self.asm.alui(alu::SUB, AT, content.into());
             self.asm.store(CPU, length, AT);
         }
+        self.reach = reach;
         self.asm.mov(AT, CPU);
         self.asm.load(CPU, STACK_END, stack::PART);
         self.count_missing(&read);

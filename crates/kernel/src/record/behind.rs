@@ -10,7 +10,8 @@
 use trackway_schema::{ARRAY_LENGTH_MAX, Field as Described, FieldKind, NAME_BYTES_MAX, Scalar};
 
 use super::staging::{Step, VARIABLE_BYTES_MAX};
-use crate::catalogue::model::{Behind, Field, Kind, Length, Phase, Structure};
+use crate::catalogue::model::{Behind, Field, Kind, Length, Meaning, Phase, Structure};
+use crate::catalogue::{members, names};
 
 /// Longest text of a program's that is recorded, with its NUL.
 pub const USER_TEXT_BYTES_MAX: u32 = 1024;
@@ -107,6 +108,8 @@ pub struct Call {
 /// Fields that one step writes.
 pub(super) struct Group {
     pub(super) fields: Vec<Described>,
+    /// What they stand for, each in its place; there may be fewer.
+    pub(super) meanings: Vec<Meaning>,
     pub(super) step: Step,
     pub(super) taken: Option<Taken>,
 }
@@ -114,7 +117,17 @@ pub(super) struct Group {
 impl Group {
     pub(super) fn one(name: &str, kind: FieldKind, step: Step) -> Self {
         let fields = vec![Described { name: name.into(), kind }];
-        Self { fields, step, taken: None }
+        Self { fields, meanings: Vec::new(), step, taken: None }
+    }
+
+    fn meaning(self, meaning: Meaning) -> Self {
+        Self { meanings: vec![meaning], ..self }
+    }
+
+    /// The address of a socket, whose family has names.
+    fn socket(event: &str, step: Step) -> Self {
+        let family = names::set("family").map_or(Meaning::Plain, Meaning::Symbols);
+        Self { fields: socket(event), meanings: vec![family], step, taken: None }
     }
 }
 
@@ -174,12 +187,9 @@ impl Call {
             }
             Behind::SocketAddress(length) => {
                 let count = self.count(fields, *length)?;
-                let fields = socket(event);
-                Some(Group { fields, step: Step::SocketAddress(pointer, count), taken: None })
+                Some(Group::socket(event, Step::SocketAddress(pointer, count)))
             }
-            Behind::Message => {
-                Some(Group { fields: socket(event), step: Step::Message(pointer), taken: None })
-            }
+            Behind::Message => Some(Group::socket(event, Step::Message(pointer))),
             Behind::Vectors(length) if is_entry => {
                 let count = self.count(fields, *length)?;
                 structures(field, pointer, count, &vector(), (room, index))
@@ -228,7 +238,7 @@ fn vector() -> Structure {
 }
 
 /// Members of a structure that are recorded: no padding, and no more than there is room for.
-fn members(of: &Structure, room: usize) -> impl Iterator<Item = &crate::catalogue::model::Member> {
+fn told(of: &Structure, room: usize) -> impl Iterator<Item = &crate::catalogue::model::Member> {
     let is_said = |member: &&crate::catalogue::model::Member| {
         let is_within = u32::from(ARRAY_LENGTH_MAX) >= member.count
             && member.offset.checked_add(member.scalar.size_bytes() as u32 * member.count)
@@ -255,8 +265,8 @@ fn structure(
     if !(1..=TAKEN_BYTES_MAX).contains(&of.bytes) {
         return None;
     }
-    let (mut fields, mut taken) = (Vec::new(), Vec::new());
-    for member in members(of, room) {
+    let (mut fields, mut meanings, mut taken) = (Vec::new(), Vec::new(), Vec::new());
+    for member in told(of, room) {
         let bytes = member.scalar.size_bytes() as u32 * member.count;
         // Others have numbers in arrays of bytes.
         let is_text = member.count > 1 && of.name.ends_with("utsname");
@@ -267,11 +277,12 @@ fn structure(
         };
         let Some(name) = name(field, &member.name) else { continue };
         fields.push(Described { name, kind });
+        meanings.push(members::meaning(of, member));
         taken.push((member.offset, bytes, is_text));
     }
     let step = Step::Structure(pointer, u8::try_from(index).ok()?);
     let taken = Taken { bytes: of.bytes, members: taken };
-    (!fields.is_empty()).then_some(Group { fields, step, taken: Some(taken) })
+    (!fields.is_empty()).then_some(Group { fields, meanings, step, taken: Some(taken) })
 }
 
 /// Some structures: for each member, a sequence of what all of them have there.
@@ -285,15 +296,16 @@ fn structures(
     if !(1..=TAKEN_BYTES_MAX).contains(&of.bytes) {
         return None;
     }
-    let (mut fields, mut taken) = (Vec::new(), Vec::new());
-    for member in members(of, room).filter(|member| member.count == 1) {
+    let (mut fields, mut meanings, mut taken) = (Vec::new(), Vec::new(), Vec::new());
+    for member in told(of, room).filter(|member| member.count == 1) {
         let Some(name) = name(field, &member.name) else { continue };
         fields.push(Described { name, kind: FieldKind::Sequence(member.scalar) });
+        meanings.push(members::meaning(of, member));
         taken.push((member.offset, member.scalar.size_bytes() as u32, false));
     }
     let step = Step::Structures(pointer, count, u8::try_from(index).ok()?);
     let taken = Taken { bytes: of.bytes, members: taken };
-    (!fields.is_empty()).then_some(Group { fields, step, taken: Some(taken) })
+    (!fields.is_empty()).then_some(Group { fields, meanings, step, taken: Some(taken) })
 }
 
 /// Integers: when the call returns they are what the argument is, as LTTng has it; before, the
@@ -308,9 +320,14 @@ fn integers(field: &Field, pointer: Pointer, scalar: Scalar, count: Count) -> Gr
         }
         _ => (FieldKind::Sequence(scalar), Step::UserElements(pointer, count, bytes), "s"),
     };
-    match pointer.when {
+    let group = match pointer.when {
         When::Entered => Group::one(&format!("{}_value{many}", field.name), kind, step),
         _ => Group::one(&field.name, kind, step),
+    };
+    match &*field.name {
+        "stat_addr" => group.meaning(Meaning::WaitStatus),
+        _ if field.type_text.contains("sigset_t") => group.meaning(Meaning::SignalSet),
+        _ => group,
     }
 }
 

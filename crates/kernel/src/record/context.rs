@@ -9,10 +9,14 @@
 //! loads, the verifier of Linux 6.18 looks for a name among all types, several times, so that a
 //! program with all contexts would take 0.1 s to load; and there may be two thousand.
 
-use trackway_jit::insn::alu;
+use std::cell::OnceCell;
+
+use trackway_jit::insn::{alu, jump};
 use trackway_schema::{Field, FieldKind, Scalar};
 
+use super::preemption::{ADDED, INTERRUPTS, Interrupts, Preemption, Way};
 use super::program::{AT, CPU, STACK, helper, short, stack, text_read};
+use super::staging::Ground;
 use crate::asm::{Asm, Register};
 use crate::catalogue::btf::{Btf, Class};
 
@@ -26,6 +30,10 @@ const DEFAULT_PRIORITY: i32 = 120;
 const LEVEL_MASK: i32 = 31;
 /// Bytes of `struct upid`: a number, and its namespace.
 const NUMBER_BYTES: i32 = 16;
+
+/// Programs on tracepoints stay on their CPU, and the kernel counts that before they run (since
+/// Linux 5.7: BPF_PROG_RUN_ARRAY; what it does for others is tried: [`super::preemption`]).
+const STAYS_ADDED: i32 = 1;
 
 /// A context of the kernel's events.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -53,6 +61,17 @@ enum Source {
     OwnNamespace(&'static [Hop]),
     /// The thread's name.
     Name,
+    /// Whether it can be preempted; or interrupted; or is to leave its CPU; or can be moved.
+    State(State),
+}
+
+/// What happens to a thread.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum State {
+    Preemptible,
+    Interruptible,
+    NeedReschedule,
+    Migratable,
 }
 
 const TASK: &str = "task_struct";
@@ -75,12 +94,16 @@ const fn less(context: Context, less: i32) -> Context {
     }
 }
 
+const fn state(name: &'static str, about: &'static str, state: State) -> Context {
+    Context { name, about, source: Source::State(state) }
+}
+
 const PROCESS: &[Hop] = &[(TASK, "group_leader"), (TASK, "thread_pid")];
 const THREAD: &[Hop] = &[(TASK, "thread_pid")];
 
 /// All that there are.
 #[rustfmt::skip]
-pub const ALL: [Context; 23] = [
+pub const ALL: [Context; 27] = [
     Context { name: "tid", about: "thread", source: Source::Numbers { shift: 0 } },
     Context { name: "pid", about: "process", source: Source::Numbers { shift: 32 } },
     way("ppid", "parent process", &[(TASK, "real_parent"), (TASK, "tgid")], Scalar::I32),
@@ -116,6 +139,10 @@ pub const ALL: [Context; 23] = [
         &[(TASK, "cred"), ("cred", "user_ns"), ("user_namespace", "ns.inum")], Scalar::U32),
     way("uts_ns", "namespace of host names",
         &[(TASK, "nsproxy"), ("nsproxy", "uts_ns"), ("uts_namespace", "ns.inum")], Scalar::U32),
+    state("preemptible", "whether nothing forbids that it is preempted", State::Preemptible),
+    state("interruptible", "whether interrupts come", State::Interruptible),
+    state("need_reschedule", "whether it is to leave its CPU", State::NeedReschedule),
+    state("migratable", "whether nothing forbids that it goes to another CPU", State::Migratable),
 ];
 
 impl Context {
@@ -130,17 +157,24 @@ impl Context {
             Source::OwnNamespace(_) => FieldKind::Scalar(Scalar::U32),
             Source::Way { scalar, .. } => FieldKind::Scalar(scalar),
             Source::Name => FieldKind::Str,
+            Source::State(State::Interruptible) => FieldKind::Scalar(Scalar::I8),
+            Source::State(_) => FieldKind::Scalar(Scalar::U8),
         }
     }
 }
 
 /// A context that this kernel does not show.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Hidden(pub &'static str);
+pub struct Hidden {
+    /// Which.
+    pub name: &'static str,
+    /// Why not.
+    pub why: &'static str,
+}
 
 impl std::fmt::Display for Hidden {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "this kernel does not tell where it has the context '{}'", self.0)
+        write!(f, "this kernel does not show the context '{}': {}", self.name, self.why)
     }
 }
 
@@ -164,6 +198,14 @@ enum Place {
     Own { pointers: Vec<i16>, level: i16, numbers: i32, inum: Option<i32> },
     /// The name, there.
     Name(i32),
+    /// Whether what is counted there is what it is where nothing forbids to move.
+    Stays(i16),
+    /// The bit with this number of four bytes there.
+    Bit(i16, u8),
+    /// Whether the CPU's count is what it is where nothing forbids preemption.
+    Count(Way),
+    /// Whether interrupts come, as these functions say.
+    Flag(Interrupts),
 }
 
 impl Default for Contexts {
@@ -174,7 +216,7 @@ impl Default for Contexts {
 }
 
 /// Where a member of a structure is, in bytes.
-fn offset(btf: &Btf, structure: &str, member: &str) -> Option<i16> {
+pub(super) fn offset(btf: &Btf, structure: &str, member: &str) -> Option<i16> {
     let place = btf.place(btf.find(Class::Struct, structure)?.id, member)?;
     let is_whole = place.bits == 0 && place.bit_offset.is_multiple_of(8);
     i16::try_from(place.bit_offset / 8).ok().filter(|_| is_whole)
@@ -185,6 +227,16 @@ fn pointers(btf: &Btf, hops: &[Hop]) -> Option<Vec<i16>> {
 }
 
 impl Place {
+    /// Where what happens to a thread is.
+    fn of_state(state: State, found: &Preemption) -> Result<Self, &'static str> {
+        match state {
+            State::Preemptible => found.count.clone().map(Self::Count),
+            State::Interruptible => found.interrupts.map(Self::Flag),
+            State::NeedReschedule => found.leaves.map(|(flags, bit)| Self::Bit(flags, bit)),
+            State::Migratable => found.stays.map(Self::Stays),
+        }
+    }
+
     fn of(source: Source, btf: Option<&Btf>) -> Option<Self> {
         match source {
             Source::Numbers { shift } => Some(Self::Numbers(shift)),
@@ -209,6 +261,7 @@ impl Place {
                 })
             }
             Source::Name => offset(btf?, TASK, "comm").map(|at| Self::Name(at.into())),
+            Source::State(_) => None,
         }
     }
 }
@@ -221,12 +274,20 @@ impl Contexts {
     /// If the kernel's types, if there are any, do not say where one is.
     pub fn new(wanted: &[Context], btf: Option<&Btf>) -> Result<Self, Hidden> {
         let mut contexts = Self::default();
+        // Trying takes some milliseconds.
+        let found = OnceCell::new();
+        let place = |context: &Context| match (context.source, btf) {
+            (Source::State(state), Some(btf)) => {
+                Place::of_state(state, found.get_or_init(|| Preemption::find(btf)))
+            }
+            (source, _) => Place::of(source, btf).ok_or("its types do not tell where that is"),
+        };
         for is_text in [false, true] {
             for context in wanted.iter().filter(|of| (of.source == Source::Name) == is_text) {
                 if contexts.all.iter().any(|(known, _)| known == context) {
                     continue;
                 }
-                let place = Place::of(context.source, btf).ok_or(Hidden(context.name))?;
+                let place = place(context).map_err(|why| Hidden { name: context.name, why })?;
                 contexts.all.push((*context, place));
             }
         }
@@ -244,8 +305,8 @@ impl Contexts {
         self.all.iter().map(|(_, place)| place.bytes_max()).sum()
     }
 
-    /// Adds them at [`AT`], and moves that on.
-    pub(super) fn write(&self, asm: &mut Asm) {
+    /// Adds them at [`AT`], and moves that on; in a program that the kernel runs like this.
+    pub(super) fn write(&self, asm: &mut Asm, ground: Ground) {
         let mut at = 0;
         let fixed = |place: &Place| !matches!(place, Place::Name(_));
         let places = || self.all.iter().map(|(_, place)| place);
@@ -270,12 +331,17 @@ impl Contexts {
             asm.store(STACK, stack::TASK, 0);
         }
         for (place, at) in &offsets {
-            if let Place::Way { pointers, offset, bytes, less } = place
-                && pointers.is_empty()
-            {
-                asm.load_of(*bytes, 1, 0, *offset);
-                asm.alui(alu::SUB, 1, *less);
-                asm.store_of(*bytes, 5, short(*at as usize), 1);
+            if place.load(asm, ground) {
+                asm.store_of(place.bytes_max(), 5, short(*at as usize), 1);
+            }
+        }
+        for (place, at) in &offsets {
+            if let Place::Flag(interrupts) = place {
+                interrupts.load(asm, 1);
+                asm.alui(alu::RSH, 1, INTERRUPTS);
+                asm.alui(alu::AND, 1, 1);
+                target(asm, 5, *at as i32);
+                asm.store_of(1, 5, 0, 1);
             }
         }
         // Those behind the same pointers one after the other, so that they are followed once.
@@ -287,7 +353,7 @@ impl Contexts {
                 follow(asm, pointers, before);
                 before = pointers;
             }
-            match *place {
+            match place {
                 Place::Way { offset, bytes, .. } => {
                     asm.load(3, STACK, stack::POINTER);
                     asm.alui(alu::ADD, 3, (*offset).into());
@@ -298,7 +364,20 @@ impl Contexts {
                 Place::Own { level, numbers, inum, .. } => {
                     own(asm, (*level, *numbers), *inum, *at as i32);
                 }
+                Place::Count(way) => {
+                    asm.load(3, STACK, stack::POINTER);
+                    asm.alui(alu::ADD, 3, way.count);
+                    asm.storei(STACK, stack::KEY_WIDE, 0);
+                    read(asm, stack::KEY_WIDE, 4);
+                    asm.load(2, STACK, stack::KEY_WIDE);
+                    // The highest bit is no count.
+                    asm.alui(alu::AND, 2, i32::MAX);
+                    is(asm, 2, ADDED);
+                    target(asm, 5, *at as i32);
+                    asm.store_of(1, 5, 0, 1);
+                }
                 Place::Numbers(_) | Place::Name(_) => {}
+                Place::Stays(_) | Place::Bit(..) | Place::Flag(_) => {}
             }
         }
         asm.alui(alu::ADD, AT, at as i32);
@@ -314,7 +393,9 @@ impl Place {
     fn pointers(&self) -> &[i16] {
         match self {
             Self::Way { pointers, .. } | Self::Own { pointers, .. } => pointers,
+            Self::Count(way) => &way.pointers,
             Self::Numbers(_) | Self::Name(_) => &[],
+            Self::Stays(_) | Self::Bit(..) | Self::Flag(_) => &[],
         }
     }
 
@@ -323,8 +404,39 @@ impl Place {
             Self::Numbers(_) | Self::Own { .. } => 4,
             Self::Way { bytes, .. } => *bytes,
             Self::Name(_) => NAME_BYTES,
+            Self::Stays(_) | Self::Bit(..) | Self::Count(_) | Self::Flag(_) => 1,
         }
     }
+
+    /// Loads what is in the thread's structure, which is in r0, to r1; false: it is not there.
+    fn load(&self, asm: &mut Asm, ground: Ground) -> bool {
+        match self {
+            Self::Way { pointers, offset, bytes, less } if pointers.is_empty() => {
+                asm.load_of(*bytes, 1, 0, *offset);
+                asm.alui(alu::SUB, 1, *less);
+            }
+            Self::Stays(offset) => {
+                asm.load_of(2, 2, 0, *offset);
+                is(asm, 2, if ground == Ground::Tracepoint { STAYS_ADDED } else { 0 });
+            }
+            Self::Bit(offset, bit) => {
+                asm.load_of(4, 1, 0, *offset);
+                asm.alui(alu::RSH, 1, i32::from(*bit));
+                asm.alui(alu::AND, 1, 1);
+            }
+            _ => return false,
+        }
+        true
+    }
+}
+
+/// Whether a register has this number, in r1.
+fn is(asm: &mut Asm, register: Register, number: i32) {
+    let is_so = asm.label();
+    asm.movi(1, 1);
+    asm.jumpi(jump::JEQ, register, number, is_so);
+    asm.movi(1, 0);
+    asm.place(is_so);
 }
 
 /// The address `at` bytes behind [`AT`].
@@ -337,7 +449,7 @@ fn target(asm: &mut Asm, register: Register, at: i32) {
 }
 
 /// Reads so many bytes at the address in r3 to the stack.
-fn read(asm: &mut Asm, to: i16, bytes: i32) {
+pub(super) fn read(asm: &mut Asm, to: i16, bytes: i32) {
     asm.mov(1, STACK);
     asm.alui(alu::ADD, 1, to.into());
     asm.movi(2, bytes);
@@ -345,7 +457,7 @@ fn read(asm: &mut Asm, to: i16, bytes: i32) {
 }
 
 /// From the thread along pointers; from where others led, as far as these are the same.
-fn follow(asm: &mut Asm, pointers: &[i16], before: &[i16]) {
+pub(super) fn follow(asm: &mut Asm, pointers: &[i16], before: &[i16]) {
     let rest = match pointers.strip_prefix(before) {
         Some(rest) if !before.is_empty() => {
             asm.load(3, STACK, stack::POINTER);
@@ -396,4 +508,18 @@ fn name(asm: &mut Asm, offset: i32) {
     asm.movi(2, NAME_BYTES as i32);
     asm.call_kernel(helper::PROBE_READ_KERNEL_STR);
     text_read(asm, NAME_BYTES);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_a_kernel_does_not_tell_is_refused_by_its_name() {
+        for name in ["prio", "preemptible", "interruptible", "need_reschedule", "migratable"] {
+            let wanted = Context::named(name).expect("there is one");
+            let hidden = Contexts::new(&[wanted], None).expect_err("there are no types");
+            assert!(hidden.to_string().contains(&format!("context '{name}': its ")), "{hidden}");
+        }
+    }
 }

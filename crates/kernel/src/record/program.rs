@@ -142,7 +142,8 @@ pub fn filtered(
     }
     let mut asm = Asm::default();
     let out = asm.label();
-    let mut maker = Maker { asm, layout, staged, id, event: number, needed, out };
+    let reach = layout.ring(LEVELS);
+    let mut maker = Maker { asm, layout, staged, id, event: number, needed, out, reach };
     match staged.ground {
         Ground::Tracepoint | Ground::Arguments => maker.asm.mov(CONTEXT, 1),
         // The first of the tracepoint's arguments.
@@ -170,7 +171,7 @@ pub fn filtered(
     maker.plan(&labels);
     maker.asm.place(labels.write);
     maker.header();
-    staged.contexts.write(&mut maker.asm);
+    staged.contexts.write(&mut maker.asm, staged.ground);
     match staged.ground {
         Ground::Arguments => arguments::write(&mut maker.asm, &staged.steps),
         _ => {
@@ -253,6 +254,8 @@ pub(super) struct Maker<'l> {
     needed: u32,
     /// Where it gives back its level.
     out: Label,
+    /// What [`AT`] is at most: what is behind it is room for what one step adds.
+    pub(super) reach: usize,
 }
 
 /// An offset in control lines, a record, or a CPU's part, as instructions have it: all that are
@@ -309,6 +312,13 @@ impl Maker<'_> {
         asm.jumpi(jump::JEQ, 1, 0, goes_on);
         pass(asm, guard);
         asm.place(goes_on);
+        let is_on = asm.label();
+        asm.mov(2, CPU);
+        asm.alui(alu::ADD, 2, layout.version(self.event) as i32);
+        asm.load(1, 2, 0);
+        asm.jumpi(jump::JEQ, 1, self.staged.version.cast_signed(), is_on);
+        pass(asm, guard);
+        asm.place(is_on);
         asm.load(1, CPU, short(DEPTH));
         asm.jumpi(jump::JLT, 1, LEVELS as i32, has_level);
         // Whoever interrupts us here counts and is through: none is forgotten, but as in any plain
@@ -450,12 +460,11 @@ impl Maker<'_> {
         asm.jumpi(jump::JGT, AT, end, out);
     }
 
-    /// Has the kernel's verifier forget what it knows of [`AT`], but for its bound, behind what adds
-    /// more or less to it: else it would go through the rest once for each choice, and of those for
-    /// each of the next one.
+    /// Has the kernel's verifier forget what it knows of [`AT`], but for its bound, behind what
+    /// adds more or less to it: else it would go through the rest once for each choice, and of
+    /// those for each of the next one.
     pub(super) fn renew(&mut self) {
-        let end = self.layout.ring(LEVELS) as i32;
-        self.forget(AT, end, self.out);
+        self.forget(AT, self.reach as i32, self.out);
     }
 
     /// The same of another number that is at most so large, which holds; or goes there.

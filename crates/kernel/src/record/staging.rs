@@ -57,6 +57,9 @@ pub struct Staged {
     pub left_out: Vec<String>,
     /// What keeps its program from being preempted, if it has to.
     pub guard: Option<Guard>,
+    /// Which of the event's programs this is: only the one that the buffers name records
+    /// ([`super::buffers::Buffers::set_version`]).
+    pub version: u32,
 }
 
 /// What a program does for a field. Offsets are in the event's [`Ground`].
@@ -199,6 +202,7 @@ impl Staged {
             unread: None,
             left_out: Vec::new(),
             guard: None,
+            version: 0,
         }
     }
 
@@ -239,7 +243,7 @@ impl Staged {
             self.steps.len() + group.fields.len() <= fields_max
                 && bytes + group.step.all_bytes(&taken) <= payload_max
         });
-        let Some(Group { fields, step, taken }) = group else {
+        let Some(Group { fields, meanings, step, taken }) = group else {
             self.left_out.push(field.name.clone());
             return;
         };
@@ -250,7 +254,8 @@ impl Staged {
             }
             self.description.fields.push(described);
             let is_itself = !step.is_users() && number == 0;
-            self.meanings.push(if is_itself { field.meaning.clone() } else { Meaning::Plain });
+            let meaning = if is_itself { Some(&field.meaning) } else { meanings.get(number) };
+            self.meanings.push(meaning.cloned().unwrap_or(Meaning::Plain));
             if is_itself && scope::is_thread(event, field) {
                 self.threads.push(step);
             }
@@ -416,6 +421,8 @@ fn shown(scalar: Scalar, meaning: &Meaning) -> Scalar {
         | Meaning::Mac
         | Meaning::Internet
         | Meaning::Request => hexadecimal(scalar),
+        // Mostly an address.
+        Meaning::SymbolsBehind(_) if scalar == Scalar::U64 => Scalar::X64,
         _ => scalar,
     }
 }

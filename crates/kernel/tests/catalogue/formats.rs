@@ -26,7 +26,7 @@ impl Names for Few {
             name: name.into(),
         };
         let choices = vec![symbol(1, "RED"), symbol(u64::MAX, "NONE")];
-        let symbols = Symbols { choice_mask: u64::MAX, choices, flags: Vec::new() };
+        let symbols = Symbols { choice_mask: u64::MAX, choices, ..Symbols::default() };
         (tag == "colour").then(|| Arc::new(symbols))
     }
 
@@ -47,7 +47,7 @@ macro_rules! formats {
 
 formats!(
     block_rq_issue btrfs_set_extent_bit dma_map_sg ipi_send_cpumask made_up print sched_switch
-    softirq_entry sys_enter sys_enter_openat tcp_probe
+    softirq_entry sys_enter sys_enter_openat tcp_probe timer_start
 );
 
 fn text(name: &str) -> &'static str {
@@ -102,6 +102,10 @@ fn names_of_values_are_found_in_how_the_kernel_prints_them() {
     assert_eq!((priority.choice_mask, &*priority.show(1 << 13 | 4)), (7 << 13, "rt|0x4"));
     assert_eq!(field(&issue, "dev").meaning, Meaning::Device);
     assert_eq!(field(&issue, "cmd").kind, Kind::DynamicText(Location::Absolute));
+    // Bits that are no flags are about something else, and shown as something else.
+    let timer = format("timer_start");
+    let flags = symbols(field(&timer, "flags"));
+    assert_eq!((flags.show(0x0e40_0001 | 0x0018_0000), flags.show(7)), ("D|P".into(), "0".into()));
     let map = format("dma_map_sg");
     assert_eq!(symbols(field(&map, "dir")).show(2), "FROM_DEVICE");
     assert_eq!(field(&map, "phys_addrs").kind, Kind::Dynamic(Scalar::U64, Location::Absolute));

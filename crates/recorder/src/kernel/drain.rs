@@ -171,7 +171,7 @@ impl Kernel {
         let mut drainer = Drainer {
             buffers: self.buffers,
             trace,
-            begin_ts: self.begin_ts,
+            begin_ts: monotonic_ns(),
             works,
             buffer: Vec::new(),
             live: None,
@@ -181,18 +181,23 @@ impl Kernel {
         let run = move || drainer.run(&ordered, &teller);
         let thread = std::thread::Builder::new().name("trackway-kernel".into()).spawn(run);
         let thread = thread.map_err(|error| failed("cannot start a thread", error))?;
-        let is_stopped = self.buffers.is_stopped();
-        Ok(Draining {
+        let starts = self.starts;
+        let mut draining = Draining {
             kernel: self,
             orders,
             news,
             thread,
             uuid,
             realtime_offset_ns,
-            is_stopped,
+            is_stopped: true,
             keeps_flight_recorder: true,
             forgotten: Lost::default(),
-        })
+        };
+        // Not before somebody drains; what the kernel passed over until now was not to be recorded.
+        if starts {
+            draining.start();
+        }
+        Ok(draining)
     }
 }
 
