@@ -44,7 +44,7 @@ const LATE_NS_MAX: u64 = 5_000_000;
 /// those that say what was lost.
 const GIVEN_UP_MAX: usize = 4;
 
-/// How long programs may be under way, where the kernel does not say when they have ended.
+/// How long something may be under way, where the kernel does not say when they have ended.
 const UNDER_WAY_MAX: Duration = Duration::from_millis(20);
 
 /// What the thread is to do between two turns.
@@ -234,11 +234,7 @@ impl Draining {
         }
         self.kernel.buffers.stop();
         self.is_stopped = true;
-        // Programs that are under way may still write. As a rule they take a fraction of a
-        // microsecond, but a virtual CPU may stand still for long.
-        if trackway_sys::process::wait_for_readers_in_kernel().is_err() {
-            std::thread::sleep(UNDER_WAY_MAX);
-        }
+        wait_for_those_under_way();
         self.kernel.count_missed();
     }
 
@@ -473,6 +469,14 @@ impl Draining {
     fn total(&self, lost: &Lost) -> u64 {
         let of_events = lost.by_event.iter().sum::<u64>();
         of_events.saturating_add(lost.too_deep).saturating_add(self.missed_lost(lost))
+    }
+}
+
+/// Waits until whatever the kernel was recording is recorded. As a rule that takes a fraction of a
+/// microsecond, but a virtual CPU may stand still for long.
+pub(crate) fn wait_for_those_under_way() {
+    if trackway_sys::process::wait_for_readers_in_kernel().is_err() {
+        std::thread::sleep(UNDER_WAY_MAX);
     }
 }
 
