@@ -14,7 +14,6 @@ use std::path::Path;
 use std::sync::Arc;
 use std::sync::mpsc::{self, Receiver, Sender};
 use std::thread::JoinHandle;
-use std::time::Duration;
 use std::{io, iter, mem};
 
 use trackway_kernel::catalogue::model::Event;
@@ -34,7 +33,7 @@ use crate::command::Entrance;
 use crate::completion::{self, By};
 use crate::kernel::{self, KernelOptions, failed};
 use crate::kernel_filters::{KernelFilters, TakenFilters};
-use crate::report::{Grouped, Notices};
+use crate::report::{Counted, Grouped, Notices};
 use crate::trace::{self, Trace};
 use crate::{RecordError, kernel_meanings};
 
@@ -391,8 +390,7 @@ impl Draining {
             return;
         }
         let _ = self.shared.instance.record(false);
-        // What is under way takes a fraction of a microsecond.
-        std::thread::sleep(Duration::from_millis(1));
+        crate::kernel::wait_for_those_under_way();
     }
 
     /// The same; and what was recorded is in the trace then, but for a flight recorder's.
@@ -554,8 +552,8 @@ impl Summary {
         let Counts { recorded, lost, overwritten, deleted, damaged, bytes, .. } = self.counts;
         let place = folder.map(|folder| format!(", {bytes} bytes in {}", folder.display()));
         notices.say(format_args!(
-            "kernel: {} events recorded, {} lost, {} overwritten{}",
-            Grouped(recorded),
+            "kernel: {} recorded, {} lost, {} overwritten{}",
+            Counted(recorded, "event"),
             Grouped(lost),
             Grouped(overwritten),
             place.unwrap_or_default()

@@ -34,6 +34,7 @@ mod kernel_tracefs;
 mod kernel_ways;
 mod live;
 mod lockless;
+mod losses;
 mod meant;
 mod memory;
 mod metadata;

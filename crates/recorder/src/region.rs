@@ -11,6 +11,7 @@ use trackway_session::{Backing, Tracefiles};
 use trackway_window::{NOT_OF_SESSION, Way, reset_region};
 
 use crate::lockless::Lockless;
+use crate::losses::Losses;
 use crate::stream::{Packet, Stream, StreamId};
 use crate::trace::Trace;
 
@@ -55,11 +56,10 @@ pub(crate) struct RegionWork {
     pub(crate) forgotten: Forgotten,
     /// Losses that no control line counts, so far: the stream tells them as its own.
     pub(crate) lost_besides: u64,
-    /// What was lost at `seen_ns`, to be told by the first packet that ends later.
-    seen: Losses,
-    seen_ns: u64,
-    /// What of that packets tell.
-    told: Losses,
+    /// Those of them that were committed, and will not be written.
+    unwritten: u64,
+    /// As the control line counts them, and besides.
+    losses: Losses<(u64, u64)>,
     /// Only for a look beside the recording, which has its own progress: a snapshot.
     is_beside: bool,
     /// Packets that end before this time are passed over, ns.
@@ -73,17 +73,6 @@ pub(crate) struct RegionWork {
 pub(crate) struct Forgotten {
     pub(crate) events: u64,
     pub(crate) discarded: u64,
-}
-
-/// How many records were lost. Readers of a stream take it that what a packet tells first was lost
-/// between the end of the packet before and its own end: so no packet may tell what was lost behind
-/// its last record, as all is for which there was no room.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-struct Losses {
-    /// As the control line counts them.
-    discarded: u64,
-    /// Those that no control line counts.
-    besides: u64,
 }
 
 /// Whether a region that is closed may be written again.
@@ -182,9 +171,8 @@ impl RegionWork {
                 ..Forgotten::default()
             },
             lost_besides: 0,
-            seen: Losses::default(),
-            seen_ns: 0,
-            told: Losses::default(),
+            losses: Losses::default(),
+            unwritten: 0,
             is_beside: false,
             since_ts: 0,
             is_overtaken: false,
@@ -355,11 +343,7 @@ impl RegionWork {
             snapshot = self.snapshot.unwrap_or(snapshot);
             drained = self.drain_to(&snapshot, with);
         }
-        // What no packet has told yet stays: were it always the newest, none might ever.
-        if self.seen == self.told {
-            self.seen = Losses { discarded: snapshot.discarded, besides: self.lost_besides };
-            self.seen_ns = trackway_sys::clock::monotonic_ns();
-        }
+        self.losses.see((snapshot.discarded, self.lost_besides));
         drained
     }
 
@@ -480,10 +464,8 @@ impl RegionWork {
             // It always has room; and it is read at one moment, often without a packet behind.
             (piece.discarded, self.lost_besides)
         } else {
-            if piece.end_ts >= self.seen_ns {
-                self.told = self.seen;
-            }
-            (piece.discarded_before.max(self.told.discarded), self.told.besides)
+            let (discarded, besides) = self.losses.until(piece.end_ts);
+            (piece.discarded_before.max(discarded), besides)
         };
         discarded.saturating_add(besides).saturating_sub(self.forgotten.discarded)
     }
@@ -531,8 +513,18 @@ impl RegionWork {
     pub(crate) fn lose_the_rest(&mut self) -> u64 {
         let gone = self.written.saturating_add(self.overwritten);
         let rest = self.committed().saturating_sub(gone);
-        self.lost_besides = self.lost_besides.saturating_add(rest);
-        rest
+        let more = rest.saturating_sub(self.unwritten);
+        self.lost_besides = self.lost_besides.saturating_add(more);
+        self.unwritten = self.unwritten.max(rest);
+        self.unwritten
+    }
+
+    /// Gives the last packet of its stream up, which makes room: its records are to be counted as
+    /// lost then. Whether it had one.
+    pub(crate) fn give_last_up(&mut self) -> bool {
+        let events = self.stream.as_mut().and_then(Stream::cut_last);
+        self.written = self.written.saturating_sub(events.unwrap_or(0));
+        events.is_some()
     }
 
     /// Adds an empty packet if records were lost after the last one.

@@ -40,7 +40,11 @@ const RETRY_PERIOD: Duration = Duration::from_millis(500);
 /// How much later than its time a record may be committed and still be shown in order.
 const LATE_NS_MAX: u64 = 5_000_000;
 
-/// How long programs may be under way, where the kernel does not say when they have ended.
+/// How many packets are given up at the end, one after the other, where a full disk has no room for
+/// those that say what was lost.
+const GIVEN_UP_MAX: usize = 4;
+
+/// How long something may be under way, where the kernel does not say when they have ended.
 const UNDER_WAY_MAX: Duration = Duration::from_millis(20);
 
 /// What the thread is to do between two turns.
@@ -230,11 +234,7 @@ impl Draining {
         }
         self.kernel.buffers.stop();
         self.is_stopped = true;
-        // Programs that are under way may still write. As a rule they take a fraction of a
-        // microsecond, but a virtual CPU may stand still for long.
-        if trackway_sys::process::wait_for_readers_in_kernel().is_err() {
-            std::thread::sleep(UNDER_WAY_MAX);
-        }
+        wait_for_those_under_way();
         self.kernel.count_missed();
     }
 
@@ -472,6 +472,14 @@ impl Draining {
     }
 }
 
+/// Waits until whatever the kernel was recording is recorded. As a rule that takes a fraction of a
+/// microsecond, but a virtual CPU may stand still for long.
+pub(crate) fn wait_for_those_under_way() {
+    if trackway_sys::process::wait_for_readers_in_kernel().is_err() {
+        std::thread::sleep(UNDER_WAY_MAX);
+    }
+}
+
 fn unwritten(error: io::Error) -> RecordError {
     failed("cannot write kernel events", error)
 }
@@ -573,6 +581,11 @@ impl Drainer {
         }
     }
 
+    /// Counts as lost what was committed and is in no stream; how much that is.
+    fn lose_the_rest(&mut self) -> u64 {
+        self.works.iter_mut().map(RegionWork::lose_the_rest).sum()
+    }
+
     /// Says in the trace what was lost at its end.
     fn close(&mut self, how: Closed) -> io::Result<()> {
         let Self { works, trace, begin_ts, .. } = self;
@@ -591,9 +604,19 @@ impl Drainer {
             (Ok(()), Ok(()), 0)
         } else {
             let written = self.turn(true, true);
-            let unwritten = self.works.iter_mut().map(RegionWork::lose_the_rest).sum();
-            // Where there is no room for a sub-buffer there may be some for an empty packet.
-            (written, self.close(Closed::ForGood), unwritten)
+            let mut unwritten = self.lose_the_rest();
+            // Where there is no room for a sub-buffer there may be some for empty packets.
+            let mut closed = self.close(Closed::ForGood);
+            for _ in 0..GIVEN_UP_MAX {
+                let largest = |work: &&mut RegionWork| work.stream.as_ref()?.last_bytes();
+                let work = self.works.iter_mut().max_by_key(largest);
+                if closed.is_ok() || !work.is_some_and(RegionWork::give_last_up) {
+                    break;
+                }
+                unwritten = self.lose_the_rest();
+                closed = self.close(Closed::ForGood);
+            }
+            (written, closed, unwritten)
         };
         self.live = None;
         let recorded = self.works.iter().map(|work| work.written).sum();
