@@ -580,11 +580,15 @@ pub(crate) fn is_first_namespace() -> bool {
     trackway_sys::process::pid_namespace() == FIRST
 }
 
-/// The events that these patterns select.
+/// The events that these patterns select; none may be in vain, whether it includes or excludes.
 pub(crate) fn selected(
     catalogue: &Catalogue,
     patterns: &[String],
 ) -> Result<Vec<Event>, RecordError> {
+    let all = patterns.iter().flat_map(|list| list.split(',')).map(str::trim);
+    for excluded in all.filter_map(|pattern| pattern.strip_prefix('!')) {
+        Selection::new(&[excluded])?.of(catalogue.names())?;
+    }
     Ok(catalogue.select(&Selection::new(patterns)?)?.events)
 }
 
