@@ -300,6 +300,10 @@ impl Kernel {
         let contexts = Contexts::new(&options.contexts, catalogue.btf());
         let contexts = contexts.map_err(|error| failed("cannot record kernel events", error))?;
         let events = selected(&catalogue, &options.patterns)?;
+        if events.is_empty() {
+            let patterns = options.patterns.join(",");
+            notices.say(format_args!("no event of the kernel is recorded: '{patterns}' is none"));
+        }
         let calls = Calls::new(&catalogue);
         load::check_limit(events.iter().filter(|event| has_tracepoint(calls.as_ref(), event)))?;
         let cpus = cpus();
