@@ -188,7 +188,27 @@ fn events_of_the_kernel_are_switched_on_and_off_while_it_records() {
     assert!(talk.contains("nothing has changed"), "{talk}");
     let refused = ground.refused("event on k --kernel no_such_event");
     assert!(refused.contains("no_such_event"), "{refused}");
-    assert_eq!(ground.status("k")["kernel"]["events"], 2, "what is refused changes nothing");
+    let before = ground.status("k")["kernel"]["spec"]["on"].clone();
+    for (exclusion, why) in
+        [("no_such_event", "no kernel event matches"), ("!sched_switch", "nothing excludes")]
+    {
+        let refused = ground.refused(&format!("event off k --kernel {exclusion}"));
+        assert!(refused.contains(why), "{refused}");
+    }
+    assert_eq!(
+        ground.status("k")["kernel"]["spec"]["on"],
+        before,
+        "what is refused changes nothing"
+    );
+    assert_eq!(ground.status("k")["kernel"]["events"], 2);
+    // An exclusion is taken back.
+    ground.ok("event off k --kernel syscalls:sys_exit_getpgid");
+    assert_eq!(ground.status("k")["kernel"]["events"], 1);
+    ground.ok("event off k --kernel !syscalls:sys_exit_getpgid");
+    assert_eq!(ground.status("k")["kernel"]["events"], 2);
+    let hint = ground.ok("event on k task_rename --only").1;
+    assert!(hint.contains("hint: the kernel has events of that name: --kernel 'task_r"), "{hint}");
+    ground.ok("event on k * --only");
     // Of what the kernel takes long to let go of, and so much of it that it is not done at once.
     let slow = "task_rename,writeback,filelock,cgroup";
     let name = |phase: usize| format!("{:x}-{phase}", std::process::id());

@@ -215,6 +215,7 @@ pub fn record(options: &RecordOptions, notices: &Notices) -> Result<CommandEnd, 
     warn_of_the_static(&found, notices);
     let warned = warn_of_rules(&rules, &found, &libraries, &home, notices);
 
+    let is_new_folder = options.output.as_ref().is_none_or(|output| !output.exists());
     let (output, mut room) = match &options.output {
         Some(output) => (output.clone(), trace::prepare_session(output, Older::Goes)?),
         None => trace::prepare_new("")?,
@@ -242,12 +243,12 @@ pub fn record(options: &RecordOptions, notices: &Notices) -> Result<CommandEnd, 
     };
     let started = start(home, (&session, channels), &what, &mut kernel);
     let Started { reader, before, parts, child, pause, kernel } = started.inspect_err(|_| {
-        // Whoever asked for a folder keeps an empty one; ours goes.
-        let ours = match options.output {
-            None => vec![path.clone()],
-            Some(_) => vec![path.join("ust"), path.join(trace::KERNEL)],
-        };
+        // Whoever had a folder keeps an empty one; ours goes.
+        let ours = [path.join("ust"), path.join(trace::KERNEL)];
         ours.iter().for_each(|ours| drop(std::fs::remove_dir_all(ours)));
+        if is_new_folder {
+            let _ = std::fs::remove_dir(&path);
+        }
     })?;
     if let Some(moved) = room.settle() {
         notices.say(format_args!("the earlier trace is now {}", moved.display()));

@@ -4,6 +4,8 @@
 
 use std::collections::BTreeSet;
 
+use trackway_kernel::catalogue::Catalogue;
+use trackway_kernel::catalogue::select::Selection;
 use trackway_recorder::{Home, RuleSpec};
 use trackway_schema::glob_matches;
 
@@ -26,8 +28,17 @@ pub(super) fn say<'rules>(rules: impl Iterator<Item = &'rules RuleSpec>) {
         eprintln!("trackway: no event matches '{pattern}' yet");
         if let Some(near) = near {
             eprintln!("hint: there are events that match '{near}'");
+        } else if let Some(name) = of_kernel(&pattern) {
+            eprintln!("hint: the kernel has events of that name: --kernel '{name}' is for those");
         }
     }
+}
+
+/// What a pattern is that means events of the kernel, as far as we may know.
+fn of_kernel(pattern: &str) -> Option<&str> {
+    let name = pattern.strip_suffix(":*").unwrap_or(pattern);
+    let catalogue = Catalogue::open().ok()?;
+    Selection::new(&[name]).ok()?.of(catalogue.names()).ok().map(|_| name)
 }
 
 fn unmatched<'rules>(

@@ -101,9 +101,10 @@ fn meant(pattern: &str, all: &[EventName]) -> Option<String> {
     let subsystems = subsystems.filter(|_| tail.is_empty());
     let names = all.iter().flat_map(|event| candidates(&event.name, tail));
     let near = nearest(word, subsystems.chain(names)).map(|name| format!("{name}{tail}"));
-    // Perhaps a part of a name.
+    // Perhaps a call, or a part of a name.
+    let call = Some(format!("syscalls:{pattern}")).filter(is_there);
     let part = || Some(format!("*{}*", pattern.trim_matches('*'))).filter(is_there);
-    near.filter(is_there).or_else(part)
+    call.or(near.filter(is_there)).or_else(part)
 }
 
 /// What is in front of the first asterisk, and the rest.
@@ -208,6 +209,7 @@ mod tests {
         assert_eq!(guess("shced:sched_switch"), "sched:sched_switch");
         assert_eq!(guess("sched:sched_swtich"), "sched:sched_switch");
         assert_eq!(guess("page_alloc"), "mm_page_alloc");
+        assert_eq!(guess("openat"), "syscalls:openat");
         assert_eq!(guess("stat_wait*"), "*stat_wait*");
         assert_eq!(guess("nothing_like_it"), "");
         for wrong in ["", "a,,b", "!", "a:b:c", "sched switch", ":", "sched:", "é"] {

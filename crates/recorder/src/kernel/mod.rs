@@ -297,6 +297,10 @@ impl Kernel {
         let contexts = Contexts::new(&options.contexts, catalogue.btf());
         let contexts = contexts.map_err(|error| failed("cannot record kernel events", error))?;
         let events = selected(&catalogue, &options.patterns)?;
+        if events.is_empty() {
+            let patterns = options.patterns.join(",");
+            notices.say(format_args!("no event of the kernel is recorded: '{patterns}' is none"));
+        }
         let calls = Calls::new(&catalogue);
         load::check_limit(events.iter().filter(|event| has_tracepoint(calls.as_ref(), event)))?;
         let cpus = cpus();
@@ -584,11 +588,15 @@ pub(crate) fn is_first_namespace() -> bool {
     trackway_sys::process::pid_namespace() == FIRST
 }
 
-/// The events that these patterns select.
+/// The events that these patterns select; none may be in vain, whether it includes or excludes.
 pub(crate) fn selected(
     catalogue: &Catalogue,
     patterns: &[String],
 ) -> Result<Vec<Event>, RecordError> {
+    let all = patterns.iter().flat_map(|list| list.split(',')).map(str::trim);
+    for excluded in all.filter_map(|pattern| pattern.strip_prefix('!')) {
+        Selection::new(&[excluded])?.of(catalogue.names())?;
+    }
     Ok(catalogue.select(&Selection::new(patterns)?)?.events)
 }
 
