@@ -75,7 +75,7 @@ static void *run_true(void *unused)
 
 int main(int argc, char **argv)
 {
-    char byte = 0;
+    char byte = 0, large[256];
     pthread_t thread;
     if (argc != 5)
         return 97;
@@ -104,6 +104,10 @@ int main(int argc, char **argv)
     }
     if (is_ping) {
         sched_setaffinity(0, sizeof(one), &one);
+        /* Structures of which only so many bytes are there. */
+        memset(large, 0xaa, sizeof(large));
+        syscall(SYS_clone3, large, 64);
+        syscall(SYS_sched_getattr, 0, large, 48, 0);
         printf("%d %d %d\n", getpid(), open_elsewhere(), call_narrow());
         fflush(stdout);
         if (pthread_create(&thread, NULL, run_true, NULL))
@@ -184,7 +188,8 @@ fn happened_in(line: &str) -> Option<i64> {
 /// RUN two programs that wake each other up, of which one is the command. EXPECT of both sides of
 /// its switches and wake-ups to be told, and nothing of the other one's; what it does when it ends;
 /// what it does by threads that are made without a fork, and by one that takes over another's number. EXPECT
-/// a call by a number of 32 bits to be no other call, and to be told.
+/// a call by a number of 32 bits to be no other call, and to be told; and of structures nothing that
+/// is behind their end.
 #[test]
 fn what_is_about_a_command_is_recorded_wherever_it_happens() {
     const TURNS: &str = "300";
@@ -196,7 +201,8 @@ fn what_is_about_a_command_is_recorded_wherever_it_happens() {
     let (to, fro) = (fifo(&world, "to"), fifo(&world, "fro"));
     let pong = Running::start(Command::new(&program).args(["pong", &to, &fro, TURNS]));
     let pong_tid = i64::from(pong.0.id());
-    let events = "sched_switch,sched_waking,task_newtask,task_rename,exit_mmap,syscalls:dup2";
+    let events = "sched_switch,sched_waking,task_newtask,task_rename,exit_mmap,syscalls:dup2,\
+                  syscalls:clone3,sys_exit_sched_getattr";
     let events = ["--kernel", events];
     let (output, lines) = recorded(&world, &events, &[&program, "ping", &fro, &to, TURNS]);
     let (ping, parent, [has_no_ring, has_no_narrow]) = said(&output);
@@ -226,6 +232,13 @@ fn what_is_about_a_command_is_recorded_wherever_it_happens() {
     }
     let calls = |name: &str| count(&|line| line.contains(&format!(" syscall_entry_{name}: ")));
     assert_eq!(calls("dup2"), 1, "{lines:#?}");
+    for (small, there, behind) in [
+        (" size = 64,", "uargs_tls = 0xAAAAAAAAAAAAAAAA", "uargs_set_tid = 0x0,"),
+        (" syscall_exit_sched_getattr: ", "uattr_size = 48", "uattr_sched_util_min = 0,"),
+    ] {
+        let is_it = |line: &str| line.contains(small) && line.contains(there);
+        assert_eq!(count(&|line| is_it(line) && line.contains(behind)), 1, "{lines:#?}");
+    }
     let talk = text(&output.stderr);
     match has_no_narrow {
         true => skipped("the kernel has no system calls of 32 bits"),
