@@ -51,6 +51,12 @@ pub struct Members {
     cgroups: Option<(RawFd, i32)>,
 }
 
+impl Members {
+    pub(super) const fn is_of_cgroups(self) -> bool {
+        self.cgroups.is_some()
+    }
+}
+
 impl Scope {
     /// An empty one.
     ///

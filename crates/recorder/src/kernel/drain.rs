@@ -380,6 +380,7 @@ impl Draining {
             missed: lost.missed(),
             is_missed_lost,
             had_no_room: lost.by_event.iter().any(|&lost| lost > 0),
+            narrow: self.kernel.narrow(),
             cpus_later: super::without_buffers(&cpus::online(), self.kernel.buffers.cpus()),
             unwritten: told.and(written).err(),
             ..KernelSummary::default()

@@ -204,7 +204,7 @@ impl Calls {
             let btf_id = btf.find(Class::Typedef, name)?.id;
             let programs = Programs::new(Self::NUMBERS).ok()?;
             // Whether the kernel takes such programs.
-            let code = dispatcher(phase, &registers, programs.map_fd(), None)?;
+            let code = dispatcher(phase, &registers, &programs, None)?;
             Loaded::raw(&code, btf_id).ok()?;
             Some(Side { btf_id, programs, is_used: false, is_attached: false })
         };
@@ -490,7 +490,7 @@ impl Kernel {
             if !side.is_used || side.is_attached {
                 continue;
             }
-            let code = dispatcher(phase, &calls.registers, side.programs.map_fd(), scope);
+            let code = dispatcher(phase, &calls.registers, &side.programs, scope);
             let code = code.ok_or_else(|| failed("cannot record", "system calls"))?;
             let loaded = Loaded::raw(&code, side.btf_id)
                 .map_err(|error| failed("cannot record system calls", error))?;
@@ -543,6 +543,11 @@ impl Kernel {
             scope.set(trackway_sys::thread::tid(), true);
             Ok(())
         }))
+    }
+
+    /// How many system calls had numbers of 32 bits: none of them is recorded.
+    fn narrow(&self) -> u64 {
+        self.calls.as_ref().map_or(0, |calls| calls.enter.programs.narrow())
     }
 
     /// Whether an event is recorded at a tracepoint of its own.
