@@ -315,22 +315,87 @@ fn a_command_and_what_it_starts_are_recorded_or_everything() {
     }
 }
 
-/// RUN it with what BPF alone can do. EXPECT a refusal that names it, and no trace of other events.
+/// RUN it with what BPF alone can do. EXPECT a refusal that names it, says why and what there is,
+/// and nothing run.
 #[test]
 fn what_tracefs_cannot_do_is_refused() {
     let world = World::new("tracefs-refused");
     if !is_possible(&world) {
         return;
     }
-    for [option, value] in
-        [["--filter", "sched_switch: prev_prio == 0"], ["--context", "prio"], ["--cgroup", "/"]]
-    {
-        let options = ["--kernel", "sched_switch", "--kernel-via", "tracefs", option, value];
-        let output = record(&world, "trace", &options, &["true"]);
+    let no_name = "filename is what a program points to, which tracefs does not give";
+    let no_context = "$ctx.procname is what records of tracefs do not say";
+    for ([option, value], why) in [
+        (["--filter", "*openat: filename == \"/x\""], no_name),
+        (["--filter", "*openat: $ctx.procname == \"x\""], no_context),
+        (["--context", "prio"], "by tracefs there is no context 'prio'"),
+        (["--cgroup", "/"], "by tracefs there is no --cgroup"),
+        (["--pid", "2147483647"], "there is no process 2147483647"),
+    ] {
+        let options = ["--kernel", "syscalls:openat", "--kernel-via", "tracefs", option, value];
+        let mut record = world.trackway(&["record", "-o", "trace"]);
+        record.args(options);
+        if option != "--pid" {
+            record.args(["--", "touch", "ran"]);
+        }
+        let output = record.output().expect("trackway runs");
         let talk = text(&output.stderr);
-        assert_eq!(output.status.code(), Some(125), "{option}: {talk}");
-        assert!(talk.contains(option), "{talk}");
+        assert!(!output.status.success() && !world.path("ran").exists(), "{option}: {talk}");
+        assert!(talk.contains(why), "{option}: {talk}");
+        assert!(option == "--pid" || talk.contains("hint: "), "{option}: {talk}");
     }
+}
+
+/// RUN one program again and again, with filters by tracefs, and without. EXPECT each time what
+/// `print` takes by the same filters of what was recorded without: also where they remember, ask
+/// for contexts or names of values; and nothing that they do not take said to be lost.
+#[test]
+fn filters_by_tracefs_take_what_print_takes() {
+    let world = World::new("tracefs-filters");
+    if !is_possible(&world) {
+        return;
+    }
+    let program = world.compile_file("kernel/filtered.c", false, &["-pthread"]);
+    let program = program.to_str().expect("a path");
+    let events = "syscalls:getpgid,syscalls:lseek,sched_process_exit";
+    let via = ["--kernel", events, "--kernel-via", "tracefs"];
+    let run = |trace: &str, options: &[&str]| {
+        let output = record(&world, trace, &[&via[..], options].concat(), &[program, "300"]);
+        let talk = text(&output.stderr);
+        assert!(output.status.success(), "{talk}");
+        talk
+    };
+    // But for what differs from run to run; and without the loader's calls.
+    let told = |trace: &str, filters: &[&str]| -> Vec<String> {
+        let mut print = world.trackway(&["print", trace]);
+        for filter in filters {
+            print.args(["--filter", filter]);
+        }
+        let output = print.output().expect("it runs");
+        assert!(output.status.success(), "{filters:?}: {}", text(&output.stderr));
+        let all = text(&output.stdout);
+        let is_own = |line: &&str| line.contains("getpgid") || line.contains("lseek: ");
+        all.lines().filter(is_own).map(essence).collect()
+    };
+    run("all", &[]);
+    for filters in [
+        &["*getpgid: pid % 7 == 3", "*lseek: whence == \"SEEK_END\" && offset < -100"][..],
+        &["*lseek: offset < -1 && count() % 10 == 3 || changed(whence)"],
+        &["*getpgid: pid & 1", "*getpgid: count() % 4 == 0"],
+        &["*getpgid: ret == -3 || $ctx.tid == 0", "*lseek: ret == \"EBADF\""],
+        &["sched_process_exit: comm == \"filt*\" && sample(1)", "*getpgid: pid * 0.5 < 5e8 + 20"],
+    ] {
+        let expected = told("all", filters);
+        let options: Vec<&str> = filters.iter().flat_map(|one| ["--filter", one]).collect();
+        let talk = run("some", &options);
+        assert!((10..1200).contains(&expected.len()), "{filters:?}: {}", expected.len());
+        assert_eq!(told("some", &[]), expected, "{filters:?}: {talk}");
+        assert_eq!(counts(&talk)[1..], [0, 0], "{talk}");
+    }
+    // Programs call the system with interrupts let through.
+    let none = "*getpgid: $ctx.cpu_id > 8191 || !$ctx.interruptible";
+    run("none", &["--filter", none, "--filter", "*lseek: false"]);
+    assert_eq!(told("none", &[]), [] as [String; 0]);
 }
 
 /// RUN a flight recorder that is too small. EXPECT the newest events, and how many are gone.

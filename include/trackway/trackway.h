@@ -482,7 +482,9 @@ TRACKWAY_I_INLINE uint32_t trackway_i_wanted(const struct trackway_abi_event *ev
 TRACKWAY_I_HELPER trackway_abi_emit_fn trackway_i_emitter(const struct trackway_abi_event *event)
 {
     const uint32_t *enabled = __atomic_load_n(&event->enabled, __ATOMIC_ACQUIRE);
-    return __atomic_load_n(enabled, __ATOMIC_RELAXED) ? event->emit : NULL;
+    if (!__atomic_load_n(enabled, __ATOMIC_RELAXED))
+        return NULL;
+    return __atomic_load_n(&event->emit, __ATOMIC_RELAXED);
 }
 
 /* Whether two definitions of one event, in files of one module of which the linker has taken one,

@@ -301,7 +301,7 @@ impl Summary {
             digits.chars().rev().collect::<String>().parse().unwrap_or(0)
         };
         Self {
-            recorded: number_before(" events recorded"),
+            recorded: number_before(" event"),
             lost: number_before(" lost"),
             overwritten: number_before(" overwritten"),
             processes: number_before(" process"),

@@ -8,6 +8,7 @@ use core::sync::atomic::{AtomicBool, AtomicPtr, AtomicU16, AtomicU32, AtomicU64,
 
 use trackway_abi::record::context::APPLICATIONS;
 use trackway_abi::session::{PROCESS_RULES_BYTES_MAX, SESSIONS_MAX, Session, flag};
+use trackway_abi::window::EVENTS_MAX;
 use trackway_ring::Geometry;
 use trackway_schema::{ProcessFacts, ProcessRules};
 use trackway_window::{Owner, ProcessSlot, SessionLayout, Window};
@@ -109,6 +110,18 @@ impl Decision {
             core::hint::spin_loop();
         }
         None
+    }
+
+    /// The generation of the decision with this number, if this is it, and the event with this
+    /// enable word one of its window.
+    #[inline(always)]
+    pub(crate) fn generation_of(&self, number: u32, enabled: *const AtomicU32) -> Option<u64> {
+        // ORDERING: Acquire pairs with the Release in `publish`.
+        let sequence = self.sequence.load(Ordering::Acquire);
+        let is_it = self.links.load(Ordering::Relaxed) == number
+            && Window::event_at(self.base.load(Ordering::Relaxed), enabled) < EVENTS_MAX;
+        let generation = self.generation.load(Ordering::Relaxed);
+        (is_it && self.unchanged_since(sequence)).then_some(generation)
     }
 
     fn publish(
@@ -269,7 +282,7 @@ impl Process {
     }
 
     #[inline(always)]
-    fn stamp_word(&self) -> Option<&'static AtomicU64> {
+    pub(crate) fn stamp_word(&self) -> Option<&'static AtomicU64> {
         let page = self.stamp.load(Ordering::Relaxed);
         // SAFETY: the page is null or mapped for good.
         unsafe { page.cast::<AtomicU64>().as_ref() }

@@ -16,6 +16,7 @@ pub(crate) mod code;
 mod inside;
 mod link;
 mod plan;
+pub(crate) mod quick;
 mod store;
 mod unstaged;
 
@@ -26,9 +27,10 @@ use trackway_abi::window::EVENTS_MAX;
 use trackway_ring::rseq::Area;
 use trackway_window::Window;
 
-use crate::abi::Argument;
+use crate::abi::{Argument, Event};
 use crate::decision::PROCESS;
 use crate::home::Home;
+use crate::record;
 use crate::slow;
 use crate::thread;
 use plan::{Plan, Who};
@@ -103,6 +105,8 @@ impl Link {
     const COUNTS: u32 = 3;
     /// Plans begin at multiples of this, in bytes, and not at 0.
     const PLAN_ALIGNMENT: usize = 16;
+    /// Added to the place of a plan that [`quick`] is for.
+    const QUICK: u32 = 8;
 
     const fn new(decision: u32, says: Says) -> Self {
         let says = match says {
@@ -114,9 +118,27 @@ impl Link {
         Self((decision as u64) << 32 | says as u64)
     }
 
+    /// The same, of a plan that [`quick`] is for.
+    const fn quick(decision: u32, at: u32) -> Self {
+        Self::new(decision, Says::Plan(at | Self::QUICK))
+    }
+
+    /// The number of the decision that it is for.
+    #[inline(always)]
+    const fn decision(self) -> u32 {
+        (self.0 >> 32) as u32
+    }
+
+    /// The place of a plan that [`quick`] is for.
+    #[inline(always)]
+    const fn quick_plan(self) -> Option<u32> {
+        let is_quick = self.0 as u32 & Self::QUICK != 0;
+        if is_quick { Some(self.0 as u32 & !(Self::PLAN_ALIGNMENT as u32 - 1)) } else { None }
+    }
+
     #[inline(always)]
     const fn is_of(self, decision: u32) -> bool {
-        (self.0 >> 32) as u32 == decision
+        self.decision() == decision
     }
 
     #[inline(always)]
@@ -124,7 +146,9 @@ impl Link {
         match self.0 as u32 {
             Self::RECORDS => Says::Records,
             Self::DROPS => Says::Drops,
-            at if at as usize >= Self::PLAN_ALIGNMENT => Says::Plan(at),
+            at if at as usize >= Self::PLAN_ALIGNMENT => {
+                Says::Plan(at & !(Self::PLAN_ALIGNMENT as u32 - 1))
+            }
             _ => Says::Counts,
         }
     }
@@ -141,7 +165,8 @@ pub(crate) enum Judgement {
     Unknown,
 }
 
-/// What filters say of an event, if all that is needed is at hand.
+/// What filters say of an event, if all that is needed is at hand. `event`, if it is one that will
+/// be emitted again, is told of a quicker way that there may be ([`crate::record::emit_filtered`]).
 ///
 /// # Safety
 /// As [`crate::record::emit`]; `enabled` is the event's word.
@@ -151,12 +176,19 @@ pub(crate) unsafe fn judge(
     enabled: *const AtomicU32,
     payload: *mut u8,
     size: usize,
+    event: *mut Event,
 ) -> Judgement {
     if size & trackway_abi::record::CUT != 0 {
         return Judgement::Unknown;
     }
-    // SAFETY: the caller's payload.
-    let passes_quickly = |plan: &Plan| unsafe { plan.passes_quickly(payload, size) };
+    let passes_quickly = |plan: &Plan| {
+        if plan.has_direct() {
+            // SAFETY: the caller's event.
+            unsafe { record::say_filtered(event, true) };
+        }
+        // SAFETY: the caller's payload.
+        unsafe { plan.passes_quickly(payload, size) }
+    };
     // SAFETY: likewise.
     let passes = |plan: &Plan, who: &Who| Some(unsafe { plan.passes(payload, size, who) });
     judge_by(session, enabled, passes_quickly, passes)

@@ -9,15 +9,17 @@ use core::sync::atomic::{AtomicPtr, AtomicU32, Ordering};
 
 use trackway_abi::record::context::{APPLICATIONS, PROCNAME};
 use trackway_abi::record::{EXTENDED_BYTES, TAILROOM_BYTES};
+use trackway_abi::session::SESSIONS_MAX;
 use trackway_abi::window::EVENTS_MAX;
 use trackway_ring::rseq::{Area, Bytes, Gate, commit};
 use trackway_ring::{Geometry, write_header};
 use trackway_window::{CPU_STRIDE, Window, ids_before, region_at};
 
-use crate::abi::Event;
+use crate::abi::{EmitFn, Event};
 use crate::application::Wanted;
 use crate::ask::Asked;
 use crate::decision::{CPUS_AT, PROCESS};
+use crate::filters::quick::{self, AtOnce, Emitted};
 use crate::filters::{self, Judgement, NOT_JUDGED};
 use crate::{context, now, slow, thread};
 
@@ -64,6 +66,68 @@ pub(crate) unsafe fn aim_of(event: *mut Event) -> (*mut AtomicU32, u32) {
     (enabled, unsafe { (*enabled).load(Ordering::Relaxed) })
 }
 
+/// As [`emit`], of an event that one session wants, with a filter that [`quick`] is for. Either
+/// function records any event in any case: which one a site calls is a hint, because what only
+/// recording needs is looked at first there, and last here.
+///
+/// # Safety
+/// As [`emit`].
+pub(crate) unsafe extern "C" fn emit_filtered(event: *mut Event, payload: *mut u8, size: usize) {
+    // SAFETY: the caller's event and payload.
+    unsafe {
+        let (enabled, sessions) = aim_of(event);
+        let mut emitted = Emitted { event, payload, size };
+        if sessions.is_power_of_two() {
+            let (says, same) = quick::judge(sessions.trailing_zeros() as usize, enabled, emitted);
+            emitted = same;
+            match says {
+                AtOnce::Fails => return,
+                AtOnce::Passes(number) => {
+                    return emit_judged(emitted.event, emitted.payload, emitted.size, number);
+                }
+                AtOnce::Unknown => {}
+                AtOnce::NotHere => say_filtered(emitted.event, false),
+            }
+        }
+        emit_in_each(emitted.event, emitted.payload, emitted.size);
+    }
+}
+
+/// Says to the event's sites by which of the two functions it goes from now on. Others may say so
+/// at the same time: it is a hint.
+///
+/// # Safety
+/// The caller's event, or one that nobody else has.
+#[inline(always)]
+pub(crate) unsafe fn say_filtered(event: *mut Event, is_filtered: bool) {
+    let emit: EmitFn = if is_filtered { emit_filtered } else { emit };
+    // SAFETY: the caller's event; sites read the pointer while it is changed, and never find null
+    // there any more.
+    let place = unsafe { AtomicPtr::from_ptr((&raw mut (*event).emit).cast::<*mut ()>()) };
+    place.store(emit as *mut (), Ordering::Relaxed);
+}
+
+/// As [`emit`], of an event that one session wants, whose filters have let it pass by the decision
+/// of this number. (They have no state: where that is none any more, they are asked again.)
+///
+/// # Safety
+/// As [`emit`].
+#[inline(never)] // for the stack of those that are dropped
+unsafe extern "C" fn emit_judged(event: *mut Event, payload: *mut u8, size: usize, number: u32) {
+    // SAFETY: the caller's payload and event.
+    unsafe {
+        let (enabled, sessions) = aim_of(event);
+        let session = sessions.trailing_zeros() as usize % SESSIONS_MAX;
+        let judged = PROCESS.decisions[session].generation_of(number, enabled);
+        let (true, Some(generation)) = (sessions.is_power_of_two(), judged) else {
+            return emit_in_each(event, payload, size);
+        };
+        if let Some(judged) = try_judged(session, enabled, payload, size, generation) {
+            let _ = finish(event, (sessions, enabled), session, (payload, size), judged);
+        }
+    }
+}
+
 /// As [`emit`], for any number of sessions, by whatever way.
 ///
 /// # Safety
@@ -107,19 +171,39 @@ unsafe fn emit_by(
         sessions &= sessions - 1;
         let left = match judged(session) {
             // SAFETY: the caller's payload.
-            None => unsafe { try_in(session, enabled, payload, size) },
+            None => unsafe { try_in(session, enabled, payload, size, event) },
             // SAFETY: likewise.
             Some(generation) => unsafe { try_judged(session, enabled, payload, size, generation) },
         };
         let Some(judged) = left else { continue };
         let word = (named, enabled.cast_const());
-        // SAFETY: likewise.
-        if !unsafe { slow::record(session, word, payload, size, judged) } {
-            // SAFETY: likewise; the event is the caller's.
-            unsafe { slow::follow(session, event, enabled, payload, size) };
+        // SAFETY: likewise; the event is the caller's.
+        if !unsafe { finish(event, word, session, (payload, size), judged) } {
             return;
         }
     }
+}
+
+/// Does what is left to be done in a session, where the event's word is `word` and names so many;
+/// false if there are no others.
+///
+/// # Safety
+/// As [`emit`].
+#[inline(always)] // each caller's code is its own
+unsafe fn finish(
+    event: *mut Event,
+    (named, word): (u32, *const AtomicU32),
+    session: usize,
+    (payload, size): (*mut u8, usize),
+    judged: u64,
+) -> bool {
+    // SAFETY: the caller's payload.
+    let is_done = unsafe { slow::record(session, (named, word), payload, size, judged) };
+    if !is_done {
+        // SAFETY: likewise; the event is the caller's.
+        unsafe { slow::follow(session, event, word, payload, size) };
+    }
+    is_done
 }
 
 /// Records in one session, with filters or without, if nothing is out of the ordinary and they say
@@ -134,11 +218,12 @@ unsafe fn try_in(
     enabled: *const AtomicU32,
     payload: *mut u8,
     size: usize,
+    event: *mut Event,
 ) -> Option<u64> {
     // Of an older decision: then both ways end in `slow`.
     if PROCESS.decisions[session].links.load(Ordering::Relaxed) != 0 {
         // SAFETY: the caller's payload.
-        return unsafe { try_filtered(session, enabled, payload, size) };
+        return unsafe { try_filtered(session, enabled, payload, size, event) };
     }
     // SAFETY: likewise.
     if unsafe { try_record::<PLAIN>(session, enabled, payload, size, 0) } {
@@ -178,9 +263,10 @@ unsafe fn try_filtered(
     enabled: *const AtomicU32,
     payload: *mut u8,
     size: usize,
+    event: *mut Event,
 ) -> Option<u64> {
     // SAFETY: the caller's payload.
-    match unsafe { filters::judge(session, enabled, payload, size) } {
+    match unsafe { filters::judge(session, enabled, payload, size, event) } {
         Judgement::Fails => None,
         Judgement::Unknown => Some(NOT_JUDGED),
         // SAFETY: likewise.

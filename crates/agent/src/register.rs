@@ -75,7 +75,8 @@ unsafe fn register_event(home: Option<&'static Home>, event: *mut Event, moves: 
     event.index = home
         .and_then(Home::window)
         .map_or(0, |window| Window::event_at(window.base(), word) as u32);
-    event.emit = Some(record::emit);
+    // SAFETY: the caller's event. (Sites may be at it: a module may say so again.)
+    unsafe { record::say_filtered(event, false) };
     if usize::from(event.size) >= size_of::<AskingEvent>() {
         // SAFETY: it is as long as that.
         let event = unsafe { &*core::ptr::from_mut(event).cast::<AskingEvent>() };

@@ -51,6 +51,13 @@ pub(crate) fn current() -> *mut Thread {
     tls::address_of!("trackway_thread")
 }
 
+/// Its stamp: zero until the line was filled in.
+#[inline(always)]
+pub(crate) fn stamp() -> u64 {
+    const _: () = assert!(THREAD_STAMP_OFFSET == 0);
+    tls::first_word!("trackway_thread")
+}
+
 fn vfork_depth() -> u32 {
     // SAFETY: the line is the calling thread's, or its parent's.
     unsafe { (&raw const (*current()).vfork_depth).read_volatile() }

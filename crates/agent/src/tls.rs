@@ -62,4 +62,31 @@ macro_rules! address_of {
     }};
 }
 
-pub(crate) use {address_of, define};
+/// The first eight bytes of the calling thread's copy of such a symbol.
+macro_rules! first_word {
+    ($symbol:literal) => {{
+        #[cfg(target_arch = "x86_64")]
+        {
+            let word: u64;
+            // SAFETY: as in `address_of`; the symbol has as many bytes, which the thread itself
+            // changes, or a signal handler.
+            unsafe {
+                core::arch::asm!(
+                    concat!("mov {word}, qword ptr [rip + ", $symbol, "@GOTTPOFF]"),
+                    "mov {word}, qword ptr fs:[{word}]",
+                    word = out(reg) word,
+                    options(nostack, readonly, preserves_flags),
+                );
+            }
+            word
+        }
+        #[cfg(not(target_arch = "x86_64"))]
+        {
+            let address: *const u64 = $crate::tls::address_of!($symbol);
+            // SAFETY: likewise.
+            unsafe { address.read_volatile() }
+        }
+    }};
+}
+
+pub(crate) use {address_of, define, first_word};

@@ -134,6 +134,46 @@ fn what_a_filter_does_not_pass_is_not_recorded() {
     assert_eq!(recording.discards(), 0);
 }
 
+/// What is a filter in machine code alone is asked at once, as long as it is there.
+#[test]
+fn sites_go_by_another_function_where_a_filter_is_asked_at_once() {
+    let (_alone, world) = (alone(), world());
+    let recording = world.session("quick:*", Sizes::default(), |_| {});
+    let event = world.event(c"quick", c"number");
+    let mut filters = Filters::of(recording);
+    let is_there = cfg!(target_arch = "x86_64");
+    emit_all(&event, 0..4);
+    assert!(!event.is_filtered());
+    filters.set(&[("*", &object("number % 2 == 1"))]);
+    emit_all(&event, 10..30);
+    assert_eq!(event.is_filtered(), is_there);
+    // Another one of the kind.
+    filters.set(&[("*", &object("number % 4 == 1"))]);
+    emit_all(&event, 30..50);
+    assert_eq!(event.is_filtered(), is_there);
+    // With state, or two of them: not of the kind.
+    filters.set(&[("*", &object("count() < 1000 && number % 2 == 1"))]);
+    emit_all(&event, 50..60);
+    assert!(!event.is_filtered());
+    filters.set(&[("*", &object("number >= 1")), ("*", &object("number < 70"))]);
+    emit_all(&event, 60..80);
+    assert!(!event.is_filtered());
+    filters.set(&[("*", &object("number > 85"))]);
+    emit_all(&event, 80..90);
+    assert_eq!(event.is_filtered(), is_there);
+    filters.remove();
+    emit_all(&event, 90..100);
+    assert!(!event.is_filtered());
+    let passes = |number: &u64| match number {
+        0..4 | 60..70 | 90..100 => true,
+        10..30 | 50..60 => number % 2 == 1,
+        30..50 => number % 4 == 1,
+        _ => (86..90).contains(number),
+    };
+    assert_eq!(recording.numbers(), (0..100).filter(passes).collect::<Vec<u64>>());
+    assert_eq!(recording.discards(), 0);
+}
+
 #[test]
 fn events_without_what_is_needed_are_not_recorded() {
     let (_alone, world) = (alone(), world());
@@ -578,7 +618,7 @@ fn handlers_in_this_process() {
     let interpreters = recording.session().interpreters.load(Ordering::Relaxed);
     assert_eq!(interpreters, u32::from(cfg!(not(target_arch = "x86_64"))));
     HANDLERS_EVENT.set(event).unwrap_or_default();
-    let signals = signals_every(100);
+    let signals = signals_every(100, handle as *const () as usize);
     for round in 0..200_u64 {
         // fork(2) waits for who allocates: for itself, where a handler interrupted that.
         block_signals(true);
@@ -608,6 +648,46 @@ fn handlers_in_this_process() {
     assert!(recorded.iter().all(|number| number % 8 < 4));
 }
 
+/// Handlers that came where sequences are aborted.
+static ABORTED: AtomicU32 = AtomicU32::new(0);
+
+/// Who is interrupted while a filter is asked at once has asked nothing.
+#[cfg(target_arch = "x86_64")]
+#[test]
+fn what_a_signal_ends_is_judged_anew() {
+    extern "C" fn look(_: libc::c_int, _: *mut libc::siginfo_t, context: *mut libc::c_void) {
+        // SAFETY: what the kernel gives a handler with SA_SIGINFO.
+        let context = unsafe { &*context.cast::<libc::ucontext_t>() };
+        let at = context.uc_mcontext.gregs[libc::REG_RIP as usize] as usize;
+        let before = std::ptr::with_exposed_provenance::<u32>(at.wrapping_sub(4));
+        // SAFETY: in front of what was interrupted is code, too.
+        let is_aborted = unsafe { before.read_unaligned() } == 0x5305_3053;
+        ABORTED.fetch_add(u32::from(is_aborted), Ordering::Relaxed);
+    }
+    let (_alone, world) = (alone(), world());
+    let recording = world.session("ended:*", Sizes::default(), |_| {});
+    let event = world.event(c"ended", c"number");
+    // Long, so that many signals come in the middle.
+    let predicates = (0..1000).map(|number| format!("number != {} && ", 7 * number + 1_000_000));
+    let text = format!("{}number < 64", predicates.collect::<String>());
+    Filters::of(recording).set(&[("*", &object(&text))]);
+    emit_all(&event, 1000..1100);
+    assert!(event.is_filtered());
+    let signals = signals_every(20, look as *const () as usize);
+    let mut emitted = 0;
+    let end = std::time::Instant::now() + std::time::Duration::from_secs(20);
+    while ABORTED.load(Ordering::Relaxed) < 100 && std::time::Instant::now() < end {
+        emit_all(&event, 1000..2000);
+        emit_all(&event, 0..2);
+        emitted += 1;
+    }
+    drop(signals);
+    assert!(ABORTED.load(Ordering::Relaxed) >= 100, "sequences were interrupted");
+    let passing = recording.numbers();
+    assert_eq!(passing.len() as u64 + recording.discards(), 2 * emitted);
+    assert!(passing.iter().all(|&number| number < 2));
+}
+
 fn block_signals(block: bool) {
     let how = if block { libc::SIG_BLOCK } else { libc::SIG_UNBLOCK };
     // SAFETY: a set of our own.
@@ -622,12 +702,12 @@ fn block_signals(block: bool) {
 /// The calling thread gets signals until this is dropped.
 struct Signals(libc::timer_t);
 
-fn signals_every(microseconds: i64) -> Signals {
+fn signals_every(microseconds: i64, handler: usize) -> Signals {
     // SAFETY: the structures are filled in as far as they are read; the handler is a function.
     unsafe {
         let mut action: libc::sigaction = std::mem::zeroed();
-        action.sa_sigaction = handle as *const () as usize;
-        action.sa_flags = libc::SA_RESTART;
+        action.sa_sigaction = handler;
+        action.sa_flags = libc::SA_RESTART | libc::SA_SIGINFO;
         assert_eq!(libc::sigaction(libc::SIGUSR1, &raw const action, std::ptr::null_mut()), 0);
         let mut event: libc::sigevent = std::mem::zeroed();
         event.sigev_notify = libc::SIGEV_THREAD_ID;

@@ -120,8 +120,8 @@ pub(crate) struct RecordArguments {
     #[arg(long, requires = "kernel")]
     pub(crate) system: bool,
     /// How the kernel's events are recorded: by programs of our own, or by the kernel's tracefs,
-    /// which does not give what programs point to, file names first of all [default: bpf where the
-    /// kernel allows it, else tracefs]
+    /// which does not give what programs point to, file names first of all, nor most contexts
+    /// [default: bpf where the kernel allows it, else tracefs]
     #[arg(long, value_enum, value_name = "WAY", requires = "kernel")]
     pub(crate) kernel_via: Option<KernelWay>,
     /// Record the kernel's events of the processes in this control group (of version 2) and those

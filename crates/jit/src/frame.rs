@@ -23,6 +23,10 @@ pub type Entry = unsafe extern "C" fn(slots: *const u64) -> u64;
 /// Machine code that fills slots from a payload: [`crate::x86::emit_fill`].
 pub type Fill = unsafe extern "C" fn(payload: *const u8, slots: *mut u64);
 
+/// Machine code of a program that needs no frame, on a payload: [`crate::x86::emit_direct`]. It
+/// answers 0 or 1, changes no memory, and keeps the stack as it finds it up to its end.
+pub type Direct = unsafe extern "C" fn(payload: *const u8) -> u64;
+
 /// What all frames of a filter have in common.
 #[repr(C)]
 #[derive(Debug, Clone, Copy)]

@@ -156,7 +156,7 @@ impl Take {
     }
 
     /// The scalar that machine code takes, and where it is in a payload.
-    const fn coded(&self) -> Option<(Scalar, usize)> {
+    pub(crate) const fn coded(&self) -> Option<(Scalar, usize)> {
         match self.value {
             Value::Scalar(scalar) if self.anchor == 0 => Some((scalar, self.distance as usize)),
             _ => None,

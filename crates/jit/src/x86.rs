@@ -21,6 +21,7 @@
 mod arithmetic;
 mod chunk;
 mod control;
+mod direct;
 mod fill;
 mod memory;
 mod text;
@@ -28,9 +29,11 @@ mod text;
 use core::fmt;
 use core::ops::Range;
 
+use crate::framer::FramerView;
 use crate::insn::class;
 use crate::verify::{Function, Verified};
 use chunk::Chunk;
+pub use direct::emit_direct;
 pub use fill::{SLOT_CODE_BYTES_MAX, emit_fill};
 
 /// Most bytes of code that one instruction becomes. A buffer with as many for each instruction is
@@ -88,9 +91,19 @@ pub fn emit<'m>(
     if cfg!(not(all(target_arch = "x86_64", unix))) {
         return Err(EmitError::Unsupported);
     }
+    emit_from(verified, None, buffer, places)
+}
+
+/// The same, of a program whose slots are in a frame, or where this framer says.
+fn emit_from<'m>(
+    verified: &Verified<'_>,
+    framer: Option<FramerView<'_>>,
+    buffer: &mut [u8],
+    places: &'m mut [u32],
+) -> Result<Code<'m>, EmitError> {
     let len = verified.program().len();
     let places = places.get_mut(..=len).ok_or(EmitError::NoRoom)?;
-    let mut emitter = Emitter { verified, buffer, places, laid: 0 };
+    let mut emitter = Emitter { verified, framer, buffer, places, laid: 0 };
     emitter.places[len] = 0;
     for function in verified.functions().iter().rev() {
         emitter.function(function)?;
@@ -106,6 +119,8 @@ pub fn emit<'m>(
 /// Code that grows towards its beginning.
 struct Emitter<'a, 'p> {
     verified: &'a Verified<'p>,
+    /// Where slots are in the payload, where register 1 is that: [`direct`].
+    framer: Option<FramerView<'a>>,
     buffer: &'a mut [u8],
     /// Where each instruction's code begins, in bytes from the end of all code.
     places: &'a mut [u32],
@@ -151,7 +166,10 @@ impl Emitter<'_, '_> {
             // The second half of a load has operation 0, and is done with the first.
             class::LD if insn.op != 0 => self.wide(&mut chunk, index, insn),
             class::LD => {}
-            class::LDX => memory::load(&mut chunk, insn),
+            class::LDX => match self.framer {
+                None => memory::load(&mut chunk, insn),
+                Some(framer) => direct::load(&mut chunk, insn, framer),
+            },
             class::ST | class::STX => memory::store(&mut chunk, insn),
             class::ALU | class::ALU64 => arithmetic::arithmetic(&mut chunk, insn),
             _ => self.control(&mut chunk, function, index, insn),

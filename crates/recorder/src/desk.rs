@@ -260,9 +260,7 @@ impl Desk {
     ) -> Result<(), RecordError> {
         let kernel = self.kernel.as_mut();
         let kernel = kernel.ok_or(RecordError::Lost("it records no events of the kernel"))?;
-        let kernel = kernel.by_bpf_mut()?;
-        let (more, fewer) = kernel.select(&spec.on, &mut || parts.keep_alive())?;
-        kernel.filters().say(notices);
+        let (more, fewer) = kernel.select(&spec.on, &mut || parts.keep_alive(), notices)?;
         notices.say(format_args!(
             "{more} more of the kernel's events are recorded, {fewer} are not any more"
         ));
@@ -282,16 +280,16 @@ impl Desk {
             }
             Output::Numbered(number) => self.snapshot_folder(*number)?,
         };
-        // First how far it is to go, then what takes long.
-        let kernel = self.kernel.as_ref().and_then(|kernel| kernel.by_bpf().ok());
-        let flight = kernel.filter(|kernel| kernel.is_overwriting());
-        let seen = flight.map(|kernel| kernel.look_beside(snapshot.last_ns)).transpose()?;
+        // First from where on, then what takes long.
+        let kernel = self.kernel.as_ref();
+        let seen = kernel.map(|kernel| kernel.look_beside(snapshot.last_ns)).transpose()?;
         let mut facts = parts.snapshot(&folder, snapshot, notices)?;
-        if let (Some(kernel), Some(seen)) = (flight, seen) {
+        if let (Some(kernel), Some(seen)) = (kernel, seen.flatten()) {
             match kernel.write_snapshot(seen, &facts.folder, &mut || parts.keep_alive()) {
-                Ok((events, bytes)) => {
-                    facts.events += events;
-                    facts.bytes += bytes;
+                Ok(kernel) => {
+                    facts.events += kernel.events;
+                    facts.bytes += kernel.bytes;
+                    facts.missing.extend(kernel.missing);
                 }
                 Err(error) => {
                     // Half of it would keep the rest from being read. What cannot be removed stays.

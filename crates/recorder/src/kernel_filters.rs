@@ -1,5 +1,5 @@
-//! Filters on the kernel's events, which the kernel asks: which of a recording's are about them,
-//! and what it is given for each event.
+//! Filters on the kernel's events, which the kernel asks, or the recorder where events are recorded
+//! by tracefs: which of a recording's are about them, and what is asked of each event.
 //!
 //! All of the kernel's events are known before anything begins. So each expression is compiled for
 //! each event that it is about, and what makes no sense is said then.
@@ -7,16 +7,20 @@
 use trackway_filter::checked::CheckedObject;
 use trackway_filter::compile::{check_for, compile};
 use trackway_filter::error::{Error, Topic, Warning};
-use trackway_filter::layout::{Layout, Member, Type};
+use trackway_filter::layout::{Integer, Layout, Member, Type};
 use trackway_filter::span::Span;
 use trackway_filter::token::{Number, Token, tokens};
 use trackway_kernel::adapt::Unfit;
 use trackway_kernel::catalogue::error::CatalogueError;
-use trackway_kernel::catalogue::model::Event;
+use trackway_kernel::catalogue::model::{Event, Meaning};
+use trackway_kernel::catalogue::names::errors;
 use trackway_kernel::catalogue::select::Selection;
 use trackway_kernel::catalogue::{Catalogue, EventName};
+use trackway_kernel::ftrace::context::Context;
+use trackway_kernel::ftrace::filter as ftrace;
 use trackway_kernel::record::filter::{CONTEXTS, Filter, FilterError, Memory};
 use trackway_kernel::record::staging::Staged;
+use trackway_schema::{Field, Label, Scalar};
 use trackway_session::{ChannelSpec, FilterSource, FilterSpec};
 
 use crate::report::Notices;
@@ -27,18 +31,115 @@ const HINTS_MAX: usize = 4;
 /// What to do where all events are meant, and the kernel's are not.
 const NAME_THEM: &str = "if it is not about the kernel's events, say which: PATTERN: EXPR";
 
-/// What the kernel's events are asked.
-#[derive(Debug, Default)]
-pub(crate) struct KernelFilters {
+/// What the kernel's events are asked, by what asks it.
+#[derive(Debug)]
+pub(crate) struct KernelFilters<F: Asking = Filter> {
     /// Of each event its filters, all of which must take it; none: one of them never does.
-    events: Vec<Option<Vec<Filter>>>,
+    events: Vec<Option<Vec<F>>>,
+    taken: TakenFilters,
+    /// For as long as filters are made that use it.
+    memory: Option<F::Memory>,
+}
+
+/// The filters that were taken, and what is said of them.
+#[derive(Debug, Default)]
+pub(crate) struct TakenFilters {
     /// All filters, by their numbers; where events come later, for those, too.
     specs: Vec<FilterSpec>,
     /// Those that are about nothing else.
     own: Vec<FilterSpec>,
     hints: Vec<String>,
-    /// For as long as programs are made that use it.
-    memory: Option<Memory>,
+}
+
+/// A filter as it is asked.
+pub(crate) trait Asking: Sized {
+    /// What all of them use together.
+    type Memory: std::fmt::Debug;
+
+    /// That of so many filters, for so many CPUs.
+    fn memory(cpus: usize, filters: usize) -> std::io::Result<Self::Memory>;
+
+    /// The filter of this object, with this number, for an event; `None`: the event lacks what it
+    /// asks for.
+    fn make(
+        object: &[u8],
+        number: usize,
+        staged: &Staged,
+        memory: &mut Self::Memory,
+    ) -> Result<Option<Self>, FilterError>;
+
+    /// The contexts that it may ask for, by name; `None`: text.
+    fn contexts() -> Vec<(&'static str, Option<Scalar>)>;
+
+    /// Why those contexts cannot be asked for that others may.
+    const NO_CONTEXT: &'static str;
+
+    /// Of each field of an event why it cannot be asked for, if it cannot.
+    fn withheld(staged: &Staged) -> Vec<Option<&'static str>>;
+}
+
+impl Asking for Filter {
+    type Memory = Memory;
+
+    const NO_CONTEXT: &'static str = "what is not known in the kernel";
+
+    fn memory(cpus: usize, filters: usize) -> std::io::Result<Memory> {
+        Memory::new(cpus, filters)
+    }
+
+    fn make(
+        object: &[u8],
+        number: usize,
+        staged: &Staged,
+        memory: &mut Memory,
+    ) -> Result<Option<Self>, FilterError> {
+        Self::new(object, number, staged, memory)
+    }
+
+    fn contexts() -> Vec<(&'static str, Option<Scalar>)> {
+        CONTEXTS.to_vec()
+    }
+
+    fn withheld(staged: &Staged) -> Vec<Option<&'static str>> {
+        vec![None; staged.steps.len()]
+    }
+}
+
+impl Asking for ftrace::Filter {
+    type Memory = ();
+
+    const NO_CONTEXT: &'static str = "what records of tracefs do not say (they say tid, cpu_id, \
+                                      preemptible, need_reschedule and interruptible)";
+
+    fn memory(_: usize, _: usize) -> std::io::Result<()> {
+        Ok(())
+    }
+
+    fn make(
+        object: &[u8],
+        number: usize,
+        staged: &Staged,
+        (): &mut (),
+    ) -> Result<Option<Self>, FilterError> {
+        Self::new(object, number, staged)
+    }
+
+    fn contexts() -> Vec<(&'static str, Option<Scalar>)> {
+        let named = |&(name, context): &(&'static str, Context)| (name, Some(context.scalar()));
+        Context::ALL.iter().map(named).collect()
+    }
+
+    fn withheld(staged: &Staged) -> Vec<Option<&'static str>> {
+        let why = "what a program points to, which tracefs does not give";
+        let withheld = |is_given: bool| (!is_given).then_some(why);
+        ftrace::gives(staged).into_iter().map(withheld).collect()
+    }
+}
+
+impl<F: Asking> Default for KernelFilters<F> {
+    fn default() -> Self {
+        Self { events: Vec::new(), taken: TakenFilters::default(), memory: None }
+    }
 }
 
 /// The kernel's events that filters are compiled for.
@@ -48,7 +149,7 @@ struct World {
     layouts: Vec<Layout>,
 }
 
-impl KernelFilters {
+impl<F: Asking> KernelFilters<F> {
     /// What these filters ask of these events, as they are staged. If they `are_own`, they are
     /// about the kernel's events alone, if perhaps about none that is recorded so far.
     ///
@@ -65,10 +166,10 @@ impl KernelFilters {
         if specs.is_empty() {
             return Ok(filters);
         }
-        let world = World::new(events.iter().map(staged).collect(), events.iter());
+        let world = World::new::<F>(events.iter().map(staged).collect(), events.iter());
         filters.events = events.iter().map(|_| Some(Vec::new())).collect();
-        filters.specs = specs.to_vec();
-        let mut memory = Memory::new(cpus, specs.len()).map_err(crate::kernel::unavailable)?;
+        filters.taken.specs = specs.to_vec();
+        let mut memory = F::memory(cpus, specs.len()).map_err(crate::kernel::unavailable)?;
         for (number, spec) in specs.iter().enumerate() {
             let about = match about(&world.names, spec) {
                 Err(_) if are_own => Vec::new(),
@@ -78,12 +179,12 @@ impl KernelFilters {
                 if are_own && !is_everyones(spec) {
                     let hint =
                         format!("no kernel event that is recorded is what '{spec}' is about");
-                    filters.hints.push(hint);
+                    filters.taken.hints.push(hint);
                 }
                 continue;
             }
             if !is_everyones(spec) {
-                filters.own.push(spec.clone());
+                filters.taken.own.push(spec.clone());
             }
             let lacking = filters.add((number, spec), (&world, 0), &about, &mut memory)?;
             if lacking == about.len() {
@@ -106,15 +207,15 @@ impl KernelFilters {
         events: &[&Event],
         staged: impl Fn(&Event) -> Staged,
     ) -> Result<(), RecordError> {
-        self.hints.clear();
+        self.taken.hints.clear();
         let Some(mut memory) = self.memory.take() else { return Ok(()) };
-        let world =
-            World::new(events.iter().map(|event| staged(event)).collect(), events.iter().copied());
+        let staged = events.iter().map(|event| staged(event)).collect();
+        let world = World::new::<F>(staged, events.iter().copied());
         // Such as could not be recorded are not known.
         self.events.truncate(known);
         self.events.resize_with(known + events.len(), || Some(Vec::new()));
         let mut made = Ok(());
-        for (number, spec) in self.specs.clone().iter().enumerate() {
+        for (number, spec) in self.taken.specs.clone().iter().enumerate() {
             // What none of them is called may be what others are.
             let about = about(&world.names, spec).unwrap_or_default();
             let added = self.add((number, spec), (&world, known), &about, &mut memory);
@@ -131,13 +232,13 @@ impl KernelFilters {
         (number, spec): (usize, &FilterSpec),
         (world, first): (&World, usize),
         about: &[usize],
-        memory: &mut Memory,
+        memory: &mut F::Memory,
     ) -> Result<usize, RecordError> {
         let mut lacking = Vec::new();
         let mut warnings = Vec::new();
         for &event in about {
             let made = match object_of(spec, &world.layouts[event], &mut warnings)? {
-                Some(object) => Filter::new(&object, number, &world.staged[event], memory)
+                Some(object) => F::make(&object, number, &world.staged[event], memory)
                     .map_err(|error| refused(spec, error))?,
                 None => None,
             };
@@ -151,7 +252,7 @@ impl KernelFilters {
             }
         }
         warnings.truncate(HINTS_MAX);
-        self.hints.extend(warnings.into_iter().map(|warning| format!("filter:\n{warning}")));
+        self.taken.hints.extend(warnings.into_iter().map(|warning| format!("filter:\n{warning}")));
         if !lacking.is_empty() {
             let name = |&event: &usize| world.layouts[event].event.as_str();
             let named: Vec<&str> = lacking.iter().take(HINTS_MAX).map(name).collect();
@@ -160,7 +261,7 @@ impl KernelFilters {
                 more => format!(" and {more} more"),
             };
             let named = named.join(", ");
-            self.hints.push(format!(
+            self.taken.hints.push(format!(
                 "not recorded, for want of what the filter '{spec}' asks for: {named}{more}"
             ));
         }
@@ -168,7 +269,7 @@ impl KernelFilters {
     }
 
     /// What the event with this number is asked; `None`: it is never recorded.
-    pub(crate) fn of(&self, event: usize) -> Option<&[Filter]> {
+    pub(crate) fn of(&self, event: usize) -> Option<&[F]> {
         self.events.get(event).map_or(Some(&[]), Option::as_deref)
     }
 
@@ -177,6 +278,21 @@ impl KernelFilters {
         self.of(event).is_none_or(|filters| !filters.is_empty())
     }
 
+    /// The filters that were taken.
+    pub(crate) const fn taken(&self) -> &TakenFilters {
+        &self.taken
+    }
+
+    /// What the event with this number is asked, as [`Self::of`] has it, for whoever asks it.
+    pub(crate) fn take(&mut self, event: usize) -> Option<Vec<F>> {
+        match self.events.get_mut(event) {
+            Some(filters) => filters.take(),
+            None => Some(Vec::new()),
+        }
+    }
+}
+
+impl TakenFilters {
     /// Whether a filter is about the kernel's events, perhaps besides others.
     pub(crate) fn has_any(&self, spec: &FilterSpec) -> bool {
         self.own.contains(spec) || is_everyones(spec)
@@ -196,8 +312,8 @@ impl KernelFilters {
 }
 
 impl World {
-    fn new<'a>(staged: Vec<Staged>, events: impl Iterator<Item = &'a Event>) -> Self {
-        let layouts = staged.iter().map(layout_of).collect();
+    fn new<'a, F: Asking>(staged: Vec<Staged>, events: impl Iterator<Item = &'a Event>) -> Self {
+        let layouts = staged.iter().map(layout_of::<F>).collect();
         Self { names: events.map(kernel::name_of).collect(), staged, layouts }
     }
 }
@@ -293,21 +409,47 @@ pub(crate) fn is_everyones(spec: &FilterSpec) -> bool {
 }
 
 /// What filters may ask of an event: its fields, and what is known of whoever it happens in.
-fn layout_of(staged: &Staged) -> Layout {
-    let field = |field: &trackway_schema::Field| Member {
+fn layout_of<F: Asking>(staged: &Staged) -> Layout {
+    let fields = staged.description.fields.iter().zip(&staged.meanings);
+    let field = |((field, meaning), withheld): ((&Field, &Meaning), Option<_>)| Member {
         name: field.name.clone(),
-        of: Type::from(&field.kind),
+        of: withheld.map_or_else(|| named((&field.kind).into(), meaning), Type::Other),
     };
-    let context = |(name, scalar): &(&str, Option<trackway_schema::Scalar>)| Member {
-        name: (*name).to_owned(),
+    let context = |(name, scalar): (&str, Option<Scalar>)| Member {
+        name: name.to_owned(),
         of: scalar.map_or(Type::String, Type::from),
     };
+    let mut contexts: Vec<Member> = F::contexts().into_iter().map(context).collect();
+    for (name, _) in CONTEXTS {
+        if !contexts.iter().any(|context| context.name == name) {
+            contexts.push(Member { name: name.to_owned(), of: Type::Other(F::NO_CONTEXT) });
+        }
+    }
     Layout {
         event: staged.description.name.clone(),
-        fields: staged.description.fields.iter().map(field).collect(),
-        contexts: CONTEXTS.iter().map(context).collect(),
+        fields: fields.zip(F::withheld(staged)).map(field).collect(),
+        contexts,
         applications: Vec::new(),
     }
+}
+
+/// A type with the names that its values have, as who reads the trace knows them.
+fn named(of: Type, meaning: &Meaning) -> Type {
+    let Type::Integer(integer) = of else { return of };
+    let label = |name: &str, value: i64| Label { name: name.to_owned(), first: value, last: value };
+    let labels: Vec<Label> = match meaning {
+        _ if !integer.labels.is_empty() => return Type::Integer(integer),
+        Meaning::Symbols(symbols) => {
+            let all = symbols.choices.iter().chain(&symbols.flags);
+            all.map(|symbol| label(&symbol.name, symbol.value.cast_signed())).collect()
+        }
+        Meaning::Result(_) => {
+            let negative = |error: u64| 0_i64.wrapping_sub_unsigned(error);
+            errors().map(|(name, error)| label(name, negative(error))).collect()
+        }
+        _ => Vec::new(),
+    };
+    Type::Integer(Integer { labels, ..integer })
 }
 
 /// The object of a filter for an event; `None`: the event lacks something. What is perhaps not

@@ -2,38 +2,42 @@
 //! the same streams: docs/design/0012-kernel-tracefs.md.
 //!
 //! A thread reads the pages of an instance of ours ([`trackway_kernel::ftrace`]), makes packets of
-//! them, and counts what the kernel says it lost. As by BPF, what needs root is done in
-//! [`ByTracefs::prepare`]: later the open files do.
+//! them, and counts what the kernel says it lost ([`drain`], [`output`]). As by BPF, what needs
+//! root is done in [`ByTracefs::prepare`]: later the open files do.
 
-use std::path::{Path, PathBuf};
+mod changes;
+mod drain;
+mod output;
+
+use std::collections::HashSet;
+use std::path::Path;
 use std::sync::Arc;
-use std::sync::mpsc::{self, RecvTimeoutError, Sender};
+use std::sync::mpsc::{self, Receiver, Sender};
 use std::thread::JoinHandle;
 use std::time::Duration;
-use std::{io, mem};
+use std::{io, iter, mem};
 
-use trackway_abi::record::{
-    COMPACT_BYTES, EXTENDED_BYTES, RECORD_BYTES_MAX, TAG_BITS, TAG_EXTENDED, TAG_MEDIUM, TIME_BITS,
-};
-use trackway_ctf::write::PACKET_HEADER_BYTES;
-use trackway_kernel::catalogue::Catalogue;
+use trackway_kernel::catalogue::model::Event;
 use trackway_kernel::catalogue::select::Selection;
-use trackway_kernel::ftrace::convert::{Converted, Converter};
-use trackway_kernel::ftrace::instance::{Cpu, Instance, InstanceError, Stats, Wanted};
-use trackway_kernel::ftrace::page::{Missed, Page};
-use trackway_kernel::record::context::Contexts;
-use trackway_session::Tracefiles;
+use trackway_kernel::catalogue::{Catalogue, EventName};
+use trackway_kernel::ftrace::context::Context;
+use trackway_kernel::ftrace::convert::{Converter, staged};
+use trackway_kernel::ftrace::filter::Filter;
+use trackway_kernel::ftrace::instance::{Instance, InstanceError, Wanted};
+use trackway_session::protocol::KernelStatus;
+use trackway_session::{KernelSpec, Tracefiles};
+use trackway_sys::clock::monotonic_ns;
 
+use self::drain::{Drainer, Order, SeenCpu};
+use self::output::{CpuStream, Output};
 use crate::command::Entrance;
 use crate::completion::{self, By};
 use crate::kernel::{self, KernelOptions, failed};
+use crate::kernel_filters::{KernelFilters, TakenFilters};
 use crate::report::{Grouped, Notices};
-use crate::stream::{Packet, Stream, StreamId};
 use crate::trace::{self, Trace};
 use crate::{RecordError, kernel_meanings};
 
-/// Most bytes of a packet.
-const PACKET_BYTES_MAX: usize = 1 << 16;
 /// Smallest buffer of a CPU: some pages.
 const CPU_BYTES_MIN: u64 = 16 << 10;
 /// Most bytes of all buffers, unless others are asked for.
@@ -44,6 +48,17 @@ const BUFFERS_BYTES: u64 = 256 << 20;
 pub(crate) struct ByTracefs {
     shared: Arc<Shared>,
     converter: Converter,
+    filters: KernelFilters<Filter>,
+    events: Vec<Known>,
+}
+
+/// An event that was selected, by number in the order in which they were.
+#[derive(Debug)]
+struct Known {
+    name: EventName,
+    /// Whether it is recorded where it is on: it has what filters ask for, and tracefs has it.
+    can_be: bool,
+    is_on: bool,
 }
 
 /// What the recorder and its thread have of it.
@@ -52,7 +67,9 @@ struct Shared {
     instance: Instance,
     cpu_bytes: u64,
     overwrite: bool,
+    /// Of some threads alone; and whether those are known before a command starts.
     is_scoped: bool,
+    is_of_processes: bool,
     /// Nothing is recorded until it is started.
     is_stopped: bool,
 }
@@ -61,36 +78,111 @@ struct Shared {
 #[derive(Debug)]
 pub(crate) struct Draining {
     shared: Arc<Shared>,
-    stop: Sender<()>,
-    thread: JoinHandle<io::Result<(Vec<CpuStream>, Trace)>>,
+    converter: Arc<Converter>,
+    filters: KernelFilters<Filter>,
+    events: Vec<Known>,
+    orders: Sender<Order>,
+    news: Receiver<String>,
+    thread: JoinHandle<()>,
+    uuid: [u8; 16],
+    realtime_offset_ns: i64,
+    begin_ts: u64,
+    is_stopped: bool,
+    /// Whether what is in a flight recorder goes into the trace at the end.
+    keeps_flight_recorder: bool,
+}
+
+/// What a flight recorder has at some moment, to be written by [`Draining::write_snapshot`].
+#[derive(Debug)]
+pub(crate) struct Seen {
+    cpus: Vec<SeenCpu>,
+    since_ts: u64,
+}
+
+/// How many there are.
+#[derive(Debug, Clone, Copy, Default)]
+struct Counts {
+    recorded: u64,
+    lost: u64,
+    overwritten: u64,
+    deleted: u64,
+    /// Pages that made no sense, and records of events that nobody asked for.
+    damaged: u64,
+    /// Of the trace.
+    bytes: u64,
+    /// Of memory, for what a flight recorder has had out of the kernel's buffers.
+    memory_bytes: u64,
+}
+
+impl Counts {
+    fn of(output: &Output) -> Self {
+        let sum =
+            |of: fn(&CpuStream) -> u64| output.streams.iter().map(of).fold(0, u64::saturating_add);
+        Self {
+            recorded: sum(|stream| stream.written),
+            lost: sum(CpuStream::lost),
+            overwritten: sum(CpuStream::overwritten),
+            deleted: sum(CpuStream::deleted),
+            damaged: sum(|stream| stream.damaged),
+            bytes: output.bytes(),
+            memory_bytes: 0,
+        }
+    }
 }
 
 /// What was recorded.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Summary {
-    recorded: u64,
-    lost: u64,
-    overwritten: u64,
-    /// Pages that made no sense, and records of events that nobody asked for.
-    damaged: u64,
+    counts: Counts,
+    /// Whether nobody knows how many of those lost were wanted.
+    is_filtered: bool,
+    /// Why its trace is not whole, if it is not.
+    unwritten: Option<String>,
 }
 
 /// Refuses what BPF alone does: options that do nothing would let others' events in.
 fn refuse_what_is_not_there(options: &KernelOptions) -> Result<(), RecordError> {
-    let asked = [
-        (options.filters.is_empty(), "--filter (trackway print has one)"),
-        (options.contexts.is_empty(), "--context"),
-        (options.cgroups.is_empty(), "--cgroup"),
-        (options.pids.is_empty(), "--pid"),
-    ];
-    match asked.into_iter().find(|(is_not, _)| !is_not) {
-        Some((_, what)) => {
-            let why = format!("cannot record kernel events: by tracefs there is no {what}");
-            let hint = "a command and what it starts are recorded, or everything (--system)";
-            Err(RecordError::Kernel(why, Some(hint.into())))
-        }
-        None => Ok(()),
+    if options.cgroups.is_empty() {
+        return Ok(());
     }
+    let why = "cannot record kernel events: by tracefs there is no --cgroup";
+    let hint = "a command or processes, and what they start, are recorded, or everything \
+                (--system)";
+    Err(RecordError::Kernel(why.into(), Some(hint.into())))
+}
+
+/// What records are to say besides their fields.
+///
+/// # Errors
+///
+/// If records of tracefs do not say it.
+fn contexts(options: &KernelOptions, instance: &Instance) -> Result<Vec<Context>, RecordError> {
+    // Packets say the CPU.
+    let is_there = |context: &Context| *context != Context::Cpu && instance.common.has(*context);
+    let mut contexts = vec![Context::Tid];
+    for wanted in &options.contexts {
+        let context = Context::named(wanted.name).filter(is_there).ok_or_else(|| {
+            let there: Vec<&str> = Context::ALL
+                .iter()
+                .filter(|(_, context)| is_there(context))
+                .map(|(name, _)| *name)
+                .collect();
+            let why = format!(
+                "cannot record kernel events: by tracefs there is no context '{}', because its \
+                 records do not say it",
+                wanted.name
+            );
+            let hint = format!(
+                "they say {}; BPF has others (trackway doctor says what is missing)",
+                there.join(", ")
+            );
+            RecordError::Kernel(why, Some(hint))
+        })?;
+        if !contexts.contains(&context) {
+            contexts.push(context);
+        }
+    }
+    Ok(contexts)
 }
 
 impl From<InstanceError> for RecordError {
@@ -117,102 +209,167 @@ impl ByTracefs {
         let catalogue = Catalogue::open()?;
         let selection = Selection::new(&options.patterns)?;
         let events = catalogue.select(&selection)?.events;
-        let cpus = crate::cpus::online().len().max(1) as u64;
+        let cpus = crate::cpus::online().len().max(1);
+        let filters = (&options.filters[..], options.has_own_filters);
+        let as_staged = |event: &Event| staged(event, kernel::PAYLOAD_BYTES_MAX);
+        let mut filters = KernelFilters::<Filter>::new(filters, &events, as_staged, cpus)?;
         let cpu_bytes = match size_bytes {
-            0 => kernel::CPU_BYTES.min(BUFFERS_BYTES / cpus),
+            0 => kernel::CPU_BYTES.min(BUFFERS_BYTES / cpus as u64),
             size_bytes => size_bytes,
         };
         let cpu_bytes = cpu_bytes.max(CPU_BYTES_MIN);
         let is_scoped = !options.system;
         let instance = Instance::new(&Wanted { cpu_bytes, overwrite, is_scoped, cpus: chosen })?;
-        let converter = Converter::new(&events, instance.common, kernel::PAYLOAD_BYTES_MAX);
-        for event in events.iter().filter(|event| event.id.is_some()) {
-            instance.enable(event)?;
+        let contexts = contexts(options, &instance)?;
+        // One that lacks what it is asked for is not recorded.
+        let (common, payload_max) = (instance.common, kernel::PAYLOAD_BYTES_MAX);
+        let mut converter = Converter::asking(iter::empty(), common, payload_max, contexts);
+        let asked = events.iter().enumerate();
+        let asked = asked.map(|(at, event)| add(&mut converter, event, filters.take(at)));
+        let mut events: Vec<Known> = asked.collect();
+        for known in events.iter_mut().filter(|known| known.can_be) {
+            instance.switch(&known.name, true)?;
+            known.is_on = true;
         }
+        take_in(&instance, &options.pids)?;
         let shared = Arc::new(Shared {
             instance,
             cpu_bytes,
             overwrite,
             is_scoped,
+            is_of_processes: !options.pids.is_empty(),
             is_stopped: options.is_stopped,
         });
-        Ok(Self { shared, converter })
+        Ok(Self { shared, converter, filters, events })
+    }
+
+    /// What its events are asked.
+    pub(crate) const fn filters(&self) -> &TakenFilters {
+        self.filters.taken()
     }
 
     /// Says what of the events will not be in the trace.
     pub(crate) fn say_what_is_missing(&self, notices: &Notices) {
-        let Converter { left_out, empty, .. } = &self.converter;
-        if let [first, ..] = &left_out[..] {
-            let count = Grouped(left_out.len() as u64);
-            notices.say(format_args!(
-                "tracefs does not have {count} of the kernel's events, such as {first}"
-            ));
-        }
-        match &empty[..] {
-            [] => {}
-            [(event, field)] => notices.say(format_args!(
-                "tracefs does not give what programs point to: {field} of {event} is empty"
-            )),
-            [(event, field), ..] => notices.say(format_args!(
-                "tracefs does not give what programs point to: {} fields are empty, such as \
-                 {field} of {event}",
-                Grouped(empty.len() as u64)
-            )),
-        }
+        say_what_is_missing(&self.converter.left_out, &self.converter.empty, notices);
     }
 
     /// Writes what is recorded to the trace at `root`, on the clock whose offset from the time of
-    /// day is this.
+    /// day is this, in such files.
     pub(crate) fn begin(
         self,
         root: &Path,
         realtime_offset_ns: i64,
+        tracefiles: Tracefiles,
     ) -> Result<Draining, RecordError> {
-        let Self { shared, converter } = self;
-        let remarks = remarks(&converter);
-        let contexts = Contexts::default().fields();
+        let Self { shared, converter, filters, events } = self;
         let uuid = trace::random_uuid()?;
-        let mut trace = Trace::create_kernel(root, uuid, realtime_offset_ns, contexts, remarks)?;
-        let events = converter.descriptions().iter().zip(converter.meanings());
-        for (id, (event, meanings)) in (0..).zip(events) {
-            let meanings = kernel_meanings::of_fields(meanings);
-            trace.metadata.declare_meaning(0, id, event, &meanings);
-        }
-        let path = || root.join(trace::KERNEL).join("metadata");
-        trace.metadata.write().map_err(|error| RecordError::Io("write", path(), error))?;
-        let (stop, stopped) = mpsc::channel();
-        let mut drainer = Drainer {
-            begin_ts: trackway_sys::clock::monotonic_ns(),
-            streams: shared.instance.cpus().iter().map(|_| CpuStream::default()).collect(),
-            page: vec![0; shared.instance.pages.page_bytes()],
-            record: Vec::new(),
-            shared: Arc::clone(&shared),
-            converter,
-            trace,
-        };
-        let drain = move || {
-            // Until somebody says so, or nobody is left who could.
-            while let Err(RecvTimeoutError::Timeout) = stopped.recv_timeout(kernel::PERIOD) {
-                drainer.turn(false)?;
-            }
-            drainer.turn(true)?;
-            Ok((drainer.streams, drainer.trace))
-        };
-        let thread = std::thread::Builder::new().name("trackway-kernel".into()).spawn(drain);
+        let trace = make_trace(&converter, root, uuid, realtime_offset_ns)?;
+        let (converter, begin_ts) = (Arc::new(converter), monotonic_ns());
+        let cpus = shared.instance.cpus().iter().map(|cpu| cpu.number);
+        let of = (begin_ts, shared.overwrite.then_some(shared.cpu_bytes));
+        let output = Output::new(trace, Arc::clone(&converter), of, tracefiles, cpus);
+        let (orders, ordered) = mpsc::channel();
+        let (teller, news) = mpsc::channel();
+        let mut drainer = Drainer::new(Arc::clone(&shared), output);
+        let run = move || drainer.run(&ordered, &teller);
+        let thread = std::thread::Builder::new().name("trackway-kernel".into()).spawn(run);
         let thread = thread.map_err(|error| failed("cannot start a thread", error))?;
-        if !shared.is_scoped && !shared.is_stopped {
+        let is_stopped = shared.is_stopped;
+        if (!shared.is_scoped || shared.is_of_processes) && !is_stopped {
             let error = |error| failed("cannot record kernel events", error);
             shared.instance.record(true).map_err(error)?;
         }
-        Ok(Draining { shared, stop, thread })
+        Ok(Draining {
+            shared,
+            converter,
+            filters,
+            events,
+            orders,
+            news,
+            thread,
+            uuid,
+            realtime_offset_ns,
+            begin_ts,
+            is_stopped,
+            keeps_flight_recorder: true,
+        })
     }
+}
+
+/// Adds an event with what is asked of it; `None`: it lacks that, and is not recorded.
+fn add(converter: &mut Converter, event: &Event, filters: Option<Vec<Filter>>) -> Known {
+    let can_be = filters.is_some() && event.id.is_some();
+    if let Some(filters) = filters {
+        converter.add(event, filters);
+    }
+    Known { name: kernel::name_of(event), can_be, is_on: false }
+}
+
+/// Says which events tracefs does not have, and which fields of others are empty.
+fn say_what_is_missing(left_out: &[String], empty: &[(String, String)], notices: &Notices) {
+    if let [first, ..] = left_out {
+        let count = Grouped(left_out.len() as u64);
+        notices.say(format_args!(
+            "tracefs does not have {count} of the kernel's events, such as {first}"
+        ));
+    }
+    match empty {
+        [] => {}
+        [(event, field)] => notices.say(format_args!(
+            "tracefs does not give what programs point to: {field} of {event} is empty"
+        )),
+        [(event, field), ..] => notices.say(format_args!(
+            "tracefs does not give what programs point to: {} fields are empty, such as \
+             {field} of {event}",
+            Grouped(empty.len() as u64)
+        )),
+    }
+}
+
+/// Has these processes recorded, all of their threads: what those start is, too.
+fn take_in(instance: &Instance, pids: &[u32]) -> Result<(), RecordError> {
+    for &pid in pids {
+        let (mut taken, mut known) = (Ok(()), HashSet::new());
+        kernel::each_thread(pid, |tid| {
+            let is_news = known.insert(tid) && taken.is_ok();
+            if is_news {
+                taken = instance.take_in(tid);
+            }
+            is_news
+        })?;
+        taken.map_err(|error| failed("cannot record", format_args!("process {pid}: {error}")))?;
+    }
+    Ok(())
+}
+
+/// Makes the kernel's folder in the trace at `root`, with all events in its metadata.
+fn make_trace(
+    converter: &Converter,
+    root: &Path,
+    uuid: [u8; 16],
+    realtime_offset_ns: i64,
+) -> Result<Trace, RecordError> {
+    let (contexts, remarks) = (converter.contexts(), remarks(converter));
+    let mut trace = Trace::create_kernel(root, uuid, realtime_offset_ns, contexts, remarks)?;
+    let events = converter.descriptions().iter().zip(converter.meanings());
+    for (id, (event, meanings)) in (0..).zip(events) {
+        let meanings = kernel_meanings::of_fields(meanings);
+        trace.metadata.declare_meaning(0, id, event, &meanings);
+    }
+    let path = || root.join(trace::KERNEL).join("metadata");
+    trace.metadata.write().map_err(|error| RecordError::Io("write", path(), error))?;
+    Ok(trace)
 }
 
 /// What the trace says of itself in its `env`: which fields are empty whatever the program said.
 fn remarks(converter: &Converter) -> Vec<(&'static str, String)> {
+    let empty = empty_fields(converter);
+    vec![("trackway_kernel_via", "tracefs".to_owned()), ("trackway_empty_fields", empty)]
+}
+
+fn empty_fields(converter: &Converter) -> String {
     let names = converter.empty.iter().map(|(event, field)| format!("{event}:{field}"));
-    let names: Vec<String> = names.collect();
-    vec![("trackway_kernel_via", "tracefs".to_owned()), ("trackway_empty_fields", names.join(" "))]
+    names.collect::<Vec<_>>().join(" ")
 }
 
 impl Draining {
@@ -223,41 +380,162 @@ impl Draining {
     }
 
     /// Records again.
-    pub(crate) fn start(&self) {
+    pub(crate) fn start(&mut self) {
+        self.is_stopped = false;
         let _ = self.shared.instance.record(true);
     }
 
     /// Records nothing any more.
-    pub(crate) fn stop(&self) {
+    pub(crate) fn stop(&mut self) {
+        if mem::replace(&mut self.is_stopped, true) {
+            return;
+        }
         let _ = self.shared.instance.record(false);
+        // What is under way takes a fraction of a microsecond.
+        std::thread::sleep(Duration::from_millis(1));
+    }
+
+    /// The same; and what was recorded is in the trace then, but for a flight recorder's.
+    pub(crate) fn stop_and_write(&mut self) -> Result<(), RecordError> {
+        self.stop();
+        if self.shared.overwrite {
+            return Ok(());
+        }
+        self.ask(Drainer::write_all)?.map_err(unwritten)
+    }
+
+    /// Forgets what was recorded and lost; it is stopped while that is done.
+    pub(crate) fn clear(&mut self) -> Result<(), RecordError> {
+        let was_stopped = self.is_stopped;
+        self.stop();
+        let cleared = self.ask(Drainer::clear)?;
+        if !was_stopped {
+            self.start();
+        }
+        cleared.map_err(|error| failed("cannot remove what was recorded of the kernel", error))
+    }
+
+    /// Writes events at once, because somebody follows, or not any more.
+    pub(crate) fn set_followed(&self, is_followed: bool) {
+        let order: Order = Box::new(move |drainer| drainer.set_followed(is_followed));
+        // Whoever has ended has written all.
+        let _ = self.orders.send(order);
+    }
+
+    /// Says what happened since it was looked at last.
+    pub(crate) fn say_news(&self, notices: &Notices) {
+        self.news.try_iter().for_each(|news| notices.say(format_args!("{news}")));
+    }
+
+    /// How it goes; nothing if nobody can say.
+    pub(crate) fn status(&self, spec: KernelSpec) -> Option<KernelStatus> {
+        let counts = self.ask(Drainer::counts).ok()?;
+        Some(KernelStatus {
+            spec,
+            events: self.events.iter().filter(|known| known.is_on).count(),
+            recorded: counts.recorded,
+            lost: counts.lost,
+            overwritten: counts.overwritten,
+            deleted: counts.deleted,
+            bytes: counts.bytes,
+            memory_bytes: self.memory_bytes().saturating_add(counts.memory_bytes),
+            ..KernelStatus::default()
+        })
+    }
+
+    /// Bytes of memory of its buffers.
+    pub(crate) fn memory_bytes(&self) -> u64 {
+        self.shared.cpu_bytes.saturating_mul(crate::cpus::online().len() as u64)
+    }
+
+    /// Leaves what is in a flight recorder out of the trace: snapshots have it.
+    pub(crate) fn drop_flight_recorder(&mut self) {
+        self.keeps_flight_recorder = false;
+    }
+
+    /// What a flight recorder has now; none if it is no such.
+    pub(crate) fn look_beside(&self, last_ns: Option<u64>) -> Result<Option<Seen>, RecordError> {
+        if !self.shared.overwrite {
+            return Ok(None);
+        }
+        let since_ts = last_ns.map_or(0, |last| monotonic_ns().saturating_sub(last));
+        let cpus = self.ask(Drainer::look_beside)?;
+        let cpus = cpus.map_err(|error| failed("cannot read kernel events", error))?;
+        Ok(Some(Seen { cpus, since_ts }))
+    }
+
+    /// Writes what [`Self::look_beside`] saw to the trace in `folder`: how many events and bytes
+    /// that is.
+    pub(crate) fn write_snapshot(
+        &self,
+        seen: &Seen,
+        folder: &Path,
+    ) -> Result<(u64, u64), RecordError> {
+        let trace = make_trace(&self.converter, folder, self.uuid, self.realtime_offset_ns)?;
+        let fail = || RecordError::io("write", folder.join(trace::KERNEL));
+        let of = (self.begin_ts, None);
+        let cpus = self.shared.instance.cpus().iter().map(|cpu| cpu.number);
+        let (converter, bounds) = (Arc::clone(&self.converter), Tracefiles::default());
+        let mut output = Output::new(trace, converter, of, bounds, cpus);
+        drain::write_seen(&mut output, &seen.cpus, seen.since_ts).map_err(fail())?;
+        let counts = Counts::of(&output);
+        let facts = output.trace.facts().map_err(fail())?;
+        completion::mark(&facts, By::Record(&counts.as_summary())).map_err(fail())?;
+        Ok((counts.recorded, counts.bytes))
     }
 
     /// Ends it, and writes what is left. The instance is gone then.
-    pub(crate) fn finish(self) -> Result<Summary, RecordError> {
+    pub(crate) fn finish(mut self) -> Summary {
         self.stop();
-        // What is under way takes a fraction of a microsecond.
-        std::thread::sleep(Duration::from_millis(1));
-        let Self { stop, thread, .. } = self;
-        let _ = stop.send(());
-        let (streams, trace) = match thread.join() {
-            Ok(written) => written.map_err(|error| failed("cannot write kernel events", error))?,
-            Err(_) => return Err(failed("cannot write kernel events", "the thread has ended")),
-        };
-        let sum = |of: fn(&CpuStream) -> u64| streams.iter().map(of).fold(0, u64::saturating_add);
-        let summary = Summary {
-            recorded: sum(|stream| stream.written),
-            lost: sum(|stream| stream.stats.dropped),
-            overwritten: sum(|stream| stream.stats.overwritten.max(stream.missed)),
-            damaged: sum(|stream| stream.damaged),
-        };
-        // Without it, who reads the trace is told that it may not be whole.
-        let mark = |facts: PathBuf| completion::mark(&facts, By::Record(&summary.as_summary()));
-        let _ = trace.facts().and_then(mark);
-        Ok(summary)
+        let keeps = self.keeps_flight_recorder;
+        let ended = self.ask(move |drainer| {
+            let written = drainer.end(keeps);
+            (Counts::of(&drainer.output), written.map_err(|error| error.to_string()))
+        });
+        let (counts, written) =
+            ended.unwrap_or_else(|error| (Counts::default(), Err(error.to_string())));
+        let summary =
+            Summary { counts, is_filtered: self.converter.asks_any(), unwritten: written.err() };
+        if summary.unwritten.is_none() && (keeps || !self.shared.overwrite) {
+            let mark = counts.as_summary();
+            // Without it, who reads the trace is told that it may not be whole.
+            let _ = self.ask(move |drainer| {
+                let facts = drainer.output.trace.facts()?;
+                completion::mark(&facts, By::Record(&mark))
+            });
+        }
+        let Self { orders, thread, .. } = self;
+        drop(orders);
+        // It has done what it was to do.
+        let _ = thread.join();
+        summary
+    }
+
+    /// Has something done by the thread that drains.
+    fn ask<T: Send + 'static>(
+        &self,
+        act: impl FnOnce(&mut Drainer) -> T + Send + 'static,
+    ) -> Result<T, RecordError> {
+        let (teller, answer) = mpsc::channel();
+        let order: Order = Box::new(move |drainer| drop(teller.send(act(drainer))));
+        let gone = || failed("cannot write kernel events", "the thread has ended");
+        self.orders.send(order).map_err(|_| gone())?;
+        answer.recv().map_err(|_| gone())
     }
 }
 
-impl Summary {
+fn unwritten(error: io::Error) -> RecordError {
+    failed("cannot write kernel events", error)
+}
+
+impl Shared {
+    /// More pages than a CPU's buffer has.
+    const fn pages_max(&self, page_bytes: usize) -> u64 {
+        2 + 2 * self.cpu_bytes / if page_bytes == 0 { 1 } else { page_bytes as u64 }
+    }
+}
+
+impl Counts {
     /// As the mark of the trace has it.
     fn as_summary(&self) -> crate::Summary {
         crate::Summary {
@@ -268,252 +546,43 @@ impl Summary {
             ..crate::Summary::default()
         }
     }
+}
 
-    /// Says what was recorded.
+impl Summary {
+    /// Says what was recorded; in which folder, unless that was said.
     pub(crate) fn say(&self, folder: Option<&Path>, notices: &Notices) {
-        let place = folder.map(|folder| format!(", in {}", folder.display()));
+        let Counts { recorded, lost, overwritten, deleted, damaged, bytes, .. } = self.counts;
+        let place = folder.map(|folder| format!(", {bytes} bytes in {}", folder.display()));
         notices.say(format_args!(
             "kernel: {} events recorded, {} lost, {} overwritten{}",
-            Grouped(self.recorded),
-            Grouped(self.lost),
-            Grouped(self.overwritten),
+            Grouped(recorded),
+            Grouped(lost),
+            Grouped(overwritten),
             place.unwrap_or_default()
         ));
-        if self.damaged > 0 {
+        if let Some(why) = &self.unwritten {
+            notices.say(format_args!("the trace has not all of the kernel's events: {why}"));
+        }
+        if self.is_filtered && (lost, overwritten) != (0, 0) {
             notices.say(format_args!(
-                "{} pages or records of the kernel's made no sense",
-                Grouped(self.damaged)
+                "filters were not asked about those lost or overwritten: perhaps fewer were meant"
             ));
         }
-        if self.lost > 0 {
+        if deleted > 0 {
+            notices.say(format_args!(
+                "{} of the kernel's events made room for newer ones: of each stream only the \
+                 newest trace files are kept",
+                Grouped(deleted)
+            ));
+        }
+        if damaged > 0 {
+            notices.say(format_args!(
+                "{} pages or records of the kernel's made no sense",
+                Grouped(damaged)
+            ));
+        }
+        if lost > 0 {
             notices.hint(format_args!("fewer events, or a larger --buffer-size, lose fewer"));
-        }
-    }
-}
-
-/// What a turn of draining needs.
-struct Drainer {
-    shared: Arc<Shared>,
-    converter: Converter,
-    trace: Trace,
-    begin_ts: u64,
-    /// As many as the instance has CPUs.
-    streams: Vec<CpuStream>,
-    /// Room for a page, and for what a record becomes.
-    page: Vec<u8>,
-    record: Vec<u8>,
-}
-
-/// A CPU's stream, and the packet that is next in it.
-#[derive(Debug, Default)]
-struct CpuStream {
-    stream: Option<Stream>,
-    packet: PacketBuffer,
-    stats: Stats,
-    /// Events that pages say were lost before them.
-    missed: u64,
-    written: u64,
-    damaged: u64,
-}
-
-impl Drainer {
-    /// Moves what there is to the trace. A flight recorder's is left in the buffers to the end.
-    fn turn(&mut self, is_last: bool) -> io::Result<()> {
-        let Self { shared, converter, trace, begin_ts, streams, page, record } = self;
-        if shared.overwrite && !is_last {
-            return Ok(());
-        }
-        let pages_max = 2 + 2 * shared.cpu_bytes / page.len().max(1) as u64;
-        for (cpu, stream) in shared.instance.cpus().iter().zip(streams) {
-            let mut write = Write { cpu, trace, begin_ts: *begin_ts, stream };
-            let mut is_any = false;
-            for _ in 0..pages_max {
-                let Some(bytes) = cpu.read(page)? else { break };
-                is_any = true;
-                let Ok(found) = Page::new(&shared.instance.pages, bytes) else {
-                    write.stream.damaged += 1;
-                    continue;
-                };
-                if let Missed::Some(count) = found.missed {
-                    write.stream.missed = write.stream.missed.saturating_add(count);
-                }
-                for entry in found {
-                    record.clear();
-                    let converted = entry.ok().and_then(|entry| {
-                        let Converted(id) = converter.convert(entry.bytes, record)?;
-                        Some((entry.timestamp, id))
-                    });
-                    match converted {
-                        Some((timestamp, id)) => write.record(timestamp, id, record)?,
-                        None => write.stream.damaged += 1,
-                    }
-                }
-            }
-            if is_any || is_last {
-                write.stream.stats = cpu.stats().unwrap_or(write.stream.stats);
-                write.packet()?;
-            }
-            if is_last {
-                write.close()?;
-            }
-        }
-        Ok(())
-    }
-}
-
-/// Writing a CPU's packets.
-struct Write<'a> {
-    cpu: &'a Cpu,
-    trace: &'a Trace,
-    begin_ts: u64,
-    stream: &'a mut CpuStream,
-}
-
-impl Write<'_> {
-    fn record(&mut self, timestamp: u64, id: u16, record: &[u8]) -> io::Result<()> {
-        if !self.stream.packet.has_room(record.len()) {
-            self.packet()?;
-        }
-        self.stream.packet.add(timestamp, id, record);
-        Ok(())
-    }
-
-    fn open(&mut self, first_ts: u64) -> io::Result<&mut Stream> {
-        if self.stream.stream.is_none() {
-            let (place, cpu) = (&self.trace.channel, self.cpu.number);
-            let name = format!("{}_{cpu}", trace::KERNEL);
-            let id = StreamId { uuid: self.trace.uuid, class: 0, instance: cpu.into(), cpu };
-            let begin_ts = self.begin_ts.min(first_ts);
-            let made = Stream::create(place, &name, Tracefiles::default(), id, begin_ts)?;
-            self.stream.stream = Some(made);
-        }
-        self.stream.stream.as_mut().ok_or_else(|| io::ErrorKind::NotFound.into())
-    }
-
-    /// Writes the packet, if there is anything in it.
-    fn packet(&mut self) -> io::Result<()> {
-        let mut packet = self.stream.packet.take();
-        if packet.events == 0 {
-            return Ok(());
-        }
-        let is_first = self.stream.stream.is_none();
-        let Stats { dropped, overwritten } = self.stream.stats;
-        let fields = Packet {
-            begin_ts: packet.begin_ts,
-            end_ts: packet.last_ts,
-            discarded: dropped,
-            // How many packets they would have been nobody knows.
-            missing: u64::from(is_first && overwritten.max(self.stream.missed) > 0),
-            events: packet.events,
-        };
-        self.open(packet.begin_ts)?.append(&mut packet.bytes, &fields)?;
-        self.stream.written += packet.events;
-        Ok(())
-    }
-
-    /// Says in the trace what was lost at its end.
-    fn close(&mut self) -> io::Result<()> {
-        let discarded = self.stream.stats.dropped;
-        let told = self.stream.stream.as_ref().map_or(0, |stream| stream.discarded);
-        if discarded <= told {
-            return Ok(());
-        }
-        let stream = self.open(self.begin_ts)?;
-        let end_ts = trackway_sys::clock::monotonic_ns().max(stream.end_ts);
-        let mut empty = vec![0; PACKET_HEADER_BYTES];
-        let packet = Packet { begin_ts: end_ts, end_ts, discarded, missing: 0, events: 0 };
-        stream.append(&mut empty, &packet)
-    }
-}
-
-/// Records that will be a packet, behind room for its header.
-#[derive(Debug, Default)]
-struct PacketBuffer {
-    bytes: Vec<u8>,
-    begin_ts: u64,
-    /// Of the latest record, also of packets before.
-    last_ts: u64,
-    events: u64,
-}
-
-impl PacketBuffer {
-    fn has_room(&self, payload_bytes: usize) -> bool {
-        self.events == 0 || self.bytes.len() + EXTENDED_BYTES + payload_bytes <= PACKET_BYTES_MAX
-    }
-
-    /// Adds a record. The kernel's clock may step back a little between an event and one that
-    /// interrupts it; times here do not.
-    fn add(&mut self, timestamp: u64, id: u16, payload: &[u8]) {
-        debug_assert!(payload.len() + EXTENDED_BYTES <= RECORD_BYTES_MAX, "as plans bound it");
-        let timestamp = timestamp.max(self.last_ts);
-        if self.events == 0 {
-            self.bytes.clear();
-            self.bytes.resize(PACKET_HEADER_BYTES, 0);
-            (self.begin_ts, self.last_ts) = (timestamp, timestamp);
-        }
-        let time = (timestamp as u32) << TAG_BITS;
-        let id = u32::from(id);
-        if (timestamp - self.last_ts) >> TIME_BITS != 0 {
-            self.bytes.push(TAG_EXTENDED as u8);
-            self.bytes.extend(id.to_le_bytes());
-            self.bytes.extend(timestamp.to_le_bytes());
-        } else if id < TAG_MEDIUM {
-            const _: () = assert!(COMPACT_BYTES == size_of::<u32>());
-            self.bytes.extend((time | id).to_le_bytes());
-        } else {
-            self.bytes.extend((time | TAG_MEDIUM).to_le_bytes());
-            self.bytes.extend((id as u16).to_le_bytes());
-        }
-        self.bytes.extend_from_slice(payload);
-        self.last_ts = timestamp;
-        self.events += 1;
-    }
-
-    /// What is there, and goes on with nothing behind it.
-    fn take(&mut self) -> Self {
-        let next = Self { last_ts: self.last_ts, ..Self::default() };
-        mem::replace(self, next)
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn packets_are_bounded_and_their_times_do_not_go_back() {
-        let mut packet = PacketBuffer::default();
-        let mut packets = 0;
-        let mut before = 0;
-        for number in 0..200_u64 {
-            if !packet.has_room(1000) {
-                let full = packet.take();
-                assert!(full.bytes.len() <= PACKET_BYTES_MAX && full.begin_ts >= before);
-                assert!(full.begin_ts <= full.last_ts);
-                (before, packets) = (full.last_ts, packets + 1);
-            }
-            // Every other one claims to be earlier.
-            packet.add(5000 + number - 100 * (number & 1), 7, &[0; 1000]);
-        }
-        assert_eq!((packets, packet.events), (3, 200 - 3 * 65));
-    }
-
-    #[test]
-    fn headers_are_as_long_as_numbers_and_times_want() {
-        let mut packet = PacketBuffer::default();
-        let mut length = PACKET_HEADER_BYTES;
-        let begin = 77 << 27;
-        for (timestamp, id, header) in [
-            (begin, 3, 4),
-            (begin + 1, 29, 4),
-            (begin + 2, 30, 6),
-            (begin + (1 << 27) + 1, 40_000, 6),
-            (begin + (1 << 28) + 1, 3, 13),
-            (begin + (1 << 28) + 2, 3, 4),
-        ] {
-            packet.add(timestamp, id, b"payload");
-            assert_eq!(packet.bytes.len(), length + header + 7, "{timestamp} {id}");
-            length = packet.bytes.len();
         }
     }
 }

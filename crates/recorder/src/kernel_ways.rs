@@ -12,8 +12,10 @@ use trackway_session::{KernelSpec, Tracefiles};
 
 use crate::RecordError;
 use crate::command::Entrance;
-use crate::kernel_filters::KernelFilters;
+use crate::kernel::KernelSnapshot;
+use crate::kernel_filters::TakenFilters;
 use crate::kernel_tracefs::{self, ByTracefs};
+use crate::region::RegionWork;
 use crate::report::Notices;
 use crate::{KernelOptions, kernel};
 
@@ -53,14 +55,14 @@ pub(crate) enum Kernel {
 #[derive(Debug)]
 pub(crate) enum Draining {
     Bpf(Box<kernel::Draining>),
-    Tracefs(kernel_tracefs::Draining),
+    Tracefs(Box<kernel_tracefs::Draining>),
 }
 
 /// What was recorded.
 #[derive(Debug)]
 pub(crate) enum Summary {
     Bpf(Box<kernel::KernelSummary>),
-    Tracefs(Result<kernel_tracefs::Summary, RecordError>),
+    Tracefs(Box<kernel_tracefs::Summary>),
 }
 
 impl Kernel {
@@ -99,11 +101,11 @@ impl Kernel {
         Ok(made)
     }
 
-    /// What its events are asked in the kernel, if they are.
-    pub(crate) fn filters(&self) -> Option<&KernelFilters> {
+    /// What its events are asked.
+    pub(crate) fn filters(&self) -> &TakenFilters {
         match self {
-            Self::Bpf(kernel) => Some(kernel.filters()),
-            Self::Tracefs(_) => None,
+            Self::Bpf(kernel) => kernel.filters().taken(),
+            Self::Tracefs(kernel) => kernel.filters(),
         }
     }
 
@@ -125,33 +127,36 @@ impl Kernel {
             Self::Bpf(kernel) => {
                 Draining::Bpf(Box::new(kernel.begin(root, realtime_offset_ns, tracefiles)?))
             }
-            Self::Tracefs(_) if tracefiles.is_bounded() => {
-                return Err(by_bpf_alone("cannot bound the size of the trace"));
+            Self::Tracefs(kernel) => {
+                Draining::Tracefs(Box::new(kernel.begin(root, realtime_offset_ns, tracefiles)?))
             }
-            Self::Tracefs(kernel) => Draining::Tracefs(kernel.begin(root, realtime_offset_ns)?),
         })
     }
 }
 
-/// What needs buffers of our own.
-fn by_bpf_alone(what: &str) -> RecordError {
-    kernel::failed(what, "the kernel's events are recorded by tracefs here")
+/// What a flight recorder has at some moment.
+#[derive(Debug)]
+pub(crate) enum Seen {
+    Bpf(Vec<RegionWork>),
+    Tracefs(kernel_tracefs::Seen),
 }
 
 impl Draining {
-    /// That by BPF, which can do more than begin and end.
-    pub(crate) fn by_bpf(&self) -> Result<&kernel::Draining, RecordError> {
+    /// Records the events that these patterns select, and no others: how many are new, and how many
+    /// have gone. `meanwhile` is called every now and then.
+    pub(crate) fn select(
+        &mut self,
+        patterns: &[String],
+        meanwhile: &mut dyn FnMut(),
+        notices: &Notices,
+    ) -> Result<(usize, usize), RecordError> {
         match self {
-            Self::Bpf(draining) => Ok(draining),
-            Self::Tracefs(_) => Err(by_bpf_alone("cannot change what is recorded")),
-        }
-    }
-
-    /// The same, to change it.
-    pub(crate) fn by_bpf_mut(&mut self) -> Result<&mut kernel::Draining, RecordError> {
-        match self {
-            Self::Bpf(draining) => Ok(draining),
-            Self::Tracefs(_) => Err(by_bpf_alone("cannot change what is recorded")),
+            Self::Bpf(draining) => {
+                let changed = draining.select(patterns, meanwhile)?;
+                draining.filters().taken().say(notices);
+                Ok(changed)
+            }
+            Self::Tracefs(draining) => draining.select(patterns, meanwhile, notices),
         }
     }
 
@@ -166,37 +171,49 @@ impl Draining {
 
     /// The limit on open files as it was before, if it was raised: the command is to have that.
     pub(crate) fn files_limit(&self) -> Option<u64> {
-        self.by_bpf().ok().and_then(kernel::Draining::files_limit)
+        match self {
+            Self::Bpf(draining) => draining.files_limit(),
+            Self::Tracefs(_) => None,
+        }
     }
 
     /// Writes events at once, because somebody follows, or not any more.
     pub(crate) fn set_followed(&self, is_followed: bool) {
-        if let Self::Bpf(draining) = self {
-            draining.set_followed(is_followed);
+        match self {
+            Self::Bpf(draining) => draining.set_followed(is_followed),
+            Self::Tracefs(draining) => draining.set_followed(is_followed),
         }
     }
 
     /// Says what happened since it was looked at last.
     pub(crate) fn say_news(&self, notices: &Notices) {
-        if let Self::Bpf(draining) = self {
-            draining.say_news(notices);
+        match self {
+            Self::Bpf(draining) => draining.say_news(notices),
+            Self::Tracefs(draining) => draining.say_news(notices),
         }
     }
 
     /// How it goes; nothing if nobody can say.
     pub(crate) fn status(&mut self, spec: KernelSpec) -> Option<KernelStatus> {
-        self.by_bpf_mut().ok()?.status(spec)
+        match self {
+            Self::Bpf(draining) => draining.status(spec),
+            Self::Tracefs(draining) => draining.status(spec),
+        }
     }
 
-    /// Bytes of memory of buffers of our own.
+    /// Bytes of memory of its buffers.
     pub(crate) fn memory_bytes(&self) -> u64 {
-        self.by_bpf().map_or(0, kernel::Draining::memory_bytes)
+        match self {
+            Self::Bpf(draining) => draining.memory_bytes(),
+            Self::Tracefs(draining) => draining.memory_bytes(),
+        }
     }
 
     /// Leaves what is in a flight recorder out of the trace: snapshots have it.
     pub(crate) fn drop_flight_recorder(&mut self) {
-        if let Self::Bpf(draining) = self {
-            draining.drop_flight_recorder();
+        match self {
+            Self::Bpf(draining) => draining.drop_flight_recorder(),
+            Self::Tracefs(draining) => draining.drop_flight_recorder(),
         }
     }
 
@@ -220,24 +237,53 @@ impl Draining {
     pub(crate) fn stop_and_write(&mut self) -> Result<(), RecordError> {
         match self {
             Self::Bpf(draining) => draining.stop_and_write(),
-            // Its thread writes it within moments.
-            Self::Tracefs(draining) => {
-                draining.stop();
-                Ok(())
-            }
+            Self::Tracefs(draining) => draining.stop_and_write(),
         }
     }
 
     /// Forgets what was recorded and lost.
     pub(crate) fn clear(&mut self) -> Result<(), RecordError> {
-        self.by_bpf_mut()?.clear()
+        match self {
+            Self::Bpf(draining) => draining.clear(),
+            Self::Tracefs(draining) => draining.clear(),
+        }
+    }
+
+    /// What a flight recorder has now, to be written by [`Self::write_snapshot`]; none if it is no
+    /// such.
+    pub(crate) fn look_beside(&self, last_ns: Option<u64>) -> Result<Option<Seen>, RecordError> {
+        match self {
+            Self::Bpf(draining) if !draining.is_overwriting() => Ok(None),
+            Self::Bpf(draining) => draining.look_beside(last_ns).map(Seen::Bpf).map(Some),
+            Self::Tracefs(draining) => Ok(draining.look_beside(last_ns)?.map(Seen::Tracefs)),
+        }
+    }
+
+    /// Writes what [`Self::look_beside`] saw to the trace in `folder`: how many events and bytes
+    /// that is. `meanwhile` is called every now and then.
+    pub(crate) fn write_snapshot(
+        &self,
+        seen: Seen,
+        folder: &Path,
+        meanwhile: &mut dyn FnMut(),
+    ) -> Result<KernelSnapshot, RecordError> {
+        match (self, seen) {
+            (Self::Bpf(draining), Seen::Bpf(seen)) => {
+                draining.write_snapshot(seen, folder, meanwhile)
+            }
+            (Self::Tracefs(draining), Seen::Tracefs(seen)) => {
+                let (events, bytes) = draining.write_snapshot(&seen, folder)?;
+                Ok(KernelSnapshot { events, bytes, missing: None })
+            }
+            _ => Err(kernel::failed("no snapshot", "it is of another recording")),
+        }
     }
 
     /// Ends it, and writes what is left.
     pub(crate) fn finish(self) -> Summary {
         match self {
             Self::Bpf(draining) => Summary::Bpf(Box::new(draining.finish())),
-            Self::Tracefs(draining) => Summary::Tracefs(draining.finish()),
+            Self::Tracefs(draining) => Summary::Tracefs(Box::new(draining.finish())),
         }
     }
 }
@@ -247,8 +293,7 @@ impl Summary {
     pub(crate) fn say(&self, folder: Option<&Path>, notices: &Notices) {
         match self {
             Self::Bpf(summary) => summary.say(folder, notices),
-            Self::Tracefs(Ok(summary)) => summary.say(folder, notices),
-            Self::Tracefs(Err(error)) => notices.say(format_args!("{error}")),
+            Self::Tracefs(summary) => summary.say(folder, notices),
         }
     }
 }

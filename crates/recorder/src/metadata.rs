@@ -123,6 +123,14 @@ impl Metadata {
         self.written_bytes = 0;
     }
 
+    /// Says something in other words, where it stands first.
+    pub(crate) fn reword(&mut self, old: &str, new: &str) {
+        if old != new {
+            self.text = self.text.replacen(old, new, 1);
+            self.written_bytes = 0;
+        }
+    }
+
     /// Replaces the file, if anything was added.
     pub(crate) fn write(&mut self) -> io::Result<()> {
         if self.written_bytes == self.text.len() {

@@ -140,7 +140,7 @@ impl RecordOptions {
         notices: &Notices,
     ) -> Result<Vec<ChannelSpec>, RecordError> {
         let mut specs = self.specs()?;
-        if let Some(filters) = kernel.and_then(Kernel::filters) {
+        if let Some(filters) = kernel.map(Kernel::filters) {
             filters.say(notices);
             specs.iter_mut().for_each(|spec| spec.filters.retain(|one| !filters.has_own(one)));
         }
@@ -150,7 +150,7 @@ impl RecordOptions {
     /// The kernel's events, as a session's file has them, with the filters that are about them.
     pub(crate) fn kernel_spec(&self, kernel: Option<&Kernel>) -> Option<KernelSpec> {
         let options = self.kernel.as_ref()?;
-        let asked = kernel.and_then(Kernel::filters);
+        let asked = kernel.map(Kernel::filters);
         let is_asked = |one: &&FilterSpec| {
             options.has_own_filters || asked.is_some_and(|asked| asked.has_any(one))
         };

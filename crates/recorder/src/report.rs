@@ -149,8 +149,9 @@ impl Summary {
         let overwritten =
             if overwrite { format!(", {} overwritten", self.overwritten) } else { String::new() };
         notices.say(format_args!(
-            "{} events recorded, {} lost{overwritten}, {} process{}, {} bytes in {}",
+            "{} event{} recorded, {} lost{overwritten}, {} process{}, {} bytes in {}",
             self.recorded,
+            if self.recorded == 1 { "" } else { "s" },
             self.lost,
             self.processes,
             if self.processes == 1 { "" } else { "es" },
@@ -219,8 +220,9 @@ impl Summary {
     pub fn say_damage(&self, notices: &Notices) {
         if self.damaged > 0 {
             notices.say(format_args!(
-                "{} sub-buffers could not be read: a process wrote over them",
-                Grouped(self.damaged)
+                "{} could not be read: a process wrote over {}",
+                Counted(self.damaged, "sub-buffer"),
+                if self.damaged == 1 { "it" } else { "them" }
             ));
         }
         if self.holes > 0 {
@@ -247,6 +249,17 @@ pub(crate) fn say_refused(notices: &Notices, refused: u32, window: &std::path::P
         "remove {} when none of the user's programs with events runs; it is made anew",
         window.display()
     ));
+}
+
+/// A number of things, and what they are called.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Counted(pub(crate) u64, pub(crate) &'static str);
+
+impl core::fmt::Display for Counted {
+    fn fmt(&self, formatter: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        let Self(number, name) = *self;
+        write!(formatter, "{} {name}{}", Grouped(number), if number == 1 { "" } else { "s" })
+    }
 }
 
 /// A number with commas between its thousands.
@@ -276,7 +289,16 @@ mod tests {
         let summary =
             Summary { recorded: 1_234_567, processes: 1, bytes: 2048, ..Summary::default() };
         summary.say(&notices, std::path::Path::new("t"), false);
-        assert_eq!(notices.all(), ["1234567 events recorded, 0 lost, 1 process, 2048 bytes in t"]);
+        let one = Summary { recorded: 1, processes: 2, damaged: 1, ..Summary::default() };
+        one.say(&notices, std::path::Path::new("t"), true);
+        assert_eq!(
+            notices.all(),
+            [
+                "1234567 events recorded, 0 lost, 1 process, 2048 bytes in t",
+                "1 event recorded, 0 lost, 0 overwritten, 2 processes, 0 bytes in t",
+                "1 sub-buffer could not be read: a process wrote over it",
+            ]
+        );
     }
 
     #[test]

@@ -287,7 +287,7 @@ impl Served {
         let overwrite = spec.mode == Mode::Overwrite;
         let kernel = Kernel::prepare(&options, size_bytes, overwrite, &self.notices)?;
         kernel.say_size(size_bytes, &self.notices);
-        kernel.filters().into_iter().for_each(|filters| filters.say(&self.notices));
+        kernel.filters().say(&self.notices);
         Ok(Some((kernel, spec.tracefiles())))
     }
 

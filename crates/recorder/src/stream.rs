@@ -142,7 +142,11 @@ impl Stream {
         };
         let mut empty = vec![0; PACKET_HEADER_BYTES];
         let packet = Packet { begin_ts, end_ts: begin_ts, discarded: 0, missing: 0, events: 0 };
-        stream.append(&mut empty, &packet)?;
+        if let Err(error) = stream.append(&mut empty, &packet) {
+            // A stream without packets is none.
+            let _ = tracefiles::remove(&place.now()?, &name);
+            return Err(error);
+        }
         Ok(stream)
     }
 
@@ -311,9 +315,18 @@ impl DataFile {
     }
 
     fn append(&mut self, bytes: &[u8], fields: &PacketFields) -> io::Result<()> {
-        self.file.write_all_at(bytes, self.bytes)?;
         let at = INDEX_HEADER_BYTES as u64 + self.packets * INDEX_ENTRY_BYTES as u64;
-        self.index.write_all_at(&index_entry(self.bytes, fields), at)?;
+        let written = self
+            .file
+            .write_all_at(bytes, self.bytes)
+            .and_then(|()| self.index.write_all_at(&index_entry(self.bytes, fields), at));
+        if let Err(error) = written {
+            // Who reads it finds whole packets; and what there is of this one takes room that is
+            // missing. What cannot be cut off is behind what the progress names.
+            let _ = self.index.set_len(at);
+            let _ = self.file.set_len(self.bytes);
+            return Err(error);
+        }
         self.bytes += bytes.len() as u64;
         self.packets += 1;
         Ok(())

@@ -10,6 +10,7 @@
 //! has the argument. On other machines [`AVAILABLE`] is false and writers claim.
 
 use crate::Region;
+use crate::primitive::{AtomicU64, Ordering};
 use crate::writer::Plan;
 
 /// Whether this library has the sequence for this machine.
@@ -31,7 +32,9 @@ pub struct Gate {
 pub struct Area(*mut u8);
 
 /// Offset of `cpu_id` in `struct rseq`.
-const CPU_ID: usize = 4;
+pub const CPU_ID: usize = 4;
+/// Offset of `rseq_cs` there.
+pub const SEQUENCE: usize = 8;
 
 impl Area {
     /// The area at `pointer`.
@@ -50,6 +53,34 @@ impl Area {
         let cpu = unsafe { self.0.add(CPU_ID).cast::<u32>().read_volatile() };
         // -1: not registered, -2: registration failed.
         (cpu.cast_signed() >= 0).then_some(cpu)
+    }
+}
+
+/// Description of a sequence whose place is known only when the program runs: `struct rseq_cs` of
+/// linux/rseq.h. Zeroed: of none.
+///
+/// The kernel reads it when a thread comes back from where it was preempted, however long that was:
+/// so once a thread may have entered, it must never change.
+#[repr(C, align(32))]
+#[derive(Debug)]
+pub struct Descriptor([AtomicU64; 4]);
+
+impl Descriptor {
+    /// Of no sequence.
+    #[cfg(not(loom))]
+    pub const fn none() -> Self {
+        Self([const { AtomicU64::new(0) }; 4])
+    }
+
+    /// Makes it that of the code from `start` on, so many bytes; who is aborted there goes on at
+    /// `abort`, which lies elsewhere, behind the signature that glibc registered. Before anybody
+    /// enters.
+    pub fn describe(&self, start: *const u8, bytes: usize, abort: *const u8) {
+        let [version_and_flags, rest @ ..] = &self.0;
+        version_and_flags.store(0, Ordering::Relaxed);
+        for (word, value) in rest.iter().zip([start.addr(), bytes, abort.addr()]) {
+            word.store(value as u64, Ordering::Relaxed);
+        }
     }
 }
 

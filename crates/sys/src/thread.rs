@@ -15,10 +15,10 @@ pub fn cpu() -> u32 {
     unsafe { libc::sched_getcpu() }.max(0).cast_unsigned()
 }
 
-/// The calling thread's `struct rseq`, registered by the C library (glibc 2.35 and later), or
-/// null where it registers none (`glibc.pthread.rseq=0`, musl).
+/// How far threads' `struct rseq` are from their thread pointers, in bytes; `None` where the C
+/// library registers none. (A thread may have none all the same.)
 #[inline(always)]
-pub fn rseq_area() -> *mut u8 {
+pub fn rseq_offset() -> Option<isize> {
     #[cfg(all(any(target_arch = "x86_64", target_arch = "aarch64"), target_env = "gnu"))]
     {
         unsafe extern "C" {
@@ -27,9 +27,19 @@ pub fn rseq_area() -> *mut u8 {
         }
         // SAFETY: glibc defines both, constant since start-up.
         let (offset, size) = unsafe { (__rseq_offset, __rseq_size) };
-        if size == 0 {
-            return core::ptr::null_mut();
-        }
+        (size != 0).then_some(offset)
+    }
+    #[cfg(not(all(any(target_arch = "x86_64", target_arch = "aarch64"), target_env = "gnu")))]
+    None
+}
+
+/// The calling thread's `struct rseq`, registered by the C library (glibc 2.35 and later), or
+/// null where it registers none (`glibc.pthread.rseq=0`, musl).
+#[inline(always)]
+pub fn rseq_area() -> *mut u8 {
+    #[cfg(all(any(target_arch = "x86_64", target_arch = "aarch64"), target_env = "gnu"))]
+    {
+        let Some(offset) = rseq_offset() else { return core::ptr::null_mut() };
         let thread_pointer: *mut u8;
         #[cfg(target_arch = "x86_64")]
         // SAFETY: on x86-64 the word at fs:0 is the thread pointer (ELF TLS ABI).

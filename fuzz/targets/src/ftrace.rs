@@ -1,8 +1,14 @@
-//! Pages of the kernel's ring buffer, and the records in them.
+//! Pages of the kernel's ring buffer, the records in them, and what filters say of those.
 
+use std::sync::LazyLock;
+
+use trackway_filter::compile::compile;
+use trackway_filter::layout::Layout;
 use trackway_kernel::catalogue::format::{NoNames, parse};
 use trackway_kernel::catalogue::model::{Behind, Event, Phase, Source};
-use trackway_kernel::ftrace::convert::{Common, Converter};
+use trackway_kernel::ftrace::context::{Common, Context};
+use trackway_kernel::ftrace::convert::{Converter, staged};
+use trackway_kernel::ftrace::filter::{Filter, Moment};
 use trackway_kernel::ftrace::page::{PAGE_BYTES_MAX, Page, PageFormat};
 
 use crate::Bound;
@@ -35,6 +41,21 @@ const OPENAT: &str = "\tfield:int dfd;\toffset:16;\tsize:8;\tsigned:0;\n\
     \tfield:int flags;\toffset:32;\tsize:8;\tsigned:0;\n\
     \tfield:umode_t mode;\toffset:40;\tsize:8;\tsigned:0;\n";
 
+/// What is asked of the first of them: each kind of field, on the way past all others.
+const FILTER: &str = "comm == \"s*\" || prio > 5 && any(values == 3) || words[3] == 1 && \
+    (name == \"*b*\" || length(mask) == 1 || values[1] == 2) || changed(prio)";
+
+/// Its filter.
+fn filter(event: &Event) -> Option<Filter> {
+    let staged = staged(event, PAYLOAD_BYTES_MAX);
+    let layout = Layout::of_event(&staged.description);
+    let object = compile(FILTER, &layout).ok()?.into_object().encode().ok()?;
+    Filter::new(&object, 0, &staged).ok()?
+}
+
+/// Made once: filters stay for as long as the process does.
+static CONVERTER: LazyLock<Option<Converter>> = LazyLock::new(converter);
+
 /// Two events, as formats describe them.
 fn converter() -> Option<Converter> {
     let text = format!("name: made_up\nID: 300\n{COMMON}{FIELDS}");
@@ -60,7 +81,10 @@ fn converter() -> Option<Converter> {
         source: Source::Syscall { number: Some(257), phase: Phase::Enter },
         fields: openat.fields,
     };
-    Some(Converter::new(&[made_up, openat], common, PAYLOAD_BYTES_MAX))
+    let filters = vec![filter(&made_up)?];
+    let events = [(&made_up, filters), (&openat, Vec::new())];
+    let contexts = vec![Context::Tid];
+    Some(Converter::asking(events.into_iter(), common, PAYLOAD_BYTES_MAX, contexts))
 }
 
 /// Reads what describes a page if it is text, else a page. The work: records.
@@ -72,7 +96,8 @@ pub fn ftrace(bytes: &[u8]) -> u64 {
         return 1;
     }
     let format = PageFormat::parse(HEADER_PAGE, HEADER_EVENT).expect("a format");
-    let converter = converter().expect("events");
+    let converter = CONVERTER.as_ref().expect("events");
+    let memory = converter.memory();
     let Ok(page) = Page::new(&format, bytes) else { return 0 };
     let (mut records, mut into) = (0, Vec::new());
     for record in page {
@@ -80,8 +105,11 @@ pub fn ftrace(bytes: &[u8]) -> u64 {
         let Ok(record) = record else { continue };
         assert!(record.bytes.len() <= bytes.len());
         into.clear();
-        if converter.convert(record.bytes, &mut into).is_some() {
+        if let Some(converted) = converter.convert(record.bytes, &mut into) {
             assert!((5..=PAYLOAD_BYTES_MAX as usize + 4).contains(&into.len()));
+            let moment = Moment { cpu: 0, time_ns: record.timestamp };
+            let is_taken = converter.takes(&converted, &into, moment, &memory);
+            assert!(is_taken || converted.event == 0);
         }
     }
     records

@@ -116,7 +116,8 @@ struct trackway_abi_library {
 /*
  * An event of this module. The module initialises it so that it is off:
  * `enabled` points at `off`, which stays zero; the library redirects it to the event's
- * enable word in the shared window (one bit a session) after it has set `emit`.
+ * enable word in the shared window (one bit a session) after it has set `emit`. That may change
+ * while it is on, to another function of the same contract: either one records any event.
  */
 struct trackway_abi_event {
     const uint32_t *enabled;

@@ -8,11 +8,14 @@ use core::sync::atomic::{AtomicPtr, Ordering};
 
 use trackway_jit::frame::{Entry, Fill};
 
-use super::link;
 use super::store::{self, PARTS};
+use super::{link, quick};
 
+/// Room in front of all parts for code that stays, in bytes: [`quick`].
+const STAYING_BYTES: usize = 4096;
 /// Room for code in each part, in bytes.
 const PART_BYTES: usize = 128 << 10;
+const BYTES: usize = STAYING_BYTES + PARTS * PART_BYTES;
 
 static WRITTEN: AtomicPtr<u8> = AtomicPtr::new(core::ptr::null_mut());
 static EXECUTED: AtomicPtr<u8> = AtomicPtr::new(core::ptr::null_mut());
@@ -22,8 +25,12 @@ pub(crate) fn prepare() {
     if cfg!(not(target_arch = "x86_64")) {
         return;
     }
-    let mapped = trackway_sys::memory::executable(PARTS * PART_BYTES);
-    let Some((written, executed)) = mapped else { return };
+    let Some((written, executed)) = trackway_sys::memory::executable(BYTES) else { return };
+    // SAFETY: the memory was just mapped, with as much room, and stays.
+    unsafe {
+        let staying = core::slice::from_raw_parts_mut(written, STAYING_BYTES);
+        quick::prepare(staying, executed, BYTES);
+    }
     // SAFETY: the handler may run at any time; it is never taken away, nor is this library.
     unsafe { libc::pthread_atfork(Some(before_fork), None, Some(in_fork_child)) };
     EXECUTED.store(executed, Ordering::Relaxed);
@@ -45,7 +52,7 @@ unsafe extern "C" fn in_fork_child() {
     let written = WRITTEN.load(Ordering::Relaxed);
     if link::is_interrupted() && !written.is_null() {
         // SAFETY: a fork child has nothing there.
-        unsafe { trackway_sys::memory::put_zeros(written, PARTS * PART_BYTES) };
+        unsafe { trackway_sys::memory::put_zeros(written, BYTES) };
     }
 }
 
@@ -69,7 +76,7 @@ pub(super) unsafe fn room<'r>(part: usize, used: usize) -> Option<&'r mut [u8]> 
     if written.is_null() || part >= PARTS {
         return None;
     }
-    let begin = written.wrapping_add(part * PART_BYTES + used);
+    let begin = written.wrapping_add(STAYING_BYTES + part * PART_BYTES + used);
     // SAFETY: the mapping has room for all parts and stays; it is the caller's alone.
     Some(unsafe { core::slice::from_raw_parts_mut(begin, length) })
 }
@@ -92,6 +99,15 @@ pub(super) unsafe fn fill(part: usize, used: usize) -> Fill {
     unsafe { core::mem::transmute::<*mut u8, Fill>(executed(part, used)) }
 }
 
+/// The code of a program that was written there to run on payloads.
+///
+/// # Safety
+/// It is code there, made by `trackway_jit::x86::emit_direct`.
+pub(super) unsafe fn direct(part: usize, used: usize) -> *const u8 {
+    executed(part, used)
+}
+
 fn executed(part: usize, used: usize) -> *mut u8 {
-    EXECUTED.load(Ordering::Relaxed).wrapping_add(part * PART_BYTES + used)
+    let at = STAYING_BYTES + part * PART_BYTES + used;
+    EXECUTED.load(Ordering::Relaxed).wrapping_add(at)
 }

@@ -9,7 +9,7 @@ use core::mem::MaybeUninit;
 use core::sync::atomic::{AtomicU64, AtomicUsize, Ordering, fence};
 
 use trackway_abi::record::PAYLOAD_BYTES_MAX;
-use trackway_abi::session::filters_place;
+use trackway_abi::session::{filters_place, flag};
 use trackway_jit::block::{BLOCK_BYTES_MAX, Block, Entry};
 use trackway_jit::frame::{self, Environment, Fill};
 use trackway_jit::framer::{Application, Framer, FramerView, Rest, Unfit, Wanted};
@@ -21,10 +21,10 @@ use trackway_window::Window;
 
 use super::plan::{Filter, Plan, Step};
 use super::store::{NoRoom, Store};
-use super::{Link, Says, cells, code, place_of, plan};
+use super::{Link, Says, cells, code, place_of, plan, quick};
 use crate::decision::PROCESS;
 use crate::home::Home;
-use crate::{application, known, thread};
+use crate::{application, known, slow, thread};
 
 /// How long somebody waits who finds another one at it, in ns: a few times as long as it takes, if
 /// the other is not preempted. Else the event is counted as discarded, lest a thread of real time
@@ -157,9 +157,12 @@ pub(super) fn link(
     let contexts_count = application::count();
     let linker = lock.linker();
     linker.copy_block(home, window, (session, generation))?;
-    let mut made = linker.make(home, session, event, decision);
+    let mut made = linker.make(home, (session, generation), event, decision);
     if made == Err(NoRoom) {
-        made = linker.store.turn(window).and_then(|()| linker.make(home, session, event, decision));
+        made = linker
+            .store
+            .turn(window)
+            .and_then(|()| linker.make(home, (session, generation), event, decision));
     }
     let link = made.map_err(|NoRoom| Failure::NoRoom)?;
     // ORDERING: Release pairs with the Acquire of who finds it: what it leads to is there.
@@ -253,7 +256,7 @@ impl Linker {
     fn make(
         &mut self,
         home: &Home,
-        session: usize,
+        (session, generation): (usize, u64),
         event: usize,
         decision: u32,
     ) -> Result<Link, NoRoom> {
@@ -273,6 +276,9 @@ impl Linker {
             takes_procname: false,
             applications: application::Staged::default(),
             is_quick: false,
+            direct: None,
+            window: home.window(),
+            generation,
             interprets: false,
         };
         // SAFETY: the bytes that were copied.
@@ -321,6 +327,11 @@ struct Maker<'l> {
     /// Contexts of applications that steps look at.
     applications: application::Staged,
     is_quick: bool,
+    /// The code of the one step on payloads, and how long these are at least.
+    direct: Option<(*const u8, usize)>,
+    /// The window that event and session are in, and the session's generation.
+    window: Option<&'static Window>,
+    generation: u64,
     interprets: bool,
 }
 
@@ -382,8 +393,9 @@ impl Maker<'_> {
                 return Ok(Says::Counts);
             };
             let made = self.framed(filter)?;
-            let Some(step) = self.steps.get_mut(self.steps_count) else { return Ok(Says::Counts) };
             self.is_quick = self.steps_count == 0 && made.is_coded();
+            self.direct = if self.is_quick { self.direct(&alternative)? } else { None };
+            let Some(step) = self.steps.get_mut(self.steps_count) else { return Ok(Says::Counts) };
             self.steps_count += 1;
             step.write(made);
             return Ok(Says::Plan(0));
@@ -414,6 +426,44 @@ impl Maker<'_> {
             takes: takes.as_ptr(),
             rest,
         })
+    }
+
+    /// Whether the session's records are committed by sequences: these are aborted here.
+    fn has_sequences(&self) -> bool {
+        self.window.is_some_and(|window| {
+            let flags = window.session(self.session).flags.load(Ordering::Relaxed);
+            flags & flag::CLAIM_ONLY == 0
+        })
+    }
+
+    /// Machine code of an alternative on payloads of the framer's event, and how long these are at
+    /// least; `None`: that cannot be, or not by a sequence here.
+    fn direct(
+        &mut self,
+        alternative: &Alternative<'_>,
+    ) -> Result<Option<(*const u8, usize)>, NoRoom> {
+        let mut programs = alternative.programs();
+        let (Some(program), None) = (programs.next(), programs.next()) else { return Ok(None) };
+        if !quick::is_there() || !self.has_sequences() {
+            return Ok(None);
+        }
+        let rules = Rules::new(alternative.needs_count());
+        let Ok(verified) = verify(program, rules, self.states()) else { return Ok(None) };
+        let (part, used) = (self.store.current(), self.store.code_used());
+        // SAFETY: the part is being filled by us, and beyond `used` there is nothing.
+        let room = unsafe { code::room(part, used) }.ok_or(NoRoom)?;
+        let most = room.len().min(program.len().saturating_mul(x86::INSN_CODE_BYTES_MAX));
+        let framer = self.framer.view();
+        match x86::emit_direct(&verified, framer, &mut room[..most], &mut self.places[..]) {
+            Ok(Some(bytes)) => {
+                self.store.use_code(bytes);
+                // SAFETY: that is what was just emitted there.
+                Ok(Some((unsafe { code::direct(part, used) }, framer.coded_bytes())))
+            }
+            Ok(None) | Err(x86::EmitError::Unsupported) => Ok(None),
+            // It fits without: the ordinary way is one, too.
+            Err(x86::EmitError::NoRoom) => Ok(None),
+        }
     }
 
     /// The filter that an alternative is, from the part that is being filled, or put there. `None`:
@@ -532,6 +582,7 @@ impl Maker<'_> {
         // SAFETY: so many were written.
         let steps = unsafe { &*(core::ptr::from_ref(steps) as *const [Step]) };
         let steps = self.store.put_all(steps)?;
+        let (direct, direct_bytes) = self.direct.unwrap_or((core::ptr::null(), 0));
         let plan = Plan {
             next: core::ptr::null(),
             session: session as u16,
@@ -545,6 +596,13 @@ impl Maker<'_> {
             steps_count: steps.len() as u16,
             steps: steps.as_ptr(),
             link: 0,
+            direct,
+            direct_bytes,
+            enabled: self.window.map_or(core::ptr::null(), |window| &window.event(event).enabled),
+            generation: self
+                .window
+                .map_or(core::ptr::null(), |window| slow::generation_of(window.base(), session)),
+            expected: self.generation,
         };
         self.store.put_plan(plan, decision)
     }

@@ -1,5 +1,7 @@
 //! A plan: all filters that are about an event, ready to run.
 
+use core::sync::atomic::AtomicU32;
+
 use trackway_abi::record::HEADROOM_BYTES;
 use trackway_abi::record::context::PROCNAME_BYTES;
 use trackway_jit::frame::{Entry, Environment, Fill, Frame};
@@ -63,6 +65,7 @@ pub(super) struct Step {
 /// All steps for an event in a session.
 #[derive(Debug)]
 #[repr(align(16))]
+#[cfg_attr(not(target_arch = "x86_64"), expect(dead_code, reason = "`quick` looks at them"))]
 pub(super) struct Plan {
     /// The next one that lies in the same part.
     pub(super) next: *const Self,
@@ -87,6 +90,16 @@ pub(super) struct Plan {
     pub(super) steps: *const Step,
     /// The link.
     pub(super) link: u64,
+    /// The filter's machine code on payloads, if it is all that there is to do; else null.
+    /// ([`super::quick`] knows where this and what is below lie.)
+    pub(super) direct: *const u8,
+    /// What a payload has at least that it reads, in bytes.
+    pub(super) direct_bytes: usize,
+    /// The event's enable word: so it says in which window.
+    pub(super) enabled: *const AtomicU32,
+    /// The session's generation, and what it must be.
+    pub(super) generation: *const u64,
+    pub(super) expected: u64,
 }
 
 /// Who emits.
@@ -131,6 +144,12 @@ impl Step {
 }
 
 impl Plan {
+    /// Whether [`super::quick`] is for it.
+    #[inline(always)]
+    pub(super) const fn has_direct(&self) -> bool {
+        !self.direct.is_null()
+    }
+
     /// Whether the filter says that the event is recorded, where there is one, and machine code
     /// does all of it; `None`: see [`Self::passes`].
     ///

@@ -52,9 +52,15 @@ pub(super) const fn part_of(at: u32) -> usize {
 /// A link says that there is one, and the caller is inside of its part.
 #[inline(always)]
 pub(super) unsafe fn plan_at<'p>(at: u32) -> &'p Plan {
-    let at = at as usize % (PARTS * PART_BYTES);
     // SAFETY: by contract: it was written before the link, and stays while somebody is inside.
-    unsafe { &*MEMORY.0.get().cast::<u8>().cast_const().add(at).cast() }
+    unsafe { &*address_of(at) }
+}
+
+/// Where that is, for who looks at it only when he is inside.
+#[inline(always)]
+pub(super) const fn address_of(at: u32) -> *const Plan {
+    let at = at as usize % (PARTS * PART_BYTES);
+    MEMORY.0.get().cast::<u8>().cast_const().wrapping_add(at).cast()
 }
 
 /// Never uses anew what somebody is inside of who is about to fork: in the child, which has the
@@ -198,7 +204,11 @@ impl Store {
     pub(super) fn put_plan(&mut self, plan: Plan, decision: u32) -> Result<Link, NoRoom> {
         let next = self.part().plans;
         let (place, at) = self.room::<Plan>(1)?;
-        let link = Link::new(decision, super::Says::Plan(at));
+        let link = if plan.has_direct() {
+            Link::quick(decision, at)
+        } else {
+            Link::new(decision, super::Says::Plan(at))
+        };
         // SAFETY: as in `put`.
         unsafe { place.write(Plan { next, link: link.0, ..plan }) };
         self.part().plans = place;

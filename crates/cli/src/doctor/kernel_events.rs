@@ -129,7 +129,7 @@ impl KernelEvents {
             (Ok(_), Ok(())) => Finding::good("record --kernel goes by BPF"),
             (Ok(_), Err(_)) => Finding::limited(
                 "record --kernel goes by tracefs, since BPF is refused: what programs point to, \
-                 such as file names, is empty then",
+                 such as file names, is empty then; there is no --cgroup, and few contexts",
                 "see bpf, above",
             ),
             (Err(_), _) => Finding::missing(

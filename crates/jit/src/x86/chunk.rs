@@ -11,6 +11,11 @@ pub(super) const BYTES_MAX: usize = 96;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Reg(u8);
 
+impl Reg {
+    /// What stands in a register's place where an operation has one operand: `/7`.
+    pub(super) const EXTENSION_7: Self = Self(7);
+}
+
 pub(super) const RAX: Reg = Reg(0);
 pub(super) const RCX: Reg = Reg(1);
 pub(super) const RDX: Reg = Reg(2);

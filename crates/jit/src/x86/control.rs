@@ -3,7 +3,7 @@
 use super::chunk::{
     Chunk, Condition, Group, R13, R14, R15, RAX, RBP, RBX, RCX, RDI, RSI, RSP, Reg, Width, mapped,
 };
-use super::{Emitter, text};
+use super::{Emitter, direct, text};
 use crate::frame::offset;
 use crate::helper::Helper;
 use crate::helpers;
@@ -27,6 +27,9 @@ impl Emitter<'_, '_> {
     pub(super) fn control(&self, chunk: &mut Chunk, function: &Function, index: usize, insn: Insn) {
         match insn.op {
             EXIT => {
+                if self.framer.is_some() {
+                    direct::answer(chunk);
+                }
                 epilogue(chunk, function);
                 chunk.byte(0xc3);
             }

@@ -6,44 +6,36 @@
 //! steps are done in Rust, on the record that the event's `format` describes; of a system call the
 //! record of `sys_enter_…` and `sys_exit_…` has the place of its registers.
 
-use trackway_schema::{EventDescription, FieldKind};
+use trackway_jit::frame::Cell;
+use trackway_schema::{EventDescription, Field as Described, FieldKind};
 
-use crate::catalogue::model::{Event, Field, Location, Meaning, Phase, Source};
+use super::context::{Circumstances, Common, Context};
+use super::filter::{Asked, Filter, Moment, gives};
+use crate::catalogue::model::{Event, Location, Meaning, Phase, Source};
 use crate::record::staging::{Registers, Staged, Step, VARIABLE_BYTES_MAX};
 
-/// Where all events have what (`common_…` in formats).
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Common {
-    /// Offset of the event's number, a u16.
-    id: usize,
-    /// Offset of the thread's number, an i32.
-    tid: usize,
-}
-
-impl Common {
-    /// By a format's common fields. `None`: they are not as expected.
-    pub fn of(fields: &[Field]) -> Option<Self> {
-        let at = |name: &str, size: u32| {
-            let field = fields.iter().find(|field| field.name == name && field.size == size)?;
-            Some(field.offset as usize)
-        };
-        Some(Self { id: at("common_type", 2)?, tid: at("common_pid", 4)? })
-    }
-}
-
 /// What is done with the records of an event.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 struct Plan {
     id: u16,
     steps: Vec<(FieldKind, Step)>,
     /// Of which of its arguments nothing but the pointer is known: a bit for each.
     incomplete: u8,
+    /// All of which must take it.
+    filters: Vec<Filter>,
 }
 
 /// Turns records of some events.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub struct Converter {
     common: Common,
+    /// Most bytes of an event's fields.
+    payload_max: u32,
+    /// What records say besides, and how many bytes that is.
+    contexts: Vec<Context>,
+    contexts_bytes: usize,
+    /// How much filters remember, in cells, by their numbers.
+    cells: Vec<usize>,
     /// By their numbers here.
     plans: Vec<Plan>,
     /// Number here of the event with this number in tracefs, sorted by the latter.
@@ -56,15 +48,48 @@ pub struct Converter {
     pub empty: Vec<(String, String)>,
 }
 
-/// A record that was turned: of which event, by its number here.
+/// What filters remember from one record to the next, by their numbers.
+#[derive(Debug)]
+pub struct Memory {
+    cells: Vec<Vec<Cell>>,
+}
+
+/// A record that was turned.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Converted(pub u16);
+pub struct Converted {
+    /// Of which event, by its number here.
+    pub event: u16,
+    /// What else its record said.
+    pub circumstances: Circumstances,
+}
+
+/// How an event is recorded, in so many bytes of payload at most: a system call as BPF does it from
+/// registers, which its record has elsewhere.
+pub fn staged(event: &Event, payload_max: u32) -> Staged {
+    let call = Staged::of_call(event, &places_of(event), payload_max);
+    call.unwrap_or_else(|| Staged::new(event, payload_max))
+}
 
 impl Converter {
     /// For these events, with so many bytes of payload at most.
     pub fn new(events: &[Event], common: Common, payload_max: u32) -> Self {
+        let events = events.iter().map(|event| (event, Vec::new()));
+        Self::asking(events, common, payload_max, vec![Context::Tid])
+    }
+
+    /// The same of events with what is asked of each, and records that say this besides.
+    pub fn asking<'e>(
+        events: impl Iterator<Item = (&'e Event, Vec<Filter>)>,
+        common: Common,
+        payload_max: u32,
+        contexts: Vec<Context>,
+    ) -> Self {
         let mut converter = Self {
             common,
+            payload_max,
+            contexts_bytes: contexts.iter().map(|one| one.scalar().size_bytes()).sum(),
+            contexts,
+            cells: Vec::new(),
             plans: Vec::new(),
             numbers: Vec::new(),
             descriptions: Vec::new(),
@@ -72,37 +97,39 @@ impl Converter {
             left_out: Vec::new(),
             empty: Vec::new(),
         };
-        for event in events {
-            converter.add(event, payload_max);
+        for (event, filters) in events {
+            converter.add(event, filters);
         }
-        converter.numbers.sort_unstable();
         converter
     }
 
-    fn add(&mut self, event: &Event, payload_max: u32) {
+    /// Adds an event, whose number is the next, and what is asked of it.
+    pub fn add(&mut self, event: &Event, filters: Vec<Filter>) {
         let number = u16::try_from(self.plans.len());
         let (Some(id), Ok(number)) = (event.id, number) else {
             return self.left_out.push(event.full_name());
         };
-        // As where BPF records it: from registers, if it is a call's.
-        let call = Staged::of_call(event, &places_of(event), payload_max);
-        let staged = call.unwrap_or_else(|| Staged::new(event, payload_max));
+        let staged = staged(event, self.payload_max);
         let fields = &staged.description.fields;
         let steps: Vec<_> =
             fields.iter().map(|field| field.kind.clone()).zip(staged.steps.clone()).collect();
-        let mut is_empty = false;
-        for (field, step) in fields.iter().zip(&staged.steps) {
-            // In the program's memory, which is not read; and what the same step writes.
-            if *step != Step::Within {
-                is_empty = step.is_users();
-            }
-            if is_empty {
+        for (field, is_given) in fields.iter().zip(gives(&staged)) {
+            if !is_given {
                 self.empty.push((staged.description.name.clone(), field.name.clone()));
             }
         }
+        for filter in &filters {
+            if self.cells.len() <= filter.number {
+                self.cells.resize(filter.number + 1, 0);
+            }
+            let cells = &mut self.cells[filter.number];
+            *cells = filter.cells.max(*cells);
+        }
         let incomplete = staged.arguments_followed();
-        self.plans.push(Plan { id, steps, incomplete });
-        self.numbers.push((id, number));
+        self.plans.push(Plan { id, steps, incomplete, filters });
+        // (Two with one number are none that the kernel has.)
+        let place = self.numbers.partition_point(|&(other, _)| other < id);
+        self.numbers.insert(place, (id, number));
         self.descriptions.push(staged.description);
         self.meanings.push(staged.meanings);
     }
@@ -117,21 +144,67 @@ impl Converter {
         &self.meanings
     }
 
+    /// What records say besides, as traces describe it.
+    pub fn contexts(&self) -> Vec<Described> {
+        self.contexts.iter().map(|context| context.field()).collect()
+    }
+
     /// Turns a record: its contexts and payload go behind what is in `into`. `None`: of no event
     /// that is recorded here, or cut short.
-    ///
-    /// (A filter of the event would be asked here, of the payload; there is none yet.)
     pub fn convert(&self, record: &[u8], into: &mut Vec<u8>) -> Option<Converted> {
         let id = u16::from_ne_bytes(bytes_at(record, self.common.id)?);
         let at = self.numbers.binary_search_by_key(&id, |&(id, _)| id).ok()?;
-        let number = self.numbers.get(at)?.1;
-        let plan = self.plans.get(usize::from(number)).filter(|plan| plan.id == id)?;
-        let tid: [u8; 4] = bytes_at(record, self.common.tid)?;
-        into.extend(tid);
+        let event = self.numbers.get(at)?.1;
+        let plan = self.plans.get(usize::from(event)).filter(|plan| plan.id == id)?;
+        let circumstances = self.common.circumstances(record)?;
+        self.contexts.iter().for_each(|context| context.write(&circumstances, into));
         for step in &plan.steps {
             run(step, plan.incomplete, record, into);
         }
-        Some(Converted(number))
+        Some(Converted { event, circumstances })
+    }
+
+    /// Whether filters remember something from one record to the next: then they are to be asked in
+    /// the order of time.
+    pub fn remembers(&self) -> bool {
+        self.cells.iter().any(|&cells| cells > 0)
+    }
+
+    /// Memory for filters that were asked nothing yet.
+    pub fn memory(&self) -> Memory {
+        let mut memory = Memory { cells: Vec::new() };
+        self.extend(&mut memory);
+        memory
+    }
+
+    /// Makes room for filters that came with events that were added.
+    pub fn extend(&self, memory: &mut Memory) {
+        memory.cells.resize_with(self.cells.len().max(memory.cells.len()), Vec::new);
+        for (cells, &count) in memory.cells.iter_mut().zip(&self.cells) {
+            cells.resize_with(count.max(cells.len()), Cell::default);
+        }
+    }
+
+    /// Whether something is asked of any event.
+    pub fn asks_any(&self) -> bool {
+        self.plans.iter().any(|plan| !plan.filters.is_empty())
+    }
+
+    /// Whether all filters about its event take a record that was turned into these bytes.
+    pub fn takes(
+        &self,
+        converted: &Converted,
+        bytes: &[u8],
+        moment: Moment,
+        memory: &Memory,
+    ) -> bool {
+        let Some(plan) = self.plans.get(usize::from(converted.event)) else { return false };
+        let (begin, circumstances) = (self.contexts_bytes, converted.circumstances);
+        let asked = Asked { bytes, begin, circumstances, moment };
+        plan.filters.iter().all(|filter| {
+            let cells = memory.cells.get(filter.number).map_or(&[][..], Vec::as_slice);
+            filter.takes(&asked, cells)
+        })
     }
 }
 
@@ -266,7 +339,8 @@ mod tests {
             converter.descriptions()[0].fields.iter().map(|field| &*field.name).collect();
         assert_eq!(names, ["comm", "prio", "name", "values"]);
         let mut into = b"before".to_vec();
-        assert_eq!(converter.convert(&record(), &mut into), Some(Converted(0)));
+        let converted = converter.convert(&record(), &mut into).expect("one of ours");
+        assert_eq!((converted.event, converted.circumstances.tid), (0, 77));
         let expected = [
             &b"before"[..],
             &77_u32.to_ne_bytes(),
@@ -339,7 +413,7 @@ mod tests {
             record.extend(argument.to_ne_bytes());
         }
         let mut into = Vec::new();
-        assert_eq!(converter.convert(&record, &mut into), Some(Converted(0)));
+        assert_eq!(converter.convert(&record, &mut into).map(|of| of.event), Some(0));
         let description = &converter.descriptions()[0];
         let sizes: usize = description
             .fields

@@ -18,11 +18,11 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use trackway_sys::file::Fd;
 use trackway_sys::process::{Afterwards, Identity, Life, identity, life_of};
 
-use super::convert::Common;
+use super::context::Common;
 use super::page::PageFormat;
+use crate::catalogue::EventName;
 use crate::catalogue::error::CatalogueError;
 use crate::catalogue::format::{self, FORMAT_BYTES_MAX, NoNames};
-use crate::catalogue::model::Event;
 use crate::catalogue::tracefs::Tracefs;
 
 /// Folder of the instances in tracefs.
@@ -118,6 +118,8 @@ pub struct Cpu {
 /// What a CPU's buffer says of itself.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Stats {
+    /// Events that are in it.
+    pub entries: u64,
     /// Events that found no room.
     pub dropped: u64,
     /// Events that newer ones have overwritten.
@@ -178,14 +180,14 @@ impl Instance {
         Ok(Self { cpus, tracing_on, threads, _free_buffer, folder, pages, common })
     }
 
-    /// Enables an event.
+    /// Switches an event on or off.
     ///
     /// # Errors
     ///
     /// If it cannot be.
-    pub fn enable(&self, event: &Event) -> Result<(), InstanceError> {
+    pub fn switch(&self, event: &EventName, is_on: bool) -> Result<(), InstanceError> {
         let file = format!("events/{}/{}/enable", event.subsystem, event.name);
-        write(&self.folder.path, &file, "1").map(drop)
+        write(&self.folder.path, &file, if is_on { "1" } else { "0" }).map(drop)
     }
 
     /// Records from here on, or not any more.
@@ -215,6 +217,16 @@ impl Instance {
         threads.write_all(&digits[digits.len() - length..])?;
         // Only then: without threads to record, all would be.
         self.record(true)
+    }
+
+    /// A thread, and what it starts from now on, is among those that are recorded.
+    ///
+    /// # Errors
+    ///
+    /// If the kernel refuses it.
+    pub fn take_in(&self, tid: u32) -> io::Result<()> {
+        let Some(mut threads) = self.threads.as_ref() else { return Ok(()) };
+        threads.write_all(tid.to_string().as_bytes())
     }
 
     /// The buffers of all CPUs that there could be.
@@ -256,6 +268,16 @@ impl Cpu {
 }
 
 impl Stats {
+    /// What came since.
+    #[must_use]
+    pub const fn since(self, before: &Self) -> Self {
+        Self {
+            entries: self.entries,
+            dropped: self.dropped.saturating_sub(before.dropped),
+            overwritten: self.overwritten.saturating_sub(before.overwritten),
+        }
+    }
+
     fn parse(text: &str) -> Self {
         let number = |name: &str| -> u64 {
             let of = |line: &str| line.strip_prefix(name)?.strip_prefix(": ")?.trim().parse().ok();
@@ -263,7 +285,7 @@ impl Stats {
         };
         // The first: of no room; the second: of an interrupt that found a page half written.
         let dropped = number("dropped events").saturating_add(number("commit overrun"));
-        Self { dropped, overwritten: number("overrun") }
+        Self { entries: number("entries"), dropped, overwritten: number("overrun") }
     }
 }
 
@@ -446,7 +468,7 @@ mod tests {
         let text = "entries: 2\noverrun: 5\ncommit overrun: 1\nbytes: 104\n\
             oldest event ts: 15189.069571\nnow ts: 15189.079056\ndropped events: 7\n\
             read events: 0\n";
-        assert_eq!(Stats::parse(text), Stats { dropped: 8, overwritten: 5 });
+        assert_eq!(Stats::parse(text), Stats { entries: 2, dropped: 8, overwritten: 5 });
         assert_eq!(Stats::parse("dropped events: x\n"), Stats::default());
     }
 }

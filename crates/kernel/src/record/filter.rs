@@ -433,7 +433,7 @@ fn fill(need: Need<'_>, staged: &Staged, place: u32) -> Result<Option<(Fill, u32
 }
 
 /// What a field, or an element of it, can be taken for; `None`: for nothing.
-const fn kind_at(field: &FieldKind, index: Option<u32>) -> Option<Kind> {
+pub(crate) const fn kind_at(field: &FieldKind, index: Option<u32>) -> Option<Kind> {
     Some(match (field, index) {
         (FieldKind::Scalar(scalar) | FieldKind::Enumeration(scalar, _), None) => kind_of(*scalar),
         (FieldKind::Array(scalar, length), Some(index)) if index < *length as u32 => {
@@ -468,7 +468,7 @@ const fn text_bytes(step: &Step) -> u32 {
 }
 
 /// A path's name and index: `ids[3]`.
-fn split_index(path: &str) -> (&str, Option<u32>) {
+pub(crate) fn split_index(path: &str) -> (&str, Option<u32>) {
     let parts = path.strip_suffix(']').and_then(|inner| inner.rsplit_once('['));
     match parts.map(|(name, index)| (name, index.parse())) {
         Some((name, Ok(index))) => (name, Some(index)),

@@ -312,6 +312,13 @@ impl Maker<'_> {
         asm.jumpi(jump::JEQ, 1, 0, goes_on);
         pass(asm, guard);
         asm.place(goes_on);
+        let is_on = asm.label();
+        asm.mov(2, CPU);
+        asm.alui(alu::ADD, 2, layout.version(self.event) as i32);
+        asm.load(1, 2, 0);
+        asm.jumpi(jump::JEQ, 1, self.staged.version.cast_signed(), is_on);
+        pass(asm, guard);
+        asm.place(is_on);
         asm.load(1, CPU, short(DEPTH));
         asm.jumpi(jump::JLT, 1, LEVELS as i32, has_level);
         // Whoever interrupts us here counts and is through: none is forgotten, but as in any plain

@@ -57,6 +57,9 @@ pub struct Staged {
     pub left_out: Vec<String>,
     /// What keeps its program from being preempted, if it has to.
     pub guard: Option<Guard>,
+    /// Which of the event's programs this is: only the one that the buffers name records
+    /// ([`super::buffers::Buffers::set_version`]).
+    pub version: u32,
 }
 
 /// What a program does for a field. Offsets are in the event's [`Ground`].
@@ -199,6 +202,7 @@ impl Staged {
             unread: None,
             left_out: Vec::new(),
             guard: None,
+            version: 0,
         }
     }
 

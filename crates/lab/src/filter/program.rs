@@ -84,6 +84,9 @@ pub(super) fn source(tracer: FilterTracer) -> String {
              #include \"filter-provider.h\"\n"
         }
         FilterTracer::Trackway => "#include <trackway/trackway.h>\n",
+        FilterTracer::C => {
+            "static uint32_t wanted, *wanted_at = &wanted;\nstatic uint64_t passed;\n"
+        }
     };
     for operands in Operands::ALL {
         if tracer == FilterTracer::Trackway {
@@ -91,15 +94,24 @@ pub(super) fn source(tracer: FilterTracer) -> String {
         }
         for (work, is_false) in works(operands) {
             text += &values(operands, &work, is_false);
-            text += &work_loop(tracer, operands, &work);
+            text += &work_loop(tracer, operands, &work, is_false);
         }
     }
     text += "static const struct lab_work works[] = {\n";
     for (work, _) in Operands::ALL.into_iter().flat_map(works) {
         let _ = writeln!(text, "\t{{\"{work}\", {work}}},");
     }
-    text + "\t{NULL, NULL},\n};\nint main(int argc, char **argv)\n{\n\
-            \treturn lab_main(argc, argv, works);\n}\n"
+    text += "\t{NULL, NULL},\n};\nint main(int argc, char **argv)\n{\n";
+    text += match tracer {
+        FilterTracer::C => {
+            "\twanted = argc > 2 && strstr(argv[2], \"_all\") == NULL;\n\
+             \tconst int status = lab_main(argc, argv, works);\n\
+             \tfprintf(stderr, \"passed %llu\\n\", (unsigned long long)passed);\n\
+             \treturn status;\n}\n"
+        }
+        _ => "\treturn lab_main(argc, argv, works);\n}\n",
+    };
+    text
 }
 
 fn c_type(operands: Operands, number: usize) -> &'static str {
@@ -141,13 +153,35 @@ fn values(operands: Operands, work: &str, is_false: Option<usize>) -> String {
     format!("static struct lab_{name} {work}_values = {{{values}}};\n")
 }
 
-fn work_loop(tracer: FilterTracer, operands: Operands, work: &str) -> String {
+/// The filter that the event with this field false is for, on its values.
+fn test(operands: Operands, is_false: Option<usize>) -> String {
+    let (Operands::Integers, Some(last)) = (operands, is_false) else { return "1".to_owned() };
+    // Its text is C, but for where fields are.
+    Question::of(operands, Chain::AndTrue, last + 1).text().replace('f', "v->f")
+}
+
+fn work_loop(
+    tracer: FilterTracer,
+    operands: Operands,
+    work: &str,
+    is_false: Option<usize>,
+) -> String {
     let name = operands.name();
     let emit = match tracer {
         FilterTracer::Lttng => format!("lttng_ust_tracepoint(lab, {name}, v, i)"),
         FilterTracer::Trackway => {
             let fields: String = (0..FIELDS).map(|number| format!("v->f{number}, ")).collect();
             format!("trackway(lab, {name}, {fields}i)")
+        }
+        // What a site does: the word's place is loaded, then the word; what is behind is unlikely.
+        FilterTracer::C => {
+            let load = |of: &str| format!("__atomic_load_n({of}, __ATOMIC_RELAXED)");
+            let wanted = load(&load("&wanted_at"));
+            let test = test(operands, is_false);
+            format!(
+                "{{\n\t\t\tif (__builtin_expect({wanted} != 0, 0) && {test})\n\
+                 \t\t\t\tpassed++;\n\t\t\t__asm__ volatile(\"\" : : : \"memory\");\n\t\t}}"
+            )
         }
     };
     format!(

@@ -211,11 +211,13 @@ pub enum FilterTracer {
     Lttng,
     /// Ours.
     Trackway,
+    /// None: the test stands in the program, in C, behind the load of a word.
+    C,
 }
 
 impl FilterTracer {
     /// All of them.
-    pub(super) const ALL: [Self; 2] = [Self::Lttng, Self::Trackway];
+    pub(super) const ALL: [Self; 3] = [Self::Lttng, Self::Trackway, Self::C];
     /// The chains that their filters are.
     pub(super) const CHAINS: [Chain; 3] =
         [Chain::AndTrue, Chain::AndFalseFirst, Chain::AndFalseLast];
@@ -225,6 +227,7 @@ impl FilterTracer {
         match self {
             Self::Lttng => "LTTng-UST",
             Self::Trackway => "Trackway",
+            Self::C => "C, in the loop",
         }
     }
 }

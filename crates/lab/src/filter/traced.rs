@@ -72,6 +72,8 @@ impl Traced {
             let missing = match tracer {
                 FilterTracer::Lttng => Lttng::alone().availability(place),
                 FilterTracer::Trackway => availability(&place.kit, has("cc")),
+                FilterTracer::C if has("cc") => Availability::Ready,
+                FilterTracer::C => Availability::Missing("there is no cc".to_owned()),
             };
             if let Availability::Missing(reason) = missing {
                 notes.push(Note::skipped(&about, &reason));
@@ -107,6 +109,9 @@ impl Traced {
                 let flags = link_flags(place)?;
                 let flags: Vec<&str> = flags.iter().map(String::as_str).collect();
                 place.compile(name, &flags)?;
+            }
+            FilterTracer::C => {
+                place.compile(name, &[])?;
             }
         }
         Ok(())
@@ -150,10 +155,11 @@ impl Traced {
         let output = match way.tracer {
             FilterTracer::Lttng => self.by_lttng(place, way)?,
             FilterTracer::Trackway => self.by_trackway(place, way)?,
+            FilterTracer::C => by_itself(place, way, self.arguments(way))?,
         };
         let batches = workload::batches(&output.stdout)?;
         let emitted = batches.iter().map(|batch| batch.events).sum();
-        if way.is_on {
+        if way.is_on && way.tracer != FilterTracer::C {
             check(way, &self.account(place, way, &output.stderr, emitted)?)?;
         }
         let counted = batches.iter().filter(|batch| batch.number >= WARM_UP);
@@ -270,7 +276,19 @@ impl Way {
     }
 }
 
-/// Everything that is measured of a tracer.
+/// The program in which the test stands itself: it says how many events have passed it.
+fn by_itself(place: &Place, way: Way, arguments: [String; 5]) -> Result<child::Finished> {
+    let name = way.tracer.name();
+    let mut command = Command::new(place.path(program_name(way.tracer)));
+    let finished = child::run(command.args(arguments), name)?;
+    match finished.stderr.trim() {
+        "passed 0" => Ok(finished),
+        said => Err(Error::output(name, format!("events do not add up: {way:?}: {said}"))),
+    }
+}
+
+/// Everything that is measured of a tracer; what C records is nothing, and strings are LTTng's and
+/// ours.
 fn ways(tracer: FilterTracer) -> Vec<Way> {
     let mut all = Vec::new();
     for operands in Operands::ALL {
@@ -283,6 +301,13 @@ fn ways(tracer: FilterTracer) -> Vec<Way> {
             all.extend(chains.map(way));
         }
     }
+    let is_in_c = |way: &Way| {
+        let is_dropped = way.chain.is_some_and(|chain| chain != Chain::AndTrue);
+        way.operands == Operands::Integers
+            && way.is_on == is_dropped
+            && way.chain.is_some() == is_dropped
+    };
+    all.retain(|way| tracer != FilterTracer::C || is_in_c(way));
     all
 }
 
@@ -290,6 +315,7 @@ fn program_name(tracer: FilterTracer) -> &'static str {
     match tracer {
         FilterTracer::Lttng => "filter-lttng",
         FilterTracer::Trackway => "filter-trackway",
+        FilterTracer::C => "filter-c",
     }
 }
 

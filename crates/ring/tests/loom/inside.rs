@@ -1,5 +1,5 @@
 //! Entries and exits: a part is used anew while threads on two CPUs, and one without sequences,
-//! come and go.
+//! come and go; and while others are inside for one sequence each, uncounted.
 
 use loom::cell::UnsafeCell;
 use loom::sync::atomic::{AtomicU64, Ordering};
@@ -27,6 +27,10 @@ enum Mistake {
     EntriesFirst,
     /// Exits are counted without Release.
     LeavesRelaxed,
+    /// Who is not counted looks at the link before his sequence begins.
+    LooksBefore,
+    /// Who is not counted reads on when his sequence is over.
+    ReadsAfter,
 }
 
 struct World {
@@ -96,6 +100,25 @@ impl World {
         }
     }
 
+    /// A thread that is inside for one sequence, and is not counted: `agent::filters::quick`.
+    fn be_there_at_once(&self, cpu: usize) {
+        // ORDERING: Acquire, as above.
+        let looked = self.link.load(Ordering::Acquire) == LINKED;
+        if !looked {
+            return;
+        }
+        let sequence = self.cpus[cpu].lock().unwrap();
+        let skips = matches!(self.mistake, Mistake::LinkNotChecked | Mistake::LooksBefore);
+        if !skips && self.link.load(Ordering::Relaxed) != LINKED {
+            return;
+        }
+        if self.mistake == Mistake::ReadsAfter {
+            drop(sequence);
+            return self.read_part();
+        }
+        self.read_part();
+    }
+
     /// One without sequences.
     fn come_and_go_by_atomics(&self) {
         let looked = self.link.load(Ordering::Acquire) == LINKED;
@@ -147,6 +170,26 @@ fn sequences(mistake: Mistake) -> impl Fn() + Sync + Send {
         for thread in threads {
             thread.join().unwrap();
         }
+    }
+}
+
+/// A thread that is not counted, on a CPU where another one is, or is not.
+fn at_once(mistake: Mistake, is_other_counted: bool) -> impl Fn() + Sync + Send {
+    move || {
+        let world = Arc::new(World::new(mistake));
+        let other = Arc::clone(&world);
+        let thread = thread::spawn(move || other.be_there_at_once(0));
+        let other = Arc::clone(&world);
+        let second = thread::spawn(move || {
+            if is_other_counted {
+                other.come_and_go(0, 1);
+            } else {
+                other.be_there_at_once(1);
+            }
+        });
+        world.use_anew();
+        thread.join().unwrap();
+        second.join().unwrap();
     }
 }
 
@@ -202,6 +245,27 @@ fn nobody_is_in_a_part_that_is_used_anew() {
     holds(alone(Mistake::None));
     holds(atomics(Mistake::None, false));
     holds(atomics(Mistake::None, true));
+}
+
+#[test]
+fn nobody_is_in_a_part_for_one_sequence_when_it_is_used_anew() {
+    holds(at_once(Mistake::None, false));
+    holds(at_once(Mistake::None, true));
+}
+
+#[test]
+fn who_is_not_counted_is_caught_where_nobody_visits() {
+    races(2, at_once(Mistake::NoVisit, false));
+}
+
+#[test]
+fn who_is_not_counted_is_caught_with_a_look_before_his_sequence() {
+    races(2, at_once(Mistake::LooksBefore, false));
+}
+
+#[test]
+fn who_is_not_counted_is_caught_behind_his_sequence() {
+    races(2, at_once(Mistake::ReadsAfter, false));
 }
 
 #[test]

@@ -1,0 +1,298 @@
+//! Filters that are asked in one restartable sequence: who is inside of one is not counted.
+//!
+//! Most filters on numbers are machine code that reads a payload and answers
+//! ([`trackway_jit::x86::emit_direct`]). Such code is entered by a few instructions of ours that
+//! *stay* at the beginning of the memory that is executed, and all that memory is one sequence, by
+//! one description that never changes. So a visit to a CPU ends whoever is inside there, as it ends
+//! who is about to be counted (`trackway_ring::inside`), and a thread that was preempted inside
+//! goes on in this library's own text, however long it slept and whatever lies there by then.
+//!
+//! docs/design/0008-filters.md, "Asked in one sequence", has the argument.
+
+use core::sync::atomic::{AtomicU32, Ordering};
+
+use trackway_abi::session::SESSIONS_MAX;
+
+use super::{Link, place_of};
+use crate::abi::Event;
+use crate::decision::PROCESS;
+use crate::thread;
+pub(super) use sequence::{is_there, prepare};
+
+/// What a filter says of an event.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum AtOnce {
+    /// It is recorded, by the decision of this number.
+    Passes(u32),
+    /// It is not.
+    Fails,
+    /// Nothing was asked: another way knows.
+    Unknown,
+    /// Nor will it be known here as long as nothing changes.
+    NotHere,
+}
+
+/// A filter's answers, and that there is none.
+const FAILS: u64 = 0;
+const PASSES: u64 = 1;
+const NONE: u64 = 2;
+
+/// An event and its payload, as `emit` has them.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Emitted {
+    pub(crate) event: *mut Event,
+    pub(crate) payload: *mut u8,
+    pub(crate) size: usize,
+}
+
+/// What filters say of an event in a session, if it is one filter that is asked in this way. Gives
+/// the event back: so nothing has to be kept elsewhere while it asks.
+///
+/// # Safety
+/// As [`crate::record::emit`]; `enabled` is the event's word.
+#[inline(always)]
+pub(crate) unsafe fn judge(
+    session: usize,
+    enabled: *const AtomicU32,
+    emitted: Emitted,
+) -> (AtOnce, Emitted) {
+    // Where to look. (Whose the plan is that is found there, it says itself.)
+    // SAFETY: the caller's event.
+    let event = unsafe { (&raw const (*emitted.event).index).read_volatile() } as usize;
+    let place = place_of(session, event);
+    // ORDERING: Acquire pairs with the Release in `link`: the plan is there.
+    let link = Link(place.load(Ordering::Acquire));
+    // Of a decision of this process's own: a fork child has others than its parent.
+    let number = PROCESS.decisions[session % SESSIONS_MAX].links.load(Ordering::Relaxed);
+    if !link.is_of(number) {
+        // Without a number there are no filters.
+        return (if number == 0 { AtOnce::NotHere } else { AtOnce::Unknown }, emitted);
+    }
+    let Some(at) = link.quick_plan() else { return (AtOnce::NotHere, emitted) };
+    let stamp = thread::stamp();
+    if stamp == 0 {
+        return (AtOnce::Unknown, emitted);
+    }
+    // SAFETY: links are made when the library has started, for good.
+    let stamp_word = unsafe { PROCESS.stamp_word().unwrap_unchecked() };
+    let asked = sequence::Asked { emitted, place, link, at, enabled, stamp_word, stamp };
+    // SAFETY: the caller's event; a link to such a plan is only made where the sequence is there.
+    match unsafe { sequence::ask(asked) } {
+        (FAILS, emitted, _) => (AtOnce::Fails, emitted),
+        (PASSES, emitted, link) => (AtOnce::Passes(link.decision()), emitted),
+        (_, emitted, _) => (AtOnce::Unknown, emitted),
+    }
+}
+
+#[cfg(target_arch = "x86_64")]
+mod sequence {
+    use core::arch::{asm, global_asm};
+    use core::mem::offset_of;
+    use core::sync::atomic::{AtomicIsize, AtomicPtr, AtomicU32, AtomicU64, Ordering};
+
+    use trackway_ring::rseq::{CPU_ID, Descriptor, SEQUENCE};
+
+    use super::super::Link;
+    use super::super::plan::Plan;
+    use super::super::store;
+    use super::{Emitted, NONE};
+
+    /// Where the sequence is entered; null: it is not there.
+    static ENTRY: AtomicPtr<u8> = AtomicPtr::new(core::ptr::null_mut());
+    /// Of all memory behind that, up to its end.
+    static DESCRIPTOR: Descriptor = Descriptor::none();
+    /// Where threads' rseq areas are, in bytes from the thread pointer.
+    static AREA: AtomicIsize = AtomicIsize::new(0);
+
+    // The entry, to be copied: it jumps nowhere but into itself and to what a register says.
+    // Between the store of the descriptor and the next instruction nothing can come: where the
+    // thread is interrupted behind the store, it is in the sequence.
+    //
+    //   rsi payload | r10 its size | rdi the link's place | rdx what it must hold | r9 its plan
+    //   r11 the process stamp's place | rax what it must be | rcx AREA | r8 descriptor
+    //   at rsp + 8 the event's enable word
+    global_asm!(
+        ".pushsection .text.trackway_quick,\"ax\",@progbits",
+        ".balign 64",
+        ".globl trackway_quick_begin",
+        ".hidden trackway_quick_begin",
+        "trackway_quick_begin:",
+        "endbr64",
+        // Not where there are no sequences, which would not be aborted.
+        "cmp dword ptr fs:[rcx+{cpu}],0",
+        "jl 22f",
+        "mov qword ptr fs:[rcx+{sequence}],r8",
+        ".globl trackway_quick_start",
+        ".hidden trackway_quick_start",
+        "trackway_quick_start:",
+        // The plan is there, and what it says, until the sequence ends.
+        "cmp qword ptr [rdi],rdx",
+        "jne 22f",
+        // Nor is this a fork child, which has come into being since: the code is its parent's.
+        "cmp qword ptr [r11],rax",
+        "jne 22f",
+        // It is this event's in this window, and of the generation that there is.
+        "mov rcx,qword ptr [rsp+8]",
+        "cmp rcx,qword ptr [r9+{enabled}]",
+        "jne 22f",
+        "mov rcx,qword ptr [r9+{generation}]",
+        "mov r8,qword ptr [r9+{expected}]",
+        "cmp qword ptr [rcx],r8",
+        "jne 22f",
+        // With a sign: of a record that was cut, which is to be counted, the size is below 0.
+        "cmp r10,qword ptr [r9+{bytes}]",
+        "jl 22f",
+        // Payload in rdi, the answer in rax. It ends by `ret`, which leaves the sequence.
+        "mov rdi,rsi",
+        "jmp qword ptr [r9+{direct}]",
+        "22:",
+        "mov eax,{none}",
+        "ret",
+        ".globl trackway_quick_end",
+        ".hidden trackway_quick_end",
+        "trackway_quick_end:",
+        ".popsection",
+        // Abort handler, behind the signature that glibc registered (RSEQ_SIG). Nothing in the
+        // sequence moves the stack, so it returns to who has called the entry.
+        ".pushsection __rseq_failure,\"ax\"",
+        ".byte 0x0f,0xb9,0x3d",
+        ".long 0x53053053",
+        ".globl trackway_quick_aborted",
+        ".hidden trackway_quick_aborted",
+        "trackway_quick_aborted:",
+        "mov eax,{none}",
+        "ret",
+        ".popsection",
+        cpu = const CPU_ID,
+        sequence = const SEQUENCE,
+        enabled = const offset_of!(Plan, enabled),
+        generation = const offset_of!(Plan, generation),
+        expected = const offset_of!(Plan, expected),
+        bytes = const offset_of!(Plan, direct_bytes),
+        direct = const offset_of!(Plan, direct),
+        none = const NONE,
+    );
+
+    unsafe extern "C" {
+        static trackway_quick_begin: u8;
+        static trackway_quick_start: u8;
+        static trackway_quick_end: u8;
+        static trackway_quick_aborted: u8;
+    }
+
+    /// Puts the entry into the beginning of memory that is executed at `executed`, so many bytes.
+    ///
+    /// # Safety
+    /// `written` is the beginning of that memory, and stays as it is from now on.
+    pub(in super::super) unsafe fn prepare(written: &mut [u8], executed: *mut u8, bytes: usize) {
+        let Some(area) = trackway_sys::thread::rseq_offset() else { return };
+        let (begin, start, end) = (
+            &raw const trackway_quick_begin,
+            &raw const trackway_quick_start,
+            &raw const trackway_quick_end,
+        );
+        let (length, before) = (end.addr() - begin.addr(), start.addr() - begin.addr());
+        let Some(place) = written.get_mut(..length) else { return };
+        // SAFETY: the assembly above, in this library's text.
+        place.copy_from_slice(unsafe { core::slice::from_raw_parts(begin, length) });
+        let start = executed.wrapping_add(before);
+        DESCRIPTOR.describe(start, bytes - before, &raw const trackway_quick_aborted);
+        AREA.store(area, Ordering::Relaxed);
+        // Whoever enters has found a link, which is stored with Release, later.
+        ENTRY.store(executed, Ordering::Relaxed);
+    }
+
+    /// Whether the sequence is there.
+    pub(in super::super) fn is_there() -> bool {
+        !ENTRY.load(Ordering::Relaxed).is_null()
+    }
+
+    /// What is asked about, and what must hold.
+    pub(super) struct Asked {
+        pub(super) emitted: Emitted,
+        pub(super) place: &'static AtomicU64,
+        pub(super) link: Link,
+        pub(super) at: u32,
+        pub(super) enabled: *const AtomicU32,
+        pub(super) stamp_word: &'static AtomicU64,
+        pub(super) stamp: u64,
+    }
+
+    /// The filter's answer, or [`NONE`]: something did not hold, or the thread was interrupted; and
+    /// what was asked about.
+    ///
+    /// # Safety
+    /// The link says that there is a plan for this at `at`; the payload is the event's. The thread
+    /// is no vfork child's.
+    #[inline(always)]
+    pub(super) unsafe fn ask(asked: Asked) -> (u64, Emitted, Link) {
+        let (answer, event, payload, size, link);
+        // SAFETY: where the link holds, in the sequence, the plan is what was put there, with code
+        // of `emit_direct` for the event, which reads so many bytes of the payload, changes
+        // no memory and no register but those that calls change, and leaves the stack alone.
+        unsafe {
+            asm!(
+                "push r8",
+                "push rsi",
+                "push r10",
+                "push rdx",
+                "push rcx",
+                "mov rcx,qword ptr [rip+{area}]",
+                "lea r8,[rip+{descriptor}]",
+                "call qword ptr [rip+{entry}]",
+                // No descriptor stays behind.
+                "mov rcx,qword ptr [rip+{area}]",
+                "mov qword ptr fs:[rcx+{sequence}],0",
+                "add rsp,8",
+                "pop rdx",
+                "pop r10",
+                "pop rsi",
+                "pop r8",
+                area = sym AREA,
+                descriptor = sym DESCRIPTOR,
+                entry = sym ENTRY,
+                sequence = const SEQUENCE,
+                inlateout("rax") asked.stamp => answer,
+                inlateout("rcx") asked.enabled => _,
+                inlateout("rdx") asked.link.0 => link,
+                inlateout("rsi") asked.emitted.payload => payload,
+                inlateout("rdi") asked.place.as_ptr() => _,
+                inlateout("r8") asked.emitted.event => event,
+                inlateout("r9") store::address_of(asked.at) => _,
+                inlateout("r10") asked.emitted.size => size,
+                inlateout("r11") asked.stamp_word.as_ptr() => _,
+            );
+        }
+        (answer, Emitted { event, payload, size }, Link(link))
+    }
+}
+
+/// Where no machine code is made, there are no such plans.
+#[cfg(not(target_arch = "x86_64"))]
+mod sequence {
+    use core::sync::atomic::{AtomicU32, AtomicU64};
+
+    use super::super::Link;
+    use super::{Emitted, NONE};
+
+    #[expect(dead_code, reason = "nobody is asked")]
+    pub(super) struct Asked {
+        pub(super) emitted: Emitted,
+        pub(super) place: &'static AtomicU64,
+        pub(super) link: Link,
+        pub(super) at: u32,
+        pub(super) enabled: *const AtomicU32,
+        pub(super) stamp_word: &'static AtomicU64,
+        pub(super) stamp: u64,
+    }
+
+    pub(super) const unsafe fn ask(asked: Asked) -> (u64, Emitted, Link) {
+        (NONE, asked.emitted, asked.link)
+    }
+
+    pub(in super::super) const unsafe fn prepare(_: &mut [u8], _: *mut u8, _: usize) {}
+
+    pub(in super::super) const fn is_there() -> bool {
+        false
+    }
+}

@@ -1,0 +1,219 @@
+//! The pages of an instance read, by a thread of the recorder's; what the recorder wants done with
+//! them it sends as a closure, and waits for the answer. That thread goes on whatever happens:
+//! where nothing can be written, it says so once and tries again.
+
+use std::io;
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender};
+use std::time::{Duration, Instant};
+
+use trackway_kernel::ftrace::instance::Stats;
+use trackway_sys::clock::monotonic_ns;
+
+use super::output::{Held, Output};
+use super::{Counts, Shared};
+use crate::changes;
+use crate::kernel::PERIOD;
+use crate::live::Live;
+
+/// How long until writing is tried again, once it has failed.
+const RETRY_PERIOD: Duration = Duration::from_millis(500);
+/// How much later than its time a record may get into the kernel's buffer.
+const LATE_NS_MAX: u64 = 5_000_000;
+
+/// What the thread is to do between two turns.
+pub(super) type Order = Box<dyn FnOnce(&mut Drainer) + Send>;
+
+/// The thread's.
+#[derive(Debug)]
+pub(super) struct Drainer {
+    pub(super) shared: Arc<Shared>,
+    pub(super) output: Output,
+    /// What was lost when it was cleared last, for each of the instance's CPUs.
+    forgotten: Vec<Stats>,
+    /// Room for a page.
+    page: Vec<u8>,
+    /// While somebody follows.
+    live: Option<Live>,
+}
+
+/// What a flight recorder has of a CPU at some moment.
+#[derive(Debug)]
+pub(super) struct SeenCpu {
+    pub(super) held: Held,
+    pub(super) stats: Stats,
+}
+
+impl Drainer {
+    pub(super) fn new(shared: Arc<Shared>, output: Output) -> Self {
+        let cpus = shared.instance.cpus().len();
+        Self {
+            forgotten: vec![Stats::default(); cpus],
+            page: vec![0; shared.instance.pages.page_bytes()],
+            shared,
+            output,
+            live: None,
+        }
+    }
+
+    /// Until nobody is left who could want anything.
+    pub(super) fn run(&mut self, orders: &Receiver<Order>, teller: &Sender<String>) {
+        let mut is_failing = false;
+        let mut due = Instant::now();
+        loop {
+            match orders.recv_timeout(due.saturating_duration_since(Instant::now())) {
+                Ok(order) => order(self),
+                Err(RecvTimeoutError::Disconnected) => return,
+                Err(RecvTimeoutError::Timeout) => {
+                    let turned = self.regular_turn();
+                    match (&turned, is_failing) {
+                        (Err(error), false) => drop(teller.send(format!(
+                            "cannot write kernel events: {error}; what finds no room until it \
+                             can be is counted"
+                        ))),
+                        (Ok(()), true) => {
+                            drop(teller.send("kernel events are written again".to_owned()));
+                        }
+                        _ => {}
+                    }
+                    is_failing = turned.is_err();
+                    due = Instant::now() + if is_failing { RETRY_PERIOD } else { PERIOD };
+                }
+            }
+        }
+    }
+
+    fn regular_turn(&mut self) -> io::Result<()> {
+        // What a flight recorder has is left to the kernel.
+        if self.shared.overwrite {
+            return Ok(());
+        }
+        let until_ns = self.turn(false)?;
+        self.live.as_mut().map_or(Ok(()), |live| live.note(until_ns))
+    }
+
+    /// Moves what there is to the trace: up to which time that is all.
+    fn turn(&mut self, is_last: bool) -> io::Result<u64> {
+        // What could not be written comes before what is read now.
+        (0..self.output.streams.len()).try_for_each(|place| self.output.packet(place))?;
+        let mut until_ts = monotonic_ns().saturating_sub(LATE_NS_MAX);
+        for place in 0..self.output.streams.len() {
+            if !self.read(place)? {
+                until_ts = until_ts.min(self.output.last_ts(place));
+            }
+        }
+        self.output.settle(if is_last { u64::MAX } else { until_ts })?;
+        for place in 0..self.output.streams.len() {
+            self.look(place);
+            self.output.packet(place)?;
+        }
+        Ok(until_ts)
+    }
+
+    /// Reads what a CPU has, and whether that was all.
+    fn read(&mut self, place: usize) -> io::Result<bool> {
+        let Self { shared, output, page, .. } = self;
+        let Some(cpu) = shared.instance.cpus().get(place) else { return Ok(true) };
+        let pages = &shared.instance.pages;
+        for _ in 0..shared.pages_max(page.len()) {
+            if !output.has_room(place) {
+                return Ok(false);
+            }
+            let Some(bytes) = cpu.read(page)? else { return Ok(true) };
+            output.page(place, bytes, pages)?;
+        }
+        Ok(false)
+    }
+
+    /// Asks the kernel what was lost on a CPU.
+    fn look(&mut self, place: usize) {
+        let Some(cpu) = self.shared.instance.cpus().get(place) else { return };
+        if let Ok(stats) = cpu.stats() {
+            self.output.streams[place].stats = stats.since(&self.forgotten[place]);
+        }
+    }
+
+    /// Writes all that there is: it is stopped.
+    pub(super) fn write_all(&mut self) -> io::Result<()> {
+        self.turn(true)?;
+        (0..self.output.streams.len()).try_for_each(|place| self.output.close(place))
+    }
+
+    /// What a flight recorder has now.
+    pub(super) fn look_beside(&mut self) -> io::Result<Vec<SeenCpu>> {
+        let places = 0..self.output.streams.len();
+        // What was overwritten was so before what is read.
+        places.clone().for_each(|place| self.look(place));
+        self.turn(true)?;
+        let seen = |place| SeenCpu {
+            held: self.output.held(place).clone(),
+            stats: self.output.streams[place].stats,
+        };
+        Ok(places.map(seen).collect())
+    }
+
+    /// Ends it: what is left is written, of a flight recorder if it is to be.
+    pub(super) fn end(&mut self, keeps_flight_recorder: bool) -> io::Result<()> {
+        self.live = None;
+        if !self.shared.overwrite {
+            return self.write_all();
+        }
+        if !keeps_flight_recorder {
+            (0..self.output.streams.len()).for_each(|place| self.look(place));
+            return Ok(());
+        }
+        let seen = self.look_beside()?;
+        write_seen(&mut self.output, &seen, 0)
+    }
+
+    /// Passes over all that is there; it is stopped.
+    pub(super) fn clear(&mut self) -> io::Result<()> {
+        for (place, cpu) in self.shared.instance.cpus().iter().enumerate() {
+            for _ in 0..self.shared.pages_max(self.page.len()) {
+                if cpu.read(&mut self.page)?.is_none() {
+                    break;
+                }
+            }
+            self.forgotten[place] = cpu.stats()?;
+        }
+        self.output.forget();
+        changes::remove_streams(&self.output.trace.channel)
+    }
+
+    pub(super) fn set_followed(&mut self, is_followed: bool) {
+        if is_followed == self.live.is_some() {
+            return;
+        }
+        // Without it the trace is followed all the same, a second later.
+        let open = || Live::open(&self.output.trace.facts().ok()?).ok();
+        self.live = is_followed.then(open).flatten();
+    }
+
+    /// Numbers so far; what cannot be written now is no reason to say nothing.
+    pub(super) fn counts(&mut self) -> Counts {
+        if !self.shared.overwrite {
+            let _ = self.turn(false);
+        }
+        (0..self.output.streams.len()).for_each(|place| self.look(place));
+        let mut counts = Counts::of(&self.output);
+        if self.shared.overwrite {
+            let places = 0..self.output.streams.len();
+            let held = places.map(|place| self.output.held(place));
+            counts.memory_bytes = held.clone().map(|held| held.bytes).sum();
+            let left = self.output.streams.iter().map(|stream| stream.stats.entries);
+            let all = held.map(|held| held.events).chain(left);
+            counts.recorded = all.fold(counts.recorded, u64::saturating_add);
+        }
+        counts
+    }
+}
+
+/// Writes what a flight recorder has, since then, to a trace.
+pub(super) fn write_seen(output: &mut Output, seen: &[SeenCpu], since_ts: u64) -> io::Result<()> {
+    for (place, cpu) in seen.iter().enumerate() {
+        output.streams[place].stats = cpu.stats;
+        output.write_held(place, &cpu.held, since_ts)?;
+        output.close(place)?;
+    }
+    Ok(())
+}
