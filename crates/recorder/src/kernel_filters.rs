@@ -406,7 +406,7 @@ fn selected_names(patterns: &[String]) -> Result<Vec<EventName>, RecordError> {
 }
 
 /// Whether a filter is about all events, programs' and the kernel's.
-fn is_everyones(spec: &FilterSpec) -> bool {
+pub(crate) fn is_everyones(spec: &FilterSpec) -> bool {
     spec.rules() == "*"
 }
 

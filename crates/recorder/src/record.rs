@@ -30,6 +30,7 @@ use crate::control::{Identity, RunFolder};
 use crate::descendants::{self, Descendants};
 use crate::desk::{self, Desk, Making};
 use crate::error::io_error;
+use crate::filters::known;
 use crate::kernel::KernelOptions;
 use crate::kernel_ways::{Draining, Kernel};
 use crate::parts::Parts;
@@ -37,6 +38,7 @@ use crate::pause::Pause;
 use crate::recover::recover_in_passing;
 use crate::report::{self, Grouped, Notices};
 use crate::trace::{self, Older};
+use crate::unmatched::{self, Stray};
 use crate::users::number_of;
 use crate::{ChannelSettings, Home, RecordError, Recording, SessionSettings, Summary, elf, meant};
 
@@ -99,6 +101,14 @@ impl RecordOptions {
             }
         }
         Ok((kernel, account))
+    }
+
+    /// The filters that are about none of the kernel's events that are recorded. Root alone may
+    /// ask.
+    pub(crate) fn strays(&self) -> Result<Vec<Stray>, RecordError> {
+        let kernel = self.kernel.iter().filter(|kernel| !kernel.has_own_filters);
+        let strays = kernel.map(|kernel| unmatched::strays(&kernel.patterns, &kernel.filters));
+        Ok(strays.collect::<Result<Vec<_>, _>>()?.into_iter().flatten().collect())
     }
 
     /// The channels, as a session's file has them.
@@ -197,6 +207,7 @@ pub enum CommandEnd {
 /// Records a command from its start to its end. Errors of the recording itself, once the command
 /// runs, are said and do not change how the command ends.
 pub fn record(options: &RecordOptions, notices: &Notices) -> Result<CommandEnd, RecordError> {
+    let strays = options.strays()?;
     let (mut kernel, account) = options.begin_as_root(notices)?;
     let ignores_size_limit = signal::ignore_size_limit();
     let of_kernel = options.kernel_spec(kernel.as_ref());
@@ -210,7 +221,7 @@ pub fn record(options: &RecordOptions, notices: &Notices) -> Result<CommandEnd, 
     let libraries = command::libraries(&options.helpers)?;
     let home = Home::open_or_make(notices)?;
     let window = *home.window();
-    check_filters(&mut channels, &found, &libraries, &window, notices)?;
+    check_filters(&mut channels, strays, &found, &libraries, &window, notices)?;
     recover_the_dead(notices);
     warn_of_the_static(&found, notices);
     let warned = warn_of_rules(&rules, &found, &libraries, &home, notices);
@@ -479,17 +490,30 @@ fn warn_of_the_static(found: &Found, notices: &Notices) {
 /// known. They are made good for it before it runs.
 fn check_filters(
     channels: &mut [(ChannelSettings, u32)],
+    strays: Vec<Stray>,
     found: &Found,
     libraries: &[PathBuf],
     window: &Window,
     notices: &Notices,
 ) -> Result<(), RecordError> {
-    if channels.iter().all(|(channel, _)| channel.filters.is_empty()) {
+    let has_none = |(channel, _): &(ChannelSettings, u32)| channel.filters.is_empty();
+    if strays.is_empty() && channels.iter().all(has_none) {
         return Ok(());
     }
     let files: Vec<PathBuf> = std::iter::once(&found.file).chain(libraries).cloned().collect();
     let program = elf::reach(&files);
+    let of_window = known(window, "*");
+    let events: Vec<_> = program.events.iter().chain(&of_window).cloned().collect();
+    let is_stray: Vec<FilterSpec> = strays.iter().map(|stray| stray.filter.clone()).collect();
+    for hint in unmatched::refuse(strays, &events)? {
+        notices.say(format_args!("{hint}"));
+    }
     for (channel, _) in channels.iter_mut() {
+        let named = channel.filters.iter().filter(|filter| !is_stray.contains(filter));
+        let are_own = program.registers && !program.hides_events;
+        for said in named.filter_map(|filter| unmatched::said(filter, &events, are_own)) {
+            notices.say(format_args!("{said}"));
+        }
         for hint in meant::check(channel, window, &program)? {
             notices.say(format_args!("{hint}"));
         }

@@ -17,6 +17,7 @@ use crate::control::{Claimed, Identity, RunFolder};
 use crate::crashes::Crash;
 use crate::desk::{self, Desk, Making};
 use crate::error::io_error;
+use crate::filters::known;
 use crate::kernel::KernelOptions;
 use crate::kernel_ways::{Draining, Kernel};
 use crate::parts::Parts;
@@ -25,7 +26,9 @@ use crate::report::Notices;
 use crate::stall::{STALL_NS, Stall};
 use crate::trace::{self, Older, Room};
 use crate::users::Scope;
-use crate::{RecordError, RecordOptions, Recording, SessionSettings, record, slot};
+use crate::{
+    Home, RecordError, RecordOptions, Recording, SessionSettings, record, slot, unmatched,
+};
 
 /// Who asks when a signal does; nobody is told.
 const SIGNALLED: Client = u64::MAX;
@@ -91,6 +94,13 @@ pub fn record_kernel(options: &RecordOptions, quiet: bool) -> Result<(), RecordE
         return Err(RecordError::Refused(Refusal::new(why).with_hint(hint)));
     }
     let notices = Notices::new(quiet);
+    let strays = options.strays()?;
+    if !strays.is_empty() {
+        let of_programs = Home::open()?.map(|home| known(home.window(), "*")).unwrap_or_default();
+        for hint in unmatched::refuse(strays, &of_programs)? {
+            notices.say(format_args!("{hint}"));
+        }
+    }
     let (kernel, _) = options.begin_as_root(&notices)?;
     let pids: Vec<u32> = options.kernel.iter().flat_map(|kernel| kernel.pids.clone()).collect();
     let until = if pids.is_empty() { "Ctrl-C" } else { "Ctrl-C, or the end of what is recorded" };

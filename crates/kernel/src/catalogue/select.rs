@@ -88,13 +88,19 @@ fn meant(pattern: &str, all: &[EventName]) -> Option<String> {
         let of_it =
             |event: &&EventName| glob_matches(subsystem.as_bytes(), event.subsystem.as_bytes());
         let (word, tail) = stem(name);
+        let called = all.iter().filter(of_it).filter_map(|event| Some(event.call()?.0));
         let inside = all.iter().filter(of_it).flat_map(|event| candidates(&event.name, tail));
+        let inside = called.chain(inside);
         if let Some(name) = nearest(word, inside) {
             return Some(format!("{subsystem}:{name}{tail}")).filter(is_there);
         }
         let subsystems = all.iter().map(|event| event.subsystem.as_str());
         let subsystem = nearest(subsystem, subsystems)?;
         return Some(format!("{subsystem}:{name}")).filter(is_there);
+    }
+    let call = all.iter().find(|event| event.call().is_some_and(|(call, _)| call == pattern));
+    if let Some(event) = call {
+        return Some(format!("{}:{pattern}", event.subsystem));
     }
     let (word, tail) = stem(pattern);
     let subsystems = all.iter().map(|event| event.subsystem.as_str());
@@ -211,6 +217,8 @@ mod tests {
         assert_eq!(guess("page_alloc"), "mm_page_alloc");
         assert_eq!(guess("openat"), "syscalls:openat");
         assert_eq!(guess("stat_wait*"), "*stat_wait*");
+        assert_eq!(guess("syscalls:opennat"), "syscalls:openat");
+        assert_eq!(guess("openat"), "syscalls:openat");
         assert_eq!(guess("nothing_like_it"), "");
         for wrong in ["", "a,,b", "!", "a:b:c", "sched switch", ":", "sched:", "é"] {
             assert!(error(wrong).contains("is no pattern of kernel events"), "{wrong}");
