@@ -155,8 +155,10 @@ struct Known {
     /// If it is one of the programs of system calls: which.
     call: Option<(u32, Phase)>,
     is_on: bool,
-    /// The latest of its programs: it alone records, if that.
+    /// The latest of its programs.
     version: u32,
+    /// Which of them records it while it is on.
+    recording: u32,
     /// How often the kernel passed over its program.
     missed: u64,
 }
@@ -167,6 +169,8 @@ struct Attachment {
     attached: Attached,
     /// Which of the events it records; `None`: it serves all.
     event: Option<usize>,
+    /// Which of its programs.
+    version: u32,
     /// How often the kernel has passed over it, at the latest look.
     missed: u64,
 }
@@ -442,7 +446,7 @@ impl Kernel {
             (Program::None | Program::Call(..), _) => {}
         }
         match self.events.get_mut(number) {
-            Some(known) => known.call = of_call,
+            Some(known) => known.call = of_call.or(known.call),
             None => self.events.push(Known {
                 name: name_of(event),
                 meanings: kernel_meanings::of(&staged),
@@ -451,6 +455,7 @@ impl Kernel {
                 call: of_call,
                 is_on: true,
                 version: 0,
+                recording: 0,
                 missed: 0,
             }),
         }
@@ -477,7 +482,8 @@ impl Kernel {
             leaving.expect_slow(attached.descriptor());
         }
         let missed = attached.missed().unwrap_or(0);
-        self.attached.push(Attachment { attached, event, missed });
+        let version = event.map_or(0, |number| self.version(number));
+        self.attached.push(Attachment { attached, event, version, missed });
     }
 
     /// Attaches what sees all system calls, where some are recorded. What returns first: so that no
