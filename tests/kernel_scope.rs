@@ -233,7 +233,7 @@ fn what_is_about_a_command_is_recorded_wherever_it_happens() {
     let calls = |name: &str| count(&|line| line.contains(&format!(" syscall_entry_{name}: ")));
     assert_eq!(calls("dup2"), 1, "{lines:#?}");
     for (small, there, behind) in [
-        (" size = 64,", "uargs_tls = 0xAAAAAAAAAAAAAAAA", "uargs_set_tid = 0x0,"),
+        (" size = 64,", "uargs_tls = 12297829382473034410,", "uargs_set_tid = 0,"),
         (" syscall_exit_sched_getattr: ", "uattr_size = 48", "uattr_sched_util_min = 0,"),
     ] {
         let is_it = |line: &str| line.contains(small) && line.contains(there);
@@ -309,8 +309,8 @@ impl Drop for Group {
     }
 }
 
-/// RUN programs in a control group, below it, and in none, the command among these. EXPECT what is
-/// in the group or below.
+/// RUN programs in a control group, below it, and in none, the command among these; and in one that
+/// takes the place of the first. EXPECT what is in the group or below.
 #[test]
 fn a_cgroup_is_what_is_in_it_and_below() {
     let world = World::new("kernel-cgroup");
@@ -319,19 +319,24 @@ fn a_cgroup_is_what_is_in_it_and_below() {
     }
     let Some(group) = Group::new("in") else { return };
     let script = format!(
-        "cat /nowhere/before; ({}; exec cat /nowhere/inside); ({}; exec cat /nowhere/below); \
-         ({}; sh -c 'cat /nowhere/child; true'); cat /nowhere/behind; true",
+        "cat /nowhere/before; ({0}; exec cat /nowhere/inside); ({1}; exec cat /nowhere/below); \
+         ({0}; sh -c 'cat /nowhere/child; true'); cat /nowhere/behind; \
+         for turn in $(seq 100); do rmdir {2}/below {2} && break; sleep 0.02; done; \
+         mkdir -p {2}/below; \
+         for turn in $(seq 10); do ({0}; exec cat /nowhere/anew); sleep 0.05; done; true",
         group.enter(""),
         group.enter("below"),
-        group.enter(""),
+        group.path(),
     );
     // As a folder, and as /proc/PID/cgroup has it.
     let name = format!("/{}", group.0.file_name().expect("a name").to_str().expect("UTF-8"));
     for path in [group.path(), name] {
         let options = ["--kernel", "syscalls:openat", "--cgroup", &path];
-        let (_, lines) = recorded(&world, &options, &["sh", "-c", &script]);
+        let (output, lines) = recorded(&world, &options, &["sh", "-c", &script]);
         let has = |name: &str| lines.iter().any(|line| line.contains(name));
-        for inside in ["/nowhere/inside", "/nowhere/below", "/nowhere/child"] {
+        let talk = text(&output.stderr);
+        assert!(talk.contains("was made anew: what is in the new one is recorded"), "{talk}");
+        for inside in ["/nowhere/inside", "/nowhere/below", "/nowhere/child", "/nowhere/anew"] {
             assert!(has(inside), "{inside}: {lines:?}");
         }
         assert!(!has("/nowhere/before") && !has("/nowhere/behind"), "{lines:?}");
@@ -432,6 +437,22 @@ fn what_cannot_be_selected_is_said() {
     assert!(talk.contains("--system") && talk.contains("--cgroup"), "{talk}");
     if !has_kernel_events(&world) {
         return;
+    }
+    let elsewhen = ["--time", "--monotonic", "100", "--fork", "--"];
+    let unshare = || Command::new("unshare");
+    if unshare().args(elsewhen).arg("true").status().is_ok_and(|status| status.success()) {
+        let record = world.trackway(&["record", "--kernel", "sched_switch", "--", "touch", "ran"]);
+        let mut inside = unshare();
+        inside.args(elsewhen).arg(record.get_program()).args(record.get_args());
+        for (name, value) in record.get_envs() {
+            inside.env(name, value.unwrap_or_default());
+        }
+        let output = inside.output().expect("it runs");
+        let talk = text(&output.stderr);
+        assert!(talk.contains("has a clock of its own"), "{talk}");
+        assert!(!output.status.success() && !world.path("ran").exists());
+    } else {
+        skipped("there are no time namespaces for us");
     }
     for (options, why) in [
         (["--cpu", "8191"], "there is no CPU 8191"),
