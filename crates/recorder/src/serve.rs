@@ -141,8 +141,11 @@ impl Served {
         spec.check()?;
         check_name(&spec.name)?;
         check_folder(spec.output.as_deref())?;
-        let scope = Scope::of(&spec.users)?;
-        if scope != Scope::Own {
+        let scope = match spec.is_kernels_alone() {
+            true => Scope::Nobody,
+            false => Scope::of(&spec.users)?,
+        };
+        if !matches!(scope, Scope::Own | Scope::Nobody) {
             // Each user's streams are files of their own. What there is must do, if need be.
             let _ = raise_descriptor_limit();
         }

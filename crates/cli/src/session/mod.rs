@@ -250,15 +250,23 @@ fn spec_of(arguments: &CreateArguments) -> anyhow::Result<SessionSpec> {
     channel = change_beside(&arguments.channel, Some(contexts.programs.names())).of(&channel);
     let split = trackway_recorder::split_filters(&arguments.kernel, &channel.filters)?;
     let (of_kernel, of_programs) = split;
+    let others = of_programs.iter().find(|filter| !of_kernel.contains(filter));
+    if let Some(filter) = others.filter(|_| arguments.kernel_only) {
+        bail!(
+            "filter '{filter}' is about none of the kernel's events: --kernel-only has no others"
+        );
+    }
     channel.filters = of_programs;
     let kernel = kernel_of(&arguments.kernel, &channel).map(|kernel| KernelSpec {
         cgroups: arguments.cgroup.clone(),
         cpus: arguments.cpu.clone(),
         contexts: contexts.kernel.iter().map(|context| context.name.to_owned()).collect(),
         filters: of_kernel,
+        only: arguments.kernel_only,
         ..kernel
     });
-    Ok(SessionSpec { users, kernel, channels: vec![channel], ..SessionSpec::default() })
+    let channels = if arguments.kernel_only { Vec::new() } else { vec![channel] };
+    Ok(SessionSpec { users, kernel, channels, ..SessionSpec::default() })
 }
 
 /// The kernel's events beside those of a channel: what is said of its buffers is said of theirs.
