@@ -41,7 +41,7 @@ mod origins;
 mod parts;
 mod pause;
 mod place;
-mod processes;
+pub mod processes;
 mod record;
 mod recording;
 mod recover;
