@@ -34,7 +34,7 @@ use crate::kernel::KernelOptions;
 use crate::kernel_ways::{Draining, Kernel};
 use crate::parts::Parts;
 use crate::pause::Pause;
-use crate::recover::recover_in_passing;
+use crate::recover::{is_gone, recover_in_passing};
 use crate::report::{self, Grouped, Notices};
 use crate::trace::{self, Older};
 use crate::users::number_of;
@@ -481,6 +481,8 @@ pub(crate) fn recover_the_dead(notices: &Notices) {
                         "recovered {}, whose recorder was killed",
                         one.folder.display()
                     )),
+                    // Which is said already, with what helps.
+                    Err(_) if is_gone(&one.folder) => {}
                     Err(error) => {
                         notices
                             .say(format_args!("cannot recover {}: {error}", one.folder.display()));
@@ -597,13 +599,13 @@ struct Live<'a> {
     options: &'a RecordOptions,
     rules: &'a str,
     warned: bool,
-    token: u64,
-    /// Of the window, before the command could register its events.
     /// Whether there are filters that are not about the kernel's events.
     asks_programs: bool,
-    refused_before: u32,
+    token: u64,
     /// Where programs are recorded, and its path.
     window: Option<(Window, PathBuf)>,
+    /// Of the window, before the command could register its events.
+    refused_before: u32,
 }
 
 /// The command, and what is recorded of it.
