@@ -147,8 +147,23 @@ impl Desk {
                     self.answer(client, &Answer::Following { folders });
                 }
                 effect => {
+                    // Whoever asks for what cannot be is told so, and nobody else: nothing has
+                    // happened to the session.
+                    let is_change = matches!(
+                        effect,
+                        Effect::Add { .. }
+                            | Effect::SetRules { .. }
+                            | Effect::SetFilters { .. }
+                            | Effect::SetProcesses { .. }
+                            | Effect::SetKernel(_)
+                    );
                     let outcome = self.attempt(effect, parts.as_mut(), notices);
-                    self.done(outcome, notices);
+                    match outcome {
+                        Err(error) if is_change => {
+                            self.machine.done(Outcome::Failed(Refusal::from(&error)));
+                        }
+                        outcome => self.done(outcome, notices),
+                    }
                 }
             }
         }

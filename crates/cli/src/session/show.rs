@@ -269,7 +269,7 @@ pub(super) fn status(
     }
     status.kernel.as_ref().map_or(Ok(()), |kernel| write_kernel(kernel, output))?;
     for notice in &status.notices {
-        writeln!(output, "  said      {notice}")?;
+        writeln!(output, "  said      {}", notice.replace('\n', "\n            "))?;
     }
     Ok(())
 }
