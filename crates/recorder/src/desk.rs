@@ -20,7 +20,7 @@ use crate::control::server::Server;
 use crate::kernel_ways::Draining;
 use crate::parts::Parts;
 use crate::place::Place;
-use crate::report::Notices;
+use crate::report::{Events, Notices};
 use crate::{ChannelSettings, RecordError, SessionSettings, Summary, processes, trace};
 
 /// What the recorder says of a channel that it makes; all else is said by whoever wants it.
@@ -312,7 +312,7 @@ impl Desk {
                 }
             }
         }
-        notices.say(format_args!("{} events in {}", facts.events, facts.folder.display()));
+        notices.say(format_args!("{} in {}", Events(facts.events), facts.folder.display()));
         Ok(Outcome::Snapshot(facts))
     }
 

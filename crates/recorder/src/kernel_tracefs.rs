@@ -33,7 +33,7 @@ use crate::command::Entrance;
 use crate::completion::{self, By};
 use crate::kernel::{self, KernelOptions, failed};
 use crate::kernel_filters::{KernelFilters, TakenFilters};
-use crate::report::{Grouped, Notices};
+use crate::report::{Events, Grouped, Notices};
 use crate::trace::{self, Trace};
 use crate::{RecordError, kernel_meanings};
 
@@ -549,10 +549,11 @@ impl Summary {
     /// Says what was recorded; in which folder, unless that was said.
     pub(crate) fn say(&self, folder: Option<&Path>, notices: &Notices) {
         let Counts { recorded, lost, overwritten, deleted, damaged, bytes, .. } = self.counts;
+        let bytes = Grouped(bytes);
         let place = folder.map(|folder| format!(", {bytes} bytes in {}", folder.display()));
         notices.say(format_args!(
-            "kernel: {} events recorded, {} lost, {} overwritten{}",
-            Grouped(recorded),
+            "kernel: {} recorded, {} lost, {} overwritten{}",
+            Events(recorded),
             Grouped(lost),
             Grouped(overwritten),
             place.unwrap_or_default()

@@ -70,7 +70,7 @@ pub use kernel_ways::{KernelVia, KernelWays};
 pub use record::{CommandEnd, RecordOptions, is_name_of_record, record};
 pub use recording::Recording;
 pub use recover::{Recovered, recover, recover_in};
-pub use report::{Grouped, Notices, Summary};
+pub use report::{Events, Grouped, Notices, Summary};
 pub use serve::{Begun, Talk, check_folder, record_kernel, serve};
 pub use slot::{ChannelSettings, SessionSettings};
 pub use totals::Totals;

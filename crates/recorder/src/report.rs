@@ -28,6 +28,9 @@ enum Place {
     Nowhere,
 }
 
+/// What advice begins with.
+const HINT: &str = "hint: ";
+
 /// How many notices are kept where they go elsewhere, too.
 const KEPT_MAX: usize = 50;
 
@@ -83,9 +86,17 @@ impl Notices {
 
     /// Adds advice to what was said.
     pub fn hint(&self, text: Arguments<'_>) {
-        self.keep(format!("hint: {text}"));
+        self.keep(format!("{HINT}{text}"));
         if self.are_printed() && !self.quiet {
             let _ = writeln!(std::io::stderr(), "hint: {text}");
+        }
+    }
+
+    /// Says what was kept elsewhere, advice as advice.
+    pub(crate) fn say_again(&self, line: &str) {
+        match line.strip_prefix(HINT) {
+            Some(advice) => self.hint(format_args!("{advice}")),
+            None => self.say(format_args!("{line}")),
         }
     }
 
@@ -146,15 +157,17 @@ pub(crate) const LOST_SHOWN_MAX: usize = 5;
 impl Summary {
     /// Says it: one line, in a form that scripts may read, then what was lost.
     pub fn say(&self, notices: &Notices, folder: &std::path::Path, overwrite: bool) {
-        let overwritten =
-            if overwrite { format!(", {} overwritten", self.overwritten) } else { String::new() };
+        let overwritten = match overwrite {
+            true => format!(", {} overwritten", Grouped(self.overwritten)),
+            false => String::new(),
+        };
         notices.say(format_args!(
-            "{} events recorded, {} lost{overwritten}, {} process{}, {} bytes in {}",
-            self.recorded,
-            self.lost,
-            self.processes,
+            "{} recorded, {} lost{overwritten}, {} process{}, {} bytes in {}",
+            Events(self.recorded),
+            Grouped(self.lost),
+            Grouped(self.processes),
             if self.processes == 1 { "" } else { "es" },
-            self.bytes,
+            Grouped(self.bytes),
             folder.display()
         ));
         for (name, lost) in self.lost_by_event.iter().take(LOST_SHOWN_MAX) {
@@ -266,6 +279,17 @@ impl core::fmt::Display for Grouped {
     }
 }
 
+/// So many events, in words.
+#[derive(Debug, Clone, Copy)]
+pub struct Events(pub u64);
+
+impl core::fmt::Display for Events {
+    fn fmt(&self, formatter: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        let plural = if self.0 == 1 { "" } else { "s" };
+        write!(formatter, "{} event{plural}", Grouped(self.0))
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -276,7 +300,10 @@ mod tests {
         let summary =
             Summary { recorded: 1_234_567, processes: 1, bytes: 2048, ..Summary::default() };
         summary.say(&notices, std::path::Path::new("t"), false);
-        assert_eq!(notices.all(), ["1234567 events recorded, 0 lost, 1 process, 2048 bytes in t"]);
+        Summary { recorded: 1, ..summary }.say(&notices, std::path::Path::new("t"), true);
+        let line = "1,234,567 events recorded, 0 lost, 1 process, 2,048 bytes in t";
+        let of_one = "1 event recorded, 0 lost, 0 overwritten, 1 process, 2,048 bytes in t";
+        assert_eq!(notices.all(), [line, of_one]);
     }
 
     #[test]

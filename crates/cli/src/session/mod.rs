@@ -15,8 +15,8 @@ use trackway_recorder::control::RunFolder;
 use trackway_recorder::control::client::Session;
 use trackway_recorder::protocol::{Answer, ChannelChange, Refusal, Request};
 use trackway_recorder::{
-    ChannelSpec, FilterSource, FilterSpec, KernelSpec, Levels, Mode, Notices, RecordError,
-    RuleSpec, SessionSpec, check_folder, is_name_of_record,
+    ChannelSpec, Events, FilterSource, FilterSpec, Grouped, KernelSpec, Levels, Mode, Notices,
+    RecordError, RuleSpec, SessionSpec, check_folder, is_name_of_record,
 };
 
 use crate::arguments::Format;
@@ -386,7 +386,7 @@ fn destroy_session(name: &str, which: &str) -> anyhow::Result<()> {
     match asked {
         Ok(Answer::Ended(counts)) => {
             for notice in &counts.notices {
-                eprintln!("trackway: {which}{notice}");
+                show::say_again(notice, &which);
             }
             if counts.notices.is_empty() {
                 // A flight recorder has written nothing but its snapshots.
@@ -464,7 +464,7 @@ fn write_snapshot(arguments: SnapshotArguments) -> anyhow::Result<()> {
         bail!("the recorder did not say where the snapshot is");
     };
     facts.missing.iter().for_each(|what| eprintln!("trackway: {what}"));
-    eprintln!("trackway: {} events, {} bytes", facts.events, facts.bytes);
+    eprintln!("trackway: {}, {} bytes", Events(facts.events), Grouped(facts.bytes));
     writeln!(io::stdout(), "{}", facts.folder.display())?;
     Ok(())
 }

@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use crate::Summary;
-use crate::report::{Grouped, Notices};
+use crate::report::{Events, Grouped, Notices};
 
 /// What was recorded.
 #[derive(Debug, Clone, Default)]
@@ -37,10 +37,11 @@ pub(crate) struct KernelSummary {
 impl KernelSummary {
     /// Says what was recorded; in which folder, unless that was said.
     pub(crate) fn say(&self, folder: Option<&Path>, notices: &Notices) {
-        let place = folder.map(|folder| format!(", {} bytes in {}", self.bytes, folder.display()));
+        let bytes = Grouped(self.bytes);
+        let place = folder.map(|folder| format!(", {bytes} bytes in {}", folder.display()));
         notices.say(format_args!(
-            "kernel: {} events recorded, {} lost, {} overwritten{}",
-            Grouped(self.recorded),
+            "kernel: {} recorded, {} lost, {} overwritten{}",
+            Events(self.recorded),
             Grouped(self.lost),
             Grouped(self.overwritten),
             place.unwrap_or_default()
