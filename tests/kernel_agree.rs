@@ -73,7 +73,7 @@ fn record(world: &World, events: &str, command: &[&str]) -> Ours {
 impl Ours {
     fn of(world: &World, talk: &str) -> Self {
         assert!(talk.contains(" events recorded, 0 lost, 0 overwritten"), "{talk}");
-        let missed = talk.lines().find_map(|line| line.split_once("up to, in all processes, "));
+        let missed = talk.lines().find_map(|line| line.split_once(" up to "));
         let digits = |text: &str| text.split(' ').next().map(|number| number.replace(',', ""));
         let missed = missed.and_then(|(_, rest)| digits(rest)?.parse().ok()).unwrap_or(0);
         let text = world.print(&world.path("trace"));

@@ -7,34 +7,125 @@ use std::process::{Child, Command, Output, Stdio};
 
 use trackway_tests::{World, has, has_kernel_events, skipped};
 
-/// Sends a byte to and fro: pong IN OUT COUNT answers; ping IN OUT COUNT begins, and says who it
-/// is.
+/// Sends a byte to and fro: pong IN OUT COUNT answers; ping IN OUT COUNT begins. That is done by a
+/// child; then it makes a system call by a number of 32 bits, has io_uring's thread open a file, and another thread of its own runs true, on its
+/// parent's CPU, so that it has been switched away from where its parent goes on. Both processes
+/// say who they are.
 const PING_PONG: &str = r#"
+#define _GNU_SOURCE
 #include <fcntl.h>
+#include <linux/io_uring.h>
+#include <pthread.h>
+#include <sched.h>
+#include <setjmp.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
 #include <unistd.h>
+
+/* 1: there is no io_uring for us. */
+static int open_elsewhere(void)
+{
+    struct io_uring_params params = { 0 };
+    const int fd = syscall(SYS_io_uring_setup, 4, &params);
+    if (fd < 0)
+        return 1;
+    const int access = PROT_READ | PROT_WRITE, how = MAP_SHARED | MAP_POPULATE;
+    char *ring = mmap(0, params.sq_off.array + 16, access, how, fd, IORING_OFF_SQ_RING);
+    struct io_uring_sqe *entry = mmap(0, 4 * sizeof(*entry), access, how, fd, IORING_OFF_SQES);
+    if (ring == MAP_FAILED || entry == MAP_FAILED)
+        return 1;
+    entry->opcode = IORING_OP_OPENAT;
+    entry->fd = AT_FDCWD;
+    entry->addr = (unsigned long)"/nowhere/ring";
+    entry->flags = IOSQE_ASYNC;
+    *(unsigned *)(ring + params.sq_off.tail) = 1;
+    return syscall(SYS_io_uring_enter, fd, 1, 1, IORING_ENTER_GETEVENTS, 0, 0) != 1;
+}
+
+static sigjmp_buf otherwise;
+
+static void no_such_call(int signal)
+{
+    siglongjmp(otherwise, signal);
+}
+
+/* dup2(2), and access(NULL), whose number that is, of 32 bits. 1: the kernel does not have it. */
+static int call_narrow(void)
+{
+    long number = 33;
+    if (syscall(SYS_dup2, -1, 0) != -1)
+        return 2;
+    signal(SIGSEGV, no_such_call);
+    if (sigsetjmp(otherwise, 1))
+        return 1;
+    __asm__ volatile("int $0x80" : "+a"(number) : "b"(0L), "c"(0L) : "memory", "r8", "r9", "r10", "r11");
+    return 0;
+}
+
+static void *run_true(void *unused)
+{
+    execlp("true", "true", NULL);
+    return unused;
+}
+
 int main(int argc, char **argv)
 {
-    char byte = 0;
+    char byte = 0, large[256];
+    pthread_t thread;
     if (argc != 5)
         return 97;
     const int is_ping = !strcmp(argv[1], "ping");
+    cpu_set_t all, one;
+    if (is_ping) {
+        sched_getaffinity(0, sizeof(all), &all);
+        CPU_ZERO(&one);
+        CPU_SET(sched_getcpu(), &one);
+        sched_setaffinity(0, sizeof(one), &one);
+        printf("%d ", getpid());
+        fflush(stdout);
+        if (fork())
+            return wait(NULL) < 0;
+        sched_setaffinity(0, sizeof(all), &all);
+    }
     const int in = open(argv[2], O_RDWR), out = open(argv[3], O_RDWR);
-    if (is_ping)
-        printf("%d\n", getpid());
     for (int i = atoi(argv[4]); i > 0; i--) {
         if (is_ping && write(out, &byte, 1) != 1)
             return 98;
         if (read(in, &byte, 1) != 1)
             return 98;
-        if (!is_ping && write(out, &byte, 1) != 1)
+        /* The other one sleeps by then, whoever runs where. */
+        if (!is_ping && (usleep(50), write(out, &byte, 1) != 1))
             return 98;
+    }
+    if (is_ping) {
+        sched_setaffinity(0, sizeof(one), &one);
+        /* Structures of which only so many bytes are there. */
+        memset(large, 0xaa, sizeof(large));
+        syscall(SYS_clone3, large, 64);
+        syscall(SYS_sched_getattr, 0, large, 48, 0);
+        printf("%d %d %d\n", getpid(), open_elsewhere(), call_narrow());
+        fflush(stdout);
+        if (pthread_create(&thread, NULL, run_true, NULL))
+            return 99;
+        for (;;)
+            pause();
     }
     return 0;
 }
 "#;
+
+/// What ping said: of its child, of itself, and whether it had no io_uring, and no calls of 32 bits.
+fn said(output: &Output) -> (i64, i64, [bool; 2]) {
+    let text = text(&output.stdout);
+    let words: Vec<i64> = text.split_whitespace().filter_map(|word| word.parse().ok()).collect();
+    let [parent, child, no_ring, no_narrow] = words[..] else { panic!("it said {text}") };
+    (child, parent, [no_ring != 0, no_narrow != 0])
+}
 
 fn text(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).into_owned()
@@ -95,7 +186,10 @@ fn happened_in(line: &str) -> Option<i64> {
 }
 
 /// RUN two programs that wake each other up, of which one is the command. EXPECT of both sides of
-/// its switches and wake-ups to be told, and nothing of the other one's.
+/// its switches and wake-ups to be told, and nothing of the other one's; what it does when it ends;
+/// what it does by threads that are made without a fork, and by one that takes over another's number. EXPECT
+/// a call by a number of 32 bits to be no other call, and to be told; and of structures nothing that
+/// is behind their end.
 #[test]
 fn what_is_about_a_command_is_recorded_wherever_it_happens() {
     const TURNS: &str = "300";
@@ -107,16 +201,53 @@ fn what_is_about_a_command_is_recorded_wherever_it_happens() {
     let (to, fro) = (fifo(&world, "to"), fifo(&world, "fro"));
     let pong = Running::start(Command::new(&program).args(["pong", &to, &fro, TURNS]));
     let pong_tid = i64::from(pong.0.id());
-    let events = ["--kernel", "sched_switch,sched_waking"];
+    let events = "sched_switch,sched_waking,task_newtask,task_rename,exit_mmap,syscalls:dup2,\
+                  syscalls:clone3,sys_exit_sched_getattr";
+    let events = ["--kernel", events];
     let (output, lines) = recorded(&world, &events, &[&program, "ping", &fro, &to, TURNS]);
-    let ping: i64 = text(&output.stdout).trim().parse().expect("its number");
+    let (ping, parent, [has_no_ring, has_no_narrow]) = said(&output);
     let count = |is_it: &dyn Fn(&str) -> bool| lines.iter().filter(|line| is_it(line)).count();
     let of = |event: &str, name: &str, tid: i64| {
         let event = format!(" {event}: ");
         count(&|line| line.contains(&event) && number(line, name) == Some(tid))
     };
     let (from, to) = (of("sched_switch", "prev_tid", ping), of("sched_switch", "next_tid", ping));
-    assert!(from > 10 && to > 10, "{from} switches from it, {to} to it");
+    // Some processes may not be seen by programs of BPF: so some that they are switched from are
+    // missing.
+    assert!(to > 10 && from > to && from < to + to / 4, "{from} from it, {to} to it: {lines:#?}");
+    let renamed = lines
+        .iter()
+        .position(|line| line.contains(r#"newcomm = "true""#) && happened_in(line) == Some(ping));
+    let renamed = renamed.expect("in exec, between the end of its first thread and its own");
+    let is_end = |line: &String| line.contains(" exit_mmap: ") && happened_in(line) == Some(ping);
+    assert!(lines[renamed..].iter().any(is_end), "behind its end: {lines:#?}");
+    let made: Vec<i64> = lines
+        .iter()
+        .filter(|line| line.contains(" task_newtask: ") && happened_in(line) == Some(ping))
+        .filter_map(|line| number(line, "pid"))
+        .collect();
+    assert_eq!(made.len(), if has_no_ring { 1 } else { 2 }, "{lines:#?}");
+    if has_no_ring {
+        skipped("io_uring is not for us");
+    }
+    let calls = |name: &str| count(&|line| line.contains(&format!(" syscall_entry_{name}: ")));
+    assert_eq!(calls("dup2"), 1, "{lines:#?}");
+    for (small, there, behind) in [
+        (" size = 64,", "uargs_tls = 0xAAAAAAAAAAAAAAAA", "uargs_set_tid = 0x0,"),
+        (" syscall_exit_sched_getattr: ", "uattr_size = 48", "uattr_sched_util_min = 0,"),
+    ] {
+        let is_it = |line: &str| line.contains(small) && line.contains(there);
+        assert_eq!(count(&|line| is_it(line) && line.contains(behind)), 1, "{lines:#?}");
+    }
+    let talk = text(&output.stderr);
+    match has_no_narrow {
+        true => skipped("the kernel has no system calls of 32 bits"),
+        false => assert!(talk.contains("are not recorded: 1 of them"), "{talk}"),
+    }
+    for &tid in &made {
+        let (from, to) = (of("sched_switch", "prev_tid", tid), of("sched_switch", "next_tid", tid));
+        assert!(from > 0 && to > 0, "{tid}: {from}, {to}: {lines:#?}");
+    }
     let wakes =
         |line: &str| line.contains(" sched_waking: ") && happened_in(line) == Some(pong_tid);
     let woken = count(&|line| wakes(line) && number(line, "tid") == Some(ping));
@@ -124,7 +255,8 @@ fn what_is_about_a_command_is_recorded_wherever_it_happens() {
     let others = |line: &str| {
         let is_from =
             line.contains(" sched_switch: ") && number(line, "prev_tid") == Some(pong_tid);
-        is_from && number(line, "next_tid") != Some(ping)
+        let is_to = |tid: i64| number(line, "next_tid") == Some(tid);
+        is_from && !made.iter().chain([&ping, &parent]).any(|&tid| is_to(tid))
     };
     assert_eq!(count(&others), 0, "switches that are not about it");
 }
@@ -224,7 +356,7 @@ fn what_is_about_a_cgroup_is_recorded_wherever_it_happens() {
     trackway_tests::steps::wait_for("the other one to be there", || is_in(&procs, tid));
     let options = ["--kernel", "sched_switch,sched_waking", "--cgroup", &group.path()];
     let (output, lines) = recorded(&world, &options, &[&program, "ping", &fro, &to, TURNS]);
-    let ping: i64 = text(&output.stdout).trim().parse().expect("its number");
+    let (ping, ..) = said(&output);
     let woken = lines.iter().filter(|line| {
         let is_waking = line.contains(" sched_waking: ") && happened_in(line) == Some(ping);
         is_waking && number(line, "tid") == Some(tid)

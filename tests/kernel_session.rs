@@ -188,10 +188,51 @@ fn events_of_the_kernel_are_switched_on_and_off_while_it_records() {
     assert!(talk.contains("nothing has changed"), "{talk}");
     let refused = ground.refused("event on k --kernel no_such_event");
     assert!(refused.contains("no_such_event"), "{refused}");
-    assert_eq!(ground.status("k")["kernel"]["events"], 2, "what is refused changes nothing");
+    let before = ground.status("k")["kernel"]["spec"]["on"].clone();
+    for (exclusion, why) in
+        [("no_such_event", "no kernel event matches"), ("!sched_switch", "nothing excludes")]
+    {
+        let refused = ground.refused(&format!("event off k --kernel {exclusion}"));
+        assert!(refused.contains(why), "{refused}");
+    }
+    assert_eq!(
+        ground.status("k")["kernel"]["spec"]["on"],
+        before,
+        "what is refused changes nothing"
+    );
+    assert_eq!(ground.status("k")["kernel"]["events"], 2);
+    // An exclusion is taken back.
+    ground.ok("event off k --kernel syscalls:sys_exit_getpgid");
+    assert_eq!(ground.status("k")["kernel"]["events"], 1);
+    ground.ok("event off k --kernel !syscalls:sys_exit_getpgid");
+    assert_eq!(ground.status("k")["kernel"]["events"], 2);
+    let hint = ground.ok("event on k task_rename --only").1;
+    assert!(hint.contains("hint: the kernel has events of that name: --kernel 'task_r"), "{hint}");
+    ground.ok("event on k * --only");
+    // Of what the kernel takes long to let go of, and so much of it that it is not done at once.
+    let slow = "task_rename,writeback,filelock,cgroup";
+    let name = |phase: usize| format!("{:x}-{phase}", std::process::id());
+    let rename = |phase: usize| {
+        let script = "n=0; while [ $n -lt 50 ]; do printf %s $1 >/proc/self/comm; n=$((n+1)); done";
+        let mut shell = ground.world.command("sh");
+        let done = shell.args(["-c", script, "sh"]).arg(name(phase)).status();
+        assert!(done.expect("a shell").success());
+    };
+    for phase in (0..6).step_by(2) {
+        ground
+            .ok(&format!("event on k --kernel {}", if phase == 0 { slow } else { "task_rename" }));
+        rename(phase);
+        ground.ok(&format!("event off k --kernel {slow}"));
+        rename(phase + 1);
+    }
     ground.ok("session destroy k");
     ground.check("trace", (0..300).chain(500..600));
     let lines = ground.lines("trace");
+    let renamed = |phase: usize| {
+        let new = format!("newcomm = \"{}\"", name(phase));
+        lines.iter().filter(|line| line.contains(" task_rename: ") && line.contains(&new)).count()
+    };
+    assert_eq!([0, 1, 2, 3, 4, 5].map(renamed), [50, 0, 50, 0, 50, 0]);
     // Of the same threads: others may call it, too.
     let tid = |line: &str| line.split_once("{ tid = ")?.1.split(' ').next().map(str::to_owned);
     let ours = lines.iter().filter(|line| ground.number(line).is_some());
@@ -201,6 +242,33 @@ fn events_of_the_kernel_are_switched_on_and_off_while_it_records() {
     assert_eq!(exits, 300);
     let execs = lines.iter().filter(|line| line.contains(" sched_process_exec: ")).count();
     assert!(execs >= 2, "{execs}");
+}
+
+/// RUN events switched on for which there are not enough open files; then others. EXPECT nothing to
+/// have changed, and the others to be called what they are.
+#[test]
+fn events_that_cannot_be_switched_on_change_nothing() {
+    let Some(ground) = Ground::new("ksession-failed") else { return };
+    let trackway = trackway_tests::build_dir().join("trackway");
+    let mut create = ground.world.command("sh");
+    let script = "ulimit -n 80; exec \"$0\" session create k --kernel sched_process_exec -o trace";
+    let created = create.args(["-c", script]).arg(trackway).output().expect("sh runs");
+    assert!(created.status.success(), "{}", text(&created.stderr));
+    // Fewer than are counted before it is tried, and more than there is room for.
+    let talk = ground.refused("event on k --kernel sched,timer,irq");
+    assert!(talk.contains("Too many open files"), "{talk}");
+    assert_eq!(ground.status("k")["kernel"]["events"], 1);
+    ground.ok("event on k --kernel syscalls:getpgid");
+    ground.calls(0..100);
+    ground.ok("session destroy k");
+    ground.check("trace", 0..100);
+    let lines = ground.lines("trace");
+    let of_kernel = lines.iter().filter(|line| !line.contains(" calls:"));
+    let strange = of_kernel.into_iter().find(|line| {
+        let known = ["sched_process_exec: ", "syscall_entry_getpgid: ", "syscall_exit_getpgid: "];
+        !known.iter().any(|name| line.contains(name))
+    });
+    assert_eq!(strange, None);
 }
 
 /// RUN a session that somebody follows. EXPECT the kernel's events while it goes on.

@@ -427,7 +427,7 @@ fn the_usage_shows_the_dashes() {
     let world = World::new("usage");
     let output = world.trackway(&["record", "--help"]).output().unwrap();
     let text = String::from_utf8_lossy(&output.stdout);
-    assert!(text.contains("Usage: trackway record [OPTIONS] -- <CMD>..."), "{text}");
+    assert!(text.contains("Usage: trackway record [OPTIONS] -- <CMD>...\n"), "{text}");
     assert!(text.contains("sudo"), "{text}");
 }
 

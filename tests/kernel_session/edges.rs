@@ -45,11 +45,11 @@ fn a_full_disk_is_told_of_at_once_and_the_summary_comes_all_the_same() {
     let disk = ground.world.path("disk");
     fs::create_dir(&disk).expect("a folder");
     // A namespace of its own, so that nobody else sees the mount, and it goes with the shell.
-    let script = "mount -t tmpfs -o size=2m trackway-test \"$1\" || exit 77; shift; \
-                  \"$@\"; read line";
+    let script = "mount -t tmpfs -o size=2m trackway-test disk || exit 77; \
+                  \"$@\"; cp -r disk/trace left; read line";
     let trackway = build_dir().join("trackway");
     let mut inside = ground.world.command("unshare");
-    inside.args(["-m", "sh", "-c", script, "sh"]).arg(&disk).arg(trackway);
+    inside.args(["-m", "sh", "-c", script, "sh"]).arg(trackway);
     let create = "session create k --foreground --kernel syscalls:getpgid --buffer-size 128K \
                   -o disk/trace";
     inside.args(create.split_whitespace()).stdin(Stdio::piped()).stderr(Stdio::piped());
@@ -85,6 +85,60 @@ fn a_full_disk_is_told_of_at_once_and_the_summary_comes_all_the_same() {
         said.contains("kernel: ") && said.contains("the trace has not all of the kernel's events"),
         "{talk}\n{said}"
     );
+    // What is there are whole packets, and the last ones say what is not: as the summary does.
+    let number = |text: &str, before: &str| -> Option<u64> {
+        text.split_once(before)?.0.rsplit(' ').next()?.replace(',', "").parse().ok()
+    };
+    let summary = said.lines().find(|line| line.contains("kernel: ")).expect("one");
+    let recorded = number(summary, " events recorded").expect("a number");
+    let lost = number(summary, " lost").expect("a number");
+    let stats = ground.ok("print --stats left/kernel").0;
+    let told = stats.lines().find_map(|line| line.strip_prefix("lost: ")).expect("it is there");
+    let told = told.split(' ').next().map(|told| told.replace(',', ""));
+    assert_eq!(told, Some(lost.to_string()), "{said}\n{stats}");
+    assert!(recorded > 0 && lost > 0, "{summary}");
+    // The program's, too.
+    let lines = ground.lines("left");
+    let of_kernel = lines.iter().filter(|line| line.contains(" syscall_")).count();
+    assert_eq!(of_kernel as u64, recorded, "{summary}\n{stats}");
+}
+
+/// RUN record while everything between what takes root and the beginning stands still. EXPECT
+/// nothing of what happens then, and nothing lost of it.
+#[test]
+fn nothing_is_recorded_before_somebody_drains() {
+    let Some(ground) = Ground::new("ksession-before") else { return };
+    if !has("strace") {
+        skipped("strace is not installed");
+        return;
+    }
+    let log = ground.world.path("log");
+    let mut record = ground.world.command("strace");
+    record.args(["-f", "-e", "trace=mkdir,mkdirat", "-o"]).arg(&log);
+    // It stops where it makes the first folder.
+    record.args(["-e", "inject=mkdir,mkdirat:signal=SIGSTOP:when=1"]);
+    record.arg(build_dir().join("trackway"));
+    let options = "record --system --kernel syscalls:getpgid --buffer-size 128K -o new/trace";
+    record.args(options.split(' ')).args(["--", "true"]).stderr(Stdio::piped());
+    let mut record = record.spawn().expect("strace runs");
+    let stopped = || {
+        let log = fs::read_to_string(&log).unwrap_or_default();
+        let line = log.lines().find(|line| line.contains("--- stopped by SIGSTOP ---"))?;
+        line.split(' ').next()?.parse().ok()
+    };
+    wait_for("a stop", || stopped().is_some());
+    ground.calls(0..50_000);
+    let pid = stopped().expect("a process id");
+    wait_for("its end", || {
+        // Each of its threads stops once.
+        send(pid, libc::SIGCONT);
+        record.try_wait().expect("a child").is_some()
+    });
+    let output = record.wait_with_output().expect("a child");
+    let talk = text(&output.stderr);
+    assert!(output.status.success() && talk.contains("kernel: "), "{talk}");
+    assert!(talk.contains(" events recorded, 0 lost"), "{talk}");
+    ground.check("new/trace", []);
 }
 
 /// RUN it as somebody who is not root. EXPECT to be told who may, before there is a session.
@@ -190,6 +244,34 @@ fn record_without_a_command_records_everything_until_it_is_told_to_end() {
     ground.check("trace", 0..100);
     let talk = ground.refused("record -o none");
     assert!(talk.contains("<CMD>"), "{talk}");
+}
+
+/// RUN record of two processes, of which one ends after the other. EXPECT both to be recorded, and
+/// the recording to end with the last.
+#[test]
+fn record_of_processes_ends_when_they_have() {
+    let Some(ground) = Ground::new("ksession-ends") else { return };
+    let mut shells = [0, 1].map(|n| ground.shell(&format!("read x; \"$0\" 100 $(($1 + {n}00))")));
+    let pids = format!("{},{}", shells[0].pid(), shells[1].pid());
+    let mut record =
+        ground.command(&format!("record --kernel syscalls:getpgid --pid {pids} -o two"));
+    let mut record = record.stderr(Stdio::piped()).spawn().expect("trackway runs");
+    let session = format!("kernel-{}", record.id());
+    let has_begun = || ground.command(&format!("session status {session}")).output();
+    wait_for("the session", || has_begun().expect("it runs").status.success());
+    for shell in &mut shells {
+        assert!(record.try_wait().expect("a child").is_none(), "one of them is there still");
+        shell.go_on();
+        shell.wait();
+    }
+    let output = record.wait_with_output().expect("a child");
+    let talk = text(&output.stderr);
+    assert!(output.status.success() && talk.contains("kernel: 400 events recorded"), "{talk}");
+    ground.check("two", 0..200);
+    let talk = ground.refused("record --pid 1");
+    assert!(talk.contains("--kernel <LIST>") && !talk.contains("  <CMD>"), "{talk}");
+    let nothing = ground.ok("record --kernel syscalls,!syscalls:* -o none -- true").1;
+    assert!(nothing.contains("no event of the kernel is recorded"), "{nothing}");
 }
 
 /// RUN record --user. EXPECT the command to run as that user, and the trace to be theirs; and

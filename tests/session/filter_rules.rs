@@ -84,6 +84,8 @@ fn what_may_be_meant_later_is_taken_as_it_is() {
         ("web:*: status >= 400", None),
         ("who & 1 == 1", Some("'==' binds more strongly than '&'")),
         ("status >= 400", Some("event that is known is one for the filter 'status >= 400'")),
+        ("life:stp: number > 5", Some("known; did you mean 'life:step'?")),
+        ("step: number > 5", Some("known; did you mean 'life:step'?")),
     ] {
         let talk = ok(&place, &["record", "-o", "trace", "--filter", filter, "--", "true"]);
         let is_said = talk.contains("filter:\n") || talk.contains("the filter '");

@@ -197,6 +197,17 @@ fn events_without_what_is_needed_are_not_recorded() {
     emit_all(&event, 5..10);
     assert_eq!((recording.numbers(), recording.discards()), (vec![], 5));
     assert!(revision() > before);
+    // It has one as something else, and lacks the other: it is none that is meant.
+    let member = |name: &str, of| Member { name: name.into(), of };
+    let fields = vec![
+        member("number", trackway_filter::layout::Type::String),
+        member("size", Scalar::U64.into()),
+    ];
+    let layout = Layout { fields, ..Layout::default() };
+    let both = compile("number == \"x\" && size > 0", &layout).expect("a filter").into_object();
+    filters.set(&[("*", &both.encode().expect("an object"))]);
+    emit_all(&event, 10..15);
+    assert_eq!((recording.numbers(), recording.discards()), (vec![], 5));
 }
 
 #[test]

@@ -523,7 +523,8 @@ impl Parser<'_> {
 }
 
 /// Parts `PATTERN: EXPR` at the first colon that space follows: which events, and what is asked of
-/// them. Without such a colon all is an expression. A string's colon parts nothing.
+/// them. Without such a colon, or without a pattern in front of it, all is an expression. A
+/// string's colon parts nothing.
 pub fn split_pattern(text: &str) -> (Option<&str>, &str) {
     let mut quoted = None;
     let mut bytes = text.bytes().enumerate();
@@ -535,10 +536,22 @@ pub fn split_pattern(text: &str) -> (Option<&str>, &str) {
             (b'"' | b'\'', None) => quoted = Some(byte),
             (byte, Some(quote)) if byte == quote => quoted = None,
             (b':', None) if text[at + 1..].starts_with(char::is_whitespace) => {
-                return (Some(text[..at].trim()), text[at + 1..].trim_start());
+                let pattern = text[..at].trim();
+                if !is_pattern(pattern) {
+                    break;
+                }
+                return (Some(pattern), text[at + 1..].trim_start());
             }
             _ => {}
         }
     }
     (None, text)
+}
+
+/// Whether a text could be a list of patterns of events' names: what has something else in it was
+/// meant to be part of an expression.
+pub(crate) fn is_pattern(text: &str) -> bool {
+    let may_be = |c: char| c.is_alphanumeric() || "_*!:.-".contains(c);
+    let is_one = |one: &str| !one.is_empty() && one.chars().all(may_be);
+    text.split(',').all(|one| is_one(one.trim()))
 }

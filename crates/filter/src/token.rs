@@ -3,6 +3,7 @@
 //! Literals are C's, with what tracing asks for besides: `1_000`, `0b101`, `64Ki`, `1.5ms`.
 
 use crate::error::{Error, Topic};
+use crate::parse::is_pattern;
 use crate::span::Span;
 use crate::text::{TEXT_BYTES_MAX, Text};
 
@@ -129,7 +130,29 @@ impl Lexer<'_> {
         let from = self.at;
         let found = rest.chars().next().unwrap_or_default();
         self.at += found.len_utf8();
-        self.error(from, format!("'{}' has no meaning here", found.escape_debug()))
+        let error = self.error(from, format!("'{}' has no meaning here", found.escape_debug()));
+        error.map_err(|error: Error| match found {
+            ':' => error.with_hint(self.colon(from)),
+            '?' => error.with_hint("an expression is true or false: && and || choose"),
+            _ => error,
+        })
+    }
+
+    /// What a colon at `at` was perhaps meant for: that between `PATTERN: EXPR`.
+    fn colon(&self, at: usize) -> String {
+        let is_part = |c: char| c == ':' || is_pattern(&c.to_string());
+        let end = self.text[at..].find(|c| !is_part(c)).map_or(self.text.len(), |more| at + more);
+        // Of `sched:sched_switch:prev_prio>3` the last one, of `sched_switch:a` the only one.
+        let last = self.text[..end].rfind(':').unwrap_or(at);
+        let (pattern, expression) = (self.text[..last].trim(), self.text[last + 1..].trim());
+        if !is_pattern(pattern) {
+            let of = "a pattern is of letters, digits, '_' and '*'";
+            return format!("in front of an expression stands which events it is about: {of}");
+        }
+        match expression {
+            "" => format!("an expression is missing behind the pattern: {pattern}: EXPR"),
+            _ => format!("a blank is missing behind the pattern: {pattern}: {expression}"),
+        }
     }
 
     fn context(&mut self) -> Result<Token, Error> {
@@ -144,7 +167,11 @@ impl Lexer<'_> {
             return self.error(from, "a context's name is missing: '$ctx.vpid'");
         }
         self.at += 1;
-        let name = self.take_while(|byte| is_name(byte) || byte == b':').to_owned();
+        let mut name = self.take_while(|byte| is_name(byte) || byte == b':').to_owned();
+        if name.ends_with(':') {
+            name.pop();
+            self.at -= 1;
+        }
         if name.is_empty() {
             return self.error(from, "a context's name is missing: '$ctx.vpid'");
         }

@@ -42,7 +42,7 @@ pub struct Application {
 pub enum Unfit {
     /// It has nothing of this path: the need with this number.
     Lacks(usize),
-    /// It has it, as something else.
+    /// It has it, as something else, and lacks nothing.
     IsOther(usize),
     /// Its description makes no sense, or no payload is as long as it says.
     Description,
@@ -239,19 +239,27 @@ impl Framer {
         mut application: impl FnMut(&[u8]) -> Option<Application>,
     ) -> Result<(), Unfit> {
         (self.legs_count, self.takes_count) = (0, 0);
+        let mut other = None;
         for (number, need) in needs.enumerate() {
-            let take = match need.path.strip_prefix(b"$app.") {
-                Some(name) => {
-                    let found = application(name).ok_or(Unfit::Lacks(number))?;
-                    application_value(found, need.kind, number)?
+            let taken = match need.path.strip_prefix(b"$app.") {
+                Some(name) => application(name)
+                    .ok_or(Unfit::Lacks(number))
+                    .and_then(|found| application_value(found, need.kind, number)),
+                None => self.find(fields, need, number),
+            };
+            let take = match taken {
+                // Perhaps it lacks another: that says more.
+                Err(unfit @ Unfit::IsOther(_)) => {
+                    other.get_or_insert(unfit);
+                    continue;
                 }
-                None => self.find(fields, need, number)?,
+                taken => taken?,
             };
             *self.takes.get_mut(number).ok_or(Unfit::Needs)? = take;
             self.takes_count = number as u8 + 1;
             self.legs_count = self.legs_count.max(take.anchor);
         }
-        Ok(())
+        other.map_or(Ok(()), Err)
     }
 
     /// How many slots it fills.

@@ -301,6 +301,9 @@ fn what_an_event_lacks_or_has_otherwise_is_said() {
     ] {
         assert_eq!(framer(path, kind), Err(unfit), "{path}");
     }
+    // That it lacks something says more, wherever that stands.
+    let both = [("f0".to_owned(), Kind::String), ("f9".to_owned(), Kind::Signed)];
+    assert_eq!(self::framer(&encoded, &both).map(|framer| framer.slots()), Err(Unfit::Lacks(1)));
     let cut = FieldViews::new(&encoded[..encoded.len() - 1]).expect("a description");
     let wanted = Wanted { path: b"f2", kind: Kind::Sequence };
     assert_eq!(Framer::new(&cut, [wanted].into_iter()), Err(Unfit::Description));

@@ -21,7 +21,7 @@ use crate::filters::Filters;
 use crate::give_back::{self, Thrift};
 use crate::lockless::Lockless;
 use crate::memory::{FileMemory, Pool};
-use crate::region::{Drain, RegionWork, StreamNames};
+use crate::region::{Closed, Drain, RegionWork, StreamNames};
 use crate::report::Notices;
 use crate::slot::{self, ChannelSettings, SessionSettings, Slot};
 use crate::trace::Trace;
@@ -543,7 +543,7 @@ impl Channel {
             let mut with =
                 Drain { memory: &memory, trace, begin_ts, partial: true, is_last: true, buffer };
             work.drain(&mut with)
-                .and_then(|()| work.close(trace, begin_ts))
+                .and_then(|()| work.close(trace, begin_ts, Closed::ForGood))
                 .map_err(|error| write_error(trace, work, error))?;
         }
         Ok(End::Whole)

@@ -20,7 +20,7 @@ use crate::control::server::Server;
 use crate::kernel_ways::Draining;
 use crate::parts::Parts;
 use crate::place::Place;
-use crate::report::{Events, Notices};
+use crate::report::{Counted, Notices};
 use crate::{ChannelSettings, RecordError, SessionSettings, Summary, processes, trace};
 
 /// What the recorder says of a channel that it makes; all else is said by whoever wants it.
@@ -295,15 +295,16 @@ impl Desk {
             }
             Output::Numbered(number) => self.snapshot_folder(*number)?,
         };
-        // First how far it is to go, then what takes long.
+        // First from where on, then what takes long.
         let kernel = self.kernel.as_ref();
         let seen = kernel.map(|kernel| kernel.look_beside(snapshot.last_ns)).transpose()?;
         let mut facts = parts.snapshot(&folder, snapshot, notices)?;
         if let (Some(kernel), Some(seen)) = (kernel, seen.flatten()) {
             match kernel.write_snapshot(seen, &facts.folder, &mut || parts.keep_alive()) {
-                Ok((events, bytes)) => {
-                    facts.events += events;
-                    facts.bytes += bytes;
+                Ok(kernel) => {
+                    facts.events += kernel.events;
+                    facts.bytes += kernel.bytes;
+                    facts.missing.extend(kernel.missing);
                 }
                 Err(error) => {
                     // Half of it would keep the rest from being read. What cannot be removed stays.
@@ -312,7 +313,11 @@ impl Desk {
                 }
             }
         }
-        notices.say(format_args!("{} in {}", Events(facts.events), facts.folder.display()));
+        notices.say(format_args!(
+            "{} in {}",
+            Counted(facts.events, "event"),
+            facts.folder.display()
+        ));
         Ok(Outcome::Snapshot(facts))
     }
 

@@ -332,7 +332,9 @@ fn about(names: &[EventName], spec: &FilterSpec) -> Result<Vec<usize>, RecordErr
             Ok(named.filter(|(_, name)| selection.takes(name)).map(|(at, _)| at).collect())
         }
         Err(error) => match &error {
-            CatalogueError::NoEvent(_, Some(meant)) if !meant.starts_with('*') => {
+            CatalogueError::NoEvent(_, Some(meant))
+                if !meant.starts_with('*') && *meant != format!("syscalls:{pattern}") =>
+            {
                 let why = format!(
                     "filter '{spec}': no kernel event that is recorded matches '{pattern}'; did \
                      you mean '{meant}'?"
@@ -404,7 +406,7 @@ fn selected_names(patterns: &[String]) -> Result<Vec<EventName>, RecordError> {
 }
 
 /// Whether a filter is about all events, programs' and the kernel's.
-fn is_everyones(spec: &FilterSpec) -> bool {
+pub(crate) fn is_everyones(spec: &FilterSpec) -> bool {
     spec.rules() == "*"
 }
 

@@ -9,11 +9,11 @@ mod changes;
 mod drain;
 mod output;
 
+use std::collections::HashSet;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::mpsc::{self, Receiver, Sender};
 use std::thread::JoinHandle;
-use std::time::Duration;
 use std::{io, iter, mem};
 
 use trackway_kernel::catalogue::model::Event;
@@ -33,7 +33,7 @@ use crate::command::Entrance;
 use crate::completion::{self, By};
 use crate::kernel::{self, KernelOptions, failed};
 use crate::kernel_filters::{KernelFilters, TakenFilters};
-use crate::report::{Events, Grouped, Notices};
+use crate::report::{Counted, Grouped, Notices};
 use crate::trace::{self, Trace};
 use crate::{RecordError, kernel_meanings};
 
@@ -328,11 +328,13 @@ fn say_what_is_missing(left_out: &[String], empty: &[(String, String)], notices:
 /// Has these processes recorded, all of their threads: what those start is, too.
 fn take_in(instance: &Instance, pids: &[u32]) -> Result<(), RecordError> {
     for &pid in pids {
-        let mut taken = Ok(());
+        let (mut taken, mut known) = (Ok(()), HashSet::new());
         kernel::each_thread(pid, |tid| {
-            if taken.is_ok() {
+            let is_news = known.insert(tid) && taken.is_ok();
+            if is_news {
                 taken = instance.take_in(tid);
             }
+            is_news
         })?;
         taken.map_err(|error| failed("cannot record", format_args!("process {pid}: {error}")))?;
     }
@@ -388,8 +390,7 @@ impl Draining {
             return;
         }
         let _ = self.shared.instance.record(false);
-        // What is under way takes a fraction of a microsecond.
-        std::thread::sleep(Duration::from_millis(1));
+        crate::kernel::wait_for_those_under_way();
     }
 
     /// The same; and what was recorded is in the trace then, but for a flight recorder's.
@@ -553,7 +554,7 @@ impl Summary {
         let place = folder.map(|folder| format!(", {bytes} bytes in {}", folder.display()));
         notices.say(format_args!(
             "kernel: {} recorded, {} lost, {} overwritten{}",
-            Events(recorded),
+            Counted(recorded, "event"),
             Grouped(lost),
             Grouped(overwritten),
             place.unwrap_or_default()

@@ -12,6 +12,7 @@ use trackway_session::{KernelSpec, Tracefiles};
 
 use crate::RecordError;
 use crate::command::Entrance;
+use crate::kernel::KernelSnapshot;
 use crate::kernel_filters::TakenFilters;
 use crate::kernel_tracefs::{self, ByTracefs};
 use crate::region::RegionWork;
@@ -265,13 +266,14 @@ impl Draining {
         seen: Seen,
         folder: &Path,
         meanwhile: &mut dyn FnMut(),
-    ) -> Result<(u64, u64), RecordError> {
+    ) -> Result<KernelSnapshot, RecordError> {
         match (self, seen) {
             (Self::Bpf(draining), Seen::Bpf(seen)) => {
                 draining.write_snapshot(seen, folder, meanwhile)
             }
             (Self::Tracefs(draining), Seen::Tracefs(seen)) => {
-                draining.write_snapshot(&seen, folder)
+                let (events, bytes) = draining.write_snapshot(&seen, folder)?;
+                Ok(KernelSnapshot { events, bytes, missing: None })
             }
             _ => Err(kernel::failed("no snapshot", "it is of another recording")),
         }

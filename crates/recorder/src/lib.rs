@@ -34,6 +34,7 @@ mod kernel_tracefs;
 mod kernel_ways;
 mod live;
 mod lockless;
+mod losses;
 mod meant;
 mod memory;
 mod metadata;
@@ -42,6 +43,7 @@ mod parts;
 mod pause;
 mod place;
 pub mod processes;
+mod progress;
 mod record;
 mod recording;
 mod recover;
@@ -57,6 +59,7 @@ mod totals;
 mod trace;
 mod tracefiles;
 mod unasked;
+mod unmatched;
 mod users;
 pub mod versions;
 mod visits;
@@ -70,7 +73,7 @@ pub use kernel_ways::{KernelVia, KernelWays};
 pub use record::{CommandEnd, RecordOptions, is_name_of_record, record};
 pub use recording::Recording;
 pub use recover::{Recovered, recover, recover_in};
-pub use report::{Events, Grouped, Notices, Summary};
+pub use report::{Counted, Grouped, Notices, Summary};
 pub use serve::{Begun, Talk, check_folder, record_kernel, serve};
 pub use slot::{ChannelSettings, SessionSettings};
 pub use totals::Totals;
@@ -80,3 +83,4 @@ pub use trackway_session::{
     SessionSpec, SpecError, Time, Tracefiles, TracefilesError, USERS_MAX, is_name, parse_contexts,
     parse_duration, parse_preload, parse_size, protocol, rules_text,
 };
+pub use unmatched::near_pattern;

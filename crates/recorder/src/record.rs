@@ -9,7 +9,6 @@ use std::os::unix::ffi::OsStrExt as _;
 use std::path::PathBuf;
 use std::process::Child;
 use std::sync::atomic::Ordering;
-use std::time::{Duration, Instant};
 
 use trackway_schema::Rules;
 use trackway_session::machine::{Effect, Outcome};
@@ -30,21 +29,21 @@ use crate::control::{Identity, RunFolder};
 use crate::descendants::{self, Descendants};
 use crate::desk::{self, Desk, Making};
 use crate::error::io_error;
+use crate::filters::known;
 use crate::kernel::KernelOptions;
 use crate::kernel_ways::{Draining, Kernel};
 use crate::parts::Parts;
 use crate::pause::Pause;
+use crate::progress::Progress;
 use crate::recover::{is_gone, recover_in_passing};
-use crate::report::{self, Grouped, Notices};
+use crate::report::{self, Notices};
 use crate::trace::{self, Older};
+use crate::unmatched::{self, Stray};
 use crate::users::number_of;
 use crate::{ChannelSettings, Home, RecordError, Recording, SessionSettings, Summary, elf, meant};
 
 /// How often it is looked what happens once nothing is recorded any more, in ns.
 const UNRECORDED_PERIOD_NS: u64 = 500_000_000;
-
-/// How often the status line is shown.
-const STATUS_PERIOD: Duration = Duration::from_secs(1);
 
 /// What is to be recorded, and how.
 #[derive(Debug, Clone, Default)]
@@ -99,6 +98,14 @@ impl RecordOptions {
             }
         }
         Ok((kernel, account))
+    }
+
+    /// The filters that are about none of the kernel's events that are recorded. Root alone may
+    /// ask.
+    pub(crate) fn strays(&self) -> Result<Vec<Stray>, RecordError> {
+        let kernel = self.kernel.iter().filter(|kernel| !kernel.has_own_filters);
+        let strays = kernel.map(|kernel| unmatched::strays(&kernel.patterns, &kernel.filters));
+        Ok(strays.collect::<Result<Vec<_>, _>>()?.into_iter().flatten().collect())
     }
 
     /// The channels, as a session's file has them.
@@ -205,6 +212,7 @@ pub enum CommandEnd {
 /// Records a command from its start to its end. Errors of the recording itself, once the command
 /// runs, are said and do not change how the command ends.
 pub fn record(options: &RecordOptions, notices: &Notices) -> Result<CommandEnd, RecordError> {
+    let strays = options.strays()?;
     let (mut kernel, account) = options.begin_as_root(notices)?;
     let ignores_size_limit = signal::ignore_size_limit();
     let of_kernel = options.kernel_spec(kernel.as_ref());
@@ -224,7 +232,7 @@ pub fn record(options: &RecordOptions, notices: &Notices) -> Result<CommandEnd, 
     };
     let window = programs.as_ref().map(|(home, _)| (*home.window(), home.path.clone()));
     if let Some((home, libraries)) = &programs {
-        check_filters(&mut channels, &found, libraries, home.window(), notices)?;
+        check_filters(&mut channels, strays, &found, libraries, home.window(), notices)?;
     }
     recover_the_dead(notices);
     let warned = programs.as_ref().is_some_and(|(home, libraries)| {
@@ -232,6 +240,7 @@ pub fn record(options: &RecordOptions, notices: &Notices) -> Result<CommandEnd, 
         warn_of_rules(&rules, &found, libraries, home, notices)
     });
 
+    let is_new_folder = options.output.as_ref().is_none_or(|output| !output.exists());
     let (output, mut room) = match &options.output {
         Some(output) => (output.clone(), trace::prepare_session(output, Older::Goes)?),
         None => trace::prepare_new("")?,
@@ -260,12 +269,12 @@ pub fn record(options: &RecordOptions, notices: &Notices) -> Result<CommandEnd, 
     };
     let started = start(home, (&session, channels), &what, &mut kernel);
     let Started { reader, before, parts, child, pause, kernel } = started.inspect_err(|_| {
-        // Whoever asked for a folder keeps an empty one; ours goes.
-        let ours = match options.output {
-            None => vec![path.clone()],
-            Some(_) => vec![path.join("ust"), path.join(trace::KERNEL)],
-        };
+        // Whoever had a folder keeps an empty one; ours goes.
+        let ours = [path.join("ust"), path.join(trace::KERNEL)];
         ours.iter().for_each(|ours| drop(std::fs::remove_dir_all(ours)));
+        if is_new_folder {
+            let _ = std::fs::remove_dir(&path);
+        }
     })?;
     if let Some(moved) = room.settle() {
         notices.say(format_args!("the earlier trace is now {}", moved.display()));
@@ -511,17 +520,30 @@ fn warn_of_the_static(found: &Found, has_kernel: bool, notices: &Notices) {
 /// known. They are made good for it before it runs.
 fn check_filters(
     channels: &mut [(ChannelSettings, u32)],
+    strays: Vec<Stray>,
     found: &Found,
     libraries: &[PathBuf],
     window: &Window,
     notices: &Notices,
 ) -> Result<(), RecordError> {
-    if channels.iter().all(|(channel, _)| channel.filters.is_empty()) {
+    let has_none = |(channel, _): &(ChannelSettings, u32)| channel.filters.is_empty();
+    if strays.is_empty() && channels.iter().all(has_none) {
         return Ok(());
     }
     let files: Vec<PathBuf> = std::iter::once(&found.file).chain(libraries).cloned().collect();
     let program = elf::reach(&files);
+    let of_window = known(window, "*");
+    let events: Vec<_> = program.events.iter().chain(&of_window).cloned().collect();
+    let is_stray: Vec<FilterSpec> = strays.iter().map(|stray| stray.filter.clone()).collect();
+    for hint in unmatched::refuse(strays, &events)? {
+        notices.say(format_args!("{hint}"));
+    }
     for (channel, _) in channels.iter_mut() {
+        let named = channel.filters.iter().filter(|filter| !is_stray.contains(filter));
+        let are_own = program.registers && !program.hides_events;
+        for said in named.filter_map(|filter| unmatched::said(filter, &events, are_own)) {
+            notices.say(format_args!("{said}"));
+        }
         for hint in meant::check(channel, window, &program)? {
             notices.say(format_args!("{hint}"));
         }
@@ -744,7 +766,7 @@ impl Live<'_> {
     /// Records until the command has ended, and does what is asked for meanwhile.
     fn watch(&self, traced: &mut Traced) -> Result<(), RecordError> {
         let process = wait::process_fd(traced.child.id()).map_err(cannot_watch)?;
-        let mut status = Status::new();
+        let mut status = Progress::new();
         self.attend(traced, false);
         loop {
             let has_ended = self.wait(traced, &process)?;
@@ -852,37 +874,4 @@ impl Live<'_> {
 
 fn cannot_watch(errno: trackway_sys::Errno) -> RecordError {
     RecordError::Io("watch", "the command".into(), io_error(errno))
-}
-
-/// The line that shows how it goes.
-struct Status {
-    shown: Instant,
-    events: u64,
-}
-
-impl Status {
-    fn new() -> Self {
-        Self { shown: Instant::now(), events: 0 }
-    }
-
-    fn show(&mut self, notices: &Notices, recording: &Recording) {
-        let elapsed = self.shown.elapsed();
-        if elapsed < STATUS_PERIOD {
-            return;
-        }
-        let totals = recording.totals();
-        let rate =
-            totals.events.saturating_sub(self.events) as u128 * 1000 / elapsed.as_millis().max(1);
-        notices.status(format_args!(
-            "{} events, {}/s, {} lost, {}, {} process{}",
-            Grouped(totals.events),
-            Grouped(rate as u64),
-            Grouped(totals.lost),
-            trackway_session::ByteCount(totals.bytes),
-            totals.processes,
-            if totals.processes == 1 { "" } else { "es" },
-        ));
-        self.shown = Instant::now();
-        self.events = totals.events;
-    }
 }

@@ -11,12 +11,15 @@ use trackway_session::{Backing, Tracefiles};
 use trackway_window::{NOT_OF_SESSION, Way, reset_region};
 
 use crate::lockless::Lockless;
+use crate::losses::Losses;
 use crate::stream::{Packet, Stream, StreamId};
 use crate::trace::Trace;
 
 /// How far in the future a record's time may lie before it is taken to be damaged, in ns: clock
 /// lines of writers may be that much ahead.
 pub(crate) const FUTURE_NS_MAX: u64 = 1_000_000_000;
+/// How often a snapshot begins anew of a buffer that came round before anything could be copied.
+const CHASES_MAX: usize = 100;
 /// Smallest record, in bytes.
 pub(crate) const RECORD_BYTES_MIN: u64 = 4;
 
@@ -53,10 +56,16 @@ pub(crate) struct RegionWork {
     pub(crate) forgotten: Forgotten,
     /// Losses that no control line counts, so far: the stream tells them as its own.
     pub(crate) lost_besides: u64,
+    /// Those of them that were committed, and will not be written.
+    unwritten: u64,
+    /// As the control line counts them, and besides.
+    losses: Losses<(u64, u64)>,
     /// Only for a look beside the recording, which has its own progress: a snapshot.
     is_beside: bool,
     /// Packets that end before this time are passed over, ns.
     since_ts: u64,
+    /// What was to be copied last was overwritten meanwhile.
+    is_overtaken: bool,
 }
 
 /// Counts as they were when a session was cleared.
@@ -64,6 +73,16 @@ pub(crate) struct RegionWork {
 pub(crate) struct Forgotten {
     pub(crate) events: u64,
     pub(crate) discarded: u64,
+}
+
+/// Whether a region that is closed may be written again.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Closed {
+    /// Never.
+    ForGood,
+    /// The next record may be one of the sub-buffer that is open: its packet begins where the one
+    /// before ended.
+    ForNow,
 }
 
 /// What a channel's streams are called.
@@ -152,8 +171,11 @@ impl RegionWork {
                 ..Forgotten::default()
             },
             lost_besides: 0,
+            losses: Losses::default(),
+            unwritten: 0,
             is_beside: false,
             since_ts: 0,
+            is_overtaken: false,
         }
     }
 
@@ -311,14 +333,32 @@ impl RegionWork {
         if self.lockless.is_some() {
             return self.drain_lockless(with);
         }
-        let Some(snapshot) = self.snapshot else { return Ok(()) };
+        let Some(mut snapshot) = self.snapshot else { return Ok(()) };
+        let mut drained = self.drain_to(&snapshot, with);
+        for _ in 0..CHASES_MAX {
+            if drained.is_err() || !self.is_missed() {
+                break;
+            }
+            self.look();
+            snapshot = self.snapshot.unwrap_or(snapshot);
+            drained = self.drain_to(&snapshot, with);
+        }
+        self.losses.see((snapshot.discarded, self.lost_besides));
+        drained
+    }
+
+    fn drain_to<M: Memory>(
+        &mut self,
+        snapshot: &Snapshot,
+        with: &mut Drain<'_, M>,
+    ) -> io::Result<()> {
         let region = self.region.0;
         if self.overwrite {
             self.skip_overwritten(region.oldest_index(snapshot.head));
         }
         // Twice a ring is more than there can be; skipping overwritten ones counts, too.
         for _ in 0..2 * region.geometry.sub_count() + 2 {
-            let found = region.piece(with.memory, &self.drained, &snapshot, with.partial);
+            let found = region.piece(with.memory, &self.drained, snapshot, with.partial);
             let taken = match found {
                 Ok(None) => return Ok(()),
                 Ok(Some(piece)) => self.take(&piece, with)?,
@@ -328,6 +368,7 @@ impl RegionWork {
             match taken {
                 Ok(()) => {}
                 Err(_) if self.overwrite && !region.still_valid(index) => {
+                    self.is_overtaken = true;
                     let head = region.expected() >> 1;
                     self.skip_overwritten(region.oldest_index(head));
                 }
@@ -345,6 +386,12 @@ impl RegionWork {
             }
         }
         Ok(())
+    }
+
+    /// Whether of what there was nothing could be copied beside the recording: writers went round
+    /// it meanwhile.
+    pub(crate) fn is_missed(&self) -> bool {
+        self.is_beside && self.is_overtaken && self.written == 0
     }
 
     fn skip_overwritten(&mut self, oldest: u64) {
@@ -376,7 +423,8 @@ impl RegionWork {
             return Ok(Err(Damage::Header(index)));
         }
         if piece.end_ts < self.since_ts {
-            // It is as if it had been overwritten.
+            // It is as if it had been overwritten, but nothing is missed.
+            self.is_overtaken = false;
             self.missing += u64::from(region.geometry.index_of(piece.resume) > index);
             self.resume_behind(piece);
             return Ok(Ok(()));
@@ -396,10 +444,7 @@ impl RegionWork {
             let packet = Packet {
                 begin_ts: piece.begin_ts,
                 end_ts: piece.end_ts,
-                discarded: piece
-                    .discarded
-                    .saturating_add(self.lost_besides)
-                    .saturating_sub(self.forgotten.discarded),
+                discarded: self.lost_before_end_of(piece),
                 missing: std::mem::take(&mut self.missing),
                 events,
             };
@@ -411,6 +456,18 @@ impl RegionWork {
         self.written += events;
         self.resume_behind(piece);
         Ok(Ok(()))
+    }
+
+    /// How much was lost before the last record of `piece`, as far as is known.
+    fn lost_before_end_of(&mut self, piece: &Piece) -> u64 {
+        let (discarded, besides) = if self.overwrite {
+            // It always has room; and it is read at one moment, often without a packet behind.
+            (piece.discarded, self.lost_besides)
+        } else {
+            let (discarded, besides) = self.losses.until(piece.end_ts);
+            (piece.discarded_before.max(discarded), besides)
+        };
+        discarded.saturating_add(besides).saturating_sub(self.forgotten.discarded)
     }
 
     fn resume_behind(&mut self, piece: &Piece) {
@@ -451,15 +508,40 @@ impl RegionWork {
             .saturating_sub(self.forgotten.discarded)
     }
 
+    /// Counts as lost what was committed and is not in the stream: nobody will ever read it. How
+    /// many records that is.
+    pub(crate) fn lose_the_rest(&mut self) -> u64 {
+        let gone = self.written.saturating_add(self.overwritten);
+        let rest = self.committed().saturating_sub(gone);
+        let more = rest.saturating_sub(self.unwritten);
+        self.lost_besides = self.lost_besides.saturating_add(more);
+        self.unwritten = self.unwritten.max(rest);
+        self.unwritten
+    }
+
+    /// Gives the last packet of its stream up, which makes room: its records are to be counted as
+    /// lost then. Whether it had one.
+    pub(crate) fn give_last_up(&mut self) -> bool {
+        let events = self.stream.as_mut().and_then(Stream::cut_last);
+        self.written = self.written.saturating_sub(events.unwrap_or(0));
+        events.is_some()
+    }
+
     /// Adds an empty packet if records were lost after the last one.
-    pub(crate) fn close(&mut self, trace: &Trace, begin_ts: u64) -> io::Result<()> {
+    pub(crate) fn close(&mut self, trace: &Trace, begin_ts: u64, how: Closed) -> io::Result<()> {
         let discarded = self.discarded();
         let told = self.stream.as_ref().map_or(0, |stream| stream.discarded);
         if discarded <= told || self.given_up {
             return Ok(());
         }
+        let Drained { position, last_ts, .. } = self.drained;
+        let is_open = self.region.0.geometry.within(position) != 0;
         let stream = self.open_stream(trace, begin_ts)?;
-        let end_ts = trackway_sys::clock::monotonic_ns().max(stream.end_ts);
+        let end_ts = match how {
+            Closed::ForNow if is_open => last_ts,
+            Closed::ForNow | Closed::ForGood => trackway_sys::clock::monotonic_ns(),
+        };
+        let end_ts = end_ts.max(stream.end_ts);
         let mut empty = vec![0; PACKET_HEADER_BYTES];
         let packet = Packet { begin_ts: end_ts, end_ts, discarded, missing: 0, events: 0 };
         stream.append(&mut empty, &packet)?;
@@ -467,3 +549,6 @@ impl RegionWork {
         Ok(())
     }
 }
+
+#[cfg(test)]
+mod tests;

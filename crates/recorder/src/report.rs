@@ -163,7 +163,7 @@ impl Summary {
         };
         notices.say(format_args!(
             "{} recorded, {} lost{overwritten}, {} process{}, {} bytes in {}",
-            Events(self.recorded),
+            Counted(self.recorded, "event"),
             Grouped(self.lost),
             Grouped(self.processes),
             if self.processes == 1 { "" } else { "es" },
@@ -232,8 +232,9 @@ impl Summary {
     pub fn say_damage(&self, notices: &Notices) {
         if self.damaged > 0 {
             notices.say(format_args!(
-                "{} sub-buffers could not be read: a process wrote over them",
-                Grouped(self.damaged)
+                "{} could not be read: a process wrote over {}",
+                Counted(self.damaged, "sub-buffer"),
+                if self.damaged == 1 { "it" } else { "them" }
             ));
         }
         if self.holes > 0 {
@@ -262,6 +263,17 @@ pub(crate) fn say_refused(notices: &Notices, refused: u32, window: &std::path::P
     ));
 }
 
+/// A number of things, and what they are called.
+#[derive(Debug, Clone, Copy)]
+pub struct Counted(pub u64, pub &'static str);
+
+impl core::fmt::Display for Counted {
+    fn fmt(&self, formatter: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        let Self(number, name) = *self;
+        write!(formatter, "{} {name}{}", Grouped(number), if number == 1 { "" } else { "s" })
+    }
+}
+
 /// A number with commas between its thousands.
 #[derive(Debug, Clone, Copy)]
 pub struct Grouped(pub u64);
@@ -279,17 +291,6 @@ impl core::fmt::Display for Grouped {
     }
 }
 
-/// So many events, in words.
-#[derive(Debug, Clone, Copy)]
-pub struct Events(pub u64);
-
-impl core::fmt::Display for Events {
-    fn fmt(&self, formatter: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
-        let plural = if self.0 == 1 { "" } else { "s" };
-        write!(formatter, "{} event{plural}", Grouped(self.0))
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -300,10 +301,16 @@ mod tests {
         let summary =
             Summary { recorded: 1_234_567, processes: 1, bytes: 2048, ..Summary::default() };
         summary.say(&notices, std::path::Path::new("t"), false);
-        Summary { recorded: 1, ..summary }.say(&notices, std::path::Path::new("t"), true);
-        let line = "1,234,567 events recorded, 0 lost, 1 process, 2,048 bytes in t";
-        let of_one = "1 event recorded, 0 lost, 0 overwritten, 1 process, 2,048 bytes in t";
-        assert_eq!(notices.all(), [line, of_one]);
+        let one = Summary { recorded: 1, processes: 2, damaged: 1, ..Summary::default() };
+        one.say(&notices, std::path::Path::new("t"), true);
+        assert_eq!(
+            notices.all(),
+            [
+                "1,234,567 events recorded, 0 lost, 1 process, 2,048 bytes in t",
+                "1 event recorded, 0 lost, 0 overwritten, 2 processes, 0 bytes in t",
+                "1 sub-buffer could not be read: a process wrote over it",
+            ]
+        );
     }
 
     #[test]

@@ -30,6 +30,19 @@ fn line_of(reason: &Reason) -> String {
     }
 }
 
+/// What a snapshot lacks of these, if it is anything that its streams do not say.
+pub(crate) fn missing_of(works: &[RegionWork]) -> Option<String> {
+    let missed: Vec<_> =
+        works.iter().filter(|work| work.is_missed()).map(RegionWork::name).collect();
+    (!missed.is_empty()).then(|| {
+        format!(
+            "nothing is in it of {}: what was there was overwritten faster than it could be \
+             copied; larger buffers hold it longer",
+            missed.join(", ")
+        )
+    })
+}
+
 impl Recording {
     /// Writes what is in flight recorders to a new trace in `folder`: all, or what is newer than
     /// `last_ns` nanoseconds, in whole sub-buffers. Recording goes on meanwhile.
@@ -58,11 +71,7 @@ impl Recording {
         let mut trace = Trace::create(&room.path, self.particulars())?;
         let mut summary = Summary::default();
         let mut buffer = Vec::new();
-        let beside = |work: &RegionWork| {
-            let mut work = work.beside(since_ts);
-            work.look();
-            work
-        };
+        let beside = |work: &RegionWork| work.beside(since_ts);
         let is_read = |channel: &&Channel| channel.is_overwriting() && !channel.is_lockless();
         let works: Vec<(u64, Vec<RegionWork>)> = self
             .channels
@@ -70,20 +79,22 @@ impl Recording {
             .filter(is_read)
             .map(|channel| (channel.begin_ts, channel.regions.iter().map(beside).collect()))
             .collect();
-        // Heads first, ids then: so the id of every record below is declared. And first in the
+        let mut copied = Vec::new();
+        for (begin_ts, works) in works {
+            for mut work in works {
+                self.copy(&mut work, begin_ts, &trace, &mut buffer)?;
+                work.add_to(&mut summary);
+                copied.push(work);
+                self.keep_alive();
+            }
+        }
+        // Records first, ids then: so the id of every record is declared. And first in the
         // session's own trace, whose metadata thus declares all that any piece of it does.
         for channel in &mut self.channels {
             channel.declare_events(self.home.window(), &mut self.trace)?;
         }
         trace.metadata.declare_as(&self.trace.metadata);
         trace.metadata.write().map_err(RecordError::io("write", &room.path))?;
-        for (begin_ts, works) in works {
-            for mut work in works {
-                self.copy(&mut work, begin_ts, &trace, &mut buffer)?;
-                work.add_to(&mut summary);
-                self.keep_alive();
-            }
-        }
         summary.bytes += trace.metadata.bytes();
         trace
             .facts()
@@ -96,7 +107,7 @@ impl Recording {
             folder: room.path.clone(),
             events: summary.recorded,
             bytes: summary.bytes,
-            missing: Vec::new(),
+            missing: missing_of(&copied).into_iter().collect(),
         })
     }
 
@@ -112,8 +123,8 @@ impl Recording {
         Particulars { realtime_offset_ns: of.realtime_offset_ns, folder: of.folder, ..now }
     }
 
-    /// Copies what a region has, as far as it was looked at. Its stream begins when the channel
-    /// did: so the empty packet that it begins with is the same in all snapshots.
+    /// Copies what a region has. Its stream begins when the channel did: so the empty packet that
+    /// it begins with is the same in all snapshots.
     fn copy(
         &self,
         work: &mut RegionWork,
@@ -121,6 +132,8 @@ impl Recording {
         trace: &Trace,
         buffer: &mut Vec<u8>,
     ) -> Result<(), RecordError> {
+        // Just now: writers do not wait, and what was seen long before is overwritten.
+        work.look();
         let memory = FileMemory(self.home.allocator.file());
         let mut with =
             Drain { memory: &memory, trace, begin_ts, partial: true, is_last: false, buffer };

@@ -54,6 +54,17 @@ struct DataFile {
     packets: u64,
     /// Events in them that this process wrote.
     events: u64,
+    /// The last packet with events, if this process wrote it.
+    last: Option<Last>,
+}
+
+/// A packet at the end of a file, and how much is before it.
+#[derive(Debug, Clone, Copy)]
+struct Last {
+    bytes: u64,
+    packets: u64,
+    /// Events in it.
+    events: u64,
 }
 
 /// What a stream in several files is besides the one that is written.
@@ -142,7 +153,11 @@ impl Stream {
         };
         let mut empty = vec![0; PACKET_HEADER_BYTES];
         let packet = Packet { begin_ts, end_ts: begin_ts, discarded: 0, missing: 0, events: 0 };
-        stream.append(&mut empty, &packet)?;
+        if let Err(error) = stream.append(&mut empty, &packet) {
+            // A stream without packets is none.
+            let _ = tracefiles::remove(&place.now()?, &name);
+            return Err(error);
+        }
         Ok(stream)
     }
 
@@ -244,10 +259,34 @@ impl Stream {
             None => self.current.append(bytes, &fields)?,
         }
         self.current.events = self.current.events.saturating_add(packet.events);
+        if packet.events > 0 {
+            let DataFile { bytes, packets, .. } = self.current;
+            let (bytes, packets) = (bytes - fields.packet_bytes, packets - 1);
+            self.current.last = Some(Last { bytes, packets, events: packet.events });
+        }
         self.next_sequence = sequence.wrapping_add(1);
         self.discarded = fields.events_discarded;
         (self.begin_ts, self.end_ts) = (fields.timestamp_begin, packet.end_ts);
         Ok(())
+    }
+
+    /// Bytes from the last packet with events on, if it is known.
+    pub(crate) fn last_bytes(&self) -> Option<u64> {
+        Some(self.current.bytes - self.current.last?.bytes)
+    }
+
+    /// Cuts off what [`Self::last_bytes`] says: how many events were in it.
+    pub(crate) fn cut_last(&mut self) -> Option<u64> {
+        let Self { current, next_sequence, .. } = self;
+        let Last { bytes, packets, events } = current.last.take()?;
+        let index_bytes = INDEX_HEADER_BYTES as u64 + packets * INDEX_ENTRY_BYTES as u64;
+        current.index.set_len(index_bytes).and_then(|()| current.file.set_len(bytes)).ok()?;
+        *next_sequence = next_sequence.wrapping_sub(current.packets - packets);
+        (current.bytes, current.packets) = (bytes, packets);
+        current.events = current.events.saturating_sub(events);
+        // Who told the most may be gone.
+        self.discarded = 0;
+        Some(events)
     }
 
     /// When a packet begins. babeltrace2 puts the packets of several files in the order in which
@@ -276,7 +315,7 @@ impl DataFile {
         let index = open(&tracefiles::index_path(folder, name))?;
         index.write_all_at(&index_header(), 0)?;
         let file = open(&tracefiles::data_path(folder, name))?;
-        Ok(Self { file, index, bytes: 0, packets: 0, events: 0 })
+        Ok(Self { file, index, bytes: 0, packets: 0, events: 0, last: None })
     }
 
     /// Opens it as far as the progress names it; with the last entry of its index.
@@ -307,13 +346,22 @@ impl DataFile {
         let mut last = [0; INDEX_ENTRY_BYTES];
         index.read_exact_at(&mut last, index_bytes - INDEX_ENTRY_BYTES as u64)?;
         let (bytes, packets) = (drained.file_bytes, drained.packets);
-        Ok((Self { file, index, bytes, packets, events: 0 }, last))
+        Ok((Self { file, index, bytes, packets, events: 0, last: None }, last))
     }
 
     fn append(&mut self, bytes: &[u8], fields: &PacketFields) -> io::Result<()> {
-        self.file.write_all_at(bytes, self.bytes)?;
         let at = INDEX_HEADER_BYTES as u64 + self.packets * INDEX_ENTRY_BYTES as u64;
-        self.index.write_all_at(&index_entry(self.bytes, fields), at)?;
+        let written = self
+            .file
+            .write_all_at(bytes, self.bytes)
+            .and_then(|()| self.index.write_all_at(&index_entry(self.bytes, fields), at));
+        if let Err(error) = written {
+            // Who reads it finds whole packets; and what there is of this one takes room that is
+            // missing. What cannot be cut off is behind what the progress names.
+            let _ = self.index.set_len(at);
+            let _ = self.file.set_len(self.bytes);
+            return Err(error);
+        }
         self.bytes += bytes.len() as u64;
         self.packets += 1;
         Ok(())

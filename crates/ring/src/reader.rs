@@ -42,7 +42,11 @@ pub struct Piece {
     pub events_before: u64,
     /// Records up to its end.
     pub events: u64,
-    /// Records discarded up to its end.
+    /// Records discarded when its sub-buffer was opened; what was lost for want of room before its
+    /// first record is among them, nothing that was lost behind its last.
+    pub discarded_before: u64,
+    /// Records discarded when the next sub-buffer was opened, or so far: also those for which there
+    /// was no room behind its last record.
     pub discarded: u64,
     /// Clock epoch.
     pub epoch: u64,
@@ -182,6 +186,7 @@ impl Region<'_> {
                 end_ts,
                 events_before,
                 events,
+                discarded_before: header.discarded,
                 discarded: snapshot.discarded,
                 epoch: header.epoch,
             }
@@ -195,6 +200,7 @@ impl Region<'_> {
                 end_ts: next.prev_end,
                 events_before,
                 events: next.prev_events,
+                discarded_before: header.discarded,
                 discarded: next.discarded,
                 epoch: header.epoch,
             }

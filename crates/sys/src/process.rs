@@ -203,6 +203,15 @@ pub fn restart_sequences() -> Result<(), Errno> {
     call(libc::MEMBARRIER_CMD_PRIVATE_EXPEDITED_RSEQ)
 }
 
+/// Waits until whatever of the kernel was in a read-side section of RCU's is out of it, as BPF
+/// programs are while they run (membarrier(2), Linux 4.16). Refused where CPUs have no ticks
+/// (`nohz_full`).
+pub fn wait_for_readers_in_kernel() -> Result<(), Errno> {
+    let command = libc::MEMBARRIER_CMD_GLOBAL;
+    // SAFETY: no memory of ours is involved.
+    Errno::check(unsafe { libc::syscall(libc::SYS_membarrier, command, 0, 0) }).map(|_| ())
+}
+
 /// Gives root's rights up for good and goes on as user `uid` in group `gid`, with the groups of
 /// the user named `name`. To be called while there is one thread.
 ///

@@ -15,7 +15,7 @@ use trackway_recorder::control::RunFolder;
 use trackway_recorder::control::client::Session;
 use trackway_recorder::protocol::{Answer, ChannelChange, Refusal, Request};
 use trackway_recorder::{
-    ChannelSpec, Events, FilterSource, FilterSpec, Grouped, KernelSpec, Levels, Mode, Notices,
+    ChannelSpec, Counted, FilterSource, FilterSpec, Grouped, KernelSpec, Levels, Mode, Notices,
     RecordError, RuleSpec, SessionSpec, check_folder, is_name_of_record,
 };
 
@@ -464,7 +464,7 @@ fn write_snapshot(arguments: SnapshotArguments) -> anyhow::Result<()> {
         bail!("the recorder did not say where the snapshot is");
     };
     facts.missing.iter().for_each(|what| eprintln!("trackway: {what}"));
-    eprintln!("trackway: {}, {} bytes", Events(facts.events), Grouped(facts.bytes));
+    eprintln!("trackway: {}, {} bytes", Counted(facts.events, "event"), Grouped(facts.bytes));
     writeln!(io::stdout(), "{}", facts.folder.display())?;
     Ok(())
 }

@@ -9,8 +9,8 @@ use trackway_recorder::control::RunFolder;
 use trackway_recorder::control::client::Session;
 use trackway_recorder::protocol::{Answer, ChannelStatus, KernelStatus, Request, Status};
 use trackway_recorder::{
-    ByteCount, ChannelSpec, Events, Grouped, KernelSpec, Levels, Mode, RecordError, RuleSpec, Time,
-    Tracefiles, USERS_MAX,
+    ByteCount, ChannelSpec, Counted, Grouped, KernelSpec, Levels, Mode, RecordError, RuleSpec,
+    Time, Tracefiles, USERS_MAX,
 };
 use trackway_sys::users::name_of;
 
@@ -304,7 +304,7 @@ fn write_kernel(status: &KernelStatus, output: &mut dyn Write) -> anyhow::Result
         let unread = Grouped(status.unread);
         writeln!(output, "  unread    {unread} events: what a filter asks for was not in memory")?;
     }
-    writeln!(output, "  on        {} ({})", spec.on.join(", "), Events(*events as u64))?;
+    writeln!(output, "  on        {} ({})", spec.on.join(", "), Counted(*events as u64, "event"))?;
     if !spec.pids.is_empty() {
         let pids: Vec<String> = spec.pids.iter().map(u32::to_string).collect();
         writeln!(output, "  only      process {}, and what it starts", pids.join(" or "))?;

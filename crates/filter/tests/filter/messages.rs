@@ -99,8 +99,33 @@ fn patterns_end_at_a_colon_and_a_space() {
         ("name == \"\\\": b\"", None, "name == \"\\\": b\""),
         ("$app.a:b == 1", None, "$app.a:b == 1"),
         ("a:b: name == \"c: d\"", Some("a:b"), "name == \"c: d\""),
+        ("sched_*, !sched_stat_*: pid > 1", Some("sched_*, !sched_stat_*"), "pid > 1"),
+        ("my-app.v2:größe: a == 1", Some("my-app.v2:größe"), "a == 1"),
     ] {
         assert_eq!(split_pattern(text), (pattern, expression), "{text}");
+    }
+}
+
+#[test]
+fn what_is_no_pattern_is_part_of_an_expression_that_makes_no_sense() {
+    for (text, marked, hint) in [
+        ("status == 400 ? 1 : 0", "?", "&& and || choose"),
+        ("filename == \"x\" ? 1 : 0", "?", "&& and || choose"),
+        ("a b c: 1", ":", "which events it is about"),
+        ("\"x\": 3", ":", "which events it is about"),
+        ("$ctx.vpid: 3", ":", "which events it is about"),
+        (": a > 3", ":", "which events it is about"),
+        ("sched_switch:prev_prio>3", ":", "pattern: sched_switch: prev_prio>3"),
+        ("sched:sched_switch:prev_prio>3", ":", "pattern: sched:sched_switch: prev_prio>3"),
+        ("sched:sched_switch:", ":", "pattern: sched:sched_switch: EXPR"),
+        ("sched_switch:", ":", "pattern: sched_switch: EXPR"),
+    ] {
+        let (pattern, expression) = split_pattern(text);
+        assert_eq!((pattern, expression), (None, text));
+        let error = check(expression, &Layout::default()).expect_err(text);
+        assert_eq!(&text[error.span.from..error.span.to], marked, "{text}");
+        let rendered = error.render(text);
+        assert!(rendered.contains(hint), "{rendered}");
     }
 }
 

@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use trackway_abi::region::PAGE_SHIFT;
 use trackway_ring::{Damage, Memory, Region};
 
-use super::layout::{BUFFERS_BYTES_MAX, LEFT_OUT, LEVELS, Layout, NOW, STOPPED, TOO_DEEP};
+use super::layout::{BUFFERS_BYTES_MAX, LEFT_OUT, LEVELS, Layout, NOW, OFF, STOPPED, TOO_DEEP};
 use super::layout::{CONTROL_MASK, CONTROL_RING};
 use crate::mapped::MappedArray;
 
@@ -113,6 +113,17 @@ impl Buffers {
     pub fn leave_out(&self, cpu: usize) {
         if let Some(word) = self.words(STOPPED).nth(cpu) {
             word.fetch_or(LEFT_OUT, Ordering::Relaxed);
+        }
+    }
+
+    /// Has an event recorded by this version of its program from now on, and by no other one that
+    /// may be on its tracepoint still; `None`: by none. The first version has number 0.
+    pub fn set_version(&self, event: usize, version: Option<u32>) {
+        if event >= self.layout.events() {
+            return;
+        }
+        for word in self.words(self.layout.version(event)) {
+            word.store(version.map_or(OFF, u64::from), Ordering::Relaxed);
         }
     }
 

@@ -7,6 +7,7 @@
 //!     64  control lines, one for each level
 //!         lost      u64 × events: records that did not fit, of each event
 //!         unread    u64 × events: those whose filters asked for what was not in memory
+//!         version   u64 × events: which of an event's programs records it; [`OFF`]: none does
 //!         (page)    ring of level 0, then those of the others
 //!         tail      the longest record: what the kernel's verifier thinks may be written there
 //! ```
@@ -35,6 +36,8 @@ pub(crate) const STOPPED: usize = 16;
 pub(crate) const NOW: u64 = 1;
 /// Nothing is recorded of this CPU.
 pub(crate) const LEFT_OUT: u64 = 2;
+/// No version of an event's program has this number.
+pub(crate) const OFF: u64 = u64::MAX;
 /// Where the control lines are.
 const CONTROLS: usize = 64;
 /// Where control lines say how the level's ring is found: its size less one, and where it begins;
@@ -93,9 +96,14 @@ impl Layout {
         self.lost(self.events) + 8 * event
     }
 
+    /// Where it is said which version of an event's program records it.
+    pub const fn version(&self, event: usize) -> usize {
+        self.unread(self.events) + 8 * event
+    }
+
     /// Where a level's ring is.
     pub const fn ring(&self, level: usize) -> usize {
-        let first = self.unread(self.events).next_multiple_of(PAGE_BYTES);
+        let first = self.version(self.events).next_multiple_of(PAGE_BYTES);
         match level {
             0 => first,
             _ => {

@@ -1,8 +1,11 @@
 //! Which threads are recorded: those of a command and its descendants, or of control groups.
 //!
-//! A set of thread numbers, one bit each, in a map that is mapped here. Whoever starts the command
-//! is in it for that moment, and the kernel's own programs add what a member forks, before anything
-//! else sees it, and take away what ends. Numbers are the kernel's own (of its first namespace).
+//! A set of thread numbers, one bit each, in a map that is mapped here. The command's process puts
+//! itself there, and from then on each new thread, whoever makes it, gets the bit of the one that
+//! makes it, before anything else sees it. Nothing is taken out: a thread is a member until its
+//! last switch, long behind its `sched_process_exit`; one that calls exec(2) gets the number of its
+//! leader, which may have ended long before; and the bit of a number that nobody has any more is
+//! overwritten for the next one who gets it. Numbers are the kernel's own (of its first namespace).
 //!
 //! Of control groups, the kernel says whether the thread that an event happens in is a member. The
 //! set says it of the threads that an event is about, which is asked where the event does not
@@ -18,6 +21,7 @@ use trackway_jit::insn::{alu, jump};
 use super::cgroup::Cgroups;
 use super::program::PASS;
 use crate::asm::{Asm, Label, Register};
+use crate::catalogue::btf::{Btf, Class};
 use crate::catalogue::model::{Event, Field, Kind};
 use crate::mapped::MappedArray;
 
@@ -45,6 +49,12 @@ pub struct Members {
     threads_fd: RawFd,
     /// The groups, and how many.
     cgroups: Option<(RawFd, i32)>,
+}
+
+impl Members {
+    pub(super) const fn is_of_cgroups(self) -> bool {
+        self.cgroups.is_some()
+    }
 }
 
 impl Scope {
@@ -84,6 +94,12 @@ impl Scope {
         Members { threads_fd: self.threads.fd(), cgroups }
     }
 
+    /// Whether a thread is recorded, or was the last one with this number that was there.
+    pub fn has(&self, tid: u32) -> bool {
+        let word = self.threads.word(tid as usize / 64 * 8 % SCOPE_BYTES);
+        word.is_some_and(|word| word.load(Ordering::Relaxed) >> (tid % 64) & 1 == 1)
+    }
+
     /// Records a thread, and what it forks from now on; or not any more.
     pub fn set(&self, tid: u32, is_recorded: bool) {
         let Some(word) = self.threads.word(tid as usize / 64 * 8 % SCOPE_BYTES) else { return };
@@ -95,73 +111,68 @@ impl Scope {
         }
     }
 
-    /// The program, for `sched:sched_process_fork`, that adds what members fork. `None`: the event
-    /// does not say who.
-    pub fn adder(&self, fork: &Event) -> Option<Vec<u8>> {
-        let (parent, child) = (offset(fork, "parent_pid")?, offset(fork, "child_pid")?);
+    /// The program that has each new thread in the scope, or not in it, as who makes it. `None`:
+    /// the source does not say who is new.
+    pub fn heir(&self, source: Newcomer) -> Option<Vec<u8>> {
+        let members = self.members();
         let mut asm = Asm::default();
         let is_in = asm.label();
-        asm.mov(6, 1);
-        match self.cgroups {
-            None => {
-                asm.load_of(4, 0, 6, parent);
-                test_of(&mut asm, self.members(), is_in);
-            }
-            // Who forks is the parent.
-            Some(_) => test(&mut asm, self.members(), is_in),
+        match source {
+            Newcomer::Argument { .. } => asm.load(6, 1, 0),
+            Newcomer::Field { .. } => asm.mov(6, 1),
         }
-        asm.answer(PASS);
-        asm.place(is_in);
-        asm.load_of(4, 0, 6, child);
-        address(&mut asm, self.members());
-        bit(&mut asm);
-        asm.atomic(ATOMIC_OR, 2, 0, 1);
-        asm.answer(PASS);
-        asm.bytes()
-    }
-
-    /// The program, for `sched:sched_process_exec`, that goes with a thread which takes over its
-    /// leader's number: whoever calls exec(2) does, and the leader has ended. `None`: the event
-    /// does not say who.
-    pub fn mover(&self, exec: &Event) -> Option<Vec<u8>> {
-        let (new, old) = (offset(exec, "pid")?, offset(exec, "old_pid")?);
-        let mut asm = Asm::default();
-        let (is_other, is_in) = (asm.label(), asm.label());
-        asm.mov(6, 1);
-        asm.load_of(4, 0, 6, old);
-        asm.load_of(4, 1, 6, new);
-        asm.jump(jump::JNE, 0, 1, is_other);
-        asm.answer(PASS);
-        asm.place(is_other);
-        test_of(&mut asm, self.members(), is_in);
-        asm.answer(PASS);
-        asm.place(is_in);
-        asm.load_of(4, 0, 6, old);
-        address(&mut asm, self.members());
+        let (Newcomer::Argument { pid } | Newcomer::Field { pid }) = source;
+        test(&mut asm, members, is_in);
+        // The number may be one that a member had.
+        asm.load_of(4, 0, 6, pid);
+        address(&mut asm, members);
         bit(&mut asm);
         asm.alui(alu::XOR, 1, -1);
         asm.atomic(ATOMIC_AND, 2, 0, 1);
-        asm.load_of(4, 0, 6, new);
-        address(&mut asm, self.members());
+        // Who makes it may have become one meanwhile, and the new one with it (`Scope::take_in`):
+        // it is never taken out behind that.
+        test(&mut asm, members, is_in);
+        asm.answer(PASS);
+        asm.place(is_in);
+        asm.load_of(4, 0, 6, pid);
+        address(&mut asm, members);
         bit(&mut asm);
         asm.atomic(ATOMIC_OR, 2, 0, 1);
-        asm.answer(PASS);
-        asm.bytes()
-    }
-
-    /// The program, for `sched:sched_process_exit`, that takes away what ends.
-    pub fn remover(&self) -> Option<Vec<u8>> {
-        let mut asm = Asm::default();
-        forget(&mut asm, self.members());
         asm.answer(PASS);
         asm.bytes()
     }
 }
 
-/// Where a thread's number is in the record of one of the scheduler's events.
-fn offset(event: &Event, name: &str) -> Option<i16> {
-    let field = event.fields.iter().find(|field| field.name == name && field.size == 4)?;
-    i16::try_from(field.offset).ok()
+/// Where `task:task_newtask` has the number of a thread that is new, in bytes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Newcomer {
+    /// In the `task_struct` that is the first argument of its raw tracepoint.
+    Argument {
+        /// There.
+        pid: i16,
+    },
+    /// In the tracepoint's record.
+    Field {
+        /// There.
+        pid: i16,
+    },
+}
+
+impl Newcomer {
+    /// The first argument, by the kernel's types, and the raw tracepoint's.
+    pub fn argument(btf: &Btf) -> Option<(Self, u32)> {
+        let task = btf.find(Class::Struct, "task_struct")?;
+        let place = btf.place(task.id, "pid")?;
+        let raw = btf.find(Class::Typedef, "btf_trace_task_newtask")?.id;
+        let pid = i16::try_from(place.bit_offset / 8).ok()?;
+        Some((Self::Argument { pid }, raw))
+    }
+
+    /// The event's record.
+    pub fn field(event: &Event) -> Option<Self> {
+        let field = event.fields.iter().find(|field| field.name == "pid" && field.size == 4)?;
+        i16::try_from(field.offset).ok().map(|pid| Self::Field { pid })
+    }
 }
 
 /// Whether a field is the number of a thread that the event is about. What is called a pid

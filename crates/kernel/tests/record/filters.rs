@@ -241,6 +241,7 @@ fn made_up(layout: &Kinds) -> Option<Staged> {
         steps: Vec::new(),
         left_out: Vec::new(),
         guard: None,
+        version: 0,
     };
     let scalar_of = |of: &Type| match of {
         Type::Integer(integer) => integer.scalar,

@@ -1,7 +1,8 @@
 //! What is recorded here, where there is BPF for us.
 
 use std::fs::File;
-use std::process::Command;
+use std::path::Path;
+use std::process::{Command, Stdio};
 
 use trackway_kernel::bpf::LoadError;
 use trackway_kernel::catalogue::Catalogue;
@@ -13,7 +14,7 @@ use trackway_kernel::record::buffers::Buffers;
 use trackway_kernel::record::context::{self, Context, Contexts};
 use trackway_kernel::record::layout::{LEVELS, Layout};
 use trackway_kernel::record::program::{dispatcher, program};
-use trackway_kernel::record::scope::Scope;
+use trackway_kernel::record::scope::{Newcomer, Scope};
 use trackway_kernel::record::staging::{Registers, Staged};
 use trackway_schema::{EventDescription, FieldKind, Scalar};
 use trackway_testkit::skipped;
@@ -248,36 +249,64 @@ fn the_kernel_takes_the_program_of_every_event() {
     assert!(left_out.len() * 50 < fields, "{left_out:?}");
 }
 
-/// RUN a command in a scope, and others that are not. EXPECT the events of the command and of what
-/// it forks, threads among them, and nobody else's.
+/// RUN a command in a scope, and others that are not, which get numbers that members had. EXPECT
+/// the events of the command and of what it forks, threads among them, and nobody else's.
 #[test]
 fn a_scope_is_a_thread_and_what_it_forks() {
     let Ok(catalogue) = Catalogue::open() else { return skipped("there is no catalogue") };
-    let Ok(scope) = Scope::new() else { return skipped("the kernel gives no BPF") };
+    if Scope::new().is_err() {
+        return skipped("the kernel gives no BPF");
+    }
     let one = |pattern: &str| {
         let selection = Selection::new(&[pattern]).expect("a pattern");
         catalogue.select(&selection).expect("an event").events.remove(0)
     };
-    let (fork, exit) = (one("sched:sched_process_fork"), one("sched:sched_process_exit"));
-    let call = one("syscalls:sys_enter_openat");
+    let new = one("task:task_newtask");
+    let argument = catalogue.btf().and_then(Newcomer::argument);
+    let attach = |scope: &Scope, source: Newcomer| {
+        let code = scope.heir(source).expect("a program");
+        match (source, argument) {
+            (Newcomer::Argument { .. }, Some((_, raw))) => {
+                let loaded = Loaded::raw(&code, raw).unwrap_or_else(|error| panic!("{error}"));
+                loaded.attach_raw().expect("it is there")
+            }
+            _ => {
+                let loaded = Loaded::new(&code).unwrap_or_else(|error| panic!("{error}"));
+                loaded.attach(new.id.expect("a number")).expect("it is there")
+            }
+        }
+    };
+    let field = Newcomer::field(&new).expect("it says who");
+    for source in argument.map(|(source, _)| source).into_iter().chain([field]) {
+        let scope = Scope::new().expect("there was one a moment ago");
+        let heir = attach(&scope, source);
+        check_scope(&scope, &one("syscalls:sys_enter_openat"));
+        drop(heir);
+    }
+}
+
+fn check_scope(scope: &Scope, call: &Event) {
     let layout = Layout::new(16, 3, 1).expect("a layout");
     let buffers = Buffers::new(layout, cpus(), false).expect("there was a map already");
-    let attach = |code: &[u8], id: Option<u16>| {
-        let loaded = Loaded::new(code).unwrap_or_else(|error| panic!("{error}"));
-        loaded.attach(id.expect("a number")).expect("it is there")
-    };
-    let staged = Staged::new(&call, 3000);
+    let staged = Staged::new(call, 3000);
     let fds = (buffers.map_fd(), Some(scope.members()));
     let code = program(&staged, &layout, fds, (0, 0)).expect("it fits");
-    let attached = [
-        attach(&scope.adder(&fork).expect("it says who"), fork.id),
-        attach(&code, call.id),
-        attach(&scope.remover().expect("a program"), exit.id),
-    ];
-    let outside = Command::new("/bin/cat").arg("/nowhere/outside").output().expect("it runs");
-    assert!(!outside.status.success());
-    // SAFETY: it has no arguments.
-    let ours = unsafe { libc::syscall(libc::SYS_gettid) } as u32;
+    let loaded = Loaded::new(&code).unwrap_or_else(|error| panic!("{error}"));
+    let attached = loaded.attach(call.id.expect("a number")).expect("it is there");
+    // Numbers that are given out next, as if members had had them.
+    let ran = Command::new("/bin/true").spawn().and_then(|mut ran| ran.wait().map(|_| ran.id()));
+    let first = ran.expect("it runs") + 1;
+    let had: Vec<u32> = (first..first + 2000).collect();
+    let is_there = |tid: &u32| Path::new(&format!("/proc/{tid}")).exists();
+    had.iter().filter(|tid| !is_there(tid)).for_each(|&tid| scope.set(tid, true));
+    let outside = Command::new("/bin/cat").arg("/nowhere/outside").stderr(Stdio::null()).spawn();
+    let mut outside = outside.expect("it runs");
+    assert!(!outside.wait().expect("it ends").success());
+    if !had.contains(&outside.id()) {
+        skipped("other numbers were given out than the next ones");
+    }
+    assert!(!scope.has(outside.id()));
+    let ours = trackway_sys::thread::tid();
     scope.set(ours, true);
     let script = "(cat /nowhere/child); cat /nowhere/another";
     let child = Command::new("/bin/sh").args(["-c", script]).spawn();
@@ -285,6 +314,7 @@ fn a_scope_is_a_thread_and_what_it_forks() {
     let mut child = child.expect("it runs");
     let _ = File::open("/nowhere/ours");
     child.wait().expect("it ends");
+    assert!(scope.has(child.id()));
     drop(attached);
     let events = [staged.description];
     let all = (0..cpus()).flat_map(|cpu| (0..LEVELS).map(move |level| (cpu, level)));
@@ -350,7 +380,7 @@ fn a_system_call_is_recorded_from_its_registers() {
                 .unwrap_or_else(|error| panic!("{}: {error}", event.full_name()))
         };
         let programs = Programs::new(1024).expect("there was a map already");
-        let dispatcher = dispatcher(phase, &registers, programs.map_fd(), None).expect("a program");
+        let dispatcher = dispatcher(phase, &registers, &programs, None).expect("a program");
         programs.set(call, &load(&code)).expect("of one kind");
         attached.push(load(&dispatcher).attach_raw().expect("it is there"));
         descriptions.push(staged.description);

@@ -5,13 +5,13 @@
 use trackway_kernel::catalogue::btf::Btf;
 use trackway_kernel::catalogue::model::Event;
 use trackway_kernel::record::arguments::raw_tracepoint;
-use trackway_kernel::record::attach::{CodeView, Loaded};
+use trackway_kernel::record::attach::Loaded;
 use trackway_kernel::record::program::program;
 use trackway_kernel::record::scope::Scope;
 use trackway_kernel::record::staging::Staged;
 
 use super::load::{self, Program};
-use super::{Kernel, PAYLOAD_BYTES_MAX, unavailable, unknown};
+use super::{Kernel, PAYLOAD_BYTES_MAX, unknown};
 use crate::RecordError;
 
 impl Kernel {
@@ -46,25 +46,10 @@ impl Kernel {
         }
         let mut staged = Staged::new(event, PAYLOAD_BYTES_MAX);
         staged.contexts = self.contexts.clone();
+        staged.version = self.version(number);
         match self.code(number, event, &staged)? {
             Some(code) => load::tracepoint(&code, event),
             None => Ok(Program::None),
         }
-    }
-
-    /// Attaches a program to an event's raw tracepoint, behind all that are there. False: there is
-    /// none that we know of, or the kernel does not take the program.
-    pub(super) fn attach_raw<'a>(
-        &mut self,
-        code: impl Into<CodeView<'a>>,
-        event: &Event,
-        btf: Option<&Btf>,
-        number: Option<usize>,
-    ) -> Result<bool, RecordError> {
-        let Some(btf_id) = btf.and_then(|btf| raw_tracepoint(event, btf)) else { return Ok(false) };
-        let Ok(loaded) = Loaded::raw(code, btf_id) else { return Ok(false) };
-        let attached = loaded.attach_raw().map_err(unavailable)?;
-        self.hold(attached, number, false);
-        Ok(true)
     }
 }

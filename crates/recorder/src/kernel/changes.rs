@@ -1,16 +1,19 @@
 //! Events of the kernel switched on and off while others are recorded.
 //!
 //! An event keeps its id and the place where its losses are counted for as long as it is recorded
-//! into the same trace: off is only that its program goes. There is room for so many that were not
-//! there from the beginning ([`super::EVENTS_SPARE`]).
+//! into the same trace: off is a word in the buffers, which says at once that none of its programs
+//! records it; they go when the kernel lets go of them. On is a new program, of a version of its
+//! own, which that word names when all is there. There is room for so many events that were not there
+//! from the beginning ([`super::EVENTS_SPARE`]).
 
+use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::mem;
 
-use trackway_kernel::catalogue::Catalogue;
 use trackway_kernel::catalogue::btf::Btf;
-use trackway_kernel::catalogue::model::{Event, Source};
+use trackway_kernel::catalogue::model::Event;
+use trackway_kernel::catalogue::{Catalogue, EventName};
 
-use super::{Attachment, Draining, Kernel, detach, failed, load, name_of, scheduler, selected};
+use super::{Attachment, Draining, Kernel, Known, detach, failed, load, name_of, selected};
 use crate::kernel_filters::KernelFilters;
 use crate::{RecordError, kernel_meanings};
 
@@ -26,53 +29,25 @@ impl Draining {
         let _ = trackway_sys::process::raise_descriptor_limit();
         let catalogue = Catalogue::open()?;
         let events = selected(&catalogue, patterns)?;
-        let kernel = &mut self.kernel;
-        let known = |kernel: &Kernel, event: &Event| {
-            kernel.events.iter().position(|known| known.name == name_of(event))
-        };
-        let is_on =
-            |event: &&Event| known(kernel, event).is_some_and(|number| kernel.events[number].is_on);
-        let new: Vec<&Event> = events.iter().filter(|event| !is_on(event)).collect();
-        let gone: Vec<usize> = (0..kernel.events.len())
-            .filter(|&number| {
-                let event = &kernel.events[number];
-                event.is_on && !events.iter().any(|other| name_of(other) == event.name)
-            })
-            .collect();
-        // Each with its number, those that were never recorded behind all others.
-        let mut next = kernel.events.len();
-        let numbered: Vec<(usize, &Event)> = new
-            .into_iter()
-            .map(|event| {
-                let number = known(kernel, event).unwrap_or_else(|| {
-                    next += 1;
-                    next - 1
-                });
-                (number, event)
-            })
-            .collect();
-        if next > kernel.buffers.layout().events() {
-            let why = "too many events have come since this session began: begin another one";
-            return Err(failed("cannot record more kernel events", why));
-        }
-        load::check_limit(numbered.iter().filter(|(_, event)| kernel.has_tracepoint(event)))?;
+        let gone = self.kernel.without(&events);
+        let numbered = self.kernel.numbered(&events)?;
+        let with_tracepoint = |(_, event): &&(usize, &Event)| self.kernel.has_tracepoint(event);
+        load::check_limit(numbered.iter().filter(with_tracepoint))?;
         self.filter(&numbered, catalogue.btf())?;
         self.declare(&numbered, catalogue.btf())?;
-        let kernel = &mut self.kernel;
-        for (place, &(number, event)) in numbered.iter().enumerate() {
-            meanwhile();
-            let made = kernel.make(number, event, catalogue.btf());
-            if let Err(error) = made.and_then(|made| kernel.record(number, event, made)) {
-                let begun = numbered[..place].iter().map(|&(number, _)| number).collect();
-                kernel.switch_off(begun, self.is_stopped);
-                return Err(error);
-            }
+        let numbers: Vec<usize> = numbered.iter().map(|&(number, _)| number).collect();
+        if let Err(error) = self.kernel.attach_all(&numbered, &catalogue, meanwhile) {
+            self.kernel.let_go(&numbers);
+            return Err(error);
         }
-        kernel.attach_calls()?;
-        kernel.renew_remover(&catalogue, numbered.iter().map(|&(_, event)| event))?;
-        let (more, fewer) = (numbered.len(), gone.len());
-        kernel.switch_off(gone, self.is_stopped);
-        Ok((more, fewer))
+        if !self.is_stopped {
+            self.kernel.pass_missed_of(&numbers);
+            self.kernel.count_missed();
+        }
+        self.kernel.switch(&numbers, true);
+        self.kernel.switch(&gone, false);
+        self.kernel.let_go(&gone);
+        Ok((numbers.len(), gone.len()))
     }
 
     /// How many events are recorded.
@@ -101,15 +76,33 @@ impl Draining {
         &self.kernel.filters
     }
 
-    /// Declares events before there are any, so that readers know all that they find.
-    fn declare(&self, numbered: &[(usize, &Event)], btf: Option<&Btf>) -> Result<(), RecordError> {
-        let declared: Vec<_> = numbered
-            .iter()
-            .map(|&(number, event)| {
-                let staged = self.kernel.staged(event, btf, false);
-                (number as u32, kernel_meanings::of(&staged), staged.description)
-            })
-            .collect();
+    /// Declares events before there are any, so that readers know all that they find. From here on
+    /// each is known by its number, whatever becomes of it: none is given to two.
+    fn declare(
+        &mut self,
+        numbered: &[(usize, &Event)],
+        btf: Option<&Btf>,
+    ) -> Result<(), RecordError> {
+        let mut declared = Vec::new();
+        for &(number, event) in numbered {
+            if number < self.kernel.events.len() {
+                continue;
+            }
+            let staged = self.kernel.staged(event, btf, false);
+            let meanings = kernel_meanings::of(&staged);
+            self.kernel.buffers.set_version(number, None);
+            self.kernel.events.push(Known {
+                name: name_of(event),
+                description: staged.description.clone(),
+                meanings: meanings.clone(),
+                is_filtered: self.kernel.filters.has(number),
+                call: None,
+                is_on: false,
+                version: 0,
+                missed: 0,
+            });
+            declared.push((number as u32, meanings, staged.description));
+        }
         let written = self.ask(move |drainer| {
             let metadata = &mut drainer.trace.metadata;
             for (id, meanings, event) in &declared {
@@ -122,13 +115,68 @@ impl Draining {
 }
 
 impl Kernel {
-    /// Takes the programs of these events away.
-    fn switch_off(&mut self, numbers: Vec<usize>, is_stopped: bool) {
-        if !is_stopped {
-            self.count_missed();
+    /// Numbers of events that are recorded, and are none of these.
+    fn without(&self, events: &[Event]) -> Vec<usize> {
+        let names: BTreeSet<EventName> = events.iter().map(name_of).collect();
+        let numbered = self.events.iter().enumerate();
+        let gone = numbered.filter(|(_, known)| known.is_on && !names.contains(&known.name));
+        gone.map(|(number, _)| number).collect()
+    }
+
+    /// Those of the events that are not recorded, each with its number: those that were never
+    /// known behind all others.
+    fn numbered<'a>(&self, events: &'a [Event]) -> Result<Vec<(usize, &'a Event)>, RecordError> {
+        let known: BTreeMap<&EventName, usize> =
+            self.events.iter().enumerate().map(|(number, known)| (&known.name, number)).collect();
+        let mut next = self.events.len();
+        let mut numbered = Vec::new();
+        for event in events {
+            match known.get(&name_of(event)) {
+                Some(&number) if self.events[number].is_on => {}
+                Some(&number) => numbered.push((number, event)),
+                None => {
+                    numbered.push((next, event));
+                    next += 1;
+                }
+            }
         }
+        if next > self.buffers.layout().events() {
+            let why = "too many events have come since this session began: begin another one";
+            return Err(failed("cannot record more kernel events", why));
+        }
+        Ok(numbered)
+    }
+
+    /// Attaches programs of events, which record nothing yet. Where it fails, some may be there.
+    fn attach_all(
+        &mut self,
+        numbered: &[(usize, &Event)],
+        catalogue: &Catalogue,
+        meanwhile: &mut dyn FnMut(),
+    ) -> Result<(), RecordError> {
+        for &(number, event) in numbered {
+            meanwhile();
+            // Never one again that may be on its tracepoint still.
+            self.events[number].version += 1;
+            let made = self.make(number, event, catalogue.btf())?;
+            self.record(number, event, made)?;
+        }
+        self.attach_calls()
+    }
+
+    /// Has these events recorded, or not any more: at once, wherever their programs are.
+    fn switch(&mut self, numbers: &[usize], is_on: bool) {
+        for &number in numbers {
+            let known = &mut self.events[number];
+            known.is_on = is_on;
+            self.buffers.set_version(number, is_on.then_some(known.version));
+        }
+    }
+
+    /// Takes the programs of these events away, which record nothing, and goes on meanwhile.
+    fn let_go(&mut self, numbers: &[usize]) {
+        let numbers: HashSet<usize> = numbers.iter().copied().collect();
         for &number in &numbers {
-            self.events[number].is_on = false;
             if let (Some((call, phase)), Some(calls)) = (self.events[number].call, &mut self.calls)
             {
                 calls.side(phase).programs.remove(call);
@@ -136,28 +184,6 @@ impl Kernel {
         }
         let goes = |one: &mut Attachment| one.event.is_some_and(|event| numbers.contains(&event));
         detach::detach_beside(self.attached.extract_if(.., goes).collect());
-    }
-
-    /// Where the end of threads is recorded from now on, that they are taken out of the scope comes
-    /// after it.
-    fn renew_remover<'a>(
-        &mut self,
-        catalogue: &Catalogue,
-        mut new: impl Iterator<Item = &'a Event>,
-    ) -> Result<(), RecordError> {
-        let Some(number) =
-            self.scope.as_ref().and(self.attached.iter().position(|one| one.is_remover))
-        else {
-            return Ok(());
-        };
-        let exit = scheduler(catalogue, "sched_process_exit")?;
-        let is_it =
-            |event: &Event| event.id == exit.id && !matches!(event.source, Source::Syscall { .. });
-        if new.any(is_it) {
-            self.attach_remover(&exit, catalogue.btf())?;
-            detach::detach_beside(vec![self.attached.remove(number)]);
-        }
-        Ok(())
     }
 
     /// Counts what the kernel passed over since the latest look.
@@ -169,6 +195,16 @@ impl Kernel {
             match one.event.and_then(|event| self.events.get_mut(event)) {
                 Some(event) => event.missed += more,
                 None => self.missed_of_none += more,
+            }
+        }
+    }
+
+    /// Passes over what it passed over of these events.
+    fn pass_missed_of(&mut self, numbers: &[usize]) {
+        let numbers: HashSet<usize> = numbers.iter().copied().collect();
+        for one in self.attached.iter_mut() {
+            if one.event.is_some_and(|event| numbers.contains(&event)) {
+                one.missed = one.attached.missed().unwrap_or(one.missed);
             }
         }
     }

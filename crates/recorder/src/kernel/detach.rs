@@ -62,12 +62,13 @@ fn detach(attached: Vec<Attachment>) {
     });
 }
 
-/// The same of some while others go on: nobody waits.
+/// The same of some while others go on: nobody waits. They are other versions than the one that
+/// records their event, if any.
 pub(super) fn detach_beside(attached: Vec<Attachment>) {
     if attached.is_empty() {
         return;
     }
-    let detach = || drop(attached);
+    let work = || detach(attached);
     // Where there can be no thread, they went with what was to run there.
-    drop(std::thread::Builder::new().name("trackway-detach".into()).spawn(detach));
+    drop(std::thread::Builder::new().name("trackway-detach".into()).spawn(work));
 }

@@ -25,10 +25,10 @@ use super::{Kernel, Known, failed};
 use crate::command::Entrance;
 use crate::completion::{self, By};
 use crate::live::Live;
-use crate::region::{Drain, RegionWork, StreamNames};
+use crate::region::{Closed, Drain, RegionWork, StreamNames};
 use crate::report::Notices;
 use crate::trace::{self, Trace};
-use crate::{RecordError, Summary, changes, cpus};
+use crate::{RecordError, Summary, changes, cpus, snapshot};
 
 /// How often buffers are looked at.
 pub(crate) const PERIOD: Duration = Duration::from_millis(20);
@@ -39,6 +39,13 @@ const FLUSH_PERIOD: Duration = Duration::from_millis(500);
 const RETRY_PERIOD: Duration = Duration::from_millis(500);
 /// How much later than its time a record may be committed and still be shown in order.
 const LATE_NS_MAX: u64 = 5_000_000;
+
+/// How many packets are given up at the end, one after the other, where a full disk has no room for
+/// those that say what was lost.
+const GIVEN_UP_MAX: usize = 4;
+
+/// How long something may be under way, where the kernel does not say when they have ended.
+const UNDER_WAY_MAX: Duration = Duration::from_millis(20);
 
 /// What the thread is to do between two turns.
 type Order = Box<dyn FnOnce(&mut Drainer) + Send>;
@@ -94,6 +101,15 @@ impl Lost {
     }
 }
 
+/// What a snapshot has of the kernel's events.
+#[derive(Debug)]
+pub(crate) struct KernelSnapshot {
+    pub(crate) events: u64,
+    pub(crate) bytes: u64,
+    /// What it lacks.
+    pub(crate) missing: Option<String>,
+}
+
 /// How many there are, so far.
 #[derive(Debug, Clone, Copy, Default)]
 struct KernelCounts {
@@ -102,7 +118,18 @@ struct KernelCounts {
     overwritten: u64,
     deleted: u64,
     damaged: u64,
+    /// Committed, and not to be written any more: among what is lost.
+    unwritten: u64,
     bytes: u64,
+}
+
+/// How it ended.
+struct Ended {
+    counts: KernelCounts,
+    /// Whether all could be written.
+    written: io::Result<()>,
+    /// Whether the streams tell all losses.
+    closed: io::Result<()>,
 }
 
 impl Kernel {
@@ -144,7 +171,7 @@ impl Kernel {
         let mut drainer = Drainer {
             buffers: self.buffers,
             trace,
-            begin_ts: self.begin_ts,
+            begin_ts: monotonic_ns(),
             works,
             buffer: Vec::new(),
             live: None,
@@ -154,18 +181,23 @@ impl Kernel {
         let run = move || drainer.run(&ordered, &teller);
         let thread = std::thread::Builder::new().name("trackway-kernel".into()).spawn(run);
         let thread = thread.map_err(|error| failed("cannot start a thread", error))?;
-        let is_stopped = self.buffers.is_stopped();
-        Ok(Draining {
+        let starts = self.starts;
+        let mut draining = Draining {
             kernel: self,
             orders,
             news,
             thread,
             uuid,
             realtime_offset_ns,
-            is_stopped,
+            is_stopped: true,
             keeps_flight_recorder: true,
             forgotten: Lost::default(),
-        })
+        };
+        // Not before somebody drains; what the kernel passed over until now was not to be recorded.
+        if starts {
+            draining.start();
+        }
+        Ok(draining)
     }
 }
 
@@ -202,8 +234,7 @@ impl Draining {
         }
         self.kernel.buffers.stop();
         self.is_stopped = true;
-        // What is under way takes a fraction of a microsecond.
-        std::thread::sleep(Duration::from_millis(1));
+        wait_for_those_under_way();
         self.kernel.count_missed();
     }
 
@@ -223,7 +254,8 @@ impl Draining {
         self.tell_missed()?;
         let written = self.ask(|drainer| {
             drainer.turn(true, false)?;
-            if drainer.works.iter().all(|work| !work.overwrite) { drainer.close() } else { Ok(()) }
+            let is_flight = drainer.works.iter().any(|work| work.overwrite);
+            if is_flight { Ok(()) } else { drainer.close(Closed::ForNow) }
         })?;
         written.map_err(unwritten)
     }
@@ -282,32 +314,27 @@ impl Draining {
         })
     }
 
-    /// What a flight recorder has now, to be written by [`Self::write_snapshot`].
+    /// From where on a flight recorder has something, to be written by [`Self::write_snapshot`].
     pub(crate) fn look_beside(&self, last_ns: Option<u64>) -> Result<Vec<RegionWork>, RecordError> {
         let since_ts = last_ns.map_or(0, |last| monotonic_ns().saturating_sub(last));
-        self.ask(move |drainer| {
-            let beside = |work: &RegionWork| {
-                let mut work = work.beside(since_ts);
-                work.look();
-                work
-            };
-            drainer.works.iter().map(beside).collect()
-        })
+        self.ask(move |drainer| drainer.works.iter().map(|work| work.beside(since_ts)).collect())
     }
 
-    /// Writes what [`Self::look_beside`] saw to the trace in `folder`: how many events and bytes
-    /// that is. `meanwhile` is called every now and then.
+    /// Writes what is there beside the recording to the trace in `folder`. `meanwhile` is called
+    /// every now and then.
     pub(crate) fn write_snapshot(
         &self,
         mut works: Vec<RegionWork>,
         folder: &Path,
         meanwhile: &mut dyn FnMut(),
-    ) -> Result<(u64, u64), RecordError> {
+    ) -> Result<KernelSnapshot, RecordError> {
         let trace = self.kernel.make_trace(folder, self.uuid, self.realtime_offset_ns)?;
         let fail = || RecordError::io("write", folder.join(trace::KERNEL));
         let begin_ts = self.ask(|drainer| drainer.begin_ts)?;
         let mut summary = Summary::default();
         for work in &mut works {
+            // Just now: writers do not wait, and what was seen long before is overwritten.
+            work.look();
             let drained = work.drain(&mut Drain {
                 memory: self.kernel.buffers,
                 trace: &trace,
@@ -323,7 +350,8 @@ impl Draining {
         summary.bytes += trace.metadata.bytes();
         let facts = trace.facts().map_err(fail())?;
         completion::mark(&facts, By::Record(&summary)).map_err(fail())?;
-        Ok((summary.recorded, summary.bytes))
+        let missing = snapshot::missing_of(&works);
+        Ok(KernelSnapshot { events: summary.recorded, bytes: summary.bytes, missing })
     }
 
     /// Ends it, and writes what is left.
@@ -332,10 +360,12 @@ impl Draining {
         let keeps = self.keeps_flight_recorder;
         let told = self.tell_missed().map_err(|error| error.to_string());
         let ended = self.ask(move |drainer| drainer.end(keeps));
-        let (counts, written) = ended.unwrap_or_else(|error| {
-            (KernelCounts::default(), Err(io::Error::other(error.to_string())))
+        let Ended { counts, written, closed } = ended.unwrap_or_else(|error| {
+            let gone = || Err(io::Error::other(error.to_string()));
+            Ended { counts: KernelCounts::default(), written: gone(), closed: gone() }
         });
-        let written = written.map_err(|error| error.to_string());
+        let tells_all = told.is_ok() && closed.is_ok();
+        let written = written.and(closed).map_err(|error| error.to_string());
         let lost = self.lost().since(&self.forgotten);
         let events = &self.kernel.events;
         let is_missed_lost = events.iter().all(|event| self.is_missed_lost(event));
@@ -345,10 +375,12 @@ impl Draining {
             deleted: counts.deleted,
             damaged: counts.damaged,
             bytes: counts.bytes,
-            lost: self.total(&lost),
+            lost: self.total(&lost).saturating_add(counts.unwritten),
+            lost_at_end: counts.unwritten,
             missed: lost.missed(),
             is_missed_lost,
             had_no_room: lost.by_event.iter().any(|&lost| lost > 0),
+            narrow: self.kernel.narrow(),
             cpus_later: super::without_buffers(&cpus::online(), self.kernel.buffers.cpus()),
             unwritten: told.and(written).err(),
             ..KernelSummary::default()
@@ -364,7 +396,7 @@ impl Draining {
         let unread = events.iter().zip(&lost.unread).filter(|(_, unread)| **unread > 0);
         summary.unread =
             unread.map(|(event, unread)| (event.description.name.clone(), *unread)).collect();
-        if summary.unwritten.is_none() && (keeps || !self.is_overwriting()) {
+        if tells_all && (keeps || !self.is_overwriting()) {
             let mark = summary.as_summary();
             // Without it, who reads the trace is told that it may not be whole.
             let _ = self.ask(move |drainer| {
@@ -441,6 +473,14 @@ impl Draining {
     }
 }
 
+/// Waits until whatever the kernel was recording is recorded. As a rule that takes a fraction of a
+/// microsecond, but a virtual CPU may stand still for long.
+pub(crate) fn wait_for_those_under_way() {
+    if trackway_sys::process::wait_for_readers_in_kernel().is_err() {
+        std::thread::sleep(UNDER_WAY_MAX);
+    }
+}
+
 fn unwritten(error: io::Error) -> RecordError {
     failed("cannot write kernel events", error)
 }
@@ -505,20 +545,23 @@ impl Drainer {
     /// flight recorders if it `is_last`.
     fn turn(&mut self, partial: bool, is_last: bool) -> io::Result<()> {
         self.tell_besides();
+        let mut written = Ok(());
         for work in &mut self.works {
             work.look();
             let is_left_to_the_end = work.overwrite && !is_last;
             if is_left_to_the_end {
                 continue;
             }
-            work.drain(&mut Drain {
+            // What one stream finds no room for another one may.
+            let drained = work.drain(&mut Drain {
                 memory: self.buffers,
                 trace: &self.trace,
                 begin_ts: self.begin_ts,
                 partial,
                 is_last,
                 buffer: &mut self.buffer,
-            })?;
+            });
+            written = written.and(drained);
             if !work.overwrite {
                 let region = work.region.0;
                 let geometry = region.geometry;
@@ -526,7 +569,7 @@ impl Drainer {
                 region.raise_limit(drained + geometry.ring_bytes());
             }
         }
-        Ok(())
+        written
     }
 
     /// Has the first stream of each CPU tell what was lost in no region: what interrupted too many
@@ -539,26 +582,46 @@ impl Drainer {
         }
     }
 
-    /// Says in the trace what was lost at its end.
-    fn close(&mut self) -> io::Result<()> {
-        let Self { works, trace, begin_ts, .. } = self;
-        works.iter_mut().try_for_each(|work| work.close(trace, *begin_ts))
+    /// Counts as lost what was committed and is in no stream; how much that is.
+    fn lose_the_rest(&mut self) -> u64 {
+        self.works.iter_mut().map(RegionWork::lose_the_rest).sum()
     }
 
-    /// Writes what is left; the numbers then, and whether it could be. A flight recorder that is
-    /// not kept leaves no trace.
-    fn end(&mut self, keeps_flight_recorder: bool) -> (KernelCounts, io::Result<()>) {
+    /// Says in the trace what was lost at its end.
+    fn close(&mut self, how: Closed) -> io::Result<()> {
+        let Self { works, trace, begin_ts, .. } = self;
+        let mut closed = Ok(());
+        for work in works {
+            closed = closed.and(work.close(trace, *begin_ts, how));
+        }
+        closed
+    }
+
+    /// Writes what is left. A flight recorder that is not kept leaves no trace.
+    fn end(&mut self, keeps_flight_recorder: bool) -> Ended {
         let is_flight = self.works.iter().any(|work| work.overwrite);
-        let written = match is_flight && !keeps_flight_recorder {
-            true => {
-                self.works.iter_mut().for_each(RegionWork::look);
-                Ok(())
+        let (written, closed, unwritten) = if is_flight && !keeps_flight_recorder {
+            self.works.iter_mut().for_each(RegionWork::look);
+            (Ok(()), Ok(()), 0)
+        } else {
+            let written = self.turn(true, true);
+            let mut unwritten = self.lose_the_rest();
+            // Where there is no room for a sub-buffer there may be some for empty packets.
+            let mut closed = self.close(Closed::ForGood);
+            for _ in 0..GIVEN_UP_MAX {
+                let largest = |work: &&mut RegionWork| work.stream.as_ref()?.last_bytes();
+                let work = self.works.iter_mut().max_by_key(largest);
+                if closed.is_ok() || !work.is_some_and(RegionWork::give_last_up) {
+                    break;
+                }
+                unwritten = self.lose_the_rest();
+                closed = self.close(Closed::ForGood);
             }
-            false => self.turn(true, true).and_then(|()| self.close()),
+            (written, closed, unwritten)
         };
         self.live = None;
-        let written_events = self.works.iter().map(|work| work.written).sum();
-        (KernelCounts { recorded: written_events, ..self.counts() }, written)
+        let recorded = self.works.iter().map(|work| work.written).sum();
+        Ended { counts: KernelCounts { recorded, unwritten, ..self.counts() }, written, closed }
     }
 
     fn counts(&self) -> KernelCounts {
@@ -569,6 +632,7 @@ impl Drainer {
             overwritten: summary.overwritten,
             deleted: summary.deleted,
             damaged: summary.damaged,
+            unwritten: 0,
             bytes: summary.bytes + self.trace.metadata.bytes(),
         }
     }

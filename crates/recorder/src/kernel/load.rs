@@ -89,7 +89,8 @@ impl Kernel {
         event: &Event,
         btf: Option<&Btf>,
     ) -> Result<Made, RecordError> {
-        let staged = self.staged(event, btf, self.filters.has(number));
+        let mut staged = self.staged(event, btf, self.filters.has(number));
+        staged.version = self.version(number);
         let program = match (self.code(number, event, &staged)?, staged.ground, &event.source) {
             (None, ..) => Program::None,
             (Some(code), Ground::Registers, Source::Syscall { number: Some(call), phase }) => {

@@ -14,11 +14,10 @@ mod load;
 mod summary;
 
 use detach::Attachments;
-pub(crate) use drain::{Draining, PERIOD};
+pub(crate) use drain::{Draining, KernelSnapshot, PERIOD, wait_for_those_under_way};
 use load::{Made, Program};
 pub(crate) use summary::KernelSummary;
 
-use std::collections::HashSet;
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -36,7 +35,7 @@ use trackway_kernel::record::cgroup::{CgroupError, Cgroups};
 use trackway_kernel::record::context::{Context, Contexts};
 use trackway_kernel::record::layout::{BUFFERS_BYTES_MAX, Layout};
 use trackway_kernel::record::program::{Code, dispatcher, filtered};
-use trackway_kernel::record::scope::Scope;
+use trackway_kernel::record::scope::{Newcomer, Scope};
 use trackway_kernel::record::staging::{Ground, Registers, Staged};
 use trackway_schema::EventDescription;
 use trackway_session::FilterSpec;
@@ -136,8 +135,8 @@ pub(crate) struct Kernel {
     /// By number, which is their id in the trace; those that were switched off, too.
     events: Vec<Known>,
     overwrite: bool,
-    /// Time before which nothing was recorded, ns.
-    begin_ts: u64,
+    /// Whether it is recorded as soon as somebody drains.
+    starts: bool,
     /// The limit on open files as it was: the command's.
     files_limit: Option<u64>,
     /// How often the kernel passed over programs that serve several events.
@@ -159,6 +158,8 @@ struct Known {
     /// If it is one of the programs of system calls: which.
     call: Option<(u32, Phase)>,
     is_on: bool,
+    /// The latest of its programs: it alone records, if that.
+    version: u32,
     /// How often the kernel passed over its program.
     missed: u64,
 }
@@ -169,8 +170,6 @@ struct Attachment {
     attached: Attached,
     /// Which of the events it records; `None`: it serves all.
     event: Option<usize>,
-    /// Whether it takes threads that end out of the scope.
-    is_remover: bool,
     /// How often the kernel has passed over it, at the latest look.
     missed: u64,
 }
@@ -189,7 +188,6 @@ struct Calls {
 /// Calls before, or behind.
 #[derive(Debug)]
 struct Side {
-    phase: Phase,
     /// The raw tracepoint's type in BTF.
     btf_id: u32,
     programs: Programs,
@@ -209,9 +207,9 @@ impl Calls {
             let btf_id = btf.find(Class::Typedef, name)?.id;
             let programs = Programs::new(Self::NUMBERS).ok()?;
             // Whether the kernel takes such programs.
-            let code = dispatcher(phase, &registers, programs.map_fd(), None)?;
+            let code = dispatcher(phase, &registers, &programs, None)?;
             Loaded::raw(&code, btf_id).ok()?;
-            Some(Side { phase, btf_id, programs, is_used: false, is_attached: false })
+            Some(Side { btf_id, programs, is_used: false, is_attached: false })
         };
         let enter = side(Phase::Enter, "btf_trace_sys_enter")?;
         let exit = side(Phase::Exit, "btf_trace_sys_exit")?;
@@ -279,8 +277,8 @@ pub(crate) fn unavailable(error: std::io::Error) -> RecordError {
 }
 
 impl Kernel {
-    /// Makes buffers and programs; from here on it is recorded, but for a command's, which begins
-    /// with [`Self::entrance`]. The size is of a CPU's buffers, in bytes; 0: as is usual.
+    /// Makes buffers and programs, which record nothing before [`Self::begin`]. The size is of a
+    /// CPU's buffers, in bytes; 0: as is usual.
     pub(crate) fn prepare(
         options: &KernelOptions,
         size_bytes: u64,
@@ -302,6 +300,10 @@ impl Kernel {
         let contexts = Contexts::new(&options.contexts, catalogue.btf());
         let contexts = contexts.map_err(|error| failed("cannot record kernel events", error))?;
         let events = selected(&catalogue, &options.patterns)?;
+        if events.is_empty() {
+            let patterns = options.patterns.join(",");
+            notices.say(format_args!("no event of the kernel is recorded: '{patterns}' is none"));
+        }
         let calls = Calls::new(&catalogue);
         load::check_limit(events.iter().filter(|event| has_tracepoint(calls.as_ref(), event)))?;
         let cpus = cpus();
@@ -324,7 +326,7 @@ impl Kernel {
             filters: KernelFilters::default(),
             events: Vec::new(),
             overwrite,
-            begin_ts: trackway_sys::clock::monotonic_ns(),
+            starts: !options.is_stopped,
             files_limit,
             missed_of_none: 0,
             leaving: Some(leaving),
@@ -332,47 +334,63 @@ impl Kernel {
         let staged = |event: &Event| kernel.staged(event, catalogue.btf(), true);
         let filters = (&options.filters[..], options.has_own_filters);
         kernel.filters = KernelFilters::new(filters, &events, staged, cpus)?;
-        let exit = match options.system {
-            true => None,
-            false => Some(kernel.follow(&options.cgroups, &catalogue)?),
-        };
-        kernel.record_all(&events, catalogue.btf(), notices)?;
-        if let Some(exit) = exit {
-            kernel.attach_remover(&exit, catalogue.btf())?;
+        if !options.system {
+            kernel.follow(&options.cgroups, &catalogue)?;
         }
+        kernel.record_all(&events, catalogue.btf(), notices)?;
         kernel.attach_calls()?;
         kernel.take_in(&options.pids)?;
         // Megabytes that go back to the kernel, which says so of each page.
         drop((events, catalogue));
-        if !options.is_stopped {
-            kernel.buffers.start();
-        }
         Ok(kernel)
     }
 
     /// Makes the scope, of these control groups if there are any, and attaches what keeps it,
-    /// before all others: so that a member is one from its first event. The answer is the event
-    /// behind which it is one no more ([`Self::attach_remover`]).
-    fn follow(&mut self, cgroups: &[PathBuf], catalogue: &Catalogue) -> Result<Event, RecordError> {
+    /// before all others: so that a member is one from its first event.
+    fn follow(&mut self, cgroups: &[PathBuf], catalogue: &Catalogue) -> Result<(), RecordError> {
         let scope = match cgroups {
             [] => Scope::new(),
             cgroups => Scope::of_cgroups(Cgroups::open(cgroups)?),
         };
         let scope = scope.map_err(unavailable)?;
-        let fork = scheduler(catalogue, "sched_process_fork")?;
-        let exec = scheduler(catalogue, "sched_process_exec")?;
-        self.attach(&scope.adder(&fork).ok_or_else(|| unknown(&fork))?, &fork, None)?;
-        self.attach(&scope.mover(&exec).ok_or_else(|| unknown(&exec))?, &exec, None)?;
+        self.attach_heir(&scope, catalogue)?;
         scope.find_threads();
         self.scope = Some(Arc::new(scope));
-        scheduler(catalogue, "sched_process_exit")
+        Ok(())
+    }
+
+    /// Attaches what says of each new thread whether it is in the scope. To the raw tracepoint:
+    /// on others, the kernel passes over programs now and then, and everything that such a thread
+    /// makes would be missing.
+    fn attach_heir(&mut self, scope: &Scope, catalogue: &Catalogue) -> Result<(), RecordError> {
+        if let Some((source, btf_id)) = catalogue.btf().and_then(Newcomer::argument)
+            && let Some(code) = scope.heir(source)
+            && let Ok(loaded) = Loaded::raw(&code, btf_id)
+        {
+            let attached = loaded.attach_raw().map_err(unavailable)?;
+            self.hold(attached, None, false);
+            return Ok(());
+        }
+        let name = EventName { subsystem: "task".into(), name: "task_newtask".into() };
+        let new = catalogue.events([&name]).events.into_iter().next();
+        let new =
+            new.ok_or_else(|| failed("cannot follow what the command starts", "no such event"))?;
+        let code = Newcomer::field(&new).and_then(|source| scope.heir(source));
+        self.attach(&code.ok_or_else(|| unknown(&new))?, &new, None)
     }
 
     /// Takes a process's threads into the scope: those that are there, and with them what they
     /// start.
     fn take_in(&self, pids: &[u32]) -> Result<(), RecordError> {
         let Some(scope) = &self.scope else { return Ok(()) };
-        pids.iter().try_for_each(|&pid| each_thread(pid, |tid| scope.set(tid, true)))
+        let take_in = |tid| {
+            let is_news = !scope.has(tid);
+            if is_news {
+                scope.set(tid, true);
+            }
+            is_news
+        };
+        pids.iter().try_for_each(|&pid| each_thread(pid, take_in))
     }
 
     /// How an event is recorded: a call from its registers, others from their arguments, where
@@ -405,7 +423,7 @@ impl Kernel {
         code.map(Some).map_err(|_| unknown(event))
     }
 
-    /// Records an event: one that has this number, or the next one.
+    /// Attaches an event's program: of the next event, which is on then, or of one that is known.
     fn record(&mut self, number: usize, event: &Event, made: Made) -> Result<(), RecordError> {
         let Made { staged, program } = made;
         let mut of_call = None;
@@ -427,7 +445,7 @@ impl Kernel {
             (Program::None | Program::Call(..), _) => {}
         }
         match self.events.get_mut(number) {
-            Some(known) => known.is_on = true,
+            Some(known) => known.call = of_call,
             None => self.events.push(Known {
                 name: name_of(event),
                 meanings: kernel_meanings::of(&staged),
@@ -435,22 +453,9 @@ impl Kernel {
                 is_filtered: self.filters.has(number),
                 call: of_call,
                 is_on: true,
+                version: 0,
                 missed: 0,
             }),
-        }
-        Ok(())
-    }
-
-    /// Attaches what takes threads that end out of the scope: behind all that is recorded of the
-    /// same event.
-    fn attach_remover(&mut self, exit: &Event, btf: Option<&Btf>) -> Result<(), RecordError> {
-        let Some(scope) = &self.scope else { return Ok(()) };
-        let code = scope.remover().ok_or_else(|| unknown(exit))?;
-        if !self.attach_raw(&code, exit, btf, None)? {
-            self.attach(&code, exit, None)?;
-        }
-        if let Some(last) = self.attached.last_mut() {
-            last.is_remover = true;
         }
         Ok(())
     }
@@ -475,28 +480,35 @@ impl Kernel {
             leaving.expect_slow(attached.descriptor());
         }
         let missed = attached.missed().unwrap_or(0);
-        self.attached.push(Attachment { attached, event, is_remover: false, missed });
+        self.attached.push(Attachment { attached, event, missed });
     }
 
     /// Attaches what sees all system calls, where some are recorded. What returns first: so that no
     /// call is there without its end.
     fn attach_calls(&mut self) -> Result<(), RecordError> {
         let scope = self.scope.as_deref().map(Scope::members);
-        let Some(calls) = &mut self.calls else { return Ok(()) };
-        let mut seeing = Vec::new();
-        for side in [&mut calls.exit, &mut calls.enter] {
+        for phase in [Phase::Exit, Phase::Enter] {
+            let Some(calls) = &self.calls else { return Ok(()) };
+            let side = calls.of(phase);
             if !side.is_used || side.is_attached {
                 continue;
             }
-            let code = dispatcher(side.phase, &calls.registers, side.programs.map_fd(), scope);
+            let code = dispatcher(phase, &calls.registers, &side.programs, scope);
             let code = code.ok_or_else(|| failed("cannot record", "system calls"))?;
             let loaded = Loaded::raw(&code, side.btf_id)
                 .map_err(|error| failed("cannot record system calls", error))?;
-            seeing.push(loaded.attach_raw().map_err(unavailable)?);
-            side.is_attached = true;
+            let attached = loaded.attach_raw().map_err(unavailable)?;
+            self.hold(attached, None, false);
+            if let Some(calls) = &mut self.calls {
+                calls.side(phase).is_attached = true;
+            }
         }
-        seeing.into_iter().for_each(|attached| self.hold(attached, None, false));
         Ok(())
+    }
+
+    /// Which program of an event's is made next.
+    fn version(&self, number: usize) -> u32 {
+        self.events.get(number).map_or(0, |known| known.version)
     }
 
     /// What its events are asked.
@@ -536,6 +548,11 @@ impl Kernel {
         }))
     }
 
+    /// How many system calls had numbers of 32 bits: none of them is recorded.
+    fn narrow(&self) -> u64 {
+        self.calls.as_ref().map_or(0, |calls| calls.enter.programs.narrow())
+    }
+
     /// Whether an event is recorded at a tracepoint of its own.
     fn has_tracepoint(&self, event: &Event) -> bool {
         has_tracepoint(self.calls.as_ref(), event)
@@ -548,24 +565,26 @@ fn has_tracepoint(calls: Option<&Calls>, event: &Event) -> bool {
     calls.is_none() || !matches!(event.source, Source::Syscall { number: Some(_), .. })
 }
 
-/// Does something with each of a process's threads, once; whoever they make meanwhile is taken in
-/// as they are.
-pub(crate) fn each_thread(pid: u32, mut act: impl FnMut(u32)) -> Result<(), RecordError> {
-    /// Most looks at threads that make others all the time.
+/// Takes each of a process's threads in, by `take_in`, which says whether that was news. Whoever is
+/// made by one that was no member at that moment may be listed, and be taken out again: so until all
+/// that are there were members before.
+pub(crate) fn each_thread(
+    pid: u32,
+    mut take_in: impl FnMut(u32) -> bool,
+) -> Result<(), RecordError> {
+    /// Most looks at threads that make others all the time, who are in it as they are made.
     const LOOKS_MAX: usize = 100;
-    let mut known = HashSet::new();
     for look in 0..LOOKS_MAX {
         let tasks = std::fs::read_dir(format!("/proc/{pid}/task"));
         let threads = tasks.into_iter().flatten().flatten();
         let threads = threads.filter_map(|one| one.file_name().to_str()?.parse().ok());
-        let new: Vec<u32> = threads.filter(|&tid| known.insert(tid)).collect();
-        if look == 0 && new.is_empty() {
+        let threads: Vec<u32> = threads.collect();
+        if look == 0 && threads.is_empty() {
             return Err(failed("cannot record", format_args!("there is no process {pid}")));
         }
-        if new.is_empty() {
+        if threads.into_iter().filter(|&tid| take_in(tid)).count() == 0 {
             break;
         }
-        new.into_iter().for_each(&mut act);
     }
     Ok(())
 }
@@ -577,11 +596,15 @@ pub(crate) fn is_first_namespace() -> bool {
     trackway_sys::process::pid_namespace() == FIRST
 }
 
-/// The events that these patterns select.
+/// The events that these patterns select; none may be in vain, whether it includes or excludes.
 pub(crate) fn selected(
     catalogue: &Catalogue,
     patterns: &[String],
 ) -> Result<Vec<Event>, RecordError> {
+    let all = patterns.iter().flat_map(|list| list.split(',')).map(str::trim);
+    for excluded in all.filter_map(|pattern| pattern.strip_prefix('!')) {
+        Selection::new(&[excluded])?.of(catalogue.names())?;
+    }
     Ok(catalogue.select(&Selection::new(patterns)?)?.events)
 }
 
@@ -613,13 +636,6 @@ fn layout(size_bytes: u64, cpus: usize, events: usize) -> Result<Layout, RecordE
 /// CPUs that are online, and have no buffers: they came later.
 fn without_buffers(online: &[u32], cpus: usize) -> usize {
     online.iter().filter(|&&cpu| cpu as usize >= cpus).count()
-}
-
-/// An event of the scheduler's, which scopes need.
-fn scheduler(catalogue: &Catalogue, name: &str) -> Result<Event, RecordError> {
-    let name = EventName { subsystem: "sched".into(), name: name.into() };
-    let found = catalogue.events([&name]).events.into_iter().next();
-    found.ok_or_else(|| failed("cannot follow what the command starts", "no sched events"))
 }
 
 fn refused(event: &Event, error: LoadError) -> RecordError {

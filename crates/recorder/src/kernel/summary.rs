@@ -3,13 +3,15 @@
 use std::path::Path;
 
 use crate::Summary;
-use crate::report::{Events, Grouped, Notices};
+use crate::report::{Counted, Grouped, Notices};
 
 /// What was recorded.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct KernelSummary {
     pub(super) recorded: u64,
     pub(super) lost: u64,
+    /// Those of them that were in memory, and could not be written at the end.
+    pub(super) lost_at_end: u64,
     pub(super) overwritten: u64,
     /// Of those recorded, in files that were deleted for newer ones.
     pub(super) deleted: u64,
@@ -24,6 +26,8 @@ pub(crate) struct KernelSummary {
     pub(super) worst: Option<(String, u64)>,
     /// Whether some found no room.
     pub(super) had_no_room: bool,
+    /// System calls by numbers of 32 bits, which are not recorded.
+    pub(super) narrow: u64,
     /// Sub-buffers that made no sense.
     pub(super) damaged: u64,
     /// Bytes of its files.
@@ -41,23 +45,20 @@ impl KernelSummary {
         let place = folder.map(|folder| format!(", {bytes} bytes in {}", folder.display()));
         notices.say(format_args!(
             "kernel: {} recorded, {} lost, {} overwritten{}",
-            Events(self.recorded),
+            Counted(self.recorded, "event"),
             Grouped(self.lost),
             Grouped(self.overwritten),
             place.unwrap_or_default()
         ));
         if let Some(why) = &self.unwritten {
             notices.say(format_args!(
-                "the trace has not all of the kernel's events: {why}; what is missing is in no \
-                 memory any more"
+                "the trace has not all of the kernel's events: {why}; of those lost, {} were still \
+                 to be written",
+                Grouped(self.lost_at_end)
             ));
         }
         if self.missed > 0 {
-            let whose = if self.is_missed_lost { "of those" } else { "up to, in all processes," };
-            notices.say(format_args!(
-                "{whose} {} that the kernel passed over while another of its events was recorded",
-                Grouped(self.missed)
-            ));
+            self.say_missed(notices);
         }
         if self.deleted > 0 {
             notices.say(format_args!(
@@ -76,6 +77,19 @@ impl KernelSummary {
         }
     }
 
+    fn say_missed(&self, notices: &Notices) {
+        let while_ = "while another of its events was recorded";
+        let missed = Grouped(self.missed);
+        if self.is_missed_lost {
+            notices.say(format_args!("{missed} of those lost the kernel passed over {while_}"));
+        } else {
+            notices.say(format_args!(
+                "up to {missed} more may be lost: so many, of all processes, the kernel passed over \
+                 {while_}"
+            ));
+        }
+    }
+
     fn say_unread(&self, notices: &Notices) {
         /// Most events that are named.
         const NAMED_MAX: usize = 4;
@@ -90,9 +104,9 @@ impl KernelSummary {
             named.map(|(event, unread)| format!("{event} {}", Grouped(*unread))).collect();
         let more = if most.len() > NAMED_MAX { ", …" } else { "" };
         notices.say(format_args!(
-            "of {} events something that a filter asks for was not in memory ({}{more}): where it \
+            "of {} something that a filter asks for was not in memory ({}{more}): where that \
              was a text, the filter let them pass; numbers were 0, and lists empty",
-            Grouped(all),
+            Counted(all, "event"),
             named.join(", ")
         ));
     }
@@ -100,8 +114,15 @@ impl KernelSummary {
     fn say_odd(&self, notices: &Notices) {
         if self.damaged > 0 {
             notices.say(format_args!(
-                "{} sub-buffers of the kernel's could not be read",
-                Grouped(self.damaged)
+                "{} of the kernel's could not be read",
+                Counted(self.damaged, "sub-buffer")
+            ));
+        }
+        if self.narrow > 0 {
+            notices.say(format_args!(
+                "system calls by the numbers of 32 bits (of programs of 32 bits, and by int $0x80 in \
+                 any) are not recorded: {} of them",
+                Grouped(self.narrow)
             ));
         }
         if self.cpus_later > 0 {
@@ -123,5 +144,35 @@ impl KernelSummary {
             damaged: self.damaged,
             ..Summary::default()
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_became_of_events_is_said_in_sentences() {
+        let said = |summary: &KernelSummary| {
+            let notices = Notices::kept();
+            summary.say(None, &notices);
+            notices.all().join("|")
+        };
+        let mut summary = KernelSummary { recorded: 1, missed: 1333, ..KernelSummary::default() };
+        assert_eq!(
+            said(&summary),
+            "kernel: 1 event recorded, 0 lost, 0 overwritten|up to 1,333 more may be lost: so many, \
+             of all processes, the kernel passed over while another of its events was recorded"
+        );
+        (summary.lost, summary.is_missed_lost, summary.damaged) = (2000, true, 1);
+        summary.unwritten = Some("No space left on device".into());
+        summary.lost_at_end = 667;
+        assert_eq!(
+            said(&summary),
+            "kernel: 1 event recorded, 2,000 lost, 0 overwritten|the trace has not all of the \
+             kernel's events: No space left on device; of those lost, 667 were still to be \
+             written|1,333 of those lost the kernel passed over while another of its events was \
+             recorded|1 sub-buffer of the kernel's could not be read"
+        );
     }
 }

@@ -156,7 +156,16 @@ impl Drainer {
     pub(super) fn end(&mut self, keeps_flight_recorder: bool) -> io::Result<()> {
         self.live = None;
         if !self.shared.overwrite {
-            return self.write_all();
+            let written = self.write_all();
+            if written.is_err() {
+                for place in 0..self.output.streams.len() {
+                    self.look(place);
+                    self.output.lose_the_rest(place);
+                    // Where there is no room for more, there may be some for this.
+                    let _ = self.output.close(place);
+                }
+            }
+            return written;
         }
         if !keeps_flight_recorder {
             (0..self.output.streams.len()).for_each(|place| self.look(place));

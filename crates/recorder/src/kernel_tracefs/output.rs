@@ -23,6 +23,7 @@ use trackway_kernel::ftrace::instance::Stats;
 use trackway_kernel::ftrace::page::{Missed, Page, PageFormat};
 use trackway_session::Tracefiles;
 
+use crate::losses::Losses;
 use crate::stream::{Packet, Stream, StreamId};
 use crate::trace::{self, Trace};
 
@@ -67,6 +68,8 @@ pub(super) struct CpuStream {
     pub(super) written: u64,
     pub(super) damaged: u64,
     held: Held,
+    /// What of [`Self::lost`] packets tell.
+    losses: Losses<u64>,
 }
 
 /// Packets of a flight recorder, the oldest first.
@@ -265,13 +268,15 @@ impl Output {
     }
 
     fn append(&mut self, place: usize, packet: &mut PacketBuffer, missing: u64) -> io::Result<()> {
+        let stream = &mut self.streams[place];
         let fields = Packet {
             begin_ts: packet.begin_ts,
             end_ts: packet.last_ts,
-            discarded: self.streams[place].lost(),
+            discarded: stream.losses.until(packet.last_ts),
             missing,
             events: packet.events,
         };
+        stream.losses.see(stream.lost());
         self.open(place, packet.begin_ts)?.append(&mut packet.bytes, &fields)?;
         self.streams[place].written += packet.events;
         Ok(())
@@ -309,6 +314,15 @@ impl Output {
             of.stream = Some(made);
         }
         of.stream.as_mut().ok_or_else(|| io::ErrorKind::NotFound.into())
+    }
+
+    /// Counts what waits of the CPU's, here and in the kernel's buffer, as lost: it can be written
+    /// nowhere, and it is the end.
+    pub(super) fn lose_the_rest(&mut self, place: usize) {
+        let stream = &mut self.streams[place];
+        let waiting = mem::take(&mut stream.queue).waiting.len() as u64;
+        let rest = [stream.packet.take().events, waiting, stream.stats.entries];
+        stream.unwritten = rest.into_iter().fold(stream.unwritten, u64::saturating_add);
     }
 
     /// Says in the trace what was lost at the end of the CPU's stream.
