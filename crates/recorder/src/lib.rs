@@ -43,6 +43,7 @@ mod parts;
 mod pause;
 mod place;
 pub mod processes;
+mod progress;
 mod record;
 mod recording;
 mod recover;

@@ -9,7 +9,6 @@ use std::os::unix::ffi::OsStrExt as _;
 use std::path::PathBuf;
 use std::process::Child;
 use std::sync::atomic::Ordering;
-use std::time::{Duration, Instant};
 
 use trackway_schema::Rules;
 use trackway_session::machine::{Effect, Outcome};
@@ -36,8 +35,9 @@ use crate::kernel_filters::{TakenFilters, of_programs};
 use crate::kernel_ways::{Draining, Kernel};
 use crate::parts::Parts;
 use crate::pause::Pause;
+use crate::progress::Progress;
 use crate::recover::{is_gone, recover_in_passing};
-use crate::report::{self, Grouped, Notices};
+use crate::report::{self, Notices};
 use crate::trace::{self, Older};
 use crate::unmatched::{self, Stray};
 use crate::users::number_of;
@@ -45,9 +45,6 @@ use crate::{ChannelSettings, Home, RecordError, Recording, SessionSettings, Summ
 
 /// How often it is looked what happens once nothing is recorded any more, in ns.
 const UNRECORDED_PERIOD_NS: u64 = 500_000_000;
-
-/// How often the status line is shown.
-const STATUS_PERIOD: Duration = Duration::from_secs(1);
 
 /// What is to be recorded, and how.
 #[derive(Debug, Clone, Default)]
@@ -776,7 +773,7 @@ impl Live<'_> {
     /// Records until the command has ended, and does what is asked for meanwhile.
     fn watch(&self, traced: &mut Traced) -> Result<(), RecordError> {
         let process = wait::process_fd(traced.child.id()).map_err(cannot_watch)?;
-        let mut status = Status::new();
+        let mut status = Progress::new();
         self.attend(traced, false);
         loop {
             let has_ended = self.wait(traced, &process)?;
@@ -884,37 +881,4 @@ impl Live<'_> {
 
 fn cannot_watch(errno: trackway_sys::Errno) -> RecordError {
     RecordError::Io("watch", "the command".into(), io_error(errno))
-}
-
-/// The line that shows how it goes.
-struct Status {
-    shown: Instant,
-    events: u64,
-}
-
-impl Status {
-    fn new() -> Self {
-        Self { shown: Instant::now(), events: 0 }
-    }
-
-    fn show(&mut self, notices: &Notices, recording: &Recording) {
-        let elapsed = self.shown.elapsed();
-        if elapsed < STATUS_PERIOD {
-            return;
-        }
-        let totals = recording.totals();
-        let rate =
-            totals.events.saturating_sub(self.events) as u128 * 1000 / elapsed.as_millis().max(1);
-        notices.status(format_args!(
-            "{} events, {}/s, {} lost, {}, {} process{}",
-            Grouped(totals.events),
-            Grouped(rate as u64),
-            Grouped(totals.lost),
-            trackway_session::ByteCount(totals.bytes),
-            totals.processes,
-            if totals.processes == 1 { "" } else { "es" },
-        ));
-        self.shown = Instant::now();
-        self.events = totals.events;
-    }
 }
