@@ -573,6 +573,13 @@ fn what_makes_no_sense_is_said_before_the_command_runs() {
         ("size > 5", "^^^^\nunknown field 'size'"),
         ("size > 5", "hint: if it is not about the kernel's events, say which: PATTERN: EXPR"),
         ("sched_switch: next_prio <", "^\n"),
+        // A filter for nothing would let everything pass.
+        ("sched:sched_migrate_task: prio > 3", "not recorded\nhint: --kernel 'sched:sched_mig"),
+        (
+            "syscalls:opennat: ret < 0",
+            "matches 'syscalls:opennat'; did you mean 'syscalls:openat'?",
+        ),
+        ("next_prio < 20 ? 1 : 0", "^\n'?' has no meaning here"),
     ];
     for (filter, why) in told {
         let talk = refused("sched_switch,sched_wakeup", filter);
@@ -580,7 +587,15 @@ fn what_makes_no_sense_is_said_before_the_command_runs() {
     }
     // Of a program's events nothing is known here; they are left alone.
     let options = ["--kernel", "syscalls:getpgid", "--filter", "myapp:*: size > 5"];
-    record(&world, "trace", &options, &["true"]);
+    let talk = text(&record(&world, "trace", &options, &["true"]).stderr);
+    // What only the kernel's events have may be asked of all.
+    let options = ["--kernel", "syscalls:openat", "--filter", "$ctx.tid > 0 && $ctx.cpu_id >= 0"];
+    let of_all = text(&record(&world, "trace", &options, &["true"]).stderr);
+    assert!(of_all.contains("kernel: ") && !of_all.contains("kernel: 0 events"), "{of_all}");
+    assert!(
+        talk.contains("'myapp:*: size > 5' is about no event that is known, neither"),
+        "{talk}"
+    );
 }
 
 /// RUN the guide's words: every helper that it names is one.

@@ -188,7 +188,27 @@ fn events_of_the_kernel_are_switched_on_and_off_while_it_records() {
     assert!(talk.contains("nothing has changed"), "{talk}");
     let refused = ground.refused("event on k --kernel no_such_event");
     assert!(refused.contains("no_such_event"), "{refused}");
-    assert_eq!(ground.status("k")["kernel"]["events"], 2, "what is refused changes nothing");
+    let before = ground.status("k")["kernel"]["spec"]["on"].clone();
+    for (exclusion, why) in
+        [("no_such_event", "no kernel event matches"), ("!sched_switch", "nothing excludes")]
+    {
+        let refused = ground.refused(&format!("event off k --kernel {exclusion}"));
+        assert!(refused.contains(why), "{refused}");
+    }
+    assert_eq!(
+        ground.status("k")["kernel"]["spec"]["on"],
+        before,
+        "what is refused changes nothing"
+    );
+    assert_eq!(ground.status("k")["kernel"]["events"], 2);
+    // An exclusion is taken back.
+    ground.ok("event off k --kernel syscalls:sys_exit_getpgid");
+    assert_eq!(ground.status("k")["kernel"]["events"], 1);
+    ground.ok("event off k --kernel !syscalls:sys_exit_getpgid");
+    assert_eq!(ground.status("k")["kernel"]["events"], 2);
+    let hint = ground.ok("event on k task_rename --only").1;
+    assert!(hint.contains("hint: the kernel has events of that name: --kernel 'task_r"), "{hint}");
+    ground.ok("event on k * --only");
     // Of what the kernel takes long to let go of, and so much of it that it is not done at once.
     let slow = "task_rename,writeback,filelock,cgroup";
     let name = |phase: usize| format!("{:x}-{phase}", std::process::id());
@@ -404,8 +424,26 @@ fn events_that_are_switched_on_later_are_asked_too() {
     ground.calls(0..100);
     ground.ok("event on k --kernel syscalls:getpgid");
     ground.calls(0..10);
+    // Another filter: of what is recorded, of what is switched on with it, and none.
+    let on = |patterns: &str, filter: &str| {
+        let mut on = ground.command("event on k --kernel");
+        on.args(patterns.split(' ')).args(["--filter", filter]).output().expect("it runs")
+    };
+    let refused = on("syscalls:sys_enter_getpgid", "no_field == 7");
+    assert!(!refused.status.success() && text(&refused.stderr).contains("no_field"), "{refused:?}");
+    ground.calls(0..10);
+    let five = format!("pid == {}", first + 5);
+    let done = on("syscalls:sys_enter_getpgid task_rename", &five);
+    assert!(done.status.success(), "{done:?}");
+    ground.calls(0..10);
+    let filters = ground.status("k")["kernel"]["spec"]["filters"].clone();
+    assert_eq!(filters[0], format!("syscalls:sys_enter_getpgid: {five}"));
+    assert!(on("syscalls:sys_enter_getpgid", "").status.success());
+    ground.calls(0..3);
+    let set = ground.refused("channel set k channel0 --context nice");
+    assert!(set.contains("chosen when their session began"), "{set}");
     ground.ok("session destroy k");
-    ground.check("trace", [7, 7]);
+    ground.check("trace", [7, 7, 7, 5, 0, 1, 2]);
 }
 
 /// RUN a session of a control group that nobody is in. EXPECT none of the calls.

@@ -427,7 +427,7 @@ fn the_usage_shows_the_dashes() {
     let world = World::new("usage");
     let output = world.trackway(&["record", "--help"]).output().unwrap();
     let text = String::from_utf8_lossy(&output.stdout);
-    assert!(text.contains("Usage: trackway record [OPTIONS] -- <CMD>..."), "{text}");
+    assert!(text.contains("Usage: trackway record [OPTIONS] -- <CMD>...\n"), "{text}");
     assert!(text.contains("sudo"), "{text}");
 }
 
@@ -573,7 +573,7 @@ int main(void) {
     assert!(shown.len() >= 2, "{text:?}");
     let [first, .., last] = &shown[..] else { unreachable!() };
     assert!(first.iter().all(|&number| number > 0), "events, rate, lost, bytes: {text:?}");
-    assert!(last[0] > first[0] && last[2] > first[2] && last[3] >= first[3], "{text:?}");
+    assert!(last[0] > first[0] && last[2] > first[2], "{text:?}");
     assert!(last[0] + last[2] <= 26 * 20_000, "{text:?}");
     let summary = trackway_tests::Summary::parse(lines.last().unwrap());
     assert_eq!(summary.recorded + summary.lost, 26 * 20_000, "{text:?}");

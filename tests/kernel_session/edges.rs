@@ -246,6 +246,34 @@ fn record_without_a_command_records_everything_until_it_is_told_to_end() {
     assert!(talk.contains("<CMD>"), "{talk}");
 }
 
+/// RUN record of two processes, of which one ends after the other. EXPECT both to be recorded, and
+/// the recording to end with the last.
+#[test]
+fn record_of_processes_ends_when_they_have() {
+    let Some(ground) = Ground::new("ksession-ends") else { return };
+    let mut shells = [0, 1].map(|n| ground.shell(&format!("read x; \"$0\" 100 $(($1 + {n}00))")));
+    let pids = format!("{},{}", shells[0].pid(), shells[1].pid());
+    let mut record =
+        ground.command(&format!("record --kernel syscalls:getpgid --pid {pids} -o two"));
+    let mut record = record.stderr(Stdio::piped()).spawn().expect("trackway runs");
+    let session = format!("kernel-{}", record.id());
+    let has_begun = || ground.command(&format!("session status {session}")).output();
+    wait_for("the session", || has_begun().expect("it runs").status.success());
+    for shell in &mut shells {
+        assert!(record.try_wait().expect("a child").is_none(), "one of them is there still");
+        shell.go_on();
+        shell.wait();
+    }
+    let output = record.wait_with_output().expect("a child");
+    let talk = text(&output.stderr);
+    assert!(output.status.success() && talk.contains("kernel: 400 events recorded"), "{talk}");
+    ground.check("two", 0..200);
+    let talk = ground.refused("record --pid 1");
+    assert!(talk.contains("--kernel <LIST>") && !talk.contains("  <CMD>"), "{talk}");
+    let nothing = ground.ok("record --kernel syscalls,!syscalls:* -o none -- true").1;
+    assert!(nothing.contains("no event of the kernel is recorded"), "{nothing}");
+}
+
 /// RUN record --user. EXPECT the command to run as that user, and the trace to be theirs; and
 /// nobody but root to be let.
 #[test]

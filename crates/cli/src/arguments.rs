@@ -91,7 +91,11 @@ pub(crate) enum Verb {
 /// While it records, trackway session, channel and event tell it what to do: it is the session
 /// record-PID, by its process id.
 #[derive(Debug, Args)]
-#[command(verbatim_doc_comment, override_usage = "trackway record [OPTIONS] -- <CMD>...")]
+#[command(
+    verbatim_doc_comment,
+    override_usage = "trackway record [OPTIONS] -- <CMD>...\n       \
+    trackway record --kernel <LIST> [OPTIONS] [-- <CMD>...]"
+)]
 pub(crate) struct RecordArguments {
     /// Folder of the trace: new, empty, or with an earlier trace and nothing else, which is moved
     /// to DIR.old, in the place of what was there [default: a new folder, trackway-DATE-TIME]
@@ -131,7 +135,8 @@ pub(crate) struct RecordArguments {
     /// Record the kernel's events of these CPUs alone, such as 0,2-3, of whomever they are recorded
     #[arg(long, value_name = "LIST", requires = "kernel")]
     pub(crate) cpu: Option<String>,
-    /// Without CMD: record this process, and what it starts from now on, until Ctrl-C
+    /// Without CMD: record this process, and what it starts from now on, until it has ended (of
+    /// several, all of them), or Ctrl-C
     #[arg(long, value_name = "PID", value_delimiter = ',', requires = "kernel",
         conflicts_with_all = ["system", "cgroup", "command"],
         value_parser = crate::session::arguments::pid)]
@@ -185,7 +190,7 @@ pub(crate) struct RecordArguments {
     pub(crate) quiet: bool,
     /// The command and its arguments; with --kernel there may be none: everything is recorded then,
     /// until Ctrl-C
-    #[arg(required_unless_present = "kernel", trailing_var_arg = true, value_name = "CMD")]
+    #[arg(required_unless_present_any = ["kernel", "pid"], trailing_var_arg = true, value_name = "CMD")]
     pub(crate) command: Vec<OsString>,
 }
 

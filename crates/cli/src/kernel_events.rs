@@ -165,6 +165,9 @@ fn target(event: &Event, behind: &Behind) -> String {
         Behind::Integers(scalar, Length::Fixed(1)) => scalar_name(*scalar).into(),
         Behind::Integers(scalar, count) => format!("{}[{}]", scalar_name(*scalar), length(count)),
         Behind::Structures(structure, Length::Fixed(1)) => structure.name.clone(),
+        Behind::Sized(structure, bytes) => {
+            format!("{} of {} bytes", structure.name, length(bytes))
+        }
         Behind::Structures(structure, count) => format!("{}[{}]", structure.name, length(count)),
     }
 }

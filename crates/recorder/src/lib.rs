@@ -58,6 +58,7 @@ mod totals;
 mod trace;
 mod tracefiles;
 mod unasked;
+mod unmatched;
 mod users;
 pub mod versions;
 mod visits;
@@ -81,3 +82,4 @@ pub use trackway_session::{
     SessionSpec, SpecError, Time, Tracefiles, TracefilesError, USERS_MAX, is_name, parse_contexts,
     parse_duration, parse_preload, parse_size, protocol, rules_text,
 };
+pub use unmatched::near_pattern;

@@ -179,7 +179,7 @@ impl Parts {
         if scope == Scope::Own {
             let home = Home::open_or_make(notices)?;
             for (channel, _) in &channels {
-                let hints = meant::check(channel, home.window(), &Reach::default())?;
+                let hints = meant::check(channel, home.window(), &Reach::default(), |_| false)?;
                 hints.iter().for_each(|hint| notices.say(format_args!("{hint}")));
             }
             return Self::begin_own(home, session, channels, watches_crashes);
@@ -430,7 +430,7 @@ impl Parts {
         notices: &Notices,
     ) -> Result<(), RecordError> {
         if let Some(own) = self.own() {
-            let hints = meant::check(settings, own.home.window(), &Reach::default())?;
+            let hints = meant::check(settings, own.home.window(), &Reach::default(), |_| false)?;
             hints.iter().for_each(|hint| notices.say(format_args!("{hint}")));
         }
         self.each(Rule::Any, notices, &mut |part| part.recording.add_channel(settings, class))?;

@@ -30,13 +30,16 @@ use crate::control::{Identity, RunFolder};
 use crate::descendants::{self, Descendants};
 use crate::desk::{self, Desk, Making};
 use crate::error::io_error;
+use crate::filters::known;
 use crate::kernel::KernelOptions;
+use crate::kernel_filters::{TakenFilters, of_programs};
 use crate::kernel_ways::{Draining, Kernel};
 use crate::parts::Parts;
 use crate::pause::Pause;
 use crate::recover::recover_in_passing;
 use crate::report::{self, Grouped, Notices};
 use crate::trace::{self, Older};
+use crate::unmatched::{self, Stray};
 use crate::users::number_of;
 use crate::{ChannelSettings, Home, RecordError, Recording, SessionSettings, Summary, elf, meant};
 
@@ -101,6 +104,14 @@ impl RecordOptions {
         Ok((kernel, account))
     }
 
+    /// The filters that are about none of the kernel's events that are recorded. Root alone may
+    /// ask.
+    pub(crate) fn strays(&self) -> Result<Vec<Stray>, RecordError> {
+        let kernel = self.kernel.iter().filter(|kernel| !kernel.has_own_filters);
+        let strays = kernel.map(|kernel| unmatched::strays(&kernel.patterns, &kernel.filters));
+        Ok(strays.collect::<Result<Vec<_>, _>>()?.into_iter().flatten().collect())
+    }
+
     /// The channels, as a session's file has them.
     pub(crate) fn specs(&self) -> Result<Vec<ChannelSpec>, RecordError> {
         if !self.channels.is_empty() {
@@ -132,7 +143,11 @@ impl RecordOptions {
         let mut specs = self.specs()?;
         if let Some(filters) = kernel.map(Kernel::filters) {
             filters.say(notices);
-            specs.iter_mut().for_each(|spec| spec.filters.retain(|one| !filters.has_own(one)));
+            for spec in &mut specs {
+                spec.filters.retain(|one| !filters.has_own(one));
+                let taken = spec.filters.iter_mut().filter(|one| filters.takes(one));
+                taken.for_each(|one| *one = of_programs(one));
+            }
         }
         Ok(specs)
     }
@@ -197,6 +212,7 @@ pub enum CommandEnd {
 /// Records a command from its start to its end. Errors of the recording itself, once the command
 /// runs, are said and do not change how the command ends.
 pub fn record(options: &RecordOptions, notices: &Notices) -> Result<CommandEnd, RecordError> {
+    let strays = options.strays()?;
     let (mut kernel, account) = options.begin_as_root(notices)?;
     let ignores_size_limit = signal::ignore_size_limit();
     let of_kernel = options.kernel_spec(kernel.as_ref());
@@ -210,11 +226,13 @@ pub fn record(options: &RecordOptions, notices: &Notices) -> Result<CommandEnd, 
     let libraries = command::libraries(&options.helpers)?;
     let home = Home::open_or_make(notices)?;
     let window = *home.window();
-    check_filters(&mut channels, &found, &libraries, &window, notices)?;
+    let asked = (strays, kernel.as_ref().map(Kernel::filters));
+    check_filters(&mut channels, asked, (&found, &libraries), &window, notices)?;
     recover_the_dead(notices);
     warn_of_the_static(&found, notices);
     let warned = warn_of_rules(&rules, &found, &libraries, &home, notices);
 
+    let is_new_folder = options.output.as_ref().is_none_or(|output| !output.exists());
     let (output, mut room) = match &options.output {
         Some(output) => (output.clone(), trace::prepare_session(output, Older::Goes)?),
         None => trace::prepare_new("")?,
@@ -242,12 +260,12 @@ pub fn record(options: &RecordOptions, notices: &Notices) -> Result<CommandEnd, 
     };
     let started = start(home, (&session, channels), &what, &mut kernel);
     let Started { reader, before, parts, child, pause, kernel } = started.inspect_err(|_| {
-        // Whoever asked for a folder keeps an empty one; ours goes.
-        let ours = match options.output {
-            None => vec![path.clone()],
-            Some(_) => vec![path.join("ust"), path.join(trace::KERNEL)],
-        };
+        // Whoever had a folder keeps an empty one; ours goes.
+        let ours = [path.join("ust"), path.join(trace::KERNEL)];
         ours.iter().for_each(|ours| drop(std::fs::remove_dir_all(ours)));
+        if is_new_folder {
+            let _ = std::fs::remove_dir(&path);
+        }
     })?;
     if let Some(moved) = room.settle() {
         notices.say(format_args!("the earlier trace is now {}", moved.display()));
@@ -478,18 +496,32 @@ fn warn_of_the_static(found: &Found, notices: &Notices) {
 /// known. They are made good for it before it runs.
 fn check_filters(
     channels: &mut [(ChannelSettings, u32)],
-    found: &Found,
-    libraries: &[PathBuf],
+    (strays, of_kernel): (Vec<Stray>, Option<&TakenFilters>),
+    (found, libraries): (&Found, &[PathBuf]),
     window: &Window,
     notices: &Notices,
 ) -> Result<(), RecordError> {
-    if channels.iter().all(|(channel, _)| channel.filters.is_empty()) {
+    let has_none = |(channel, _): &(ChannelSettings, u32)| channel.filters.is_empty();
+    if strays.is_empty() && channels.iter().all(has_none) {
         return Ok(());
     }
     let files: Vec<PathBuf> = std::iter::once(&found.file).chain(libraries).cloned().collect();
     let program = elf::reach(&files);
+    let of_window = known(window, "*");
+    let events: Vec<_> = program.events.iter().chain(&of_window).cloned().collect();
+    let is_taken = |filter: &FilterSpec| of_kernel.is_some_and(|filters| filters.takes(filter));
+    let is_stray: Vec<FilterSpec> = strays.iter().map(|stray| stray.filter.clone()).collect();
+    for hint in unmatched::refuse(strays, &events)? {
+        notices.say(format_args!("{hint}"));
+    }
+    of_kernel.map_or(Ok(()), |filters| filters.refuse_unmet(&events))?;
     for (channel, _) in channels.iter_mut() {
-        for hint in meant::check(channel, window, &program)? {
+        let named = channel.filters.iter().filter(|filter| !is_stray.contains(filter));
+        let are_own = program.registers && !program.hides_events;
+        for said in named.filter_map(|filter| unmatched::said(filter, &events, are_own)) {
+            notices.say(format_args!("{said}"));
+        }
+        for hint in meant::check(channel, window, &program, is_taken)? {
             notices.say(format_args!("{hint}"));
         }
         channel.expected.clone_from(&program.events);

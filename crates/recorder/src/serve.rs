@@ -7,6 +7,7 @@ use trackway_session::machine::{Client, Effect, Outcome, Planned};
 use trackway_session::protocol::{Answer, ChannelStatus, Refusal, Request, Status};
 use trackway_session::{ChannelSpec, Mode, Reserve, SessionSpec, Tracefiles};
 use trackway_sys::clock::monotonic_ns;
+use trackway_sys::file::Fd;
 use trackway_sys::process::{can_tell_exits, raise_descriptor_limit};
 use trackway_sys::signal::{self, SignalReader, SignalSet};
 use trackway_sys::wait::{self, Awaited};
@@ -16,6 +17,7 @@ use crate::control::{Claimed, Identity, RunFolder};
 use crate::crashes::Crash;
 use crate::desk::{self, Desk, Making};
 use crate::error::io_error;
+use crate::filters::known;
 use crate::kernel::KernelOptions;
 use crate::kernel_ways::{Draining, Kernel};
 use crate::parts::Parts;
@@ -24,7 +26,9 @@ use crate::report::Notices;
 use crate::stall::{STALL_NS, Stall};
 use crate::trace::{self, Older, Room};
 use crate::users::Scope;
-use crate::{RecordError, RecordOptions, Recording, SessionSettings, record, slot};
+use crate::{
+    Home, RecordError, RecordOptions, Recording, SessionSettings, record, slot, unmatched,
+};
 
 /// Who asks when a signal does; nobody is told.
 const SIGNALLED: Client = u64::MAX;
@@ -76,8 +80,8 @@ pub fn serve(
     served.run(begun)
 }
 
-/// Records the kernel's events, and those of the user's programs, until SIGINT or SIGTERM: what
-/// `trackway record --kernel` does without a command.
+/// Records the kernel's events, and those of the user's programs, until SIGINT or SIGTERM, or until
+/// the processes that they are of have ended: what `trackway record --kernel` does without a command.
 ///
 /// # Errors
 ///
@@ -90,8 +94,17 @@ pub fn record_kernel(options: &RecordOptions, quiet: bool) -> Result<(), RecordE
         return Err(RecordError::Refused(Refusal::new(why).with_hint(hint)));
     }
     let notices = Notices::new(quiet);
+    let strays = options.strays()?;
+    let of_programs = Home::open()?.map(|home| known(home.window(), "*")).unwrap_or_default();
+    for hint in unmatched::refuse(strays, &of_programs)? {
+        notices.say(format_args!("{hint}"));
+    }
     let (kernel, _) = options.begin_as_root(&notices)?;
-    let pids = options.kernel.iter().flat_map(|kernel| kernel.pids.clone()).collect::<Vec<_>>();
+    if let Some(kernel) = &kernel {
+        kernel.filters().refuse_unmet(&of_programs)?;
+    }
+    let pids: Vec<u32> = options.kernel.iter().flat_map(|kernel| kernel.pids.clone()).collect();
+    let until = if pids.is_empty() { "Ctrl-C" } else { "Ctrl-C, or the end of what is recorded" };
     let of_kernel = options.kernel_spec(kernel.as_ref());
     let mut channels = options.specs_beside(kernel.as_ref(), &notices)?;
     channels.iter_mut().for_each(|channel| channel.pids.clone_from(&pids));
@@ -104,10 +117,13 @@ pub fn record_kernel(options: &RecordOptions, quiet: bool) -> Result<(), RecordE
     };
     let mut served = Served::new(spec, talk)?;
     served.prepared = kernel.map(|kernel| (kernel, options.tracefiles));
+    // Who cannot be had has ended.
+    let living = || pids.iter().filter_map(|&pid| wait::process_fd(pid).ok()).collect();
+    served.processes = (!pids.is_empty()).then(living);
     served.run(&mut |begun| {
         if let Begun::There(status) = begun {
             notices.say(format_args!(
-                "recording into {} until Ctrl-C; trackway session status {} says how it goes",
+                "recording into {} until {until}; trackway session status {} says how it goes",
                 status.folder.display(),
                 status.name
             ));
@@ -128,6 +144,8 @@ struct Served {
     parts: Option<Parts>,
     /// What records the kernel's events, where it was made before.
     prepared: Option<(Kernel, Tracefiles)>,
+    /// Those processes that have not ended yet, with the last of which it ends.
+    processes: Option<Vec<Fd>>,
     /// Whether a process that crashes leaves a snapshot.
     watches_crashes: bool,
     /// What keeps the session's own user's trace from being written, if anything does.
@@ -182,6 +200,7 @@ impl Served {
             room,
             parts: None,
             prepared: None,
+            processes: None,
             watches_crashes,
             stall: Stall::default(),
             pause: Pause::new(),
@@ -376,8 +395,20 @@ impl Served {
         let mut awaited = self.desk.awaited();
         awaited.push(Awaited::readable(self.signals.fd().raw()));
         awaited.extend(self.parts.iter().flat_map(Parts::awaited));
+        let others = awaited.len();
+        let processes = self.processes.iter().flatten();
+        awaited.extend(processes.map(|process| Awaited::readable(process.raw())));
         wait::any(&mut awaited, period_ns)
-            .map_err(|errno| RecordError::Io("wait for", "requests".into(), io_error(errno)))
+            .map_err(|errno| RecordError::Io("wait for", "requests".into(), io_error(errno)))?;
+        if let Some(processes) = &mut self.processes {
+            let mut have_ended = awaited[others..].iter().map(Awaited::is_ready);
+            processes.retain(|_| !have_ended.next().unwrap_or(false));
+            if processes.is_empty() {
+                self.processes = None;
+                self.desk.machine.ask(SIGNALLED, Request::Destroy);
+            }
+        }
+        Ok(())
     }
 
     fn take_requests(&mut self) {

@@ -14,7 +14,10 @@ use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
 
-use crate::{ByteCount, ChannelSpec, FilterSpec, Mode, SpecError, Tracefiles, TracefilesError};
+use crate::{
+    ByteCount, ChannelSpec, FILTERS_MAX, FilterSource, FilterSpec, Mode, SpecError, Tracefiles,
+    TracefilesError,
+};
 
 /// Most bytes of patterns, of processes' numbers, and of other names.
 const BYTES_MAX: usize = 64 << 10;
@@ -94,6 +97,13 @@ impl KernelSpec {
         Tracefiles::new(self.tracefile_size, self.tracefile_count)
     }
 
+    /// The same, with a pattern in each place.
+    #[must_use]
+    pub fn split(mut self) -> Self {
+        self.on = names(&self.on).map(str::to_owned).collect();
+        self
+    }
+
     /// Switches events on, too.
     pub fn switch_on(&mut self, patterns: &[String]) {
         for pattern in names(patterns) {
@@ -119,11 +129,38 @@ impl KernelSpec {
         }
     }
 
-    /// Switches events off.
+    /// Filters the events of these patterns by `source` instead of what it was; an empty expression
+    /// takes that away.
+    pub fn set_filter(&mut self, patterns: &[String], source: &FilterSource) {
+        let filters = std::mem::take(&mut self.filters);
+        let mut channel = ChannelSpec { filters, ..ChannelSpec::default() };
+        // More are refused ([`Self::check`]).
+        let including = names(patterns).filter(|pattern| !split(pattern).0);
+        including.take(FILTERS_MAX + 1).for_each(|pattern| channel.set_filter(pattern, source));
+        self.filters = channel.filters;
+    }
+
+    /// Switches events off; with `!` in front, takes that exclusion back.
     pub fn switch_off(&mut self, patterns: &[String]) {
-        let bare = names(patterns).map(|pattern| format!("!{}", split(pattern).1));
-        let excluding: Vec<String> = bare.collect();
-        self.switch_on(&excluding);
+        for pattern in names(patterns) {
+            if split(pattern).0 {
+                self.on.retain(|one| one != pattern);
+                if self.on.is_empty() {
+                    // All were on but these.
+                    self.on.push("*".into());
+                }
+            } else {
+                self.switch_on(&[format!("!{pattern}")]);
+            }
+        }
+    }
+
+    /// The first of these patterns that would take back an exclusion that there is not.
+    pub fn not_excluded<'patterns>(&self, patterns: &'patterns [String]) -> Option<&'patterns str> {
+        // What stands where nothing is left is no exclusion of anybody's.
+        let is_there =
+            |pattern: &str| pattern != NOTHING && names(&self.on).any(|one| one == pattern);
+        names(patterns).find(|pattern| split(pattern).0 && !is_there(pattern))
     }
 
     /// Whether it records none.
@@ -163,12 +200,20 @@ mod tests {
             (&["!irq"], &["irq"], &[], &["*"]),
             (&["!irq", "!net"], &["irq"], &[], &["!net"]),
             (&["!irq"], &["sched"], &[], &["!irq"]),
+            (&["sched", "!sched_switch"], &[], &["!sched_switch"], &["sched"]),
+            (&["!irq"], &[], &["!irq"], &["*"]),
         ] {
             let mut spec = KernelSpec { on: texts(before), ..KernelSpec::default() };
             spec.switch_on(&texts(on));
             spec.switch_off(&texts(off));
             assert_eq!(spec.on, then, "{before:?} + {on:?} - {off:?}");
         }
+        let spec = KernelSpec { on: texts(&["sched,!irq", "!net"]), ..KernelSpec::default() };
+        assert_eq!(spec.not_excluded(&texts(&["sched_switch,!irq", "!net"])), None);
+        assert_eq!(spec.not_excluded(&texts(&["!irq,!sched"])), Some("!sched"));
+        let nothing = KernelSpec { on: texts(&[NOTHING]), ..KernelSpec::default() };
+        assert_eq!(nothing.not_excluded(&texts(&[NOTHING])), Some(NOTHING));
+        assert_eq!(spec.split().on, ["sched", "!irq", "!net"]);
     }
 
     #[test]

@@ -472,8 +472,25 @@ impl Machine {
                 self.check_excluded(channel.as_deref(), &patterns)?;
                 self.plan_events(channel.as_deref(), bytes, |spec| spec.switch_off(&patterns))
             }
-            Request::KernelOn { patterns } => self.plan_kernel(|spec| spec.switch_on(&patterns)),
-            Request::KernelOff { patterns } => self.plan_kernel(|spec| spec.switch_off(&patterns)),
+            Request::KernelOn { patterns, filter: None } => {
+                self.plan_kernel(|spec| spec.switch_on(&patterns))
+            }
+            Request::KernelOn { patterns, filter: Some(filter) } => {
+                if filter.size_bytes() > FILTERS_BYTES_MAX || patterns.len() > FILTERS_MAX {
+                    return Err(Refusal::new(OptionError::TooManyFilters.to_string()));
+                }
+                self.plan_kernel(|spec| {
+                    spec.switch_on(&patterns);
+                    spec.set_filter(&patterns, &filter);
+                })
+            }
+            Request::KernelOff { patterns } => {
+                let spec = self.spec.kernel.as_ref();
+                match spec.and_then(|spec| spec.not_excluded(&patterns)) {
+                    Some(pattern) => Err(self.nothing_excludes(pattern, " --kernel")),
+                    None => self.plan_kernel(|spec| spec.switch_off(&patterns)),
+                }
+            }
         }
     }
 
@@ -639,6 +656,7 @@ impl Machine {
             Refusal::new(format!("session '{session}' records no events of the kernel"))
                 .with_hint("trackway session create NAME --kernel LIST makes one that does")
         })?;
+        let before = before.split();
         let mut spec = before.clone();
         change(&mut spec);
         if spec == before {
@@ -655,13 +673,17 @@ impl Machine {
         let Some(pattern) = self.spec.channels[place].not_excluded(patterns) else {
             return Ok(());
         };
-        let name = pattern.trim_start_matches('!');
-        let session = &self.spec.name;
-        Err(Refusal::new(format!("nothing excludes '{name}': there is no rule '{pattern}'"))
-            .with_hint(format!(
-                "trackway event off {session} '{name}' excludes it; trackway session status \
-                 {session} shows the rules"
-            )))
+        Err(self.nothing_excludes(pattern, ""))
+    }
+
+    fn nothing_excludes(&self, pattern: &str, option: &str) -> Refusal {
+        let (name, session) = (pattern.trim_start_matches('!'), &self.spec.name);
+        Refusal::new(format!("nothing excludes '{name}': there is no rule '{pattern}'")).with_hint(
+            format!(
+                "trackway event off {session}{option} '{name}' excludes it; trackway session \
+                 status {session} shows the rules"
+            ),
+        )
     }
 
     /// The channel of this name, or the only one: its place, and its class.

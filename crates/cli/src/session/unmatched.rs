@@ -4,7 +4,9 @@
 
 use std::collections::BTreeSet;
 
-use trackway_recorder::{Home, RuleSpec};
+use trackway_kernel::catalogue::Catalogue;
+use trackway_kernel::catalogue::select::Selection;
+use trackway_recorder::{Home, RuleSpec, near_pattern};
 use trackway_schema::glob_matches;
 
 /// A rule that no event of a name that is known matches.
@@ -26,8 +28,17 @@ pub(super) fn say<'rules>(rules: impl Iterator<Item = &'rules RuleSpec>) {
         eprintln!("trackway: no event matches '{pattern}' yet");
         if let Some(near) = near {
             eprintln!("hint: there are events that match '{near}'");
+        } else if let Some(name) = of_kernel(&pattern) {
+            eprintln!("hint: the kernel has events of that name: --kernel '{name}' is for those");
         }
     }
+}
+
+/// What a pattern is that means events of the kernel, as far as we may know.
+fn of_kernel(pattern: &str) -> Option<&str> {
+    let name = pattern.strip_suffix(":*").unwrap_or(pattern);
+    let catalogue = Catalogue::open().ok()?;
+    Selection::new(&[name]).ok()?.of(catalogue.names()).ok().map(|_| name)
 }
 
 fn unmatched<'rules>(
@@ -40,50 +51,8 @@ fn unmatched<'rules>(
     patterns
         .filter(is_for_some)
         .filter(|pattern| !names.iter().any(|name| matches(pattern, name)))
-        .map(|pattern| Unmatched { near: near(&pattern, names), pattern })
+        .map(|pattern| Unmatched { near: near_pattern(&pattern, names), pattern })
         .collect()
-}
-
-/// The pattern that is most like this one, of those that match one of the names: where provider or
-/// name does not match, it is taken from there.
-fn near(pattern: &str, names: &BTreeSet<String>) -> Option<String> {
-    let (provider, name) = pattern.split_once(':')?;
-    let candidate = |full: &String| {
-        let (its_provider, its_name) = full.split_once(':')?;
-        let (provider_changes, provider) = like(provider, its_provider)?;
-        let (name_changes, name) = like(name, its_name)?;
-        Some((provider_changes + name_changes, format!("{provider}:{name}")))
-    };
-    names.iter().filter_map(candidate).min().map(|(_, near)| near)
-}
-
-/// What stands for a part of a pattern that is to match `there`, and how many changes that takes:
-/// itself, or `there` if that takes few.
-fn like<'text>(asked: &'text str, there: &'text str) -> Option<(usize, &'text str)> {
-    if glob_matches(asked.as_bytes(), there.as_bytes()) {
-        return Some((0, asked));
-    }
-    let most = (asked.len() / 3).max(1);
-    let changes = distance(&asked.to_lowercase(), &there.to_lowercase());
-    let is_like = !asked.contains('*') && changes <= most;
-    // Of another case only, it is another one nevertheless.
-    is_like.then_some((changes.max(1), there))
-}
-
-/// How many bytes are to be put in, taken out or replaced to make one of the other (Levenshtein).
-fn distance(one: &str, other: &str) -> usize {
-    let other = other.as_bytes();
-    // Of what was looked at of `one`, to so many bytes of `other`.
-    let mut to: Vec<usize> = (0..=other.len()).collect();
-    for (number, a) in one.bytes().enumerate() {
-        let mut before = std::mem::replace(&mut to[0], number + 1);
-        for (at, b) in other.iter().enumerate() {
-            let replaced = before + usize::from(a != *b);
-            before = to[at + 1];
-            to[at + 1] = replaced.min(before + 1).min(to[at] + 1);
-        }
-    }
-    to[other.len()]
 }
 
 #[cfg(test)]
@@ -125,14 +94,5 @@ mod tests {
         assert_eq!(said(&patterns, &["app:request"]), []);
         assert_eq!(said(&["*", "*:*", "!app"], &[]), []);
         assert_eq!(said(&["app"], &[]), [("app:*".to_owned(), None)]);
-    }
-
-    #[test]
-    fn distances_are_numbers_of_changes() {
-        for (one, other, changes) in
-            [("", "", 0), ("", "abc", 3), ("kitten", "sitting", 3), ("myap", "myapp", 1)]
-        {
-            assert_eq!((distance(one, other), distance(other, one)), (changes, changes));
-        }
     }
 }

@@ -219,7 +219,13 @@ fn argument(
         _ => ((true, false), &*by_rule),
     };
     let mut make = || structures.get(btf, type_text);
-    let behind = behind(what, place, &mut make);
+    let behind = match behind(what, place, &mut make) {
+        Some(Behind::Structures(of, Length::Fixed(1))) => match size_of(parameters, index) {
+            Some(size) => Some(Behind::Sized(of, Length::Argument(size))),
+            None => Some(Behind::Structures(of, Length::Fixed(1))),
+        },
+        behind => behind,
+    };
     let is_pointer = type_text.contains('*');
     let meaning = match behind {
         Some(_) => Meaning::Address,
@@ -243,6 +249,13 @@ fn argument(
         behind,
     };
     (direction.0, direction.1, field)
+}
+
+/// The argument that says how many bytes of a structure there are: the one behind it, of such a
+/// name.
+fn size_of(parameters: &[(&str, &str, &str)], index: usize) -> Option<u8> {
+    let (_, name, _) = parameters.get(index + 1)?;
+    u8::try_from(index + 1).ok().filter(|_| ["size", "usize"].contains(name))
 }
 
 fn by_name(btf: &Btf, type_text: &str) -> Option<Scalar> {

@@ -299,6 +299,8 @@ pub enum Behind {
     Integers(Scalar, Length),
     /// So many structures.
     Structures(Arc<Structure>, Length),
+    /// One structure, of which so many bytes are there: those of the version that a program knows.
+    Sized(Arc<Structure>, Length),
 }
 
 /// How much there is behind a pointer.

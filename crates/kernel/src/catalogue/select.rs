@@ -88,7 +88,9 @@ fn meant(pattern: &str, all: &[EventName]) -> Option<String> {
         let of_it =
             |event: &&EventName| glob_matches(subsystem.as_bytes(), event.subsystem.as_bytes());
         let (word, tail) = stem(name);
+        let called = all.iter().filter(of_it).filter_map(|event| Some(event.call()?.0));
         let inside = all.iter().filter(of_it).flat_map(|event| candidates(&event.name, tail));
+        let inside = called.chain(inside);
         if let Some(name) = nearest(word, inside) {
             return Some(format!("{subsystem}:{name}{tail}")).filter(is_there);
         }
@@ -96,14 +98,19 @@ fn meant(pattern: &str, all: &[EventName]) -> Option<String> {
         let subsystem = nearest(subsystem, subsystems)?;
         return Some(format!("{subsystem}:{name}")).filter(is_there);
     }
+    let call = all.iter().find(|event| event.call().is_some_and(|(call, _)| call == pattern));
+    if let Some(event) = call {
+        return Some(format!("{}:{pattern}", event.subsystem));
+    }
     let (word, tail) = stem(pattern);
     let subsystems = all.iter().map(|event| event.subsystem.as_str());
     let subsystems = subsystems.filter(|_| tail.is_empty());
     let names = all.iter().flat_map(|event| candidates(&event.name, tail));
     let near = nearest(word, subsystems.chain(names)).map(|name| format!("{name}{tail}"));
-    // Perhaps a part of a name.
+    // Perhaps a call, or a part of a name.
+    let call = Some(format!("syscalls:{pattern}")).filter(is_there);
     let part = || Some(format!("*{}*", pattern.trim_matches('*'))).filter(is_there);
-    near.filter(is_there).or_else(part)
+    call.or(near.filter(is_there)).or_else(part)
 }
 
 /// What is in front of the first asterisk, and the rest.
@@ -208,7 +215,10 @@ mod tests {
         assert_eq!(guess("shced:sched_switch"), "sched:sched_switch");
         assert_eq!(guess("sched:sched_swtich"), "sched:sched_switch");
         assert_eq!(guess("page_alloc"), "mm_page_alloc");
+        assert_eq!(guess("openat"), "syscalls:openat");
         assert_eq!(guess("stat_wait*"), "*stat_wait*");
+        assert_eq!(guess("syscalls:opennat"), "syscalls:openat");
+        assert_eq!(guess("openat"), "syscalls:openat");
         assert_eq!(guess("nothing_like_it"), "");
         for wrong in ["", "a,,b", "!", "a:b:c", "sched switch", ":", "sched:", "é"] {
             assert!(error(wrong).contains("is no pattern of kernel events"), "{wrong}");

@@ -2,6 +2,7 @@
 
 use std::io;
 use std::os::fd::{AsRawFd as _, OwnedFd, RawFd};
+use std::sync::atomic::Ordering;
 
 use trackway_jit::insn::INSN_BYTES;
 
@@ -11,6 +12,7 @@ use crate::bpf::{
 };
 use crate::bpf::{bpf, load_btf, load_program, owned};
 use crate::btf::Btf;
+use crate::mapped::MappedArray;
 
 const PROG_TYPE_TRACEPOINT: u32 = 5;
 const PROG_TYPE_TRACING: u32 = 26;
@@ -83,7 +85,11 @@ fn fd(of: &OwnedFd) -> u32 {
 /// Programs by number, which another one goes on with by a tail call. They are there as long as
 /// this is.
 #[derive(Debug)]
-pub struct Programs(OwnedFd);
+pub struct Programs {
+    map: OwnedFd,
+    /// How often that one went on with none because the number is one of 32 bits.
+    narrow: MappedArray,
+}
 
 impl Programs {
     /// Room for those with numbers below `count`.
@@ -100,12 +106,23 @@ impl Programs {
             map_flags: 0,
         };
         // SAFETY: there are no addresses in it.
-        unsafe { bpf(MAP_CREATE, &mut create) }.map(|map| Self(owned(map)))
+        let map = owned(unsafe { bpf(MAP_CREATE, &mut create) }?);
+        Ok(Self { map, narrow: MappedArray::new(8, 1)? })
+    }
+
+    /// How many calls had numbers of 32 bits, which are no program's here.
+    pub fn narrow(&self) -> u64 {
+        self.narrow.word(0).map_or(0, |count| count.load(Ordering::Relaxed))
+    }
+
+    /// The map where they are counted.
+    pub(super) fn narrow_fd(&self) -> i32 {
+        self.narrow.fd()
     }
 
     /// The map, for the program that goes on with one of them.
     pub fn map_fd(&self) -> i32 {
-        self.0.as_raw_fd()
+        self.map.as_raw_fd()
     }
 
     /// Puts one there.
@@ -116,7 +133,7 @@ impl Programs {
     pub fn set(&self, number: u32, program: &Loaded) -> io::Result<()> {
         let mut value = fd(&program.0);
         let mut element = MapElement {
-            map_fd: fd(&self.0),
+            map_fd: fd(&self.map),
             zero: 0,
             key: &raw const number,
             value: (&raw mut value).cast(),
@@ -129,7 +146,7 @@ impl Programs {
     /// Takes the one of this number away, if there is one.
     pub fn remove(&self, number: u32) {
         let mut element = MapElement {
-            map_fd: fd(&self.0),
+            map_fd: fd(&self.map),
             zero: 0,
             key: &raw const number,
             value: core::ptr::null_mut(),

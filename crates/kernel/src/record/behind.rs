@@ -70,6 +70,8 @@ pub struct Taken {
     pub bytes: u32,
     /// Members: where, of how many bytes, and whether they are text.
     pub members: Vec<(u32, u32, bool)>,
+    /// Of one: how many of its bytes there are, if a call says that.
+    pub size: Option<Count>,
 }
 
 impl Taken {
@@ -195,7 +197,11 @@ impl Call {
                 structures(field, pointer, count, &vector(), (room, index))
             }
             Behind::Structures(of, Length::Fixed(1)) => {
-                structure(field, pointer, of, (room, index))
+                structure(field, pointer, (of, None), (room, index))
+            }
+            Behind::Sized(of, length) => {
+                let size = self.count(fields, *length)?;
+                structure(field, pointer, (of, Some(size)), (room, index))
             }
             Behind::Structures(of, length) => {
                 let count = self.count(fields, *length)?;
@@ -259,7 +265,7 @@ fn name(field: &Field, rest: &str) -> Option<String> {
 fn structure(
     field: &Field,
     pointer: Pointer,
-    of: &Structure,
+    (of, size): (&Structure, Option<Count>),
     (room, index): (usize, usize),
 ) -> Option<Group> {
     if !(1..=TAKEN_BYTES_MAX).contains(&of.bytes) {
@@ -281,7 +287,7 @@ fn structure(
         taken.push((member.offset, bytes, is_text));
     }
     let step = Step::Structure(pointer, u8::try_from(index).ok()?);
-    let taken = Taken { bytes: of.bytes, members: taken };
+    let taken = Taken { bytes: of.bytes, members: taken, size };
     (!fields.is_empty()).then_some(Group { fields, meanings, step, taken: Some(taken) })
 }
 
@@ -304,7 +310,7 @@ fn structures(
         taken.push((member.offset, member.scalar.size_bytes() as u32, false));
     }
     let step = Step::Structures(pointer, count, u8::try_from(index).ok()?);
-    let taken = Taken { bytes: of.bytes, members: taken };
+    let taken = Taken { bytes: of.bytes, members: taken, size: None };
     (!fields.is_empty()).then_some(Group { fields, meanings, step, taken: Some(taken) })
 }
 

@@ -312,6 +312,21 @@ impl Maker<'_> {
         self.asm.place(is_read);
     }
 
+    /// The same of what has as many bytes as a call says: what is behind those is zero, and not
+    /// what happens to be there.
+    fn read_of(&mut self, number: usize, more: u32, bytes: u32, size: Option<Count>) {
+        let Some(size) = size else { return self.read(number, more, bytes) };
+        self.target(5, more);
+        let mut done = 0;
+        while done < bytes {
+            let unit = [8, 4, 2, 1].into_iter().find(|unit| bytes - done >= *unit).unwrap_or(1);
+            self.asm.storei_of(unit, 5, short(done as usize), 0);
+            done += unit;
+        }
+        self.count(size, bytes, false, number);
+        self.read_some(number, more, 1);
+    }
+
     fn user(&mut self, pointer: Pointer, bytes: u32) {
         let number = self.number(pointer.at);
         self.address(pointer);
@@ -350,7 +365,7 @@ impl Maker<'_> {
     }
 
     fn taken(&self, index: u8) -> Taken {
-        let none = Taken { bytes: 1, members: Vec::new() };
+        let none = Taken { bytes: 1, members: Vec::new(), size: None };
         self.staged.taken.get(usize::from(index)).cloned().unwrap_or(none)
     }
 
@@ -358,12 +373,12 @@ impl Maker<'_> {
         let (number, of) = (self.number(pointer.at), self.taken(index));
         self.address(pointer);
         if of.is_packed() {
-            self.read(number, 0, of.members_bytes());
+            self.read_of(number, 0, of.members_bytes(), of.size);
             self.asm.alui(alu::ADD, AT, of.members_bytes() as i32);
             return;
         }
         let aside = of.members_bytes();
-        self.read(number, aside, of.bytes);
+        self.read_of(number, aside, of.bytes, of.size);
         self.set_aside(aside);
         for (offset, bytes, is_text) in of.members {
             if is_text {

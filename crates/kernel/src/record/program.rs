@@ -17,6 +17,7 @@ use trackway_abi::region::{SUB_HEADER_BYTES, sub_header};
 use trackway_jit::insn::{alu, jump};
 
 use super::arguments;
+use super::attach::Programs;
 use super::filter::{self, Filter};
 use super::layout::{DEPTH, LEVELS, Layout, STOPPED, TOO_DEEP};
 use super::release::Guard;
@@ -42,6 +43,9 @@ pub(super) mod helper {
     pub(crate) const JIFFIES64: i32 = 118;
     pub(crate) const GET_CURRENT_TASK_BTF: i32 = 158;
 }
+
+/// An atomic operation (RFC 9669, 5.3).
+const ATOMIC_ADD: i32 = 0;
 
 /// What all programs answer: others on the same tracepoint, perf's own counters among them, see
 /// only what each program lets pass (kernel/trace/bpf_trace.c, trace_call_bpf()).
@@ -198,39 +202,58 @@ pub fn filtered(
 }
 
 /// The bytes of the program on the raw tracepoint of system calls, before or behind each: it goes
-/// on with the one of `programs_fd` that has the call's number, if the thread is in the scope.
+/// on with the one of `programs` that has the call's number, if the thread is in the scope.
 ///
-/// Programs of 32 bits are passed over: their calls have other numbers.
+/// Calls by the numbers of 32 bits mean something else, and are passed over: of whole programs, and
+/// by `int $0x80` in any (which the code segment would not tell). They are counted as they begin.
 pub fn dispatcher(
     phase: Phase,
     registers: &Registers,
-    programs_fd: i32,
+    programs: &Programs,
     members: Option<Members>,
 ) -> Option<Vec<u8>> {
-    /// `__USER_CS` (arch/x86/include/asm/segment.h).
-    const USER_CODE_SEGMENT: i32 = 0x33;
+    /// Such a call is under way: in `status` (arch/x86/include/asm/thread_info.h).
+    const TS_COMPAT: i32 = 2;
+    const TASK: Register = 7;
     let at = |offset: u32| i16::try_from(offset).ok();
+    let (tid, status) = (at(registers.task.0)?, at(registers.task.1)?);
     let mut asm = Asm::default();
     asm.mov(CONTEXT, 1);
+    asm.call_kernel(helper::GET_CURRENT_TASK_BTF);
+    asm.mov(TASK, 0);
     if let Some(members) = members {
         let is_in = asm.label();
-        scope::test(&mut asm, members, is_in);
+        match members.is_of_cgroups() {
+            true => scope::test(&mut asm, members, is_in),
+            false => {
+                asm.load_of(4, 0, TASK, tid);
+                scope::test_of(&mut asm, members, is_in);
+            }
+        }
         asm.answer(PASS);
         asm.place(is_in);
     }
-    let is_wide = asm.label();
-    asm.load(2, CONTEXT, 0);
-    asm.load_of(2, 1, 2, at(registers.code_segment)?);
-    asm.jumpi(jump::JEQ, 1, USER_CODE_SEGMENT, is_wide);
-    asm.answer(PASS);
-    asm.place(is_wide);
+    let is_narrow = asm.label();
+    asm.load_of(4, 1, TASK, status);
+    asm.alui(alu::AND, 1, TS_COMPAT);
+    asm.jumpi(jump::JNE, 1, 0, is_narrow);
     match phase {
         Phase::Enter => asm.load(3, CONTEXT, 8),
-        Phase::Exit => asm.load(3, 2, at(registers.number)?),
+        Phase::Exit => {
+            asm.load(2, CONTEXT, 0);
+            asm.load(3, 2, at(registers.number)?);
+        }
     }
     asm.mov(1, CONTEXT);
-    asm.map(2, programs_fd);
+    asm.map(2, programs.map_fd());
     asm.call_kernel(helper::TAIL_CALL);
+    asm.answer(PASS);
+    asm.place(is_narrow);
+    if phase == Phase::Enter {
+        asm.map_value(2, programs.narrow_fd());
+        asm.movi(1, 1);
+        asm.atomic(ATOMIC_ADD, 2, 0, 1);
+    }
     asm.answer(PASS);
     asm.bytes()
 }
@@ -321,11 +344,9 @@ impl Maker<'_> {
         asm.place(is_on);
         asm.load(1, CPU, short(DEPTH));
         asm.jumpi(jump::JLT, 1, LEVELS as i32, has_level);
-        // Whoever interrupts us here counts and is through: none is forgotten, but as in any plain
-        // addition, if one comes right in between.
-        asm.load(1, CPU, short(TOO_DEEP));
-        asm.alui(alu::ADD, 1, 1);
-        asm.store(CPU, short(TOO_DEEP), 1);
+        // Whoever interrupts us here counts in the same place.
+        asm.movi(1, 1);
+        asm.atomic(ATOMIC_ADD, CPU, short(TOO_DEEP), 1);
         pass(asm, guard);
         asm.place(has_level);
         asm.store(STACK, stack::DEPTH, 1);

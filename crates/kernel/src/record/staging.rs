@@ -331,8 +331,9 @@ pub struct Registers {
     pub result: u32,
     /// That of its number, which stays until it returns.
     pub number: u32,
-    /// That which tells programs of 32 bits, whose calls have other numbers.
-    pub code_segment: u32,
+    /// In `task_struct`: the thread's number, and what tells calls by the numbers that programs of
+    /// 32 bits have.
+    pub task: (u32, u32),
     /// What programs that read them have to have.
     pub guard: Option<Guard>,
 }
@@ -347,9 +348,12 @@ impl Registers {
         for (argument, name) in arguments.iter_mut().zip(["di", "si", "dx", "r10", "r8", "r9"]) {
             *argument = at(name)?;
         }
-        let (result, number, code_segment) = (at("ax")?, at("orig_ax")?, at("cs")?);
+        let (result, number) = (at("ax")?, at("orig_ax")?);
+        let thread = btf.find(Class::Struct, "task_struct")?;
+        let of_thread = |name: &str| Some(btf.place(thread.id, name)?.bit_offset / 8);
+        let task = (of_thread("pid")?, of_thread("thread_info.status")?);
         let guard = Guard::needed(btf).ok()?;
-        Some(Self { arguments, result, number, code_segment, guard })
+        Some(Self { arguments, result, number, task, guard })
     }
 }
 

@@ -380,7 +380,7 @@ fn a_system_call_is_recorded_from_its_registers() {
                 .unwrap_or_else(|error| panic!("{}: {error}", event.full_name()))
         };
         let programs = Programs::new(1024).expect("there was a map already");
-        let dispatcher = dispatcher(phase, &registers, programs.map_fd(), None).expect("a program");
+        let dispatcher = dispatcher(phase, &registers, &programs, None).expect("a program");
         programs.set(call, &load(&code)).expect("of one kind");
         attached.push(load(&dispatcher).attach_raw().expect("it is there"));
         descriptions.push(staged.description);

@@ -26,6 +26,8 @@ pub(crate) struct KernelSummary {
     pub(super) worst: Option<(String, u64)>,
     /// Whether some found no room.
     pub(super) had_no_room: bool,
+    /// System calls by numbers of 32 bits, which are not recorded.
+    pub(super) narrow: u64,
     /// Sub-buffers that made no sense.
     pub(super) damaged: u64,
     /// Bytes of its files.
@@ -113,6 +115,13 @@ impl KernelSummary {
             notices.say(format_args!(
                 "{} of the kernel's could not be read",
                 Counted(self.damaged, "sub-buffer")
+            ));
+        }
+        if self.narrow > 0 {
+            notices.say(format_args!(
+                "system calls by the numbers of 32 bits (of programs of 32 bits, and by int $0x80 \
+                 in any) are not recorded: {} of them",
+                Grouped(self.narrow)
             ));
         }
         if self.cpus_later > 0 {
