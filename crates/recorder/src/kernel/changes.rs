@@ -3,8 +3,8 @@
 //! An event keeps its id and the place where its losses are counted for as long as it is recorded
 //! into the same trace: off is a word in the buffers, which says at once that none of its programs
 //! records it; they go when the kernel lets go of them. On is a new program, of a version of its
-//! own, which that word names when all is there. There is room for so many events that were not there
-//! from the beginning ([`super::EVENTS_SPARE`]).
+//! own, which that word names when all is there. There is room for so many events that were not
+//! there from the beginning ([`super::EVENTS_SPARE`]).
 
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::mem;
