@@ -81,7 +81,8 @@ pub fn serve(
 }
 
 /// Records the kernel's events, and those of the user's programs, until SIGINT or SIGTERM, or until
-/// the processes that they are of have ended: what `trackway record --kernel` does without a command.
+/// the processes that they are of have ended: what `trackway record --kernel` does without a
+/// command.
 ///
 /// # Errors
 ///
