@@ -91,8 +91,8 @@ impl KernelSummary {
             named.map(|(event, unread)| format!("{event} {}", Grouped(*unread))).collect();
         let more = if most.len() > NAMED_MAX { ", …" } else { "" };
         notices.say(format_args!(
-            "of {} events something that a filter asks for was not in memory ({}{more}): where that \
-             was a text, the filter let them pass; numbers were 0, and lists empty",
+            "of {} events something that a filter asks for was not in memory ({}{more}): where \
+             that was a text, the filter let them pass; numbers were 0, and lists empty",
             Grouped(all),
             named.join(", ")
         ));
@@ -107,8 +107,8 @@ impl KernelSummary {
         }
         if self.narrow > 0 {
             notices.say(format_args!(
-                "system calls by the numbers of 32 bits (of programs of 32 bits, and by int $0x80 in \
-                 any) are not recorded: {} of them",
+                "system calls by the numbers of 32 bits (of programs of 32 bits, and by int $0x80 \
+                 in any) are not recorded: {} of them",
                 Grouped(self.narrow)
             ));
         }
