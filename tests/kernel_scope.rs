@@ -8,9 +8,9 @@ use std::process::{Child, Command, Output, Stdio};
 use trackway_tests::{World, has, has_kernel_events, skipped};
 
 /// Sends a byte to and fro: pong IN OUT COUNT answers; ping IN OUT COUNT begins. That is done by a
-/// child; then it makes a system call by a number of 32 bits, has io_uring's thread open a file, and
-/// another thread of its own runs true, on its parent's CPU, so that it has been switched away from
-/// where its parent goes on. Both processes say who they are.
+/// child; then it makes a system call by a number of 32 bits, has io_uring's thread open a file,
+/// and another thread of its own runs true, on its parent's CPU, so that it has been switched away
+/// from where its parent goes on. Both processes say who they are.
 const PING_PONG: &str = r#"
 #define _GNU_SOURCE
 #include <fcntl.h>
@@ -122,7 +122,8 @@ int main(int argc, char **argv)
 }
 "#;
 
-/// What ping said: of its child, of itself, and whether it had no io_uring, and no calls of 32 bits.
+/// What ping said: of its child, of itself, and whether it had no io_uring, and no calls of 32
+/// bits.
 fn said(output: &Output) -> (i64, i64, [bool; 2]) {
     let text = text(&output.stdout);
     let words: Vec<i64> = text.split_whitespace().filter_map(|word| word.parse().ok()).collect();
