@@ -8,9 +8,9 @@ use std::process::{Child, Command, Output, Stdio};
 use trackway_tests::{World, has, has_kernel_events, skipped};
 
 /// Sends a byte to and fro: pong IN OUT COUNT answers; ping IN OUT COUNT begins. That is done by a
-/// child; then it makes a system call by a number of 32 bits, has io_uring's thread open a file, and another thread of its own runs true, on its
-/// parent's CPU, so that it has been switched away from where its parent goes on. Both processes
-/// say who they are.
+/// child; then it makes a system call by a number of 32 bits, has io_uring's thread open a file,
+/// and another thread of its own runs true, on its parent's CPU, so that it has been switched away
+/// from where its parent goes on. Both processes say who they are.
 const PING_PONG: &str = r#"
 #define _GNU_SOURCE
 #include <fcntl.h>
@@ -63,7 +63,10 @@ static int call_narrow(void)
     signal(SIGSEGV, no_such_call);
     if (sigsetjmp(otherwise, 1))
         return 1;
-    __asm__ volatile("int $0x80" : "+a"(number) : "b"(0L), "c"(0L) : "memory", "r8", "r9", "r10", "r11");
+    __asm__ volatile("int $0x80"
+                     : "+a"(number)
+                     : "b"(0L), "c"(0L)
+                     : "memory", "r8", "r9", "r10", "r11");
     return 0;
 }
 
@@ -119,7 +122,8 @@ int main(int argc, char **argv)
 }
 "#;
 
-/// What ping said: of its child, of itself, and whether it had no io_uring, and no calls of 32 bits.
+/// What ping said: of its child, of itself, and whether it had no io_uring, and no calls of 32
+/// bits.
 fn said(output: &Output) -> (i64, i64, [bool; 2]) {
     let text = text(&output.stdout);
     let words: Vec<i64> = text.split_whitespace().filter_map(|word| word.parse().ok()).collect();
@@ -187,9 +191,9 @@ fn happened_in(line: &str) -> Option<i64> {
 
 /// RUN two programs that wake each other up, of which one is the command. EXPECT of both sides of
 /// its switches and wake-ups to be told, and nothing of the other one's; what it does when it ends;
-/// what it does by threads that are made without a fork, and by one that takes over another's number. EXPECT
-/// a call by a number of 32 bits to be no other call, and to be told; and of structures nothing that
-/// is behind their end.
+/// what it does by threads that are made without a fork, and by one that takes over another's
+/// number. EXPECT a call by a number of 32 bits to be no other call, and to be told; and of
+/// structures nothing that is behind their end.
 #[test]
 fn what_is_about_a_command_is_recorded_wherever_it_happens() {
     const TURNS: &str = "300";
