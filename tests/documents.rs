@@ -466,7 +466,7 @@ fn what_is_installed_works_and_can_be_uninstalled() {
     let mut record = world.command(root.join("bin/trackway"));
     let output = record.args(["record", "-o", "trace", "--", "./a"]).output().unwrap();
     let messages = String::from_utf8_lossy(&output.stderr);
-    assert!(messages.contains("1 events recorded, 0 lost"), "{messages}");
+    assert!(messages.contains("1 event recorded, 0 lost"), "{messages}");
 
     make("uninstall");
     let mut left = Vec::new();

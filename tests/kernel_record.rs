@@ -108,8 +108,19 @@ fn a_command_and_what_it_starts_are_recorded_or_everything() {
         let has = |name: &str| lines.iter().any(|line| line.contains(name));
         assert!(has("filename = \"/nowhere/inside\""), "{lines:?}");
         assert_eq!(has("filename = \"/nowhere/outside\""), is_everything);
+        assert!(has("libtrackway.so"), "the library's own calls are among them");
         assert!(!has("syscall_exit_openat"), "it was excluded");
     }
+    // Of the kernel alone: the command runs as without us.
+    let options = ["--kernel", "syscalls:openat,!sys_exit_openat", "--kernel-only"];
+    let script = format!("{script}; echo \"[$LD_PRELOAD$TRACKWAY_TOKEN]\"");
+    let output = record(&world, &options, &["sh", "-c", &script]);
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    assert_eq!(text(&output.stdout), "[]\n");
+    let lines = lines(&world);
+    let has = |name: &str| lines.iter().any(|line| line.contains(name));
+    assert!(has("filename = \"/nowhere/inside\"") && !has("trackway"), "{lines:?}");
+    assert!(!world.path("trace/ust").exists(), "nothing of programs");
 }
 
 /// RUN a flight recorder that is too small. EXPECT the newest events, and how many are gone.
@@ -153,6 +164,8 @@ fn what_cannot_be_recorded_is_said_with_what_helps() {
     }
     let talk = refused(&["--kernel", "shced_switch"]);
     assert!(talk.contains("no kernel event matches 'shced_switch'; did you mean"), "{talk}");
+    let talk = refused(&["--kernel", "sched_switch", "--kernel-only", "--filter", "web:r: a == 1"]);
+    assert!(talk.contains("'web:r: a == 1' is about none of the kernel's events"), "{talk}");
     let talk = refused(&["--kernel", "a b"]);
     assert!(talk.contains("is no pattern of kernel events") && talk.contains("hint: "), "{talk}");
     // What takes more open files than are allowed is said before anything is made.

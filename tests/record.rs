@@ -5,7 +5,7 @@ use std::os::unix::process::ExitStatusExt;
 use std::process::Stdio;
 
 use trackway_tests::steps::{Running, Steps, send, wait_for};
-use trackway_tests::{Recording, World, build_dir};
+use trackway_tests::{Recording, World, build_dir, has, is_root};
 
 const HELLO: &str = r#"
 #include <trackway/trackway.h>
@@ -662,20 +662,34 @@ fn the_list_shows_events_of_running_processes() {
     let text = text.replace("#include <stdlib.h>", "#include <stdlib.h>\n#include <stdio.h>");
     let program = world.compile("lister", &text, true, &[]);
     let mut child =
-        world.command(program).stdin(Stdio::piped()).stdout(Stdio::null()).spawn().unwrap();
-    // The library registers before main, so waiting for the process to sleep in getchar is
+        world.command(&program).stdin(Stdio::piped()).stdout(Stdio::null()).spawn().unwrap();
+    // Another, which calls itself by a number that is somebody else's here.
+    let mut within = world.command("unshare");
+    within.args(["--pid", "--fork"]).arg(&program).stdin(Stdio::piped()).stdout(Stdio::null());
+    let mut within = (is_root() && has("unshare")).then(|| within.spawn().unwrap());
+    let names = |listed: &str| -> Vec<String> {
+        let processes = listed.lines().filter(|line| line.starts_with(char::is_numeric));
+        processes.filter_map(|line| Some(line.split_once(' ')?.1.to_owned())).collect()
+    };
+    // The library registers before main, so waiting for the processes to sleep in getchar is
     // enough; the list itself shows when that is.
     let mut listed = String::new();
     for _ in 0..200 {
         let output = world.trackway(&["list"]).output().unwrap();
         listed = String::from_utf8_lossy(&output.stdout).into_owned();
-        if listed.contains("myapp:request") {
+        let is_there = within.is_none() || names(&listed).len() == 2;
+        if listed.contains("myapp:request") && is_there {
             break;
         }
         std::thread::sleep(std::time::Duration::from_millis(20));
     }
-    drop(child.stdin.take());
-    child.wait().unwrap();
+    for child in [Some(&mut child), within.as_mut()].into_iter().flatten() {
+        drop(child.stdin.take());
+        child.wait().unwrap();
+    }
+    assert_eq!(names(&listed), vec!["lister"; 1 + usize::from(within.is_some())], "{listed}");
+    let listed_after = world.trackway(&["list"]).output().unwrap().stdout;
+    assert_eq!(names(&String::from_utf8_lossy(&listed_after)), Vec::<String>::new());
     assert!(listed.contains("myapp:request"), "{listed}");
     assert!(listed.contains("lister"), "{listed}");
     assert!(listed.contains("latency_us"), "{listed}");

@@ -42,7 +42,7 @@ fn a_session_records_from_its_start_to_its_stop_and_comes_with_the_machine() {
     assert_eq!(first.len(), 1);
     assert_eq!(machine.numbers(&first[0]), (0..1000).collect::<Vec<_>>());
     assert_eq!(machine.ok(&format!("stat -c %a {TRACES} {}", first[0])), "700\n700\n");
-    let summary = "1000 events recorded, 0 lost, 1 process";
+    let summary = "1,000 events recorded, 0 lost, 1 process";
     let journal = || machine.ok(&format!("journalctl --no-pager -o cat -u {WEB}"));
     trackway_tests::steps::wait_for("the journal", || journal().contains(summary));
     assert_eq!(journal().matches(summary).count(), 1, "{}", journal());

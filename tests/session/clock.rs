@@ -173,6 +173,6 @@ fn a_program_in_a_time_namespace_waits_for_its_recorder() {
     let Some(mut program) = ahead_of_time(&place, &steps, "steps", 20_000) else { return };
     assert!(program.env("TRACKWAY_ALLOW_BLOCKING", "1").status().expect("it runs").success());
     let (_, talk) = place.ok("session destroy");
-    assert!(talk.contains("trackway: 20000 events recorded, 0 lost, "), "{talk}");
+    assert!(talk.contains("trackway: 20,000 events recorded, 0 lost, "), "{talk}");
     assert_all_there(&place.numbers("trace"), &steps);
 }

@@ -342,6 +342,8 @@ mod tests {
                     5 bytes in d\n";
         let expected = Summary { recorded: 12, lost: 3, overwritten: 4, processes: 2 };
         assert_eq!(Summary::parse(text), expected);
+        let one = Summary { recorded: 1, lost: 1234, ..Summary::default() };
+        assert_eq!(Summary::parse("trackway: 1 event recorded, 1,234 lost, 5 bytes in d"), one);
         assert_eq!(Summary::parse("nothing"), Summary::default());
     }
 }

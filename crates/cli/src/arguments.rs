@@ -120,6 +120,11 @@ pub(crate) struct RecordArguments {
     /// does not run as root
     #[arg(long, value_name = "LIST")]
     pub(crate) kernel: Vec<String>,
+    /// Record nothing of programs: CMD runs without the library that records its events, whose
+    /// own system calls would be among the kernel's
+    #[arg(long, requires = "kernel", conflicts_with_all = ["on", "preload", "sub_buffers",
+        "reserve", "config"])]
+    pub(crate) kernel_only: bool,
     /// Record the kernel's events of everything that runs
     #[arg(long, requires = "kernel")]
     pub(crate) system: bool,
@@ -190,7 +195,8 @@ pub(crate) struct RecordArguments {
     pub(crate) quiet: bool,
     /// The command and its arguments; with --kernel there may be none: everything is recorded then,
     /// until Ctrl-C
-    #[arg(required_unless_present_any = ["kernel", "pid"], trailing_var_arg = true, value_name = "CMD")]
+    #[arg(required_unless_present_any = ["kernel", "pid"], trailing_var_arg = true,
+        value_name = "CMD")]
     pub(crate) command: Vec<OsString>,
 }
 

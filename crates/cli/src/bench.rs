@@ -289,12 +289,46 @@ struct Sessions {
     json: Option<PathBuf>,
 }
 
+impl What {
+    /// Where the figures go.
+    fn file(&self) -> Option<&Path> {
+        match self {
+            Self::Tracepoint(arguments) => &arguments.json,
+            Self::Reader(arguments) => &arguments.json,
+            Self::Spans(arguments) => &arguments.json,
+            Self::Preload(arguments) => &arguments.json,
+            Self::Reserve(arguments) => &arguments.json,
+            Self::Filter(arguments) => &arguments.json,
+            Self::Sessions(arguments) => &arguments.json,
+            Self::Kernel(arguments) => &arguments.json,
+        }
+        .as_deref()
+    }
+}
+
+/// Whether there can be such a file: that is to be known before minutes of measuring. What it has
+/// stays until then.
+fn check_writable(path: &Path) -> anyhow::Result<()> {
+    let is_new = std::fs::symlink_metadata(path).is_err();
+    std::fs::OpenOptions::new()
+        .append(true)
+        .create(true)
+        .open(path)
+        .with_context(|| format!("cannot write {}", path.display()))?;
+    if is_new {
+        // An empty one would be taken for results.
+        let _ = std::fs::remove_file(path);
+    }
+    Ok(())
+}
+
 /// Runs it, with the table on `output`. 1 if something failed that should have worked.
 ///
 /// # Errors
 ///
 /// If nothing can be measured, or the results cannot be written.
 pub(crate) fn run(arguments: &Arguments, output: &mut dyn Write) -> anyhow::Result<ExitCode> {
+    arguments.what.file().map_or(Ok(()), check_writable)?;
     let done = match &arguments.what {
         What::Tracepoint(arguments) => tracepoint(arguments, output),
         What::Reader(arguments) => reader(arguments, output),
@@ -427,4 +461,27 @@ where
     let Some(path) = path else { return Ok(()) };
     let write = || anyhow::Ok(std::fs::write(path, json()?)?);
     write().with_context(|| format!("cannot write {}", path.display()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn files_that_cannot_be_written_are_refused_and_others_are_as_they_were() {
+        let folder = std::env::temp_dir().join(format!("trackway-bench-{}", std::process::id()));
+        std::fs::create_dir(&folder).expect("a folder");
+        let (new, old) = (folder.join("new"), folder.join("old"));
+        std::fs::write(&old, "figures").expect("a file");
+        for path in [&new, &old] {
+            check_writable(path).expect("it can be");
+        }
+        assert!(!new.exists());
+        assert_eq!(std::fs::read_to_string(&old).expect("a file"), "figures");
+        for path in [&folder, &folder.join("none/new")] {
+            let error = check_writable(path).expect_err("no file").to_string();
+            assert!(error.starts_with("cannot write "), "{error}");
+        }
+        std::fs::remove_dir_all(&folder).expect("ours");
+    }
 }

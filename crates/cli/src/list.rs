@@ -10,7 +10,7 @@ use std::process::ExitCode;
 use std::sync::atomic::Ordering;
 
 use trackway_abi::window::{EVENTS_MAX, PROCESSES_MAX};
-use trackway_recorder::{Home, elf, versions};
+use trackway_recorder::{Home, elf, processes::elsewhere, versions};
 use trackway_schema::{EventDescription, Field, FieldKind, LEVEL_NAMES, Scalar};
 use trackway_window::Window;
 
@@ -88,12 +88,19 @@ fn find(window: &Window) -> Found {
     window.sweep_processes();
     let events = events_in(window);
     let mut points: HashMap<PathBuf, BTreeSet<String>> = HashMap::new();
-    let mut processes = Vec::new();
+    let (mut processes, own) = (Vec::new(), trackway_sys::process::pid_namespace());
+    let mut others = None;
     for index in 0..PROCESSES_MAX {
-        let pid = window.identity_at(index).pid;
-        if pid == 0 {
-            continue;
-        }
+        let who = window.identity_at(index);
+        let pid = match who.pid {
+            0 => continue,
+            pid if who.pid_namespace == own => pid,
+            // What it is called there, somebody else is called here.
+            pid => match others.get_or_insert_with(elsewhere).get(&(who.pid_namespace, pid)) {
+                Some(&pid) => pid,
+                None => continue,
+            },
+        };
         let Ok(maps) = std::fs::read_to_string(format!("/proc/{pid}/maps")) else { continue };
         let mut of_process = BTreeSet::new();
         for path in mapped_files(&maps).into_iter().take(MODULES_MAX) {

@@ -3,6 +3,7 @@
 
 mod arguments;
 mod bench;
+mod completions;
 mod doctor;
 mod export;
 mod filter;
@@ -82,14 +83,7 @@ fn run(arguments: Arguments) -> anyhow::Result<ExitCode> {
         Verb::Doctor(arguments) => doctor::run(&arguments),
         Verb::Bench(arguments) => bench::run(&arguments, &mut io::stdout()),
         Verb::Completions(completions) => {
-            let mut script = Vec::new();
-            clap_complete::generate(
-                completions.shell,
-                &mut Arguments::command(),
-                "trackway",
-                &mut script,
-            );
-            io::stdout().write_all(&script)?;
+            io::stdout().write_all(&completions::script(completions.shell))?;
             Ok(ExitCode::SUCCESS)
         }
         Verb::Man(man) => {

@@ -52,6 +52,7 @@ pub(crate) fn run(arguments: &RecordArguments) -> anyhow::Result<ExitCode> {
         },
         kernel: has_kernel.then(|| KernelOptions {
             patterns: arguments.kernel.clone(),
+            only: arguments.kernel_only,
             system: arguments.system || is_everything,
             pids: arguments.pid.clone(),
             is_stopped: false,

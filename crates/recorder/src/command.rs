@@ -47,31 +47,37 @@ impl Found {
         Ok(Self { file, words: words.to_vec(), environment: Vec::new() })
     }
 
-    /// Starts it, with what it is to find as it was.
-    pub(crate) fn start(
-        &self,
-        token: u64,
-        libraries: &[PathBuf],
-        as_before: AsBefore,
-        entrance: Option<Entrance>,
-    ) -> Result<Child, RecordError> {
+    /// What its program finds in its environment so that it takes part: the token, and the
+    /// libraries, in front of which a sanitizer's has to be.
+    fn taking_part(&self, token: u64, libraries: &[PathBuf]) -> [(&'static str, OsString); 2] {
         let mut preload = list_of(libraries);
         if let Some(sanitizer) = elf::sanitizer(&self.file) {
             let ours = std::mem::replace(&mut preload, sanitizer.into());
             preload.push(":");
             preload.push(ours);
         }
+        let token = OsString::from(format!("{token:x}"));
+        [
+            (TOKEN_VARIABLE, joined(TOKEN_VARIABLE, false, token)),
+            (PRELOAD_VARIABLE, joined(PRELOAD_VARIABLE, true, preload)),
+        ]
+    }
+
+    /// Starts it, with what it is to find as it was. Without libraries it does not take part.
+    pub(crate) fn start(
+        &self,
+        token: u64,
+        libraries: Option<&[PathBuf]>,
+        as_before: AsBefore,
+        entrance: Option<Entrance>,
+    ) -> Result<Child, RecordError> {
         // As it was found: else it would be looked for again, which is recorded.
         let mut command = Command::new(&self.file);
         command
             .arg0(&self.words[0])
             .args(&self.words[1..])
             .envs(self.environment.iter().map(|(name, value)| (name, value)))
-            .env(
-                TOKEN_VARIABLE,
-                joined(TOKEN_VARIABLE, false, OsString::from(format!("{token:x}"))),
-            )
-            .env(PRELOAD_VARIABLE, joined(PRELOAD_VARIABLE, true, preload));
+            .envs(libraries.into_iter().flat_map(|some| self.taking_part(token, some)));
         let AsBefore { signals, ignores_size_limit, files_limit } = as_before;
         // SAFETY: between fork and exec only pthread_sigmask, signal and setrlimit are called,
         // which are async-signal-safe, or a system call and no more; and what enters, which writes

@@ -20,7 +20,7 @@ use crate::control::server::Server;
 use crate::kernel_ways::Draining;
 use crate::parts::Parts;
 use crate::place::Place;
-use crate::report::Notices;
+use crate::report::{Counted, Notices};
 use crate::{ChannelSettings, RecordError, SessionSettings, Summary, processes, trace};
 
 /// What the recorder says of a channel that it makes; all else is said by whoever wants it.
@@ -147,8 +147,23 @@ impl Desk {
                     self.answer(client, &Answer::Following { folders });
                 }
                 effect => {
+                    // Whoever asks for what cannot be is told so, and nobody else: nothing has
+                    // happened to the session.
+                    let is_change = matches!(
+                        effect,
+                        Effect::Add { .. }
+                            | Effect::SetRules { .. }
+                            | Effect::SetFilters { .. }
+                            | Effect::SetProcesses { .. }
+                            | Effect::SetKernel(_)
+                    );
                     let outcome = self.attempt(effect, parts.as_mut(), notices);
-                    self.done(outcome, notices);
+                    match outcome {
+                        Err(error) if is_change => {
+                            self.machine.done(Outcome::Failed(Refusal::from(&error)));
+                        }
+                        outcome => self.done(outcome, notices),
+                    }
                 }
             }
         }
@@ -302,7 +317,11 @@ impl Desk {
                 }
             }
         }
-        notices.say(format_args!("{} events in {}", facts.events, facts.folder.display()));
+        notices.say(format_args!(
+            "{} in {}",
+            Counted(facts.events, "event"),
+            facts.folder.display()
+        ));
         Ok(Outcome::Snapshot(facts))
     }
 

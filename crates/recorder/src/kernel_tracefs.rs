@@ -550,6 +550,7 @@ impl Summary {
     /// Says what was recorded; in which folder, unless that was said.
     pub(crate) fn say(&self, folder: Option<&Path>, notices: &Notices) {
         let Counts { recorded, lost, overwritten, deleted, damaged, bytes, .. } = self.counts;
+        let bytes = Grouped(bytes);
         let place = folder.map(|folder| format!(", {bytes} bytes in {}", folder.display()));
         notices.say(format_args!(
             "kernel: {} recorded, {} lost, {} overwritten{}",

@@ -217,6 +217,11 @@ impl Parts {
         Ok(parts)
     }
 
+    /// Begins a session that records nothing of programs.
+    pub(crate) fn begin_without(session: SessionSettings) -> Result<Self, RecordError> {
+        Self::without_parts(Scope::Nobody, session, Vec::new(), false)
+    }
+
     fn without_parts(
         scope: Scope,
         session: SessionSettings,
@@ -262,6 +267,11 @@ impl Parts {
     /// Whether it is a session of its own user alone.
     fn is_own(&self) -> bool {
         *self.finder.scope() == Scope::Own
+    }
+
+    /// Whether it records nothing of programs.
+    fn is_nobodys(&self) -> bool {
+        *self.finder.scope() == Scope::Nobody
     }
 
     fn place(&self, folder: WindowFolder, realtime_offset_ns: Option<i64>) -> PartPlace {
@@ -429,6 +439,10 @@ impl Parts {
         class: u32,
         notices: &Notices,
     ) -> Result<(), RecordError> {
+        if self.is_nobodys() {
+            let why = "it records the kernel's events alone, and nothing of programs";
+            return Err(RecordError::Refused(Refusal::new(why)));
+        }
         if let Some(own) = self.own() {
             let hints = meant::check(settings, own.home.window(), &Reach::default(), |_| false)?;
             hints.iter().for_each(|hint| notices.say(format_args!("{hint}")));
@@ -584,7 +598,7 @@ impl Parts {
             let own = self.parts.first_mut().ok_or(RecordError::Lost("it has ended"))?;
             return own.recording.snapshot(folder, last_ns, reason);
         }
-        if self.parts.is_empty() {
+        if self.parts.is_empty() && !self.is_nobodys() {
             let why = "none of the session's users has run a program with events";
             return Err(RecordError::Refused(Refusal::new(why)));
         }

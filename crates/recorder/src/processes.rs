@@ -1,5 +1,6 @@
 //! Which processes a channel records, as the window has it.
 
+use std::collections::BTreeMap;
 use std::fs;
 use std::io::{Error, ErrorKind};
 use std::os::unix::fs::MetadataExt as _;
@@ -22,6 +23,16 @@ pub(crate) fn rules_text(channel: &ChannelSpec) -> Result<String, RecordError> {
     lines.extend(channel.executables.iter().map(|glob| format!("exe={glob}")));
     lines.extend(channel.pid_namespaces.iter().map(|namespace| format!("ns={namespace}")));
     Ok(lines.join("\n"))
+}
+
+/// The processes in namespaces within ours, by namespace and by their ids in there: those that are
+/// not there are of namespaces that nobody here sees, or have ended.
+pub fn elsewhere() -> BTreeMap<(u64, u32), u32> {
+    let own = trackway_sys::process::pid_namespace();
+    let entries = fs::read_dir("/proc").into_iter().flatten().flatten();
+    let pids = entries.filter_map(|entry| entry.file_name().to_str()?.parse::<u32>().ok());
+    let known = pids.filter_map(|pid| Some((inside(pid).ok()?, pid)));
+    known.filter(|((namespace, _), _)| *namespace != own).collect()
 }
 
 /// The process-id namespace of a process, and its id in there: what it knows of itself.

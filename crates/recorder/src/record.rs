@@ -9,7 +9,6 @@ use std::os::unix::ffi::OsStrExt as _;
 use std::path::PathBuf;
 use std::process::Child;
 use std::sync::atomic::Ordering;
-use std::time::{Duration, Instant};
 
 use trackway_schema::Rules;
 use trackway_session::machine::{Effect, Outcome};
@@ -36,8 +35,9 @@ use crate::kernel_filters::{TakenFilters, of_programs};
 use crate::kernel_ways::{Draining, Kernel};
 use crate::parts::Parts;
 use crate::pause::Pause;
-use crate::recover::recover_in_passing;
-use crate::report::{self, Grouped, Notices};
+use crate::progress::Progress;
+use crate::recover::{is_gone, recover_in_passing};
+use crate::report::{self, Notices};
 use crate::trace::{self, Older};
 use crate::unmatched::{self, Stray};
 use crate::users::number_of;
@@ -45,9 +45,6 @@ use crate::{ChannelSettings, Home, RecordError, Recording, SessionSettings, Summ
 
 /// How often it is looked what happens once nothing is recorded any more, in ns.
 const UNRECORDED_PERIOD_NS: u64 = 500_000_000;
-
-/// How often the status line is shown.
-const STATUS_PERIOD: Duration = Duration::from_secs(1);
 
 /// What is to be recorded, and how.
 #[derive(Debug, Clone, Default)]
@@ -143,6 +140,14 @@ impl RecordOptions {
         let mut specs = self.specs()?;
         if let Some(filters) = kernel.map(Kernel::filters) {
             filters.say(notices);
+            if self.is_kernels_alone() {
+                let others = self.filters.iter().find(|one| !filters.has_any(one));
+                return others.map_or(Ok(Vec::new()), |filter| {
+                    let why = format!("filter '{filter}' is about none of the kernel's events");
+                    let hint = "--kernel-only records no others";
+                    Err(RecordError::Refused(Refusal::new(why).with_hint(hint)))
+                });
+            }
             for spec in &mut specs {
                 spec.filters.retain(|one| !filters.has_own(one));
                 let taken = spec.filters.iter_mut().filter(|one| filters.takes(one));
@@ -161,6 +166,7 @@ impl RecordOptions {
         };
         Some(KernelSpec {
             on: options.patterns.clone(),
+            only: options.only,
             pids: options.pids.clone(),
             cgroups: options.cgroups.clone(),
             cpus: options.cpus.clone(),
@@ -179,10 +185,9 @@ impl RecordOptions {
         Making { thrifty: false, reserve }
     }
 
-    /// Whether something must be true of events.
-    fn has_filters(&self) -> bool {
-        let of_channels = self.channels.iter().any(|spec| !spec.filters.is_empty());
-        of_channels || !self.filters.is_empty()
+    /// Whether nothing of programs is recorded.
+    fn is_kernels_alone(&self) -> bool {
+        self.kernel.as_ref().is_some_and(|kernel| kernel.only)
     }
 
     /// Whether all that is recorded overwrites what is older.
@@ -221,16 +226,25 @@ pub fn record(options: &RecordOptions, notices: &Notices) -> Result<CommandEnd, 
     let channels: Vec<_> = settings.collect::<Result<_, RecordError>>()?;
     let mut channels: Vec<_> = channels.into_iter().zip(0..).collect();
     let rules = rules_of(&channels);
+    let asks_programs = specs.iter().flat_map(|spec| &spec.filters).any(|filter| {
+        !kernel.as_ref().is_some_and(|kernel: &Kernel| kernel.filters().has_any(filter))
+    });
     let mut found = Found::look_up(&options.command)?;
     found.environment = account.map(Account::environment).unwrap_or_default();
-    let libraries = command::libraries(&options.helpers)?;
-    let home = Home::open_or_make(notices)?;
-    let window = *home.window();
+    let programs = match options.is_kernels_alone() {
+        true => None,
+        false => Some((Home::open_or_make(notices)?, command::libraries(&options.helpers)?)),
+    };
+    let window = programs.as_ref().map(|(home, _)| (*home.window(), home.path.clone()));
     let asked = (strays, kernel.as_ref().map(Kernel::filters));
-    check_filters(&mut channels, asked, (&found, &libraries), &window, notices)?;
+    if let Some((home, libraries)) = &programs {
+        check_filters(&mut channels, asked, (&found, libraries), home.window(), notices)?;
+    }
     recover_the_dead(notices);
-    warn_of_the_static(&found, notices);
-    let warned = warn_of_rules(&rules, &found, &libraries, &home, notices);
+    let warned = programs.as_ref().is_some_and(|(home, libraries)| {
+        warn_of_the_static(&found, kernel.is_some(), notices);
+        warn_of_rules(&rules, &found, libraries, home, notices)
+    });
 
     let is_new_folder = options.output.as_ref().is_none_or(|output| !output.exists());
     let (output, mut room) = match &options.output {
@@ -251,10 +265,11 @@ pub fn record(options: &RecordOptions, notices: &Notices) -> Result<CommandEnd, 
         // Without it, who finds the name of a dead recorder does not know its trace.
         let _ = server.keep(Identity { uuid: session.uuid, folder: path.clone() });
     }
-    let refused_before = refused(&window);
+    let refused_before = window.as_ref().map_or(0, |(window, _)| refused(window));
+    let (home, libraries) = programs.unzip();
     let what = Command {
         found: &found,
-        libraries: &libraries,
+        libraries: libraries.as_deref(),
         ignores_size_limit,
         tracefiles: options.tracefiles,
     };
@@ -288,7 +303,9 @@ pub fn record(options: &RecordOptions, notices: &Notices) -> Result<CommandEnd, 
         options,
         rules: &rules,
         warned,
+        asks_programs,
         token,
+        window,
         refused_before,
     };
     let descendants = Descendants::of(child.id());
@@ -314,7 +331,8 @@ struct Started {
 /// A command that is to be started.
 struct Command<'a> {
     found: &'a Found,
-    libraries: &'a [PathBuf],
+    /// None: it is run as without us.
+    libraries: Option<&'a [PathBuf]>,
     ignores_size_limit: bool,
     /// Of the kernel's streams.
     tracefiles: Tracefiles,
@@ -349,9 +367,9 @@ pub fn is_name_of_record(name: &str) -> bool {
     pid.is_some_and(|pid| pid.parse::<u32>().is_ok())
 }
 
-/// Begins to record, then starts the command.
+/// Begins to record, then starts the command. Without a window, nothing of programs is recorded.
 fn start(
-    home: Home,
+    home: Option<Home>,
     (session, channels): (&SessionSettings, Vec<(ChannelSettings, u32)>),
     command: &Command<'_>,
     kernel: &mut Option<Kernel>,
@@ -361,7 +379,14 @@ fn start(
     let token = session.token.unwrap_or_default();
     let started = SignalReader::new(&signals)
         .map_err(|errno| RecordError::Io("read", "signals".into(), io_error(errno)))
-        .and_then(|reader| Ok((reader, Parts::begin_own(home, session.clone(), channels, false)?)))
+        .and_then(|reader| {
+            let session = session.clone();
+            let parts = match home {
+                Some(home) => Parts::begin_own(home, session, channels, false)?,
+                None => Parts::begin_without(session)?,
+            };
+            Ok((reader, parts))
+        })
         .and_then(|(reader, mut parts)| {
             parts.keep_flight_recorders();
             let pause = Pause::new();
@@ -471,6 +496,8 @@ pub(crate) fn recover_the_dead(notices: &Notices) {
                         "recovered {}, whose recorder was killed",
                         one.folder.display()
                     )),
+                    // Which is said already, with what helps.
+                    Err(_) if is_gone(&one.folder) => {}
                     Err(error) => {
                         notices
                             .say(format_args!("cannot recover {}: {error}", one.folder.display()));
@@ -485,10 +512,13 @@ pub(crate) fn recover_the_dead(notices: &Notices) {
     }
 }
 
-fn warn_of_the_static(found: &Found, notices: &Notices) {
+fn warn_of_the_static(found: &Found, has_kernel: bool, notices: &Notices) {
     if elf::read(&found.file).is_some_and(|module| module.is_static) {
-        notices
-            .say(format_args!("{} is a static program: it cannot be traced", found.file.display()));
+        let what = match has_kernel {
+            true => "of what it does, the kernel's events alone are recorded",
+            false => "it cannot be traced",
+        };
+        notices.say(format_args!("{} is a static program: {what}", found.file.display()));
     }
 }
 
@@ -598,7 +628,11 @@ struct Live<'a> {
     options: &'a RecordOptions,
     rules: &'a str,
     warned: bool,
+    /// Whether there are filters that are not about the kernel's events.
+    asks_programs: bool,
     token: u64,
+    /// Where programs are recorded, and its path.
+    window: Option<(Window, PathBuf)>,
     /// Of the window, before the command could register its events.
     refused_before: u32,
 }
@@ -615,9 +649,6 @@ struct Traced {
 
 impl Live<'_> {
     fn run(&self, mut traced: Traced) -> Result<CommandEnd, RecordError> {
-        let home = traced.parts.as_ref().and_then(Parts::own).map(|recording| &recording.home);
-        let home = home.ok_or(RecordError::Lost("it has ended"))?;
-        let (window, window_path) = (*home.window(), home.path.clone());
         let watched = self.watch(&mut traced);
         self.notices.clear_status();
         if let Err(error) = watched {
@@ -637,8 +668,10 @@ impl Live<'_> {
         }
         traced.desk.lose(&Refusal::new("the command has ended"), self.notices);
         traced.pause.say(self.notices);
-        let refused = refused(&window).saturating_sub(self.refused_before);
-        report::say_refused(self.notices, refused, &window_path);
+        if let Some((window, path)) = &self.window {
+            let refused = refused(window).saturating_sub(self.refused_before);
+            report::say_refused(self.notices, refused, path);
+        }
         Ok(command::end_of(status))
     }
 
@@ -666,7 +699,7 @@ impl Live<'_> {
     /// none.
     fn is_kernels_alone(&self, summary: &Summary) -> bool {
         let is_asked = !self.options.patterns.is_empty()
-            || self.options.has_filters()
+            || self.asks_programs
             || !self.options.channels.is_empty()
             || !self.options.helpers.is_empty();
         self.options.kernel.is_some() && !is_asked && summary.is_nothing()
@@ -720,7 +753,9 @@ impl Live<'_> {
             Ok(summary) => {
                 self.say(&summary, &names, &traced.descendants, false);
                 let said = Notices::kept();
-                summary.say(&said, self.output, self.options.is_overwriting());
+                if !self.is_kernels_alone(&summary) {
+                    summary.say(&said, self.output, self.options.is_overwriting());
+                }
                 desk::ended(&summary, &said)
             }
             Err(error) => Outcome::Failed(self.say_unfinished(&error)),
@@ -738,7 +773,7 @@ impl Live<'_> {
     /// Records until the command has ended, and does what is asked for meanwhile.
     fn watch(&self, traced: &mut Traced) -> Result<(), RecordError> {
         let process = wait::process_fd(traced.child.id()).map_err(cannot_watch)?;
-        let mut status = Status::new();
+        let mut status = Progress::new();
         self.attend(traced, false);
         loop {
             let has_ended = self.wait(traced, &process)?;
@@ -826,7 +861,7 @@ impl Live<'_> {
         // Who wants the kernel's events may want no others.
         let is_meant = self.options.kernel.is_none();
         let is_empty = summary.recorded == 0 && summary.lost == 0 && is_meant;
-        if is_empty && self.options.has_filters() {
+        if is_empty && self.asks_programs {
             notices.hint(format_args!(
                 "nothing was recorded: do the filters let anything pass? trackway print --filter \
                  tries them on a trace"
@@ -846,37 +881,4 @@ impl Live<'_> {
 
 fn cannot_watch(errno: trackway_sys::Errno) -> RecordError {
     RecordError::Io("watch", "the command".into(), io_error(errno))
-}
-
-/// The line that shows how it goes.
-struct Status {
-    shown: Instant,
-    events: u64,
-}
-
-impl Status {
-    fn new() -> Self {
-        Self { shown: Instant::now(), events: 0 }
-    }
-
-    fn show(&mut self, notices: &Notices, recording: &Recording) {
-        let elapsed = self.shown.elapsed();
-        if elapsed < STATUS_PERIOD {
-            return;
-        }
-        let totals = recording.totals();
-        let rate =
-            totals.events.saturating_sub(self.events) as u128 * 1000 / elapsed.as_millis().max(1);
-        notices.status(format_args!(
-            "{} events, {}/s, {} lost, {}, {} process{}",
-            Grouped(totals.events),
-            Grouped(rate as u64),
-            Grouped(totals.lost),
-            trackway_session::ByteCount(totals.bytes),
-            totals.processes,
-            if totals.processes == 1 { "" } else { "es" },
-        ));
-        self.shown = Instant::now();
-        self.events = totals.events;
-    }
 }

@@ -538,14 +538,16 @@ fn is_same_folder(one: &Path, other: &Path) -> bool {
     identity(one).is_some_and(|one| identity(other) == Some(one))
 }
 
-fn is_gone(folder: &Path) -> bool {
+/// Whether nothing is where a trace was.
+pub(crate) fn is_gone(folder: &Path) -> bool {
     let found = fs::symlink_metadata(folder);
     found.is_err_and(|error| error.kind() == ErrorKind::NotFound)
 }
 
 fn say_kept(notices: &Notices, folder: &Path) {
+    let or_else = if is_gone(folder) { "; trackway recover gives them up" } else { "" };
     notices.say(format_args!(
-        "events of {} stay in memory until the trace can be opened",
+        "events of {} stay in memory until the trace can be opened{or_else}",
         folder.display()
     ));
 }
@@ -872,7 +874,8 @@ mod tests {
         let recover =
             |gone| recover_as(folder.path(), None, &notices, None, gone).expect("a window");
         assert!(recover(Gone::Keep)[0].result.is_err());
-        assert!(notices.all()[0].contains("stay in memory"), "{:?}", notices.all());
+        let said = notices.all();
+        assert!(said[0].contains("stay in memory") && said[0].contains("trackway recover gives"));
         fs::rename(folder.join("disk"), folder.join("trace")).expect("a folder");
         assert!(recover(Gone::Keep)[0].result.is_ok());
 

@@ -28,6 +28,9 @@ enum Place {
     Nowhere,
 }
 
+/// What advice begins with.
+const HINT: &str = "hint: ";
+
 /// How many notices are kept where they go elsewhere, too.
 const KEPT_MAX: usize = 50;
 
@@ -83,9 +86,17 @@ impl Notices {
 
     /// Adds advice to what was said.
     pub fn hint(&self, text: Arguments<'_>) {
-        self.keep(format!("hint: {text}"));
+        self.keep(format!("{HINT}{text}"));
         if self.are_printed() && !self.quiet {
             let _ = writeln!(std::io::stderr(), "hint: {text}");
+        }
+    }
+
+    /// Says what was kept elsewhere, advice as advice.
+    pub(crate) fn say_again(&self, line: &str) {
+        match line.strip_prefix(HINT) {
+            Some(advice) => self.hint(format_args!("{advice}")),
+            None => self.say(format_args!("{line}")),
         }
     }
 
@@ -146,16 +157,17 @@ pub(crate) const LOST_SHOWN_MAX: usize = 5;
 impl Summary {
     /// Says it: one line, in a form that scripts may read, then what was lost.
     pub fn say(&self, notices: &Notices, folder: &std::path::Path, overwrite: bool) {
-        let overwritten =
-            if overwrite { format!(", {} overwritten", self.overwritten) } else { String::new() };
+        let overwritten = match overwrite {
+            true => format!(", {} overwritten", Grouped(self.overwritten)),
+            false => String::new(),
+        };
         notices.say(format_args!(
-            "{} event{} recorded, {} lost{overwritten}, {} process{}, {} bytes in {}",
-            self.recorded,
-            if self.recorded == 1 { "" } else { "s" },
-            self.lost,
-            self.processes,
+            "{} recorded, {} lost{overwritten}, {} process{}, {} bytes in {}",
+            Counted(self.recorded, "event"),
+            Grouped(self.lost),
+            Grouped(self.processes),
             if self.processes == 1 { "" } else { "es" },
-            self.bytes,
+            Grouped(self.bytes),
             folder.display()
         ));
         for (name, lost) in self.lost_by_event.iter().take(LOST_SHOWN_MAX) {
@@ -251,9 +263,9 @@ pub(crate) fn say_refused(notices: &Notices, refused: u32, window: &std::path::P
     ));
 }
 
-/// A number of things, and what they are called.
+/// A number of things, and what one of them is called.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Counted(pub(crate) u64, pub(crate) &'static str);
+pub struct Counted(pub u64, pub &'static str);
 
 impl core::fmt::Display for Counted {
     fn fmt(&self, formatter: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
@@ -294,7 +306,7 @@ mod tests {
         assert_eq!(
             notices.all(),
             [
-                "1234567 events recorded, 0 lost, 1 process, 2048 bytes in t",
+                "1,234,567 events recorded, 0 lost, 1 process, 2,048 bytes in t",
                 "1 event recorded, 0 lost, 0 overwritten, 2 processes, 0 bytes in t",
                 "1 sub-buffer could not be read: a process wrote over it",
             ]

@@ -81,7 +81,8 @@ pub fn serve(
 }
 
 /// Records the kernel's events, and those of the user's programs, until SIGINT or SIGTERM, or until
-/// the processes that they are of have ended: what `trackway record --kernel` does without a command.
+/// the processes that they are of have ended: what `trackway record --kernel` does without a
+/// command.
 ///
 /// # Errors
 ///
@@ -159,8 +160,11 @@ impl Served {
         spec.check()?;
         check_name(&spec.name)?;
         check_folder(spec.output.as_deref())?;
-        let scope = Scope::of(&spec.users)?;
-        if scope != Scope::Own {
+        let scope = match spec.is_kernels_alone() {
+            true => Scope::Nobody,
+            false => Scope::of(&spec.users)?,
+        };
+        if !matches!(scope, Scope::Own | Scope::Nobody) {
             // Each user's streams are files of their own. What there is must do, if need be.
             let _ = raise_descriptor_limit();
         }
@@ -317,10 +321,13 @@ impl Served {
             self.remove_empty_folders();
         } else {
             // Who asked for the kernel's events may have asked for no others.
-            let is_asked = |one: &ChannelSpec| one.on.is_some() || !one.filters.is_empty();
-            let is_alone = kernel.is_some()
-                && summary.is_nothing()
-                && !self.desk.machine.spec().channels.iter().any(is_asked);
+            let spec = self.desk.machine.spec();
+            let of_kernel = spec.kernel.as_ref().map_or(&[][..], |kernel| &kernel.filters);
+            let is_asked = |one: &ChannelSpec| {
+                one.on.is_some() || one.filters.iter().any(|filter| !of_kernel.contains(filter))
+            };
+            let is_alone =
+                kernel.is_some() && summary.is_nothing() && !spec.channels.iter().any(is_asked);
             let folder = is_alone.then_some(self.desk.folder.as_path());
             if !is_alone {
                 summary.say(&said, &self.desk.folder, false);
@@ -330,7 +337,7 @@ impl Served {
         self.pause.say(&said);
         if self.notices.are_printed() {
             // In the foreground: for the terminal or the service manager's log.
-            said.all().iter().for_each(|line| self.notices.say(format_args!("{line}")));
+            said.all().iter().for_each(|line| self.notices.say_again(line));
         }
         Ok(desk::ended(&summary, &said))
     }

@@ -48,6 +48,8 @@ pub(crate) enum Scope {
     These(Vec<u32>),
     /// Those of all users who have one.
     All,
+    /// Nobody's: programs are not recorded.
+    Nobody,
 }
 
 impl Scope {
@@ -87,6 +89,7 @@ impl Scope {
         match self {
             Self::Own | Self::All => vec![home::user()],
             Self::These(uids) => uids.clone(),
+            Self::Nobody => Vec::new(),
         }
     }
 
@@ -95,6 +98,7 @@ impl Scope {
             Self::Own => uid == home::user(),
             Self::These(uids) => uids.contains(&uid),
             Self::All => true,
+            Self::Nobody => false,
         }
     }
 }
@@ -147,7 +151,7 @@ impl Finder {
             Names::of(&path).map_err(fail)
         };
         let names = match scope {
-            Scope::Own => None,
+            Scope::Own | Scope::Nobody => None,
             Scope::These(_) | Scope::All => Some(watch()?),
         };
         Ok(Self {
@@ -219,7 +223,7 @@ impl Finder {
         now_ns: u64,
         is_recorded: &dyn Fn((u64, u64)) -> bool,
     ) -> Vec<(u32, Result<Home, String>)> {
-        if self.scope == Scope::Own {
+        if matches!(self.scope, Scope::Own | Scope::Nobody) {
             return Vec::new();
         }
         self.take_names(now_ns);

@@ -32,6 +32,9 @@ const NOTHING: &str = "!*";
 pub struct KernelSpec {
     /// Which, as `trackway list --kernel` has them.
     pub on: Vec<String>,
+    /// And nothing of programs: the session has no channels.
+    #[serde(skip_serializing_if = "crate::spec::is_no")]
+    pub only: bool,
     /// Of these processes, and what they start from then on; none: of everything.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub pids: Vec<u32>,

@@ -703,6 +703,11 @@ impl Machine {
                 })?
             }
             None if self.classes.len() == 1 => 0,
+            None if self.spec.is_kernels_alone() => {
+                let session = &self.spec.name;
+                let why = format!("session '{session}' records the kernel's events alone");
+                return Err(Refusal::new(why).with_hint("event on and off take --kernel there"));
+            }
             None => {
                 return Err(Refusal::new("which channel?")
                     .with_hint(format!("--channel, and one of {}", names())));

@@ -59,7 +59,8 @@ pub struct SessionSpec {
     /// Events of the kernel, besides; only root records them.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub kernel: Option<KernelSpec>,
-    /// Its channels; none: one, as [`ChannelSpec::default`] has it.
+    /// Its channels; none: one, as [`ChannelSpec::default`] has it, unless only the kernel's
+    /// events are recorded.
     #[serde(default, rename = "channel", skip_serializing_if = "Vec::is_empty")]
     pub channels: Vec<ChannelSpec>,
 }
@@ -229,7 +230,7 @@ impl SessionSpec {
     pub fn from_toml(text: &str) -> Result<Self, SpecError> {
         let mut spec: Self =
             toml::from_str(text).map_err(|error| SpecError::File(error.to_string()))?;
-        if spec.channels.is_empty() {
+        if spec.channels.is_empty() && !spec.is_kernels_alone() {
             spec.channels.push(ChannelSpec::default());
         }
         spec.check()?;
@@ -266,6 +267,10 @@ impl SessionSpec {
             return Err(SpecError::TooManyUsers);
         }
         self.kernel.as_ref().map_or(Ok(()), KernelSpec::check)?;
+        if self.is_kernels_alone() && !(self.channels.is_empty() && self.users.is_empty()) {
+            let why = "only they are recorded (only = true): there are no channels, and no users";
+            return Err(SpecError::Kernel(why.into()));
+        }
         for (number, channel) in self.channels.iter().enumerate() {
             channel.check()?;
             if self.channels[..number].iter().any(|other| other.name == channel.name) {
@@ -273,6 +278,11 @@ impl SessionSpec {
             }
         }
         Ok(())
+    }
+
+    /// Whether it records the kernel's events, and nothing of programs.
+    pub fn is_kernels_alone(&self) -> bool {
+        self.kernel.as_ref().is_some_and(|kernel| kernel.only)
     }
 
     /// The channel of this name.
@@ -539,7 +549,7 @@ fn is_yes(value: &bool) -> bool {
 }
 
 #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde calls it so")]
-fn is_no(value: &bool) -> bool {
+pub(crate) fn is_no(value: &bool) -> bool {
     !*value
 }
 
@@ -585,7 +595,8 @@ executables = ["nginx"]
 
     #[test]
     fn what_is_saved_is_loaded() {
-        for text in [WRITTEN_BY_HAND, "", "start = false\n[[channel]]\npids = [7]\n"] {
+        const ALONE: &str = "[kernel]\non = ['sched']\nonly = true\n";
+        for text in [WRITTEN_BY_HAND, "", ALONE, "start = false\n[[channel]]\npids = [7]\n"] {
             let spec = SessionSpec::from_toml(text).expect("a session");
             let saved = spec.to_toml().expect("a text");
             assert_eq!(SessionSpec::from_toml(&saved), Ok(spec), "{saved}");
@@ -604,6 +615,8 @@ executables = ["nginx"]
         assert!(refused("[[channel]]\ncontexts = ['none', 'vpid']").contains("stands alone"));
         assert!(refused("[[channel]]\non = ['!*']").contains("excludes all"));
         assert!(refused("output = ''").contains("leave 'output' out"));
+        let alone = "[kernel]\non = ['sched']\nonly = true\n[[channel]]";
+        assert!(refused(alone).contains("there are no channels"));
         let blocking = "[[channel]]\nmode = 'overwrite'\nblocking-timeout = '1s'";
         assert!(refused(blocking).contains("always room"));
         assert!(refused("users = ['']").contains("no user ''"));

@@ -7,7 +7,7 @@ use std::path::Path;
 use trackway_recorder::KernelWays;
 
 use super::Finding;
-use super::machine::release;
+use super::machine::{FIRST_PID_NAMESPACE, release};
 
 /// Capabilities that matter (include/uapi/linux/capability.h).
 const SYS_ADMIN: u32 = 21;
@@ -21,6 +21,8 @@ const TYPES: &str = "/sys/kernel/btf/vmlinux";
 pub(super) struct KernelEvents {
     ways: KernelWays,
     release: String,
+    /// Numbers of processes are the kernel's own here.
+    is_first_namespace: bool,
     /// Effective ones, a bit each; `None`: /proc does not tell.
     capabilities: Option<u64>,
     /// How far the kernel is locked down, if it can be.
@@ -43,6 +45,7 @@ impl KernelEvents {
         Self {
             ways: KernelWays::look(),
             release: release(),
+            is_first_namespace: trackway_sys::process::pid_namespace() == FIRST_PID_NAMESPACE,
             capabilities: status.as_deref().and_then(effective),
             lockdown: lockdown.as_deref().and_then(chosen),
             has_types: fs::File::open(TYPES).is_ok(),
@@ -126,6 +129,11 @@ impl KernelEvents {
     /// What a recording would do.
     pub(super) fn judge_way(&self) -> Finding {
         match (&self.ways.tracefs, &self.ways.bpf) {
+            (Ok(_), _) if !self.is_first_namespace => Finding::limited(
+                "record --kernel records everything (--system), and no command: this is a pid \
+                 namespace of its own",
+                "run it outside, as on the container's host",
+            ),
             (Ok(_), Ok(())) => Finding::good("record --kernel goes by BPF"),
             (Ok(_), Err(_)) => Finding::limited(
                 "record --kernel goes by tracefs, since BPF is refused: what programs point to, \
@@ -171,6 +179,7 @@ mod tests {
         KernelEvents {
             ways: KernelWays { bpf, tracefs: Ok("/sys/kernel/tracing".into()) },
             release: "6.18".into(),
+            is_first_namespace: true,
             capabilities: Some(u64::MAX),
             lockdown: None,
             has_types: true,
@@ -211,6 +220,8 @@ mod tests {
         says(&events(Ok(())).judge_way(), Verdict::Good, "goes by BPF", "");
         let by_tracefs = events(Err(refused(libc::EPERM))).judge_way();
         says(&by_tracefs, Verdict::Limited, "goes by tracefs", "bpf");
+        let within = KernelEvents { is_first_namespace: false, ..events(Ok(())) };
+        says(&within.judge_way(), Verdict::Limited, "no command: this is a pid namespace", "host");
         let mut without = events(Ok(()));
         without.ways.tracefs = Err(InstanceError::Catalogue(CatalogueError::NoRights));
         says(&without.judge_way(), Verdict::Missing, "does not work", "tracefs");

@@ -13,7 +13,7 @@ use trackway_window::SessionLayout;
 use super::{Finding, window};
 
 /// Inode numbers of the namespaces that the machine starts with (include/linux/proc_ns.h).
-const FIRST_PID_NAMESPACE: u64 = 0xeffffffc;
+pub(super) const FIRST_PID_NAMESPACE: u64 = 0xeffffffc;
 
 /// Whose recordings they are.
 #[derive(Debug)]

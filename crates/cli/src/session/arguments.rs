@@ -83,7 +83,7 @@ pub(crate) struct CreateArguments {
         "level_only", "exclude",
         "context", "buffer_size", "sub_buffers", "tracefile_size", "tracefile_count",
         "overwrite", "blocking_timeout", "pid", "executable", "pid_namespace",
-        "user", "kernel", "cgroup", "cpu"])]
+        "user", "kernel", "kernel_only", "cgroup", "cpu"])]
     pub(crate) load: Option<PathBuf>,
     /// Record these events of the kernel, too, of everything that runs, or of the processes of
     /// --pid and what they start from then on: names or subsystems, with commas between them, !
@@ -92,6 +92,10 @@ pub(crate) struct CreateArguments {
     /// record --help). Only root may
     #[arg(long, value_name = "LIST", conflicts_with_all = ["executable", "pid_namespace"])]
     pub(crate) kernel: Vec<String>,
+    /// Record nothing of programs
+    #[arg(long, requires = "kernel", conflicts_with_all = ["on", "level", "level_only", "exclude",
+        "filter_object", "sub_buffers", "blocking_timeout", "user", "snapshot_on_crash"])]
+    pub(crate) kernel_only: bool,
     /// Record the kernel's events of the processes in this control group (of version 2) and those
     /// below it: a folder, or as /proc/PID/cgroup has it
     #[arg(long, value_name = "PATH", requires = "kernel", conflicts_with = "pid")]

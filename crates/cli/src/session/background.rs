@@ -36,7 +36,7 @@ pub(super) fn begin(spec: &SessionSpec, quiet: bool) -> anyhow::Result<ExitCode>
         Ok(Answer::Status(_)) if quiet => Ok(ExitCode::SUCCESS),
         Ok(Answer::Status(status)) => {
             for notice in &status.notices {
-                eprintln!("trackway: {notice}");
+                super::show::say_again(notice, "");
             }
             say_begun(&status);
             Ok(ExitCode::SUCCESS)

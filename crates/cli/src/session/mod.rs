@@ -15,8 +15,8 @@ use trackway_recorder::control::RunFolder;
 use trackway_recorder::control::client::Session;
 use trackway_recorder::protocol::{Answer, ChannelChange, Refusal, Request};
 use trackway_recorder::{
-    ChannelSpec, ContextsError, FilterSource, FilterSpec, KernelSpec, Levels, Mode, Notices,
-    RecordError, RuleSpec, SessionSpec, check_folder, is_name_of_record,
+    ChannelSpec, ContextsError, Counted, FilterSource, FilterSpec, Grouped, KernelSpec, Levels,
+    Mode, Notices, RecordError, RuleSpec, SessionSpec, check_folder, is_name_of_record,
 };
 
 use crate::arguments::Format;
@@ -261,15 +261,23 @@ fn spec_of(arguments: &CreateArguments) -> anyhow::Result<SessionSpec> {
     channel = change_beside(&arguments.channel, Some(contexts.programs.names())).of(&channel);
     let split = trackway_recorder::split_filters(&arguments.kernel, &channel.filters)?;
     let (of_kernel, of_programs) = split;
+    let others = of_programs.iter().find(|filter| !of_kernel.contains(filter));
+    if let Some(filter) = others.filter(|_| arguments.kernel_only) {
+        bail!(
+            "filter '{filter}' is about none of the kernel's events: --kernel-only has no others"
+        );
+    }
     channel.filters = of_programs;
     let kernel = kernel_of(&arguments.kernel, &channel).map(|kernel| KernelSpec {
         cgroups: arguments.cgroup.clone(),
         cpus: arguments.cpu.clone(),
         contexts: contexts.kernel.iter().map(|context| context.name.to_owned()).collect(),
         filters: of_kernel,
+        only: arguments.kernel_only,
         ..kernel
     });
-    Ok(SessionSpec { users, kernel, channels: vec![channel], ..SessionSpec::default() })
+    let channels = if arguments.kernel_only { Vec::new() } else { vec![channel] };
+    Ok(SessionSpec { users, kernel, channels, ..SessionSpec::default() })
 }
 
 /// The kernel's events beside those of a channel: what is said of its buffers is said of theirs.
@@ -389,7 +397,7 @@ fn destroy_session(name: &str, which: &str) -> anyhow::Result<()> {
     match asked {
         Ok(Answer::Ended(counts)) => {
             for notice in &counts.notices {
-                eprintln!("trackway: {which}{notice}");
+                show::say_again(notice, &which);
             }
             if counts.notices.is_empty() {
                 // A flight recorder has written nothing but its snapshots.
@@ -467,7 +475,7 @@ fn write_snapshot(arguments: SnapshotArguments) -> anyhow::Result<()> {
         bail!("the recorder did not say where the snapshot is");
     };
     facts.missing.iter().for_each(|what| eprintln!("trackway: {what}"));
-    eprintln!("trackway: {} events, {} bytes", facts.events, facts.bytes);
+    eprintln!("trackway: {}, {} bytes", Counted(facts.events, "event"), Grouped(facts.bytes));
     writeln!(io::stdout(), "{}", facts.folder.display())?;
     Ok(())
 }

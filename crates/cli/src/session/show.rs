@@ -9,8 +9,8 @@ use trackway_recorder::control::RunFolder;
 use trackway_recorder::control::client::Session;
 use trackway_recorder::protocol::{Answer, ChannelStatus, KernelStatus, Request, Status};
 use trackway_recorder::{
-    ByteCount, ChannelSpec, Grouped, KernelSpec, Levels, Mode, RecordError, RuleSpec, Time,
-    Tracefiles, USERS_MAX,
+    ByteCount, ChannelSpec, Counted, Grouped, KernelSpec, Levels, Mode, RecordError, RuleSpec,
+    Time, Tracefiles, USERS_MAX,
 };
 use trackway_sys::users::name_of;
 
@@ -228,6 +228,14 @@ fn state_of(status: &Status) -> &'static str {
     }
 }
 
+/// Says what a recorder said; of `which` session, where there are several.
+pub(super) fn say_again(notice: &str, which: &str) {
+    match notice.starts_with("hint: ") {
+        true => eprintln!("{notice}"),
+        false => eprintln!("trackway: {which}{notice}"),
+    }
+}
+
 /// Says how a session goes.
 pub(super) fn status(
     status: &Status,
@@ -269,7 +277,7 @@ pub(super) fn status(
     }
     status.kernel.as_ref().map_or(Ok(()), |kernel| write_kernel(kernel, output))?;
     for notice in &status.notices {
-        writeln!(output, "  said      {notice}")?;
+        writeln!(output, "  said      {}", notice.replace('\n', "\n            "))?;
     }
     Ok(())
 }
@@ -296,7 +304,7 @@ fn write_kernel(status: &KernelStatus, output: &mut dyn Write) -> anyhow::Result
         let unread = Grouped(status.unread);
         writeln!(output, "  unread    {unread} events: what a filter asks for was not in memory")?;
     }
-    writeln!(output, "  on        {} ({} events)", spec.on.join(", "), Grouped(*events as u64))?;
+    writeln!(output, "  on        {} ({})", spec.on.join(", "), Counted(*events as u64, "event"))?;
     if !spec.pids.is_empty() {
         let pids: Vec<String> = spec.pids.iter().map(u32::to_string).collect();
         writeln!(output, "  only      process {}, and what it starts", pids.join(" or "))?;

@@ -84,7 +84,7 @@ mod tests {
         let talk = "trackway: 0 events recorded, 9 lost, 0 processes, 5 bytes in t\n\
                     trackway: kernel: 632,045 events recorded, 1,784,837 lost, 0 overwritten\n";
         assert_eq!(lost(talk), Some(1_784_837));
-        assert_eq!(lost("trackway: 1 events recorded, 0 lost"), None);
+        assert_eq!(lost("trackway: 1 event recorded, 0 lost"), None);
     }
 
     #[test]

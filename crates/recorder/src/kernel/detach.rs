@@ -55,7 +55,9 @@ fn detach(attached: Vec<Attachment>) {
         let share = descriptors.len().div_ceil(FEW).max(1);
         while !descriptors.is_empty() {
             let some = descriptors.split_off(descriptors.len().saturating_sub(share));
-            scope.spawn(move || drop(some));
+            let one = std::thread::Builder::new().name("trackway-detach".into());
+            // Where there can be no thread, they go here, with what was to run there.
+            drop(one.spawn_scoped(scope, move || drop(some)));
         }
     });
 }

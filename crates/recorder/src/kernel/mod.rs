@@ -62,6 +62,8 @@ pub(crate) const PAYLOAD_BYTES_MAX: u32 = 3500;
 pub struct KernelOptions {
     /// Patterns, as `trackway list --kernel` takes them.
     pub patterns: Vec<String>,
+    /// And nothing of programs.
+    pub only: bool,
     /// Of everything that runs, not of the command and what it starts alone.
     pub system: bool,
     /// What records say besides their fields, and `tid`.
@@ -105,6 +107,7 @@ impl KernelOptions {
     pub(crate) fn of(spec: &KernelSpec, is_stopped: bool) -> Result<Self, RecordError> {
         Ok(Self {
             patterns: spec.on.clone(),
+            only: spec.only,
             system: spec.pids.is_empty() && spec.cgroups.is_empty(),
             contexts: contexts::of_kernel(&spec.contexts)?,
             filters: spec.filters.clone(),

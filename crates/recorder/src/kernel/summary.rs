@@ -41,7 +41,8 @@ pub(crate) struct KernelSummary {
 impl KernelSummary {
     /// Says what was recorded; in which folder, unless that was said.
     pub(crate) fn say(&self, folder: Option<&Path>, notices: &Notices) {
-        let place = folder.map(|folder| format!(", {} bytes in {}", self.bytes, folder.display()));
+        let bytes = Grouped(self.bytes);
+        let place = folder.map(|folder| format!(", {bytes} bytes in {}", folder.display()));
         notices.say(format_args!(
             "kernel: {} recorded, {} lost, {} overwritten{}",
             Counted(self.recorded, "event"),
