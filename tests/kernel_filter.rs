@@ -588,6 +588,10 @@ fn what_makes_no_sense_is_said_before_the_command_runs() {
     // Of a program's events nothing is known here; they are left alone.
     let options = ["--kernel", "syscalls:getpgid", "--filter", "myapp:*: size > 5"];
     let talk = text(&record(&world, "trace", &options, &["true"]).stderr);
+    // What only the kernel's events have may be asked of all.
+    let options = ["--kernel", "syscalls:openat", "--filter", "$ctx.tid > 0 && $ctx.cpu_id >= 0"];
+    let of_all = text(&record(&world, "trace", &options, &["true"]).stderr);
+    assert!(of_all.contains("kernel: ") && !of_all.contains("kernel: 0 events"), "{of_all}");
     assert!(
         talk.contains("'myapp:*: size > 5' is about no event that is known, neither"),
         "{talk}"

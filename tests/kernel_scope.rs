@@ -8,9 +8,9 @@ use std::process::{Child, Command, Output, Stdio};
 use trackway_tests::{World, has, has_kernel_events, skipped};
 
 /// Sends a byte to and fro: pong IN OUT COUNT answers; ping IN OUT COUNT begins. That is done by a
-/// child; then it makes a system call by a number of 32 bits, has io_uring's thread open a file, and another thread of its own runs true, on its
-/// parent's CPU, so that it has been switched away from where its parent goes on. Both processes
-/// say who they are.
+/// child; then it makes a system call by a number of 32 bits, has io_uring's thread open a file,
+/// and another thread of its own runs true, on its parent's CPU, so that it has been switched away
+/// from where its parent goes on. Both processes say who they are.
 const PING_PONG: &str = r#"
 #define _GNU_SOURCE
 #include <fcntl.h>
@@ -63,7 +63,10 @@ static int call_narrow(void)
     signal(SIGSEGV, no_such_call);
     if (sigsetjmp(otherwise, 1))
         return 1;
-    __asm__ volatile("int $0x80" : "+a"(number) : "b"(0L), "c"(0L) : "memory", "r8", "r9", "r10", "r11");
+    __asm__ volatile("int $0x80"
+                     : "+a"(number)
+                     : "b"(0L), "c"(0L)
+                     : "memory", "r8", "r9", "r10", "r11");
     return 0;
 }
 
@@ -119,7 +122,8 @@ int main(int argc, char **argv)
 }
 "#;
 
-/// What ping said: of its child, of itself, and whether it had no io_uring, and no calls of 32 bits.
+/// What ping said: of its child, of itself, and whether it had no io_uring, and no calls of 32
+/// bits.
 fn said(output: &Output) -> (i64, i64, [bool; 2]) {
     let text = text(&output.stdout);
     let words: Vec<i64> = text.split_whitespace().filter_map(|word| word.parse().ok()).collect();
@@ -187,9 +191,9 @@ fn happened_in(line: &str) -> Option<i64> {
 
 /// RUN two programs that wake each other up, of which one is the command. EXPECT of both sides of
 /// its switches and wake-ups to be told, and nothing of the other one's; what it does when it ends;
-/// what it does by threads that are made without a fork, and by one that takes over another's number. EXPECT
-/// a call by a number of 32 bits to be no other call, and to be told; and of structures nothing that
-/// is behind their end.
+/// what it does by threads that are made without a fork, and by one that takes over another's
+/// number. EXPECT a call by a number of 32 bits to be no other call, and to be told; and of
+/// structures nothing that is behind their end.
 #[test]
 fn what_is_about_a_command_is_recorded_wherever_it_happens() {
     const TURNS: &str = "300";
@@ -233,7 +237,7 @@ fn what_is_about_a_command_is_recorded_wherever_it_happens() {
     let calls = |name: &str| count(&|line| line.contains(&format!(" syscall_entry_{name}: ")));
     assert_eq!(calls("dup2"), 1, "{lines:#?}");
     for (small, there, behind) in [
-        (" size = 64,", "uargs_tls = 0xAAAAAAAAAAAAAAAA", "uargs_set_tid = 0x0,"),
+        (" size = 64,", "uargs_tls = 12297829382473034410,", "uargs_set_tid = 0,"),
         (" syscall_exit_sched_getattr: ", "uattr_size = 48", "uattr_sched_util_min = 0,"),
     ] {
         let is_it = |line: &str| line.contains(small) && line.contains(there);
@@ -309,8 +313,8 @@ impl Drop for Group {
     }
 }
 
-/// RUN programs in a control group, below it, and in none, the command among these. EXPECT what is
-/// in the group or below.
+/// RUN programs in a control group, below it, and in none, the command among these; and in one that
+/// takes the place of the first. EXPECT what is in the group or below.
 #[test]
 fn a_cgroup_is_what_is_in_it_and_below() {
     let world = World::new("kernel-cgroup");
@@ -319,19 +323,24 @@ fn a_cgroup_is_what_is_in_it_and_below() {
     }
     let Some(group) = Group::new("in") else { return };
     let script = format!(
-        "cat /nowhere/before; ({}; exec cat /nowhere/inside); ({}; exec cat /nowhere/below); \
-         ({}; sh -c 'cat /nowhere/child; true'); cat /nowhere/behind; true",
+        "cat /nowhere/before; ({0}; exec cat /nowhere/inside); ({1}; exec cat /nowhere/below); \
+         ({0}; sh -c 'cat /nowhere/child; true'); cat /nowhere/behind; \
+         for turn in $(seq 100); do rmdir {2}/below {2} && break; sleep 0.02; done; \
+         mkdir -p {2}/below; \
+         for turn in $(seq 10); do ({0}; exec cat /nowhere/anew); sleep 0.05; done; true",
         group.enter(""),
         group.enter("below"),
-        group.enter(""),
+        group.path(),
     );
     // As a folder, and as /proc/PID/cgroup has it.
     let name = format!("/{}", group.0.file_name().expect("a name").to_str().expect("UTF-8"));
     for path in [group.path(), name] {
         let options = ["--kernel", "syscalls:openat", "--cgroup", &path];
-        let (_, lines) = recorded(&world, &options, &["sh", "-c", &script]);
+        let (output, lines) = recorded(&world, &options, &["sh", "-c", &script]);
         let has = |name: &str| lines.iter().any(|line| line.contains(name));
-        for inside in ["/nowhere/inside", "/nowhere/below", "/nowhere/child"] {
+        let talk = text(&output.stderr);
+        assert!(talk.contains("was made anew: what is in the new one is recorded"), "{talk}");
+        for inside in ["/nowhere/inside", "/nowhere/below", "/nowhere/child", "/nowhere/anew"] {
             assert!(has(inside), "{inside}: {lines:?}");
         }
         assert!(!has("/nowhere/before") && !has("/nowhere/behind"), "{lines:?}");
@@ -432,6 +441,22 @@ fn what_cannot_be_selected_is_said() {
     assert!(talk.contains("--system") && talk.contains("--cgroup"), "{talk}");
     if !has_kernel_events(&world) {
         return;
+    }
+    let elsewhen = ["--time", "--monotonic", "100", "--fork", "--"];
+    let unshare = || Command::new("unshare");
+    if unshare().args(elsewhen).arg("true").status().is_ok_and(|status| status.success()) {
+        let record = world.trackway(&["record", "--kernel", "sched_switch", "--", "touch", "ran"]);
+        let mut inside = unshare();
+        inside.args(elsewhen).arg(record.get_program()).args(record.get_args());
+        for (name, value) in record.get_envs() {
+            inside.env(name, value.unwrap_or_default());
+        }
+        let output = inside.output().expect("it runs");
+        let talk = text(&output.stderr);
+        assert!(talk.contains("has a clock of its own"), "{talk}");
+        assert!(!output.status.success() && !world.path("ran").exists());
+    } else {
+        skipped("there are no time namespaces for us");
     }
     for (options, why) in [
         (["--cpu", "8191"], "there is no CPU 8191"),

@@ -424,8 +424,26 @@ fn events_that_are_switched_on_later_are_asked_too() {
     ground.calls(0..100);
     ground.ok("event on k --kernel syscalls:getpgid");
     ground.calls(0..10);
+    // Another filter: of what is recorded, of what is switched on with it, and none.
+    let on = |patterns: &str, filter: &str| {
+        let mut on = ground.command("event on k --kernel");
+        on.args(patterns.split(' ')).args(["--filter", filter]).output().expect("it runs")
+    };
+    let refused = on("syscalls:sys_enter_getpgid", "no_field == 7");
+    assert!(!refused.status.success() && text(&refused.stderr).contains("no_field"), "{refused:?}");
+    ground.calls(0..10);
+    let five = format!("pid == {}", first + 5);
+    let done = on("syscalls:sys_enter_getpgid task_rename", &five);
+    assert!(done.status.success(), "{done:?}");
+    ground.calls(0..10);
+    let filters = ground.status("k")["kernel"]["spec"]["filters"].clone();
+    assert_eq!(filters[0], format!("syscalls:sys_enter_getpgid: {five}"));
+    assert!(on("syscalls:sys_enter_getpgid", "").status.success());
+    ground.calls(0..3);
+    let set = ground.refused("channel set k channel0 --context nice");
+    assert!(set.contains("chosen when their session began"), "{set}");
     ground.ok("session destroy k");
-    ground.check("trace", [7, 7]);
+    ground.check("trace", [7, 7, 7, 5, 0, 1, 2]);
 }
 
 /// RUN a session of a control group that nobody is in. EXPECT none of the calls.

@@ -573,7 +573,7 @@ int main(void) {
     assert!(shown.len() >= 2, "{text:?}");
     let [first, .., last] = &shown[..] else { unreachable!() };
     assert!(first.iter().all(|&number| number > 0), "events, rate, lost, bytes: {text:?}");
-    assert!(last[0] > first[0] && last[2] > first[2] && last[3] >= first[3], "{text:?}");
+    assert!(last[0] > first[0] && last[2] > first[2], "{text:?}");
     assert!(last[0] + last[2] <= 26 * 20_000, "{text:?}");
     let summary = trackway_tests::Summary::parse(lines.last().unwrap());
     assert_eq!(summary.recorded + summary.lost, 26 * 20_000, "{text:?}");

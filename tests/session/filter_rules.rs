@@ -54,7 +54,11 @@ fn a_command_is_not_run_with_a_filter_that_makes_no_sense() {
         ),
         ("numbr > 5", "^^^^^\nunknown field 'numbr' of life:step; did you mean 'number'?\n"),
         ("life: number == \"a*\"", "an integer is not compared with a string"),
+        // What the program has its file says: no other event need come.
+        ("zzz == 1", "^^^\nunknown field 'zzz': no event that this is for has it"),
+        ("number > 3 && who > 3 && zzz > 1", "^^^\nno event has all that this names: "),
         ("$ctx.vtd == 7", "did you mean '$ctx.vtid'?"),
+        ("$ctx.uid == 7", "hint: it is known of the kernel's events alone (--kernel)"),
         ("!life:*: number > 5", "'!life:*' is not a pattern"),
     ] {
         let output = place
@@ -75,7 +79,7 @@ fn a_command_is_not_run_with_a_filter_that_makes_no_sense() {
 fn what_may_be_meant_later_is_taken_as_it_is() {
     let place = Place::new("session-filter-later");
     let emitter = place.emitter.to_str().expect("a path");
-    let filters = ["status == \"FAILED\"", "web:*: status >= 400", "other: any(sizes > 3)"];
+    let filters = ["db: status == \"FAILED\"", "web:*: status >= 400", "other: any(sizes > 3)"];
     for filter in filters {
         ok(&place, &["record", "-o", "trace", "--filter", filter, "--", emitter, "levels", "0"]);
     }
@@ -83,7 +87,7 @@ fn what_may_be_meant_later_is_taken_as_it_is() {
     for (filter, hint) in [
         ("web:*: status >= 400", None),
         ("who & 1 == 1", Some("'==' binds more strongly than '&'")),
-        ("status >= 400", Some("event that is known is one for the filter 'status >= 400'")),
+        ("status >= 400", Some("is one for the filter 'status >= 400': none has 'status'")),
         ("life:stp: number > 5", Some("known; did you mean 'life:step'?")),
         ("step: number > 5", Some("known; did you mean 'life:step'?")),
     ] {

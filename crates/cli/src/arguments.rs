@@ -195,7 +195,8 @@ pub(crate) struct RecordArguments {
     pub(crate) quiet: bool,
     /// The command and its arguments; with --kernel there may be none: everything is recorded then,
     /// until Ctrl-C
-    #[arg(required_unless_present_any = ["kernel", "pid"], trailing_var_arg = true, value_name = "CMD")]
+    #[arg(required_unless_present_any = ["kernel", "pid"], trailing_var_arg = true,
+        value_name = "CMD")]
     pub(crate) command: Vec<OsString>,
 }
 

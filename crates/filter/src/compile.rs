@@ -306,7 +306,16 @@ fn worst(text: &str, errors: Vec<Error>) -> Error {
         let message = format!("no event has all that this names: {}", first.message);
         return Error { message, ..first.clone() };
     }
-    suggests.unwrap_or(first).clone()
+    if let Some(suggests) = suggests {
+        return suggests.clone();
+    }
+    if errors.iter().any(|error| error.message != first.message) {
+        // Which of them lacks it is no matter.
+        let (what, _) = first.message.split_once(" of ").unwrap_or((&first.message, ""));
+        let message = format!("{what}: no event that this is for has it");
+        return Error { message, hint: None, ..first.clone() };
+    }
+    first.clone()
 }
 
 fn whole(text: &str) -> Span {

@@ -273,11 +273,15 @@ impl Desk {
         parts: &mut Parts,
         notices: &Notices,
     ) -> Result<(), RecordError> {
+        let before = self.machine.spec().kernel.as_ref().map(|before| &before.filters);
+        let filters = (before != Some(&spec.filters)).then_some(&spec.filters[..]);
         let kernel = self.kernel.as_mut();
         let kernel = kernel.ok_or(RecordError::Lost("it records no events of the kernel"))?;
-        let (more, fewer) = kernel.select(&spec.on, &mut || parts.keep_alive(), notices)?;
+        let (more, fewer) =
+            kernel.select(&spec.on, filters, &mut || parts.keep_alive(), notices)?;
         notices.say(format_args!(
-            "{more} more of the kernel's events are recorded, {fewer} are not any more"
+            "{more} more of the kernel's events are recorded, {fewer} are not any more{}",
+            if filters.is_some() { "; what they are asked has changed" } else { "" }
         ));
         Ok(())
     }

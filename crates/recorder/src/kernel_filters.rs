@@ -20,11 +20,11 @@ use trackway_kernel::ftrace::context::Context;
 use trackway_kernel::ftrace::filter as ftrace;
 use trackway_kernel::record::filter::{CONTEXTS, Filter, FilterError, Memory};
 use trackway_kernel::record::staging::Staged;
-use trackway_schema::{Field, Label, Scalar};
+use trackway_schema::{EventDescription, Field, Label, Scalar};
 use trackway_session::{ChannelSpec, FilterSource, FilterSpec};
 
 use crate::report::Notices;
-use crate::{RecordError, kernel};
+use crate::{RecordError, kernel, meant};
 
 /// Most things that are said of filters that are taken, and most events that are named there.
 const HINTS_MAX: usize = 4;
@@ -48,6 +48,8 @@ pub(crate) struct TakenFilters {
     specs: Vec<FilterSpec>,
     /// Those that are about nothing else.
     own: Vec<FilterSpec>,
+    /// Those about all events that none of the kernel's has what is asked for: why.
+    unmet: Vec<(FilterSpec, String)>,
     hints: Vec<String>,
 }
 
@@ -188,7 +190,12 @@ impl<F: Asking> KernelFilters<F> {
             }
             let lacking = filters.add((number, spec), (&world, 0), &about, &mut memory)?;
             if lacking == about.len() {
-                return Err(lacking_everywhere(spec, &world, &about));
+                let why = lacking_everywhere(spec, &world, &about);
+                if are_own || !is_everyones(spec) {
+                    return Err(RecordError::Filter(why));
+                }
+                // Perhaps a program's has it.
+                filters.taken.unmet.push((spec.clone(), why));
             }
         }
         filters.memory = Some(memory);
@@ -298,6 +305,18 @@ impl TakenFilters {
         self.own.contains(spec) || is_everyones(spec)
     }
 
+    /// Whether a filter is about all events, and some of the kernel's have what it asks for.
+    pub(crate) fn takes(&self, spec: &FilterSpec) -> bool {
+        is_everyones(spec) && !self.unmet.iter().any(|(unmet, _)| unmet == spec)
+    }
+
+    /// Refuses filters that ask for what neither the kernel's events have, nor one of these.
+    pub(crate) fn refuse_unmet(&self, known: &[EventDescription]) -> Result<(), RecordError> {
+        let is_unmet = |(spec, _): &&(FilterSpec, String)| !meant::is_met(spec, known);
+        let unmet = self.unmet.iter().find(is_unmet);
+        unmet.map_or(Ok(()), |(_, why)| Err(RecordError::Filter(why.clone())))
+    }
+
     /// Whether a filter is about the kernel's events alone.
     pub(crate) fn has_own(&self, spec: &FilterSpec) -> bool {
         self.own.contains(spec)
@@ -367,7 +386,7 @@ pub fn split_filters(
             of_kernel.push(filter.clone());
         }
         if !is_of_kernel || is_everyones(filter) {
-            of_programs.push(filter.clone());
+            of_programs.push(self::of_programs(filter));
         }
     }
     Ok((of_kernel, of_programs))
@@ -403,6 +422,27 @@ pub fn take_filters(
 fn selected_names(patterns: &[String]) -> Result<Vec<EventName>, RecordError> {
     let events = kernel::selected(&Catalogue::open()?, patterns)?;
     Ok(events.iter().map(kernel::name_of).collect())
+}
+
+/// Whether an expression names a context that the kernel's events have, and programs' have not.
+pub(crate) fn is_kernels(text: &str) -> bool {
+    let of_programs = Layout::program_contexts();
+    let is_there = |name: &str| of_programs.iter().any(|context| context.name == name);
+    let is_kernels = |(token, _): &(Token, Span)| {
+        let Token::Context(name) = token else { return false };
+        !is_there(name) && CONTEXTS.iter().any(|(known, _)| known == name)
+    };
+    tokens(text).is_ok_and(|tokens| tokens.iter().any(is_kernels))
+}
+
+/// A filter about all events, as programs' are asked: what only the kernel's have, none of them has.
+pub(crate) fn of_programs(filter: &FilterSpec) -> FilterSpec {
+    match &filter.source {
+        FilterSource::Expression(text) if is_kernels(text) => {
+            FilterSpec::of(filter.pattern.as_deref(), "false")
+        }
+        _ => filter.clone(),
+    }
 }
 
 /// Whether a filter is about all events, programs' and the kernel's.
@@ -485,9 +525,9 @@ fn object_of(
 }
 
 /// That no event has what a filter asks for.
-fn lacking_everywhere(spec: &FilterSpec, world: &World, about: &[usize]) -> RecordError {
+fn lacking_everywhere(spec: &FilterSpec, world: &World, about: &[usize]) -> String {
     let layouts: Vec<Layout> = about.iter().map(|&event| world.layouts[event].clone()).collect();
-    RecordError::Filter(match &spec.source {
+    match &spec.source {
         FilterSource::Expression(text) => match check_for(text, &layouts).err() {
             Some(mut error) => {
                 let is_near = error.message.contains("did you mean");
@@ -512,7 +552,7 @@ fn lacking_everywhere(spec: &FilterSpec, world: &World, about: &[usize]) -> Reco
             }
         }
         _ => format!("{spec}: of a kind not known here"),
-    })
+    }
 }
 
 /// Why the kernel cannot ask a filter.

@@ -8,7 +8,7 @@ use trackway_kernel::ftrace::instance::{self, InstanceError};
 use trackway_kernel::record::probe::{self, Refusal};
 
 use trackway_session::protocol::KernelStatus;
-use trackway_session::{KernelSpec, Tracefiles};
+use trackway_session::{FilterSpec, KernelSpec, Tracefiles};
 
 use crate::RecordError;
 use crate::command::Entrance;
@@ -143,18 +143,25 @@ pub(crate) enum Seen {
 
 impl Draining {
     /// Records the events that these patterns select, and no others: how many are new, and how many
-    /// have gone. `meanwhile` is called every now and then.
+    /// have gone. With `filters`, those are asked from now on. `meanwhile` is called every now and
+    /// then.
     pub(crate) fn select(
         &mut self,
         patterns: &[String],
+        filters: Option<&[FilterSpec]>,
         meanwhile: &mut dyn FnMut(),
         notices: &Notices,
     ) -> Result<(usize, usize), RecordError> {
         match self {
             Self::Bpf(draining) => {
-                let changed = draining.select(patterns, meanwhile)?;
+                let changed = draining.select(patterns, filters, meanwhile)?;
                 draining.filters().taken().say(notices);
                 Ok(changed)
+            }
+            Self::Tracefs(_) if filters.is_some() => {
+                let why = "these events are recorded by tracefs: their filters are those of the \
+                           session's beginning";
+                Err(kernel::failed("cannot change filters", why))
             }
             Self::Tracefs(draining) => draining.select(patterns, meanwhile, notices),
         }

@@ -3,24 +3,28 @@
 //!
 //! Events that nobody has described yet may have whatever a filter asks for. So a filter is refused
 //! only where the events that it is about are known, and none of them is one for it; and one that
-//! names no events, and has a channel of all events, only where it is likely that it is misspelt.
+//! names no events, and has a channel of all events, only where the program's own are known, or it
+//! is likely that it is misspelt.
 
 use trackway_filter::checked::{CheckedObject, Lack};
 use trackway_filter::compile::{check_for, compile_for_any};
 use trackway_filter::error::{Error, Topic};
 use trackway_filter::layout::Layout;
+use trackway_schema::EventDescription;
 use trackway_session::{FilterObject, FilterSource, FilterSpec};
 use trackway_window::Window;
 
 use crate::elf::Reach;
 use crate::filters::{GENERIC_BYTES_MAX, known, layouts_of, selects};
+use crate::kernel_filters::is_kernels;
 use crate::{ChannelSettings, RecordError};
 
 /// Most things that are said of a filter that is taken.
 const HINTS_MAX: usize = 4;
 
 /// Checks the filters of a channel that is to be, where `program` is what is to be traced, if that
-/// is known; what is perhaps not meant, for people.
+/// is known; what is perhaps not meant, for people. Of a filter that is taken anyway, nothing need
+/// be known: the kernel's events have what it asks for.
 ///
 /// # Errors
 ///
@@ -29,8 +33,10 @@ pub(crate) fn check(
     settings: &ChannelSettings,
     window: &Window,
     program: &Reach,
+    is_taken: impl Fn(&FilterSpec) -> bool,
 ) -> Result<Vec<String>, RecordError> {
-    check_some(&settings.filters, &settings.rules, window, program)
+    let open = settings.filters.iter().filter(|filter| !is_taken(filter));
+    check_some(&open.cloned().collect::<Vec<_>>(), &settings.rules, window, program)
 }
 
 /// The same of filters of a channel with these rules.
@@ -50,8 +56,14 @@ pub(crate) fn check_some(
     for filter in filters {
         // What the file says is so now; what is in the window may be of an earlier build.
         let mut layouts = layouts_of(filter, &of_program);
-        if layouts.is_empty() {
+        let are_own = !layouts.is_empty();
+        if !are_own {
             layouts = layouts_of(filter, &events);
+        }
+        if let FilterSource::Expression(text) = &filter.source
+            && is_kernels(text)
+        {
+            return Err(RecordError::Filter(of_kernel(text)));
         }
         if layouts.is_empty() || program.hides_events {
             continue;
@@ -63,27 +75,53 @@ pub(crate) fn check_some(
                 if unmet.is_none() {
                     hints.extend(perhaps_not_meant(text, &layouts)?);
                 }
-                unmet.map(|error| (is_likely(&error), refused(text, error, names_events)))
+                unmet.map(|error| {
+                    let message = what_none_has(text, &error);
+                    (are_own || is_likely(&error), message, refused(text, error, names_events))
+                })
             }
             FilterSource::Object(object) => {
                 let unmet = unmet_by_all(object, &layouts)?;
-                unmet.map(|lack| (lack.is_near, lacking(object, lack, names_events)))
+                unmet.map(|lack| {
+                    let message = lack.message.clone();
+                    (are_own || lack.is_near, message, lacking(object, lack, names_events))
+                })
             }
             _ => None,
         };
         match unmet {
-            Some((is_likely, why)) if names_events || is_likely => {
+            Some((is_sure, _, why)) if names_events || is_sure => {
                 return Err(RecordError::Filter(why));
             }
-            Some(_) => {
+            Some((_, message, _)) => {
                 hints.push(format!(
-                    "no program's event that is known is one for the filter '{filter}'"
+                    "no program's event that is known is one for the filter '{filter}': {message}"
                 ));
             }
             None => {}
         }
     }
     Ok(hints)
+}
+
+/// Whether one of these events is one for a filter.
+pub(crate) fn is_met(filter: &FilterSpec, known: &[EventDescription]) -> bool {
+    let layouts = layouts_of(filter, known);
+    match &filter.source {
+        FilterSource::Expression(text) => check_for(text, &layouts).is_ok(),
+        FilterSource::Object(object) => {
+            unmet_by_all(object, &layouts).is_ok_and(|lack| lack.is_none())
+        }
+        _ => false,
+    }
+}
+
+/// That a filter asks programs' events for a context of the kernel's.
+fn of_kernel(text: &str) -> String {
+    let layout = Layout { contexts: Layout::program_contexts(), ..Layout::default() };
+    let compiled = compile_for_any(text, &[layout], GENERIC_BYTES_MAX);
+    let why = compiled.err().map_or_else(|| text.to_owned(), |error| error.render(text));
+    format!("{why}\nhint: it is known of the kernel's events alone (--kernel)")
 }
 
 /// What is perhaps not meant in a filter for these events, in lines for people.
@@ -121,11 +159,23 @@ fn is_likely(error: &Error) -> bool {
     error.topic != Topic::Unknown || error.message.contains("did you mean")
 }
 
+/// What is wrong with a filter for events of other programs, in words: which of them is no matter.
+fn what_none_has(text: &str, error: &Error) -> String {
+    let named = text.get(error.span.from..error.span.to).unwrap_or_default();
+    match error.topic {
+        Topic::Unknown if !error.message.starts_with("no event has all") => {
+            format!("none has '{named}'")
+        }
+        _ => error.message.clone(),
+    }
+}
+
 /// Why a filter is refused, in lines.
 fn refused(text: &str, mut error: Error, names_events: bool) -> String {
-    if !names_events && error.hint.is_none() {
+    if !names_events {
         let hint = "if it is about events that come later, name them: PATTERN: EXPR";
-        error.hint = Some(hint.into());
+        let has = error.hint.take().map(|has| format!("{has}; {hint}"));
+        error.hint = Some(has.unwrap_or_else(|| hint.into()));
     }
     error.render(text)
 }

@@ -179,7 +179,7 @@ impl Parts {
         if scope == Scope::Own {
             let home = Home::open_or_make(notices)?;
             for (channel, _) in &channels {
-                let hints = meant::check(channel, home.window(), &Reach::default())?;
+                let hints = meant::check(channel, home.window(), &Reach::default(), |_| false)?;
                 hints.iter().for_each(|hint| notices.say(format_args!("{hint}")));
             }
             return Self::begin_own(home, session, channels, watches_crashes);
@@ -444,7 +444,7 @@ impl Parts {
             return Err(RecordError::Refused(Refusal::new(why)));
         }
         if let Some(own) = self.own() {
-            let hints = meant::check(settings, own.home.window(), &Reach::default())?;
+            let hints = meant::check(settings, own.home.window(), &Reach::default(), |_| false)?;
             hints.iter().for_each(|hint| notices.say(format_args!("{hint}")));
         }
         self.each(Rule::Any, notices, &mut |part| part.recording.add_channel(settings, class))?;

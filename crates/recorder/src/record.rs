@@ -31,6 +31,7 @@ use crate::desk::{self, Desk, Making};
 use crate::error::io_error;
 use crate::filters::known;
 use crate::kernel::KernelOptions;
+use crate::kernel_filters::{TakenFilters, of_programs};
 use crate::kernel_ways::{Draining, Kernel};
 use crate::parts::Parts;
 use crate::pause::Pause;
@@ -147,7 +148,11 @@ impl RecordOptions {
                     Err(RecordError::Refused(Refusal::new(why).with_hint(hint)))
                 });
             }
-            specs.iter_mut().for_each(|spec| spec.filters.retain(|one| !filters.has_own(one)));
+            for spec in &mut specs {
+                spec.filters.retain(|one| !filters.has_own(one));
+                let taken = spec.filters.iter_mut().filter(|one| filters.takes(one));
+                taken.for_each(|one| *one = of_programs(one));
+            }
         }
         Ok(specs)
     }
@@ -231,8 +236,9 @@ pub fn record(options: &RecordOptions, notices: &Notices) -> Result<CommandEnd, 
         false => Some((Home::open_or_make(notices)?, command::libraries(&options.helpers)?)),
     };
     let window = programs.as_ref().map(|(home, _)| (*home.window(), home.path.clone()));
+    let asked = (strays, kernel.as_ref().map(Kernel::filters));
     if let Some((home, libraries)) = &programs {
-        check_filters(&mut channels, strays, &found, libraries, home.window(), notices)?;
+        check_filters(&mut channels, asked, (&found, libraries), home.window(), notices)?;
     }
     recover_the_dead(notices);
     let warned = programs.as_ref().is_some_and(|(home, libraries)| {
@@ -520,9 +526,8 @@ fn warn_of_the_static(found: &Found, has_kernel: bool, notices: &Notices) {
 /// known. They are made good for it before it runs.
 fn check_filters(
     channels: &mut [(ChannelSettings, u32)],
-    strays: Vec<Stray>,
-    found: &Found,
-    libraries: &[PathBuf],
+    (strays, of_kernel): (Vec<Stray>, Option<&TakenFilters>),
+    (found, libraries): (&Found, &[PathBuf]),
     window: &Window,
     notices: &Notices,
 ) -> Result<(), RecordError> {
@@ -534,17 +539,19 @@ fn check_filters(
     let program = elf::reach(&files);
     let of_window = known(window, "*");
     let events: Vec<_> = program.events.iter().chain(&of_window).cloned().collect();
+    let is_taken = |filter: &FilterSpec| of_kernel.is_some_and(|filters| filters.takes(filter));
     let is_stray: Vec<FilterSpec> = strays.iter().map(|stray| stray.filter.clone()).collect();
     for hint in unmatched::refuse(strays, &events)? {
         notices.say(format_args!("{hint}"));
     }
+    of_kernel.map_or(Ok(()), |filters| filters.refuse_unmet(&events))?;
     for (channel, _) in channels.iter_mut() {
         let named = channel.filters.iter().filter(|filter| !is_stray.contains(filter));
         let are_own = program.registers && !program.hides_events;
         for said in named.filter_map(|filter| unmatched::said(filter, &events, are_own)) {
             notices.say(format_args!("{said}"));
         }
-        for hint in meant::check(channel, window, &program)? {
+        for hint in meant::check(channel, window, &program, is_taken)? {
             notices.say(format_args!("{hint}"));
         }
         channel.expected.clone_from(&program.events);

@@ -263,7 +263,7 @@ pub(crate) fn say_refused(notices: &Notices, refused: u32, window: &std::path::P
     ));
 }
 
-/// A number of things, and what they are called.
+/// A number of things, and what one of them is called.
 #[derive(Debug, Clone, Copy)]
 pub struct Counted(pub u64, pub &'static str);
 

@@ -81,7 +81,8 @@ pub fn serve(
 }
 
 /// Records the kernel's events, and those of the user's programs, until SIGINT or SIGTERM, or until
-/// the processes that they are of have ended: what `trackway record --kernel` does without a command.
+/// the processes that they are of have ended: what `trackway record --kernel` does without a
+/// command.
 ///
 /// # Errors
 ///
@@ -95,13 +96,14 @@ pub fn record_kernel(options: &RecordOptions, quiet: bool) -> Result<(), RecordE
     }
     let notices = Notices::new(quiet);
     let strays = options.strays()?;
-    if !strays.is_empty() {
-        let of_programs = Home::open()?.map(|home| known(home.window(), "*")).unwrap_or_default();
-        for hint in unmatched::refuse(strays, &of_programs)? {
-            notices.say(format_args!("{hint}"));
-        }
+    let of_programs = Home::open()?.map(|home| known(home.window(), "*")).unwrap_or_default();
+    for hint in unmatched::refuse(strays, &of_programs)? {
+        notices.say(format_args!("{hint}"));
     }
     let (kernel, _) = options.begin_as_root(&notices)?;
+    if let Some(kernel) = &kernel {
+        kernel.filters().refuse_unmet(&of_programs)?;
+    }
     let pids: Vec<u32> = options.kernel.iter().flat_map(|kernel| kernel.pids.clone()).collect();
     let until = if pids.is_empty() { "Ctrl-C" } else { "Ctrl-C, or the end of what is recorded" };
     let of_kernel = options.kernel_spec(kernel.as_ref());

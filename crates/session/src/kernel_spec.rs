@@ -14,7 +14,10 @@ use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
 
-use crate::{ByteCount, ChannelSpec, FilterSpec, Mode, SpecError, Tracefiles, TracefilesError};
+use crate::{
+    ByteCount, ChannelSpec, FILTERS_MAX, FilterSource, FilterSpec, Mode, SpecError, Tracefiles,
+    TracefilesError,
+};
 
 /// Most bytes of patterns, of processes' numbers, and of other names.
 const BYTES_MAX: usize = 64 << 10;
@@ -127,6 +130,17 @@ impl KernelSpec {
                 self.on = vec![NOTHING.into()];
             }
         }
+    }
+
+    /// Filters the events of these patterns by `source` instead of what it was; an empty expression
+    /// takes that away.
+    pub fn set_filter(&mut self, patterns: &[String], source: &FilterSource) {
+        let filters = std::mem::take(&mut self.filters);
+        let mut channel = ChannelSpec { filters, ..ChannelSpec::default() };
+        // More are refused ([`Self::check`]).
+        let including = names(patterns).filter(|pattern| !split(pattern).0);
+        including.take(FILTERS_MAX + 1).for_each(|pattern| channel.set_filter(pattern, source));
+        self.filters = channel.filters;
     }
 
     /// Switches events off; with `!` in front, takes that exclusion back.

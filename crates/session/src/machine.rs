@@ -472,7 +472,18 @@ impl Machine {
                 self.check_excluded(channel.as_deref(), &patterns)?;
                 self.plan_events(channel.as_deref(), bytes, |spec| spec.switch_off(&patterns))
             }
-            Request::KernelOn { patterns } => self.plan_kernel(|spec| spec.switch_on(&patterns)),
+            Request::KernelOn { patterns, filter: None } => {
+                self.plan_kernel(|spec| spec.switch_on(&patterns))
+            }
+            Request::KernelOn { patterns, filter: Some(filter) } => {
+                if filter.size_bytes() > FILTERS_BYTES_MAX || patterns.len() > FILTERS_MAX {
+                    return Err(Refusal::new(OptionError::TooManyFilters.to_string()));
+                }
+                self.plan_kernel(|spec| {
+                    spec.switch_on(&patterns);
+                    spec.set_filter(&patterns, &filter);
+                })
+            }
             Request::KernelOff { patterns } => {
                 let spec = self.spec.kernel.as_ref();
                 match spec.and_then(|spec| spec.not_excluded(&patterns)) {

@@ -113,6 +113,9 @@ pub enum Request {
     KernelOn {
         /// Which, as [`KernelSpec`] has them.
         patterns: Vec<String>,
+        /// As that of [`Self::EventsOn`].
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        filter: Option<FilterSource>,
     },
     /// Fewer of them.
     KernelOff {

@@ -379,6 +379,7 @@ pub(crate) struct RemoveArguments {
 ///   trackway event on web 'web:request' --filter 'status >= 400'
 ///   trackway event on web 'web:request' --filter-object slow.o
 ///   trackway event off web '!web:noise'
+///   trackway event on web --kernel syscalls:openat --filter 'filename == "/etc/*"'
 ///
 /// A PATTERN is for provider:name; * stands for anything, a provider alone for all of its events.
 /// What is switched off is excluded from what other rules mean. Switching off what is exactly a
@@ -415,8 +416,7 @@ pub(crate) struct OnArguments {
     #[command(flatten)]
     pub(crate) levels: LevelArguments,
     /// Events of the kernel, of a session that records some (trackway list --kernel shows them)
-    #[arg(long, conflicts_with_all = ["channel", "level", "level_only", "only", "filter",
-        "filter_object"])]
+    #[arg(long, conflicts_with_all = ["channel", "level", "level_only", "only"])]
     pub(crate) kernel: bool,
     /// These instead of those that were on
     #[arg(long)]

@@ -15,8 +15,8 @@ use trackway_recorder::control::RunFolder;
 use trackway_recorder::control::client::Session;
 use trackway_recorder::protocol::{Answer, ChannelChange, Refusal, Request};
 use trackway_recorder::{
-    ChannelSpec, Counted, FilterSource, FilterSpec, Grouped, KernelSpec, Levels, Mode, Notices,
-    RecordError, RuleSpec, SessionSpec, check_folder, is_name_of_record,
+    ChannelSpec, ContextsError, Counted, FilterSource, FilterSpec, Grouped, KernelSpec, Levels,
+    Mode, Notices, RecordError, RuleSpec, SessionSpec, check_folder, is_name_of_record,
 };
 
 use crate::arguments::Format;
@@ -51,14 +51,14 @@ pub(crate) fn run(arguments: SessionArguments) -> anyhow::Result<ExitCode> {
 pub(crate) fn run_channel(arguments: ChannelArguments) -> anyhow::Result<ExitCode> {
     match arguments.verb {
         ChannelVerb::Add(add) => {
-            let channel = channel_of(&add)?;
+            let channel = channel_of(&add).map_err(beside_the_kernel)?;
             let rules = channel.on.clone().unwrap_or_default();
             let rules = [rules, filtered(&channel)].concat();
             ask_done(&add.session, Request::AddChannel { channel })?;
             say_unmatched(&add.session, &rules);
         }
         ChannelVerb::Set(set) => {
-            let change = change_of(&set)?;
+            let change = change_of(&set).map_err(beside_the_kernel)?;
             ask_done(&set.session, Request::SetChannel { channel: set.channel, change })?;
         }
         ChannelVerb::Remove(remove) => {
@@ -71,8 +71,9 @@ pub(crate) fn run_channel(arguments: ChannelArguments) -> anyhow::Result<ExitCod
 /// Does what is asked for with events.
 pub(crate) fn run_event(arguments: EventArguments) -> anyhow::Result<ExitCode> {
     match arguments.verb {
-        EventVerb::On(OnArguments { session, patterns, kernel: true, .. }) => {
-            ask_done(&session, Request::KernelOn { patterns })?;
+        EventVerb::On(on) if on.kernel => {
+            let filter = filter_of(&on)?;
+            ask_done(&on.session, Request::KernelOn { patterns: on.patterns, filter })?;
         }
         EventVerb::Off(OffArguments { session, patterns, kernel: true, .. }) => {
             ask_done(&session, Request::KernelOff { patterns })?;
@@ -90,6 +91,16 @@ pub(crate) fn run_event(arguments: EventArguments) -> anyhow::Result<ExitCode> {
         }
     }
     Ok(ExitCode::SUCCESS)
+}
+
+/// Why a channel of a session that is there has none of the kernel's contexts.
+fn beside_the_kernel(error: anyhow::Error) -> anyhow::Error {
+    let Some(ContextsError::OfTheKernel(name)) = error.downcast_ref() else { return error };
+    anyhow!(
+        "'{name}' is a context of the kernel's events, which have those that were chosen when \
+         their session began (session create NAME --kernel LIST --context {name}); channels have \
+         programs' events"
+    )
 }
 
 /// What must be true of events that are switched on.

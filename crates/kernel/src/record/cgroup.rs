@@ -4,7 +4,9 @@
 use std::fs::{self, File};
 use std::io;
 use std::os::fd::{AsFd as _, RawFd};
+use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::bpf::DescriptorArray;
 
@@ -45,6 +47,8 @@ impl std::error::Error for CgroupError {}
 pub struct Cgroups {
     map: DescriptorArray,
     folders: Vec<PathBuf>,
+    /// Those of the folders, which no other group ever has.
+    inodes: Vec<AtomicU64>,
 }
 
 impl Cgroups {
@@ -64,7 +68,7 @@ impl Cgroups {
         }
         let count = paths.len().max(1) as u32;
         let map = DescriptorArray::new(MAP_TYPE_CGROUP_ARRAY, count).map_err(io(first))?;
-        let mut folders = Vec::new();
+        let (mut folders, mut inodes) = (Vec::new(), Vec::new());
         for (index, path) in (0..).zip(paths) {
             let folder = find(path).ok_or_else(|| CgroupError::Missing(path.clone()))?;
             let group = File::open(&folder).map_err(io(path))?;
@@ -72,9 +76,26 @@ impl Cgroups {
                 Some(libc::EBADF) => CgroupError::NotOne(path.clone()),
                 _ => io(path)(error),
             })?;
+            inodes.push(AtomicU64::new(group.metadata().map_err(io(path))?.ino()));
             folders.push(folder);
         }
-        Ok(Self { map, folders })
+        Ok(Self { map, folders, inodes })
+    }
+
+    /// Takes groups that have been made anew, as services that are started again have theirs, for
+    /// those that were there: which, and what went wrong.
+    pub(super) fn renew(&self) -> Vec<(&Path, io::Result<()>)> {
+        let mut renewed = Vec::new();
+        for ((index, folder), inode) in (0..).zip(&self.folders).zip(&self.inodes) {
+            // Nobody is in one that is not there.
+            let Ok(now) = fs::metadata(folder).map(|of| of.ino()) else { continue };
+            if inode.swap(now, Ordering::Relaxed) != now {
+                let group = File::open(folder);
+                let set = group.and_then(|group| self.map.set(index, group.as_fd()));
+                renewed.push((&**folder, set));
+            }
+        }
+        renewed
     }
 
     /// The map, for programs.

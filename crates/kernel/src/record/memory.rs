@@ -312,8 +312,8 @@ impl Maker<'_> {
         self.asm.place(is_read);
     }
 
-    /// The same of what has as many bytes as a call says: what is behind those is zero, and not what
-    /// happens to be there.
+    /// The same of what has as many bytes as a call says: what is behind those is zero, and not
+    /// what happens to be there.
     fn read_of(&mut self, number: usize, more: u32, bytes: u32, size: Option<Count>) {
         let Some(size) = size else { return self.read(number, more, bytes) };
         self.target(5, more);

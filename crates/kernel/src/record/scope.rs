@@ -14,6 +14,7 @@
 
 use std::io;
 use std::os::fd::RawFd;
+use std::path::Path;
 use std::sync::atomic::Ordering;
 
 use trackway_jit::insn::{alu, jump};
@@ -86,6 +87,16 @@ impl Scope {
     pub fn find_threads(&self) {
         let threads = self.cgroups.as_ref().map(Cgroups::threads).unwrap_or_default();
         threads.into_iter().for_each(|tid| self.set(tid, true));
+    }
+
+    /// Looks whether there are other control groups where those were that are recorded, and records
+    /// these from now on: which, and what went wrong.
+    pub fn renew(&self) -> Vec<(&Path, io::Result<()>)> {
+        let renewed = self.cgroups.as_ref().map(Cgroups::renew).unwrap_or_default();
+        if !renewed.is_empty() {
+            self.find_threads();
+        }
+        renewed
     }
 
     /// What programs ask.

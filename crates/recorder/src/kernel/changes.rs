@@ -3,8 +3,8 @@
 //! An event keeps its id and the place where its losses are counted for as long as it is recorded
 //! into the same trace: off is a word in the buffers, which says at once that none of its programs
 //! records it; they go when the kernel lets go of them. On is a new program, of a version of its
-//! own, which that word names when all is there. There is room for so many events that were not there
-//! from the beginning ([`super::EVENTS_SPARE`]).
+//! own, which that word names when all is there. There is room for so many events that were not
+//! there from the beginning ([`super::EVENTS_SPARE`]).
 
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::mem;
@@ -12,17 +12,21 @@ use std::mem;
 use trackway_kernel::catalogue::btf::Btf;
 use trackway_kernel::catalogue::model::Event;
 use trackway_kernel::catalogue::{Catalogue, EventName};
+use trackway_session::FilterSpec;
 
+use super::load::Program;
 use super::{Attachment, Draining, Kernel, Known, detach, failed, load, name_of, selected};
 use crate::kernel_filters::KernelFilters;
 use crate::{RecordError, kernel_meanings};
 
 impl Draining {
     /// Records the events that these patterns select, and no others: how many are new, and how many
-    /// have gone. If that cannot be, nothing has changed. `meanwhile` is called every now and then.
+    /// have gone. With `filters`, those are asked from now on, and no others. If that cannot be,
+    /// nothing has changed. `meanwhile` is called every now and then.
     pub(crate) fn select(
         &mut self,
         patterns: &[String],
+        filters: Option<&[FilterSpec]>,
         meanwhile: &mut dyn FnMut(),
     ) -> Result<(usize, usize), RecordError> {
         // Here, too: it may be long after the limit was another one.
@@ -34,19 +38,39 @@ impl Draining {
         let with_tracepoint = |(_, event): &&(usize, &Event)| self.kernel.has_tracepoint(event);
         load::check_limit(numbered.iter().filter(with_tracepoint))?;
         self.filter(&numbered, catalogue.btf())?;
-        self.declare(&numbered, catalogue.btf())?;
+        let mut others = Vec::new();
+        let mut before = None;
+        if let Some(filters) = filters {
+            let (asked, events) = self.kernel.asked(filters, &numbered, &gone, &catalogue)?;
+            before = Some(mem::replace(&mut self.kernel.filters, asked));
+            others = events;
+        }
+        let declared = self.declare(&numbered, catalogue.btf());
+        let attached = declared.and_then(|()| {
+            self.kernel.attach_all(&numbered, &catalogue, meanwhile)?;
+            self.kernel.attach_beside(&others, catalogue.btf(), meanwhile)
+        });
         let numbers: Vec<usize> = numbered.iter().map(|&(number, _)| number).collect();
-        if let Err(error) = self.kernel.attach_all(&numbered, &catalogue, meanwhile) {
-            self.kernel.let_go(&numbers);
+        let mut changed: Vec<usize> = others.iter().map(|&(number, _)| number).collect();
+        changed.extend(&numbers);
+        if let Err(error) = attached {
+            self.kernel.let_go(&changed);
+            if let Some(before) = before {
+                self.kernel.filters = before;
+            }
             return Err(error);
         }
         if !self.is_stopped {
-            self.kernel.pass_missed_of(&numbers);
-            self.kernel.count_missed();
+            self.kernel.count_missed_but(&changed);
         }
-        self.kernel.switch(&numbers, true);
+        self.kernel.switch(&changed, true);
         self.kernel.switch(&gone, false);
-        self.kernel.let_go(&gone);
+        changed.extend(&gone);
+        self.kernel.let_go(&changed);
+        let Kernel { events, filters, .. } = &mut self.kernel;
+        for (number, known) in events.iter_mut().enumerate() {
+            known.is_filtered = filters.has(number);
+        }
         Ok((numbers.len(), gone.len()))
     }
 
@@ -99,6 +123,7 @@ impl Draining {
                 call: None,
                 is_on: false,
                 version: 0,
+                recording: 0,
                 missed: 0,
             });
             declared.push((number as u32, meanings, staged.description));
@@ -164,25 +189,91 @@ impl Kernel {
         self.attach_calls()
     }
 
+    /// What these filters ask of all events that are known, and of the numbered ones; and which of
+    /// the former are recorded, stay so, and are asked something else then.
+    fn asked(
+        &self,
+        filters: &[FilterSpec],
+        numbered: &[(usize, &Event)],
+        gone: &[usize],
+        catalogue: &Catalogue,
+    ) -> Result<(KernelFilters, Vec<(usize, Event)>), RecordError> {
+        let known = self.events.len();
+        let mut names: Vec<EventName> =
+            self.events.iter().map(|event| event.name.clone()).collect();
+        let new = numbered.iter().filter(|(number, _)| *number >= known);
+        names.extend(new.map(|&(_, event)| name_of(event)));
+        let all = catalogue.events(&names).events;
+        if all.len() != names.len() {
+            let why = "some of those that were recorded are not there any more";
+            return Err(failed("cannot filter the kernel's events", why));
+        }
+        let staged = |event: &Event| self.staged(event, catalogue.btf(), true);
+        let asked = KernelFilters::new((filters, true), &all, staged, self.buffers.cpus())?;
+        let is_other = |(number, _): &(usize, Event)| {
+            let is_on = self.events.get(*number).is_some_and(|known| known.is_on);
+            is_on && !gone.contains(number) && (self.filters.has(*number) || asked.has(*number))
+        };
+        let others = all.into_iter().enumerate().filter(is_other).collect();
+        Ok((asked, others))
+    }
+
+    /// Attaches other programs of events that are recorded, beside those that record them still.
+    /// Where it fails, some may be there.
+    fn attach_beside(
+        &mut self,
+        others: &[(usize, Event)],
+        btf: Option<&Btf>,
+        meanwhile: &mut dyn FnMut(),
+    ) -> Result<(), RecordError> {
+        let (mut first, mut last) = (Vec::new(), Vec::new());
+        for (number, event) in others {
+            meanwhile();
+            // A call has one program at a time, which the next one takes the place of: in one step,
+            // and last, when nothing else can fail.
+            let is_call = !self.has_tracepoint(event);
+            self.events[*number].version += u32::from(!is_call);
+            let made = self.make(*number, event, btf)?;
+            if is_call && matches!(made.program, Program::None) {
+                self.events[*number].version += 1;
+            }
+            let list = if is_call { &mut last } else { &mut first };
+            list.push((*number, event, made));
+        }
+        let mut made = first.into_iter().chain(last);
+        made.try_for_each(|(number, event, made)| self.record(number, event, made))
+    }
+
     /// Has these events recorded, or not any more: at once, wherever their programs are.
     fn switch(&mut self, numbers: &[usize], is_on: bool) {
         for &number in numbers {
             let known = &mut self.events[number];
             known.is_on = is_on;
+            known.recording = known.version;
             self.buffers.set_version(number, is_on.then_some(known.version));
         }
     }
 
-    /// Takes the programs of these events away, which record nothing, and goes on meanwhile.
+    /// Takes those programs of these events away that record nothing, and goes on meanwhile.
     fn let_go(&mut self, numbers: &[usize]) {
         let numbers: HashSet<usize> = numbers.iter().copied().collect();
         for &number in &numbers {
+            if self.events.get(number).is_none_or(|known| known.is_on) {
+                continue;
+            }
             if let (Some((call, phase)), Some(calls)) = (self.events[number].call, &mut self.calls)
             {
                 calls.side(phase).programs.remove(call);
             }
         }
-        let goes = |one: &mut Attachment| one.event.is_some_and(|event| numbers.contains(&event));
+        let events = &self.events;
+        let records = |number: usize, version: u32| {
+            events.get(number).is_some_and(|known| known.is_on && known.recording == version)
+        };
+        let goes = |one: &mut Attachment| {
+            let version = one.version;
+            one.event.is_some_and(|event| numbers.contains(&event) && !records(event, version))
+        };
         detach::detach_beside(self.attached.extract_if(.., goes).collect());
     }
 
@@ -199,14 +290,17 @@ impl Kernel {
         }
     }
 
-    /// Passes over what it passed over of these events.
-    fn pass_missed_of(&mut self, numbers: &[usize]) {
+    /// The same, without what it passed over of the latest programs of these, which begin now.
+    fn count_missed_but(&mut self, numbers: &[usize]) {
         let numbers: HashSet<usize> = numbers.iter().copied().collect();
+        let events = &self.events;
         for one in self.attached.iter_mut() {
-            if one.event.is_some_and(|event| numbers.contains(&event)) {
+            let is_latest = |event: usize| events[event].version == one.version;
+            if one.event.is_some_and(|event| numbers.contains(&event) && is_latest(event)) {
                 one.missed = one.attached.missed().unwrap_or(one.missed);
             }
         }
+        self.count_missed();
     }
 
     /// Passes over that: nothing was to be recorded.

@@ -15,6 +15,7 @@ use std::time::{Duration, Instant};
 
 use trackway_kernel::record::buffers::Buffers;
 use trackway_kernel::record::layout::LEVELS;
+use trackway_kernel::record::scope::Scope;
 use trackway_session::protocol::KernelStatus;
 use trackway_session::{KernelSpec, Tracefiles};
 use trackway_sys::clock::monotonic_ns;
@@ -177,6 +178,7 @@ impl Kernel {
             live: None,
             flushed: Instant::now(),
             missed_lost: 0,
+            scope: self.scope.clone(),
         };
         let run = move || drainer.run(&ordered, &teller);
         let thread = std::thread::Builder::new().name("trackway-kernel".into()).spawn(run);
@@ -498,6 +500,16 @@ pub(super) struct Drainer {
     flushed: Instant,
     /// What was lost because the kernel passed over programs.
     missed_lost: u64,
+    scope: Option<Arc<Scope>>,
+}
+
+/// What is said of a control group that took the place of another one.
+fn anew((folder, renewed): (&Path, io::Result<()>)) -> String {
+    let what = format!("the cgroup {} was made anew: what is in the new one is", folder.display());
+    match renewed {
+        Ok(()) => format!("{what} recorded, too"),
+        Err(error) => format!("{what} not recorded: {error}"),
+    }
 }
 
 impl Drainer {
@@ -510,6 +522,8 @@ impl Drainer {
                 Ok(order) => order(self),
                 Err(RecvTimeoutError::Disconnected) => return,
                 Err(RecvTimeoutError::Timeout) => {
+                    let renewed = self.scope.iter().flat_map(|scope| scope.renew());
+                    renewed.for_each(|of| drop(teller.send(anew(of))));
                     let turned = self.regular_turn();
                     match (&turned, is_failing) {
                         (Err(error), false) => drop(teller.send(format!(

@@ -18,6 +18,7 @@ pub(crate) use drain::{Draining, KernelSnapshot, PERIOD, wait_for_those_under_wa
 use load::{Made, Program};
 pub(crate) use summary::KernelSummary;
 
+use std::os::unix::fs::MetadataExt as _;
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -158,8 +159,10 @@ struct Known {
     /// If it is one of the programs of system calls: which.
     call: Option<(u32, Phase)>,
     is_on: bool,
-    /// The latest of its programs: it alone records, if that.
+    /// The latest of its programs.
     version: u32,
+    /// Which of them records it while it is on.
+    recording: u32,
     /// How often the kernel passed over its program.
     missed: u64,
 }
@@ -170,6 +173,8 @@ struct Attachment {
     attached: Attached,
     /// Which of the events it records; `None`: it serves all.
     event: Option<usize>,
+    /// Which of its programs.
+    version: u32,
     /// How often the kernel has passed over it, at the latest look.
     missed: u64,
 }
@@ -291,6 +296,10 @@ impl Kernel {
         }
         if !options.system && !is_first_namespace() {
             let why = "in a pid namespace, what the command does cannot be told from the rest";
+            return Err(failed("cannot record kernel events", why));
+        }
+        if has_own_clock() {
+            let why = "this time namespace has a clock of its own, and the kernel's events another";
             return Err(failed("cannot record kernel events", why));
         }
         let leaving = Leaving::at_once(notices.are_printed());
@@ -445,7 +454,7 @@ impl Kernel {
             (Program::None | Program::Call(..), _) => {}
         }
         match self.events.get_mut(number) {
-            Some(known) => known.call = of_call,
+            Some(known) => known.call = of_call.or(known.call),
             None => self.events.push(Known {
                 name: name_of(event),
                 meanings: kernel_meanings::of(&staged),
@@ -454,6 +463,7 @@ impl Kernel {
                 call: of_call,
                 is_on: true,
                 version: 0,
+                recording: 0,
                 missed: 0,
             }),
         }
@@ -480,7 +490,8 @@ impl Kernel {
             leaving.expect_slow(attached.descriptor());
         }
         let missed = attached.missed().unwrap_or(0);
-        self.attached.push(Attachment { attached, event, missed });
+        let version = event.map_or(0, |number| self.version(number));
+        self.attached.push(Attachment { attached, event, version, missed });
     }
 
     /// Attaches what sees all system calls, where some are recorded. What returns first: so that no
@@ -596,6 +607,22 @@ pub(crate) fn is_first_namespace() -> bool {
     trackway_sys::process::pid_namespace() == FIRST
 }
 
+/// Whether CLOCK_MONOTONIC is another one here than the kernel's programs have.
+fn has_own_clock() -> bool {
+    /// PROC_TIME_INIT_INO (include/linux/proc_ns.h).
+    const FIRST: u64 = 0xeffffffa;
+    // Kernels without such namespaces have none of these files.
+    let Ok(namespace) = std::fs::metadata("/proc/self/ns/time") else { return false };
+    let offsets = std::fs::read_to_string("/proc/self/timens_offsets").unwrap_or_default();
+    namespace.ino() != FIRST && is_set_off(&offsets)
+}
+
+/// Whether offsets, as /proc/PID/timens_offsets has them, are others than zero for CLOCK_MONOTONIC.
+fn is_set_off(offsets: &str) -> bool {
+    let mut lines = offsets.lines().map(str::split_whitespace);
+    lines.any(|mut words| words.next() == Some("monotonic") && words.any(|word| word != "0"))
+}
+
 /// The events that these patterns select; none may be in vain, whether it includes or excludes.
 pub(crate) fn selected(
     catalogue: &Catalogue,
@@ -663,6 +690,13 @@ fn unknown(event: &Event) -> RecordError {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_clock_is_set_off_where_its_own_line_says_so() {
+        assert!(is_set_off("monotonic        -100         0\nboottime            0         0\n"));
+        assert!(is_set_off("monotonic           0         5\nboottime            0         0\n"));
+        assert!(!is_set_off("monotonic           0         0\nboottime           7         0\n"));
+    }
 
     #[test]
     fn cpus_that_came_later_are_those_beyond_the_buffers() {

@@ -84,8 +84,8 @@ impl KernelSummary {
             notices.say(format_args!("{missed} of those lost the kernel passed over {while_}"));
         } else {
             notices.say(format_args!(
-                "up to {missed} more may be lost: so many, of all processes, the kernel passed over \
-                 {while_}"
+                "up to {missed} more may be lost: so many, of all processes, the kernel passed \
+                 over {while_}"
             ));
         }
     }
@@ -120,8 +120,8 @@ impl KernelSummary {
         }
         if self.narrow > 0 {
             notices.say(format_args!(
-                "system calls by the numbers of 32 bits (of programs of 32 bits, and by int $0x80 in \
-                 any) are not recorded: {} of them",
+                "system calls by the numbers of 32 bits (of programs of 32 bits, and by int $0x80 \
+                 in any) are not recorded: {} of them",
                 Grouped(self.narrow)
             ));
         }
@@ -161,8 +161,9 @@ mod tests {
         let mut summary = KernelSummary { recorded: 1, missed: 1333, ..KernelSummary::default() };
         assert_eq!(
             said(&summary),
-            "kernel: 1 event recorded, 0 lost, 0 overwritten|up to 1,333 more may be lost: so many, \
-             of all processes, the kernel passed over while another of its events was recorded"
+            "kernel: 1 event recorded, 0 lost, 0 overwritten|up to 1,333 more may be lost: so \
+             many, of all processes, the kernel passed over while another of its events was \
+             recorded"
         );
         (summary.lost, summary.is_missed_lost, summary.damaged) = (2000, true, 1);
         summary.unwritten = Some("No space left on device".into());

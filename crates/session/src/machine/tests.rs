@@ -80,7 +80,7 @@ fn what_needs_no_buffers_is_changed_in_place() {
 
 #[test]
 fn the_kernels_events_are_changed_where_there_are_some() {
-    let on = |pattern: &str| Request::KernelOn { patterns: vec![pattern.into()] };
+    let on = |pattern: &str| Request::KernelOn { patterns: vec![pattern.into()], filter: None };
     let off = |pattern: &str| Request::KernelOff { patterns: vec![pattern.into()] };
     let mut without = begun(SessionSpec::default());
     assert!(refusal(&effects(&mut without, on("sched"))).contains("no events of the kernel"));
