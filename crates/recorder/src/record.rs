@@ -138,11 +138,9 @@ impl RecordOptions {
     pub(crate) fn specs_beside(
         &self,
         kernel: Option<&Kernel>,
-        notices: &Notices,
     ) -> Result<Vec<ChannelSpec>, RecordError> {
         let mut specs = self.specs()?;
         if let Some(filters) = kernel.map(Kernel::filters) {
-            filters.say(notices);
             for spec in &mut specs {
                 spec.filters.retain(|one| !filters.has_own(one));
                 let taken = spec.filters.iter_mut().filter(|one| filters.takes(one));
@@ -216,7 +214,7 @@ pub fn record(options: &RecordOptions, notices: &Notices) -> Result<CommandEnd, 
     let (mut kernel, account) = options.begin_as_root(notices)?;
     let ignores_size_limit = signal::ignore_size_limit();
     let of_kernel = options.kernel_spec(kernel.as_ref());
-    let (specs, making) = (options.specs_beside(kernel.as_ref(), notices)?, options.making());
+    let (specs, making) = (options.specs_beside(kernel.as_ref())?, options.making());
     let settings = specs.iter().map(|spec| making.settings(spec, true));
     let channels: Vec<_> = settings.collect::<Result<_, RecordError>>()?;
     let mut channels: Vec<_> = channels.into_iter().zip(0..).collect();
@@ -228,6 +226,7 @@ pub fn record(options: &RecordOptions, notices: &Notices) -> Result<CommandEnd, 
     let window = *home.window();
     let asked = (strays, kernel.as_ref().map(Kernel::filters));
     check_filters(&mut channels, asked, (&found, &libraries), &window, notices)?;
+    kernel.iter().for_each(|kernel| kernel.filters().say(notices));
     recover_the_dead(notices);
     warn_of_the_static(&found, notices);
     let warned = warn_of_rules(&rules, &found, &libraries, &home, notices);

@@ -101,10 +101,11 @@ pub fn record_kernel(options: &RecordOptions, quiet: bool) -> Result<(), RecordE
     let (kernel, _) = options.begin_as_root(&notices)?;
     if let Some(kernel) = &kernel {
         kernel.filters().refuse_unmet(&of_programs)?;
+        kernel.filters().say(&notices);
     }
     let pids = options.kernel.iter().flat_map(|kernel| kernel.pids.clone()).collect::<Vec<_>>();
     let of_kernel = options.kernel_spec(kernel.as_ref());
-    let mut channels = options.specs_beside(kernel.as_ref(), &notices)?;
+    let mut channels = options.specs_beside(kernel.as_ref())?;
     channels.iter_mut().for_each(|channel| channel.pids.clone_from(&pids));
     let spec = SessionSpec {
         name: format!("kernel-{}", std::process::id()),
