@@ -84,7 +84,11 @@ impl Asked<'_> {
             _ => "--filter",
         };
         let hints = filters.check(inputs.iter().map(|input| &input.trace));
-        let hints = hints.map_err(|error| anyhow::anyhow!("{whose}:\n{error}"))?;
+        // Marks stand below what they mark: on lines of their own.
+        let hints = hints.map_err(|error| match error.to_string() {
+            lines if lines.contains('\n') => anyhow::anyhow!("{whose}:\n{lines}"),
+            line => anyhow::anyhow!("{whose}: {line}"),
+        })?;
         for hint in hints.iter().filter(|_| !inputs.is_empty()) {
             writeln!(messages, "trackway: {hint}")?;
         }
@@ -132,7 +136,6 @@ fn tell_unfinished(folders: &[PathBuf], messages: &mut dyn Write) -> io::Result<
 /// What must be true of events, if that was asked for.
 fn filters(arguments: &PrintArguments) -> anyhow::Result<Option<Filters>> {
     let texts = arguments.filter.iter().map(String::as_str);
-    // Marks stand below what they mark: on lines of their own.
     let mut filters = Filters::new(texts, patterns::matches)
         .map_err(|error| anyhow::anyhow!("--filter:\n{error}"))?;
     for object in &arguments.filter_object {
