@@ -579,10 +579,20 @@ fn what_makes_no_sense_is_said_before_the_command_runs() {
             "syscalls:opennat: ret < 0",
             "matches 'syscalls:opennat'; did you mean 'syscalls:openat'?",
         ),
+        ("sched_wakeup: pid > 3", "'pid' of sched_wakeup; did you mean 'tid', or '$ctx.pid'?"),
+        ("next_prio > 3 && target_cpu == 3", "^^^^^^^^^^\nno event has all that this names: "),
         ("next_prio < 20 ? 1 : 0", "^\n'?' has no meaning here"),
     ];
     for (filter, why) in told {
         let talk = refused("sched_switch,sched_wakeup", filter);
+        assert!(talk.contains(why), "{filter}: {talk}");
+    }
+    // Errors and labels are of the event that is nearest, not of the first.
+    for (filter, why) in [
+        ("ret == \"ENOENTT\"", "^^^^^^^^^\nunknown label \"ENOENTT\"; did you mean 'ENOENT'?"),
+        ("dfd == \"AT_FDCWDD\"", "did you mean 'AT_FDCWD'?"),
+    ] {
+        let talk = refused("syscalls:openat,sched_wakeup", filter);
         assert!(talk.contains(why), "{filter}: {talk}");
     }
     // Of a program's events nothing is known here; they are left alone.

@@ -9,6 +9,7 @@ use trackway_kernel::catalogue::model::{
 };
 use trackway_kernel::catalogue::select::Selection;
 use trackway_kernel::catalogue::{Catalogue, EventName};
+use trackway_kernel::record::staging::{Registers, Staged};
 use trackway_schema::Scalar;
 
 use crate::arguments::Format;
@@ -16,6 +17,9 @@ use crate::list::scalar_name;
 
 /// Most names of values that are told people of one field.
 const NAMES_SHOWN: usize = 6;
+
+/// Room that a record has, in bytes, whatever it is.
+const PAYLOAD_BYTES: u32 = 4096;
 
 /// Lists the events that `patterns` are for, or all.
 pub(crate) fn run(
@@ -50,9 +54,26 @@ fn text(events: &[Event]) -> String {
             name if *name == event.name => String::new(),
             name => format!(" ({name})"),
         };
-        text.push_str(&format!("    {}{known_as}: {}\n", event.full_name(), fields.join(", ")));
+        let fields = fields.join(", ");
+        let behind = behind(event);
+        text.push_str(&format!("    {}{known_as}: {fields}{behind}\n", event.full_name()));
     }
     text
+}
+
+/// What a system call's records have besides, by name: what its pointers lead to.
+fn behind(event: &Event) -> String {
+    // Where the arguments are is no matter.
+    let anywhere =
+        Registers { arguments: [0; 6], result: 0, number: 0, code_segment: 0, guard: None };
+    let staged = Staged::of_call(event, &anywhere, PAYLOAD_BYTES);
+    let fields = staged.map(|staged| staged.description.fields).unwrap_or_default();
+    let is_own = |name: &str| event.fields.iter().any(|field| field.lttng_name(event) == name);
+    let names = fields.into_iter().map(|field| field.name).filter(|name| !is_own(name));
+    match names.collect::<Vec<_>>().join(", ") {
+        names if names.is_empty() => names,
+        names => format!("; behind pointers: {names}"),
+    }
 }
 
 /// Type, name, and what that means.
@@ -61,7 +82,8 @@ fn field(event: &Event, field: &Field) -> String {
         about if about.is_empty() => about,
         about => format!(" ({about})"),
     };
-    format!("{} {}{about}", kind(field), field.name)
+    // As traces and filters have it.
+    format!("{} {}{about}", kind(field), field.lttng_name(event))
 }
 
 /// As the C header spells types, as far as it has them.
@@ -175,7 +197,8 @@ fn target(event: &Event, behind: &Behind) -> String {
 fn length_name(event: &Event, length: Length) -> String {
     let argument = |index: u8| {
         let field = event.fields.iter().find(|field| field.argument == Some(index));
-        field.map_or_else(|| format!("argument {index}"), |field| field.name.clone())
+        field
+            .map_or_else(|| format!("argument {index}"), |field| field.lttng_name(event).to_owned())
     };
     match length {
         Length::Fixed(count) => count.to_string(),

@@ -3,6 +3,7 @@
 use std::io::{self, Write};
 
 use trackway_ctf::read::{EventClass, StreamClass};
+use trackway_kernel::catalogue::select::is_for_recorded;
 use trackway_reader::Input;
 use trackway_schema::glob_matches;
 
@@ -54,11 +55,14 @@ impl<'a> Patterns<'a> {
     }
 }
 
-/// Whether a pattern is for events of this name.
+/// Whether a pattern is for events of this name; of an event without a provider, as `record
+/// --kernel` reads patterns.
 pub(crate) fn matches(pattern: &str, name: &str) -> bool {
     let is_whole = glob_matches(pattern.as_bytes(), name.as_bytes());
     let provider = name.split_once(':').map(|(provider, _)| provider);
+    let is_kernels = || provider.is_none() && is_for_recorded(pattern, name);
     is_whole
+        || is_kernels()
         || !pattern.contains(':')
             && provider
                 .is_some_and(|provider| glob_matches(pattern.as_bytes(), provider.as_bytes()))
@@ -83,6 +87,8 @@ mod tests {
         assert!(select(&["!app"], "db:query"));
         assert!(!select(&["!app"], "app:request"));
         assert!(!select(&["request"], "app:request"));
+        assert!(select(&["syscalls:openat"], "syscall_entry_openat"));
+        assert!(select(&["sched:sched_switch"], "sched_switch"));
         assert!(Patterns::new(&["!".to_owned()]).is_err());
     }
 }

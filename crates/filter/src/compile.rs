@@ -6,7 +6,7 @@ use trackway_jit::Kind;
 
 use crate::emit::emit;
 use crate::error::{Error, Topic, Warning};
-use crate::generic;
+use crate::generic::{self, named_fields};
 use crate::graph::{Unsupported, graph};
 use crate::layout::Layout;
 use crate::object::{Alternative, Object};
@@ -129,21 +129,27 @@ pub fn compile_for_any(
     assemble(text, groups, layouts.len(), warnings)
 }
 
-/// Whether `text` can be meant for one of these events, of which there is one at least.
+/// Whether `text` can be meant for one of these events, of which there is one at least; what it is
+/// for one that it can be meant for.
 ///
 /// # Errors
 ///
 /// What is wrong with `text`, in all of them.
-pub fn check_for(text: &str, layouts: &[Layout]) -> Result<(), Error> {
-    parse(text)?;
-    let mut errors = Vec::new();
+pub fn check_for(text: &str, layouts: &[Layout]) -> Result<Filter, Error> {
+    let fields = named_fields(&parse(text)?);
+    let (mut errors, mut others) = (Vec::new(), Vec::new());
     for layout in layouts {
+        let has = |name: &String| layout.fields.iter().any(|field| field.name == *name);
         match check(text, layout) {
-            Ok(_) => return Ok(()),
+            Ok(filter) => return Ok(filter),
+            // What lacks something else is none that is meant, whatever is wrong with this.
+            Err(error) if error.topic != Topic::Unknown && !fields.iter().all(has) => {
+                others.push(error);
+            }
             Err(error) => errors.push(error),
         }
     }
-    Err(worst(text, errors))
+    Err(worst(text, if errors.is_empty() { others } else { errors }))
 }
 
 /// What `text` comes to for events that are known.
@@ -294,28 +300,27 @@ fn lacks_elements(expr: &Expr) -> bool {
 
 /// The error that says most, if all events have one.
 fn worst(text: &str, errors: Vec<Error>) -> Error {
-    let not_unknown = errors.iter().find(|error| error.topic != Topic::Unknown);
-    let suggests = errors.iter().find(|error| error.message.contains("did you mean"));
     let Some(first) = errors.first() else {
         return Error::new(Topic::Unknown, whole(text), "there is no event that this is for");
     };
-    if let Some(error) = not_unknown {
-        return error.clone();
+    // Of those that say as much, the first.
+    let nearest = errors.iter().rev().max_by_key(|error| error.nearness()).unwrap_or(first);
+    if nearest.nearness() > 1 {
+        return nearest.clone();
     }
     if errors.iter().any(|error| error.span != first.span) {
-        let message = format!("no event has all that this names: {}", first.message);
-        return Error { message, ..first.clone() };
+        // Of the one that has most of it, as far as it was looked.
+        let last = errors.iter().rev().max_by_key(|error| error.span.from).unwrap_or(first);
+        let message = format!("no event has all that this names: {}", last.message);
+        return Error { message, ..last.clone() };
     }
-    if let Some(suggests) = suggests {
-        return suggests.clone();
-    }
-    if errors.iter().any(|error| error.message != first.message) {
+    if nearest.nearness() == 0 && errors.iter().any(|error| error.message != first.message) {
         // Which of them lacks it is no matter.
         let (what, _) = first.message.split_once(" of ").unwrap_or((&first.message, ""));
         let message = format!("{what}: no event that this is for has it");
         return Error { message, hint: None, ..first.clone() };
     }
-    first.clone()
+    nearest.clone()
 }
 
 fn whole(text: &str) -> Span {

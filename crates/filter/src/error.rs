@@ -41,6 +41,21 @@ impl Error {
         self
     }
 
+    /// How much it says of what was meant, to choose one of several events': the more, the nearer
+    /// that event is.
+    pub(crate) fn nearness(&self) -> u8 {
+        let is_near = self.message.contains("did you mean");
+        let is_root = ["unknown field", "unknown context"];
+        match self.topic {
+            Topic::Unknown if is_root.iter().any(|root| self.message.starts_with(root)) => {
+                u8::from(is_near)
+            }
+            // A label, or a member, of something that the event has.
+            Topic::Unknown => 3 + u8::from(is_near),
+            Topic::Syntax | Topic::Type | Topic::Limit => 2,
+        }
+    }
+
     /// The column in `text` where it begins, in characters, from 1.
     pub fn column(&self, text: &str) -> usize {
         let (line, _) = line_at(text, self.span.from);

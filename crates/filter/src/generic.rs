@@ -50,6 +50,14 @@ pub(crate) fn applications(parsed: &Parsed) -> Vec<String> {
     named.fields.iter().filter_map(name).collect()
 }
 
+/// The fields that an expression names.
+pub(crate) fn named_fields(parsed: &Parsed) -> Vec<String> {
+    let mut named = Named::default();
+    named.walk(&parsed.tree);
+    named.fields.retain(|field| !field.starts_with(APPLICATION));
+    named.fields
+}
+
 /// What an expression could be for.
 #[derive(Debug)]
 pub(crate) struct Possible {

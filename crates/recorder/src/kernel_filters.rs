@@ -13,7 +13,6 @@ use trackway_filter::token::{Number, Token, tokens};
 use trackway_kernel::adapt::Unfit;
 use trackway_kernel::catalogue::error::CatalogueError;
 use trackway_kernel::catalogue::model::{Event, Meaning};
-use trackway_kernel::catalogue::names::errors;
 use trackway_kernel::catalogue::select::Selection;
 use trackway_kernel::catalogue::{Catalogue, EventName};
 use trackway_kernel::ftrace::context::Context;
@@ -24,7 +23,7 @@ use trackway_schema::{EventDescription, Field, Label, Scalar};
 use trackway_session::{ChannelSpec, FilterSource, FilterSpec};
 
 use crate::report::Notices;
-use crate::{RecordError, kernel, meant};
+use crate::{RecordError, kernel, kernel_meanings, meant};
 
 /// Most things that are said of filters that are taken, and most events that are named there.
 const HINTS_MAX: usize = 4;
@@ -477,21 +476,14 @@ fn layout_of<F: Asking>(staged: &Staged) -> Layout {
 
 /// A type with the names that its values have, as who reads the trace knows them.
 fn named(of: Type, meaning: &Meaning) -> Type {
-    let Type::Integer(integer) = of else { return of };
-    let label = |name: &str, value: i64| Label { name: name.to_owned(), first: value, last: value };
-    let labels: Vec<Label> = match meaning {
-        _ if !integer.labels.is_empty() => return Type::Integer(integer),
-        Meaning::Symbols(symbols) => {
-            let all = symbols.choices.iter().chain(&symbols.flags);
-            all.map(|symbol| label(&symbol.name, symbol.value.cast_signed())).collect()
+    match of {
+        Type::Integer(integer) if integer.labels.is_empty() => {
+            let label = |(name, value)| Label { name, first: value, last: value };
+            let labels = kernel_meanings::labels(meaning).into_iter().map(label).collect();
+            Type::Integer(Integer { labels, ..integer })
         }
-        Meaning::Result(_) => {
-            let negative = |error: u64| 0_i64.wrapping_sub_unsigned(error);
-            errors().map(|(name, error)| label(name, negative(error))).collect()
-        }
-        _ => Vec::new(),
-    };
-    Type::Integer(Integer { labels, ..integer })
+        of => of,
+    }
 }
 
 /// The object of a filter for an event; `None`: the event lacks something. What is perhaps not

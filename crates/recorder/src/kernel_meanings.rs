@@ -49,6 +49,38 @@ fn meaning(of: &model::Meaning) -> Option<Meaning> {
     })
 }
 
+/// Names that values of a field have, and those values, as who reads the trace knows them.
+pub(crate) fn labels(of: &model::Meaning) -> Vec<(String, i64)> {
+    let all = |symbols: &Symbols, value: fn(i64) -> Option<i64>| -> Vec<(String, i64)> {
+        let symbols = symbols.choices.iter().chain(&symbols.flags);
+        let named = |symbol: &Symbol| {
+            Some((symbol.name.clone().into_owned(), value(symbol.value.cast_signed())?))
+        };
+        symbols.filter_map(named).collect()
+    };
+    let bit = |signal: i64| {
+        Some(1_u64.checked_shl(u32::try_from(signal).ok()?.checked_sub(1)?)?.cast_signed())
+    };
+    match of {
+        model::Meaning::Symbols(symbols) => all(symbols, Some),
+        model::Meaning::Request => all(&requests(), Some),
+        model::Meaning::SymbolsBehind(symbols) => {
+            all(symbols, |value| Some(value & i64::from(u32::MAX)))
+        }
+        model::Meaning::Mode => all(&file_types(), Some),
+        model::Meaning::SignalSet => all(&signals(), bit),
+        model::Meaning::Address => all(&addresses(false), Some),
+        model::Meaning::Handler => all(&addresses(true), Some),
+        model::Meaning::Folder => vec![("AT_FDCWD".to_owned(), libc::AT_FDCWD.into())],
+        model::Meaning::Result(_) => {
+            let negative =
+                |(name, error): (&str, u64)| (name.to_owned(), 0_i64.wrapping_sub_unsigned(error));
+            names::errors().map(negative).collect()
+        }
+        _ => Vec::new(),
+    }
+}
+
 fn table(symbols: &Symbols) -> Arc<Names> {
     let all = |symbols: &[Symbol]| {
         symbols.iter().map(|symbol| (symbol.name.clone().into_owned(), symbol.value)).collect()

@@ -135,11 +135,9 @@ impl RecordOptions {
     pub(crate) fn specs_beside(
         &self,
         kernel: Option<&Kernel>,
-        notices: &Notices,
     ) -> Result<Vec<ChannelSpec>, RecordError> {
         let mut specs = self.specs()?;
         if let Some(filters) = kernel.map(Kernel::filters) {
-            filters.say(notices);
             if self.is_kernels_alone() {
                 let others = self.filters.iter().find(|one| !filters.has_any(one));
                 return others.map_or(Ok(Vec::new()), |filter| {
@@ -221,7 +219,7 @@ pub fn record(options: &RecordOptions, notices: &Notices) -> Result<CommandEnd, 
     let (mut kernel, account) = options.begin_as_root(notices)?;
     let ignores_size_limit = signal::ignore_size_limit();
     let of_kernel = options.kernel_spec(kernel.as_ref());
-    let (specs, making) = (options.specs_beside(kernel.as_ref(), notices)?, options.making());
+    let (specs, making) = (options.specs_beside(kernel.as_ref())?, options.making());
     let settings = specs.iter().map(|spec| making.settings(spec, true));
     let channels: Vec<_> = settings.collect::<Result<_, RecordError>>()?;
     let mut channels: Vec<_> = channels.into_iter().zip(0..).collect();
@@ -240,6 +238,7 @@ pub fn record(options: &RecordOptions, notices: &Notices) -> Result<CommandEnd, 
     if let Some((home, libraries)) = &programs {
         check_filters(&mut channels, asked, (&found, libraries), home.window(), notices)?;
     }
+    kernel.iter().for_each(|kernel| kernel.filters().say(notices));
     recover_the_dead(notices);
     let warned = programs.as_ref().is_some_and(|(home, libraries)| {
         warn_of_the_static(&found, kernel.is_some(), notices);

@@ -103,11 +103,12 @@ pub fn record_kernel(options: &RecordOptions, quiet: bool) -> Result<(), RecordE
     let (kernel, _) = options.begin_as_root(&notices)?;
     if let Some(kernel) = &kernel {
         kernel.filters().refuse_unmet(&of_programs)?;
+        kernel.filters().say(&notices);
     }
     let pids: Vec<u32> = options.kernel.iter().flat_map(|kernel| kernel.pids.clone()).collect();
     let until = if pids.is_empty() { "Ctrl-C" } else { "Ctrl-C, or the end of what is recorded" };
     let of_kernel = options.kernel_spec(kernel.as_ref());
-    let mut channels = options.specs_beside(kernel.as_ref(), &notices)?;
+    let mut channels = options.specs_beside(kernel.as_ref())?;
     channels.iter_mut().for_each(|channel| channel.pids.clone_from(&pids));
     let spec = SessionSpec {
         name: format!("kernel-{}", std::process::id()),

@@ -99,9 +99,9 @@ fn explain(arguments: ExplainArguments, output: &mut dyn Write) -> anyhow::Resul
     anyhow::ensure!(!known.is_empty(), "{}", nothing(any));
     let known = with_applications(expression, known);
     let compiled = compile_for(expression, &known)
-        .map_err(|error: Error| anyhow::anyhow!("{}", error.render(expression)))?;
+        .map_err(|error: Error| anyhow::anyhow!("filter:\n{}", error.render(expression)))?;
     for warning in &compiled.warnings {
-        eprintln!("trackway: {}", warning.render(expression));
+        eprintln!("trackway: filter:\n{}", warning.render(expression));
     }
     output.write_all(text(&compiled, &known)?.as_bytes())?;
     Ok(ExitCode::SUCCESS)

@@ -83,7 +83,12 @@ impl Asked<'_> {
             [] => "--filter-object",
             _ => "--filter",
         };
-        let hints = filters.check(inputs.iter().map(|input| &input.trace)).context(whose)?;
+        let hints = filters.check(inputs.iter().map(|input| &input.trace));
+        // Marks stand below what they mark: on lines of their own.
+        let hints = hints.map_err(|error| match error.to_string() {
+            lines if lines.contains('\n') => anyhow::anyhow!("{whose}:\n{lines}"),
+            line => anyhow::anyhow!("{whose}: {line}"),
+        })?;
         for hint in hints.iter().filter(|_| !inputs.is_empty()) {
             writeln!(messages, "trackway: {hint}")?;
         }
@@ -131,7 +136,8 @@ fn tell_unfinished(folders: &[PathBuf], messages: &mut dyn Write) -> io::Result<
 /// What must be true of events, if that was asked for.
 fn filters(arguments: &PrintArguments) -> anyhow::Result<Option<Filters>> {
     let texts = arguments.filter.iter().map(String::as_str);
-    let mut filters = Filters::new(texts, patterns::matches).context("--filter")?;
+    let mut filters = Filters::new(texts, patterns::matches)
+        .map_err(|error| anyhow::anyhow!("--filter:\n{error}"))?;
     for object in &arguments.filter_object {
         let (pattern, path) = split_pattern_of(object);
         // For as long as the command runs: what was verified speaks of these bytes.

@@ -186,6 +186,10 @@ impl Checker<'_> {
                 let cell = self.cell(span)?;
                 Ok(Expr::truth(Node::Rate { cell, many, interval_ns }))
             }
+            (Some(_), Some(_)) => {
+                let message = format!("a rate is of 1 to {RATE_MAX} in a time of 1 ns or more");
+                Err(Error::new(Topic::Type, tree.span, message))
+            }
             _ => {
                 let message = "how many in which time must be constants, as in rate(100/s)";
                 let error = Error::new(Topic::Type, tree.span, message);

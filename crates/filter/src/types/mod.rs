@@ -20,7 +20,7 @@ use crate::parse::{Binary, Parsed, Tree, parse};
 use crate::text::Text;
 
 pub(crate) use name::article;
-pub(crate) use suggest::closest;
+pub use suggest::closest;
 
 /// Type of an expression's value, 64 bits of it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]

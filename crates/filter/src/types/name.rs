@@ -113,7 +113,9 @@ impl<'layout> Checker<'layout> {
         };
         if root == Root::Field {
             if self.layout.contexts.iter().any(|context| context.name == name) {
-                let message = format!("{what}; did you mean '$ctx.{name}'?");
+                let near = closest(name, has.iter().copied()).map(|near| format!("'{near}', or "));
+                let near = near.unwrap_or_default();
+                let message = format!("{what}; did you mean {near}'$ctx.{name}'?");
                 return Err(Error::new(Topic::Unknown, span, message));
             }
             return Err(unknown(span, what, name, &has));

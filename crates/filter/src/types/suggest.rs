@@ -4,7 +4,7 @@
 const NAME_BYTES_MAX: usize = 64;
 
 /// The candidate that is nearest to `name`, if it is near: at most a third of the letters differ.
-pub(crate) fn closest<'name>(
+pub fn closest<'name>(
     name: &str,
     candidates: impl Iterator<Item = &'name str>,
 ) -> Option<&'name str> {

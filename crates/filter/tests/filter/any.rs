@@ -206,7 +206,7 @@ fn what_no_known_event_has_is_told() {
         layout("app:a", &[("length", Scalar::U32.into())]),
         layout("app:b", &[("name", Type::String)]),
     ];
-    assert_eq!(check_for("length > 5", &known), Ok(()));
+    assert!(check_for("length > 5", &known).is_ok());
     let error = check_for("lenght > 5", &known).expect_err("unknown");
     assert_eq!(error.message, "unknown field 'lenght' of app:a; did you mean 'length'?");
     assert_eq!(check_for("name > 5", &known).expect_err("a string").topic, Topic::Type);

@@ -6,8 +6,8 @@
 
 use trackway_schema::glob_matches;
 
-use super::EventName;
 use super::error::CatalogueError;
+use super::{EventName, calls};
 
 /// Longest pattern that is compared with names to find out what was meant.
 const WORD_BYTES_MAX: usize = 64;
@@ -78,6 +78,28 @@ fn matches(pattern: &str, event: &EventName) -> bool {
                 && (named(name) || call.is_some_and(|call| glob(name, call)))
         }
         None => glob(pattern, &event.subsystem) || named(pattern),
+    }
+}
+
+/// Whether a pattern is for an event of the kernel that traces know by this name, LTTng's. Of which
+/// subsystem it was, a trace does not say; most names begin with it.
+pub fn is_for_recorded(pattern: &str, name: &str) -> bool {
+    let glob = |pattern: &str, name: &str| glob_matches(pattern.as_bytes(), name.as_bytes());
+    let (subsystem, event) = pattern.split_once(':').unwrap_or(("", pattern));
+    let sides = [("syscall_entry_", "sys_enter_"), ("syscall_exit_", "sys_exit_")];
+    for (recorded, own) in sides {
+        let Some(call) = name.strip_prefix(recorded) else { continue };
+        let is_own = glob(event, name) || glob(event, &format!("{own}{call}"));
+        return match subsystem {
+            "" => glob(pattern, calls::SUBSYSTEM) || is_own,
+            _ => glob(subsystem, calls::SUBSYSTEM) && (is_own || glob(event, call)),
+        };
+    }
+    let of_it = |subsystem: &str| glob(&format!("{subsystem}_*"), name);
+    match subsystem {
+        "" => glob(pattern, name) || of_it(pattern),
+        _ if event.starts_with('*') => of_it(subsystem) && glob(event, name),
+        _ => glob(event, name) || glob(&super::lttng::event_name(subsystem, event), name),
     }
 }
 
@@ -198,6 +220,34 @@ mod tests {
         assert_eq!(chosen(&["*:*_entry"]), "softirq_entry irq_handler_entry");
         assert_eq!(chosen(&["sched,!sched_stat_*", "!x"]), "sched_switch");
         assert_eq!(chosen(&["!syscalls", "!irq"]), "sched_switch sched_stat_wait mm_page_alloc");
+    }
+
+    #[test]
+    fn what_selects_an_event_selects_it_in_a_trace() {
+        for pattern in [
+            "sched_*",
+            "sched",
+            "irq_*",
+            "irq:softirq_entry",
+            "kmem",
+            "syscalls",
+            "syscalls:*",
+            "syscalls:openat",
+            "syscalls:open*",
+            "syscalls:sys_exit_openat",
+            "sys_enter_*",
+            "syscall_entry_*",
+            "sched:sched_switch",
+            "sched:*switch",
+        ] {
+            let is_meant = |event: &EventName| {
+                let name = super::super::lttng::event_name(&event.subsystem, &event.name);
+                assert_eq!(is_for_recorded(pattern, &name), matches(pattern, event), "{name}");
+                matches(pattern, event)
+            };
+            assert!(names().iter().filter(|name| is_meant(name)).count() > 0, "{pattern}");
+        }
+        assert!(!is_for_recorded("syscalls:open", "syscall_entry_openat"));
     }
 
     #[test]

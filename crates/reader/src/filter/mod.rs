@@ -20,11 +20,12 @@ mod object;
 use trackway_ctf::read::{Body, DecodeError, EventClass, StreamClass, Trace};
 use trackway_ctf::write::application_member;
 use trackway_filter::applications::with_some_applications;
-use trackway_filter::error::{Error, Topic};
+use trackway_filter::compile::check_for;
+use trackway_filter::error::Warning;
 use trackway_filter::evaluate::{State, World, evaluate};
 use trackway_filter::layout::Layout;
 use trackway_filter::parse::{parse, split_pattern};
-use trackway_filter::types::{Filter, Root, check};
+use trackway_filter::types::{Filter, Root, check, closest};
 use trackway_jit::frame::Cell;
 
 use gather::Plan;
@@ -130,7 +131,15 @@ impl Filters {
                 let streams = trace.streams().iter();
                 streams.flat_map(|stream| stream.events().iter().map(move |event| (stream, event)))
             });
-            let meant = classes.filter(|(_, event)| wanted.is_about(event, self.matches));
+            let names = classes.clone().filter_map(|(_, event)| event.name());
+            let mut meant = classes
+                .clone()
+                .filter(|(_, event)| wanted.is_about(event, self.matches))
+                .peekable();
+            if meant.peek().is_none() {
+                hints.push(wanted.about_nothing(names));
+                continue;
+            }
             hints.extend(wanted.check(meant)?);
         }
         Ok(hints)
@@ -186,26 +195,15 @@ impl Wanted {
             What::Expression(expression) => expression,
             What::Object(object) => return self.check_object(object, classes),
         };
-        let mut worst: Option<Error> = None;
-        let mut good = None;
         let layouts = |(stream, event)| layouts_for(expression, class::layout(stream, event));
-        for layout in classes.flat_map(layouts) {
-            match check(expression, &layout) {
-                Ok(filter) => good = Some(filter),
-                // Of several, that of an event that has such a field.
-                Err(error) if worst.as_ref().is_none_or(|worst| is_closer(&error, worst)) => {
-                    worst = Some(error);
-                }
-                Err(_) => {}
-            }
+        let layouts: Vec<Layout> = classes.flat_map(layouts).collect();
+        if layouts.is_empty() {
+            return Ok(Vec::new());
         }
-        let Some(filter) = good else {
-            return match worst {
-                Some(error) => Err(FilterError(error.render(expression))),
-                None => Ok(vec![self.about_nothing()]),
-            };
-        };
-        Ok(filter.warnings.iter().map(|warning| warning.render(expression)).collect())
+        let filter = check_for(expression, &layouts)
+            .map_err(|error| FilterError(error.render(expression)))?;
+        let shown = |warning: &Warning| format!("filter:\n{}", warning.render(expression));
+        Ok(filter.warnings.iter().map(shown).collect())
     }
 
     fn check_object<'t>(
@@ -214,19 +212,19 @@ impl Wanted {
         classes: impl Iterator<Item = (&'t StreamClass, &'t EventClass)>,
     ) -> Result<Vec<String>, FilterError> {
         let mut layouts = classes.map(|(stream, event)| class::layout(stream, event)).peekable();
-        if layouts.peek().is_none() {
-            return Ok(vec![self.about_nothing()]);
-        }
-        if layouts.any(|layout| object.of_class(&layout).is_some()) {
+        if layouts.peek().is_none() || layouts.any(|layout| object.of_class(&layout).is_some()) {
             return Ok(Vec::new());
         }
         let needs = object.needs();
         Err(FilterError(format!("no kind of event has all that the object reads: {needs}")))
     }
 
-    fn about_nothing(&self) -> String {
+    /// That it is about no event of these names, with the nearest of them.
+    fn about_nothing<'n>(&self, names: impl Iterator<Item = &'n str>) -> String {
         let pattern = self.pattern.as_deref().unwrap_or("*");
-        format!("no kind of event matches '{pattern}' of --filter")
+        let near = closest(pattern, names).map(|name| format!("; did you mean '{name}'?"));
+        let near = near.unwrap_or_default();
+        format!("no kind of event matches '{pattern}' of --filter, which keeps nothing out{near}")
     }
 }
 
@@ -245,13 +243,6 @@ fn filter_for<'f>(filters: &'f [Filter], values: &Gather) -> Option<&'f Filter> 
         let mut applications = needs.filter(|(_, need)| need.place.root == Root::Application);
         applications.all(|(number, need)| values.kind(number) == Some(need.kind))
     })
-}
-
-/// Whether an error says more of what was meant: not that there is no such field.
-fn is_closer(error: &Error, than: &Error) -> bool {
-    let is_near =
-        |error: &Error| error.topic != Topic::Unknown || error.message.contains("did you mean");
-    is_near(error) && !is_near(than)
 }
 
 /// A filter, checked against a class of events.
