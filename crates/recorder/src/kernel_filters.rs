@@ -435,7 +435,7 @@ pub(crate) fn is_kernels(text: &str) -> bool {
     tokens(text).is_ok_and(|tokens| tokens.iter().any(is_kernels))
 }
 
-/// A filter about all events, as programs' are asked: what only the kernel's have, none of them has.
+/// A filter about all events, as programs' are asked: what only the kernel's have, they lack.
 pub(crate) fn of_programs(filter: &FilterSpec) -> FilterSpec {
     match &filter.source {
         FilterSource::Expression(text) if is_kernels(text) => {

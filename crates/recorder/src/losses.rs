@@ -1,9 +1,9 @@
 //! Which packet tells what was lost.
 //!
-//! Readers of a stream take it that what a packet tells first was lost between the end of the packet
-//! before and its own end. So no packet may tell what was lost behind its last record, as all is for
-//! which there was no room. When something was lost a recorder does not see, only that it was there
-//! when it looked: that is told by the first packet that ends later.
+//! Readers of a stream take it that what a packet tells first was lost between the end of the
+//! packet before and its own end. So no packet may tell what was lost behind its last record, as
+//! all is for which there was no room. When something was lost a recorder does not see, only that
+//! it was there when it looked: that is told by the first packet that ends later.
 
 use trackway_sys::clock::monotonic_ns;
 

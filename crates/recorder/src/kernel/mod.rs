@@ -577,8 +577,8 @@ fn has_tracepoint(calls: Option<&Calls>, event: &Event) -> bool {
 }
 
 /// Takes each of a process's threads in, by `take_in`, which says whether that was news. Whoever is
-/// made by one that was no member at that moment may be listed, and be taken out again: so until all
-/// that are there were members before.
+/// made by one that was no member at that moment may be listed, and be taken out again: so until
+/// all that are there were members before.
 pub(crate) fn each_thread(
     pid: u32,
     mut take_in: impl FnMut(u32) -> bool,
