@@ -397,7 +397,7 @@ fn destroy_session(name: &str, which: &str) -> anyhow::Result<()> {
     match asked {
         Ok(Answer::Ended(counts)) => {
             for notice in &counts.notices {
-                show::say_again(notice, &which);
+                show::say_again(notice, which);
             }
             if counts.notices.is_empty() {
                 // A flight recorder has written nothing but its snapshots.
