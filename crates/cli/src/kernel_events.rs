@@ -64,8 +64,7 @@ fn text(events: &[Event]) -> String {
 /// What a system call's records have besides, by name: what its pointers lead to.
 fn behind(event: &Event) -> String {
     // Where the arguments are is no matter.
-    let anywhere =
-        Registers { arguments: [0; 6], result: 0, number: 0, code_segment: 0, guard: None };
+    let anywhere = Registers { arguments: [0; 6], result: 0, number: 0, task: (0, 0), guard: None };
     let staged = Staged::of_call(event, &anywhere, PAYLOAD_BYTES);
     let fields = staged.map(|staged| staged.description.fields).unwrap_or_default();
     let is_own = |name: &str| event.fields.iter().any(|field| field.lttng_name(event) == name);
