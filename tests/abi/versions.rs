@@ -166,7 +166,8 @@ fn structures_that_grew_are_taken_and_other_versions_stay_off() {
         let messages = String::from_utf8_lossy(&output.stderr);
         assert!(output.status.success(), "{name}: {messages}");
         assert_eq!(String::from_utf8_lossy(&output.stdout), "done\n");
-        let summary = format!(" {recorded} events recorded, 0 lost");
+        let plural = if recorded == 1 { "" } else { "s" };
+        let summary = format!(" {recorded} event{plural} recorded, 0 lost");
         assert!(messages.contains(&summary), "{name}: {messages}");
         let said = messages.matches("header than this library's: they stay off").count();
         assert_eq!(said, usize::from(reason.is_some()), "{name}: {messages}");
