@@ -253,12 +253,14 @@ fn who_is_interrupted_while_it_prepares_leaves_the_rest_to_the_kernel() {
         record.args(["--", "touch", "ran"]).stdin(Stdio::null()).stderr(Stdio::piped());
         let mut recorder = record.spawn().expect("trackway runs");
         let pid = recorder.id();
-        let mut ours = BTreeSet::new();
         wait_for("a tracepoint", || {
-            ours = held(pid);
             tracepoints(pid) > 0 || !matches!(recorder.try_wait(), Ok(None))
         });
+        // It waits where it is, however long the look takes.
+        send(pid.cast_signed(), libc::SIGSTOP);
+        let ours = held(pid);
         send(pid.cast_signed(), libc::SIGINT);
+        send(pid.cast_signed(), libc::SIGCONT);
         let output = recorder.wait_with_output().expect("it ends");
         let talk = String::from_utf8_lossy(&output.stderr).into_owned();
         if output.status.signal() != Some(libc::SIGINT) {
