@@ -12,7 +12,7 @@ use trackway_tests::source_dir;
 static ALLOCATOR: CountingAllocator = CountingAllocator;
 
 /// Changes tried of each input.
-const CHANGES: u64 = 1000;
+const CHANGES: u64 = 300;
 
 fn corpus(target: &Target) -> Vec<(PathBuf, Vec<u8>)> {
     let folder = source_dir().join("fuzz/corpus").join(target.name);
