@@ -71,7 +71,13 @@ impl Recording {
         let mut trace = Trace::create(&room.path, self.particulars())?;
         let mut summary = Summary::default();
         let mut buffer = Vec::new();
-        let beside = |work: &RegionWork| work.beside(since_ts);
+        // All are looked at before any is copied, which takes long: a thread that goes from one CPU
+        // to another meanwhile would else leave a gap. (What is overwritten is looked at again.)
+        let beside = |work: &RegionWork| {
+            let mut work = work.beside(since_ts);
+            work.look();
+            work
+        };
         let is_read = |channel: &&Channel| channel.is_overwriting() && !channel.is_lockless();
         let works: Vec<(u64, Vec<RegionWork>)> = self
             .channels
@@ -123,7 +129,7 @@ impl Recording {
         Particulars { realtime_offset_ns: of.realtime_offset_ns, folder: of.folder, ..now }
     }
 
-    /// Copies what a region has. Its stream begins when the channel did: so the empty packet that
+    /// Copies what a region had when it was looked at. Its stream begins when the channel did: so the empty packet that
     /// it begins with is the same in all snapshots.
     fn copy(
         &self,
@@ -132,8 +138,6 @@ impl Recording {
         trace: &Trace,
         buffer: &mut Vec<u8>,
     ) -> Result<(), RecordError> {
-        // Just now: writers do not wait, and what was seen long before is overwritten.
-        work.look();
         let memory = FileMemory(self.home.allocator.file());
         let mut with =
             Drain { memory: &memory, trace, begin_ts, partial: true, is_last: false, buffer };

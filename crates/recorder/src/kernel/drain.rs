@@ -334,9 +334,9 @@ impl Draining {
         let fail = || RecordError::io("write", folder.join(trace::KERNEL));
         let begin_ts = self.ask(|drainer| drainer.begin_ts)?;
         let mut summary = Summary::default();
+        // Just now: writers do not wait. But all before any: threads go from CPU to CPU meanwhile.
+        works.iter_mut().for_each(RegionWork::look);
         for work in &mut works {
-            // Just now: writers do not wait, and what was seen long before is overwritten.
-            work.look();
             let drained = work.drain(&mut Drain {
                 memory: self.kernel.buffers,
                 trace: &trace,
