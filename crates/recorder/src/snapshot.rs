@@ -129,8 +129,8 @@ impl Recording {
         Particulars { realtime_offset_ns: of.realtime_offset_ns, folder: of.folder, ..now }
     }
 
-    /// Copies what a region had when it was looked at. Its stream begins when the channel did: so the empty packet that
-    /// it begins with is the same in all snapshots.
+    /// Copies what a region had when it was looked at. Its stream begins when the channel did: so
+    /// the empty packet that it begins with is the same in all snapshots.
     fn copy(
         &self,
         work: &mut RegionWork,
