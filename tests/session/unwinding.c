@@ -16,7 +16,7 @@
 #include <ucontext.h>
 #include <trackway/trackway.h>
 
-enum { FRAMES_MAX = 64, CALLERS = 3, EVENTS_AT_ONCE = 64, THREADS = 400, PLACES = 64 };
+enum { FRAMES_MAX = 64, CALLERS = 3, EVENTS_AT_ONCE = 64, THREADS = 100, PLACES = 64 };
 
 TRACKWAY_EVENT(unwinding, numbers, TRACKWAY_INFO,
     (u32, number), (u64, second), (i64, third), (u16, fourth), (bool, fifth));
