@@ -71,12 +71,13 @@ static uint32_t emitted;
 __attribute__((noinline)) static void emit_numbers(void)
 {
     for (int i = 0; i < EVENTS_AT_ONCE; i++, emitted++)
-        trackway(unwinding, numbers, emitted, emitted * 3ull, -(int64_t)emitted, (uint16_t)i, i & 1);
+        trackway(unwinding, numbers, emitted, emitted * 3ull, -(int64_t)emitted, (uint16_t)i,
+            i & 1);
 }
 
 __attribute__((noinline)) static void emit_strings(void)
 {
-    static const char *const PATHS[] = {"/api/v1/users", "/index.html", "/api", "/static/a/b/c.png"};
+    static const char *const PATHS[] = {"/api/v1/users", "/index.html", "/api", "/a/b/c.png"};
     static const uint16_t WORDS[] = {1, 200, 30000, 4};
     for (int i = 0; i < EVENTS_AT_ONCE; i++, emitted++)
         trackway(unwinding, strings, emitted, PATHS[i % 4], WORDS, (size_t)(i % 5));
@@ -122,11 +123,10 @@ static int sampled(void (*emit)(void), int with_places)
     printf("samples %ld whole %ld\n", samples, whole);
     for (int i = 0; with_places && i < PLACES && places[i].count; i++) {
         Dl_info found;
-        if (!dladdr((void *)places[i].at, &found))
-            printf("  %lx: %ld\n", places[i].at, places[i].count);
-        else
-            printf("  %s+%lx: %ld\n", found.dli_fname, places[i].at - (unsigned long)found.dli_fbase,
-                places[i].count);
+        unsigned long at = places[i].at;
+        const int is_known = dladdr((void *)at, &found);
+        at -= is_known ? (unsigned long)found.dli_fbase : 0;
+        printf("  %s+%lx: %ld\n", is_known ? found.dli_fname : "?", at, places[i].count);
     }
     return 0;
 }

@@ -73,8 +73,8 @@ fn look(world: &World, (kind, filter): (&str, &str), command: &[&OsStr]) {
     assert_eq!(whole, samples, "{about}");
 }
 
-/// RUN a program whose timer's handler calls backtrace(3) while it emits, with every kind of filter.
-/// EXPECT that it lives, and that all stacks lead to main().
+/// RUN a program whose timer's handler calls backtrace(3) while it emits, with every kind of
+/// filter. EXPECT that it lives, and that all stacks lead to main().
 #[test]
 fn handlers_may_unwind_wherever_they_interrupt_an_event() {
     let world = World::new("session-unwinding");

@@ -1,27 +1,27 @@
 //! Calls of machine code that was made at run time, for those who unwind from within.
 //!
-//! A profiler's signal handler, or a crash reporter's, finds callers by the unwind information (DWARF
-//! CFI) of the code that it has interrupted. Of code that was not there when the program was linked
-//! there is none, but that of the memory which it was put into, one description for all of it
-//! (the agent's `filters::code`). It says: where register rbp points to, there are the caller's rbp
-//! and, behind it, where to return to. That holds at every instruction of every program, because
+//! A profiler's signal handler, or a crash reporter's, finds callers by the unwind information
+//! (DWARF CFI) of the code that it has interrupted. Code that was not there when the program was
+//! linked has none but that of the memory which it is put into: one description for all of it (the
+//! agent's `filters::code`). It says that rbp points to the caller's rbp, behind which is where to
+//! return to. That holds at every instruction of every program, because
 //!
 //! - it is called from here, where rbp is made to point there;
-//! - a function of it leaves rbp alone, or saves it and makes it point to where it was saved, behind
-//!   which is where to return to ([`crate::x86`]). Between its first instruction and that, and at its
-//!   end, rbp is that of who has called it, and unwinding just leaves one function out;
-//! - what it calls gives rbp back, and calls functions of the program by this.
+//! - a function of it leaves rbp alone, or saves it and makes it point to where it was saved,
+//!   behind which is where to return to ([`crate::x86`]). Before it has done so, and at its end,
+//!   rbp is that of who has called it, so that unwinding just leaves one function out;
+//! - what it calls gives rbp back, and calls functions of the program from here.
 //!
-//! Other registers that belong to a caller are saved here, too, in the places where the description
-//! says that they are: a program saves those that it changes, but each at another place. (Who unwinds
-//! to go on in a caller needs them: pthread_cancel(3).)
+//! Other registers that belong to a caller are saved here, too, where the description says that
+//! they are: a program saves those that it changes, but each in another place. (Who unwinds to go
+//! on in a caller needs them: pthread_cancel(3).)
 #![expect(unsafe_code, reason = "it is made of instructions")]
 
 /// Calls a program, or a function of it, with two arguments; its answer.
 ///
 /// # Safety
-/// `code` is what [`crate::x86::emit`] has made, or the address of a function in it, and takes these
-/// arguments.
+/// `code` is what [`crate::x86::emit`] has made, or the address of a function in it, and takes
+/// these arguments.
 #[cfg(all(target_arch = "x86_64", unix))]
 #[unsafe(naked)]
 pub(crate) unsafe extern "C" fn program(slots: *const u64, element: u64, code: *const ()) -> u64 {

@@ -216,8 +216,8 @@ pub fn wiped_on_fork() -> Option<*mut u64> {
 }
 
 /// Memory of this process that is executed, mapped twice: at `at`, in the place of what is there,
-/// where it is executed; and where it is written, which is the answer. `None` where the system gives
-/// none (SELinux's execmem, seccomp, `vm.memfd_noexec`).
+/// where it is executed; and where it is written, which is the answer. `None` where the system
+/// gives none (SELinux's execmem, seccomp, `vm.memfd_noexec`).
 ///
 /// It is a file without a name (memfd_create(2)) that is closed here, so nobody can open it; fork
 /// children get the first mapping alone (MADV_DONTFORK). Takes no memory before it is written.

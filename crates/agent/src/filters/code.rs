@@ -4,8 +4,8 @@
 //! Nobody else can write there: the file is closed at once, and fork children do not get the
 //! mapping that is written through. (They interpret: what is executed is their parent's, too.)
 //!
-//! Where it is executed, it lies in the library's own memory, in place of zeros. Unwinders find what
-//! they need of an address by the module that it is in, in a table that was made when that was
+//! Where it is executed, it lies in the library's own memory, in place of zeros. Unwinders find
+//! what they need of an address by the module that it is in, in a table that was made when that was
 //! linked. So this memory has unwind information as the library's text has; nothing is registered,
 //! which would take locks and memory, and cost the program at each exception. One description has
 //! to hold for all code that will ever lie there, at each instruction; there are two, for two kinds
