@@ -88,11 +88,21 @@ unsafe extern "C" {
 static WRITTEN: AtomicPtr<u8> = AtomicPtr::new(core::ptr::null_mut());
 static EXECUTED: AtomicPtr<u8> = AtomicPtr::new(core::ptr::null_mut());
 
-/// Takes the memory, where machine code is made for this processor. Without it all is interpreted.
+/// These pages, if machine code is made for this processor.
 #[cfg(target_arch = "x86_64")]
-pub(crate) fn prepare() {
+fn pages() -> Option<*mut u8> {
     // SAFETY: the memory is there (above).
-    let executed: *mut u8 = unsafe { &raw const PAGES.0 }.cast::<u8>().cast_mut();
+    Some(unsafe { PAGES.0.get() }.cast())
+}
+
+#[cfg(not(target_arch = "x86_64"))]
+const fn pages() -> Option<*mut u8> {
+    None
+}
+
+/// Takes the memory, where machine code is made for this processor. Without it all is interpreted.
+pub(crate) fn prepare() {
+    let Some(executed) = pages() else { return };
     // SAFETY: it is whole pages, of zeros that nobody has asked for.
     let written = unsafe { trackway_sys::memory::executable(executed, BYTES) };
     let Some(written) = written else { return };
@@ -106,10 +116,6 @@ pub(crate) fn prepare() {
     EXECUTED.store(executed, Ordering::Relaxed);
     WRITTEN.store(written, Ordering::Relaxed);
 }
-
-/// Elsewhere all is interpreted.
-#[cfg(not(target_arch = "x86_64"))]
-pub(crate) const fn prepare() {}
 
 /// A signal handler that has interrupted a filter may fork. Its child goes on in the same code,
 /// which the parent must not write over; who of the two comes out when is not known to both. (Who
