@@ -12,9 +12,7 @@ mod output;
 use std::collections::HashSet;
 use std::path::Path;
 use std::sync::Arc;
-use std::sync::mpsc::{self, Receiver, Sender};
-use std::thread::JoinHandle;
-use std::{io, iter, mem};
+use std::{iter, mem};
 
 use trackway_kernel::catalogue::model::Event;
 use trackway_kernel::catalogue::select::Selection;
@@ -27,12 +25,13 @@ use trackway_session::protocol::KernelStatus;
 use trackway_session::{KernelSpec, Tracefiles};
 use trackway_sys::clock::monotonic_ns;
 
-use self::drain::{Drainer, Order, SeenCpu};
+use self::drain::{Drainer, SeenCpu};
 use self::output::{CpuStream, Output};
 use crate::command::Entrance;
 use crate::completion::{self, By};
 use crate::kernel::{self, KernelOptions, failed};
 use crate::kernel_filters::{KernelFilters, TakenFilters};
+use crate::kernel_thread::{DrainThread, unwritten};
 use crate::report::{Counted, Grouped, Notices};
 use crate::trace::{self, Trace};
 use crate::{RecordError, kernel_meanings};
@@ -80,9 +79,7 @@ pub(crate) struct Draining {
     converter: Arc<Converter>,
     filters: KernelFilters<Filter>,
     events: Vec<Known>,
-    orders: Sender<Order>,
-    news: Receiver<String>,
-    thread: JoinHandle<()>,
+    thread: DrainThread<Drainer>,
     uuid: [u8; 16],
     realtime_offset_ns: i64,
     begin_ts: u64,
@@ -267,12 +264,7 @@ impl ByTracefs {
         let cpus = shared.instance.cpus().iter().map(|cpu| cpu.number);
         let of = (begin_ts, shared.overwrite.then_some(shared.cpu_bytes));
         let output = Output::new(trace, Arc::clone(&converter), of, tracefiles, cpus);
-        let (orders, ordered) = mpsc::channel();
-        let (teller, news) = mpsc::channel();
-        let mut drainer = Drainer::new(Arc::clone(&shared), output);
-        let run = move || drainer.run(&ordered, &teller);
-        let thread = std::thread::Builder::new().name("trackway-kernel".into()).spawn(run);
-        let thread = thread.map_err(|error| failed("cannot start a thread", error))?;
+        let thread = DrainThread::start(Drainer::new(Arc::clone(&shared), output))?;
         let is_stopped = shared.is_stopped;
         if (!shared.is_scoped || shared.is_of_processes) && !is_stopped {
             let error = |error| failed("cannot record kernel events", error);
@@ -283,8 +275,6 @@ impl ByTracefs {
             converter,
             filters,
             events,
-            orders,
-            news,
             thread,
             uuid,
             realtime_offset_ns,
@@ -399,35 +389,33 @@ impl Draining {
         if self.shared.overwrite {
             return Ok(());
         }
-        self.ask(Drainer::write_all)?.map_err(unwritten)
+        self.thread.ask(Drainer::write_all)?.map_err(unwritten)
     }
 
     /// Forgets what was recorded and lost; it is stopped while that is done.
     pub(crate) fn clear(&mut self) -> Result<(), RecordError> {
         let was_stopped = self.is_stopped;
         self.stop();
-        let cleared = self.ask(Drainer::clear)?;
+        let cleared = self.thread.clear();
         if !was_stopped {
             self.start();
         }
-        cleared.map_err(|error| failed("cannot remove what was recorded of the kernel", error))
+        cleared
     }
 
     /// Writes events at once, because somebody follows, or not any more.
     pub(crate) fn set_followed(&self, is_followed: bool) {
-        let order: Order = Box::new(move |drainer| drainer.set_followed(is_followed));
-        // Whoever has ended has written all.
-        let _ = self.orders.send(order);
+        self.thread.set_followed(is_followed);
     }
 
     /// Says what happened since it was looked at last.
     pub(crate) fn say_news(&self, notices: &Notices) {
-        self.news.try_iter().for_each(|news| notices.say(format_args!("{news}")));
+        self.thread.say_news(notices);
     }
 
     /// How it goes; nothing if nobody can say.
     pub(crate) fn status(&self, spec: KernelSpec) -> Option<KernelStatus> {
-        let counts = self.ask(Drainer::counts).ok()?;
+        let counts = self.thread.ask(Drainer::counts).ok()?;
         Some(KernelStatus {
             spec,
             events: self.events.iter().filter(|known| known.is_on).count(),
@@ -457,7 +445,7 @@ impl Draining {
             return Ok(None);
         }
         let since_ts = last_ns.map_or(0, |last| monotonic_ns().saturating_sub(last));
-        let cpus = self.ask(Drainer::look_beside)?;
+        let cpus = self.thread.ask(Drainer::look_beside)?;
         let cpus = cpus.map_err(|error| failed("cannot read kernel events", error))?;
         Ok(Some(Seen { cpus, since_ts }))
     }
@@ -486,7 +474,7 @@ impl Draining {
     pub(crate) fn finish(mut self) -> Summary {
         self.stop();
         let keeps = self.keeps_flight_recorder;
-        let ended = self.ask(move |drainer| {
+        let ended = self.thread.ask(move |drainer| {
             let written = drainer.end(keeps);
             (Counts::of(&drainer.output), written.map_err(|error| error.to_string()))
         });
@@ -497,33 +485,14 @@ impl Draining {
         if summary.unwritten.is_none() && (keeps || !self.shared.overwrite) {
             let mark = counts.as_summary();
             // Without it, who reads the trace is told that it may not be whole.
-            let _ = self.ask(move |drainer| {
+            let _ = self.thread.ask(move |drainer| {
                 let facts = drainer.output.trace.facts()?;
                 completion::mark(&facts, By::Record(&mark))
             });
         }
-        let Self { orders, thread, .. } = self;
-        drop(orders);
-        // It has done what it was to do.
-        let _ = thread.join();
+        self.thread.end();
         summary
     }
-
-    /// Has something done by the thread that drains.
-    fn ask<T: Send + 'static>(
-        &self,
-        act: impl FnOnce(&mut Drainer) -> T + Send + 'static,
-    ) -> Result<T, RecordError> {
-        let (teller, answer) = mpsc::channel();
-        let order: Order = Box::new(move |drainer| drop(teller.send(act(drainer))));
-        let gone = || failed("cannot write kernel events", "the thread has ended");
-        self.orders.send(order).map_err(|_| gone())?;
-        answer.recv().map_err(|_| gone())
-    }
-}
-
-fn unwritten(error: io::Error) -> RecordError {
-    failed("cannot write kernel events", error)
 }
 
 impl Shared {

@@ -14,7 +14,7 @@ mod load;
 mod summary;
 
 use detach::Attachments;
-pub(crate) use drain::{Draining, KernelSnapshot, PERIOD, wait_for_those_under_way};
+pub(crate) use drain::{Draining, KernelSnapshot, wait_for_those_under_way};
 use load::{Made, Program};
 pub(crate) use summary::KernelSummary;
 

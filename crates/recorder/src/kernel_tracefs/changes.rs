@@ -9,7 +9,8 @@ use trackway_kernel::catalogue::Catalogue;
 use trackway_kernel::catalogue::model::Event;
 use trackway_kernel::ftrace::convert::{Converter, staged};
 
-use super::{Draining, add, empty_fields, say_what_is_missing, unwritten};
+use super::{Draining, add, empty_fields, say_what_is_missing};
+use crate::kernel_thread::unwritten;
 use crate::report::Notices;
 use crate::{RecordError, kernel, kernel_meanings};
 
@@ -76,7 +77,7 @@ impl Draining {
         let first = before.descriptions().len();
         let converter = Arc::new(converter);
         let turns = Arc::clone(&converter);
-        let written = self.ask(move |drainer| {
+        let written = self.thread.ask(move |drainer| {
             drainer.output.extend(Arc::clone(&turns));
             let metadata = &mut drainer.output.trace.metadata;
             let events = turns.descriptions().iter().zip(turns.meanings());

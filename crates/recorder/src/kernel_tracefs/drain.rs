@@ -1,11 +1,7 @@
-//! The pages of an instance read, by a thread of the recorder's; what the recorder wants done with
-//! them it sends as a closure, and waits for the answer. That thread goes on whatever happens:
-//! where nothing can be written, it says so once and tries again.
+//! The pages of an instance read, by a thread of the recorder's ([`crate::kernel_thread`]).
 
 use std::io;
 use std::sync::Arc;
-use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender};
-use std::time::{Duration, Instant};
 
 use trackway_kernel::ftrace::instance::Stats;
 use trackway_sys::clock::monotonic_ns;
@@ -13,16 +9,12 @@ use trackway_sys::clock::monotonic_ns;
 use super::output::{Held, Output};
 use super::{Counts, Shared};
 use crate::changes;
-use crate::kernel::PERIOD;
+use crate::kernel_thread::Drains;
 use crate::live::Live;
+use crate::trace::Trace;
 
-/// How long until writing is tried again, once it has failed.
-const RETRY_PERIOD: Duration = Duration::from_millis(500);
 /// How much later than its time a record may get into the kernel's buffer.
 const LATE_NS_MAX: u64 = 5_000_000;
-
-/// What the thread is to do between two turns.
-pub(super) type Order = Box<dyn FnOnce(&mut Drainer) + Send>;
 
 /// The thread's.
 #[derive(Debug)]
@@ -44,6 +36,35 @@ pub(super) struct SeenCpu {
     pub(super) stats: Stats,
 }
 
+impl Drains for Drainer {
+    fn regular_turn(&mut self) -> io::Result<()> {
+        // What a flight recorder has is left to the kernel.
+        if self.shared.overwrite {
+            return Ok(());
+        }
+        let until_ns = self.turn(false)?;
+        self.live.as_mut().map_or(Ok(()), |live| live.note(until_ns))
+    }
+
+    /// Passes over all that is there.
+    fn clear(&mut self) -> io::Result<()> {
+        for (place, cpu) in self.shared.instance.cpus().iter().enumerate() {
+            for _ in 0..self.shared.pages_max(self.page.len()) {
+                if cpu.read(&mut self.page)?.is_none() {
+                    break;
+                }
+            }
+            self.forgotten[place] = cpu.stats()?;
+        }
+        self.output.forget();
+        changes::remove_streams(&self.output.trace.channel)
+    }
+
+    fn live(&mut self) -> (&Trace, &mut Option<Live>) {
+        (&self.output.trace, &mut self.live)
+    }
+}
+
 impl Drainer {
     pub(super) fn new(shared: Arc<Shared>, output: Output) -> Self {
         let cpus = shared.instance.cpus().len();
@@ -54,42 +75,6 @@ impl Drainer {
             output,
             live: None,
         }
-    }
-
-    /// Until nobody is left who could want anything.
-    pub(super) fn run(&mut self, orders: &Receiver<Order>, teller: &Sender<String>) {
-        let mut is_failing = false;
-        let mut due = Instant::now();
-        loop {
-            match orders.recv_timeout(due.saturating_duration_since(Instant::now())) {
-                Ok(order) => order(self),
-                Err(RecvTimeoutError::Disconnected) => return,
-                Err(RecvTimeoutError::Timeout) => {
-                    let turned = self.regular_turn();
-                    match (&turned, is_failing) {
-                        (Err(error), false) => drop(teller.send(format!(
-                            "cannot write kernel events: {error}; what finds no room until it \
-                             can be is counted"
-                        ))),
-                        (Ok(()), true) => {
-                            drop(teller.send("kernel events are written again".to_owned()));
-                        }
-                        _ => {}
-                    }
-                    is_failing = turned.is_err();
-                    due = Instant::now() + if is_failing { RETRY_PERIOD } else { PERIOD };
-                }
-            }
-        }
-    }
-
-    fn regular_turn(&mut self) -> io::Result<()> {
-        // What a flight recorder has is left to the kernel.
-        if self.shared.overwrite {
-            return Ok(());
-        }
-        let until_ns = self.turn(false)?;
-        self.live.as_mut().map_or(Ok(()), |live| live.note(until_ns))
     }
 
     /// Moves what there is to the trace: up to which time that is all.
@@ -173,29 +158,6 @@ impl Drainer {
         }
         let seen = self.look_beside()?;
         write_seen(&mut self.output, &seen, 0)
-    }
-
-    /// Passes over all that is there; it is stopped.
-    pub(super) fn clear(&mut self) -> io::Result<()> {
-        for (place, cpu) in self.shared.instance.cpus().iter().enumerate() {
-            for _ in 0..self.shared.pages_max(self.page.len()) {
-                if cpu.read(&mut self.page)?.is_none() {
-                    break;
-                }
-            }
-            self.forgotten[place] = cpu.stats()?;
-        }
-        self.output.forget();
-        changes::remove_streams(&self.output.trace.channel)
-    }
-
-    pub(super) fn set_followed(&mut self, is_followed: bool) {
-        if is_followed == self.live.is_some() {
-            return;
-        }
-        // Without it the trace is followed all the same, a second later.
-        let open = || Live::open(&self.output.trace.facts().ok()?).ok();
-        self.live = is_followed.then(open).flatten();
     }
 
     /// Numbers so far; what cannot be written now is no reason to say nothing.
