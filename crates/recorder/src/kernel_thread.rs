@@ -21,6 +21,10 @@ const PERIOD: Duration = Duration::from_millis(20);
 /// How long until writing is tried again, once it has failed.
 const RETRY_PERIOD: Duration = Duration::from_millis(500);
 
+/// How many packets are given up at the end, one after the other, where a full disk has no room for
+/// those that say what was lost.
+pub(crate) const GIVEN_UP_MAX: usize = 4;
+
 /// What is done with buffers by the thread.
 pub(crate) trait Drains: Send + Sized + 'static {
     /// Moves what there is to the trace.

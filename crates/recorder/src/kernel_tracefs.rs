@@ -12,7 +12,7 @@ mod output;
 use std::collections::HashSet;
 use std::path::Path;
 use std::sync::Arc;
-use std::{iter, mem};
+use std::{io, iter, mem};
 
 use trackway_kernel::catalogue::model::Event;
 use trackway_kernel::catalogue::select::Selection;
@@ -25,7 +25,7 @@ use trackway_session::protocol::KernelStatus;
 use trackway_session::{KernelSpec, Tracefiles};
 use trackway_sys::clock::monotonic_ns;
 
-use self::drain::{Drainer, SeenCpu};
+use self::drain::{Drainer, Ended, SeenCpu};
 use self::output::{CpuStream, Output};
 use crate::command::Entrance;
 use crate::completion::{self, By};
@@ -200,6 +200,7 @@ impl ByTracefs {
             let why = "in a pid namespace, what the command does cannot be told from the rest";
             return Err(failed("cannot record kernel events", why));
         }
+        kernel::refuse_other_clock()?;
         refuse_what_is_not_there(options)?;
         let chosen = options.cpus.as_deref().map(crate::cpus::chosen).transpose()?;
         let catalogue = Catalogue::open()?;
@@ -474,15 +475,16 @@ impl Draining {
     pub(crate) fn finish(mut self) -> Summary {
         self.stop();
         let keeps = self.keeps_flight_recorder;
-        let ended = self.thread.ask(move |drainer| {
-            let written = drainer.end(keeps);
-            (Counts::of(&drainer.output), written.map_err(|error| error.to_string()))
+        let ended = self.thread.ask(move |drainer| drainer.end(keeps));
+        let Ended { counts, written, closed } = ended.unwrap_or_else(|error| {
+            let gone = || Err(io::Error::other(error.to_string()));
+            Ended { counts: Counts::default(), written: gone(), closed: gone() }
         });
-        let (counts, written) =
-            ended.unwrap_or_else(|error| (Counts::default(), Err(error.to_string())));
-        let summary =
-            Summary { counts, is_filtered: self.converter.asks_any(), unwritten: written.err() };
-        if summary.unwritten.is_none() && (keeps || !self.shared.overwrite) {
+        let tells_all = closed.is_ok();
+        let written = written.and(closed).map_err(|error| error.to_string());
+        let is_filtered = self.converter.asks_any();
+        let summary = Summary { counts, is_filtered, unwritten: written.err() };
+        if tells_all && (keeps || !self.shared.overwrite) {
             let mark = counts.as_summary();
             // Without it, who reads the trace is told that it may not be whole.
             let _ = self.thread.ask(move |drainer| {

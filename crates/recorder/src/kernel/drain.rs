@@ -18,7 +18,7 @@ use super::summary::KernelSummary;
 use super::{Kernel, Known};
 use crate::command::Entrance;
 use crate::completion::{self, By};
-use crate::kernel_thread::{DrainThread, Drains, unwritten};
+use crate::kernel_thread::{DrainThread, Drains, GIVEN_UP_MAX, unwritten};
 use crate::live::Live;
 use crate::region::{Closed, Drain, RegionWork, StreamNames};
 use crate::report::Notices;
@@ -30,10 +30,6 @@ use crate::{RecordError, Summary, changes, cpus, snapshot};
 const FLUSH_PERIOD: Duration = Duration::from_millis(500);
 /// How much later than its time a record may be committed and still be shown in order.
 const LATE_NS_MAX: u64 = 5_000_000;
-
-/// How many packets are given up at the end, one after the other, where a full disk has no room for
-/// those that say what was lost.
-const GIVEN_UP_MAX: usize = 4;
 
 /// How long something may be under way, where the kernel does not say when they have ended.
 const UNDER_WAY_MAX: Duration = Duration::from_millis(20);

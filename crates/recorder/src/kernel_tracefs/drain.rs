@@ -9,7 +9,7 @@ use trackway_sys::clock::monotonic_ns;
 use super::output::{Held, Output};
 use super::{Counts, Shared};
 use crate::changes;
-use crate::kernel_thread::Drains;
+use crate::kernel_thread::{Drains, GIVEN_UP_MAX};
 use crate::live::Live;
 use crate::trace::Trace;
 
@@ -27,6 +27,16 @@ pub(super) struct Drainer {
     page: Vec<u8>,
     /// While somebody follows.
     live: Option<Live>,
+}
+
+/// How it ended.
+#[derive(Debug)]
+pub(super) struct Ended {
+    pub(super) counts: Counts,
+    /// Whether all could be written.
+    pub(super) written: io::Result<()>,
+    /// Whether the streams tell all losses.
+    pub(super) closed: io::Result<()>,
 }
 
 /// What a flight recorder has of a CPU at some moment.
@@ -137,27 +147,41 @@ impl Drainer {
         Ok(places.map(seen).collect())
     }
 
-    /// Ends it: what is left is written, of a flight recorder if it is to be.
-    pub(super) fn end(&mut self, keeps_flight_recorder: bool) -> io::Result<()> {
+    /// Ends it: what is left is written, of a flight recorder if it is to be, and what cannot be is
+    /// told to be lost.
+    pub(super) fn end(&mut self, keeps_flight_recorder: bool) -> Ended {
         self.live = None;
-        if !self.shared.overwrite {
-            let written = self.write_all();
-            if written.is_err() {
-                for place in 0..self.output.streams.len() {
-                    self.look(place);
-                    self.output.lose_the_rest(place);
-                    // Where there is no room for more, there may be some for this.
-                    let _ = self.output.close(place);
-                }
+        let places = 0..self.output.streams.len();
+        let written = match self.shared.overwrite {
+            true if !keeps_flight_recorder => {
+                places.for_each(|place| self.look(place));
+                return Ended { counts: Counts::of(&self.output), written: Ok(()), closed: Ok(()) };
             }
-            return written;
+            true => self.look_beside().and_then(|seen| write_seen(&mut self.output, &seen, 0)),
+            false => self.write_all(),
+        };
+        let mut closed = Ok(());
+        if written.is_err() {
+            for place in places {
+                self.look(place);
+                self.output.lose_the_rest(place);
+            }
+            // Where there is no room for a packet there may be some for empty ones.
+            closed = self.close();
+            for _ in 0..GIVEN_UP_MAX {
+                if closed.is_ok() || !self.output.give_largest_up() {
+                    break;
+                }
+                closed = self.close();
+            }
         }
-        if !keeps_flight_recorder {
-            (0..self.output.streams.len()).for_each(|place| self.look(place));
-            return Ok(());
-        }
-        let seen = self.look_beside()?;
-        write_seen(&mut self.output, &seen, 0)
+        Ended { counts: Counts::of(&self.output), written, closed }
+    }
+
+    /// Says in the trace what was lost at its end.
+    fn close(&mut self) -> io::Result<()> {
+        let places = 0..self.output.streams.len();
+        places.fold(Ok(()), |closed, place| closed.and(self.output.close(place)))
     }
 
     /// Numbers so far; what cannot be written now is no reason to say nothing.
@@ -179,12 +203,14 @@ impl Drainer {
     }
 }
 
-/// Writes what a flight recorder has, since then, to a trace.
+/// Writes what a flight recorder has, since then, to a trace. What one stream finds no room for
+/// another one may.
 pub(super) fn write_seen(output: &mut Output, seen: &[SeenCpu], since_ts: u64) -> io::Result<()> {
+    let mut written = Ok(());
     for (place, cpu) in seen.iter().enumerate() {
         output.streams[place].stats = cpu.stats;
-        output.write_held(place, &cpu.held, since_ts)?;
-        output.close(place)?;
+        let of_cpu = output.write_held(place, &cpu.held, since_ts);
+        written = written.and(of_cpu).and(output.close(place));
     }
-    Ok(())
+    written
 }

@@ -282,7 +282,8 @@ impl Output {
         Ok(())
     }
 
-    /// Writes the packets that are held of a CPU, but for those that ended before `since_ts`.
+    /// Writes the packets that are held of a CPU, but for those that ended before `since_ts`; from
+    /// the first on that cannot be written they are lost.
     pub(super) fn write_held(
         &mut self,
         place: usize,
@@ -290,12 +291,19 @@ impl Output {
         since_ts: u64,
     ) -> io::Result<()> {
         let mut next = 0;
+        let mut written = Ok(());
         for one in held.packets.iter().filter(|one| one.packet.last_ts >= since_ts) {
-            let mut packet = one.packet.clone();
-            self.append(place, &mut packet, one.number.saturating_sub(next))?;
-            next = one.number.saturating_add(1);
+            if written.is_ok() {
+                let mut packet = one.packet.clone();
+                written = self.append(place, &mut packet, one.number.saturating_sub(next));
+                next = one.number.saturating_add(1);
+            }
+            if written.is_err() {
+                let stream = &mut self.streams[place];
+                stream.unwritten = stream.unwritten.saturating_add(one.packet.events);
+            }
         }
-        Ok(())
+        written
     }
 
     /// What is held of the CPU in this place.
@@ -323,6 +331,17 @@ impl Output {
         let waiting = mem::take(&mut stream.queue).waiting.len() as u64;
         let rest = [stream.packet.take().events, waiting, stream.stats.entries];
         stream.unwritten = rest.into_iter().fold(stream.unwritten, u64::saturating_add);
+    }
+
+    /// Takes the largest of the streams' last packets out of the trace again, so that there is room
+    /// for what says what was lost: whether there was one. Its events are lost.
+    pub(super) fn give_largest_up(&mut self) -> bool {
+        let largest = |of: &&mut CpuStream| of.stream.as_ref()?.last_bytes();
+        let Some(of) = self.streams.iter_mut().max_by_key(largest) else { return false };
+        let Some(events) = of.stream.as_mut().and_then(Stream::cut_last) else { return false };
+        of.written = of.written.saturating_sub(events);
+        of.unwritten = of.unwritten.saturating_add(events);
+        true
     }
 
     /// Says in the trace what was lost at the end of the CPU's stream.
