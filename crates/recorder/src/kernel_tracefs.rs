@@ -54,6 +54,8 @@ pub(crate) struct ByTracefs {
 #[derive(Debug)]
 struct Known {
     name: EventName,
+    /// Its number in the trace, if its records can be turned.
+    number: Option<u16>,
     /// Whether it is recorded where it is on: it has what filters ask for, and tracefs has it.
     can_be: bool,
     is_on: bool,
@@ -84,6 +86,8 @@ pub(crate) struct Draining {
     realtime_offset_ns: i64,
     begin_ts: u64,
     is_stopped: bool,
+    /// Whether something was asked of events that is not asked any more.
+    was_filtered: bool,
     /// Whether what is in a flight recorder goes into the trace at the end.
     keeps_flight_recorder: bool,
 }
@@ -281,6 +285,7 @@ impl ByTracefs {
             realtime_offset_ns,
             begin_ts,
             is_stopped,
+            was_filtered: false,
             keeps_flight_recorder: true,
         })
     }
@@ -288,11 +293,8 @@ impl ByTracefs {
 
 /// Adds an event with what is asked of it; `None`: it lacks that, and is not recorded.
 fn add(converter: &mut Converter, event: &Event, filters: Option<Vec<Filter>>) -> Known {
-    let can_be = filters.is_some() && event.id.is_some();
-    if let Some(filters) = filters {
-        converter.add(event, filters);
-    }
-    Known { name: kernel::name_of(event), can_be, is_on: false }
+    let number = filters.and_then(|filters| converter.add(event, filters));
+    Known { name: kernel::name_of(event), number, can_be: number.is_some(), is_on: false }
 }
 
 /// Says which events tracefs does not have, and which fields of others are empty.
@@ -482,7 +484,7 @@ impl Draining {
         });
         let tells_all = closed.is_ok();
         let written = written.and(closed).map_err(|error| error.to_string());
-        let is_filtered = self.converter.asks_any();
+        let is_filtered = self.was_filtered || self.converter.asks_any();
         let summary = Summary { counts, is_filtered, unwritten: written.err() };
         if tells_all && (keeps || !self.shared.overwrite) {
             let mark = counts.as_summary();

@@ -3,6 +3,7 @@
 use std::io;
 use std::sync::Arc;
 
+use trackway_kernel::ftrace::convert::Converter;
 use trackway_kernel::ftrace::instance::Stats;
 use trackway_sys::clock::monotonic_ns;
 
@@ -98,11 +99,20 @@ impl Drainer {
             }
         }
         self.output.settle(if is_last { u64::MAX } else { until_ts })?;
+        self.output.has_all_until(until_ts);
         for place in 0..self.output.streams.len() {
             self.look(place);
             self.output.packet(place)?;
         }
         Ok(until_ts)
+    }
+
+    /// Has records from now on asked what this asks of them.
+    pub(super) fn ask_anew(&mut self, converter: Arc<Converter>) {
+        // As few as can be are left that are asked what was asked before: also of a flight
+        // recorder's. What cannot be written now is tried again.
+        let _ = self.turn(false);
+        self.output.ask_anew(converter);
     }
 
     /// Reads what a CPU has, and whether that was all.
