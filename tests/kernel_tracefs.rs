@@ -6,6 +6,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
+use trackway_tests::cgroup::Group;
 use trackway_tests::steps::wait_for;
 use trackway_tests::{
     World, build_dir, copy_program, discarded_by_babeltrace, has, is_root, skipped, source_dir,
@@ -242,9 +243,9 @@ fn what_tracefs_cannot_select_is_refused() {
         assert!(!output.status.success() && !world.path("ran").exists(), "{options:?}");
         text(&output.stderr)
     };
-    let talk = refused(&["--cgroup", "/"]);
-    assert!(talk.contains("by tracefs there is no --cgroup"), "{talk}");
-    assert!(talk.contains("hint: ") && talk.contains("--system"), "{talk}");
+    let talk = refused(&["--cgroup", "/no/such/group"]);
+    assert!(talk.contains("there is no cgroup /no/such/group"), "{talk}");
+    assert!(refused(&["--cgroup", "/proc"]).contains("/proc is no cgroup of version 2"));
     assert!(refused(&["--cpu", "8191"]).contains("there is no CPU 8191"));
     let pinned = |cpu: &str| Command::new("taskset").args(["-c", cpu, "true"]).status();
     if !["0", "1"].into_iter().all(|cpu| pinned(cpu).is_ok_and(|status| status.success())) {
@@ -327,6 +328,26 @@ fn a_command_and_what_it_starts_are_recorded_or_everything() {
     }
 }
 
+/// RUN a command outside a control group that nobody is in. EXPECT nothing of anybody, and to be
+/// told how it was followed.
+#[test]
+fn a_cgroup_that_nobody_is_in_has_nothing_by_tracefs() {
+    let world = World::new("tracefs-cgroup");
+    if !is_possible(&world) {
+        return;
+    }
+    let Some(nobody) = Group::new("tracefs-nobody") else { return };
+    let program = world.compile_file("kernel/calls.c", false, &[]);
+    let options = ["--kernel", "syscalls:getpgid", "--kernel-via", "tracefs", "--cgroup"];
+    let group = nobody.path();
+    let options = [&options[..], &[&group]].concat();
+    let output = record(&world, "trace", &options, &[program.to_str().expect("a path"), "100"]);
+    let talk = text(&output.stderr);
+    assert!(output.status.success(), "{talk}");
+    assert_eq!(counts(&talk), [0, 0, 0], "{talk}");
+    assert!(talk.contains("apart at most: 0 threads came in meanwhile"), "{talk}");
+}
+
 /// RUN it where the clock is another one than the kernel's events have. EXPECT a refusal.
 #[test]
 fn another_clock_is_refused_by_tracefs_too() {
@@ -368,7 +389,6 @@ fn what_tracefs_cannot_do_is_refused() {
         (["--filter", "*openat: filename == \"/x\""], no_name),
         (["--filter", "*openat: $ctx.procname == \"x\""], no_context),
         (["--context", "prio"], "by tracefs there is no context 'prio'"),
-        (["--cgroup", "/"], "by tracefs there is no --cgroup"),
         (["--pid", "2147483647"], "there is no process 2147483647"),
     ] {
         let options = ["--kernel", "syscalls:openat", "--kernel-via", "tracefs", option, value];

@@ -6,6 +6,7 @@ use std::ops::Range;
 use std::path::Path;
 use std::process::{Child, ChildStdin, ChildStdout, Stdio};
 
+use trackway_tests::cgroup::Group;
 use trackway_tests::steps::wait_for;
 use trackway_tests::{build_dir, has, skipped};
 
@@ -324,4 +325,49 @@ fn a_full_disk_by_tracefs_is_waited_out_and_leaves_a_trace_that_is_marked() {
     let told = stats.lines().find_map(|line| line.strip_prefix("lost: ")).expect("it is there");
     let told = told.split(' ').next().map(|told| told.replace(',', ""));
     assert_eq!(told, Some(lost.to_string()), "{summary}\n{stats}");
+}
+
+/// RUN a session of a control group, with a process that was in it before, and one that comes, goes
+/// and comes back, below. EXPECT calls of who is in it, once that was seen, and nothing of others;
+/// and to be told how many came.
+#[test]
+fn a_session_by_tracefs_follows_who_comes_into_a_cgroup_and_goes() {
+    let Some(ground) = ground("ksession-tracefs-cgroup") else { return };
+    let Some(group) = Group::new("tracefs-follow") else { return };
+    let (mut member, mut comer) = (Caller::new(&ground), Caller::new(&ground));
+    let pid = comer.shell.id();
+    group.take(member.shell.id(), "below");
+    create(&ground, &format!("--kernel syscalls:getpgid --cgroup {} -o trace", group.path()));
+    let recorder = ground.status("k")["pid"].as_u64().expect("a process id");
+    let instances = fs::read_dir("/sys/kernel/tracing/instances").expect("instances").flatten();
+    let ours = format!("trackway-{recorder}-");
+    let is_ours = |path: &std::path::PathBuf| path.to_string_lossy().contains(&ours);
+    let instance = instances.map(|entry| entry.path()).find(is_ours).expect("its instance");
+    // What the kernel's own lists say.
+    let says = |list: &str| {
+        let list = fs::read_to_string(instance.join(list)).expect("a list");
+        list.lines().any(|line| line.trim() == pid.to_string())
+    };
+    let is_followed = || says("set_event_pid") && !says("set_event_notrace_pid");
+    member.calls(0..10);
+    comer.calls(100..110);
+    assert!(!is_followed());
+    group.take(pid, "");
+    wait_for("it is followed", is_followed);
+    comer.calls(110..120);
+    group.take(pid, "..");
+    wait_for("it is not followed", || !is_followed());
+    comer.calls(120..130);
+    group.take(pid, "below");
+    wait_for("it is followed again", is_followed);
+    comer.calls(130..140);
+    group.take(pid, "..");
+    wait_for("it is not followed again", || !is_followed());
+    comer.calls(140..150);
+    member.calls(10..20);
+    // (The summary of a session in the background is what it says when it is destroyed.)
+    let talk = ground.ok("session destroy k").1;
+    ground.check("trace", (0..10).chain(110..120).chain(130..140).chain(10..20));
+    assert!(talk.contains("apart at most: 2 threads came in meanwhile"), "{talk}");
+    drop((member, comer));
 }

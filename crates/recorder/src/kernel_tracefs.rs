@@ -7,6 +7,7 @@
 
 mod changes;
 mod drain;
+mod members;
 mod output;
 
 use std::collections::HashSet;
@@ -21,11 +22,13 @@ use trackway_kernel::ftrace::context::Context;
 use trackway_kernel::ftrace::convert::{Converter, staged};
 use trackway_kernel::ftrace::filter::Filter;
 use trackway_kernel::ftrace::instance::{Instance, InstanceError, Wanted};
+use trackway_kernel::record::cgroup::Folders;
 use trackway_session::protocol::KernelStatus;
 use trackway_session::{KernelSpec, Tracefiles};
 use trackway_sys::clock::monotonic_ns;
 
 use self::drain::{Drainer, Ended, SeenCpu};
+use self::members::{Follower, Moves};
 use self::output::{CpuStream, Output};
 use crate::command::Entrance;
 use crate::completion::{self, By};
@@ -48,6 +51,8 @@ pub(crate) struct ByTracefs {
     converter: Converter,
     filters: KernelFilters<Filter>,
     events: Vec<Known>,
+    /// Control groups whose threads are recorded.
+    folders: Option<Folders>,
 }
 
 /// An event that was selected, by number in the order in which they were.
@@ -67,9 +72,8 @@ struct Shared {
     instance: Instance,
     cpu_bytes: u64,
     overwrite: bool,
-    /// Of some threads alone; and whether those are known before a command starts.
-    is_scoped: bool,
-    is_of_processes: bool,
+    /// Of a command alone, which says itself when it begins.
+    is_of_command: bool,
     /// Nothing is recorded until it is started.
     is_stopped: bool,
 }
@@ -82,6 +86,8 @@ pub(crate) struct Draining {
     filters: KernelFilters<Filter>,
     events: Vec<Known>,
     thread: DrainThread<Drainer>,
+    /// What follows who is in control groups, if that says whose events are recorded.
+    follower: Option<Follower>,
     uuid: [u8; 16],
     realtime_offset_ns: i64,
     begin_ts: u64,
@@ -138,17 +144,8 @@ pub(crate) struct Summary {
     is_filtered: bool,
     /// Why its trace is not whole, if it is not.
     unwritten: Option<String>,
-}
-
-/// Refuses what BPF alone does: options that do nothing would let others' events in.
-fn refuse_what_is_not_there(options: &KernelOptions) -> Result<(), RecordError> {
-    if options.cgroups.is_empty() {
-        return Ok(());
-    }
-    let why = "cannot record kernel events: by tracefs there is no --cgroup";
-    let hint = "a command or processes, and what they start, are recorded, or everything \
-                (--system)";
-    Err(RecordError::Kernel(why.into(), Some(hint.into())))
+    /// Who came into control groups, if those were recorded.
+    moves: Option<Moves>,
 }
 
 /// What records are to say besides their fields.
@@ -205,7 +202,6 @@ impl ByTracefs {
             return Err(failed("cannot record kernel events", why));
         }
         kernel::refuse_other_clock()?;
-        refuse_what_is_not_there(options)?;
         let chosen = options.cpus.as_deref().map(crate::cpus::chosen).transpose()?;
         let catalogue = Catalogue::open()?;
         let selection = Selection::new(&options.patterns)?;
@@ -237,11 +233,12 @@ impl ByTracefs {
             instance,
             cpu_bytes,
             overwrite,
-            is_scoped,
-            is_of_processes: !options.pids.is_empty(),
+            is_of_command: is_scoped && options.pids.is_empty() && options.cgroups.is_empty(),
             is_stopped: options.is_stopped,
         });
-        Ok(Self { shared, converter, filters, events })
+        let groups = (!options.cgroups.is_empty()).then_some(&options.cgroups[..]);
+        let folders = groups.map(|groups| members::find(&shared, groups)).transpose()?;
+        Ok(Self { shared, converter, filters, events, folders })
     }
 
     /// What its events are asked.
@@ -262,7 +259,7 @@ impl ByTracefs {
         realtime_offset_ns: i64,
         tracefiles: Tracefiles,
     ) -> Result<Draining, RecordError> {
-        let Self { shared, converter, filters, events } = self;
+        let Self { shared, converter, filters, events, folders } = self;
         let uuid = trace::random_uuid()?;
         let trace = make_trace(&converter, root, uuid, realtime_offset_ns)?;
         let (converter, begin_ts) = (Arc::new(converter), monotonic_ns());
@@ -271,7 +268,8 @@ impl ByTracefs {
         let output = Output::new(trace, Arc::clone(&converter), of, tracefiles, cpus);
         let thread = DrainThread::start(Drainer::new(Arc::clone(&shared), output))?;
         let is_stopped = shared.is_stopped;
-        if (!shared.is_scoped || shared.is_of_processes) && !is_stopped {
+        let follower = folders.map(|folders| Follower::start(&shared, folders)).transpose()?;
+        if !shared.is_of_command && !is_stopped {
             let error = |error| failed("cannot record kernel events", error);
             shared.instance.record(true).map_err(error)?;
         }
@@ -281,6 +279,7 @@ impl ByTracefs {
             filters,
             events,
             thread,
+            follower,
             uuid,
             realtime_offset_ns,
             begin_ts,
@@ -368,7 +367,7 @@ impl Draining {
     /// What the command's process does before it runs the command: from there on it is recorded.
     pub(crate) fn entrance(&self) -> Option<Entrance> {
         let shared = Arc::clone(&self.shared);
-        shared.is_scoped.then(|| Box::new(move || shared.instance.enter()) as Entrance)
+        shared.is_of_command.then(|| Box::new(move || shared.instance.enter()) as Entrance)
     }
 
     /// Records again.
@@ -476,6 +475,7 @@ impl Draining {
     /// Ends it, and writes what is left. The instance is gone then.
     pub(crate) fn finish(mut self) -> Summary {
         self.stop();
+        let moves = self.follower.take().map(Follower::finish);
         let keeps = self.keeps_flight_recorder;
         let ended = self.thread.ask(move |drainer| drainer.end(keeps));
         let Ended { counts, written, closed } = ended.unwrap_or_else(|error| {
@@ -485,7 +485,7 @@ impl Draining {
         let tells_all = closed.is_ok();
         let written = written.and(closed).map_err(|error| error.to_string());
         let is_filtered = self.was_filtered || self.converter.asks_any();
-        let summary = Summary { counts, is_filtered, unwritten: written.err() };
+        let summary = Summary { counts, is_filtered, unwritten: written.err(), moves };
         if tells_all && (keeps || !self.shared.overwrite) {
             let mark = counts.as_summary();
             // Without it, who reads the trace is told that it may not be whole.
@@ -496,6 +496,26 @@ impl Draining {
         }
         self.thread.end();
         summary
+    }
+}
+
+/// Says what is missing since control groups were looked at now and then.
+fn say_moves(moves: &Moves, notices: &Notices) {
+    let apart_ms = Grouped(moves.apart.as_millis().max(1) as u64);
+    notices.say(format_args!(
+        "by tracefs control groups are looked at every now and then, {apart_ms} ms apart at most: \
+         {} came in meanwhile, and what they did until they were seen is missing, as is all of who \
+         came and went unseen",
+        Counted(moves.came, "thread")
+    ));
+    if moves.kept > 0 {
+        notices.say(format_args!(
+            "{} left the control groups and were recorded all the same: that takes Linux 5.7",
+            Counted(moves.kept, "thread")
+        ));
+    }
+    if let Some(why) = &moves.failed {
+        notices.say(format_args!("not all who came or went could be followed: {why}"));
     }
 }
 
@@ -534,6 +554,9 @@ impl Summary {
         ));
         if let Some(why) = &self.unwritten {
             notices.say(format_args!("the trace has not all of the kernel's events: {why}"));
+        }
+        if let Some(moves) = &self.moves {
+            say_moves(moves, notices);
         }
         if self.is_filtered && (lost, overwritten) != (0, 0) {
             notices.say(format_args!(
