@@ -190,8 +190,11 @@ impl Drainer {
 
     /// Says in the trace what was lost at its end.
     fn close(&mut self) -> io::Result<()> {
-        let places = 0..self.output.streams.len();
-        places.fold(Ok(()), |closed, place| closed.and(self.output.close(place)))
+        let mut closed = Ok(());
+        for place in 0..self.output.streams.len() {
+            closed = closed.and(self.output.close(place));
+        }
+        closed
     }
 
     /// Numbers so far; what cannot be written now is no reason to say nothing.
