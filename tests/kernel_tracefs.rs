@@ -457,8 +457,8 @@ fn filters_by_tracefs_take_what_print_takes() {
     assert_eq!(told("none", &[]), [] as [String; 0]);
 }
 
-/// RUN it with filters in C: of fields that are there, and of what tracefs does not give. EXPECT the
-/// first to be asked, what it remembers too, and the other to be refused with the reason.
+/// RUN it with filters in C: of fields that are there, and of what tracefs does not give. EXPECT
+/// the first to be asked, what it remembers too, and the other to be refused with the reason.
 #[test]
 fn filters_in_c_are_asked_by_tracefs_too() {
     const FILTER: &str = "#include <trackway/filter.h>\n\

@@ -163,9 +163,9 @@ fn snapshots_by_tracefs_have_what_is_in_the_buffers() {
     assert!(!ground.world.path("flight/kernel").exists());
 }
 
-/// RUN filters changed while it records: of what is on, of what is switched on with it, to none, and
-/// to what makes no sense. EXPECT each call to be asked what was asked when it was made, also of a
-/// flight recorder, which is read later.
+/// RUN filters changed while it records: of what is on, of what is switched on with it, to none,
+/// and to what makes no sense. EXPECT each call to be asked what was asked when it was made, also
+/// of a flight recorder, which is read later.
 #[test]
 fn filters_by_tracefs_change_while_it_records() {
     let Some(ground) = ground("ksession-tracefs-anew") else { return };

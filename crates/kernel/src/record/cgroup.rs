@@ -1,6 +1,6 @@
 //! Control groups whose threads are recorded: their folders; and an array of them, which the
-//! kernel's programs ask of the thread that they happen in. Of version 2; those below a group belong
-//! to it.
+//! kernel's programs ask of the thread that they happen in. Of version 2; those below a group
+//! belong to it.
 
 use std::fs::{self, File};
 use std::io;

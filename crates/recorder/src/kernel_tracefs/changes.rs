@@ -14,7 +14,7 @@ use trackway_kernel::ftrace::filter::Filter;
 use trackway_session::FilterSpec;
 
 use super::drain::Drainer;
-use super::{Draining, Known, add, empty_fields, say_what_is_missing};
+use super::{Draining, add, empty_fields, say_what_is_missing};
 use crate::kernel::failed;
 use crate::kernel_filters::KernelFilters;
 use crate::kernel_thread::unwritten;
@@ -53,16 +53,17 @@ impl Draining {
             self.events.iter().any(|known| known.name == name)
         };
         let new: Vec<&Event> = events.iter().filter(|event| !is_known(event)).collect();
+        let asked = filters.map(|filters| self.asked(filters, &new, &catalogue)).transpose()?;
+        if !new.is_empty() {
+            self.know(&new, notices)?;
+        }
         let mut before = None;
-        match filters {
-            Some(filters) => {
-                let asked = self.asked(filters, &new, &catalogue)?;
-                self.know_unasked(&asked.events, notices)?;
-                before = Some(self.ask_anew(asked)?);
-                self.filters.taken().say(notices);
-            }
-            None if new.is_empty() => {}
-            None => self.know(&new, notices)?,
+        if let Some(asked) = asked {
+            self.know_unasked(&asked.events, notices)?;
+            before = Some(self.ask_anew(asked)?);
+        }
+        if filters.is_some() || !new.is_empty() {
+            self.filters.taken().say(notices);
         }
         let switched = self.switch_to(&events, meanwhile);
         if let (Err(_), Some(before)) = (&switched, before) {
@@ -156,8 +157,9 @@ impl Draining {
         for (known, can_be) in self.events.iter_mut().zip(before.can_be) {
             known.can_be = can_be;
         }
+        let asked = Arc::clone(&self.converter);
         // Where the thread has ended nothing is asked any more.
-        let _ = self.thread.ask(|drainer| drainer.output.ask_as_before());
+        let _ = self.thread.ask(move |drainer| drainer.output.ask_as_before(asked));
     }
 
     /// Has records of more events turned, asked about, and declared before there are any.
@@ -171,34 +173,28 @@ impl Draining {
         let added = new.iter().zip(filters).map(|(event, of)| add(&mut converter, event, of));
         let added: Vec<_> = added.collect();
         let written = self.declare(converter, notices)?;
-        self.filters.taken().say(notices);
         self.events.extend(added);
         written.map_err(unwritten)
     }
 
-    /// The same of those of all events whose records could not be turned so far, none of which is
-    /// taken until it is asked something.
+    /// The same of those of all events that were not asked about so far, for want of something, so
+    /// that their records could not be turned: none is taken until it is asked something.
     fn know_unasked(&mut self, all: &[Event], notices: &Notices) -> Result<(), RecordError> {
         let mut converter = Converter::clone(&self.converter);
         let mut added = Vec::new();
-        for (at, event) in all.iter().enumerate() {
-            let is_new = at >= self.events.len();
-            let is_to_be = is_new || self.events[at].number.is_none() && event.id.is_some();
-            if is_to_be {
+        for (at, (event, known)) in all.iter().zip(&self.events).enumerate() {
+            if known.number.is_none() && event.id.is_some() {
                 let number = converter.add(event, Vec::new());
                 number.into_iter().for_each(|number| converter.ask(number, None));
-                added.push((at, kernel::name_of(event), number));
+                added.push((at, number));
             }
         }
         if added.is_empty() {
             return Ok(());
         }
         let written = self.declare(converter, notices)?;
-        for (at, name, number) in added {
-            match self.events.get_mut(at) {
-                Some(known) => known.number = number,
-                None => self.events.push(Known { name, number, can_be: false, is_on: false }),
-            }
+        for (at, number) in added {
+            self.events[at].number = number;
         }
         written.map_err(unwritten)
     }

@@ -167,10 +167,14 @@ impl Output {
         self.former.push_back(Former { until_ts, converter, memory });
     }
 
-    /// Takes the latest [`Self::ask_anew`] back.
-    pub(super) fn ask_as_before(&mut self) {
-        let Some(Former { converter, memory, .. }) = self.former.pop_back() else { return };
-        (self.converter, self.memory) = (converter, memory);
+    /// Takes the latest [`Self::ask_anew`] back: before, this was asked. Where that is forgotten,
+    /// what it remembers begins anew.
+    pub(super) fn ask_as_before(&mut self, converter: Arc<Converter>) {
+        let is_it = |former: &mut Former| Arc::ptr_eq(&former.converter, &converter);
+        match self.former.pop_back_if(is_it) {
+            Some(former) => (self.converter, self.memory) = (former.converter, former.memory),
+            None => self.ask_anew(converter),
+        }
     }
 
     /// Knows that all records from before then were read.
@@ -639,9 +643,15 @@ mod tests {
         assert_eq!(page(&mut output, &both), [2, 4, 5]);
         // The new one takes no more; to be taken back is to ask as before.
         assert_eq!(page(&mut output, &[(then + 2, 6)]), [] as [u32; 0]);
-        output.ask_as_before();
+        output.ask_as_before(Arc::clone(&before));
         assert!(Arc::ptr_eq(&before, &output.converter));
         assert_eq!(page(&mut output, &[(then + 3, 7), (then + 4, 8)]), [8]);
+        // Also where that is forgotten.
+        output.ask_anew(anew("1"));
+        output.has_all_until(u64::MAX);
+        output.ask_as_before(Arc::clone(&before));
+        assert!(Arc::ptr_eq(&before, &output.converter));
+        output.has_all_until(u64::MAX);
         // Forgotten once all of before is read; what remembers is asked in order no longer then.
         output.ask_anew(anew("1"));
         output.ask_anew(Arc::clone(&before));
