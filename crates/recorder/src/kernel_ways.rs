@@ -158,12 +158,7 @@ impl Draining {
                 draining.filters().taken().say(notices);
                 Ok(changed)
             }
-            Self::Tracefs(_) if filters.is_some() => {
-                let why = "these events are recorded by tracefs: their filters are those of the \
-                           session's beginning";
-                Err(kernel::failed("cannot change filters", why))
-            }
-            Self::Tracefs(draining) => draining.select(patterns, meanwhile, notices),
+            Self::Tracefs(draining) => draining.select(patterns, filters, meanwhile, notices),
         }
     }
 

@@ -30,6 +30,7 @@ mod home;
 mod kernel;
 mod kernel_filters;
 mod kernel_meanings;
+mod kernel_thread;
 mod kernel_tracefs;
 mod kernel_ways;
 mod live;

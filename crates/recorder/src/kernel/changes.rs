@@ -128,7 +128,7 @@ impl Draining {
             });
             declared.push((number as u32, meanings, staged.description));
         }
-        let written = self.ask(move |drainer| {
+        let written = self.thread.ask(move |drainer| {
             let metadata = &mut drainer.trace.metadata;
             for (id, meanings, event) in &declared {
                 metadata.declare_meaning(0, *id, event, meanings);

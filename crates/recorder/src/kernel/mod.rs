@@ -14,7 +14,7 @@ mod load;
 mod summary;
 
 use detach::Attachments;
-pub(crate) use drain::{Draining, KernelSnapshot, PERIOD, wait_for_those_under_way};
+pub(crate) use drain::{Draining, KernelSnapshot, wait_for_those_under_way};
 use load::{Made, Program};
 pub(crate) use summary::KernelSummary;
 
@@ -298,10 +298,7 @@ impl Kernel {
             let why = "in a pid namespace, what the command does cannot be told from the rest";
             return Err(failed("cannot record kernel events", why));
         }
-        if has_own_clock() {
-            let why = "this time namespace has a clock of its own, and the kernel's events another";
-            return Err(failed("cannot record kernel events", why));
-        }
+        refuse_other_clock()?;
         let leaving = Leaving::at_once(notices.are_printed());
         // Two are open for each event, as long as it is recorded.
         let files_limit = trackway_sys::process::raise_descriptor_limit().ok();
@@ -605,6 +602,15 @@ pub(crate) fn is_first_namespace() -> bool {
     /// PROC_PID_INIT_INO (include/linux/proc_ns.h).
     const FIRST: u64 = 0xeffffffc;
     trackway_sys::process::pid_namespace() == FIRST
+}
+
+/// Refuses to record by another clock than programs and the recorder have.
+pub(crate) fn refuse_other_clock() -> Result<(), RecordError> {
+    if has_own_clock() {
+        let why = "this time namespace has a clock of its own, and the kernel's events another";
+        return Err(failed("cannot record kernel events", why));
+    }
+    Ok(())
 }
 
 /// Whether CLOCK_MONOTONIC is another one here than the kernel's programs have.
