@@ -36,7 +36,7 @@ pub(crate) const ANSWER_AT: i16 = BYTES_AT - 8;
 /// Where the bytes are, and the constants right behind them.
 pub(crate) const BYTES_AT: i16 = 2048;
 /// How many bytes of a text are read at a time. A power of two.
-pub(crate) const CHUNK_BYTES: usize = 16;
+pub(crate) const CHUNK_BYTES: usize = 8;
 /// Where a pattern's letters are, four bytes for each, and for what is behind them.
 pub(crate) const LETTERS_AT: i16 = BYTES_AT + (2 * REGION_BYTES + CHUNK_BYTES) as i16;
 

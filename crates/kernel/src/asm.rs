@@ -84,6 +84,11 @@ impl Asm {
         self.alui(alu::MOV, dst, immediate);
     }
 
+    /// 64 bits, as a number whose highest byte is in front in memory.
+    pub(crate) fn to_big_endian(&mut self, dst: Register) {
+        self.op(class::ALU | source::X | alu::END, dst, 0, 0, 64);
+    }
+
     /// Loads 64 bits.
     pub(crate) fn wide(&mut self, dst: Register, number: u64) {
         self.op(LDDW, dst, 0, 0, number as u32 as i32);

@@ -9,7 +9,8 @@ use trackway_jit::insn::{STACK_END, alu, jump};
 
 use crate::adapt::{Parts, Piece};
 use crate::area::{
-    BYTES_AT, BYTES_LENGTH_AT, CONSTANTS_LENGTH_AT, OFFSET_BITS, REGION_BYTES, SCRATCH_AT,
+    BYTES_AT, BYTES_LENGTH_AT, CHUNK_BYTES, CONSTANTS_LENGTH_AT, OFFSET_BITS, REGION_BYTES,
+    SCRATCH_AT,
 };
 use crate::asm::{Asm, Register};
 
@@ -29,6 +30,10 @@ pub(crate) const A_LENGTH: i16 = SCRATCH_AT + 8;
 pub(crate) const B_OFFSET: i16 = SCRATCH_AT + 16;
 pub(crate) const B_LENGTH: i16 = SCRATCH_AT + 24;
 pub(crate) const RESULT: i16 = SCRATCH_AT + 32;
+/// How many bytes of both are compared, and how many at a time.
+const COMPARED: i16 = SCRATCH_AT + 40;
+const WORD_BYTES: i32 = 8;
+const _: () = assert!(WORD_BYTES as usize <= CHUNK_BYTES);
 /// In place of an offset from the bytes' beginning, the byte there. The frame is in register 6.
 pub(crate) fn byte(asm: &mut Asm, register: Register) {
     asm.alui(alu::AND, register, OFFSET_MASK);
@@ -124,7 +129,7 @@ pub(crate) fn compare(parts: &mut Parts) {
     asm.jump(jump::JLE, 1, 2, shorter);
     asm.mov(1, 2);
     asm.place(shorter);
-    turns(parts, Piece::CompareTurn);
+    compare_bytes(parts);
     let asm = &mut parts.asm;
     asm.load(0, FRAME, RESULT);
     asm.jumpi(jump::JNE, 0, 0, out);
@@ -138,15 +143,41 @@ pub(crate) fn compare(parts: &mut Parts) {
     asm.exit();
 }
 
-/// The bytes of both strings with the turn's number: stops where they differ.
+/// As many bytes of both strings as register 1 says.
+fn compare_bytes(parts: &mut Parts) {
+    let asm = &mut parts.asm;
+    asm.store(FRAME, COMPARED, 1);
+    // Of what was in memory the verifier knows nothing.
+    asm.load(1, FRAME, COMPARED);
+    asm.alui(alu::ADD, 1, WORD_BYTES - 1);
+    asm.alui(alu::RSH, 1, WORD_BYTES.trailing_zeros() as i32);
+    turns(parts, Piece::CompareTurn);
+}
+
+/// Eight bytes of both strings, or those that are left, as numbers whose first byte is the highest:
+/// stops where they differ.
 pub(crate) fn compare_turn(asm: &mut Asm) {
-    let (differ, below) = (asm.label(), asm.label());
+    let [whole, differ, below] = std::array::from_fn(|_| asm.label());
     turn(asm);
+    asm.alui(alu::LSH, 1, WORD_BYTES.trailing_zeros() as i32);
     for (register, offset) in [(3, A_OFFSET), (4, B_OFFSET)] {
         asm.load(register, FRAME, offset);
         asm.alu(alu::ADD, register, 1);
-        byte(asm, register);
+        asm.alui(alu::AND, register, OFFSET_MASK);
+        asm.alu(alu::ADD, register, FRAME);
+        asm.load(register, register, BYTES_AT);
+        asm.to_big_endian(register);
     }
+    asm.load(2, FRAME, COMPARED);
+    asm.alu(alu::SUB, 2, 1);
+    asm.jumpi(jump::JGE, 2, WORD_BYTES, whole);
+    // What is behind the end is none of theirs.
+    asm.movi(5, WORD_BYTES);
+    asm.alu(alu::SUB, 5, 2);
+    asm.alui(alu::LSH, 5, 3);
+    asm.alu(alu::RSH, 3, 5);
+    asm.alu(alu::RSH, 4, 5);
+    asm.place(whole);
     asm.jump(jump::JNE, 3, 4, differ);
     asm.answer(0);
     asm.place(differ);
@@ -172,7 +203,7 @@ pub(crate) fn is_at_end(parts: &mut Parts, is_last: bool) {
         asm.alu(alu::ADD, 3, 2);
         asm.store(FRAME, A_OFFSET, 3);
     }
-    turns(parts, Piece::CompareTurn);
+    compare_bytes(parts);
     let asm = &mut parts.asm;
     asm.load(1, FRAME, RESULT);
     asm.jumpi(jump::JNE, 1, 0, no);

@@ -122,7 +122,7 @@ fn step(state: &mut State, insn: Insn, upper: impl Fn() -> u64) {
 }
 
 /// The most that all these calls have to do, in steps, if words in slots are of so many bytes at
-/// most. A step is about a nanosecond. `is_known` says whether a call's pattern is an automaton.
+/// most. A step is about two nanoseconds. `is_known` says whether a call's pattern is an automaton.
 pub(crate) fn steps(
     calls: &[Call],
     is_known: impl Fn(&Call) -> bool,
@@ -138,8 +138,8 @@ pub(crate) fn steps(
         let steps = match call.helper {
             Helper::StringContains | Helper::StringMatches if is_known(call) => STEP * text,
             Helper::StringContains | Helper::StringMatches => SEARCH_STEP * (2 * text + 3 * other),
-            Helper::StringHash => TURN * text,
-            _ => TURN * text.min(other),
+            Helper::StringHash => HASH_STEP * text,
+            _ => STEP * text.min(other),
         };
         (CALL_STEPS + steps).saturating_mul(call.times)
     };
@@ -147,10 +147,104 @@ pub(crate) fn steps(
 }
 
 /// A call of a helper.
-const CALL_STEPS: u64 = 32;
-/// A byte of a text that is held against an automaton.
+const CALL_STEPS: u64 = 16;
+/// A byte of a text that is compared, or held against an automaton.
 const STEP: u64 = 1;
-/// A byte that is compared.
-const TURN: u64 = 4;
+/// A byte of a text whose hash is made.
+const HASH_STEP: u64 = 4;
 /// A step of a search for what is not known.
-const SEARCH_STEP: u64 = 8;
+const SEARCH_STEP: u64 = 4;
+
+#[cfg(test)]
+mod tests {
+    use trackway_jit::insn::LDDW_FUNCTION;
+    use trackway_jit::program::Program;
+    use trackway_jit::verify::{Rules, State as Memory, verify};
+
+    use super::*;
+
+    const LOAD: u8 = class::LDX | size::DW | mode::MEM;
+    const MOV: u8 = class::ALU64 | alu::MOV;
+    const END: Insn = Insn { op: EXIT, dst: 0, src: 0, offset: 0, immediate: 0 };
+
+    fn load(dst: u8, src: u8, slot: i16) -> Insn {
+        Insn { op: LOAD, dst, src, offset: 8 * slot, immediate: 0 }
+    }
+
+    fn mov(dst: u8, src: u8) -> Insn {
+        Insn { op: MOV | source::X, dst, src, ..Insn::default() }
+    }
+
+    fn constant(dst: u8, bits: u64) -> [Insn; 2] {
+        let upper = Insn { immediate: (bits >> 32) as i32, ..Insn::default() };
+        [Insn { op: LDDW, dst, immediate: bits as i32, ..Insn::default() }, upper]
+    }
+
+    fn ask(helper: Helper) -> Insn {
+        Insn { op: CALL, immediate: helper as i32, ..Insn::default() }
+    }
+
+    fn known(insns: &[Insn]) -> Vec<Call> {
+        let bytes: Vec<u8> = insns.iter().flat_map(|insn| insn.encode()).collect();
+        let program = Program::new(&bytes).expect("a program");
+        let mut states = vec![Memory::FREE; program.len() + 1];
+        calls(&verify(program, Rules::new(3), &mut states).expect("verified"))
+    }
+
+    #[test]
+    fn what_stays_in_registers_is_known_behind_calls_and_jumps() {
+        let skip = Insn { op: class::JMP | jump::JEQ, offset: 1, ..Insn::default() };
+        let mut insns = vec![mov(6, 1), load(7, 6, 2), mov(2, 7)];
+        insns.extend(constant(3, 0xffff_0001_8000_0002));
+        insns.extend([ask(Helper::StringContains), skip, load(7, 6, 1)]);
+        insns.extend([mov(1, 6), mov(2, 7), load(3, 6, 0), ask(Helper::StringMatches)]);
+        insns.extend([mov(1, 6), mov(3, 0), load(2, 6, 0), ask(Helper::StringCompare), END]);
+        let found: Vec<_> = known(&insns).iter().map(|call| (call.text, call.other)).collect();
+        let word = Known::Constant(0xffff_0001_8000_0002);
+        let expected = [
+            (Known::Slot(2), word),
+            (Known::Unknown, Known::Slot(0)),
+            (Known::Slot(0), Known::Unknown),
+        ];
+        assert_eq!(found, expected);
+    }
+
+    /// `any` gives its function the frame; what it asks counts for all elements.
+    #[test]
+    fn a_function_for_elements_is_counted_for_each() {
+        let function = Insn { op: LDDW, dst: 4, src: LDDW_FUNCTION, immediate: 3, ..END };
+        let three = Insn { op: MOV, dst: 3, immediate: 5, ..END };
+        let insns = [
+            load(2, 1, 0),
+            three,
+            function,
+            Insn::default(),
+            ask(Helper::Any),
+            END,
+            load(2, 1, 1),
+            ask(Helper::StringHash),
+            END,
+        ];
+        let calls = known(&insns);
+        let times = trackway_jit::ELEMENTS_MAX as u64;
+        assert_eq!((calls[0].text, calls[0].times, calls.len()), (Known::Slot(1), times, 1));
+        assert_eq!(steps(&calls, |_| false, |_| 10), times * (CALL_STEPS + 10 * HASH_STEP));
+    }
+
+    #[test]
+    fn steps_are_those_of_the_longest_texts() {
+        let word = Word { offset: 0, length: 3, is_constant: true }.to_bits();
+        let call = |helper, text, other| Call { at: 0, helper, text, other, times: 1 };
+        let of = |call: Call, is_known: bool| {
+            steps(&[call], |_| is_known, |slot| [100, 1000][slot]) - CALL_STEPS
+        };
+        let (short, long) = (Known::Slot(0), Known::Slot(1));
+        let found = call(Helper::StringContains, long, Known::Constant(word));
+        assert_eq!(of(found, true), 1000);
+        assert_eq!(of(found, false), 4 * (2 * 1000 + 3 * 3));
+        assert_eq!(of(call(Helper::StringCompare, long, short), false), 100);
+        assert_eq!(of(call(Helper::StringMatches, Known::Unknown, short), false), 4 * 8492);
+        let many = Call { times: u64::MAX, ..found };
+        assert_eq!(steps(&[many, many], |_| true, |_| 1), u64::MAX);
+    }
+}

@@ -41,8 +41,8 @@ use crate::words::{self, Call};
 const NAME_BYTES: u32 = 16;
 /// Bytes of a filter's cells.
 const CELLS_BYTES: usize = 8 * CELLS_MAX;
-/// The most steps that all filters of an event may take with strings, each about a nanosecond: the
-/// event may be one of an interrupt.
+/// The most steps that all filters of an event may take with strings, each about two nanoseconds:
+/// the event may be one of an interrupt.
 pub const STEPS_MAX: u64 = 1 << 17;
 
 /// Memory of all filters of a recording: areas, and what filters remember.
