@@ -243,7 +243,7 @@ impl Adapted {
 ///
 /// What the kernel cannot do.
 pub fn adapt(verified: &Verified<'_>, cells: usize, constants: &[u8]) -> Result<Adapted, Unfit> {
-    let automata = Automata::of(&words::calls(verified), constants);
+    let (automata, masks) = Automata::of(&words::calls(verified), constants);
     let memory = Memory { cells: Cells::Area(cells), automata: &automata, masks_fd: None };
     let mut parts = Parts::default();
     let (main, filter) = (parts.asm.label(), parts.asm.label());
@@ -255,7 +255,7 @@ pub fn adapt(verified: &Verified<'_>, cells: usize, constants: &[u8]) -> Result<
         return Err(Unfit::Long);
     }
     let btf = btf::of(&parts.asm.functions);
-    Ok(Adapted { btf, insns: parts.asm.insns, masks: automata.masks })
+    Ok(Adapted { btf, insns: parts.asm.insns, masks })
 }
 
 /// Finds the frame, and calls the filter.
@@ -408,5 +408,5 @@ fn searched(parts: &mut Parts, part: &Part<'_>, (at, helper): (usize, Helper)) -
     parts.asm.movi(3, place.offset);
     parts.asm.wide(4, place.stay);
     parts.asm.wide(5, place.begin);
-    Piece::Automaton(Masks { fd: masks_fd, bytes: automata.masks.len() })
+    Piece::Automaton(Masks { fd: masks_fd, bytes: automata.masks_bytes })
 }

@@ -85,7 +85,7 @@ impl Asm {
     }
 
     /// 64 bits, as a number whose highest byte is in front in memory.
-    pub(crate) fn to_big_endian(&mut self, dst: Register) {
+    pub(crate) fn swap_to_big_endian(&mut self, dst: Register) {
         self.op(class::ALU | source::X | alu::END, dst, 0, 0, 64);
     }
 

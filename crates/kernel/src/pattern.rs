@@ -3,9 +3,10 @@
 //!
 //! The automaton is the one of Baeza-Yates and Gonnet ("A new approach to text searching", 1992),
 //! in the form of Wu and Manber ("Fast text searching allowing errors", 1992), who have `*` in it:
-//! bit *i* of a number says that the text so far is what the first *i* letters of the pattern match.
-//! A byte moves each bit on by one, where that byte is the next letter ([`Automaton::masks`]), and
-//! bits in front of a star stay as well. So a whole pattern is one pass, and nothing is tried twice.
+//! bit *i* of a number says that the text so far is what the first *i* letters of the pattern match
+//! (here counted from where the last of them is the number's last bit). A byte moves each bit on by
+//! one, where that byte is the next letter ([`Automaton::masks`]), and bits in front of a star stay
+//! as well. So a whole pattern is one pass, and nothing is tried twice.
 
 use std::collections::BTreeMap;
 
@@ -44,8 +45,8 @@ pub(crate) struct Place {
 pub(crate) struct Automata {
     /// By the instruction of the call.
     pub(crate) places: BTreeMap<usize, Place>,
-    /// The masks of all of them, [`MASKS_BYTES`] each; as many as a power of two, or none.
-    pub(crate) masks: Vec<u8>,
+    /// Bytes of the masks of all of them.
+    pub(crate) masks_bytes: usize,
 }
 
 /// A pattern's letters, and whether a star stands in front of each, and behind the last.
@@ -109,8 +110,9 @@ fn automaton(call: &Call, constants: &[u8]) -> Option<Automaton> {
 }
 
 impl Automata {
-    /// Those of these calls, in a program with these constants.
-    pub(crate) fn of(calls: &[Call], constants: &[u8]) -> Self {
+    /// Those of these calls, in a program with these constants; and the masks of all of them,
+    /// [`MASKS_BYTES`] each: as many as a power of two, or none.
+    pub(crate) fn of(calls: &[Call], constants: &[u8]) -> (Self, Vec<u8>) {
         let mut known: Vec<Automaton> = Vec::new();
         let mut places = BTreeMap::new();
         for call in calls {
@@ -127,7 +129,7 @@ impl Automata {
         if !known.is_empty() {
             masks.resize(known.len().next_power_of_two() * MASKS_BYTES, 0);
         }
-        Self { places, masks }
+        (Self { places, masks_bytes: masks.len() }, masks)
     }
 }
 
@@ -215,12 +217,12 @@ mod tests {
             call(9, Helper::StringCompare, 1, 2),
             call(11, Helper::StringMatches, 3, 2),
         ];
-        let automata = Automata::of(&calls, b"*ab*");
+        let (automata, masks) = Automata::of(&calls, b"*ab*");
         let offsets: Vec<_> =
             automata.places.iter().map(|(at, place)| (*at, place.offset)).collect();
         let bytes = MASKS_BYTES as i32;
         assert_eq!(offsets, [(3, 0), (5, 0), (7, bytes), (11, 2 * bytes)]);
-        assert_eq!(automata.masks.len(), 4 * MASKS_BYTES);
-        assert!(Automata::of(&calls[3..4], b"*ab*").masks.is_empty());
+        assert_eq!((automata.masks_bytes, masks.len()), (4 * MASKS_BYTES, 4 * MASKS_BYTES));
+        assert!(Automata::of(&calls[3..4], b"*ab*").1.is_empty());
     }
 }

@@ -2,11 +2,11 @@
 //! bytes, whatever they are.
 //!
 //! A pattern that is known when the program is made is an [automaton](crate::pattern), and a turn
-//! of bpf_loop takes eight bytes of the text. (Sixteen take two thirds of the time in long texts, and
-//! the kernel's verifier twice as long for each search that a program has.) Of another one Knuth, Morris and Pratt's table ("Fast
-//! pattern matching in strings", 1977) is made first, behind the area's constants
-//! ([`crate::area::LETTERS_AT`]), and a turn is one step: a star begins another search, in what is
-//! left of the text, since what was taken before it was found first.
+//! of bpf_loop takes eight bytes of the text. (Sixteen take two thirds of the time in long texts,
+//! but the kernel's verifier goes through them for each search that a program has.) Of another one
+//! Knuth, Morris and Pratt's table ("Fast pattern matching in strings", 1977) is made first, behind
+//! the area's constants ([`crate::area::LETTERS_AT`]), and a turn is one step: a star begins a new
+//! search, in what is left of the text, since what was taken before it was found first.
 
 use trackway_jit::insn::{alu, jump};
 
@@ -213,8 +213,8 @@ pub(crate) fn letters_turn(asm: &mut Asm, is_glob: bool) {
     asm.answer(1);
 }
 
-/// With how many letters to go on behind one more letter: behind those gone through so far, it makes
-/// the longest border longer, or the next shorter one is tried.
+/// With how many letters to go on behind one more letter: it makes the longest border of those gone
+/// through so far longer, or the next shorter one is tried.
 pub(crate) fn borders_turn(asm: &mut Asm) {
     let (first, known, stop) = (asm.label(), asm.label(), asm.label());
     turn(asm);

@@ -166,7 +166,7 @@ pub(crate) fn compare_turn(asm: &mut Asm) {
         asm.alui(alu::AND, register, OFFSET_MASK);
         asm.alu(alu::ADD, register, FRAME);
         asm.load(register, register, BYTES_AT);
-        asm.to_big_endian(register);
+        asm.swap_to_big_endian(register);
     }
     asm.load(2, FRAME, COMPARED);
     asm.alu(alu::SUB, 2, 1);

@@ -63,11 +63,11 @@ pub(crate) fn calls(verified: &Verified<'_>) -> Vec<Call> {
             }
             let Some(state) = &mut now else { continue };
             let helper = Helper::from_number(insn.immediate);
-            if let (CALL, call::HELPER, Some(helper)) = (insn.op, insn.src, helper) {
-                if is_on_strings(helper) {
-                    let (text, other) = (state[TEXT], state[OTHER]);
-                    calls.push(Call { at, helper, text, other, times: function.times() });
-                }
+            if let (CALL, call::HELPER, Some(helper)) = (insn.op, insn.src, helper)
+                && is_on_strings(helper)
+            {
+                let (text, other) = (state[TEXT], state[OTHER]);
+                calls.push(Call { at, helper, text, other, times: function.times() });
             }
             if let Some(target) = jump_target(at, insn) {
                 let known = open.get(&target).map_or(*state, |other| joined(other, state));

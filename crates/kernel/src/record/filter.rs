@@ -256,9 +256,9 @@ impl Filter {
             let ahead = ahead_of(&fills, staged);
             let verified = verified(program, fills.len())?;
             let calls = words::calls(&verified);
-            let automata = Automata::of(&calls, alternative.constants());
+            let (automata, masks) = Automata::of(&calls, alternative.constants());
             let steps = steps(&calls, &automata, alternative, &fills);
-            let masks_fd = memory.masks(&automata.masks)?;
+            let masks_fd = memory.masks(&masks)?;
             let memory_of = adapt::Memory { cells, automata: &automata, masks_fd };
             // Whether it can be put there at all.
             let mut parts = Parts::default();
