@@ -69,6 +69,11 @@ pub(crate) trait Asking: Sized {
         memory: &mut Self::Memory,
     ) -> Result<Option<Self>, FilterError>;
 
+    /// Whether an event may be asked all of these.
+    fn check(_all: &[Self]) -> Result<(), FilterError> {
+        Ok(())
+    }
+
     /// The contexts that it may ask for, by name; `None`: text.
     fn contexts() -> Vec<(&'static str, Option<Scalar>)>;
 
@@ -95,6 +100,10 @@ impl Asking for Filter {
         memory: &mut Memory,
     ) -> Result<Option<Self>, FilterError> {
         Self::new(object, number, staged, memory)
+    }
+
+    fn check(all: &[Self]) -> Result<(), FilterError> {
+        Self::check_steps(all)
     }
 
     fn contexts() -> Vec<(&'static str, Option<Scalar>)> {
@@ -249,7 +258,10 @@ impl<F: Asking> KernelFilters<F> {
                 None => None,
             };
             match (made, &mut self.events[first + event]) {
-                (Some(filter), Some(filters)) => filters.push(filter),
+                (Some(filter), Some(filters)) => {
+                    filters.push(filter);
+                    F::check(filters).map_err(|error| refused(spec, error))?;
+                }
                 (Some(_), None) => {}
                 (None, filters) => {
                     *filters = None;

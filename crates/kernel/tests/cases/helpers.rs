@@ -156,7 +156,7 @@ fn frame(random: &mut Random, helper: Helper, scalar: u8) -> ([u64; SLOTS], Vec<
 fn agree(helper: Helper, scalar: u8) -> Option<()> {
     let [asked, compared] = [false, true].map(|is| program(helper, scalar, is));
     let (asked, compared) = (verified(&asked), verified(&compared));
-    let adapted = adapt(&compared, 0).expect("the kernel can do it");
+    let adapted = adapt(&compared, 0, CONSTANTS).expect("the kernel can do it");
     let loaded: Loaded = loaded(&adapted)?.unwrap_or_else(|refused| panic!("{refused}"));
     let mut random = Random::new(u64::from(scalar) << 8 | helper as u64);
     let mut answers = std::collections::BTreeSet::new();
@@ -210,10 +210,10 @@ fn helpers_in_the_kernel_answer_as_the_interpreters() {
 #[test]
 fn what_the_kernel_cannot_widen_is_refused() {
     let bytes = program(Helper::Element, 13, true);
-    let refused = adapt(&verified(&bytes), 0).expect_err("refused");
+    let refused = adapt(&verified(&bytes), 0, CONSTANTS).expect_err("refused");
     assert_eq!(refused, Unfit::Argument(4, Helper::Element));
     let bytes = program(Helper::FloatAdd, 0, true);
-    let refused = adapt(&verified(&bytes), 0).expect_err("refused");
+    let refused = adapt(&verified(&bytes), 0, CONSTANTS).expect_err("refused");
     assert_eq!(refused.to_string(), "instruction 3: the kernel cannot do float_add");
 }
 
@@ -225,7 +225,8 @@ fn taken(filter: &str, times: usize) -> Option<Vec<bool>> {
     let cells = compiled.filter.cells;
     let insns = &compiled.alternative.programs[0];
     let bytes: Vec<u8> = insns.iter().flat_map(|insn| insn.encode()).collect();
-    let adapted = adapt(&verified(&bytes), cells).expect("the kernel can do it");
+    let adapted = adapt(&verified(&bytes), cells, &compiled.alternative.constants)
+        .expect("the kernel can do it");
     let loaded = loaded(&adapted)?.unwrap_or_else(|refused| panic!("{refused}"));
     let mut area = Area::new(&compiled.alternative.constants).expect("few constants");
     area.fill(&[1], b"").expect("one slot");

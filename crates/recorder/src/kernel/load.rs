@@ -28,7 +28,7 @@ const THREADS_MAX: usize = 8;
 const FILES_OF_AN_EVENT: u64 = 2;
 /// Files that are open besides: maps, programs that serve all events, those of filters, what is
 /// loaded and not yet attached, and what the rest of a recorder has.
-const FILES_BESIDE: u64 = SOME as u64 + 192;
+const FILES_BESIDE: u64 = SOME as u64 + 256;
 /// How long it takes before it is shown how far it is, and how often.
 const SHOWN_AFTER: Duration = Duration::from_secs(1);
 const SHOWN_EVERY: Duration = Duration::from_millis(100);
