@@ -1,5 +1,5 @@
-//! Programs that tests compile: once in a process, however many of its tests want the same one. Half
-//! of the time of some test programs went into the compiler.
+//! Programs that tests compile: once in a process, however many of its tests want the same one.
+//! Half of the time of some test programs went into the compiler.
 //!
 //! They are kept as bytes: nothing is to be removed at the end.
 
@@ -26,7 +26,7 @@ pub(crate) struct Recipe {
 type Kept = HashMap<Recipe, Arc<OnceLock<Vec<u8>>>>;
 
 impl Recipe {
-    /// Puts the program at `path`: by `compile`, which puts it there, if it is wanted the first time.
+    /// Puts the program at `path`: by `compile`, which puts it there, if it is the first time.
     pub(crate) fn put(self, path: &Path, compile: impl FnOnce()) {
         static KEPT: OnceLock<Mutex<Kept>> = OnceLock::new();
         let kept = KEPT.get_or_init(Mutex::default);
