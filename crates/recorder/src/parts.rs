@@ -682,6 +682,11 @@ impl Parts {
         Ok(period_ns)
     }
 
+    /// Sees how far writers are by now: for whoever asks.
+    pub(crate) fn look(&mut self) {
+        self.parts.iter_mut().for_each(|part| part.recording.look());
+    }
+
     /// What is due however long something else takes.
     pub(crate) fn keep_alive(&mut self) {
         self.parts.iter_mut().for_each(|part| part.recording.keep_alive());

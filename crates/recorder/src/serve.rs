@@ -253,7 +253,7 @@ impl Served {
             }
             // To the creator.
             _ => {
-                let status = self.desk.status(self.parts.as_ref(), &self.notices);
+                let status = self.desk.status(self.parts.as_mut(), &self.notices);
                 return begun(&Begun::There(Box::new(status)));
             }
         };
