@@ -418,7 +418,8 @@ fn destroy_session(name: &str, which: &str) -> anyhow::Result<()> {
 /// and what cannot be recovered keeps its name.
 fn end_dead(run: &RunFolder, name: &str) -> anyhow::Result<()> {
     let left = run.left_of(name)?;
-    if let Some(folder) = left.folder.filter(|_| left.is_in_memory) {
+    let is_something = left.is_something();
+    if let Some(folder) = left.folder.filter(|_| is_something) {
         let notices = Notices::new(false);
         notices.say(format_args!("the recorder of session '{name}' was killed"));
         let recovered = trackway_recorder::recover(&notices, Some(&folder))

@@ -21,6 +21,7 @@ use trackway_session::{KernelSpec, Tracefiles};
 use trackway_sys::clock::monotonic_ns;
 use trackway_window::Way;
 
+use super::newcomers::Newcomers;
 use super::summary::KernelSummary;
 use super::{Kernel, Known, failed};
 use crate::command::Entrance;
@@ -57,6 +58,7 @@ pub(crate) struct Draining {
     pub(super) kernel: Kernel,
     orders: Sender<Order>,
     news: Receiver<String>,
+    newcomers: Newcomers,
     thread: JoinHandle<()>,
     uuid: [u8; 16],
     realtime_offset_ns: i64,
@@ -185,6 +187,7 @@ impl Kernel {
         let thread = thread.map_err(|error| failed("cannot start a thread", error))?;
         let starts = self.starts;
         let mut draining = Draining {
+            newcomers: Newcomers::new(self.buffers.cpus()),
             kernel: self,
             orders,
             news,
@@ -285,6 +288,7 @@ impl Draining {
     /// Says what happened since it was looked at last.
     pub(crate) fn say_news(&self, notices: &Notices) {
         self.news.try_iter().for_each(|news| notices.say(format_args!("{news}")));
+        self.newcomers.say(notices);
     }
 
     /// Numbers so far, and what was lost.
@@ -313,6 +317,7 @@ impl Draining {
             unread: lost.unread.iter().sum(),
             bytes: counts.bytes,
             memory_bytes: self.memory_bytes(),
+            ..KernelStatus::default()
         })
     }
 
@@ -383,7 +388,7 @@ impl Draining {
             is_missed_lost,
             had_no_room: lost.by_event.iter().any(|&lost| lost > 0),
             narrow: self.kernel.narrow(),
-            cpus_later: super::without_buffers(&cpus::online(), self.kernel.buffers.cpus()),
+            cpus_later: self.newcomers.count(&cpus::online()),
             unwritten: told.and(written).err(),
             ..KernelSummary::default()
         };

@@ -11,6 +11,7 @@ mod detach;
 mod drain;
 pub(crate) mod left;
 mod load;
+mod newcomers;
 mod summary;
 
 use detach::Attachments;
@@ -660,11 +661,6 @@ fn layout(size_bytes: u64, cpus: usize, events: usize) -> Result<Layout, RecordE
         .ok_or_else(|| failed("no buffers", "this machine has too many CPUs"))
 }
 
-/// CPUs that are online, and have no buffers: they came later.
-fn without_buffers(online: &[u32], cpus: usize) -> usize {
-    online.iter().filter(|&&cpu| cpu as usize >= cpus).count()
-}
-
 fn refused(event: &Event, error: LoadError) -> RecordError {
     match error {
         LoadError::Unavailable(error) => unavailable(error),
@@ -696,12 +692,6 @@ mod tests {
         assert!(is_set_off("monotonic        -100         0\nboottime            0         0\n"));
         assert!(is_set_off("monotonic           0         5\nboottime            0         0\n"));
         assert!(!is_set_off("monotonic           0         0\nboottime           7         0\n"));
-    }
-
-    #[test]
-    fn cpus_that_came_later_are_those_beyond_the_buffers() {
-        assert_eq!(without_buffers(&[0, 1], 2), 0);
-        assert_eq!(without_buffers(&[0, 3, 4], 3), 2);
     }
 
     #[test]
