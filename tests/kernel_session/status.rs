@@ -54,6 +54,28 @@ fn what_is_said_first_is_of_the_kernels_events_too() {
     assert!(listed(&ground, "both").contains("  own,kernel  /"), "{}", listed(&ground, "both"));
 }
 
+/// ASK for other contexts, of a session with channels and of one without. EXPECT to be told that
+/// there can be none, and what can be done instead.
+#[test]
+fn the_kernels_contexts_stay_and_that_is_said() {
+    let Some(ground) = Ground::new("ksession-contexts") else { return };
+    ground.ok("session create both --kernel syscalls:getpgid -o both");
+    ground.ok("session create alone --kernel-only --kernel syscalls:getpgid -o alone");
+    let beside = "hint: begin another session beside it (trackway session create NAME --kernel LIST \
+                  --context prio)";
+    for session in ["both channel0", "both kernel", "alone kernel"] {
+        let talk = ground.refused(&format!("channel set {session} --context prio"));
+        assert!(talk.contains("'prio' is a context of the kernel's events"), "{talk}");
+        assert!(talk.contains(beside), "{talk}");
+    }
+    for session in ["both kernel", "alone kernel", "alone channel0"] {
+        let talk = ground.refused(&format!("channel set {session} --context procname"));
+        assert!(talk.contains("hint: the kernel's events are in none: "), "{talk}");
+    }
+    let talk = ground.refused("channel set both channel1 --context procname");
+    assert!(talk.contains("hint: it has channel0"), "{talk}");
+}
+
 /// RUN a command that asks how its own recording goes. EXPECT it to say whose events those are.
 #[test]
 fn the_session_of_a_recording_says_that_it_is_of_a_command() {
