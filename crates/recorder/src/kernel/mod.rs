@@ -22,6 +22,7 @@ pub(crate) use summary::KernelSummary;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::time::Instant;
 
 use trackway_abi::region::SUB_COUNT_MAX;
 use trackway_ctf::write::Meaning;
@@ -326,6 +327,7 @@ impl Kernel {
         }
         // To load and attach programs does much of what they record, and nobody drains yet.
         buffers.stop();
+        let begun = Instant::now();
         let mut kernel = Self {
             buffers: Box::leak(Box::new(buffers)),
             attached: Attachments::default(),
@@ -350,6 +352,7 @@ impl Kernel {
         kernel.record_all(&events, catalogue.btf(), notices)?;
         kernel.attach_calls()?;
         kernel.take_in(&options.pids)?;
+        detach::say_why_long(begun, notices);
         // Megabytes that go back to the kernel, which says so of each page.
         drop((events, catalogue));
         Ok(kernel)
