@@ -100,14 +100,18 @@ fn is_another_leaving() -> bool {
 }
 
 /// Whether the process in this folder of /proc does: it was left for that, or is a recorder that
-/// was killed. Of such a one there is no memory any more; others than zombies have open files.
+/// was killed. Such a one has no memory any more, but a thread that is no zombie: the last one closes
+/// its files.
 fn is_leaving(process: &Path) -> bool {
     let read = |name: &str| fs::read_to_string(process.join(name)).unwrap_or_default();
     match read("comm").trim_end() {
         "trackway-detach" => true,
         "trackway" => {
-            let is_zombie = read("stat").rsplit_once(") ").is_none_or(|it| it.1.starts_with('Z'));
-            read("statm").starts_with("0 ") && !is_zombie
+            let threads = fs::read_dir(process.join("task")).into_iter().flatten().flatten();
+            let is_zombie =
+                |stat: &str| stat.rsplit_once(") ").is_none_or(|it| it.1.starts_with('Z'));
+            let stats = threads.map(|it| fs::read_to_string(it.path().join("stat")));
+            read("statm").starts_with("0 ") && stats.flatten().any(|stat| !is_zombie(&stat))
         }
         _ => false,
     }
@@ -122,9 +126,14 @@ mod tests {
     #[test]
     fn who_waits_for_the_kernel_is_known_by_its_name_or_has_no_memory() {
         let folder = TemporaryFolder::new();
-        let is = |comm: &str, state: &str, statm: &str| {
-            let stat = format!("7 ({comm}) {state} 1 7 7");
-            for (name, text) in [("comm", comm), ("stat", &stat), ("statm", statm)] {
+        let is = |comm: &str, states: &str, statm: &str| {
+            for (number, state) in states.char_indices() {
+                let thread = folder.join("task").join(number.to_string());
+                fs::create_dir_all(&thread).expect("a folder");
+                let stat = format!("7 ({comm}) {state} 1 7 7\n");
+                fs::write(thread.join("stat"), stat).expect("room");
+            }
+            for (name, text) in [("comm", comm), ("statm", statm)] {
                 fs::write(folder.join(name), format!("{text}\n")).expect("room");
             }
             is_leaving(folder.path())
@@ -133,6 +142,8 @@ mod tests {
         assert!(is("trackway", "D", "0 0 0 0 0 0 0"));
         assert!(!is("trackway", "S", "2000 30 20"), "it records");
         assert!(!is("trackway", "Z", "0 0 0 0 0 0 0"), "it has nothing any more");
+        assert!(is("trackway", "ZD", "0 0 0 0 0 0 0"), "another thread closes its files");
+        assert!(!is("trackway", "ZZ", "0 0 0 0 0 0 0"));
         assert!(!is("kworker/0:1", "I", "0 0 0 0 0 0 0"));
         assert!(!is_leaving(&folder.join("gone")));
     }
