@@ -79,8 +79,8 @@ fn is_of_call(at: usize, line: &str) -> bool {
     line.contains(&format!(" {name}: ")) && line.ends_with(&fields)
 }
 
-/// RUN the same a million times. EXPECT each in this order, without an exception. (Where the machine
-/// is too busy to write as much, it is done again.)
+/// RUN the same a million times. EXPECT each in this order, without an exception. (Where the
+/// machine is too busy to write as much, it is done again.)
 #[test]
 fn a_million_calls_are_each_between_what_is_before_and_what_is_behind() {
     const COUNT: usize = 1_000_000;

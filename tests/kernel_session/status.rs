@@ -61,8 +61,8 @@ fn the_kernels_contexts_stay_and_that_is_said() {
     let Some(ground) = Ground::new("ksession-contexts") else { return };
     ground.ok("session create both --kernel syscalls:getpgid -o both");
     ground.ok("session create alone --kernel-only --kernel syscalls:getpgid -o alone");
-    let beside = "hint: begin another session beside it (trackway session create NAME --kernel LIST \
-                  --context prio)";
+    let beside = "hint: begin another session beside it (trackway session create NAME \
+                  --kernel LIST --context prio)";
     for session in ["both channel0", "both kernel", "alone kernel"] {
         let talk = ground.refused(&format!("channel set {session} --context prio"));
         assert!(talk.contains("'prio' is a context of the kernel's events"), "{talk}");

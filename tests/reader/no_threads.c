@@ -15,7 +15,7 @@
 
 int main(int argc, char **argv)
 {
-    /* The flags of clone3(2) are in memory, which a filter cannot see: without it there is clone(2). */
+    /* The flags of clone3(2) are in memory, which a filter cannot see: there is clone(2) alone. */
     struct sock_filter code[] = {
         BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr)),
         BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_clone3, 3, 0),

@@ -96,19 +96,15 @@ fn recover_as(
     }
     // What was recorded of the kernel is in no window.
     recovered.iter().for_each(|one| kernel::left::settle(&one.folder, notices));
-    if let Some(named) = &only {
-        named.settle(&in_memory, notices)?;
-        kernel::left::settle(&named.path, notices);
-    }
-    if let Some(run) = run {
-        if only.is_none() {
-            // Of the kernel's events alone nothing was found above.
-            let folders = run.folders_of_the_dead().unwrap_or_default();
-            folders.iter().for_each(|folder| kernel::left::settle(folder, notices));
+    match &only {
+        Some(named) => {
+            named.settle(&in_memory, notices)?;
+            kernel::left::settle(&named.path, notices);
         }
-        // Names that stay are no harm.
-        let _ = run.clean_recovered(folder);
+        None => run.into_iter().for_each(|run| run.settle_kernels(notices)),
     }
+    // Names that stay are no harm.
+    let _ = run.map(|run| run.clean_recovered(folder));
     Ok(recovered)
 }
 

@@ -20,6 +20,7 @@ use trackway_window::OpenError;
 
 use super::{LOCK, RunFolder, open_regular};
 use crate::recover::uuid_of;
+use crate::report::Notices;
 use crate::{Home, RecordError, kernel, origins};
 
 /// Largest lock file that is read back, in bytes: an identity and a path.
@@ -116,11 +117,12 @@ impl RunFolder {
         Ok(Dead { folder: Some(identity.folder), is_in_memory, is_kernel_left })
     }
 
-    /// Folders of the traces of dead sessions.
-    pub(crate) fn folders_of_the_dead(&self) -> Result<Vec<PathBuf>, RecordError> {
-        self.check()?;
-        let names = self.names()?.into_iter().filter(|name| !self.is_alive(name));
-        Ok(names.filter_map(|name| Some(self.identity_of(&name)?.folder)).collect())
+    /// Completes what dead sessions recorded of the kernel, as far as that goes, and says so.
+    pub(crate) fn settle_kernels(&self, notices: &Notices) {
+        let names = self.check().and_then(|_| self.names()).unwrap_or_default();
+        let dead = names.iter().filter(|name| !self.is_alive(name));
+        let identities = dead.filter_map(|name| self.identity_of(name));
+        identities.for_each(|identity| kernel::left::settle(&identity.folder, notices));
     }
 
     /// Removes the names of dead sessions of which nothing is in memory any more, in the user's

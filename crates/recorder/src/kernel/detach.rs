@@ -100,8 +100,8 @@ fn is_another_leaving() -> bool {
 }
 
 /// Whether the process in this folder of /proc does: it was left for that, or is a recorder that
-/// was killed. Such a one has no memory any more, but a thread that is no zombie: the last one closes
-/// its files.
+/// was killed. Such a one has no memory any more, but a thread that is no zombie: the last one
+/// closes its files.
 fn is_leaving(process: &Path) -> bool {
     let read = |name: &str| fs::read_to_string(process.join(name)).unwrap_or_default();
     match read("comm").trim_end() {
