@@ -6,6 +6,8 @@
 mod edges;
 #[path = "kernel_session/ground.rs"]
 mod ground;
+#[path = "kernel_session/status.rs"]
+mod status;
 #[path = "kernel_session/tracefs.rs"]
 mod tracefs;
 

@@ -18,7 +18,7 @@ use crate::crashes::Crash;
 use crate::desk::{self, Desk, Making};
 use crate::error::io_error;
 use crate::filters::known;
-use crate::kernel::KernelOptions;
+use crate::kernel::{self, KernelOptions};
 use crate::kernel_ways::{Draining, Kernel};
 use crate::parts::Parts;
 use crate::pause::Pause;
@@ -170,12 +170,16 @@ impl Served {
             let _ = raise_descriptor_limit();
         }
         let name = RunFolder::new().claim(&spec.name)?;
+        let of_the_dead = name.folder_of_the_dead();
         let notices = notices_of(&name, talk)?;
         let signals = block_signals()?;
         signal::ignore_size_limit();
         // Before anything that would stay behind. Who connects meanwhile is answered later.
         let mut server = Server::open(name)?;
         record::recover_the_dead(&notices);
+        if let Some(folder) = of_the_dead {
+            kernel::left::settle(&folder, &notices);
+        }
         let is_new_folder = spec.output.as_ref().is_none_or(|output| !output.exists());
         let (folder, room) = match &spec.output {
             Some(output) => (output.clone(), trace::prepare_session(output, Older::Stays)?),

@@ -14,6 +14,7 @@ use trackway_session::{KernelSpec, Tracefiles};
 use trackway_sys::clock::monotonic_ns;
 use trackway_window::Way;
 
+use super::newcomers::Newcomers;
 use super::summary::KernelSummary;
 use super::{Kernel, Known};
 use crate::command::Entrance;
@@ -39,6 +40,7 @@ const UNDER_WAY_MAX: Duration = Duration::from_millis(20);
 pub(crate) struct Draining {
     pub(super) kernel: Kernel,
     pub(super) thread: DrainThread<Drainer>,
+    newcomers: Newcomers,
     uuid: [u8; 16],
     realtime_offset_ns: i64,
     pub(super) is_stopped: bool,
@@ -161,6 +163,7 @@ impl Kernel {
         })?;
         let starts = self.starts;
         let mut draining = Draining {
+            newcomers: Newcomers::new(self.buffers.cpus()),
             kernel: self,
             thread,
             uuid,
@@ -257,6 +260,7 @@ impl Draining {
     /// Says what happened since it was looked at last.
     pub(crate) fn say_news(&self, notices: &Notices) {
         self.thread.say_news(notices);
+        self.newcomers.say(notices);
     }
 
     /// Numbers so far, and what was lost.
@@ -285,6 +289,7 @@ impl Draining {
             unread: lost.unread.iter().sum(),
             bytes: counts.bytes,
             memory_bytes: self.memory_bytes(),
+            ..KernelStatus::default()
         })
     }
 
@@ -356,7 +361,7 @@ impl Draining {
             is_missed_lost,
             had_no_room: lost.by_event.iter().any(|&lost| lost > 0),
             narrow: self.kernel.narrow(),
-            cpus_later: super::without_buffers(&cpus::online(), self.kernel.buffers.cpus()),
+            cpus_later: self.newcomers.count(&cpus::online()),
             unwritten: told.and(written).err(),
             ..KernelSummary::default()
         };

@@ -11,6 +11,7 @@ mod detach;
 mod drain;
 pub(crate) mod left;
 mod load;
+mod newcomers;
 mod summary;
 
 use detach::Attachments;
@@ -21,6 +22,7 @@ pub(crate) use summary::KernelSummary;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::time::Instant;
 
 use trackway_abi::region::SUB_COUNT_MAX;
 use trackway_ctf::write::Meaning;
@@ -322,6 +324,7 @@ impl Kernel {
         }
         // To load and attach programs does much of what they record, and nobody drains yet.
         buffers.stop();
+        let begun = Instant::now();
         let mut kernel = Self {
             buffers: Box::leak(Box::new(buffers)),
             attached: Attachments::default(),
@@ -346,6 +349,7 @@ impl Kernel {
         kernel.record_all(&events, catalogue.btf(), notices)?;
         kernel.attach_calls()?;
         kernel.take_in(&options.pids)?;
+        detach::say_why_long(begun, notices);
         // Megabytes that go back to the kernel, which says so of each page.
         drop((events, catalogue));
         Ok(kernel)
@@ -666,11 +670,6 @@ fn layout(size_bytes: u64, cpus: usize, events: usize) -> Result<Layout, RecordE
         .ok_or_else(|| failed("no buffers", "this machine has too many CPUs"))
 }
 
-/// CPUs that are online, and have no buffers: they came later.
-fn without_buffers(online: &[u32], cpus: usize) -> usize {
-    online.iter().filter(|&&cpu| cpu as usize >= cpus).count()
-}
-
 fn refused(event: &Event, error: LoadError) -> RecordError {
     match error {
         LoadError::Unavailable(error) => unavailable(error),
@@ -702,12 +701,6 @@ mod tests {
         assert!(is_set_off("monotonic        -100         0\nboottime            0         0\n"));
         assert!(is_set_off("monotonic           0         5\nboottime            0         0\n"));
         assert!(!is_set_off("monotonic           0         0\nboottime           7         0\n"));
-    }
-
-    #[test]
-    fn cpus_that_came_later_are_those_beyond_the_buffers() {
-        assert_eq!(without_buffers(&[0, 1], 2), 0);
-        assert_eq!(without_buffers(&[0, 3, 4], 3), 2);
     }
 
     #[test]
