@@ -11,8 +11,11 @@ mod status;
 #[path = "kernel_session/tracefs.rs"]
 mod tracefs;
 
-use std::collections::HashSet;
+use std::collections::{BTreeMap, HashSet};
 use std::fs;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
 use ground::{Ground, sizes_of, text};
 use trackway_tests::has;
@@ -446,6 +449,57 @@ fn events_that_are_switched_on_later_are_asked_too() {
     assert!(set.contains("chosen when their session began"), "{set}");
     ground.ok("session destroy k");
     ground.check("trace", [7, 7, 7, 5, 0, 1, 2]);
+}
+
+/// RUN another filter asked of an event over and over, while it happens all the time, each time with
+/// a name of its own; all filters let it pass. EXPECT each name once: by one program or the other.
+#[test]
+fn nothing_is_recorded_twice_or_missed_while_filters_change() {
+    const CHANGES: usize = 30;
+    let Some(ground) = Ground::new("ksession-versions") else { return };
+    let rename = "--kernel task:task_rename";
+    // So much that a million a second are not too many, for the time that a change takes.
+    ground.ok(&format!("session create k --kernel-only {rename} --buffer-size 32M -o trace"));
+    let is_over = Arc::new(AtomicBool::new(false));
+    let is_changing = Arc::new(AtomicBool::new(false));
+    let renamer = std::thread::spawn({
+        let (is_over, is_changing) = (Arc::clone(&is_over), Arc::clone(&is_changing));
+        move || {
+            let mut number = 0_u64;
+            while !is_over.load(Ordering::Relaxed) {
+                if !is_changing.load(Ordering::Relaxed) {
+                    std::thread::sleep(Duration::from_micros(100));
+                    continue;
+                }
+                let name = format!("w{number:014}\0");
+                // SAFETY: PR_SET_NAME reads 16 bytes of a text that is as long.
+                unsafe { libc::prctl(libc::PR_SET_NAME, name.as_ptr()) };
+                number += 1;
+            }
+            number
+        }
+    });
+    for change in 0..CHANGES {
+        let filter = ["newcomm == \"w*\"", "newcomm == \"w0*\""][change % 2];
+        let mut on = ground.command(&format!("event on k {rename} --filter"));
+        is_changing.store(true, Ordering::Relaxed);
+        let done = on.arg(filter).output().expect("it runs");
+        is_changing.store(false, Ordering::Relaxed);
+        assert!(done.status.success(), "{done:?}");
+    }
+    is_over.store(true, Ordering::Relaxed);
+    let renamed = renamer.join().expect("it counts");
+    let talk = ground.ok("session destroy k").1;
+    assert!(talk.contains(" 0 lost"), "{talk}");
+    let mut seen: BTreeMap<u64, u32> = BTreeMap::new();
+    for line in ground.lines("trace") {
+        let Some((_, name)) = line.split_once("newcomm = \"w") else { continue };
+        // Others may have names that begin so.
+        let Some(Ok(number)) = name.get(..14).map(str::parse) else { continue };
+        *seen.entry(number).or_default() += 1;
+    }
+    let others: Vec<_> = (0..renamed).filter(|number| seen.get(number) != Some(&1)).collect();
+    assert!(others.is_empty(), "of {renamed}: {:?}", others.iter().take(20).collect::<Vec<_>>());
 }
 
 /// RUN a session of a control group that nobody is in. EXPECT none of the calls.

@@ -7,7 +7,7 @@ use std::io;
 use std::os::fd::{AsFd as _, RawFd};
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use crate::bpf::DescriptorArray;
 
@@ -54,6 +54,8 @@ pub struct Cgroups {
     folders: Folders,
     /// Those of the folders, which no other group ever has.
     inodes: Vec<AtomicU64>,
+    /// Whether the latest that was made anew could not be taken.
+    has_failed: Vec<AtomicBool>,
 }
 
 impl Folders {
@@ -134,23 +136,37 @@ impl Cgroups {
             })?;
             inodes.push(AtomicU64::new(group.metadata().map_err(io(path))?.ino()));
         }
-        Ok(Self { map, folders, inodes })
+        let has_failed = paths.iter().map(|_| AtomicBool::new(false)).collect();
+        Ok(Self { map, folders, inodes, has_failed })
     }
 
     /// Takes groups that have been made anew, as services that are started again have theirs, for
     /// those that were there: which, and what went wrong.
     pub(super) fn renew(&self) -> Vec<(&Path, io::Result<()>)> {
         let mut renewed = Vec::new();
-        for ((index, folder), inode) in (0..).zip(&self.folders.0).zip(&self.inodes) {
+        let all = (0..).zip(&self.folders.0).zip(&self.inodes).zip(&self.has_failed);
+        for (((index, folder), inode), has_failed) in all {
             // Nobody is in one that is not there.
             let Ok(now) = fs::metadata(folder).map(|of| of.ino()) else { continue };
-            if inode.swap(now, Ordering::Relaxed) != now {
-                let group = File::open(folder);
-                let set = group.and_then(|group| self.map.set(index, group.as_fd()));
-                renewed.push((&**folder, set));
+            if inode.load(Ordering::Relaxed) == now {
+                continue;
+            }
+            let taken = self.take(index, folder).map(|ino| inode.store(ino, Ordering::Relaxed));
+            // What could not be is tried again, and said once.
+            let had_failed = has_failed.swap(taken.is_err(), Ordering::Relaxed);
+            if taken.is_ok() || !had_failed {
+                renewed.push((&**folder, taken));
             }
         }
         renewed
+    }
+
+    /// Takes the group that is at `folder` now for the `index`th: its inode.
+    fn take(&self, index: u32, folder: &Path) -> io::Result<u64> {
+        let group = File::open(folder)?;
+        let inode = group.metadata()?.ino();
+        self.map.set(index, group.as_fd())?;
+        Ok(inode)
     }
 
     /// The map, for programs.

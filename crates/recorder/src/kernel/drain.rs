@@ -16,7 +16,7 @@ use trackway_window::Way;
 
 use super::newcomers::Newcomers;
 use super::summary::KernelSummary;
-use super::{Kernel, Known};
+use super::Kernel;
 use crate::command::Entrance;
 use crate::completion::{self, By};
 use crate::kernel_thread::{DrainThread, Drains, GIVEN_UP_MAX, unwritten};
@@ -58,6 +58,8 @@ pub(super) struct Lost {
     /// Because the kernel passed over its program, of each event; and of none.
     missed: Vec<u64>,
     missed_of_none: u64,
+    /// Those of the former that are lost.
+    missed_lost: Vec<u64>,
     /// Because programs interrupted each other.
     too_deep: u64,
     /// Not lost: of each event, those whose filters asked for what was not in memory.
@@ -74,6 +76,7 @@ impl Lost {
         };
         take(&mut self.by_event, &before.by_event);
         take(&mut self.missed, &before.missed);
+        take(&mut self.missed_lost, &before.missed_lost);
         take(&mut self.unread, &before.unread);
         self.missed_of_none = self.missed_of_none.saturating_sub(before.missed_of_none);
         self.too_deep = self.too_deep.saturating_sub(before.too_deep);
@@ -348,7 +351,6 @@ impl Draining {
         let written = written.and(closed).map_err(|error| error.to_string());
         let lost = self.lost().since(&self.forgotten);
         let events = &self.kernel.events;
-        let is_missed_lost = events.iter().all(|event| self.is_missed_lost(event));
         let mut summary = KernelSummary {
             recorded: counts.recorded,
             overwritten: counts.overwritten,
@@ -358,17 +360,15 @@ impl Draining {
             lost: self.total(&lost).saturating_add(counts.unwritten),
             lost_at_end: counts.unwritten,
             missed: lost.missed(),
-            is_missed_lost,
+            missed_lost: self.missed_lost(&lost),
             had_no_room: lost.by_event.iter().any(|&lost| lost > 0),
             narrow: self.kernel.narrow(),
             cpus_later: self.newcomers.count(&cpus::online()),
             unwritten: told.and(written).err(),
             ..KernelSummary::default()
         };
-        let of_event = |number: usize| {
-            let is_lost = self.is_missed_lost(&events[number]);
-            lost.by_event[number].saturating_add(if is_lost { lost.missed[number] } else { 0 })
-        };
+        let of_event =
+            |number: usize| lost.by_event[number].saturating_add(lost.missed_lost[number]);
         let worst = (0..events.len()).max_by_key(|&number| of_event(number));
         summary.worst = worst
             .map(|number| (events[number].description.name.clone(), of_event(number)))
@@ -389,26 +389,10 @@ impl Draining {
         summary
     }
 
-    /// Whether what the kernel passed over may be of others than are recorded: where those are
-    /// some threads alone, or some CPUs, most of it is.
-    fn is_of_some(&self) -> bool {
-        self.kernel.scope.is_some() || self.kernel.is_of_cpus
-    }
-
-    /// Whether what the kernel passed over of an event is lost: all are recorded; and of a filtered
-    /// event nobody knows which were wanted.
-    fn is_missed_lost(&self, event: &Known) -> bool {
-        !self.is_of_some() && !event.is_filtered
-    }
-
     /// How many of those that the kernel passed over are lost.
     fn missed_lost(&self, lost: &Lost) -> u64 {
-        if self.is_of_some() {
-            return 0;
-        }
-        let all = self.kernel.events.iter().zip(&lost.missed);
-        let of_events = all.filter(|(event, _)| self.is_missed_lost(event));
-        of_events.map(|(_, missed)| *missed).fold(lost.missed_of_none, u64::saturating_add)
+        let of_none = if self.kernel.is_of_some() { 0 } else { lost.missed_of_none };
+        lost.missed_lost.iter().fold(of_none, |sum, missed| sum.saturating_add(*missed))
     }
 
     /// Tells the streams what the kernel passed over, as far as that is a loss.
@@ -427,6 +411,7 @@ impl Draining {
             by_event: (0..events.len()).map(|event| buffers.lost(event)).collect(),
             missed: events.iter().map(|event| event.missed).collect(),
             missed_of_none: self.kernel.missed_of_none,
+            missed_lost: events.iter().map(|event| event.missed_lost).collect(),
             too_deep: buffers.too_deep(),
             unread: (0..events.len()).map(|event| buffers.unread(event)).collect(),
         }

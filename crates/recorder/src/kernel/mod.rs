@@ -167,6 +167,8 @@ struct Known {
     recording: u32,
     /// How often the kernel passed over its program.
     missed: u64,
+    /// How many of those are lost: all were wanted at that time.
+    missed_lost: u64,
 }
 
 /// A program on a tracepoint.
@@ -466,6 +468,7 @@ impl Kernel {
                 version: 0,
                 recording: 0,
                 missed: 0,
+                missed_lost: 0,
             }),
         }
         Ok(())
