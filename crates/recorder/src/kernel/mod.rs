@@ -342,7 +342,7 @@ impl Kernel {
         };
         let staged = |event: &Event| kernel.staged(event, catalogue.btf(), true);
         let filters = (&options.filters[..], options.has_own_filters);
-        kernel.filters = KernelFilters::new(filters, &events, staged, cpus)?;
+        kernel.filters = KernelFilters::new(filters, &events, staged, (cpus, catalogue.btf()))?;
         if !options.system {
             kernel.follow(&options.cgroups, &catalogue)?;
         }
