@@ -87,7 +87,7 @@ fn fd(of: &OwnedFd) -> u32 {
 #[derive(Debug)]
 pub struct Programs {
     map: OwnedFd,
-    /// How often that one went on with none because the number is one of 32 bits.
+    /// How often that one went on with none, though the number is one of 32 bits.
     narrow: MappedArray,
 }
 
@@ -110,7 +110,7 @@ impl Programs {
         Ok(Self { map, narrow: MappedArray::new(8, 1)? })
     }
 
-    /// How many calls had numbers of 32 bits, which are no program's here.
+    /// How many calls had numbers of 32 bits that are no program's here.
     pub fn narrow(&self) -> u64 {
         self.narrow.word(0).map_or(0, |count| count.load(Ordering::Relaxed))
     }

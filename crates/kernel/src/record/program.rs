@@ -204,12 +204,13 @@ pub fn filtered(
 /// The bytes of the program on the raw tracepoint of system calls, before or behind each: it goes
 /// on with the one of `programs` that has the call's number, if the thread is in the scope.
 ///
-/// Calls by the numbers of 32 bits mean something else, and are passed over: of whole programs, and
-/// by `int $0x80` in any (which the code segment would not tell). They are counted as they begin.
+/// Calls by the numbers of 32 bits mean something else: of whole programs, and by `int $0x80` in any
+/// (which the code segment would not tell). They have programs of their own, the second ones. Those
+/// that have none there are counted as they begin.
 pub fn dispatcher(
     phase: Phase,
     registers: &Registers,
-    programs: &Programs,
+    (programs, compat): (&Programs, &Programs),
     members: Option<Members>,
 ) -> Option<Vec<u8>> {
     /// Such a call is under way: in `status` (arch/x86/include/asm/thread_info.h).
@@ -237,23 +238,39 @@ pub fn dispatcher(
     asm.load_of(4, 1, TASK, status);
     asm.alui(alu::AND, 1, TS_COMPAT);
     asm.jumpi(jump::JNE, 1, 0, is_narrow);
+    let number = at(registers.number)?;
+    go_on(&mut asm, phase, number, programs);
+    asm.answer(PASS);
+    asm.place(is_narrow);
+    go_on(&mut asm, phase, number, compat);
+    if phase == Phase::Enter {
+        asm.map_value(2, compat.narrow_fd());
+        asm.movi(1, 1);
+        asm.atomic(ATOMIC_ADD, 2, 0, 1);
+    }
+    asm.answer(PASS);
+    asm.bytes()
+}
+
+/// Goes on with the program that has the call's number; behind this, if there is none. Where its
+/// number is in registers is `number`.
+fn go_on(asm: &mut Asm, phase: Phase, number: i16, programs: &Programs) {
     match phase {
         Phase::Enter => asm.load(3, CONTEXT, 8),
         Phase::Exit => {
             asm.load(2, CONTEXT, 0);
-            asm.load(3, 2, at(registers.number)?);
+            asm.load(3, 2, number);
         }
     }
     asm.mov(1, CONTEXT);
     asm.map(2, programs.map_fd());
     asm.call_kernel(helper::TAIL_CALL);
-    asm.answer(PASS);
-    asm.place(is_narrow);
-    if phase == Phase::Enter {
-        asm.map_value(2, programs.narrow_fd());
-        asm.movi(1, 1);
-        asm.atomic(ATOMIC_ADD, 2, 0, 1);
-    }
+}
+
+/// The bytes of a program that records nothing: of a call that nobody wants, which is not counted as
+/// one that is not known.
+pub fn passing() -> Option<Vec<u8>> {
+    let mut asm = Asm::default();
     asm.answer(PASS);
     asm.bytes()
 }

@@ -266,9 +266,8 @@ impl Kernel {
             if self.events.get(number).is_none_or(|known| known.is_on) {
                 continue;
             }
-            if let (Some((call, phase)), Some(calls)) = (self.events[number].call, &mut self.calls)
-            {
-                calls.side(phase).programs.remove(call);
+            if let (Some(slot), Some(calls)) = (self.events[number].call, &self.calls) {
+                calls.remove(slot);
             }
         }
         let events = &self.events;

@@ -10,13 +10,13 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use trackway_kernel::catalogue::btf::Btf;
-use trackway_kernel::catalogue::model::{Event, Phase, Source};
+use trackway_kernel::catalogue::model::{Event, Source};
 use trackway_kernel::record::arguments::raw_tracepoint;
 use trackway_kernel::record::attach::Loaded;
 use trackway_kernel::record::program::Code;
 use trackway_kernel::record::staging::{Ground, Staged};
 
-use super::{Kernel, refused, unknown};
+use super::{Kernel, Slot, refused, unknown};
 use crate::RecordError;
 use crate::report::{Grouped, Notices};
 
@@ -37,8 +37,8 @@ const SHOWN_EVERY: Duration = Duration::from_millis(100);
 pub(super) enum Program {
     /// Filters let nothing pass.
     None,
-    /// Of a system call of this number.
-    Call(Loaded, u32, Phase),
+    /// Of a system call.
+    Call(Loaded, Slot),
     /// Of a raw tracepoint.
     Raw(Loaded),
     /// Of the tracepoint with this number.
@@ -93,10 +93,15 @@ impl Kernel {
         staged.version = self.version(number);
         let program = match (self.code(number, event, &staged)?, staged.ground, &event.source) {
             (None, ..) => Program::None,
-            (Some(code), Ground::Registers, Source::Syscall { number: Some(call), phase }) => {
+            (
+                Some(code),
+                Ground::Registers,
+                &Source::Syscall { number: Some(number), phase, is_compat },
+            ) => {
                 let calls = self.calls.as_ref().ok_or_else(|| unknown(event))?;
-                let loaded = Loaded::raw(&code, calls.of(*phase).btf_id);
-                Program::Call(loaded.map_err(|error| refused(event, error))?, *call, *phase)
+                let loaded = Loaded::raw(&code, calls.of(phase).btf_id);
+                let slot = Slot { number, phase, is_compat };
+                Program::Call(loaded.map_err(|error| refused(event, error))?, slot)
             }
             (Some(code), Ground::Arguments, _) => {
                 let btf_id = btf.and_then(|btf| raw_tracepoint(event, btf));
