@@ -103,7 +103,10 @@ pub(super) fn takes(selection: &Selection, name: &EventName) -> bool {
         return false;
     };
     let with = event(line.with, phase);
-    selection.takes(&with) || selection.takes(name) && !selection.excludes(&with)
+    let wide = with.name.trim_start_matches(PREFIX).to_owned();
+    // Who does not want one side of a call means both.
+    !selection.excludes(&EventName { name: wide, ..with.clone() })
+        && (selection.takes(&with) || selection.takes(name) && !selection.excludes(&with))
 }
 
 impl Line {
@@ -174,6 +177,7 @@ mod tests {
         assert!(takes("compat_syscall_entry_mmap_pgoff", "mmap_pgoff"));
         assert!(!takes("syscalls:openat", "open") && !takes("sys_enter_openat", "openat"));
         assert!(!takes("syscalls,!syscalls:mmap", "mmap_pgoff"));
+        assert!(!takes("syscalls:openat,!sys_enter_openat", "openat"));
         assert!(!takes("syscalls,!compat_*", "openat") && !takes("sched_switch", "openat"));
     }
 

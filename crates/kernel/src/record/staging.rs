@@ -160,7 +160,7 @@ impl Staged {
             event,
             Ground::Tracepoint,
             payload_max,
-            Call { phase, arguments, result, is_compat: false },
+            Call { phase, arguments, result, number: 0, is_compat: false },
         )
     }
 
@@ -171,7 +171,8 @@ impl Staged {
         };
         let arguments =
             if is_compat { registers.compat_arguments } else { registers.arguments }.map(Some);
-        let call = Call { phase, arguments, result: registers.result, is_compat };
+        let (result, number) = (registers.result, registers.number);
+        let call = Call { phase, arguments, result, number, is_compat };
         let staged = Self::make(event, Ground::Registers, payload_max, call);
         Some(Self { guard: registers.guard, ..staged })
     }

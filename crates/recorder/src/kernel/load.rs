@@ -4,11 +4,12 @@
 //! They are attached one after the other, in the order of events.
 
 use std::io::ErrorKind;
-use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use trackway_kernel::bpf::LoadError;
 use trackway_kernel::catalogue::btf::Btf;
 use trackway_kernel::catalogue::model::{Event, Source};
 use trackway_kernel::record::arguments::raw_tracepoint;
@@ -37,8 +38,8 @@ const SHOWN_EVERY: Duration = Duration::from_millis(100);
 pub(super) enum Program {
     /// Filters let nothing pass.
     None,
-    /// Of a system call.
-    Call(Loaded, Slot),
+    /// Of a system call, perhaps of several.
+    Call(Arc<Loaded>, Slot),
     /// Of a raw tracepoint.
     Raw(Loaded),
     /// Of the tracepoint with this number.
@@ -99,7 +100,7 @@ impl Kernel {
                 &Source::Syscall { number: Some(number), phase, is_compat },
             ) => {
                 let calls = self.calls.as_ref().ok_or_else(|| unknown(event))?;
-                let loaded = Loaded::raw(&code, calls.of(phase).btf_id);
+                let loaded = self.load_call(&code, calls.of(phase).btf_id, is_compat);
                 let slot = Slot { number, phase, is_compat };
                 Program::Call(loaded.map_err(|error| refused(event, error))?, slot)
             }
@@ -113,6 +114,26 @@ impl Kernel {
             (Some(code), ..) => tracepoint(&code, event)?,
         };
         Ok(Made { staged, program })
+    }
+
+    /// Loads the program of a call; of one by a number of 32 bits, the same one for all that are
+    /// recorded alike.
+    fn load_call(
+        &self,
+        code: &Code,
+        btf_id: u32,
+        is_compat: bool,
+    ) -> Result<Arc<Loaded>, LoadError> {
+        let key = code.key().filter(|_| is_compat);
+        let made = || self.made.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(loaded) = key.and_then(|key| made().get(key).map(Arc::clone)) {
+            return Ok(loaded);
+        }
+        let loaded = Arc::new(Loaded::raw(code, btf_id)?);
+        if let Some(key) = key {
+            made().insert(key.to_vec(), Arc::clone(&loaded));
+        }
+        Ok(loaded)
     }
 
     /// Records these events, the first ones.

@@ -18,9 +18,10 @@ pub(crate) use drain::{Draining, KernelSnapshot, PERIOD, wait_for_those_under_wa
 use load::{Made, Program};
 pub(crate) use summary::KernelSummary;
 
+use std::collections::HashMap;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::PathBuf;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 
 use trackway_abi::region::SUB_COUNT_MAX;
 use trackway_ctf::write::Meaning;
@@ -35,7 +36,7 @@ use trackway_kernel::record::buffers::Buffers;
 use trackway_kernel::record::cgroup::{CgroupError, Cgroups};
 use trackway_kernel::record::context::{Context, Contexts};
 use trackway_kernel::record::layout::{BUFFERS_BYTES_MAX, Layout};
-use trackway_kernel::record::program::{Code, dispatcher, filtered, passing};
+use trackway_kernel::record::program::{Code, dispatcher, filtered, passing, shared};
 use trackway_kernel::record::scope::{Newcomer, Scope};
 use trackway_kernel::record::staging::{Ground, Registers, Staged};
 use trackway_schema::EventDescription;
@@ -144,6 +145,8 @@ pub(crate) struct Kernel {
     missed_of_none: u64,
     /// What a signal does until it is begun.
     leaving: Option<Leaving>,
+    /// Programs of calls by the numbers of 32 bits, by their code, while others are made.
+    made: Mutex<HashMap<Vec<u8>, Arc<Loaded>>>,
 }
 
 /// An event that is recorded, or was.
@@ -255,9 +258,11 @@ impl Calls {
         }
     }
 
-    /// Puts the program of a call where it is looked for.
-    fn set(&mut self, slot: Slot, loaded: &Loaded) -> std::io::Result<()> {
+    /// Puts the program of a call where it is looked for, which records the event of this number.
+    fn set(&mut self, slot: Slot, loaded: &Loaded, event: usize) -> std::io::Result<()> {
         let side = self.side(slot.phase);
+        let id = u16::try_from(event).map_err(|_| std::io::ErrorKind::InvalidInput)?;
+        side.programs_of(slot).name_event(slot.number, (id, event));
         side.programs_of(slot).set(slot.number, loaded)?;
         side.is_used = true;
         Ok(())
@@ -391,6 +396,7 @@ impl Kernel {
             files_limit,
             missed_of_none: 0,
             leaving: Some(leaving),
+            made: Mutex::default(),
         };
         let staged = |event: &Event| kernel.staged(event, catalogue.btf(), true);
         let filters = (&options.filters[..], options.has_own_filters);
@@ -478,6 +484,16 @@ impl Kernel {
         let id = u16::try_from(number).map_err(|_| unknown(event))?;
         // Whose call it is was asked before it came there.
         let is_call = staged.ground == Ground::Registers;
+        if let (Some(call), Some(calls), []) = (staged.call, &self.calls, filters)
+            && call.is_compat
+            && staged.version == 0
+        {
+            // Most take as many numbers, and say one.
+            let events_fd = calls.of(call.phase).compat.events_fd();
+            let code =
+                shared(staged, self.buffers.layout(), (self.buffers.map_fd(), None), events_fd);
+            return code.map(Some).map_err(|_| unknown(event));
+        }
         let scope = self.scope.as_deref().filter(|_| !is_call).map(Scope::members);
         let fds = (self.buffers.map_fd(), scope);
         let code = filtered(staged, self.buffers.layout(), fds, (id, number), filters);
@@ -490,7 +506,7 @@ impl Kernel {
         let mut of_call = None;
         match (program, &mut self.calls) {
             (Program::Call(loaded, slot), Some(calls)) => {
-                calls.set(slot, &loaded).map_err(unavailable)?;
+                calls.set(slot, &loaded, number).map_err(unavailable)?;
                 of_call = Some(slot);
             }
             (Program::Raw(loaded), _) => {
@@ -547,6 +563,7 @@ impl Kernel {
     /// Attaches what sees all system calls, where some are recorded. What returns first: so that no
     /// call is there without its end.
     fn attach_calls(&mut self) -> Result<(), RecordError> {
+        self.made = Mutex::default();
         let scope = self.scope.as_deref().map(Scope::members);
         for phase in [Phase::Exit, Phase::Enter] {
             let Some(calls) = &self.calls else { return Ok(()) };
