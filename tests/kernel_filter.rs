@@ -569,7 +569,12 @@ fn what_makes_no_sense_is_said_before_the_command_runs() {
         ("sched_switch: next_prio < \"20\"", "^^^^^^^^^^^^^^^^\nan integer is not compared"),
         ("sched_swich: next_prio < 20", "matches 'sched_swich'; did you mean 'sched_switch'?"),
         ("sched_switch: next_prio * 1.5 < 3.0", "^^^\nthe kernel does not calculate with"),
-        ("sched_switch: $ctx.vtid == 5", "unknown context '$ctx.vtid'; did you mean"),
+        ("sched_switch: $ctx.colour == 5", "unknown context '$ctx.colour'\nhint: of the kernel's"),
+        (
+            "sched_switch: $ctx.vtidd == 5",
+            "'$ctx.vtidd'; did you mean '$ctx.vtid'?\nhint: of the k",
+        ),
+        ("sched_switch: $ctx.vtidd == 5", "$ctx.vpid, $ctx.vtid, $ctx.procname, $ctx.prio, "),
         ("size > 5", "^^^^\nunknown field 'size'"),
         ("size > 5", "hint: if it is not about the kernel's events, say which: PATTERN: EXPR"),
         ("sched_switch: next_prio <", "^\n"),
@@ -612,7 +617,7 @@ fn what_makes_no_sense_is_said_before_the_command_runs() {
 #[test]
 fn the_guide_names_the_contexts_that_there_are() {
     let guide = fs::read_to_string(source_dir().join("docs/guides/kernel.md")).expect("a guide");
-    for context in ["tid", "pid", "procname", "cpu_id", "uid", "gid"] {
+    for context in ["cpu_id", "prio", "euid"] {
         assert!(guide.contains(&format!("`$ctx.{context}`")), "{context}");
     }
 }

@@ -2,6 +2,8 @@
 
 #[path = "kernel/arguments.rs"]
 mod arguments;
+#[path = "kernel/compat.rs"]
+mod compat;
 #[path = "kernel/contexts.rs"]
 mod contexts;
 

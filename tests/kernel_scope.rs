@@ -193,7 +193,7 @@ fn happened_in(line: &str) -> Option<i64> {
 /// RUN two programs that wake each other up, of which one is the command. EXPECT of both sides of
 /// its switches and wake-ups to be told, and nothing of the other one's; what it does when it ends;
 /// what it does by threads that are made without a fork, and by one that takes over another's
-/// number. EXPECT a call by a number of 32 bits to be no other call, and to be told; and of
+/// number. EXPECT a call by a number of 32 bits to be no other call; and of
 /// structures nothing that is behind their end.
 #[test]
 fn what_is_about_a_command_is_recorded_wherever_it_happens() {
@@ -247,7 +247,8 @@ fn what_is_about_a_command_is_recorded_wherever_it_happens() {
     let talk = text(&output.stderr);
     match has_no_narrow {
         true => skipped("the kernel has no system calls of 32 bits"),
-        false => assert!(talk.contains("are not recorded: 1 of them"), "{talk}"),
+        // Nobody wants that one.
+        false => assert!(!talk.contains("32 bits") && calls("access") == 0, "{talk}"),
     }
     for &tid in &made {
         let (from, to) = (of("sched_switch", "prev_tid", tid), of("sched_switch", "next_tid", tid));

@@ -21,6 +21,12 @@ use ground::{Ground, sizes_of, text};
 use trackway_tests::has;
 use trackway_tests::steps::wait_for;
 
+/// Whether there are so many events of calls: and as many by the numbers of 32 bits, where the kernel
+/// takes such calls.
+fn are_calls(events: &serde_json::Value, count: u64) -> bool {
+    events.as_u64().is_some_and(|events| events == count || events == 2 * count)
+}
+
 /// RUN a session of the kernel's events, and a program, and end it. EXPECT each call, in and out,
 /// on the clock of the program's own events, and the same counts everywhere.
 #[test]
@@ -34,11 +40,12 @@ fn a_session_records_the_kernel_beside_programs() {
     let number = |name: &str| kernel[name].as_u64().expect("a number");
     // Others may call it, too, with numbers of their own.
     assert!(number("recorded") >= 2000, "{kernel}");
-    assert_eq!((number("lost"), number("overwritten"), number("events")), (0, 0, 2), "{kernel}");
+    assert_eq!((number("lost"), number("overwritten")), (0, 0), "{kernel}");
+    assert!(are_calls(&kernel["events"], 2), "{kernel}");
     assert!(number("memory-bytes") > 1 << 20, "{kernel}");
     let shown = ground.ok("session status k").0;
     assert!(shown.contains("\nkernel: discards what finds no room\n"), "{shown}");
-    assert!(shown.contains("  on        syscalls:getpgid (2 events)\n"), "{shown}");
+    assert!(shown.contains("  on        syscalls:getpgid ("), "{shown}");
     let talk = ground.ok("session destroy k").1;
     assert!(talk.contains("trackway: kernel: ") && talk.contains(" 0 lost"), "{talk}");
     let lines = ground.lines("trace");
@@ -205,12 +212,12 @@ fn events_of_the_kernel_are_switched_on_and_off_while_it_records() {
         before,
         "what is refused changes nothing"
     );
-    assert_eq!(ground.status("k")["kernel"]["events"], 2);
+    assert!(are_calls(&ground.status("k")["kernel"]["events"], 2));
     // An exclusion is taken back.
     ground.ok("event off k --kernel syscalls:sys_exit_getpgid");
-    assert_eq!(ground.status("k")["kernel"]["events"], 1);
+    assert!(are_calls(&ground.status("k")["kernel"]["events"], 1));
     ground.ok("event off k --kernel !syscalls:sys_exit_getpgid");
-    assert_eq!(ground.status("k")["kernel"]["events"], 2);
+    assert!(are_calls(&ground.status("k")["kernel"]["events"], 2));
     let hint = ground.ok("event on k task_rename --only").1;
     assert!(hint.contains("hint: the kernel has events of that name: --kernel 'task_r"), "{hint}");
     ground.ok("event on k * --only");
@@ -332,7 +339,7 @@ fn a_saved_session_has_the_kernels_events() {
     ground.ok("session load k.toml again");
     ground.calls(0..10);
     let status = ground.status("again");
-    assert_eq!(status["kernel"]["events"], 1, "{status}");
+    assert!(are_calls(&status["kernel"]["events"], 1), "{status}");
     ground.ok("session destroy again");
     let folder = status["folder"].as_str().expect("a path").to_owned();
     let lines = ground.lines(&folder);

@@ -209,7 +209,7 @@ impl ByTracefs {
         let cpus = crate::cpus::online().len().max(1);
         let filters = (&options.filters[..], options.has_own_filters);
         let as_staged = |event: &Event| staged(event, kernel::PAYLOAD_BYTES_MAX);
-        let mut filters = KernelFilters::<Filter>::new(filters, &events, as_staged, cpus)?;
+        let mut filters = KernelFilters::<Filter>::new(filters, &events, as_staged, (cpus, None))?;
         let cpu_bytes = match size_bytes {
             0 => kernel::CPU_BYTES.min(BUFFERS_BYTES / cpus as u64),
             size_bytes => size_bytes,

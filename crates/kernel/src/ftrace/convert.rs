@@ -233,7 +233,14 @@ impl Converter {
 fn places_of(event: &Event) -> Registers {
     // A call that returns has them nowhere.
     let arguments = std::array::from_fn(|number| u32::MAX - number as u32);
-    let mut places = Registers { arguments, result: 0, number: 0, task: (0, 0), guard: None };
+    let mut places = Registers {
+        arguments,
+        compat_arguments: [0; 6],
+        result: 0,
+        number: 0,
+        task: (0, 0),
+        guard: None,
+    };
     let Source::Syscall { phase, .. } = event.source else { return places };
     for field in event.fields.iter().filter(|field| field.size > 0) {
         let argument = field.argument.map(usize::from).filter(|_| phase == Phase::Enter);

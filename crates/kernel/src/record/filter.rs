@@ -24,6 +24,7 @@ use trackway_schema::{FieldKind, Scalar};
 use super::ahead::{self, Homes, Part};
 use super::arguments::{NULL_TEXT, Read};
 use super::behind::USER_TEXT_BYTES_MAX;
+use super::context::{self, Asked};
 use super::layout::LEVELS;
 use super::program::{AT, CONTEXT, Code, Maker, helper, stack};
 use super::staging::{Ground, Staged, Step, VARIABLE_BYTES_MAX};
@@ -57,6 +58,7 @@ pub struct Memory {
     cells: ArrayMap,
     cpus: u32,
     filters: usize,
+    contexts: Asked,
 }
 
 /// Why a filter cannot be asked in the kernel.
@@ -94,7 +96,7 @@ impl std::error::Error for FilterError {}
 
 /// What a slot is filled with. Offsets are in the event's ground; `place` is where in the area's
 /// bytes something is put.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone)]
 enum Fill {
     Scalar {
         offset: u32,
@@ -127,8 +129,13 @@ enum Fill {
         index: u32,
         place: u32,
     },
+    /// A context that is a number.
     Context {
-        context: Context,
+        at: context::Place,
+        scalar: Scalar,
+    },
+    /// The thread's name.
+    ThreadName {
         place: u32,
     },
     /// Of what the step of this number has read.
@@ -137,35 +144,6 @@ enum Fill {
         part: Part,
         place: u32,
     },
-}
-
-/// What is known of whoever the event happens in, by the names of contexts.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Context {
-    Tid,
-    Pid,
-    Cpu,
-    User,
-    Group,
-    Name,
-}
-
-/// The contexts that a filter in the kernel may ask for, by name; `None`: text.
-pub const CONTEXTS: [(&str, Option<Scalar>); 6] = [
-    ("tid", Some(Scalar::I32)),
-    ("pid", Some(Scalar::I32)),
-    ("cpu_id", Some(Scalar::U32)),
-    ("uid", Some(Scalar::U32)),
-    ("gid", Some(Scalar::U32)),
-    ("procname", None),
-];
-
-impl Context {
-    fn named(name: &str) -> Option<(Self, Kind)> {
-        let number = CONTEXTS.iter().position(|(known, _)| *known == name)?;
-        let all = [Self::Tid, Self::Pid, Self::Cpu, Self::User, Self::Group, Self::Name];
-        Some((*all.get(number)?, CONTEXTS[number].1.map_or(Kind::String, kind_of)))
-    }
 }
 
 /// A filter, as the program of one event asks it.
@@ -188,15 +166,21 @@ pub struct Filter {
 }
 
 impl Memory {
-    /// For so many filters.
+    /// For so many filters, which may ask for these contexts.
     ///
     /// # Errors
     ///
     /// If the kernel has no BPF, lets us have none, or has not as much memory.
-    pub fn new(cpus: usize, filters: usize) -> io::Result<Self> {
+    pub fn new(cpus: usize, filters: usize, contexts: Asked) -> io::Result<Self> {
         let cpus = u32::try_from(cpus).map_err(|_| io::ErrorKind::InvalidInput)?;
         let cells = ArrayMap::new(filters.max(1) * CELLS_BYTES, 1)?;
-        Ok(Self { areas: BTreeMap::new(), masks: BTreeMap::new(), cells, cpus, filters })
+        let (areas, masks) = (BTreeMap::new(), BTreeMap::new());
+        Ok(Self { areas, masks, cells, cpus, filters, contexts })
+    }
+
+    /// The contexts that they may ask for.
+    pub const fn contexts(&self) -> &Asked {
+        &self.contexts
     }
 
     /// The areas of filters with these constants, with letters or without.
@@ -248,7 +232,7 @@ impl Filter {
     ) -> Result<Option<Self>, FilterError> {
         let object = Object::decode(object).map_err(|why| FilterError::Object(why.to_string()))?;
         for alternative in object.alternatives() {
-            let Some(fills) = fills(alternative, staged)? else { continue };
+            let Some(fills) = fills(alternative, staged, &memory.contexts)? else { continue };
             let program = alternative.programs().next().map(Program::bytes).unwrap_or_default();
             let at = number.min(memory.filters.saturating_sub(1)) * CELLS_BYTES;
             let count = object.cells().min(CELLS_MAX);
@@ -356,7 +340,11 @@ impl Filter {
                 asm.load_of(size, 1, AT, BYTES_AT + place as i16);
                 widen(asm, scalar, 1);
             }
-            Fill::Context { context, place } => self::context(asm, context, place),
+            Fill::Context { ref at, scalar } => {
+                at.ask(asm, self.ground);
+                widen(asm, scalar, 1);
+            }
+            Fill::ThreadName { place } => thread_name(asm, place),
             Fill::Ahead { .. } => {}
         }
         asm.store(AT, 8 * slot, 1);
@@ -439,11 +427,19 @@ pub(super) fn finish(asm: Asm, filters: &[Filter], labels: &[Label]) -> Option<C
 }
 
 /// How the slots of a frame are filled; `None`: the event lacks something.
-fn fills(of: Alternative<'_>, staged: &Staged) -> Result<Option<Vec<Fill>>, FilterError> {
+fn fills(
+    of: Alternative<'_>,
+    staged: &Staged,
+    contexts: &Asked,
+) -> Result<Option<Vec<Fill>>, FilterError> {
     let mut used = ahead::end(staged);
     let mut fills = Vec::new();
     for need in of.needs().take(SLOTS_MAX) {
-        let Some((fill, bytes)) = fill(need, staged, used)? else { return Ok(None) };
+        let found = match need.path.strip_prefix("$ctx.") {
+            Some(name) => context(contexts, name, need.kind, used),
+            None => fill(need, staged, used)?,
+        };
+        let Some((fill, bytes)) = found else { return Ok(None) };
         used += bytes.next_multiple_of(8);
         if used > REGION_BYTES as u32 {
             let why = "there is no room for as many strings and sequences";
@@ -454,13 +450,20 @@ fn fills(of: Alternative<'_>, staged: &Staged) -> Result<Option<Vec<Fill>>, Filt
     Ok(Some(fills))
 }
 
+/// The same, with a context.
+fn context(contexts: &Asked, name: &str, kind: Kind, place: u32) -> Option<(Fill, u32)> {
+    let (context, at) = contexts.named(name)?;
+    Some(match (context.scalar(), at) {
+        (Some(scalar), Some(at)) if kind_of(scalar) == kind => {
+            (Fill::Context { at: at.clone(), scalar }, 0)
+        }
+        (None, _) if kind == Kind::String => (Fill::ThreadName { place }, 2 * NAME_BYTES),
+        _ => return None,
+    })
+}
+
 /// How a slot is filled, and how many bytes that takes from `place` on.
 fn fill(need: Need<'_>, staged: &Staged, place: u32) -> Result<Option<(Fill, u32)>, FilterError> {
-    if let Some(name) = need.path.strip_prefix("$ctx.") {
-        let found = Context::named(name).filter(|(_, kind)| *kind == need.kind);
-        let bytes = if need.kind == Kind::String { 2 * NAME_BYTES } else { 0 };
-        return Ok(found.map(|(context, _)| (Fill::Context { context, place }, bytes)));
-    }
     let (name, index) = split_index(need.path);
     let mut fields = staged.description.fields.iter().zip(&staged.steps).enumerate();
     let Some((number, (field, step))) = fields.find(|(_, (field, _))| field.name == name) else {
@@ -682,39 +685,15 @@ fn sequence(asm: &mut Asm, (offset, location): (u32, Location), element: u32, pl
     asm.alui(alu::OR, 1, place as i32);
 }
 
-/// What a context is, in r1.
-fn context(asm: &mut Asm, context: Context, place: u32) {
-    match context {
-        Context::Tid | Context::Pid => {
-            asm.call_kernel(helper::GET_CURRENT_PID_TGID);
-            asm.mov(1, 0);
-            if context == Context::Tid {
-                asm.alui(alu::LSH, 1, 32);
-            }
-            asm.alui(alu::ARSH, 1, 32);
-        }
-        Context::Cpu => {
-            asm.call_kernel(helper::GET_SMP_PROCESSOR_ID);
-            asm.mov(1, 0);
-        }
-        Context::User | Context::Group => {
-            asm.call_kernel(helper::GET_CURRENT_UID_GID);
-            asm.mov(1, 0);
-            if context == Context::User {
-                asm.alui(alu::LSH, 1, 32);
-            }
-            asm.alui(alu::RSH, 1, 32);
-        }
-        Context::Name => {
-            into_bytes(asm, 1, place + NAME_BYTES);
-            asm.movi(2, NAME_BYTES as i32);
-            asm.call_kernel(helper::GET_CURRENT_COMM);
-            // Once more, to be told how long it is.
-            into_bytes(asm, 3, place + NAME_BYTES);
-            into_bytes(asm, 1, place);
-            asm.movi(2, NAME_BYTES as i32);
-            asm.call_kernel(helper::PROBE_READ_KERNEL_STR);
-            length_to_word(asm, place);
-        }
-    }
+/// The word of the thread's name, in r1.
+fn thread_name(asm: &mut Asm, place: u32) {
+    into_bytes(asm, 1, place + NAME_BYTES);
+    asm.movi(2, NAME_BYTES as i32);
+    asm.call_kernel(helper::GET_CURRENT_COMM);
+    // Once more, to be told how long it is.
+    into_bytes(asm, 3, place + NAME_BYTES);
+    into_bytes(asm, 1, place);
+    asm.movi(2, NAME_BYTES as i32);
+    asm.call_kernel(helper::PROBE_READ_KERNEL_STR);
+    length_to_word(asm, place);
 }

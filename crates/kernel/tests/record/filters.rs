@@ -20,7 +20,8 @@ use trackway_kernel::catalogue::model::{Location, Phase, Source};
 use trackway_kernel::record::arguments::raw_tracepoint;
 use trackway_kernel::record::attach::Loaded;
 use trackway_kernel::record::buffers::Buffers;
-use trackway_kernel::record::filter::{CONTEXTS, Filter, FilterError, Memory, STEPS_MAX};
+use trackway_kernel::record::context::{Asked, Context};
+use trackway_kernel::record::filter::{Filter, FilterError, Memory, STEPS_MAX};
 use trackway_kernel::record::layout::Layout;
 use trackway_kernel::record::program::filtered;
 use trackway_kernel::record::staging::{Ground, Registers, Staged, Step};
@@ -39,11 +40,11 @@ pub(crate) fn kinds(staged: &Staged) -> Kinds {
 }
 
 fn contexts() -> Vec<Member> {
-    let context = |(name, scalar): &(&str, Option<trackway_schema::Scalar>)| Member {
-        name: (*name).into(),
-        of: scalar.map_or(Type::String, Type::from),
+    let context = |context: Context| Member {
+        name: context.name.into(),
+        of: context.scalar().map_or(Type::String, Type::from),
     };
-    CONTEXTS.iter().map(context).collect()
+    Context::asked().map(context).collect()
 }
 
 /// Where programs are tried; `None`, and it is said, where there is no BPF.
@@ -56,7 +57,9 @@ impl Bench {
     fn new() -> Option<Self> {
         let layout = Layout::new(16, 2, 1).expect("a layout");
         let made = Buffers::new(layout, 1, false).and_then(|buffers| {
-            let memory = Memory::new(1, 1)?;
+            let catalogue = Catalogue::open().ok();
+            let btf = catalogue.as_ref().and_then(Catalogue::btf);
+            let memory = Memory::new(1, 1, Asked::find(btf, |_| true))?;
             Ok(Self { buffers, memory })
         });
         made.map_err(|error| skipped(format!("the kernel gives no BPF: {error}"))).ok()
@@ -113,7 +116,15 @@ fn expressions(bench: &mut Bench, staged: &Staged) -> Vec<String> {
     if let Some(list) = list {
         all.push(format!("(any({list} > 7) || {list}[0] == 3)"));
     }
-    all.push("$ctx.tid > 5".into());
+    // One context of each event, and so each of some.
+    let is_there = |of: &Context| bench.memory.contexts().hidden(of.name).is_none();
+    let contexts: Vec<Context> = Context::asked().filter(is_there).collect();
+    let sum: usize = staged.description.name.bytes().map(usize::from).sum();
+    let context = contexts[sum % contexts.len()];
+    all.push(match context.scalar() {
+        Some(_) => format!("$ctx.{} > 5", context.name),
+        None => format!("$ctx.{} == \"*b*\"", context.name),
+    });
     all
 }
 

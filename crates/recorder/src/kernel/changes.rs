@@ -210,7 +210,12 @@ impl Kernel {
             return Err(failed("cannot filter the kernel's events", why));
         }
         let staged = |event: &Event| self.staged(event, catalogue.btf(), true);
-        let asked = KernelFilters::new((filters, true), &all, staged, self.buffers.cpus())?;
+        let asked = KernelFilters::new(
+            (filters, true),
+            &all,
+            staged,
+            (self.buffers.cpus(), catalogue.btf()),
+        )?;
         let is_other = |(number, _): &(usize, Event)| {
             let is_on = self.events.get(*number).is_some_and(|known| known.is_on);
             is_on && !gone.contains(number) && (self.filters.has(*number) || asked.has(*number))
@@ -285,9 +290,8 @@ impl Kernel {
             if self.events.get(number).is_none_or(|known| known.is_on) {
                 continue;
             }
-            if let (Some((call, phase)), Some(calls)) = (self.events[number].call, &mut self.calls)
-            {
-                calls.side(phase).programs.remove(call);
+            if let (Some(slot), Some(calls)) = (self.events[number].call, &self.calls) {
+                calls.remove(slot);
             }
         }
         let events = &self.events;

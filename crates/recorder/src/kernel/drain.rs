@@ -14,9 +14,9 @@ use trackway_session::{KernelSpec, Tracefiles};
 use trackway_sys::clock::monotonic_ns;
 use trackway_window::Way;
 
+use super::Kernel;
 use super::newcomers::Newcomers;
 use super::summary::KernelSummary;
-use super::Kernel;
 use crate::command::Entrance;
 use crate::completion::{self, By};
 use crate::kernel_thread::{DrainThread, Drains, GIVEN_UP_MAX, unwritten};

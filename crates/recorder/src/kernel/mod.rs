@@ -19,9 +19,10 @@ pub(crate) use drain::{Draining, KernelSnapshot, wait_for_those_under_way};
 use load::{Made, Program};
 pub(crate) use summary::KernelSummary;
 
+use std::collections::HashMap;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::PathBuf;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 use std::time::Instant;
 
 use trackway_abi::region::SUB_COUNT_MAX;
@@ -31,13 +32,13 @@ use trackway_kernel::catalogue::btf::{Btf, Class};
 use trackway_kernel::catalogue::error::CatalogueError;
 use trackway_kernel::catalogue::model::{Event, Phase, Source};
 use trackway_kernel::catalogue::select::Selection;
-use trackway_kernel::catalogue::{Catalogue, EventName};
+use trackway_kernel::catalogue::{Catalogue, EventName, compat};
 use trackway_kernel::record::attach::{Attached, CodeView, Loaded, Programs};
 use trackway_kernel::record::buffers::Buffers;
 use trackway_kernel::record::cgroup::{CgroupError, Cgroups};
 use trackway_kernel::record::context::{Context, Contexts};
 use trackway_kernel::record::layout::{BUFFERS_BYTES_MAX, Layout};
-use trackway_kernel::record::program::{Code, dispatcher, filtered};
+use trackway_kernel::record::program::{Code, dispatcher, filtered, passing, shared};
 use trackway_kernel::record::scope::{Newcomer, Scope};
 use trackway_kernel::record::staging::{Ground, Registers, Staged};
 use trackway_schema::EventDescription;
@@ -146,6 +147,8 @@ pub(crate) struct Kernel {
     missed_of_none: u64,
     /// What a signal does until it is begun.
     leaving: Option<Leaving>,
+    /// Programs of calls by the numbers of 32 bits, by their code, while others are made.
+    made: Mutex<HashMap<Vec<u8>, Arc<Loaded>>>,
 }
 
 /// An event that is recorded, or was.
@@ -159,7 +162,7 @@ struct Known {
     /// passed over.
     is_filtered: bool,
     /// If it is one of the programs of system calls: which.
-    call: Option<(u32, Phase)>,
+    call: Option<Slot>,
     is_on: bool,
     /// The latest of its programs.
     version: u32,
@@ -192,6 +195,8 @@ struct Calls {
     unread: Scope,
     enter: Side,
     exit: Side,
+    /// What is there of calls by the numbers of 32 bits that nobody wants, if there are such calls.
+    passing: Option<Loaded>,
 }
 
 /// Calls before, or behind.
@@ -200,8 +205,25 @@ struct Side {
     /// The raw tracepoint's type in BTF.
     btf_id: u32,
     programs: Programs,
+    /// Those of calls by the numbers of 32 bits.
+    compat: Programs,
     is_used: bool,
     is_attached: bool,
+}
+
+/// Which of the programs of system calls one is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Slot {
+    number: u32,
+    phase: Phase,
+    /// Whether the number is one of 32 bits.
+    is_compat: bool,
+}
+
+impl Side {
+    const fn programs_of(&self, slot: Slot) -> &Programs {
+        if slot.is_compat { &self.compat } else { &self.programs }
+    }
 }
 
 impl Calls {
@@ -216,13 +238,48 @@ impl Calls {
             let btf_id = btf.find(Class::Typedef, name)?.id;
             let programs = Programs::new(Self::NUMBERS).ok()?;
             // Whether the kernel takes such programs.
-            let code = dispatcher(phase, &registers, &programs, None)?;
+            let compat = Programs::new(Self::NUMBERS).ok()?;
+            let code = dispatcher(phase, &registers, (&programs, &compat), None)?;
             Loaded::raw(&code, btf_id).ok()?;
-            Some(Side { btf_id, programs, is_used: false, is_attached: false })
+            Some(Side { btf_id, programs, compat, is_used: false, is_attached: false })
         };
         let enter = side(Phase::Enter, "btf_trace_sys_enter")?;
         let exit = side(Phase::Exit, "btf_trace_sys_exit")?;
-        Some(Self { registers, unread: Scope::new().ok()?, enter, exit })
+        let passing = match compat::is_there(Some(btf)) {
+            true => Some(Loaded::raw(&passing()?, enter.btf_id).ok()?),
+            false => None,
+        };
+        let calls = Self { registers, unread: Scope::new().ok()?, enter, exit, passing };
+        compat::numbers().for_each(|number| calls.pass_over(number));
+        Some(calls)
+    }
+
+    /// Has a call by this number of 32 bits not be counted as one that is not known.
+    fn pass_over(&self, number: u32) {
+        if let Some(passing) = &self.passing {
+            // Where that cannot be, it is counted.
+            let _ = self.enter.compat.set(number, passing);
+        }
+    }
+
+    /// Puts the program of a call where it is looked for, which records the event of this number.
+    fn set(&mut self, slot: Slot, loaded: &Loaded, event: usize) -> std::io::Result<()> {
+        let side = self.side(slot.phase);
+        let id = u16::try_from(event).map_err(|_| std::io::ErrorKind::InvalidInput)?;
+        side.programs_of(slot).name_event(slot.number, (id, event));
+        side.programs_of(slot).set(slot.number, loaded)?;
+        side.is_used = true;
+        Ok(())
+    }
+
+    /// Takes it away.
+    fn remove(&self, slot: Slot) {
+        match slot {
+            Slot { number, phase: Phase::Enter, is_compat: true } if self.passing.is_some() => {
+                self.pass_over(number);
+            }
+            _ => self.of(slot.phase).programs_of(slot).remove(slot.number),
+        }
     }
 
     fn of(&self, phase: Phase) -> &Side {
@@ -341,10 +398,11 @@ impl Kernel {
             files_limit,
             missed_of_none: 0,
             leaving: Some(leaving),
+            made: Mutex::default(),
         };
         let staged = |event: &Event| kernel.staged(event, catalogue.btf(), true);
         let filters = (&options.filters[..], options.has_own_filters);
-        kernel.filters = KernelFilters::new(filters, &events, staged, cpus)?;
+        kernel.filters = KernelFilters::new(filters, &events, staged, (cpus, catalogue.btf()))?;
         if !options.system {
             kernel.follow(&options.cgroups, &catalogue)?;
         }
@@ -429,6 +487,16 @@ impl Kernel {
         let id = u16::try_from(number).map_err(|_| unknown(event))?;
         // Whose call it is was asked before it came there.
         let is_call = staged.ground == Ground::Registers;
+        if let (Some(call), Some(calls), []) = (staged.call, &self.calls, filters)
+            && call.is_compat
+            && staged.version == 0
+        {
+            // Most take as many numbers, and say one.
+            let events_fd = calls.of(call.phase).compat.events_fd();
+            let code =
+                shared(staged, self.buffers.layout(), (self.buffers.map_fd(), None), events_fd);
+            return code.map(Some).map_err(|_| unknown(event));
+        }
         let scope = self.scope.as_deref().filter(|_| !is_call).map(Scope::members);
         let fds = (self.buffers.map_fd(), scope);
         let code = filtered(staged, self.buffers.layout(), fds, (id, number), filters);
@@ -440,11 +508,9 @@ impl Kernel {
         let Made { staged, program } = made;
         let mut of_call = None;
         match (program, &mut self.calls) {
-            (Program::Call(loaded, call, phase), Some(calls)) => {
-                let side = calls.side(phase);
-                side.programs.set(call, &loaded).map_err(unavailable)?;
-                side.is_used = true;
-                of_call = Some((call, phase));
+            (Program::Call(loaded, slot), Some(calls)) => {
+                calls.set(slot, &loaded, number).map_err(unavailable)?;
+                of_call = Some(slot);
             }
             (Program::Raw(loaded), _) => {
                 let attached = loaded.attach_raw().map_err(unavailable)?;
@@ -501,6 +567,7 @@ impl Kernel {
     /// Attaches what sees all system calls, where some are recorded. What returns first: so that no
     /// call is there without its end.
     fn attach_calls(&mut self) -> Result<(), RecordError> {
+        self.made = Mutex::default();
         let scope = self.scope.as_deref().map(Scope::members);
         for phase in [Phase::Exit, Phase::Enter] {
             let Some(calls) = &self.calls else { return Ok(()) };
@@ -508,7 +575,8 @@ impl Kernel {
             if !side.is_used || side.is_attached {
                 continue;
             }
-            let code = dispatcher(phase, &calls.registers, &side.programs, scope);
+            let programs = (&side.programs, &side.compat);
+            let code = dispatcher(phase, &calls.registers, programs, scope);
             let code = code.ok_or_else(|| failed("cannot record", "system calls"))?;
             let loaded = Loaded::raw(&code, side.btf_id)
                 .map_err(|error| failed("cannot record system calls", error))?;
@@ -563,9 +631,9 @@ impl Kernel {
         }))
     }
 
-    /// How many system calls had numbers of 32 bits: none of them is recorded.
+    /// How many system calls had numbers of 32 bits that are not known: none of them is recorded.
     fn narrow(&self) -> u64 {
-        self.calls.as_ref().map_or(0, |calls| calls.enter.programs.narrow())
+        self.calls.as_ref().map_or(0, |calls| calls.enter.compat.narrow())
     }
 
     /// Whether an event is recorded at a tracepoint of its own.
@@ -643,9 +711,9 @@ pub(crate) fn selected(
 ) -> Result<Vec<Event>, RecordError> {
     let all = patterns.iter().flat_map(|list| list.split(',')).map(str::trim);
     for excluded in all.filter_map(|pattern| pattern.strip_prefix('!')) {
-        Selection::new(&[excluded])?.of(catalogue.names())?;
+        catalogue.meant(&Selection::new(&[excluded])?)?;
     }
-    Ok(catalogue.select(&Selection::new(patterns)?)?.events)
+    Ok(catalogue.events(&catalogue.meant(&Selection::new(patterns)?)?).events)
 }
 
 pub(crate) fn name_of(event: &Event) -> EventName {

@@ -123,8 +123,7 @@ impl KernelSummary {
         }
         if self.narrow > 0 {
             notices.say(format_args!(
-                "system calls by the numbers of 32 bits (of programs of 32 bits, and by int $0x80 \
-                 in any) are not recorded: {} of them",
+                "system calls by numbers of 32 bits that are not known are not recorded: {} of them",
                 Grouped(self.narrow)
             ));
         }

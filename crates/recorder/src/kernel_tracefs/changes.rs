@@ -120,7 +120,7 @@ impl Draining {
         }
         let as_staged = |event: &Event| staged(event, kernel::PAYLOAD_BYTES_MAX);
         let cpus = crate::cpus::online().len().max(1);
-        let filters = KernelFilters::new((filters, true), &events, as_staged, cpus)?;
+        let filters = KernelFilters::new((filters, true), &events, as_staged, (cpus, None))?;
         Ok(Asked { filters, events })
     }
 
