@@ -187,6 +187,17 @@ TRACKWAY_I_HELPER(trackway_unsigned, rate, 20, const void *frame, trackway_unsig
  */
 TRACKWAY_I_HELPER(trackway_unsigned, tail_call, 21, const void *frame, trackway_unsigned number);
 
+/*
+ * The sum of the first 4,096 elements, of which 64 bits stay; the least and the greatest of them.
+ * Of none, and of floats, 0. Each counts as 4,096 steps.
+ */
+TRACKWAY_I_HELPER(trackway_unsigned, sum, 42, const void *frame, trackway_sequence sequence,
+                  trackway_unsigned element);
+TRACKWAY_I_HELPER(trackway_unsigned, least, 43, const void *frame, trackway_sequence sequence,
+                  trackway_unsigned element);
+TRACKWAY_I_HELPER(trackway_unsigned, greatest, 44, const void *frame, trackway_sequence sequence,
+                  trackway_unsigned element);
+
 /* The rest is not for use by others. */
 
 #define TRACKWAY_I_PROGRAM(function, in, type, frame)                                              \

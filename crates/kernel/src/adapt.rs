@@ -14,7 +14,7 @@ use trackway_jit::verify::Verified;
 use crate::area::ANSWER_AT;
 use crate::asm::{Asm, Label};
 use crate::state::Cells;
-use crate::value::Scalar;
+use crate::value::{Fold, Scalar};
 use crate::{btf, state, text, value};
 
 /// Source register of [`LDDW`] that makes of a map's file descriptor the address of its value.
@@ -79,6 +79,8 @@ pub(crate) enum Piece {
     /// With this function of the filter.
     Any(Scalar, Label),
     AnyTurn(Scalar, Label),
+    Fold(Scalar, Fold),
+    FoldTurn(Scalar, Fold),
     FloatCompare,
     Count(Cells),
     Changed(Cells),
@@ -164,6 +166,10 @@ impl Parts {
             Piece::AnyTurn(scalar, function) => {
                 value::any_turn(&mut self.asm, scalar, function);
             }
+            Piece::Fold(scalar, fold) => {
+                value::fold(self, scalar, fold, Piece::FoldTurn(scalar, fold));
+            }
+            Piece::FoldTurn(scalar, fold) => value::fold_turn(&mut self.asm, scalar, fold),
             Piece::FloatCompare => value::float_compare(&mut self.asm),
             Piece::Count(cells) => state::count(&mut self.asm, cells),
             Piece::Changed(cells) => state::changed(&mut self.asm, cells),
@@ -317,10 +323,11 @@ fn helper(
 ) -> Result<(), Unfit> {
     let Some(helper) = Helper::from_number(insn.immediate) else { return Err(Unfit::Long) };
     let argument = |register| part.scan.known(at, register);
-    let scalar = || match argument(SCALAR) {
-        Some(Known::Number(code)) => Scalar::from_code(code),
+    let code = || match argument(SCALAR) {
+        Some(Known::Number(code)) => Some(code),
         _ => None,
     };
+    let scalar = || code().and_then(Scalar::from_code);
     let unknown = Unfit::Argument(at, helper);
     let edges = helper.edge_bytes().map(Piece::Edges);
     if let Some(piece) = edges.or(helper.compared_bytes().map(Piece::Differ)) {
@@ -351,6 +358,14 @@ fn helper(
             }
             _ => return Err(unknown),
         },
+        Helper::Sum | Helper::Least | Helper::Greatest => {
+            let fold = match helper {
+                Helper::Sum => Fold::Sum,
+                Helper::Least => Fold::Least,
+                _ => Fold::Greatest,
+            };
+            Piece::Fold(code().and_then(Scalar::integer).ok_or(unknown)?, fold)
+        }
         Helper::FloatCompare => Piece::FloatCompare,
         Helper::Count => Piece::Count(part.cells),
         Helper::Changed => Piece::Changed(part.cells),
