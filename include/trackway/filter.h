@@ -84,6 +84,12 @@ typedef unsigned long long trackway_sequence;
     ((trackway_string)(__UINTPTR_TYPE__)("" literal) +                                             \
      ((trackway_string)(sizeof("" literal) - 1) << 32) + (1ULL << 31))
 
+/*
+ * Whether a string that is one of a list (`argv[3]`, of the kernel's events) is not there: the list
+ * is shorter. To helpers it is empty then; its TRACKWAY_LENGTH says nothing.
+ */
+#define TRACKWAY_IS_ABSENT(word) ((word) == ~0ULL)
+
 /* The length of a string in bytes, or of a sequence in elements. */
 #define TRACKWAY_LENGTH(word) ((trackway_unsigned)(word) >> 32)
 

@@ -6,7 +6,7 @@ use std::cell::Cell as ThreadCell;
 use trackway_ctf::write::application_member;
 use trackway_filter::evaluate::{Values as _, World as _};
 use trackway_filter::layout::{Float, Layout, Type};
-use trackway_filter::types::{Place, Root};
+use trackway_filter::types::{Place, Root, Step};
 use trackway_jit::Kind;
 use trackway_jit::frame::{Cell, Environment, Frame};
 use trackway_jit::helper::Word;
@@ -109,7 +109,7 @@ impl OfKinds {
         for (place, kind) in &self.needs {
             let take = match place.root {
                 Root::Application => Take::of_application(*kind).filter(|_| is_there(&place.name)),
-                _ => Take::of(layout.find(place)?, *kind),
+                _ => Take::of(layout.find(place)?, *kind).map(|take| take.at(place)),
             }?;
             let known = places.iter().position(|known| known == place);
             let at = known.unwrap_or_else(|| {
@@ -131,6 +131,8 @@ impl OfKinds {
 enum Take {
     Number,
     String,
+    /// One of a list, which may be shorter.
+    TextElement,
     /// Elements, each as wide as this.
     Elements(Scalar),
 }
@@ -142,6 +144,14 @@ impl Take {
             Kind::Signed | Kind::Unsigned | Kind::Float => Some(Self::Number),
             Kind::String => Some(Self::String),
             Kind::Sequence => None,
+        }
+    }
+
+    /// The same of what is there in an event.
+    fn at(self, place: &Place) -> Self {
+        match (self, place.steps.last()) {
+            (Self::String, Some(Step::Element(_))) => Self::TextElement,
+            (take, _) => take,
         }
     }
 
@@ -234,8 +244,11 @@ fn slot_of((need, take): (usize, Take), values: &Gather, bytes: &mut Vec<u8>) ->
     let offset = u32::try_from(bytes.len()).ok()?;
     let length = match take {
         Take::Number => return values.number(need),
-        Take::String => {
-            let string = values.string(need)?;
+        Take::String | Take::TextElement => {
+            let string = match (values.string(need), take) {
+                (None, Take::TextElement) => return Some(Word::ABSENT),
+                (string, _) => string?,
+            };
             bytes.extend_from_slice(string);
             string.len()
         }
