@@ -157,6 +157,7 @@ const ASKED: [(&str, &str, &[&str]); 12] = [
             "length(ufds_fd) == 3 && ufds_events[2] == 5",
             "ufds_fd[1] == -5 && all(ufds_revents == 0)",
             "nfds == 0 || ufds_events[0] == 7",
+            "sum(ufds_fd) == -9 && max(ufds_events) == 5 && min(ufds_fd) == -5",
         ],
     ),
     (
