@@ -239,6 +239,9 @@ fn filters_in_c_take_the_events_that_they_are_true_of() {
     let mut header = world.trackway(&["filter", "header", "shop:*", "--trace"]);
     let header = header.arg(&trace).output().expect("trackway runs");
     assert!(header.status.success(), "{}", said(&header));
+    let text = String::from_utf8_lossy(&header.stdout).into_owned();
+    // A trace has it, and a program has not.
+    assert!(!text.contains("_parts_length") && text.contains("trackway_sequence parts;"), "{text}");
     fs::write(world.path("shop.h"), header.stdout).expect("a file");
     // What programs have registered has the contexts that all of them have.
     let live = world.trackway(&["filter", "header", "shop:close"]).output().expect("it runs");
