@@ -157,6 +157,7 @@ const ASKED: [(&str, &str, &[&str]); 12] = [
             "length(ufds_fd) == 3 && ufds_events[2] == 5",
             "ufds_fd[1] == -5 && all(ufds_revents == 0)",
             "nfds == 0 || ufds_events[0] == 7",
+            "sum(ufds_fd) == -9 && max(ufds_events) == 5 && min(ufds_fd) == -5",
         ],
     ),
     (
@@ -543,6 +544,48 @@ fn filters_in_c_are_asked_in_the_kernel() {
     let lines = lines(&world, "trace", &[]);
     let is_meant = |line: &String| line.contains("filename = \"/nowhere/b.so\"");
     assert!(lines.len() == 10 && lines.iter().all(is_meant), "{lines:?}");
+}
+
+/// RUN a filter in C for calls whose list of texts is too short for one. EXPECT the same calls of
+/// the kernel and of print, and none whose text is there, or empty.
+#[test]
+fn filters_in_c_tell_absent_texts_from_empty_ones() {
+    const FILTER: &str = "#include <trackway/filter.h>\n\
+        struct called { trackway_string third; };\n\
+        #define TRACKWAY_NEEDS_called \"string argv[2]\\n\"\n\
+        TRACKWAY_FILTER(called, frame) { return TRACKWAY_IS_ABSENT(frame->third); }\n";
+    let world = World::new("kernel-filter-absent");
+    if !has_kernel_events(&world) {
+        return;
+    }
+    if !has("clang") {
+        return skipped("clang is not installed");
+    }
+    fs::write(world.path("absent.c"), FILTER).expect("a file");
+    let include = format!("-I{}", source_dir().join("include").display());
+    let mut clang = world.command("clang");
+    let built = clang.args(["-O2", "-target", "bpf", &include, "-c", "absent.c"]).output();
+    let built = built.expect("it runs");
+    assert!(built.status.success(), "{}", text(&built.stderr));
+    let kernel = ["--kernel", "syscalls:sys_enter_execve"];
+    let script = "/bin/true; /bin/true a; /bin/true a ''; /bin/true a b; /bin/true";
+    let command = ["sh", "-c", script];
+    record(&world, "all", &kernel, &command);
+    let options = [&kernel[..], &["--filter-object", "absent.o"]].concat();
+    record(&world, "absent", &options, &command);
+    let mut print = world.trackway(&["print", "--filter-object", "absent.o", "all"]);
+    let output = print.output().expect("it runs");
+    let printed: Vec<String> = text(&output.stdout).lines().map(str::to_owned).collect();
+    let of_true = |lines: &[String]| -> Vec<String> {
+        let is_it = |line: &&String| line.contains("filename = \"/bin/true\"");
+        let arguments = |line: &String| line.split_once("argv = [").expect("a list").1.to_owned();
+        let end = |list: String| list.split_once(" ], ").expect("an end").0.to_owned();
+        lines.iter().filter(is_it).map(arguments).map(end).collect()
+    };
+    let expected =
+        [" [0] = \"/bin/true\"", " [0] = \"/bin/true\", [1] = \"a\"", " [0] = \"/bin/true\""];
+    assert_eq!(of_true(&printed), expected);
+    assert_eq!(of_true(&lines(&world, "absent", &[])), expected);
 }
 
 /// RUN filters that cannot be meant, or that the kernel cannot ask. EXPECT to be told where and

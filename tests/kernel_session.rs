@@ -416,6 +416,45 @@ fn a_session_asks_the_kernels_events_and_chooses_among_them() {
     assert!(twice.contains("c.toml says which of the kernel's events"), "{twice}");
 }
 
+/// RUN sessions with a filter about all events, on what the program's events have, and on what the
+/// kernel's have. EXPECT each to be asked what it has, also when the kernel's events have changed;
+/// and a refusal of what none has.
+#[test]
+fn a_filter_without_a_pattern_asks_each_what_it_has() {
+    let Some(ground) = Ground::new("ksession-both") else { return };
+    // So it is known what the program has.
+    ground.ok("session create first --on calls -o first");
+    ground.calls(0..1);
+    ground.ok("session destroy first");
+    let (first, of_kernel) = ground.first();
+    let on_numbers = format!("number >= {} && number < {}", first + 5, first + 8);
+    let on_pids = format!("pid >= {} && pid < {}", of_kernel + 5, of_kernel + 8);
+    for (filter, of_program, of_kernel) in [(&on_numbers, 6, 0..0), (&on_pids, 0, 5..8)] {
+        let mut create = ground.command("session create k --kernel syscalls:getpgid -o trace");
+        let output = create.args(["--filter", filter]).output().expect("trackway runs");
+        assert!(output.status.success(), "{filter}: {}", text(&output.stderr));
+        ground.calls(0..10);
+        // Others are asked the same.
+        ground.ok("event on k --kernel syscalls:getsid");
+        ground.calls(100..101);
+        ground.ok("session destroy k");
+        ground.check("trace", of_kernel);
+        let lines = ground.lines("trace");
+        let found = lines.iter().filter(|line| line.contains(" calls:")).count();
+        assert_eq!(found, of_program, "{filter}: {lines:?}");
+        fs::remove_dir_all(ground.world.path("trace")).expect("a trace");
+    }
+    for options in ["", " --kernel-only"] {
+        let create = format!("session create k --kernel syscalls:getpgid -o none{options}");
+        let filter = if options.is_empty() { "no_field > 5" } else { on_numbers.as_str() };
+        let output = ground.command(&create).args(["--filter", filter]).output();
+        let output = output.expect("trackway runs");
+        let talk = text(&output.stderr);
+        assert!(!output.status.success(), "{filter}");
+        assert!(talk.contains("say which: PATTERN: EXPR"), "{filter}: {talk}");
+    }
+}
+
 /// RUN an event switched on that a session's filter is about, of which none was before. EXPECT it
 /// to be asked from its first record on, and to be told at the beginning that nothing was.
 #[test]

@@ -16,7 +16,7 @@ use crate::asm::{Asm, Label, MAP_VALUE, OF_AREA};
 use crate::pattern::Automata;
 use crate::search::Masks;
 use crate::state::Cells;
-use crate::value::Scalar;
+use crate::value::{Fold, Scalar};
 use crate::{btf, search, state, text, value, words};
 
 /// The register that has the code of a sequence's elements, and that with `any`'s function.
@@ -83,6 +83,8 @@ pub(crate) enum Piece {
     /// With this function of the filter.
     Any(Scalar, Label),
     AnyTurn(Scalar, Label),
+    Fold(Scalar, Fold),
+    FoldTurn(Scalar, Fold),
     FloatCompare,
     Count(Cells),
     Changed(Cells),
@@ -188,6 +190,10 @@ impl Parts {
             Piece::AnyTurn(scalar, function) => {
                 value::any_turn(&mut self.asm, scalar, function);
             }
+            Piece::Fold(scalar, fold) => {
+                value::fold(self, scalar, fold, Piece::FoldTurn(scalar, fold));
+            }
+            Piece::FoldTurn(scalar, fold) => value::fold_turn(&mut self.asm, scalar, fold),
             Piece::FloatCompare => value::float_compare(&mut self.asm),
             Piece::Count(cells) => state::count(&mut self.asm, cells),
             Piece::Changed(cells) => state::changed(&mut self.asm, cells),
@@ -349,10 +355,11 @@ fn helper(
 ) -> Result<(), Unfit> {
     let Some(helper) = Helper::from_number(insn.immediate) else { return Err(Unfit::Long) };
     let argument = |register| part.scan.known(at, register);
-    let scalar = || match argument(SCALAR) {
-        Some(Known::Number(code)) => Scalar::from_code(code),
+    let code = || match argument(SCALAR) {
+        Some(Known::Number(code)) => Some(code),
         _ => None,
     };
+    let scalar = || code().and_then(Scalar::from_code);
     let unknown = Unfit::Argument(at, helper);
     let edges = helper.edge_bytes().map(Piece::Edges);
     if let Some(piece) = edges.or(helper.compared_bytes().map(Piece::Differ)) {
@@ -382,6 +389,14 @@ fn helper(
             }
             _ => return Err(unknown),
         },
+        Helper::Sum | Helper::Least | Helper::Greatest => {
+            let fold = match helper {
+                Helper::Sum => Fold::Sum,
+                Helper::Least => Fold::Least,
+                _ => Fold::Greatest,
+            };
+            Piece::Fold(code().and_then(Scalar::integer).ok_or(unknown)?, fold)
+        }
         Helper::FloatCompare => Piece::FloatCompare,
         Helper::Count => Piece::Count(part.memory.cells),
         Helper::Changed => Piece::Changed(part.memory.cells),

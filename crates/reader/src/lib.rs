@@ -38,7 +38,7 @@ use trackway_ctf::read::{Bytes, SourceStream};
 use trackway_ctf::text::{LineFormat, Shown};
 
 pub use export::{Export, ExportError, Exported, join, trim};
-pub use filter::{FilterError, Filters, layouts};
+pub use filter::{AboutNothing, FilterError, Filters, layouts};
 pub use folder::{Found, OpenError, TraceFile, open};
 pub use follow::{Followed, FollowedRange, Following, follow};
 pub use index::{Index, IndexError};

@@ -51,6 +51,29 @@ pub(crate) struct TakenFilters {
     /// Those about all events that none of the kernel's has what is asked for: why.
     unmet: Vec<(FilterSpec, String)>,
     hints: Vec<String>,
+    /// Those that are asked of programs' events, too.
+    shared: Vec<FilterSpec>,
+}
+
+/// Whose filters are compiled for the kernel's events.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Whose<'a> {
+    /// Of a command line: what is about all events, or about none of the kernel's, may be meant
+    /// for programs'.
+    Anybodys,
+    /// The kernel's events', if perhaps about none that is recorded so far. These are asked of
+    /// programs' events, too.
+    Kernels(&'a [FilterSpec]),
+}
+
+impl Whose<'_> {
+    /// Whether a filter is about the kernel's events alone.
+    fn is_own(self, spec: &FilterSpec) -> bool {
+        match self {
+            Self::Anybodys => false,
+            Self::Kernels(shared) => !is_everyones(spec) || !shared.contains(spec),
+        }
+    }
 }
 
 /// A filter as it is asked.
@@ -169,14 +192,13 @@ struct World {
 }
 
 impl<F: Asking> KernelFilters<F> {
-    /// What these filters ask of these events, as they are staged. If they `are_own`, they are
-    /// about the kernel's events alone, if perhaps about none that is recorded so far.
+    /// What these filters ask of these events, as they are staged.
     ///
     /// # Errors
     ///
     /// The first filter that makes no sense, or that the kernel cannot ask.
     pub(crate) fn new(
-        (specs, are_own): (&[FilterSpec], bool),
+        (specs, whose): (&[FilterSpec], Whose<'_>),
         events: &[Event],
         staged: impl Fn(&Event) -> Staged,
         (cpus, btf): (usize, Option<&Btf>),
@@ -190,13 +212,18 @@ impl<F: Asking> KernelFilters<F> {
         let world = World::new::<F>(staged, events.iter(), &memory);
         filters.events = events.iter().map(|_| Some(Vec::new())).collect();
         filters.taken.specs = specs.to_vec();
+        filters.taken.shared = match whose {
+            Whose::Anybodys => specs.iter().filter(|spec| is_everyones(spec)).cloned().collect(),
+            Whose::Kernels(shared) => shared.to_vec(),
+        };
         for (number, spec) in specs.iter().enumerate() {
+            let is_own = whose.is_own(spec);
             let about = match about(&world.names, spec) {
-                Err(_) if are_own => Vec::new(),
+                Err(_) if is_own => Vec::new(),
                 about => about?,
             };
             if about.is_empty() {
-                if are_own && !is_everyones(spec) {
+                if is_own && !is_everyones(spec) {
                     let hint =
                         format!("no kernel event that is recorded is what '{spec}' is about");
                     filters.taken.hints.push(hint);
@@ -209,7 +236,7 @@ impl<F: Asking> KernelFilters<F> {
             let lacking = filters.add((number, spec), (&world, 0), &about, &mut memory)?;
             if lacking == about.len() {
                 let why = lacking_everywhere::<F>(spec, (&world, &memory), &about);
-                if are_own || !is_everyones(spec) {
+                if is_own || !is_everyones(spec) {
                     return Err(RecordError::Filter(why));
                 }
                 // Perhaps a program's has it.
@@ -336,6 +363,11 @@ impl TakenFilters {
         let is_unmet = |(spec, _): &&(FilterSpec, String)| !meant::is_met(spec, known);
         let unmet = self.unmet.iter().find(is_unmet);
         unmet.map_or(Ok(()), |(_, why)| Err(RecordError::Filter(why.clone())))
+    }
+
+    /// Those that are asked of programs' events, too, as they were given.
+    pub(crate) fn shared(&self) -> &[FilterSpec] {
+        &self.shared
     }
 
     /// Whether a filter is about the kernel's events alone.

@@ -207,7 +207,7 @@ impl ByTracefs {
         let selection = Selection::new(&options.patterns)?;
         let events = catalogue.select(&selection)?.events;
         let cpus = crate::cpus::online().len().max(1);
-        let filters = (&options.filters[..], options.has_own_filters);
+        let filters = (&options.filters[..], options.whose());
         let as_staged = |event: &Event| staged(event, kernel::PAYLOAD_BYTES_MAX);
         let mut filters = KernelFilters::<Filter>::new(filters, &events, as_staged, (cpus, None))?;
         let cpu_bytes = match size_bytes {

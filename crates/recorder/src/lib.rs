@@ -84,4 +84,4 @@ pub use trackway_session::{
     SessionSpec, SpecError, Time, Tracefiles, TracefilesError, USERS_MAX, is_name, parse_contexts,
     parse_duration, parse_preload, parse_size, protocol, rules_text,
 };
-pub use unmatched::near_pattern;
+pub use unmatched::{meant_pattern, near_pattern};

@@ -250,7 +250,8 @@ fn filtered(channel: &ChannelSpec) -> Vec<RuleSpec> {
         let mut rules = channel.on.iter().flatten();
         rules.any(|other| other.full_pattern() == rule.full_pattern())
     };
-    named.map(RuleSpec::new).filter(|rule| !is_said(rule)).collect()
+    let each = named.flat_map(|list| list.split(','));
+    each.map(|one| RuleSpec::new(one.trim())).filter(|rule| !is_said(rule)).collect()
 }
 
 fn spec_of(arguments: &CreateArguments) -> anyhow::Result<SessionSpec> {

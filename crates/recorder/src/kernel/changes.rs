@@ -16,7 +16,7 @@ use trackway_session::FilterSpec;
 
 use super::load::Program;
 use super::{Attachment, Draining, Kernel, Known, detach, failed, load, name_of, selected};
-use crate::kernel_filters::KernelFilters;
+use crate::kernel_filters::{KernelFilters, Whose};
 use crate::{RecordError, cpus, kernel_meanings};
 
 impl Draining {
@@ -210,12 +210,9 @@ impl Kernel {
             return Err(failed("cannot filter the kernel's events", why));
         }
         let staged = |event: &Event| self.staged(event, catalogue.btf(), true);
-        let asked = KernelFilters::new(
-            (filters, true),
-            &all,
-            staged,
-            (self.buffers.cpus(), catalogue.btf()),
-        )?;
+        let whose = Whose::Kernels(self.filters.taken().shared());
+        let with = (self.buffers.cpus(), catalogue.btf());
+        let asked = KernelFilters::new((filters, whose), &all, staged, with)?;
         let is_other = |(number, _): &(usize, Event)| {
             let is_on = self.events.get(*number).is_some_and(|known| known.is_on);
             is_on && !gone.contains(number) && (self.filters.has(*number) || asked.has(*number))

@@ -45,7 +45,7 @@ use trackway_schema::EventDescription;
 use trackway_session::FilterSpec;
 
 use crate::command::Entrance;
-use crate::kernel_filters::KernelFilters;
+use crate::kernel_filters::{KernelFilters, Whose};
 use crate::report::Notices;
 use crate::{KernelVia, RecordError, contexts, cpus, kernel_meanings};
 use trackway_session::{ByteCount, KernelSpec};
@@ -75,6 +75,8 @@ pub struct KernelOptions {
     pub filters: Vec<FilterSpec>,
     /// Those are about the kernel's events alone: of what is switched on later, too.
     pub has_own_filters: bool,
+    /// But that these are asked of programs' events, too.
+    pub shared_filters: Vec<FilterSpec>,
     /// By which way; `None`: by BPF where the kernel lets us, else by tracefs.
     pub via: Option<KernelVia>,
     /// Of the processes in these control groups, and below, instead.
@@ -88,6 +90,14 @@ pub struct KernelOptions {
 }
 
 impl KernelOptions {
+    /// Whose its filters are.
+    pub(crate) fn whose(&self) -> Whose<'_> {
+        match self.has_own_filters {
+            true => Whose::Kernels(&self.shared_filters),
+            false => Whose::Anybodys,
+        }
+    }
+
     /// Of a command, as a session's file says it.
     ///
     /// # Errors
@@ -115,6 +125,7 @@ impl KernelOptions {
             contexts: contexts::of_kernel(&spec.contexts)?,
             filters: spec.filters.clone(),
             has_own_filters: true,
+            shared_filters: Vec::new(),
             via: None,
             cgroups: spec.cgroups.clone(),
             cpus: spec.cpus.clone(),
@@ -401,7 +412,7 @@ impl Kernel {
             made: Mutex::default(),
         };
         let staged = |event: &Event| kernel.staged(event, catalogue.btf(), true);
-        let filters = (&options.filters[..], options.has_own_filters);
+        let filters = (&options.filters[..], options.whose());
         kernel.filters = KernelFilters::new(filters, &events, staged, (cpus, catalogue.btf()))?;
         if !options.system {
             kernel.follow(&options.cgroups, &catalogue)?;

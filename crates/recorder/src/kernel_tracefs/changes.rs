@@ -16,7 +16,7 @@ use trackway_session::FilterSpec;
 use super::drain::Drainer;
 use super::{Draining, add, empty_fields, say_what_is_missing};
 use crate::kernel::failed;
-use crate::kernel_filters::KernelFilters;
+use crate::kernel_filters::{KernelFilters, Whose};
 use crate::kernel_thread::unwritten;
 use crate::report::Notices;
 use crate::{RecordError, kernel, kernel_meanings};
@@ -120,7 +120,8 @@ impl Draining {
         }
         let as_staged = |event: &Event| staged(event, kernel::PAYLOAD_BYTES_MAX);
         let cpus = crate::cpus::online().len().max(1);
-        let filters = KernelFilters::new((filters, true), &events, as_staged, (cpus, None))?;
+        let whose = Whose::Kernels(self.filters.taken().shared());
+        let filters = KernelFilters::new((filters, whose), &events, as_staged, (cpus, None))?;
         Ok(Asked { filters, events })
     }
 

@@ -546,7 +546,7 @@ mod tests {
     use trackway_testkit::TemporaryFolder;
 
     use super::*;
-    use crate::kernel_filters::KernelFilters;
+    use crate::kernel_filters::{KernelFilters, Whose};
 
     const PAGE: &str = "\tfield: u64 timestamp;\toffset:0;\tsize:8;\tsigned:0;\n\
         \tfield: local_t commit;\toffset:8;\tsize:8;\tsigned:1;\n\
@@ -586,9 +586,13 @@ mod tests {
         let specs = [FilterSpec::new(filter)];
         let as_staged = |event: &Event| staged(event, 3500);
         let events = std::slice::from_ref(&event);
-        let mut filters =
-            KernelFilters::<Filter>::new((&specs, true), events, as_staged, (2, None))
-                .expect("it makes sense");
+        let mut filters = KernelFilters::<Filter>::new(
+            (&specs, Whose::Kernels(&[])),
+            events,
+            as_staged,
+            (2, None),
+        )
+        .expect("it makes sense");
         let asked = [(&event, filters.take(0).expect("it has all"))];
         let converter = Converter::asking(asked.into_iter(), common, 3500, vec![Context::Tid]);
         let trace = Trace::create_kernel(folder, [7; 16], 0, converter.contexts(), Vec::new());
