@@ -44,6 +44,8 @@ mod socket;
 mod tracefiles;
 #[path = "session/unstaged.rs"]
 mod unstaged;
+#[path = "session/unwinding.rs"]
+mod unwinding;
 #[path = "session/users.rs"]
 mod users;
 #[path = "session/which.rs"]

@@ -189,6 +189,19 @@ impl<'a> Frame<'a> {
         unsafe { entry(self.as_slots()) }
     }
 
+    /// The same, so that a signal handler in the middle of it can unwind: see [`crate::call`].
+    ///
+    /// # Safety
+    /// As [`Self::run`].
+    #[inline(always)]
+    pub unsafe fn run_unwindable(&self, entry: Entry, slots: usize) -> u64 {
+        if slots > self.filled {
+            return 0;
+        }
+        // SAFETY: as there.
+        unsafe { crate::call::program(self.as_slots(), 0, entry as *const ()) }
+    }
+
     /// What register 1 is for machine code. Comes from the whole frame, so that helpers may go
     /// back from there.
     pub fn as_slots(&self) -> *const u64 {

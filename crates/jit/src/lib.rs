@@ -10,6 +10,7 @@
 
 mod alu;
 pub mod block;
+mod call;
 pub mod frame;
 pub mod framer;
 pub mod helper;

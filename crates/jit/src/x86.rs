@@ -94,6 +94,13 @@ pub fn emit<'m>(
     emit_from(verified, None, buffer, places)
 }
 
+/// Whether a program's code leaves the stack alone, and all registers that belong to its caller; if
+/// it makes no tail call to one that does not.
+pub fn is_leaf(verified: &Verified<'_>) -> bool {
+    let [function] = verified.functions() else { return false };
+    function.saved == 0 && !function.has_stack && !function.has_calls
+}
+
 /// The same, of a program whose slots are in a frame, or where this framer says.
 fn emit_from<'m>(
     verified: &Verified<'_>,

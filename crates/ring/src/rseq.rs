@@ -5,6 +5,11 @@
 //! suspended half way, and what it does is atomic to every other sequence on that CPU; towards
 //! readers on other CPUs the order of its stores counts, and the commit store is the last.
 //!
+//! Abort handlers stand in the function itself, behind a jump, and are where it gives up anyway. A
+//! signal handler finds an interrupted thread there; if it unwinds (a profiler's, say), the
+//! function's own unwind information says how, which nobody could say of code elsewhere: where the
+//! frame is depends on the function that all this is inlined into.
+//!
 //! Written for x86-64 (a store is a Release, a load an Acquire) and for AArch64, where a barrier
 //! before the first store and a Release as the last one say so: docs/design/0006-weak-memory.md
 //! has the argument. On other machines [`AVAILABLE`] is false and writers claim.
@@ -124,7 +129,7 @@ pub unsafe fn commit(
             ".balign 32",
             "33:",
             ".long 0,0",
-            ".quad 22f,(55f-22f),44f",
+            ".quad 22f,(55f-22f),66f",
             ".popsection",
             "lea rax,[rip+33b]",
             "mov [{area}+8],rax",
@@ -156,13 +161,9 @@ pub unsafe fn commit(
             "55:",
             "mov eax,1",
             "jmp 88f",
-            // Abort handler, behind the signature that glibc registered (RSEQ_SIG).
-            ".pushsection __rseq_failure,\"ax\"",
+            // Abort handler, behind the signature that glibc registered (RSEQ_SIG): see above.
             ".byte 0x0f,0xb9,0x3d",
             ".long 0x53053053",
-            "44:",
-            "jmp 66f",
-            ".popsection",
             "66:",
             "xor eax,eax",
             "88:",
@@ -225,7 +226,7 @@ pub unsafe fn commit(
             ".balign 32",
             "33:",
             ".long 0,0",
-            ".quad 22f,(55f-22f),44f",
+            ".quad 22f,(55f-22f),66f",
             ".popsection",
             // Release towards readers: the commit word `expected` before the stores below.
             "dmb ishst",
@@ -261,11 +262,7 @@ pub unsafe fn commit(
             "mov {one},#1",
             "b 88f",
             // Abort handler, behind the signature that glibc registered (RSEQ_SIG): a `brk`.
-            ".pushsection __rseq_failure,\"ax\"",
             ".inst 0xd428bc00",
-            "44:",
-            "b 66f",
-            ".popsection",
             "66:",
             "mov {one},#0",
             "88:",
@@ -329,7 +326,7 @@ pub unsafe fn add_one(
             ".balign 32",
             "33:",
             ".long 0,0",
-            ".quad 22f,(55f-22f),44f",
+            ".quad 22f,(55f-22f),66f",
             ".popsection",
             "lea rax,[rip+33b]",
             "mov [{area}+8],rax",
@@ -343,12 +340,8 @@ pub unsafe fn add_one(
             "mov eax,1",
             "jmp 88f",
             // Abort handler, as in `commit`.
-            ".pushsection __rseq_failure,\"ax\"",
             ".byte 0x0f,0xb9,0x3d",
             ".long 0x53053053",
-            "44:",
-            "jmp 66f",
-            ".popsection",
             "66:",
             "xor eax,eax",
             "88:",
@@ -388,7 +381,7 @@ pub unsafe fn add_one(
             ".balign 32",
             "33:",
             ".long 0,0",
-            ".quad 22f,(55f-22f),44f",
+            ".quad 22f,(55f-22f),66f",
             ".popsection",
             "adrp {one},33b",
             "add {one},{one},:lo12:33b",
@@ -407,11 +400,7 @@ pub unsafe fn add_one(
             "mov {one},#1",
             "b 88f",
             // Abort handler, as in `commit`.
-            ".pushsection __rseq_failure,\"ax\"",
             ".inst 0xd428bc00",
-            "44:",
-            "b 66f",
-            ".popsection",
             "66:",
             "mov {one},#0",
             "88:",

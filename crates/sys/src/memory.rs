@@ -215,12 +215,16 @@ pub fn wiped_on_fork() -> Option<*mut u64> {
     }
 }
 
-/// Memory of this process that is executed, mapped twice: where it is written, and where it is
-/// executed. `None` where the system gives none (SELinux's execmem, seccomp, `vm.memfd_noexec`).
+/// Memory of this process that is executed, mapped twice: at `at`, in the place of what is there,
+/// where it is executed; and where it is written, which is the answer. `None` where the system
+/// gives none (SELinux's execmem, seccomp, `vm.memfd_noexec`).
 ///
 /// It is a file without a name (memfd_create(2)) that is closed here, so nobody can open it; fork
-/// children get the second mapping alone (MADV_DONTFORK). Takes no memory before it is written.
-pub fn executable(bytes: usize) -> Option<(*mut u8, *mut u8)> {
+/// children get the first mapping alone (MADV_DONTFORK). Takes no memory before it is written.
+///
+/// # Safety
+/// So many bytes from `at` on are whole pages, and nobody needs what is there.
+pub unsafe fn executable(at: *mut u8, bytes: usize) -> Option<*mut u8> {
     /// Since Linux 6.3 it has to be said whether the file may be executed; before, it cannot be.
     const MFD_EXEC: libc::c_uint = 0x10;
     let create = |flags| {
@@ -230,23 +234,21 @@ pub fn executable(bytes: usize) -> Option<(*mut u8, *mut u8)> {
     };
     let fd = create(libc::MFD_CLOEXEC | MFD_EXEC).or_else(|| create(libc::MFD_CLOEXEC))?;
     fd.lengthen(bytes as u64).ok()?;
-    // SAFETY: the descriptor is ours; new mappings touch nothing of ours.
+    // SAFETY: the descriptor is ours; a new mapping touches nothing of ours, and what the fixed one
+    // takes away is nobody's, by contract.
     unsafe {
-        let map = |protection| {
-            let flags = libc::MAP_SHARED | libc::MAP_NORESERVE;
-            let at = libc::mmap(core::ptr::null_mut(), bytes, protection, flags, fd.raw(), 0);
+        let map = |at: *mut u8, protection, fixed| {
+            let flags = libc::MAP_SHARED | libc::MAP_NORESERVE | fixed;
+            let at = libc::mmap(at.cast(), bytes, protection, flags, fd.raw(), 0);
             (at != libc::MAP_FAILED).then_some(at)
         };
-        let executed = map(libc::PROT_READ | libc::PROT_EXEC)?;
-        let written = map(libc::PROT_READ | libc::PROT_WRITE);
-        let kept = written.filter(|&at| libc::madvise(at, bytes, libc::MADV_DONTFORK) == 0);
-        if kept.is_none() {
-            libc::munmap(executed, bytes);
-            written.inspect(|&at| {
-                libc::munmap(at, bytes);
-            });
+        let written = map(core::ptr::null_mut(), WRITABLE, 0)?;
+        let is_kept = libc::madvise(written, bytes, libc::MADV_DONTFORK) == 0
+            && map(at, libc::PROT_READ | libc::PROT_EXEC, libc::MAP_FIXED).is_some();
+        if !is_kept {
+            libc::munmap(written, bytes);
         }
-        kept.map(|written| (written.cast(), executed.cast()))
+        is_kept.then_some(written.cast())
     }
 }
 
@@ -274,7 +276,10 @@ mod tests {
             if child == 0 {
                 let limit = libc::rlimit { rlim_cur: 4096, rlim_max: 4096 };
                 let is_set = libc::setrlimit(libc::RLIMIT_FSIZE, &limit) == 0;
-                libc::_exit(i32::from(!is_set || executable(8192).is_some()));
+                let zeros = Zeros::new(8192, 8192);
+                let Some(zeros) = zeros else { libc::_exit(2) };
+                let executable = executable(zeros.base.cast(), 8192);
+                libc::_exit(i32::from(!is_set || executable.is_some()));
             }
             let mut status = 0;
             assert_eq!(libc::waitpid(child, &raw mut status, 0), child);

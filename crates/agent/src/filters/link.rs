@@ -19,6 +19,7 @@ use trackway_jit::{INSTRUCTIONS_MAX, x86};
 use trackway_schema::{FieldViews, Heading, Scalar, Shape};
 use trackway_window::Window;
 
+use super::code::Kind;
 use super::plan::{Filter, Plan, Step};
 use super::store::{NoRoom, Store};
 use super::{Link, Says, cells, code, place_of, plan, quick};
@@ -449,14 +450,14 @@ impl Maker<'_> {
         }
         let rules = Rules::new(alternative.needs_count());
         let Ok(verified) = verify(program, rules, self.states()) else { return Ok(None) };
-        let (part, used) = (self.store.current(), self.store.code_used());
+        let (part, used) = (self.store.current(), self.store.code_used(Kind::Leaf));
         // SAFETY: the part is being filled by us, and beyond `used` there is nothing.
-        let room = unsafe { code::room(part, used) }.ok_or(NoRoom)?;
+        let room = unsafe { code::room(Kind::Leaf, part, used) }.ok_or(NoRoom)?;
         let most = room.len().min(program.len().saturating_mul(x86::INSN_CODE_BYTES_MAX));
         let framer = self.framer.view();
         match x86::emit_direct(&verified, framer, &mut room[..most], &mut self.places[..]) {
             Ok(Some(bytes)) => {
-                self.store.use_code(bytes);
+                self.store.use_code(Kind::Leaf, bytes);
                 // SAFETY: that is what was just emitted there.
                 Ok(Some((unsafe { code::direct(part, used) }, framer.coded_bytes())))
             }
@@ -494,8 +495,9 @@ impl Maker<'_> {
         );
         let (programs, programs_count) = (core::ptr::null(), 0);
         let next = core::ptr::null();
+        let (entry, is_leaf) = (None, false);
         let mut filter =
-            Filter { next, key, slots, environment, entry: None, programs, programs_count };
+            Filter { next, key, slots, environment, entry, is_leaf, programs, programs_count };
         let made = self.compile(&mut filter, alternative)?;
         let made = if made { made } else { self.interpret(&mut filter, alternative)? };
         self.interprets |= filter.entry.is_none();
@@ -524,16 +526,20 @@ impl Maker<'_> {
         for (number, program) in alternative.programs().enumerate() {
             let rules = Rules { number: number as u8, ..Rules::new(filter.slots) };
             let Ok(verified) = verify(program, rules, self.states()) else { return Ok(false) };
-            let (part, used) = (self.store.current(), self.store.code_used());
+            // Who makes a tail call may come to one that is no leaf.
+            let is_leaf = count == 1 && x86::is_leaf(&verified);
+            let kind = if is_leaf { Kind::Leaf } else { Kind::Program };
+            filter.is_leaf = is_leaf;
+            let (part, used) = (self.store.current(), self.store.code_used(kind));
             // SAFETY: the part is being filled by us, and beyond `used` there is nothing.
-            let room = unsafe { code::room(part, used) }.ok_or(NoRoom)?;
+            let room = unsafe { code::room(kind, part, used) }.ok_or(NoRoom)?;
             // Only so much memory is touched.
             let most = room.len().min(program.len().saturating_mul(x86::INSN_CODE_BYTES_MAX));
             match x86::emit(&verified, &mut room[..most], &mut self.places[..]) {
                 Ok(code) => {
-                    self.store.use_code(code.size_bytes);
+                    self.store.use_code(kind, code.size_bytes);
                     // SAFETY: that is what was just emitted there.
-                    entries[number] = Some(unsafe { code::entry(part, used) });
+                    entries[number] = Some(unsafe { code::entry(kind, part, used) });
                 }
                 // In an empty part, it is too large for any.
                 Err(x86::EmitError::NoRoom) if used > 0 => return Err(NoRoom),
@@ -631,12 +637,12 @@ fn fill(store: &mut Store, framer: &FramerView<'_>) -> Result<Option<Fill>, NoRo
     if !code::is_there() {
         return Ok(None);
     }
-    let (part, used) = (store.current(), store.code_used());
+    let (part, used) = (store.current(), store.code_used(Kind::Leaf));
     // SAFETY: the part is being filled by us, and beyond `used` there is nothing.
-    let room = unsafe { code::room(part, used) }.ok_or(NoRoom)?;
+    let room = unsafe { code::room(Kind::Leaf, part, used) }.ok_or(NoRoom)?;
     match x86::emit_fill(framer, room) {
         Ok(Some(bytes)) => {
-            store.use_code(bytes);
+            store.use_code(Kind::Leaf, bytes);
             // SAFETY: that is what was just emitted there.
             Ok(Some(unsafe { code::fill(part, used) }))
         }

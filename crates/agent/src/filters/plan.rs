@@ -40,6 +40,8 @@ pub(super) struct Filter {
     pub(super) environment: Environment<'static>,
     /// Its machine code.
     pub(super) entry: Option<Entry>,
+    /// Whether that is a leaf: `code::Kind`.
+    pub(super) is_leaf: bool,
     /// Its programs, where there is none.
     pub(super) programs: *const Verified<'static>,
     pub(super) programs_count: usize,
@@ -238,7 +240,7 @@ impl Step {
         let filter = unsafe { &*self.filter };
         match filter.entry {
             // SAFETY: the entry is code of a program that was verified for as many slots.
-            Some(entry) => unsafe { frame.run(entry, filter.slots) != 0 },
+            Some(entry) => unsafe { filter.run(entry, frame) != 0 },
             // SAFETY: by contract.
             None => unsafe { filter.is_interpreted_true(frame) },
         }
@@ -261,12 +263,28 @@ impl Step {
         // is code of a program that was verified for as many slots.
         unsafe {
             frame.fill_by(fill, payload, filter.slots);
-            entry(frame.as_slots()) != 0
+            filter.run(entry, &frame) != 0
         }
     }
 }
 
 impl Filter {
+    /// Runs its machine code, so that who interrupts it can unwind.
+    ///
+    /// # Safety
+    /// It is that, and what it points to is there.
+    #[inline(always)]
+    unsafe fn run(&self, entry: Entry, frame: &Frame<'_>) -> u64 {
+        // SAFETY: code of a program that was verified for as many slots.
+        unsafe {
+            if self.is_leaf {
+                frame.run(entry, self.slots)
+            } else {
+                frame.run_unwindable(entry, self.slots)
+            }
+        }
+    }
+
     /// # Safety
     /// What it points to is there.
     #[cold]

@@ -110,7 +110,7 @@ mod sequence {
     //
     //   rsi payload | r10 its size | rdi the link's place | rdx what it must hold | r9 its plan
     //   r11 the process stamp's place | rax what it must be | rcx AREA | r8 descriptor
-    //   at rsp + 8 the event's enable word
+    //   at rsp - 8 the event's enable word
     global_asm!(
         ".pushsection .text.trackway_quick,\"ax\",@progbits",
         ".balign 64",
@@ -132,7 +132,7 @@ mod sequence {
         "cmp qword ptr [r11],rax",
         "jne 22f",
         // It is this event's in this window, and of the generation that there is.
-        "mov rcx,qword ptr [rsp+8]",
+        "mov rcx,qword ptr [rsp-8]",
         "cmp rcx,qword ptr [r9+{enabled}]",
         "jne 22f",
         "mov rcx,qword ptr [r9+{generation}]",
@@ -153,15 +153,18 @@ mod sequence {
         "trackway_quick_end:",
         ".popsection",
         // Abort handler, behind the signature that glibc registered (RSEQ_SIG). Nothing in the
-        // sequence moves the stack, so it returns to who has called the entry.
-        ".pushsection __rseq_failure,\"ax\"",
+        // sequence moves the stack, so it returns to who has called the entry; and so does who
+        // unwinds in a signal handler, which finds an interrupted thread here.
+        ".pushsection .text.trackway_quick,\"ax\",@progbits",
         ".byte 0x0f,0xb9,0x3d",
         ".long 0x53053053",
         ".globl trackway_quick_aborted",
         ".hidden trackway_quick_aborted",
         "trackway_quick_aborted:",
+        ".cfi_startproc",
         "mov eax,{none}",
         "ret",
+        ".cfi_endproc",
         ".popsection",
         cpu = const CPU_ID,
         sequence = const SEQUENCE,
@@ -232,22 +235,24 @@ mod sequence {
         // no memory and no register but those that calls change, and leaves the stack alone.
         unsafe {
             asm!(
-                "push r8",
-                "push rsi",
-                "push r10",
-                "push rdx",
-                "push rcx",
+                // Below the stack pointer, which stays: where it is, is said by unwind information
+                // that knows nothing of this. Signal handlers leave 128 bytes there alone, and so
+                // does what is called here, which keeps nothing on the stack but where to return.
+                "mov qword ptr [rsp-16],rcx",
+                "mov qword ptr [rsp-24],rdx",
+                "mov qword ptr [rsp-32],r10",
+                "mov qword ptr [rsp-40],rsi",
+                "mov qword ptr [rsp-48],r8",
                 "mov rcx,qword ptr [rip+{area}]",
                 "lea r8,[rip+{descriptor}]",
                 "call qword ptr [rip+{entry}]",
                 // No descriptor stays behind.
                 "mov rcx,qword ptr [rip+{area}]",
                 "mov qword ptr fs:[rcx+{sequence}],0",
-                "add rsp,8",
-                "pop rdx",
-                "pop r10",
-                "pop rsi",
-                "pop r8",
+                "mov rdx,qword ptr [rsp-24]",
+                "mov r10,qword ptr [rsp-32]",
+                "mov rsi,qword ptr [rsp-40]",
+                "mov r8,qword ptr [rsp-48]",
                 area = sym AREA,
                 descriptor = sym DESCRIPTOR,
                 entry = sym ENTRY,

@@ -18,6 +18,7 @@ use core::sync::atomic::{AtomicBool, Ordering};
 use trackway_sys::clock::monotonic_ns;
 use trackway_window::Window;
 
+use super::code::{KINDS, Kind};
 use super::plan::{Filter, Plan};
 use super::{Link, inside, place_of};
 
@@ -81,7 +82,8 @@ pub(super) struct NoRoom;
 /// What has been put into a part.
 struct Part {
     used: usize,
-    code_used: usize,
+    /// Of its code, by kind.
+    code_used: [usize; KINDS],
     /// The latest plan.
     plans: *const Plan,
     /// The latest filter.
@@ -103,7 +105,8 @@ pub(super) struct Store {
 #[derive(Clone, Copy)]
 pub(super) struct Mark {
     used: usize,
-    code_used: usize,
+    /// Of its code, by kind.
+    code_used: [usize; KINDS],
     filters: *const Filter,
 }
 
@@ -171,14 +174,14 @@ impl Store {
     }
 
     /// Room for code: how much of it is used.
-    pub(super) fn code_used(&mut self) -> usize {
-        self.part().code_used
+    pub(super) fn code_used(&mut self, kind: Kind) -> usize {
+        self.part().code_used[kind as usize]
     }
 
     /// Says that so much more of it is.
-    pub(super) fn use_code(&mut self, bytes: usize) {
-        let part = self.part();
-        part.code_used = (part.code_used + bytes).next_multiple_of(16);
+    pub(super) fn use_code(&mut self, kind: Kind, bytes: usize) {
+        let used = &mut self.part().code_used[kind as usize];
+        *used = (*used + bytes).next_multiple_of(16);
     }
 
     /// The filters in the current part, the latest first.
@@ -248,7 +251,7 @@ impl Store {
     /// Whether a part may be used anew.
     fn is_free(&mut self, number: usize, window: &Window, now_ns: u64) -> bool {
         let part = &mut self.parts[number % PARTS];
-        if part.used == 0 && part.code_used == 0 {
+        if part.used == 0 && part.code_used == [0; KINDS] {
             return true;
         }
         if part.window != window.base() {
@@ -287,7 +290,7 @@ impl Part {
     const fn new() -> Self {
         Self {
             used: 0,
-            code_used: 0,
+            code_used: [0; KINDS],
             plans: core::ptr::null(),
             filters: core::ptr::null(),
             since_ns: 0,

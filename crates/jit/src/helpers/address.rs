@@ -1,13 +1,12 @@
 //! Helpers as machine code calls them: C functions whose first argument is the frame's slots.
 #![expect(unsafe_code, reason = "machine code has nothing but a pointer to the slots")]
 
+use crate::call;
 use crate::frame::Frame;
 use crate::helper::Helper;
 
 /// A helper with the most arguments; those with fewer do not look at the others.
 type Function = unsafe extern "C" fn(slots: *const u64, a: u64, b: u64, c: u64) -> u64;
-/// A function of a program that `any` calls: gets the frame and an element.
-type Callback = unsafe extern "C" fn(slots: *const u64, element: u64) -> u64;
 
 /// A helper that is like the others: by a number that is known when this is compiled, so that of
 /// [`Frame::help`] nothing but what it does is left. Registers that a helper has no arguments in
@@ -29,11 +28,9 @@ unsafe extern "C" fn any(slots: *const u64, word: u64, scalar: u64, function: u6
     // SAFETY: who called the entry has lent the frame until the program's end.
     let frame = unsafe { Frame::of_slots(slots) };
     let function = core::ptr::with_exposed_provenance::<()>(function as usize);
-    // SAFETY: the verifier lets nothing but a function of the program through, whose machine code
-    // is called as C calls.
-    let function: Callback = unsafe { core::mem::transmute(function) };
-    // SAFETY: the program's own frame, and a function that was verified for frame and element.
-    frame.any(word, scalar, |element| unsafe { function(slots, element) })
+    // SAFETY: the verifier lets nothing but a function of the program through, which was verified
+    // for frame and element; it is the program's own frame.
+    frame.any(word, scalar, |element| unsafe { call::program(slots, element, function) })
 }
 
 /// The address of a helper; `tail_call` is no function, its callers jump.

@@ -8,7 +8,7 @@
 use trackway_schema::Scalar;
 
 use super::chunk::{Chunk, RAX, RDI, Reg, Width, mapped};
-use super::{EmitError, emit_from};
+use super::{EmitError, emit_from, is_leaf};
 use crate::framer::FramerView;
 use crate::insn::{FRAME, Insn, class, mode, size, source};
 use crate::verify::Verified;
@@ -35,10 +35,7 @@ pub fn emit_direct(
 }
 
 fn is_direct(verified: &Verified<'_>, framer: FramerView<'_>) -> bool {
-    let [function] = verified.functions() else { return false };
-    function.saved == 0
-        && !function.has_stack
-        && !function.has_calls
+    is_leaf(verified)
         && verified.summary().helpers == 0
         && verified.program().insns().all(|(_, insn)| keeps_to_slots(insn, framer))
 }

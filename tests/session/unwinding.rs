@@ -1,0 +1,116 @@
+//! Signal handlers that unwind while a thread is in the library, as profilers and crash reporters
+//! do, and the C library where it cancels a thread.
+
+use std::ffi::OsStr;
+use std::path::PathBuf;
+
+use trackway_tests::{World, has, skipped, source_dir};
+
+use crate::place::told;
+
+/// Stacks that are looked at for each filter.
+const SAMPLES: u64 = 2000;
+
+/// What events are emitted, and the filter: each is another way through the library.
+const WAYS: [(&str, &str); 9] = [
+    ("numbers", ""),
+    ("strings", ""),
+    // Asked in one sequence: no event passes; each fourth does.
+    ("numbers", "second > 5000000000000"),
+    ("numbers", "number % 4 == 1 && third < 5"),
+    // With a frame, with state, on strings, by helpers, and by functions that helpers call.
+    ("numbers", "$ctx.procname == \"nobody*\" && number > 3"),
+    ("numbers", "count() % 1000 == 3"),
+    ("strings", "path == \"/nowhere\""),
+    ("strings", "contains(path, \"users\") && path == \"*s*s\""),
+    ("strings", "any(words == 30001) || path == \"*png\""),
+];
+
+/// The program of `unwinding.c` by each compiler that there is, without frame pointers.
+fn programs(world: &World) -> Vec<PathBuf> {
+    let text = std::fs::read_to_string(source_dir().join("tests/session/unwinding.c"));
+    let text = text.expect("a source file");
+    let is_there = |compiler: &&str| {
+        has(compiler) || {
+            skipped(&format!("{compiler} is not installed"));
+            false
+        }
+    };
+    let compile = |compiler: &str| {
+        let file = format!("unwinding-{compiler}.c");
+        world.compile_with(compiler, &file, &text, true, &["-fomit-frame-pointer"])
+    };
+    ["gcc", "clang"].into_iter().filter(is_there).map(compile).collect()
+}
+
+/// Runs `record` with this filter, of a command; into little memory that is written over. What the
+/// program said, in two numbers.
+fn counts(world: &World, filter: &str, command: &[&OsStr], about: &str) -> (u64, u64) {
+    let trace = world.path("trace");
+    let _ = std::fs::remove_dir_all(&trace);
+    let mut recorder = world.trackway(&["record", "--overwrite", "--buffer-size=64K", "-o"]);
+    recorder.arg(trace);
+    if !filter.is_empty() {
+        recorder.args(["--filter", filter]);
+    }
+    recorder.arg("--").args(command);
+    let (is_success, said, talk) = told(&recorder.output().expect("it runs"));
+    assert!(is_success, "{about}: {said}{talk}");
+    print!("{about}: {said}"); // shown where the test fails
+    let first = said.lines().next().unwrap_or_default();
+    let numbers: Vec<u64> = first.split(' ').filter_map(|word| word.parse().ok()).collect();
+    let [first, second] = numbers[..] else { panic!("{about}: two numbers: {said}") };
+    (first, second)
+}
+
+/// Has the program look at stacks, each of which must be whole.
+fn look(world: &World, (kind, filter): (&str, &str), command: &[&OsStr]) {
+    let about = format!("{command:?} {kind} {filter}");
+    let samples = SAMPLES.to_string();
+    let arguments = [kind, &samples, "places"].map(OsStr::new);
+    let (samples, whole) = counts(world, filter, &[command, &arguments].concat(), &about);
+    assert_eq!(samples, SAMPLES, "{about}");
+    assert_eq!(whole, samples, "{about}");
+}
+
+/// RUN a program whose timer's handler calls backtrace(3) while it emits, with every kind of
+/// filter. EXPECT that it lives, and that all stacks lead to main().
+#[test]
+fn handlers_may_unwind_wherever_they_interrupt_an_event() {
+    let world = World::new("session-unwinding");
+    for program in programs(&world) {
+        WAYS.into_iter().for_each(|way| look(&world, way, &[program.as_os_str()]));
+    }
+}
+
+/// The same where the program gets no memory that is executed, so that filters are interpreted.
+#[test]
+fn handlers_may_unwind_where_filters_are_interpreted() {
+    let world = World::new("session-unwinding-no-exec");
+    let source = std::fs::read_to_string(source_dir().join("tests/lives/no_exec.c"));
+    let launcher = world.compile("no-exec", &source.expect("a source file"), false, &[]);
+    let runs = world.command(&launcher).arg("true").status().expect("it runs");
+    if runs.code() == Some(77) {
+        return skipped("seccomp filters are not available");
+    }
+    for program in programs(&world).iter().take(1) {
+        for way in &WAYS[2..] {
+            look(&world, *way, &[launcher.as_os_str(), program.as_os_str()]);
+        }
+    }
+}
+
+/// RUN threads that are cancelled (PTHREAD_CANCEL_ASYNCHRONOUS) while they emit: the C library
+/// unwinds from a handler. EXPECT that each ends as it should.
+#[test]
+fn threads_may_be_cancelled_wherever_they_are_in_an_event() {
+    let world = World::new("session-cancelled");
+    for program in programs(&world) {
+        for (kind, filter) in WAYS {
+            let about = format!("{} {kind} {filter}", program.display());
+            let command = [program.as_os_str(), OsStr::new(kind), OsStr::new("cancel")];
+            let (cancelled, cleaned) = counts(&world, filter, &command, &about);
+            assert!(cancelled == cleaned && cancelled > 0, "{about}: {cancelled}, {cleaned}");
+        }
+    }
+}
