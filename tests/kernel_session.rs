@@ -21,8 +21,8 @@ use ground::{Ground, sizes_of, text};
 use trackway_tests::has;
 use trackway_tests::steps::wait_for;
 
-/// Whether there are so many events of calls: and as many by the numbers of 32 bits, where the kernel
-/// takes such calls.
+/// Whether there are so many events of calls: and as many by the numbers of 32 bits, where the
+/// kernel takes such calls.
 fn are_calls(events: &serde_json::Value, count: u64) -> bool {
     events.as_u64().is_some_and(|events| events == count || events == 2 * count)
 }
@@ -497,8 +497,8 @@ fn events_that_are_switched_on_later_are_asked_too() {
     ground.check("trace", [7, 7, 7, 5, 0, 1, 2]);
 }
 
-/// RUN another filter asked of an event over and over, while it happens all the time, each time with
-/// a name of its own; all filters let it pass. EXPECT each name once: by one program or the other.
+/// RUN another filter asked of an event over and over, while it happens all the time, each time
+/// with a name of its own; all filters let it pass. EXPECT each name once: by one program or the other.
 #[test]
 fn nothing_is_recorded_twice_or_missed_while_filters_change() {
     const CHANGES: usize = 30;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
-/* Makes system calls by their numbers of 32 bits, by int $0x80; 77: the kernel does not have that. */
+/* Makes system calls by their numbers of 32 bits, by int $0x80; 77: the kernel has none. */
 #define _GNU_SOURCE
 #include <arpa/inet.h>
 #include <setjmp.h>
@@ -33,7 +33,8 @@ static int call(int number, long b, long c, long d, long s)
 int main(void)
 {
     /* Where addresses have 32 bits. */
-    char *low = mmap(NULL, 8192, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_32BIT, -1, 0);
+    const int flags = MAP_PRIVATE | MAP_ANONYMOUS | MAP_32BIT;
+    char *low = mmap(NULL, 8192, PROT_READ | PROT_WRITE, flags, -1, 0);
     if (low == MAP_FAILED)
         return 90;
     signal(SIGSEGV, no_such_call);

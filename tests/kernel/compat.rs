@@ -12,8 +12,8 @@ fn said(line: &str) -> String {
     format!("{name}: {fields}")
 }
 
-/// RUN calls by numbers of 32 bits, of a text, numbers, addresses and structures that programs of 32
-/// bits have, too, and of one that they have not; beside one of 64 bits. EXPECT each under its own
+/// RUN calls by numbers of 32 bits, of a text, numbers, addresses and structures that programs of
+/// 32 bits have, too, and of one that they have not; beside one of 64 bits. EXPECT each under its own
 /// name, with what it takes and what it has written, whatever is in the upper halves of registers;
 /// and to be told of one that nobody knows.
 #[test]

@@ -116,8 +116,8 @@ impl Programs {
         Ok(Self { map, narrow: MappedArray::new(8, 1)?, events })
     }
 
-    /// Says which event a call is, by its id in the trace and its number among those that losses are
-    /// counted of, for a program that records several ([`super::program::shared`]).
+    /// Says which event a call is, by its id in the trace and its number among those that losses
+    /// are counted of, for a program that records several ([`super::program::shared`]).
     pub fn name_event(&self, number: u32, (id, event): (u16, usize)) {
         if let Some(word) = self.events.word(8 * (number as usize % EVENTS)) {
             word.store(u64::from(id) | (event as u64) << EVENT_SHIFT, Ordering::Relaxed);

@@ -1,8 +1,8 @@
 //! Contexts: what each record says besides its event's fields, in front of them.
 //!
 //! `tid` always; of others, those that the user asks for. They are of the thread that runs when the
-//! event happens, which is the one that an interrupt interrupts. Names and types are LTTng's. Filters
-//! ask for them, too, recorded or not ([`Asked`]): of one table, and read by the same instructions.
+//! event happens, which is the one that an interrupt interrupts. Names and types are LTTng's.
+//! Filters ask for them, too, recorded or not ([`Asked`]): of one table, and read by the same instructions.
 //!
 //! A program reads them from the kernel's structures, at places that the kernel's types tell. What
 //! is at no good address reads as zero. Numbers in `task_struct` itself are plain loads, which the
@@ -485,8 +485,8 @@ impl Place {
         }
     }
 
-    /// Loads a number to r1, as many bytes as the context has, for a filter: that is not asked while
-    /// a record is written, so there is nothing else on the stack where contexts use it.
+    /// Loads a number to r1, as many bytes as the context has, for a filter: that is not asked
+    /// while a record is written, so there is nothing else on the stack where contexts use it.
     pub(super) fn ask(&self, asm: &mut Asm, ground: Ground) {
         if let Self::Numbers(shift) = self {
             asm.call_kernel(helper::GET_CURRENT_PID_TGID);

@@ -113,8 +113,8 @@ pub struct Code {
 }
 
 impl Code {
-    /// What is the same of programs that do the same; `None`: it has functions, which are not looked
-    /// at.
+    /// What is the same of programs that do the same; `None`: it has functions, which nobody
+    /// looks at.
     pub fn key(&self) -> Option<&[u8]> {
         self.types.is_none().then_some(&self.bytes[..])
     }
@@ -243,8 +243,8 @@ fn make(
 /// The bytes of the program on the raw tracepoint of system calls, before or behind each: it goes
 /// on with the one of `programs` that has the call's number, if the thread is in the scope.
 ///
-/// Calls by the numbers of 32 bits mean something else: of whole programs, and by `int $0x80` in any
-/// (which the code segment would not tell). They have programs of their own, the second ones. Those
+/// Calls by the numbers of 32 bits mean something else: of whole programs, and by `int $0x80` in
+/// any (which the code segment would not tell). They have programs of their own, the second ones. Those
 /// that have none there are counted as they begin.
 pub fn dispatcher(
     phase: Phase,
@@ -306,8 +306,8 @@ fn go_on(asm: &mut Asm, phase: Phase, number: i16, programs: &Programs) {
     asm.call_kernel(helper::TAIL_CALL);
 }
 
-/// The bytes of a program that records nothing: of a call that nobody wants, which is not counted as
-/// one that is not known.
+/// The bytes of a program that records nothing: of a call that nobody wants, which is not counted
+/// as one that is not known.
 pub fn passing() -> Option<Vec<u8>> {
     let mut asm = Asm::default();
     asm.answer(PASS);

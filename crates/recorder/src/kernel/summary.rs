@@ -123,7 +123,7 @@ impl KernelSummary {
         }
         if self.narrow > 0 {
             notices.say(format_args!(
-                "system calls by numbers of 32 bits that are not known are not recorded: {} of them",
+                "system calls by unknown numbers of 32 bits are not recorded: {} of them",
                 Grouped(self.narrow)
             ));
         }
