@@ -498,7 +498,8 @@ fn events_that_are_switched_on_later_are_asked_too() {
 }
 
 /// RUN another filter asked of an event over and over, while it happens all the time, each time
-/// with a name of its own; all filters let it pass. EXPECT each name once: by one program or the other.
+/// with a name of its own; all filters let it pass. EXPECT each name once: by one program or the
+/// other.
 #[test]
 fn nothing_is_recorded_twice_or_missed_while_filters_change() {
     const CHANGES: usize = 30;

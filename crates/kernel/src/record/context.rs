@@ -2,7 +2,8 @@
 //!
 //! `tid` always; of others, those that the user asks for. They are of the thread that runs when the
 //! event happens, which is the one that an interrupt interrupts. Names and types are LTTng's.
-//! Filters ask for them, too, recorded or not ([`Asked`]): of one table, and read by the same instructions.
+//! Filters ask for them, too, recorded or not ([`Asked`]): of one table, and read by the same
+//! instructions.
 //!
 //! A program reads them from the kernel's structures, at places that the kernel's types tell. What
 //! is at no good address reads as zero. Numbers in `task_struct` itself are plain loads, which the

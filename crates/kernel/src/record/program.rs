@@ -244,8 +244,8 @@ fn make(
 /// on with the one of `programs` that has the call's number, if the thread is in the scope.
 ///
 /// Calls by the numbers of 32 bits mean something else: of whole programs, and by `int $0x80` in
-/// any (which the code segment would not tell). They have programs of their own, the second ones. Those
-/// that have none there are counted as they begin.
+/// any (which the code segment would not tell). They have programs of their own, the second ones.
+/// Those that have none there are counted as they begin.
 pub fn dispatcher(
     phase: Phase,
     registers: &Registers,
