@@ -6,6 +6,8 @@
 mod edges;
 #[path = "kernel_session/ground.rs"]
 mod ground;
+#[path = "kernel_session/swapped.rs"]
+mod swapped;
 #[path = "kernel_session/tracefs.rs"]
 mod tracefs;
 

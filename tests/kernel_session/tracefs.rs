@@ -11,7 +11,7 @@ use trackway_tests::{build_dir, has, skipped};
 use super::ground::{Ground, sizes_of, text};
 
 /// A ground, if sessions can be made there without BPF.
-fn ground(name: &str) -> Option<Ground> {
+pub(crate) fn ground(name: &str) -> Option<Ground> {
     let ground = Ground::new(name)?;
     if !Path::new("/sys/kernel/tracing/instances").is_dir() {
         skipped("tracefs is not mounted at /sys/kernel/tracing");
@@ -59,7 +59,7 @@ impl Drop for Caller {
 }
 
 /// Makes the session k, as `trackway session create k LINE`, without the right to use BPF.
-fn create(ground: &Ground, line: &str) {
+pub(crate) fn create(ground: &Ground, line: &str) {
     let trackway = build_dir().join("trackway");
     let command = format!("{} session create k {line}", trackway.display());
     let drop = "--drop=cap_bpf,cap_perfmon,cap_sys_admin";

@@ -13,21 +13,29 @@ use trackway_ctf::read::Trace;
 use trackway_ctf::write::{INDEX_ENTRY_BYTES, INDEX_HEADER_BYTES};
 
 use crate::completion::{self, By};
+use crate::place::Place;
 use crate::report::Notices;
+use crate::room;
 use crate::trace::{self, FACTS, KERNEL};
 
 /// Completes the kernel's part of the trace in `root` as far as that goes, and says what is lost,
 /// if its recorder was killed. A trace that somebody records into is left alone.
 pub(crate) fn settle(root: &Path, notices: &Notices) {
-    let kernel = root.join(KERNEL);
-    let facts = kernel.join(FACTS);
-    let is_left = || is_ours(&kernel) && is_ours(&facts) && !completion::is_marked(&facts);
-    if !is_left() {
+    let is_left = |kernel: &Path| {
+        let facts = kernel.join(FACTS);
+        is_ours(kernel) && is_ours(&facts) && !completion::is_marked(&facts)
+    };
+    if !is_left(&root.join(KERNEL)) {
         return;
     }
     // Who has it may just be completing it.
-    let Ok(Some(_lock)) = trace::lock(root) else { return };
-    if !is_left() {
+    let Ok(Some(lock)) = room::lock(root) else { return };
+    // What is at its path from here on may be another one.
+    let Ok(open) = Place::of(lock, root).below(&[KERNEL]) else { return };
+    let Ok(kernel) = open.now() else { return };
+    let facts = kernel.join(FACTS);
+    let is_for_others = open.metadata().map_or(true, |status| status.mode() & 0o022 != 0);
+    if is_for_others || !is_ours(&facts) || completion::is_marked(&facts) {
         return;
     }
     let place = root.display();
@@ -143,7 +151,8 @@ mod tests {
 
     /// A trace whose recorder was killed when it had written three packets.
     fn left(folder: &TemporaryFolder) -> PathBuf {
-        let trace = trace::Trace::create_kernel(folder.path(), [7; 16], 0, Vec::new(), Vec::new())
+        let place = Place::open(folder.path()).expect("a folder");
+        let trace = trace::Trace::create_kernel(&place, [7; 16], 0, Vec::new(), Vec::new())
             .expect("a trace");
         let id = StreamId { uuid: [7; 16], class: 0, instance: 0, cpu: 0 };
         let place = Arc::clone(&trace.channel);
@@ -203,7 +212,7 @@ mod tests {
     fn what_is_being_recorded_is_left_alone() {
         let folder = TemporaryFolder::new();
         let kernel = left(&folder);
-        let lock = trace::lock(folder.path()).expect("a folder").expect("it is there");
+        let lock = room::lock(folder.path()).expect("a folder").expect("it is there");
         assert_eq!(said(&folder), "");
         drop(lock);
         assert!(!completion::is_marked(&kernel.join(FACTS)));
