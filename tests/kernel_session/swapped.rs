@@ -130,6 +130,35 @@ impl Swapped {
         });
         (is_swapped, status.is_some_and(|status| status.success()))
     }
+
+    /// RUN `trackway LINE`, which stands still behind this call of that number while `name` is
+    /// swapped. Whether it was.
+    fn run(&self, line: &str, name: &str, (call, stop): (&str, usize)) -> bool {
+        let log = self.ground.world.path("log");
+        let _ = fs::remove_file(&log);
+        let mut strace = self.ground.world.command("strace");
+        strace.args(["-f", "-e", &format!("trace={call}"), "-o"]).arg(&log);
+        strace.args(["-e", &format!("inject={call}:signal=SIGSTOP:when={stop}")]);
+        strace.arg(build_dir().join("trackway")).args(line.split_whitespace());
+        let mut strace = Ending(strace.stderr(Stdio::null()).spawn().expect("strace runs"));
+        let stopped = || -> Option<i32> {
+            let log = fs::read_to_string(&log).unwrap_or_default();
+            let line = log.lines().find(|line| line.contains("--- stopped by SIGSTOP ---"))?;
+            line.split(' ').next()?.parse().ok()
+        };
+        let mut is_done = false;
+        wait_for("a stop, or the end", || {
+            is_done = strace.0.try_wait().expect("a child").is_some();
+            is_done || stopped().is_some()
+        });
+        let Some(pid) = stopped().filter(|_| !is_done) else { return false };
+        self.swap(name);
+        wait_for("its end", || {
+            send(pid, libc::SIGCONT);
+            strace.0.try_wait().expect("a child").is_some()
+        });
+        true
+    }
 }
 
 /// RUN snapshots into another user's folder, who puts a link to root's there meanwhile; also where
@@ -193,6 +222,62 @@ fn a_sessions_snapshots_go_where_its_folder_is_now() {
     ground.ok("session destroy k");
     fs::remove_file(swapped.victim.join("metadata")).expect("it is there");
     swapped.check_victim("destroyed");
+}
+
+/// RUN recover and merge where another user puts a link meanwhile. EXPECT the trace that was there
+/// to be completed, or nothing; and nothing to be written where the link leads.
+#[test]
+fn what_is_recovered_and_merged_is_not_somebody_elses() {
+    let Some(ground) = Ground::new("ksession-swapped-left") else { return };
+    ground.ok("session create k --kernel syscalls:getpgid --kernel-only -o left");
+    ground.calls(0..1000);
+    let printed = || ground.command("print left").output().expect("it runs");
+    wait_for("the events", || text(&printed().stdout).contains(" syscall_entry_getpgid: "));
+    let pid = ground.status("k")["pid"].as_u64().expect("a process id");
+    send(i32::try_from(pid).expect("a process id"), libc::SIGKILL);
+    let status = || ground.command("session status k").output().expect("it runs");
+    wait_for("its end", || !status().status.success());
+    let Some(swapped) = Swapped::of(ground) else { return };
+    let world = &swapped.ground.world;
+    let copy = |to: &Path| {
+        let mut copy = world.command("cp");
+        let done = copy.arg("-rT").arg(world.path("left")).arg(to).status().expect("cp runs");
+        assert!(done.success());
+    };
+    let trace = swapped.theirs.join("trace");
+    fs::remove_dir_all(&swapped.victim).expect("ours");
+    copy(&swapped.victim);
+    let before = contents(&swapped.victim);
+    let mut swaps = 0;
+    for call in ["flock", "ftruncate", "rename"] {
+        for stop in 1..=3 {
+            copy(&trace);
+            if swapped.run("recover theirs/trace", "trace", (call, stop)) {
+                swaps += 1;
+                swapped.swap_back("trace");
+            }
+            assert!(contents(&swapped.victim) == before, "{call} {stop}");
+            fs::remove_dir_all(&trace).expect("a trace");
+        }
+    }
+    assert!(swaps > 0, "recovered");
+    swapped.ground.ok("recover left");
+    for stop in STOPS {
+        let is_swapped = swapped.run("merge left -o theirs/out", "out", ("mkdir,mkdirat", stop));
+        assert!(contents(&swapped.victim) == before, "merged: {stop}");
+        if is_swapped {
+            swaps += 1;
+            swapped.swap_back("out");
+        }
+        let _ = fs::remove_dir_all(swapped.theirs.join("out"));
+    }
+    assert!(swaps > 3, "merged");
+}
+
+/// What is in all that is in a folder.
+fn contents(folder: &Path) -> Vec<(PathBuf, Option<Vec<u8>>)> {
+    let all = Swapped::all_in(folder).into_iter();
+    all.map(|path| (path.clone(), fs::read(path).ok())).collect()
 }
 
 /// RUN the start of a recording that has too few open files. EXPECT nothing of it to stay.

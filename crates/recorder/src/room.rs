@@ -264,10 +264,15 @@ pub(crate) fn prepare_new(session: &str) -> Result<(PathBuf, Room), RecordError>
     let stamp = if session.is_empty() { time } else { format!("{session}-{time}") };
     let mut name = PathBuf::from(format!("trackway-{stamp}"));
     check_outside(&name)?;
+    // Where we are, whatever is at its path by then.
+    let here = Place::open_to_find(Path::new(".")).map_err(RecordError::io("use", "."))?;
     for number in 2..NAMES_MAX {
         match DirBuilder::new().mode(0o700).create(&name) {
             Ok(()) => {
-                let mut room = prepare(&name)?;
+                let above = here.again().map_err(RecordError::io("use", "."))?;
+                let path = std::path::absolute(&name).map_err(RecordError::io("use", &name))?;
+                let room = prepare_below(above, path);
+                let mut room = room.inspect_err(|_| drop(fs::remove_dir(&name)))?;
                 room.is_new = true;
                 return Ok((name, room));
             }
