@@ -143,7 +143,7 @@ pub(crate) fn channels_of(root: &Path) -> Vec<PathBuf> {
 }
 
 impl Trace {
-    /// Makes the folder of a new trace in `place`, which [`prepare`](crate::room::prepare) made room for.
+    /// Makes the folder of a new trace in `place`, which is a [`Room`](crate::room::Room)'s.
     pub(crate) fn create(place: &Place, of: Particulars) -> Result<Self, RecordError> {
         let root = place.path();
         let channel = of.folder.in_trace(root);
