@@ -8,6 +8,8 @@ mod edges;
 mod ground;
 #[path = "kernel_session/status.rs"]
 mod status;
+#[path = "kernel_session/swapped.rs"]
+mod swapped;
 #[path = "kernel_session/tracefs.rs"]
 mod tracefs;
 

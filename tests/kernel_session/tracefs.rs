@@ -13,7 +13,7 @@ use trackway_tests::{build_dir, has, skipped};
 use super::ground::{Ground, sizes_of, text};
 
 /// A ground, if sessions can be made there without BPF.
-fn ground(name: &str) -> Option<Ground> {
+pub(crate) fn ground(name: &str) -> Option<Ground> {
     let ground = Ground::new(name)?;
     if !Path::new("/sys/kernel/tracing/instances").is_dir() {
         skipped("tracefs is not mounted at /sys/kernel/tracing");
@@ -70,7 +70,7 @@ fn creating(line: &str) -> [String; 4] {
 }
 
 /// Makes that session.
-fn create(ground: &Ground, line: &str) {
+pub(crate) fn create(ground: &Ground, line: &str) {
     let output = ground.world.command("capsh").args(creating(line)).output();
     let output = output.expect("capsh runs");
     assert!(output.status.success(), "{}", text(&output.stderr));

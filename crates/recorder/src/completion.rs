@@ -54,9 +54,15 @@ pub(crate) fn mark(folder: &Path, by: By<'_>) -> io::Result<()> {
         .mode(0o600)
         .custom_flags(libc::O_NOFOLLOW)
         .open(&next)?;
-    file.write_all(line(realtime_ns() / 1_000_000_000, by).as_bytes())?;
-    file.sync_all()?;
-    fs::rename(&next, folder.join(MARK))?;
+    let written = file
+        .write_all(line(realtime_ns() / 1_000_000_000, by).as_bytes())
+        .and_then(|()| file.sync_all())
+        .and_then(|()| fs::rename(&next, folder.join(MARK)));
+    if let Err(error) = written {
+        // What there is of it takes room that is missing.
+        let _ = fs::remove_file(&next);
+        return Err(error);
+    }
     if matches!(by, By::Recover(_) | By::Nobody) {
         live::forget(folder);
     }

@@ -9,6 +9,7 @@
 //! [`record`]: mod@crate::record
 
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use trackway_session::machine::{CREATOR, Effect, Machine, Outcome, Output, Snapshot};
@@ -21,6 +22,7 @@ use crate::kernel_ways::Draining;
 use crate::parts::Parts;
 use crate::place::Place;
 use crate::report::{Counted, Notices};
+use crate::room::{self, Room};
 use crate::{ChannelSettings, RecordError, SessionSettings, Summary, processes, trace};
 
 /// What the recorder says of a channel that it makes; all else is said by whoever wants it.
@@ -61,7 +63,7 @@ pub(crate) struct Desk {
     /// The folder of its trace, absolute, as the user named it.
     pub(crate) folder: PathBuf,
     /// The same, wherever it is moved.
-    place: Place,
+    place: Arc<Place>,
     making: Making,
     began: Instant,
     /// See [`Status::is_foreground`].
@@ -76,7 +78,7 @@ impl Desk {
         spec: SessionSpec,
         server: Option<Server>,
         session: SessionSettings,
-        (folder, place): (PathBuf, Place),
+        (folder, place): (PathBuf, Arc<Place>),
         making: Making,
     ) -> Self {
         let (machine, began) = (Machine::new(spec), Instant::now());
@@ -292,19 +294,21 @@ impl Desk {
         parts: &mut Parts,
         notices: &Notices,
     ) -> Result<Outcome, RecordError> {
-        let folder = match &snapshot.output {
-            Output::Folder(folder) => {
-                self.check_outside_others(folder)?;
-                folder.clone()
-            }
-            Output::Numbered(number) => self.snapshot_folder(*number)?,
+        if let Output::Folder(folder) = &snapshot.output {
+            self.check_outside_others(folder)?;
+        }
+        let prepare = || match &snapshot.output {
+            Output::Folder(folder) => room::prepare(folder),
+            Output::Numbered(number) => self.snapshot_room(*number),
         };
         // First from where on, then what takes long.
         let kernel = self.kernel.as_ref();
         let seen = kernel.map(|kernel| kernel.look_beside(snapshot.last_ns)).transpose()?;
-        let mut facts = parts.snapshot(&folder, snapshot, notices)?;
+        // Its folder stays open until all is there: what is at its path may be another one by then.
+        let (mut facts, room) = parts.snapshot(prepare, snapshot, notices)?;
         if let (Some(kernel), Some(seen)) = (kernel, seen.flatten()) {
-            match kernel.write_snapshot(seen, &facts.folder, &mut || parts.keep_alive()) {
+            let place = room.place();
+            match kernel.write_snapshot(seen, &place, &mut || parts.keep_alive()) {
                 Ok(kernel) => {
                     facts.events += kernel.events;
                     facts.bytes += kernel.bytes;
@@ -312,7 +316,7 @@ impl Desk {
                 }
                 Err(error) => {
                     // Half of it would keep the rest from being read. What cannot be removed stays.
-                    let _ = std::fs::remove_dir_all(facts.folder.join(trace::KERNEL));
+                    let _ = place.remove_below(&[trace::KERNEL]);
                     facts.missing.push(format!("the kernel's events are not in it: {error}"));
                 }
             }
@@ -327,7 +331,7 @@ impl Desk {
 
     /// Whether a new trace there would lie in no trace but our own, where snapshots do.
     fn check_outside_others(&self, folder: &Path) -> Result<(), RecordError> {
-        match trace::check_outside(folder) {
+        match room::check_outside(folder) {
             Err(RecordError::FolderInside(inner, outer)) => {
                 let own = self.folder_now()?.canonicalize().ok();
                 let is_own = own.is_some_and(|own| own == outer);
@@ -339,17 +343,18 @@ impl Desk {
 
     /// Where a snapshot goes if nobody says where: into the session's folder. Where flight
     /// recorders are in the trace at the end, beside it: who reads the trace has each event once.
-    fn snapshot_folder(&self, number: u32) -> Result<PathBuf, RecordError> {
+    fn snapshot_room(&self, number: u32) -> Result<Room, RecordError> {
         let (trace, name) = (self.folder_now()?, trace::snapshot_name(number));
-        Ok(match trace.file_name().filter(|_| self.is_foreground) {
-            None => trace.join(name),
+        let (above, path) = match trace.file_name().filter(|_| self.is_foreground) {
+            None => (self.place.again(), trace.join(name)),
             Some(folder) => {
                 let mut beside = folder.to_owned();
                 beside.push(".");
                 beside.push(name);
-                trace.with_file_name(beside)
+                (self.place.above(), trace.with_file_name(beside))
             }
-        })
+        };
+        room::prepare_below(above.map_err(RecordError::io("use", trace))?, path)
     }
 
     /// How the session goes, whose parts these are. What was recorded before somebody asked is

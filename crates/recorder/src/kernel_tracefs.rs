@@ -35,6 +35,7 @@ use crate::completion::{self, By};
 use crate::kernel::{self, KernelOptions, failed};
 use crate::kernel_filters::{KernelFilters, TakenFilters};
 use crate::kernel_thread::{DrainThread, unwritten};
+use crate::place::Place;
 use crate::report::{Counted, Grouped, Notices};
 use crate::trace::{self, Trace};
 use crate::{RecordError, kernel_meanings};
@@ -255,7 +256,7 @@ impl ByTracefs {
     /// day is this, in such files.
     pub(crate) fn begin(
         self,
-        root: &Path,
+        root: &Place,
         realtime_offset_ns: i64,
         tracefiles: Tracefiles,
     ) -> Result<Draining, RecordError> {
@@ -336,7 +337,7 @@ fn take_in(instance: &Instance, pids: &[u32]) -> Result<(), RecordError> {
 /// Makes the kernel's folder in the trace at `root`, with all events in its metadata.
 fn make_trace(
     converter: &Converter,
-    root: &Path,
+    root: &Place,
     uuid: [u8; 16],
     realtime_offset_ns: i64,
 ) -> Result<Trace, RecordError> {
@@ -347,7 +348,7 @@ fn make_trace(
         let meanings = kernel_meanings::of_fields(meanings);
         trace.metadata.declare_meaning(0, id, event, &meanings);
     }
-    let path = || root.join(trace::KERNEL).join("metadata");
+    let path = || root.path().join(trace::KERNEL).join("metadata");
     trace.metadata.write().map_err(|error| RecordError::Io("write", path(), error))?;
     Ok(trace)
 }
@@ -457,10 +458,10 @@ impl Draining {
     pub(crate) fn write_snapshot(
         &self,
         seen: &Seen,
-        folder: &Path,
+        folder: &Place,
     ) -> Result<(u64, u64), RecordError> {
         let trace = make_trace(&self.converter, folder, self.uuid, self.realtime_offset_ns)?;
-        let fail = || RecordError::io("write", folder.join(trace::KERNEL));
+        let fail = || RecordError::io("write", folder.path().join(trace::KERNEL));
         let of = (self.begin_ts, None);
         let cpus = self.shared.instance.cpus().iter().map(|cpu| cpu.number);
         let (converter, bounds) = (Arc::clone(&self.converter), Tracefiles::default());

@@ -15,6 +15,7 @@ use crate::command::Entrance;
 use crate::kernel::KernelSnapshot;
 use crate::kernel_filters::TakenFilters;
 use crate::kernel_tracefs::{self, ByTracefs};
+use crate::place::Place;
 use crate::region::RegionWork;
 use crate::report::Notices;
 use crate::{KernelOptions, kernel};
@@ -119,7 +120,7 @@ impl Kernel {
     /// Writes what is recorded to the trace at `root`.
     pub(crate) fn begin(
         self,
-        root: &Path,
+        root: &Place,
         realtime_offset_ns: i64,
         tracefiles: Tracefiles,
     ) -> Result<Draining, RecordError> {
@@ -268,7 +269,7 @@ impl Draining {
     pub(crate) fn write_snapshot(
         &self,
         seen: Seen,
-        folder: &Path,
+        folder: &Place,
         meanwhile: &mut dyn FnMut(),
     ) -> Result<KernelSnapshot, RecordError> {
         match (self, seen) {

@@ -50,6 +50,7 @@ mod recording;
 mod recover;
 mod region;
 mod report;
+mod room;
 mod self_test;
 mod serve;
 mod slot;

@@ -12,7 +12,9 @@
 use std::fs::{self, File};
 use std::io;
 use std::os::unix::fs::{FileExt as _, OpenOptionsExt as _};
-use std::path::{Path, PathBuf};
+use std::path::Path;
+
+use crate::place::Place;
 
 const NAME: &str = "live";
 
@@ -20,23 +22,23 @@ const NAME: &str = "live";
 #[derive(Debug)]
 pub(crate) struct Live {
     file: File,
-    path: PathBuf,
+    facts: Place,
     sequence: u64,
 }
 
 impl Live {
     /// Makes it in the folder of facts.
     pub(crate) fn open(facts: &Path) -> io::Result<Self> {
-        // Through the folder as it is now: it is removed from where it is then.
-        let path = fs::canonicalize(facts)?.join(NAME);
+        // It is removed from where the folder is then.
+        let facts = Place::open(facts)?;
         let file = fs::OpenOptions::new()
             .write(true)
             .create(true)
             .truncate(true)
             .mode(0o600)
             .custom_flags(libc::O_NOFOLLOW)
-            .open(&path)?;
-        Ok(Self { file, path, sequence: 0 })
+            .open(facts.now()?.join(NAME))?;
+        Ok(Self { file, facts, sequence: 0 })
     }
 
     /// Notes that all events up to `flushed_ns` are in the files.
@@ -60,6 +62,6 @@ pub(crate) fn forget(facts: &Path) {
 impl Drop for Live {
     fn drop(&mut self) {
         // What stays says that it is old: it does not change.
-        let _ = fs::remove_file(&self.path);
+        let _ = self.facts.now().and_then(|facts| fs::remove_file(facts.join(NAME)));
     }
 }

@@ -146,8 +146,14 @@ impl Metadata {
             .mode(0o600)
             .custom_flags(libc::O_NOFOLLOW)
             .open(&next)?;
-        file.write_all(self.text.as_bytes())?;
-        fs::rename(&next, folder.join("metadata"))?;
+        let written = file
+            .write_all(self.text.as_bytes())
+            .and_then(|()| fs::rename(&next, folder.join("metadata")));
+        if let Err(error) = written {
+            // What there is of it takes room that is missing.
+            let _ = fs::remove_file(&next);
+            return Err(error);
+        }
         self.written_bytes = self.text.len();
         Ok(())
     }
@@ -236,5 +242,23 @@ mod tests {
         declared.classes.insert(3);
         declared.events.extend([(0, 0), (0, 77), (3, 0)]);
         assert_eq!(Declared::of(&text), declared);
+    }
+
+    #[test]
+    fn what_cannot_be_written_takes_no_room() {
+        let folder = trackway_testkit::TemporaryFolder::new();
+        let place = Arc::new(Place::open(folder.path()).expect("a folder"));
+        let metadata = |text: &str| Metadata {
+            folder: Arc::clone(&place),
+            text: text.into(),
+            declared: Declared::default(),
+            written_bytes: 0,
+        };
+        fs::create_dir(folder.join("metadata")).expect("a folder");
+        metadata("one").write().expect_err("a folder is in its place");
+        assert_eq!(fs::read_dir(folder.path()).expect("a folder").count(), 1);
+        fs::remove_dir(folder.join("metadata")).expect("ours");
+        metadata("two").write().expect("room");
+        assert_eq!(fs::read_to_string(folder.join("metadata")).expect("text"), "two");
     }
 }

@@ -11,7 +11,7 @@
 //! [`machine`]: trackway_session::machine
 
 use std::collections::BTreeMap;
-use std::path::Path;
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use trackway_session::FilterSpec;
@@ -24,10 +24,12 @@ use crate::control::RunFolder;
 use crate::crashes::Crashes;
 use crate::elf::Reach;
 use crate::origins::{Kept, Origin};
+use crate::place::Place;
 use crate::recording::PartPlace;
 use crate::report::Notices;
+use crate::room::Room;
 use crate::stall::Stall;
-use crate::trace::{self, Room, WindowFolder};
+use crate::trace::{self, WindowFolder};
 use crate::unasked::{Reasons, Unasked};
 use crate::users::{Finder, Scope};
 use crate::{ChannelSettings, Home, RecordError, Recording, SessionSettings, Summary, meant};
@@ -44,6 +46,8 @@ const REMOVED_PERIOD_NS: u64 = 2_000_000_000;
 pub(crate) struct Parts {
     finder: Finder,
     session: SessionSettings,
+    /// The folder of its trace.
+    root: Arc<Place>,
     run: RunFolder,
     /// CLOCK_REALTIME − CLOCK_MONOTONIC, in ns: the same in all parts' traces, however late they
     /// come, so that their times compare.
@@ -115,7 +119,7 @@ impl Part {
             && let Some(folder) = self.recording.window_folder()
         {
             // Half a part would keep the others from being read. What cannot be removed stays.
-            let _ = std::fs::remove_dir_all(folder.in_trace(&room.path));
+            let _ = room.place().remove_below(&folder.names());
         }
         written
     }
@@ -171,9 +175,9 @@ impl Parts {
     /// Begins a session with these channels; writers are let in unless they are paused. Filters
     /// that are taken need not be such as programs' events are for: the kernel's are.
     pub(crate) fn begin(
-        (scope, session): (Scope, SessionSettings),
-        channels: Vec<(ChannelSettings, u32)>,
-        is_taken: &dyn Fn(&FilterSpec) -> bool,
+        scope: Scope,
+        (session, root): (SessionSettings, Arc<Place>),
+        (channels, is_taken): (Vec<(ChannelSettings, u32)>, &dyn Fn(&FilterSpec) -> bool),
         watches_crashes: bool,
         notices: &Notices,
     ) -> Result<Self, RecordError> {
@@ -183,9 +187,9 @@ impl Parts {
                 let hints = meant::check(channel, home.window(), &Reach::default(), is_taken)?;
                 hints.iter().for_each(|hint| notices.say(format_args!("{hint}")));
             }
-            return Self::begin_own(home, session, channels, watches_crashes);
+            return Self::begin_own(home, (session, root), channels, watches_crashes);
         }
-        let mut parts = Self::without_parts(scope, session, channels, watches_crashes)?;
+        let mut parts = Self::without_parts(scope, (session, root), channels, watches_crashes)?;
         let mut failure = None;
         for (uid, opened) in parts.finder.make(monotonic_ns(), notices) {
             if let Err(error) = opened.and_then(|home| parts.add(home)) {
@@ -207,7 +211,7 @@ impl Parts {
     /// Begins a session of the calling user alone, in this window.
     pub(crate) fn begin_own(
         home: Home,
-        session: SessionSettings,
+        session: (SessionSettings, Arc<Place>),
         channels: Vec<(ChannelSettings, u32)>,
         watches_crashes: bool,
     ) -> Result<Self, RecordError> {
@@ -219,19 +223,22 @@ impl Parts {
     }
 
     /// Begins a session that records nothing of programs.
-    pub(crate) fn begin_without(session: SessionSettings) -> Result<Self, RecordError> {
+    pub(crate) fn begin_without(
+        session: (SessionSettings, Arc<Place>),
+    ) -> Result<Self, RecordError> {
         Self::without_parts(Scope::Nobody, session, Vec::new(), false)
     }
 
     fn without_parts(
         scope: Scope,
-        session: SessionSettings,
+        (session, root): (SessionSettings, Arc<Place>),
         channels: Vec<(ChannelSettings, u32)>,
         watches_crashes: bool,
     ) -> Result<Self, RecordError> {
         Ok(Self {
             finder: Finder::new(scope)?,
             session,
+            root,
             run: RunFolder::new(),
             realtime_offset_ns: realtime_ns().wrapping_sub(monotonic_ns()).cast_signed(),
             channels,
@@ -276,7 +283,7 @@ impl Parts {
     }
 
     fn place(&self, folder: WindowFolder, realtime_offset_ns: Option<i64>) -> PartPlace {
-        PartPlace { root: self.session.path.clone(), folder, realtime_offset_ns }
+        PartPlace { root: Arc::clone(&self.root), folder, realtime_offset_ns }
     }
 
     fn enter(&mut self, mut recording: Recording, kept: Option<Kept>) {
@@ -590,31 +597,31 @@ impl Parts {
     /// Writes what is in flight recorders to `folder`.
     pub(crate) fn snapshot(
         &mut self,
-        folder: &Path,
+        prepare: impl FnOnce() -> Result<Room, RecordError>,
         snapshot: &Snapshot,
         notices: &Notices,
-    ) -> Result<SnapshotFacts, RecordError> {
+    ) -> Result<(SnapshotFacts, Room), RecordError> {
         let (last_ns, reason) = (snapshot.last_ns, &snapshot.reason);
         if self.is_own() {
             let own = self.parts.first_mut().ok_or(RecordError::Lost("it has ended"))?;
-            return own.recording.snapshot(folder, last_ns, reason);
+            return own.recording.snapshot_in(prepare, last_ns, reason);
         }
         if self.parts.is_empty() && !self.is_nobodys() {
             let why = "none of the session's users has run a program with events";
             return Err(RecordError::Refused(Refusal::new(why)));
         }
-        self.snapshot_each(folder, last_ns, reason, notices)
+        self.snapshot_each(prepare, last_ns, reason, notices)
     }
 
     fn snapshot_each(
         &mut self,
-        folder: &Path,
+        prepare: impl FnOnce() -> Result<Room, RecordError>,
         last_ns: Option<u64>,
         reason: &Reason,
         notices: &Notices,
-    ) -> Result<SnapshotFacts, RecordError> {
+    ) -> Result<(SnapshotFacts, Room), RecordError> {
         let since_ts = last_ns.map_or(0, |last| monotonic_ns().saturating_sub(last));
-        let mut room = trace::prepare(folder)?;
+        let mut room = prepare()?;
         let mut facts = SnapshotFacts { folder: room.path.clone(), ..SnapshotFacts::default() };
         self.each(Rule::Any, notices, &mut |part| match part.snapshot(&room, since_ts, reason) {
             Ok(more) => {
@@ -628,7 +635,7 @@ impl Parts {
             }
         })?;
         room.settle();
-        Ok(facts)
+        Ok((facts, room))
     }
 
     /// Ends the session: what is in the buffers goes into the traces. When `interrupted` says so,

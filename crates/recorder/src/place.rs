@@ -2,12 +2,17 @@
 //!
 //! Users move traces while they are recorded; files that are needed only later (the stream of a
 //! CPU that nobody ran on before) have to go where the others are.
+//!
+//! And root records into folders that lie in other users': who may rename what is above a folder
+//! leads whoever goes by its path elsewhere. So nothing is made, written or removed by a path, but
+//! below the folder that is open, one name after the other, none of them a link
+//! (docs/design/0004-privileges.md).
 
-use std::fs::{self, File};
-use std::io;
+use std::fs::{self, DirBuilder, File, OpenOptions};
+use std::io::{self, ErrorKind};
 use std::os::fd::AsRawFd as _;
 use std::os::unix::ffi::OsStrExt as _;
-use std::os::unix::fs::MetadataExt as _;
+use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
 
 /// How the links in /proc end whose targets were removed: proc(5).
@@ -44,9 +49,99 @@ impl Place {
         Ok(Self::of(File::open(path)?, path))
     }
 
+    /// The same, where it need not be readable: it is only to be found again.
+    pub(crate) fn open_to_find(path: &Path) -> io::Result<Self> {
+        let mut options = OpenOptions::new();
+        options.read(true).custom_flags(libc::O_PATH | libc::O_DIRECTORY);
+        Ok(Self::of(options.open(path)?, path))
+    }
+
     /// This folder, which was opened at `path`.
     pub(crate) fn of(folder: File, path: &Path) -> Self {
         Self { folder, path: path.to_owned() }
+    }
+
+    /// The folder of this name in it, which is no link. It may be anybody's.
+    pub(crate) fn folder(&self, name: impl AsRef<Path>) -> io::Result<Self> {
+        let mut options = OpenOptions::new();
+        options.read(true).custom_flags(libc::O_DIRECTORY | libc::O_NOFOLLOW);
+        let name = name.as_ref();
+        Ok(Self::of(options.open(self.now()?.join(name))?, &self.path.join(name)))
+    }
+
+    /// The folder that these names lead to, each the name of one in that before. None is a link,
+    /// and all are ours: nobody else can put another in the place of one, or into it.
+    pub(crate) fn below<N: AsRef<str>>(&self, names: &[N]) -> io::Result<Self> {
+        let mut folder = self.again()?;
+        for name in names {
+            folder = folder.folder(name.as_ref())?;
+            folder.check_ours()?;
+        }
+        Ok(folder)
+    }
+
+    /// The same; those that are not there are made.
+    pub(crate) fn make_below<N: AsRef<str>>(&self, names: &[N]) -> io::Result<Self> {
+        let mut folder = self.again()?;
+        for name in names {
+            let path = folder.now()?.join(name.as_ref());
+            match DirBuilder::new().mode(0o700).create(path) {
+                Err(error) if error.kind() != ErrorKind::AlreadyExists => return Err(error),
+                _ => folder = folder.below(&[name])?,
+            }
+        }
+        Ok(folder)
+    }
+
+    /// Removes the folder that these names lead to as in [`Self::below`], with all that is in it.
+    pub(crate) fn remove_below<N: AsRef<str>>(&self, names: &[N]) -> io::Result<()> {
+        let Some((last, above)) = names.split_last() else { return Ok(()) };
+        let above = self.below(above)?;
+        above.below(&[last])?;
+        // Which follows no link, in whatever is of that name by then.
+        fs::remove_dir_all(above.now()?.join(last.as_ref()))
+    }
+
+    /// Removes it if nothing is in it.
+    pub(crate) fn remove_if_empty(&self) -> io::Result<()> {
+        let now = self.now()?;
+        let name = fs::read_link(&now).unwrap_or_else(|_| now.clone());
+        let name = name.file_name().ok_or(ErrorKind::InvalidInput)?;
+        fs::remove_dir(now.join("..").join(name))
+    }
+
+    /// The folder that it is in.
+    pub(crate) fn above(&self) -> io::Result<Self> {
+        let path = self.path.parent().unwrap_or(&self.path);
+        let above = Self::open_to_find(&self.now()?.join(".."))?;
+        Ok(Self { path: path.to_owned(), ..above })
+    }
+
+    /// The same folder, open once more.
+    pub(crate) fn again(&self) -> io::Result<Self> {
+        Ok(Self::of(self.folder.try_clone()?, &self.path))
+    }
+
+    /// Whether it is ours: of the user whose is what we make in it. (A file system may take us for
+    /// somebody else, as NFS does root, or all files for somebody's.)
+    fn check_ours(&self) -> io::Result<()> {
+        /// Readers pass over names that begin with a dot.
+        const PROBE: &str = ".whose";
+        let owner = self.folder.metadata()?.uid();
+        if owner == crate::home::user() {
+            return Ok(());
+        }
+        let why = || io::Error::new(ErrorKind::PermissionDenied, "it is another user's");
+        let path = self.now()?.join(PROBE);
+        let made = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&path);
+        let made = made.map_err(|_| why())?;
+        let _ = fs::remove_file(path);
+        if made.metadata()?.uid() == owner { Ok(()) } else { Err(why()) }
+    }
+
+    /// What is known of it, open as it is.
+    pub(crate) fn metadata(&self) -> io::Result<fs::Metadata> {
+        self.folder.metadata()
     }
 
     /// A path that leads to it wherever it is now, in this process.
@@ -148,5 +243,54 @@ mod tests {
         let odd = folder.join("odd (deleted)");
         fs::create_dir(&odd).expect("a folder");
         assert!(Place::open(&odd).expect("a folder").now().is_ok());
+    }
+
+    #[test]
+    fn what_is_below_a_folder_is_ours_and_behind_no_link() {
+        let base = TemporaryFolder::new();
+        let [before, after, victim] = ["before", "after", "victim"].map(|name| base.join(name));
+        fs::create_dir(&before).expect("a folder");
+        fs::create_dir_all(victim.join("kernel/index")).expect("a folder");
+        let place = Place::open(&before).expect("a folder");
+        // Whoever may rename it leads who goes by its path elsewhere.
+        fs::rename(&before, &after).expect("moved");
+        std::os::unix::fs::symlink(&victim, &before).expect("a link");
+        let made = place.make_below(&["kernel", "trackway"]).expect("made");
+        assert_eq!(made.path(), before.join("kernel/trackway"));
+        assert!(after.join("kernel/trackway").is_dir() && !victim.join("kernel/trackway").exists());
+        assert!(place.make_below(&["kernel", "trackway"]).is_ok(), "it is there, and ours");
+        place.remove_below(&["kernel"]).expect("ours");
+        assert!(!after.join("kernel").exists() && victim.join("kernel/index").is_dir());
+        // And so does whoever may write there.
+        std::os::unix::fs::symlink(victim.join("kernel"), after.join("kernel")).expect("a link");
+        for names in [&["kernel"][..], &["kernel", "index"]] {
+            assert!(place.below(names).is_err() && place.make_below(names).is_err(), "{names:?}");
+            assert!(place.remove_below(names).is_err(), "{names:?}");
+        }
+        assert!(
+            place.make_below(&["kernel", "new"]).is_err() && !victim.join("kernel/new").exists()
+        );
+        assert!(victim.join("kernel/index").is_dir());
+        if crate::home::user() == 0 {
+            fs::create_dir_all(after.join("ust/uid")).expect("a folder");
+            std::os::unix::fs::chown(after.join("ust"), Some(65_531), None).expect("root may");
+            assert!(place.make_below(&["ust", "uid"]).is_err(), "another's");
+            assert!(place.remove_below(&["ust"]).is_err() && after.join("ust/uid").is_dir());
+            assert_eq!(fs::read_dir(after.join("ust")).expect("a folder").count(), 1);
+        }
+    }
+
+    #[test]
+    fn a_folder_goes_from_where_it_is_now_if_nothing_is_in_it() {
+        let base = TemporaryFolder::new();
+        let [before, after] = ["before", "after"].map(|name| base.join(name));
+        fs::create_dir_all(before.join("in it")).expect("a folder");
+        let place = Place::open(&before).expect("a folder");
+        fs::rename(&before, &after).expect("moved");
+        fs::create_dir(&before).expect("a folder");
+        assert!(place.remove_if_empty().is_err());
+        fs::remove_dir(after.join("in it")).expect("ours");
+        place.remove_if_empty().expect("it is empty");
+        assert!(before.is_dir() && !after.exists());
     }
 }

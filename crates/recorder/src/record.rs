@@ -8,6 +8,7 @@ use std::ffi::{CString, OsStr, OsString};
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::PathBuf;
 use std::process::Child;
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use trackway_schema::Rules;
@@ -35,10 +36,12 @@ use crate::kernel_filters::{TakenFilters, of_programs};
 use crate::kernel_ways::{Draining, Kernel};
 use crate::parts::Parts;
 use crate::pause::Pause;
+use crate::place::Place;
 use crate::progress::Progress;
 use crate::recover::{is_gone, recover_in_passing};
 use crate::report::{self, Notices};
-use crate::trace::{self, Older};
+use crate::room::{self, Older};
+use crate::trace;
 use crate::unmatched::{self, Stray};
 use crate::users::number_of;
 use crate::{ChannelSettings, Home, RecordError, Recording, SessionSettings, Summary, elf, meant};
@@ -245,12 +248,11 @@ pub fn record(options: &RecordOptions, notices: &Notices) -> Result<CommandEnd, 
         warn_of_rules(&rules, &found, libraries, home, notices)
     });
 
-    let is_new_folder = options.output.as_ref().is_none_or(|output| !output.exists());
     let (output, mut room) = match &options.output {
-        Some(output) => (output.clone(), trace::prepare_session(output, Older::Goes)?),
-        None => trace::prepare_new("")?,
+        Some(output) => (output.clone(), room::prepare_session(output, Older::Goes)?),
+        None => room::prepare_new("")?,
     };
-    let (path, place) = (room.path.clone(), room.place()?);
+    let (path, place) = (room.path.clone(), room.place());
     let token = u64::from_le_bytes(trace::random()?).max(1);
     let name = format!("record-{}", std::process::id());
     let mut server = open_server(&name);
@@ -272,14 +274,13 @@ pub fn record(options: &RecordOptions, notices: &Notices) -> Result<CommandEnd, 
         ignores_size_limit,
         tracefiles: options.tracefiles,
     };
-    let started = start(home, (&session, channels), &what, &mut kernel);
+    let started = start(home, (&session, &place, channels), &what, &mut kernel);
     let Started { reader, before, parts, child, pause, kernel } = started.inspect_err(|_| {
-        // Whoever had a folder keeps an empty one; ours goes.
-        let ours = [path.join("ust"), path.join(trace::KERNEL)];
-        ours.iter().for_each(|ours| drop(std::fs::remove_dir_all(ours)));
-        if is_new_folder {
-            let _ = std::fs::remove_dir(&path);
-        }
+        // Whoever had a folder keeps an empty one; ours goes. First the kernel's part: its open
+        // files may be those that there are too many of.
+        drop(kernel.take());
+        ["ust", trace::KERNEL].iter().for_each(|ours| drop(place.remove_below(&[ours])));
+        room.remove_new();
     })?;
     if let Some(moved) = room.settle() {
         notices.say(format_args!("the earlier trace is now {}", moved.display()));
@@ -369,7 +370,7 @@ pub fn is_name_of_record(name: &str) -> bool {
 /// Begins to record, then starts the command. Without a window, nothing of programs is recorded.
 fn start(
     home: Option<Home>,
-    (session, channels): (&SessionSettings, Vec<(ChannelSettings, u32)>),
+    (session, place, channels): (&SessionSettings, &Arc<Place>, Vec<(ChannelSettings, u32)>),
     command: &Command<'_>,
     kernel: &mut Option<Kernel>,
 ) -> Result<Started, RecordError> {
@@ -379,7 +380,7 @@ fn start(
     let started = SignalReader::new(&signals)
         .map_err(|errno| RecordError::Io("read", "signals".into(), io_error(errno)))
         .and_then(|reader| {
-            let session = session.clone();
+            let session = (session.clone(), Arc::clone(place));
             let parts = match home {
                 Some(home) => Parts::begin_own(home, session, channels, false)?,
                 None => Parts::begin_without(session)?,
@@ -390,7 +391,7 @@ fn start(
             parts.keep_flight_recorders();
             let pause = Pause::new();
             let begin = |kernel: Kernel| {
-                kernel.begin(&session.path, parts.realtime_offset_ns(), command.tracefiles)
+                kernel.begin(place, parts.realtime_offset_ns(), command.tracefiles)
             };
             let started = kernel.take().map(begin).transpose().and_then(|kernel| {
                 let child = command.start(token, before, kernel.as_ref())?;

@@ -1,6 +1,9 @@
 //! A session under way in one window: its channels looked at, drained, grown, kept on time, ended.
 
+use std::fs::DirBuilder;
+use std::os::unix::fs::DirBuilderExt as _;
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
@@ -11,6 +14,7 @@ use trackway_sys::clock::monotonic_ns;
 use crate::channel::{self, Channel, End};
 use crate::completion::{self, By};
 use crate::live::Live;
+use crate::place::Place;
 use crate::report::Notices;
 use crate::slot::{self, ChannelSettings, SessionSettings};
 use crate::trace::{FACTS, Particulars, Trace, WindowFolder};
@@ -71,8 +75,8 @@ pub struct Recording {
 /// Where the trace of one window's part of a session is.
 #[derive(Debug, Clone)]
 pub(crate) struct PartPlace {
-    /// The folder of the session's trace, absolute.
-    pub(crate) root: PathBuf,
+    /// The folder of the session's trace.
+    pub(crate) root: Arc<Place>,
     /// The part's below it.
     pub(crate) folder: WindowFolder,
     /// CLOCK_REALTIME − CLOCK_MONOTONIC, in ns, as the other parts have it: so their times compare.
@@ -82,9 +86,12 @@ pub(crate) struct PartPlace {
 
 impl PartPlace {
     /// Of a session in the calling user's window alone.
-    fn of(session: &SessionSettings) -> Self {
-        let folder = WindowFolder::own();
-        Self { root: session.path.clone(), folder, realtime_offset_ns: None }
+    fn of(session: &SessionSettings) -> Result<Self, RecordError> {
+        let (folder, path) = (WindowFolder::own(), &session.path);
+        let made = DirBuilder::new().recursive(true).mode(0o700).create(path);
+        let root = made.and_then(|()| Place::open(path));
+        let root = Arc::new(root.map_err(RecordError::io("use", path))?);
+        Ok(Self { root, folder, realtime_offset_ns: None })
     }
 }
 
@@ -99,7 +106,7 @@ impl Recording {
     ) -> Result<Self, RecordError> {
         let classes = |(class, settings): (u32, &ChannelSettings)| (settings.clone(), class);
         let channels: Vec<_> = (0..).zip(channels).map(classes).collect();
-        let place = PartPlace::of(session);
+        let place = PartPlace::of(session)?;
         Self::build_part(home, session, &place, &channels)
     }
 

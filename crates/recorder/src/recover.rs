@@ -2,13 +2,11 @@
 
 use std::fs::{self, File};
 use std::io::ErrorKind;
-use std::os::unix::fs::{FileExt as _, MetadataExt as _, OpenOptionsExt as _};
+use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::Ordering;
 
 use trackway_abi::session::{SESSIONS_MAX, Session, state};
-use trackway_ctf::write::{INDEX_ENTRY_BYTES, INDEX_HEADER_BYTES};
-use trackway_ring::Drained;
 use trackway_window::{OpenError, SessionLayout};
 
 use crate::changes;
@@ -18,12 +16,14 @@ use crate::control::RunFolder;
 use crate::kernel;
 use crate::metadata::Metadata;
 use crate::origins::{self, Kept, Origin};
+use crate::place::Place;
 use crate::recording::Recording;
 use crate::region::StreamNames;
 use crate::report::Notices;
+use crate::room;
 use crate::slot::{self, Slot};
+use crate::stream::is_progress_in;
 use crate::trace::{self, CALIBRATIONS, FACTS, Trace, WindowFolder, channel_of};
-use crate::tracefiles;
 use crate::{Home, RecordError, Summary, cpus};
 
 /// A session that was recovered.
@@ -305,7 +305,7 @@ impl Named {
     fn new(path: &Path) -> Self {
         let uuid = Metadata::uuid_in(&channel_of(path, crate::home::user()));
         let absolute = std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
-        // Without a slash at the end, as `trace::prepare` makes it.
+        // Without a slash at the end, as `room::prepare` makes it.
         let path: PathBuf = absolute.components().collect();
         let part = |channel: PathBuf| {
             let is_ours = fs::metadata(&channel).is_ok_and(|it| it.uid() == crate::home::user());
@@ -367,12 +367,11 @@ impl Named {
         let mut is_news = false;
         for (folder, uuid) in &self.parts {
             if !in_memory.contains(uuid) {
-                is_news |= self.settle_part(&folder.in_trace(&self.path), true)?;
+                is_news |= self.settle_part(*folder, true)?;
             }
         }
         if self.parts.is_empty() && in_memory.is_empty() {
-            let channel = channel_of(&self.path, crate::home::user());
-            is_news = self.settle_part(&channel, self.uuid.is_some())?;
+            is_news = self.settle_part(WindowFolder::own(), self.uuid.is_some())?;
         }
         if is_news {
             notices.say(format_args!(
@@ -384,7 +383,8 @@ impl Named {
     }
 
     /// The same of one part; whether it was marked.
-    fn settle_part(&self, channel: &Path, is_known: bool) -> Result<bool, RecordError> {
+    fn settle_part(&self, of: WindowFolder, is_known: bool) -> Result<bool, RecordError> {
+        let channel = of.in_trace(&self.path);
         let facts = channel.join(FACTS);
         if let Err(error) = fs::metadata(facts.join(CALIBRATIONS)) {
             // Other tracers' traces, and those made of others, have nothing to recover.
@@ -400,12 +400,16 @@ impl Named {
             let error = std::io::Error::new(ErrorKind::InvalidData, "it makes no sense");
             return Err(RecordError::Io("read", channel.join("metadata"), error));
         }
-        let _lock = lock(&self.path)?;
-        if completion::is_marked(&facts) {
+        let lock = lock(&self.path)?;
+        // What is at its path from here on may be another one.
+        let fail = || RecordError::io("write", &facts);
+        let open = Place::of(lock, &self.path).below(&of.names()).map_err(fail())?;
+        let now = open.now().map_err(fail())?.join(FACTS);
+        if completion::is_marked(&now) {
             // Its recorder has just completed it.
             return Ok(false);
         }
-        completion::mark(&facts, By::Nobody).map_err(RecordError::io("write", facts))?;
+        completion::mark(&now, By::Nobody).map_err(fail())?;
         Ok(true)
     }
 }
@@ -413,7 +417,7 @@ impl Named {
 /// Keeps recorders and others who recover away from the trace in `folder`, and lets readers see
 /// that it is being written, until it is dropped.
 fn lock(folder: &Path) -> Result<File, RecordError> {
-    match trace::lock(folder) {
+    match room::lock(folder) {
         Ok(Some(lock)) => Ok(lock),
         Ok(None) => Err(RecordError::io("open", folder)(ErrorKind::NotFound.into())),
         Err(RecordError::FolderBusy(folder)) => Err(RecordError::TraceBusy(folder)),
@@ -590,53 +594,14 @@ impl Recording {
     }
 }
 
-/// Whether a recorder can have been so far in the stream `name` when it was killed: what its index
-/// has, or one packet less, which it had not said yet.
-///
-/// Of a stream in several files, in the last one that is there: a rotation that was cut short costs
-/// what was in memory.
-fn is_progress_in(folder: &Path, stem: &str, drained: &Drained) -> bool {
-    let name = match (tracefiles::last(folder, stem), drained.file) {
-        (Ok(None), 0) => stem.to_owned(),
-        (Ok(None), _) if drained.packets == 0 && drained.file_bytes == 0 => stem.to_owned(),
-        (Ok(Some(last)), file) if file.checked_sub(1) == Some(last) => tracefiles::name(stem, last),
-        _ => return false,
-    };
-    let open =
-        |path: PathBuf| fs::OpenOptions::new().read(true).custom_flags(libc::O_NOFOLLOW).open(path);
-    let header = INDEX_HEADER_BYTES as u64;
-    let entry = INDEX_ENTRY_BYTES as u64;
-    let index = match open(folder.join("index").join(format!("{name}.idx"))) {
-        Ok(index) => index,
-        Err(error) => return error.kind() == ErrorKind::NotFound && drained.packets == 0,
-    };
-    let Ok(bytes) = index.metadata().map(|status| status.len()) else { return false };
-    let there = bytes.saturating_sub(header) / entry;
-    if drained.packets > there || drained.packets.saturating_add(1) < there {
-        return false;
-    }
-    let Some(last) = drained.packets.checked_sub(1) else { return drained.file_bytes == 0 };
-    // Where the last packet begins, and its length in bits: the drawing is `index_entry`'s.
-    let mut words = [0; 16];
-    if index.read_exact_at(&mut words, header + last * entry).is_err() {
-        return false;
-    }
-    let [begin, bits] = [0, 8].map(|at| {
-        let mut word = [0; 8];
-        word.copy_from_slice(&words[at..at + 8]);
-        u64::from_be_bytes(word)
-    });
-    begin.checked_add(bits / 8) == Some(drained.file_bytes)
-}
-
 #[cfg(test)]
 mod tests {
+    use trackway_ring::Drained;
     use trackway_session::{BufferOptions, Tracefiles};
     use trackway_testkit::TemporaryFolder;
     use trackway_window::{ProcessSlot, Way};
 
     use super::*;
-    use crate::place::Place;
     use crate::stream::{Packet, Stream, StreamId};
     use crate::{ChannelSettings, SessionSettings};
 

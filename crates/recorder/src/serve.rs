@@ -23,8 +23,9 @@ use crate::kernel_ways::{Draining, Kernel};
 use crate::parts::Parts;
 use crate::pause::Pause;
 use crate::report::Notices;
+use crate::room::{self, Older, Room};
 use crate::stall::{STALL_NS, Stall};
-use crate::trace::{self, Older, Room};
+use crate::trace;
 use crate::users::Scope;
 use crate::{
     Home, RecordError, RecordOptions, Recording, SessionSettings, record, slot, unmatched,
@@ -140,7 +141,6 @@ struct Served {
     signals: SignalReader,
     /// Whose windows it records.
     scope: Scope,
-    is_new_folder: bool,
     /// The folder of its trace is locked.
     room: Room,
     parts: Option<Parts>,
@@ -180,10 +180,9 @@ impl Served {
         if let Some(folder) = of_the_dead {
             kernel::left::settle(&folder, &notices);
         }
-        let is_new_folder = spec.output.as_ref().is_none_or(|output| !output.exists());
         let (folder, room) = match &spec.output {
-            Some(output) => (output.clone(), trace::prepare_session(output, Older::Stays)?),
-            None => trace::prepare_new(&spec.name)?,
+            Some(output) => (output.clone(), room::prepare_session(output, Older::Stays)?),
+            None => room::prepare_new(&spec.name)?,
         };
         let folder = std::path::absolute(&folder).unwrap_or(folder);
         let session = SessionSettings {
@@ -201,11 +200,10 @@ impl Served {
             ));
         }
         Ok(Self {
-            desk: Desk::new(spec, Some(server), session, (folder, room.place()?), MAKING),
+            desk: Desk::new(spec, Some(server), session, (folder, room.place()), MAKING),
             notices,
             signals,
             scope,
-            is_new_folder,
             room,
             parts: None,
             prepared: None,
@@ -268,7 +266,7 @@ impl Served {
         let settings =
             |channel: &Planned| Ok((MAKING.settings(&channel.spec, record)?, channel.class));
         let channels = channels.iter().map(settings).collect::<Result<_, RecordError>>()?;
-        let (scope, session) = (self.scope.clone(), self.desk.session.clone());
+        let (scope, session) = (self.scope.clone(), (self.desk.session.clone(), self.room.place()));
         // First, because it is what may be refused.
         let kernel = self.prepare_kernel(record)?;
         let asked = kernel.as_ref().map(|(kernel, _)| kernel.filters());
@@ -279,10 +277,10 @@ impl Served {
         };
         let watches_crashes = self.watches_crashes;
         let parts =
-            Parts::begin((scope, session), channels, &is_taken, watches_crashes, &self.notices)?;
-        let root = &self.desk.session.path;
+            Parts::begin(scope, session, (channels, &is_taken), watches_crashes, &self.notices)?;
+        let root = self.room.place();
         let begin = |(kernel, tracefiles): (Kernel, Tracefiles)| {
-            kernel.begin(root, parts.realtime_offset_ns(), tracefiles)
+            kernel.begin(&root, parts.realtime_offset_ns(), tracefiles)
         };
         match kernel.map(begin).transpose() {
             Ok(kernel) => self.desk.kernel = kernel,
@@ -368,12 +366,11 @@ impl Served {
     /// it was not there before and nothing is there.
     fn remove_empty_folders(&self) {
         // What is at its path may be another's by now.
-        let Ok(folder) = self.desk.folder_now() else { return };
-        if trace::has_no_stream(&folder) {
-            trace::remove_unwritten(&folder);
-            if self.is_new_folder {
-                let _ = std::fs::remove_dir(&folder);
-            }
+        let place = self.room.place();
+        let Ok(now) = place.now() else { return };
+        if trace::has_no_stream(&now) {
+            trace::remove_unwritten(&place);
+            self.room.remove_new();
         }
     }
 

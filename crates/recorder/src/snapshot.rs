@@ -15,7 +15,8 @@ use crate::channel::Channel;
 use crate::completion::{self, By};
 use crate::memory::FileMemory;
 use crate::region::{Drain, RegionWork};
-use crate::trace::{self, FACTS, Particulars, Room, Trace, WindowFolder};
+use crate::room::{self, Room};
+use crate::trace::{FACTS, Particulars, Trace, WindowFolder};
 use crate::{RecordError, Recording, Summary};
 
 /// Name of the file that says why there is a snapshot.
@@ -52,12 +53,22 @@ impl Recording {
         last_ns: Option<u64>,
         reason: &Reason,
     ) -> Result<SnapshotFacts, RecordError> {
+        self.snapshot_in(|| room::prepare(folder), last_ns, reason).map(|(facts, _)| facts)
+    }
+
+    /// The same, in what `prepare` makes; that, too, for what else goes into it.
+    pub(crate) fn snapshot_in(
+        &mut self,
+        prepare: impl FnOnce() -> Result<Room, RecordError>,
+        last_ns: Option<u64>,
+        reason: &Reason,
+    ) -> Result<(SnapshotFacts, Room), RecordError> {
         self.check_window()?;
         let since_ts = last_ns.map_or(0, |last| monotonic_ns().saturating_sub(last));
-        let mut room = trace::prepare(folder)?;
+        let mut room = prepare()?;
         let facts = self.snapshot_into(&room, since_ts, reason)?;
         room.settle();
-        Ok(facts)
+        Ok((facts, room))
     }
 
     /// The same, of what is newer than `since_ts` (ns of CLOCK_MONOTONIC), where there is room.
@@ -68,7 +79,7 @@ impl Recording {
         reason: &Reason,
     ) -> Result<SnapshotFacts, RecordError> {
         self.check_window()?;
-        let mut trace = Trace::create(&room.path, self.particulars())?;
+        let mut trace = Trace::create(&room.place(), self.particulars())?;
         let mut summary = Summary::default();
         let mut buffer = Vec::new();
         // All are looked at before any is copied, which takes long: a thread that goes from one CPU

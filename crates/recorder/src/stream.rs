@@ -309,6 +309,7 @@ impl DataFile {
                 .create(true)
                 .truncate(true)
                 .mode(0o600)
+                .custom_flags(libc::O_NOFOLLOW)
                 .open(path)
         };
         // Whoever finds the file finds an index that makes sense.
@@ -426,6 +427,45 @@ impl Ring {
         }
         Ok(())
     }
+}
+
+/// Whether a recorder can have been so far in the stream `name` when it was killed: what its index
+/// has, or one packet less, which it had not said yet.
+///
+/// Of a stream in several files, in the last one that is there: a rotation that was cut short costs
+/// what was in memory.
+pub(crate) fn is_progress_in(folder: &Path, stem: &str, drained: &Drained) -> bool {
+    let name = match (tracefiles::last(folder, stem), drained.file) {
+        (Ok(None), 0) => stem.to_owned(),
+        (Ok(None), _) if drained.packets == 0 && drained.file_bytes == 0 => stem.to_owned(),
+        (Ok(Some(last)), file) if file.checked_sub(1) == Some(last) => tracefiles::name(stem, last),
+        _ => return false,
+    };
+    let open =
+        |path: &Path| fs::OpenOptions::new().read(true).custom_flags(libc::O_NOFOLLOW).open(path);
+    let header = INDEX_HEADER_BYTES as u64;
+    let entry = INDEX_ENTRY_BYTES as u64;
+    let index = match open(&tracefiles::index_path(folder, &name)) {
+        Ok(index) => index,
+        Err(error) => return error.kind() == io::ErrorKind::NotFound && drained.packets == 0,
+    };
+    let Ok(bytes) = index.metadata().map(|status| status.len()) else { return false };
+    let there = bytes.saturating_sub(header) / entry;
+    if drained.packets > there || drained.packets.saturating_add(1) < there {
+        return false;
+    }
+    let Some(last) = drained.packets.checked_sub(1) else { return drained.file_bytes == 0 };
+    // Where the last packet begins, and its length in bits: the drawing is `index_entry`'s.
+    let mut words = [0; 16];
+    if index.read_exact_at(&mut words, header + last * entry).is_err() {
+        return false;
+    }
+    let [begin, bits] = [0, 8].map(|at| {
+        let mut word = [0; 8];
+        word.copy_from_slice(&words[at..at + 8]);
+        u64::from_be_bytes(word)
+    });
+    begin.checked_add(bits / 8) == Some(drained.file_bytes)
 }
 
 #[cfg(test)]

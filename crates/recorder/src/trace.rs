@@ -9,14 +9,12 @@
 //! DIR/kernel/metadata, kernel_CPU, kernel1_CPU, …               the kernel's events
 //! ```
 
-use std::fs::{self, DirBuilder, File, TryLockError};
+use std::fs::{self, File};
 use std::io::{self, Write};
-use std::os::fd::AsRawFd as _;
-use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::time::Duration;
 
 use trackway_ctf::write::{Contexts, Domain, TraceDescription};
 use trackway_session::Line;
@@ -105,12 +103,18 @@ impl WindowFolder {
     }
 
     /// Where it is in a trace, folder by folder.
-    fn names(self) -> [String; 4] {
+    pub(crate) fn names(self) -> [String; 4] {
         let bits = match self.number {
             1 => "64-bit".to_owned(),
             number => format!("64-bit-{number}"),
         };
         ["ust".into(), "uid".into(), self.uid.to_string(), bits]
+    }
+
+    /// Opens it in the trace at `root`, whose folder is open.
+    pub(crate) fn open(self, root: &Path, folder: &File) -> Result<Place, RecordError> {
+        // What is another user's window might be that of who can write there.
+        open_below(root, folder, &self.names(), self.uid != crate::home::user())
     }
 
     /// Where it is in the trace at `root`.
@@ -139,24 +143,25 @@ pub(crate) fn channels_of(root: &Path) -> Vec<PathBuf> {
 }
 
 impl Trace {
-    /// Makes the folder of a new trace at `root`, which [`prepare`] made room for.
-    pub(crate) fn create(root: &Path, of: Particulars) -> Result<Self, RecordError> {
+    /// Makes the folder of a new trace in `place`, which is a [`Room`](crate::room::Room)'s.
+    pub(crate) fn create(place: &Place, of: Particulars) -> Result<Self, RecordError> {
+        let root = place.path();
         let channel = of.folder.in_trace(root);
         let first = of.classes.iter().find(|(class, _)| *class == 0);
         let contexts = first.map(|(_, contexts)| contexts.clone()).unwrap_or_default();
         let domain = Domain::User(of.folder.uid);
         let description = describe(root, of.uuid, domain, of.realtime_offset_ns, contexts);
-        let (place, mut metadata) = make_channel(&channel, &description)?;
+        let (place, mut metadata) = make_channel(place, &of.folder.names(), &description)?;
         for (class, contexts) in &of.classes {
             metadata.declare_class(*class, contexts);
         }
         metadata.write().map_err(RecordError::io("write", channel.join("metadata")))?;
-        let clock = fs::OpenOptions::new()
-            .create(true)
-            .append(true)
-            .mode(0o600)
-            .open(channel.join(FACTS).join(CALIBRATIONS))
-            .and_then(|mut file| {
+        let clock = place
+            .now()
+            .and_then(|now| {
+                let mut options = fs::OpenOptions::new();
+                options.create(true).append(true).mode(0o600).custom_flags(libc::O_NOFOLLOW);
+                let mut file = options.open(now.join(FACTS).join(CALIBRATIONS))?;
                 writeln!(file, "epoch,base_tsc,multiplier_32,base_ns,span_ticks")?;
                 Ok(file)
             })
@@ -172,20 +177,20 @@ impl Trace {
     }
 
     /// Makes the folder of the kernel's events, which have these contexts, in a new trace at
-    /// `root`. Its clock is the kernel's own: there is nothing to calibrate. Remarks are lines of
+    /// `place`. Its clock is the kernel's own: there is nothing to calibrate. Remarks are lines of
     /// its `env`.
     pub(crate) fn create_kernel(
-        root: &Path,
+        place: &Place,
         uuid: [u8; 16],
         realtime_offset_ns: i64,
         contexts: Vec<trackway_schema::Field>,
         remarks: Vec<(&'static str, String)>,
     ) -> Result<Self, RecordError> {
-        let channel = root.join(KERNEL);
+        let root = place.path();
         let domain = Domain::Kernel { release: read_line("/proc/sys/kernel/osrelease"), remarks };
         let contexts = Contexts { kernel: contexts, ..Contexts::default() };
         let description = describe(root, uuid, domain, realtime_offset_ns, contexts);
-        let (place, metadata) = make_channel(&channel, &description)?;
+        let (place, metadata) = make_channel(place, &[KERNEL], &description)?;
         Ok(Self { root: root.to_owned(), channel: place, metadata, uuid, of: None, clock: None })
     }
 
@@ -198,8 +203,7 @@ impl Trace {
         uuid: [u8; 16],
     ) -> Result<Self, RecordError> {
         let channel = of.in_trace(root);
-        let place = open_below(root, lock, of)?;
-        let place = Arc::new(Place::of(place, &channel));
+        let place = Arc::new(of.open(root, lock)?);
         let metadata = Metadata::reopen(Arc::clone(&place))
             .map_err(RecordError::io("read", channel.join("metadata")))?;
         match metadata.uuid() {
@@ -254,57 +258,56 @@ fn describe(
     }
 }
 
-/// Makes a folder of streams, with its metadata.
-fn make_channel(
-    channel: &Path,
+/// Makes a folder of streams, with its metadata, where these names lead to in `root`.
+fn make_channel<N: AsRef<str>>(
+    root: &Place,
+    names: &[N],
     description: &TraceDescription,
 ) -> Result<(Arc<Place>, Metadata), RecordError> {
-    for folder in [channel.join("index"), channel.join(FACTS)] {
-        DirBuilder::new()
-            .recursive(true)
-            .mode(0o700)
-            .create(&folder)
-            .map_err(RecordError::io("make", folder))?;
-    }
-    let place = Place::open(channel).map_err(RecordError::io("open", channel))?;
-    let place = Arc::new(place);
-    completion::unmark(&channel.join(FACTS))
+    let channel = names.iter().fold(root.path().to_owned(), |path, name| path.join(name.as_ref()));
+    let place = root.make_below(names).map_err(RecordError::io("make", &channel))?;
+    let made =
+        |name: &str| place.make_below(&[name]).map_err(RecordError::io("make", channel.join(name)));
+    made("index")?;
+    made(FACTS)?
+        .now()
+        .and_then(|facts| completion::unmark(&facts))
         .map_err(RecordError::io("remove what is in", channel.join(FACTS)))?;
+    let place = Arc::new(place);
     let metadata = Metadata::create(Arc::clone(&place), description)
         .map_err(RecordError::io("write", channel.join("metadata")))?;
     Ok((place, metadata))
 }
 
-/// Opens a folder of the trace at `root`, which is open.
+/// Opens the folder of the trace at `root`, which is open, that these names lead to. With
+/// `is_for_us` nobody else may write there, either.
 ///
 /// The path may come from the window. Whoever could write there, or where the trace lies, must not
 /// lead us elsewhere: every folder from the root down is this user's, and none is a link. Each is
 /// looked at once it is open, and the next one opened below it, whatever its name leads to then.
-fn open_below(root: &Path, lock: &File, of: WindowFolder) -> Result<File, RecordError> {
-    let is_of_another = of.uid != crate::home::user();
-    let check = |folder: &File, path: &Path| {
+fn open_below<N: AsRef<str>>(
+    root: &Path,
+    lock: &File,
+    names: &[N],
+    is_for_us: bool,
+) -> Result<Place, RecordError> {
+    let check = |folder: &Place| {
+        let path = folder.path();
         let status = folder.metadata().map_err(RecordError::io("open", path))?;
-        // What is another user's window might be that of who can write there.
-        let is_for_others = is_of_another && status.mode() & 0o022 != 0;
+        let is_for_others = is_for_us && status.mode() & 0o022 != 0;
         if status.uid() != crate::home::user() || is_for_others {
             let error = io::Error::from(io::ErrorKind::PermissionDenied);
             return Err(RecordError::Io("trust another user's folder", path.into(), error));
         }
         Ok(())
     };
-    check(lock, root)?;
-    let mut folder = lock.try_clone().map_err(RecordError::io("open", root))?;
-    let mut path = root.to_owned();
-    for name in of.names() {
-        path.push(&name);
-        let below = format!("/proc/self/fd/{}/{name}", folder.as_raw_fd());
-        let flags = libc::O_DIRECTORY | libc::O_NOFOLLOW;
-        folder = fs::OpenOptions::new()
-            .read(true)
-            .custom_flags(flags)
-            .open(below)
-            .map_err(RecordError::io("open", &path))?;
-        check(&folder, &path)?;
+    let lock = lock.try_clone().map_err(RecordError::io("open", root))?;
+    let mut folder = Place::of(lock, root);
+    check(&folder)?;
+    for name in names {
+        let path = folder.path().join(name.as_ref());
+        folder = folder.folder(name.as_ref()).map_err(RecordError::io("open", path))?;
+        check(&folder)?;
     }
     Ok(folder)
 }
@@ -335,201 +338,7 @@ impl Calibrations {
     }
 }
 
-/// A trace's folder that is ours alone as long as this lives: its directory is locked (flock(2)).
-#[derive(Debug)]
-pub(crate) struct Room {
-    /// Absolute.
-    pub(crate) path: PathBuf,
-    /// What was moved for it, until it is certain that it is used.
-    moved: Option<Moved>,
-    lock: File,
-}
-
-/// An earlier trace that was moved.
-#[derive(Debug)]
-struct Moved {
-    to: PathBuf,
-    /// Where what was there waits to be removed.
-    before: Option<PathBuf>,
-}
-
-impl Moved {
-    fn settle(self) -> PathBuf {
-        if let Some(before) = &self.before {
-            // It is all a trace: what cannot be removed can be looked at.
-            let _ = fs::remove_dir_all(before);
-        }
-        self.to
-    }
-}
-
-impl Room {
-    /// Uses it: what was moved stays there, and what went for that is removed. Where an earlier
-    /// trace is now, if there was one.
-    pub(crate) fn settle(&mut self) -> Option<PathBuf> {
-        self.moved.take().map(Moved::settle)
-    }
-
-    /// The folder, to be found again wherever it is moved. It stays locked as long as this lives.
-    pub(crate) fn place(&self) -> Result<Place, RecordError> {
-        let folder = self.lock.try_clone().map_err(RecordError::io("use", &self.path))?;
-        Ok(Place::of(folder, &self.path))
-    }
-}
-
-impl Drop for Room {
-    /// Where it is not used after all, everything is as it was.
-    fn drop(&mut self) {
-        let Some(Moved { to, before }) = self.moved.take() else { return };
-        // Over our own folder, which has nothing in it; if it has, both stay as they are.
-        if fs::rename(&to, &self.path).is_ok()
-            && let Some(before) = before
-        {
-            let _ = fs::rename(before, to);
-        }
-    }
-}
-
-/// How often a lock is tried, and how long between: readers take it for a moment, to see whether a
-/// recorder has it.
-const LOCK_TRIES: usize = 100;
-const LOCK_PAUSE: Duration = Duration::from_millis(1);
-/// Most looks at a folder that others make and move at the same time.
-const LOOKS_MAX: usize = 8;
-/// Most names that are tried for a folder that the user did not name.
-const NAMES_MAX: usize = 1000;
-
-/// What becomes of the trace at `root.old` where the one at `root` takes its name.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Older {
-    /// It goes, as perf(1) has it: somebody has typed a command again.
-    Goes,
-    /// It stays, and the one at `root` becomes `root.old-2`, and so on: who begins anew may be a
-    /// service manager, after one crash and the next.
-    Stays,
-}
-
-/// Makes room for a session's trace at `root`, as [`prepare`] does.
-///
-/// # Errors
-///
-/// If it would lie in another trace, too.
-pub(crate) fn prepare_session(root: &Path, older: Older) -> Result<Room, RecordError> {
-    check_outside(root)?;
-    prepare_with(root, older)
-}
-
-/// Makes room for a trace at `root`: an earlier trace there is moved to `root.old`, in place of an
-/// even earlier one, once it is [settled](Room::settle). Folders that hold anything else are left
-/// alone, and so are those that are being recorded into.
-pub(crate) fn prepare(root: &Path) -> Result<Room, RecordError> {
-    prepare_with(root, Older::Goes)
-}
-
-fn prepare_with(root: &Path, older: Older) -> Result<Room, RecordError> {
-    let absolute = std::path::absolute(root).map_err(RecordError::io("use", root))?;
-    // Without a slash at the end, which would make `root.old` lie inside.
-    let root: PathBuf = absolute.components().collect();
-    let mut moved: Option<Moved> = None;
-    for _ in 0..LOOKS_MAX {
-        make(&root).map_err(RecordError::io("make", &root))?;
-        let Some(lock) = lock(&root)? else { continue };
-        if is_empty(&root).map_err(RecordError::io("use", &root))? {
-            return Ok(Room { path: root, moved, lock });
-        }
-        // Somebody else's, who was faster, if there is one of before.
-        if let Some(before) = moved.replace(move_aside(&root, older)?) {
-            before.settle();
-        }
-    }
-    Err(RecordError::FolderBusy(root))
-}
-
-/// Whether a new trace at `root` would lie in no other trace. It would be taken for a piece of that
-/// one, and be moved away with it.
-///
-/// # Errors
-///
-/// If it would, whether or not that one is being recorded into.
-pub(crate) fn check_outside(root: &Path) -> Result<(), RecordError> {
-    let absolute = std::path::absolute(root).map_err(RecordError::io("use", root))?;
-    // Names say nothing: the folder that is there, or the first that is above it, may be a link.
-    let there = absolute.ancestors().enumerate();
-    let mut found = there.filter_map(|(level, path)| Some((level, path.canonicalize().ok()?)));
-    let Some((level, there)) = found.next() else { return Ok(()) };
-    let mut outer = there.ancestors().skip(usize::from(level == 0));
-    match outer.find(|folder| is_recorded_here(folder)) {
-        Some(outer) => Err(RecordError::FolderInside(root.to_owned(), outer.to_owned())),
-        None => Ok(()),
-    }
-}
-
-/// Whether there is a trace at `root` that was recorded here, or is.
-fn is_recorded_here(root: &Path) -> bool {
-    let has_calibrations = |channel: &PathBuf| channel.join(FACTS).join(CALIBRATIONS).is_file();
-    channels_of(root).iter().any(has_calibrations)
-}
-
-/// Makes a new folder for a trace: `trackway-DATE-TIME` in the current folder, in UTC, or with the
-/// session's name before the date.
-pub(crate) fn prepare_new(session: &str) -> Result<(PathBuf, Room), RecordError> {
-    let time = utc(trackway_sys::clock::realtime_ns() / 1_000_000_000).replace('T', "-");
-    let stamp = if session.is_empty() { time } else { format!("{session}-{time}") };
-    let mut name = PathBuf::from(format!("trackway-{stamp}"));
-    check_outside(&name)?;
-    for number in 2..NAMES_MAX {
-        match DirBuilder::new().mode(0o700).create(&name) {
-            Ok(()) => return prepare(&name).map(|room| (name, room)),
-            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
-                name = PathBuf::from(format!("trackway-{stamp}-{number}"));
-            }
-            Err(error) => return Err(RecordError::io("make", &name)(error)),
-        }
-    }
-    Err(RecordError::FolderInUse(name))
-}
-
-fn make(root: &Path) -> io::Result<()> {
-    let mut builder = DirBuilder::new();
-    builder.mode(0o700);
-    if let Some(parent) = root.parent() {
-        builder.recursive(true).create(parent)?;
-    }
-    match builder.recursive(false).create(root) {
-        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Ok(()),
-        other => other,
-    }
-}
-
-/// Locks the folder; `None` if it was moved away meanwhile.
-pub(crate) fn lock(folder: &Path) -> Result<Option<File>, RecordError> {
-    let opened = fs::OpenOptions::new().read(true).custom_flags(libc::O_DIRECTORY).open(folder);
-    let file = match opened {
-        Ok(file) => file,
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
-        Err(error) => return Err(RecordError::io("use", folder)(error)),
-    };
-    // File systems that cannot lock folders (NFS) do not keep others away.
-    let mut tries = 1;
-    while matches!(file.try_lock(), Err(TryLockError::WouldBlock)) {
-        if tries == LOCK_TRIES {
-            return Err(RecordError::FolderBusy(folder.to_owned()));
-        }
-        tries += 1;
-        std::thread::sleep(LOCK_PAUSE);
-    }
-    Ok(is_at(&file, folder).then_some(file))
-}
-
-/// Whether `path` names this open folder.
-fn is_at(file: &File, path: &Path) -> bool {
-    match (file.metadata(), fs::metadata(path)) {
-        (Ok(ours), Ok(there)) => (ours.dev(), ours.ino()) == (there.dev(), there.ino()),
-        _ => false,
-    }
-}
-
-fn is_empty(folder: &Path) -> io::Result<bool> {
+pub(crate) fn is_empty(folder: &Path) -> io::Result<bool> {
     Ok(fs::read_dir(folder)?.next().is_none())
 }
 
@@ -550,14 +359,19 @@ pub(crate) fn has_no_stream(root: &Path) -> bool {
 
 /// Removes what [`Trace::create`] made of a trace without streams, and nothing else: what others
 /// put there stays, with the folders that it is in.
-pub(crate) fn remove_unwritten(root: &Path) {
+pub(crate) fn remove_unwritten(root: &Place) {
+    let Ok(now) = root.now() else { return };
     // What cannot be removed is no harm.
-    for channel in with_kernel(root) {
-        let _ = fs::remove_file(channel.join("metadata"));
-        let _ = fs::remove_dir_all(channel.join(FACTS));
-        let _ = fs::remove_dir(channel.join("index"));
-        let above = channel.ancestors().take_while(|folder| *folder != root);
-        above.for_each(|folder| drop(fs::remove_dir(folder)));
+    for channel in with_kernel(&now) {
+        let below = channel.strip_prefix(&now).unwrap_or(&channel);
+        let names: Vec<&str> = below.iter().filter_map(|name| name.to_str()).collect();
+        let Ok(channel) = root.below(&names) else { continue };
+        let _ = channel.now().and_then(|now| fs::remove_file(now.join("metadata")));
+        let _ = channel.remove_below(&[FACTS]);
+        let _ = channel.below(&["index"]).and_then(|index| index.remove_if_empty());
+        for count in (1..=names.len()).rev() {
+            let _ = root.below(&names[..count]).and_then(|folder| folder.remove_if_empty());
+        }
     }
 }
 
@@ -566,78 +380,7 @@ pub(crate) fn snapshot_name(number: u32) -> String {
     format!("{SNAPSHOT}{number}")
 }
 
-const SNAPSHOT: &str = "snapshot-";
-
-/// Whether the folder holds a trace, or a session's snapshots, and nothing else.
-fn is_only_a_trace(folder: &Path) -> bool {
-    let has_only = |folder: &Path, is_ours: &dyn Fn(&Path) -> bool| {
-        fs::read_dir(folder).is_ok_and(|mut entries| {
-            entries.all(|entry| entry.is_ok_and(|entry| is_ours(&entry.path())))
-        })
-    };
-    let is_named = |path: &Path, name: &str| path.file_name().is_some_and(|found| *found == *name);
-    let is_a_trace = |path: &Path| {
-        let is_uid = |path: &Path| is_named(path, "uid");
-        is_named(path, "ust") && path.is_dir() && has_only(path, &is_uid)
-    };
-    // Beside the programs' events; alone, only with our facts: LTTng names it so, too.
-    let is_of_the_kernel = |path: &Path| {
-        let is_beside = path.parent().is_some_and(|folder| folder.join("ust").is_dir());
-        let is_ours = is_beside || path.join(FACTS).is_dir();
-        is_named(path, KERNEL) && path.join("metadata").is_file() && is_ours
-    };
-    let is_a_snapshot = |path: &Path| {
-        let number = path.file_name().and_then(|name| name.to_str()?.strip_prefix(SNAPSHOT));
-        number.is_some_and(|number| number.parse::<u32>().is_ok())
-            && has_only(path, &|path: &Path| is_a_trace(path) || is_of_the_kernel(path))
-    };
-    let is_ours = |path: &Path| is_a_trace(path) || is_a_snapshot(path) || is_of_the_kernel(path);
-    !is_empty(folder).unwrap_or(true) && has_only(folder, &is_ours)
-}
-
-/// Moves the earlier trace at `root`, which we have locked, to `root.old`.
-fn move_aside(root: &Path, older: Older) -> Result<Moved, RecordError> {
-    let is_here = || File::open(".").is_ok_and(|here| is_at(&here, root));
-    if !is_only_a_trace(root) || root.file_name().is_none() || is_here() {
-        return Err(RecordError::FolderInUse(root.to_owned()));
-    }
-    let named = |end: &str| {
-        let mut old = root.as_os_str().to_owned();
-        old.push(end);
-        PathBuf::from(old)
-    };
-    let is_there = |path: &Path| fs::symlink_metadata(path).is_ok();
-    let old = named(".old");
-    let others = || (2..NAMES_MAX).map(|number| named(&format!(".old-{number}")));
-    let free = || {
-        let free = std::iter::once(old.clone()).chain(others()).find(|path| !is_there(path));
-        free.ok_or_else(|| RecordError::FolderInUse(old.clone()))
-    };
-    let (to, mut before) = match older {
-        Older::Goes => (old.clone(), None),
-        Older::Stays => (free()?, None),
-    };
-    if is_there(&to) {
-        // Whoever records there keeps it.
-        let _lock = lock(&to)?;
-        let gone = is_empty(&to).unwrap_or(false) || is_only_a_trace(&to);
-        if !gone {
-            return Err(RecordError::FolderInUse(to));
-        }
-        let aside = free()?;
-        fs::rename(&to, &aside).map_err(RecordError::io("rename", &to))?;
-        before = Some(aside);
-    }
-    match fs::rename(root, &to) {
-        Ok(()) => Ok(Moved { to, before }),
-        Err(error) => {
-            if let Some(before) = before {
-                let _ = fs::rename(before, to);
-            }
-            Err(RecordError::io("rename", root)(error))
-        }
-    }
-}
+pub(crate) const SNAPSHOT: &str = "snapshot-";
 
 fn read_line(path: &str) -> String {
     fs::read_to_string(path).map(|text| text.trim().to_owned()).unwrap_or_default()
@@ -694,8 +437,7 @@ pub(crate) fn utc(seconds: u64) -> String {
 
 #[cfg(test)]
 mod tests {
-    use std::os::unix::fs::PermissionsExt as _;
-    use std::sync::Barrier;
+    use std::os::unix::fs::{DirBuilderExt as _, PermissionsExt as _};
 
     use trackway_testkit::TemporaryFolder;
 
@@ -710,76 +452,6 @@ mod tests {
     }
 
     #[test]
-    fn only_earlier_traces_are_moved_and_only_idle_ones() {
-        let base = std::env::temp_dir().join(format!("trackway-room-{}", std::process::id()));
-        let root = base.join("a").join("trace");
-        let put = |folder: &Path| fs::create_dir_all(folder.join("ust/uid/0")).unwrap();
-        let mut room = prepare(&root.join("")).unwrap();
-        assert_eq!((room.settle(), &room.path), (None, &root));
-        assert!(matches!(prepare(&root), Err(RecordError::FolderBusy(_))));
-        put(&root);
-        assert!(matches!(prepare(&root), Err(RecordError::FolderBusy(_))));
-        drop(room);
-        let old = base.join("a").join("trace.old");
-        for _ in 0..2 {
-            let mut room = prepare(&root).unwrap();
-            assert_eq!(room.settle().as_ref(), Some(&old));
-            put(&root);
-        }
-        // Nothing goes that is nobody's to be typed again.
-        for number in 2..4 {
-            let mut room = prepare_session(&root, Older::Stays).unwrap();
-            let other = base.join("a").join(format!("trace.old-{number}"));
-            assert_eq!(room.settle().as_ref(), Some(&other));
-            put(&root);
-        }
-        assert!(old.join("ust").exists());
-        put(&old.join("snapshot-12"));
-        fs::remove_dir_all(old.join("ust")).unwrap();
-        assert!(is_only_a_trace(&old));
-        let kernel = base.join("kernel-only").join(KERNEL);
-        fs::create_dir_all(&kernel).unwrap();
-        fs::write(kernel.join("metadata"), "").unwrap();
-        assert!(!is_only_a_trace(kernel.parent().unwrap()), "it may be another tracer's");
-        fs::create_dir(kernel.join(FACTS)).unwrap();
-        assert!(is_only_a_trace(kernel.parent().unwrap()));
-        fs::write(old.join("mine"), "").unwrap();
-        assert!(matches!(prepare(&root), Err(RecordError::FolderInUse(path)) if path == old));
-        fs::write(root.join("mine"), "").unwrap();
-        assert!(matches!(prepare(&root), Err(RecordError::FolderInUse(path)) if path == root));
-        assert!(root.join("ust").exists() && old.join("snapshot-12").exists());
-        fs::remove_dir_all(&base).unwrap();
-    }
-
-    #[test]
-    fn what_was_moved_for_nothing_is_moved_back() {
-        let base = TemporaryFolder::new();
-        let (root, old) = (base.join("trace"), base.join("trace.old"));
-        let put = |folder: &Path, uid: &str| {
-            fs::create_dir_all(folder.join("ust/uid").join(uid)).expect("a folder");
-        };
-        put(&root, "1");
-        put(&old, "2");
-        let names = || {
-            let entries = fs::read_dir(base.path()).expect("a folder").flatten();
-            let mut names: Vec<_> = entries.map(|entry| entry.file_name()).collect();
-            names.sort();
-            names
-        };
-        for older in [Older::Goes, Older::Stays] {
-            drop(prepare_session(&root, older).expect("room"));
-            assert!(root.join("ust/uid/1").exists() && old.join("ust/uid/2").exists());
-            assert_eq!(names(), ["trace", "trace.old"]);
-        }
-        // What was put there meanwhile stays, and nothing is written over.
-        let room = prepare(&root).expect("room");
-        put(&root, "3");
-        drop(room);
-        assert!(root.join("ust/uid/3").exists() && old.join("ust/uid/1").exists());
-        assert!(base.join("trace.old-2/ust/uid/2").exists());
-    }
-
-    #[test]
     fn a_trace_is_opened_below_its_folder_and_nowhere_else() {
         let base = trackway_testkit::TemporaryFolder::new();
         let root = base.join("trace");
@@ -787,10 +459,10 @@ mod tests {
         let channel = of.in_trace(&root);
         assert_eq!(channel, root.join("ust/uid/65531/64-bit-2"));
         assert_eq!(WindowFolder::of(&channel), Some(of));
-        DirBuilder::new().recursive(true).mode(0o700).create(&channel).expect("a folder");
+        fs::DirBuilder::new().recursive(true).mode(0o700).create(&channel).expect("a folder");
         assert_eq!(channels_of(&root), std::slice::from_ref(&channel));
         let lock = File::open(&root).expect("a folder");
-        let open = || open_below(&root, &lock, of);
+        let open = || of.open(&root, &lock);
         let found = open().expect("it is ours").metadata().expect("there").ino();
         assert_eq!(found, fs::metadata(&channel).expect("there").ino());
         // Whoever moves it, and puts another there, changes nothing: the lock is on this one.
@@ -812,25 +484,6 @@ mod tests {
             std::os::unix::fs::chown(&uid, Some(65_531), None).expect("root may");
             assert!(open().is_err(), "another's");
         }
-    }
-
-    #[test]
-    fn who_looks_whether_a_folder_is_recorded_into_keeps_no_recorder_away() {
-        let base = std::env::temp_dir().join(format!("trackway-look-{}", std::process::id()));
-        let root = base.join("trace");
-        make(&root).expect("a folder");
-        let looked = Barrier::new(2);
-        std::thread::scope(|scope| {
-            scope.spawn(|| {
-                let folder = File::open(&root).expect("a folder");
-                folder.try_lock_shared().expect("a lock");
-                looked.wait();
-                std::thread::sleep(LOCK_PAUSE);
-            });
-            looked.wait();
-            assert!(prepare(&root).is_ok());
-        });
-        fs::remove_dir_all(&base).expect("a folder");
     }
 
     #[test]

@@ -112,7 +112,7 @@ impl ExportError {
     /// A map for errors with the file or folder `path`.
     fn write(path: impl Into<PathBuf>) -> impl FnOnce(io::Error) -> Self {
         let path = path.into();
-        move |error| Self::Write(path, error)
+        move |error| Self::Write(output::shown(path), error)
     }
 }
 

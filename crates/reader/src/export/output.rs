@@ -1,8 +1,9 @@
 //! The folder that is written to, and the files in it.
 
-use std::fs::{self, File};
+use std::fs::{self, DirBuilder, File, OpenOptions};
 use std::io::{self, Write as _};
-use std::os::unix::fs::FileExt as _;
+use std::os::fd::AsRawFd as _;
+use std::os::unix::fs::{DirBuilderExt as _, FileExt as _, MetadataExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
 
 use trackway_ctf::read::Bytes;
@@ -13,13 +14,79 @@ use crate::folder::{METADATA, metadata_bytes};
 /// How much is gathered before it is written, and read at once to be copied.
 const BUFFER_BYTES: usize = 1 << 20;
 
+/// A folder that stays open: what is made below it is in it, whoever renames what is above it and
+/// puts another in its place (docs/design/0004-privileges.md).
+struct Held {
+    folder: File,
+    /// Where it was, for where there is no /proc.
+    opened: PathBuf,
+}
+
+impl Held {
+    /// Opens it, with these flags (open(2)) besides.
+    fn open(path: PathBuf, flags: i32) -> io::Result<Self> {
+        let mut options = OpenOptions::new();
+        options.read(true).custom_flags(libc::O_DIRECTORY | flags);
+        Ok(Self { folder: options.open(&path)?, opened: path })
+    }
+
+    /// Makes the folder `name` in it. Nobody else may write there.
+    fn make(&self, name: &str) -> io::Result<Self> {
+        let path = self.path().join(name);
+        DirBuilder::new().mode(0o700).create(&path)?;
+        let made = Self::open(path, libc::O_NOFOLLOW)?;
+        // It belongs to whom all does that we make: another one in its place does not.
+        let probe = made.path().join(".whose");
+        let file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&probe)?;
+        let _ = fs::remove_file(probe);
+        match file.metadata()?.uid() == made.folder.metadata()?.uid() {
+            true => Ok(made),
+            false => Err(io::ErrorKind::PermissionDenied.into()),
+        }
+    }
+
+    /// A path that leads to it in this process.
+    fn path(&self) -> PathBuf {
+        let link = PathBuf::from(format!("{LINKS}/{}", self.folder.as_raw_fd()));
+        if link.exists() { link } else { self.opened.clone() }
+    }
+
+    /// Removes it, if nothing is in it; what it was in.
+    fn remove(self) -> io::Result<Self> {
+        let path = self.path();
+        let above = Self::open(path.join(".."), libc::O_PATH)?;
+        let path = fs::read_link(&path).unwrap_or(path);
+        let name = path.file_name().ok_or(io::ErrorKind::InvalidInput)?;
+        fs::remove_dir(above.path().join(name))?;
+        Ok(above)
+    }
+}
+
+/// Where the links to a process's own open files are.
+const LINKS: &str = "/proc/self/fd";
+
+/// A path as people read it: what is below a [`Held`] folder is where that is now.
+pub(super) fn shown(path: PathBuf) -> PathBuf {
+    let Ok(below) = path.strip_prefix(LINKS) else { return path };
+    let mut names = below.components();
+    let link = names.next().map(|number| Path::new(LINKS).join(number));
+    match link.and_then(|link| fs::read_link(link).ok()) {
+        Some(folder) => folder.join(names.as_path()),
+        None => path,
+    }
+}
+
 /// A folder that is written to in a folder of its own below it, which becomes its contents once all
 /// is written, and else goes with all that is in it: nothing of anybody else's is touched.
 pub(super) struct Folder {
     path: PathBuf,
-    /// Folders that were made for it, innermost first.
-    made: Vec<PathBuf>,
-    staging: PathBuf,
+    held: Held,
+    /// How many folders were made for it, from itself up.
+    made: usize,
+    /// Name of the folder in it.
+    name: String,
+    /// That folder, once it is made.
+    staging: Option<Held>,
     is_done: bool,
 }
 
@@ -28,22 +95,29 @@ impl Folder {
     pub(super) fn new(path: &Path) -> Result<Self, ExportError> {
         let failed = |error| ExportError::Write(path.to_owned(), error);
         let missing = |path: &&Path| !path.as_os_str().is_empty() && !path.exists();
-        let made = path.ancestors().take_while(missing).map(Path::to_owned).collect();
+        let made = path.ancestors().take_while(missing).count();
         fs::create_dir_all(path).map_err(failed)?;
-        let staging = path.join(format!(".trackway-{}", std::process::id()));
+        let held = Held::open(path.to_owned(), 0).map_err(failed)?;
+        let name = format!(".trackway-{}", std::process::id());
         // From here on, what was made goes again.
-        let folder = Self { path: path.to_owned(), made, staging, is_done: false };
-        if fs::read_dir(path).map_err(failed)?.next().is_some() {
+        let mut folder =
+            Self { path: path.to_owned(), held, made, name, staging: None, is_done: false };
+        if fs::read_dir(folder.held.path()).map_err(failed)?.next().is_some() {
             return Err(ExportError::NotEmpty(path.to_owned()));
         }
-        fs::create_dir(&folder.staging).map_err(failed)?;
+        folder.staging = Some(folder.held.make(&folder.name).map_err(failed)?);
         Ok(folder)
+    }
+
+    /// The folder in it.
+    fn staging(&self) -> PathBuf {
+        self.staging.as_ref().map_or_else(|| self.held.path().join(&self.name), Held::path)
     }
 
     /// Makes the folder of a trace at `place` in it, with the metadata of the trace at `from`;
     /// where that is.
     pub(super) fn trace(&self, place: &Path, from: &Path) -> Result<PathBuf, ExportError> {
-        let to = self.staging.join(place);
+        let to = self.staging().join(place);
         fs::create_dir_all(&to).map_err(ExportError::write(&to))?;
         let from = from.join(METADATA);
         let metadata = metadata_bytes(&from).map_err(ExportError::read(&from))?;
@@ -55,11 +129,12 @@ impl Folder {
     /// What was written stays.
     pub(super) fn done(mut self) -> Result<(), ExportError> {
         let failed = |error| ExportError::Write(self.path.clone(), error);
-        for entry in fs::read_dir(&self.staging).map_err(failed)? {
+        let folder = self.held.path();
+        for entry in fs::read_dir(self.staging()).map_err(failed)? {
             let entry = entry.map_err(failed)?;
-            fs::rename(entry.path(), self.path.join(entry.file_name())).map_err(failed)?;
+            fs::rename(entry.path(), folder.join(entry.file_name())).map_err(failed)?;
         }
-        fs::remove_dir(&self.staging).map_err(failed)?;
+        fs::remove_dir(folder.join(&self.name)).map_err(failed)?;
         self.is_done = true;
         Ok(())
     }
@@ -71,9 +146,12 @@ impl Drop for Folder {
             return;
         }
         // What cannot be removed is left: there is an error already to be told of.
-        let _ = fs::remove_dir_all(&self.staging);
-        for made in &self.made {
-            let _ = fs::remove_dir(made);
+        if self.staging.is_some() {
+            let _ = fs::remove_dir_all(self.held.path().join(&self.name));
+        }
+        let mut made = Held::open(self.held.path(), 0);
+        for _ in 0..self.made {
+            made = made.and_then(Held::remove);
         }
     }
 }
@@ -203,8 +281,8 @@ mod tests {
                 fs::create_dir(&path).unwrap();
             }
             let folder = Folder::new(&path).unwrap();
-            fs::create_dir(folder.staging.join("sub")).unwrap();
-            fs::write(folder.staging.join("sub/file"), "x").unwrap();
+            fs::create_dir(folder.staging().join("sub")).unwrap();
+            fs::write(folder.staging().join("sub/file"), "x").unwrap();
             // Two at a time cannot write to one folder.
             assert!(matches!(Folder::new(&path), Err(ExportError::NotEmpty(_))));
             drop(folder);
@@ -219,7 +297,7 @@ mod tests {
     fn what_others_put_there_stays() {
         let place = TemporaryFolder::new();
         let folder = Folder::new(&place.join("out")).unwrap();
-        fs::write(folder.staging.join("ours"), "x").unwrap();
+        fs::write(folder.staging().join("ours"), "x").unwrap();
         fs::write(place.join("out/theirs"), "x").unwrap();
         drop(folder);
         let left = fs::read_dir(place.join("out")).unwrap().map(|entry| entry.unwrap().file_name());
@@ -231,8 +309,8 @@ mod tests {
     fn what_is_done_stays() {
         let place = TemporaryFolder::new();
         let folder = Folder::new(&place.join("out")).unwrap();
-        fs::create_dir(folder.staging.join("sub")).unwrap();
-        fs::write(folder.staging.join("sub/file"), "x").unwrap();
+        fs::create_dir(folder.staging().join("sub")).unwrap();
+        fs::write(folder.staging().join("sub/file"), "x").unwrap();
         folder.done().unwrap();
         assert!(place.join("out/sub/file").exists());
         assert_eq!(fs::read_dir(place.join("out")).unwrap().count(), 1);

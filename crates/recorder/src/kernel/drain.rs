@@ -21,6 +21,7 @@ use crate::command::Entrance;
 use crate::completion::{self, By};
 use crate::kernel_thread::{DrainThread, Drains, GIVEN_UP_MAX, unwritten};
 use crate::live::Live;
+use crate::place::Place;
 use crate::region::{Closed, Drain, RegionWork, StreamNames};
 use crate::report::Notices;
 use crate::trace::{self, Trace};
@@ -123,7 +124,7 @@ impl Kernel {
     /// Makes the kernel's folder in the trace at `root`, with all events in its metadata.
     fn make_trace(
         &self,
-        root: &Path,
+        root: &Place,
         uuid: [u8; 16],
         realtime_offset_ns: i64,
     ) -> Result<Trace, RecordError> {
@@ -132,7 +133,7 @@ impl Kernel {
         for (id, event) in (0..).zip(&self.events) {
             trace.metadata.declare_meaning(0, id, &event.description, &event.meanings);
         }
-        let path = || root.join(trace::KERNEL).join("metadata");
+        let path = || root.path().join(trace::KERNEL).join("metadata");
         trace.metadata.write().map_err(|error| RecordError::Io("write", path(), error))?;
         Ok(trace)
     }
@@ -141,7 +142,7 @@ impl Kernel {
     /// day is this.
     pub(crate) fn begin(
         mut self,
-        root: &Path,
+        root: &Place,
         realtime_offset_ns: i64,
         tracefiles: Tracefiles,
     ) -> Result<Draining, RecordError> {
@@ -308,11 +309,11 @@ impl Draining {
     pub(crate) fn write_snapshot(
         &self,
         mut works: Vec<RegionWork>,
-        folder: &Path,
+        folder: &Place,
         meanwhile: &mut dyn FnMut(),
     ) -> Result<KernelSnapshot, RecordError> {
         let trace = self.kernel.make_trace(folder, self.uuid, self.realtime_offset_ns)?;
-        let fail = || RecordError::io("write", folder.join(trace::KERNEL));
+        let fail = || RecordError::io("write", folder.path().join(trace::KERNEL));
         let begin_ts = self.thread.ask(|drainer| drainer.begin_ts)?;
         let mut summary = Summary::default();
         // Just now: writers do not wait. But all before any: threads go from CPU to CPU meanwhile.

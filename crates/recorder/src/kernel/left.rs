@@ -13,7 +13,9 @@ use trackway_ctf::read::Trace;
 use trackway_ctf::write::{INDEX_ENTRY_BYTES, INDEX_HEADER_BYTES};
 
 use crate::completion::{self, By};
+use crate::place::Place;
 use crate::report::Notices;
+use crate::room;
 use crate::trace::{self, FACTS, KERNEL};
 
 /// Completes the kernel's part of the trace in `root` as far as that goes, and says what is lost,
@@ -23,12 +25,15 @@ pub(crate) fn settle(root: &Path, notices: &Notices) {
         return;
     }
     // Who has it may just be completing it.
-    let Ok(Some(_lock)) = trace::lock(root) else { return };
-    if !is_left(root) {
+    let Ok(Some(lock)) = room::lock(root) else { return };
+    // What is at its path from here on may be another one.
+    let Ok(open) = Place::of(lock, root).below(&[KERNEL]) else { return };
+    let Ok(kernel) = open.now() else { return };
+    let facts = kernel.join(FACTS);
+    let is_for_others = open.metadata().map_or(true, |status| status.mode() & 0o022 != 0);
+    if is_for_others || !is_ours(&facts) || completion::is_marked(&facts) {
         return;
     }
-    let kernel = root.join(KERNEL);
-    let facts = kernel.join(FACTS);
     let place = root.display();
     match cut(&kernel).and_then(|end_ns| completion::mark(&facts, By::Nobody).map(|()| end_ns)) {
         Ok(last_ns) => {
@@ -150,7 +155,8 @@ mod tests {
 
     /// A trace whose recorder was killed when it had written three packets.
     fn left(folder: &TemporaryFolder) -> PathBuf {
-        let trace = trace::Trace::create_kernel(folder.path(), [7; 16], 0, Vec::new(), Vec::new())
+        let place = Place::open(folder.path()).expect("a folder");
+        let trace = trace::Trace::create_kernel(&place, [7; 16], 0, Vec::new(), Vec::new())
             .expect("a trace");
         let id = StreamId { uuid: [7; 16], class: 0, instance: 0, cpu: 0 };
         let place = Arc::clone(&trace.channel);
@@ -210,7 +216,7 @@ mod tests {
     fn what_is_being_recorded_is_left_alone() {
         let folder = TemporaryFolder::new();
         let kernel = left(&folder);
-        let lock = trace::lock(folder.path()).expect("a folder").expect("it is there");
+        let lock = room::lock(folder.path()).expect("a folder").expect("it is there");
         assert_eq!(said(&folder), "");
         drop(lock);
         assert!(!completion::is_marked(&kernel.join(FACTS)));

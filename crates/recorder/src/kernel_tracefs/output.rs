@@ -595,7 +595,8 @@ mod tests {
         .expect("it makes sense");
         let asked = [(&event, filters.take(0).expect("it has all"))];
         let converter = Converter::asking(asked.into_iter(), common, 3500, vec![Context::Tid]);
-        let trace = Trace::create_kernel(folder, [7; 16], 0, converter.contexts(), Vec::new());
+        let place = crate::place::Place::open(folder).expect("a folder");
+        let trace = Trace::create_kernel(&place, [7; 16], 0, converter.contexts(), Vec::new());
         let (trace, bounds) = (trace.expect("a trace"), Tracefiles::default());
         let output = Output::new(trace, Arc::new(converter), (0, held_bytes), bounds, 0..2);
         (output, PageFormat::parse(PAGE, ENTRY).expect("known"))

@@ -50,7 +50,8 @@ impl Ground {
         region.raise_limit(if overwrite { u64::MAX } else { geometry.ring_bytes() });
         let folder = TemporaryFolder::new();
         let fields = Vec::new();
-        let trace = Trace::create_kernel(folder.path(), [7; 16], 0, fields, Vec::new());
+        let place = crate::place::Place::open(folder.path()).expect("a folder");
+        let trace = Trace::create_kernel(&place, [7; 16], 0, fields, Vec::new());
         let bytes = vec![0; (PAGE_BYTES + geometry.ring_bytes()) as usize];
         Self {
             region,
