@@ -171,13 +171,16 @@ enum Rule {
     Each,
 }
 
+/// Whether a filter is somebody else's, too, who takes it: the kernel's.
+pub(crate) type IsTaken<'a> = &'a dyn Fn(&FilterSpec) -> bool;
+
 impl Parts {
     /// Begins a session with these channels; writers are let in unless they are paused. Filters
     /// that are taken need not be such as programs' events are for: the kernel's are.
     pub(crate) fn begin(
         scope: Scope,
         (session, root): (SessionSettings, Arc<Place>),
-        (channels, is_taken): (Vec<(ChannelSettings, u32)>, &dyn Fn(&FilterSpec) -> bool),
+        (channels, is_taken): (Vec<(ChannelSettings, u32)>, IsTaken<'_>),
         watches_crashes: bool,
         notices: &Notices,
     ) -> Result<Self, RecordError> {
