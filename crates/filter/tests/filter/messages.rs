@@ -2,12 +2,13 @@
 //! filter for many is for.
 
 use trackway_filter::compile::{CompiledFor, compile, compile_for};
-use trackway_filter::error::Topic;
 use trackway_filter::explain;
 use trackway_filter::layout::{Integer, Layout, Member, Type};
 use trackway_filter::parse::split_pattern;
 use trackway_filter::types::check;
 use trackway_jit::Kind;
+use trackway_jit::meaning::Meanings;
+use trackway_jit::object::VERSION_OF_MEANINGS;
 use trackway_schema::Scalar;
 
 use super::event::Event;
@@ -166,7 +167,7 @@ fn one_alternative_serves_all_widths() {
 }
 
 #[test]
-fn what_cannot_be_told_apart_is_refused() {
+fn what_means_something_else_has_an_alternative_of_its_own() {
     let labels = |labels: &str| declared("app:l", &[(&format!("s enum u8 {labels}"), "0")]);
     for (events, text) in [
         ([labels("OK=0 BAD=1"), labels("OK=1 BAD=0")], "s == \"OK\""),
@@ -179,15 +180,25 @@ fn what_cannot_be_told_apart_is_refused() {
         ),
     ] {
         let layouts = events.map(|event| event.layout);
-        let error = compile_for(text, &layouts).expect_err(text);
-        assert_eq!(error.topic, Topic::Limit, "{error}");
-        assert!(error.message.contains("cannot tell apart"), "{error}");
+        let compiled = compile_for(text, &layouts).expect(text);
+        assert_eq!(compiled.alternatives, [Some(0), Some(1)], "{text}");
+        assert!(compiled.needs_meanings, "{text}");
+        // Who does not know of meanings must not take the first for both.
+        let bytes = compiled.encode().expect(text);
+        assert_eq!(bytes[3], VERSION_OF_MEANINGS, "{text}");
+        assert!(Meanings::decode(&compiled.meanings).is_some(), "{text}");
     }
     let sequences =
         ["u8", "u32"].map(|of| declared("app:s", &[(format!("xs sequence {of}").as_str(), "1")]));
-    for_all("length(xs) > 3", &sequences);
+    assert!(for_all("length(xs) > 3", &sequences).meanings.is_empty());
     // The same labels for other things that are not asked for do no harm.
-    for_all("s > 0", &[labels("OK=0 BAD=1"), labels("OK=1 BAD=0")]);
+    let number = for_all("s > 0", &[labels("OK=0 BAD=1"), labels("OK=1 BAD=0")]);
+    assert_eq!(number.alternatives, [Some(0), Some(0)]);
+    assert!(!number.needs_meanings);
+    // Nor do labels that are not asked for, of one that another is asked for of.
+    let more = for_all("s == \"BAD\"", &[labels("OK=0 BAD=1"), labels("OK=0 BAD=1 LATE=2")]);
+    assert_eq!(more.alternatives, [Some(0), Some(0)]);
+    assert!(!more.needs_meanings && more.encode().expect("an object")[3] == 1);
 }
 
 #[test]
