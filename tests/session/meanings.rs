@@ -21,7 +21,8 @@ fn judge(name: &str, filter: &str, [first, later]: [Event; 2], meant: &str) {
     let program = |event: &Event| {
         let Event { name, declared, emitted } = event;
         let text = format!(
-            "#include <trackway/trackway.h>\n{declared}\nint main(void)\n{{\n{emitted}\nreturn 0;\n}}\n"
+            "#include <trackway/trackway.h>\n{declared}\n\
+             int main(void)\n{{\n{emitted}\nreturn 0;\n}}\n"
         );
         place.world.compile(name, &text, true, &[])
     };

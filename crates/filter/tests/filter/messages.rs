@@ -131,6 +131,15 @@ fn what_is_no_pattern_is_part_of_an_expression_that_makes_no_sense() {
     }
 }
 
+/// Where the events are said elsewhere (`trackway event on SESSION PATTERN --filter EXPR`).
+#[test]
+fn a_pattern_is_not_asked_for_where_it_does_not_belong() {
+    let text = "myapp:request: status > 3";
+    let error = check(text, &Layout::default()).expect_err(text).render(text);
+    assert!(error.contains("only the expression belongs, 'status > 3'"), "{error}");
+    assert!(!error.contains("missing"), "{error}");
+}
+
 fn for_all(text: &str, events: &[Event]) -> CompiledFor {
     let layouts: Vec<_> = events.iter().map(|event| event.layout.clone()).collect();
     compile_for(text, &layouts).unwrap_or_else(|error| panic!("{}", error.render(text)))
