@@ -85,6 +85,26 @@ fn elements_are_those_of_each_event() {
     judge("session-meanings-elements", "m:*: any(xs == 9)", [first, later], "n = 7 }");
 }
 
+/// RUN record with a filter that makes no sense for one of a program's events. EXPECT advice about
+/// the filter, and none about buffers.
+#[test]
+fn losses_by_a_filter_that_makes_no_sense_are_said_to_be_that() {
+    let place = Place::new("session-meanings-senseless");
+    let text = "#include <trackway/trackway.h>\n\
+                TRACKWAY_EVENT(m, a, TRACKWAY_INFO, (u32, status));\n\
+                TRACKWAY_EVENT(m, b, TRACKWAY_INFO, (str, status));\n\
+                int main(void)\n{\n\
+                for (int i = 0; i < 10; i++) { trackway(m, a, i); trackway(m, b, \"x\"); }\n\
+                return 0;\n}\n";
+    let program = place.world.compile("senseless", text, true, &[]);
+    let program = program.to_str().expect("a path");
+    let words = ["record", "-o", "trace", "--filter", "status > 3", "--", program];
+    let (is_success, _, talk) = told(&place.world.trackway(&words).output().expect("it runs"));
+    assert!(is_success && talk.contains("lost 10 × m:b"), "{talk}");
+    assert!(talk.contains("hint: the filter 'status > 3' makes no sense for m:b"), "{talk}");
+    assert!(!talk.contains("--buffer-size"), "{talk}");
+}
+
 /// What is wide is judged by what was compiled for all that may come, from its first one on.
 #[test]
 fn widths_are_those_of_each_event() {
