@@ -28,6 +28,8 @@ mod live;
 mod manager;
 #[path = "session/many.rs"]
 mod many;
+#[path = "session/meanings.rs"]
+mod meanings;
 #[path = "session/memory.rs"]
 mod memory;
 #[path = "session/place.rs"]

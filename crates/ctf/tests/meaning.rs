@@ -13,7 +13,7 @@ use trackway_ctf::text::{
 use trackway_ctf::write::{
     Contexts, Meaning, Names, declared_type, event_declaration_meaning, metadata_preamble,
 };
-use trackway_schema::{EventDescription, FieldKind, Scalar};
+use trackway_schema::{EventDescription, FieldKind, Label, Scalar};
 
 fn table(names: &[(&str, u64)]) -> Vec<(String, u64)> {
     names.iter().map(|&(name, value)| (name.to_owned(), value)).collect()
@@ -119,15 +119,24 @@ fn events_with_pointers() -> Vec<Meant> {
     let handler = Some(Meaning::Address(plain_names(&[("SIG_DFL", 0), ("SIG_IGN", 1)])));
     let family =
         || Some(Meaning::Names(plain_names(&[("AF_UNIX", 1), ("AF_INET", 2), ("AF_INET6", 10)])));
-    let socket = |port| {
+    let socket_of = |family: FieldKind, port| {
         vec![
-            ("family", scalar(Scalar::U16)),
+            ("family", family),
             (port, scalar(Scalar::U16)),
             ("v4addr", FieldKind::Sequence(Scalar::U8)),
             ("v6addr", FieldKind::Sequence(Scalar::X8)),
             ("path", FieldKind::Strings),
         ]
     };
+    let socket = |port| socket_of(scalar(Scalar::U16), port);
+    // As LTTng has it: the names are those of the type.
+    let label = Label { name: "AF_INET".into(), first: 2, last: 2 };
+    let families = || FieldKind::Enumeration(Scalar::U16, vec![label.clone()]);
+    let mut bind = vec![("umyaddr", scalar(Scalar::X64))];
+    bind.extend(socket_of(families(), "dport"));
+    bind.extend([("addrlen", scalar(Scalar::I32)), ("incomplete", scalar(Scalar::X8))]);
+    let mut named = vec![("ret", scalar(Scalar::I64))];
+    named.extend(socket_of(families(), "sport"));
     let mut connect = vec![("uservaddr", scalar(Scalar::X64))];
     connect.extend(socket("dport"));
     connect.extend([("addrlen", scalar(Scalar::I32)), ("incomplete", scalar(Scalar::X8))]);
@@ -219,6 +228,8 @@ fn events_with_pointers() -> Vec<Meant> {
                 Some(Meaning::Names(Arc::new(own))),
             ],
         ),
+        (of_kernel("syscall_entry_bind", bind), vec![null(), None]),
+        (of_kernel("syscall_exit_getsockname", named), vec![Some(result(false)), None]),
     ]
 }
 
@@ -346,8 +357,10 @@ fn records_with_pointers() -> Vec<(u32, Vec<u8>, &'static str)> {
             wait(9, 0xffff, 0o10_000),
             "wait4 = 9, { stat_addr = 65535 (continued), st_mode = 010000 }",
         ),
-        // What is left of the time, when a sleep failed.
-        (11, wait(-13, 0, 0), "wait4 = -13 (EACCES), { rmtp_tv_sec = 7 }"),
+        // What is left of the time, when a sleep was interrupted; else nobody has written it.
+        (11, wait(-13, 0, 0), "wait4 = -13 (EACCES)"),
+        (11, wait(-4, 0, 0), "wait4 = -4, { rmtp_tv_sec = 7 }"),
+        (11, wait(-516, 0, 0), "wait4 = -516, { rmtp_tv_sec = 7 }"),
         (
             12,
             made_up(&peer, 3 << 20 | 7),
@@ -359,6 +372,13 @@ fn records_with_pointers() -> Vec<(u32, Vec<u8>, &'static str)> {
             made_up(&v6_peer, 7),
             "{ saddr = 127.0.0.1, saddr_v6 = 2001::ff, peer = [2001::ff]:443, \
              mac = 02:00:5e:10:00:ff, uuid = 00010203-0405-0607-0809-0a0b0c0d0e0f, flags = 0 }",
+        ),
+        (13, connect(64, socket(2, 80, &LOCAL, &[], b""), 0), "bind({AF_INET, 127.0.0.1:80}, 16)"),
+        (13, connect(64, socket(16, 0, &[], &[], b""), 0), "bind({16}, 16)"),
+        (
+            14,
+            accept(3, socket(2, 80, &LOCAL, &[], b"")),
+            "getsockname = 3, { address = {AF_INET, 127.0.0.1:80} }",
         ),
     ]
 }

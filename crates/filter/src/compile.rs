@@ -2,20 +2,25 @@
 
 use std::collections::BTreeSet;
 
-use trackway_jit::Kind;
+use trackway_jit::meaning;
+use trackway_jit::object::VERSION_OF_MEANINGS;
+use trackway_jit::{Kind, SLOTS_MAX};
 
 use crate::emit::emit;
 use crate::error::{Error, Topic, Warning};
 use crate::generic::{self, named_fields};
 use crate::graph::{Unsupported, graph};
 use crate::layout::Layout;
-use crate::object::{Alternative, Object};
+use crate::meaning::Meant;
+use crate::object::{Alternative, Object, TooLarge};
 use crate::parse::{Parsed, parse};
 use crate::span::Span;
-use crate::types::{Expr, Filter, Node, Options, check, check_parsed};
+use crate::types::{Expr, Filter, Need, Node, Options, Place, Root, check, check_parsed};
 
 /// Most alternatives of an object.
 const ALTERNATIVES_MAX: usize = 255;
+/// Where an object's version is.
+const VERSION_AT: usize = 3;
 /// Bytes of an instruction in an object.
 const INSTRUCTION_BYTES: usize = 8;
 
@@ -42,10 +47,29 @@ pub struct CompiledFor {
     pub object: Object,
     /// The typed trees, one for each alternative.
     pub filters: Vec<Filter>,
+    /// What its alternatives rely on besides kinds (`trackway_jit::meaning`); empty: on nothing.
+    pub meanings: Vec<u8>,
+    /// Whether only `meanings` tell some events that are known apart.
+    pub needs_meanings: bool,
     /// For each layout its alternative; `None` for events that are not recorded.
     pub alternatives: Vec<Option<usize>>,
     /// What is perhaps not meant.
     pub warnings: Vec<Warning>,
+}
+
+impl CompiledFor {
+    /// The bytes of the object, which go with its `meanings`.
+    ///
+    /// # Errors
+    ///
+    /// If there is more of something than the numbers in an object can say.
+    pub fn encode(&self) -> Result<Vec<u8>, TooLarge> {
+        let mut bytes = self.object.encode()?;
+        if self.needs_meanings {
+            bytes[VERSION_AT] = VERSION_OF_MEANINGS;
+        }
+        Ok(bytes)
+    }
 }
 
 /// Makes bytecode of `text` for an event.
@@ -60,11 +84,12 @@ pub fn compile(text: &str, layout: &Layout) -> Result<Compiled, Error> {
 }
 
 /// Makes bytecode of `text` for these events: an alternative for each combination of kinds that
-/// what it names has in them. Events that lack something are not recorded.
+/// what it names has in them, and of meanings, as far as it depends on these. Events that lack
+/// something are not recorded.
 ///
 /// # Errors
 ///
-/// What is wrong with `text` in all of the events, and what one filter cannot serve together.
+/// What is wrong with `text` in all of the events.
 pub fn compile_for(text: &str, layouts: &[Layout]) -> Result<CompiledFor, Error> {
     let observed = Observed::new(text, layouts)?;
     if observed.groups.is_empty() {
@@ -83,8 +108,8 @@ pub fn compile_for(text: &str, layouts: &[Layout]) -> Result<CompiledFor, Error>
 ///
 /// # Errors
 ///
-/// What is wrong with `text` whatever events there may be, and what one filter cannot serve
-/// together. That `layouts` lack something is no error ([`check_for`]).
+/// What is wrong with `text` whatever events there may be. That `layouts` lack something is no
+/// error ([`check_for`]).
 pub fn compile_for_any(
     text: &str,
     layouts: &[Layout],
@@ -100,7 +125,8 @@ pub fn compile_for_any(
     let mut bytes = 0;
     let mut unsupported = None;
     for filter in possible.filters {
-        if groups.iter().any(|group| needs(&group.filter).eq(needs(&filter))) {
+        let serves = |group: &Group| group.meant.is_any() && is_asked_as(&group.filter, &filter);
+        if groups.iter().any(serves) {
             continue;
         }
         match alternative(text, &filter) {
@@ -114,7 +140,7 @@ pub fn compile_for_any(
         if is_full && !groups.is_empty() {
             break;
         }
-        groups.push(Group { filter, is_wide: true, layouts: Vec::new() });
+        groups.push(Group::of_nobody(filter));
     }
     if groups.is_empty() {
         if let Some(error) = unsupported {
@@ -123,10 +149,24 @@ pub fn compile_for_any(
         let message = "no event is known yet for which this can be compiled: none is recorded \
                        until there is one";
         warnings.push(Error::new(Topic::Unknown, whole(text), message));
-        let never = check("false", &Layout::default())?;
-        groups.push(Group { filter: never, is_wide: true, layouts: Vec::new() });
+        groups.push(never(&parsed)?);
     }
     assemble(text, groups, layouts.len(), warnings)
+}
+
+/// What no event passes: those that have what is named, as whatever, are none that it is for, and
+/// so are counted until there is an alternative for them.
+fn never(parsed: &Parsed) -> Result<Group, Error> {
+    let need = |name: String| Need {
+        path: name.clone(),
+        kind: Kind::Unsigned,
+        place: Place { root: Root::Field, name, steps: Vec::new() },
+        elements: None,
+    };
+    let needs: Vec<Need> = named_fields(parsed).into_iter().take(SLOTS_MAX).map(need).collect();
+    let meant = Meant::nobodys(needs.len());
+    let filter = Filter { needs, ..check("false", &Layout::default())? };
+    Ok(Group { meant, ..Group::of_nobody(filter) })
 }
 
 /// Whether `text` can be meant for one of these events, of which there is one at least; what it is
@@ -169,7 +209,7 @@ impl Observed {
             let warnings = match check_parsed(&parsed, layout, Options::default()) {
                 Ok(filter) => {
                     let warnings = filter.warnings.clone();
-                    join(&parsed, text, &mut observed.groups, layouts, index, filter)?;
+                    join(&parsed, &mut observed.groups, layouts, index, filter)?;
                     warnings
                 }
                 Err(error) => {
@@ -208,6 +248,8 @@ fn assemble(
             alternatives[layout] = Some(number);
         }
     }
+    let needs_meanings = are_told_apart_by_meanings(&groups);
+    let meanings = meanings_of(&groups);
     let filters: Vec<Filter> = groups.into_iter().map(|group| group.filter).collect();
     let object = Object {
         cells: filters.iter().map(|filter| filter.cells).max().unwrap_or(0),
@@ -216,7 +258,7 @@ fn assemble(
             .map(|filter| alternative(text, filter))
             .collect::<Result<_, _>>()?,
     };
-    Ok(CompiledFor { object, filters, alternatives, warnings })
+    Ok(CompiledFor { object, filters, meanings, needs_meanings, alternatives, warnings })
 }
 
 /// About what an alternative takes in an object, in bytes.
@@ -226,11 +268,41 @@ fn size_of(alternative: &Alternative) -> usize {
     needs + alternative.constants.len() + programs
 }
 
-/// Events with the same needs: those who run filters cannot tell them apart.
+/// The bytes of what groups, each an alternative, rely on besides kinds.
+fn meanings_of(groups: &[Group]) -> Vec<u8> {
+    let records: Vec<_> =
+        (0..).zip(groups).flat_map(|(at, group)| group.meant.records(at)).collect();
+    match records.is_empty() {
+        true => Vec::new(),
+        false => meaning::HEAD.into_iter().chain(records.into_iter().flatten()).collect(),
+    }
+}
+
+/// Whether somebody who knows of kinds alone would take one event's alternative for another event.
+fn are_told_apart_by_meanings(groups: &[Group]) -> bool {
+    let known = || groups.iter().enumerate().filter(|(_, group)| !group.layouts.is_empty());
+    known().any(|(at, group)| {
+        known().any(|(number, other)| number < at && is_asked_as(&group.filter, &other.filter))
+    })
+}
+
+/// Events with the same needs, in meanings that make no difference.
 struct Group {
     filter: Filter,
     is_wide: bool,
     layouts: Vec<usize>,
+    meant: Meant,
+}
+
+impl Group {
+    /// Of no event that is known: of kinds alone.
+    fn of_nobody(filter: Filter) -> Self {
+        Self { filter, is_wide: true, layouts: Vec::new(), meant: Meant::default() }
+    }
+}
+
+fn is_asked_as(a: &Filter, b: &Filter) -> bool {
+    needs(a).eq(needs(b))
 }
 
 fn needs(filter: &Filter) -> impl Iterator<Item = (&str, Kind)> {
@@ -255,43 +327,34 @@ pub(crate) fn read_elements(expr: &Expr, reads: &mut BTreeSet<usize>) {
     }
 }
 
-/// Adds an event to the group that has its needs.
+/// Adds an event to the group that has its needs in its meaning.
 fn join(
     parsed: &Parsed,
-    text: &str,
     groups: &mut Vec<Group>,
     layouts: &[Layout],
     index: usize,
     filter: Filter,
 ) -> Result<(), Error> {
-    let Some(group) = groups.iter_mut().find(|group| needs(&group.filter).eq(needs(&filter)))
-    else {
-        groups.push(Group { filter, is_wide: false, layouts: vec![index] });
-        return Ok(());
-    };
+    let mut meant = Meant::of(parsed, &layouts[index], &filter);
     let wide = |index: usize| check_parsed(parsed, &layouts[index], Options { all_are_wide: true });
-    if group.is_wide || !is_same(&group.filter, &filter) {
-        // Integers without a sign may differ in width only, and the widest serve all.
-        let (first, this) = (wide(group.layouts[0])?, wide(index)?);
-        if !is_same(&first, &this) {
-            let [first, this] = [group.layouts[0], index].map(|at| &layouts[at].event);
-            return Err(conflict(text, first, this));
+    for group in groups.iter_mut().filter(|group| is_asked_as(&group.filter, &filter)) {
+        if group.is_wide || !is_same(&group.filter, &filter) {
+            // Integers without a sign may differ in width only, and the widest serve all.
+            let (first, this) = (wide(group.layouts[0])?, wide(index)?);
+            if !is_same(&first, &this) {
+                continue;
+            }
+            group.filter = first;
+            group.is_wide = true;
+            group.meant.widen();
+            meant.widen();
         }
-        group.filter = first;
-        group.is_wide = true;
+        group.layouts.push(index);
+        group.meant.add(meant);
+        return Ok(());
     }
-    group.layouts.push(index);
+    groups.push(Group { filter, is_wide: false, layouts: vec![index], meant });
     Ok(())
-}
-
-/// That two events cannot be told apart, and mean different things.
-fn conflict(text: &str, first: &str, this: &str) -> Error {
-    let message = format!(
-        "{first} and {this} have this in different forms (labels, or types of elements), \
-         which one filter cannot tell apart"
-    );
-    let error = Error::new(Topic::Limit, whole(text), message);
-    error.with_hint("filter them one by one: PATTERN: EXPRESSION")
 }
 
 fn lacks_elements(expr: &Expr) -> bool {

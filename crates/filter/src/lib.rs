@@ -77,6 +77,7 @@ mod generic;
 mod graph;
 pub mod header;
 pub mod layout;
+mod meaning;
 pub mod number;
 pub mod object;
 pub mod parse;

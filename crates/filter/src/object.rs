@@ -2,11 +2,11 @@
 //! object". Whoever reads them (crate `jit`) takes them for hostile; here they are only written.
 
 use trackway_jit::insn::Insn;
+use trackway_jit::object::VERSION;
 
 use crate::types::Need;
 
 const MAGIC: [u8; 3] = *b"twf";
-const VERSION: u8 = 1;
 /// Programs begin at multiples of this, from the object's beginning.
 const ALIGNMENT: usize = 8;
 

@@ -151,6 +151,12 @@ impl Lexer<'_> {
         }
         match expression {
             "" => format!("an expression is missing behind the pattern: {pattern}: EXPR"),
+            // Where `PATTERN: EXPR` may stand, it is taken apart before.
+            _ if self.text[last + 1..].starts_with(char::is_whitespace) => {
+                format!(
+                    "here only the expression belongs, '{expression}': patterns stand elsewhere"
+                )
+            }
             _ => format!("a blank is missing behind the pattern: {pattern}: {expression}"),
         }
     }

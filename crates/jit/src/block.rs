@@ -9,7 +9,8 @@
 //! An entry's rules say which events it is about, as `trackway_schema::Rules` reads them; its
 //! object ([`crate::object`]) is the filter. An event is recorded if all entries that are about it
 //! say so. The id says whose state a filter goes on with: one that stays the same has the same id
-//! in the next block, and no other has it.
+//! in the next block, and no other has it. An entry without rules, and so about no event, has what
+//! the filter before it, which has the same id, relies on ([`crate::meaning`]).
 //!
 //! Who reads a block takes it for hostile: what comes out of [`Block::decode`] is inside the bytes,
 //! and nothing else is known of it.
@@ -44,6 +45,18 @@ pub struct Entry<'a> {
     pub rules: &'a [u8],
     /// The bytes of its object.
     pub object: &'a [u8],
+}
+
+impl<'a> Entry<'a> {
+    /// The entry of what the filter with this id, just before it, relies on.
+    pub fn of_meanings(id: u64, meanings: &'a [u8]) -> Self {
+        Self { id, rules: b"", object: meanings }
+    }
+
+    /// Whether it is what `filter` relies on, behind which it stands.
+    pub fn is_of_meanings(&self, filter: &Self) -> bool {
+        self.rules.is_empty() && !filter.rules.is_empty() && self.id == filter.id
+    }
 }
 
 impl<'a> Block<'a> {

@@ -430,7 +430,7 @@ const fn application_value(found: Application, kind: Kind, number: usize) -> Res
 }
 
 /// A path's name and index: `ids[3]`.
-fn split_index(path: &[u8]) -> Option<(&[u8], Option<u16>)> {
+pub(crate) fn split_index(path: &[u8]) -> Option<(&[u8], Option<u16>)> {
     let Some(inner) = path.strip_suffix(b"]") else { return Some((path, None)) };
     let open = inner.iter().rposition(|&byte| byte == b'[')?;
     let (name, index) = (inner.get(..open)?, inner.get(open + 1..)?);

@@ -18,6 +18,7 @@ mod helpers;
 pub mod insn;
 pub mod interpret;
 pub mod listing;
+pub mod meaning;
 pub mod object;
 pub mod program;
 pub mod scan;

@@ -11,8 +11,11 @@ use crate::program::Program;
 use crate::{CELLS_MAX, Kind, SLOTS_MAX};
 
 const MAGIC: [u8; 3] = *b"twf";
-/// The version that is written, and the only one that is read.
+/// The version that is written where kinds tell alternatives apart.
 pub const VERSION: u8 = 1;
+/// The version of an object some alternatives of which only their meanings tell apart
+/// ([`crate::meaning`]): who does not know of those must not take the first that has the kinds.
+pub const VERSION_OF_MEANINGS: u8 = 2;
 /// Programs begin at multiples of this, counted from the object's beginning.
 const ALIGNMENT: usize = 8;
 
@@ -146,7 +149,7 @@ impl<'a> Object<'a> {
             return Err(DecodeError { offset: 0, reason: "no object of a filter" });
         }
         let [version, alternatives, cells] = cursor.chunk()?;
-        if version != VERSION {
+        if ![VERSION, VERSION_OF_MEANINGS].contains(&version) {
             return Err(cursor.error("a version of objects that is not known here"));
         }
         if alternatives == 0 {

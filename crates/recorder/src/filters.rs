@@ -60,6 +60,8 @@ struct Compiled {
     /// Which events it is about, as `trackway_schema::Rules` reads it.
     rules: String,
     object: Vec<u8>,
+    /// What the object relies on besides kinds, as `trackway_jit::meaning` reads it.
+    meanings: Vec<u8>,
 }
 
 impl Filters {
@@ -205,10 +207,10 @@ fn compiled(
         if list.iter().any(|one| one.spec.is_same(spec)) {
             continue;
         }
-        let object = object_of(spec, &events, generic_bytes)?;
+        let (object, meanings) = object_of(spec, &events, generic_bytes)?;
         let own = before.iter().find(|one| one.spec.is_same(spec));
         let id = own.map_or_else(new_id, |own| Ok(own.id))?;
-        list.push(Compiled { rules: spec.rules(), spec: spec.clone(), id, object });
+        list.push(Compiled { rules: spec.rules(), spec: spec.clone(), id, object, meanings });
     }
     Ok(list)
 }
@@ -225,22 +227,24 @@ fn generic_bytes(specs: &[FilterSpec]) -> usize {
     all / specs.len().max(1)
 }
 
+/// A filter's object, and its meanings.
 fn object_of(
     spec: &FilterSpec,
     events: &[EventDescription],
     generic_bytes: usize,
-) -> Result<Vec<u8>, RecordError> {
+) -> Result<(Vec<u8>, Vec<u8>), RecordError> {
     let text = match &spec.source {
         FilterSource::Expression(text) => text,
         // It was verified when it came, and is again by each who runs it.
-        FilterSource::Object(object) => return Ok(object.bytes.to_vec()),
+        FilterSource::Object(object) => return Ok((object.bytes.to_vec(), Vec::new())),
         _ => return Err(RecordError::Filter(format!("{spec}: of a kind not known here"))),
     };
     let layouts = layouts_of(spec, events);
     let compiled = compile_for_any(text, &layouts, generic_bytes.min(GENERIC_BYTES_MAX))
         .map_err(|error| RecordError::Filter(error.render(text)))?;
-    let object = compiled.object.encode();
-    object.map_err(|error| RecordError::Filter(format!("{text}\n{error}")))
+    let object = compiled.encode();
+    let object = object.map_err(|error| RecordError::Filter(format!("{text}\n{error}")))?;
+    Ok((object, compiled.meanings))
 }
 
 /// What the events have that a filter is about.
@@ -274,12 +278,15 @@ fn new_id() -> Result<u64, RecordError> {
 }
 
 fn encoded(list: &[Compiled]) -> Option<Vec<u8>> {
-    let entry = |one| {
-        let Compiled { id, rules, object, .. }: &Compiled = one;
-        Entry { id: *id, rules: rules.as_bytes(), object }
-    };
+    let mut entries = Vec::new();
+    for Compiled { id, rules, object, meanings, .. } in list {
+        entries.push(Entry { id: *id, rules: rules.as_bytes(), object });
+        if !meanings.is_empty() {
+            entries.push(Entry::of_meanings(*id, meanings));
+        }
+    }
     let mut bytes = vec![0; BLOCK_BYTES_MAX];
-    let size = block::encode(list.iter().map(entry), &mut bytes)?;
+    let size = block::encode(entries.into_iter(), &mut bytes)?;
     bytes.truncate(size);
     Some(bytes)
 }
@@ -336,8 +343,9 @@ mod tests {
     use std::sync::Arc;
 
     use trackway_jit::block::Block;
+    use trackway_jit::meaning::Meanings;
     use trackway_jit::object::Object;
-    use trackway_schema::{Encoder, Scalar, Shape};
+    use trackway_schema::{Encoder, FieldViews, Scalar, Shape};
     use trackway_session::FilterObject;
     use trackway_testkit::TemporaryFolder;
 
@@ -399,7 +407,7 @@ mod tests {
                 let rules = String::from_utf8(entry.rules.to_vec()).expect("a text");
                 (entry.id, rules, object.alternatives().count())
             };
-            block.entries().map(entry).collect()
+            block.entries().filter(|entry| !entry.rules.is_empty()).map(entry).collect()
         }
     }
 
@@ -514,13 +522,34 @@ mod tests {
         let (_, somebody) = world.block().expect("a block");
         assert!(somebody != nobody);
         assert_eq!(world.entries()[0].0, before[0].0, "its state goes on");
-        // What cannot be told apart is told, and what was in force stays.
+        // What means something else has one beside it, and each only its own events.
         world.describe("write", "sizes", Scalar::I8);
-        let error = world.filters.refresh(&world.home, &world.slot, "*").expect_err("two forms");
-        assert!(error.to_string().contains("different forms"), "{error}");
-        assert_eq!(world.block().map(|(_, bytes)| bytes), Some(somebody));
-        // Unless the channel does not have both.
-        world.filters.refresh(&world.home, &world.slot, "app:write").expect("one of them");
+        world.filters.refresh(&world.home, &world.slot, "*").expect("both");
+        assert_eq!(world.entries()[0].2, 2);
+        let (_, both) = world.block().expect("a block");
+        let block = Block::decode(&both).expect("what was encoded");
+        let [filter, meanings] = block.entries().collect::<Vec<_>>()[..] else {
+            panic!("a filter, and what it relies on")
+        };
+        assert!(meanings.is_of_meanings(&filter));
+        let meanings = Meanings::decode(meanings.object).expect("meanings");
+        let object = Object::decode(filter.object).expect("an object");
+        let window = world.home.window();
+        let own = |name: &str| -> Vec<usize> {
+            let bytes = (0..trackway_abi::window::EVENTS_MAX)
+                .filter_map(|index| window.description(index))
+                .find(|bytes| {
+                    let event = EventDescription::decode(bytes.as_slice());
+                    event.is_ok_and(|event| event.name == name)
+                });
+            let bytes = bytes.expect("a description");
+            let fields = FieldViews::new(bytes.as_slice()).expect("fields");
+            let alternatives = object.alternatives().enumerate();
+            let own = alternatives.filter(|(number, one)| meanings.are_of(&fields, *number, one));
+            own.map(|(number, _)| number).collect()
+        };
+        let all = [own("read"), own("write")];
+        assert!(all == [[0], [1]] || all == [[1], [0]], "{all:?}");
     }
 
     #[test]

@@ -104,6 +104,35 @@ pub(crate) fn check_some(
     Ok(hints)
 }
 
+/// Of events that were lost, so many each, those that have what a filter names as something that
+/// it makes no sense for: how many that are in all, and what to do about the first.
+pub(crate) fn senseless(
+    filters: &[FilterSpec],
+    known: &[EventDescription],
+    lost: &[(String, u64)],
+) -> Option<(u64, String)> {
+    let why = |name: &str| {
+        let events =
+            known.iter().filter(|event| format!("{}:{}", event.provider, event.name) == name);
+        let events: Vec<_> = events.cloned().collect();
+        filters.iter().find_map(|filter| {
+            let FilterSource::Expression(text) = &filter.source else { return None };
+            let layouts = layouts_of(filter, &events);
+            // (Those that lack something are not counted.)
+            let error = check_for(text, &layouts).err().filter(|_| !layouts.is_empty())?;
+            (error.topic != Topic::Unknown).then(|| {
+                format!(
+                    "the filter '{text}' makes no sense for {name} ({}): name the events that it \
+                     is for, PATTERN: EXPR",
+                    error.message
+                )
+            })
+        })
+    };
+    let found = lost.iter().filter_map(|(name, count)| Some((*count, why(name)?)));
+    found.reduce(|(sum, first), (count, _)| (sum + count, first))
+}
+
 /// Whether one of these events is one for a filter.
 pub(crate) fn is_met(filter: &FilterSpec, known: &[EventDescription]) -> bool {
     let layouts = layouts_of(filter, known);

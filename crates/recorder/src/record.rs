@@ -872,9 +872,16 @@ impl Live<'_> {
                  of running programs; --preload libc,pthread traces any program"
             ));
         } else if summary.lost > 0 {
-            notices.hint(format_args!(
-                "use a larger --buffer-size, or fewer events with --on, to lose none"
-            ));
+            let known = self.window.as_ref().map(|(window, _)| known(window, "*"));
+            let (filters, lost) = (&self.options.filters, &summary.lost_by_event);
+            let senseless = meant::senseless(filters, &known.unwrap_or_default(), lost);
+            let (count, hint) = senseless.unzip();
+            hint.iter().for_each(|hint| notices.hint(format_args!("{hint}")));
+            if summary.lost > count.unwrap_or(0) {
+                notices.hint(format_args!(
+                    "use a larger --buffer-size, or fewer events with --on, to lose none"
+                ));
+            }
         }
     }
 }

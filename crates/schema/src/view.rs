@@ -14,6 +14,8 @@ pub struct FieldView<'bytes> {
     pub scalar: Option<Scalar>,
     /// Elements of an `Array`.
     pub length: u16,
+    /// Its labels, one behind the other, as they are encoded.
+    pub labels: &'bytes [u8],
 }
 
 /// Goes through the fields of an encoded description. It ends early where no [`crate::Encoder`]
@@ -49,10 +51,12 @@ impl<'bytes> FieldViews<'bytes> {
         if labels > LABELS_MAX {
             return None;
         }
+        let labels_on = rest;
         for _ in 0..labels {
             let (_, behind) = rest.split_first_chunk::<16>()?;
             (_, rest) = self::name(behind)?;
         }
+        let labels = &labels_on[..labels_on.len() - rest.len()];
         let scalar = Scalar::from_code(scalar);
         let has_scalar = !matches!(shape, Shape::Str | Shape::Text);
         if has_scalar && scalar.is_none() {
@@ -60,7 +64,8 @@ impl<'bytes> FieldViews<'bytes> {
         }
         self.rest = rest;
         let scalar = scalar.filter(|_| has_scalar);
-        Some(FieldView { name, shape, scalar, length: u16::from_le_bytes([low, high]) })
+        let length = u16::from_le_bytes([low, high]);
+        Some(FieldView { name, shape, scalar, length, labels })
     }
 }
 

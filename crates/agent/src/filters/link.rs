@@ -13,6 +13,7 @@ use trackway_abi::session::{filters_place, flag};
 use trackway_jit::block::{BLOCK_BYTES_MAX, Block, Entry};
 use trackway_jit::frame::{self, Environment, Fill};
 use trackway_jit::framer::{Application, Framer, FramerView, Rest, Unfit, Wanted};
+use trackway_jit::meaning::Meanings;
 use trackway_jit::object::{Alternative, Object};
 use trackway_jit::verify::{Rules, State, VERIFIER_STATES, Verified, verify};
 use trackway_jit::{INSTRUCTIONS_MAX, x86};
@@ -346,12 +347,19 @@ impl Maker<'_> {
             return Ok(Says::Counts);
         };
         let mut says = Says::Records;
-        for entry in block.entries() {
+        let mut entries = block.entries().peekable();
+        while let Some(entry) = entries.next() {
+            let meanings = entries.next_if(|next| next.is_of_meanings(&entry));
             let rules = trackway_schema::Rules::new(entry.rules);
             if !rules.selects(heading.provider, heading.name, heading.level) {
                 continue;
             }
-            match self.step(&entry, described)? {
+            let meanings = match meanings {
+                None => Some(Meanings::default()),
+                Some(meanings) => Meanings::decode(meanings.object),
+            };
+            let Some(meanings) = meanings else { return Ok(Says::Counts) };
+            match self.step(&entry, meanings, described)? {
                 Says::Drops => return Ok(Says::Drops),
                 Says::Counts => says = Says::Counts,
                 _ if says == Says::Counts => {}
@@ -362,7 +370,12 @@ impl Maker<'_> {
     }
 
     /// Adds a filter to the steps, if the event has what it needs.
-    fn step(&mut self, entry: &Entry<'_>, described: &[u8]) -> Result<Says, NoRoom> {
+    fn step(
+        &mut self,
+        entry: &Entry<'_>,
+        meanings: Meanings<'_>,
+        described: &[u8],
+    ) -> Result<Says, NoRoom> {
         let (Ok(object), Some(fields)) = (Object::decode(entry.object), FieldViews::new(described))
         else {
             return Ok(Says::Counts);
@@ -371,7 +384,7 @@ impl Maker<'_> {
         // Alternatives differ in what they take contexts for, not in which.
         let mut lacks_application = false;
         let mut is_full = false;
-        for alternative in object.alternatives() {
+        for (number, alternative) in object.alternatives().enumerate() {
             let wanted = alternative
                 .needs()
                 .map(|need| Wanted { path: need.path.as_bytes(), kind: need.kind });
@@ -387,6 +400,11 @@ impl Maker<'_> {
             };
             if let Err(unfit) = self.framer.make_with(&fields, wanted, find) {
                 lacks &= matches!(unfit, Unfit::Lacks(_));
+                continue;
+            }
+            // It has all of it, and some of it means something else.
+            if !meanings.are_of(&fields, number, &alternative) {
+                lacks = false;
                 continue;
             }
             self.applications = applications;

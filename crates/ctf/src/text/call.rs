@@ -40,8 +40,11 @@ const UUID_SIGNS: [usize; 4] = [4, 6, 8, 10];
 const ERROR_LEAST: i64 = -4095;
 /// Names of arguments that stay what they are, for what matters is where they point to.
 const KEPT: [&str; 1] = ["uaddr"];
-/// Names of what a call writes only where it fails.
-const WRITTEN_BY_FAILURE: &str = "rmtp_";
+/// Names of what a call writes only where it is interrupted.
+const WRITTEN_BY_INTERRUPTION: &str = "rmtp_";
+/// Results of what was interrupted: `EINTR`, and what has the kernel begin anew (`ERESTARTSYS`,
+/// `ERESTARTNOINTR`, `ERESTARTNOHAND`, `ERESTART_RESTARTBLOCK`).
+const INTERRUPTED: [i64; 5] = [-4, -512, -513, -514, -516];
 
 /// A side of a system call, with its name.
 #[derive(Debug, Clone, Copy)]
@@ -230,6 +233,8 @@ pub(super) struct SymbolicWriter<'buffer, 'name> {
     is_null: bool,
     /// Whether the call has failed.
     is_failed: bool,
+    /// Whether it was interrupted, which is to fail, too.
+    is_interrupted: bool,
     /// What is being written, and where it begins.
     place: Place,
     begin: usize,
@@ -265,6 +270,7 @@ impl<'buffer, 'name> SymbolicWriter<'buffer, 'name> {
             is_pointer: false,
             is_null: false,
             is_failed: false,
+            is_interrupted: false,
             place: Place::Argument,
             begin: 0,
             is_sequence: false,
@@ -294,8 +300,11 @@ impl<'buffer, 'name> SymbolicWriter<'buffer, 'name> {
             _ if self.shown == 0 => (Place::Argument, name),
             (_, Some(part)) => (Place::Socket(part), name),
             (Call::Exit(_), None) => {
-                let is_by_failure = name.starts_with(WRITTEN_BY_FAILURE);
-                let is_written = is_texts(member) || self.is_failed == is_by_failure;
+                let has_result = match name.starts_with(WRITTEN_BY_INTERRUPTION) {
+                    true => self.is_interrupted,
+                    false => !self.is_failed,
+                };
+                let is_written = is_texts(member) || has_result;
                 (if is_written { Place::Aside } else { Place::Dropped }, name)
             }
             (Call::Entry(_), None) => {
@@ -422,6 +431,7 @@ impl<'buffer, 'name> SymbolicWriter<'buffer, 'name> {
                 self.is_pointer = is_address || kind.base() == Base::Hexadecimal;
                 self.is_null = value == 0;
                 self.is_failed = (ERROR_LEAST..0).contains(&value.cast_signed());
+                self.is_interrupted = INTERRUPTED.contains(&value.cast_signed());
             }
             Place::Aside if is_own && self.name == INCOMPLETE => self.incomplete = value,
             Place::Socket(part) => {
@@ -490,6 +500,20 @@ impl EventSink for SymbolicWriter<'_, '_> {
     }
 }
 
+/// Where a value at a place is written to: parts of a socket's address are put together later.
+fn out_of<'out>(
+    place: Place,
+    socket: Option<&'out mut Socket>,
+    plain: &'out mut Vec<u8>,
+    nowhere: &'out mut Vec<u8>,
+) -> &'out mut Vec<u8> {
+    match (place, socket) {
+        (Place::Socket(Part::Family), Some(socket)) => &mut socket.family_text,
+        (Place::Socket(_), _) => nowhere,
+        _ => plain,
+    }
+}
+
 impl Sink for SymbolicWriter<'_, '_> {
     fn integer(&mut self, kind: &Integer, value: u64) {
         if std::mem::take(&mut self.is_length) {
@@ -504,11 +528,7 @@ impl Sink for SymbolicWriter<'_, '_> {
         let before = self.before;
         self.number(kind, value);
         let mut nowhere = Vec::new();
-        let out = match (self.place, &mut self.socket) {
-            (Place::Socket(Part::Family), Some(socket)) => &mut socket.family_text,
-            (Place::Socket(_), _) => &mut nowhere,
-            _ => &mut *self.plain.out,
-        };
+        let out = out_of(self.place, self.socket.as_deref_mut(), self.plain.out, &mut nowhere);
         match kind.meaning() {
             Some(meaning) => push_meaning(out, meaning, kind, (before, value)),
             None => push_integer(out, kind, value),
@@ -517,12 +537,14 @@ impl Sink for SymbolicWriter<'_, '_> {
 
     fn enumeration(&mut self, kind: &Enumeration, value: u64) {
         self.number(kind.integer(), value);
+        let mut nowhere = Vec::new();
+        let out = out_of(self.place, self.socket.as_deref_mut(), self.plain.out, &mut nowhere);
         let mut labels = kind.labels_of(value).peekable();
         if labels.peek().is_none() {
-            return push_integer(self.plain.out, kind.integer(), value);
+            return push_integer(out, kind.integer(), value);
         }
         for (index, label) in labels.enumerate() {
-            push_name(self.plain.out, index == 0, label);
+            push_name(out, index == 0, label);
         }
     }
 

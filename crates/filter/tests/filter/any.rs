@@ -143,7 +143,9 @@ fn what_depends_on_more_than_kinds_is_for_events_that_are_known() {
     // Elements are read as what they are.
     let text = "any(xs > 3)";
     let never = any(text, &[]);
-    assert_eq!(kinds(&never), [Vec::new()]);
+    // Those that have such a thing are counted until then: nobody takes it for what it may be.
+    assert_eq!(kinds(&never), [one("xs", Kind::Unsigned)]);
+    assert_eq!(never.meanings[8..], [0, 0, 4, 0, 0, 0, 0, 0]);
     assert_eq!(never.filters[0].root.constant(), Some(0));
     assert!(never.warnings[0].message.contains("no event is known yet"));
     let known = [layout("app:a", &[("xs", Type::Sequence(Box::new(Scalar::U8.into())))])];
@@ -174,13 +176,28 @@ fn what_no_event_can_have_is_an_error() {
 }
 
 #[test]
-fn labels_of_one_value_are_refused_where_they_mean_different_things() {
+fn labels_of_one_value_are_told_apart_where_they_mean_different_things() {
     let known = [
         layout("app:a", &[("status", status(&["OK", "FAILED"]))]),
         layout("app:b", &[("status", status(&["FAILED", "OK"]))]),
     ];
-    let error = compile_for_any("status == \"OK\"", &known, ROOM_BYTES).expect_err("two meanings");
-    assert!(error.message.contains("app:a and app:b"), "{error}");
+    let compiled = any("status == \"OK\"", &known);
+    assert_eq!(compiled.alternatives, [Some(0), Some(1)]);
+    assert!(compiled.needs_meanings && !compiled.meanings.is_empty());
+}
+
+#[test]
+fn what_is_narrow_alone_has_all_others_behind_it() {
+    let known = [layout("app:a", &[("x", Scalar::U32.into())])];
+    let compiled = any("x >= 5", &known);
+    // The narrow one that is known, with a sign, and whatever may come.
+    let number = [Kind::Unsigned, Kind::Signed, Kind::Unsigned, Kind::Float];
+    assert_eq!(kinds(&compiled), number.map(|kind| one("x", kind)));
+    assert!(!compiled.needs_meanings);
+    let both = [known[0].clone(), layout("app:b", &[("x", Scalar::U64.into())])];
+    let compiled = any("x >= 5", &both);
+    assert_eq!(compiled.alternatives, [Some(0), Some(0)]);
+    assert!(compiled.meanings.is_empty(), "all are taken for 64 bits");
 }
 
 /// A context of a program may be whatever the program makes it.

@@ -2,12 +2,13 @@
 //! filter for many is for.
 
 use trackway_filter::compile::{CompiledFor, compile, compile_for};
-use trackway_filter::error::Topic;
 use trackway_filter::explain;
 use trackway_filter::layout::{Integer, Layout, Member, Type};
 use trackway_filter::parse::split_pattern;
 use trackway_filter::types::check;
 use trackway_jit::Kind;
+use trackway_jit::meaning::Meanings;
+use trackway_jit::object::VERSION_OF_MEANINGS;
 use trackway_schema::Scalar;
 
 use super::event::Event;
@@ -130,6 +131,15 @@ fn what_is_no_pattern_is_part_of_an_expression_that_makes_no_sense() {
     }
 }
 
+/// Where the events are said elsewhere (`trackway event on SESSION PATTERN --filter EXPR`).
+#[test]
+fn a_pattern_is_not_asked_for_where_it_does_not_belong() {
+    let text = "myapp:request: status > 3";
+    let error = check(text, &Layout::default()).expect_err(text).render(text);
+    assert!(error.contains("only the expression belongs, 'status > 3'"), "{error}");
+    assert!(!error.contains("missing"), "{error}");
+}
+
 fn for_all(text: &str, events: &[Event]) -> CompiledFor {
     let layouts: Vec<_> = events.iter().map(|event| event.layout.clone()).collect();
     compile_for(text, &layouts).unwrap_or_else(|error| panic!("{}", error.render(text)))
@@ -166,7 +176,7 @@ fn one_alternative_serves_all_widths() {
 }
 
 #[test]
-fn what_cannot_be_told_apart_is_refused() {
+fn what_means_something_else_has_an_alternative_of_its_own() {
     let labels = |labels: &str| declared("app:l", &[(&format!("s enum u8 {labels}"), "0")]);
     for (events, text) in [
         ([labels("OK=0 BAD=1"), labels("OK=1 BAD=0")], "s == \"OK\""),
@@ -179,15 +189,25 @@ fn what_cannot_be_told_apart_is_refused() {
         ),
     ] {
         let layouts = events.map(|event| event.layout);
-        let error = compile_for(text, &layouts).expect_err(text);
-        assert_eq!(error.topic, Topic::Limit, "{error}");
-        assert!(error.message.contains("cannot tell apart"), "{error}");
+        let compiled = compile_for(text, &layouts).expect(text);
+        assert_eq!(compiled.alternatives, [Some(0), Some(1)], "{text}");
+        assert!(compiled.needs_meanings, "{text}");
+        // Who does not know of meanings must not take the first for both.
+        let bytes = compiled.encode().expect(text);
+        assert_eq!(bytes[3], VERSION_OF_MEANINGS, "{text}");
+        assert!(Meanings::decode(&compiled.meanings).is_some(), "{text}");
     }
     let sequences =
         ["u8", "u32"].map(|of| declared("app:s", &[(format!("xs sequence {of}").as_str(), "1")]));
-    for_all("length(xs) > 3", &sequences);
+    assert!(for_all("length(xs) > 3", &sequences).meanings.is_empty());
     // The same labels for other things that are not asked for do no harm.
-    for_all("s > 0", &[labels("OK=0 BAD=1"), labels("OK=1 BAD=0")]);
+    let number = for_all("s > 0", &[labels("OK=0 BAD=1"), labels("OK=1 BAD=0")]);
+    assert_eq!(number.alternatives, [Some(0), Some(0)]);
+    assert!(!number.needs_meanings);
+    // Nor do labels that are not asked for, of one that another is asked for of.
+    let more = for_all("s == \"BAD\"", &[labels("OK=0 BAD=1"), labels("OK=0 BAD=1 LATE=2")]);
+    assert_eq!(more.alternatives, [Some(0), Some(0)]);
+    assert!(!more.needs_meanings && more.encode().expect("an object")[3] == 1);
 }
 
 #[test]

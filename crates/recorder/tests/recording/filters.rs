@@ -50,7 +50,7 @@ fn filters_in(home: &Home, slot: usize) -> Vec<(u64, String, usize)> {
         let rules = String::from_utf8(entry.rules.to_vec()).expect("a text");
         (entry.id, rules, object.alternatives().count())
     };
-    block.entries().map(entry).collect()
+    block.entries().filter(|entry| !entry.rules.is_empty()).map(entry).collect()
 }
 
 #[test]

@@ -1,0 +1,113 @@
+//! What a filter relies on besides the kinds of what it needs (`trackway_jit::meaning`), for an
+//! event that is known: who runs it does not take it for an event of the same kinds that means
+//! something else.
+
+use std::collections::BTreeSet;
+
+use trackway_jit::Kind;
+use trackway_jit::meaning::{Meaning, RECORD_BYTES, hash_of_labels};
+use trackway_schema::Label;
+
+use crate::compile::read_elements;
+use crate::layout::{Layout, Type};
+use crate::parse::Parsed;
+use crate::types::{Filter, Need, Options, Root, check_parsed};
+
+/// For each need the meanings that it may have; none: any of its kind.
+#[derive(Debug, Default)]
+pub(crate) struct Meant(Vec<Vec<Meaning>>);
+
+impl Meant {
+    /// What `filter` relies on, as it was made for this event.
+    pub(crate) fn of(parsed: &Parsed, layout: &Layout, filter: &Filter) -> Self {
+        let mut reads = BTreeSet::new();
+        read_elements(&filter.root, &mut reads);
+        let meaning = |(number, need): (usize, &Need)| {
+            let of = layout.find(&need.place);
+            let elements = need.elements.filter(|_| reads.contains(&number));
+            let meaning = Meaning {
+                is_nobodys: false,
+                is_narrow: need.kind == Kind::Unsigned && of.is_some_and(is_narrow),
+                elements: elements.and_then(|elements| elements.scalar),
+                labels: labels_used(parsed, layout, filter, need),
+            };
+            if meaning.is_any() { Vec::new() } else { vec![meaning] }
+        };
+        Self(filter.needs.iter().enumerate().map(meaning).collect())
+    }
+
+    /// Of a filter with so many needs that is no event's.
+    pub(crate) fn nobodys(needs_count: usize) -> Self {
+        Self(vec![vec![Meaning { is_nobodys: true, ..Meaning::default() }]; needs_count])
+    }
+
+    /// Whether all needs may be anything of their kinds.
+    pub(crate) fn is_any(&self) -> bool {
+        self.0.iter().all(Vec::is_empty)
+    }
+
+    /// Widths make no difference.
+    pub(crate) fn widen(&mut self) {
+        for meanings in &mut self.0 {
+            meanings.iter_mut().for_each(|meaning| meaning.is_narrow = false);
+            meanings.retain(|meaning| !meaning.is_any());
+        }
+    }
+
+    /// May be what `other` may be, too: another event for which the filter is the same. What each
+    /// need means is for itself, so any of one goes with any of another.
+    pub(crate) fn add(&mut self, other: Self) {
+        for (own, others) in self.0.iter_mut().zip(other.0) {
+            if own.is_empty() || others.is_empty() {
+                own.clear();
+                continue;
+            }
+            for meaning in others {
+                if !own.contains(&meaning) {
+                    own.push(meaning);
+                }
+            }
+        }
+    }
+
+    /// The records of the alternative of this number.
+    pub(crate) fn records(&self, alternative: u8) -> Vec<[u8; RECORD_BYTES]> {
+        let of_need = |(need, meanings): (u8, &Vec<Meaning>)| -> Vec<_> {
+            meanings.iter().map(|meaning| meaning.record(alternative, need)).collect()
+        };
+        (0..).zip(&self.0).flat_map(of_need).collect()
+    }
+}
+
+fn is_narrow(of: &Type) -> bool {
+    matches!(of, Type::Integer(integer) if !integer.is_wide())
+}
+
+/// The labels of what a filter needs, if it would be another one without.
+fn labels_used(parsed: &Parsed, layout: &Layout, filter: &Filter, need: &Need) -> Option<u32> {
+    let is_it = |name: &str| need.place.root == Root::Field && name == need.place.name;
+    let at = layout.fields.iter().position(|field| is_it(&field.name))?;
+    let Type::Integer(integer) = &layout.fields[at].of else { return None };
+    if integer.labels.is_empty() {
+        return None;
+    }
+    let mut without = layout.clone();
+    if let Type::Integer(integer) = &mut without.fields[at].of {
+        integer.labels.clear();
+    }
+    let same = check_parsed(parsed, &without, Options::default());
+    let is_used = same.map_or(true, |same| same.root != filter.root);
+    is_used.then(|| hash_of_labels(&encoded(&integer.labels)))
+}
+
+/// Labels as a description has them.
+fn encoded(labels: &[Label]) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    for label in labels {
+        bytes.extend(label.first.to_le_bytes());
+        bytes.extend(label.last.to_le_bytes());
+        bytes.push(label.name.len() as u8);
+        bytes.extend(label.name.as_bytes());
+    }
+    bytes
+}

@@ -1,0 +1,135 @@
+//! What an alternative's bytecode relies on besides the kinds of what it needs: which labels an
+//! enumeration has, what a sequence's elements are, whether an integer has less than 64 bits.
+//!
+//! ```text
+//! meanings := "twm" version u8 (1) | zeros u32 | record*
+//! record   := alternative u8 | need u8 | flags u8 | scalar u8 (0: any) | hash of labels u32
+//! flags    := 1: of less than 64 bits | 2: with these labels | 4: as no event has it
+//! ```
+//!
+//! A need without a record may mean anything of its kind; one with several means one of them. In a
+//! block, meanings are an entry of their own, without rules, behind the filter's: so who does not
+//! know of them passes over them, as something that is about no event. They are looked at where an
+//! event's plan is made, never where it is asked.
+
+use trackway_schema::{FieldView, FieldViews, Scalar};
+
+use crate::framer::split_index;
+use crate::object::Alternative;
+
+/// What meanings begin with.
+pub const HEAD: [u8; 8] = *b"twm\x01\0\0\0\0";
+/// Bytes of a record.
+pub const RECORD_BYTES: usize = 8;
+const IS_NARROW: u8 = 1;
+const HAS_LABELS: u8 = 2;
+const IS_NOBODYS: u8 = 4;
+/// Bits of an integer that is not narrow.
+const WIDE_BYTES: usize = 8;
+
+/// What something must be besides its kind.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Meaning {
+    /// It has less than 64 bits.
+    pub is_narrow: bool,
+    /// What its elements are.
+    pub elements: Option<Scalar>,
+    /// Its labels, as [`hash_of_labels`] has them.
+    pub labels: Option<u32>,
+    /// No event has it so: until an alternative is made for those that have it, none is served.
+    pub is_nobodys: bool,
+}
+
+impl Meaning {
+    /// Whether it may be anything of its kind.
+    pub fn is_any(&self) -> bool {
+        *self == Self::default()
+    }
+
+    /// As a record of this alternative and need.
+    pub fn record(&self, alternative: u8, need: u8) -> [u8; RECORD_BYTES] {
+        let narrow = if self.is_narrow { IS_NARROW } else { 0 };
+        let labels = if self.labels.is_some() { HAS_LABELS } else { 0 };
+        let nobodys = if self.is_nobodys { IS_NOBODYS } else { 0 };
+        let [a, b, c, d] = self.labels.unwrap_or(0).to_le_bytes();
+        let elements = self.elements.map_or(0, |scalar| scalar as u8);
+        [alternative, need, narrow | labels | nobodys, elements, a, b, c, d]
+    }
+
+    /// `None`: it says something that is not known here.
+    fn read([flags, scalar, labels @ ..]: [u8; 6]) -> Option<Self> {
+        let elements = match scalar {
+            0 => None,
+            code => Some(Scalar::from_code(code)?),
+        };
+        let has_labels = flags & HAS_LABELS != 0;
+        let labels = has_labels.then_some(u32::from_le_bytes(labels));
+        let is_known = flags & !(IS_NARROW | HAS_LABELS | IS_NOBODYS) == 0;
+        let is = |flag| flags & flag != 0;
+        let (is_narrow, is_nobodys) = (is(IS_NARROW), is(IS_NOBODYS));
+        is_known.then_some(Self { is_narrow, elements, labels, is_nobodys })
+    }
+
+    fn is_of(&self, field: &FieldView<'_>) -> bool {
+        let is_narrow = || field.scalar.is_some_and(|scalar| scalar.size_bytes() < WIDE_BYTES);
+        !self.is_nobodys
+            && (!self.is_narrow || is_narrow())
+            && (self.elements.is_none() || self.elements == field.scalar)
+            && self.labels.is_none_or(|labels| labels == hash_of_labels(field.labels))
+    }
+}
+
+/// A hash (FNV-1a, folded to 32 bits) of an enumeration's labels, one behind the other as a
+/// description has them.
+pub fn hash_of_labels(labels: &[u8]) -> u32 {
+    let add = |hash: u64, &byte: &u8| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3);
+    let hash = labels.iter().fold(0xcbf2_9ce4_8422_2325_u64, add);
+    (hash ^ hash >> 32) as u32
+}
+
+/// The meanings of an object's alternatives.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Meanings<'a> {
+    records: &'a [u8],
+}
+
+impl<'a> Meanings<'a> {
+    /// The meanings of these bytes; `None`: they are none that are known here.
+    pub fn decode(bytes: &'a [u8]) -> Option<Self> {
+        let records = bytes.strip_prefix(&HEAD)?;
+        let (whole, rest) = records.as_chunks::<RECORD_BYTES>();
+        let is_known =
+            |&[_, _, meaning @ ..]: &[u8; RECORD_BYTES]| Meaning::read(meaning).is_some();
+        (rest.is_empty() && whole.iter().all(is_known)).then_some(Self { records })
+    }
+
+    /// Whether the event with these fields, which has what an alternative (of this number) needs,
+    /// has it in one of the meanings that the alternative is for.
+    pub fn are_of(
+        &self,
+        fields: &FieldViews<'_>,
+        number: usize,
+        alternative: &Alternative<'_>,
+    ) -> bool {
+        // Most objects have none.
+        if self.records.is_empty() {
+            return true;
+        }
+        alternative.needs().zip(0..).all(|(need, at)| self.is_met(fields, number, need.path, at))
+    }
+
+    fn is_met(&self, fields: &FieldViews<'_>, alternative: usize, path: &str, need: usize) -> bool {
+        let (records, _) = self.records.as_chunks::<RECORD_BYTES>();
+        let mut own = records
+            .iter()
+            .filter(|record| [record[0], record[1]].map(usize::from) == [alternative, need])
+            .filter_map(|&[_, _, meaning @ ..]| Meaning::read(meaning))
+            .peekable();
+        if own.peek().is_none() {
+            return true;
+        }
+        let Some((name, _)) = split_index(path.as_bytes()) else { return false };
+        let field = fields.clone().find(|field| field.name == name);
+        field.is_some_and(|field| own.any(|meaning| meaning.is_of(&field)))
+    }
+}
