@@ -12,7 +12,7 @@ use crate::layout::Layout;
 use crate::object::{Alternative, Object};
 use crate::parse::{Parsed, parse};
 use crate::span::Span;
-use crate::types::{Expr, Filter, Node, Options, check, check_parsed};
+use crate::types::{Expr, Filter, Need, Node, Options, check, check_parsed};
 
 /// Most alternatives of an object.
 const ALTERNATIVES_MAX: usize = 255;
@@ -32,6 +32,21 @@ impl Compiled {
     /// The bytecode as an object of one alternative.
     pub fn into_object(self) -> Object {
         Object { cells: self.filter.cells, alternatives: vec![self.alternative] }
+    }
+
+    /// The filter of this text where needs are unknown, as [`Filter::relaxed`] has it.
+    ///
+    /// # Errors
+    ///
+    /// What is more than bytecode can do.
+    pub fn relaxed(
+        &self,
+        text: &str,
+        is_unknown: impl Fn(&Need) -> bool,
+    ) -> Result<Option<Self>, Error> {
+        let Some(filter) = self.filter.relaxed(is_unknown) else { return Ok(None) };
+        let alternative = alternative(text, &filter)?;
+        Ok(Some(Self { filter, alternative }))
     }
 }
 

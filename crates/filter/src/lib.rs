@@ -80,6 +80,7 @@ pub mod layout;
 pub mod number;
 pub mod object;
 pub mod parse;
+mod relax;
 pub mod span;
 pub mod text;
 pub mod token;
