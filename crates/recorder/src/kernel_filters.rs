@@ -570,8 +570,8 @@ fn named(of: Type, meaning: &Meaning) -> Type {
     }
 }
 
-/// The objects of a filter for an event, all of which it is asked, in order; `None`: the event lacks
-/// something. What is perhaps not meant is added to the warnings.
+/// The objects of a filter for an event, all of which it is asked, in order; `None`: the event
+/// lacks something. What is perhaps not meant is added to the warnings.
 ///
 /// Where something may be unknown, for which the filter lets the event pass, the first object is
 /// what it asks whatever that is. (Of a filter that comes as an object nobody knows.)
