@@ -459,6 +459,37 @@ fn a_text_that_cannot_be_read_is_no_reason_to_leave_an_event_out() {
     assert_eq!(names(""), ["\"\"", "\"\""]);
 }
 
+/// RUN calls with a name that cannot be read, with filters that ask for more than the name. EXPECT
+/// that the rest is asked all the same: what it says no to does not pass.
+#[test]
+fn a_text_that_cannot_be_read_says_nothing_of_what_else_is_asked() {
+    let world = World::new("kernel-filter-rest");
+    let Some(program) = program(&world) else { return };
+    let command = [program.to_str().expect("a path"), "1", "1", "unread"];
+    // How many of three calls: a name that cannot be read, none, and /nowhere/a.
+    for (number, (expression, count)) in [
+        ("$ctx.pid == 1 && filename == \"/nowhere/*\"", 0),
+        ("filename == \"/nowhere/*\" && $ctx.pid == 1", 0),
+        ("$ctx.pid != 1 && filename == \"/nowhere/*\"", 2),
+        ("dfd == -77 && !(filename == \"/nowhere/*\" || $ctx.pid == 1)", 2),
+        ("!(filename != \"/nowhere/*\" || dfd == -77)", 0),
+        ("dfd == 5 || filename == \"/etc/*\"", 1),
+        ("(dfd == 5 && filename == \"/etc/*\") || (dfd == -77 && filename == \"\")", 2),
+        ("(dfd == 5 && filename == \"/etc/*\") || (dfd == 6 && filename == \"\")", 0),
+    ]
+    .into_iter()
+    .enumerate()
+    {
+        let filter = format!("syscalls:sys_enter_openat: {expression}");
+        let options = ["--kernel", "syscalls:sys_enter_openat", "--filter", &filter];
+        let trace = format!("trace-{number}");
+        record(&world, &trace, &options, &command);
+        let lines = lines(&world, &trace, &[]);
+        let ours = lines.iter().filter(|line| line.contains("dfd = -77,"));
+        assert_eq!(ours.count(), count, "{expression}");
+    }
+}
+
 /// RUN calls with names that are long, and longer than what is recorded. EXPECT filters to be asked
 /// what is recorded of them.
 #[test]

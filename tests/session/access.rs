@@ -4,6 +4,7 @@ use std::ffi::OsStr;
 use std::fs;
 use std::os::unix::ffi::OsStrExt as _;
 use std::os::unix::fs::PermissionsExt as _;
+use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::process::{Command, Output};
 
@@ -143,6 +144,41 @@ fn the_recorder_keeps_nothing_of_its_caller_open() {
     assert!(open.iter().any(|path| path.starts_with(place.world.path("trace"))), "{open:?}");
     assert!(!open.contains(&place.world.path("kept")), "{open:?}");
     place.ok("session destroy");
+}
+
+/// RUN status where the recorder has as many open files as it may. EXPECT to be told so at once, as
+/// what may take long is, and to be answered as soon as there are some again.
+#[test]
+fn who_cannot_be_let_in_for_want_of_descriptors_is_told_so() {
+    if !trackway_tests::has("prlimit") {
+        return skipped("there is no prlimit(1)");
+    }
+    let place = Place::new("session-without-descriptors");
+    place.ok("session create web --on nothing:* -o web");
+    let pid = place.recorder_of("web");
+    let open = fs::read_dir(format!("/proc/{pid}/fd")).expect("/proc").flatten();
+    let number = |entry: fs::DirEntry| entry.file_name().to_str()?.parse::<u32>().ok();
+    let last = open.filter_map(number).max().expect("some");
+    let limit = format!("--nofile={}:", last + 3);
+    let limited = Command::new("prlimit").args(["--pid", &pid.to_string(), &limit]).status();
+    assert!(limited.expect("it runs").success());
+    // What is left, and holes below the last one.
+    let socket = place.world.run_dir().join("web.sock");
+    let mut held = Vec::new();
+    let why = "the session's recorder has too many open files";
+    for _ in 0..60 {
+        held.push(UnixStream::connect(&socket).expect("a connection"));
+        if told(&place.run("session status web")).2.contains(why) {
+            break;
+        }
+    }
+    for line in ["status web", "stop web", "status web", "snapshot web"] {
+        let talk = place.refused(&format!("session {line}"));
+        assert!(talk.contains(why) && talk.contains("hint: raise its limit"), "{line}: {talk}");
+    }
+    drop(held);
+    wait_for("descriptors", || told(&place.run("session status web")).0);
+    place.ok("session destroy web");
 }
 
 /// RUN as root, in the folder of sockets of another user: all that asks; what makes or removes

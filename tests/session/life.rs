@@ -3,6 +3,7 @@
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 
+use serde_json::Value;
 use trackway_tests::steps::{Running, is_running, send, wait_for};
 
 use crate::place::{
@@ -228,7 +229,9 @@ fn what_is_to_be_quiet_says_nothing_but_errors() {
     place.ok("session destroy --all");
     let create = "session create web --quiet --foreground -o fore";
     let recorder = Running::start(&mut place.command(create));
-    wait_for("the session", || place.list().len() == 1);
+    // It has a name before it records.
+    let is_recording = |session: &Value| session["state"] == "recording";
+    wait_for("the session", || place.list().iter().any(is_recording));
     place.emit("steps", 4);
     recorder.signal(libc::SIGTERM);
     let (is_success, text, talk) = told(&recorder.finish());

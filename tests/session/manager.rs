@@ -1,6 +1,7 @@
 //! Sessions in the foreground, and what a service manager learns of them: by sd_notify(3)'s socket,
 //! and by their exit status. With systemd itself: `tests/systemd.rs`.
 
+use std::io::ErrorKind;
 use std::os::linux::net::SocketAddrExt as _;
 use std::os::unix::net::{SocketAddr, UnixDatagram};
 use std::time::Duration;
@@ -22,10 +23,15 @@ fn socket(place: &Place, is_abstract: bool) -> (UnixDatagram, String) {
     (socket, name)
 }
 
-/// The next message.
+/// The next message. Signals, as of children that end, interrupt who waits with a limit: signal(7).
 fn heard(socket: &UnixDatagram) -> String {
     let mut bytes = [0; 4096];
-    let length = socket.recv(&mut bytes).expect("a message");
+    let length = loop {
+        match socket.recv(&mut bytes) {
+            Err(error) if error.kind() == ErrorKind::Interrupted => {}
+            received => break received.expect("a message"),
+        }
+    };
     String::from_utf8(bytes[..length].to_vec()).expect("text")
 }
 

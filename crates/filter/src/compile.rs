@@ -38,6 +38,21 @@ impl Compiled {
     pub fn into_object(self) -> Object {
         Object { cells: self.filter.cells, alternatives: vec![self.alternative] }
     }
+
+    /// The filter of this text where needs are unknown, as [`Filter::relaxed`] has it.
+    ///
+    /// # Errors
+    ///
+    /// What is more than bytecode can do.
+    pub fn relaxed(
+        &self,
+        text: &str,
+        is_unknown: impl Fn(&Need) -> bool,
+    ) -> Result<Option<Self>, Error> {
+        let Some(filter) = self.filter.relaxed(is_unknown) else { return Ok(None) };
+        let alternative = alternative(text, &filter)?;
+        Ok(Some(Self { filter, alternative }))
+    }
 }
 
 /// A filter for several events.

@@ -81,6 +81,7 @@ mod meaning;
 pub mod number;
 pub mod object;
 pub mod parse;
+mod relax;
 pub mod span;
 pub mod text;
 pub mod token;

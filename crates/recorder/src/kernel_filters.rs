@@ -5,11 +5,12 @@
 //! each event that it is about, and what makes no sense is said then.
 
 use trackway_filter::checked::CheckedObject;
-use trackway_filter::compile::{check_for, compile};
+use trackway_filter::compile::{Compiled, check_for, compile};
 use trackway_filter::error::{Error, Topic, Warning};
 use trackway_filter::layout::{Integer, Layout, Member, Type};
 use trackway_filter::span::Span;
 use trackway_filter::token::{Number, Token, tokens};
+use trackway_filter::types::{Need, Root};
 use trackway_kernel::adapt::Unfit;
 use trackway_kernel::catalogue::btf::Btf;
 use trackway_kernel::catalogue::error::CatalogueError;
@@ -108,6 +109,11 @@ pub(crate) trait Asking: Sized {
 
     /// Of each field of an event why it cannot be asked for, if it cannot.
     fn withheld(staged: &Staged) -> Vec<Option<&'static str>>;
+
+    /// Whether a filter that asks for this field may find it unknown, and then lets the event pass.
+    fn may_be_unknown(_staged: &Staged, _field: &str) -> bool {
+        false
+    }
 }
 
 impl Asking for Filter {
@@ -146,6 +152,10 @@ impl Asking for Filter {
 
     fn withheld(staged: &Staged) -> Vec<Option<&'static str>> {
         vec![None; staged.steps.len()]
+    }
+
+    fn may_be_unknown(staged: &Staged, field: &str) -> bool {
+        staged.may_be_unknown(field)
     }
 }
 
@@ -289,14 +299,17 @@ impl<F: Asking> KernelFilters<F> {
         let mut lacking = Vec::new();
         let mut warnings = Vec::new();
         for &event in about {
-            let made = match object_of(spec, &world.layouts[event], &mut warnings)? {
-                Some(object) => F::make(&object, number, &world.staged[event], memory)
-                    .map_err(|error| refused(spec, error))?,
-                None => None,
+            let staged = &world.staged[event];
+            let is_unknown = |need: &Need| {
+                need.place.root == Root::Field && F::may_be_unknown(staged, &need.place.name)
             };
-            match (made, &mut self.events[first + event]) {
-                (Some(filter), Some(filters)) => {
-                    filters.push(filter);
+            let objects = objects_of(spec, (&world.layouts[event], &is_unknown), &mut warnings)?;
+            let make = |object: Vec<u8>| F::make(&object, number, staged, memory);
+            let made: Result<Option<Vec<F>>, FilterError> =
+                objects.map_or(Ok(None), |objects| objects.into_iter().map(make).collect());
+            match (made.map_err(|error| refused(spec, error))?, &mut self.events[first + event]) {
+                (Some(made), Some(filters)) => {
+                    filters.extend(made);
                     F::check(filters).map_err(|error| refused(spec, error))?;
                 }
                 (Some(_), None) => {}
@@ -557,16 +570,19 @@ fn named(of: Type, meaning: &Meaning) -> Type {
     }
 }
 
-/// The object of a filter for an event; `None`: the event lacks something. What is perhaps not
-/// meant is added to the warnings.
-fn object_of(
+/// The objects of a filter for an event, all of which it is asked, in order; `None`: the event
+/// lacks something. What is perhaps not meant is added to the warnings.
+///
+/// Where something may be unknown, for which the filter lets the event pass, the first object is
+/// what it asks whatever that is. (Of a filter that comes as an object nobody knows.)
+fn objects_of(
     spec: &FilterSpec,
-    layout: &Layout,
+    (layout, is_unknown): (&Layout, &dyn Fn(&Need) -> bool),
     warnings: &mut Vec<String>,
-) -> Result<Option<Vec<u8>>, RecordError> {
+) -> Result<Option<Vec<Vec<u8>>>, RecordError> {
     let text = match &spec.source {
         FilterSource::Expression(text) => text,
-        FilterSource::Object(object) => return Ok(Some(object.bytes.to_vec())),
+        FilterSource::Object(object) => return Ok(Some(vec![object.bytes.to_vec()])),
         _ => return Err(RecordError::Filter(format!("{spec}: of a kind not known here"))),
     };
     let warn = |warning: &Warning| {
@@ -575,16 +591,17 @@ fn object_of(
             warnings.push(rendered);
         }
     };
-    match compile(text, layout) {
-        Ok(compiled) => {
-            compiled.filter.warnings.iter().for_each(warn);
-            let object = compiled.into_object().encode();
-            object.map(Some).map_err(|error| RecordError::Filter(format!("{text}\n{error}")))
-        }
-        // It lacks something, or has it as something else: the exit of a call has its texts as what
-        // may or may not be there.
-        Err(_) => Ok(None),
-    }
+    // It may lack something, or have it as something else: the exit of a call has its texts as what
+    // may or may not be there.
+    let Ok(compiled) = compile(text, layout) else { return Ok(None) };
+    compiled.filter.warnings.iter().for_each(warn);
+    let relaxed = compiled.relaxed(text, is_unknown);
+    let relaxed = relaxed.map_err(|error| RecordError::Filter(error.render(text)))?;
+    let encode = |compiled: Compiled| {
+        let object = compiled.into_object().encode();
+        object.map_err(|error| RecordError::Filter(format!("{text}\n{error}")))
+    };
+    relaxed.into_iter().chain([compiled]).map(encode).collect::<Result<_, _>>().map(Some)
 }
 
 /// That no event has what a filter asks for.

@@ -254,7 +254,10 @@ pub(crate) fn check_outside(root: &Path) -> Result<(), RecordError> {
 /// Whether there is a trace at `root` that was recorded here, or is.
 fn is_recorded_here(root: &Path) -> bool {
     let has_calibrations = |channel: &PathBuf| channel.join(FACTS).join(CALIBRATIONS).is_file();
-    channels_of(root).iter().any(has_calibrations)
+    // The kernel's clock is never calibrated; another tracer's has none of our facts.
+    let kernel = root.join(KERNEL);
+    let has_kernel = || kernel.join("metadata").is_file() && kernel.join(FACTS).is_dir();
+    channels_of(root).iter().any(has_calibrations) || has_kernel()
 }
 
 /// Makes a new folder for a trace: `trackway-DATE-TIME` in the current folder, in UTC, or with the
@@ -441,9 +444,12 @@ mod tests {
         let kernel = base.join("kernel-only").join(KERNEL);
         fs::create_dir_all(&kernel).unwrap();
         fs::write(kernel.join("metadata"), "").unwrap();
+        let inner = kernel.with_file_name("inner");
         assert!(!is_only_a_trace(kernel.parent().unwrap()), "it may be another tracer's");
+        assert!(check_outside(&inner).is_ok());
         fs::create_dir(kernel.join(FACTS)).unwrap();
         assert!(is_only_a_trace(kernel.parent().unwrap()));
+        assert!(matches!(check_outside(&inner), Err(RecordError::FolderInside(..))));
         fs::write(old.join("mine"), "").unwrap();
         assert!(matches!(prepare(&root), Err(RecordError::FolderInUse(path)) if path == old));
         fs::write(root.join("mine"), "").unwrap();

@@ -25,6 +25,15 @@ pub fn is_without_reader(fd: i32) -> Result<bool, Errno> {
     }
 }
 
+/// Whether the other end of the Unix socket `fd` has not read all that was written to it:
+/// SIOCOUTQ, as unix(7) has it.
+pub fn is_unread(fd: i32) -> Result<bool, Errno> {
+    let mut left: libc::c_int = 0;
+    // SAFETY: the request writes an int, to `left`.
+    let result = unsafe { libc::ioctl(fd, libc::TIOCOUTQ, &raw mut left) };
+    Errno::check(result.into()).map(|_| left > 0)
+}
+
 /// A descriptor that is waited for, and what it is ready for.
 #[repr(transparent)]
 #[derive(Clone, Copy)]

@@ -140,6 +140,13 @@ impl Step {
 }
 
 impl Staged {
+    /// Whether a field is text of a program's own memory, which may not be there to be read when
+    /// the event is recorded, and then is unknown.
+    pub fn may_be_unknown(&self, field: &str) -> bool {
+        let mut fields = self.description.fields.iter().zip(&self.steps);
+        fields.any(|(of, step)| of.name == field && matches!(step, Step::UserText(_)))
+    }
+
     /// How an event is recorded, in so many bytes at most.
     pub fn new(event: &Event, payload_max: u32) -> Self {
         let Source::Syscall { phase, .. } = event.source else {

@@ -10,6 +10,7 @@ use trackway_session::protocol::{
     ANSWER_BYTES_MAX, Answer, Message, PROTOCOL_VERSION, Refusal, Request,
 };
 use trackway_sys::process::peer;
+use trackway_sys::wait;
 
 use super::RunFolder;
 use crate::RecordError;
@@ -18,8 +19,19 @@ use crate::RecordError;
 const PATIENCE: Duration = Duration::from_secs(2);
 /// How long a recorder may take to answer what is done in a moment, however busy the machine is.
 const ANSWER_PATIENCE: Duration = Duration::from_secs(60);
+/// How long a recorder may take to read what is asked, if that takes long: it may do as much for
+/// somebody else before. One that has no descriptor for the connection never reads it.
+const READ_PATIENCE: Duration = Duration::from_secs(300);
 /// How often as long a recorder that has ended its session may take to go.
 const END_LOOKS_MAX: u32 = 10;
+
+/// How long an answer is waited for.
+#[derive(Debug, Clone, Copy)]
+struct Limit {
+    patience: Duration,
+    /// What has been read is waited for without end.
+    until_read: bool,
+}
 
 /// A connection to a session's recorder.
 #[derive(Debug)]
@@ -31,6 +43,8 @@ pub struct Session {
     stream: BufReader<UnixStream>,
     /// How long an answer may take, if there is a limit to what is asked for.
     pub(super) patience: Duration,
+    /// How long it may take until something without such a limit is read.
+    pub(super) read_patience: Duration,
 }
 
 impl Session {
@@ -67,24 +81,35 @@ impl Session {
             .map_err(RecordError::io("use", path))?;
         let (name, log) = (name.to_owned(), folder.log(name));
         let pid = who.map_or(0, |who| who.pid);
-        Ok(Self { name, log, pid, stream: BufReader::new(stream), patience: ANSWER_PATIENCE })
+        Ok(Self {
+            name,
+            log,
+            pid,
+            stream: BufReader::new(stream),
+            patience: ANSWER_PATIENCE,
+            read_patience: READ_PATIENCE,
+        })
     }
 
     /// Asks, and waits for the answer.
     ///
     /// # Errors
     ///
-    /// If the recorder refuses ([`RecordError::Refused`]), stands still, or dies meanwhile; or if
-    /// it has not answered after a minute what is done in a moment.
+    /// If the recorder refuses ([`RecordError::Refused`]), stands still, or dies meanwhile; if it
+    /// has not answered after a minute what is done in a moment; or if after five it has not read
+    /// what is asked.
     pub fn ask(&mut self, request: Request) -> Result<Answer, RecordError> {
-        let end = (!may_take_long(&request)).then(|| Instant::now() + self.patience);
+        let limit = match may_take_long(&request) {
+            true => Limit { patience: self.read_patience, until_read: true },
+            false => Limit { patience: self.patience, until_read: false },
+        };
         let message = Message { version: PROTOCOL_VERSION, request };
         let mut line = serde_json::to_vec(&message).map_err(|error| self.gone(error.into()))?;
         line.push(b'\n');
         let line = match self.stream.get_mut().write_all(&line) {
-            Ok(()) => self.read_line(end)?,
+            Ok(()) => self.read_line(limit)?,
             // Who was let go at once has been told why, before it could ask.
-            Err(error) if error.kind() == ErrorKind::BrokenPipe => self.read_line(end)?,
+            Err(error) if error.kind() == ErrorKind::BrokenPipe => self.read_line(limit)?,
             Err(error) => return Err(self.gone(error)),
         };
         match serde_json::from_str(&line) {
@@ -116,18 +141,23 @@ impl Session {
         )
     }
 
-    fn silent(&self) -> RecordError {
+    fn silent(&self, patience: Duration) -> RecordError {
         RecordError::Refused(Refusal::new(format!(
             "the recorder of '{}' (process {}) has not answered for {} s",
             self.name,
             self.pid,
-            self.patience.as_secs()
+            patience.as_secs()
         )))
     }
 
-    /// Reads an answer, until `end` if there is one.
-    fn read_line(&mut self, end: Option<Instant>) -> Result<String, RecordError> {
-        let mut line = Vec::new();
+    /// Whether nobody has read what was asked.
+    fn is_unread(&self) -> bool {
+        wait::is_unread(self.stream.get_ref().as_raw_fd()).unwrap_or(false)
+    }
+
+    /// Reads an answer, up to this limit.
+    fn read_line(&mut self, limit: Limit) -> Result<String, RecordError> {
+        let (mut line, end) = (Vec::new(), Instant::now() + limit.patience);
         loop {
             let room = (ANSWER_BYTES_MAX + 1).saturating_sub(line.len());
             match (&mut self.stream).take(room as u64).read_until(b'\n', &mut line) {
@@ -140,8 +170,8 @@ impl Session {
                     if is_stopped(self.pid) {
                         return Err(RecordError::SessionStopped(self.name.clone(), self.pid));
                     }
-                    if end.is_some_and(|end| Instant::now() >= end) {
-                        return Err(self.silent());
+                    if Instant::now() >= end && (!limit.until_read || self.is_unread()) {
+                        return Err(self.silent(limit.patience));
                     }
                 }
                 Err(error) if error.kind() == ErrorKind::Interrupted => {}

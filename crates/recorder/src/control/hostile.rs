@@ -4,7 +4,7 @@
 use std::collections::HashSet;
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::net::Shutdown;
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsRawFd as _, OwnedFd};
 use std::os::unix::ffi::OsStrExt as _;
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::PathBuf;
@@ -376,6 +376,32 @@ fn a_recorder_that_never_answers_is_not_waited_for_without_end() {
     let mut session = Session::connect(&world.folder, NAME).expect("a connection");
     session.patience = Duration::ZERO;
     match session.ask(Request::Status) {
+        Err(RecordError::Refused(refusal)) => assert!(refusal.why.contains("has not answered")),
+        other => panic!("{other:?}"),
+    }
+    drop(claimed);
+}
+
+#[test]
+fn it_is_known_whether_the_other_end_has_read_all() {
+    let (mut ours, mut theirs) = UnixStream::pair().expect("sockets");
+    let is_unread = |ours: &UnixStream| wait::is_unread(ours.as_raw_fd()).expect("a socket");
+    assert!(!is_unread(&ours));
+    ours.write_all(b"xy").expect("sent");
+    assert!(is_unread(&ours));
+    theirs.read_exact(&mut [0; 2]).expect("it is there");
+    assert!(!is_unread(&ours));
+}
+
+/// As by a recorder that has no descriptor for the connection.
+#[test]
+fn what_may_take_long_is_not_waited_for_without_end_where_nobody_reads_it() {
+    let world = World::new();
+    let claimed = world.claim();
+    let _silent = UnixListener::bind(world.folder.socket(NAME)).expect("a socket");
+    let mut session = Session::connect(&world.folder, NAME).expect("a connection");
+    session.read_patience = Duration::ZERO;
+    match session.ask(Request::Stop) {
         Err(RecordError::Refused(refusal)) => assert!(refusal.why.contains("has not answered")),
         other => panic!("{other:?}"),
     }

@@ -1,6 +1,6 @@
 //! The recorder's end of a control socket: many clients, none of whom it ever waits for.
 
-use std::fs;
+use std::fs::{self, File};
 use std::io::{self, ErrorKind, Read, Write};
 use std::os::fd::AsRawFd;
 use std::os::unix::fs::PermissionsExt as _;
@@ -42,6 +42,8 @@ pub(crate) struct Server {
     /// First, so that it goes first: who sees its connection end may take the name.
     name: Claimed,
     pub(super) listener: UnixListener,
+    /// A descriptor that is kept for when no other is left: who waits then is told so.
+    pub(super) reserve: Option<File>,
     /// Until when nobody is let in.
     pub(super) pause: Option<Instant>,
     pub(super) clients: Vec<Connection>,
@@ -77,7 +79,8 @@ impl Server {
         }
         let listener = listen(&path).map_err(RecordError::io("make", path))?;
         let (clients, refresh) = (Vec::new(), Instant::now() + REFRESH_PERIOD);
-        Ok(Self { name, listener, pause: None, clients, next: CREATOR + 1, refresh })
+        let (reserve, next) = (reserve(), CREATOR + 1);
+        Ok(Self { name, listener, reserve, pause: None, clients, next, refresh })
     }
 
     /// Keeps the files of its name there, which somebody may remove: who finds none finds no
@@ -157,22 +160,21 @@ impl Server {
             return;
         }
         self.pause = None;
+        if self.reserve.is_none() {
+            self.reserve = reserve();
+        }
         for _ in 0..CLIENTS_MAX {
             let stream = match self.listener.accept() {
                 Ok((stream, _)) => stream,
                 // Nobody waits.
                 Err(error) if is_for_later(&error) => return,
+                Err(error) if is_without_descriptor(&error) && self.turn_away() => continue,
                 Err(_) => {
                     self.pause = Some(Instant::now() + ACCEPT_PAUSE);
                     return;
                 }
             };
-            let user = peer(stream.as_raw_fd()).map(|peer| peer.user);
-            let may_ask = user.is_ok_and(|user| user == 0 || user == crate::home::user());
-            if !may_ask || stream.set_nonblocking(true).is_err() {
-                continue;
-            }
-            let mut connection = Connection::new(self.next, stream);
+            let Some(mut connection) = Connection::of(self.next, stream) else { continue };
             if !self.has_room() {
                 let why = format!("{CLIENTS_MAX} others are connected to this session");
                 let refusal = Refusal::new(why).with_hint("try again when one of them has gone");
@@ -182,6 +184,26 @@ impl Server {
             self.clients.push(connection);
             self.next += 1;
         }
+    }
+
+    /// Tells who waits that no descriptor is left, by means of the one that is kept for that;
+    /// whether somebody was told.
+    fn turn_away(&mut self) -> bool {
+        if self.reserve.take().is_none() {
+            return false;
+        }
+        let accepted = self.listener.accept();
+        let is_told = accepted.is_ok();
+        if let Ok((stream, _)) = accepted
+            && let Some(mut connection) = Connection::of(self.next, stream)
+        {
+            let why = "the session's recorder has too many open files to let anybody in";
+            let hint = "raise its limit: prlimit --nofile=SOFT:HARD --pid PID";
+            connection.answer(&Answer::Refused(Refusal::new(why).with_hint(hint)));
+        }
+        // Behind the connection, whose place it takes.
+        self.reserve = reserve();
+        is_told
     }
 
     /// Whether one more can be let in, once those are let go who have gone.
@@ -241,6 +263,11 @@ impl Server {
     }
 }
 
+/// A descriptor of nothing.
+fn reserve() -> Option<File> {
+    File::open("/dev/null").ok()
+}
+
 /// Makes a socket that nobody is at yet.
 fn listen(path: &Path) -> io::Result<UnixListener> {
     let listener = UnixListener::bind(path)?;
@@ -251,6 +278,14 @@ fn listen(path: &Path) -> io::Result<UnixListener> {
 }
 
 impl Connection {
+    /// With somebody who may ask.
+    fn of(client: Client, stream: UnixStream) -> Option<Self> {
+        let user = peer(stream.as_raw_fd()).map(|peer| peer.user);
+        let may_ask = user.is_ok_and(|user| user == 0 || user == crate::home::user());
+        let is_usable = may_ask && stream.set_nonblocking(true).is_ok();
+        is_usable.then(|| Self::new(client, stream))
+    }
+
     fn new(client: Client, stream: UnixStream) -> Self {
         Self {
             client,
@@ -369,6 +404,11 @@ fn as_text(answer: &Answer, error: &serde_json::Error) -> Answer {
             Answer::Refused(Refusal::new(format!("the answer cannot be written as JSON: {error}")))
         }
     }
+}
+
+/// Whether neither this process nor the system has a descriptor left.
+fn is_without_descriptor(error: &io::Error) -> bool {
+    matches!(error.raw_os_error(), Some(libc::EMFILE | libc::ENFILE))
 }
 
 fn is_for_later(error: &io::Error) -> bool {

@@ -230,6 +230,7 @@ impl Kernel {
         meanwhile: &mut dyn FnMut(),
     ) -> Result<(), RecordError> {
         let (mut first, mut last) = (Vec::new(), Vec::new());
+        let mut without = Vec::new();
         for (number, event) in others {
             meanwhile();
             // A call has one program at a time, which the next one takes the place of: in one step,
@@ -238,13 +239,20 @@ impl Kernel {
             self.events[*number].version += u32::from(!is_call);
             let made = self.make(*number, event, btf)?;
             if is_call && matches!(made.program, Program::None) {
-                self.events[*number].version += 1;
+                without.push(*number);
             }
             let list = if is_call { &mut last } else { &mut first };
             list.push((*number, event, made));
         }
         let mut made = first.into_iter().chain(last);
-        made.try_for_each(|(number, event, made)| self.record(number, event, made))
+        made.try_for_each(|(number, event, made)| self.record(number, event, made))?;
+        // What was there stays, and records no more. Not before nothing can fail: while a call's
+        // version is another one than records, its next program would record nothing, in the place
+        // of the one that does.
+        for number in without {
+            self.events[number].version += 1;
+        }
+        Ok(())
     }
 
     /// Has events recorded by their latest programs, and others not any more, wherever their

@@ -73,6 +73,8 @@ pub(super) struct CpuStream {
     stream: Option<Stream>,
     packet: PacketBuffer,
     queue: Queue,
+    /// Of what was read of it, whether it waits or not.
+    last_ts: u64,
     /// What the kernel says was lost.
     pub(super) stats: Stats,
     /// Events that pages say were lost before them.
@@ -220,6 +222,8 @@ impl Output {
                 self.streams[place].damaged += 1;
                 break;
             };
+            let stream = &mut self.streams[place];
+            stream.last_ts = stream.last_ts.max(entry.timestamp);
             self.record.clear();
             let Some(converted) = self.converter.convert(entry.bytes, &mut self.record) else {
                 self.streams[place].damaged += 1;
@@ -246,9 +250,9 @@ impl Output {
         self.streams[place].queue.bytes.len() <= QUEUE_BYTES_MAX
     }
 
-    /// When the latest record of the CPU in this place was, of those that wait or have waited.
+    /// When the latest record was that was read of the CPU in this place.
     pub(super) fn last_ts(&self, place: usize) -> u64 {
-        self.streams[place].queue.last_ts
+        self.streams[place].last_ts
     }
 
     /// Has filters asked about records up to `until_ts`: what comes later is later.
@@ -625,6 +629,17 @@ mod tests {
         assert_eq!(taken(&output), [vec![0, 2], vec![]]);
         output.settle(u64::MAX).expect("room");
         assert_eq!(taken(&output), [vec![0, 2], vec![12]]);
+    }
+
+    #[test]
+    fn it_is_known_how_far_a_cpu_was_read_whether_records_wait_or_not() {
+        for filter in ["made:up: number >= 0", "made:up: number < 0", "made:up: count() > 1"] {
+            let folder = TemporaryFolder::new();
+            let (mut output, format) = output(folder.path(), filter, None);
+            assert_eq!(output.last_ts(1), 0);
+            output.page(1, &page(&[(200, 1), (500, 2)]), &format).expect("room");
+            assert_eq!((output.last_ts(0), output.last_ts(1)), (0, 500), "{filter}");
+        }
     }
 
     #[test]

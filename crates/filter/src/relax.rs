@@ -1,0 +1,140 @@
+//! What a filter comes to where some of what it asks for is unknown: a filter that asks for nothing
+//! of that, and says no only where the first one does, whatever the unknown is.
+//!
+//! Each test of something unknown is taken to be true where that makes the filter true, and false
+//! where it stands behind a `!`: that is three-valued logic, in which "perhaps" counts as yes at
+//! the end. So is what must not be asked twice (it remembers, or is chance), and what may not be
+//! there at all (an element): who short-cuts around it must not be stopped by it here.
+
+use std::collections::BTreeMap;
+
+use crate::types::{Expr, Filter, Need, Node, Root, Step, Type};
+
+impl Filter {
+    /// This filter where needs are unknown of which `is_unknown` says so; `None`: nothing is left
+    /// to ask, or nothing is unknown.
+    #[must_use]
+    pub fn relaxed(&self, is_unknown: impl Fn(&Need) -> bool) -> Option<Self> {
+        if !self.needs.iter().any(&is_unknown) {
+            return None;
+        }
+        let may_be_asked = |need: &Need| {
+            let is_element = matches!(need.place.steps.last(), Some(Step::Element(_)));
+            // (Applications' own contexts may not be there either.)
+            !is_unknown(need) && !is_element && need.place.root != Root::Application
+        };
+        let known: Vec<bool> = self.needs.iter().map(may_be_asked).collect();
+        let mut root = relax(&self.root, &known, true);
+        if root.constant().is_some_and(|bits| bits != 0) {
+            return None;
+        }
+        let mut places = BTreeMap::new();
+        renumber(&mut root, &mut places);
+        let mut needs: Vec<(usize, Need)> =
+            places.iter().map(|(&old, &new)| (new, self.needs[old].clone())).collect();
+        needs.sort_by_key(|(new, _)| *new);
+        let needs = needs.into_iter().map(|(_, need)| need).collect();
+        Some(Self { needs, cells: 0, root, warnings: Vec::new() })
+    }
+}
+
+/// The expression with what is unknown taken for `answer`, which is what the whole wants of it.
+fn relax(expr: &Expr, known: &[bool], answer: bool) -> Expr {
+    let all = |parts: &[Expr]| parts.iter().map(|part| relax(part, known, answer)).collect();
+    match &expr.node {
+        Node::All(parts) => join(all(parts), true),
+        Node::Either(parts) => join(all(parts), false),
+        Node::Not(of) => {
+            let of = relax(of, known, !answer);
+            match of.constant() {
+                Some(bits) => truth(bits == 0),
+                None => Expr::truth(Node::Not(Box::new(of))),
+            }
+        }
+        _ if is_known(expr, known) => expr.clone(),
+        _ => truth(answer),
+    }
+}
+
+fn truth(is_true: bool) -> Expr {
+    Expr::number(is_true.into(), Type::Signed)
+}
+
+/// All of these parts, or one of them, without those that change nothing.
+fn join(parts: Vec<Expr>, is_all: bool) -> Expr {
+    let is = |part: &Expr, truth: bool| part.constant().is_some_and(|bits| (bits != 0) == truth);
+    if parts.iter().any(|part| is(part, !is_all)) {
+        return truth(!is_all);
+    }
+    let parts: Vec<Expr> = parts.into_iter().filter(|part| !is(part, is_all)).collect();
+    match (parts.is_empty(), is_all) {
+        (true, _) => truth(is_all),
+        (false, true) => Expr::truth(Node::All(parts)),
+        (false, false) => Expr::truth(Node::Either(parts)),
+    }
+}
+
+/// Whether it has an answer, and always the same one.
+fn is_known(expr: &Expr, known: &[bool]) -> bool {
+    let is_known_need = |need: &usize| known.get(*need).is_some_and(|known| *known);
+    let is_known_itself = match &expr.node {
+        Node::Element(..)
+        | Node::Absent
+        | Node::Fold(..)
+        | Node::Sample(_)
+        | Node::Rate { .. }
+        | Node::Count(_)
+        | Node::Changed(..) => false,
+        Node::Load(need) | Node::Any(need, _) => is_known_need(need),
+        _ => true,
+    };
+    is_known_itself && expr.children().into_iter().all(|child| is_known(child, known))
+}
+
+/// Numbers the needs anew that are asked for, in the order in which they come.
+fn renumber(expr: &mut Expr, places: &mut BTreeMap<usize, usize>) {
+    let mut place = |need: &mut usize| {
+        let next = places.len();
+        *need = *places.entry(*need).or_insert(next);
+    };
+    match &mut expr.node {
+        Node::Load(need) | Node::Element(need, _) | Node::Any(need, _) | Node::Fold(_, need) => {
+            place(need);
+        }
+        _ => {}
+    }
+    for child in children_mut(expr) {
+        renumber(child, places);
+    }
+}
+
+/// As [`Expr::children`].
+fn children_mut(expr: &mut Expr) -> Vec<&mut Expr> {
+    match &mut expr.node {
+        Node::Number(_)
+        | Node::Text(_)
+        | Node::Load(_)
+        | Node::Absent
+        | Node::Item
+        | Node::Bound
+        | Node::Fold(..)
+        | Node::Sample(_)
+        | Node::Rate { .. }
+        | Node::Count(_) => Vec::new(),
+        Node::Element(_, of)
+        | Node::Length(of)
+        | Node::Negate(of)
+        | Node::Complement(of)
+        | Node::Not(of)
+        | Node::ToFloat(of)
+        | Node::Matches(of, _)
+        | Node::Ranges(of, _)
+        | Node::Any(_, of)
+        | Node::Changed(_, of) => vec![of],
+        Node::Arithmetic(_, a, b) | Node::Compare(_, a, b) | Node::StringTest(_, a, b) => {
+            vec![a, b]
+        }
+        Node::All(parts) | Node::Either(parts) => parts.iter_mut().collect(),
+        Node::Within(of, tests) => std::iter::once(&mut **of).chain(tests).collect(),
+    }
+}
