@@ -37,12 +37,16 @@ mod reader;
 mod report;
 mod reserve;
 mod results;
+mod rounds;
+mod rows;
 mod rust;
 mod sections;
 mod sessions;
+mod shuffle;
 mod signals;
 mod spans;
 mod stats;
+mod suite;
 mod table;
 mod tracer;
 mod tracers;
@@ -57,7 +61,7 @@ pub use filter::{
 };
 pub use kernel::{
     CallCost, Drain, KernelAccount, KernelEvents, KernelOptions, KernelResults, KernelTracer,
-    LoadCost, Participant, Ratio, Status, Traced, print_kernel, run_kernel,
+    LoadCost, Participant, Status, Traced, print_kernel, run_kernel,
 };
 pub use machine::Machine;
 pub use preload::{
@@ -73,9 +77,11 @@ pub use reserve::{
     Steps, StepsOnPath, Tally, ThreadsCost, Way as ReserveWay, print_reserve, run_reserve,
 };
 pub use results::{Account, Bar, Cell, Flow, Memory, Note, Results, Startup, Verdict};
+pub use rows::{Ended, Report, Row, RowStatus, SuiteRows, Unit};
 pub use sessions::{
     By, Change, Crowd, Grace, IdleSession, Left, Live, Load, SessionCost, SessionKind,
     SessionsOptions, SessionsResults, Slope, Starts, SwitchOn, Who, print_sessions, run_sessions,
 };
 pub use spans::{SpanCell, SpansOptions, SpansResults, print_spans, run_spans};
-pub use stats::Spread;
+pub use stats::{Ratio, Spread, Tail};
+pub use suite::Settings;

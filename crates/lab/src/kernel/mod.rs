@@ -27,7 +27,7 @@ mod tracer;
 
 pub use report::print as print_kernel;
 pub use results::{
-    CallCost, Drain, KernelAccount, KernelResults, LoadCost, Participant, Ratio, Status, Traced,
+    CallCost, Drain, KernelAccount, KernelResults, LoadCost, Participant, Status, Traced,
 };
 pub use tracer::{KernelEvents, KernelTracer};
 
