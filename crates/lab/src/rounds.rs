@@ -5,6 +5,7 @@
 //! of counts for nobody's ratio with it; what fails costs its own rows; a row whose tracer keeps
 //! events counts as measured only if the tracer's own output shows them.
 
+use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
 use crate::error::{Error, Result};
@@ -84,6 +85,7 @@ struct Measured {
     figures: Vec<Option<f64>>,
     histogram: Vec<(f64, u64)>,
     account: Option<Account>,
+    extra: BTreeMap<&'static str, Vec<f64>>,
     failure: Option<String>,
 }
 
@@ -93,6 +95,9 @@ impl Measured {
         self.histogram.extend(sample.histogram);
         if let Some(account) = &sample.account {
             self.account.get_or_insert_default().add(account);
+        }
+        for (what, figure) in sample.extra {
+            self.extra.entry(what).or_default().push(figure);
         }
     }
 }
@@ -265,6 +270,7 @@ impl<'a> Measuring<'a> {
             beside: entry.beside,
             times: None,
             added: None,
+            extra: BTreeMap::new(),
             is_control: entry.is_control,
             command: entry.command.clone(),
         };
@@ -277,6 +283,10 @@ impl<'a> Measuring<'a> {
             row.spread = Spread::of(&figures);
             row.histogram = crate::stats::merged(&measured.histogram);
             row.tail = Tail::of(&row.histogram);
+            let medians = measured.extra.iter().filter_map(|(what, figures)| {
+                Some(((*what).to_owned(), Spread::of(figures)?.median))
+            });
+            row.extra = medians.collect();
             row.times = self.beside(at, |figure, other| figure / other);
             row.added = self.beside(at, |figure, other| figure - other);
         }

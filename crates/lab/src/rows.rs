@@ -190,6 +190,9 @@ pub struct Row {
     /// What it is beyond that row's in the same round.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub added: Option<Ratio>,
+    /// What else there is to know of it: medians over the rounds.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub extra: BTreeMap<String, f64>,
     /// Whether it is `beside` again, so that the difference must be nil.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub is_control: bool,
@@ -254,5 +257,58 @@ impl Report {
         }
         let message = format!("it is of version {}, not {FORMAT}", report.format);
         Err(serde::de::Error::custom(message))
+    }
+}
+
+#[cfg(test)]
+pub(crate) mod tests {
+    use super::*;
+
+    /// A row that was measured in three rounds.
+    pub(crate) fn row(tracer: &str, case: &str, figure: f64) -> Row {
+        let samples = [figure - 0.5, figure, figure + 0.5];
+        Row {
+            tracer: tracer.to_owned(),
+            case: case.to_owned(),
+            x: None,
+            status: RowStatus::Measured,
+            reason: None,
+            unit: Unit::NsPerEvent,
+            emitted: None,
+            recorded: None,
+            lost: None,
+            overwritten: None,
+            bytes_per_event: None,
+            samples: samples.map(Some).to_vec(),
+            spread: Spread::of(&samples),
+            histogram: Vec::new(),
+            tail: None,
+            beside: None,
+            times: None,
+            added: None,
+            extra: BTreeMap::new(),
+            is_control: false,
+            command: String::new(),
+        }
+    }
+
+    /// A suite with these rows.
+    pub(crate) fn suite(rows: impl IntoIterator<Item = Row>) -> SuiteRows {
+        SuiteRows {
+            title: "What an event costs".to_owned(),
+            repeats: "survey, Tables IV and VI".to_owned(),
+            command: "trackway bench tracepoint".to_owned(),
+            rounds: 3,
+            seconds: 12.0,
+            is_partial: false,
+            ended: Ended::Time,
+            rows: rows.into_iter().collect(),
+        }
+    }
+
+    /// A report with one suite.
+    pub(crate) fn report(name: &str, rows: impl IntoIterator<Item = Row>) -> Report {
+        let suites = [(name.to_owned(), suite(rows))].into_iter().collect();
+        Report { format: FORMAT, suites, ..Report::default() }
     }
 }

@@ -88,6 +88,8 @@ pub(crate) struct Sample {
     pub(crate) histogram: Vec<(f64, u64)>,
     /// What became of the events, by the tracer's own output; `None` if it did not say.
     pub(crate) account: Option<Account>,
+    /// What else there is to know of it: what, and how much.
+    pub(crate) extra: Vec<(&'static str, f64)>,
 }
 
 /// Rows that are measured in turns.
