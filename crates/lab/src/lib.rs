@@ -80,7 +80,7 @@ pub use reserve::{
 };
 pub use results::{Account, Bar, Flow, Note, Verdict};
 pub use rows::{Ended, Report, Row, RowStatus, SuiteRows, Unit};
-pub use run::{Offer, Order, offers, run_suites, write_report};
+pub use run::{Offer, Order, check, offers, run_suites, seconds_now, write_report};
 pub use sessions::{
     By, Change, Crowd, Grace, IdleSession, Left, Live, Load, SessionCost, SessionKind,
     SessionsOptions, SessionsResults, Slope, Starts, SwitchOn, Who, print_sessions, run_sessions,

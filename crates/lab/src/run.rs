@@ -53,6 +53,20 @@ pub fn offers(settings: &Settings) -> Vec<Offer> {
     suites::all().into_iter().map(offer).collect()
 }
 
+/// Whether an order can be carried out.
+///
+/// # Errors
+///
+/// If a suite is not known.
+pub fn check(order: &Order) -> std::result::Result<(), Error> {
+    choose(&order.suites).map(|_| ())
+}
+
+/// Seconds since 1970.
+pub fn seconds_now() -> i64 {
+    (trackway_sys::clock::realtime_ns() / 1_000_000_000).cast_signed()
+}
+
 /// Measures, and tells `keep` after each round what there is so far.
 ///
 /// Tracers that cannot be had are absent, with their reason; those that fail cost their own rows.

@@ -1,7 +1,7 @@
 //! Suites of events that programs emit, one after another, in a loop: each tracer's program does a
 //! case, and the figure is the median of its batches.
 
-use crate::case::{Case, Context, Payload, Plan};
+use crate::case::{Case, Plan};
 use crate::error::{Error, Result};
 use crate::results::Account;
 use crate::rows::Unit;
@@ -291,14 +291,6 @@ fn tell_beside(entries: &mut [Entry], name: &str) {
     }
 }
 
-impl Case {
-    /// What the suites of one thread ask.
-    #[cfg(test)]
-    fn is_plain(&self) -> bool {
-        self.payload == Payload::Number && self.context == Context::None
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -309,8 +301,8 @@ mod tests {
         let threads: Vec<u32> = turns
             .iter()
             .map(|turn| match turn {
-                Turn::Batches(case) if case.is_plain() => case.threads,
-                _ => 0,
+                Turn::Batches(case) => case.threads,
+                Turn::Starts | Turn::Flow => 0,
             })
             .collect();
         assert_eq!(threads, [1, 2, 4, 8]);
