@@ -31,6 +31,7 @@ mod filter;
 mod guardian;
 mod kernel;
 mod machine;
+mod page;
 mod place;
 mod preload;
 mod progress;
@@ -67,6 +68,7 @@ pub use kernel::{
     LoadCost, Participant, Status, Traced, print_kernel, run_kernel,
 };
 pub use machine::Machine;
+pub use page::page;
 pub use preload::{
     PreloadCost, PreloadOptions, PreloadResults, Program, RealCost, Way, print_preload, run_preload,
 };

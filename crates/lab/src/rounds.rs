@@ -230,6 +230,7 @@ impl<'a> Measuring<'a> {
         SuiteRows {
             title: about.title.to_owned(),
             repeats: about.repeats.to_owned(),
+            x_axis: about.x_axis.to_owned(),
             command,
             rounds: self.rounds,
             seconds: self.begin.elapsed().as_secs_f64(),

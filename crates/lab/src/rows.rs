@@ -8,6 +8,7 @@ use crate::machine::Machine;
 use crate::results::{Account, Bar, Note};
 use crate::stats::{Ratio, Spread, Tail};
 use crate::suite::Settings;
+use crate::suites;
 
 /// Version of the JSON form: raised when a member changes its meaning or goes.
 pub(crate) const FORMAT: u32 = 2;
@@ -46,6 +47,9 @@ pub struct SuiteRows {
     pub title: String,
     /// What of which paper it repeats.
     pub repeats: String,
+    /// What rows' `x` is.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub x_axis: String,
     /// The command that measures it again.
     pub command: String,
     /// How many rounds there were.
@@ -223,6 +227,17 @@ impl SuiteRows {
         self.rows.iter().find(|row| row.tracer == tracer && row.case == case)
     }
 
+    /// Tracers that have a figure, in the order of their rows.
+    pub(crate) fn tracers(&self) -> Vec<&str> {
+        let mut tracers: Vec<&str> = Vec::new();
+        for row in self.rows.iter().filter(|row| row.spread.is_some()) {
+            if !tracers.contains(&row.tracer.as_str()) {
+                tracers.push(&row.tracer);
+            }
+        }
+        tracers
+    }
+
     /// Rows that were to be measured and were not.
     pub fn failures(&self) -> impl Iterator<Item = &Row> {
         self.rows.iter().filter(|row| row.status == RowStatus::Failed)
@@ -230,6 +245,15 @@ impl SuiteRows {
 }
 
 impl Report {
+    /// Its suites with their names, in the order in which they are measured.
+    pub(crate) fn ordered(&self) -> impl Iterator<Item = (&str, &SuiteRows)> {
+        let place = |name: &str| suites::all().iter().position(|suite| suite.about().name == name);
+        let mut found: Vec<(&str, &SuiteRows)> =
+            self.suites.iter().map(|(name, suite)| (name.as_str(), suite)).collect();
+        found.sort_by_key(|(name, _)| place(name).unwrap_or(usize::MAX));
+        found.into_iter()
+    }
+
     /// Whether anything that should have worked did not.
     pub fn has_failures(&self) -> bool {
         self.suites.values().any(|suite| suite.failures().next().is_some())
@@ -297,6 +321,7 @@ pub(crate) mod tests {
         SuiteRows {
             title: "What an event costs".to_owned(),
             repeats: "survey, Tables IV and VI".to_owned(),
+            x_axis: "threads".to_owned(),
             command: "trackway bench tracepoint".to_owned(),
             rounds: 3,
             seconds: 12.0,

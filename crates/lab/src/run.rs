@@ -8,6 +8,7 @@ use crate::bars;
 use crate::error::{Error, Result};
 use crate::guardian::Guardian;
 use crate::machine::{self, Machine};
+use crate::page::page;
 use crate::place::{Kit, Place};
 use crate::progress::Progress;
 use crate::results::Note;
@@ -198,16 +199,19 @@ fn versions() -> BTreeMap<String, String> {
     found.collect()
 }
 
-/// Writes a report to `path`, whole or not at all.
+/// Writes a report to `folder`, as `results.json` and `report.html`, each whole or not at all.
 ///
 /// # Errors
 ///
 /// Those of the file system.
-pub fn write_report(report: &Report, path: &Path) -> std::io::Result<()> {
-    let text = report.to_json().map_err(std::io::Error::other)?;
-    let new = path.with_extension("json.new");
-    std::fs::write(&new, text)?;
-    std::fs::rename(&new, path)
+pub fn write_report(report: &Report, folder: &Path) -> std::io::Result<()> {
+    let json = report.to_json().map_err(std::io::Error::other)?;
+    for (name, text) in [("results.json", json), ("report.html", page(report))] {
+        let new = folder.join(format!(".{name}.new"));
+        std::fs::write(&new, text)?;
+        std::fs::rename(&new, folder.join(name))?;
+    }
+    Ok(())
 }
 
 #[cfg(test)]

@@ -20,6 +20,8 @@ pub(crate) struct About {
     pub(crate) repeats: &'static str,
     /// What its figures are.
     pub(crate) unit: Unit,
+    /// What rows' `x` is, where they have one.
+    pub(crate) x_axis: &'static str,
 }
 
 /// What suites measure with.

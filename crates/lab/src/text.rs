@@ -25,7 +25,7 @@ pub fn print_report(report: &Report, output: &mut dyn Write) -> io::Result<()> {
     if !report.notes.is_empty() {
         writeln!(output)?;
     }
-    for suite in report.suites.values() {
+    for (_, suite) in report.ordered() {
         writeln!(output, "{}", suite_text(suite))?;
     }
     if let Some(bars) = bars_text(&report.bars) {
@@ -54,7 +54,7 @@ fn suite_text(suite: &SuiteRows) -> String {
 }
 
 /// How it was measured.
-fn method(suite: &SuiteRows) -> String {
+pub(crate) fn method(suite: &SuiteRows) -> String {
     let rounds = match suite.rounds {
         1 => "one round: to see that it works, not for figures".to_owned(),
         rounds => format!("medians of {rounds} rounds ± half of what nine in ten span"),

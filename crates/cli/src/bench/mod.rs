@@ -16,8 +16,6 @@ use crate::local_time;
 
 /// Exit status of a program that Ctrl-C ended, as shells have it: 128 + SIGINT.
 const INTERRUPTED: u8 = 130;
-/// Name of the results in their folder.
-const RESULTS: &str = "results.json";
 
 /// Arguments of `trackway bench`.
 #[derive(Debug, clap::Args)]
@@ -124,19 +122,18 @@ fn suites(arguments: &Arguments, output: &mut dyn Write) -> anyhow::Result<ExitC
     // Before minutes of measuring: what is misspelt, and what cannot be written.
     trackway_lab::check(&order)?;
     let folder = folder(arguments.out.as_deref())?;
-    let path = folder.join(RESULTS);
     let seconds: f64 = arguments.chosen().iter().map(|offer| offer.seconds).sum();
     if std::io::stderr().is_terminal() {
         eprintln!("about {}, with results in {}", time(seconds), folder.display());
     }
     let report = trackway_lab::run_suites(&order, &mut |so_far: &Report| {
         // Whoever is killed has this. If there is no room now, there may be at the end.
-        let _ = trackway_lab::write_report(so_far, &path);
+        let _ = trackway_lab::write_report(so_far, &folder);
     })?;
-    let written = trackway_lab::write_report(&report, &path);
-    written.with_context(|| format!("cannot write {}", path.display()))?;
+    let written = trackway_lab::write_report(&report, &folder);
+    written.with_context(|| format!("cannot write in {}", folder.display()))?;
     trackway_lab::print_report(&report, output).context("cannot write the tables")?;
-    writeln!(output, "\n{}", path.display())?;
+    writeln!(output, "\n{}", folder.join("report.html").display())?;
     if report.is_partial {
         eprintln!("trackway: interrupted: what was measured until then is kept");
         return Ok(ExitCode::from(INTERRUPTED));
@@ -150,7 +147,7 @@ fn folder(wanted: Option<&Path>) -> anyhow::Result<PathBuf> {
     let folder = wanted.map_or_else(default_folder, Path::to_owned);
     std::fs::create_dir_all(&folder)
         .with_context(|| format!("cannot make {}", folder.display()))?;
-    let trial = folder.join(format!(".{RESULTS}.new"));
+    let trial = folder.join(".results.json.new");
     std::fs::write(&trial, "")
         .and_then(|()| std::fs::remove_file(&trial))
         .with_context(|| format!("cannot write in {}", folder.display()))?;

@@ -17,7 +17,7 @@ struct Planted {
 
 impl Suite for Planted {
     fn about(&self) -> About {
-        About { name: "planted", title: "Planted", repeats: "nothing", unit: Unit::Ns }
+        About { name: "planted", title: "Planted", repeats: "nothing", unit: Unit::Ns, x_axis: "" }
     }
 
     fn seconds(&self, _settings: &Settings) -> f64 {

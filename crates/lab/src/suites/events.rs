@@ -78,6 +78,7 @@ impl Events {
             title: "What an event costs",
             repeats: "survey, Tables IV and VI",
             unit: Unit::NsPerEvent,
+            x_axis: "",
         };
         Self::new(about, 120.0, |_| {
             let mut cases = Case::columns(1);
@@ -93,6 +94,7 @@ impl Events {
             title: "What an event costs in each of several threads",
             repeats: "survey, Figures 5, 6 and 8",
             unit: Unit::NsPerEvent,
+            x_axis: "threads",
         };
         let mut suite = Self::new(about, 60.0, |cpus| {
             // Up to four threads for each CPU: what happens to who is preempted within an event.
@@ -112,6 +114,7 @@ impl Events {
             title: "Start of a program that is linked with a tracer",
             repeats: "design, bars",
             unit: Unit::Us,
+            x_axis: "",
         };
         let mut suite = Self::new(about, 30.0, |_| vec![Turn::Starts]);
         suite.beside = name::EMPTY;
@@ -125,6 +128,7 @@ impl Events {
             title: "Events a second that arrive on disk",
             repeats: "2012 paper, 6.2; design, bars",
             unit: Unit::EventsPerSecond,
+            x_axis: "",
         };
         Self::new(about, 60.0, |_| vec![Turn::Flow])
     }
