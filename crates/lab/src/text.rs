@@ -111,7 +111,7 @@ fn cell(suite: &SuiteRows, row: &Row) -> String {
     }
     let other = row.beside.and_then(|other| suite.rows.get(other));
     match (row.times, other) {
-        (Some(times), Some(_)) => text + &format!(" ×{:.2}", times.median),
+        (Some(times), Some(_)) => text + &format!(" ×{}", self::times(times.median)),
         _ => text,
     }
 }
@@ -125,6 +125,16 @@ pub(crate) fn figure(unit: Unit, figure: f64) -> String {
         0.0..2.0 => format!("{figure:.2}"),
         2.0..1000.0 => format!("{figure:.1}"),
         _ => format!("{figure:.0}"),
+    }
+}
+
+/// So many times: to two decimals, or two digits if it is less.
+pub(crate) fn times(times: f64) -> String {
+    match times.abs() {
+        0.0..0.001 => format!("{times:.5}"),
+        0.001..0.01 => format!("{times:.4}"),
+        0.01..0.1 => format!("{times:.3}"),
+        _ => format!("{times:.2}"),
     }
 }
 

@@ -2,7 +2,7 @@
 
 use super::plot::{NAMES, Plot, ROW, Scale, WIDTH, colour, mark};
 use crate::rows::{Row, SuiteRows};
-use crate::text::figure;
+use crate::text::{figure, times};
 
 /// Room above the bars, and below them.
 const TOP: f64 = 8.0;
@@ -11,7 +11,7 @@ const BOTTOM: f64 = 44.0;
 const FIGURES: f64 = 130.0;
 
 /// A bar for each row that was measured; `None` if none was.
-pub(super) fn draw(suite: &SuiteRows, tracers: &[&str]) -> Option<String> {
+pub(super) fn draw(suite: &SuiteRows) -> Option<String> {
     let rows: Vec<&Row> = suite.rows.iter().filter(|row| row.spread.is_some()).collect();
     let scale = Scale::around(rows.iter().filter_map(|row| row.median()))?;
     let unit = rows.first()?.unit;
@@ -38,20 +38,19 @@ pub(super) fn draw(suite: &SuiteRows, tracers: &[&str]) -> Option<String> {
             y += ROW;
         }
         for row in rows.iter().filter(|row| row.case == case) {
-            draw_row(&mut plot, &scale, width, y, row, tracers);
+            draw_row(&mut plot, &scale, width, y, row);
             y += ROW;
         }
     }
     Some(plot.finish())
 }
 
-fn draw_row(plot: &mut Plot, scale: &Scale, width: f64, y: f64, row: &Row, tracers: &[&str]) {
+fn draw_row(plot: &mut Plot, scale: &Scale, width: f64, y: f64, row: &Row) {
     let Some(spread) = row.spread else { return };
-    let number = tracers.iter().position(|tracer| *tracer == row.tracer).unwrap_or_default();
     let x = |figure| NAMES + width * scale.part(figure);
     let end = x(spread.median);
     plot.words("end", (NAMES - 8.0, y + 14.0), &row.tracer);
-    plot.bar(&colour(number), (NAMES, y + 4.0), (end - NAMES, 12.0));
+    plot.bar(colour(&row.tracer), (NAMES, y + 4.0), (end - NAMES, 12.0));
     let mut beyond = end;
     if spread.count > 1 {
         let (low, high) = (x(spread.p5), x(spread.p95));
@@ -62,8 +61,8 @@ fn draw_row(plot: &mut Plot, scale: &Scale, width: f64, y: f64, row: &Row, trace
         beyond = beyond.max(high);
     }
     let mut words = figure(row.unit, spread.median);
-    if let Some(times) = row.times {
-        words += &format!("  ×{:.2}", times.median);
+    if let Some(ratio) = row.times {
+        words += &format!("  ×{}", times(ratio.median));
     }
     plot.words("start", (beyond + 6.0, y + 14.0), &words);
 }

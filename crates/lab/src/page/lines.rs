@@ -16,13 +16,12 @@ const HEIGHT: f64 = 320.0;
 pub(super) fn draw(suite: &SuiteRows, tracers: &[&str], x_axis: &str) -> Option<String> {
     let rows: Vec<&Row> = suite.rows.iter().filter(|row| row.median().is_some()).collect();
     let unit = rows.first()?.unit;
-    let lines: Vec<(usize, &str, Vec<(f64, f64)>)> = tracers
+    let lines: Vec<(&str, Vec<(f64, f64)>)> = tracers
         .iter()
-        .enumerate()
-        .map(|(number, tracer)| (number, *tracer, points(&rows, tracer)))
-        .filter(|line| line.2.len() > 1)
+        .map(|tracer| (*tracer, points(&rows, tracer)))
+        .filter(|line| line.1.len() > 1)
         .collect();
-    let figures = || lines.iter().flat_map(|line| &line.2);
+    let figures = || lines.iter().flat_map(|line| &line.1);
     let scale = Scale::around(figures().map(|point| point.1))?;
     let mut marks: Vec<f64> = figures().map(|point| point.0).collect();
     marks.sort_by(f64::total_cmp);
@@ -54,17 +53,21 @@ pub(super) fn draw(suite: &SuiteRows, tracers: &[&str], x_axis: &str) -> Option<
     let axis = format!("{x_axis}; upwards: {} ({} scale)", unit.words(), scale.kind());
     plot.words("middle", (f64::midpoint(LEFT, right), bottom + 40.0), &axis);
     let ends: Vec<f64> =
-        lines.iter().filter_map(|line| line.2.last()).map(|end| y_of(end.1)).collect();
-    for ((number, tracer, points), y) in lines.iter().zip(apart(&ends, bottom)) {
-        let class = colour(*number);
+        lines.iter().filter_map(|line| line.1.last()).map(|end| y_of(end.1)).collect();
+    let mut seen = std::collections::BTreeSet::new();
+    for ((tracer, points), y) in lines.iter().zip(apart(&ends, bottom)) {
+        let class = colour(tracer);
+        // One of each family is whole, its others are broken.
+        let is_first = seen.insert(class);
+        let kind = if is_first { class.to_owned() } else { format!("{class} broken") };
         let drawn: Vec<(f64, f64)> = points.iter().map(|one| (x_of(one.0), y_of(one.1))).collect();
-        plot.through(&class, &drawn);
+        plot.through(&kind, &drawn);
         for point in &drawn {
-            plot.point(&class, *point);
+            plot.point(class, *point);
         }
         let (Some(at), Some(end)) = (drawn.last(), points.last()) else { continue };
         // From the line's end to its name, which may have had to move.
-        plot.line(&class, (at.0 + 4.0, at.1), (right + 18.0, y));
+        plot.line(class, (at.0 + 4.0, at.1), (right + 18.0, y));
         let words = format!("{}  {tracer}", figure(unit, end.1));
         plot.words("start", (right + 22.0, y + 4.0), &words);
     }

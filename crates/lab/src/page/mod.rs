@@ -15,7 +15,7 @@ use std::fmt::Write as _;
 use crate::results::{Bar, Verdict};
 use crate::rows::{Report, Row, RowStatus, SuiteRows};
 use crate::stats::Ratio;
-use crate::text::{self, figure};
+use crate::text::{self, figure, times};
 use plot::escaped;
 
 /// How it looks: no script, no font, nothing from elsewhere.
@@ -89,7 +89,7 @@ fn section(name: &str, suite: &SuiteRows) -> String {
     let has_x = suite.rows.iter().any(|row| row.x.is_some());
     let figure = match has_x {
         true => lines::draw(suite, &tracers, &suite.x_axis),
-        false => bars::draw(suite, &tracers),
+        false => bars::draw(suite),
     };
     if let Some(figure) = figure {
         let command = escaped(&suite.command);
@@ -149,8 +149,10 @@ fn figures(suite: &SuiteRows, row: &Row) -> String {
 
 fn ratio(ratio: &Ratio) -> String {
     match ratio.interval {
-        Some((low, high)) => format!("{:.3} ({low:.3}–{high:.3})", ratio.median),
-        None => format!("{:.3}", ratio.median),
+        Some((low, high)) => {
+            format!("{} ({}–{})", times(ratio.median), times(low), times(high))
+        }
+        None => times(ratio.median),
     }
 }
 

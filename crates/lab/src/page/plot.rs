@@ -11,8 +11,17 @@ pub(super) const WIDTH: f64 = 860.0;
 pub(super) const ROW: f64 = 20.0;
 /// Room for names on the left of bars.
 pub(super) const NAMES: f64 = 190.0;
-/// How many colours the page has for tracers.
-const COLOURS: usize = 7;
+/// Colours of the page by what tracers' names begin with: the same in every figure. Others have
+/// the last.
+const FAMILIES: [(&str, &str); 7] = [
+    ("trackway", "c0"),
+    ("lttng", "c1"),
+    ("perf", "c2"),
+    ("ftrace", "c3"),
+    ("bpftrace", "c4"),
+    ("strace", "c5"),
+    ("", "c6"),
+];
 
 /// A figure while it is drawn.
 #[derive(Debug)]
@@ -87,9 +96,10 @@ impl Plot {
     }
 }
 
-/// Class of the `number`th tracer.
-pub(super) fn colour(number: usize) -> String {
-    format!("c{}", number % COLOURS)
+/// Class of a tracer: that of its family.
+pub(super) fn colour(tracer: &str) -> &'static str {
+    let found = FAMILIES.iter().find(|family| tracer.starts_with(family.0));
+    found.map_or("c6", |family| family.1)
 }
 
 /// A logarithmic scale from left to right, or a linear one where all figures are of one power.
